@@ -205,7 +205,7 @@ __all__ = sorted({name for name in globals() if name[0] not in "_@"} - _ROOMS | 
 
 
 def __getattr__(name: str) -> object:
-    """What comes in later. Names of NVIDIA Warp that are not here say why when used; all others are unknown."""
+    """Import a lazy name; for a missing name of NVIDIA Warp a stand-in that says why when used. Else AttributeError."""
     if name in _LATER:
         module, _, inside = _LATER[name].partition(":")
         found = _import_module(f".{module}", __name__)
@@ -220,7 +220,7 @@ def __getattr__(name: str) -> object:
 
 
 def _reduced(thing: object) -> object:
-    """What `pickle` makes of ours, by `derivatives.serialize`, which comes in when first needed."""
+    """The reduction of an object of ours for `pickle`, by `derivatives.serialize`, imported on first need."""
     return _import_module(".derivatives.serialize", __name__).reduced(thing)
 
 

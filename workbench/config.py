@@ -149,7 +149,7 @@ class Config:
         self.reset()
 
     def reset(self) -> None:
-        """Back to the defaults."""
+        """Set all switches to their defaults."""
         self.backend = None
         self.threads = os.cpu_count() or 1
         self.cache_dir = None

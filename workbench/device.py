@@ -1,4 +1,4 @@
-"""What is here: the CPU always, `cuda:0` ... where CuPy finds a GPU.
+"""Devices of this machine: the CPU always, `cuda:0` ... where CuPy finds a GPU.
 
 A device is named by a string everywhere in the API; `get_device` turns the name into the one object for it.
 `xp(device)` is the array module of that device (NumPy or CuPy). CuPy is imported on first need, never at import.
@@ -67,7 +67,7 @@ def _full_name(name: str) -> str:
 
 @cache
 def cuda_count() -> int:
-    """How many GPUs CuPy can use; 0 without CuPy, driver or GPU."""
+    """The number of GPUs that CuPy can use; 0 without CuPy, driver or GPU."""
     try:
         return int(importlib.import_module("cupy").cuda.runtime.getDeviceCount())
     except (ImportError, RuntimeError, OSError, AttributeError):  # no CuPy, no driver, one too old: all mean "no GPU"
@@ -75,7 +75,7 @@ def cuda_count() -> int:
 
 
 def is_cuda_available() -> bool:
-    """Is there a GPU that kernels can run on.
+    """True if there is a GPU that kernels can run on.
 
     >>> wb.is_cuda_available() in (True, False)
     True
@@ -124,7 +124,7 @@ def is_cpu_available() -> bool:
 
 
 def is_device_available(device: Device | str) -> bool:
-    """Is there a device of this name.
+    """True if there is a device of this name.
 
     >>> wb.is_device_available("cpu")
     True
@@ -142,7 +142,7 @@ def get_preferred_device() -> Device:
 
 
 def get_cuda_device_count() -> int:
-    """How many GPUs kernels can run on.
+    """The number of GPUs that kernels can run on.
 
     >>> wb.get_cuda_device_count() == len(wb.get_cuda_devices())
     True
@@ -202,7 +202,7 @@ followed: list[Callable[[int], int]] = []  # per library: the address of its cur
 
 
 def _others(device: Device) -> Iterator[tuple[Any, Any]]:
-    """Our current stream with each current stream of another library, where they differ."""
+    """Pairs of CuPy's current stream and each different current stream of another library."""
     if followed and device.is_cuda:
         cuda = xp(device).cuda
         mine = cuda.get_current_stream(device.ordinal)
@@ -217,13 +217,13 @@ def _behind(later: Any, earlier: Any, device: Device) -> None:
 
 
 def catch_up(device: Device) -> None:
-    """What we queue from now on comes behind what libraries that share memory with us have queued so far."""
+    """Order later work of the workbench behind the work that libraries sharing its memory have queued so far."""
     for mine, other in _others(device):
         _behind(mine, other, device)
 
 
 def let_follow(device: Device) -> None:
-    """What libraries that share memory with us queue from now on comes behind what we have queued so far."""
+    """Order later work of libraries that share memory behind the work that the workbench has queued so far."""
     for mine, other in _others(device):
         _behind(other, mine, device)
 
@@ -247,7 +247,7 @@ def synchronize(device: str | Device | None = None) -> None:
 
 
 def init() -> None:
-    """Does nothing: the workbench needs no start. Kept because programs written for Warp call it.
+    """No-op: the workbench needs no start. Kept because programs written for Warp call it.
 
     >>> wb.init()
     """

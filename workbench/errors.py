@@ -1,4 +1,4 @@
-"""Every error a user sees: what is wrong, at which line, why, the line to write instead, a slug.
+"""Every error a user sees: the mistake, its line, the reason, the line to write instead, a slug.
 
 `KernelError` is a real `SyntaxError`, so IPython names the cell and draws the caret by itself.
 `Where` is the one notion of a place in the user's source; it travels on every IR statement.
@@ -57,7 +57,7 @@ def _below(file: str) -> str:
 
 
 def compose(what: str, where: Where | None, why: str, instead: str, slug: str) -> str:
-    """The one look of all messages."""
+    """Text of a message: every error is composed here."""
     lines = [what.rstrip()]
     if why:
         lines.append(why.rstrip())
@@ -70,7 +70,7 @@ def compose(what: str, where: Where | None, why: str, instead: str, slug: str) -
 
 
 def _again(kind, what: str, slug: str, where: Where | None, why: str, instead: str) -> Exception:
-    """An error that came from another process."""
+    """Rebuild an error that was pickled in another process."""
     return kind(what, slug=slug, where=where, why=why, instead=instead)
 
 

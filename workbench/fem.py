@@ -1,4 +1,4 @@
-"""What kernels take from `warp.fem` as it is: its constants, and symmetric and skew tensors as vectors of their parts.
+"""The part of `warp.fem` that kernels use: its constants, and symmetric and skew tensors as vectors of their parts.
 
 Spaces, fields and integrands are not in the language; `wb.sparse` and `wb.optim.linear` are what they are solved with.
 A tensor t has half the Frobenius norm, (t : t) / 2, and the vector of its parts has the same squared length.
@@ -119,7 +119,7 @@ class SkewSymmetricTensorMapper:
 
 
 class cache:  # noqa: N801  a module of Warp's
-    """Funcs made in functions: every kernel knows by itself what it was made of, so there is nothing to keep."""
+    """Cache of funcs made in functions; empty here, as every kernel tracks itself what it was made of."""
 
     @staticmethod
     def dynamic_func(suffix: Any = "", **_: Any) -> Callable[[Any], Func]:

@@ -1,4 +1,4 @@
-"""`@record`: what `dataclasses.dataclass` makes of a class, made seven times as fast.
+"""`@record`: `dataclasses.dataclass`, seven times as fast to apply.
 
 `import workbench` defines a hundred classes. The standard decorator writes and compiles five or six functions for
 each, 0.7 ms a class, a fifth of the whole import. Here only `__init__` is compiled; comparing, hashing and printing are
@@ -68,7 +68,7 @@ def _completed(cls: Any, frozen: bool, eq: bool, repr: bool) -> Any:
 
 
 def _fields(cls: Any) -> dict[str, Any]:
-    """The fields of the classes it is made of, then its own. A default that is no `field(...)` becomes one."""
+    """The fields of the base classes, then those of the class. A default that is no `field(...)` becomes one."""
     found: dict[str, Any] = {}
     for base in cls.__mro__[:0:-1]:
         found.update(vars(base).get("__record_fields__", {}))
@@ -111,7 +111,7 @@ def _init(cls: Any, fields: dict[str, Any], frozen: bool) -> Any:
 
 
 def _values(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:
-    """What gives the values of these fields as a tuple."""
+    """A function that returns the values of these fields as a tuple."""
     if len(names) > 1:
         return attrgetter(*names)
     return lambda thing: tuple([getattr(thing, name) for name in names])

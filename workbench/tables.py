@@ -40,7 +40,7 @@ def html_table(
     """A table that a screen reader can follow; lines of a cell are parted by newlines.
 
     style, head_style   of the cells, and of those of the head.
-    heads               is the first cell of a row its header.
+    heads               True if the first cell of a row is its header.
     note                a sentence below.
     """  # fmt: skip
     sides = [f"text-align:{'right' if k in right else 'left'}" for k in range(len(head))]

@@ -67,7 +67,7 @@ def _status(code: Any) -> int:
 
 
 def report(seen: Any, page: Path) -> None:
-    """Write the table to the terminal and the page to its file. A page that cannot be drawn is told, and no more."""
+    """Write the table to the terminal and the page to its file. A page that cannot be drawn is only reported."""
     sys.stdout.write(f"\n{said(seen)}\n")
     if not seen.tape.events:
         return
@@ -78,7 +78,7 @@ def report(seen: Any, page: Path) -> None:
 
 
 def said(seen: Any) -> str:
-    """The summary and the table; gradients that were not asked for are counted, if there are others."""
+    """Text of the summary and table; gradients that were not asked for are only counted, if there are others."""
     from .interop.warp import Comparison
 
     found = seen.compare()

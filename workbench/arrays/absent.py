@@ -1,4 +1,4 @@
-"""Operators of arrays, and what arrays do not have although those of other libraries do: what to write instead."""
+"""Operators of arrays, and errors for methods that only other libraries have: they say what to write instead."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _INSTEAD = {
 
 
 class Absent:
-    """In place of a method that others' classes have: to read or set it is an AttributeError that says what to write.
+    """Descriptor in place of a method that other libraries have: get and set raise AttributeError with what to write.
 
     A `__getattr__` would do the same, and slow down every attribute of the class.
     """
@@ -61,7 +61,7 @@ def place_absent(kind: Any, what: str, meant: dict[str, str]) -> None:
 
 
 def _compared(sign: str) -> Callable[[Any, Any], Any]:
-    """The comparison operator of arrays: refused, as neither identity nor values would be meant by all who write it."""
+    """A comparison method that raises LaunchError [array-comparison]; NotImplemented beside objects of other kinds."""
 
     def compare(a: Any, b: Any) -> Any:
         if not isinstance(b, type(a) | int | float | np.generic | np.ndarray | list | tuple):
@@ -108,7 +108,7 @@ def _operator(name: str, operators: dict[str, Callable[[Any, Any], Any]]) -> Cal
 
 
 def check_is_array(what: str, value: Any, kind: type, instead: str) -> None:
-    """Raises LaunchError [argument-type] if a value is no array."""
+    """Raise LaunchError [argument-type] if a value is no array."""
     if not issubclass(type(value), kind):  # to `isinstance` annotations are arrays
         wanted = "a NumPy array" if kind is np.ndarray else "an array"
         text = f"{what} takes {wanted}, not {type(value).__name__}"

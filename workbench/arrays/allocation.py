@@ -45,12 +45,12 @@ asks = 0  # how often `required` or `retained` of any allocation has changed
 
 
 class Watcher(Protocol):
-    """What a tape implements to be among the `watchers` of an allocation."""
+    """Interface of a tape that is told before the bytes of an allocation change: one of its `watchers`."""
 
     def foreign_write(self, span: Span, what: str, where: Where | None) -> None:
-        """Bytes of `span` are about to be changed by something that this tape does not record.
+        """Called before bytes of `span` are changed by something that this tape does not record.
 
-        `where` is None if `caller_where()` tells it: that takes longer than many a launch.
+        `where`: the line that does it; None: ask `caller_where()`, which takes longer than many a launch.
         """
 
     @property
@@ -59,7 +59,7 @@ class Watcher(Protocol):
         ...
 
     def exposing(self, allocation: Allocation) -> None:
-        """The raw address of the allocation is about to be given to foreign code, for the first time."""
+        """Called before the raw address of the allocation is first given to foreign code."""
 
 
 class Allocation:
@@ -70,18 +70,18 @@ class Allocation:
     exposed      foreign code has the raw address: bytes may change without a call of ours.
     watchers     tapes to tell before bytes change.
     required     spans the user asked gradients of (`requires_grad`); `retained`: those to keep (`retain_grad`);
-                 `asked`: is there any of them.
+                 `asked`: True if there is any of either.
     grad         the published gradient memory, laid out element for element like this one, or None so far.
     of           set on gradient memory: the allocation it is the gradient of.
     names        labels for pictures: name -> span.
-    grad_notes   span -> what to say, once, to who reads the gradient of these bytes and finds it zero.
+    grad_notes   span -> a warning, given once when the gradient of these bytes is read and is zero.
     blank        the version at which it was all zeros, if it is known; else -1.
-    written      on gradient memory: spans that our API has written to for the user since `mark_published`.
+    written      on gradient memory: spans written through this API since `mark_published`.
     publisher    on gradient memory: when a tape last published it, and which (a weak reference).
-    loan         on gradient memory: what `numpy()` has given away of it (`loans`); `former`: the one before, if held.
-    read_at      on gradient memory: when somebody last read it; the primal's version when it was last published.
-    origins      (span, what a tape recorded): the spans that a tape wrote last, from something with `requires_grad`.
-    awaited      what to `warn()` of who looks at the gradient, as it lacks something (`tapes.borders`).
+    loan         on gradient memory: the copy that `numpy()` has returned (`loans`); `former`: the one before, if held.
+    read_at      on gradient memory: clock of the last read; `stood_at`: the primal's version when last published.
+    origins      (span, run of a tape): the spans that a tape wrote last, from something with `requires_grad`.
+    awaited      borders (`tapes.borders`) that may make the gradient incomplete: its next reader is warned of each.
     grad_scale   bytes of gradient per byte here: 2 for float16 (its gradient is float32), else 1; None: not fixed yet.
     """
 
@@ -120,7 +120,7 @@ class Allocation:
         return f"m{self.id}"
 
     def span(self) -> Span:
-        """The whole allocation, byte by byte."""
+        """A span of all bytes of the allocation, one byte an element."""
         return Span(self, 0, (self.nbytes,), (1,), 1)
 
     # ---- bytes
@@ -142,7 +142,7 @@ class Allocation:
         return np.asarray(AddressedMemory(self.address, (self.nbytes,), None, 1, self.owner))
 
     def window(self, dtype: np.dtype, shape: tuple[int, ...], offset: int, strides: tuple[int, ...]) -> Any:
-        """A strided view of the bytes; shares memory."""
+        """A strided NumPy (CuPy) view of the bytes; `offset` and `strides` in bytes."""
         if self.device.is_cuda:
             raw = self.bytes
             catch_up(self.device)
@@ -150,7 +150,7 @@ class Allocation:
         return np.ndarray(shape, dtype, self.bytes, offset, strides)
 
     def expose(self) -> None:
-        """Call before giving the raw address to foreign code. The first time, watching tapes are told before."""
+        """Call before giving the raw address away: tells watching tapes, once. Raises LaunchError [capture]."""
         capture_log.refuse("Memory is shown to others")
         if self.exposed:
             return
@@ -199,19 +199,19 @@ class Allocation:
                 primal.grad_notes.clear()
 
     def about_to_be_noted(self) -> None:
-        """Call where an open capture is about to change this memory."""
+        """Snapshot this memory for an open capture that will undo its block; call before its bytes change."""
         notes = capture_log.opened
         if notes is not None and notes.before is not None and notes.thread == threading.get_ident():
             notes.remember(self)
 
     def remembered(self) -> tuple:
-        """What `put_back` puts back."""
+        """A snapshot for `put_back`: the bytes, whether they are all zeros, and the marks of a gradient."""
         origins, notes = self._origins_now(), dict(self.grad_notes)
         marks = dict(self.written), self._by_hand, self.publisher, self.read_at, origins, notes
         return self.bytes.copy(), self.blank == self.version, marks
 
     def put_back(self, state: tuple) -> None:
-        """Make the memory what it was when this was `remembered`."""
+        """Restore a snapshot that `remembered` returned; it can be restored again."""
         kept, blank, marks = state
         self.bytes[...] = kept
         self.version += 1
@@ -223,7 +223,7 @@ class Allocation:
         self.origins = self._origins_now()  # `state` may be put back again
 
     def forget_origins(self, span: Span, by: Any = None) -> None:
-        """Nothing that a tape wrote to these bytes is left; `by` hears of it, where some of it may be."""
+        """Drop `origins` in these bytes, which are overwritten; calls `by.crossed` first for each that may overlap."""
         if self.origins is None:
             return
         if len(self.origins.ends) == 1:  # nearly always, and all of it
@@ -243,7 +243,7 @@ class Allocation:
                     self.origins.put((one, run), one)
 
     def note_origin(self, span: Span, run: Any, live: bool) -> None:
-        """A tape wrote these bytes last, during `run`; `live`: from something with `requires_grad`."""
+        """Make `run` the origin of these bytes, written last by its tape; live=False (no gradient): they have none."""
         if self.origins is None:
             if live:
                 own = span.weak()
@@ -262,7 +262,7 @@ class Allocation:
     # ---- gradients
 
     def note_asked(self) -> None:
-        """Call when `required` or `retained` has changed."""
+        """Update `asked`; call when `required` or `retained` has changed."""
         global asks
         asks += 1
         self.asked = bool(self.required) or bool(self.retained)
@@ -276,7 +276,7 @@ class Allocation:
         return None if self._of is None else self._of()
 
     def gradient(self) -> Allocation:
-        """The gradient memory; made of zeros when first asked for."""
+        """The gradient's allocation, created as zeros on first call."""
         if self.grad is None:
             if self.grad_scale is None:
                 self.grad_scale = 1
@@ -287,7 +287,7 @@ class Allocation:
         return self.grad
 
     def gradient_span(self, span: Span) -> Span:
-        """Where in the gradient memory the gradient of these bytes lies."""
+        """The span of the gradient memory that holds the gradient of `span`."""
         memory = self.gradient()
         k = self.grad_scale or 1
         if k == 1:
@@ -295,7 +295,7 @@ class Allocation:
         return Span(memory, span.offset * k, span.shape, tuple(s * k for s in span.strides), span.itemsize * k)
 
     def about_to_change_by_hand(self, changed: np.ndarray) -> None:
-        """On gradient memory: these bytes are about to become what the user wrote through an array of NumPy."""
+        """On gradient memory: call before bytes (mask `changed`) become what the user wrote into a NumPy copy."""
         for ref in self.watchers:
             if (tape := ref()) is not None and not _silence:
                 tape.foreign_write(self.span(), "a write through numpy()", None)
@@ -305,7 +305,7 @@ class Allocation:
             primal.grad_notes.clear()
 
     def mark_published(self, written: Iterable[Span] = ()) -> None:
-        """On gradient memory: from now on the present bytes are ours, not the user's, except those of `written`."""
+        """On gradient memory: the bytes now count as published by a tape, not written by the user, except `written`."""
         self.written = dict.fromkeys(written)
         self._by_hand = None
         if self.exposed and self._published is not None:
@@ -325,7 +325,7 @@ class Allocation:
             byte_entries(span, self._published)[...] = byte_entries(span, self.bytes)
 
     def user_written_mask(self, span: Span) -> np.ndarray | None:
-        """On gradient memory: which elements of `span` hold a byte that the user wrote since `mark_published`.
+        """On gradient memory: mask of the elements of `span` with a byte that the user wrote since `mark_published`.
 
         A bool array of the span's shape on the host, or None if nowhere. Writes through our API count whatever they
         wrote; writes through a raw view (`numpy()`, `ptr`) count where the bits now differ from what was published.
@@ -351,9 +351,9 @@ def _runs(memory: Allocation, mask: np.ndarray) -> list[Span]:
 
 
 def _on_large_pages(make: Callable[..., np.ndarray], nbytes: int) -> np.ndarray:
-    """New bytes of the host. Many begin at a large page: a stencil over them takes a tenth less time.
+    """A uint8 array of `nbytes`; from LARGE_FROM on it begins at a large page, which makes stencils a tenth faster.
 
-    NumPy asks for large pages, which the system gives where they lie as a whole in what was asked for.
+    NumPy asks for large pages; the system gives those that lie as a whole in the block.
     """
     if nbytes < LARGE_FROM:
         return make(nbytes, np.uint8)
@@ -363,9 +363,9 @@ def _on_large_pages(make: Callable[..., np.ndarray], nbytes: int) -> np.ndarray:
 
 
 def allocate(nbytes: int, device: Device | str | None = None, zeroed: bool = True, lasting: bool = False) -> Allocation:
-    """New memory of our own.
+    """A new allocation.
 
-    In an open capture a replay clears it again where it was made `zeroed`; not so with `lasting`.
+    In an open capture each replay clears `zeroed` memory again, except with `lasting`.
     """
     where = get_device(device)
     try:
@@ -397,7 +397,7 @@ def allocate(nbytes: int, device: Device | str | None = None, zeroed: bool = Tru
 
 
 class _Ranges:
-    """Live allocations of one device by address. Dead ones are dropped when met, and all together now and then."""
+    """Sorted index of the live allocations of one device by address. Dead ones are dropped when met, and in sweeps."""
 
     def __init__(self) -> None:
         self.starts: list[int] = []
@@ -420,7 +420,7 @@ class _Ranges:
             self.sweep_at = 2 * len(self.starts) + 256
 
     def misses(self, low: int, high: int) -> bool:
-        """True if the last one that begins below `high` lives and ends before `low`: none has a byte in between."""
+        """True if no live allocation has a byte in [low, high); False also where a dead entry leaves it undecided."""
         at = bisect.bisect_left(self.starts, high)
         if at == 0:
             return True
@@ -496,7 +496,7 @@ def allocation_of(data: Any) -> tuple[Allocation, int]:
 def known_memory(data: np.ndarray) -> tuple[Allocation, int] | None:
     """The allocation on the CPU in which a NumPy array lies as a whole, and the byte offset of its first element.
 
-    None if it lies in none that anybody has made an array of.
+    None if no array was made on its memory.
     """
     if not data.size or cpu not in _ranges:
         return None
@@ -549,7 +549,7 @@ class Recorder(Protocol):
     """A tape that is recording: it gets every host write as an event."""
 
     def crossed(self, span: Span, run: Any) -> None:
-        """It is about to overwrite bytes of `span`, which another tape wrote during `run`."""
+        """Called before this tape overwrites bytes of `span`, which another tape wrote during `run`."""
 
     def host_event(
         self,
@@ -561,7 +561,7 @@ class Recorder(Protocol):
         where: Where | None,
         sources: tuple = (),
     ) -> None:
-        """`kind`: copy, cut, assign, fill_, zero_. `src` is the array that values come from, or None: then `value` is.
+        """Record a host write. `kind`: copy, cut, assign, fill_, zero_. Values are those of array `src`, else `value`.
 
         `sources`: the readings of memory that `value` was made from, as far as is known.
 
@@ -579,12 +579,12 @@ _recorders = _Recorders()
 
 
 def push_recorder(tape: Any) -> None:
-    """From now on host writes of this thread are events of this tape."""
+    """Make this the tape that records the host writes and launches of this thread; None: nothing is recorded."""
     _recorders.stack.append(tape)
 
 
 def pop_recorder(tape: Any) -> None:
-    """Ends `push_recorder(tape)`."""
+    """Undo `push_recorder(tape)`."""
     for i in range(len(_recorders.stack) - 1, -1, -1):
         if _recorders.stack[i] is tape:
             del _recorders.stack[i]
@@ -608,7 +608,7 @@ _silence: list[None] = []
 
 @contextmanager
 def silent() -> Iterator[None]:
-    """Inside, no tape is told of writes: for those who put all bytes back. Needs LOCK."""
+    """Context in which no tape is told of writes: for code that restores all bytes. Needs LOCK."""
     _silence.append(None)
     try:
         yield
@@ -618,7 +618,7 @@ def silent() -> Iterator[None]:
 
 @contextmanager
 def unrecorded() -> Iterator[None]:
-    """Inside, nothing is recorded in this thread (watching tapes are still told of writes)."""
+    """Context in which nothing is recorded in this thread (watching tapes are still told of writes)."""
     push_recorder(None)
     try:
         yield
@@ -627,7 +627,7 @@ def unrecorded() -> Iterator[None]:
 
 
 def host_write(kind: str, dst: Any, src: Any, value: Any, perform: Callable[[], None], sources: tuple = ()) -> None:
-    """One write by the host to the array `dst`: an event of the recording tape, or a plain write that is announced."""
+    """Write to the array `dst` from the host: as an event of the recording tape, else announced to watching tapes."""
     with LOCK:
         if (notes := capture_log.noting()) is not None:
             for a in (dst,) if src is None else (dst, src):
@@ -642,7 +642,7 @@ def host_write(kind: str, dst: Any, src: Any, value: Any, perform: Callable[[], 
 
 
 def about_to_write(spans: Iterable[Span], what: str, by: Any) -> None:
-    """`Allocation.about_to_write` of all these spans: a launch changes them."""
+    """Call `Allocation.about_to_write` for the spans that a launch is about to change."""
     alone = None if by is None else [weakref.ref(by)]
     for span in spans:
         a = span.allocation

@@ -126,7 +126,7 @@ class array(Foreign):
         return finished(made, requires_grad, retain_grad, grad, name)
 
     def __class_getitem__(cls, item: Any) -> Any:
-        """`array[vec3]`, `array[float32, 2]`: the annotation."""
+        """The annotation `array[vec3]`, `array[float32, 2]`."""
         dtype, *rest = item if isinstance(item, tuple) else (item,)
         ndim = (get_args(rest[0]) or (rest[0],))[0] if rest else cls._fixed_ndim
         return _annotation(dtype, ndim)
@@ -177,7 +177,7 @@ class array(Foreign):
 
     @property
     def label(self) -> str:
-        """How messages call this array: its name, else the user's variable or attribute, or the id of its memory."""
+        """The name used in messages: its `name`, else the user's variable or attribute, else the id of its memory."""
         return self._name or variable_of(self) or f"{self.allocation}"
 
     def __len__(self) -> int:
@@ -197,7 +197,7 @@ class array(Foreign):
 
     @property
     def requires_grad(self) -> bool:
-        """Does this memory ask for gradients, through this name or any other."""
+        """True if gradients of this memory are asked for, through this array or any other on it."""
         return bool(marks := self.allocation.required) and self._differentiable and marks.touch(self.span)
 
     @requires_grad.setter
@@ -233,7 +233,7 @@ class array(Foreign):
         self.allocation.note_asked()
 
     def _check_gradient_type(self) -> None:
-        """float16 memory has float32 gradients, twice as wide: no other float type can share them."""
+        """Raise LaunchError [two-types] for another float type on float16 memory, whose gradients are float32."""
         if self.allocation.grad_scale == 2 and not is_half(self.dtype):
             raise LaunchError(
                 f"gradients of {self.label} as {self.dtype}, but this memory has them as float16", slug="two-types",
@@ -243,7 +243,7 @@ class array(Foreign):
 
     @property
     def is_gradient(self) -> bool:
-        """Is this array the gradient of another."""
+        """True if this array is the gradient of another."""
         return self.allocation.is_gradient
 
     @property
@@ -265,7 +265,7 @@ class array(Foreign):
         return self._grad
 
     def _say_notes(self) -> None:
-        """On a gradient: what its reader should know, said once."""
+        """On a gradient: give the warning noted for it (`grad_notes`), once, if it is zero."""
         primal = self.allocation.of
         for span, note in list(primal.grad_notes.items()) if primal is not None else ():
             used_up = primal.gradient_span(span)
@@ -434,14 +434,14 @@ class array(Foreign):
     # ---- writing
 
     def fill_(self, value: Any) -> array:
-        """Every element becomes `value`: a number, or for composites and structs also one value of the dtype."""
+        """Set every element to `value`: a number, or for composites and structs also one value of the dtype."""
         if not exact.fill(self, value):
             value = value.item() if isinstance(value, array) else value
             write_value("fill_", self, element_value(value, self.dtype), origin_of(value))
         return self
 
     def zero_(self) -> array:
-        """Every byte becomes zero."""
+        """Set every byte to zero."""
         write_value("zero_", self, None)
         return self
 
@@ -469,7 +469,7 @@ class array(Foreign):
         return self
 
     def detach(self) -> array:
-        """A copy in new memory to which no gradient passes, and that is meant: see `detach`."""
+        """A copy in new memory, cut off on purpose: no gradient passes to this array. See `detach`."""
         return clone(self, requires_grad=False)
 
     def contiguous(self) -> array:
@@ -513,12 +513,12 @@ def span_of(a: array, box: Any) -> Span:
 
 
 def spans_of(flat: Sequence[Any], boxes: Iterable[tuple[int, Any]]) -> tuple[Span, ...]:
-    """The same of several (position in `flat`, box)."""
+    """`span_of` for each (position in `flat`, box)."""
     return tuple([flat[k]._span or flat[k].span if box is None else flat[k].span.part(box) for k, box in boxes])
 
 
 def array_on(memory: Allocation, dtype: Type, shape: tuple, strides: tuple, offset: int) -> array:
-    """The array of this layout on this memory: the one place where arrays come from."""
+    """A new array object of this layout (byte strides, byte offset) on `memory`. All arrays are made here."""
     made = object.__new__(array)
     made.dtype, made.shape, made.strides, made.ndim = dtype, shape, strides, len(shape)
     made.size = math.prod(shape)
@@ -534,7 +534,7 @@ def array_on(memory: Allocation, dtype: Type, shape: tuple, strides: tuple, offs
 
 
 def pack_values(flat: Sequence[Any]) -> list:
-    """What `Signature.pack` takes: pointer, shape and strides of arrays, components of values."""
+    """Flat arguments as the numbers of `Signature.pack`: pointer, shape, byte strides of arrays; components."""
     values: list = []
     for a in flat:
         if a.__class__ is array:
@@ -547,7 +547,7 @@ def pack_values(flat: Sequence[Any]) -> list:
 
 
 def pack_companions(places: Sequence[Any], beside: Iterable[tuple[int, Any]]) -> list:
-    """The same for shadows and their like: (position, shadow) pairs, each laid out as the array at its position."""
+    """As `pack_values`, for (position, shadow) pairs, each shadow laid out like the array `places[position]`."""
     values: list = []
     for k, shadow in beside:
         a, scale = places[k], shadow.scale
@@ -562,7 +562,7 @@ exact = HostCopies(array_on)
 
 
 def finished(made: array, requires_grad: bool, retain_grad: bool, grad: array | None, name: str | None) -> array:
-    """A new array with what its maker was asked to set."""
+    """`made`, with name, `requires_grad`, `retain_grad` and gradient set as asked."""
     if name is not None:
         made.name = name
     if requires_grad:
@@ -692,7 +692,7 @@ def clone(
 def copied(
     src: array, device: Any = None, requires_grad: bool = False, name: str | None = None, kind: str = "copy"
 ) -> array:
-    """A contiguous copy in new memory, by an event of this kind: `copy`, through which gradients pass, or `cut`."""
+    """A contiguous copy in new memory; `kind` of event under a tape: `copy` passes gradients, `cut` does not."""
     made = new_array(src.shape, src.dtype, device or src.device, zeroed=False)
     finished(made, requires_grad, False, None, name)
     write_array(kind, made, src)

@@ -1,6 +1,6 @@
-"""A list of native calls, written down while they run and run again as one: what a repeated reverse pass consists of.
+"""A list of native calls, noted while they run and run again as one: a repeated reverse pass is such a list.
 
-Unlike a capture it refuses nothing: `whole` says whether all that happened is in the list.
+Unlike a capture it refuses nothing: `whole` is False if something happened that is not in the list.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ class CallList:
         self.calls.append(Call(kernel, ctypes.addressof(block), begin, end, team))
 
     def share(self, shares: Any, blocks: list[Any], room: Any) -> None:
-        """Note that the next call runs a launch as one call per worker, with these arguments and this memory."""
+        """Note that the next call is a launch run as one call per worker, with these arguments and private sums."""
         self.kept += [blocks, room]
         self.shared[shares] = None
         self.blocks[len(self.calls)] = [ctypes.addressof(block) for block in blocks]
 
     def buffer(self, data: Any, address: int, clear: bool) -> None:
-        """Note that these bytes are used from here on, and set them to zero if `clear`."""
+        """Keep this buffer alive for the list; with `clear`, zero it now and in each run."""
         self.kept.append(data)
         if clear:
             data[...] = 0
             self._clear(address, len(data))
 
     def clear(self, view: Any) -> None:
-        """Note that this view of a buffer is set to zero."""
+        """Note that this view of a buffer is set to zero; a view that is not contiguous makes the list incomplete."""
         self.whole = self.whole and view.flags.c_contiguous
         self._clear(view.__array_interface__["data"][0], view.nbytes)
 
@@ -57,14 +57,14 @@ class CallList:
         self.native(thread_pool.kernel_address("wb_move"), _PAIR.pack(address, 0), 0, nbytes, 1)
 
     def number(self, event: int, free: Any, block: int) -> None:
-        """Note that this block of arguments holds what may change of an event: see `launches.seen.Free`."""
+        """Note where a block of arguments holds an event's number or vector that may change (`launches.seen.Free`)."""
         if free.type.__class__ is Scalar:
             self.numbers.append((event, free.position, free.code, block + free.offset))
         else:
             self.vectors.append((event, free.position, block + free.offset, free.type.itemsize))
 
     def fill(self, arguments: list) -> None:
-        """Write the numbers of these events into the blocks. `arguments`: theirs, flat."""
+        """Write new numbers into the blocks. `arguments`: per event its flat arguments."""
         for event, k, address, size in self.vectors:
             ctypes.memmove(address, arguments[event][k].tobytes(), size)
         for event, k, code, address in self.numbers:
@@ -73,11 +73,11 @@ class CallList:
 
     @cached_property
     def row(self) -> Any:
-        """All calls, as the pool takes them."""
+        """All calls as one ctypes array, as the thread pool takes them."""
         return (Call * len(self.calls))(*self.calls)
 
     def run(self) -> None:
-        """Do all of it again. Raises what a handler of a signal raised meanwhile."""
+        """Run all calls again. Raises what a signal handler raised meanwhile."""
         for sums in self.shared:
             sums.begin()
         thread_pool.replay()(ctypes.addressof(self.row), len(self.row))

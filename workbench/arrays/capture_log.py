@@ -2,7 +2,7 @@
 
 The one idea: all that a capture may contain changes bytes through `native`, `move`, `add` or `do`, on buffers that are
 there from then on; a replay repeats those calls and no others. What reads memory on the host, or runs compiled code
-outside a launch and a `backward`, is refused while a capture is open: nobody could repeat what Python made of it.
+outside a launch and a `backward`, is refused while a capture is open: a replay could not repeat Python code.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _PAIR = struct.Struct("=QQ")
 
 
 class Call(ctypes.Structure):
-    """One native call, as the pool takes it: kernel(args, begin, end), cut among a team of threads.
+    """One native call, as the thread pool takes it: kernel(args, begin, end), divided among `team` threads.
 
-    `launch`: the executable and the flat values of a launch, where the call is no more than that; else None.
+    `launch`: (executable, flat values) where the call is exactly one launch; else None.
     """
 
     launch: Any = None
@@ -38,7 +38,7 @@ class Call(ctypes.Structure):
 
 
 class Queued:
-    """A step that only queues work on one GPU, and reads nothing of the host: it may become part of a CUDA graph."""
+    """A step that only queues work on one GPU and reads nothing on the host, so a CUDA graph may include it."""
 
     def __init__(self, call: Callable[[], Any], gpu: int):
         self.call, self.gpu = call, gpu
@@ -61,7 +61,7 @@ def step(call: Callable[[], Any], gpu: int | None) -> Any:
 
 
 class Notes:
-    """What an open capture has seen so far."""
+    """Record of an open capture: its steps, and what they read, wrote and made."""
 
     def __init__(self) -> None:
         self.thread = threading.get_ident()
@@ -87,12 +87,12 @@ class Notes:
         self.asleep = False
 
     def remember(self, memory: Any) -> None:
-        """Memory is about to change: what it is now is put back behind a block that is only noted."""
+        """Snapshot memory that is about to change, once, where the block is undone at its end (`before`)."""
         if self.before is not None and memory not in self.before and memory not in self.made:
             self.before[memory] = memory.remembered()
 
     def use(self, memory: Any, how: str) -> None:
-        """Memory is about to be read, or written whole, otherwise than by `Tape.zero`."""
+        """Note the first use of a memory: `how` is "read" or "whole" (written whole, but not by `Tape.zero`)."""
         self.first.setdefault(memory, how)
 
 
@@ -104,20 +104,20 @@ listing: Any = None
 
 
 def noting() -> Notes | None:
-    """The capture that is open in this thread."""
+    """The capture that is open in this thread and not paused by `unnoted`; else None."""
     if opened is None or opened.asleep or opened.thread != threading.get_ident():
         return None
     return opened
 
 
 def may_wait() -> bool:
-    """Can a launch be left to the replays: in a block that is put back anyway, before any tape."""
+    """True if a launch can be deferred to the replays: the block is undone anyway, and no tape was used in it."""
     notes = noting()
     return notes is not None and notes.before is not None and not notes.tapes and not notes.begun
 
 
 def wait(call: Callable[[], Any]) -> None:
-    """Leave this launch, and all later ones of the block, to the replays, which make it as one outside of captures."""
+    """Defer this launch, and all later ones of the block, to the replays, where it runs as if outside of a capture."""
     notes = noting()
     assert notes is not None
     notes.late = True
@@ -153,7 +153,7 @@ def refuse(what: str, instead: str = "the same line after the `with wb.capture()
 
 @contextmanager
 def allowed() -> Iterator[None]:
-    """Inside, compiled code may run although a capture is open: it gets noted."""
+    """Context in which compiled code may run although a capture is open: it is noted."""
     notes = noting()
     if notes is None:
         yield
@@ -167,7 +167,7 @@ def allowed() -> Iterator[None]:
 
 @contextmanager
 def unnoted() -> Iterator[None]:
-    """Inside, nothing is noted: for what leaves no trace in memory that others see."""
+    """Context in which the open capture notes nothing."""
     notes = noting()
     if notes is None:
         yield
@@ -181,7 +181,7 @@ def unnoted() -> Iterator[None]:
 
 @contextmanager
 def interrupted() -> Iterator[None]:
-    """Inside, no capture is open, so that another may be."""
+    """Context in which no capture is open, so that another can be opened."""
     global opened
     around, opened = opened, None
     try:
@@ -199,15 +199,15 @@ def check() -> bool:
 
 
 def keep(*owners: Any) -> None:
-    """Keep these alive as long as the capture: the noted calls point into their memory."""
+    """Keep these objects alive as long as the open capture, whose calls point into their memory."""
     if (notes := noting()) is not None:
         notes.kept += owners
 
 
 def do(call: Callable[[], Any], gpu: int | None = None) -> None:
-    """Change memory by a function, whose references stay valid: a replay calls it again.
+    """Call a function that changes memory; each replay of an open capture calls it again.
 
-    `gpu`: all it does is queue work there, on memory of there.
+    `gpu`: ordinal of the GPU, if the function only queues work there, on memory of that GPU.
     """
     notes = noting()
     if notes is None:
@@ -219,7 +219,7 @@ def do(call: Callable[[], Any], gpu: int | None = None) -> None:
 
 
 def native(kernel: int, args: bytes, begin: int, end: int, team: int, launch: Any = None) -> None:
-    """Run compiled code `kernel(args, begin, end)`; `team`: on how many threads, see `thread_pool.team`.
+    """Run compiled code `kernel(args, begin, end)`; `team`: the number of threads, see `thread_pool.team`.
 
     `launch`: as `Call` has it.
     """
@@ -239,7 +239,7 @@ def native(kernel: int, args: bytes, begin: int, end: int, team: int, launch: An
 
 
 def _team(size: int) -> int:
-    """How many threads work on so many bytes, as `thread_pool.team` says it."""
+    """The team for moving `size` bytes, encoded by `thread_pool.team`; 1 below LARGE."""
     return thread_pool.team(config.threads, thread_pool.PIECES if size >= 64 * LARGE else 1) if size >= LARGE else 1
 
 
@@ -260,7 +260,7 @@ def _move(to: Any, source: Any) -> None:
 
 
 def clearing(data: Any) -> Any:
-    """A step that clears these bytes when it is replayed, and not now."""
+    """A step that clears these bytes in each replay; nothing is cleared now."""
     if not (isinstance(data, np.ndarray) and _compiles()):
         return step(lambda: _move(data, None), gpu_of(data))
     args = _PAIR.pack(address(data), 0)
@@ -293,7 +293,7 @@ def merge(at: int, dtype: Any, values: Any) -> None:
 
 
 def copy(values: Any) -> Any:
-    """A new array of these values; a replay copies them anew, into the same array."""
+    """A copy of an array; each replay of an open capture copies into the same array again."""
     made = values.copy()
     if opened is not None and (notes := noting()) is not None:
         notes.steps.append(step(lambda: made.__setitem__(..., values), gpu_of(made, values)))

@@ -1,4 +1,4 @@
-"""What `copy.copy` and `copy.deepcopy` make of arrays: values in new memory, never a gradient cut in silence.
+"""`copy.copy` and `copy.deepcopy` of arrays: values in new memory, never a gradient cut in silence.
 
 Under a tape both are clones, which are events. Elsewhere a deep copy takes the memory as a whole, with its gradient and
 what asked for one, so that arrays on one memory that are copied together are again on one.
@@ -16,8 +16,8 @@ _MEMORY = "workbench memory"
 
 
 def parted(a: Any, memo: dict[Any, Any]) -> Any:
-    """The array, if a clone of it parts no memory. Raises LaunchError [deepcopy] where another with the same `memo`
-    shares some."""
+    """Return `a`. Raises LaunchError [deepcopy] if it shares memory with another array copied with the same `memo`:
+    their clones would not."""
     others = memo.setdefault(_MEMORY, [])
     shared = next((o for o in others if o.span.overlaps(a.span) is not False), None)
     if shared is not None:
@@ -31,7 +31,7 @@ def parted(a: Any, memo: dict[Any, Any]) -> Any:
 
 
 def duplicate(a: Allocation, memo: dict[Any, Any]) -> Allocation:
-    """New memory with the same bytes, marks and gradient; the same one for the same `memo`."""
+    """A copy of an allocation with its bytes, marks and gradient; one copy for each `memo`."""
     key = _MEMORY, id(a)
     if key not in memo:
         with LOCK:
@@ -48,7 +48,7 @@ def duplicate(a: Allocation, memo: dict[Any, Any]) -> Allocation:
 
 
 def set_gradient(a: Allocation, data: Any) -> None:
-    """Gradient bytes of new memory: published ones, which are no seeds."""
+    """Set the gradient of new memory to these bytes, as published ones: `backward` does not take them for seeds."""
     grad = a.gradient()
     grad.bytes[...] = data
     grad.version += 1

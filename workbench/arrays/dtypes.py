@@ -1,4 +1,4 @@
-"""Element types of arrays: which type a user's dtype stands for, its size, components and gradient."""
+"""Element types of arrays: the type that a user's dtype stands for, its size, components and gradient."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def differentiable(dtype: Type) -> bool:
 
 
 def is_half(dtype: Type) -> bool:
-    """float16, or a vector, matrix or quaternion of it: the gradient is float32."""
+    """True for float16 and composites of it, whose gradients are float32."""
     return getattr(dtype, "scalar", None) is types.float16
 
 
@@ -64,7 +64,7 @@ def inner_shape(dtype: Type) -> tuple[int, ...]:
 
 
 def casting(have: Type, want: Type) -> str:
-    """The line that makes values of one dtype into another, as an event of a tape."""
+    """The line of code, for a message, that converts an array to another dtype as an event of a tape."""
     if isinstance(have, Scalar) and isinstance(want, Scalar):
         return f"wb.map(f, x), with def f(v: wb.{have}): return wb.{want}(v)"
     return "y[i] = ...   in a kernel, which casts each component"

@@ -1,4 +1,4 @@
-"""Values of the host that are still one with memory of ours: writing them is a copy between arrays, so it is exact.
+"""Host values that are views or unchanged elements of arrays: writing them is recorded as a copy between arrays.
 
 `y.numpy()` and its slices lie in y's memory; `y[1]` is one element of it, as long as nobody has written there since.
 Lists of arrays and elements are taken apart. What is left are values that NumPy made, with their `sources`.
@@ -26,16 +26,16 @@ PIECES = 1024  # copies that one list may become; a longer one is values
 
 
 class HostCopies:
-    """Recognises values as parts of arrays. `on(memory, dtype, shape, strides, offset)` makes an array.
+    """Recognises host values as parts of arrays. `on(memory, dtype, shape, strides, offset)` makes an array.
 
-    Every method answers None or False unless a tape records.
+    Unless a tape records, `memory` and `cell` return None, `fill` and `trace` False.
     """
 
     def __init__(self, on: Callable[..., array]):
         self.on = on
 
     def memory(self, values: Any, dtype: Type | None) -> array | None:
-        """The array of this dtype (None: of numbers) that a NumPy array is a view of."""
+        """The array of this dtype that a NumPy array is a view of; None if it is none, or for dtype None."""
         if recorder() is None or not isinstance(values, np.ndarray) or not values.ndim:
             return None
         inner = () if dtype is None else inner_shape(dtype)
@@ -50,7 +50,7 @@ class HostCopies:
         return self.on(found[0], dtype, values.shape[:outer], values.strides[:outer], found[1])
 
     def cell(self, value: Any) -> array | None:
-        """The one element that a value was read from, or that an array consists of, if it still holds the value."""
+        """The array element that a value was read from and still equals; an array of one element itself; else None."""
         tape = recorder()
         if tape is None:
             return None
@@ -63,7 +63,7 @@ class HostCopies:
         return cell if now.tobytes() == np.asarray(stripped(value), now.dtype).tobytes() else None
 
     def fill(self, dst: array, value: Any) -> bool:
-        """Give every element of `dst` this value by a copy, if it is an element of an array."""
+        """Fill `dst` by a recorded copy if `value` is an element of an array (see `cell`). True if so."""
         cell = self.cell(value)
         if cell is None:
             return False
@@ -75,7 +75,7 @@ class HostCopies:
         return True
 
     def numbers(self, a: array) -> array:
-        """An array of vectors or matrices as one of numbers, components as last axes, whatever its strides are."""
+        """A view of an array of vectors or matrices as one of scalars, components as last axes, for any strides."""
         if not isinstance(a.dtype, Composite):
             return a
         inner, scalar = a.dtype.shape, a.dtype.scalar
@@ -85,7 +85,7 @@ class HostCopies:
     # ---- lists
 
     def trace(self, dst: array, data: Any) -> bool:
-        """`dst`, new memory, holds the values of `data` by now: record where its parts came from. True if any did."""
+        """Record the provenance of the parts of new memory `dst`, filled from `data` already. True if any has one."""
         if recorder() is None or not differentiable(dst.dtype):
             return False
         if not isinstance(data, list | tuple | Instance):
@@ -124,7 +124,7 @@ class HostCopies:
         return bool(origin)
 
     def _parts(self, dst: array, data: Any) -> Iterator[tuple[Any, Any]]:
-        """The values in nested lists that may have a source, each with its part of `dst`; (None, ...): no such part."""
+        """(part of `dst`, value) for values in nested lists that may have provenance; part None: shapes do not fit."""
         if isinstance(data, Instance):
             for name, _ in dst.dtype.fields:  # type: ignore[attr-defined]
                 yield from self._parts(dst.field(name), getattr(data, name))
@@ -148,7 +148,7 @@ class HostCopies:
 
 
 def _unwritten(tape: Any, source: Source) -> bool:
-    """True if no event of the tape has written to what was read."""
+    """True if `tape` was open at the reading and no event since has written to what was read."""
     at = source.at(tape)
     if at is None:
         return False

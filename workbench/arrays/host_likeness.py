@@ -1,8 +1,8 @@
-"""What is equal to numbers and arrays that were read while a tape recorded, without being known to come from there.
+"""Guesses of provenance: host values equal to numbers and arrays that were read while a tape recorded.
 
 Values that NumPy or Python made plain (`np.array(y.numpy())`, `np.asarray(y)`, `float(y[0])`) say nothing about where
 they came from. When they are written back, they are compared with what was read: as they are, in any order, and after
-the simplest arithmetic. What agrees in all its digits is supposed to come from there, no more.
+the simplest arithmetic. What agrees in all its digits is supposed to come from there: a guess.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ WHOLE = 4096  # elements of an array that are remembered all
 class Numbers:
     """Numbers and arrays that were read while a tape recorded.
 
-    The very objects are held, so that they are known again. A number or array that is equal to one of them, or made
-    from one by the simplest arithmetic, can be no more than supposed to come from there; a number of few digits, or one
-    that an earlier launch had taken, not even that.
+    The objects themselves are kept, so that their provenance is certain. For another number or array that equals one
+    of them, or a simple function of one, it is a guess (`supposed`); numbers of few digits, and those that a launch
+    took before the reading, are not guessed about.
     """
 
     def __init__(self, tape: Any) -> None:
@@ -54,11 +54,11 @@ class Numbers:
             self.note(value, sources)
 
     def note(self, number: float, sources: tuple[Source, ...], certain: bool = True) -> None:
-        """Remember a number that was read. `certain`: it was taken out by itself, what is made from it will be told."""
+        """Remember a number that was read. `certain`: it was read by itself: values derived from it are guessed too."""
         self.recent.append(_Like(float(number), sources, certain))
 
     def read(self, values: Any, plain: bool = False) -> None:
-        """Remember an array that was read. `plain`: as an array of NumPy's own class, which does not know it."""
+        """Remember an array that was read. `plain`: as a plain `np.ndarray`, which does not carry its sources."""
         for source in getattr(values, "sources", ()):
             known = self.arrays.pop(source, None)
             self.arrays[source] = read = _Read(values, plain or (known is not None and known.plain))
@@ -72,11 +72,11 @@ class Numbers:
 
     @property
     def any(self) -> bool:
-        """Has anything been read that a value could be, or be equal to."""
+        """True if any value has been remembered."""
         return bool(self.recent or self.like or self.arrays or self.held)
 
     def of(self, value: Any) -> tuple[Source, ...]:
-        """Where this very object was read; empty for any other of the same value."""
+        """The sources of this very object; () for any other, also of the same value."""
         found = self.held.get(id(value))
         return () if found is None else found[1]
 
@@ -86,7 +86,7 @@ class Numbers:
         return None if found is None else found[2]
 
     def supposed(self, value: Any) -> tuple[Source, ...]:
-        """Where a value may come from that is not known to come from anywhere."""
+        """The readings that a value of unknown provenance may come from: a guess by its digits; () if there is none."""
         if is_meant(value):
             return ()
         if isinstance(value, np.floating | float):
@@ -129,7 +129,7 @@ class Numbers:
         return read.sources
 
     def _shifted(self, number: float) -> _Like | None:
-        """A number read which, times and plus numbers of three digits, is this one."""
+        """A remembered number that one of `_FORMS`, with a constant of three digits, maps to this one; else None."""
         digits = float(f"{number:.6g}") != number and float(np.float32(number)) != number
         if not self.last or not digits or _nearly_short(np.array([1 / number])).any():  # too few digits to be sure
             return None
@@ -144,11 +144,11 @@ class Numbers:
         return None
 
     def _tells(self, read: _Like) -> bool:
-        """Is what can be made from a number also supposed to be: not where a leaf was only looked at as a whole."""
+        """True if values derived from the number are guessed too; not if an unwritten leaf was only read as a whole."""
         return read.certain or any(map(self._computed, read.sources))
 
     def _computed(self, source: Source) -> bool:
-        """Had an event written what was read."""
+        """True if an event had written to `source` before it was read."""
         for tape, at in ((ref(), at) for ref, at in source.tapes):
             if tape is None:
                 continue
@@ -157,7 +157,7 @@ class Numbers:
         return False
 
     def _taken(self, number: float, sources: tuple[Source, ...]) -> bool:
-        """Had a launch taken this number, from nowhere that was read, before any of these was read."""
+        """True if a launch before these readings took an equal plain number: then it is a constant of the user's."""
         before = max((s.at(self.tape) or 0 for s in sources), default=0)
         for command in (e.command for e in self.tape.events[:before]):
             flat = () if command is None else enumerate(command.flat)
@@ -168,7 +168,7 @@ class Numbers:
     # ---- arrays
 
     def _array(self, value: Any) -> tuple[Source, ...]:
-        """Arrays that were read, and hold what is given here, or what is given was made from."""
+        """The readings of arrays that equal the value bit for bit, else those that it may be derived from; else ()."""
         try:
             raw = np.asarray(value)
         except ValueError:  # of rows that are not equally long
@@ -185,7 +185,7 @@ class Numbers:
         return found or self._made_from(given, raw.shape, sorted(set(told)))
 
     def _made_from(self, given: np.ndarray, shape: tuple[int, ...], told: list[float]) -> tuple[Source, ...]:
-        """The arrays that hold these numbers in any order, or of which they are a simple function one by one."""
+        """Sources of arrays with these numbers in any order, or that a simple function maps to them elementwise."""
         if evenly_spaced(np.array(told)):
             return ()
         turned = [given.reshape(shape).T.ravel()] if len(shape) > 1 and given.size == math.prod(shape) else []
@@ -200,7 +200,7 @@ class Numbers:
 
 
 class _Sample:
-    """Some of the numbers to be written. `told`: which of them say something, `different`: how many of those."""
+    """A sample of numbers to be written. `told`: mask of those not `trivial`; `different`: count of distinct ones."""
 
     def __init__(self, given: np.ndarray):
         self.values = sample(given)
@@ -215,7 +215,7 @@ class _Like(NamedTuple):
 
 
 class _Read:
-    """An array as it was read: all its floats (of a large one none), and a sample of them."""
+    """An array as it was read: a sample of its floats, and all of them (`values`) up to WHOLE elements."""
 
     def __init__(self, values: Any, plain: bool):
         plain_values = np.asarray(values)
@@ -228,14 +228,14 @@ class _Read:
         self.made: np.ndarray | None = None  # what simple functions make of the sample
 
     def reductions(self) -> list[float]:
-        """What one number is most often made of an array: sum, mean, norm, ..., of a large one nothing."""
+        """The common reductions of the array (sum, mean, norm, ...); [] for a large one."""
         if self.values is None or self.size < 2:
             return []
         with np.errstate(all="ignore"):
             return [float(f(self.values)) for f in _REDUCED]
 
     def held(self, source: Source) -> Iterator[np.ndarray]:
-        """What the array held then, and what its memory holds now; nothing of a large one."""
+        """Yield the floats the array held when read, and those its memory holds now; none of a large one."""
         if self.values is not None:
             yield self.values
         now = floats_of(source.span.view(self.dtype)) if source.span.size <= WHOLE and self.dtype is not None else None
@@ -243,7 +243,7 @@ class _Read:
             yield now
 
     def maps_to(self, given: _Sample) -> bool:
-        """Is a sample of as many numbers a simple function of this one, number by number."""
+        """True if a sample of an array of this size is a simple elementwise function (`_MADE`, affine) of this one."""
         told, values = given.told, given.values
         if given.different < (2 if _bits(values, self.sample) > 30 else 3):
             return False
@@ -276,7 +276,7 @@ _FORMS: list[tuple[Callable[[float, float], float], Callable[[float, Any], Any]]
 
 
 def _affine(read: np.ndarray, given: np.ndarray) -> bool:
-    """Is given = a * read + b to rounding, for numbers that do not lie on a line anyway."""
+    """True if given = a * read + b to rounding; False for evenly spaced numbers, which prove nothing."""
     x, y = read.astype(float), given.astype(float)
     if not (np.isfinite(x).all() and np.isfinite(y).all()) or evenly_spaced(x):
         return False
@@ -293,7 +293,7 @@ def _affine(read: np.ndarray, given: np.ndarray) -> bool:
 
 
 def _members(told: list[float], among: np.ndarray, dtype: np.dtype) -> bool:
-    """Are so many of these numbers among those that it cannot be chance."""
+    """True if at least half of `told` are in `among`, and too many digits agree for chance."""
     narrow = min(dtype, among.dtype, key=lambda t: t.itemsize)
     known = np.isin(np.array(told).astype(narrow), among.astype(narrow)).sum()
     bits = (50 if narrow.itemsize == 8 else 21 if narrow.itemsize == 4 else 8) - math.log2(max(among.size, 1))
@@ -305,7 +305,7 @@ def _bits(a: np.ndarray, b: np.ndarray) -> int:
 
 
 def _holds(source: Source, given: np.ndarray) -> bool:
-    """Does the memory that was read hold these very bytes now."""
+    """True if the memory that was read now holds the bytes of `given`."""
     span = source.span
     if span.size * span.itemsize != given.nbytes or given.dtype.names or span.itemsize % given.itemsize:
         return False
@@ -313,7 +313,7 @@ def _holds(source: Source, given: np.ndarray) -> bool:
 
 
 def floats_of(values: Any) -> np.ndarray | None:
-    """The floats of an array, or of the fields of records, one after another; None where there are none."""
+    """The floats of an array, or of the fields of records, as one axis; None if there are none."""
     if values.dtype.names:
         parts = [p for p in (floats_of(values[name]) for name in values.dtype.names) if p is not None]
         return np.concatenate(parts) if parts else None
@@ -321,14 +321,14 @@ def floats_of(values: Any) -> np.ndarray | None:
 
 
 def sample(values: np.ndarray) -> np.ndarray:
-    """At most `FEW` of them, always those at the same places."""
+    """At most `FEW` elements of a 1-D array, at places that depend on its size alone."""
     if values.size <= FEW:
         return values
     return values[np.linspace(0, values.size - 1, FEW).astype(int)]
 
 
 def evenly_spaced(values: np.ndarray) -> bool:
-    """Are these three numbers or more that anybody may write, such as those of `linspace`."""
+    """True for three numbers or more in arithmetic progression, such as those of `linspace`."""
     if values.size < 3:
         return False
     line = np.linspace(values[0], values[-1], values.size)
@@ -336,7 +336,7 @@ def evenly_spaced(values: np.ndarray) -> bool:
 
 
 def trivial(value: float) -> bool:
-    """Is it a number that anybody may write: of at most three digits, in either precision, or no number."""
+    """True for inf, NaN or at most three significant digits (in float64 or float32): equality then says nothing."""
     if not math.isfinite(value):
         return True
     short = float(f"{value:.3g}")
@@ -344,14 +344,14 @@ def trivial(value: float) -> bool:
 
 
 def _nearly_short(values: np.ndarray) -> np.ndarray:
-    """Which of these may have three digits at most."""
+    """Mask of the numbers that have, to 1e-9, at most three significant digits."""
     unit = 10.0 ** (np.floor(np.log10(np.abs(values))) - 2)
     scaled = values / unit
     return np.abs(scaled - np.rint(scaled)) <= 1e-9
 
 
 def _kin(value: float) -> Iterator[float]:
-    """The number, and what it becomes most often on its way: negative, inverse, root, square, twice, half, sine, ..."""
+    """Yield the number and its most common images: negative, inverse, root, square, double, half, sine, ..."""
     yield from (value, -value, 2 * value, value / 2, value * value)
     yield from (math.sin(value), math.cos(value), math.tan(value), math.tanh(value))
     if value:

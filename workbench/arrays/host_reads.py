@@ -1,11 +1,11 @@
-"""Values read while a tape records: NumPy arrays and numbers that know which memory they came from.
+"""Values read while a tape records: NumPy arrays and numbers that carry their provenance (`sources`).
 
 Outside of a recording tape everything read is plain NumPy. Under one, `numpy()`, indexing and iteration of float arrays
 give the classes of this file; what NumPy makes of them keeps the union of their sources, through ufuncs, functions,
-slices and arithmetic. Who writes such values into memory asks `sources_of`, and tells the tape.
+slices and arithmetic. Code that writes such values into memory calls `sources_of`, and tells the tape.
 
 NumPy's two protocols do the work, `__array_ufunc__` and `__array_function__`. One gap they leave: `np.float64(2) * v`
-for an element `v` of a float32 array asks nobody.
+for an element `v` of a float32 array calls neither.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MOST = 16  # sources that a value remembers
 
 @record(frozen=True)
 class Source:
-    """A reading: which bytes, what they are called, at which line, and how much the open tapes had recorded by then."""
+    """A reading of memory: its bytes, their name, the line, and the number of events of each open tape at that time."""
 
     span: Span
     label: str
@@ -43,12 +43,12 @@ class Source:
     tapes: tuple[tuple[weakref.ref, int], ...] = field(compare=False)
 
     def at(self, tape: Any) -> int | None:
-        """How many events this tape had when it happened; None if it was not open."""
+        """The number of events that this tape had at the reading; None if it was not open."""
         return next((at for ref, at in self.tapes if ref() is tape), None)
 
 
 def source_of(span: Span, label: str) -> Source | None:
-    """A reading of these bytes here and now; None if no tape records."""
+    """A `Source` for reading these bytes now; None if no tape records."""
     open_tapes = recorders()
     if not open_tapes:
         return None
@@ -57,7 +57,7 @@ def source_of(span: Span, label: str) -> Source | None:
 
 
 def united(groups: Iterable[tuple[Source, ...]]) -> tuple[Source, ...]:
-    """Each source once, the first `MOST` of them."""
+    """The distinct sources in order, at most `MOST`."""
     return tuple(dict.fromkeys(s for group in groups for s in group))[:MOST]
 
 
@@ -70,7 +70,7 @@ _INTO = {np.copyto, np.put, np.place, np.putmask, np.fill_diagonal, np.put_along
 
 
 class HostValues(np.ndarray):
-    """What `numpy()` of a float array gives under a tape, and what NumPy makes of that. `sources`: the readings."""
+    """Array from `numpy()` of a float array under a tape, or made from one by NumPy. `sources`: its provenance."""
 
     sources: tuple[Source, ...] = ()
 
@@ -107,7 +107,7 @@ class HostValues(np.ndarray):
         return carrying(result, sources)
 
     def apply_row(self, row: Row, args: tuple, attr: Any) -> Any:
-        """A builtin of the kernel language, called on the host."""
+        """Compute a builtin of the kernel language on the host; the result carries the sources of `args`."""
         plain = stripped(args)
         if any(isinstance(a, ir.Value) for a in plain):
             return row(*plain, attr=attr)
@@ -115,7 +115,7 @@ class HostValues(np.ndarray):
         return carrying(row.compute(*plain, attr=attr), sources)
 
     def carry_to(self, made: Any, parts: Sequence[Any]) -> Any:
-        """A host value of a type of the kernel language, made of `parts`."""
+        """`made`, a host value constructed from `parts`, carrying their sources."""
         same = len(parts) == 1 and made.__class__ is getattr(self, "plain", None).__class__
         return carrying(made, united(map(sources_of, parts)), getattr(self, "cell", None) if same else None)
 
@@ -144,7 +144,7 @@ class HostValues(np.ndarray):
         self[...] = value
 
     def detach(self) -> np.ndarray:
-        """A plain copy: `wb.detach` gives it."""
+        """A plain NumPy copy without sources (for `wb.detach`)."""
         return mean(np.array(stripped(self), subok=True))
 
     def __reduce__(self) -> Any:
@@ -164,13 +164,13 @@ class HostValues(np.ndarray):
 
 
 def _is_basic(key: Any) -> bool:
-    """Does this key, of whole numbers, slices, `...` or a field, give a view."""
+    """True for a basic index (integers, slices, `...`, a field name), which makes a view."""
     keys = key if isinstance(key, tuple) else (key,)
     return all(isinstance(k, (int, np.integer, slice, str, type(...))) for k in keys)
 
 
 def _as_slices(key: Any) -> Any:
-    """The same elements with slices in place of whole numbers, so that the view is an array in any case."""
+    """The key with each integer k as the slice k:k+1, so that indexing always makes an array."""
     keys = key if isinstance(key, tuple) else (key,)
     found = tuple(slice(k, k + 1 or None) if isinstance(k, (int, np.integer)) else k for k in keys)
     return found if isinstance(key, tuple) else found[0]
@@ -196,7 +196,7 @@ for _name in ("sum", "prod", "mean", "std", "var", "max", "min", "dot", "trace",
 
 
 class HostSmall(HostValues, Small):
-    """A vector, matrix or quaternion read from an array. `cell`: the array element that it is, until it is changed."""
+    """A vector, matrix or quaternion read from an array. `cell`: the array element it was read from, until changed."""
 
     cell: Any = None
 
@@ -221,10 +221,10 @@ class HostSmall(HostValues, Small):
 
 
 class _HostNumber:
-    """A float read from an array, and what arithmetic makes of it. `cell`: the array element that it is.
+    """A float read from an array, or computed from one. `cell`: the array element it was read from, else None.
 
-    The members of four classes, of which it is no base: NumPy looks for its own class right behind theirs. One is for
-    the floats of Python that `item()` and `tolist()` give; `float(v)` can only be a plain one.
+    A template: its members are copied into four classes, as NumPy needs its scalar type right behind theirs in the MRO.
+    One is for the floats of Python that `item()` and `tolist()` return; `float(v)` can only be a plain one.
     """
 
     sources: tuple[Source, ...]
@@ -295,7 +295,7 @@ _HOST_NUMBERS = tuple(_NUMBERS.values())
 
 
 class HostRecord(np.void):
-    """One struct read from an array of structs. `cell`: the array element that it is."""
+    """One struct read from an array of structs. `cell`: the array element it was read from, until changed."""
 
     sources: tuple[Source, ...] = ()
     cell: Any = None
@@ -332,7 +332,7 @@ class HostRecord(np.void):
 
 
 def plain_record(record: np.void) -> np.void:
-    """The same record as NumPy's own class."""
+    """A copy of the record as a plain `np.void`."""
     fields: Any = record.dtype.fields
     formats, offsets = [f[0] for f in fields.values()], [f[1] for f in fields.values()]
     layout = {"names": list(fields), "formats": formats, "offsets": offsets, "itemsize": record.dtype.itemsize}
@@ -343,7 +343,7 @@ def plain_record(record: np.void) -> np.void:
 
 
 def carrying(result: Any, sources: tuple[Source, ...], cell: Any = None) -> Any:
-    """A result of NumPy's with these sources. What has no derivative (integers, truth values, text) stays as it is."""
+    """A result of NumPy's wrapped to carry these sources; integers, bools and text are returned as they are."""
     if not sources:
         return result
     if isinstance(result, np.generic | float):
@@ -383,7 +383,7 @@ def _record(value: np.void, sources: tuple[Source, ...], cell: Any) -> Any:
 
 
 def stripped(value: Any) -> Any:
-    """The same values as plain NumPy, inside lists and tuples too."""
+    """The same values as plain NumPy or Python objects, inside lists and tuples too."""
     if isinstance(value, HostSmall):
         plain = value.view(np.ndarray).view(Small)
         plain.type = value.type
@@ -401,12 +401,12 @@ def stripped(value: Any) -> Any:
 
 
 def _ours(value: Any) -> bool:
-    """Is it an array of the workbench (whose module imports this one)."""
+    """True for an array of the workbench (`array` itself cannot be imported here)."""
     return hasattr(type(value), "allocation")
 
 
 def sources_of(value: Any) -> tuple[Source, ...]:
-    """Where values came from that somebody is about to write: empty where that is not certain, or nowhere of ours."""
+    """The certain sources of values about to be written; () if there are none, or no tape records."""
     tape = recorder()
     if tape is None:
         return ()
@@ -427,7 +427,7 @@ def sources_of(value: Any) -> tuple[Source, ...]:
 
 
 def _sources_of_plain(value: np.ndarray) -> tuple[Source, ...]:
-    """Of an array of NumPy's own class: it lies in memory of ours, or in that of values that had sources."""
+    """`sources_of` a plain `np.ndarray`: found if it views memory of an array, or values with known sources."""
     root: Any = value
     while isinstance(root, np.ndarray):
         if isinstance(root, HostValues):
@@ -451,7 +451,7 @@ _noted: dict[int, tuple[weakref.ref, tuple[Source, ...], int]] = {}  # of NumPy'
 
 
 def note(values: np.ndarray, sources: tuple[Source, ...]) -> None:
-    """Remember where the values in an array of NumPy's own class came from, as long as they do not change."""
+    """Remember the sources of a plain `np.ndarray`, valid while its checksum stays the same."""
     root: Any = values
     while isinstance(root.base, np.ndarray):
         root = root.base
@@ -464,7 +464,7 @@ def note(values: np.ndarray, sources: tuple[Source, ...]) -> None:
 
 
 def received(target: Any, sources: tuple[Source, ...], whole: Any = None) -> None:
-    """NumPy has written values with these sources into `target`: perhaps memory of ours, which the tape must know."""
+    """Note that NumPy wrote values with these sources into `target`; tells the tape if that is memory of an array."""
     tape = recorder()
     if tape is None or not isinstance(target, np.ndarray):
         return
@@ -484,7 +484,7 @@ def received(target: Any, sources: tuple[Source, ...], whole: Any = None) -> Non
 
 
 def given_away(value: Any, sources: tuple[Source, ...], cell: Any = None) -> Any:
-    """Remember a float of Python, or the components for a launch, as read. Returns them."""
+    """Return `value`, a Python float or the components for a launch; its sources are remembered by its identity."""
     tape = recorder()
     if tape is not None and sources:
         tape.numbers.add(value, sources, cell)
@@ -492,11 +492,11 @@ def given_away(value: Any, sources: tuple[Source, ...], cell: Any = None) -> Any
 
 
 class Supposed(tuple):
-    """Sources of values that are only equal to what was read."""
+    """Guessed sources: the values are only equal to what was read (`host_likeness`)."""
 
 
 def origin_of(value: Any) -> tuple[Source, ...]:
-    """Where values come from that somebody is about to write; if nothing is certain, a `Supposed` of where they may."""
+    """The sources of values about to be written: `sources_of`, else a guess, as a `Supposed`."""
     tape = recorder()
     if tape is None:
         return ()
@@ -507,7 +507,7 @@ def origin_of(value: Any) -> tuple[Source, ...]:
 
 
 def _origin_of_any(values: Iterable[Any]) -> tuple[Source, ...]:
-    """`origin_of` several values that are put into one."""
+    """`origin_of` for several values that are combined: all certain sources, else all guessed ones."""
     groups = [origin_of(v) for v in values]
     certain = united(g for g in groups if not isinstance(g, Supposed))
     return certain or Supposed(united(groups))

@@ -28,7 +28,7 @@ def shape_of(shape: Any, size: int | None = None) -> tuple[int, ...]:
 
 
 def components_error(shape: tuple[int, ...], dtype: Type) -> LaunchError:
-    """What to raise for data whose last axes are not the components of the dtype."""
+    """The LaunchError [components] for data whose last axes are not the components of the dtype."""
     inner = inner_shape(dtype)
     if not inner:
         text = f"one value of {dtype} is wanted, the data has shape {tuple(shape)}"
@@ -97,7 +97,7 @@ def _converted(raw: np.ndarray, dtype: Type) -> np.ndarray:
 
 
 def _composed(values: np.ndarray, dtype: Type) -> np.ndarray:
-    """The component axes split off, as Warp does: the last axis may hold the components of one element or several."""
+    """Reshape to `(*shape, *components)`, as Warp does: the last axis may hold components of one element or several."""
     inner = inner_shape(dtype)
     if not inner or values.shape[-len(inner) :] == inner:
         return values
@@ -144,7 +144,7 @@ def is_element(value: Any, dtype: Type) -> bool:
 
 
 def element_value(value: Any, dtype: Type) -> Any:
-    """One element as NumPy sees it: a scalar, components, or a record. A number stands for all components."""
+    """One element as NumPy has it: a scalar, components, or a record. A number is broadcast to all components."""
     if isinstance(dtype, Struct):
         if np.ndim(value) == 0 and not isinstance(value, np.void) and isinstance(value, (int, float, np.number)):
             if value != 0:

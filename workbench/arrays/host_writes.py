@@ -31,13 +31,13 @@ def check_same(dst: array, src: array, what: str) -> None:
 
 
 def put(dst: array, values: Any) -> None:
-    """Write values to all of `dst`. Nobody may change them afterwards, as a replay writes them again."""
+    """Write values to all of `dst`. In a capture each replay writes them again, so the caller must not change them."""
     to, values = dst.data, xp(dst.device).asarray(values) if dst.device.is_cuda else values
     capture_log.do(lambda: to.__setitem__(..., values), capture_log.gpu_of(to, values) if dst.device.is_cuda else None)
 
 
 def write_array(kind: str, dst: array, src: array) -> None:
-    """dst = src, announced or recorded as `kind`: copy, assign or cut."""
+    """dst = src between arrays, recorded as an event of this `kind` (copy, assign or cut) or announced."""
     host_write(kind, dst, src, None, lambda: _copy(dst, src))
 
 
@@ -60,7 +60,7 @@ def _move(dst: array, src: array) -> None:
 
 
 def write_values(dst: array, values: np.ndarray, sources: tuple = ()) -> None:
-    """dst = values of the host. `sources`: the readings of memory that they were made from."""
+    """dst = host values of shape `(*shape, *components)`. `sources`: the readings they were made from."""
     # an event keeps them, and the caller may go on writing to his array, which may be this very memory
     noted = recorder() is not None or capture_log.noting() is not None
     if noted or (dst.device.is_cpu and np.may_share_memory(values, dst.data)):
@@ -70,7 +70,7 @@ def write_values(dst: array, values: np.ndarray, sources: tuple = ()) -> None:
 
 
 def write_value(kind: str, dst: array, value: Any, sources: tuple = ()) -> None:
-    """Every element becomes one value (`fill_`), or every byte zero (`zero_`)."""
+    """Set every element to one value (`fill_`), or every byte to zero (`zero_`)."""
     value = None if value is None else np.array(value)
 
     def perform() -> None:

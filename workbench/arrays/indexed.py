@@ -1,4 +1,4 @@
-"""Some elements of an array, named by indices: they are the array's own, so is their gradient."""
+"""`indexedarray`: elements of an array chosen by indices. They share its memory and its gradient."""
 
 from __future__ import annotations
 
@@ -74,12 +74,12 @@ class indexedarray:  # noqa: N801  as Warp spells it
 
     @property
     def size(self) -> int:
-        """How many elements are chosen."""
+        """The number of chosen elements."""
         return int(np.prod(self.shape))
 
     @property
     def requires_grad(self) -> bool:
-        """Has the array behind it a gradient."""
+        """True if `data` has `requires_grad`."""
         return self.data.requires_grad
 
     @property
@@ -115,7 +115,7 @@ def _is_int(x: Any) -> bool:
 
 
 def _numbers(chosen: Any) -> np.ndarray:
-    """What an array of indices holds."""
+    """The values of an array of indices, as NumPy's. Raises LaunchError [capture] in an open capture."""
     capture_log.refuse("Values are read")
     return chosen.data.get() if chosen.device.is_cuda else chosen.data
 

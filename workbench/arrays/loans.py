@@ -1,9 +1,9 @@
-"""What `numpy()` of a gradient gives: numbers that stay, and that a later backward pass does not write over.
+"""`numpy()` of a gradient: numbers that a later backward pass does not overwrite.
 
-The rule. Before anything was published (or after `tape.zero()`), it is the gradient's memory itself, as of any array:
-there is nothing yet to keep. Else it is a loan: numbers of its own. What is written into a loan is taken over into the
-gradient when that is next used (by backward, a launch, another reading), until something else writes the gradient; from
-then on the loan is its holder's own. Who writes to it all the same is warned by the next backward.
+The rule. Before anything was published (or after `tape.zero()`) it is the gradient's memory itself, as for any array.
+Else it is a loan: a copy with write-back. What is written into it is copied to the gradient when that is next used (by
+backward, a launch, another reading), until something else writes the gradient; from then on the loan is a plain copy,
+and the next backward warns if it was written to all the same.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ lent: dict[int, weakref.ref[Allocation]] = {}  # gradients with a loan, by id
 
 
 class Loan:
-    """The bytes of a gradient as they were `given` to NumPy, beside those that they were compared with last."""
+    """A copy of a gradient's bytes that NumPy views share (`given`), and the bytes at the last write-back (`base`)."""
 
     __slots__ = ("given", "base", "holder")
 
@@ -34,7 +34,7 @@ class Loan:
         self.holder: Any = lambda: None
 
     def root(self) -> np.ndarray:
-        """The array whose memory all views of the loan share: alive as long as one of them is."""
+        """The uint8 array that is the base of all NumPy views of the loan, alive as long as one of them is."""
         root = self.holder()
         if root is None:
             at = self.given.__array_interface__["data"][0]
@@ -44,11 +44,11 @@ class Loan:
 
     @property
     def touched(self) -> bool:
-        """Has somebody who still holds it written to it."""
+        """True if a view of it is alive and it was written to since the last write-back."""
         return self.holder() is not None and not np.array_equal(self.given, self.base)
 
     def pull(self, memory: Allocation) -> None:
-        """Take over into the gradient what was written to the loan."""
+        """Copy the bytes that were written to the loan into the gradient."""
         changed = self.given != self.base
         if changed.any():
             memory.about_to_change_by_hand(changed)
@@ -56,7 +56,7 @@ class Loan:
             self.base[changed] = self.given[changed]
 
     def close(self, memory: Allocation) -> None:
-        """The same for the last time: the gradient is about to change."""
+        """Write back for the last time, as the gradient is about to change."""
         memory.loan = None
         lent.pop(memory.id, None)
         self.pull(memory)
@@ -64,7 +64,7 @@ class Loan:
 
 
 def lend(a: array) -> np.ndarray:
-    """The numbers of a gradient on the CPU, for NumPy."""
+    """A NumPy view of a gradient on the CPU: of its loan, or of its memory if nothing is published yet."""
     with LOCK:
         memory = a.allocation
         memory.read_at = next(clock)
@@ -83,9 +83,9 @@ def lend(a: array) -> np.ndarray:
 
 
 def recall(arrays: Iterable[Any] | None = None) -> None:
-    """Take over what was written to any loan. Call under LOCK before native code reads arrays that may be gradients.
+    """Write back all loans. Call under LOCK before native code reads arrays that may be gradients.
 
-    `arrays`: only to loans of the memory of these; what is no array is passed by.
+    `arrays`: only the loans of the memory of these; values that are no arrays are ignored.
     """
     needed = None if arrays is None else {id(getattr(a, "allocation", None)) for a in arrays}
     for key, ref in list(lent.items()):
@@ -97,7 +97,7 @@ def recall(arrays: Iterable[Any] | None = None) -> None:
 
 
 def _take_back(memory: Allocation) -> None:
-    """Take over what was written to a loan; for the last time if nobody holds it any more."""
+    """Write back a loan, and close it if no view of it is alive."""
     if memory.loan.holder() is None:
         memory.loan.close(memory)
     else:

@@ -1,4 +1,4 @@
-"""What the user calls an array: a variable, an element of a list, a field of a struct, an attribute of an object.
+"""User-visible names of arrays: a variable, an element of a list, a field of a struct, an attribute of an object.
 
 Names are looked for in the frames of the user's program when a message or a picture needs them. Only `__dict__` and
 slots are read, so that no property or `__getattr__` of the user's runs, and the search is bounded in depth and number.
@@ -82,8 +82,8 @@ def names_in(
 
 
 def _left_by_loops(named: list[tuple[str, Any]], kind: type, most: int) -> set[int]:
-    """The values of variables that a loop over a list, of a variable or of its attributes, has left: the list calls
-    them as it calls their neighbours, which no variable is. At most `most` elements are looked at."""
+    """Ids of values whose variable is a loop variable left over: they are elements of a list (a variable's or an
+    attribute's) with KIN others that no variable is. At most `most` elements are looked at."""
     own = {id(value) for _, value in named if type(value) not in _PLAIN}
     found: set[int] = set()
     for label, value in named:
@@ -136,7 +136,7 @@ def _parts(label: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 @cache
 def _is_users(package: str) -> bool:
-    """False for packages that were installed: their objects are deep, and hold nothing the user has a name for."""
+    """True for packages of the user's: not installed, nor of the standard library, nor this one."""
     if package in ("types", "__main__"):  # SimpleNamespace
         return True
     file = getattr(sys.modules.get(package), "__file__", None) or ""
@@ -156,7 +156,7 @@ def user_frames(frame: FrameType | None) -> Iterator[FrameType]:
 
 
 def scopes(frame: FrameType) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The variables of a frame, and those of its module."""
+    """(local variables, module variables) of a frame; the second is {} for a frame of a module."""
     own = frame.f_locals
     found = dict(own)
     if type(own) is dict and frame.f_code.co_flags & CO_OPTIMIZED and getrefcount(own) == 3:
@@ -165,13 +165,13 @@ def scopes(frame: FrameType) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def variables(frame: FrameType) -> dict[str, Any]:
-    """What the program sees at this place, its own variables first."""
+    """All variables visible in a frame: its own, then those of its module that they do not hide."""
     own, shared = scopes(frame)
     return {**own, **{k: v for k, v in shared.items() if k not in own}}
 
 
 def variable_of(a: array) -> str:
-    """What the program that called us calls this array, or the array that it is a part of; "" if it has no name."""
+    """The user's name of this array, found in the calling frames, or `x[1:]` for a part of `x`; "" if there is none."""
     whole = ""
     for frame in reversed(list(user_frames(sys._getframe(1)))):
         for label, other in names_in(variables(frame), type(a)):

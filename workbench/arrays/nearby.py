@@ -1,4 +1,4 @@
-"""What lies on which bytes of one allocation, found by the bytes: a lookup does not look at all there is.
+"""Interval indexes: items on bytes of one allocation, found by an interval without looking at all of them.
 
 A grid of cells on every scale (a hierarchical grid, as Ericson, Real-Time Collision Detection, 2005, section 7.2): an
 interval enters the one or two cells, at least as long as it is, that it meets.
@@ -16,7 +16,7 @@ FEW = 8  # so many are looked at one by one
 
 
 class Intervals(Generic[T]):
-    """Items, in the order in which they came, each on an interval [low, high) of integers."""
+    """An interval index: items in insertion order, each on an interval [low, high) of integers."""
 
     __slots__ = ("ends", "_scales")
 
@@ -34,7 +34,7 @@ class Intervals(Generic[T]):
         return iter(self.ends)
 
     def enter(self, item: T, low: int, high: int) -> None:
-        """An item that is here already stays as it is."""
+        """Add an item on [low, high), unless it is here already."""
         if item in self.ends:
             return
         self.ends[item] = low, high
@@ -55,7 +55,7 @@ class Intervals(Generic[T]):
                     del self._scales[scale][cell]
 
     def meeting(self, low: int, high: int) -> list[T]:
-        """The items whose interval has an integer of [low, high), or is empty and lies between them."""
+        """The items whose interval overlaps [low, high), or is empty and lies strictly inside."""
         found = self.ends if self._scales is None else self._found(low, high)
         return [x for x in found if self.ends[x][0] < high and low < self.ends[x][1]]
 
@@ -80,7 +80,7 @@ class Intervals(Generic[T]):
 
 
 class Nearby(Intervals[T]):
-    """Items, in the order in which they came, each on a span of the same allocation."""
+    """A span index: items in insertion order, each on a span of the same allocation."""
 
     __slots__ = ("spans",)
 
@@ -90,7 +90,7 @@ class Nearby(Intervals[T]):
 
     @staticmethod
     def alone(item: Any, span: Span) -> Nearby[Any]:
-        """One item on a span."""
+        """An index with this one item."""
         made: Nearby[Any] = object.__new__(Nearby)
         made.ends, made._scales, made.spans = {item: span.hull()}, None, {item: span}
         return made
@@ -102,7 +102,7 @@ class Nearby(Intervals[T]):
         return made
 
     def put(self, item: T, span: Span) -> None:
-        """An item that is here already stays as it is."""
+        """Add an item on a span, unless it is here already."""
         self.spans.setdefault(item, span)
         self.enter(item, *span.hull())
 
@@ -111,7 +111,7 @@ class Nearby(Intervals[T]):
         del self.spans[item]
 
     def near(self, span: Span) -> list[T]:
-        """The items whose hull meets that of `span`; whether they share a byte is for `Span.overlaps` to say."""
+        """The items whose hull overlaps that of `span`: candidates for `Span.overlaps`."""
         return self.meeting(*span.hull())
 
     def met(self, span: Span) -> list[T]:
@@ -120,9 +120,9 @@ class Nearby(Intervals[T]):
 
 
 class Marks(Nearby[Span]):
-    """Spans of one allocation, for the question whether any of them overlaps a given span.
+    """A set of spans of one allocation, asked if any of them overlaps a given span.
 
-    `everything`: one of them is the whole allocation.
+    `everything`: True if one of them is the whole allocation.
     """
 
     __slots__ = ("everything",)
@@ -138,14 +138,14 @@ class Marks(Nearby[Span]):
         self.everything = self.everything or _whole(span)
 
     def drop(self, span: Span) -> None:
-        """Forget the spans that lie within this one."""
+        """Remove the spans that lie within this one."""
         for mark in self.near(span):
             if span.contains(mark):
                 self.remove(mark)
         self.everything = self.everything and any(map(_whole, self.spans))
 
     def touch(self, span: Span) -> bool:
-        """Does any marked span overlap this one (undecided counts as yes; an empty span: is anything marked)."""
+        """True if a span of the set overlaps this one, or may; for an empty `span`, if there is any."""
         if not self.spans:
             return False
         if self.everything or span in self.spans or span.nbytes == 0:
@@ -154,7 +154,7 @@ class Marks(Nearby[Span]):
 
 
 class OwnMarks(Marks):
-    """Marks that the memory itself holds, without a circle of references: it goes when the last array does."""
+    """A set of weak spans for the allocation itself: without a reference cycle, memory goes with its last array."""
 
     __slots__ = ()
 
@@ -171,7 +171,7 @@ def _whole(span: Span) -> bool:
 
 
 def _cells(low: int, high: int) -> tuple[int, range]:
-    """The scale of the cells that an interval enters, and their numbers."""
+    """(log2 of the cell length, cell numbers) of the one or two cells that an interval enters."""
     high = max(high, low + 1)
     scale = (high - low - 1).bit_length()
     return scale, range(low >> scale, ((high - 1) >> scale) + 1)

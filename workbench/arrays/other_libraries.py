@@ -1,4 +1,4 @@
-"""How an array looks to NumPy, CuPy and whoever takes DLPack. Base of `array`."""
+"""The protocols of NumPy, CuPy and DLPack for arrays. `Foreign` is the base of `array`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Filled by the layer that can launch kernels.
 
 
 class _Kind(type):
-    """Programs of Warp ask `isinstance(annotation, wp.array)`, of fields of theirs: so an annotation is one."""
+    """Metaclass for which an array annotation is an instance of `array`: Warp's programs test fields in this way."""
 
     def __instancecheck__(cls, value: Any) -> bool:
         return super().__instancecheck__(value) or (value.__class__ is Array and cls.__name__ == "array")
@@ -63,7 +63,7 @@ class Foreign(metaclass=_Kind):
         return values
 
     def carrying(self, value: Any, cell: Any = None) -> Any:
-        """A value of this array, read while a tape records: it knows from where, unless it has no derivative."""
+        """A value read from this array while a tape records, carrying its source if it has a derivative."""
         if self.is_gradient or not self._differentiable:
             return value
         source = source_of((self if cell is None else cell).span, self.label)
@@ -74,14 +74,14 @@ class Foreign(metaclass=_Kind):
         return np.array(values, dtype=dtype, subok=True) if copy or dtype is not None else values
 
     def _for_numpy(self) -> np.ndarray:
-        """`numpy()` for NumPy itself, which makes it plain."""
+        """`numpy()` for NumPy's protocols, whose plain result carries no sources; the tape notes that."""
         values = self.numpy()
         if (tape := recorder()) is not None:
             tape.numbers.read(values, plain=True)
         return values
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **choices: Any) -> Any:
-        """An operator beside a number or array of NumPy is one of ours; any other ufunc is NumPy's."""
+        """Apply the array operator that a ufunc stands for, if there is one; any other ufunc to NumPy arrays."""
         if method == "__call__" and not choices and ufunc.__name__ in operators:
             made = operators[ufunc.__name__](*inputs)
             if made is not NotImplemented:
@@ -118,7 +118,7 @@ class Foreign(metaclass=_Kind):
 
 
 def _as_numpy(value: Any) -> Any:
-    """NumPy arrays in place of ours, in lists and tuples too."""
+    """The value with NumPy arrays in place of ours, in lists and tuples too."""
     if isinstance(value, Foreign):
         return value.numpy()
     return value.__class__(map(_as_numpy, value)) if value.__class__ in (list, tuple) else value

@@ -65,7 +65,7 @@ class scalar:
 
     @property
     def value(self) -> Any:
-        """What the next launch takes. Launches already made keep theirs.
+        """The value that later launches take. Launches already made keep theirs.
 
         Under a tape, assigning is an event like writing to an array: `grad` is the derivative by the value before it.
         """
@@ -102,7 +102,7 @@ class scalar:
 
     @property
     def label(self) -> str:
-        """How messages call it."""
+        """The name used in messages."""
         return self.memory.label
 
     def __repr__(self) -> str:
@@ -111,7 +111,7 @@ class scalar:
 
 
 def scalar_on(memory: array, value: Any) -> scalar:
-    """The scalar of this memory, which holds this value."""
+    """The scalar on an array of one element that holds this value already."""
     made = object.__new__(scalar)
     made.memory, made._value = memory, value
     return made

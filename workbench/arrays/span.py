@@ -52,7 +52,7 @@ class Span:
         self._words: tuple | None = None  # dtype, shape, offset and strides of `words()`
 
     def weak(self) -> Span:
-        """An equal span that does not keep the memory alive: for what the memory itself holds."""
+        """An equal span that does not keep the memory alive, for references that the memory itself holds."""
         made = object.__new__(WeakSpan)
         made.of, made._parts, made._words = weakref.ref(self.allocation), None, None
         made.offset, made.shape, made.strides, made.itemsize = self.offset, self.shape, self.strides, self.itemsize
@@ -82,23 +82,23 @@ class Span:
 
     @property
     def contiguous(self) -> bool:
-        """Row by row without gaps."""
+        """True for row-major elements without gaps."""
         return self.strides == row_strides(self.shape, self.itemsize) or _contiguous(
             self.shape, self.strides, self.itemsize
         )
 
     @property
     def dense(self) -> bool:
-        """Every byte of the hull belongs to exactly one element, in whatever order of axes."""
+        """True if every byte of the hull belongs to exactly one element, in any order of axes."""
         return _dense(self.shape, self.strides, self.itemsize)
 
     @property
     def self_overlapping(self) -> bool:
-        """Do two elements share a byte (a zero stride, or overlapping windows). Also True where that is undecided."""
+        """True if two elements share a byte (a zero stride, overlapping windows), or if that is undecided."""
         return _self_overlapping(self.shape, self.strides, self.itemsize)
 
     def overlaps(self, other: Span) -> bool | None:
-        """Whether the two spans share a byte: decided on bytes, not on hulls. None: undecided, treat as "may"."""
+        """True if the two spans share a byte, decided on bytes, not on hulls. None: undecided, treat as "may"."""
         if self.allocation is not other.allocation:
             return False
         (low, high), (other_low, other_high) = self._hull, other._hull
@@ -112,7 +112,7 @@ class Span:
         )  # fmt: skip
 
     def contains(self, other: Span) -> bool:
-        """Whether every byte of `other` is certainly one of ours. False also where that is not cheap to decide."""
+        """True if every byte of `other` is in this span. False also where that is not cheap to decide."""
         if self.allocation is not other.allocation:
             return False
         if self._key == other._key or other._hull[0] == other._hull[1]:
@@ -120,7 +120,7 @@ class Span:
         return self.dense and self._hull[0] <= other._hull[0] and other._hull[1] <= self._hull[1]
 
     def without(self, other: Span) -> list[Span]:
-        """Our elements without those that lie in `other`: all of them where that is not cheap to say."""
+        """Spans of the elements that are not in `other`; the whole span where that is not cheap to decide."""
         (low, high), (start, end), size = self._hull, other._hull, self.itemsize
         if other.contains(self):
             return []
@@ -140,7 +140,7 @@ class Span:
         return Span(self.allocation, offset, tuple(shape), tuple(strides), self.itemsize)
 
     def part(self, ends: tuple[tuple[int, int], ...]) -> Span:
-        """`box(ends)`, remembered: the same box gives the same object (until more than PARTS others were asked for)."""
+        """`box(ends)`, cached: the same box is the same object (the cache of PARTS boxes is cleared when full)."""
         if self._parts is None:
             self._parts = {}
         found = self._parts.get(ends)
@@ -182,7 +182,7 @@ class Span:
 
 
 class WeakSpan(Span):
-    """What `Span.weak` gives. Only who holds the memory may ask it anything but what it is equal to."""
+    """A span with a weak reference to its allocation; beyond equality and hash, use it only while the memory lives."""
 
     __slots__ = ("of",)
 

@@ -23,7 +23,7 @@ _next = itertools.count()  # not the length of the dict: two threads may add to 
 
 
 def layout_number(dtype: Type, shape: tuple[int, ...], strides: tuple[int, ...], ordinal: int) -> int:
-    """One number for equal layouts on one GPU (or the CPU): what decides the code that runs on an array."""
+    """An id of (dtype, shape, byte strides, GPU ordinal): equal for equal layouts. It decides the code that runs."""
     return _numbers.setdefault((dtype, shape, strides, ordinal), next(_next))
 
 

@@ -25,7 +25,7 @@ class Shadow:
     """The adjoint of one allocation: as many numbers as the memory holds, indexed like it.
 
     It starts as zeros, or as a copy of `start`. With `copy` it holds these bytes instead (values, not adjoints). With
-    `at` it lies in these bytes, which belong to somebody else (`lent`). `scale`: its bytes per byte of the memory.
+    `at` it lies in these bytes, owned by another object (`lent`). `scale`: its bytes per byte of the memory.
     """
 
     __slots__ = ("data", "address", "scale", "allocation", "lent")
@@ -81,7 +81,7 @@ class Workspace(dict):
     def fresh(self, arrays: list[array]) -> list[array]:
         """Make shadows with undefined contents for those of these arrays that are a whole allocation without a shadow.
 
-        Returns those arrays: whoever asks will store to all of each.
+        Returns those arrays: the caller has to store to every element of each.
         """
         found = [a for a in arrays if a.allocation not in self and a.span.dense and a.nbytes == a.allocation.nbytes]
         for a in found:
@@ -89,7 +89,7 @@ class Workspace(dict):
         return found
 
     def release(self) -> None:
-        """Call when the walk is over. The next one reuses its buffers: fresh pages would cost more than the walk."""
+        """Return all buffers to the pool at the end of a walk: fresh pages would cost the next more than its work."""
         global _walks
         for a in list(self):
             self.drop(a)
@@ -98,7 +98,7 @@ class Workspace(dict):
         _walks += 1
 
     def drop(self, a: Allocation) -> None:
-        """Release one shadow. The next one of its size reuses the buffer."""
+        """Remove one shadow and return its buffer to the pool."""
         shadow = self.pop(a)
         if shadow.lent:
             return
@@ -133,7 +133,7 @@ def _buffer(allocation: Allocation, n: int, start: Any = None, clear: bool = Tru
 
 @contextmanager
 def own_buffers() -> Iterator[None]:
-    """Inside, workspaces take buffers that nobody else has, and leave them to those who hold them."""
+    """Context in which workspaces use a pool of their own: their buffers are never reused by others."""
     global _spare
     before, _spare = _spare, {}
     try:
@@ -143,7 +143,7 @@ def own_buffers() -> Iterator[None]:
 
 
 def is_float_memory(a: array) -> bool:
-    """Has this array any float in it."""
+    """True if the dtype of the array has a float in it."""
     return differentiable(a.dtype)
 
 
@@ -161,7 +161,7 @@ def float_parts(a: array) -> dict[str, array]:
 
 
 def same_part(a: array, path: str) -> array:
-    """The part of another array at a path that `float_parts` gave."""
+    """The part of an array at a path that `float_parts` returned; "" is the array."""
     return a.field(path) if path else a
 
 
@@ -203,7 +203,7 @@ def add_seed(space: Workspace, a: array, seed: Any) -> None:
 
 
 def add_into(view: Any, values: Any, span: Span) -> None:
-    """view += values, also where several elements of the view are one number in memory."""
+    """view += values, also where elements of the view, which lies on `span`, share memory."""
     capture_log.do(lambda: _add_into(view, values.reshape(view.shape), span), capture_log.gpu_of(view, values))
 
 
@@ -236,9 +236,9 @@ def _add_records(mine: Any, theirs: Any) -> None:
 
 
 def mark_view(a: array, base: Any) -> Any:
-    """The marks of an array's elements in `base`, which has one int32 per byte of the allocation.
+    """An int32 view with one mark per element of `a` in `base`, which has one int32 per byte of the allocation.
 
-    So every name of a piece of memory finds the same mark.
+    So all arrays on a piece of memory share its marks.
     """
     data = a.data
     strides = tuple(n * 4 for n in data.strides)

@@ -1,4 +1,4 @@
-"""Is a func_grad right where a launch calls it: at the arguments of that launch, with nothing around it.
+"""Checks a func_grad at a call of it in a launch: at that call's arguments, with nothing around it.
 
 The call becomes a program of its own, one thread per sample, in float64; `func_grad_check` compares its adjoint with
 forward mode of its body, to rounding. A factor shows as that factor, whatever the kernel does with the result.
@@ -32,7 +32,7 @@ RTOL = 1e-6
 
 @dataclass(frozen=True)
 class WrongCall:
-    """One call whose func_grad is not the derivative of its func: what it gives at one point, and what is right.
+    """One call whose func_grad is not the derivative of its func, with the value given at one point and the right one.
 
     where   the call. `rule`: the func_grad.
     ratio   given by expected where that is the same at every sample; None otherwise.
@@ -61,7 +61,7 @@ class WrongCall:
 
 
 def wrong_call(event: Event) -> WrongCall | None:
-    """The first call of a launch whose func_grad is wrong, on the memory that the launch found. None: none is known.
+    """The first call of a launch with a wrong func_grad, on the memory that the launch found; None if none is known.
 
     Calls that take arrays are not looked at, nor launches too large for the interpreter.
     """
@@ -74,7 +74,7 @@ def wrong_call(event: Event) -> WrongCall | None:
 
 
 def has_rule(stmt: ir.Stmt) -> bool:
-    """Is this the call of a func with a func_grad."""
+    """True for a call of a func with a func_grad."""
     return stmt.row is control.CALL and stmt.attr.grad is not None
 
 
@@ -83,7 +83,7 @@ def _plain(type: Any) -> bool:
 
 
 def _arguments(event: Event, calls: Sequence[ir.Stmt]) -> dict[ir.Stmt, list[tuple]]:
-    """What each call was given, by the interpreter: at most so many samples."""
+    """The arguments of each call as the interpreter sees them: at most SAMPLES per call, all finite."""
     found: dict[ir.Stmt, list[tuple]] = {call: [] for call in calls}
 
     def look(_: Any, stmt: ir.Stmt, values: Any) -> None:
@@ -128,7 +128,7 @@ def _compared(call: ir.Stmt, taken: list[tuple]) -> WrongCall | None:
 
 
 def _ratio(samples: list[Sample]) -> float | None:
-    """Given by expected, if it is one number."""
+    """The quotient given / expected, if it is the same at every sample; None otherwise."""
     pairs = [(s.given, s.expected) for s in samples if s.expected or s.given]
     if not all(expected for _, expected in pairs):
         return None

@@ -1,4 +1,4 @@
-"""What differences can say about one derivative: that it is right, that it is wrong, or nothing.
+"""Verdicts of finite differences on one derivative: right, wrong, or not measurable.
 
 A step that is too long meets kinks and curvature, one that is too short drowns in rounding. So there are many, each a
 quarter of the one before, each with one-sided and central slopes and a bar: how far off they may be by what they show
@@ -20,7 +20,7 @@ RIGHT, WRONG, UNSURE = "right", "wrong", "not measurable"
 
 @dataclass(frozen=True)
 class Slope:
-    """At one step: the derivative lies between `low` and `high` (not equal at a kink), give or take `bar`."""
+    """The derivative measured at one step: between `low` and `high` (unequal at a kink), with the error bar `bar`."""
 
     step: float
     low: float
@@ -29,7 +29,7 @@ class Slope:
     moved: tuple[bool, bool]  # did anything change to the left, to the right
 
     def off(self, value: float) -> float:
-        """How far a value lies outside."""
+        """The distance of a value from [low, high]."""
         return max(self.low - value, value - self.high, 0.0)
 
 
@@ -37,7 +37,7 @@ Values = tuple[float, float, float, float]  # at a step and at half of it, forwa
 
 
 def slope(values: Values, step: float, noise: float) -> Slope:
-    """Slopes at 0 of a function with f(0) = 0 and values known to `noise`."""
+    """The slope at 0 of a function with f(0) = 0, from values with absolute noise `noise`."""
     right, left = values[:2], (-values[2], -values[3])
     with np.errstate(all="ignore"):
         (after, after_bar), (before, before_bar) = _one_sided(*right, step), _one_sided(*left, step)
@@ -52,13 +52,13 @@ def slope(values: Values, step: float, noise: float) -> Slope:
 
 
 def _one_sided(whole: float, half: float, step: float) -> tuple[float, float]:
-    """Second order from two points, and its distance from first order."""
+    """(second-order one-sided difference from two points, its distance from the first-order one)."""
     value = (4 * half - whole) / step
     return value, abs(value - 2 * half / step)
 
 
 def verdict(f: Callable[[float], float], got: float, step: float, noise: float, rtol: float) -> tuple[str, float]:
-    """Is `got` the slope of f at 0: RIGHT, WRONG or UNSURE, and the slope that was measured best.
+    """(RIGHT, WRONG or UNSURE for `got` as the slope of f at 0, the best measured slope).
 
     f(0) = 0. `step`: the first one. `rtol`: the relative error that a right derivative may have.
     """
@@ -95,7 +95,7 @@ def _best(found: list[Slope]) -> float:
 
 
 def _wrong(usable: list[Slope], got: float, rtol: float) -> tuple[Slope, ...] | None:
-    """Three steps that say so, and nothing that speaks against them."""
+    """Three consecutive steps that exclude `got`, uncontradicted by any other step; None if there are none."""
     for three in zip(usable, usable[1:], usable[2:], strict=False):
         if _disagree(three, got, rtol) and not _contradicted(three, usable, got):
             return three
@@ -103,7 +103,7 @@ def _wrong(usable: list[Slope], got: float, rtol: float) -> tuple[Slope, ...] | 
 
 
 def _last_word(seen: dict[float, Values], got: float, noise: float, rtol: float) -> tuple[str, float]:
-    """Is it wrong, also if the function is a staircase of rounding, with the steps that show, of slope `got`."""
+    """(WRONG or UNSURE, slope): WRONG only if the values do not fit a rounding staircase of slope `got` either."""
     riser = _riser(seen)
     found = _slopes(seen, max(noise, 2 * riser))
     three = None if riser and _fits(seen, got, riser) else _wrong(_usable(found), got, rtol)
@@ -117,7 +117,7 @@ def _usable(found: list[Slope]) -> list[Slope]:
 
 
 def _riser(seen: dict[float, Values]) -> float:
-    """The height of the steps of a staircase: by how much it moves first, where it did not at once; else 0."""
+    """The step height of a rounding staircase: the first change of f, if it did not change at once; else 0."""
     heights = [0.0]
     for whole, half in ((0, 1), (2, 3)):
         values = [abs(v[n]) for _, v in sorted(seen.items()) for n in (half, whole)]
@@ -127,19 +127,19 @@ def _riser(seen: dict[float, Values]) -> float:
 
 
 def _fits(seen: dict[float, Values], got: float, riser: float) -> bool:
-    """Is a straight line of slope `got` never farther away than two steps, or a tenth of what it climbs."""
+    """True if all values lie within two risers, or a tenth of the climb, of a straight line of slope `got`."""
     places = [(v, sign * h * part) for h, values in seen.items() for v, sign, part
               in zip(values, (1, 1, -1, -1), (1, 0.5, 1, 0.5), strict=True)]  # fmt: skip
     return all(abs(v - got * t) <= 2 * riser + 0.1 * abs(got * t) for v, t in places)
 
 
 def _plateau(s: Slope, found: list[Slope]) -> bool:
-    """Nothing moves at this step, yet both sides move at a longer one: steps of rounding, not a flat place."""
+    """True if f is constant at this step, yet changes on both sides at a longer one: rounding, not flatness."""
     return not any(s.moved) and any(all(longer.moved) for longer in found if longer.step > s.step)
 
 
 def _kink_here(found: list[Slope], got: float) -> bool:
-    """Both sides are straight, with slopes of their own, and what is asked about lies between them."""
+    """True if both one-sided slopes are stable and different, and `got` lies between them."""
     between = all(s.low < s.high and s.off(got) <= s.bar for s in found)
     return between and max(np.ptp([s.low for s in found]), np.ptp([s.high for s in found])) < 1e-6 * (
         found[0].high - found[0].low
@@ -154,13 +154,13 @@ def _agrees(s: Slope, got: float, rtol: float) -> bool:
 
 
 def _contradicted(three: tuple[Slope, ...], usable: list[Slope], got: float) -> bool:
-    """A step without a kink comes far closer to `got`, and is sure enough: rounding made the three agree."""
+    """True if a step without a kink is precise and far closer to `got`: the three then agree by rounding."""
     off = min(s.off(got) for s in three)
     return bool(np.isfinite(got)) and any(s.low == s.high and 10 * max(s.off(got), s.bar) < off for s in usable)
 
 
 def _disagree(three: tuple[Slope, ...], got: float, rtol: float) -> bool:
-    """Three steps in a row that tell the same and leave `got` far outside."""
+    """True if three consecutive steps agree with each other and leave `got` far outside."""
     if any(b.step > 1.01 * FACTOR * a.step for a, b in itertools.pairwise(three)):
         return False
     if not np.isfinite(got):

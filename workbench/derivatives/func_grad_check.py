@@ -1,4 +1,4 @@
-"""Is a func_grad right: the adjoint against forward mode of the function itself, to rounding, with no step."""
+"""The check of a func_grad: its adjoint against forward mode of the func itself, to rounding, without differences."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class Sample:
 
 
 def compared(made: Program, flat: list[array], count: int) -> Iterator[Sample]:
-    """Every entry of the Jacobian of each thread, by the adjoint and by forward mode. Needs LOCK, unrecorded.
+    """Yields every entry of the Jacobian of each thread, by adjoint and by forward mode. Needs LOCK, unrecorded.
 
     The first `count` of `flat` are arguments, the others results; threads share nothing, so that one walk gives a
     column, or a row, at every point. Entries that forward mode cannot give as a number are left out.

@@ -96,7 +96,7 @@ def first_rows(tape: Tape, y: array, x: array, count: int) -> np.ndarray:
 
 
 def _check_order(tape: Tape, y: array, x: array) -> None:
-    """Refuse an output that the tape never wrote, by an input that it wrote: zeros, and most likely swapped."""
+    """Refuse an output that the tape never wrote by an input that it did: all zeros, most likely swapped arguments."""
     tally(tape)
     by_tape = [(m := tape.written.get(a.allocation)) is not None and m.touch(a.span) for a in (y, x)]
     if by_tape == [False, True]:
@@ -110,7 +110,7 @@ def _check_order(tape: Tape, y: array, x: array) -> None:
 def _each(
     product: Any, tape: Tape, y: array, x: array, wanted: Sequence[Any], executor: Executor | None
 ) -> list[np.ndarray]:
-    """All rows or columns that are wanted. The first is made here: it looks for races, once for all."""
+    """All rows or columns wanted. The first is computed here, so that races are searched for once."""
     first = [_product((product, tape, y, x), k) for k in wanted[:1]]
     return first + spread(_product, (product, tape, y, x), wanted[1:], executor, "jacobian")
 
@@ -144,7 +144,7 @@ def _sparse(tape: Tape, y: array, x: array, mode: str | None, pattern: Any, exec
 
 
 def _check_pattern(tape: Tape, y: array, x: array, made: Any, product: Any, known: str) -> None:
-    """One walk in a random direction: entries that a pattern leaves out end up in others, or nowhere."""
+    """Check a sparsity pattern by one walk in a random direction: a missing entry changes the product."""
     seeded, other = (y, x) if product is _row else (x, y)
     weights = np.random.default_rng(0).uniform(0.5, 1.0, _count(seeded))
     weights[::2] *= -1
@@ -170,7 +170,7 @@ def _check_pattern(tape: Tape, y: array, x: array, made: Any, product: Any, know
 
 
 def _coarsest(tape: Tape) -> float:
-    """The rounding unit of the widest steps that the launches of a tape compute in."""
+    """The unit roundoff of the coarsest float type in which the launches of a tape compute."""
     bodies = {e.command.program.function for e in tape.events if e.reverse is not None}
     types: list[Any] = [o.type for f in bodies for s in ir.walk(f.body) for o in s.outs if ir.is_value(o.type)]
     kinds = {getattr(t, "scalar", t).numpy for t in (*types, *tape.scalars.values()) if is_float(t)}

@@ -38,7 +38,7 @@ Hook = Callable[[Event, Workspace], None]
 
 @dataclass(frozen=True, eq=False)
 class Pitfall:
-    """One mistake. `what` it is, `cure` for programs that meet it elsewhere; the rest is how it is made.
+    """One mistake. `what` describes it, `cure` is the remedy for programs that make it; the rest implements it.
 
     adjoint   another adjoint of each kernel. rewinds=False: kept values are not put back. around: what is done to
     the workspace before and after a launch is reversed. start: what is done to the seeds.
@@ -58,9 +58,9 @@ class Pitfall:
 
 
 class Wrong(Mapping):
-    """Gradients that are wrong on purpose, by array (or tensor), as new NumPy arrays. Nothing else knows of them.
+    """Gradients that are wrong on purpose, by array (or tensor), as new NumPy arrays. Nothing is published.
 
-    `pitfall` says which mistake made them, `show()` draws the tape with them.
+    `pitfall` is the mistake that made them, `show()` draws the tape with them.
     """
 
     def __init__(self, tape: Tape, pitfall: Pitfall, seeds: dict[Allocation, Any], space: Workspace):
@@ -102,7 +102,7 @@ class Wrong(Mapping):
         return ask("explore", self.tape, self, against)
 
     def retrace(self, observe: Hook, before: Hook | None = None) -> Workspace:
-        """The wrong walk once more, to be looked at."""
+        """Repeat the wrong walk for an observer."""
         with memory.LOCK, memory.unrecorded():
             space = Workspace()
             for a, data in self.seeds.items():
@@ -111,7 +111,7 @@ class Wrong(Mapping):
 
 
 def backward(tape: Tape, pitfall: Pitfall, space: Workspace) -> Wrong:
-    """The reverse pass with this mistake, from these seeds."""
+    """The gradients of the reverse pass with this mistake, from these seeds. Raises GradientError [pitfall-device]."""
     if not isinstance(pitfall, Pitfall):
         raise TypeError(f"a pitfall is one of wb.pitfalls: {', '.join(p.name for p in ALL)}; not {pitfall!r}")
     if any(a.device.is_cuda for a in tape.active):
@@ -145,7 +145,7 @@ def _wrong_walk(
 
 @contextmanager
 def _mistaken(event: Event, pitfall: Pitfall) -> Iterator[None]:
-    """For as long as it takes, this launch has another adjoint."""
+    """Context in which this launch has the mistaken adjoint."""
     right = event.reverse
     if right is not None and pitfall.adjoint is not None:
         event.reverse = _other(event, pitfall)
@@ -176,7 +176,7 @@ _made: weakref.WeakKeyDictionary[Backward, dict[str, Backward]] = weakref.WeakKe
 
 
 def _values_as_gradients(tape: Tape, space: Workspace) -> None:
-    """The gradient of a leaf begins as its values: both are one memory."""
+    """The mistake of one memory for both: a leaf's gradient starts as its values."""
     for a in tape.active:
         alike = isinstance(tape.scalars.get(a), Scalar) and (a.grad_scale or 1) == 1
         if alike and a.asked and a not in tape.written and a not in space:
@@ -184,14 +184,14 @@ def _values_as_gradients(tape: Tape, space: Workspace) -> None:
 
 
 def _unmarked(event: Event, space: Workspace) -> None:
-    """An array without requires_grad has no gradient to pass on."""
+    """The mistake that an array without requires_grad passes no gradient on."""
     for span in (*event.reads, *event.writes):
         if span.allocation in space and not span.allocation.asked:
             space[span.allocation].data[...] = 0
 
 
 def _unmarked_field(event: Event, space: Workspace) -> Callable[[], None] | None:
-    """If one array of a struct has no requires_grad, none of them takes part."""
+    """The mistake that one array of a struct without requires_grad excludes the others too."""
     if event.command is None:
         return None
     structs: dict[int, list[Allocation]] = {}
@@ -219,7 +219,7 @@ def _written(event: Event) -> set[Allocation]:
 
 @dataclass
 class _Memory:
-    """What a mistake remembers of a tape from one call to the next."""
+    """The state that a mistake carries, per tape, from one backward call to the next."""
 
     of: weakref.WeakKeyDictionary[Tape, dict[Allocation, Any]] = field(default_factory=weakref.WeakKeyDictionary)
 

@@ -1,4 +1,4 @@
-"""What a check of gradients found: rows that print as a table, in a terminal and in a notebook."""
+"""The result of a gradient check: rows that print as a table, in a terminal and in a notebook."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..tables import aligned
 
 @dataclass
 class Row:
-    """One input of one launch (or of the whole): how far adjoint and differences are apart.
+    """One input of one launch (or of the whole), with the largest difference between adjoint and finite differences.
 
     `compared` derivatives were compared, `skipped` could not be measured. `worst`: index of the largest error, with the
     two values; None where only directions were compared.
@@ -49,7 +49,7 @@ class Row:
         return f"ok, {self.skipped} not measurable" if self.skipped else "ok"
 
     def add(self, got: float, want: float, wrong: bool, index: tuple[int, ...] | None, point: str = "") -> None:
-        """One comparison. What is not finite on both sides is wrong."""
+        """Add one comparison. Values not finite on both sides are wrong."""
         error = abs(got - want)
         first = not self.compared
         self.compared += 1
@@ -64,7 +64,7 @@ class Row:
 
 @dataclass
 class Report:
-    """What `gradcheck` found. Prints as a table, also in a notebook.
+    """The result of `gradcheck`. Prints as a table, also in a notebook.
 
     True if every row was compared and agrees: false where one is wrong, has a gradient that is not finite, or could not
     be measured at all. Single elements that could not be measured (at a kink, say) are counted in `skipped`.

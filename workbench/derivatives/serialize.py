@@ -1,6 +1,6 @@
-"""Bytes that another process can make the same objects from: tapes, arrays, kernels, and the functions of a user.
+"""Serialisation of tapes, arrays, kernels and user functions to bytes that another process can load.
 
-Memory travels as its bytes, once, however many arrays share it. What a launch ran travels as its IR, so that a kernel
+Memory travels as its bytes, once, however many arrays share it. A launch's program travels as its IR, so that a kernel
 redefined since is no matter. Kernels and functions travel as source with the Python objects that they name: no
 process need be able to import them, and a notebook's functions travel like any others.
 """
@@ -47,7 +47,7 @@ from ..tapes.tape import Tape
 
 
 def pack(thing: Any) -> bytes:
-    """The bytes. Raises LaunchError [travel] for what has no form outside this process."""
+    """The serialised bytes. Raises LaunchError [travel] for what has no form outside this process."""
     out = io.BytesIO()
     try:
         _Packer(out).dump(thing)
@@ -60,7 +60,7 @@ def pack(thing: Any) -> bytes:
 
 
 def unpack(data: bytes) -> Any:
-    """What `pack` was given, made anew. Only for bytes that `pack` made: unpickling runs what it is told to."""
+    """A copy of what `pack` was given. Only for bytes that `pack` made: unpickling runs arbitrary code."""
     with memory.LOCK:
         return pickle.loads(data)
 
@@ -113,7 +113,7 @@ def _function(fn: types.FunctionType) -> Any:
 
 
 def _installed(module: str | None) -> bool:
-    """Does a process find this module wherever the package is installed."""
+    """True if every process finds this module: the package's own, the standard library's, or an installed one."""
     top = (module or "").partition(".")[0]
     if top == _PACKAGE or top in sys.stdlib_module_names:
         return True
@@ -129,7 +129,7 @@ def _codes(code: types.CodeType) -> list[types.CodeType]:
 
 
 def _remade(name: str, qualname: str, text: str, first: int, file: str) -> types.FunctionType:
-    """The function of this text; what it names comes later, as it may name itself."""
+    """The function with this source; its globals are filled in later, as it may name itself."""
     tree = ast.parse(text)
     node = next(n for n in tree.body if isinstance(n, ast.FunctionDef))
     node.decorator_list, node.returns = [], None
@@ -187,7 +187,7 @@ def _program(p: Program) -> Any:
 
 
 def _listed(region: Region, numbers: dict[Value, int]) -> tuple:
-    """A region as plain lists. Values are told apart by number."""
+    """A region as plain lists, with values numbered."""
     params = [_declared(p, numbers) for p in region.params]
     body = []
     for s in region.body:
@@ -243,14 +243,14 @@ def _value(declared: tuple, values: list[Value]) -> Value:
 
 
 def _allocation(a: Allocation) -> Any:
-    """Memory without its gradient, as workers get it."""
+    """An allocation without its gradient, as workers get it."""
     if a.device.is_cuda:
         raise pickle.PicklingError("memory of a GPU stays there: send x.to('cpu')")
     return _allocated, (a.bytes.tobytes(), a.grad_scale), (list(a.required), list(a.retained), None), None, None, _mark
 
 
 def _with_gradient(a: Allocation) -> Any:
-    """Memory with its gradient, as it is saved."""
+    """An allocation with its gradient, as it is saved."""
     make, args, (required, retained, _), *rest = _allocation(a)
     return make, args, (required, retained, None if a.grad is None else a.grad.bytes.tobytes()), *rest
 
@@ -362,7 +362,7 @@ def _event_again(
 
 
 def reduced(thing: Any) -> Any:
-    """For `pickle`: what to call with what to make the same again. Sharing is kept within one pickle.
+    """The `__reduce__` value of an object: (callable, arguments). Sharing is kept within one pickle.
 
     Functions, and the kernels and funcs around them, go as the bytes of `pack`: Python's pickle would look them up.
     """
@@ -374,7 +374,7 @@ def reduced(thing: Any) -> Any:
 
 
 def duplicate(tape: Tape) -> Tape:
-    """A tape like this one, on memory of its own: what `copy.copy` and `copy.deepcopy` make of one."""
+    """A copy of a tape on memory of its own: the result of `copy.copy` and `copy.deepcopy`."""
     with memory.LOCK, memory.unrecorded():
         return pickle.loads(pickle.dumps(tape))
 

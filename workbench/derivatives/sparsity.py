@@ -1,4 +1,4 @@
-"""Sparse Jacobians: which entries can differ from zero, and how few walks give them all.
+"""Sparse Jacobians: the entries that can be non-zero, and a colouring that finds them in few walks.
 
 The pattern is found by running each recorded launch once more in the interpreter, on copies: whatever a thread stores
 depends on whatever that thread loads. That holds more entries than are non-zero, never fewer, if the interpreter goes
@@ -41,7 +41,7 @@ NOTHING: Line = {}
 
 
 def find(tape: Tape, y: array, x: array) -> tuple[list[Line], bool]:
-    """Per number of y, the set of numbers of x on which it may depend; and whether that is certain, or to be checked.
+    """(per number of y the set of numbers of x that it may depend on, True if certain, False if to be checked).
 
     Raises GradientError [pattern] where a launch is too long to run in the interpreter, depends on too much, or has an
     adjoint of its own that reaches into arrays.
@@ -56,14 +56,14 @@ def find(tape: Tape, y: array, x: array) -> tuple[list[Line], bool]:
 
 
 def words_of(span: Span, word: int) -> list[int]:
-    """Where the numbers of a span lie in their memory, in row-major order, counted in numbers."""
+    """The indices of a span's numbers in its allocation, in units of `word` bytes, in row-major order."""
     inner = span.itemsize // word
     axes = [range(0, n * s, s) if s else [0] * n for n, s in zip(span.shape, span.strides, strict=True)]
     return [(span.offset + sum(at)) // word + k for at in itertools.product(*axes) for k in range(inner)]
 
 
 class _Pattern:
-    """Goes through the events of a tape, forwards, with a set for every number of memory."""
+    """A forward pass over the events of a tape that propagates a set of inputs for every number of memory."""
 
     def __init__(self, tape: Tape):
         self.tape, self.left, self.certain = tape, STATEMENTS, True
@@ -106,9 +106,9 @@ class _Pattern:
 
 
 class _Launch:
-    """One launch once more, thread by thread: what a thread stored depends on all that it loaded.
+    """One launch run again, thread by thread: everything a thread stored depends on everything it loaded.
 
-    The lines change where a thread ends. Threads that do not race never see what others stored, except by the result
+    The sets change where a thread ends. Threads that do not race never see what others stored, except by the result
     of an atomic, and where that is used they ran one after the other, in this order.
     """
 
@@ -216,7 +216,7 @@ def joined(one: Line, other: Line) -> Line:
 
 
 def crosses(one: Line, other: Line) -> bool:
-    """True if they have a number in common."""
+    """True if two sets have a number in common."""
     few, many = (one, other) if len(one) < len(other) else (other, one)
     return any(many.get(block, 0) & bits for block, bits in few.items())
 
@@ -237,7 +237,7 @@ def members(line: Line) -> list[int]:
 
 
 def transposed(rows: Sequence[Line], columns: int) -> list[Line]:
-    """Per column, the set of rows in it."""
+    """The transposed pattern: per column, the set of its rows."""
     found: list[Line] = [{} for _ in range(columns)]
     for i, row in enumerate(rows):
         block, bit = i // BLOCK, 1 << i % BLOCK
@@ -247,7 +247,7 @@ def transposed(rows: Sequence[Line], columns: int) -> list[Line]:
 
 
 def colour(lines: Sequence[Line]) -> list[list[int]]:
-    """Groups of lines (columns, or rows) of which no two cross in one place; greedy, in order, without empty lines."""
+    """Groups of rows or columns with pairwise disjoint sets; greedy, in order, without empty ones."""
     groups: list[list[int]] = []
     taken: list[Line] = []
     for k, own in enumerate(lines):
@@ -263,7 +263,7 @@ def colour(lines: Sequence[Line]) -> list[list[int]]:
 
 
 def given(pattern: Any, shape: tuple[int, int]) -> list[Line]:
-    """A pattern of the user's, dense or of `scipy.sparse`, as sets."""
+    """A user's pattern, dense or of `scipy.sparse`, as one set per row."""
     known = pattern if hasattr(pattern, "nonzero") and hasattr(pattern, "shape") else np.asarray(pattern)
     if known.shape != shape:
         raise GradientError(

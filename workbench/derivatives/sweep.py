@@ -109,12 +109,12 @@ def _sent(task: Callable[[Any, Any], Any], shared: Any, items: Sequence[Any], ex
 
 
 def _lost(error: BaseException) -> bool:
-    """Did the worker go, as against the work."""
+    """True if the worker was lost, False if the work itself failed."""
     return isinstance(error, BrokenExecutor | CancelledError) or type(error).__name__ in _LOST or _misread(error)
 
 
 def _misread(error: BaseException) -> bool:
-    """Is it an error of Dask's own executor, which at times cannot read what it is told of a lost worker."""
+    """True for an error inside Dask's executor, which may misread the report of a lost worker."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
@@ -122,12 +122,12 @@ def _misread(error: BaseException) -> bool:
 
 
 def _home() -> tuple[str, int]:
-    """Which process this is; a forked one is another."""
+    """The identity of this process; a forked one has another."""
     return _PROCESS, os.getpid()
 
 
 def work(task: Callable[[Any, Any], Any], shared: bytes, items: bytes) -> bytes:
-    """One portion, where the worker is."""
+    """Run one portion of the items in a worker: packed items to packed results."""
     try:
         (home, settings, thing), part = unpack(shared), unpack(items)
     except (AttributeError, ImportError) as error:
@@ -146,7 +146,7 @@ def work(task: Callable[[Any, Any], Any], shared: bytes, items: bytes) -> bytes:
 
 
 def _portable(error: Exception) -> Exception:
-    """An error that can be sent: one that cannot be made anew where it arrives would bring the executor down."""
+    """The error, or a substitute with its text if it cannot be unpickled: that would bring the executor down."""
     try:
         pickle.loads(pickle.dumps(error))
     except Exception:  # noqa: BLE001  whatever its class does

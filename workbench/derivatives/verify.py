@@ -1,4 +1,4 @@
-"""Are the gradients right: `gradcheck` against differences, `check_rule` against forward mode.
+"""The checks of gradients: `gradcheck` against finite differences, `check_rule` against forward mode.
 
 Everything runs on private copies, in float64 unless asked otherwise: the programs are the user's, widened, so that
 differences tell ten digits. A derivative that differences cannot measure (a kink, a branch that flips, noise) is
@@ -50,7 +50,7 @@ ELEMENTS = 256  # elements looked at one by one where a direction alone does not
 
 @dataclass(frozen=True)
 class _Rules:
-    """How closely to look."""
+    """The settings of a check: steps, tolerances, and how many directions."""
 
     full: bool
     directions: int
@@ -132,7 +132,7 @@ def _not_finite(report: Report) -> GradientError:
 
 
 def _disagreement(report: Report) -> GradientError:
-    """The first launch that is wrong by itself, else the whole."""
+    """The GradientError about the first wrong row: a launch by itself if one is wrong, else the whole."""
     r = report.wrong[0]
     element = "" if r.worst is None else f", element {r.worst}"
     text = (
@@ -147,7 +147,7 @@ def _disagreement(report: Report) -> GradientError:
 
 
 def _launched(kernel: Kernel, dim: Any, args: Sequence[Any]) -> Tape:
-    """One launch of a kernel, on copies of its arguments."""
+    """A tape of one kernel launch, on copies of its arguments."""
     if dim is None:
         raise TypeError("gradcheck of a kernel takes the launch dimensions: gradcheck(kernel, dim, inputs, outputs)")
     made, tape = kernel.program(), Tape(keep="all")
@@ -161,7 +161,7 @@ def _launched(kernel: Kernel, dim: Any, args: Sequence[Any]) -> Tape:
 
 
 def _called(fn: Callable, args: Sequence[Any]) -> tuple[Tape, list[array] | None]:
-    """A function of arrays, called with copies of them."""
+    """(the tape of a call of `fn` on copies of its arguments, the arrays that it returned or None)."""
     twins = Twins(list(_arrays(args)), False)
     tape = Tape(keep="all")
     made = [_copied(a, twins) for a in args]
@@ -236,7 +236,7 @@ def _check_tape(
 
 
 def _first_cut(event: Event) -> ir.Stmt | None:
-    """A statement of a launch that lets no gradient through on purpose."""
+    """The first statement of a launch that detaches a gradient on purpose; None if there is none."""
     return next((s for s in ir.walk(event.command.program.function.body) if s.row.cut), None)
 
 
@@ -266,7 +266,7 @@ def _rows(shared: tuple[Tape, list[array] | None, _Rules], parts: list[int]) -> 
 
 
 def _ends(tape: Tape, results: list[array] | None) -> tuple[dict[str, array], dict[str, array]]:
-    """What goes in and what comes out of a tape, by name; arrays of one name are told apart by a number."""
+    """(the float inputs, the float outputs) of a tape by name; equal names are told apart by a number."""
     known: dict[Span, tuple[str, array]] = {}
     taken: Counter[str] = Counter()
     for whole in [*(results or []), *tape.arrays.values()]:
@@ -287,7 +287,7 @@ def _ends(tape: Tape, results: list[array] | None) -> tuple[dict[str, array], di
 
 
 class _Measure:
-    """Derivatives of one case along one random combination u of its outputs: by its adjoint, and by differences."""
+    """Derivatives of one case along a random combination u of its outputs, by its adjoint and by differences."""
 
     def __init__(self, case: Case, rules: _Rules, rng: np.random.Generator):
         self.case, self.rules = case, rules
@@ -309,7 +309,7 @@ class _Measure:
         return {n: value_of(a, space).astype(np.float64) for n, a in self.case.inputs.items()}
 
     def loss(self, name: str, move: np.ndarray) -> float:
-        """<u, outputs> after `move` is added to an input, counted from the outputs as they are."""
+        """<u, outputs> after `move` is added to an input, minus its value without."""
         a = self.case.inputs[name]
         add_into(a.data, on_device(a, move.astype(a.data.dtype)), a.span)
         made = self.case.run()
@@ -330,18 +330,18 @@ class _Measure:
         return best, np.isfinite(best) and not kink and not rough
 
     def step(self, name: str, v: np.ndarray) -> float:
-        """How far to go in direction v: relative to the largest number that is moved."""
+        """The length of the first step in direction v: relative to the largest number that is moved."""
         moved = np.abs(read_values(self.case.inputs[name]).astype(np.float64)[v != 0])
         moved = moved[np.isfinite(moved)]
         return self.rules.eps * (float(moved.max()) if moved.size and moved.max() > 0 else 1.0)
 
     @property
     def noise(self) -> float:
-        """What rounding alone may do to `loss`, seen from the outputs."""
+        """The rounding noise of `loss`, estimated from the outputs."""
         return 8 * (1e-15 if self.rules.widened else 1e-6) * self.size
 
     def verdict(self, name: str, v: np.ndarray, got: float) -> tuple[str, float]:
-        """What many steps say about `got` being the derivative in direction v."""
+        """The verdict of differences on `got` as the derivative in direction v, and the measured slope."""
         return verdict(lambda t: self.loss(name, v * t), got, self.step(name, v), self.noise, self.rules.rtol)
 
 
@@ -374,7 +374,7 @@ def _check_input(measure: _Measure, name: str, row: Row, rng: np.random.Generato
 
 
 def _compare(measure: _Measure, name: str, row: Row, v: np.ndarray, index: tuple[int, ...] | None) -> bool:
-    """Compare in one direction. False where it says nothing, or (without an index) not enough."""
+    """Compare in one direction. False if it decides nothing, or (without an index) not enough."""
     g = measure.gradients[name]
     with np.errstate(invalid="ignore"):
         got = float(np.sum(g[v != 0] * v[v != 0]))
@@ -394,7 +394,7 @@ def _compare(measure: _Measure, name: str, row: Row, v: np.ndarray, index: tuple
 
 
 def _suspects(measure: _Measure, name: str) -> list[tuple[int, ...]]:
-    """The elements to look at one by one: all if they are few or all are asked for; else where halves disagree most."""
+    """The elements to check one by one: all if few or asked for, else those in the halves that disagree most."""
     shape = measure.gradients[name].shape
     picked = np.arange(int(np.prod(shape)))
     while len(picked) > ELEMENTS and not measure.rules.full:

@@ -37,7 +37,7 @@ PEEK = Row("peek", type=lambda stack: stack.dtype, meaning=lambda stack: stack[-
 
 
 def components(program: Program, active: frozenset[str], groups: Groups) -> Reverse:
-    """What is written into a component of a vector gets no gradient."""
+    """The adjoint in which a value written into a component of a vector gets no gradient."""
     made = simplify.rewrite(program.function)
     for region in _regions(made.body):
         body = []
@@ -63,7 +63,7 @@ def _detached(value: Value, stmt: Stmt) -> Stmt:
 
 
 class _AliasReader(Reader):
-    """Reads `b = a` as a copy that no gradient passes."""
+    """A reader that takes `b = a` for a copy that no gradient passes."""
 
     def right_side(self, node: ast.expr, target: ast.expr) -> Any:
         value = super().right_side(node, target)
@@ -73,7 +73,7 @@ class _AliasReader(Reader):
 
 
 def alias(program: Program, active: frozenset[str], groups: Groups) -> Reverse:
-    """A second name for a local (`b = a`) gets the gradient, and keeps it from the first."""
+    """The adjoint in which a second name for a local (`b = a`) takes the gradient from the first."""
     kernel = program.kernel
     if kernel is None:
         raise TypeError(f"{program.name} has no text of its own, in which a variable could have two names")
@@ -82,7 +82,7 @@ def alias(program: Program, active: frozenset[str], groups: Groups) -> Reverse:
 
 
 def loops(program: Program, active: frozenset[str], groups: Groups) -> Reverse:
-    """The reverse of a loop finds the values of the last turn in every turn."""
+    """The adjoint in which every turn of a loop sees the values of the last turn."""
     made = exact(program.function, active, groups)
     copy = simplify.rewrite(made.function)
     for stmt in walk(copy.body):
@@ -92,7 +92,7 @@ def loops(program: Program, active: frozenset[str], groups: Groups) -> Reverse:
 
 
 def outputs(program: Program, active: frozenset[str], groups: Groups) -> Reverse:
-    """A store does not use up the gradient of what it overwrote: it stays for the next backward call."""
+    """The adjoint in which a store does not clear the gradient of what it overwrote: the next backward gets it too."""
     made = Adjoint(simplify.rewrite(program.function), active, groups).reversed()
     for region in _regions(made.function.body):
         region.body[:] = [s for s in region.body if s.row is not mem.STORE or ir.root(s.args[0]).role is not SHADOW]

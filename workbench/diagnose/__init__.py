@@ -33,7 +33,7 @@ __all__ = ["Finding", "Findings", "Holdings", "diagnose"]
 
 
 def diagnose(tape: Tape, loss: array | None = None, grads: dict[array, array] | None = None) -> Findings:
-    """What is wrong with the gradients of a tape, or worth knowing about them, the worst first.
+    """The findings about a tape's gradients, mistakes and facts worth knowing, the worst first.
 
     Adjoints are those of `loss` or `grads`, given as to `backward`; by default those of the last `backward`. Nothing is
     published. Without any of them only what needs no adjoint is looked at, and the note says so.

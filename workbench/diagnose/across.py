@@ -1,4 +1,4 @@
-"""Rules about several tapes: gradients that stop at the border of one, pile up over several, or were read too early."""
+"""Rules about several tapes: gradients that stop at a tape's border, accumulate over passes, or were read too early."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MUCH = 64  # units in the last place
 
 
 def earlier_tapes(case: Case) -> Iterator[Finding]:
-    """What another tape computed and this one starts from, if the gradient that came there was not handed on."""
+    """Finds results of another tape that this one starts from, if their gradient was not passed back to it."""
     tape = case.tape
     if case.trail.final is None or not case.seeded or not tape.borders:
         return
@@ -39,7 +39,7 @@ def earlier_tapes(case: Case) -> Iterator[Finding]:
 
 
 def not_handed_on(case: Case) -> Iterator[Finding]:
-    """What later tapes found for something that this one computed, and this one was not seeded with."""
+    """Finds gradients that later tapes computed for results of this one, if this one was not seeded with them."""
     for b in [*case.tape.run.lost, *case.tape.run.waiting]:
         if b.stops:
             yield _not_handed_on(b)
@@ -56,7 +56,7 @@ def _not_handed_on(b: Border) -> Finding:
 
 
 def piled_up(case: Case) -> Iterator[Finding]:
-    """Gradients of leaves that hold what earlier backward passes left there."""
+    """Finds leaf gradients that still hold what earlier backward passes left there."""
     tape = case.tape
     piled = [a for a, pile in tape.piled.items() if not pile.chained and is_piled(tape, a)]
     try:
@@ -91,7 +91,7 @@ def _piled(tape: Tape, a: Allocation) -> Finding:
 
 
 def read_too_early(case: Case) -> Iterator[Finding]:
-    """A `.grad` of a leaf that somebody read before the backward of this tape, whenever one asks."""
+    """Finds leaf gradients that were read before this tape's backward."""
     tape = case.tape
     if not tape.events:
         return

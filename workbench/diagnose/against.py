@@ -32,7 +32,7 @@ FIX = "make both the same here; what comes later follows from it"
 
 @dataclass
 class Run:
-    """One of the two tapes. `values[n]`: copies of what event n read and wrote, as far as they were held."""
+    """One of the two tapes. `values[n]`: copies of what event n read and wrote, as far as memory allowed."""
 
     tape: Tape
     values: list[tuple[list[Any], list[Any]]]
@@ -47,9 +47,9 @@ class Run:
 
 
 def against(tape: Tape, other: Tape, runs: tuple[Run, Run] | None = None) -> Findings:
-    """Where two runs of what should be one program part: at most one finding, `parted`; `note` says how far both agree.
+    """The first difference between two runs of one program: one finding, `parted`, or none; `note`: how far both agree.
 
-    runs    what `run_of` gave for both, if somebody has run them already.
+    runs    the results of `run_of` for both, if there are any already.
     Numbers that differ by rounding do not count. Raises LaunchError [against] if `other` is no tape.
     """
     if not isinstance(other, Tape):
@@ -79,7 +79,7 @@ def _held(here: Run, there: Run) -> int:
 
 
 def run_of(tape: Tape) -> Run:
-    """What every event of a tape read and wrote, by running it again with everything kept."""
+    """The values that every event of a tape read and wrote, from running it again with everything kept."""
     held = Run(tape, [])
     try:
         again = tape if tape.keep == "all" and all(e.kind != "func" for e in tape.events) else keep_all(tape)
@@ -108,7 +108,7 @@ def run_of(tape: Tape) -> Run:
 
 
 def _lacking(n: int, tape: Tape, other: Tape) -> Finding:
-    """The tapes are of different length: which of them has an event more at this place."""
+    """The finding for tapes of different length: the first event that one of them lacks."""
     ours, theirs = ([(e.kind, e.label) for e in t.events] for t in (tape, other))
     longer, side, rest = (other, "there", theirs) if len(theirs) > len(ours) else (tape, "here", ours)
     short = "here" if side == "there" else "there"
@@ -124,7 +124,7 @@ def _lacking(n: int, tape: Tape, other: Tape) -> Finding:
 
 
 def _parted(n: int, here: Run, there: Run) -> Finding | None:
-    """What is different at event n, if other numbers came of it."""
+    """The difference at event n as a finding, if its values differ; None if not."""
     ours, theirs = here.accesses[n], there.accesses[n]
     if n >= _held(here, there):
         return _finding(n, here, there, "", ()) if here.why or there.why else None
@@ -159,7 +159,7 @@ def _finding(n: int, here: Run, there: Run, numbers: str, arrays: tuple[str, ...
 
 
 def causes(n: int, m: int, here: Run, there: Run) -> Iterator[str]:
-    """What event n here asked for in other ways than event m there."""
+    """Yields the differences between event n here and event m there: kernel, source lines, grid, arguments."""
     one, two = here.tape.events[n], there.tape.events[m]
     if one.label != two.label:
         yield f"`{one.label}` is launched here, `{two.label}` there"
@@ -189,7 +189,7 @@ def causes(n: int, m: int, here: Run, there: Run) -> Iterator[str]:
 
 
 def _other_lines(one: Event, two: Event) -> tuple[Where, Where] | None:
-    """Where two kernels that may have different names differ in their statements, if each has the line of the other."""
+    """The first lines in which two kernels differ, if they have equally many statements; None otherwise."""
     if one.command is None or two.command is None or one.command.program is two.command.program:
         return None
     ours, theirs = (list(_statements(e)) for e in (one, two))
@@ -216,7 +216,7 @@ def _lines(one: str, two: str) -> Iterator[str]:
 
 
 def numbers_of(access: Access, words: Any) -> np.ndarray:
-    """The numbers in the words of an access, components last; the bytes of a struct."""
+    """The scalars in the words of an access, components last; the raw bytes of a struct."""
     kind = np.dtype(np.uint8) if isinstance(access.array.dtype, Struct) else access.array.dtype.numpy
     return np.frombuffer(words.tobytes(), kind).reshape(*access.span.shape, access.span.itemsize // kind.itemsize)
 
@@ -228,7 +228,7 @@ def cell_text(name: str, index: tuple[int, ...], components: int) -> str:
 
 
 def unlike(one: Access, two: Access) -> str:
-    """Why the numbers of two accesses cannot be compared cell by cell; "" if they can, in other precisions too."""
+    """The reason why two accesses cannot be compared element by element; "" if they can, even across precisions."""
     kinds = [x.array.dtype for x in (one, two)]
     alike = kinds[0] == kinds[1] or not any(isinstance(kind, Struct) for kind in kinds)
     shapes = [(x.span.shape, *getattr(x.array.dtype, "shape", ())) for x in (one, two)]

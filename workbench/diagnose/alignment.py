@@ -1,4 +1,4 @@
-"""Two tapes laid beside each other: which event of one is which of the other, which memory, and where numbers part.
+"""Two tapes aligned: which event of one corresponds to which of the other, which memory, and where values differ.
 
 Events go by kind, label and call site, in order: what both have in common is a longest common subsequence, found by the
 greedy algorithm of Myers (1986). Memory goes by the names that the user gave, then by the order in which both tapes
@@ -55,7 +55,7 @@ def _keys(tape: Tape, other: Tape) -> tuple[list[Any], list[Any]]:
 
 
 def _common(ours: Sequence[Any], theirs: Sequence[Any]) -> list[Pair]:
-    """A longest common subsequence as pairs of positions; both ends alone where too much between them differs."""
+    """A longest common subsequence as pairs of positions; only common ends if the middle differs too much."""
     most = min(len(ours), len(theirs))
     head = next((k for k in range(most) if ours[k] != theirs[k]), most)
     tail = next((k for k in range(most - head) if ours[-1 - k] != theirs[-1 - k]), most - head)
@@ -96,7 +96,7 @@ def _backwards(trail: list[dict[int, int]], x: int, y: int) -> list[Pair]:
 
 
 def memories(tape: Tape, other: Tape, pairs: Sequence[Pair]) -> dict[Allocation, Allocation]:
-    """{memory of `other`: the memory of `tape` that has its place}, as far as there is one."""
+    """{allocation of `other`: the corresponding allocation of `tape`}, without those that have none."""
     if tape is other:
         return {a: a for a in {a.allocation for a in tape.arrays.values()}}
     found: dict[Allocation, Allocation] = {}
@@ -109,7 +109,7 @@ def memories(tape: Tape, other: Tape, pairs: Sequence[Pair]) -> dict[Allocation,
 
 
 def _by_name(tape: Tape, other: Tape) -> Iterator[tuple[Allocation, Allocation]]:
-    """Memory of the same name: the whole name first, then what stands behind its last dot."""
+    """Pairs of allocations with the same name: the whole name first, then its part after the last dot."""
     for whole in (True, False):
         ours, theirs = _names(tape, whole), _names(other, whole)
         for name, a in theirs.items():
@@ -119,7 +119,7 @@ def _by_name(tape: Tape, other: Tape) -> Iterator[tuple[Allocation, Allocation]]
 
 
 def _names(tape: Tape, whole: bool) -> dict[str, Allocation | None]:
-    """{name: its memory}, None where several have it."""
+    """{name: its allocation}, None for a name that several have."""
     found: dict[str, Allocation | None] = {}
     for a in tape.arrays.values():
         name = tape.names.get(id(a)) or a.name or ""
@@ -138,7 +138,7 @@ def _as_met(tape: Tape, other: Tape, pairs: Sequence[Pair]) -> Iterator[tuple[Al
 
 @dataclass(frozen=True)
 class Apart:
-    """The first numbers of two arrays that differ by more than rounding, and how many do; `most`: by how much at most.
+    """The first place where two arrays differ by more than rounding, how many do, and `most`, the largest difference.
 
     `most` is NaN if a difference is."""
 
@@ -150,7 +150,7 @@ class Apart:
 
 
 def apart(a: np.ndarray, b: np.ndarray) -> Apart | None:
-    """Where two arrays of one shape differ by more than rounding of the coarser of their types; None: nowhere."""
+    """The first difference of two arrays of one shape beyond rounding in the coarser type; None if there is none."""
     if a.dtype == b.dtype and np.array_equal(a, b):
         return None
     differ = a != b

@@ -1,4 +1,4 @@
-"""Whether a `func_grad` is the derivative of its func: at the call itself, else by both adjoints of the launch.
+"""The check that a `func_grad` is the derivative of its func: at the call itself, else by both adjoints of the launch.
 
 A call of numbers and vectors is compared alone (`derivatives.call_check`). For one that takes arrays the same kernel
 without the user's rule has an adjoint too, made from the func's body. Where that is finite, the two must agree to
@@ -25,7 +25,7 @@ TOLERANCE = 1e-3  # far above rounding in float32, far below a wrong factor
 
 @dataclass(frozen=True)
 class Disagreement:
-    """One func whose rule gives another gradient than its body: of which parameter, and how large both are."""
+    """A func whose rule gives another gradient than its body: the parameter, and the size of both."""
 
     func: str
     where: Where | None
@@ -40,7 +40,7 @@ def has_rules(event: Event) -> bool:
 
 
 def disagreement(event: Event, space: Workspace) -> Disagreement | WrongCall | None:
-    """Compare both on the memory that the launch found. None if they agree, or cannot be compared."""
+    """Compare the adjoints on the memory that the launch found. None if they agree, or cannot be compared."""
     if (call := wrong_call(event)) is not None:
         return call
     back = event.reverse

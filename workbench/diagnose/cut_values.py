@@ -1,4 +1,4 @@
-"""Which values of a kernel follow from an active array only through statements without a derivative: `cuts_of`.
+"""Values of a kernel that follow from an active array only through statements without a derivative: `cuts_of`.
 
 One idea: each value carries the reads whose derivative reaches it, and the statements (casts to whole numbers,
 rounding, comparisons) through which others reach it without one. What is rounded and then subtracted from what it was
@@ -29,7 +29,7 @@ _NO_READS: Reads = frozenset()
 
 @dataclass(frozen=True)
 class Cut:
-    """What is written to `into` depends on `sources` through `stmt` alone, and has no derivative there.
+    """A write to `into` that depends on `sources` through `stmt` alone, so that it has no derivative there.
 
     `stmt` is None where whole numbers are read from `via`. `alive`: the value that is written has a derivative by
     something else. `decides`: it is a constant, and the cut decides whether it is written. `sources`, and `others`, by
@@ -46,7 +46,7 @@ class Cut:
 
     @property
     def compares(self) -> bool:
-        """True if it is a decision, not a rounding, that has no derivative."""
+        """True if the statement without a derivative is a decision, not a rounding."""
         return self.stmt is not None and compares(self.stmt)
 
 
@@ -143,14 +143,14 @@ class _Reader:
             self._put(out, live if passes else _NO_READS, self._absorbed(stmt, pending, live if passes else _NO_READS))
 
     def _absorbed(self, stmt: ir.Stmt, pending: Pending, live: Reads) -> Pending:
-        """Without what the result has a derivative by all the same. A rounded part that is added stays lost."""
+        """Drop what the result depends on differentiably too. A rounded part that is added stays cut."""
         if stmt.row in (vectors.CONSTRUCT, scalar.CAST) or not live:
             return pending
         rounded = stmt.row is scalar.ADD
         return {t: r for t, r in pending.items() if not r & live or (rounded and not compares(t))}
 
     def _choose(self, out: ir.Value, sides: Iterable[ir.Value], decided: Pending) -> None:
-        """One of two values: what decides has no derivative, which counts if neither of them has one."""
+        """The reads and cuts of a choice: its condition is a cut only if neither value has a derivative."""
         sides = tuple(sides)
         live, pending = self._live(sides), self._pending(sides)
         if not live and not _same(*sides):
@@ -193,7 +193,7 @@ class _Reader:
 
 
 def compares(token: Token) -> bool:
-    """True for a statement that decides between two values, as against one that rounds."""
+    """True for a statement that decides between two values, False for one that rounds."""
     return isinstance(token, ir.Stmt) and (token.outs[0].type == bool_ or token.row in _STEPS)
 
 

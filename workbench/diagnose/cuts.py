@@ -21,7 +21,7 @@ from .zero_adjoint import flat
 
 @dataclass(frozen=True)
 class _Origin:
-    """Where the contents of an integer array lost their derivative: in which launch, where, from which arrays."""
+    """The cut through which an integer array lost its derivative: the launch, the statement, the source arrays."""
 
     step: Step
     cut: Cut
@@ -29,7 +29,7 @@ class _Origin:
 
 
 def cut_derivatives(case: Case) -> Iterator[Finding]:
-    """Floats that are used further on, and follow from an active array only by a statement without a derivative."""
+    """Finds floats that are used later and depend on an active array only through a statement without a derivative."""
     if not case.seeded or case.trail.final is None:
         return
     known: dict[tuple, list[Cut]] = {}
@@ -70,7 +70,7 @@ def _cuts(case: Case, step: Step, known: dict[tuple, list[Cut]]) -> list[Cut]:
 
 
 def _origin(case: Case, step: Step, cut: Cut, whole: dict[Allocation, _Origin]) -> _Origin | None:
-    """Where the derivative ended; None where whole numbers are read that no active array decided."""
+    """The cut that ended a derivative; None if the integers that are read depend on no active array."""
     if cut.stmt is not None:
         return _Origin(step, cut, {_allocation(step, n): _name(case, step, n) for n in sorted(cut.sources)})
     found = whole.get(_allocation(step, cut.via))

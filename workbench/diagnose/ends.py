@@ -1,4 +1,4 @@
-"""What shows of a long tape without a walk: what its arrays and gradients hold in the end."""
+"""A cheap diagnosis of a long tape, without a walk: the final contents of its arrays and gradients."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FIX = "tape.diagnose(), which walks through all of it"
 
 
 def glance(tape: Tape) -> Findings:
-    """Arrays and gradients that are not finite, and leaves whose whole gradient is zero; `note` says what is left out.
+    """Findings on non-finite arrays and gradients, and on leaves with all-zero gradients; `note`: what is left out.
 
     The gradients looked at are those that the last `backward` published. The caller holds the lock.
     """

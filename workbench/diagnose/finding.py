@@ -1,4 +1,4 @@
-"""What a diagnosis says: `Finding`, the printable list `Findings`, and the tables they are shown in.
+"""The result types of a diagnosis: `Finding`, the printable list `Findings`, and their tables.
 
 One idea: a finding is plain text and plain data, so that a test, a screen reader and a notebook get the same facts.
 Invariant: the worst comes first, and nothing is said by colour alone.
@@ -65,7 +65,7 @@ class Finding:
 
     @property
     def more(self) -> str:
-        """`and in 199 more launches`, if there are more."""
+        """`and in 199 more launches`, or ""."""
         rest = self.count - 1
         return f"and in {rest} more launch{'' if rest == 1 else 'es'}" if rest else ""
 
@@ -103,7 +103,7 @@ class Finding:
         return ", ".join(self.arrays[:SHOWN]) + (f" and {rest} more" if rest > 0 else "")
 
     def row(self) -> tuple[str, ...]:
-        """Its cells in the table of findings, under `HEAD`."""
+        """The cells of the finding in the table under `HEAD`."""
         line = f"{self.where}\n{self.where.text.strip()}".strip() if self.where else ""
         launch = "\n".join(filter(None, (self.launch, self.more)))
         thread = "" if self.thread is None else str(self.thread)
@@ -118,7 +118,7 @@ _NUMBER = re.compile(r"-?\d[\d.]*(?:e[+-]?\d+)?")
 
 
 def folded(found: Iterable[Finding]) -> list[Finding]:
-    """Findings that differ in their launch and in numbers only are one: the first, with a count and all arrays."""
+    """Findings merged if they differ only in launch and numbers: the first, with a count and all arrays."""
     kinds: dict[tuple, list[Finding]] = {}
     for f in dict.fromkeys(found):
         kinds.setdefault((f.slug, f.severity, f.where, _NUMBER.sub("#", f.sentence), f.fix), []).append(f)
@@ -134,7 +134,7 @@ def _named(f: Finding) -> re.Pattern[str]:
 
 
 def _all_of(same: list[Finding]) -> Finding:
-    """Several leaves whose gradient ended at one place: one finding with all their names."""
+    """Findings on leaves whose gradients ended at one place, merged into one with all their names."""
     if len(same) == 1:
         return same[0]
     arrays = tuple(name for f in same for name in f.arrays)
@@ -158,7 +158,7 @@ HEAD = ("finding", "launch", "thread", "line", "arrays", "what was found", "what
 
 
 class Findings(Sequence[Finding]):
-    """The findings of one diagnosis, the worst first. `note` says what could not be looked at."""
+    """The findings of one diagnosis, the worst first. `note` says what was not checked."""
 
     def __init__(self, found: Iterable[Finding], events: int = 0, note: str = ""):
         self._found = tuple(sorted(found, key=_rank))
@@ -176,7 +176,7 @@ class Findings(Sequence[Finding]):
 
     @property
     def problems(self) -> list[Finding]:
-        """Without those that are only good to know."""
+        """The findings other than `info`."""
         return [f for f in self._found if f.severity != "info"]
 
     @property

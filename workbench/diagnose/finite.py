@@ -21,7 +21,7 @@ MUCH = 1 << 31  # bytes that a tape run again to be looked at may keep
 
 
 def not_finite(case: Case) -> Iterator[Finding]:
-    """The first event that wrote a NaN or infinity, and the first whose adjoint is not finite if it is not for that."""
+    """Finds the first event that wrote NaN or infinity, and the first non-finite adjoint that this does not explain."""
     first, seen, why = _first(case), case, ""
     if first is not None and (first.clouded or _earlier(case, first)):
         seen, why = _again(case)
@@ -39,13 +39,13 @@ def _first(case: Case) -> Step | None:
 
 
 def _earlier(case: Case, first: Step) -> list[str]:
-    """What was written before, to memory that nobody kept."""
+    """The names of arrays written before `first` whose contents are unknown, as nobody kept them."""
     before = case.trail.steps[: case.trail.order[first.event]]
     return list(dict.fromkeys(name for step in before for name in step.unknown))
 
 
 def _again(case: Case) -> tuple[Case, str]:
-    """The same program, run again with everything kept; or the case itself and why that could not be done."""
+    """The case of the program run again with everything kept; or `case` itself and why it could not be run."""
     if sum(span.nbytes for event in case.tape.events for span in event.writes) > MUCH:
         return case, f"to keep all of it would take more than {bytes_text(MUCH)}"
     try:
@@ -86,9 +86,9 @@ def _forward(case: Case, step: Step, earlier: list[str], why: str) -> Iterator[F
 
 
 def backward_not_finite(case: Case, position: int) -> Iterator[Finding]:
-    """The first event of the reverse pass whose adjoint is not finite although what came in was.
+    """Finds the first event of the reverse pass that made a finite adjoint non-finite, or a non-finite seed.
 
-    Where the values are not finite from event number `position` on, their adjoints need no other cause.
+    From event number `position` on the values are not finite, which explains the adjoints there.
     """
     bad = [a for a, finite in case.trail.seeded.items() if not finite]
     if bad:

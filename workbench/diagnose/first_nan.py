@@ -1,4 +1,4 @@
-"""Where the first NaN or infinity of a launch, or of its adjoint, was made: statement, thread and operands.
+"""The origin of the first NaN or infinity of a launch, or of its adjoint: statement, thread and operands.
 
 One idea: the first number that is not finite and reaches memory is followed back through its operands, to a statement
 that was given finite numbers only. What a `where` or a guard threw away is thereby left out.
@@ -29,7 +29,7 @@ Threads = list[tuple[int, ...]]
 
 @dataclass(frozen=True)
 class Birth:
-    """Statement and thread; `text` shows the operation with its numbers; `row` is the primal operation behind it.
+    """The statement and thread where a non-finite number arose; `text`: the operation with numbers; `row`: its primal.
 
     `what`: NaN or infinity. `overflow`: infinity, made of finite numbers that were too large.
     """
@@ -43,7 +43,7 @@ class Birth:
 
 
 class _Births:
-    """Per thread, the statements whose results are not finite, until one of them reaches memory."""
+    """A trace that follows, per thread, statements with non-finite results until one reaches memory."""
 
     def __init__(self, function: ir.Function, targets: frozenset[str], called: dict[str, str]):
         self.targets, self.birth, self.called = targets, None, called
@@ -74,7 +74,7 @@ class _Births:
                 raise Enough
 
     def origin(self, value: ir.Value) -> Birth:
-        """The statement behind `value` that made something not finite of finite operands."""
+        """The statement behind `value` that made a non-finite number from finite operands; None if there is none."""
         seen: set[ir.Value] = set()
         last = self.bad[value]
         while value not in seen:
@@ -87,7 +87,7 @@ class _Births:
         return Birth(stmt.where or primal.where, thread, text, primal.row, what, large)
 
     def sources(self, value: ir.Value) -> list[ir.Value]:
-        """What a value was computed from; for a loop's parameter, its initial value and its turns' results."""
+        """The values that `value` was computed from; for a loop-carried one, its initial value and its updates."""
         found: list[ir.Value] = []
         passed: set[ir.Value] = set()
         todo = _direct(value, self.pushes)
@@ -131,7 +131,7 @@ def _number(value: Any) -> str:
 
 
 def first_not_finite(tape: Tape, event: Event, cells: Threads) -> Birth | None:
-    """The first one of the launch itself, on memory as the launch found it; None if none was found.
+    """The `Birth` of the first non-finite number of a launch, on memory as the launch found it; None if not found.
 
     `cells` are some that are not finite: the threads beside them are tried where the launch is too large to be run as
     a whole.
@@ -146,7 +146,7 @@ def first_not_finite(tape: Tape, event: Event, cells: Threads) -> Birth | None:
 
 
 def first_not_finite_adjoint(tape: Tape, event: Event, space: Workspace, cells: Threads) -> Birth | None:
-    """The first one of its adjoint, with the shadows as they were before it ran."""
+    """The `Birth` in the adjoint of a launch, with the shadows as they were before it ran; None if not found."""
     if event.reverse is None:
         return None
     function = event.reverse.reverse.function
@@ -161,7 +161,7 @@ def first_not_finite_adjoint(tape: Tape, event: Event, space: Workspace, cells: 
 
 
 def _beside(event: Event, cells: Threads) -> Threads:
-    """The threads that have the number of these cells, and their neighbours."""
+    """The threads with the index of these cells, and their neighbours."""
     dims = event.command.plan.form.dims
     found: dict[tuple[int, ...], None] = {}
     for cell in cells:
@@ -172,7 +172,7 @@ def _beside(event: Event, cells: Threads) -> Threads:
 
 
 def _called(tape: Tape, event: Event, function: ir.Function) -> dict[str, str]:
-    """What the user calls the arrays behind the parameters of a program, and their adjoints."""
+    """The user's names for the arrays behind a program's parameters, and `adjoint of ...` for their shadows."""
     pairs = zip(event.command.program.leaves, event.command.places, strict=True)
     found = {leaf.name: name_of(tape, a, leaf.name) for leaf, a in pairs if isinstance(a, array)}
     beside = {p.name: p.belongs_to for p in function.arrays if p.role is ir.Role.SHADOW}

@@ -1,4 +1,4 @@
-"""Rules about how adjoints flow: where they end, cancel, grow, follow a wrong rule, or hang on rounding."""
+"""Rules about the flow of adjoints: where they end, cancel, grow, follow a wrong rule, or depend on rounding."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ DIGITS = 1e3  # a sum of which fewer than three digits are left
 
 
 def died(case: Case) -> Iterator[Finding]:
-    """Leaves whose whole gradient is zero although they lie on the way to the seed: where it ended, and why."""
+    """Finds leaves with an all-zero gradient that lie on a path to the seed: where it ended, and why."""
     if case.trail.final is None or not case.seeded:
         return
     told: set = set()
@@ -62,7 +62,7 @@ def died(case: Case) -> Iterator[Finding]:
 
 
 def ended(case: Case) -> Iterator[Finding]:
-    """Where gradients ended: of whole leaves, and beside paths that live on. One end is told once."""
+    """Finds where gradients end: of whole leaves, and on single paths beside others that live. Each place once."""
     cuts, told = list(cut_derivatives(case)), set()
     for death in died(case):
         cause = next((c for c in cuts if death.slug == "died" and set(death.arrays) & set(c.arrays[1:])), None)
@@ -87,7 +87,7 @@ def _not_on_path(case: Case, name: str, event: Event | None) -> Finding:
 
 
 def _cone(case: Case, found: list[Access], cuts: bool = True) -> tuple[dict[Event, list[Access]], bool]:
-    """The events that depend on these bytes (not if only by `cuts`), with those reads; does an adjoint reach any."""
+    """({event that depends on these bytes: its reads}, True if an adjoint reaches one). cuts=False: not past cuts."""
     reach: dict[Allocation, Marks] = {}
     ahead = bytearray(len(case.trail.steps))  # steps that touch memory that is reached
 
@@ -151,7 +151,7 @@ _DYING = {"cancel": "cancels", "detached": "is meant to end"}
 
 
 def custom_rules(case: Case) -> Iterator[Finding]:
-    """A `func_grad` that is not the derivative of its func, looked for in the first launch of each kernel."""
+    """Finds `func_grad`s that are not the derivative of their func, in the first launch of each kernel."""
     looked: set = set()
     for step in reversed(case.trail.steps if case.seeded and case.trail.final is not None else []):
         event = step.event
@@ -180,7 +180,7 @@ def _rule_line(found: WrongCall) -> str:
 
 
 def cancelling(case: Case) -> Iterator[Finding]:
-    """Leaves in whose gradient large contributions of several launches leave little."""
+    """Finds leaves in whose gradient large contributions of several launches cancel."""
     final = case.trail.final
     if final is None or not case.seeded:
         return
@@ -204,7 +204,7 @@ def cancelling(case: Case) -> Iterator[Finding]:
 
 
 def kinks(case: Case) -> Iterator[Finding]:
-    """Comparisons that another backend, or another precision, may decide otherwise."""
+    """Finds comparisons that another backend, or another precision, may decide otherwise."""
     if not case.seeded or case.trail.final is None:
         return
     seen = case.trail.kinks

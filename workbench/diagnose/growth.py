@@ -29,9 +29,9 @@ WAY_OUT = "a smaller time step, damping, or fewer steps between seed and leaf"
 
 @dataclass
 class Series:
-    """What is repeated, the time nearest to the seed first: sizes of the adjoint that came, and of what was computed.
+    """The norms of a repeated step, nearest to the seed first: of the incoming adjoint, and of the computed state.
 
-    A size of a state is None where it is not known.
+    The norm of a state is None where it is not known.
     """
 
     sizes: np.ndarray
@@ -43,20 +43,20 @@ class Series:
 
     @property
     def explodes(self) -> bool:
-        """True if it grows as an exponential does."""
+        """True if the adjoint grows exponentially."""
         total, half = self.sizes[-1] / self.sizes[0], self.sizes[-1] / self.sizes[len(self.sizes) // 2]
         much = total > ALL or (total > MUCH and half > HALF and self.outgrows)
         return much and bool(np.corrcoef(np.log(self.sizes), np.arange(len(self.sizes)))[0, 1] > STRAIGHT)
 
     @property
     def outgrows(self) -> bool:
-        """True if it is known to grow faster than the state."""
+        """True if the adjoint is known to grow faster than the state."""
         state = self.state_rate
         return state is not None and bool(np.log(self.rate) > FASTER * np.log(max(state, 1)))
 
     @property
     def state_rate(self) -> float | None:
-        """By what factor a time the values that were computed grow at most; None where they are not known."""
+        """The largest growth factor per step of the computed state; None if that is unknown."""
         known = [(n, s) for n, s in enumerate(reversed(self.states)) if s is not None and s > 0 and np.isfinite(s)]
         if len(known) < 2:
             return None
@@ -64,7 +64,7 @@ class Series:
         return float((most / known[0][1]) ** (1 / (known[-1][0] - known[0][0])))
 
     def told(self, unit: str, computed: str) -> str:
-        """From what to what it grows, and beside what."""
+        """The growth as text: from what to what, and the state's beside it."""
         state = self.state_rate
         beside = "" if state is None else f"a factor of {state:.3g} a {unit}" if state > 1.005 else "no factor at all"
         text = f"the adjoint grows from {self.sizes[0]:.3g} to {self.sizes[-1]:.3g}, by a factor of {self.rate:.3g}"
@@ -72,7 +72,7 @@ class Series:
 
 
 def growing(case: Case) -> Iterator[Finding]:
-    """A launch that is repeated, and whose incoming adjoint grows by a factor at every step back."""
+    """Finds a repeated launch whose incoming adjoint grows by a factor at every step back."""
     if not case.seeded:
         return
     found = [(steps, s) for steps, s in _series(case) if s.explodes]
@@ -90,7 +90,7 @@ def growing(case: Case) -> Iterator[Finding]:
 
 
 def _series(case: Case) -> Iterator[tuple[list[Step], Series]]:
-    """The repeated launches of each line, the one nearest to the seed first, from where their adjoint is smallest."""
+    """The series of repeated launches per line, nearest to the seed first, from the smallest adjoint on."""
     lines: dict[tuple, list[Step]] = {}
     for step in reversed(case.trail.steps):
         if step.event.command is not None and step.flowing > 0 and np.isfinite(step.flowing):

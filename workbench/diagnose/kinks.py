@@ -30,7 +30,7 @@ _COMPARISONS = (scalar.LT, scalar.LE, scalar.GT, scalar.GE, scalar.PICK_LT)
 
 @dataclass
 class Kinks:
-    """What was seen so far: comparisons, close ones by statement of the kernel, launches.
+    """An observer of comparisons during a walk: how many, the close ones by statement, in how many launches.
 
     `chosen`: the launches to look at; `run`: how many statements that took.
     """
@@ -44,7 +44,7 @@ class Kinks:
     costs: dict[ir.Function, dict[ir.Stmt, int]] = field(default_factory=dict)
 
     def choose(self, events: Sequence[Event]) -> None:
-        """Look at some of these, so that a long tape takes no longer than a short one."""
+        """Choose launches to look at, within a budget that does not grow with the tape."""
         able = [e for e in events if e.reverse is not None and small(e) and not e.reverse.extremal and self._costs(e)]
         whole = sum(sum(self._costs(e).values()) * math.prod(e.command.plan.form.dims) for e in able)
         most = min(max(MOST * len(able) // max(whole, 1), LAUNCHES), MANY)
@@ -52,7 +52,7 @@ class Kinks:
         self.chosen = frozenset(able[k] for k in picked)
 
     def look(self, event: Event, space: Workspace) -> None:
-        """Look at some threads of one launch, if it is among the chosen."""
+        """Look at some threads of one launch, if it was chosen."""
         if event not in self.chosen:
             return
         self.launches += 1
@@ -78,7 +78,7 @@ class Kinks:
         sample_adjoint(event, space, trace, costs, threads)
 
     def _costs(self, event: Event) -> dict[ir.Stmt, int]:
-        """The statements to look at, with what they cost; none if nothing is compared."""
+        """The statements to look at, with their costs; empty if the launch compares nothing."""
         function = event.reverse.reverse.function
         if function not in self.costs:
             wanted = [s for s in ir.walk(function.body) if _decides(s)]
@@ -86,7 +86,7 @@ class Kinks:
         return self.costs[function]
 
     def worst(self) -> tuple[ir.Stmt, int, Event, Any] | None:
-        """The statement with most close calls: how many, and one event and thread of them."""
+        """(the number of close calls of the statement with most, one event and thread of them)."""
         if not self.close:
             return None
         stmt = max(self.close, key=lambda s: self.close[s])

@@ -42,7 +42,7 @@ Thread = tuple[int, ...]
 
 
 class Reached(NamedTuple):
-    """A bound that was reached in a turn and never left, and not held in the turn before."""
+    """A bound that was first reached in some turn and then held in all later ones."""
 
     loop: ir.Stmt
     stmt: ir.Stmt
@@ -55,7 +55,7 @@ class Reached(NamedTuple):
 
 @dataclass
 class Seen:
-    """What was seen of the loops of one launch. Sizes are squares, by line and thread, in the order of the run."""
+    """The observations on loops of one launch: squared norms by line and thread, in execution order."""
 
     states: dict[tuple[Line, Thread], list[float]] = field(default_factory=dict)
     adjoints: dict[tuple[Line, Thread], list[float]] = field(default_factory=dict)  # the last turn first
@@ -63,7 +63,7 @@ class Seen:
     came: set[tuple[Line, Thread]] = field(default_factory=set)  # bounds that an adjoint came to
 
     def series(self, line: Line) -> tuple[Series, int, int] | None:
-        """The sizes from the turn on where the adjoint is smallest, of threads of as many turns; that turn, and all."""
+        """(norms from the smallest adjoint on, of threads with equally many turns; that turn; the trip count)."""
         lengths = {t: len(a) for (at, t), a in self.adjoints.items()
                    if at == line and len(a) == len(self.states.get((at, t), ()))}  # fmt: skip
         if not lengths:
@@ -81,7 +81,7 @@ class Seen:
 
 
 class Loops:
-    """What was seen of the loops of a tape, by launch. The walk shows the last launch of each line as it passes."""
+    """An observer of the loops of a tape, by launch. A walk shows it the last launch of each line."""
 
     def __init__(self) -> None:
         self.seen: dict[Event, Seen] = {}
@@ -89,7 +89,7 @@ class Loops:
         self.share = MOST
 
     def choose(self, steps: Sequence[Step]) -> None:
-        """Decide which launches may be looked at."""
+        """Choose the launches to look at."""
         loops: dict[ir.Function, bool] = {}
         for event in (s.event for s in steps):
             if event.reverse is not None and not event.reverse.extremal and small(event):
@@ -101,7 +101,7 @@ class Loops:
         self.share //= max(len(self.open), 1)
 
     def look(self, step: Step, space: Workspace) -> None:
-        """Look at one launch, with memory as it found it and the adjoint of what it left."""
+        """Look at one launch, with memory as it found it and the adjoint of its results."""
         event, key = step.event, (step.event.label, step.event.line)
         if step.flowing > 0 and event in self.open.get(key, ()):
             del self.open[key]
@@ -128,7 +128,7 @@ def _looked(event: Event, space: Workspace, allowed: int) -> Seen:
 
 
 class _Turns:
-    """Counts the turns of the loops that a thread is in, and sums the squares of what they carry and touch.
+    """A trace that counts the turns of the loops a thread is in, and sums the squares of what they carry and touch.
 
     `watched`: statements to see beside those that begin turns. A thread that could not be run to its end is forgotten.
     """
@@ -184,12 +184,12 @@ class _Turns:
         self.squares = {key: found for key, found in self.squares.items() if key[1] != thread}
 
     def sizes(self, which: Callable) -> dict[tuple[Line, Thread], list[float]]:
-        """The sums of one time that each loop was entered: `min`, the first; `max`, the last."""
+        """The norms per turn of one execution of each loop: `min` takes the first, `max` the last."""
         return {(_line(loop), thread): found[which(found)] for (loop, thread), found in self.squares.items()}
 
 
 class _Forward(_Turns):
-    """States, and bounds of what turns hand on to each other."""
+    """A trace of the launch: the states of turns, and the bounds of loop-carried values."""
 
     def __init__(self, function: ir.Function, active: frozenset[str], allowed: int):
         around = dict(_placed(function))
@@ -225,7 +225,7 @@ class _Forward(_Turns):
 
 
 class _Backward(_Turns):
-    """Adjoints that come into turns, and whether any comes to certain bounds."""
+    """A trace of the adjoint: what comes into turns, and whether any reaches the given bounds."""
 
     def __init__(self, function: ir.Function, bounds: set[Line], allowed: int):
         around, self.came = dict(_placed(function)), set()
@@ -249,7 +249,7 @@ class _Backward(_Turns):
 
 
 def _placed(function: ir.Function) -> Iterator[tuple[ir.Stmt, tuple[ir.Stmt, ...]]]:
-    """Every statement with the loops whose turns it is part of, the outermost first."""
+    """Yields every statement with its enclosing loops, the outermost first."""
     open_: list[tuple[ir.Region, tuple[ir.Stmt, ...]]] = [(function.body, ())]
     while open_:
         region, around = open_.pop()
@@ -276,7 +276,7 @@ def _square(value: Any) -> float:
 
 
 def _handed_on(loop: ir.Stmt) -> set[ir.Value]:
-    """The values of a turn that depend on what the turn before it computed, in locals or in memory."""
+    """The values of a turn that depend on the turn before, through locals or memory."""
     body = loop.regions[-1]
     stored = {ir.root(s.args[0]) for s in ir.walk(body) if s.row.writes}
     found = {p for p in body.params if is_number(p)}
@@ -292,7 +292,7 @@ def _handed_on(loop: ir.Stmt) -> set[ir.Value]:
 
 
 def growing_turns(case: Case) -> Iterator[Finding]:
-    """A loop of a kernel whose adjoint grows by a factor with every turn back."""
+    """Finds a loop in a kernel whose adjoint grows by a factor with every turn back."""
     for event, seen in case.trail.loops.seen.items() if case.seeded else ():
         for line in dict.fromkeys(line for line, _ in seen.adjoints):
             found = seen.series(line)
@@ -310,7 +310,7 @@ def growing_turns(case: Case) -> Iterator[Finding]:
 
 
 def saturated_turns(case: Case) -> Iterator[Finding]:
-    """A bound that a loop of a kernel reaches in some turn and never leaves."""
+    """Finds a bound that a loop in a kernel reaches in some turn and never leaves."""
     for event, seen in case.trail.loops.seen.items() if case.seeded and case.trail.final is not None else ():
         lines: dict[Line, list[Reached]] = {}
         for r in seen.reached:

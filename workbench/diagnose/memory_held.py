@@ -1,4 +1,4 @@
-"""What a tape costs: bytes held, by whom, and why.
+"""The memory that a tape costs: bytes held, by whom, and why.
 
 One idea: every row is memory that would be freed with the tape, except the arrays themselves, which are the user's too.
 An allocation is counted once, however many arrays lie on it.
@@ -79,13 +79,13 @@ class Holdings:
 
 
 def holdings(tape: Tape) -> Holdings:
-    """What the tape holds now, and what a walk of it takes."""
+    """The memory that the tape holds now, and that a walk of it takes."""
     names = _names(tape)
     return Holdings([*_kept(tape, names), *_checkpoints(tape), *_of_arrays(tape, names), *_parts(tape)])
 
 
 def _kept(tape: Tape, names: Names) -> list[Holding]:
-    """Kept values, those of one line and one reason in one row."""
+    """Kept values, one row per line and reason."""
     rows: dict[tuple, list[int]] = {}
     for event in tape.events:
         for kept in event.kept:
@@ -123,7 +123,7 @@ def _of_arrays(tape: Tape, names: Names) -> list[Holding]:
 
 
 def _parts(tape: Tape) -> list[Holding]:
-    """Room that split adjoints keep between walks."""
+    """Buffers of split adjoints that are kept between walks."""
     gathers: dict[int, Any] = {}
     for event in tape.events:
         gather = event.reverse.gather if event.reverse is not None else None
@@ -134,7 +134,7 @@ def _parts(tape: Tape) -> list[Holding]:
 
 
 def _names(tape: Tape) -> Names:
-    """What the user calls each memory of the tape, shortened where there are many names."""
+    """The user's names for each allocation of the tape, joined and shortened."""
     found: dict[Allocation, dict[str, None]] = {}
     for x in tape.arrays.values():
         found.setdefault(x.allocation, {})[name_of(tape, x)] = None

@@ -1,4 +1,4 @@
-"""Rules about what is differentiated: an iteration that has not arrived, and a sum that is meant as a mean."""
+"""Rules about the objective: an iteration that has not converged, and a sum that is meant as a mean."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TIME = re.compile(r"(?:^|_)(?:dt|h|t|tau|time|step|timestep)(?:$|_)")
 
 
 def unsettled(case: Case) -> Iterator[Finding]:
-    """Launches that seem to iterate towards something, and still change it in the last turn."""
+    """Finds launches that seem to iterate to a fixed point, and still change it in the last turn."""
     for steps in case.trail.turns.lines.values():
         last = steps[-1]
         changes = case.trail.turns.changes.get(last.event, [])
@@ -47,14 +47,14 @@ def _flows(steps: list[Step]) -> bool:
 
 
 def _in_time(event: Event) -> bool:
-    """True if a number says how long a turn is."""
+    """True if a number argument is named like a time or a time step."""
     leaves = event.command.program.leaves
     numbers = set(range(len(leaves))) - set(event.command.program.array_positions)
     return any(_TIME.search(leaves[k].name) for k in numbers)
 
 
 def _same_problem(steps: list[Step]) -> bool:
-    """True if the last two turns read the same arrays, but for the state itself."""
+    """True if the last two turns read the same arrays, apart from the state itself."""
     inputs = []
     for step in steps[-2:]:
         states = {x.array.span for s in steps[-3:] for x in s.accesses if x.writes}
@@ -63,14 +63,14 @@ def _same_problem(steps: list[Step]) -> bool:
 
 
 def _shrinks(case: Case, steps: list[Step]) -> bool:
-    """True if each of the last turns changed less than the one before it, and less of the whole: no mere decay."""
+    """True if each of the last turns changed the state less than the one before, faster than by mere decay."""
     changes = [c for s in steps for c in case.trail.turns.changes.get(s.event, ())]
     smaller = all(b.size < SHRINKING * a.size for a, b in itertools.pairwise(changes))
     return len(changes) >= SHRUNK and smaller and changes[-1].relative < SHRINKING * changes[0].relative
 
 
 def seed_of_ones(case: Case) -> Iterator[Finding]:
-    """Several ones as a seed, which give the gradient of a sum, where the program takes a mean."""
+    """Finds a seed of several ones, which gives the gradient of a sum, in a program that takes a mean."""
     for a, number in case.trail.ones.items():
         writers = [(s, x) for s in case.trail.steps for x in s.accesses if x.writes and x.span.allocation is a]
         for step, x in writers[-1:]:

@@ -1,4 +1,4 @@
-"""Rules about the record: what was refused, shared, kept, left out, or asked for too early. No adjoint is looked at."""
+"""Rules about the recording: refusals, aliases, kept values, missing leaves, late requests. No adjoint is looked at."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MANY_NAMES = 16  # rows of a trajectory are not aliases
 
 
 def aliased(case: Case) -> Iterator[Finding]:
-    """Several names of one memory: in one launch that writes it, or anywhere in a tape that writes it."""
+    """Finds memory with several names: in one launch that writes it, or anywhere in a tape that does."""
     seen: set = set()
     for step in case.trail.steps:
         command = step.event.command
@@ -57,7 +57,7 @@ def _shared(launch: str, where: Where | None, names: tuple[str, ...], sentence: 
 
 
 def _shared_names(case: Case) -> dict[tuple[str, ...], Step]:
-    """Overlapping arrays with names of their own, with the first event that writes where they overlap.
+    """Overlapping arrays with names of their own, with the first event that writes the overlap.
 
     Several variables that are one array, and views that no variable is, are no names of their own.
     """
@@ -83,7 +83,7 @@ def _names(tape: Tape, event: Event, group: frozenset[str]) -> dict:
 
 
 def kept(case: Case) -> Iterator[Finding]:
-    """What is overwritten although an adjoint needs it, per line, with the bytes it costs."""
+    """Finds values that are overwritten although an adjoint needs them, per line, with the bytes kept for that."""
     found: dict[tuple, list] = {}
     for step in case.trail.steps:
         for k in step.event.kept:
@@ -109,7 +109,7 @@ def kept(case: Case) -> Iterator[Finding]:
 
 
 def no_leaf(case: Case) -> Iterator[Finding]:
-    """Nothing that the tape read asks for a gradient."""
+    """Finds a tape that read no array with requires_grad."""
     tape = case.tape
     if tape.events and not any(a.allocation.asked for a in tape.arrays.values()):
         names = tuple(dict.fromkeys(name_of(tape, a) for a in tape.arrays.values()))
@@ -121,7 +121,7 @@ def no_leaf(case: Case) -> Iterator[Finding]:
 
 
 def supposed(case: Case) -> Iterator[Finding]:
-    """Numbers of the host that are equal to what was read from active memory, where a gradient arrives."""
+    """Finds host numbers equal to values read from active memory, at places where a gradient arrives."""
     for event in case.tape.suspects:
         sentence, _, fix = suspicion(event, case.tape).rpartition(". ")
         names = (name_of(case.tape, event.arrays[0]),)
@@ -129,14 +129,14 @@ def supposed(case: Case) -> Iterator[Finding]:
 
 
 def refusals(case: Case) -> Iterator[Finding]:
-    """What the walk refused, races among it."""
+    """Finds what the walk refused, races included."""
     found = [] if case.trail.error is None else [_refused(case, case.trail.error, case.trail.failed)]
     found += [_refused(case, error, event) for error, event in case.trail.races]
     yield from dict.fromkeys(found)
 
 
 def _refused(case: Case, error: GradientError | KernelError, event: Event | None) -> Finding:
-    """An error as a finding, with the arrays and the thread that it speaks of."""
+    """An error as a finding, with its arrays and thread."""
     found, command = refused(error, title(case, event)), event.command if event is not None else None
     said = set(re.findall(r"'([^']+)'", found.sentence))
     pairs = zip(command.program.leaves, command.places, strict=True) if command is not None else ()

@@ -1,4 +1,4 @@
-"""What became of every result: the history of the floats that a tape computed, from the write to the first read.
+"""The fate of every result: the history of the floats that a tape computed, from the write to the first read.
 
 One idea: a write on an active path is a `Result` until somebody reads one of its bytes; another write that certainly
 covers all of it wipes it. Only writes whose bytes the indices decide count as certain.
@@ -23,7 +23,7 @@ Site = tuple  # (label, line, which of its writes)
 
 @dataclass(eq=False)
 class Result:
-    """A write of floats on an active path, which nobody has read so far."""
+    """A write of floats on an active path, unread so far."""
 
     step: Step
     access: Access
@@ -32,14 +32,14 @@ class Result:
 
 @dataclass(eq=False)
 class Alike:
-    """Results on the same span, of launches of the same plan (or of no launch): all of them end together."""
+    """Results on one span by launches of one plan (or by none): a read or overwrite ends them together."""
 
     span: Span
     results: list[Result] = field(default_factory=list)
 
 
 class Pending:
-    """The results that nobody has read so far."""
+    """The results that are unread so far."""
 
     def __init__(self) -> None:
         self.groups: dict[tuple, Alike] = {}
@@ -54,11 +54,11 @@ class Pending:
         self.groups[key].results.append(result)
 
     def near(self, span: Span) -> list[tuple[tuple, Alike]]:
-        """Those that may share a byte with `span`, by their keys."""
+        """The (key, group) pairs that may share a byte with `span`."""
         return [(k, self.groups[k]) for k in self.on[span.allocation].met(span)] if span.allocation in self.on else []
 
     def drop(self, key: tuple) -> list[Result]:
-        """All of a group, which is over."""
+        """Remove a group. Returns its results."""
         group = self.groups.pop(key)
         self.on[group.span.allocation].remove(key)
         return group.results
@@ -66,7 +66,7 @@ class Pending:
 
 @dataclass
 class History:
-    """`wiped`: results and the event that overwrote all of them, unread. `left`: those nobody read at all.
+    """The fate of a tape's results. `wiped`: (result, step that overwrote it unread). `left`: results never read.
 
     `reads`: how many results of each site were read. `first_write`, `last_read`: by memory; `first_reads`: by
     span. `writes`: all spans that were written.
@@ -82,7 +82,7 @@ class History:
     last_read: dict[Allocation, tuple[int, Step, Access]] = field(default_factory=dict)
 
     def written(self, span: Span) -> bool:
-        """Did anybody write, or may have written, one of these bytes."""
+        """True if one of these bytes was written, or may have been."""
         spans = self.writes.get(span.allocation, ())
         return span in spans or any(s.overlaps(span) is not False for s in spans)
 
@@ -141,7 +141,7 @@ def _matters(case: Case, step: Step, x: Access) -> bool:
 
 
 def _covering(step: Step, writes: list[Access]) -> Iterator[Span]:
-    """The bytes that an event certainly stores to."""
+    """The spans that an event certainly stores to, every byte of them."""
     command = step.event.command
     if command is None:
         yield from (x.span for x in writes if x.plain and step.event.kind != "func")
@@ -150,7 +150,7 @@ def _covering(step: Step, writes: list[Access]) -> Iterator[Span]:
 
 
 def _again(result: Result, step: Step, k: int, x: Access) -> bool:
-    """True if the same launch on the same memory stores again to just the elements that the first one stored to."""
+    """True if the same launch on the same memory stores to exactly the same elements again."""
     first, second = result.step.event.command, step.event.command
     if first is None or second is None or first.plan is not second.plan or x.span != result.access.span:
         return False

@@ -1,4 +1,4 @@
-"""What the rules look at, and how they name it.
+"""The input of the rules, `Case`, and how they name events.
 
 A rule is a function of a `Case` that yields findings; it computes no derivative. Severity `info` is for facts that are
 right but worth knowing, so that a healthy program has no `warning` and no `error`.
@@ -27,7 +27,7 @@ View = Callable[[Event, Workspace], object]
 
 @dataclass
 class Case:
-    """What the rules look at. `visit(look)` walks once more and calls `look` at every event, until it raises Enough."""
+    """The input of a rule. `visit(look)` walks once more and calls `look` at every event, until it raises Enough."""
 
     tape: Tape
     trail: Trail
@@ -35,7 +35,7 @@ class Case:
     visit: Callable[[View], None]
 
     def inspect(self, event: Event, look: View) -> object:
-        """Call `look` at one event, with memory and adjoints as its reverse step finds them; returns what it said."""
+        """Call `look` at one event, with memory and adjoints as its reversal finds them. Returns its result."""
         found: list[object] = []
 
         def at(passed: Event, space: Workspace) -> None:
@@ -51,7 +51,7 @@ class Case:
 
 
 def walk_and_look(tape: Tape, space: Workspace, look: View, only: Container[Event] | None = None) -> None:
-    """Walk `only` some events again, and look at every event before it is reversed. Memory is put back in any case."""
+    """Walk again (`only` some events), calling `look` before each is reversed. Memory is restored in any case."""
 
     def before(event: Event, space: Workspace) -> None:
         look(event, space)

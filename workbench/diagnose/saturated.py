@@ -46,7 +46,7 @@ Place = tuple  # (statement, thread, component)
 
 @dataclass
 class _Line:
-    """The launches of one line, in program order, and which of its places were at a bound in which of them."""
+    """The launches of one line in program order, and by place the launches in which it was at its bound."""
 
     steps: list[Step]
     limits: dict[tuple, dict[ir.Stmt, list[bool]]] = field(default_factory=dict)  # which operands have a derivative
@@ -57,7 +57,7 @@ class _Line:
 
 
 class Bounds:
-    """What was seen of the bounds of a tape, by line. The walk shows every launch of a series as it passes."""
+    """An observer of `clamp`, `min` and `max`, by line. A walk shows it the launches of a series."""
 
     def __init__(self) -> None:
         self.lines: list[_Line] = []
@@ -65,7 +65,7 @@ class Bounds:
         self.left = STATEMENTS
 
     def choose(self, steps: Sequence[Step]) -> None:
-        """Decide which launches will be looked at."""
+        """Choose the launches to look at."""
         series: dict[tuple, list[Step]] = {}
         for step in steps:
             if step.event.reverse is not None and small(step.event):
@@ -81,14 +81,14 @@ class Bounds:
                 self.of.update((s.event, line) for s in line.steps)
 
     def look(self, step: Step, space: Workspace) -> None:
-        """Look at one launch, with memory as it found it and the adjoint of what it left."""
+        """Look at one launch, with memory as it found it and the adjoint of its results."""
         line = self.of.get(step.event)
         if line is not None and self.left > 0 and (line.last is not None or step.flowing > 0):
             self.left -= _look(line, step.event, space)
 
 
 def saturated(case: Case) -> Iterator[Finding]:
-    """Bounds that are reached in a series of launches and never left."""
+    """Finds bounds that are reached in a series of launches and never left."""
     for line in case.trail.bounds.lines if case.seeded and case.trail.final is not None else ():
         found = _reached(line)
         if found is not None:
@@ -96,12 +96,12 @@ def saturated(case: Case) -> Iterator[Finding]:
 
 
 def _kind(event: Event) -> tuple[Plan, frozenset[str]]:
-    """What decides which operands have a derivative: the first launch of a series may start from constants."""
+    """The cache key for which operands have a derivative: the first launch of a series may start from constants."""
     return event.command.plan, event.reverse.reverse.active
 
 
 def limits_of(function: ir.Function, active: frozenset[str]) -> dict[ir.Stmt, list[bool]]:
-    """The bounds of a kernel that apply to something with a derivative, with which of their operands have one."""
+    """The bounds of a kernel with a flag per operand, True if it has a derivative; some have one, some have none."""
     stmts = list(ir.walk(function.body))
     depends = varied(function, active, stmts)
     found = {s: [a in depends for a in s.args] for s in stmts
@@ -110,12 +110,12 @@ def limits_of(function: ir.Function, active: frozenset[str]) -> dict[ir.Stmt, li
 
 
 def _smooth(stmt: ir.Stmt) -> bool:
-    """True for the bounds of a smoothstep, where it is flat: there is no corner."""
+    """True for the bounds of a smoothstep, where its slope is 0 on both sides."""
     return stmt.where is not None and "smoothstep" in stmt.where.text
 
 
 def _look(line: _Line, event: Event, space: Workspace) -> int:
-    """Note which places are at their bound in this launch. Returns the number of statements that ran."""
+    """Record the places at their bound in this launch. Returns the number of statements that ran."""
     plan = event.command.plan
     limits = line.limits[_kind(event)]
     first = line.last is None
@@ -152,7 +152,7 @@ def _look(line: _Line, event: Event, space: Workspace) -> int:
 
 
 def _keep_reached(line: _Line, event: Event, space: Workspace) -> None:
-    """Forget the places that no adjoint reaches, and all but a few of the others."""
+    """Keep only places that an adjoint reaches, and FOLLOWED of them at most."""
     places = [p for p, launches in line.held.items() if launches.get(event)]
     line.everywhere = {p[0] for p in line.held} - {p[0] for p in line.held if not line.held[p].get(event)}
     wanted, came = {stmt.where for stmt, _, _ in places}, set()
@@ -169,7 +169,7 @@ def _keep_reached(line: _Line, event: Event, space: Workspace) -> None:
 
 
 def brings(value: ir.Value, stmt: ir.Stmt, values: run.Values) -> bool:
-    """True if a value that a statement of an adjoint takes is an adjoint from elsewhere, and not 0."""
+    """True if `value`, an operand of an adjoint statement, is a non-zero adjoint of another primal statement."""
     made = value.stmt
     if made is None or made.role != "adjoint" or made.of is stmt.of or not is_float(value.type):
         return False
@@ -177,7 +177,7 @@ def brings(value: ir.Value, stmt: ir.Stmt, values: run.Values) -> bool:
 
 
 def held_at_bound(stmt: ir.Stmt, depends: list[bool], values: run.Values) -> tuple[np.ndarray, np.ndarray]:
-    """By component: did a bound without a derivative come out, and is it 0. The 0 of `min` and `max` is no bound."""
+    """(at a bound without a derivative, result is 0), bool arrays by component. A 0 of `min`, `max` is no bound."""
     out = np.atleast_1d(np.asarray(values[stmt.outs[0]])).ravel()
     given = [np.asarray(values[a]).ravel() for a in stmt.args]  # a scalar bound serves every component
     if stmt.row is scalar.CLAMP:
@@ -190,7 +190,7 @@ def held_at_bound(stmt: ir.Stmt, depends: list[bool], values: run.Values) -> tup
 
 
 def _reached(line: _Line) -> tuple[Place, int, int] | None:
-    """The place that is at its bound for longest, from which launch of the line on; None if there is none.
+    """The place that stays at its bound longest, with its first and last launch; None if there is none.
 
     From the first launch on counts only if no thread is anywhere else: else it may be what the bound is for.
     """
@@ -226,7 +226,7 @@ def saturation(
     stmt: ir.Stmt, thread: tuple[int, ...], component: int, zero: bool, step: Step, where: Where | None, since: str,
     lost: str,
 ) -> Finding:  # fmt: skip
-    """The finding about a bound that one thread reached at some time, and never left. `zero`: that bound is 0."""
+    """The finding about a bound that one thread reached and never left. `zero`: the bound is 0."""
     part = f" component {component}," if isinstance(stmt.outs[0].type, Composite) else ""
     number: int | tuple[int, ...] = thread[0] if len(thread) == 1 else thread
     return Finding(

@@ -1,4 +1,4 @@
-"""By how much the last launches of a line changed the state that they hand on to each other.
+"""The changes that the last launches of a line made to the state that each hands on to the next.
 
 One idea: a state is what a launch writes and the next launch of the line reads, in place or in a second buffer. Both
 values are looked at while the walk passes, where both are known.
@@ -27,7 +27,7 @@ Known = Callable[[Span], bool]
 
 
 class Change(NamedTuple):
-    """By how much one launch changed a state, in its units and as a part of its size."""
+    """The change of a state by one launch: in its units, and relative to its norm."""
 
     state: Access
     size: float
@@ -51,7 +51,7 @@ class Turns:
                 self._states[step.event] = _states(before, step)
 
     def left(self, step: Step, known: Known) -> None:
-        """Memory is as this event left it."""
+        """Called with memory as this event left it."""
         self._after = {}
         for state, old in self._states.get(step.event, ()):
             if known(state.array.span):
@@ -62,7 +62,7 @@ class Turns:
                     self._note(step, state, _data(old), now)
 
     def found(self, step: Step, known: Known) -> None:
-        """Memory is as this event found it."""
+        """Called with memory as this event found it."""
         for state, now in self._after.items():
             if known(state.array.span):
                 self._note(step, state, _data(state.array), now)
@@ -75,7 +75,7 @@ class Turns:
 
 
 def _states(before: Step, step: Step) -> list[tuple[Access, array]]:
-    """What `step` writes that replaces what it reads of the launch before it: with that."""
+    """Pairs (write of `step`, the array of the launch before that it replaces), for states that `step` reads."""
     pairs = []
     earlier = [x for x in before.accesses if x.writes]
     for n, x in enumerate(x for x in step.accesses if x.writes):

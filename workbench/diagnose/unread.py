@@ -23,7 +23,7 @@ TWICE = 2
 
 
 def unused_results(case: Case) -> Iterator[Finding]:
-    """Results that are lost before anybody read them, buffers read in place of their twins, and what is left over."""
+    """Finds results lost unread, buffers read in place of another one, and leftovers."""
     if not case.seeded or case.trail.final is None:
         return
     history = history_of(case)
@@ -89,7 +89,7 @@ def _scratch(result: Result) -> bool:
 
 
 def _fixed_input(step: Step, history: History) -> Access | None:
-    """What a repeated launch reads each time although nobody writes it: the other one of two buffers."""
+    """The input that a repeated launch reads each time although nobody writes it: one of two unswapped buffers."""
     out = next(x for x in step.accesses if x.writes)
     for x in step.accesses:
         never = x.span.allocation not in history.first_write
@@ -109,14 +109,14 @@ def _no_swap(step: Step, fixed: Access | None) -> str:
 
 
 def _unwritten(history: History) -> Iterator[tuple[Step, Access]]:
-    """Floats that a launch read and nobody wrote, with their first read."""
+    """Yields floats that a launch read and nobody wrote, each at its first read."""
     for step, x in history.first_reads.values():
         if x.scalar is not None and step.event.command is not None and not history.written(x.span):
             yield step, x
 
 
 def _twin(step: Step, read: Access, history: History, seeded: set[Allocation]) -> Result | None:
-    """A result that somebody may have meant to read here: another item of the list, or one of the kind, never read."""
+    """A result that may have been meant at this read: another item of the same list, or an unread similar array."""
     a, earlier = read.span.allocation, []
     blank = not np.any(on_host(read.array.data))
     for site, results in history.sites.items():
@@ -133,13 +133,13 @@ def _twin(step: Step, read: Access, history: History, seeded: set[Allocation]) -
 
 
 def _only_read_here(result: Result, seeded: set[Allocation]) -> bool:
-    """Is there no reader but those on the tape: neither a seed nor another library."""
+    """True if only the tape can read it: it is not seeded, and no other library has its memory."""
     a = result.access.span.allocation
     return a not in seeded and not a.exposed
 
 
 def _distance(read: Access, result: Result) -> tuple[int, int]:
-    """In the list; of those equally far the latest."""
+    """The sort key of a candidate: the distance in the list, then the latest."""
     return abs((_item(result.access.name) or 0) - (_item(read.name) or 0)), -result.step.event.id
 
 
@@ -171,7 +171,7 @@ def _item(name: str) -> int | None:
 
 
 def _same_stem(a: str, b: str) -> bool:
-    """`f` and `f2`, `force` and `force_new`, `self.v` and `self.v_next`."""
+    """True for names such as `f` and `f2`, `force` and `force_new`, `self.v` and `self.v_next`."""
     left, right = (_WORD.findall(name.rpartition(".")[2]) for name in (a, b))
     return bool(left and right and left[0] == right[0])
 
@@ -180,7 +180,7 @@ def _same_stem(a: str, b: str) -> bool:
 
 
 def _stale(history: History, seeded: set[Allocation], told: set[Site]) -> Iterator[Finding]:
-    """The last of a series of launches that feed each other writes what nobody reads, but its forerunner is read."""
+    """Finds a series whose last result is unread while the one before it is read after it."""
     last: dict[Event, list[Result]] = {}
     for result in history.left:
         if history.reads.get(result.site, 0) >= TWICE and history.sites[result.site][-1] is result:
@@ -199,7 +199,7 @@ def _stale(history: History, seeded: set[Allocation], told: set[Site]) -> Iterat
 
 
 def _read_instead(result: Result, history: History) -> tuple[Step, Access] | None:
-    """Who reads, behind the last launch of a series, what the launch before it wrote."""
+    """The (step, access) that reads, after the last launch of a series, the result of the launch before; or None."""
     forerunner = history.sites[result.site][-2]
     found = history.last_read.get(forerunner.access.span.allocation)
     same = forerunner.access.span.allocation is result.access.span.allocation
@@ -221,7 +221,7 @@ def _one_behind(result: Result, step: Step, access: Access) -> Finding:
 
 
 def _left(history: History, seeded: set[Allocation], told: set[Site]) -> Iterator[Finding]:
-    """Sites of which no result was ever read: a series of sums is a mistake, a single result good to know."""
+    """Finds sites of which no result was ever read: a warning for sums, else an info."""
     left = {r.site: r for r in history.left}
     for site, result in left.items():
         a = result.access.span.allocation

@@ -1,4 +1,4 @@
-"""What one reverse walk looks like from outside: sizes of adjoints at every event, and where numbers stop being finite.
+"""The record of one reverse walk: norms of adjoints at every event, and where numbers become non-finite.
 
 One idea: two observers of a real walk read the shadows and the rewound memory; nothing is computed but sizes, norms
 and differences of numbers that the walk left there. Forward values are looked at only where they are known: bytes that
@@ -39,7 +39,7 @@ SOME = 4  # cells that are remembered of what is not finite
 
 @dataclass(frozen=True, eq=False)
 class Access:
-    """One read or write of an event. `plain`: a write that stores, as against one that only accumulates."""
+    """One read or write of an event. `plain`: a write that stores, not only accumulates."""
 
     array: array
     span: Span
@@ -55,7 +55,7 @@ class Access:
 
 
 def accesses(tape: Tape, event: Event) -> list[Access]:
-    """Everything that an event touched, reads first."""
+    """All accesses of an event, reads first."""
     if event.kind == "foreign":
         return []
     if event.command is None:
@@ -76,19 +76,19 @@ def accesses(tape: Tape, event: Event) -> list[Access]:
 
 
 def positions(event: Event, how: str) -> list[int]:
-    """Which parameters of its kernel the spans in `event.reads` or `event.writes` belong to."""
+    """The parameter positions in the kernel of the spans in `event.reads` or `event.writes` (`how`)."""
     found = [k for k, _ in getattr(event.command.plan, how)]
     return [*found, *event.command.declared] if how == "reads" else found
 
 
 def shadow_of(space: Workspace, access: Access) -> np.ndarray | None:
-    """A host copy of the adjoint of an access, None if it has none."""
+    """A host copy of the adjoint of an access; None if it has none."""
     found = _shadow_now(space, access)
     return None if found is None else found.copy()
 
 
 def _shadow_now(space: Workspace, access: Access) -> np.ndarray | None:
-    """The same without a copy on the CPU: the walk goes on to change it."""
+    """The adjoint of an access (on a CPU a view, which the walk changes later); None if it has none."""
     if access.scalar is None or access.span.allocation not in space or not access.span.nbytes:
         return None
     dtype = np.dtype(np.float32) if access.scalar.bits == 16 else access.scalar.numpy
@@ -97,7 +97,7 @@ def _shadow_now(space: Workspace, access: Access) -> np.ndarray | None:
 
 @dataclass
 class Step:
-    """One event as the walk passed it. Sizes are of adjoints: what came in on its writes, what it gave to its reads."""
+    """One event of the walk, with norms of adjoints: `came` in on its writes, `gave` to its reads."""
 
     event: Event
     accesses: list[Access]
@@ -116,12 +116,12 @@ class Step:
 
     @property
     def flowing(self) -> float:
-        """The norm of all that came in."""
+        """The norm of all incoming adjoints."""
         return math.sqrt(sum(n * n for n in self.came.values()))
 
 
 class Trail:
-    """The walk, of `only` some events. `steps` are in program order; `error` is what refused it, if something did."""
+    """The record of a walk (of `only` some events). `steps` in program order; `error`: the refusal, if any."""
 
     def __init__(self, tape: Tape, seeds: Workspace, only: Container[Event] | None = None):
         self.tape = tape
@@ -159,7 +159,7 @@ class Trail:
 
     @cached_property
     def touching(self) -> dict[Allocation, list[int]]:
-        """Of each memory the positions of the steps that read or write it."""
+        """By allocation the positions of the steps that read or write it."""
         found: dict[Allocation, list[int]] = {}
         for n, step in enumerate(self.steps):
             for a in dict.fromkeys(x.span.allocation for x in step.accesses):
@@ -169,7 +169,7 @@ class Trail:
     # ---- the two observers
 
     def before(self, event: Event, space: Workspace) -> None:
-        """Memory is as the event found it; the adjoint is that of what it left."""
+        """Observe an event before its reversal: memory as it found it, the adjoint of its results."""
         step, self._here = self.of[event], event
         self._rewound(event)
         self._race(event)
@@ -189,7 +189,7 @@ class Trail:
         self.loops.look(step, space)
 
     def observe(self, event: Event, space: Workspace) -> None:
-        """Memory is as the event before it left it; the adjoint is that of what this event found."""
+        """Observe an event after its reversal: memory as its predecessor left it, the adjoint of what it read."""
         step = self.of[event]
         written = [a.span for a in step.accesses if a.writes and a.plain]
         for access in step.accesses:
@@ -218,7 +218,7 @@ class Trail:
     # ---- forward values
 
     def _rewound(self, event: Event) -> None:
-        """What is lost of the memory that this event found."""
+        """Update `lost` for a rewound event: what it overwrote is lost, unless kept, and kept bytes are known again."""
         kept = [k.span for k in event.kept]
         for span in event.writes:
             here = [k for k in kept if k.allocation is span.allocation]
@@ -265,7 +265,7 @@ def _all_finite(access: Access) -> bool:
 
 
 def _cells(access: Access, bad: np.ndarray) -> list[tuple[int, ...]]:
-    """The indices, in the array of an access, of the first few bad numbers of its span."""
+    """The indices, in the array of an access, of the first few bad elements of its span."""
     rest, first = access.span.offset - access.array.span.offset, []
     for stride in access.array.strides:
         at, rest = divmod(rest, stride) if stride > 0 else (0, rest)
@@ -282,7 +282,7 @@ def _finite(tape: Tape, a: Allocation, data: Any) -> bool:
 
 
 def _ones(tape: Tape, a: Allocation, data: Any) -> int:
-    """How many ones there are in a seed that holds nothing else."""
+    """The number of ones in a seed that holds nothing else but zeros; 0 for others."""
     scalar = tape.scalars.get(a)
     if not isinstance(scalar, Scalar):
         return 0
@@ -307,13 +307,13 @@ def _norm(data: np.ndarray) -> float:
 
 
 def norm_of(space: Workspace, access: Access) -> float:
-    """The size of the adjoint of an access in a workspace."""
+    """The norm of the adjoint of an access in a workspace."""
     data = shadow_of(space, access)
     return 0.0 if data is None else _norm(data)
 
 
 def leaf_accesses(trail: Trail) -> dict[Allocation, list[Access]]:
-    """The reads, by memory, of what has requires_grad and was not written before: the leaves of the tape.
+    """The leaves of the tape: by memory the reads of arrays with requires_grad that were not written before.
 
     What a launch both reads and stores to may be scratch memory, whose contents nobody meant: it is left out.
     """

@@ -1,4 +1,4 @@
-"""Where the adjoint became zero inside one launch: the statement, and why nothing passed it.
+"""The statement at which the adjoint became zero inside one launch, and why nothing passed it.
 
 One idea: adjoint statements remember the primal statement they stem from. One that some thread reaches with a nonzero
 adjoint, and no thread leaves with one, is where it ended; before any run, data flow alone may tell.
@@ -23,7 +23,7 @@ from ..tapes.rerun import is_number, run_adjoint
 
 @dataclass
 class Flow:
-    """Per statement of the primal: did adjoints come into its reversal, and did any go out."""
+    """The adjoint flow by primal statement: those whose reversal adjoints `came` into, and `passed` out of."""
 
     came: set[ir.Stmt] = field(default_factory=set)
     passed: set[ir.Stmt] = field(default_factory=set)
@@ -75,7 +75,7 @@ class _Flows:
 
 
 def _adjoints(function: ir.Function, shadows: frozenset[str]) -> set[ir.Value]:
-    """The floats of an adjoint that are made from what shadows hold."""
+    """The float values of an adjoint program that depend on shadows."""
     found: set[ir.Value] = set()
     for _ in range(3):  # loops carry values back to their start
         for stmt in ir.walk(function.body):
@@ -87,7 +87,7 @@ def _adjoints(function: ir.Function, shadows: frozenset[str]) -> set[ir.Value]:
 
 
 def _toward(function: ir.Function, targets: frozenset[str]) -> set[ir.Value]:
-    """The values from which an adjoint computes what it adds to the shadows in `targets`."""
+    """The values from which an adjoint computes its contributions to the shadows in `targets`."""
     origins: dict[ir.Value, list[ir.Value]] = {}
     wanted: list[ir.Value] = []
     for stmt in ir.walk(function.body):
@@ -122,7 +122,7 @@ def _nonzero(values: run.Values, value: ir.Value) -> bool:
 
 @dataclass(frozen=True)
 class Death:
-    """Where the adjoint ended: the primal statement, why, and what could be done.
+    """The end of an adjoint: the primal statement, the reason, and a remedy.
 
     `kind`: `died`; `cancelled`, if contributions of threads sum to zero; `apart`, if nothing that carries an adjoint
     was computed from the leaf; `meant`, at a detach.
@@ -135,7 +135,7 @@ class Death:
 
 
 def first_death(event: Event, space: Workspace, targets: frozenset[str]) -> Death | None:
-    """The first statement of the reverse pass at which an adjoint came in and nothing went out to `targets`."""
+    """The first statement of the reverse pass at which an adjoint came in and none went out to `targets`, or None."""
     static = cut(event.command.plan.forward.function, targets)
     if event.reverse is None or static is not None:
         return static
@@ -181,7 +181,7 @@ def _explained(stmt: ir.Stmt) -> Death:
 
 
 def _not_run(function: ir.Function, flow: Flow) -> Death | None:
-    """A branch or loop of the adjoint that would have read or added adjoints, and never ran."""
+    """The end at a branch or loop of the adjoint that never ran but would have moved adjoints; None if none."""
     for stmt in ir.walk(function.body):
         for region in stmt.regions:
             touching = [s for s in ir.walk(region) if s.role == "adjoint" and s.row in (memory.LOAD, memory.ACCUMULATE)]
@@ -198,7 +198,7 @@ _ROUNDING = (scalar.RINT, scalar.FLOOR, scalar.CEIL)
 
 
 def cut(function: ir.Function, sources: frozenset[str]) -> Death | None:
-    """The statement at which every path from `sources` loses its derivative; None if one reaches a stored float."""
+    """The `Death` at which every path from `sources` loses its derivative; None if one reaches a stored float."""
     depends = {p for p in function.params if p.name in sources and is_value(p.type)}
     varies = {p for p in depends if is_number(p)}
     ends: dict[ir.Stmt, None] = {}
@@ -231,7 +231,7 @@ def cut(function: ir.Function, sources: frozenset[str]) -> Death | None:
 
 
 def flat(stmt: ir.Stmt) -> Death:
-    """What to say of a statement whose derivative is zero everywhere."""
+    """The end of an adjoint at a statement whose derivative is zero everywhere."""
     if stmt.row.cut:
         return Death(stmt.where, DETACHED, kind="meant")
     if stmt.row is scalar.CAST:

@@ -1,7 +1,7 @@
 """Trees of boxes, and queries that run over all boxes, or faces of a mesh, that overlap something.
 
-A query walks the tree in order. What it has to remember is a node and how many items of that leaf were given already,
-so a `for` over it carries two numbers.
+A query walks the tree in order. Its state is a node and the number of items of that leaf that were returned already, so
+a `for` over it carries two numbers.
 """
 
 # The types of the kernel language are values, not types of Python.
@@ -88,24 +88,24 @@ class Bvh:
         self.tree = self.tree.fitted(fit_boxes, [self.lowers, self.uppers, self.tree.items], held(self))
 
     def built_arrays(self) -> tuple[array, ...]:
-        """What `refit` writes."""
+        """The arrays that `refit` writes."""
         assert self.tree is not None
         return self.tree.boxes, self.tree.bounds, self.tree.lengths
 
     @property
     def state(self) -> tuple[array, ...]:
-        """The arrays that `refit` writes, the same from now on: among the state of a checkpointed loop with one."""
+        """The arrays that `refit` writes, fixed from now on: part of the state of a checkpointed loop that refits."""
         return settled(self, self.built_arrays())
 
     def __getattr__(self, name: str) -> Any:
-        """What kernels read of it lies in `tree`, which every building makes anew."""
+        """The fields that kernels read, from `tree`, which every build replaces. Raises AttributeError for others."""
         if name in dict(TREE.fields):
             return getattr(self.tree, name)
         raise AttributeError(f"a Bvh has no {name!r}")
 
 
 def empty_bvh() -> Bvh:
-    """What the number 0 stands for: a tree over nothing."""
+    """A tree over no boxes, which the number 0 stands for."""
     return Bvh(new_array(0, wb.vec3), new_array(0, wb.vec3))
 
 
@@ -114,7 +114,7 @@ object.__setattr__(TREE, "empty", empty_bvh)
 
 @library()
 def overlaps(kind: int, low: wb.vec3, high: wb.vec3, a: wb.vec3, b: wb.vec3, size: float, reach: float):
-    """Does a box touch what a query asks for: a box from a to b, a thick ray from a, a ball around a."""
+    """True if a box touches the query's shape: a box from a to b, a thick ray from a, a ball around a."""
     found = False
     if kind == BOX:
         found = (
@@ -132,7 +132,7 @@ def overlaps(kind: int, low: wb.vec3, high: wb.vec3, a: wb.vec3, b: wb.vec3, siz
 
 @library()
 def advance(query: BvhQuery):  # noqa: F821  defined below
-    """The query moved on to its next item, and the number of that, or -1."""
+    """(query moved on to its next item, number of that item or -1)."""
     tree = query.tree
     node, item, index = query.node, query.item, -1
     while node != uint32(0) and index < 0:
@@ -182,7 +182,7 @@ def advance_boxes(query: BvhQuery):  # noqa: F821
 
 @library()
 def advance_faces(query: MeshQueryAABB):  # noqa: F821
-    """The same over faces: a ball must touch the face itself, not only its box."""
+    """As `advance`, over faces: a ball must touch the face itself, not only its box."""
     boxes, found = advance(query.boxes)
     if boxes.kind == SPHERE:
         inside = False

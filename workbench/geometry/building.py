@@ -1,4 +1,4 @@
-"""What all builders share: memory as the NumPy or CuPy arrays that it is, new arrays from such, and checks."""
+"""Helpers of all builders: contents as NumPy or CuPy arrays, new arrays from these, and checks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..kernels.types import Type, int32
 
 
 def contents(a: array, what: str, instead: str) -> Any:
-    """The elements now, `(n, *components)`, to build from. Raises LaunchError [capture] inside a capture."""
+    """The present elements, `(n, *components)`, to build from. Raises LaunchError [capture] inside a capture."""
     capture_log.refuse(what, instead)
     with memory.LOCK:
         if lent:
@@ -29,7 +29,7 @@ def module(data: Any) -> Any:
 
 
 def stored(values: Any, dtype: Type, like: array) -> array:
-    """A new array of one axis with these elements, beside `like`."""
+    """A new array of one axis with these elements, on the device of `like`."""
     made = new_array(len(values), dtype, like.device)
     if len(values):
         made.data[...] = values
@@ -37,9 +37,9 @@ def stored(values: Any, dtype: Type, like: array) -> array:
 
 
 def room(old: array, size: int, dtype: Type, like: array, fixed: bool) -> array:
-    """Where a builder writes: into `old` if that has the size and no tape may need what it holds, else a new array.
+    """The array for a builder to write to: `old` if it has the size and no tape watches its memory, else a new one.
 
-    `fixed`: in any case into `old`, which a graph reads at each replay. A size that differs is LaunchError [capture].
+    `fixed`: always `old`, as a graph reads it at each replay. Raises LaunchError [capture] for another size.
     """
     if len(old) == size and (fixed or not any(ref() is not None for ref in old.allocation.watchers)):
         return old
@@ -86,7 +86,7 @@ def check_groups(what: str, groups: Any, count: int) -> array:
 
 
 def same_device(what: str, *arrays: array | None) -> None:
-    """Raises LaunchError [device] for arrays on two devices."""
+    """Raise LaunchError [device] for arrays on two devices."""
     devices = {a.device for a in arrays if a is not None}
     if len(devices) > 1:
         raise LaunchError(

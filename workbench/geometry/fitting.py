@@ -81,7 +81,7 @@ def join_below(boxes: Array(wb.vec3), roots: int, levels: int):
 
 @kernel
 def join_above(boxes: Array(wb.vec3), roots: int, count: int, lengths: Array(float32)):
-    """And what boxes are to grow by, for rays that run along a side, in the place of node 0; the mean length."""
+    """Join the top nodes. Node 0 gets the margin of boxes, for rays that run along a side; `lengths[0]` the mean."""
     for k in range(roots - 1):
         joined(boxes, roots - 1 - k)
     most = 0.0
@@ -98,7 +98,7 @@ def join_above(boxes: Array(wb.vec3), roots: int, count: int, lengths: Array(flo
 
 @library()
 def end(x: float, margin: float, none: float):
-    """A bound moved out; a box of nothing becomes one point, further than any search goes."""
+    """A bound moved outwards; an empty box becomes a point further away than any search goes."""
     return wb.where(x == none, 3.0e38, x + margin)
 
 
@@ -115,7 +115,7 @@ def grow(boxes: Array(wb.vec3)):
 
 @library()
 def spread(x: wb.uint32):
-    """Ten bits, two zeros before each."""
+    """Ten bits spread out, with two zeros before each, for Morton codes."""
     x = (x | (x << wb.uint32(16))) & wb.uint32(0x030000FF)
     x = (x | (x << wb.uint32(8))) & wb.uint32(0x0300F00F)
     x = (x | (x << wb.uint32(4))) & wb.uint32(0x030C30C3)
@@ -144,7 +144,7 @@ def sort_by_bits(
     codes: Array(wb.uint32), items: Array(int32), shift: wb.uint32, counts: Array(int32), to_codes: Array(wb.uint32),
     to_items: Array(int32),
 ):  # fmt: skip
-    """By ten bits of the codes; those with the same keep their order. By one thread."""
+    """One stable pass of a radix sort, by ten bits of the codes, in one thread."""
     for k in range(counts.shape[0]):
         counts[k] = 0
     for i in range(codes.shape[0]):
@@ -164,7 +164,7 @@ def sort_by_bits(
 
 @through
 def order_along_curve(lowers: array, uppers: array, boxes: array, items: array) -> None:
-    """Put into `items` an order in which neighbours are near each other; the box of all is that of node 1."""
+    """Sort `items` along a Morton curve through the box of all items, that of node 1."""
     n, device = len(items), items.device
     codes, others = new_array(n, wb.uint32, device), new_array(n, wb.uint32, device)
     first, second = new_array(n, int32, device), new_array(n, int32, device)
@@ -252,7 +252,7 @@ def fit(leaf: Any, arguments: list, tree: Any, count: int, boxes: array, bounds:
 
 @through
 def fit_dipoles(points: array, corners: array, tree: Any, dipoles: array, reach: array) -> None:
-    """What the faces of each node look like from afar: see `Mesh.dipoles` and `Mesh.reach`."""
+    """Fill `dipoles` and `reach` of each node, its faces as seen from afar: see `Mesh.dipoles` and `Mesh.reach`."""
     roots, device = min(tree.leaves, ROOTS), points.device
     launch(sum_faces, tree.leaves, [points, corners, tree.leaves, tree.leaf_size], [dipoles, reach], device=device)
     if tree.leaves > roots:

@@ -91,7 +91,7 @@ def hash_grid_query(grid: HASH_GRID, point: Any, max_dist: Any):  # noqa: F821
 
 @library()
 def advance_any(query: HashGridQuery):  # noqa: F821
-    """The query moved on to its next point, and the number of that, or -1."""
+    """(query moved on to its next point, number of that point or -1)."""
     grid = query.grid
     stretch, item, end = query.stretch, query.item, query.end
     while item >= end and stretch < query.count:
@@ -166,7 +166,7 @@ def hash_grid_point_id(grid: HASH_GRID, index: int):  # noqa: F821
 
 
 def empty_grid() -> HashGrid:
-    """What the number 0 stands for: a grid without points."""
+    """A grid without points, which the number 0 stands for."""
     return HashGrid(1, 1, 1)
 
 
@@ -180,7 +180,7 @@ _STATE = "first y z nx ny parts count stretch item end".split()
 
 
 class PointQuery(Query):
-    """What `hash_grid_query` gives: `for` runs over it. `HashGridQuery[wb.float64]` is the same."""
+    """Type of the result of `hash_grid_query`: `for` runs over it. `HashGridQuery[wb.float64]` is the same."""
 
     def __getitem__(self, dtype: Any) -> PointQuery:
         return self
@@ -203,7 +203,7 @@ def find_cells(points: array(dtype=Any), inverse: float64, nx: int, ny: int, nz:
 
 @kernel
 def sort_by_cells(cells: Array(int32), starts: Array(int32), items: Array(int32)):
-    """By one thread, counting: it is over before several would have agreed. Points of a cell keep their order."""
+    """Stable counting sort in one thread, which is faster here than several that have to synchronise."""
     n = cells.shape[0]
     for c in range(starts.shape[0]):
         starts[c] = 0
@@ -296,12 +296,12 @@ class HashGrid:
             launch(copied, n, [groups], [self.groups])
 
     def built_arrays(self) -> tuple[array, ...]:
-        """What `build` writes."""
+        """The arrays that `build` writes."""
         return self.starts, self.items, self.groups, self._cells
 
     @property
     def state(self) -> tuple[array, ...]:
-        """The arrays that `build` writes, the same from now on: among the state of a checkpointed loop with one.
+        """The arrays that `build` writes, fixed from now on: part of the state of a checkpointed loop that builds.
 
         Build the grid once before, for as many points.
         """

@@ -1,4 +1,4 @@
-"""The words of the kernel language as users have them: `wb.sqrt` in a func of this folder is what it is in theirs."""
+"""The names of the kernel language as users have them: `wb.sqrt` in a func of this folder is the same as in theirs."""
 
 from __future__ import annotations
 

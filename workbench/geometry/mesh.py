@@ -1,4 +1,4 @@
-"""Triangle meshes: the object on the host, what kernels know of one by its number, and their parts in kernels."""
+"""Triangle meshes: the object on the host, its fields in kernels by its number, and funcs over them."""
 
 # The types of the kernel language are values, not types of Python.
 # pyright: reportInvalidTypeForm=false
@@ -27,7 +27,7 @@ def copied(a: Array(wb.vec3), out: Array(wb.vec3)):
 
 
 def empty_mesh() -> Mesh:
-    """What the number 0 stands for: a mesh without faces."""
+    """A mesh without faces, which the number 0 stands for."""
     return Mesh(new_array(0, wb.vec3), new_array(0, int32), support_winding_number=True)
 
 
@@ -115,7 +115,7 @@ class Mesh:
         self._velocities = None if new is None else check("Mesh", "velocities", new, wb.vec3)
 
     def _stay(self, name: str, new: array | None) -> None:
-        """Raises LaunchError [capture] for another array where a graph or a command has the one of before."""
+        """Raise LaunchError [capture] if another array is assigned while a graph or command uses the present one."""
         if held(self) and new is not getattr(self, f"_{name}"):
             raise LaunchError(
                 f"other {name} for a Mesh that a capture has read or built.", slug="capture",
@@ -166,7 +166,7 @@ class Mesh:
                 launch(copied, len(a), [a], [self.still[name]])
 
     def built_arrays(self) -> tuple[array, ...]:
-        """What `refit` writes."""
+        """The arrays that `refit` writes."""
         return (
             self.tree.boxes, self.tree.bounds, self.tree.lengths, *self._dipoles, self.still["points"],
             self.still["velocities"],
@@ -174,7 +174,7 @@ class Mesh:
 
     @property
     def state(self) -> tuple[array, ...]:
-        """The arrays that `refit` writes, the same from now on: among the state of a checkpointed loop with one."""
+        """The arrays that `refit` writes, fixed from now on: part of the state of a checkpointed loop that refits."""
         return settled(self, self.built_arrays())
 
     @property
@@ -214,7 +214,7 @@ def corner(mesh: MESH, face: int, k: int):
 
 @library()
 def item_corners(mesh: MESH, item: int):
-    """The corners of a triangle in the order of leaves, for searches: nothing to differentiate."""
+    """The corners of a triangle, by its place in the order of leaves, detached: for searches."""
     i = mesh.corners[item]
     a, b, c = mesh.points[uint32(i[0])], mesh.points[uint32(i[1])], mesh.points[uint32(i[2])]
     return wb.detach(a), wb.detach(b), wb.detach(c)

@@ -1,4 +1,4 @@
-"""Two edges, two triangles: how near, and whether they meet."""
+"""Pairs of edges and triangles: closest points, and intersection."""
 
 # The types of the kernel language are values, not types of Python.
 # pyright: reportInvalidTypeForm=false
@@ -13,7 +13,7 @@ from .language import wb
 
 @library()
 def fraction(x: Any):
-    """x between 0 and 1."""
+    """x clamped to [0, 1]."""
     return wb.clamp(x, type(x)(0.0), type(x)(1.0))
 
 
@@ -59,7 +59,7 @@ def closest_point_edge_edge(p1: Any, q1: Any, p2: Any, q2: Any, epsilon: Any):
 
 @library()
 def apart_along(axis: Any, a: Any, b: Any, c: Any, u: Any, v: Any, w: Any):
-    """Does a plane across the axis part the triangles a b c and u v w."""
+    """True if a plane perpendicular to the axis separates the triangles a b c and u v w."""
     x, y, z = wb.dot(axis, a), wb.dot(axis, b), wb.dot(axis, c)
     p, q, r = wb.dot(axis, u), wb.dot(axis, v), wb.dot(axis, w)
     return wb.max(wb.max(x, y), z) < wb.min(wb.min(p, q), r) or wb.max(wb.max(p, q), r) < wb.min(wb.min(x, y), z)
@@ -67,7 +67,7 @@ def apart_along(axis: Any, a: Any, b: Any, c: Any, u: Any, v: Any, w: Any):
 
 @library()
 def parted(a: Any, b: Any, c: Any, u: Any, v: Any, w: Any, normal: Any):
-    """Does an axis across the edge from a to b part the triangles: in the plane, or with an edge of the other one."""
+    """True if an axis perpendicular to edge a b separates the triangles: in the plane, or across an edge of u v w."""
     edge = b - a
     plane = apart_along(wb.cross(normal, edge), a, b, c, u, v, w)
     first = apart_along(wb.cross(edge, v - u), a, b, c, u, v, w)

@@ -17,9 +17,9 @@ from .triangles import closest, distance_sq, furthest
 
 @struct
 class MeshQueryPoint:
-    """What `mesh_query_point` and its like give.
+    """Result of `mesh_query_point` and its variants.
 
-    `result`: was a face found; if not, all else is 0. `face`, and `u`, `v` of its point as for `mesh_eval_position`;
+    `result`: True if a face was found, else all is 0. `face`, and `u`, `v` of its point as for `mesh_eval_position`;
     `sign`: -1 inside of the mesh, 1 outside, 0 where it was not asked for.
 
     >>> [name for name, _ in wb.MeshQueryPoint.fields]
@@ -35,9 +35,9 @@ class MeshQueryPoint:
 
 @library()
 def closest_item(mesh: MESH, p: wb.vec3, max_dist: float):
-    """The triangle of the order of leaves that is closest, -1 if none is closer than `max_dist`.
+    """Place, in the order of leaves, of the closest triangle; -1 if none is closer than `max_dist`.
 
-    Of two children the closer one is visited first, the other later if it is still closer than what was found.
+    Of two children the closer one is visited first, the other later if it is still closer than the best so far.
     """
     tree = mesh.tree
     best, found = max_dist * max_dist, -1
@@ -75,7 +75,7 @@ def furthest_in_box_sq(boxes: Array(wb.vec3), box: uint32, p: wb.vec3):
 
 @library()
 def furthest_item(mesh: MESH, p: wb.vec3, min_dist: float):
-    """The triangle of the order of leaves with the point furthest from p, -1 if none is further than `min_dist`."""
+    """Place, in the order of leaves, of the triangle with the point furthest from p; -1 if none exceeds `min_dist`."""
     tree = mesh.tree
     best, found = min_dist * wb.abs(min_dist), -1
     node, left = uint32(1), uint32(0)

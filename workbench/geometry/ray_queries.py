@@ -1,4 +1,4 @@
-"""What a ray hits of a mesh. The search gives a face; from there on all is differentiable."""
+"""Ray queries of a mesh. The search gives a face; from there on all is differentiable."""
 
 # The types of the kernel language are values, not types of Python.
 # pyright: reportInvalidTypeForm=false
@@ -19,9 +19,9 @@ MISSED = 3.4e38
 
 @struct
 class MeshQueryRay:
-    """What `mesh_query_ray` gives.
+    """Result of `mesh_query_ray`.
 
-    `result`: is there a hit; if not, all else is 0. `face`, and `u`, `v` of the hit as for `mesh_eval_position`; `t`,
+    `result`: True if there is a hit, else all is 0. `face`, and `u`, `v` of the hit as for `mesh_eval_position`; `t`,
     its distance in lengths of the direction; `normal` of the face, of length 1; `sign`: 1 from before, -1 from behind.
 
     >>> [name for name, _ in wb.MeshQueryRay.fields]
@@ -39,7 +39,7 @@ class MeshQueryRay:
 
 @library()
 def hit_item(mesh: MESH, start: wb.vec3, dir: wb.vec3, max_t: float, root: int = -1):
-    """The triangle of the order of leaves that a ray hits first, -1 if none before `max_t`."""
+    """Place, in the order of leaves, of the triangle that a ray hits first; -1 if none before `max_t`."""
     tree = mesh.tree
     inv = inverses(dir)
     right, up = across(dir)
@@ -72,7 +72,7 @@ def hit_item(mesh: MESH, start: wb.vec3, dir: wb.vec3, max_t: float, root: int =
 
 @library()
 def hits(mesh: MESH, start: wb.vec3, dir: wb.vec3, max_t: float, enough: int, root: int = -1):
-    """How many triangles a ray meets before `max_t`, counted up to `enough`."""
+    """The number of triangles that a ray meets before `max_t`, counted up to `enough`."""
     tree = mesh.tree
     inv = inverses(dir)
     right, up = across(dir)

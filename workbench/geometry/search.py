@@ -1,4 +1,4 @@
-"""Where a number lies among sorted ones."""
+"""Binary search in sorted arrays, and sampling by it."""
 
 # The types of the kernel language are values, not types of Python.
 # pyright: reportInvalidTypeForm=false

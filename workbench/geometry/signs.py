@@ -1,4 +1,4 @@
-"""Is a point inside of a mesh: by rays, by the normal at the closest point, by winding numbers. No derivatives."""
+"""Inside tests of points: by rays, by the normal at the closest point, by winding numbers. No derivatives."""
 
 # The types of the kernel language are values, not types of Python.
 # pyright: reportInvalidTypeForm=false
@@ -55,7 +55,7 @@ def angle(a: wb.vec3, b: wb.vec3):
 
 @library()
 def weight_at(a: wb.vec3, b: wb.vec3, c: wb.vec3, u: float, v: float, epsilon: float):
-    """The angle that a face takes of what surrounds its point (u, v): all, half, or that of a corner."""
+    """The weight of a face at its point (u, v): the angle it spans there, full, half, or that of a corner."""
     w = 1.0 - u - v
     no_a, no_b, no_c = u <= epsilon, v <= epsilon, w <= epsilon
     weight = 2.0 * PI
@@ -72,7 +72,7 @@ def weight_at(a: wb.vec3, b: wb.vec3, c: wb.vec3, u: float, v: float, epsilon: f
 
 @library()
 def sign_by_normal(mesh: MESH, p: wb.vec3, found: int, epsilon: float):
-    """The side of the surface, by the normals of all faces that have the closest point."""
+    """The sign of the side of the surface, by the normals of all faces that share the closest point."""
     tree = mesh.tree
     a, b, c = item_corners(mesh, found)
     u, v = closest(a, b, c, p)
@@ -99,7 +99,7 @@ def sign_by_normal(mesh: MESH, p: wb.vec3, found: int, epsilon: float):
 
 @library()
 def solid_angle(a: wb.vec3, b: wb.vec3, c: wb.vec3, p: wb.vec3):
-    """What part of all directions a triangle takes, signed (Van Oosterom and Strackee, 1983)."""
+    """The signed solid angle of a triangle seen from p, as a part of 4 pi (Van Oosterom and Strackee, 1983)."""
     x, y, z = a - p, b - p, c - p
     r, s, t = wb.length(x), wb.length(y), wb.length(z)
     below = r * s * t + wb.dot(x, y) * t + wb.dot(y, z) * r + wb.dot(z, x) * s

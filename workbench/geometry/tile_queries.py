@@ -1,4 +1,4 @@
-"""Queries of boxes and faces as blocks run them: the next results come as a tile, of one, as a block is one thread."""
+"""Queries of boxes and faces by blocks: the next results are a tile, of one element as a block is one thread."""
 
 # pyright: reportInvalidTypeForm=false
 
@@ -128,7 +128,7 @@ def tile_mesh_query_aabb_next(query: MeshQueryAABBTiled):
 
 @library()
 def tile_query_valid(query):
-    """tile_query_valid(query) -> bool: whether the last results had one; true before the first.
+    """tile_query_valid(query) -> bool: True if the last results had one, and before the first.
 
     >>> @wb.kernel
     ... def turns(bvh: wb.uint64, out: wb.array[int]):

@@ -30,7 +30,7 @@ NOWHERE = 3e38  # the place of a box of nothing: further than any search goes
 
 
 class Tree:
-    """The order of boxes `lowers[i]` to `uppers[i]`, and boxes around them, of which `fitted` takes care."""
+    """A tree over boxes `lowers[i]` to `uppers[i]`: their order, and the boxes of nodes, which `fitted` computes."""
 
     def __init__(self, lowers: Any, uppers: Any, like: array, leaf_size: int = LEAF, groups: Any = None):
         self.count = n = len(lowers)
@@ -47,7 +47,7 @@ class Tree:
         self.lengths = new_array(0 if n else 1, float32, like.device)
 
     def _spans(self, ranks: Any) -> Any:
-        """The least and the largest rank of a group in each node, at `2 k` and `2 k + 1`."""
+        """The least and the largest group rank in each node k, at `2 k` and `2 k + 1`."""
         xp = module(ranks)
         spans = xp.empty((2 * self.leaves, 2), dtype=np.int32)
         spans[:, 0], spans[:, 1] = 2**31 - 1, -1
@@ -74,7 +74,7 @@ class Tree:
 
     @through
     def fitted(self, leaf: Any, arguments: list, fixed: bool) -> Tree:
-        """The tree with boxes of the items where they are now; who lies beside whom stays. See `fitting.fit`."""
+        """The tree, with its boxes fitted to the present items; their order stays. See `fitting.fit`."""
         if not self.count:
             return self
         made, like = copy.copy(self), self.items
@@ -124,7 +124,7 @@ TREE = Handle(
 
 @library()
 def skipped(node: uint32):
-    """The node that a walk in order comes to once it is done with this one and all below; 0 at the end."""
+    """The next node of a walk in order after this subtree; 0 at the end."""
     node += uint32(1)
     while node % uint32(2) == uint32(0):
         node = node >> uint32(1)
@@ -133,9 +133,9 @@ def skipped(node: uint32):
 
 @library()
 def climbed(node: uint32, left: uint32):
-    """Up from a node that is done with, to the next that is left to visit: that one (0: none), and the rest of them.
+    """(next node to visit, 0 for none; `left` without it): climbs up from a node that is done.
 
-    `left` has a bit for every level above, the lowest for that of `node`: is the node beside this one to be visited.
+    `left` has a bit for each level up from that of `node`, the lowest: 1 if the sibling is still to be visited.
     """
     if left == uint32(0):
         node = uint32(0)
@@ -178,7 +178,7 @@ def inverses(dir: wb.vec3):
 
 @library()
 def box_entry(low: wb.vec3, high: wb.vec3, start: wb.vec3, inv: wb.vec3):
-    """Where a ray from `start` enters a box, 0 from inside, in lengths of its direction; very large where it misses.
+    """The parameter t at which a ray from `start` enters a box, 0 from inside; 3.4e38 if it misses.
 
     The exit is moved out by more than its rounding error (Ize, Robust BVH Ray Traversal, 2013).
     """
@@ -192,7 +192,7 @@ def box_entry(low: wb.vec3, high: wb.vec3, start: wb.vec3, inv: wb.vec3):
 
 @library()
 def slab(low: float, high: float, start: float, inv: float):
-    """Where a ray enters and leaves what lies between two planes, also where it runs along one of them."""
+    """(enter, leave): parameters of a ray between two parallel planes, also for a ray parallel to them."""
     x0, x1 = (low - start) * inv, (high - start) * inv
     enter, leave = wb.min(x0, x1), wb.max(x0, x1)
     if inv == 1.0e30:  # no motion across
@@ -222,7 +222,7 @@ def node_entry(boxes: Array(wb.vec3), box: uint32, start: wb.vec3, inv: wb.vec3)
 
 @library()
 def group_root(tree: TREE, group: int):
-    """The rank of a group: what queries take as their root. -2, which is that of no item, if nothing is in it."""
+    """The rank of a group, the `root` of queries; -2, the rank of no item, for an empty group."""
     low, high = 0, tree.names.shape[0]
     while low < high:
         middle = (low + high) // 2
@@ -238,7 +238,7 @@ def group_root(tree: TREE, group: int):
 
 @library()
 def left_out(tree: TREE, node: uint32, root: int):
-    """Has a node nothing of the group that a query is for. -1: it is for all."""
+    """True if a node has no item of the query's group `root` (-1: all groups)."""
     out = False
     if root != -1:
         out = root < tree.spans[uint32(2) * node] or root > tree.spans[uint32(2) * node + uint32(1)]
@@ -247,7 +247,7 @@ def left_out(tree: TREE, node: uint32, root: int):
 
 @library()
 def is_other(tree: TREE, item: int, root: int):
-    """Is an item of another group than a query is for."""
+    """True if an item is not in the query's group `root` (-1: all groups)."""
     other = False
     if root != -1:
         other = tree.ranks[item] != root

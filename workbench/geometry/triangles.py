@@ -1,4 +1,4 @@
-"""One triangle: the point of it that is closest to another, and where a ray meets it.
+"""One triangle: its closest point to another point, and its intersection with a ray.
 
 A point of a triangle is `u a + v b + (1 - u - v) c`, as in Warp. All of this is differentiable; where a closest point
 sits on an edge or a vertex, the derivative is that of sliding along the edge, or none.
@@ -18,7 +18,7 @@ TINY = 1.0e-37  # below any square of a length that a mesh may have
 
 @library()
 def along(a: wb.vec3, ab: wb.vec3, p: wb.vec3):
-    """Which part of the way from a to a + ab the point is that is closest to p; 0 for an edge of no length."""
+    """The parameter, in [0, 1], of the point of the edge from a to a + ab closest to p; 0 for an edge of no length."""
     return wb.clamp(wb.dot(p - a, ab) / wb.max(wb.dot(ab, ab), TINY), 0.0, 1.0)
 
 
@@ -71,7 +71,7 @@ def furthest(a: wb.vec3, b: wb.vec3, c: wb.vec3, p: wb.vec3):
 
 @library()
 def across(dir: wb.vec3):
-    """Two directions perpendicular to a third and to each other (Duff et al., Building an Orthonormal Basis, 2017)."""
+    """Two vectors perpendicular to a third and to each other (Duff et al., Building an Orthonormal Basis, 2017)."""
     n = wb.normalize(dir)
     s = wb.where(n[2] < 0.0, -1.0, 1.0)
     a = -1.0 / (s + n[2])
@@ -81,7 +81,7 @@ def across(dir: wb.vec3):
 
 @library()
 def side(ax: float, ay: float, bx: float, by: float):
-    """On which side of the line from a to b, in a plane, 0 is: the sign is exact."""
+    """The side of the line from a to b, in a plane, on which 0 lies, as a number with an exact sign."""
     return float64(ax) * float64(by) - float64(ay) * float64(bx)
 
 

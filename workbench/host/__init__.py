@@ -1,4 +1,4 @@
-"""What programs written for NVIDIA Warp call around their kernels: streams, timers, modules, graphs, old spellings.
+"""Host functions that programs written for NVIDIA Warp call: streams, timers, modules, graphs, old spellings.
 
 The one idea: each of these names does here what it must for the program to compute the same, and no more. Work of a
 device runs in one order, so a stream has nothing to reorder; every kernel is compiled by itself, so a module is a

@@ -1,4 +1,4 @@
-"""Where the meshes and pictures lie that examples of Warp load: in the wheel of `warp-lang`, if that is installed."""
+"""Folders of the meshes and pictures that examples of Warp load: in the wheel of `warp-lang`, if installed."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ def _check(condition: array, what: str) -> None:
 
 
 def _note(what: str, run: Callable[..., None], bodies: tuple[Body, ...], kwargs: dict[str, Any]) -> None:
-    """Do `run(*bodies)` in an open capture, and have its replays do it: they decide anew."""
+    """Run `run(*bodies)` in an open capture, and in each of its replays, which test the condition anew."""
     notes = capture_log.noting()
     assert notes is not None
     if recorder() is not None:
@@ -129,7 +129,7 @@ def _note(what: str, run: Callable[..., None], bodies: tuple[Body, ...], kwargs:
 
 
 def _captured(body: Body, kwargs: dict[str, Any]) -> Graph | None:
-    """A body as a graph, which nothing of it has been done for."""
+    """A body as a graph; a function is captured by a run that is undone. None for None."""
     if callable(body):
         with capture_log.interrupted(), ScopedCapture() as scope:
             body(**kwargs)
@@ -145,7 +145,7 @@ def _run(body: Body, kwargs: dict[str, Any]) -> None:
 
 
 def is_conditional_graph_supported() -> bool:
-    """True: `capture_while` and `capture_if` may stand in captures.
+    """Always True: `capture_while` and `capture_if` can be captured.
 
     >>> wb.is_conditional_graph_supported()
     True

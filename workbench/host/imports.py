@@ -19,21 +19,21 @@ _JAX = {f"{ROOT}.jax_experimental{below}" for below in ("", ".ffi", ".custom_cal
 
 
 class Names:
-    """Finds `workbench.x` where that is no file, and `wb.x` is a module, a set of names, or refused."""
+    """Import finder and loader of `workbench.x` that is no file: `wb.x` is a module, a set of names, or refused."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        """For the import system: what loads this name, or None."""
+        """The import spec of this name, or None."""
         top, first, *below = [*name.split("."), ""]
         if name in _JAX or (top == ROOT and (first in _REFUSED or (first in _ELSEWHERE and below == [""]))):
             return ModuleSpec(name, self, is_package=True)  # type: ignore[arg-type]
         return None
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        """A shell, in whose place `exec_module` puts the thing itself."""
+        """An empty module, which `exec_module` replaces."""
         return ModuleType(spec.name)
 
     def exec_module(self, module: ModuleType) -> None:
-        """Put what `wb.x` is where imports look for `workbench.x`."""
+        """Enter `wb.x` in `sys.modules` as `workbench.x`."""
         path = ["interop"] if module.__name__ in _JAX else module.__name__.split(".")[1:]
         found: Any = reduce(getattr, path, sys.modules[ROOT])
         if type(found) is Refused:

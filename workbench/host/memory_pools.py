@@ -63,7 +63,7 @@ def is_peer_access_enabled(target_device: DeviceLike, peer_device: DeviceLike) -
 
 
 def set_mempool_enabled(device: DeviceLike, enable: bool) -> None:
-    """Nothing for `enable=False`. Raises LaunchError [not-here] for True.
+    """No-op for `enable=False`. Raises LaunchError [not-here] for True.
 
     >>> wb.set_mempool_enabled("cpu", False)
     """
@@ -71,7 +71,7 @@ def set_mempool_enabled(device: DeviceLike, enable: bool) -> None:
 
 
 def set_mempool_access_enabled(target_device: DeviceLike, peer_device: DeviceLike, enable: bool) -> None:
-    """Nothing for `enable=False`. Raises LaunchError [not-here] for True.
+    """No-op for `enable=False`. Raises LaunchError [not-here] for True.
 
     >>> wb.set_mempool_access_enabled("cpu", "cpu", False)
     """
@@ -79,7 +79,7 @@ def set_mempool_access_enabled(target_device: DeviceLike, peer_device: DeviceLik
 
 
 def set_peer_access_enabled(target_device: DeviceLike, peer_device: DeviceLike, enable: bool) -> None:
-    """Nothing for `enable=False`. Raises LaunchError [not-here] for True.
+    """No-op for `enable=False`. Raises LaunchError [not-here] for True.
 
     >>> wb.set_peer_access_enabled("cpu", "cpu", False)
     """

@@ -84,7 +84,7 @@ def _load(modules: list[Module], device: Any) -> None:
 
 
 def clear_kernel_cache() -> None:
-    """Nothing: a kernel whose text has changed is compiled anew by itself. The folder is `config.cache_dir`.
+    """No-op: a kernel whose text has changed is recompiled by itself. The folder is `config.cache_dir`.
 
     >>> wb.clear_kernel_cache()
     """

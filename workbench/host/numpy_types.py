@@ -1,4 +1,4 @@
-"""Types of numbers of NumPy and ours, under Warp's names."""
+"""Conversions between NumPy dtypes and scalar types, under Warp's names."""
 
 from __future__ import annotations
 

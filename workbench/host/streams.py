@@ -31,7 +31,7 @@ class Stream:
 
     @property
     def is_complete(self) -> bool:
-        """Has everything finished. Always, on a CPU."""
+        """True if all work has finished; always on a CPU."""
         if not self.device.is_cuda:
             return True
         return bool(xp(self.device).cuda.get_current_stream(self.device.ordinal).done)
@@ -48,10 +48,10 @@ class Stream:
         return event
 
     def wait_event(self, event: Event, external: bool = False) -> None:
-        """Nothing to wait for: what was launched before runs before."""
+        """No-op: work runs in the order in which it was launched."""
 
     def wait_stream(self, other_stream: Stream, event: Event | None = None, external: bool = False) -> None:
-        """Nothing to wait for: what was launched before runs before."""
+        """No-op: work runs in the order in which it was launched."""
 
 
 class Event:
@@ -68,7 +68,7 @@ class Event:
         self.moment: Any = None
 
     def note(self, device: Device) -> None:
-        """Set it to now."""
+        """Set the event to the present moment."""
         self.device = device
         if not device.is_cuda:
             self.moment = time.perf_counter()
@@ -79,7 +79,7 @@ class Event:
 
     @property
     def is_complete(self) -> bool:
-        """Has the device come to it. Always, on a CPU."""
+        """True if the device has reached it; always on a CPU."""
         return True if self.moment is None or not self.device.is_cuda else bool(self.moment.done)
 
 
@@ -133,14 +133,14 @@ def record_event(event: Event | None = None, external: bool = False) -> Event:
 
 
 def wait_event(event: Event, external: bool = False) -> None:
-    """Nothing to wait for: what was launched before runs before.
+    """No-op: work runs in the order in which it was launched.
 
     >>> wb.wait_event(wb.record_event())
     """
 
 
 def wait_stream(other_stream: Stream, event: Event | None = None, external: bool = False) -> None:
-    """Nothing to wait for: what was launched before runs before.
+    """No-op: work runs in the order in which it was launched.
 
     >>> wb.wait_stream(wb.get_stream("cpu"))
     """

@@ -170,7 +170,7 @@ def device_to_jax(warp_device: Any) -> Any:
 
 
 class JaxCallableGraphMode(IntEnum):
-    """How Warp captures a function of `jax_callable` on a GPU. Taken, and changes nothing: it is called each time.
+    """Warp's ways to capture a function of `jax_callable` on a GPU. Accepted without effect: it is called each time.
 
     >>> wb.JaxCallableGraphMode.JAX.value
     1
@@ -184,7 +184,7 @@ class JaxCallableGraphMode(IntEnum):
 
 
 class JaxModulePreloadMode(IntEnum):
-    """Where Warp loads modules early. Taken, and changes nothing: a kernel is compiled when first launched.
+    """Warp's choices of devices to preload modules on. Accepted without effect: kernels compile when first launched.
 
     >>> wb.JaxModulePreloadMode.NONE.value
     0
@@ -283,7 +283,7 @@ def _wrapped(value: Any, type: Type) -> array | None:
 
 
 def _known(value: Any) -> Iterator[array]:
-    """For `arrays.names.known`: what a tensor has been wrapped as by launches."""
+    """For `arrays.names.known`: the arrays that launches have wrapped a tensor as."""
     return _bridge().wrappers(value) if is_tensor(value) else iter(())
 
 

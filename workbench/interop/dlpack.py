@@ -59,7 +59,7 @@ def _opened(data: Any) -> Any:
 
 
 def share(data: Any, dtype: Any, requires_grad: bool, name: str | None, whose: str, constant: bool = False) -> array:
-    """An array on the memory of a NumPy or CuPy array, guarded where that is not to be written."""
+    """An array on the memory of a NumPy or CuPy array, guarded if that is read-only."""
     constant = constant or (isinstance(data, np.ndarray) and not data.flags.writeable)
     if constant and isinstance(data, np.ndarray):
         data = _writable(data)
@@ -73,13 +73,13 @@ def share(data: Any, dtype: Any, requires_grad: bool, name: str | None, whose: s
 
 
 def _writable(data: np.ndarray) -> np.ndarray:
-    """The same memory in NumPy's eyes writable; who writes is decided by `Constant`."""
+    """The same memory as a writable NumPy array; `Constant` refuses the writes instead."""
     address = data.__array_interface__["data"][0]
     return np.asarray(AddressedMemory(address, data.shape, data.strides, data.itemsize, data)).view(data.dtype)
 
 
 class Constant:
-    """Watches memory that must not change, and refuses writes to it. Holds no reference to the allocation.
+    """A watcher that refuses writes to memory of its allocation. Holds no reference to it.
 
     `until`: a weak reference to what another library holds as long as it uses the memory; None: for ever.
     """
@@ -95,7 +95,7 @@ class Constant:
     deaf = False
 
     def foreign_write(self, span: Span, what: str, where: Where | None) -> None:
-        """Bytes are about to be changed by us."""
+        """Refuse a write of ours to these bytes while they are in use. Raises LaunchError [read-only]."""
         if not self.over and Span(span.allocation, *self.place).overlaps(span) is not False:
             raise LaunchError(
                 f"{what} would write to memory of {self.whose}, which is taken for constant there.", slug="read-only",
@@ -103,14 +103,14 @@ class Constant:
             )  # fmt: skip
 
     def exposing(self, allocation: Allocation) -> None:
-        """Nothing to do: shared memory is exposed from the start."""
+        """No-op: shared memory is exposed from the start."""
 
 
 _guards: weakref.WeakKeyDictionary[Allocation, list[Constant]] = weakref.WeakKeyDictionary()
 
 
 def guard(a: array, constant: Constant) -> None:
-    """From now on writes to the memory of `a` ask this guard."""
+    """Make writes to the memory of `a` ask this guard from now on."""
     with LOCK:
         known = [g for g in _guards.get(a.allocation, ()) if not g.over]
         if constant.until is None and any(g.until is None and g.place == constant.place for g in known):

@@ -1,4 +1,4 @@
-"""Tensors that know which memory of ours they were made from, as NumPy arrays do under a tape (`arrays.host_reads`)."""
+"""Tensors with provenance: the arrays that they were read from under a tape, as for NumPy (`arrays.host_reads`)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..arrays.host_reads import Source, carrying, given_away, received, source_o
 
 
 class HostTensor(torch.Tensor):
-    """What `to_torch` gives under a tape, and what torch makes of it. `sources`: the readings."""
+    """A tensor made by `to_torch` under a tape, or by torch from such ones. `sources`: the reads that it came from."""
 
     sources: tuple[Source, ...] = ()
 
@@ -50,7 +50,7 @@ def _plain(t: torch.Tensor) -> torch.Tensor:
 
 
 def _changed(target: torch.Tensor, sources: tuple[Source, ...]) -> None:
-    """torch has written values with these sources into a tensor: perhaps memory of ours."""
+    """Note that torch has written values with these sources into a tensor, which may lie on memory of ours."""
     target.sources = united((getattr(target, "sources", ()), sources))  # type: ignore[attr-defined]
     if target.device.type == "cpu" and target.layout is torch.strided:
         received(_plain(target).numpy(), sources)
@@ -69,14 +69,14 @@ def _carrying(result: Any, sources: tuple[Source, ...]) -> Any:
 
 
 def sources_of_tensors(value: Any) -> tuple[Source, ...]:
-    """Where tensors came from, in lists too."""
+    """The reads that tensors came from, those in lists too."""
     if isinstance(value, torch.Tensor):
         return getattr(value, "sources", ())
     return united(map(sources_of_tensors, value)) if isinstance(value, list | tuple) else ()
 
 
 def read_as(a: array, t: torch.Tensor) -> torch.Tensor:
-    """A tensor on the memory of `a`: under a tape it knows so."""
+    """`t`, a tensor on the memory of `a`, with that read as its source if a tape records."""
     if recorder() is None or a.is_gradient or not differentiable(a.dtype):
         return t
     made = t.as_subclass(HostTensor)  # type: ignore[attr-defined]
@@ -86,7 +86,7 @@ def read_as(a: array, t: torch.Tensor) -> torch.Tensor:
 
 
 def wrapped(made: array, t: torch.Tensor) -> None:
-    """`made` is an array on the memory of `t`: tell the tape if torch made the values from memory of ours."""
+    """Tell the tape if torch computed the values of `t`, now wrapped as the array `made`, from memory of ours."""
     tape = recorder()
     sources: Iterable[Source] = sources_of_tensors(t)
     elsewhere = tuple(s for s in sources if s.span.allocation is not made.allocation)

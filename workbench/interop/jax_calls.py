@@ -32,7 +32,7 @@ Dims = tuple[int, ...]
 
 
 class Form(NamedTuple):
-    """What a call is, but for the contents of arrays: JAX compiles once for each."""
+    """The static part of a call, all but the contents of arrays: JAX compiles once for each."""
 
     grid: Dims | None  # of a kernel
     outputs: tuple[Dims, ...]  # shapes of the pure outputs, without component axes
@@ -70,7 +70,7 @@ class JaxCall:
 
     @property
     def params(self) -> list[tuple[str, Type]]:
-        """Names and types, checked once. Raises LaunchError [function]."""
+        """The (name, type) of each parameter, checked once. Raises LaunchError [function]."""
         if self._params is None:
             self._params = self._checked(self._read())
         return self._params
@@ -93,11 +93,11 @@ class JaxCall:
 
     @property
     def split(self) -> int:
-        """How many parameters are inputs, those changed in place among them."""
+        """The number of inputs, those changed in place included: later parameters are pure outputs."""
         return len(self.params) - self.num_outputs + len(self.in_out)
 
     def _outer(self, args: Sequence[Any]) -> Dims:
-        """The shape of the first array that is given."""
+        """The shape of the first array argument, without components. Raises LaunchError if there is none."""
         for (_, type), arg in zip(self.params, args, strict=False):
             if isinstance(type, Array):
                 return tuple(np.shape(arg))[: type.ndim]
@@ -122,12 +122,12 @@ class JaxCall:
     # ---- what JAX traces
 
     def _call(self, args: tuple, form: Form) -> Any:
-        """The outputs: one alone, or a list of those changed in place and the pure ones, in their order."""
+        """The outputs: one alone, or a list of the inputs changed in place, then the pure outputs."""
         made = self.vjp(form, *args)
         return made[0] if len(made) == 1 else list(made)
 
     def _arrays(self) -> list[int]:
-        """The places of the arguments that JAX sees: all inputs but static numbers."""
+        """The positions of the arguments that JAX sees: all inputs but static numbers."""
         return list(range(self.split))
 
     def _specs(self, form: Form) -> list[jax.ShapeDtypeStruct]:
@@ -171,11 +171,11 @@ class JaxCall:
         return tuple(gradients.get(at) for at in range(len(args)))
 
     def _changed(self) -> list[int]:
-        """The places of the inputs that are outputs too."""
+        """The positions of the inputs that are outputs too."""
         return [k for k, (name, _) in enumerate(self.params) if name in self.in_out]
 
     def _done(self, form: Form, values: Sequence[Any], record: bool) -> tuple[list[Any], list[array]]:
-        """Call it on these values. Returns what has their gradients, and the outputs."""
+        """Run the function on these values. Returns (the leaves that get their gradients, the outputs)."""
         with ScopedDevice("cpu"):
             leaves = [self._leaf(k, value, record) for k, value in zip(self._arrays(), values, strict=True)]
             given: dict[int, Any] = dict(form.static) | dict(zip(self._arrays(), leaves, strict=True))
@@ -265,7 +265,7 @@ def _check_count(call: JaxCall, args: tuple) -> None:
 
 
 def check_side_effects(what: str, has_side_effect: bool) -> None:
-    """Raises LaunchError [launch-keyword]: what has side effects is not called as often as JAX likes."""
+    """Raises LaunchError [launch-keyword] for has_side_effect=True: JAX may call a function any number of times."""
     if has_side_effect:
         raise LaunchError(
             f"{what}(..., has_side_effect=True).", slug="launch-keyword",

@@ -89,7 +89,7 @@ def device_to_torch(device: Device | str | None) -> str:
 
 
 class Watch:
-    """The tensors on one allocation: whom to give gradients, whose version counters to read and raise.
+    """The tensors on one allocation: leaf tensors to give gradients to, version counters to read and raise.
 
     `aliases` are detached tensors, one per version counter as far as can be told, each with the number of steps
     that are our own writes. `ports` are the leaf tensors, held weakly: nobody reads the `.grad` of a dead one.
@@ -106,13 +106,13 @@ class Watch:
             self.aliases.append([t.detach(), 0])
 
     def stamp(self) -> int:
-        """Grows with every in-place change by torch, and with none of ours."""
+        """A number that grows with every in-place change by torch, and with none of ours."""
         return sum(alias._version - ours for alias, ours in self.aliases)
 
     deaf = False
 
     def foreign_write(self, span: Span, what: str, where: Where | None) -> None:
-        """Bytes are about to be changed by us: what torch has saved of them is gone, and torch must know."""
+        """Raise the version counters before a write of ours, so that torch notices that saved values are gone."""
         before = [alias._version for alias, _ in self.aliases]
         for alias, _ in self.aliases:
             torch.autograd.graph.increment_version(alias)
@@ -120,10 +120,10 @@ class Watch:
             entry[1] += entry[0]._version - version
 
     def exposing(self, allocation: Allocation) -> None:
-        """Nothing to do: memory shared with torch is exposed from the start."""
+        """No-op: memory shared with torch is exposed from the start."""
 
     def living(self) -> Iterator[tuple[torch.Tensor, Layout]]:
-        """The leaf tensors that somebody still holds."""
+        """Yields the leaf tensors that are still alive, with their layouts."""
         for key, (ref, layout) in list(self.ports.items()):
             t = ref()
             if t is None:
@@ -137,7 +137,7 @@ _straight = WeakIdKeyDictionary()  # tensor -> {(dtype, layout): weak reference 
 
 
 def _exposed(a: array) -> Any:
-    """The memory of an array on the CPU as one of NumPy: also of a gradient, whose `numpy()` is not always that."""
+    """A CPU array's memory as a NumPy array, exposed; for gradients too, where `numpy()` may differ."""
     a.allocation.expose()
     return a.data[...]
 
@@ -196,7 +196,7 @@ def from_torch(t: torch.Tensor, dtype: Any = None, requires_grad: bool | None = 
 
 
 def _check_leaf(t: torch.Tensor) -> None:
-    """Inside a torch.autograd.Function (grad mode off) the caller routes gradients himself."""
+    """Raises GradientError [non-leaf] for a tensor that torch computed and follows; not with grad mode off."""
     if t.requires_grad and not t.is_leaf and torch.is_grad_enabled():
         raise GradientError(
             f"a tensor of shape {tuple(t.shape)} computed by torch ({t.grad_fn}) cannot be wrapped with its gradient.",
@@ -211,14 +211,14 @@ def _stream(ordinal: int) -> int:
 
 
 def _follow(device: Device) -> None:
-    """From now on our work on this device and torch's are in order."""
+    """Order our work on this device with torch's from now on."""
     if device.is_cuda and _stream not in followed:
         followed.append(_stream)
         let_follow(device)
 
 
 def _place(t: torch.Tensor) -> tuple[Allocation, Layout]:
-    """The allocation that is the tensor's storage, and where in it the tensor lies."""
+    """(the allocation that is the tensor's storage, the tensor's layout in it)."""
     if t.layout is not torch.strided or t.is_conj() or t.is_neg():
         raise LaunchError(f"a tensor with layout {t.layout} has no plain memory", slug="layout", instead="t.to_dense()")
     device, size = device_from_torch(t.device), t.element_size()
@@ -232,7 +232,7 @@ def _place(t: torch.Tensor) -> tuple[Allocation, Layout]:
 
 
 def _shaped(a: Allocation, layout: Layout, element: Type, t: torch.Tensor) -> array:
-    """The trailing axes become components; a tensor of one element has one axis."""
+    """The tensor's memory as an array, trailing axes as components (a 0-d tensor has one axis). Raises LaunchError."""
     offset, shape, strides, size = layout
     inner = getattr(element, "shape", ())
     if getattr(element, "scalar", None) is not dtype_from_torch(t.dtype):
@@ -254,7 +254,7 @@ def _shaped(a: Allocation, layout: Layout, element: Type, t: torch.Tensor) -> ar
 
 
 def straight(t: torch.Tensor, want: Array) -> array:
-    """A tensor passed straight to a launch as `want`: one array for one tensor, as long as it is held."""
+    """A tensor passed straight to a launch as `want`: the same array for one tensor while somebody holds it."""
     fits = getattr(want.dtype, "scalar", None) is _SCALARS.get(t.dtype)
     inner = getattr(want.dtype, "shape", ())
     fits = fits and t.ndim >= len(inner) and tuple(t.shape[t.ndim - len(inner) :]) == inner
@@ -320,7 +320,7 @@ def _same_storage(a: array, theirs: torch.dtype) -> torch.Tensor | None:
 
 
 def _in_backward() -> bool:
-    """Is torch's own engine running in this thread: then a Function returns gradients, and a port would add twice."""
+    """True inside torch's own backward: a Function's returned gradients count there, a port would add them twice."""
     return torch._C._current_graph_task_id() != -1
 
 
@@ -353,7 +353,7 @@ def _check_place(t: torch.Tensor, span: Span) -> None:
 
 
 def _wide(dtype: torch.dtype) -> np.dtype:
-    """The type of the adjoint of these values."""
+    """The dtype of the adjoint of these values."""
     return np.dtype(np.float32) if dtype is torch.float16 else _SCALARS[dtype].numpy
 
 
@@ -436,7 +436,7 @@ def _replaced(arg: Any, tensors: Iterator[torch.Tensor]) -> Any:
 
 @dataclass(eq=False)
 class Call:
-    """One call of a TorchFunction: what its backward must remember."""
+    """One call of a TorchFunction, with the state that its backward needs."""
 
     function: TorchFunction
     args: tuple
@@ -504,7 +504,7 @@ class Call:
                 )  # fmt: skip
 
     def _arrays(self, command: Any, inputs: list, own: list[torch.Tensor]) -> None:
-        """Which flat arguments each tensor became."""
+        """Set `inputs`, the launch arrays that each tensor became, and `outputs`."""
         leaves, flat = command.program.leaves, command.flat
         place = {id(t): n for n, t in enumerate(own)}
         self.inputs = [[] for _ in own]
@@ -546,7 +546,7 @@ class Call:
 
 
 class Record(Tape):
-    """The tape of one call: torch decided then which arguments are followed, and what is asked for later is not its."""
+    """A tape of one call: the tensors that torch follows decide its leaves, later requests do not."""
 
     refuses_late = False
 

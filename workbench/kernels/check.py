@@ -1,4 +1,4 @@
-"""What legal IR is; runs after every pass.
+"""The verifier of the IR; runs after every pass.
 
 One idea: the type rules live in the rows, so checking a statement is asking its row again. Only rows with regions,
 constants and stacks have rules here. Illegal IR is our fault, never the user's: `IRError` is an internal error.

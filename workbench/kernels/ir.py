@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Role(enum.Enum):
-    """What a parameter that a pass adds is to the one it belongs to. The value is the name it gets if that is free."""
+    """Role of a parameter that a pass adds, relative to its owner. The value is its name, if that is free."""
 
     SHADOW = "d_{}"  # its adjoint
     TANGENT = "t_{}"
@@ -72,7 +72,7 @@ class Value:
 
     @property
     def role(self) -> Role | None:
-        """What this parameter is to the one it belongs to; None for the kernel's own."""
+        """The role of a companion parameter; None for the kernel's own."""
         return None if self.companion is None else self.companion.role
 
     def copied(self) -> Value:
@@ -97,7 +97,7 @@ class Stmt:
 
     @property
     def operands(self) -> tuple[Value, ...]:
-        """What it reads: its arguments, and the results of its regions."""
+        """All values it reads: its arguments, and the results of its regions."""
         return (*self.args, *(v for r in self.regions for v in r.results)) if self.regions else self.args
 
 

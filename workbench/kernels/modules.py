@@ -29,7 +29,7 @@ OPTIONS: dict[str, Any] = {
 
 
 def result(coming: Future) -> Any:
-    """What a future gives, however long that takes."""
+    """The result of a future, waited for."""
     return coming.result()
 
 

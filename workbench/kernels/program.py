@@ -147,7 +147,7 @@ class Program:
 
     @cached_property
     def handles(self) -> tuple[tuple[int, int, Handle, str], ...]:
-        """What is taken from meshes, trees and grids: position of the number (-1: of all), of the field, its name."""
+        """(position of the id or -1 for all objects, position of the field, Handle, field name) per opened leaf."""
         places = {(leaf.arg, leaf.path): k for k, leaf in enumerate(self.leaves) if leaf.opened is None}
         return tuple(
             (places.get((leaf.arg, leaf.path[:-1]), -1), k, leaf.opened, leaf.path[-1])
@@ -382,7 +382,7 @@ class Kernel:
 
     @property
     def ir(self) -> show.Listing:
-        """What was read: typed, structured SSA."""
+        """The IR of the kernel as it was read: typed, structured SSA."""
         return show.Listing(deep(show.text)(self.program().function))
 
     @property
@@ -411,7 +411,7 @@ class Kernel:
 
     @property
     def resources(self) -> dict[str, Resources]:
-        """What one thread of the kernel, and of its adjoint, takes on a GPU: registers, bytes of local memory.
+        """Resource usage per thread of the kernel and its adjoint on a GPU: registers, bytes of local memory.
 
         For the GPU that is here, else for an H100; of the texts that `cuda` shows. Needs NVRTC, but no GPU.
         Raises CompileError [no-nvrtc].

@@ -305,7 +305,7 @@ class Struct(Type):
         return np.dtype(parts, align=True)
 
     def path(self, name: str, field: str) -> str:
-        """What the field of a parameter of this type is called."""
+        """The path of a field of a parameter of this type: `name.field`."""
         return f"{name}.{field}"
 
     def __call__(self, *args, **fields):
@@ -400,7 +400,7 @@ class TileOf(Struct):
 
 @record(frozen=True, repr=False)
 class AnyTile(Type):
-    """What an annotation says of the tiles that a func takes: `of` is their type or Any, `dims` None for any shape."""
+    """Pattern of the tiles that a func's parameter takes: `of` is their type or Any, `dims` None for any shape."""
 
     of: Any
     dims: tuple[int, ...] | None
@@ -734,12 +734,12 @@ type_is_int = _asks(is_int, "a whole number", False)
 
 
 def type_size(dtype: Any) -> int:
-    """How many numbers a value of this type has."""
+    """The number of scalars in a value of this type."""
     return _known(dtype).size
 
 
 def type_size_in_bytes(dtype: Any) -> int:
-    """How many bytes a value of this type takes in an array."""
+    """The size of a value of this type in an array, in bytes."""
     t = _known(dtype)
     return t.numpy.itemsize if isinstance(t, Struct) else t.itemsize
 

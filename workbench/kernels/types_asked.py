@@ -1,4 +1,4 @@
-"""What Python asks of types: named by `class`, joined by `|`, asked for values by `isinstance`."""
+"""Python's protocol of types for those of the language: `class X(type)`, `|`, `isinstance`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class _Named(type):
 
 
 class Asked(metaclass=_Named):
-    """What a type of the kernel language answers."""
+    """Base of the types of the kernel language: `isinstance`, `issubclass` and `|`."""
 
     def __instancecheck__(self, value: Any) -> bool:
         found = getattr(value, "type", None)

@@ -1,4 +1,4 @@
-"""What an adjoint, a tangent or a race finder of a launch runs on: the launch's arguments, and arrays beside them."""
+"""Arguments of an adjoint, a tangent or a race finder of a launch: the launch's own, then companion arrays."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ Beside = list[tuple[int, Shadow]]
 
 
 class AdjointArguments:
-    """The arguments of a function that was made from the kernel of a launch.
+    """The arguments of a function that was derived from the kernel of a launch.
 
     command   the launch.
-    private   positions of the arrays that the function writes to as it repeats the launch: it gets copies of them.
+    private   positions of the arrays that the function writes to as it reruns the launch: it gets copies of them.
     beside    companions, each laid out like the argument that it belongs to.
     more      further arrays and numbers, behind the companions.
 
@@ -43,7 +43,7 @@ class AdjointArguments:
             self.values += memory_values(given) if getattr(given, "shape", ()) else [given]
 
     def views(self) -> list:
-        """The same for the interpreter: NumPy views and numbers."""
+        """The arguments for the interpreter: NumPy views and numbers."""
         command = self.command
         arrays = views(command.program.function, command.flat)
         for k, (data, first) in self.copies.items():
@@ -53,12 +53,12 @@ class AdjointArguments:
 
 
 def memory_values(data: Any) -> list:
-    """Pointer, shape and strides of a NumPy or CuPy array."""
+    """[pointer, *shape, *byte strides] of a NumPy or CuPy array."""
     return [capture_log.address(data), *data.shape, *data.strides]
 
 
 def _copies(private: Sequence[int], flat: list) -> dict[int, tuple[Any, int]]:
-    """Copies of the memory of these arguments, for all that lie on it: position -> (bytes, offset of the first one)."""
+    """Copies of the memory of `private` for all arguments on it: {position: (uint8 array, offset of its start)}."""
     copies: dict[int, tuple[Any, int]] = {}
     made: dict[Allocation, tuple[Any, int]] = {}
     touched = {flat[k].allocation for k in private}

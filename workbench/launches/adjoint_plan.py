@@ -33,13 +33,13 @@ if TYPE_CHECKING:
 class Backward:
     """An adjoint and how to run it. All positions are those of flat parameters.
 
-    shadows   the active parameters, in order. `private`: those whose memory it writes to as it repeats the launch.
+    shadows   the active parameters, in order. `private`: those whose memory it writes to as it reruns the launch.
     needs     (position, box) of what it reads, and the tape must keep.
-    extremal  arrays under atomic_min or atomic_max; `count` then counts who shares the adjoint of each cell.
+    extremal  arrays under atomic_min or atomic_max; `count` counts the tied threads that share a cell's adjoint.
     gather    the adjoint is split: `executable` computes per thread, `gather` adds up per cell.
-    pull      runs before `executable`, and adds up per cell what threads would have added to other cells.
+    pull      runs before `executable`: per cell, it adds up what other threads would have scattered to it.
     races     the race finder to run once before.
-    live      for each write of the launch: whether what it writes depends on an active parameter.
+    live      for each write of the launch: True if it depends on an active parameter.
     """
 
     reverse: Reverse
@@ -57,8 +57,8 @@ class Backward:
     def run(self, arguments: AdjointArguments, fresh: tuple[int, ...] = (), rest: bool = True) -> None:
         """Run the adjoint in the form chosen for this launch.
 
-        `arguments`: beside those of the launch the shadows, then two helpers per extremal array. `fresh`: targets of
-        `pull` whose contents are undefined so far. rest=False leaves out what comes behind `pull`.
+        `arguments`: those of the launch, then the shadows, then two helpers per extremal array. `fresh`: targets of
+        `pull` whose contents are undefined so far. rest=False runs nothing after `pull`.
         """
         if self.gather is not None:
             shadows = dict(arguments.beside[: len(self.shadows)])
@@ -74,7 +74,7 @@ class Backward:
 
 @record(eq=False)
 class Pull:
-    """The half of an adjoint that adds up, per cell, what other threads contribute (`stencil_adjoint.pull`).
+    """The half of an adjoint that gathers, per cell, the contributions of other threads (`stencil_adjoint.pull`).
 
     It runs before the rest of the adjoint.
     """
@@ -160,7 +160,7 @@ def plan_adjoint(plan: Plan, active: frozenset[str]) -> Backward:
 def _divided(
     plan: Plan, main: Executable, form: LaunchForm, position: dict[str, int], ready: Callable[..., Executable]
 ) -> tuple[Executable, Gather | None, Pull | None]:
-    """The adjoint `main` divided so that threads no longer add to common cells, where that can be done and pays."""
+    """`main`, divided where that pays so that no two threads add to one cell: with a pull, or into map and gather."""
     of, function = _belonging(main.function), main.function
     targets = {form.shapes.get(of[n]) for n in main.contested}  # one gather runs over the cells of all
     alike = len(targets) == 1 and None not in targets and len(form.dims) == function.rank
@@ -184,17 +184,17 @@ def _divided(
 
 
 def _belonging(function: Function) -> dict[str, str]:
-    """Parameter -> the kernel's parameter that it is, or is a companion of."""
+    """{parameter: the kernel's parameter that it is, or is a companion of}."""
     return {p.name: p.belongs_to for p in function.params}
 
 
 def _shadows(function: Function) -> dict[str, str]:
-    """The kernel's parameter -> its shadow."""
+    """{the kernel's parameter: its shadow parameter}."""
     return {p.belongs_to: p.name for p in function.params if p.role is Role.SHADOW}
 
 
 def _merged(plan: Plan, reverse: Reverse) -> tuple[Function, Groups]:
-    """The adjoint with one name for an array that was only read under two, and the groups that are left then."""
+    """The adjoint with aliased read-only parameters merged into one, and the alias groups that remain."""
     changed = set().union(*(g for g in plan.form.groups if g & plan.written))
     twins = tuple(pair for pair in plan.form.twins if not changed & set(pair) and reverse.count is None)
     if not twins:
@@ -224,7 +224,7 @@ def _pull(
 
 
 def _cleared(rest: Function, position: dict[str, int]) -> tuple[int, ...] | None:
-    """The shadows to which `rest` stores zeros, if that is all it does."""
+    """Positions of the shadows that `rest` zeroes, if it does nothing else; None if it does."""
     found = set()
     for s in walk(rest.body):
         if s.row.effect is Effect.PURE or s.row is rows.LOAD or s.regions:
@@ -238,7 +238,7 @@ def _cleared(rest: Function, position: dict[str, int]) -> tuple[int, ...] | None
 def _gather(
     halves: gathering.Split, position: dict[str, int], form: LaunchForm, ready: Callable[..., Executable]
 ) -> Gather:
-    """The gather over all cells that can receive a contribution, and its parts."""
+    """The gather over all cells that can receive a contribution, with its part arrays."""
     rim = halves.rim
     parts = []
     for part in halves.parts:

@@ -73,7 +73,7 @@ def is_one(value: Small, type: Any) -> bool:
 
 
 def check_lists(kernel: str, inputs: Any, outputs: Any) -> None:
-    """Refuse inputs or outputs that are one argument, not a list of them: an array would be taken for its numbers."""
+    """Raise LaunchError for inputs or outputs that are one argument, not a list: an array would be iterated."""
     for name, given in (("inputs", inputs), ("outputs", outputs)):
         single = isinstance(given, array | scalar | Instance | np.ndarray | np.generic | Small | str | int | float)
         single = single or not isinstance(given, Iterable) or hasattr(given, "__dlpack__")
@@ -133,7 +133,7 @@ def _argument(kernel: str, program: Program, leaf: Leaf, arg: Any) -> Any:
 
 
 def _shared(data: np.ndarray, want: Array) -> Any:
-    """An array on the memory of a NumPy array that is what the parameter takes; else the array of NumPy itself."""
+    """An array on the memory of a NumPy array that fits the parameter; else the NumPy array itself."""
     inner = getattr(want.dtype, "shape", ())
     fits = data.dtype == getattr(want.dtype, "numpy", None) and data.shape[want.ndim :] == inner
     return from_numpy(data, want.dtype) if fits and data.flags.writeable else data
@@ -203,7 +203,7 @@ def _check_array(kernel: str, program: Program, leaf: Leaf, arg: Any) -> None:
 
 
 def _spelt(dtype: Any) -> str:
-    """How a program writes a dtype."""
+    """The dtype as source text (`wb.float32`), for messages."""
     return dtype.name if isinstance(dtype, Struct) else f"wb.{dtype}"
 
 
@@ -212,7 +212,7 @@ def _kind(arg: Any) -> str:
 
 
 def _array_of(parameter: str, want: Array, arg: Any) -> str:
-    """How something that is no array becomes one."""
+    """The code, for a message, that makes an array of this argument, which is none."""
     dtype = _spelt(want.dtype)
     if isinstance(arg, np.ndarray):
         shares = arg.dtype == getattr(want.dtype, "numpy", None)
@@ -223,7 +223,7 @@ def _array_of(parameter: str, want: Array, arg: Any) -> str:
 
 
 def _other_dtype(parameter: str, want: Array, arg: array) -> str:
-    """How the values of an array come to have the wanted dtype: a view where its bytes are that already."""
+    """The code, for a message, that makes an array of the wanted dtype of `arg`: a view if the bytes fit."""
     dtype, have = _spelt(want.dtype), arg.dtype
     a = parameter if arg.label == f"{arg.allocation}" else arg.label  # of memory that has no name
     if getattr(have, "scalar", have) is getattr(want.dtype, "scalar", None):
@@ -244,7 +244,7 @@ def _other_dtype(parameter: str, want: Array, arg: array) -> str:
 
 
 def _number(kernel: str, program: Program, leaf: Leaf, arg: Any) -> Any:
-    """A number or composite as the parameter's type holds it; nothing is rounded to an integer in silence."""
+    """A number or composite converted to the parameter's type; raises LaunchError instead of rounding to an integer."""
     type = leaf.type
     assert isinstance(type, Scalar | Composite)
     if isinstance(arg, scalar):
@@ -276,7 +276,7 @@ def _number(kernel: str, program: Program, leaf: Leaf, arg: Any) -> Any:
 
 
 def _declared_value(kernel: str, program: Program, leaf: Leaf, arg: scalar) -> Any:
-    """What a declared scalar holds now: its gradient has its own type, so that must be the parameter's."""
+    """The current value of a declared scalar. Raises LaunchError [argument-dtype] if the parameter has another type."""
     if arg.dtype != leaf.type or leaf.path:
         why = "; a field of a struct cannot be a declared scalar" if leaf.path else ""
         text = f"takes {leaf.type}, got {shown(arg)}{why}"

@@ -1,6 +1,6 @@
 """Functions of whole arrays that programs for Warp use: running sums, sorting by keys, runs, casts.
 
-Where things go is found on the host or by whole numbers; what goes there is moved by launches, so gradients pass.
+Target indices are found on the host or in integers; the values are moved by launches, so gradients pass.
 """
 
 # The types of the kernel language are values, not types of Python.
@@ -200,6 +200,6 @@ def array_cast(in_array: array, out_array: array, count: int | None = None) -> N
 
 
 def _numbers(a: array) -> array:
-    """The numbers of an array, in one axis, on its memory."""
+    """A flat view of an array as scalars."""
     made = a.flatten()
     return made.view(made.dtype.scalar).flatten() if isinstance(made.dtype, Composite) else made

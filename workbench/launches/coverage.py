@@ -1,4 +1,4 @@
-"""Which elements a launch surely stores to, whatever the data: for all who must know that nothing old is left."""
+"""Full stores: boxes of elements that a launch surely overwrites, whatever the data."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..kernels.ops.memory import STORE
 
 
 def stored_boxes(function: Function, form: LaunchForm) -> Iterator[tuple[str, Any]]:
-    """(parameter, box) of stores that reach every element of the box; the box is None for the whole array."""
+    """Yield (parameter, box) of stores that reach every element of the box; box None: the whole array."""
     for access in accesses_of(function):
         if access.stmt.row is STORE and access.certain:
             box = _box(access, form)
@@ -22,7 +22,7 @@ def stored_boxes(function: Function, form: LaunchForm) -> Iterator[tuple[str, An
 
 
 def _box(access: Access, launch: LaunchForm) -> tuple[tuple[int, int], ...] | None:
-    """The box of cells that an access surely visits, all of it; None where its threads and turns leave some out."""
+    """The box of cells of which an access surely visits every one; None if threads or loop turns may skip some."""
     variables: Any = {("tid", k): (0, n - 1) for k, n in enumerate(launch.dims)}
     limits = [launch.line(g.form) if g.op == "ge" else None for g in access.guards]
     for turn in access.loops:
@@ -54,22 +54,22 @@ def _box(access: Access, launch: LaunchForm) -> tuple[tuple[int, int], ...] | No
 
 
 def _ends(limit: Line, turn: Any) -> bool:
-    """True for a limit that says how many turns of one loop there are, whatever else goes on."""
+    """True for a guard that bounds one loop variable from above by a constant: it gives the trip count."""
     return limit.terms.keys() == {turn} and limit.terms[turn] < 0
 
 
 def _cuts(limit: Line, index: Line) -> bool:
-    """True for a limit that an index must not pass: it leaves the first of the cells, all of them up to there."""
+    """True for a guard that bounds the index from above: it keeps a leading part of the cells without gaps."""
     return bool(index.terms) and limit.terms == {v: -c for v, c in index.terms.items()}
 
 
 def _begins(limit: Line, index: Line) -> bool:
-    """True for a limit that an index must have reached: it leaves the last of the cells, all of them from there."""
+    """True for a guard that bounds the index from below: it keeps a trailing part of the cells without gaps."""
     return bool(index.terms) and limit.terms == index.terms
 
 
 def _dense(index: Line, variables: Any) -> bool:
-    """True if an index takes every value between its least and largest: 4 i + k, with k from 0 to 3."""
+    """True if an index takes every value between its least and largest, as 4 i + k does with k from 0 to 3."""
     span = 0
     for v, c in sorted(index.terms.items(), key=lambda term: abs(term[1])):
         if v not in variables or abs(c) > span + 1:

@@ -75,9 +75,9 @@ class Executable:
         self.team = thread_pool.team(self.workers, self.pieces)
 
     def run(self, values: list, views: Any, rows: tuple[int, int] | None = None) -> None:
-        """`values`: flat, as `Signature.pack` takes them; `views()`: NumPy views, for the interpreter.
+        """Run it. `values`: flat, as `Signature.pack` takes them; `views()`: NumPy views, for the interpreter.
 
-        `rows`: only these of the first launch dimension; on the C backend alone.
+        `rows`: (first, one past the last) along the first launch dimension; C backend only.
         """
         dims = self.form.dims
         if 0 in dims:
@@ -121,14 +121,14 @@ class Executable:
 
     @cached_property
     def together(self) -> Together:
-        """How the interpreter runs it."""
+        """The vectorised form for the interpreter."""
         from ..kernels.analysis import thread_uses
         from ..kernels.interpreter.lanes import Together
 
         return Together(self.function, self.form.dims, thread_uses.uses(self.function, self.form))
 
     def packed(self, values: list) -> bytes:
-        """The arguments of `direct`, but for the rows."""
+        """The block of arguments for `direct`."""
         return self.signature.pack(self.form.dims, [*values, *self.box] if self.box else values)
 
     def _compile(self) -> Any:
@@ -146,7 +146,7 @@ class Executable:
         self.shares.run(self, packed, (begin, end))  # type: ignore[union-attr]
 
     def _watch(self, status: Any) -> None:
-        """Have every replay of the open capture look, when it is over, whether this launch failed."""
+        """Make every replay of the open capture check this launch's error record at its end."""
 
         def look() -> WorkbenchError | None:
             record = on_host(status)
@@ -163,9 +163,9 @@ class Executable:
         capture_log.noting().checks.append(look)  # type: ignore[union-attr]
 
     def _run_cuda(self, values: list) -> None:
-        """Queued on CuPy's current stream, in order with torch's; waits only where it can fail on the device.
+        """Queue on CuPy's current stream, in order with torch's; waits only if it can fail on the device.
 
-        All but the launch itself is done once, also for a capture; what failed in a replay is looked for after it.
+        In a capture only the launch itself is repeated; error records of a replay are checked after it.
         """
         device = get_device("cuda")
         cupy, notes = xp(device), capture_log.noting()
@@ -198,7 +198,7 @@ class Executable:
         return self.variant.check_bounds or needs_scratch(self.function) or claims(walk(self.function.body))
 
     def fail(self, status: list[int]) -> None:
-        """Raise what an error record says: code, access, thread, number of indices, indices, extents."""
+        """Raise the error of an error record: [code, access, thread, number of indices, indices, extents]."""
         code, access, thread, n = status[:4]
         where, name, row, claim = access_table(self.function)[access]
         if claim is not None:
@@ -237,7 +237,7 @@ def memory_exhausted(name: str, where: Any) -> GradientError:
 
 
 def _scratch(cupy: Any, notes: Any) -> Any:
-    """Memory of a GPU for the loop values of one launch. All launches of a capture share one."""
+    """A uint8 CuPy array for the loop values of one launch. All launches of a capture share one."""
     if notes is None:
         return cupy.empty(SCRATCH_BYTES, np.uint8)
     if notes.scratch is None:
@@ -250,10 +250,10 @@ def _status() -> Any:
 
 
 def executable_for(program: Program, function: Function, form: LaunchForm, ordered: bool = False) -> Executable:
-    """Choose the text and the workers: in parallel only if no two threads update one address.
+    """Choose code variant and workers for launches of this form: parallel only if no two threads update one address.
 
-    `form`: of a launch of `function`. `ordered`: threads run one after the other, in their order, whatever the
-    function shows: a replay repeats atomics as plain updates of one copy.
+    `ordered`: run the threads serially, in their order, even where nothing in the function asks for it: a rerun
+    repeats atomics as plain updates of one copy.
     """
     stmts = list(walk(function.body))
     ordered = ordered or any(s.row in rows.ATOMICS and s.outs[0] in used(function.body) for s in stmts)
@@ -281,9 +281,9 @@ def executable_for(program: Program, function: Function, form: LaunchForm, order
 
 
 def _without_tests(made: Executable) -> Executable:
-    """The same with a second loop body for the threads inside a box that pass all tests for the border of a grid.
+    """`made` with a second loop body, without border tests, for the box of interior threads that pass them all.
 
-    In that body the tests are left out (loop peeling).
+    (Loop peeling.) `made` itself if there is no such box, or it does not pay.
     """
     form, program = made.form, made.program
     if form.backend == "numpy" or made.can_fail or made.contested or not thresholds.large(math.prod(form.dims)):
@@ -306,11 +306,11 @@ def _without_tests(made: Executable) -> Executable:
 
 
 def _contested(function: Function, form: LaunchForm) -> frozenset[str]:
-    """Arrays in which two threads may add to one element."""
+    """Names of the arrays in which two threads may add to one element."""
     names = {root_name(s) for s in walk(function.body) if s.row is rows.ACCUMULATE or s.row in rows.ATOMICS}
     return frozenset(n for n in names if n in form.shared or not private(function, n, form))
 
 
 def root_name(stmt: Any) -> str:
-    """The parameter that a memory statement touches."""
+    """The name of the parameter that a memory statement touches."""
     return root(stmt.args[0]).name

@@ -1,4 +1,4 @@
-"""Numbers of living meshes, trees and grids: what a kernel's uint64 stands for at a launch."""
+"""Handles: uint64 numbers of living meshes, trees and grids, and the objects that they stand for at a launch."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ _empty: dict[str, Any] = {}
 
 
 class NotBuilt(LookupError):
-    """A grid that a capture reads before it was ever built."""
+    """Raised for a grid that a capture reads before it was ever built."""
 
 
 def numbered(thing: Any) -> int:
-    """A number for `thing`, for as long as it lives; no other gets it afterwards."""
+    """A new number for `thing`, valid while it lives and never used again."""
     number = next(_numbers)
     _living[number] = thing
     return number
 
 
 def number_as(thing: Any, number: int) -> Any:
-    """Let `thing` have this number of another program's instead of its own; None takes it from what had it."""
+    """Give `thing` this foreign number instead of its own; `thing` None frees the number. Returns `thing`."""
     if thing is None:
         _living.pop(number, None)
         return None
@@ -44,14 +44,14 @@ def number_as(thing: Any, number: int) -> Any:
 
 
 def living() -> list[Any]:
-    """All meshes, trees and grids. None of them goes while this list is held."""
+    """A list of all living meshes, trees and grids, which keeps them alive."""
     return list(_living.values())
 
 
 def held(thing: Any) -> bool:
-    """Before something is built or fitted: is it in a graph or a command already, and must stay where it is.
+    """True if a graph or command already uses `thing`, so that it must be rebuilt in the same memory.
 
-    Raises LaunchError [capture] if one has chosen it: that has a copy of it.
+    Call before building or fitting. Raises LaunchError [capture] if a capture chose it in a kernel, by copy.
     """
     chosen = getattr(thing, "chosen", ())
     if len(chosen):
@@ -67,7 +67,7 @@ def held(thing: Any) -> bool:
 
 
 def hold(program: Any, args: Any, owner: Any) -> Any:
-    """Note that `owner` keeps a launch for later, see `held`; returns it."""
+    """Note that `owner` (a graph or command) keeps a launch with these arguments, see `held`; returns it."""
     for leaf in program.leaves:
         if leaf.opened is None:
             continue
@@ -85,13 +85,13 @@ def hold(program: Any, args: Any, owner: Any) -> Any:
 
 
 def settled(thing: Any, arrays: Any) -> tuple[array, ...]:
-    """Those of the arrays that hold anything; `thing` is built and fitted into their memory from now on."""
+    """The arrays that are not empty; from now on `thing` is rebuilt in their memory."""
     _mark(thing, "held", thing)
     return tuple(a for a in arrays if a is not None and a.size)
 
 
 def owner_of(memory: Any) -> str:
-    """The kind of living thing whose builds write into an allocation: "HashGrid"; "" for none."""
+    """The kind ("HashGrid", ...) of the living object whose builds write into an allocation; "" for none."""
     for thing in living():
         if any(a.allocation is memory for a in thing.built_arrays()):
             return thing.handle.name
@@ -103,7 +103,7 @@ def _mark(thing: Any, kind: str, owner: Any) -> None:
 
 
 def part_of(handle: Handle, number: Any, field: str) -> Any:
-    """A field (`points`, `tree.boxes`) of what a number stands for; 0 stands for one that is empty.
+    """A field (`points`, `tree.boxes`) of the object with this number; 0 stands for an empty one.
 
     Raises LookupError(text, way out) for a number of nothing, or of something else.
     """
@@ -141,10 +141,10 @@ def _nothing(handle: Handle) -> Any:
 
 
 def _every(handle: Handle, field: str) -> array:
-    """One field of all living objects of a kind, the empty one first; `numbers` has their numbers, sorted.
+    """One field of all living objects of a kind as rows, the empty one first; "numbers": their numbers, sorted.
 
-    Of what users may change in place it has what was there when the object was built or fitted last (`still`).
-    Raises LookupError where a gradient by that would be lost.
+    For arrays that users may change in place: a snapshot from the last build or fit (`still`).
+    Raises LookupError if a gradient by such an array would be lost.
     """
     nothing = _nothing(handle)
     things = {n: t for n, t in sorted(_living.items()) if t.handle.name == handle.name and t is not nothing}
@@ -177,7 +177,7 @@ def _followed(tape: Any, a: array) -> bool:
 
 
 def _together(kind: str, field: str, key: list, make: Any) -> array:
-    """Arrays (or numbers) as the rows of one, filled up with zeros; made anew only if others are given than before."""
+    """Arrays (or numbers) as the zero-padded rows of one array; cached until the objects or their versions change."""
     key = [(id(a), a.allocation.version) if isinstance(a, array) else a for a in key]
     before, made, _ = _rows.get((kind, field), ([], None, None))
     if made is not None and before == key:

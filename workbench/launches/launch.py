@@ -87,14 +87,14 @@ def launch(
 
 
 def _seen(kernel: Kernel, dim: Any, args: tuple, device: Any) -> Command | None:
-    """The launch of these arguments, if one like it was made before."""
+    """The command for these arguments from the launch cache; None if it has to be made in full."""
     if config.remember_launches and kernel.launches and (found := kernel.launches.find(dim, args, device)) is not None:
         return Command(kernel.launches.program, *found)
     return None
 
 
 def _remembered(kernel: Kernel, command: Command, dim: Any, args: tuple, device: Any) -> Command:
-    """The command, of which the next launch of these arguments need not look at everything again."""
+    """Return the command, after entering it in the launch cache of its kernel."""
     if command.declared or not config.remember_launches:
         return command
     known = kernel.launches
@@ -106,7 +106,7 @@ def _remembered(kernel: Kernel, command: Command, dim: Any, args: tuple, device:
 
 
 def _caller() -> Any:
-    """The frame from which `launch`, or what launches for its caller, was called."""
+    """The frame that called `launch`, past functions marked by `through`."""
     frame: Any = sys._getframe(2)
     while frame.f_code in _THROUGH:
         frame = frame.f_back
@@ -118,7 +118,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def through(function: Function) -> Function:
-    """Decorator: a launch in `function` has its place where that is called."""
+    """Decorator: launches made in `function` are located at its caller."""
     _THROUGH.add(function.__code__)  # pyright: ignore[reportFunctionMemberAccess]
     return function
 
@@ -127,7 +127,7 @@ _LISTS = {list, tuple}
 
 
 def _wait(refusal: NotBuilt, kernel: Kernel, dim: Any, args: tuple, device: Any, special: bool) -> None:
-    """Leave a launch to the replays of the open capture, with arguments that nobody changes until then.
+    """Defer a launch to the replays of the open capture, with copies of its value arguments.
 
     Raises the refusal where they may change (structs, declared scalars), under a tape, and for `special` launches.
     """
@@ -261,14 +261,14 @@ def _refuse_odd(kernel: Any, others: dict[str, Any], adjoint: bool, *adjoints: A
 
 
 class Command:
-    """A launch with its arguments, ready to be repeated: `launch(..., record_cmd=True)` returns one."""
+    """A launch with its arguments, planned and ready to run; `Recorded` is the one that users hold."""
 
     __slots__ = ("program", "plan", "flat", "values", "seen", "places", "declared", "held", "__weakref__")
 
     def __init__(
         self, program: Program, plan: Plan, flat: list[Any], seen: Seen | None = None, changed: bool = False
     ):  # fmt: skip
-        """`changed`: its numbers are others than `seen` has."""
+        """`changed`: its numbers differ from those in `seen`."""
         self.program, self.plan, self.flat, self.seen = program, plan, flat, seen
         self.values = pack_values(flat) if seen is None or changed else seen.values
         self.places = flat  # like `flat`, but with the memory behind declared scalars, which are at `declared`
@@ -302,12 +302,12 @@ class Command:
             self.declared += (k,)
 
     def kept(self) -> Command:
-        """This, for a user who may build meshes and grids anew before it is launched."""
+        """Return this command, marked as launched later: each launch checks that its meshes and grids are the same."""
         self.held = bool(self.program.handles)
         return self
 
     def declaring(self, places: list[Any], declared: tuple[int, ...]) -> Command:
-        """The same launch, with arrays in place of the numbers at these positions for whoever takes derivatives."""
+        """The same launch with arrays for declared scalars: `places` are its arguments where derivatives are taken."""
         made = object.__new__(Command)
         made.program, made.plan, made.flat, made.values = self.program, self.plan, self.flat, self.values
         made.seen = None
@@ -351,14 +351,14 @@ class Command:
                 tape.after_launch(event)
 
     def _wait(self) -> None:
-        """Leave it to the replays: it follows a launch of the block that is left to them."""
+        """Defer this launch to the replays, as an earlier launch of the block was. Raises LaunchError [capture]."""
         if memory.recorder() is not None or self.declared:
             capture_log.refuse("A tape or a declared scalar behind a launch with a grid that is built later")
         self.held = bool(self.program.handles)
         capture_log.wait(self.launch)
 
     def _pack(self) -> bytes:
-        """Fill the block of arguments, which launches of the same arrays and numbers share."""
+        """The packed block of arguments, shared by launches of the same arrays and numbers."""
         packed, seen = self.plan.forward.packed(self.values), self.seen
         if seen is not None and self.values is seen.values:
             seen.packed = packed
@@ -371,7 +371,7 @@ class Command:
             self._note()
 
     def _note(self) -> None:
-        """Run it for a capture. Raises LaunchError [capture] for what a replay would not do as a launch does."""
+        """Run it and note it for the replays. Raises LaunchError [capture] for a declared scalar."""
         if self.declared:
             capture_log.refuse("The declared scalar of a launch", "an array of one element")
         capture_log.keep(self)
@@ -439,11 +439,11 @@ class Recorded:
         self.command.launch(record_tape, sys._getframe(1))
 
     def set_dim(self, dim: Any) -> None:
-        """Over another grid from now on. Raises what `launch` raises, and changes nothing then."""
+        """Set the grid. Raises what `launch` raises, and changes nothing then."""
         self._make(dim, self.params)
 
     def set_param_at_index(self, index: int, value: Any, adjoint: bool = False) -> None:
-        """Another argument in this place from now on. Raises what `launch` raises, and changes nothing then."""
+        """Set the argument at this place. Raises what `launch` raises, and changes nothing then."""
         if adjoint:
             _pull_back(self.command, (), True)
         if not 0 <= index < len(self.params):
@@ -454,7 +454,7 @@ class Recorded:
         self._make(self.dim, (*self.params[:index], value, *self.params[index + 1 :]))
 
     def set_param_by_name(self, name: str, value: Any, adjoint: bool = False) -> None:
-        """Another argument for this parameter from now on: see `set_param_at_index`."""
+        """Set the argument of this parameter: see `set_param_at_index`."""
         names = [known for known, _ in self.command.program.params]
         if name not in names:
             raise LaunchError(
@@ -464,7 +464,7 @@ class Recorded:
         self.set_param_at_index(names.index(name), value, adjoint)
 
     def set_params(self, params: Sequence[Any]) -> None:
-        """Other arguments from now on. Raises what `launch` raises, and changes nothing then."""
+        """Set all arguments. Raises what `launch` raises, and changes nothing then."""
         self._make(self.dim, tuple(params))
 
     def _make(self, dim: Any, args: tuple) -> None:

@@ -1,4 +1,4 @@
-"""Launches with None for an array: the kernel is read for what they give."""
+"""Optional arrays: launches with None for an array, for which the kernel is read anew without it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .arguments import flatten
 
 
 def left_out(kernel: Kernel, args: Sequence[Any]) -> frozenset[str]:
-    """Paths of the arguments, and of the array fields of structs among them, that are None."""
+    """Paths of array arguments, and of array fields of structs, that are None."""
     names = kernel.func.__code__.co_varnames
     return frozenset(path for name, arg in zip(names, args, strict=False) for path in _missing(name, arg))
 
@@ -29,7 +29,7 @@ def _missing(path: str, arg: Any) -> Iterator[str]:
 
 
 def fitted(kernel: Kernel, args: Sequence[Any]) -> tuple[Program, list[Any]]:
-    """The program of a kernel for what a launch leaves out, and its flat arguments. Raises KernelError, LaunchError."""
+    """The program of a kernel without the omitted arrays, and its flat arguments. Raises KernelError, LaunchError."""
     gaps = Gaps(left_out(kernel, args))
     while True:
         program = kernel.without(gaps).program()

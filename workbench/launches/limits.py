@@ -1,4 +1,4 @@
-"""What no launch can do: more threads than anybody can wait for, and arrays longer than its indices can count."""
+"""Limits of every launch: the number of threads, and the length of an axis that an int32 index can count."""
 
 from __future__ import annotations
 

@@ -168,7 +168,7 @@ def _given(name: str, mapped: Mapped, out: Any, shape: tuple[int, ...]) -> list[
 
 
 def _apart(arg: Any, outs: list[array]) -> Any:
-    """The argument, or a copy of it if other threads write to it: an array that overlaps a result, shifted."""
+    """The argument, or a copy if it overlaps a result at shifted places, where other threads would overwrite it."""
     if isinstance(arg, array):
         for out in outs:
             if arg.span != out.span and arg.span.overlaps(out.span) is not False:
@@ -186,7 +186,7 @@ _SIGNS: dict[str, tuple[str, Any]] = {
 
 
 def _operate(f: Any, sign: str, args: Sequence[Any], out: array | None = None) -> array:
-    """One operator. What the table refuses (two dtypes, `/` of integers) is a mistake of this line, not of a kernel."""
+    """Apply one operator. Types that it does not take are reported at the user's line, not as a kernel's mistake."""
     beside = next(a for a in args if isinstance(a, array))
     args = [_beside(a, beside) for a in args]
     if sign.startswith("/") and not sign.startswith("//") and getattr(beside.dtype, "scalar", float32).kind in "iu":
@@ -202,7 +202,7 @@ def _operate(f: Any, sign: str, args: Sequence[Any], out: array | None = None) -
 
 
 def _beside(arg: Any, other: array) -> Any:
-    """What stands beside an array in an operator: a NumPy array becomes an array, a float of NumPy takes its type."""
+    """The operand beside array `other`: a NumPy array becomes an array, a NumPy float takes its scalar type."""
     if isinstance(arg, np.ndarray) and not isinstance(arg, Small):
         return array(arg, dtype=other.dtype, device=other.device)
     scalar = getattr(other.dtype, "scalar", None)
@@ -212,7 +212,7 @@ def _beside(arg: Any, other: array) -> Any:
 
 
 def _numpy_operator(f: Any, sign: str) -> Callable[..., Any]:
-    """The same for NumPy's function of that name: NotImplemented where only NumPy can do it (other shapes or types)."""
+    """The operator for NumPy's ufunc of that name; it returns NotImplemented for shapes or types left to NumPy."""
 
     def apply(*args: Any) -> Any:
         other = next(a for a in args if isinstance(a, array))

@@ -38,7 +38,7 @@ from .race_check import Races, find_races, refuse_race
 
 @record(eq=False)
 class Plan:
-    """What all launches of one form share. Positions are those of flat parameters."""
+    """The decisions that all launches of one form share. Positions are those of flat parameters."""
 
     program: Program
     form: LaunchForm
@@ -54,39 +54,39 @@ class Plan:
 
     @cached_property
     def bits(self) -> tuple[int, ...]:
-        """The arrays that are written and hold no floats."""
+        """Positions of the arrays that are written and hold no floats."""
         return tuple(k for k, _ in self.writes if k not in self.floats)
 
     @cached_property
     def all_floats(self) -> tuple[int, ...]:
-        """The arrays of floats."""
+        """Positions of the arrays of floats."""
         return tuple(self.floats)
 
     @cached_property
     def rereads(self) -> bool:
-        """Can the launch read memory that it writes."""
+        """True if the launch may read memory that it writes."""
         read = {k for k, _ in self.reads}
         return bool(self.form.groups) or any(k in read for k, _ in self.writes)
 
     @cached_property
     def written(self) -> frozenset[str]:
-        """The array parameters that the launch writes."""
+        """Names of the array parameters that the launch writes."""
         return frozenset(self.program.leaves[k].name for k, _ in self.writes)
 
     @cached_property
     def stores(self) -> tuple[tuple[int, Any], ...]:
-        """(position, box or None for the whole array) of what is surely stored to, in every element."""
+        """(position, box or None for the whole array) of which every element is surely stored to."""
         position = {self.program.leaves[k].name: k for k, _ in self.writes}
         return tuple((position[n], box) for n, box in stored_boxes(self.program.function, self.form))
 
     @cached_property
     def covered(self) -> frozenset[int]:
-        """The arrays of which nothing stays in what the launch writes of them."""
+        """Positions of the arrays whose written box is surely stored to in every element."""
         return frozenset(k for k, _ in {*self.stores} & {*self.writes})
 
     @cached_property
     def changing(self) -> Groups:
-        """Sets of array parameters that the launch writes and of which several elements are one number in memory."""
+        """Sets of names of written array parameters that alias each other, or whose own elements overlap in memory."""
         alone = tuple(frozenset((n,)) for n in sorted(self.form.overlapping))
         return tuple(g for g in (*self.form.groups, *alone) if g & self.written)
 
@@ -121,7 +121,7 @@ def grid(kernel: str, dim: Any) -> tuple[int, ...]:
 
 
 def _dims(program: Program, dims: tuple[int, ...]) -> tuple[int, ...]:
-    """The grid as one axis for a kernel that never calls `tid()`: it runs on a grid of any rank."""
+    """The grid, flattened to one axis for a kernel that never calls `tid()` and so runs on a grid of any rank."""
     return dims if program.asks_thread else (math.prod(dims),)
 
 
@@ -147,7 +147,7 @@ def plan(kernel: str, program: Program, dims: tuple[int, ...], flat: list[Any], 
 
 
 def _twins(program: Program, positions: tuple[int, ...], flat: list[Any]) -> tuple[tuple[str, str], ...]:
-    """Pairs of parameters that got the same elements of the same memory."""
+    """Pairs of names of parameters with identical spans."""
     first: dict[tuple, str] = {}
     pairs = []
     for k in positions:

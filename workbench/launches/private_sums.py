@@ -39,7 +39,7 @@ class Target:
 
 @record(eq=False)
 class Shares:
-    """How a launch is cut: its targets, the bytes of a worker's own memory, and that memory (`room`) once made."""
+    """Division of a launch among workers: targets, bytes of a private copy, and copies (`room`), made on first use."""
 
     targets: tuple[Target, ...]
     nbytes: int
@@ -81,7 +81,7 @@ class Shares:
                 self._clear()  # now, as a capture that uses this memory too does not look
 
     def begin(self) -> None:
-        """Call before the copies are used; set `broken` to False when they have been added up."""
+        """Call before using the copies: zeroes them if the last run broke off. Set `broken` to False when added up."""
         if self.broken:
             self._clear()
         self.broken = True
@@ -92,9 +92,9 @@ class Shares:
 
 
 def shares(function: Function, contested: frozenset[str], form: LaunchForm, workers: int, work: float) -> Shares | None:
-    """How to cut a launch whose threads add to common elements of `contested`; None where copies cannot, or do not pay.
+    """`Shares` for a launch whose threads add to common elements of `contested`; None if copies cannot work or not pay.
 
-    They can where those arrays are contiguous float32 or float64 and nothing but added to.
+    They work if those arrays are contiguous, float32 or float64, and only added to.
     """
     if not contested <= form.contiguous or not _only_added(function, contested):
         return None

@@ -57,7 +57,7 @@ class Races:
             raise self.refuse(command.plan, found)
 
     def fix(self, command: Command) -> None:
-        """In a capture: a replay does not look again, so what decides who meets whom must then be as it is now."""
+        """In a capture: note the arrays whose values decide on races: they must not change, as replays do not check."""
         notes = capture_log.noting()
         if notes is not None:
             program = command.program
@@ -84,7 +84,7 @@ class Races:
 def find_races(plan: Plan, counts: bool = True) -> Races | None:
     """The finder for stores to elements that other threads may touch too, as far as index ranges tell, or None.
 
-    `counts`: False leaves out integers that all threads add to, and some read: as lucky as a slot of `atomic_add`.
+    `counts`: False ignores integers that are only read and added to: as unordered as a slot of `atomic_add`.
     """
     function, form = plan.program.function, plan.form
     if math.prod(form.dims) < 2:
@@ -119,7 +119,7 @@ def _may_clash(kinds: set[Row]) -> bool:
 
 
 def _counts(function: Function, name: str, kinds: set[Row]) -> bool:
-    """Is an array one of integers that are read and added to, but never stored."""
+    """True for an array of integers that is only read and added to, never stored to."""
     integers = any(p.name == name and is_int(p.type.dtype) for p in function.arrays)  # type: ignore[attr-defined]
     return integers and all(r.adds or r is rows.LOAD for r in kinds)
 
@@ -151,7 +151,7 @@ def _element(function: Function, name: str, words: Sequence[int], shape: tuple[i
 
 
 def _thread(number: int, dims: tuple[int, ...]) -> Any:
-    """The index of thread `number` (from 1); -1 stands for several."""
+    """Text of the index of thread `number` (from 1); -1 stands for several."""
     if number < 1:
         return "others"
     index = tuple(int(i) for i in np.unravel_index(number - 1, dims))

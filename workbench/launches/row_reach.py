@@ -1,4 +1,4 @@
-"""Which bytes each row of a launch touches: what decides in which order rows of several launches may run.
+"""Row footprints: the bytes that each row of a launch touches. They decide how rows of launches may be reordered.
 
 A row is one index of the first launch dimension. The one idea: where every index is affine, the bytes that row r
 touches through a parameter lie in [first + r * stride + low, first + r * stride + high), so that two launches meet in
@@ -29,7 +29,7 @@ ANYWHERE = (-(1 << 62), 1 << 62)
 
 
 class Reach(NamedTuple):
-    """Bytes of memory, by their addresses, that the rows of a launch touch; never too few.
+    """Footprint of the rows of a launch in one array, by addresses: a superset of the bytes touched.
 
     Row r touches bytes of [first + r * stride + low, first + r * stride + high), the launch of [begin, end).
     """
@@ -58,9 +58,9 @@ class Reach(NamedTuple):
 
 
 def reaches(made: Executable, values: Sequence[int], begin: int, end: int) -> tuple[Reach, ...] | None:
-    """What the rows [begin, end) of a launch touch: a reach per array parameter and way. None where that is not known.
+    """The reaches of rows [begin, end) of a launch, one per array parameter and kind of access; None if unknown.
 
-    `values`: flat, as `Executable.run` takes them. Also None where two rows of the launch itself may meet.
+    `values`: flat, as `Executable.run` takes them. Also None if two rows of the launch itself may conflict.
     """
     places = _places(made.function, values)
     key = begin, end, tuple([tuple(strides) for _, strides in places.values()])
@@ -83,7 +83,7 @@ def reaches(made: Executable, values: Sequence[int], begin: int, end: int) -> tu
 def _relative(
     made: Executable, strides: dict[int, Sequence[int]], begin: int, end: int
 ) -> tuple[tuple[int, Reach], ...] | None:
-    """Parameters with their reaches, as if each array began at 0."""
+    """((parameter, reach), ...) with addresses relative to the first element of each array; None if unknown."""
     if not _plain(made.function):
         return None
     found: dict[tuple, Reach] = {}
@@ -102,14 +102,14 @@ def _relative(
 
 
 def _plain(function: Function) -> bool:
-    """True if a function does nothing but compute, load and store, in a way that its accesses show."""
+    """True if a function only computes, loads and stores, without tiles: then its accesses show all it touches."""
     stmts = list(walk(function.body))
     known = all(s.row.effect is Effect.PURE or s.row in _TOUCHING or s.row is control.ASSERT for s in stmts)
     return known and not has_tiles(stmts)
 
 
 def _places(function: Function, values: Sequence[int]) -> dict[int, tuple[int, Sequence[int]]]:
-    """Parameter -> the address of its first element, and its strides in bytes."""
+    """{array parameter: (address of its first element, byte strides)}."""
     found, at = {}, 0
     for k, p in enumerate(function.params):
         if isinstance(p.type, Array):
@@ -122,7 +122,7 @@ def _places(function: Function, values: Sequence[int]) -> dict[int, tuple[int, S
 
 
 def _reach(access: Access, hull: Hull, strides: Sequence[int], begin: int, end: int) -> Reach | None:
-    """The reach of one access to an array at 0; None where not even its shape is known."""
+    """The reach of one access, relative to the array's first element; None if its shape is unknown."""
     stride = low = high = 0
     for axis, step in enumerate(strides):
         span = _index(access, hull, axis)
@@ -141,7 +141,7 @@ def _reach(access: Access, hull: Hull, strides: Sequence[int], begin: int, end: 
 
 
 def _index(access: Access, hull: Hull, axis: int) -> tuple[int, int, int] | None:
-    """(c, low, high): the index along an axis is c * row plus something from low to high. None: not known at all."""
+    """(c, low, high): the index along an axis is c * row plus a number in [low, high]. None: unknown."""
     n = hull.extent(axis)
     if n is None:
         return None
@@ -157,6 +157,6 @@ def _index(access: Access, hull: Hull, axis: int) -> tuple[int, int, int] | None
 
 
 def _both(a: Reach, b: Reach) -> Reach:
-    """One reach that has in it what two of one parameter have."""
+    """The union (as one reach) of two reaches of one parameter."""
     low, high = min(a.low, b.low), max(a.high, b.high)
     return Reach(min(a.begin, b.begin), max(a.end, b.end), a.first, a.stride, low, high, a.writes)

@@ -1,9 +1,9 @@
-"""Launches seen before: what follows from the grid and the arguments of a launch is worked out once.
+"""The launch cache: everything that follows from the grid and the arguments of a launch is worked out once.
 
-A kernel remembers it under the serial numbers of the arrays, those in structs included. No two arrays ever have the
-same one, and an array never gets another memory, layout or dtype: equal numbers mean equal layouts, aliases and bounds.
-What may change otherwise is compared at each launch: the kernel's reading, the switches, the device that was asked for,
-and the numbers that indices use. Other numbers and vectors are taken as they are, like dt or the number of a frame.
+The key of an entry has the serial numbers of the arrays, those in structs included. No two arrays ever have the same
+one, and an array never gets another memory, layout or dtype: equal serials mean equal layouts, aliases and bounds.
+The rest is a guard, compared at each launch: the kernel's source, the switches, the device that was asked for, and the
+numbers that indices use. Other numbers and vectors (dt, the number of a frame) may differ from launch to launch.
 Nothing here keeps an array alive. `config.remember_launches = False` turns it off.
 """
 
@@ -31,10 +31,10 @@ _NUMBERS = {int, float, bool, *[np.dtype(code).type for code in "?bhilqBHILQfd"]
 
 
 class Free(NamedTuple):
-    """A number, or a vector or matrix, that may differ from launch to launch, as no plan depends on it.
+    """A value argument (number, vector or matrix) on which no plan depends, so it may differ from launch to launch.
 
-    code, offset   how and where in the block of arguments it, or each of its components, is written.
-    then, number   what was given when the launch was remembered (None for a vector, which may change), what was taken.
+    code, offset   `struct` format of it (or of each component), and its offset in the block of arguments.
+    then, number   the argument of the cached launch (None for a vector, which is mutable), and the number passed on.
     """
 
     position: int
@@ -45,7 +45,7 @@ class Free(NamedTuple):
     number: Any
 
     def taken(self, now: Any) -> Any:
-        """The number as the kernel gets it, or a copy of the vector; None for what must be looked at."""
+        """The number converted to the parameter's type, or a copy of the vector; None if the full path has to check it."""
         if self.type.__class__ is not Scalar:
             right = now.__class__ is Small and is_one(now, self.type) and not sources_of(now)
             return now.view(np.ndarray).copy() if right else None
@@ -59,11 +59,11 @@ class Free(NamedTuple):
 
 
 class Seen:
-    """What follows from the arrays of one launch and its grid.
+    """A cached launch: plan and packed arguments for one key (grid and arrays).
 
-    numbers   (position, the argument, the number that the kernel gets) of those that must be the same again.
-    free      those that need not.
-    values    as `Signature.pack` takes them, with the numbers of the launch that was remembered.
+    numbers   (position, argument, number passed on) of the value arguments that must be equal again: a guard.
+    free      those that may differ.
+    values    as `Signature.pack` takes them, with the numbers of the cached launch.
     packed    the block of arguments made of `values`.
     """
 
@@ -75,11 +75,11 @@ class Seen:
         self.packed: bytes | None = None
 
     def fits(self, flat: Any) -> bool:
-        """Are the numbers that must be the same those of then."""
+        """True if the guarded numbers equal those of the cached launch."""
         return all(flat[k] is then or _equal(flat[k], then) for k, then, _ in self.numbers)
 
     def take(self, flat: list) -> bool | None:
-        """Put the numbers that the kernel gets into `flat`: do any differ from then. None if it must be looked at."""
+        """Put converted numbers into `flat`. True if any differs from the cached launch; None if one needs checking."""
         for k, _, number in self.numbers:
             flat[k] = number
         changed = False
@@ -97,14 +97,14 @@ class Seen:
 
 
 def flat_of(program: Program, args: tuple) -> Any:
-    """The arguments with the fields of structs in their place. Raises AttributeError."""
+    """The arguments, with structs replaced by their fields. Raises AttributeError for objects without these fields."""
     if program.structless:
         return args
     return tuple([args[leaf.arg] if take is None else take(args[leaf.arg]) for leaf, take, _ in program.sources])
 
 
 class Launches:
-    """The launches of one program of a kernel that were seen before."""
+    """The launch cache of one program of a kernel."""
 
     def __init__(self, kernel: Kernel, program: Program):
         self.kernel, self.program = kernel, program
@@ -121,16 +121,16 @@ class Launches:
         return k not in self.program.index_positions and not (type.__class__ is Scalar and type.kind == "b")
 
     def key(self, dim: Any, flat: Any) -> tuple:
-        """What a launch is remembered by. Raises TypeError or AttributeError for arguments of other kinds."""
+        """The cache key of a launch. Raises TypeError or AttributeError for arguments of other kinds."""
         grid = dim if dim.__class__ is int else tuple(map(index, dim))
         if self.all_arrays:
             return (grid, *[a.serial for a in flat])
         return (grid, *[flat[k].serial for k in self.arrays], *[flat[k] for k in self.fixed])
 
     def find(self, dim: Any, args: tuple, device: Any) -> tuple[Plan, list, Seen | None, bool] | None:
-        """The plan of this launch, its flat arguments, what is known of it, and whether it knows other numbers.
+        """(plan, flat arguments, cache entry, True if numbers differ from the entry's) of this launch.
 
-        None if the launch must be looked at.
+        None on a cache miss.
         """
         if len(args) != self.count:
             return None
@@ -153,7 +153,7 @@ class Launches:
         return known.plan, flat, known, changed
 
     def _alike(self, key: tuple, given: Any, device: Any) -> tuple[Plan, list, None, bool] | None:
-        """As `find`, for arrays that are new, by a launch of others of the same layouts, each on memory of its own."""
+        """As `find`, for new arrays: by an entry for others of the same layouts, none aliased. Returns no entry."""
         known = self.layouts.get(self._layout(key, given, device)) if hash(key) not in self.once else None
         if known is None or not self.kernel.reads(self.program) or not known.fits(given):
             return None
@@ -164,7 +164,7 @@ class Launches:
         return known.plan, flat, None, True
 
     def _layout(self, key: tuple, given: Any, device: Any) -> tuple | None:
-        """What a plan depends on; None where arrays may share memory, or are none."""
+        """The key of everything a plan depends on; None if arguments are no arrays, or two share an allocation."""
         arrays = [given[k] for k in self.arrays]
         if any(a.__class__ is not array for a in arrays) or len({a.allocation for a in arrays}) < len(arrays):
             return None
@@ -176,7 +176,7 @@ class Launches:
         self.once.add(hash(key))
 
     def remember(self, dim: Any, args: tuple, device: Any, command: Command) -> None:
-        """Note a launch that was found to be right, and the second time what it shares with those to come."""
+        """Note a checked launch; enter it in the cache the second time (for its layouts, the first time)."""
         try:
             given = flat_of(self.program, args)
             if any(given[k] is not command.flat[k] for k in self.arrays):
@@ -216,7 +216,7 @@ class Launches:
 
 
 def _equal(now: Any, then: Any) -> bool:
-    """True for a number of the same type and bits."""
+    """True for an equal number of the same type; False for float zeros, which may differ in sign."""
     if now.__class__ is not then.__class__:
         return False
     if now.__class__ is float:
@@ -225,9 +225,9 @@ def _equal(now: Any, then: Any) -> bool:
 
 
 def launches_of(kernel: Kernel, program: Program) -> Launches | None:
-    """What `kernel` remembers of its launches; None for a kernel whose arguments say too little.
+    """A launch cache for this program of `kernel`; None if its arguments do not determine the launch.
 
-    Handles have arrays that may be exchanged, and an array that may be left out changes the program.
+    The arrays behind handles may be exchanged, and an omitted array changes the program.
     """
     if kernel.asks or program.asked or program.handles or not program.array_positions:
         return None

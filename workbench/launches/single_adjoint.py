@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def pull_back(command: Command, given: Sequence[Any]) -> None:
-    """Run the adjoint of a launch: into each of `given` comes the derivative by what its argument held before.
+    """Run the adjoint of a launch: each of `given` receives the derivative by the contents of its argument before it.
 
     `given`: one per argument of the kernel, an array like the argument, or None for the argument's own `.grad`, or for
     nothing where it has none. Those of arrays that are only read accumulate; those of arrays that the kernel stores to

@@ -68,7 +68,7 @@ def _row_inner(product: Callable[..., Any]) -> Callable[..., Any]:
 
 @cache
 def _row_program(name: str, dtype: Scalar | Composite, result: Type, many: int) -> Program:
-    """Of rows: element i of `out` is the sum along row i of a matrix, or of the products of two."""
+    """A program in which element i of `out` is the sum of row i of a matrix, or of the products of two rows."""
     types = {**dict(zip("ab"[:many], [Array(dtype, 2)] * many, strict=True)), "out": Array(result)}
     text = _row_sum if many == 1 else _row_inner(_product(dtype))
     return program(read(text, name=name, generic_types=types), name)
@@ -127,7 +127,7 @@ def array_inner(a: array, b: array, out: array | None = None, count: int | None 
 
 
 def _along(name: str, axis: int, args: tuple[array, ...], count: int | None, dtype: Type, out: array | None) -> array:
-    """Sums along one axis, a thread for each; see `array_sum`."""
+    """Sums along one axis, one thread for each; see `array_sum`."""
     ndim, shape = args[0].ndim, list(args[0].shape)
     if not -ndim <= axis < ndim:
         raise LaunchError(

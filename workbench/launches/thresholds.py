@@ -10,5 +10,5 @@ PULL_FROM = 512  # threads below which a second function costs more than it save
 
 
 def large(threads: int) -> bool:
-    """Is the grid so large that a second function may pay."""
+    """True if the grid is large enough for a second function (pull, split, peeled loop) to pay."""
     return threads >= min(PULL_FROM, SPLIT_FROM)

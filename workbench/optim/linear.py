@@ -232,7 +232,7 @@ class LinearSolverState:
         return said if self.check_every else _Report(b)(*said)
 
     def _now(self, A: Any, b: array, x: array, M: Any) -> Any:
-        """Solve; in a capture, so will every replay."""
+        """Solve now, and in every replay of an open capture."""
         report, said = None if self.check_every else _Report(b), (0, 0.0, 0.0)
 
         def solve() -> None:
@@ -312,7 +312,7 @@ class GMRES(LinearSolverState):
 
 
 class _Report:
-    """Where `check_every=0` leaves what is known: turns, and the squares of residual and tolerance, in memory."""
+    """Report of a solve with `check_every=0`, as arrays: iterations, squared residual, squared tolerance."""
 
     def __init__(self, b: array):
         real = b.dtype.scalar  # type: ignore[attr-defined]
@@ -365,7 +365,7 @@ def _run(
 
 
 def _refuse_hidden(tape: Tape, A: LinearOperator, b: array) -> None:
-    """Raises GradientError if a product that the user wrote reads, beside x, what has a gradient."""
+    """Raise GradientError if a user's `matvec` reads, beside x, memory with a gradient."""
     if A.source is not None:
         return
     with memory.unrecorded():
@@ -393,7 +393,7 @@ def _check_adjoint(A: LinearOperator) -> None:
 
 
 def _as_it_is(A: Any) -> LinearOperator:
-    """The operator on a copy of its entries: they may be overwritten before the adjoint is computed."""
+    """The operator on a copy of its entries, which may be overwritten before the adjoint is computed."""
     source = A.source if isinstance(A, LinearOperator) and A.source is not None else A
     if isinstance(source, array):
         return aslinearoperator(clone(source, requires_grad=False))

@@ -63,7 +63,7 @@ class LinearOperator:
 
     @property
     def scalar_type(self) -> Scalar:
-        """The type of the numbers in it."""
+        """The scalar type of its entries."""
         return dtype_of(self.dtype).scalar
 
 

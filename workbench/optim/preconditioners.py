@@ -70,7 +70,7 @@ def _of_blocks(A: BsrMatrix, ptype: str) -> LinearOperator:
 
 
 def _fill(made: array, values: Callable[[], np.ndarray]) -> None:
-    """Assign these values, now and, in a capture, with every replay. No event of a tape: they have no derivative."""
+    """Assign values now and in every replay of an open capture. Unrecorded: they have no derivative."""
 
     def fill() -> None:
         with memory.unrecorded():

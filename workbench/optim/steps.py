@@ -67,7 +67,7 @@ def flat(a: array) -> array:
 
 
 class _Optimizer:
-    """What both share: parameters, their state of one number each, and the count of steps, which lies in memory."""
+    """Base of both optimizers: parameters, their state (one number each), and the step count, which lies in memory."""
 
     _states = 0
 
@@ -98,7 +98,7 @@ class _Optimizer:
 
     @property
     def t(self) -> int:
-        """How many steps were made."""
+        """The number of steps made."""
         return 0 if self._count is None else int(self._count.item())
 
     def reset_internal_state(self) -> None:

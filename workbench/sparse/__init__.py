@@ -1,6 +1,6 @@
 """Sparse matrices of blocks (BSR), under Warp's names: `wb.sparse.bsr_from_triplets(...)`, `bsr_mv`, `bsr_mm`.
 
-The one idea: where blocks are is decided on the host, from whole numbers; what is in them is computed by kernels, as
+The one idea: the structure (places of blocks) is computed on the host, in integers; values are computed by kernels, as
 sums of products of blocks. So values are differentiated exactly, and places have no derivative. Imports from `tapes`
 downwards. To add an operation: find the places in `structure.py`, launch a kernel of `kernels.py`.
 """

@@ -56,7 +56,7 @@ class BsrMatrix:
         self._structure, self._at = (offsets, columns), self._now()
 
     def _read(self) -> None:
-        """Take offsets and columns as the arrays have them now."""
+        """Read offsets and columns from their arrays."""
         offsets = numbers(self.offsets)
         n = offsets[-1] if len(offsets) else -1
         columns = numbers(self.columns)[: max(n, 0)]
@@ -80,12 +80,12 @@ class BsrMatrix:
             notes.unchanged.setdefault(self, look)  # type: ignore[union-attr]
 
     def take(self, other: BsrMatrix) -> None:
-        """Have the places and arrays of another."""
+        """Take over the places and arrays of another matrix."""
         self.offsets, self.columns, self.values = other.offsets, other.columns, other.values
         self._keep(*other._structure)
 
     def place(self, offsets: np.ndarray, columns: np.ndarray) -> None:
-        """Have these places, with blocks of zeros in new memory."""
+        """Set these places, with blocks of zeros in new memory."""
         device = self.device
         self.offsets, self.columns = array(offsets, int, device=device), array(columns, int, device=device)
         self.values = zeros(len(columns), self.dtype, device)
@@ -101,12 +101,12 @@ class BsrMatrix:
 
     @property
     def nnz(self) -> int:
-        """How many blocks are stored."""
+        """The number of stored blocks."""
         return len(self.structure[1])
 
     @nnz.setter
     def nnz(self, count: int) -> None:
-        """Offsets say how many there are: no other number is taken. Raises LaunchError [structure]."""
+        """Check the number against the offsets, which determine it. Raises LaunchError [structure]."""
         there = int(numbers(self.offsets)[-1])
         if count != there:
             raise LaunchError(
@@ -116,12 +116,12 @@ class BsrMatrix:
 
     @property
     def row_counts(self) -> None:
-        """None: rows are full, no room is kept between them."""
+        """Always None: rows are full, without spare room between them."""
         return None
 
     @row_counts.setter
     def row_counts(self, counts: Any) -> None:
-        """Raises LaunchError [topology] for anything but None."""
+        """Raise LaunchError [topology] for anything but None."""
         if counts is not None:
             raise LaunchError(
                 "a matrix with room between its rows (`row_counts`) is not here.", slug="topology",
@@ -142,7 +142,7 @@ class BsrMatrix:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Rows and columns of numbers."""
+        """(rows, columns) in numbers, not blocks."""
         return self.nrow * self.block_shape[0], self.ncol * self.block_shape[1]
 
     @property
@@ -159,7 +159,7 @@ class BsrMatrix:
         return self.values if isinstance(self.dtype, Scalar) else self.values.view(self.scalar_type)
 
     def nnz_sync(self) -> int:
-        """`nnz`: nothing is waited for."""
+        """Return `nnz`; there is nothing to wait for."""
         return self.nnz
 
     def notify_nnz_changed(self, nnz: int | None = None, nnz_capacity: int | None = None) -> None:
@@ -179,7 +179,7 @@ class BsrMatrix:
     transpose: Any  # `bsr_transposed`, set where the operators are
 
     def uncompress_rows(self, out: array | None = None) -> array:
-        """The row of every block."""
+        """The row of every stored block."""
         rows = rows_of(self.structure[0])
         if out is None:
             return array(rows, int, device=self.device)
@@ -187,7 +187,7 @@ class BsrMatrix:
 
 
 def _same(A: BsrMatrix, structure: tuple, arrays: tuple[array, ...]) -> None:
-    """Raises LaunchError [capture] if a matrix has other places or arrays than these, which a replay would use."""
+    """Raise LaunchError [capture] if a matrix has other places or arrays than these, which a replay would use."""
     if A.structure is not structure or any(map(is_not, (A.offsets, A.columns, A.values), arrays)):
         raise LaunchError(
             f"a sparse matrix, {A}, has changed its places or arrays since the capture.", slug="capture",
@@ -210,7 +210,7 @@ def block_type(dtype: Any) -> Any:
 
 @lru_cache(None)
 def bsr_matrix_t(dtype: Any) -> type:
-    """For annotations of host functions: the class."""
+    """The class itself, for annotations of host functions."""
     return BsrMatrix
 
 

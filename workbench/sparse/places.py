@@ -1,4 +1,4 @@
-"""Where a block is, asked in a kernel: funcs over the offsets and columns of a matrix."""
+"""Places of blocks, in kernels: funcs over the offsets and columns of a matrix."""
 
 # The types of the kernel language are values, not types of Python.
 # pyright: reportInvalidTypeForm=false
@@ -47,7 +47,7 @@ def _counted_block_index(row: int, column: int, offsets: indices, columns: indic
 
 @library(other=_counted_block_index)
 def bsr_block_index(row: int, column: int, offsets: indices, columns: indices):
-    """In a kernel: where the block of this row and column is in `values`; -1 if there is none.
+    """In a kernel: the index in `values` of the block of this row and column; -1 if there is none.
 
     The columns of a row are sorted, as those of `BsrMatrix` are. A fifth argument says how many blocks each row has,
     where rows have room for more.

@@ -1,4 +1,4 @@
-"""Where the blocks of a sparse matrix are: whole numbers on the host."""
+"""Structure of sparse matrices: offsets and columns of blocks, as integers on the host."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..arrays.array import array
 
 
 def compressed(rows: np.ndarray, columns: np.ndarray, size: tuple[int, int]) -> tuple[np.ndarray, ...]:
-    """offsets, columns of the distinct places in order of rows, and for each given place its number among them."""
+    """(offsets, columns) of the distinct places, row by row, and for each given place its index there; all int32."""
     keys, place = np.unique(rows.astype(np.int64) * max(size[1], 1) + columns, return_inverse=True)
     found, at = np.divmod(keys, max(size[1], 1))
     offsets = np.searchsorted(found, np.arange(size[0] + 1))
@@ -18,17 +18,17 @@ def compressed(rows: np.ndarray, columns: np.ndarray, size: tuple[int, int]) -> 
 
 
 def rows_of(offsets: np.ndarray) -> np.ndarray:
-    """The row of every block."""
+    """The row of every block, int32."""
     return np.repeat(np.arange(len(offsets) - 1, dtype=np.int32), np.diff(offsets))
 
 
 def numbers(a: Any) -> np.ndarray:
-    """Whole numbers of an array as NumPy has them."""
+    """The integers of an array as a NumPy array."""
     return np.array(a.list() if isinstance(a, array) else a, np.int32).reshape(-1)
 
 
 def pairs(left_columns: np.ndarray, right_offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """For a product: every block of the left with every block in the row of the right that its column names."""
+    """Pairs of blocks to multiply in a product: each of the left with all of the right's row with its column number."""
     counts = np.diff(right_offsets)[left_columns] if len(left_columns) else np.zeros(0, int)
     left = np.repeat(np.arange(len(left_columns)), counts)
     first = np.repeat(right_offsets[left_columns] if len(left_columns) else counts, counts)

@@ -1,7 +1,7 @@
-"""What a tape is asked and others answer who stand on it: pictures, ledgers, findings, replays, mistakes on purpose.
+"""Late imports: methods of a tape that modules above it implement (pictures, ledgers, findings, replays, ...).
 
-Imports point down, so the tape cannot import them. It names them here, and they are imported when they are first asked:
-recording and walking load none of them. No other module of the house reaches upwards by name (`tests/test_house.py`).
+Imports point down, so the tape cannot import these modules. It names them here, and they are imported on the first
+call: recording and walking load none of them. No other module reaches upwards by name (`tests/test_house.py`).
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The border of a tape: memory that another tape wrote. It is a leaf here, and the gradient stops there, so it is said.
+"""Borders: leaves of a tape that another tape computed. The gradient stops there, which is warned about.
 
 Memory remembers which recording wrote it last from something with `requires_grad` (`Allocation.origins`), until
 somebody else writes it. A tape that meets such memory notes a border. After `backward` a border with an adjoint is
-told at once if nobody can hand the adjoint on; else it waits: a later `backward` of the writer that is seeded with it
-settles the matter; one that is not, or reading the gradient of what the writer started from, is answered with a
+reported at once if the writer can no longer be walked; else it waits: a later `backward` of the writer that is seeded
+with that adjoint resolves it; one that is not, or reading the gradient of what the writer started from, gives a
 warning.
 """
 
@@ -40,13 +40,13 @@ MOST = 64  # borders off active paths that are followed
 
 
 class Run:
-    """What a tape records until it is reset, seen from other tapes.
+    """Identity of a recording (a tape until it is reset), as other tapes refer to it.
 
     outer     the run of the tape inside which this one was entered.
-    leaves    what it started from, with `requires_grad`; `names` are theirs. wrote: the memories that it wrote.
-    seeded    id of a memory -> checksum of its seed in the last backward, and when that was.
-    waiting   borders of other tapes whose adjoint this one can be seeded with. lost: it was not.
-    chained   was the last backward seeded with any of them.
+    leaves    its leaves with `requires_grad`; `names` are theirs. wrote: ids of the memories that it wrote.
+    seeded    id of a memory -> checksum of its seed in the last backward; `when` that was.
+    waiting   borders of other tapes whose adjoint this one can be seeded with. lost: those it was not seeded with.
+    chained   True if the last backward was seeded with any of them.
     """
 
     def __init__(self, tape: Recording):
@@ -63,24 +63,24 @@ class Run:
 
     @property
     def alive(self) -> bool:
-        """Can it still be walked backwards."""
+        """True if its tape exists and was not reset, so that it can be walked backwards."""
         tape = self.tape()
         return tape is not None and tape.run is self
 
     def around(self, other: Run | None) -> bool:
-        """Was the other tape entered inside this one."""
+        """True if the other run is this one, or its tape was entered inside this one's."""
         while other is not None and other is not self:
             other = other.outer
         return other is self
 
 
 class Border:
-    """Parts of one memory that `run` wrote and another tape started from, with the adjoint that has arrived there.
+    """Parts of one memory that `run` wrote and another tape reads as a leaf, with the adjoint that has arrived there.
 
-    open      by part: which of its numbers have an adjoint that has not been handed on; left out if all have been.
-    said      has it been told.
-    known     False where there is no adjoint, as nobody had asked for it.
-    marked    has it a gradient to hand on.
+    open      {part: mask of its numbers whose adjoint `run` was not yet seeded with}; without parts that are done.
+    said      True if it was warned about.
+    known     False if there is no adjoint, as no gradient was asked for.
+    marked    True if it has a `.grad` to seed `run` with.
     """
 
     def __init__(self, a: Allocation, run: Run, known: bool, marked: bool):
@@ -96,13 +96,13 @@ class Border:
             self.open[span] = adjoint != 0
 
     def replaced_by(self, newer: Border) -> None:
-        """Leave out the parts that another walk has found again."""
+        """Remove the parts that a newer walk has found again."""
         for span in [s for s in newer.spans if s in self.spans] if newer.name == self.name else ():
             self.spans.remove(span)
             self.open.pop(span, None)
 
     def same(self, other: Border) -> bool:
-        """The same parts of the same memory, by the same name."""
+        """True for the same parts under the same name."""
         return self.name == other.name and set(self.spans) == set(other.spans)
 
     @property
@@ -111,7 +111,7 @@ class Border:
 
     @property
     def stops(self) -> bool:
-        """Has the gradient stopped here, so far."""
+        """True if the gradient has stopped here, so far."""
         return bool(self.open) or not self.known
 
     @property
@@ -130,20 +130,20 @@ class Border:
         )
 
     def seeded_with(self, seeds: Workspace) -> None:
-        """Note what a backward of the writer hands on."""
+        """Clear `open` where the seeds of a backward of the writer are not zero."""
         if self.allocation in seeds:
             left = {s: mask & (_numbers(seeds, s, self.run.tape()) == 0) for s, mask in self.open.items()}
             self.open = {s: mask for s, mask in left.items() if mask.any()}
 
     def warn(self, more: str = "") -> None:
-        """Say it once, unless it has been handed on."""
+        """Warn once that the gradient stops here, unless it was handed on."""
         if self.stops and not self.said:
             self.said = True
             warn(f"{self.told}.{more} Ways out: {self.ways_out}.")
 
 
 def warn(text: str) -> None:
-    """A warning at the user's line."""
+    """Issue a warning at the user's line."""
     level, frame = 1, sys._getframe(0)
     while frame.f_back is not None and (frame.f_globals.get("__name__") or "").partition(".")[0] == "workbench":
         level, frame = level + 1, frame.f_back
@@ -154,7 +154,7 @@ def warn(text: str) -> None:
 
 
 def settle(tape: Recording) -> None:
-    """Bring what memory says of its origin up to the last event of a tape. Cheap if up to date."""
+    """Update `Allocation.origins` to the last event of a tape. Cheap if up to date."""
     if tape.apart:
         return
     events, tape.settled = tape.events[tape.settled :], len(tape.events)
@@ -179,7 +179,7 @@ def settle(tape: Recording) -> None:
 
 
 def _written(tape: Recording, event: Event) -> Iterable[tuple[Span, bool]]:
-    """What an event wrote, and whether that depends on something with a gradient."""
+    """(span, True if it depends on something with a gradient) for the writes of an event; () if that is unknown."""
     if event.reverse is not None:
         return zip(event.writes, event.reverse.live, strict=True)
     if event.kind in ("foreign", "func", "cut", "opaque"):
@@ -190,7 +190,7 @@ def _written(tape: Recording, event: Event) -> Iterable[tuple[Span, bool]]:
 
 
 def memory_name(tape: Recording, a: Allocation, span: Span | None = None, arrays: Sequence[array] | None = None) -> str:
-    """What the user calls this memory, as far as it has been noted. `arrays`: those on it, if the caller knows them."""
+    """The noted user's name of this memory, else its id. `arrays`: those on it, if the caller knows them."""
     near = [x for x in tape.arrays.values() if x.allocation is a] if arrays is None else arrays
     near = [x for x in near if span is None or x.span.overlaps(span) is not False]
     return next((n for x in near if (n := tape.names.get(id(x)) or x.name)), str(a))
@@ -200,10 +200,10 @@ def memory_name(tape: Recording, a: Allocation, span: Span | None = None, arrays
 
 
 class Crossing:
-    """What a walk looks at for the sake of the borders of its tape that it has no adjoint for: memory off active paths.
+    """Search for borders that an adjoint would have reached, had their memory been on an active path.
 
-    `watched`: per launch on an active path the borders that it depends on beside that path. `ends`: per border the
-    bytes that depend on it, and on no active path, when all is over.
+    `watched`: {event on an active path: borders that it also depends on}. `ends`: {border: spans off active paths
+    that depend on it after the last event}. `reached`: borders found.
     """
 
     def __init__(self, tape: Recording, seeds: Workspace):
@@ -235,7 +235,7 @@ class Crossing:
                 spans.put(s, s)
 
     def _passed_on(self, event: Event, border: tuple[Span, Run], spans: Nearby[Span]) -> Iterator[Span]:
-        """What depends, behind an event, on bytes that have no adjoint; where that joins an active path is noted."""
+        """Yield spans off active paths that depend on `spans` after an event; joins of an active path are `watched`."""
         if event.command is None:
             source = event.source
             if source is not None and source.allocation not in self.tape.active and spans.met(source.span):
@@ -255,7 +255,7 @@ class Crossing:
 
     @property
     def before(self) -> Callable[[Event, Workspace], None] | None:
-        """What the walk must call before each event; None if it need not."""
+        """The function that the walk must call before each event; None if nothing is watched."""
         return self._look if self.watched else None
 
     def _look(self, event: Event, space: Workspace) -> None:
@@ -264,7 +264,7 @@ class Crossing:
                 self.reached.add(border)
 
     def found(self, space: Workspace) -> list[Border]:
-        """The borders to which an adjoint came, or would have come, had it been asked for."""
+        """The unseeded borders that an adjoint reached, or would have reached, had a gradient been asked for."""
         made: dict[tuple, Border] = {}
         seeded: dict[tuple[Allocation, Run], bool] = {}
         for span, run in self.tape.all_borders():
@@ -298,7 +298,7 @@ class Crossing:
             b.name = name or memory_name(self.tape, b.allocation, next(iter(b.spans)), on[b.allocation])
 
     def _read(self, borders: list[Border]) -> None:
-        """Where each was read first."""
+        """Set `where` of each border to the line of its first reading event."""
         waiting: dict[Allocation, list[Border]] = {}
         for b in borders:
             waiting.setdefault(b.allocation, []).append(b)
@@ -311,13 +311,13 @@ class Crossing:
 
 
 def _any(space: Workspace, span: Span, tape: Recording) -> bool:
-    """Is there an adjoint anywhere in these bytes."""
+    """True if the adjoint of these bytes has a number other than zero."""
     return span.allocation in space and bool((_numbers(space, span, tape) != 0).any())
 
 
 @lru_cache(256)
 def _carried(plan: Any, k: int) -> frozenset[int]:
-    """The arguments to which a kernel writes what has a derivative by its argument `k`."""
+    """Positions of the arguments to which a kernel writes values with a derivative by argument `k`."""
     function, leaves = plan.forward.function, plan.program.leaves
     varied = activity.varied(function, frozenset({leaves[k].name}), list(ir.walk(function.body)))
     stores = [s for s in ir.walk(function.body) if s.row.writes and s.args[-1] in varied]
@@ -326,7 +326,7 @@ def _carried(plan: Any, k: int) -> frozenset[int]:
 
 
 def _numbers(space: Workspace, span: Span, tape: Recording | None) -> np.ndarray:
-    """The adjoint of a span on the host, as numbers (as bytes for structs)."""
+    """A NumPy copy of the adjoint of a span, in its float type (uint8 for structs)."""
     a = span.allocation
     scalar = tape.scalars.get(a) if tape is not None else None
     k = a.grad_scale or 1
@@ -337,7 +337,7 @@ def _numbers(space: Workspace, span: Span, tape: Recording | None) -> np.ndarray
 
 
 def _same_seed(run: Run, a: Allocation, space: Workspace) -> bool:
-    """Has the writer been seeded here with this very adjoint, as where a loss adds up over tapes."""
+    """True if the last backward of `run` was seeded with this adjoint, as where a loss adds up over tapes."""
     return a.id in run.seeded and len(space[a].data) <= SMALL and run.seeded[a.id] == _checksum(space[a].data)
 
 
@@ -346,7 +346,7 @@ def _checksum(data: Any) -> int:
 
 
 def note_seeds(tape: Recording, seeds: Workspace) -> None:
-    """What a backward of this tape is seeded with: it may be what others wait for."""
+    """Note the seeds of a backward of this tape, and resolve the borders that wait for them."""
     tape.run.when = next(clock)
     tape.run.seeded = {a.id: _checksum(s.data) for a, s in seeds.items() if len(s.data) <= SMALL}
     tape.run.chained = any(b.allocation in seeds for b in tape.run.waiting)
@@ -355,7 +355,7 @@ def note_seeds(tape: Recording, seeds: Workspace) -> None:
 
 
 def tell(tape: Recording, found: list[Border], blind: bool) -> None:
-    """After a walk and before anything is published: refuse, warn, or wait. `blind`: no seed lies on an active path.
+    """After a walk, before publishing: refuse, warn or queue borders. `blind`: no seed lies on an active path.
 
     Raises GradientError [nested-tape] where a tape inside another, or around it, lost the gradient for good.
     """

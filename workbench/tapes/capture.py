@@ -2,7 +2,7 @@
 
 The one idea: a replay repeats what changed memory, on the same memory and with the same numbers, and nothing else. So
 it sees new contents of arrays, and not a new value of a Python variable. What a launch or `backward` decides from
-layouts and numbers was decided at the capture; what they decide from contents is looked at again or refused.
+layouts and numbers was decided at the capture; what they decide from contents is checked again or refused.
 On the CPU native calls in a row are one call of the generated runtime; on a GPU work in a row becomes a CUDA graph.
 """
 
@@ -27,7 +27,7 @@ from .time_tiles import tiled
 
 
 class Graph:
-    """What a capture recorded: `replay()` does it again."""
+    """The recorded steps of a capture; `replay()` runs them again."""
 
     def __init__(self, notes: capture_log.Notes):
         self._notes = notes
@@ -52,11 +52,11 @@ class Graph:
         return f"<graph of {len(self)} calls>"
 
     def __len__(self) -> int:
-        """How many calls a replay makes."""
+        """The number of steps of a replay."""
         return len(self._notes.steps)
 
     def replay(self) -> None:
-        """Do again what was captured, on the present contents of memory. In a capture it becomes a part of that one.
+        """Run the captured steps on the present contents of memory. In an open capture they become part of that one.
 
         Raises LaunchError [capture] under an open tape, or if indices changed on which the absence of races rests;
         BoundsError or GradientError where a launch fails.
@@ -91,7 +91,7 @@ class Graph:
     launch = replay
 
     def _join(self, notes: capture_log.Notes) -> None:
-        """Do it in an open capture, whose steps these become."""
+        """Replay in an open capture, adding these steps to it."""
         own = self._notes
         self.tell(notes)
         for memory, how in own.first.items():
@@ -108,7 +108,7 @@ class Graph:
         notes.steps += own.steps
 
     def tell(self, notes: capture_log.Notes) -> None:
-        """Tell an open capture which memory this graph is about to change, and what must not be."""
+        """Tell an open capture which memory this graph is about to change, and which must stay unchanged (`fixed`)."""
         notes.kept.append(self)
         for memory in (*self._notes.written, *(grad for grad, _, _ in self._grads)):
             notes.remember(memory)
@@ -118,7 +118,7 @@ class Graph:
 
     @property
     def memory(self) -> list[allocation.Allocation]:
-        """All that it reads or writes."""
+        """The memories that it reads or writes."""
         return list(dict.fromkeys((*self._notes.first, *self._notes.written)))
 
     @property
@@ -175,7 +175,7 @@ class Graph:
         return next(n for n, then, now in zip(_OPTIONS, self._options, _options(), strict=True) if then != now)
 
     def _own(self) -> dict[int, Any]:
-        """The tapes whose events are exactly the captured ones: a replay is not a change behind their back."""
+        """{id of reference: tape} of the tapes with exactly the captured events: a replay does not invalidate them."""
         own = {}
         for tape, ref, events in self._tapes:
             if len(tape.events) == len(events) and (not events or tape.events[-1] is events[-1]):
@@ -187,7 +187,7 @@ class Graph:
         return own
 
     def _mark(self) -> None:
-        """Leave gradient memory marked as the block left it: what is published, what was written by hand."""
+        """Mark gradient memory as the block left it: published by whom, written by hand where."""
         now = next(clock)
         for grad, tape, written in self._grads:
             grad.version += 1
@@ -196,8 +196,8 @@ class Graph:
             grad.publisher = (0, None) if tape is None else (now, tape)
 
     def _announce(self, own: dict[int, Any]) -> None:
-        """Tell who watches, except the tapes that were captured too and those that refuse to walk back already: the
-        last place of an entry says who needs not be told."""
+        """Announce the writes to watching tapes, except captured ones and those that refuse their walk already. The
+        last item of an entry caches watchers of which none needs to be told."""
         deaf = {k for k, ref in self._watching.items() if k in own or (tape := ref()) is None or tape.deaf}
         same, self._deaf = self._deaf == deaf, deaf
         marked = {grad for grad, _, _ in self._grads}
@@ -214,7 +214,7 @@ class Graph:
 
 
 def _segments(notes: capture_log.Notes) -> list[Callable[[], None]]:
-    """Native calls in a row become one, and so does what is queued on one GPU in a row."""
+    """The steps with consecutive native calls joined into one, and consecutive work of one GPU into a CUDA graph."""
     found: list[Callable[[], None]] = []
     for kind, group in groupby(notes.steps, _kind):
         row = list(group)
@@ -229,7 +229,7 @@ def _segments(notes: capture_log.Notes) -> list[Callable[[], None]]:
 
 
 def _kind(step: Any) -> Any:
-    """What a step can be joined with: `Call` for native calls, the ordinal of a GPU, None for neither."""
+    """The key of steps that can be joined: `Call` for native calls, the ordinal of a GPU, None for neither."""
     return capture_log.Call if isinstance(step, capture_log.Call) else getattr(step, "gpu", None)
 
 
@@ -296,7 +296,7 @@ class Capture:
                 _undo(notes, self.graph)
 
     def replay(self) -> None:
-        """Do again what the block did. Raises LaunchError [capture], and what a launch raises."""
+        """Run the steps of the block again. Raises LaunchError [capture], and what a launch raises."""
         if self.graph is None:
             raise LaunchError(
                 "replay() of a capture that is not complete.",
@@ -309,7 +309,7 @@ class Capture:
 
 
 def _undo(notes: capture_log.Notes, graph: Graph | None) -> None:
-    """Put memory back to what it was before the block."""
+    """Restore memory to its snapshots from before the block."""
     with allocation.LOCK:
         before, notes.before = notes.before or {}, None  # the graph keeps the notes, and needs none of it
         while before:

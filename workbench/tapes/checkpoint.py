@@ -133,8 +133,8 @@ def _schedule(steps: int, budget: int) -> Iterator[Any]:
 
 @dataclass
 class _Step:
-    """What a step did the first time: `did` is a hash of its events, `left` are checksums of the state it left, where
-    others can write to it.
+    """Fingerprint of a step's first run: `did`, a hash of its events; `left`, checksums of the state behind it, where
+    foreign code can write to it.
     """
 
     did: int
@@ -143,7 +143,7 @@ class _Step:
 
 @dataclass(eq=False)
 class _Loop:
-    """One run of a loop under a tape: its checkpoints, and what the reverse pass compares with."""
+    """One run of a loop under a tape: its checkpoints, and the fingerprints that the reverse pass compares with."""
 
     loop: Checkpointed
     tape: Recording
@@ -304,7 +304,7 @@ class _Loop:
         self._put(first[0])
 
     def _again(self) -> None:
-        """Run forward from the start once more, for a second walk: the first one has used up the checkpoints."""
+        """Rerun the loop from its start for a second walk, as the first one has used up the checkpoints."""
         self._put(self.kept[0])
         self.actions = _schedule(self.loop.steps, self.loop.budget)
         for action in self.actions:
@@ -346,14 +346,14 @@ class _Loop:
 
 
 def _label(tape: Tape, event: Event, span: Span) -> str:
-    """What the user calls memory that an event writes."""
+    """The user's name of memory that an event writes."""
     places = enumerate(event.command.places if event.command is not None else event.arrays)
     position = next(k for k, a in places if isinstance(a, array) and a.allocation is span.allocation)
     return called_by(tape, event, position)
 
 
 def _signature(inner: Tape) -> int:
-    """A hash of what the events of a step did: kernels, grids, arrays, numbers."""
+    """A hash of the events of a step: kernels, grids, arrays, numbers."""
     parts: list[Any] = []
     for e in inner.events:
         numbers = [] if e.command is None else [

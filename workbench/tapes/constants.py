@@ -1,4 +1,4 @@
-"""Writes on active paths of what is constant all the same: computed from bytes that a fill, or a copy of such, left.
+"""Constant writes on active paths: values computed only from memory that was filled with constants.
 
 A kernel between arrays on an active path has an adjoint, whatever they hold. Its results depend on nothing with a
 gradient if all that it read was overwritten with numbers before. Only what is certain counts as constant.
@@ -19,7 +19,7 @@ FILLS = ("assign", "fill_", "zero_")
 
 
 class Constants:
-    """Of one tape, event by event: `spans` hold constants, `live` hold what may depend on something with a gradient."""
+    """State after each event of a tape: `spans` hold constants, `live` may depend on something with a gradient."""
 
     def __init__(self) -> None:
         self.done = 0
@@ -28,11 +28,11 @@ class Constants:
         self.events: set[Event] = set()
 
     def __contains__(self, event: Event) -> bool:
-        """Did this event write constants only."""
+        """True if this event wrote constants only."""
         return event in self.events
 
     def follow(self, tape: Recording) -> None:
-        """Go on to the last event of the tape."""
+        """Update to the last event of the tape."""
         events = tape.events[self.done :]
         if not self.spans and not any(e.kind in FILLS for e in tape.events):
             return
@@ -69,7 +69,7 @@ class Constants:
         return all(any(s.contains(span) for s in self.spans.get(span.allocation, ())) for span in read)
 
     def _may_live(self, span: Span) -> bool:
-        """May these bytes, of which a launch perhaps leaves some as they are, depend on something with a gradient."""
+        """True if these bytes may depend on something with a gradient."""
         a = span.allocation
         if any(s.contains(span) for s in self.spans.get(a, ())):
             return False
@@ -78,6 +78,6 @@ class Constants:
 
 
 def _cut(known: dict[Allocation, dict[Span, None]], span: Span) -> None:
-    """Drop the spans that share a byte with this one."""
+    """Remove the spans that overlap this one, or may."""
     for old in [s for s in known.get(span.allocation, ()) if s.overlaps(span) is not False]:
         del known[span.allocation][old]

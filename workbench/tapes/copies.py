@@ -1,4 +1,4 @@
-"""Private copies of arrays, and launches on them, in float64 where wanted: the ground on which derivatives are checked.
+"""Private copies of arrays, and launches on them, in float64 where wanted: derivatives are checked on these.
 
 Two arrays on one memory are again two arrays on one memory: an allocation is copied as a whole, stretched so that
 every float has room for a double. Nothing done here touches an array or a tape of the user.
@@ -36,7 +36,7 @@ from .tape import Tape
 
 
 def leaves(a: array) -> Iterator[array]:
-    """An array of numbers or vectors is its own leaf; an array of structs has one per field."""
+    """Yield the array itself, or for an array of structs its fields, nested ones too."""
     if not isinstance(a.dtype, Struct):
         yield a
         return
@@ -45,7 +45,7 @@ def leaves(a: array) -> Iterator[array]:
 
 
 class Twins:
-    """Copies of arrays with their aliasing. `widened`: floats become float64."""
+    """Copies of arrays that alias as the arrays do. `widened`: floats become float64."""
 
     def __init__(self, arrays: Iterable[array], widened: bool):
         self.widened = widened
@@ -74,7 +74,7 @@ class Twins:
         return array_on(self.memory[a.allocation], dtype, a.shape, tuple(n * k for n in a.strides), a.span.offset * k)
 
     def whole(self, a: array) -> array:
-        """The copy of an array of anything, structs too, where nothing is widened."""
+        """The copy of an array of any dtype, structs too; only if not `widened`."""
         assert not self.widened
         return array_on(self.memory[a.allocation], a.dtype, a.shape, a.strides, a.span.offset)
 
@@ -111,7 +111,7 @@ class Launch:
     declared: tuple[int, ...] = ()
 
     def run(self, record: bool) -> None:
-        """Launch with what the copies hold now, recorded by the open tape or not at all."""
+        """Launch on the present contents of the copies; `record`: by the open tape."""
         flat = [self._number(k) if k in self.declared else a for k, a in enumerate(self.flat)]
         command = Command(self.program, plan(self.program.name, self.program, self.dims, flat, None), flat)
         command.places, command.declared = list(self.flat), self.declared
@@ -123,7 +123,7 @@ class Launch:
 
 
 def launch_of(command: Command, twins: Twins) -> Launch:
-    """The same launch on copies."""
+    """The launch of `command` on copies."""
     made = program(command.program, twins.widened)
     flat = []
     for p, a in zip(made.function.params, command.places, strict=True):
@@ -155,7 +155,7 @@ class Case:
         self.keep(memories)
 
     def keep(self, memories: Iterable[Allocation]) -> None:
-        """Note what these hold: `restore` puts it back."""
+        """Snapshot these memories for `restore`."""
         self.start = [(m.span(), m.span().copy_out()) for m in memories]
 
     def restore(self) -> None:
@@ -163,7 +163,7 @@ class Case:
             span.copy_in(data)
 
     def run(self) -> dict[str, np.ndarray]:
-        """Run once, unrecorded: the outputs."""
+        """Run once, unrecorded. Returns {label: contents in float64} of the outputs."""
         for step in self.steps:
             step(False)
         return {name: read_values(a).astype(np.float64) for name, a in self.outputs.items()}
@@ -246,12 +246,12 @@ def places_of(event: Event) -> list[Any]:
 
 
 def _cut(to: array, of: array) -> Callable[[bool], None]:
-    """A copy to which no gradient passes: differences must not either, so `to` keeps what it holds unless recorded."""
+    """A step for a `cut`. Unrecorded it does nothing: differences must not pass it either, so `to` stays constant."""
     return lambda record: write_array("cut", to, of) if record else None
 
 
 def _write(to: array, of: array | None, values: Any) -> Callable[[bool], None]:
-    """A write by the host: a copy, or fixed values."""
+    """A step for a host write: a copy of `of`, or constant `values`."""
 
     def perform() -> None:
         to.data[...] = values if of is None else of.data.copy()
@@ -266,7 +266,7 @@ def _write(to: array, of: array | None, values: Any) -> Callable[[bool], None]:
 
 
 class Twice(Rerun):
-    """A tape on copies in which every launch also carries tangents, recorded, so that it can be walked backwards."""
+    """A tape on copies whose launches also compute tangents, recorded for a reverse walk: second derivatives."""
 
     def __init__(self, tape: Tape):
         super().__init__(tape, False)
@@ -323,7 +323,7 @@ class Twice(Rerun):
                 self.steps.insert(done, _write(self.moved.of(to), copied, 0))
 
     def product(self, loss: array, tangents: Any) -> dict[array, np.ndarray]:
-        """The gradient, by the start, of what the tangent of `loss` is at the end."""
+        """{array: NumPy gradient, by its start, of the final tangent of `loss`}, for the start tangents {array: v}."""
         assert self.twins is not None
         for x, v in tangents.items():
             moved = self.moved.of(x)

@@ -1,4 +1,4 @@
-"""CUDA graphs: what a capture queued on one GPU in a row is launched at one stroke.
+"""CUDA graphs: consecutive work of a capture on one GPU, launched with one call.
 
 The one idea: at the first replay the steps are called on a private stream that notes instead of running; what it noted
 is launched, then and ever after, on CuPy's current stream. What the steps allocate on the way comes from memory that
@@ -41,7 +41,7 @@ class Row:
             let_follow(device)
 
     def _make(self, cupy: Any) -> None:
-        """Nothing runs here, so that after a refusal nothing is to be undone."""
+        """Capture the steps as a CUDA graph. Nothing runs, so a refusal leaves nothing to undo."""
         pool, stream = cupy.cuda.MemoryPool(), cupy.cuda.Stream(non_blocking=True)
 
         def room(nbytes: int) -> Any:

@@ -59,12 +59,12 @@ class Event:
 
     @property
     def stamp(self) -> int:
-        """When it was recorded: events and publications of all tapes are counted by one clock."""
+        """The clock at recording; one clock counts events and publications of all tapes."""
         return self.id
 
     @property
     def source(self) -> array | None:
-        """Of a copy: the array that adjoints go to. None of all others: a cut is to let none through."""
+        """The array that a copy reads, which gets its adjoint; None for other kinds, `cut` too."""
         return self.arrays[1] if len(self.arrays) == 2 and self.kind != "cut" else None
 
     @property
@@ -87,7 +87,7 @@ class Event:
 
 @dataclass(eq=False, slots=True)
 class Need:
-    """Bytes that the adjoint of an event will read, with a checksum if somebody else can change them unseen."""
+    """Bytes that the adjoint of an event will read, with a checksum if foreign code can change them unseen."""
 
     span: Span
     event: Event
@@ -102,7 +102,7 @@ class Need:
 
     @property
     def name(self) -> str:
-        """What the kernel calls it."""
+        """The kernel's parameter name of the array, or its label for other events."""
         command = self.event.command
         return command.program.leaves[self.position].name if command else self.event.arrays[self.position].label
 
@@ -110,14 +110,14 @@ class Need:
         return self.checksum is None or self.checksum == checksum_of(self.span)
 
     def culprit(self) -> str:
-        """Who must have changed the bytes, for the message of the error."""
+        """The likely cause of a change of the bytes, as text for the error."""
         if self.stamp is not None and self.stamp != stamp_of(self.span.allocation):
             return "an in-place operation of torch"
         return "a write through its raw memory (numpy(), ptr, another library)"
 
 
 class Needs(list[Need]):
-    """What adjoints will read in one allocation. A history that lies there row behind row meets no earlier row."""
+    """The needs of one allocation, with their hull: writes outside of it, as of a new row of a history, are fast."""
 
     seen = low = high = 0  # of so many, the hull
 
@@ -148,13 +148,13 @@ class Scope:
 
 @lru_cache(4096)
 def _line(code: Any, instruction: int) -> int:
-    """A frame's own `f_lineno` counts through its code each time: too long for a launch."""
+    """The line of an instruction, cached, as `f_lineno` searches the code each time."""
     return next((n for begin, end, n in code.co_lines() if begin <= instruction < end and n), code.co_firstlineno)
 
 
 @lru_cache(4096)
 def _columns(code: Any, instruction: int) -> tuple[int, int]:
-    """Where the call of this instruction begins and ends in its first and last line."""
+    """(start, end) column of the call of this instruction, in its first and last line."""
     _, _, start, end = next(islice(code.co_positions(), instruction // 2, None), (0, 0, 0, 0))
     return start or 0, end or 0
 

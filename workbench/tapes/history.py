@@ -1,4 +1,4 @@
-"""The gradient of a leaf before a tape published into it: was it read too early, did it hold earlier gradients."""
+"""State of a leaf's gradient before a tape published into it: read too early, or holding an earlier gradient."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 class Pile:
     """A gradient that was added to what an earlier backward had left there.
 
-    again    it was this very tape's. moved: the leaf has changed since. chained: this tape was seeded by a later one.
+    again    that was of this tape. moved: the leaf has changed since. chained: this tape was seeded by a later one.
     """
 
     again: bool
@@ -24,7 +24,7 @@ class Pile:
 
 
 def note_before(tape: Recording, a: Allocation, blank: bool) -> None:
-    """Call before the adjoint of a leaf is added to its gradient. `blank`: that is all zeros."""
+    """Note the state of a leaf's gradient before its adjoint is added. `blank`: the gradient is all zeros."""
     grad = a.gradient()
     if read_too_early(tape, a):
         tape.read_early[a] = None
@@ -36,7 +36,7 @@ def note_before(tape: Recording, a: Allocation, blank: bool) -> None:
 
 
 def read_too_early(tape: Recording, a: Allocation) -> bool:
-    """Has somebody read this gradient since the tape's last event, although no backward had published since."""
+    """True if this gradient was read after the tape's last event although no backward had published since."""
     grad = a.grad
     if grad is None or not grad.publisher[0] < tape.events[-1].stamp < grad.read_at:
         return False
@@ -44,7 +44,7 @@ def read_too_early(tape: Recording, a: Allocation) -> bool:
 
 
 def is_piled(tape: Recording, a: Allocation) -> bool:
-    """Is the present gradient of `a` a sum that this tape published, untouched since."""
+    """True if the gradient of `a` is a sum that this tape published, not written by the user since."""
     grad = a.grad
     if a not in tape.piled or grad is None or grad.publisher[1] is None or grad.publisher[1]() is not tape:
         return False

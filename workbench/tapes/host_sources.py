@@ -1,7 +1,7 @@
-"""Values of the host that came from memory on an active path: followed as far as the tape can, else refused.
+"""Host values computed from memory on an active path: followed as far as the tape can, else refused.
 
 A write of such values is an event with `sources`. It makes what it wrote active, so that the walk knows its adjoint; if
-that is not zero when the walk reaches the write, a gradient would end there unseen, and the walk is refused.
+that is not zero when the walk reaches the write, a gradient would silently end there, and the walk is refused.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
 
 def live(tape: Recording, sources: tuple[Source, ...], dst: Span | None = None) -> tuple[Source, ...]:
-    """Those sources that held, when they were read, what depends on something with requires_grad.
+    """The sources whose memory depended on something with `requires_grad` when it was read.
 
-    `dst`: a leaf that the tape has not touched starts anew with what is assigned, also if that was made from itself.
+    `dst`: one that the tape has not touched becomes a new leaf: untouched sources that overlap it are left out.
     """
     found = tuple(s for s in sources if _active(tape, s))
     if dst is None or tape.has_touched(dst):
@@ -41,7 +41,7 @@ def live(tape: Recording, sources: tuple[Source, ...], dst: Span | None = None) 
 
 
 def behind(tape: Recording, dst: array, sources: tuple[Source, ...]) -> tuple[Source, ...]:
-    """The active ones of these sources of values that are about to be written to `dst`."""
+    """The `live` sources of values about to be written to `dst`; () if no gradient can pass there."""
     if not sources or tape.muted or not is_followed(dst):
         return ()
     found = live(tape, sources, dst.span)
@@ -81,7 +81,7 @@ def written(
     sources: tuple[Source, ...],
     where: Where | None,
 ) -> None:
-    """NumPy has written `values`, which lie in this memory, through its raw address, from these sources."""
+    """Note that NumPy wrote `values`, which lie at `offset` in this memory, from these sources, by its raw address."""
     if values.dtype.names:
         for name, (_, at, *_) in values.dtype.fields.items():  # type: ignore[union-attr]
             written(tape, memory, offset + at, values[name], sources, where)
@@ -98,7 +98,7 @@ def written(
 
 
 def _note(tape: Recording, dst: array, sources: tuple[Source, ...], where: Where | None, by: str = "numpy()") -> None:
-    """An event that wrote values from these sources, without the tape having recorded how."""
+    """Record an event for a write of values from these sources that the tape did not see."""
     event = Event(next(clock), "foreign", by, where, (), (dst.span,), arrays=(dst,))
     event.sources, event.noted = sources, True
     tape.arrays[id(dst)] = dst
@@ -122,7 +122,7 @@ def tell_around(tape: Recording, written: Iterable[array], sources: tuple[Source
 
 
 def note_inside(tape: Recording, inner: Recording, events: Sequence[Event]) -> None:
-    """Note what a tape inside this one has recorded from memory on an active path of this one, and will lose."""
+    """Note events of a tape inside this one that read memory on an active path of this one: that gradient is lost."""
     if tape is inner or tape.muted or inner.apart:
         return
     for event in events:
@@ -145,7 +145,7 @@ def _written_by(event: Event) -> list[array]:
 
 
 def look(tape: Recording, command: Any) -> None:
-    """Compare memory that others may have written to, and that this launch is about to read, with what was read."""
+    """Compare exposed memory that this launch is about to read with earlier readings; note it if it seems derived."""
     for k in sorted({k for k, _ in command.plan.reads}):
         a = command.flat[k]
         memory = a.allocation
@@ -161,13 +161,13 @@ def look(tape: Recording, command: Any) -> None:
 
 
 def follow(tape: Recording, dst: array) -> None:
-    """From now on this memory is on an active path."""
+    """Put this memory on an active path."""
     tape.active[dst.allocation] = None
     tape.check_scalar(dst, "a value of the host")
 
 
 def declared(tape: Recording, command: Any) -> Any:
-    """The command, with those of its numbers as declared scalars that were read from memory on an active path."""
+    """The command, with numbers that were read from memory on an active path replaced by declared scalars."""
     places = list(command.places)
     found = list(command.declared)
     for k, leaf in enumerate(command.program.leaves):
@@ -186,7 +186,7 @@ def declared(tape: Recording, command: Any) -> Any:
 
 
 def _standing_for(name: str, type: Scalar | Composite, value: Any, supposed: tuple[Source, ...]) -> array:
-    """A new array of one element with this value, written as an event."""
+    """A new array of one element with this value, which a recorded event writes."""
     made = new_array(1, type)
     made.name = name
     made.data[...] = value
@@ -217,21 +217,21 @@ def refuse(event: Event, space: Workspace, tape: Recording) -> None:
 
 
 def warn(tape: Recording) -> None:
-    """Say at the user's lines where a gradient may have ended that nobody sees."""
+    """Warn, at the user's lines, of writes where a gradient may silently have ended."""
     said = dict.fromkeys((suspicion(e, tape), e.where.file, e.where.line) for e in tape.suspects if e.where is not None)
     for text, file, line in said:
         warnings.warn_explicit(f"{text} [host-number]", UserWarning, file, line)
 
 
 def suspicion(event: Event, tape: Recording) -> str:
-    """What to say of a write that seems to end a gradient."""
+    """The warning text for a write that may end a gradient."""
     agree = "agree in all digits, as they are or after simple arithmetic, with what was read from"
     text = f"{called(tape, event.arrays[0])} got values that {agree} {_readings(event, tape)}."
     return text + " If they came from there, the gradient ends here. wb.detach(value) says that it is meant."
 
 
 def lost(event: Event, tape: Recording) -> GradientError:
-    """What to say of a write that ends a gradient."""
+    """The GradientError [host-values] or [nested-tape] for a write that ends a gradient."""
     dst = event.arrays[0]
     if event.label == INSIDE:
         return GradientError(
@@ -251,7 +251,7 @@ def lost(event: Event, tape: Recording) -> GradientError:
 
 
 def _readings(event: Event, tape: Recording) -> str:
-    """What was read, and at which lines."""
+    """Text of the sources of an event: names, and lines of reading."""
     lines = []
     for source in event.sources:
         at = f", read at {source.where}: {source.where.text.strip()}" if source.where else ""
@@ -260,12 +260,12 @@ def _readings(event: Event, tape: Recording) -> str:
 
 
 def _named(tape: Recording, source: Source) -> str:
-    """What the user calls the memory that was read."""
+    """The user's name of the memory that was read."""
     near = [a for a in tape.arrays.values() if a.span.overlaps(source.span) is not False]
     near.sort(key=lambda a: a.span != source.span)
     return called(tape, near[0]) if near else source.label
 
 
 def is_followed(dst: array) -> bool:
-    """Can there be a gradient by what is written here."""
+    """True if `dst` can carry a gradient: float memory that is no gradient itself."""
     return is_float_memory(dst) and not dst.is_gradient

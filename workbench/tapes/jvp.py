@@ -45,7 +45,7 @@ from .tape import Tape
 
 
 class Tangents(Mapping):
-    """What `jvp` returns: the tangent of every array of a tape, by its contents at the end.
+    """Mapping returned by `jvp`: the tangent of every array of a tape, of its contents at the end.
 
     `t[a]` is a new NumPy array of shape (*a.shape, *components), for any array or view on memory of the tape: zeros
     where nothing depends on the direction. Of an array of structs ask for a field.
@@ -110,7 +110,7 @@ def jvp(tape: Tape, tangents: Mapping[array, Any]) -> Tangents:
 
 
 def check_direction(tape: Tape, x: Any) -> None:
-    """Refuse a direction of what is no array, or on no active path."""
+    """Raise GradientError for a direction of something that is no array, or on no active path."""
     if not isinstance(x, array):
         raise GradientError(
             f"a direction belongs to an array, not to {type(x).__name__} {x!r}"[:120], slug="seed-type",
@@ -139,13 +139,16 @@ def components(a: array) -> tuple[int, ...]:
 
 
 def value_of(a: array, space: Workspace) -> np.ndarray:
-    """A copy, on the host, of what a workspace holds for an array: shape (*a.shape, *components)."""
+    """A NumPy copy of an array's values in a workspace: shape (*a.shape, *components)."""
     g = shadow_of(a, space)
     return g.get() if a.device.is_cuda else g.copy()
 
 
 def shadow_of(a: array, space: Workspace) -> Any:
-    """What a workspace holds for an array, on its device: a view of shape (*a.shape, *components)."""
+    """A view of an array's values in a workspace, on its device: shape (*a.shape, *components).
+
+    Raises GradientError [seed-type] for an array of structs.
+    """
     if isinstance(a.dtype, Struct):
         raise GradientError(
             f"{a.label} is an array of structs: its derivatives are those of its fields.", slug="seed-type",
@@ -170,9 +173,9 @@ def carry_tangents(tape: Tape, space: Workspace) -> Workspace:
 
 
 def passing(tape: Tape, before: Callable[[Event, dict], None], behind: Callable[[Event], None] | None = None) -> None:
-    """Go through the events: `before(event, extremes)` with memory as it found it, `behind(event)` as it left it.
+    """Visit the events forward: `before(event, extremes)` in the memory it found, `behind(event)` in the one it left.
 
-    "Memory" are the bytes that the tape kept; with Tape(keep="all") that is everything it wrote.
+    Only bytes that the tape kept are restored; with Tape(keep="all") that is everything it wrote.
     """
     verify(tape)
     tally(tape)
@@ -215,7 +218,7 @@ def _launch(tape: Tape, event: Event, space: Workspace, after: dict[Allocation, 
 
 
 def _refuse_unfollowed(tape: Tape, event: Event, space: Workspace) -> None:
-    """A launch that met this memory before it was on an active path has kept nothing for it."""
+    """Raise GradientError if a launch read memory with a tangent before it was active: nothing was kept for it."""
     plan, flat = event.command.plan, event.command.flat
     followed = () if event.reverse is None else event.reverse.shadows
     for k in plan.float_reads | plan.float_writes if plan.float_writes else ():
@@ -228,7 +231,7 @@ def _refuse_unfollowed(tape: Tape, event: Event, space: Workspace) -> None:
 
 
 def _refuse_unkept(tape: Tape, event: Event, made: Tangent) -> None:
-    """Refuse a tangent that reads what the adjoint (a `func_grad`) does not, unless that is surely unchanged."""
+    """Raise GradientError if a tangent reads bytes that the adjoint (a `func_grad`) does not, and may have changed."""
     position = {leaf.name: k for k, leaf in enumerate(event.command.plan.program.leaves)}
     spans = {n: event.command.flat[position[n]].span for n in made.needs - event.reverse.reverse.needs}
     more = [n for n, span in spans.items() if tape.keep != "all" and not _unchanged_since(tape, event, span)]
@@ -248,7 +251,7 @@ def _unchanged_since(tape: Tape, event: Event, span: Span) -> bool:
 
 
 def _host(tape: Tape, event: Event, space: Workspace, after: dict) -> None:
-    """copy: the target gets the tangent of the source; every other host write clears it."""
+    """Carry the tangent over a host write: a copy passes that of its source on, every other write clears it."""
     dst = event.arrays[0]
     src = event.source if event.source is not None and event.source.allocation in space else None
     _refuse_sources(tape, event, space)
@@ -264,7 +267,7 @@ def _host(tape: Tape, event: Event, space: Workspace, after: dict) -> None:
 
 
 def _refuse_sources(tape: Tape, event: Event, space: Workspace) -> None:
-    """Refuse values that the host made from memory with a tangent: nobody knows what theirs is."""
+    """Raise GradientError for values that the host made from memory with a tangent: theirs is unknown."""
     if any(s.span.allocation in space for s in event.sources):
         raise lost(event, tape)
 
@@ -286,7 +289,7 @@ def _opaque(tape: Tape, event: Event, space: Workspace, after: dict) -> None:
 
 
 def _nothing(tape: Tape, event: Event, space: Workspace, after: dict) -> None:
-    """A write by others, or a cut: it has no tangent."""
+    """Pass over a foreign write or a cut, which has no tangent."""
     _refuse_sources(tape, event, space)
 
 

@@ -1,4 +1,4 @@
-"""What the user calls the arrays of a tape: for findings, errors and pictures, never for what is computed.
+"""User-visible names of the arrays of a tape: for findings, errors and pictures, never for what is computed.
 
 A variable or attribute that is the array comes first; then a part of one (`x[1:]`), then what the source of the launch
 says (`inputs=[self.x, tmp]`), which is all that is left of the variables of a function that has returned.
@@ -25,7 +25,7 @@ NEAR = 3  # `model.body[3].f` is three steps from a variable: farther is called 
 
 
 def note_names(tape: Recording, frame: FrameType | None) -> None:
-    """Note what the program calls the arrays of a tape, at a question: with the words of who asks.
+    """Note names of the arrays of a tape from the variables visible in the calling frames.
 
     The outermost frame comes first: a script's or a cell's `sim.x` says more than the `x` of a function it called.
     """
@@ -49,7 +49,7 @@ def note_names(tape: Recording, frame: FrameType | None) -> None:
 
 
 def note_near_names(tape: Recording, frame: FrameType) -> None:
-    """The same when a tape closes, before the variables of the function that opened it are gone."""
+    """Note names from one frame, when a tape closes, before the variables of that function are gone."""
     missing = {i for i in tape.arrays if i not in tape.names}
     if not missing or next(user_frames(frame), None) is not frame:
         return
@@ -94,7 +94,7 @@ def called_by(tape: Recording, event: Event, position: int) -> str:
 
 
 def reason_of(tape: Recording, kept: Kept) -> str:
-    """Why bytes were kept: which adjoints will read them, under which names."""
+    """Text of the reason why bytes were kept: the adjoints that will read them, and under which names."""
     if kept.said:
         return kept.said
     needs = {f"adjoint of {n.event.label} reads {name_of(tape, n.array, n.name)}" for n in kept.needs}
@@ -102,19 +102,19 @@ def reason_of(tape: Recording, kept: Kept) -> str:
 
 
 def called(tape: Recording, a: array, parameter: str = "") -> str:
-    """What the program that called us calls an array of this tape. For messages: it looks through frames."""
+    """The name of an array of this tape for messages, searched in the calling frames (slow)."""
     note_names(tape, sys._getframe(1))
     guess_names(tape)
     return name_of(tape, a, parameter)
 
 
 def name_of(tape: Recording, a: array, parameter: str = "") -> str:
-    """What the user calls an array as far as it has been noted; else what the kernel calls it."""
+    """The noted name of an array; else its own `name`, the parameter, or the id of its memory."""
     return tape.names.get(id(a)) or a.name or parameter or str(a.allocation)
 
 
 def own_name(tape: Recording, a: array) -> str:
-    """The name that the user has given to this very array; "" for a view of the moment, and what no variable is."""
+    """The user's name of this array object; "" if its name is only a guess, as for a temporary view."""
     return a.name or (tape.names.get(id(a), "") if id(a) not in tape.guessed else "")
 
 
@@ -122,7 +122,7 @@ def own_name(tape: Recording, a: array) -> str:
 
 
 def argument_texts(event: Event) -> list[str]:
-    """What the source of a launch says for each of its flat arguments; "" where it says no name."""
+    """The source text of each flat argument of a launch; "" where that is no name."""
     program, where = event.command.program, event.where
     given = _arguments("".join(linecache.getlines(where.file)), where.line, where.col, where.end_col) if where else ()
     texts = []
@@ -136,7 +136,7 @@ def argument_texts(event: Event) -> list[str]:
 
 @lru_cache(1024)
 def _arguments(source: str, line: int, col: int, end_col: int) -> tuple[str, ...]:
-    """The elements of `inputs` and `outputs` of the launch at this place."""
+    """Source texts of the elements of `inputs` and `outputs` of the launch call at this place."""
     for call in _launches(source):
         if (call.lineno, call.col_offset, call.end_col_offset) == (line, col, end_col):
             lists = dict(zip(("kernel", "dim", "inputs", "outputs"), call.args, strict=False))

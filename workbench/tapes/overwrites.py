@@ -1,7 +1,7 @@
-"""What overwriting would lose: bytes that adjoints will read are kept before an event overwrites them.
+"""Overwritten values: bytes that adjoints will read are kept before an event overwrites them.
 
-Bytes that others overwrite cannot be kept; such changes are noted, or found by checksums where memory's address has
-left our hands, and `verify` refuses the walk.
+Bytes that others overwrite cannot be kept; such changes are noted, or found by checksums of exposed memory, and
+`verify` refuses the walk.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def need(tape: Recording, span: Span, event: Event, position: int) -> None:
 
 
 def watch_again(tape: Recording) -> None:
-    """Note anew what adjoints will read, on a tape that was made from its saved events: nothing may change it now."""
+    """Restore needs, checksums and watching of a tape that was made from saved events."""
     for number, event in enumerate(tape.events):
         if event.reverse is not None:
             for k, box in event.reverse.needs:
@@ -54,7 +54,7 @@ def watch_again(tape: Recording) -> None:
 
 
 def remember_left(tape: Recording, event: Event) -> None:
-    """Take checksums of what an event read and wrote in exposed memory: until the next event nothing may change it."""
+    """Checksum the exposed memory that an event read or wrote: unrecorded changes until the next are conflicts."""
     known = tape.left
     for span in event.writes:
         a = span.allocation
@@ -115,10 +115,10 @@ START = "the start of the tape, to run the program again"
 
 
 def keep_start(tape: Recording, event: Event, a: array, span: Span) -> None:
-    """Copy what memory held when the tape met it, before the first write to it, if the program has read that.
+    """Keep the contents of memory before the tape's first write to it, if the program has read them.
 
-    No adjoint needs it. With it the program can be run again, to look at what was not kept. What `keep_before` will
-    copy, and memory that is all zeros, is left out.
+    No adjoint needs them; the program can then be run again, to look at what was not kept. Bytes that `keep_before`
+    will copy, and memory that is all zeros, are left out.
     """
     memory = span.allocation
     if tape.keep == "all" or memory.blank == memory.version or not span.nbytes:
@@ -141,7 +141,7 @@ def keep_before(tape: Recording, event: Event) -> None:
 
 
 def _watch_all(tape: Recording, event: Event) -> None:
-    """Watch every memory that the tape touches, also off active paths: `replay` starts from what it held."""
+    """Watch every memory that the tape touches, also off active paths: `replay` needs its initial contents."""
     for span in (*event.reads, *event.writes):
         a = span.allocation
         if a not in tape.met:
@@ -150,7 +150,7 @@ def _watch_all(tape: Recording, event: Event) -> None:
 
 
 def keep(tape: Recording, span: Span, event: Event, needs: Needs | None) -> None:
-    """Copy what a write to this span is about to destroy, if it is needed, and forget the needs that this settles."""
+    """Copy bytes that a write to this span is about to destroy, if needed, and drop the needs that this satisfies."""
     hit = needs.meeting(span) if needs else []
     if not hit and tape.keep != "all":
         return
@@ -167,13 +167,13 @@ def keep(tape: Recording, span: Span, event: Event, needs: Needs | None) -> None
 
 
 def verify(tape: Recording) -> None:
-    """Refuse the walk if a needed value was overwritten, a launch broke off, or the types of memory do not agree."""
+    """Raise GradientError if a needed value was overwritten, a launch broke off, or the types of memory conflict."""
     refuse_bits(tape)
     verify_needs(tape)
 
 
 def verify_needs(tape: Recording) -> None:
-    """Refuse the walk if a needed value was overwritten, or a launch broke off."""
+    """Raise GradientError if a needed value was overwritten, or a launch broke off."""
     if tape.failure is not None:
         event, error = tape.failure
         raise GradientError(

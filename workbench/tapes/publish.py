@@ -46,7 +46,7 @@ Wrote = Callable[[Recording, Allocation], tuple[Marks | None, Iterable[Span]]]
 
 
 def counted(tape: Recording, a: Allocation) -> tuple[Marks | None, Iterable[Span]]:
-    """What events wrote of a memory, and what they stored to."""
+    """(marks of all writes of a memory or None, spans surely stored to), from the tally of the tape."""
     return tape.written.get(a), tape.stored.get(a, ())
 
 
@@ -124,7 +124,7 @@ def _publish_one(
 
 
 def gradients_of(tape: Recording) -> list[Allocation]:
-    """The memories of the gradients that the arrays of a tape have now."""
+    """The gradient memories of the arrays of a tape."""
     memories = dict.fromkeys([a.allocation for a in tape.arrays.values()])
     return [a.grad for a in memories if a.grad is not None]
 

@@ -1,7 +1,7 @@
-"""Recording: what a tape notes while it is open, and how it learns of writes that are not its own.
+"""Recording: the events that a tape notes while it is open, and its checks for writes that are not its own.
 
-Before an event overwrites bytes that an adjoint will read, the recording keeps them. Memory whose address has left our
-hands is compared by checksums. What changed behind the tape's back is refused before the walk.
+Before an event overwrites bytes that an adjoint will read, the recording keeps them. Exposed memory is compared by
+checksums. If needed bytes were changed behind the tape's back, the walk is refused.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from .tally import tally
 
 
 class Recording:
-    """What a tape records: events in order, what their adjoints will read, and what must be kept of it.
+    """The record of a tape: events in order, the bytes that their adjoints will read, and copies of those overwritten.
 
-    It is told by `memory` of every write; those it does not record itself are compared with what it needs.
+    It is told of every write to its memory; those it does not record itself are compared with its needs.
     """
 
     apart = False  # a tape that records one step of another tape's event: it has no border of its own
@@ -131,7 +131,7 @@ class Recording:
                 host_sources.note_inside(around, self, inside)
 
     def meet(self, read: Span) -> None:
-        """Note what other tapes wrote of the bytes that this one is about to read."""
+        """Note borders in the bytes that this tape is about to read: parts that other tapes wrote."""
         for span, run in read.allocation.origins.met(read) if read.allocation.origins else ():
             self.crossed(span, run)
 
@@ -143,7 +143,7 @@ class Recording:
                 tape.borders.setdefault(span.allocation, {})[span, run] = None
 
     def all_borders(self) -> Iterator[tuple[Span, Run]]:
-        """What other tapes wrote, and this one met."""
+        """All (span, writer's run) that other tapes wrote and this one read."""
         return (border for found in self.borders.values() for border in found)
 
     @contextmanager
@@ -205,7 +205,7 @@ class Recording:
         return event
 
     def _activate(self, plan: Any, flat: list) -> tuple[int, ...]:
-        """Mark as active what depends on something with requires_grad. Returns the positions of the active arrays."""
+        """Mark memory as active that depends on something with `requires_grad`. Returns positions of active arrays."""
         active, scalars = self.active, self.scalars  # who is in `scalars` is active
         for k, type in plan.floats.items():
             if scalars.get(flat[k].allocation) is not type:
@@ -232,7 +232,7 @@ class Recording:
                 return tuple(mask)
 
     def _activate_declared(self, event: Event, command: Any) -> tuple[int, ...]:
-        """The same for a launch with declared scalars: it reads their memory, and what it writes depends on them."""
+        """`_activate` for a launch with declared scalars: it reads their memory, and its results depend on them."""
         plan, flat = command.plan, command.flat
         for k in command.declared:
             a = command.places[k]
@@ -273,7 +273,7 @@ class Recording:
                     break
 
     def after_failure(self, event: Event, failure: BaseException) -> None:
-        """Called under LOCK when a launch broke off: what it has written by then nobody knows."""
+        """Called under LOCK when a launch broke off: its writes are unknown, so the walk will be refused."""
         event.kind, event.reverse = "foreign", None
         self.events.append(event)
         self.failure = self.failure or (event, failure)
@@ -334,9 +334,9 @@ class Recording:
         self, label: str, arrays: Sequence[array], written: Sequence[array], perform: Callable[[], None], reason: str,
         place: Any,
     ) -> Event:  # fmt: skip
-        """Something that may read `arrays`, changes those in `written` in `perform`, and has no adjoint that is known.
+        """Record a step `perform` without known adjoint that may read `arrays` and writes those in `written`.
 
-        A walk whose adjoint arrives there is refused with the `reason`; what does not depend on it is exact.
+        A walk whose adjoint arrives there is refused with the `reason`; gradients that do not pass there are exact.
         """
         reads, writes = tuple(a.span for a in arrays), tuple(a.span for a in written)
         event = Event(next(clock), "opaque", label, place, reads, writes, arrays=tuple(arrays))
@@ -363,7 +363,7 @@ class Recording:
     def values_written(
         self, target: Allocation, offset: int, values: Any, sources: tuple[Source, ...], where: Where | None
     ) -> None:
-        """NumPy has written values to memory of ours, through its raw address, while this tape records."""
+        """Called when NumPy has written values to memory of an array, by its raw address, while this tape records."""
         host_sources.written(self, target, offset, values, sources, where)
 
     def _refuse_crowd(self, dst: array, event: Event) -> None:
@@ -470,7 +470,7 @@ class Recording:
             )  # fmt: skip
 
     def has_touched(self, span: Span) -> bool:
-        """Has an event of this tape read or written one of these bytes."""
+        """True if an event of this tape has read or written one of these bytes, or may have."""
         if self.events and span in (last := self.events[-1]).writes and (last.kind != "foreign" or last.noted):
             return True  # as of most losses, which the last launch writes
         tally(self)
@@ -542,7 +542,7 @@ _CALL = "tape.record_func(backward, [x, y])"
 
 
 def _do(forward: Callable[[], None], touched: list[Allocation]) -> None:
-    """Call the function of a step that no event records, now and in the replays of an open capture."""
+    """Call a function now, unrecorded, and in the replays of an open capture."""
 
     def step() -> None:
         with memory.unrecorded():
@@ -557,7 +557,7 @@ def _do(forward: Callable[[], None], touched: list[Allocation]) -> None:
 
 
 def _check_callback(backward: Any, arrays: Any, only_read: Any) -> None:
-    """Refuse at record_func what would fail when the walk comes by."""
+    """Raise LaunchError [record-func] for a callback that would fail in the walk."""
     instead, odd = _CALL, ""
     if not callable(backward):
         odd = f"takes a function first, not {type(backward).__name__}"

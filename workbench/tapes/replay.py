@@ -30,7 +30,7 @@ from .tape import Tape
 
 
 class Replay(Tape):
-    """What `Tape.replay` returns: a tape of its own, whose arrays are copies of those of the `original`.
+    """Tape returned by `Tape.replay`, on copies of the arrays of the `original`.
 
     `again.of(a)`, or `again[a]`, is the copy of an array or a view on memory of the first tape.
     """
@@ -112,7 +112,7 @@ def _refuse_other_bits(tape: Tape, made: Replay, copies: Mapping[Allocation, All
 
 
 def _began_as_zeros(tape: Tape, a: Allocation) -> bool:
-    """Was this memory made of zeros, and as far as is known written by nobody but the events of this tape."""
+    """True if this memory was made of zeros and, as far as is known, written only by events of this tape."""
     return a.blank >= 0 and a.version - sum(s.allocation is a for e in tape.events for s in e.writes) == a.blank
 
 
@@ -129,7 +129,7 @@ def _prepared(tape: Tape, looking: bool = False) -> _Again:
 
 
 def starts(tape: Tape, arrays: Sequence[array]) -> list[np.ndarray]:
-    """What arrays of numbers held when the tape started: copies on the host. Refuses what `replay` refuses."""
+    """NumPy copies of the contents of arrays when the tape started. Raises what `replay` raises."""
     found: list[np.ndarray] = []
 
     def take(*_: Any) -> None:
@@ -145,7 +145,7 @@ def starts(tape: Tape, arrays: Sequence[array]) -> list[np.ndarray]:
 
 
 class _Copies(Twins):
-    """Copies of whole memories: one array object for one array, and the same gradients asked for."""
+    """Copies of whole allocations: one array object per array, with the same gradients asked for."""
 
     def __init__(self, arrays: list[array]):
         self.made: dict[tuple[Span, Any], array] = {}
@@ -167,7 +167,7 @@ class _Copies(Twins):
 
 
 class _Again(Rerun):
-    """The steps of a tape, and which event each of them is. On the old inputs, values of the host are the old ones."""
+    """Steps that rerun a tape, and how many there are up to each event. Host values are those of the recording."""
 
     refuses_sources = False
 
@@ -188,7 +188,7 @@ class _Again(Rerun):
         self.ends.append(len(self.steps))
 
     def verify(self, position: int) -> None:
-        """Refuse if exposed memory is not what it was when the tape met it before event number `position`."""
+        """Raise GradientError [overwritten] if exposed memory first met at event `position` was changed unseen."""
         for a, (when, checksum) in self.tape.met.items():
             if when == position and checksum is not None and checksum != checksum_of(a.span()):
                 raise GradientError(
@@ -222,7 +222,7 @@ class _Again(Rerun):
 
 
 def _set(made: Replay, x: Any, values: Any) -> None:
-    """Put new values where the copy of an input starts."""
+    """Write the new values of an input to its copy."""
     a = x.memory if isinstance(x, scalar) else x
     if not isinstance(a, array) or not made.original.has_touched(a.span):
         raise _stranger(a)
@@ -288,9 +288,9 @@ def _refuse_opaque(tape: Tape) -> None:
 
 
 def _refuse_unknown(tape: Tape, looking: bool = False) -> None:
-    """Refuse unless all that events read is known: left by a write that surely happened, kept, or still there.
+    """Raise GradientError [not-kept] unless all bytes that events read are surely written before, kept, or unchanged.
 
-    looking   what is probably still there will do: the bits are compared afterwards.
+    looking   bytes that are probably unchanged will do: they are compared afterwards.
     """
     right: dict[Allocation, dict[Span, None]] = {}
     for n, event in enumerate(tape.events):
@@ -324,7 +324,7 @@ def _started(tape: Tape, n: int, span: Span) -> bool:
 
 
 def _probably_started(tape: Tape, span: Span) -> bool:
-    """True if nobody is known to have written these bytes, or if they were zeros to begin with."""
+    """True if no write to these bytes is known, or if they were zeros to begin with."""
     a = span.allocation
     unwritten = all(s.overlaps(span) is False for e in tape.events for s in e.writes)
     if unwritten and all(s.overlaps(span) is False for s in tape.changed.get(a, ())):
@@ -341,7 +341,7 @@ def _sure_writes(event: Event) -> list[Span]:
 
 
 def _name(tape: Tape, span: Span) -> str:
-    """What the user calls these bytes."""
+    """The user's name of these bytes, quoted; else the id of their memory."""
     near = [a for a in tape.arrays.values() if a.span.overlaps(span) is not False]
     near.sort(key=lambda a: (a.span != span, tape.names.get(id(a)) is None and a.name is None))
     return repr(tape.names.get(id(near[0])) or near[0].name or near[0].label) if near else str(span.allocation)

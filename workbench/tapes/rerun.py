@@ -1,6 +1,6 @@
-"""One launch, or its adjoint, once more: in the interpreter, on copies of the memory as the walk left it.
+"""Rerun of one launch, or its adjoint, in the interpreter, on copies of the memory as the walk left it.
 
-Every statement is shown to a trace as it runs. Large launches are given up on: then the launch is all that is said.
+A trace function is called for every statement. Large launches are given up on: no statement is reported for them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Threads = Sequence[tuple[int, ...]] | None
 
 
 class Enough(Exception):
-    """Raised by a trace that has seen what it was looking for."""
+    """Raised by a trace function to end the rerun, having found what it looked for."""
 
 
 class Copies:
@@ -58,7 +58,7 @@ class Copies:
         return np.ndarray(view.shape, view.dtype, self.memory[a.allocation], a.span.offset, view.strides)
 
     def shadow(self, a: array) -> np.ndarray:
-        """The copied shadow, laid out like the array."""
+        """The copied shadow as a NumPy view, laid out like the array."""
         k = a.allocation.grad_scale or 1
         like = a.data
         dtype = like.dtype if k == 1 else np.dtype(np.float32)
@@ -71,14 +71,14 @@ def small(event: Event) -> bool:
 
 
 def run_primal(event: Event, trace: Trace, threads: Threads = None) -> bool:
-    """The launch again, or some of its threads. False if it was given up on."""
+    """Rerun the launch, or some of its threads. False if it was given up on."""
     if threads is None and not small(event):
         return False
     return _run(event.command.plan.forward.function, event, Copies(event).primal(), trace, threads)
 
 
 def run_adjoint(event: Event, space: Workspace, trace: Trace, threads: Threads = None) -> bool:
-    """Its adjoint again, or some of its threads. False if it was given up on."""
+    """Rerun its adjoint, or some of its threads. False if it was given up on."""
     back = event.reverse
     if back is None or back.extremal or (threads is None and not small(event)):
         return False
@@ -88,7 +88,7 @@ def run_adjoint(event: Event, space: Workspace, trace: Trace, threads: Threads =
 def run_copies(
     function: ir.Function, event: Event, copies: Copies, trace: Trace | None = None, threads: Threads = None
 ) -> bool:
-    """An adjoint of this launch, on these copies, which it changes."""
+    """Run an adjoint of this launch on these copies, which it changes."""
     args = copies.primal() + [copies.shadow(event.command.places[k]) for k in event.reverse.shadows]
     return _run(function, event, args, trace or (lambda *_: None), threads)
 
@@ -113,14 +113,14 @@ def _run(function: ir.Function, event: Event, args: list, trace: Trace, threads:
 
 
 def sample_primal(event: Event, trace: Trace, watched: Container[ir.Stmt], threads: Sequence[tuple[int, ...]]) -> None:
-    """Some threads of the launch again, until the trace raises Enough; it is shown the statements in `watched`."""
+    """Rerun some threads of the launch until the trace raises Enough; it is called for the statements in `watched`."""
     _sample(event.command.plan.forward.function, event, Copies(event).primal(), trace, watched, threads)
 
 
 def sample_adjoint(
     event: Event, space: Workspace, trace: Trace, watched: Container[ir.Stmt], threads: Sequence[tuple[int, ...]]
 ) -> None:
-    """The same of its adjoint."""
+    """As `sample_primal`, for its adjoint."""
     back, copies = event.reverse, Copies(event, space)
     args = copies.primal() + [copies.shadow(event.command.places[k]) for k in back.shadows]
     _sample(back.reverse.function, event, args, trace, watched, threads)
@@ -148,5 +148,5 @@ def watched_costs(function: ir.Function, wanted: Iterable[ir.Stmt]) -> dict[ir.S
 
 
 def is_number(value: ir.Value) -> bool:
-    """A float, or a composite of floats."""
+    """True for a float, or a composite of floats."""
     return is_value(value.type) and is_float(value.type)

@@ -44,7 +44,7 @@ Step = Callable[[Recording, Event, Workspace, dict], None]
 
 
 def reverse(tape: Recording, event: Event, space: Workspace, after: dict) -> None:
-    """Add the adjoint of one event to a workspace. `after`: what its extremal arrays held when it had run."""
+    """Reverse one event in a workspace. `after`: the contents of its extremal arrays behind it."""
     REVERSE[event.kind](tape, event, space, after)
 
 
@@ -58,12 +58,12 @@ def walk(
     rewinds: bool = True,
     only: Container[Event] | None = None,
 ) -> tuple[Workspace, dict]:
-    """Reverse every event on an active path. Returns the workspace, and what `retain_grad` asked for.
+    """Reverse every event on an active path. Returns the workspace, and the adjoints {span: copy} of `retain_grad`.
 
-    `before(event, space)` is called before, `observe(event, space)` after every step. With `drop`, shadows that nobody
-    asked for are given up behind the first event that touched their memory: the same few buffers then serve a whole
-    time loop. `step` and `rewinds` are for passes that are wrong on purpose; `only`: other events are passed by. Memory
-    is as it was when this returns.
+    `before(event, space)` is called before, `observe(event, space)` after every step. With `drop`, shadows of which no
+    gradient was asked are freed behind the first event that touched their memory: the same few buffers then serve a
+    whole time loop. `step` and `rewinds` are for passes that are wrong on purpose; `only`: other events are skipped.
+    Memory is as it was when this returns.
     """
     space.dropping = drop
     if rewinds:
@@ -93,16 +93,16 @@ def walk(
 
 
 def rewind(event: Event, undone: dict[Span, Any]) -> None:
-    """Put back what an event overwrote; `put_back(undone)` takes that back in turn."""
+    """Restore the bytes that an event overwrote; `put_back(undone)` undoes that in turn."""
     for kept in reversed(event.kept):
         remember((kept.span,), undone)
         kept.span.copy_in(kept.data)
 
 
 def remember(spans: Iterable[Span], undone: dict[Span, Any]) -> None:
-    """Note what these bytes are now, where it is not noted what the same bytes were before.
+    """Snapshot these spans into the undo log `undone`, each span once.
 
-    One copy per span is enough however often a loop overwrites it: what the first of them holds is put back last.
+    One copy per span is enough however often a loop overwrites it: the first snapshots are restored last.
     """
     for span in spans:
         if span not in undone:
@@ -110,7 +110,7 @@ def remember(spans: Iterable[Span], undone: dict[Span, Any]) -> None:
 
 
 def put_back(undone: dict[Span, Any]) -> None:
-    """Make memory what it was when `undone` was empty, and empty it again."""
+    """Restore memory from the undo log, which is empty afterwards."""
     while undone:
         span, data = undone.popitem()
         span.copy_in(data)
@@ -124,12 +124,12 @@ def _drop(tape: Recording, event: Event, space: Workspace) -> None:
 
 
 def _is_last(tape: Recording, event: Event, a: Allocation) -> bool:
-    """True if no earlier event touched the memory and nobody asked for its gradient: its shadow can be freed."""
+    """True if no earlier event touched the memory and no gradient was asked of it: its shadow can be freed."""
     return tape.first.get(a) is event and not (a.asked or a in tape.borders or (a.exposed and ports))
 
 
 def _dying(tape: Recording, event: Event, pull: Any, space: Workspace) -> bool:
-    """True if all that is left of an adjoint is to clear shadows that are freed right after."""
+    """True if the rest of an adjoint behind `pull` only clears shadows that are freed right after."""
     if not space.dropping or pull.cleared is None:
         return False
     return all(_is_last(tape, event, event.command.flat[k].allocation) for k in pull.cleared)
@@ -176,7 +176,7 @@ def _launch(tape: Recording, event: Event, space: Workspace, after: dict) -> Non
 
 
 def _in_blocks(back: Any, arguments: AdjointArguments) -> None:
-    """All threads add to the gradient of a declared scalar: block by block, so that a long sum keeps its digits."""
+    """Sum the threads' contributions to a declared scalar block by block, for accuracy."""
     command, packed, at = arguments.command, arguments.values, arguments.first
     dims = command.plan.form.dims
     step = max(1, SUMMED // max(math.prod(dims[1:]), 1))
@@ -219,7 +219,7 @@ def extremal_memory(event: Event) -> dict[Allocation, Shadow]:
 
 
 def ties(event: Event, after: dict) -> list:
-    """Two per extremal array: what it held after the launch, and how many share the adjoint of each cell."""
+    """Two per extremal array: its contents after the launch, and the number of ties that share each cell's adjoint."""
     command, back = event.command, event.reverse
     flat, helpers = command.flat, []
     for k in back.extremal:
@@ -258,7 +258,7 @@ def _late(name: str, event: Event) -> GradientError:
 
 
 def _host(tape: Recording, event: Event, space: Workspace, after: dict) -> None:
-    """copy: the source gets the adjoint of the target; every host write clears what it overwrote."""
+    """Reverse a host write: a copy's source gets the adjoint of the target; every write clears what it overwrote."""
     dst = event.arrays[0]
     if not event.followed and event.arrays[1].allocation.required:
         raise _late(called_by(tape, event, 1), event)
@@ -280,7 +280,7 @@ def _host(tape: Recording, event: Event, space: Workspace, after: dict) -> None:
 
 
 def _func(tape: Recording, event: Event, space: Workspace, after: dict) -> None:
-    """The callback sees the live adjoint as `.grad`, whether or not the array asked for one."""
+    """Call the user's function with the live adjoint as `.grad`, also of arrays without `requires_grad`."""
     given = [a for a in event.arrays if is_float_memory(a)]
     adjoints = {a.allocation: space[a.allocation].data for a in given}
     capture_log.do(partial(_call_back, event, given, adjoints))
@@ -309,23 +309,23 @@ def _call_back(event: Event, given: list[array], adjoints: dict[Allocation, Any]
 
 
 def _loop(tape: Recording, event: Event, space: Workspace, after: dict) -> None:
-    """A checkpointed loop runs its steps again, and walks each of them."""
+    """Reverse a checkpointed loop: rerun its steps and walk each of them."""
     event.loop.reverse(space)
 
 
 def _nothing(tape: Recording, event: Event, space: Workspace, after: dict) -> None:
-    """A write by others, whose memory has been put back; or a cut, behind which new memory begins as a leaf."""
+    """Pass over a foreign write, whose memory has been restored, or a cut, which makes a leaf."""
     if event.noted:
         refuse(event, space, tape)
 
 
 def opaque_meets(event: Event, space: Workspace) -> bool:
-    """Does an adjoint arrive at what an opaque event may have written."""
+    """True if a nonzero adjoint arrives at memory that an opaque event may have written."""
     return meets([a for a in event.arrays if a.span in event.writes], space)
 
 
 def meets(arrays: Iterable[array], space: Workspace) -> bool:
-    """Has any of these arrays an adjoint (or a tangent) other than zero."""
+    """True if any of these arrays has an adjoint (or a tangent) other than zero."""
     return any(
         np.any(space[a.allocation].view(part.span, gradient_dtype(part)))
         for a in arrays
@@ -344,7 +344,7 @@ def _opaque(tape: Recording, event: Event, space: Workspace, after: dict) -> Non
 
 
 def past_opaque(tape: Recording, event: Event, space: Workspace, after: dict) -> None:
-    """As `reverse`, but an opaque event is passed: what it may have read has NaN for an adjoint from there on."""
+    """As `reverse`, but an opaque event is passed: the adjoint of memory it may have read becomes NaN."""
     if event.kind != "opaque":
         reverse(tape, event, space, after)
     elif opaque_meets(event, space):

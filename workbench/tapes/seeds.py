@@ -1,4 +1,4 @@
-"""Where the reverse pass begins: the seeds that `backward` is given, or those written into `.grad`."""
+"""Seeds of the reverse pass: those that `backward` is given, or those written into `.grad`."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def seeds_of(tape: Recording, loss: array | None, grads: dict[array, array] | No
 
 
 def check_pairs(what: str, given: Any, value: str, instead: str) -> None:
-    """Refuse what is no {array: value}, or an empty one."""
+    """Raise for anything but a nonempty {array: value}."""
     if isinstance(given, Mapping):
         if given:
             return
@@ -72,14 +72,14 @@ def _described(value: Any) -> str:
 
 
 def _with_seeds(arrays: Any) -> str:
-    """The call that gives every array among these a seed of ones."""
+    """Source text, for a message, of the call that seeds each array among these with ones."""
     given = arrays if isinstance(arrays, list | tuple | set) else [arrays]
     names = [a.label for a in given if isinstance(a, array)][:4] or ["y"]
     return f"backward(grads={{{', '.join(f'{n}: wb.ones_like({n})' for n in names)}}})"
 
 
 def _check_loss(loss: Any) -> None:
-    """Refuse a loss that is no array, by what it is instead."""
+    """Raise for a loss that is no array, with a way out for what it is."""
     if isinstance(loss, array):
         return
     instead = "backward(loss), with the array of one element that a kernel wrote the loss to"
@@ -98,7 +98,7 @@ def _check_loss(loss: Any) -> None:
 
 
 def check_tape(what: str, tape: Any, *others: Any) -> None:
-    """Refuse what is no tape, where one comes first."""
+    """Raise if the first argument is no tape."""
     if isinstance(tape, Recording):
         return
     late = any(isinstance(o, Recording) for o in others)
@@ -110,7 +110,7 @@ def check_tape(what: str, tape: Any, *others: Any) -> None:
 
 
 def check_seed(tape: Recording, a: Any) -> None:
-    """Refuse what is no array, or none that the tape has seen: only those have an adjoint."""
+    """Raise for a value that is no array, or an array that the tape has not seen."""
     if not isinstance(a, array):
         raise GradientError(
             f"a seed belongs to an array, not to {_described(a)}", slug="seed-type",

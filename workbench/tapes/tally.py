@@ -1,4 +1,4 @@
-"""Which bytes the events of a tape touched, wrote and stored to, and of which type: counted when first asked for."""
+"""Bytes that the events of a tape touched, wrote and stored to, and their types: collected on demand."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def tally(tape: Recording) -> None:
     """Bring `touched`, `first`, `written`, `stored`, `stamps` and `bits` of a tape up to its last event.
 
-    Done when somebody asks, so that recording is not slowed down.
+    Called on demand, so that recording is not slowed down.
     """
     for event in tape.events[tape.tallied :]:
         if event.kind == "foreign" and not event.noted:

@@ -139,7 +139,7 @@ class Tape(Recording):
         return None
 
     def _publish_prepared(self, known: Prepared, seeds: Workspace, blind: bool) -> None:
-        """Finish a `backward` whose walk has been made before."""
+        """Run a compiled walk (`walks_seen`) and publish it: the rest of a `backward`."""
         verify_needs(self)
         known.run(seeds, self)
         seeds.release()
@@ -157,7 +157,7 @@ class Tape(Recording):
             )  # fmt: skip
 
     def _crossing(self, seeds: Workspace) -> Crossing | None:
-        """What to look for at the border of this tape; None if it has none, or in a capture, which knows no numbers."""
+        """The border search for a walk; None if the tape has no borders, and in a capture, as numbers are unknown."""
         if capture_log.noting() is not None:
             return None
         note_seeds(self, seeds)
@@ -319,7 +319,7 @@ class Tape(Recording):
         return self._ask("to_html", path, against=against, **choices)
 
     def ledger(self, a: array, index: Any = (), at: Any = None) -> Any:
-        """Where the gradient of one element of `a` came from: signed contributions that sum to it.
+        """The origin of the gradient of one element of `a`: signed contributions that sum to it.
 
         index   of the element, then of the component of a vector or matrix; the path of a field for structs.
         at      the moment, as in `adjoint`; "start" for the derivative by what the array held when the tape started.

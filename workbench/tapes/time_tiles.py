@@ -28,7 +28,7 @@ SLACK = 8  # the wedges of a run are at most this part of its rows
 
 
 class Stage(ctypes.Structure):
-    """A launch of a run as the pool takes it; tiles leave `left` and `right` rows to the wedges beside them."""
+    """A launch of a run, for the thread pool; tiles leave `left` and `right` rows to the wedges beside them."""
 
     _fields_ = [("kernel", ctypes.c_void_p), ("args", ctypes.c_void_p)] + [
         (name, ctypes.c_int64) for name in ("begin", "end", "left", "right")
@@ -36,13 +36,13 @@ class Stage(ctypes.Structure):
 
 
 class Tiling(ctypes.Structure):
-    """A run of launches as the pool takes it."""
+    """A run of launches, for the thread pool."""
 
     _fields_ = [("stages", ctypes.c_void_p)] + [(name, ctypes.c_int64) for name in ("count", "rows", "tiles", "wedges")]
 
 
 class Step(NamedTuple):
-    """A launch of a run: its call, what its rows touch, its work, and the rows that its tiles leave to wedges."""
+    """A launch of a run: its call, row footprints, work, and the rows that its tiles leave to the wedges."""
 
     call: Call
     reaches: tuple[Reach, ...]
@@ -52,9 +52,9 @@ class Step(NamedTuple):
 
 
 class Touched:
-    """What the launches of a run have touched, by address: stretches of memory that do not overlap, in order.
+    """Footprint of the launches of a run: disjoint stretches of memory, sorted by address.
 
-    Of each reach it is known how many rows, at most, the launches that had it leave to the wedges on both sides.
+    Per reach, the most rows that launches with this reach leave to the wedges on the left and right.
     """
 
     def __init__(self) -> None:
@@ -62,14 +62,14 @@ class Touched:
         self.stretches: list[tuple[int, dict[Reach, tuple[int, int]]]] = []  # (end, what there is)
 
     def _at(self, reach: Reach) -> slice:
-        """The stretches that a reach overlaps."""
+        """The slice of the stretches that a reach overlaps."""
         low = bisect_right(self.begins, reach.begin)
         if low and self.stretches[low - 1][0] > reach.begin:
             low -= 1
         return slice(low, max(bisect_left(self.begins, reach.end), low))
 
     def near(self, reach: Reach) -> list[tuple[Reach, tuple[int, int]]]:
-        """All that may overlap a reach."""
+        """[(earlier reach, (left, right))] of all that may overlap a reach."""
         return [entry for _, known in self.stretches[self._at(reach)] for entry in known.items()]
 
     def add(self, reach: Reach, left: int, right: int) -> None:
@@ -82,7 +82,7 @@ class Touched:
 
 
 class Run:
-    """Launches in a row that may be tiled together."""
+    """Consecutive launches that may be tiled together."""
 
     def __init__(self) -> None:
         self.steps: list[Step] = []
@@ -90,7 +90,7 @@ class Run:
         self.memory = Touched()
 
     def add(self, call: Call, found: tuple[Reach, ...], work: float) -> bool:
-        """Add a launch behind the others; False, and nothing is done, where it may not, or would not pay."""
+        """Append a launch. False, and unchanged, if that would change results or not pay."""
         if self.steps and (call.end != self.steps[0].call.end or len(self.steps) == DEPTH):
             return False
         left = right = apart = 0
@@ -110,7 +110,7 @@ class Run:
         return True
 
     def calls(self, kept: list[Any]) -> list[Call]:
-        """The calls of a replay that do all of it. `kept`: gets what they point into."""
+        """The native calls that run the launches: tiles, then wedges. Objects they point into are added to `kept`."""
         rows, own = self.steps[0].call.end, [s.call for s in self.steps]
         work = sum(s.work for s in self.steps)
         threads = config.threads if work >= thresholds.PARALLEL_FROM else 1
@@ -133,7 +133,7 @@ class Run:
         return found
 
     def _tiles(self, rows: int, threads: int, long: bool) -> int:
-        """How many tiles pay: 1 for none. As many as it takes for one to stay in the cache, several for each thread."""
+        """The number of tiles: enough that one fits the cache and each thread has several; 1 if tiling does not pay."""
         touched = {r.first: abs(r.stride) for s in self.steps[:2] for r in s.reaches}
         least = 2 * (self.left + self.right + self.apart)
         fitting = math.ceil(rows * sum(touched.values()) / CACHE)
@@ -143,7 +143,7 @@ class Run:
 
 
 def tiled(calls: Sequence[Call], kept: list[Any]) -> list[Call]:
-    """These calls, or fewer that do the same. `kept`: gets what they point into."""
+    """The calls, with runs of launches replaced by tiled ones. Objects they point into are added to `kept`."""
     if not config.tile_captures:
         return list(calls)
     found: list[Call] = []
@@ -161,7 +161,7 @@ def tiled(calls: Sequence[Call], kept: list[Any]) -> list[Call]:
 
 
 def _seen(call: Call) -> tuple[tuple[Reach, ...], float] | None:
-    """What the rows of a launch touch, and its work; None for other calls, and where rows have an order."""
+    """(row footprints, work) of a launch; None for other calls, unknown footprints, or rows that may conflict."""
     if call.launch is None or call.begin:
         return None
     made, values = call.launch

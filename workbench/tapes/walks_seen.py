@@ -1,9 +1,9 @@
-"""Walks seen before: the reverse pass over the same launches is one list of native calls.
+"""The backward cache: the reverse pass over the same launches is compiled to one list of native calls.
 
 A program that repeats its step records the same launches on each new tape: the same kernels over the same arrays, in
 the same order (`launches.seen`). Then its walk does the same, if the same memories are seeded and ask for gradients,
-and no bytes had to be kept. Its second walk writes the list down, on shadows that are its own; later ones copy the
-seeds and the numbers of their own launches there and run the list. What is refused is looked for each time. Nothing
+and no bytes had to be kept. The second walk notes its native calls, on private shadows; later ones copy their seeds
+and the numbers of their launches there and run the list. All checks that refuse a walk are made each time. Nothing
 here keeps an array alive.
 """
 
@@ -36,12 +36,12 @@ _known: list[Prepared] = []
 
 
 class Prepared:
-    """The calls of one walk, and where they leave the adjoints. Memories are held weakly, their shadows are its own.
+    """A compiled walk: its native calls, and the private shadows that hold its results. Memories are held weakly.
 
-    calls     None for a walk that no list can stand for.
-    seeds     the bytes of the shadows that it begins with.
-    left      (memory, its shadow's bytes, their address, scale) of what is left behind it.
-    writes    memory in `left` -> (number of the event, number of the write) of all that write to it.
+    calls     None for a walk that cannot be compiled.
+    seeds     the uint8 arrays of the shadows that are seeded.
+    left      the results: (reference to a memory, its shadow's bytes, their address, scale).
+    writes    id of a memory in `left` -> [(number of the event, number of the write)] of all writes to it.
     """
 
     def __init__(self, signature: tuple):
@@ -52,7 +52,7 @@ class Prepared:
         self.writes: dict[int, list[tuple[int, int]]] = {}
 
     def run(self, seeds: Workspace, tape: Recording) -> None:
-        """Walk this tape from these seeds. The adjoints lie in the shadows that are `left`."""
+        """Run the calls with these seeds and the numbers of this tape. The adjoints are in the shadows of `left`."""
         assert self.calls is not None
         if self.calls.numbers or self.calls.vectors:
             self.calls.fill([() if e.command is None else e.command.flat for e in tape.events])
@@ -61,9 +61,9 @@ class Prepared:
         self.calls.run()
 
     def publish(self, tape: Recording) -> None:
-        """Write what is `left` into the `.grad` of all arrays that asked, as `publish.publish` does.
+        """Publish the adjoints in `left` into `.grad`, as `publish.publish` does.
 
-        The signature says who asked, and that no gradient is retained.
+        The signature guards which memories ask for gradients, and that none is retained.
         """
         space = Workspace()
         for ref, data, address, scale in self.left:
@@ -73,7 +73,7 @@ class Prepared:
         publish(tape, space, {}, self.wrote)
 
     def wrote(self, tape: Recording, a: Allocation) -> tuple[Marks | None, dict[Span, None]]:
-        """What `tape.written` and `tape.stored` hold of one memory in `left`, when they are counted."""
+        """`publish.counted` of one memory in `left`, without the tally of the tape."""
         if a.id not in self.writes:
             return None, {}
         marks, stored = Marks(), {}
@@ -87,13 +87,13 @@ class Prepared:
 
 
 def forget() -> None:
-    """Forget all walks."""
+    """Clear the cache."""
     _once.clear()
     _known.clear()
 
 
 def signature(tape: Recording, seeds: Workspace) -> tuple | None:
-    """What the walk of a tape depends on; None for one that is not made of launches seen before."""
+    """The cache key of the walk of a tape; None unless it consists of cached launches and fills."""
     if not config.remember_launches or capture_log.opened is not None or seeds.places or tape.borders:
         return None
     steps = []
@@ -118,12 +118,12 @@ def signature(tape: Recording, seeds: Workspace) -> tuple | None:
 
 
 def _unneeded(event: Event) -> bool:
-    """True if no adjoint reads what an event kept: then the walk need not put it back."""
+    """True if no adjoint reads the bytes that an event kept, so the walk need not restore them."""
     return all(kept.said == START and not kept.needs for kept in event.kept)
 
 
 def prepared(tape: Recording, seeds: Workspace) -> Prepared | None:
-    """The list of calls that stands for the walk of a tape; None for the first time, and where there is none."""
+    """The compiled walk of a tape, compiled at the second walk; None at the first, and if it cannot be compiled."""
     key = signature(tape, seeds)
     if key is None:
         return None
@@ -155,7 +155,7 @@ def _plain(event: Event) -> bool:
 
 
 def _write_down(made: Prepared, tape: Recording, seeds: Workspace) -> None:
-    """Walk once, and note the calls: `made.run` then does the same again."""
+    """Walk once, noting native calls and results in `made`; too large or incomplete ones are dropped."""
     calls = CallList()
     begun: list[tuple[Event, int]] = []
     with own_buffers():
@@ -181,8 +181,8 @@ def _write_down(made: Prepared, tape: Recording, seeds: Workspace) -> None:
 
 
 def _note_numbers(tape: Recording, calls: CallList, begun: list[tuple[Event, int]]) -> None:
-    """Note where in the blocks of arguments the numbers of launches lie. `begun`: events, from the last on, and the
-    first of their calls."""
+    """Note where the blocks of arguments hold the numbers of launches. `begun`: (event, number of its first call),
+    from the last event on."""
     position = {event: number for number, event in enumerate(tape.events)}
     ends = [first for _, first in begun[1:]] + [len(calls.calls)]
     for (event, first), end in zip(begun, ends, strict=True):

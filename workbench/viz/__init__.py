@@ -25,10 +25,10 @@ from .picture.figure import TapeFigure
 def show(tape: Tape, wrong: Wrong | None = None, against: Any = None, findings: Sequence[Finding] = ()) -> TapeFigure:
     """The static tape view: a picture and a table that survive wherever a notebook is rendered.
 
-    wrong     of a pass that is wrong on purpose.
+    wrong     a pass that is wrong on purpose, to draw instead.
     against   another pass, drawn over this one in outline: a tape, a `Wrong`, or seeds of this tape {array: seed}.
               An exact pass and one that is wrong on purpose change places: the exact one is the outline.
-    findings  of somebody else: they come first.
+    findings  further findings of the caller's: they come first.
     """
     with no_collector():
         return _shown(tape, wrong, against, findings)
@@ -55,7 +55,7 @@ def seeds(tape: Tape, y: array) -> Any:
 
 
 def explore(tape: Tape, wrong: Wrong | None = None, against: Any = None, findings: Sequence[Finding] = ()) -> Any:
-    """The live tape view; `wrong`: of a pass that is wrong on purpose; `against` and `findings` as in `show`."""
+    """The live tape view; `wrong`, `against` and `findings` as in `show`."""
     if against is not None:
         from .live.against import AgainstView
 

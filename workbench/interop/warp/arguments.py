@@ -1,4 +1,4 @@
-"""Arguments that Warp's tape keeps as they are: a struct, a vector or a list may change before it walks back."""
+"""Launch arguments that Warp's tape holds by reference: a struct, vector or list may change before the backward."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Changed = tuple[int, Any, Any]  # the number of a parameter, what it was, and wh
 
 
 def as_now(v: Any) -> Any:
-    """An argument of a launch as it is now: what the host may change, a struct or a vector, as a copy."""
+    """Snapshot of a launch argument: mutable values (structs, vectors) are copied, all others returned as they are."""
     kind = type(v)
     if kind is warp.array or kind is int or kind is float:
         return v
@@ -30,7 +30,7 @@ def as_now(v: Any) -> Any:
 
 
 def changed(twins: Twins, command: Command, values: list[Any]) -> Iterator[Changed]:
-    """The parameters of a launch of ours that are others among these arguments of Warp's."""
+    """Yields the parameters of our launch `command` that differ among `values`, Warp's present arguments."""
     for k, (leaf, then) in enumerate(zip(command.program.leaves, command.flat, strict=True)):
         if not 0 <= leaf.arg < len(values) or leaf.opened is not None:
             continue
@@ -51,7 +51,7 @@ def changed(twins: Twins, command: Command, values: list[Any]) -> Iterator[Chang
 
 
 class WithNumbers:
-    """A step of the walk in which some launches have other numbers among their arguments, by event and parameter."""
+    """A step of the walk that reverses some launches with other numbers as arguments, given by event and parameter."""
 
     def __init__(self, numbers: dict[Event, dict[int, Any]]):
         self.numbers = numbers

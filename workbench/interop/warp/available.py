@@ -1,4 +1,4 @@
-"""Is NVIDIA Warp installed, and in the version that watching was tested with."""
+"""Import check: LaunchError [no-warp] without NVIDIA Warp, a warning if its version is not the tested one."""
 
 from __future__ import annotations
 

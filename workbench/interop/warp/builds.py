@@ -1,4 +1,4 @@
-"""Builds and fits of hash grids, meshes and trees of boxes: no array changes, but what kernels find from then on."""
+"""Builds and refits of hash grids, meshes and BVHs: no array changes, but the results of later queries do."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Builds:
         return self.event(grid, "build", [points, groups], theirs, ours)
 
     def made(self, original: Any, thing: Any, *args: Any, **kwargs: Any) -> None:
-        """A new mesh or tree: its twin too is built from what its arrays hold now."""
+        """Handle a new mesh or BVH: its twin is built from the present contents of its arrays."""
 
         def theirs() -> None:
             original(thing, *args, **kwargs)
@@ -55,13 +55,13 @@ class Builds:
         self.fitted(thing, "refit", lambda: original(thing), lambda twin: twin.refit())
 
     def replaced(self, original: Any, mesh: Any, name: str, new: Any) -> None:
-        """`mesh.points = new`, which refits, or `mesh.velocities = new`: another twin, as launches hold this one."""
+        """Handle `mesh.points = new` (a refit) and `mesh.velocities = new`; recorded launches keep the old twin."""
         self.fitted(mesh, name, lambda: original(mesh, new), lambda _: self.handles.make(mesh), new)
 
     def fitted(
         self, thing: Any, label: str, theirs: Callable[[], Any], act: Callable[[Any], None], *given: Any
     ) -> None:  # fmt: skip
-        """What changes a mesh or tree. Where it has no twin yet, none is needed: it is made as things are then."""
+        """Handle a rebuild or refit of a mesh or BVH. Nothing is recorded before its twin, made by a launch, exists."""
         if self.handles.twin(thing) is None and self.watch.captured is None:
             self.watch.quietly(theirs)
             return

@@ -1,8 +1,8 @@
-"""`wp.launch(..., adjoint=True)` of the watched program: an event, and its result beside the exact adjoint.
+"""`wp.launch(..., adjoint=True)` of the watched program: an event, and its result compared with the exact adjoint.
 
-Such a launch is the way back of one that was made before, at what memory held then. Which one that was follows from
-what flows: a seed that another adjoint launch has left is of a launch behind it. Where the program never made it, the
-adjoint is that of the memory as it is.
+Such a launch reverses an earlier launch, at the memory of that time. The data flow tells which one: a seed that another
+adjoint launch has written belongs to a launch before the one that it reversed. If the program never made the launch,
+the adjoint is taken at the present memory.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Pair = tuple[Any, Any]  # an array of Warp among the arguments of a launch, and 
 
 @dataclass
 class Noted:
-    """What adjoints held before an adjoint launch and behind it, by the ids of their arrays: its `Moments`."""
+    """Snapshot of the adjoint arrays before and after an adjoint launch, by array id; stands in for `Moments`."""
 
     first: dict[int, np.ndarray]
     last: dict[int, np.ndarray]
@@ -88,7 +88,7 @@ class LaunchBack(Verdicts):
         self.complete, self.reason = True, self._unknown(pairs)
 
     def _reversed(self, pairs: list[Pair]) -> tuple[Event | None, bool]:
-        """The launch that this one reverses, if it has happened; and whether an adjoint launch has told."""
+        """(the recorded launch that this one reverses or None, True if another adjoint launch narrowed the search)."""
         events = self.seen.tape.events
         limit, chained = len(events), False
         backs = {id(back.step.event): back for back in self.seen.launched_back}
@@ -108,7 +108,7 @@ class LaunchBack(Verdicts):
         return next(found, None), chained
 
     def _unknown(self, pairs: list[Pair]) -> str:
-        """Why nothing can be said; "" where something can."""
+        """The reason why the adjoint cannot be checked; "" if it can."""
         event, twins = self.event, self.seen.twins
         assert event is not None
         label = event.label
@@ -141,7 +141,7 @@ class LaunchBack(Verdicts):
             row.remedy = row.remedy.replace("tape.backward(...)", repr(self.step))
 
     def _may_be_meant(self, one: Published, row: Row) -> None:
-        """A gradient at what memory holds now may be meant, if nothing says that it is that of the launch before."""
+        """Make a wrong row "unverified" if it is right at present memory and no adjoint launch contradicts that."""
         if self.chained or not self.recorded or self._overwrites_its_own():
             return
         now = self._walk(SCALES[0], rewinds=False)[0].get(id(one.twin))
@@ -151,7 +151,7 @@ class LaunchBack(Verdicts):
         row.cause = f"{row.cause}: right for what memory holds now, wrong for what {self.steps[0]!r} had read"
 
     def _overwrites_its_own(self) -> bool:
-        """Does the launch itself overwrite what its adjoint reads: then no adjoint at what memory holds now is one."""
+        """True if the launch overwrites what its adjoint reads: an adjoint at present memory is then never right."""
         assert self.event is not None
         return any(
             need.span.overlaps(kept.span) is not False for need in needed(self.event) for kept in self.event.kept
@@ -161,7 +161,7 @@ class LaunchBack(Verdicts):
         return self.steps[0] if self.steps else self.step
 
     def _accumulated(self, one: Published, row: Row, exact: np.ndarray) -> None:
-        """What was there before is added to, as is meant."""
+        """Accept the row: an adjoint launch is meant to add to what its gradients held."""
 
     def _walk(
         self, scale: float, act: Act = reverse, rewinds: bool = True
@@ -178,7 +178,7 @@ class LaunchBack(Verdicts):
 
 
 class LaunchesBack(Follows):
-    """What a `Watch` hears of adjoint launches."""
+    """The mixin of `Watch` that handles adjoint launches."""
 
     twins: Twins
     check: str | None
@@ -234,7 +234,7 @@ class LaunchesBack(Follows):
     # ---- gradients that launches read
 
     def gone_back(self, arrays: list[Any]) -> None:
-        """Note that a `wp.Tape.backward` has computed the gradients of these arrays."""
+        """Remember that Warp's backward has computed these arrays' gradients: reading one is a second derivative."""
         twins = [twin for a in arrays for twin in self.twins.behind(a)]
         for a in arrays:
             root = root_of(a.grad)
@@ -242,7 +242,7 @@ class LaunchesBack(Follows):
                 self.computed[hull(root)[0]] = weakref.ref(root), twins
 
     def computed_by_warp(self, region: Region, frame: Any) -> bool:
-        """Is this buffer a gradient that a backward has computed since it was met: that is an event then."""
+        """True if Warp's backward has computed this buffer since the last check; then records an event for that."""
         root, twins = self.computed.pop(region.low, (None, []))
         if root is None or root() is None or root() is not region.keeper():
             return False
@@ -250,7 +250,7 @@ class LaunchesBack(Follows):
         return True
 
     def after_backward(self, gradient: array, twins: list[array], perform: Callable[[], None], frame: Any) -> None:
-        """An event for a gradient that a backward of Warp's has computed from these arrays."""
+        """Record an opaque event for a gradient that Warp's backward has computed from arrays with these twins."""
         step = Step(len(self._tape.events), "adjoint", "Tape.backward", None)
         place = frame.f_code, frame.f_lasti
         step.event = self._tape.opaque_event(step.label, [*twins, gradient], [gradient], perform, GRADIENT, place)
@@ -259,7 +259,7 @@ class LaunchesBack(Follows):
     def _back(
         self: Any, step: Step, kernel: Any, dim: Any, values: list[Any], pairs: list[Pair], noted: Noted, frame: Any
     ) -> LaunchBack | None:
-        """The exact adjoint beside an adjoint launch. None without; `step.reason` says why."""
+        """The judged `LaunchBack`; None if gradients are not checked, or it failed (then `step.reason` says why)."""
         if self.check != "gradient":
             return None
         try:
@@ -290,7 +290,7 @@ def _in_capture() -> None:
 
 @contextmanager
 def _memory_of(tape: Any, event: Event, rewinds: bool) -> Iterator[dict]:
-    """Memory as an event of a tape saw it. Yields what its extremal arrays held behind it."""
+    """Restore memory to what `event` saw, while the context is open. Yields what its extremal arrays held after it."""
     undone: dict[Span, Any] = {}
     try:
         for later in reversed(tape.events) if rewinds else ():
@@ -306,7 +306,7 @@ def _memory_of(tape: Any, event: Event, rewinds: bool) -> Iterator[dict]:
 
 
 def _as_now(command: Command) -> Event:
-    """A launch that was never made, of memory as it is: an event of no tape."""
+    """An event of no tape for a launch that was never made, at the present memory."""
     plan, flat = command.plan, command.flat
     reads, writes = (tuple(flat[k].span for k, _ in spans) for spans in (plan.reads, plan.writes))
     event = Event(0, "launch", plan.program.name, None, reads, writes, command)
@@ -315,7 +315,7 @@ def _as_now(command: Command) -> Event:
 
 
 def same(one: Command | None, other: Command) -> bool:
-    """Are two launches of one kernel, on one grid, with the same arguments."""
+    """True if two launches have the same kernel, grid and arguments."""
     if one is None or one.program is not other.program or one.plan.form.dims != other.plan.form.dims:
         return False
     return all(_alike(a, b) for a, b in zip(one.flat, other.flat, strict=True))
@@ -332,7 +332,7 @@ def _writes(command: Command) -> list[Span]:
 
 
 def _reads(event: Event, span: Span) -> bool:
-    """Does a launch read these bytes otherwise than to add to them."""
+    """True if a launch reads these bytes other than to accumulate into them."""
     plan, flat = event.command.plan, event.command.flat
     return _meets(span, [flat[k].span for k, _ in plan.reads if k not in plan.accumulates_only])
 

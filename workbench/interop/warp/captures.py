@@ -1,6 +1,6 @@
-"""Captures: on a processor Warp notes calls, and runs them when the graph is launched; the twins repeat them then.
+"""Captures: on a CPU Warp records calls and runs them when the graph is launched; the twins replay them then.
 
-How many turns a captured loop takes, and which branch, is known only then: the twin of its condition says it.
+The trip count of a captured loop, and the branch taken, are known only then: they are read from the condition's twin.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ class Call:
     entries: list[Any] = field(default_factory=list)  # what it has recorded of this call
 
     def touched(self) -> list[Any]:
-        """The arrays of Warp that it may touch."""
+        """The Warp arrays that the call may read or write."""
         return self.arrays
 
     def repeat(self) -> None:
-        """What the twins do."""
+        """Replay the call on the twins; a launch is compiled once and then repeated."""
         if self.known is not None:
             self.known.command.launch(True, self.known.place)
         elif self.kind == "launch":
@@ -65,7 +65,7 @@ class Turns:
         return [self.condition, *(a for part in self.parts for call in part for a in call.touched())]
 
     def next(self, condition: array) -> list[Any] | None:
-        """The part that comes now; None for none."""
+        """The part to run next for this value of the condition; None to leave."""
         holds = bool(np.ravel(condition.data)[0])
         if holds:
             return self.parts[0]
@@ -73,7 +73,7 @@ class Turns:
 
 
 class Ready(NamedTuple):
-    """A graph whose launches are followed later: its buffers, how these are looked at, and its backwards."""
+    """A graph whose launches are deferred: its buffers, the snapshots taken of them, and its backwards."""
 
     regions: list[Region]
     look: Together
@@ -90,7 +90,7 @@ Noted = Call | Turns | Back
 
 
 class Captures(Follows):
-    """What a `Watch` hears of captures."""
+    """The mixin of `Watch` that handles captures and graph launches."""
 
     twins: Twins
     inside: bool
@@ -164,7 +164,7 @@ class Captures(Follows):
         return result
 
     def written(self, calls: list[Noted], regions: list[Region]) -> list[Region]:
-        """Those of the buffers that a graph may write."""
+        """The buffers among `regions` that a graph may write."""
         read = {region for region in regions if region.size}
         for call in _inner(calls):
             if isinstance(call, Call):
@@ -174,7 +174,7 @@ class Captures(Follows):
         return [region for region in regions if region not in read]
 
     def follow_graph(self: Any, call: Later, calls: list[Noted], taken: list[Taken], names: dict[int, str]) -> None:
-        """The twins of a graph that was launched, on what Warp's bytes were before and behind it."""
+        """Replay a deferred graph launch on the twins, at Warp's bytes from before and after it."""
         with Then(call):
             refused = self.reached(call)
             if call.ours is nothing:
@@ -185,7 +185,7 @@ class Captures(Follows):
         self, calls: list[Noted], regions: list[Region], refused: str, frame: Any, taken: list[Taken],
         names: dict[int, str],
     ) -> str:  # fmt: skip
-        """Repeat the calls of a graph that has run. Returns why they are one opaque event; "" where they are not."""
+        """Replay the calls of a graph that has run. Returns why they became one opaque event instead, or ""."""
         first, before = len(self.tape.events), len(self.steps)
         for tape in {id(call.tape): call.tape for call in _inner(calls) if call.tape is not None}.values():
             self.escaped.pop(tape, None)
@@ -225,7 +225,7 @@ class Captures(Follows):
     def noted(
         self, kind: str, label: str, arrays: list[Any], ours: Callable[[], Any], theirs: Any, kernel: Any = None
     ) -> Any:
-        """A call in an open capture: Warp notes it, and so do we."""
+        """Record a call in the open capture, for Warp and for us. Returns what Warp's call returns."""
         assert self.captured is not None
         tape = context.runtime.tape
         before = 0 if tape is None else len(tape.launches)
@@ -239,7 +239,7 @@ class Captures(Follows):
     # ---- backwards in captures
 
     def noted_backward(self, theirs: Callable[[], Any], tape: Any, loss: Any, grads: Any) -> Any:
-        """A backward in an open capture: its graph notes what gradients hold before and behind it."""
+        """Record a backward in the open capture, with graph copies of the gradients before and after it."""
         assert self.captured is not None
         others = [a for call in self.captured for a in call.touched()]
         self.current = back = Back(self.twins, tape, loss, grads, others)
@@ -254,7 +254,7 @@ class Captures(Follows):
         return result
 
     def went_back(self, back: Back, regions: list[Region]) -> None:
-        """A graph has come to a backward. What Warp has put into gradients then, what follows may read."""
+        """Record an event for each gradient that a backward of the graph has written: later calls may read it."""
         self.ran.append(taken := self.taken[id(back)])
         taken.events, taken.steps = len(self.tape.events), len(self.steps)
         twins = [twin for a in taken.arrays.values() for twin in self.twins.behind(a)]
@@ -269,7 +269,7 @@ class Captures(Follows):
             self.after_backward(twin, twins, perform, back.place)
 
     def judged(self: Any, backs: list[Taken], steps: list[Step], refused: str) -> None:
-        """Compare the gradients of backwards that a graph has run, once its launch has been repeated as a whole."""
+        """Compare the gradients of the graph's backwards with the exact ones, after the whole graph was replayed."""
         apart = max((s.difference for s in steps if s.difference is not None), key=lambda d: d.share, default=None)
         if not refused and apart is not None and apart.far:
             refused = "in a graph whose results are not Warp's when it is repeated here"
@@ -284,7 +284,7 @@ class Captures(Follows):
             self.forget_glimpses()
 
     def _capture_while(self, original: Any, condition: Any, while_body: Any, *args: Any, **kwargs: Any) -> Any:
-        """In a capture the body is called once, to be noted; how many turns it takes is known at the launch."""
+        """Record the body of a captured loop, which runs once here; the trip count is known at the graph's launch."""
         if self.inside or self.captured is None:
             return original(condition, while_body, *args, **kwargs)
         parts: list[list[Any]] = []
@@ -305,7 +305,7 @@ class Captures(Follows):
         self.captured.append(Turns(condition, [*(yes or [[]]), *no], False))
 
     def apart(self, body: Any, parts: list[list[Any]]) -> Any:
-        """A function that notes the calls of a body apart from those around it."""
+        """`body`, wrapped so that its calls are recorded in a list of their own, appended to `parts`."""
         if not callable(body):
             return body
 
@@ -320,7 +320,7 @@ class Captures(Follows):
         return heard
 
     def repeat(self, calls: list[Noted], regions: list[Region]) -> bool:
-        """The calls of a graph as they happened, those of a loop turn by turn, until one has no twin: False then."""
+        """Replay the calls of a graph, loops turn by turn. False as soon as one has no twin."""
         for call in calls:
             if isinstance(call, Back):
                 if call.refused:
@@ -337,7 +337,7 @@ class Captures(Follows):
         return True
 
     def repeat_turns(self, loop: Turns, regions: list[Region]) -> bool:
-        """The turns of a loop, or one branch."""
+        """Replay the turns of a loop, or one branch. False if a call has no twin or the loop exceeds `TURNS`."""
         turns = 0
         while (part := loop.next(self.twins.array(loop.condition))) is not None:
             if not self.repeat(part, regions):
@@ -353,7 +353,7 @@ class Captures(Follows):
         return True
 
     def replayed(self, call: Call) -> Step:
-        """One call of a graph that Warp has run as a whole."""
+        """Replay one call of a graph on the twins. Returns its step, with the reason if it failed."""
         number = self.tapes.setdefault(call.tape, len(self.tapes)) if call.entries else None
         step = Step(len(self.tape.events), call.kind, call.label, None, number, call.kernel)
         if call.entries:
@@ -373,7 +373,7 @@ class Captures(Follows):
     def undo_replay(
         self, steps: list[Step], first: int, arrays: list[Any], regions: list[Region], refused: str, frame: Any
     ) -> str:
-        """In place of the calls of a graph, one of which has no twin: one opaque event, as only its end can be seen.
+        """Replace the replayed calls of a graph by one opaque event, because one of them has no twin.
 
         Returns the reason.
         """
@@ -390,7 +390,7 @@ _BEGIN = tuple(inspect.signature(context.capture_begin).parameters)
 
 
 def _touched(calls: list[Noted]) -> list[Any]:
-    """The arrays of Warp that the calls of a graph may touch, each once."""
+    """The Warp arrays that the calls of a graph may read or write, each once."""
     return list({id(a): a for call in calls for a in call.touched()}.values())
 
 
@@ -400,14 +400,14 @@ def _backs(calls: list[Noted]) -> list[Back]:
 
 
 def _is_ready(call: Call | Back) -> bool:
-    """Can a call of a graph be repeated later, when Warp's arrays hold something else."""
+    """True if a call of a graph can be replayed later, after Warp's arrays have changed."""
     if isinstance(call, Back):
         return not call.refused
     return call.known is not None or (call.kind in ("copy", "fill_", "zero_", "assign") and call.label != FROM_HOST)
 
 
 def _ran() -> None:
-    """A graph: its calls do what it did."""
+    """The twin of a graph launch, which does nothing: its calls are replayed one by one."""
 
 
 def _inner(calls: list[Noted]) -> Iterator[Call | Back]:

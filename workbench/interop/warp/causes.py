@@ -1,4 +1,4 @@
-"""Why a gradient of Warp's is wrong, and the smallest change of the program that mends it, in Warp's terms.
+"""The causes of wrong gradients of Warp's, each with the smallest change of the program that mends it, in Warp's terms.
 
 Each rule looks for one cause, the surest first: a rule that can reproduce Warp's numbers, then facts of the tape, then
 what stands in the text of the kernel. A rule may name another launch than the one where Warp's buffers were first seen
@@ -88,7 +88,7 @@ def explain(seen: Watch, one: Verdicts, row: Row) -> tuple[str, str]:
 
 
 def leaked(seen: Watch, one: Verdicts, row: Row) -> Found | None:
-    """What an earlier pass left in gradients is a seed too for Warp: with it Warp's numbers come out."""
+    """Finds gradients left by an earlier pass that Warp's walk took as seeds: with them Warp's numbers come out."""
     seeded = {id(twin) for twin, _ in one.seeds}
     left = [p for p in one.published if p.written and id(p.twin) not in seeded and p.holds]
     if not left or row.theirs is None:
@@ -111,7 +111,7 @@ def leaked(seen: Watch, one: Verdicts, row: Row) -> Found | None:
 
 
 def launched_back(seen: Watch, one: Verdicts, row: Row) -> Found | None:
-    """An adjoint launch that Warp's tape has recorded as if it were the launch itself: it is walked back once more."""
+    """Finds an adjoint launch that Warp's tape recorded as a forward launch, so that it is reversed a second time."""
     for step in _behind(one.steps, row):
         if step.kind == "adjoint":
             sentence = f"{step!r} ran inside `with tape:`, which takes it for the launch itself and walks it back too"
@@ -120,7 +120,7 @@ def launched_back(seen: Watch, one: Verdicts, row: Row) -> Found | None:
 
 
 def no_adjoint(seen: Watch, one: Verdicts, row: Row) -> Found | None:
-    """A launch that Warp's walk passes by: its kernel, or its module, has the adjoint switched off."""
+    """Finds a launch that Warp's walk skips: its kernel or module has enable_backward=False."""
     for step in _behind(one.steps, row):
         kernel = step.kernel
         if kernel is None or not _is_active(step):
@@ -136,7 +136,7 @@ def no_adjoint(seen: Watch, one: Verdicts, row: Row) -> Found | None:
 
 
 def not_recorded(seen: Watch, one: Verdicts, row: Row) -> Found | None:
-    """A step on the way that Warp's tape has not recorded."""
+    """Finds a step on the gradient's path that Warp's tape has not recorded."""
     own = {id(s) for s in one.steps}
     events = {id(e) for e in one.events}
     for step in _behind([s for s in one.past if id(s.event) in events], row):
@@ -159,7 +159,7 @@ def not_recorded(seen: Watch, one: Verdicts, row: Row) -> Found | None:
 
 
 def _without_gradient(seen: Watch, step: Step) -> str | None:
-    """What a copy goes to, or comes from, that has no gradient: its name."""
+    """The name of an array without a gradient that a copy or assignment reads or writes; None if there is none."""
     if step.kind not in ("copy", "assign") or step.event is None:
         return None
     for known in list(seen.twins.made.values()):
@@ -170,7 +170,7 @@ def _without_gradient(seen: Watch, step: Step) -> str | None:
 
 
 def argument_changed(seen: Watch, one: Verdicts, row: Row) -> Found | None:
-    """A struct, vector or list among the arguments that has changed since: Warp's tape has kept the thing itself."""
+    """Finds a struct, vector or list argument changed since the launch: Warp's tape holds it by reference."""
     if "changed" not in one.told:
         one.told["changed"] = _changed_arguments(seen, one)
     found, numbers, exact = one.told["changed"]
@@ -192,7 +192,7 @@ def argument_changed(seen: Watch, one: Verdicts, row: Row) -> Found | None:
 
 
 def _changed_arguments(seen: Watch, one: Verdicts) -> tuple[dict[Step, list[Changed]], bool, dict[int, np.ndarray]]:
-    """By step: the arguments that matter and have changed. Have numbers; the exact gradients with those of now."""
+    """(changed arguments by step, True if numbers are among them, the exact gradients with the present numbers)."""
     found: dict[Step, list[Changed]] = {}
     numbers: dict[Event, dict[int, Any]] = {}
     for n, step in enumerate(one.by_entry):
@@ -210,7 +210,7 @@ def _changed_arguments(seen: Watch, one: Verdicts) -> tuple[dict[Step, list[Chan
 
 
 def without_gradient(seen: Watch, one: Verdicts, row: Row) -> Found | None:
-    """An array between two launches that has no gradient: Warp's way back ends there without a word."""
+    """Finds an intermediate array without requires_grad: Warp's backward silently stops there."""
     written = {s.allocation for e in one.events for s in e.writes}
     ends = [(step, leaf, seen.twins.array(a)) for step, leaf, a in _active_arrays(one, row) if a.grad is None]
     ends = [end for end in ends if end[2].allocation in written]
@@ -230,7 +230,7 @@ def without_gradient(seen: Watch, one: Verdicts, row: Row) -> Found | None:
 
 
 def _passes(seen: Watch, one: Verdicts, row: Row, *twins: array) -> bool:
-    """Does the gradient of a row pass through one of these arrays: without their adjoints, is it another one."""
+    """True if the row's gradient flows through one of these arrays: cutting their adjoints changes it."""
     mine = row.subject
     if mine is None:
         return True
@@ -238,7 +238,7 @@ def _passes(seen: Watch, one: Verdicts, row: Row, *twins: array) -> bool:
 
 
 def aliased(seen: Watch, one: Verdicts, row: Row) -> Found | None:
-    """Memory that is written through one array and read through another, each with a gradient of its own."""
+    """Finds memory written through one array and read through another, each with a gradient buffer of its own."""
     writers: dict[Any, dict[int, tuple[Any, set[Event]]]] = {}  # by memory: the arrays, and the events that wrote them
     found: list[tuple[Step, Any, Any]] = []
     for step, entry in zip(one.by_entry, one.entries, strict=True):
@@ -272,7 +272,7 @@ BUILT = {
 
 
 def overwritten(seen: Watch, one: Verdicts, row: Row) -> Found | None:
-    """Memory that the adjoint of the wrong launch reads, and that a later event has overwritten."""
+    """Finds memory that the wrong launch's adjoint reads and a later event has overwritten."""
     event = None if row.step is None else row.step.event
     if row.step is None or event is None or event.command is None:
         return None
@@ -289,7 +289,7 @@ def overwritten(seen: Watch, one: Verdicts, row: Row) -> Found | None:
 
 
 def needed(event: Event) -> list[Need]:
-    """What the adjoint of a launch reads. The tape notes it once for all launches that need the same bytes."""
+    """The memory that the adjoint of a launch reads, a `Need` each (unlike the tape, which keeps shared bytes once)."""
     found = []
     for k, box in () if event.reverse is None else event.reverse.needs:
         span = event.command.flat[k].span
@@ -331,7 +331,7 @@ def _overwritten(seen: Watch, one: Verdicts, wrong: Step, by: Step, need: Any) -
 
 
 def _is_used(one: Verdicts, by: Step) -> bool:
-    """Does an event of the pass, or its seed, read what a step has written."""
+    """True if a later event of the pass, or a seed, reads what a step has written."""
     if by.event is None or not any(e is by.event for e in one.events):
         return False
     at = next(n for n, e in enumerate(one.events) if e is by.event)
@@ -340,7 +340,7 @@ def _is_used(one: Verdicts, by: Step) -> bool:
 
 
 def host_wrote(seen: Watch, one: Verdicts, row: Row) -> Found | None:
-    """Memory that the adjoint reads, and whose bytes the host has changed since the watch last saw them."""
+    """Finds memory that the adjoint reads and the host has changed since the watch last saw it."""
     event = None if row.step is None else row.step.event
     if event is None or event.reverse is None:
         return None
@@ -358,7 +358,7 @@ def host_wrote(seen: Watch, one: Verdicts, row: Row) -> Found | None:
 
 
 def _written_again(one: Verdicts, row: Row, twin: array) -> tuple[Step, str] | None:
-    """A launch, reversed before that of the row, that writes this memory in a func: and its name for it there."""
+    """(step, parameter) of a launch reversed earlier that writes this memory in a wp.func; None if there is none."""
     for step in _behind(one.steps, row):
         command = None if step.event is None else step.event.command
         if step.kernel is None or command is None:
@@ -380,7 +380,7 @@ def _by_warp(name: str, step: Step, inside: str) -> Found:
 
 
 def not_cleared(seen: Watch, one: Verdicts, row: Row) -> Found | None:
-    """Memory that is overwritten by what Warp's tape does not hear: its gradient then flows past the overwriting."""
+    """Finds an overwrite that Warp's tape did not record: the gradient flows past it to the earlier value."""
     if row.step is None or row.step.event is None:
         return None
     own, events = {id(s) for s in one.steps}, {id(e) for e in one.events}
@@ -401,7 +401,7 @@ def not_cleared(seen: Watch, one: Verdicts, row: Row) -> Found | None:
 
 
 def retained(seen: Watch, one: Verdicts, row: Row) -> Found | None:
-    """An array written more than once that keeps its gradient: earlier values get the gradient of later ones."""
+    """Finds an array with retain_grad that is written more than once: earlier values get the gradient of later ones."""
     if row.step is None or row.step.event is None:
         return None
     for p in (p for p in one.published if p.theirs.retain_grad and _touches(row.step.event, p.twin.span)):
@@ -428,7 +428,7 @@ def _before_host(name: str) -> str:
 
 
 def in_kernel(seen: Watch, one: Verdicts, row: Row) -> Found | None:
-    """A statement that Warp's adjoint of the kernel does not reverse."""
+    """Finds a statement in the kernel that Warp's adjoint does not reverse correctly."""
     if row.step is None or row.step.kernel is None:
         return None
     found = suspects(row.step.kernel)
@@ -473,7 +473,7 @@ def _mended(s: Suspect) -> str:
 
 
 def behind_mesh(seen: Watch, one: Verdicts, row: Row) -> Found | None:
-    """The points of a mesh that kernels get by its number: Warp's adjoints of queries leave them out."""
+    """Finds points of a mesh that kernels get by id: Warp's adjoints of mesh queries give them no gradient."""
     mine = row.subject
     if mine is None or row.theirs is None or not np.array_equal(row.theirs, mine.before):
         return None
@@ -491,7 +491,7 @@ def behind_mesh(seen: Watch, one: Verdicts, row: Row) -> Found | None:
 
 
 def rounded(seen: Watch, one: Verdicts, row: Row) -> Found | None:
-    """A sum in which large parts leave little: rounding moves what is left as far as Warp's number is away."""
+    """Finds cancellation: rounding alone moves the sum as far as Warp's gradient is off."""
     mine = row.subject
     if mine is None or row.step is None or row.exact is None or row.theirs is None or row.step.event is None:
         return None
@@ -504,7 +504,7 @@ def rounded(seen: Watch, one: Verdicts, row: Row) -> Found | None:
 
 
 def unexplained(seen: Watch, one: Verdicts, row: Row) -> Found | None:
-    """The launch found its memory as it had left it, and nothing in the text of its kernel is known to go wrong."""
+    """The last resort: memory was unchanged, and no statement of the kernel is known to go wrong."""
     if row.step is None or row.step.kernel is None:
         return None
     sentence = (
@@ -527,19 +527,19 @@ OF_ROWS = {behind_mesh, leaked, argument_changed, without_gradient, rounded}
 
 
 def _behind(steps: list[Step], row: Row) -> list[Step]:
-    """The steps that the walk back meets before, or at, the launch where the row was seen to be wrong."""
+    """The steps that the walk meets before or at the row's first wrong launch, last first."""
     first = -1 if row.step is None else row.step.number
     return [s for s in reversed(steps) if s.number >= first]
 
 
 def _is_active(step: Step) -> bool:
-    """Does what this step writes depend on what gradients are asked of."""
+    """True if a step's result depends on what gradients are asked of."""
     event = step.event
     return event is not None and event.kind != "opaque" and (event.reverse is not None or event.source is not None)
 
 
 def _active_arrays(one: Verdicts, row: Row) -> Iterator[tuple[Step, Any, Any]]:
-    """(step, parameter, Warp's array) of all active arguments of the recorded launches, the last launch first."""
+    """Yields (step, parameter, Warp's array) of all active arguments of recorded launches, the last launch first."""
     pairs = {id(s): e for s, e in zip(one.by_entry, one.entries, strict=True) if s is not None and isinstance(e, list)}
     for step in _behind(one.steps, row):
         entry = pairs.get(id(step))
@@ -549,7 +549,7 @@ def _active_arrays(one: Verdicts, row: Row) -> Iterator[tuple[Step, Any, Any]]:
 
 
 def _arrays_of(step: Step, entry: list) -> Iterator[tuple[Any, Any]]:
-    """(parameter, Warp's array) of a launch, those in structs too."""
+    """Yields (parameter, Warp's array) of a launch, arrays in structs too."""
     values = [*entry[3], *entry[4]]
     if step.event is None or step.event.command is None:
         return
@@ -565,7 +565,7 @@ def _arrays_of(step: Step, entry: list) -> Iterator[tuple[Any, Any]]:
 
 
 def _meets(span: Span, spans: Iterable[Span]) -> bool:
-    """Does one of these spans share a byte with `span`, or may it."""
+    """True if one of `spans` shares a byte with `span`, or may."""
     return any(s.allocation is span.allocation and s.overlaps(span) is not False for s in spans)
 
 
@@ -579,7 +579,7 @@ def _same_memory(seen: Watch, a: Any, b: Any) -> bool:
 
 
 def _same_gradient(a: Any, b: Any) -> bool:
-    """Do two arrays on the same bytes have their gradients in the same bytes too (or none)."""
+    """True if the gradients of two arrays lie at the same offset from their arrays, or one has none."""
     if a.grad is None or b.grad is None:
         return True
     return a.grad.ptr - a.ptr == b.grad.ptr - b.ptr

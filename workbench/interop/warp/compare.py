@@ -26,7 +26,7 @@ CLOSE = 0.1  # of the largest number: a greater difference never agrees
 
 @dataclass(eq=False)
 class Row:
-    """What became of the gradient of one array in one backward of Warp's.
+    """The verdict on the gradient of one array in one backward of Warp's.
 
     array       the program's name for it.
     difference  the largest, as a share of the largest number in the gradient; NaN where nothing was compared.
@@ -90,7 +90,7 @@ class Comparison:
 
     @property
     def agrees(self) -> bool:
-        """Is every gradient that was asked for exact."""
+        """True if no gradient is wrong or unverified."""
         return all(row.verdict in ("agrees", "not asked") for row in self.rows)
 
     def _lines(self, rows: list[Row]) -> list[list[str]]:
@@ -121,7 +121,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Accuracy:
-    """How far a gradient is from the exact one. `fine`: only rounding; `close`: it might be."""
+    """The distance of a gradient from the exact one. `fine`: rounding explains it; `close`: it may."""
 
     fine: bool
     close: bool
@@ -152,7 +152,7 @@ def accuracy(theirs: np.ndarray, exact: np.ndarray, noise: Any, times: float = N
 
 
 def is_near(theirs: np.ndarray, exact: np.ndarray) -> bool:
-    """Are two gradients surely alike: a quick look before `accuracy`, with half of its slack and no infinities."""
+    """True if two gradients surely agree: a fast test before `accuracy`, with half of its slack and no infinities."""
     with np.errstate(all="ignore"):
         allowed = SLACK / 2 * float(np.finfo(theirs.dtype if theirs.dtype.kind == "f" else np.float32).eps)
         return bool((np.abs(theirs - exact) <= allowed * np.abs(exact)).all())

@@ -29,7 +29,7 @@ MOST = 3  # operations that are named
 
 @dataclass(frozen=True, eq=False)
 class Differing:
-    """One event whose result differs: where most, and why.
+    """One event whose result differs: its largest difference, and the operations that may explain it.
 
     array       the name of the memory, `number` counts its floats.
     difference  what was found there.
@@ -83,7 +83,7 @@ def _row(seen: Watch, step: Step, found: Difference) -> Differing:
 
 
 def why(step: Step, found: Difference) -> str:
-    """What in a kernel may round otherwise in Warp; a difference that is farther than that is told as one."""
+    """The operations of a kernel that Warp may round otherwise, as a sentence; says so if the difference is farther."""
     command = None if step.event is None else step.event.command
     if command is None:
         return "no launch: its memory holds something else"
@@ -116,7 +116,7 @@ def _line(s: ir.Stmt) -> str:
 
 
 def _is_of_the_library(s: ir.Stmt) -> bool:
-    """Is it a number that NumPy, C and Warp need not give the same bits."""
+    """True for a float result that NumPy, C and Warp may round differently (a library function)."""
     if not s.outs or s.regions or s.row.exact or s.row.cost < FUNCTION:
         return False
     return ir.is_value(s.outs[0].type) and is_float(s.outs[0].type)

@@ -1,4 +1,4 @@
-"""What a watch notes of each call of Warp: a `Step`, with our event for it and how far its result is from Warp's."""
+"""The records that a watch makes of Warp's calls: a `Step` each, with our event and the difference of its result."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ FAR = 1e-3  # of the largest number in memory: what no order of summation explai
 
 @dataclass(frozen=True)
 class Difference:
-    """Where the result of an event differs most from Warp's: the number in its memory, both values, and how far.
+    """The largest difference between an event's result and Warp's: the index in its memory, both values, the distance.
 
-    ulps   in units in the last place; for whole numbers their difference.
-    share  of the largest number in that memory.
-    whole  are they whole numbers.
+    ulps   in units in the last place; for integers their difference.
+    share  as a share of the largest number in that memory.
+    whole  True for integers.
     """
 
     region: Region
@@ -74,7 +74,7 @@ class Step:
 
     @property
     def doubtful(self) -> bool:
-        """Is its result so far from Warp's that ours is no twin of what happened."""
+        """True if the result is too far from Warp's for our event to stand for the call."""
         return self.difference is not None and self.difference.far and not self.chosen
 
     def __repr__(self) -> str:
@@ -82,14 +82,14 @@ class Step:
 
 
 def asks_mesh(event: Event | None) -> bool:
-    """Does a launch ask a mesh, whose closest faces may be several."""
+    """True if a launch queries a mesh, where several faces may be equally close."""
     if event is None or event.command is None:
         return False
     return any(leaf.opened is not None and leaf.opened.name == "Mesh" for leaf in event.command.program.leaves)
 
 
 def difference_of(twins: Twins, region: Region) -> Difference | None:
-    """Where a twin differs most from Warp's buffer in value; None if nowhere. NaN is like NaN, 0 like -0."""
+    """The largest difference between a twin and Warp's buffer; None if there is none. NaN equals NaN, 0 equals -0."""
     flat = twins.flat(region)
     n, numpy = flat.size * itemsize_of(flat.dtype), flat.dtype.numpy  # type: ignore[attr-defined]
     ours, theirs = region.allocation.bytes[:n].view(numpy), region.theirs[:n].view(numpy)
@@ -98,7 +98,7 @@ def difference_of(twins: Twins, region: Region) -> Difference | None:
 
 
 def _numbers(ours: np.ndarray, theirs: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Arrays of plain numbers: those of structs field by field, without what lies between the fields."""
+    """Yields pairs of flat numeric arrays; of struct arrays one pair per field, without padding."""
     for name in ours.dtype.names or ():
         yield from _numbers(ours[name], theirs[name])
     if ours.dtype.names is None:

@@ -31,7 +31,7 @@ NUMBERS = (int, np.uint64, warp_types.uint64)
 
 
 class Handles:
-    """The twins by Warp's numbers. Warp's own are kept too, so that none of these numbers is used twice."""
+    """The twins of meshes, BVHs and grids by Warp's ids. Warp's objects are kept alive, so that no id is reused."""
 
     def __init__(self, twins: Any):
         self.twins = twins
@@ -39,7 +39,7 @@ class Handles:
         self.known: weakref.WeakValueDictionary[int, Any] | None = None  # Warp's meshes and trees
 
     def close(self) -> None:
-        """The numbers stand for nothing of ours any more: a kernel that chooses looks at all that live."""
+        """Unregister the twins: no id refers to one of ours any more."""
         for number in self.made:
             number_as(None, number)
 
@@ -66,7 +66,7 @@ class Handles:
                 yield from self.numbers(getattr(value, name))
 
     def living(self) -> weakref.WeakValueDictionary[int, Any]:
-        """Warp's meshes and trees by number: those of before the watch are looked for once, others are heard of."""
+        """Warp's live meshes and BVHs by id: those older than the watch are searched for once, new ones added."""
         if self.known is None:
             self.known = weakref.WeakValueDictionary()
             for thing in gc.get_objects():
@@ -75,7 +75,7 @@ class Handles:
         return self.known
 
     def created(self, thing: Any) -> None:
-        """Another mesh or tree of Warp's."""
+        """Register a new mesh or BVH of Warp's."""
         if thing.id:
             self.living()[thing.id] = thing
 
@@ -87,7 +87,7 @@ class Handles:
     # ---- twins
 
     def build(self, grid: Any, points: Any, radius: float, groups: Any) -> None:
-        """The twin of a build of a grid. Raises Untranslated where points or groups have no twin."""
+        """Build a grid's twin as Warp built the grid. Raises Untranslated if points or groups have no twin."""
         known = self.made.get(grid.id)
         given = self.twins.array(points), None if groups is None else self.twins.array(groups)
         sizes = attrgetter("_dim_x", "_dim_y", "_dim_z")(grid)
@@ -96,7 +96,7 @@ class Handles:
         self.made[grid.id] = grid, number_as(twin, grid.id)
 
     def forget(self, thing: Any) -> None:
-        """What a number stands for is not known any more: launches with it are opaque, or make it anew."""
+        """Drop the twin of a mesh, BVH or grid: launches with its id rebuild it or become opaque."""
         self.made.pop(thing.id, None)
         number_as(None, thing.id)
 
@@ -109,7 +109,7 @@ class Handles:
             self.as_copy(thing)
 
     def make(self, thing: Any) -> None:
-        """A twin as Warp would build it now, in memory of its own. Raises Untranslated where an array has no twin."""
+        """Make a twin from the present arrays, in memory of its own. Raises Untranslated if an array has no twin."""
         given = {name: self.twins.array(a) for name in PARTS[type(thing)] if (a := _part(thing, name)) is not None}
         with memory.unrecorded():
             if isinstance(thing, warp_types.Mesh):
@@ -124,10 +124,10 @@ class Handles:
         return known[1] if known is not None and known[0] is thing else None
 
     def as_copy(self, thing: Any) -> None:
-        """A number in an array stands for a copy of when it was fitted, without a gradient.
+        """Check a mesh or BVH whose id stands in an array: there it means a copy from its last fit, without a gradient.
 
-        So it must be what the mesh still is, and what Warp's program wants no gradient by must be none of the leaves.
-        Raises LookupError.
+        Arrays that want no gradient in Warp's program are taken off the leaves. Raises LookupError if its arrays have
+        changed since the fit.
         """
         tape = memory.recorder()
         for name, copy in getattr(self.twin(thing), "still", {}).items():
@@ -144,7 +144,7 @@ class Handles:
 
 
 def _may_hold(value: Any) -> bool:
-    """May a number of a mesh stand in this argument."""
+    """True if an argument may contain the id of a mesh or BVH."""
     if type(value) in NUMBERS:
         return int(getattr(value, "value", value)) > 0xFFFF
     is_numbers = isinstance(value, warp_types.array) and value.dtype is warp_types.uint64

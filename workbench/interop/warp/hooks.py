@@ -1,7 +1,7 @@
-"""Hearing Warp's calls: the code of its functions is exchanged while a watch is on.
+"""Hooks on Warp's functions: their code objects are exchanged while a watch is on.
 
-The function objects stay, so `from warp import launch`, taken before, is heard too. What is called from inside a call
-that is heard is part of it: `assign` copies, `clone` copies, `Tape.backward` launches.
+The function objects stay, so `from warp import launch`, taken before, is hooked too. Calls made inside a hooked call
+are part of it: `assign` copies, `clone` copies, `Tape.backward` launches.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def _through(*args: Any, **kwargs: Any) -> Any:
 
 
 def _original(function: Any) -> FunctionType:
-    """A function with the code that this one has now."""
+    """A copy of a function with its present code, to call the original after the exchange."""
     made = FunctionType(
         function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__
     )
@@ -32,7 +32,7 @@ def _original(function: Any) -> FunctionType:
 
 
 class Hooks:
-    """Functions whose calls go to handlers, from `put` to `restore`. Of those of other threads `unheard` is told."""
+    """Functions whose calls go to handlers, from `put` to `restore`. `unheard` is told of calls in other threads."""
 
     def __init__(self, unheard: Callable[[str], None]) -> None:
         self.kept: list[tuple[Any, Any, Any, Any]] = []
@@ -40,7 +40,7 @@ class Hooks:
         self.thread = threading.get_ident()
 
     def put(self, function: Any, handler: Handler) -> None:
-        """From now on calls of `function` become `handler(original, *args, **kwargs)`."""
+        """Turn calls of `function` into `handler(original, *args, **kwargs)`."""
         original = _original(function)
         thread = self.thread
 
@@ -57,14 +57,14 @@ class Hooks:
         function.__defaults__ = function.__kwdefaults__ = None
 
     def restore(self) -> None:
-        """Every function is what it was."""
+        """Give every function its own code back."""
         while self.kept:
             function, code, defaults, keywords = self.kept.pop()
             function.__code__, function.__defaults__, function.__kwdefaults__ = code, defaults, keywords
 
 
 def refuse_walks(tape: Any, name: str) -> None:
-    """Let the tape of a watch refuse all walks from now on: another thread has called Warp, and is not followed."""
+    """Make the watch's tape refuse all walks from now on: another thread has called Warp, which is not followed."""
     if not tape.conflicts:
         error = GradientError(
             f"`{name}` of Warp was called in another thread during the watch", slug="watch-thread",

@@ -1,8 +1,8 @@
-"""What a watch leaves for later: while the program runs, Warp's bytes are noted; the twins follow when somebody asks.
+"""Deferred calls: while the program runs only Warp's bytes are copied; the twins catch up when somebody reads the tape.
 
-Of a call that ran before with the same arguments it is known which buffers it reads and writes. So all that its twin
-needs is what the host had changed before it and what it left. `Later.follow` is what `Watch.event` does at once for
-other calls, on those bytes; in the end both have done the same.
+For a call that ran before with the same arguments, the buffers it reads and writes are known. So its twin needs only
+the host's changes before it and the bytes that it left. `Follows.follow` does on these snapshots what `Watch.event`
+does at once for other calls; the result is the same.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MOST_CALLS = 1 << 15
 
 @dataclass(frozen=True)
 class Place:
-    """Where a frame was when it called: what events want of a frame."""
+    """A call site: the part of a frame that events need."""
 
     f_code: Any
     f_lasti: int
@@ -40,11 +40,11 @@ class Place:
 
 @dataclass(eq=False, slots=True)
 class Later:
-    """A call of Warp that the twins have not followed.
+    """A deferred call of Warp, which the twins have not yet replayed.
 
-    regions  the buffers it touches; `host`: those that the host had changed before, and to what; `after`: what it left.
-    ours     what the twins do; a launch that they have made before.
-    entries  what the open tape of Warp's has recorded of it.
+    regions  the buffers it touches; `host`: snapshots of those that the host changed before; `after`: of its results.
+    ours     what the twins do; a `Repeated` if the launch ran before.
+    entries  what Warp's open tape has recorded of it.
     """
 
     kind: str
@@ -61,7 +61,7 @@ class Later:
 
 
 class Follows:
-    """The part of a `Watch` that postpones calls and follows them."""
+    """The mixin of `Watch` that defers calls and replays them."""
 
     pending: list[Act | Later]
     places: dict[tuple[int, int], Place]
@@ -73,19 +73,19 @@ class Follows:
 
     @property
     def tape(self) -> Tape:
-        """Our tape, of all that has happened."""
+        """Our tape, caught up with the program."""
         self.catch_up()
         return self._tape
 
     @property
     def steps(self) -> list[Step]:
-        """What has happened, a step for each call."""
+        """The steps so far, one per call, caught up with the program."""
         self.catch_up()
         return self._steps
 
     @property
     def passes(self) -> list[Pass]:
-        """The backwards of Warp's, each with its rows."""
+        """Warp's backwards so far, each with its rows, caught up with the program."""
         self.catch_up()
         return self._passes
 
@@ -93,9 +93,9 @@ class Follows:
         self: Any, call: Later, look: Apart | Together, theirs: Callable[[], Any],
         follow: Callable[[Later], None] | None = None,
     ) -> Any:  # fmt: skip
-        """Run a call of Warp's and note what its twin needs to follow. Returns what Warp's call returns.
+        """Run a call of Warp's and take the snapshots that its deferred replay needs. Returns what Warp's call returns.
 
-        `look`: at the buffers of the call; `follow`: where it is more than `Follows.follow`.
+        `look` takes the snapshots; `follow` replaces `Follows.follow` if given.
         """
         call.tape = tape = context.runtime.tape
         before, size = 0 if tape is None else len(tape.launches), 0
@@ -119,14 +119,14 @@ class Follows:
         return result
 
     def place_of(self, frame: Any) -> Place:
-        """Where a frame is now."""
+        """The call site of a frame, as a hashable `Place` (one object per site)."""
         key = id(frame.f_code), frame.f_lasti
         if key not in self.places:
             self.places[key] = Place(frame.f_code, frame.f_lasti)
         return self.places[key]
 
     def postpone(self: Any, act: Act | Later, twins: tuple[array, ...] = (), size: int = 0) -> None:
-        """Leave something for later: at the latest when much has been noted."""
+        """Defer an action. Everything deferred runs at once when the snapshots exceed MOST_BYTES or MOST_CALLS."""
         self.pending.append(act)
         self.noted_bytes += size
         self.twins_of_pending[id(twins)] = twins
@@ -134,7 +134,7 @@ class Follows:
             self.catch_up()
 
     def catch_up(self: Any) -> None:
-        """Let the twins follow all that has happened."""
+        """Run all deferred actions, in order."""
         if not self.pending:
             return
         pending, self.pending = self.pending, []
@@ -151,7 +151,7 @@ class Follows:
             self.inside = inside
 
     def reached(self: Any, call: Later) -> str:
-        """Do what the host did before a call; then what the call left counts. Returns why that could not be done."""
+        """Record the host writes before a call, then make its result snapshots current. Returns why not, or ""."""
         reason = ""
         try:
             self.host_writes(call.regions, call.place)
@@ -162,7 +162,7 @@ class Follows:
         return reason
 
     def follow(self: Any, call: Later) -> None:
-        """The twins of one call, on what Warp's bytes were before and behind it."""
+        """Replay one deferred call on the twins, at Warp's bytes from before and after it."""
         with Then(call):
             reason = self.reached(call)
             if call.ours is nothing:
@@ -177,7 +177,7 @@ class Follows:
 
 
 class Then:
-    """The bytes that count are those of before a call, as the twins have them; in the end those of now again."""
+    """A context in which the buffers' current bytes are those before a deferred call; on exit the live ones again."""
 
     def __init__(self, call: Later):
         self.call = call
@@ -197,12 +197,12 @@ class Then:
 
 
 def nothing() -> None:
-    """The twin of a call that Warp has refused."""
+    """The replay of a call that raised in Warp: it does nothing."""
 
 
 @dataclass(eq=False)
 class Repeated:
-    """A launch of ours, ready to be repeated from its line: its arrays, their buffers, and those that it writes."""
+    """A compiled launch of ours, ready to run again: its arrays, their buffers, and those that it writes."""
 
     command: Any
     place: Any
@@ -213,7 +213,7 @@ class Repeated:
 
 
 def repeated(command: Any, place: Any, regions: list[Region]) -> Repeated:
-    """A launch of ours with these buffers, to be repeated."""
+    """A `Repeated` of our launch `command` on these buffers."""
     memory = {command.flat[k].allocation for k, _ in command.plan.writes}
     twins, written = (
         tuple(a for a in command.flat if isinstance(a, array)),

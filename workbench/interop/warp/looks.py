@@ -1,6 +1,6 @@
-"""Looks at Warp's buffers before and behind a call: which the host has changed, and what the call has left.
+"""Change detection on Warp's buffers: the bytes the host changed before a call, and snapshots of those the call left.
 
-Most calls have a few buffers, and each is looked at by itself. A graph has hundreds: the short ones are joined to one
+Most calls have a few buffers, compared one by one. A graph has hundreds: the short ones are joined into one byte
 string, which takes a tenth of the time.
 """
 
@@ -18,7 +18,7 @@ Left = tuple[Iterable[tuple[Region, Noted]], int]  # buffers and what they hold,
 
 
 class Apart:
-    """Looks at the buffers of a call one by one. `written`: those that it may write; None where that is to be seen."""
+    """Change detection buffer by buffer. `written`: the buffers that the call may write; None if unknown."""
 
     __slots__ = ("regions", "written")
 
@@ -26,7 +26,7 @@ class Apart:
         self.regions, self.written = regions, written
 
     def moved_on(self) -> list[Region]:
-        """Those that have other bytes than at the last event. The common case is written out: it is asked often."""
+        """The buffers whose bytes differ from the last event's. The common case is inlined for speed."""
         found = []
         for region in self.regions:
             latest = region.latest
@@ -35,7 +35,7 @@ class Apart:
         return found
 
     def noted(self) -> Left:
-        """Note what the call has left."""
+        """Snapshot the buffers that the call may have written."""
         found: list[tuple[Region, Noted]] = []
         size = 0
         for region in self.moved_on() if self.written is None else self.written:
@@ -49,10 +49,10 @@ class Apart:
 
 
 class Together:
-    """Looks at the buffers of a graph, the short ones all at once.
+    """Change detection on the buffers of a graph, the short ones packed into one byte string.
 
-    latest  what was noted of each at the last event when they were looked at last; `texts`: the bytes, joined, of those
-            that the graph only reads and of those that it writes.
+    latest  the snapshot of each short buffer when they were last packed; `texts`: the packed bytes of those that the
+            graph only reads, and of those that it writes.
     """
 
     def __init__(self, regions: list[Region], written: list[Region], store: Store):
@@ -69,7 +69,7 @@ class Together:
         self.store = store
 
     def moved_on(self) -> list[Region]:
-        """Those that have other bytes than at the last event."""
+        """The buffers whose bytes differ from the last event's."""
         if self.latest != [r.latest for r in self.short]:
             self.texts = b"".join([r.held() for r in self.read]), b"".join([r.held() for r in self.written])
             self.latest, self.kept = [r.latest for r in self.short], None
@@ -79,7 +79,7 @@ class Together:
         return [r for r in self.short if r.moved_on()] + self.long.moved_on()
 
     def noted(self) -> Left:
-        """Note what the graph has left. What is the same as behind its last launch is not copied again."""
+        """Snapshot what the graph has written. Bytes equal to those of its last launch are not copied again."""
         read, last = self.texts
         text, size = b"".join(self.spans[1]), 0
         if self.kept is None or text != last:
@@ -94,13 +94,13 @@ class Together:
 
 
 class Store:
-    """Memory for what is noted, in large pieces: a fresh page for each short string takes longer than its copy."""
+    """An arena for snapshots, allocated in large pieces: a fresh page per short string costs more than its copy."""
 
     def __init__(self) -> None:
         self.left = np.empty(0, np.uint8)
 
     def put(self, text: bytes) -> np.ndarray:
-        """A copy of this text."""
+        """A copy of these bytes in the arena, as uint8."""
         if len(text) > len(self.left):
             self.left = np.empty(max(PIECE, len(text)), np.uint8)
         made, self.left = self.left[: len(text)], self.left[len(text) :]
@@ -109,7 +109,7 @@ class Store:
 
 
 class Pairs:
-    """Buffers and what they held: short ones, of one string, then long ones."""
+    """An iterable of (buffer, snapshot): short buffers share one packed snapshot, long ones have their own."""
 
     __slots__ = ("kept", "long", "short")
 

@@ -37,11 +37,11 @@ MOST_RUNS = 64  # stretches of memory that a host write may have changed, before
 
 
 class Untranslated(Exception):
-    """What has no twin, and why."""
+    """A thing of Warp's that has no twin; the message says why."""
 
 
 class Kept:
-    """What several buffers held at one moment, one behind the other. `places`: where each lies in it."""
+    """A packed snapshot of several buffers, concatenated as uint8. `places`: the slice of each."""
 
     __slots__ = ("places", "values")
 
@@ -49,17 +49,17 @@ class Kept:
         self.values, self.places = values, places
 
     def of(self, region: Region) -> np.ndarray:
-        """What this one held."""
+        """The snapshot of one buffer."""
         return self.values[self.places[region]]
 
 
 class Region:
-    """One buffer of Warp and its twin. `keeper`: gives the array that owns the buffer, None once the memory is gone.
+    """One buffer of Warp and its twin. `keeper`: gives the array that owns the buffer, None once the memory is freed.
 
-    live    Warp's bytes.
-    theirs  those that count: `live`, or, while the twin follows an earlier event, what they were then.
-    seen    what Warp's bytes were at the last event that the twin has followed.
-    latest  what they were at the last event of all; None where the twin has followed them all.
+    live    Warp's present bytes (uint8).
+    theirs  the current bytes: `live`, or, during a deferred replay, a snapshot from that call.
+    seen    Warp's bytes at the last event that the twin has replayed.
+    latest  the snapshot at the last event of all; None if the twin has replayed them all.
     """
 
     __slots__ = ("low", "high", "size", "allocation", "keeper", "live", "theirs", "dtype", "apart", "latest", "gone")
@@ -79,20 +79,20 @@ class Region:
         return self.allocation.bytes if self.apart is None else self.apart
 
     def changed(self) -> bool:
-        """Are the bytes that count others than when last seen. False once the buffer is gone: it is nobody's."""
+        """True if the current bytes differ from `seen`. False once the buffer is freed."""
         seen = self.seen
         if self.theirs is not self.live:
             return self.theirs is not seen and not np.array_equal(self.theirs, seen)
         return self.differs(seen)
 
     def moved_on(self) -> bool:
-        """Has Warp's buffer other bytes than at the last event of all."""
+        """True if Warp's live bytes differ from the snapshot at the last event."""
         if self.size <= LITTLE:
             return self.keeper() is not None and self.live.tobytes() != self.held()
         return self.differs(self.seen if self.latest is None else self.latest)
 
     def held(self) -> bytes:
-        """What Warp's bytes were at the last event of all, of a short buffer."""
+        """Warp's bytes at the last event, for a short buffer."""
         latest: Any = self.latest
         if latest is None:
             self.latest = latest = self.seen.tobytes()[: self.size]
@@ -106,21 +106,21 @@ class Region:
         return _memcmp(self.low, seen.ctypes.data, self.size) != 0
 
     def note(self) -> bytes | np.ndarray:
-        """Take Warp's bytes as seen by the last event of all, which the twin will follow later. Returns them."""
+        """Snapshot Warp's bytes as those of the last event, which the twin will replay later."""
         self.latest = noted = self.live.tobytes() if self.size <= LITTLE else self.live.copy()
         return noted
 
     def back_to(self, noted: Noted) -> None:
-        """From now on these bytes count."""
+        """Make a snapshot the current bytes."""
         self.theirs = noted.of(self) if isinstance(noted, Kept) else np.frombuffer(noted, np.uint8)
 
     def followed(self) -> None:
-        """The twin has followed an event: if it was the last of all, what was noted of that is old."""
+        """Drop the latest snapshot once the twin has replayed an event and nothing is deferred any more."""
         if self.theirs is self.live:
             self.latest = None
 
     def settle(self, apart: bool) -> None:
-        """Take the bytes that count as seen: into the twin, or (apart) beside it."""
+        """Mark the current bytes as seen: copy them into the twin, or (`apart`) into a separate copy."""
         self.followed()
         if apart:
             self.apart = self.theirs.copy()
@@ -140,14 +140,14 @@ if _mincore is not None:
 
 
 def _is_mapped(low: int, high: int) -> bool:
-    """Are these addresses still memory: nobody tells Warp when memory that it has not allocated is given back."""
+    """True if these addresses are still mapped: Warp is not told when memory that it only wraps is freed."""
     first = low - low % mmap.PAGESIZE
     pages = -(-(high - first) // mmap.PAGESIZE)
     return _mincore is None or _mincore(first, high - first, ctypes.create_string_buffer(pages)) == 0
 
 
 class HostWrite(NamedTuple):
-    """What the host has put into a twin: into all of it, or at these places."""
+    """A host write to replay on a twin: values for all of it, or for these indices."""
 
     twin: array
     values: np.ndarray
@@ -155,7 +155,7 @@ class HostWrite(NamedTuple):
 
 
 class Known(NamedTuple):
-    """An array of Warp that has a twin, what tells it from others, and its buffer (None: it is empty)."""
+    """A Warp array that has a twin, its identity (pointer, shape, strides, dtype), and its buffer (None if empty)."""
 
     ref: weakref.ref[Any]
     ptr: int | None
@@ -167,7 +167,7 @@ class Known(NamedTuple):
     number: int  # no other has it, ever
 
     def holds(self, a: Any) -> bool:
-        """Is it still this array, over the same memory."""
+        """True if `a` is still this array over the same live memory."""
         return (
             self.ref() is a
             and self.ptr == a.ptr
@@ -196,21 +196,21 @@ class Twins:
         weakref.finalize(self, names_behind.remove, named)
 
     def close(self) -> None:
-        """Names of Warp's arrays are still names of their twins; no buffer of Warp is looked at any more."""
+        """Keep Warp's array names for their twins, and stop looking at Warp's buffers."""
         for region in self.by_low.values():
             region.live = region.theirs = region.live[:0]
             region.size = 0
         self.handles.close()
 
     def behind(self, value: Any) -> tuple[array, ...]:
-        """For `names`: the twin of an array of Warp."""
+        """The twin of a Warp array as a one-element tuple; () without. Used by `names`."""
         found = self.made.get(id(value)) if isinstance(value, warp.array) else None
         return () if found is None or found.ref() is not value else (found.twin,)
 
     # ---- types
 
     def type(self, dtype: Any) -> Type:
-        """Our type of an element of Warp's, with the same layout. Raises Untranslated."""
+        """Our element type for one of Warp's, with the same layout. Raises Untranslated."""
         if dtype not in self.types:
             try:
                 made = dtype_of(self.rebind(dtype))
@@ -228,7 +228,7 @@ class Twins:
         return self.known(a).twin
 
     def known(self, a: Any) -> Known:
-        """An array of Warp with its buffer and its twin. Raises Untranslated."""
+        """The `Known` of a Warp array, made at first contact. Raises Untranslated."""
         key = id(a)
         found = self.made.get(key)
         if found is not None and found.holds(a):
@@ -250,7 +250,7 @@ class Twins:
         return found
 
     def forgotten(self, ref: weakref.KeyedRef[int, Any]) -> None:
-        """An array of Warp is gone, and another may have its id."""
+        """Drop a freed Warp array: another may get its id."""
         if (found := self.made.get(ref.key)) is not None and found.ref is ref:
             del self.made[ref.key]
 
@@ -299,7 +299,7 @@ class Twins:
         return list(found)
 
     def written_behind(self, region: Region) -> list[HostWrite]:
-        """What the host has changed in a buffer since it was last seen: as pieces, or, if there are many, as one."""
+        """The host's changes to a buffer since it was last seen: one write per run of bytes, or one for many runs."""
         seen, flat = region.seen, self.flat(region)
         size = itemsize_of(flat.dtype)
         n = flat.size
@@ -316,20 +316,20 @@ class Twins:
         return [HostWrite(flat[i:j], self.numbers(flat, new[i:j])) for i, j in runs]
 
     def numbers(self, flat: array, given: np.ndarray) -> np.ndarray:
-        """Rows of bytes as elements of a twin."""
+        """Rows of bytes (count, itemsize) as elements of a twin."""
         return given.copy().view(flat.dtype.numpy).reshape(-1)  # type: ignore[attr-defined]
 
     def flat(self, region: Region) -> array:
-        """All of a twin as numbers in a row (as structs, where it holds structs)."""
+        """A 1-D view of a whole twin, of scalars (of structs, if it holds structs)."""
         dtype = self.type(region.dtype)
         element = dtype if isinstance(dtype, Struct) else getattr(dtype, "scalar", dtype)
         size = itemsize_of(element)
         return array_on(region.allocation, element, (region.allocation.nbytes // size,), (size,), 0)
 
     def read_only(self, kernel: Any, values: list[Any]) -> set[int]:
-        """The ids of arguments of a launch that its kernel surely does not write: it only reads `x[...]`.
+        """The ids of launch arguments that the kernel surely does not write: 1-D arrays that it only reads as `x[...]`.
 
-        Of more axes than one that may be a row, through which it writes.
+        With more axes `x[i]` may be a row through which it writes.
         """
         if kernel is None or not values:
             return set()
@@ -343,11 +343,11 @@ class Twins:
     # ---- arguments
 
     def arrays_of(self, values: list[Any]) -> list[Any]:
-        """The arrays of Warp that a launch may read: among its arguments, and behind numbers of meshes and trees."""
+        """The Warp arrays that a launch may read: among its arguments, and those of meshes and BVHs given by id."""
         return [*arrays_in(values), *(a for thing in self.handles.things(values) for a in self.handles.arrays(thing))]
 
     def key(self, values: Iterable[Any], arrays: dict[int, Known]) -> tuple[Any, ...] | None:
-        """What tells the arguments of a launch from others: equal keys have equal twins. None where nothing does.
+        """A cache key for launch arguments: equal keys have equal twins. None if an argument has no such key.
 
         The arrays among them, in structs too, are put into `arrays`, by their id. Raises Untranslated.
         """
@@ -379,7 +379,7 @@ class Twins:
         return tuple(found)
 
     def value(self, v: Any) -> Any:
-        """An argument of a launch as ours takes it. Raises Untranslated."""
+        """A launch argument of Warp's as our launch takes it. Raises Untranslated."""
         if isinstance(v, warp.array):
             return self.array(v)
         if isinstance(v, warp.indexedarray):
@@ -399,12 +399,12 @@ class Twins:
         return self.rebind.annotation(v)
 
     def indexed(self, v: Any) -> indexedarray:
-        """The twin of some elements of an array."""
+        """The twin of an indexedarray."""
         return indexedarray(self.array(v.data), [None if i is None else self.array(i) for i in v.indices[: v.ndim]])
 
 
 def arrays_in(values: Iterable[Any]) -> Iterator[Any]:
-    """The arrays of Warp among arguments, in structs too, those with memory."""
+    """Yields the Warp arrays with memory among arguments, those in structs too."""
     for v in values:
         if isinstance(v, warp.array):
             if v.ptr:
@@ -417,7 +417,7 @@ def arrays_in(values: Iterable[Any]) -> Iterator[Any]:
 
 
 def _used_otherwise(tree: Any) -> set[str]:
-    """The names in a program that stand elsewhere than in `x[...]` that is read, or in `x.shape`."""
+    """The names in a program used other than by reading `x[...]` or an attribute such as `x.shape`."""
     nodes = list(ast.walk(tree))
     plain = {
         id(n.value)
@@ -438,7 +438,7 @@ def root_of(a: Any) -> Any:
 
 
 def hull(a: Any) -> tuple[int, int]:
-    """The addresses that an array of Warp spans: from the first byte to behind the last."""
+    """The address range [low, high) that a Warp array spans."""
     size = warp_types.type_size_in_bytes(a.dtype)
     steps = [(n - 1) * int(s) for n, s in zip(a.shape, a.strides, strict=True)]
     low = a.ptr + sum(min(s, 0) for s in steps)
@@ -447,7 +447,7 @@ def hull(a: Any) -> tuple[int, int]:
 
 
 def _laid_out(ours: Type, theirs: Any) -> bool:
-    """Do the fields of a struct lie where Warp's lie."""
+    """True if the fields of our struct have the offsets of Warp's."""
     if not isinstance(ours, Struct):
         return True
     fields = ours.numpy.fields or {}

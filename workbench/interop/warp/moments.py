@@ -1,7 +1,7 @@
-"""What gradients hold when a backward begins, behind each of its adjoint launches, and when it has ended.
+"""Snapshots of gradients when a backward begins, after each of its adjoint launches, and when it ends.
 
-It is noted while the program runs, and judged later. A backward in a capture runs when its graph is launched, together
-with what comes before and behind it: there the graph is given copies to make, which the program does not see.
+They are taken while the program runs, and judged later. A backward in a capture runs when its graph is launched, with
+all that is around it: there the copies are made by the graph itself, unseen by the program.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ MOST = 1 << 28  # of one backward
 
 
 class Moments:
-    """One backward, and what gradients held.
+    """One backward, with snapshots of the gradients.
 
-    entries    what Warp's tape held; `gradients`: the arrays that it had gradients of.
-    arguments  of each entry when the backward began, as the tape had them then: see `as_now`.
-    arrays     with a gradient, by their id: what `first` (before), `last` (behind it) and `values` tell of.
-    glimpses   behind adjoint launches: the number of the entry, and (array, its gradient).
-    names      what the program called its arrays, by the ids of twins.
+    entries    the launches on Warp's tape; `gradients`: the arrays that it had gradients of.
+    arguments  of each entry when the backward began, see `as_now`.
+    arrays     those with a gradient, by id: the keys of `first` (before), `last` (after) and `values` (the array).
+    glimpses   after adjoint launches: the number of the entry, and [(array, its gradient)].
+    names      the program's names for its arrays, by the ids of twins.
     changed    buffers that the host had changed without an event.
     events, steps  how many there were of each when the watch came to it.
     """
@@ -60,7 +60,7 @@ class Moments:
     # ---- while it runs
 
     def copy(self, a: Any) -> Any:
-        """What an array of Warp holds at this moment."""
+        """A snapshot of a Warp array."""
         raise NotImplementedError
 
     def begin(self) -> None:
@@ -72,7 +72,7 @@ class Moments:
         self.last = {key: self.copy(a.grad) for key, a in self.arrays.items()}
 
     def adjoint_launch(self, original: Any, args: tuple, kwargs: dict) -> Any:
-        """One adjoint launch of Warp's; the gradients that it may have changed are noted behind it."""
+        """Run one adjoint launch of Warp's, and snapshot the gradients that it may have changed."""
         result = original(*args, **kwargs)
         n = entry_of(self.entries, self.next, kwargs.get("kernel"), kwargs.get("inputs"))
         if n is not None and not self.refused:
@@ -95,12 +95,12 @@ class Moments:
         return id(a) in self.last or bool(self.refused)
 
     def before(self, a: Any) -> np.ndarray:
-        """The gradient of an array when the backward began (now, where a graph could not note it)."""
+        """The gradient of an array when the backward began; the present one if there is no snapshot."""
         found = self.first.get(id(a))
         return np.array(a.grad.numpy()) if found is None else found
 
     def after(self, a: Any) -> np.ndarray:
-        """The gradient of an array when the backward had ended."""
+        """The gradient of an array when the backward had ended; the present one if there is no snapshot."""
         found = self.last.get(id(a))
         return np.array(a.grad.numpy()) if found is None else found
 
@@ -109,17 +109,17 @@ class Moments:
         return np.array(g.numpy()) if found is None else found
 
     def held(self, a: Any) -> np.ndarray:
-        """What an array itself held."""
+        """The contents of an array at the backward."""
         return self.values[id(a)] if id(a) in self.values else self.twins.array(a).data
 
     @property
     def nbytes(self) -> int:
-        """Of all that has been noted."""
+        """The size of all snapshots."""
         return self.noted + sum(v.nbytes for part in (self.first, self.last, self.values) for v in part.values())
 
 
 class Now(Moments):
-    """A backward that runs now."""
+    """A backward that runs at once; its snapshots are NumPy copies."""
 
     def __init__(self, twins: Twins, tape: Any, loss: Any, grads: Any):
         others = [a for known in list(twins.made.values()) if (a := known.ref()) is not None and a.size]
@@ -139,7 +139,7 @@ class Now(Moments):
 
 
 class Taken(Moments):
-    """A backward of a graph, as it was in one launch of the graph."""
+    """A backward inside a graph, as it was in one launch of that graph."""
 
     def __init__(self, back: Back):
         self.__dict__.update(back.__dict__)
@@ -150,17 +150,17 @@ class Taken(Moments):
 
 
 class Back(Moments):
-    """A backward in a capture, as one of the calls of its graph. `refused`: why what the graph notes says nothing."""
+    """A backward in a capture, whose snapshots are copies in the graph. `refused`: why there are none, or ""."""
 
     most = MUCH
     place: Any = None  # the line of the program
 
     def touched(self) -> list[Any]:
-        """What the other calls of the graph do not touch needs no twin."""
+        """The arrays that need a twin because of this call: none that other calls of the graph do not touch."""
         return []
 
     def capture(self, act: Callable[[], Any]) -> Any:
-        """Let Warp note its backward, and around it the copies. Returns what Warp's call returns."""
+        """Let Warp record its backward, between the copies. Returns what Warp's call returns."""
         if not self.refused:
             self.noting(self.begin)
         result = act()
@@ -176,7 +176,7 @@ class Back(Moments):
         self.noting(lambda: super(Back, self).glimpse(n, pairs))
 
     def noting(self, act: Callable[[], None]) -> None:
-        """Let the open capture note copies, and no tape."""
+        """Run `act` with copies recorded in the open capture but not on Warp's tape."""
         tape, context.runtime.tape = context.runtime.tape, None
         try:
             act()
@@ -186,7 +186,7 @@ class Back(Moments):
             context.runtime.tape = tape
 
     def copy(self, a: Any) -> Any:
-        """An array of its own, into which the open capture copies this one when its graph is launched."""
+        """A new array, into which the open capture copies `a` whenever its graph is launched."""
         made = warp.empty(a.shape, dtype=a.dtype, device=a.device)
         if a.size:
             warp.copy(made, a)
@@ -194,7 +194,7 @@ class Back(Moments):
 
 
 def entry_of(entries: list[Any], before: int, kernel: Any, inputs: Any) -> int | None:
-    """The number of the entry of Warp's tape, the last one before `before`, that launches this kernel with these."""
+    """The index of the last entry before `before` that launches this kernel with these inputs; None if none does."""
     for n in range(before - 1, -1, -1):
         entry = entries[n]
         if isinstance(entry, list) and entry[0] is kernel and entry[3] is inputs:
@@ -203,5 +203,5 @@ def entry_of(entries: list[Any], before: int, kernel: Any, inputs: Any) -> int |
 
 
 def digest(values: np.ndarray) -> bytes:
-    """A digest of what an array holds."""
+    """A 16-byte digest of an array's contents."""
     return blake2b(np.ascontiguousarray(values).tobytes(), digest_size=16).digest()

@@ -18,7 +18,7 @@ from .programs import caller
 
 
 class Moves(Follows):
-    """What a `Watch` hears of them."""
+    """The mixin of `Watch` that handles copies, fills, assignments and new arrays."""
 
     twins: Twins
     inside: bool
@@ -79,7 +79,7 @@ class Moves(Follows):
         return self.moved("assign", [a], theirs_and_values, lambda: self.assigning(a, held), caller())
 
     def our_assign(self, a: Any) -> None:
-        """Of a graph that has just run: what it has assigned is there."""
+        """Replay an assignment in a graph that has just run: the values are read from Warp's array."""
         twin = self.twins.value(a)
         twin.assign(np.array(a.numpy()).view(twin.data.dtype).reshape(twin.data.shape))
 
@@ -91,7 +91,7 @@ class Moves(Follows):
     def moved(
         self, kind: str, given: list[Any], theirs: Callable[[], Any], ready: Callable[[], Act], frame: Any
     ) -> Any:
-        """A copy, fill or assignment of Warp's. `ready`: finds the twins, and returns what they will do."""
+        """Handle a copy, fill or assignment. `ready`: finds the twins, and returns the action to replay on them."""
         arrays = list(arrays_in(given))
         ours = lambda: ready()()  # noqa: E731
         if self.captured is not None:
@@ -107,7 +107,7 @@ class Moves(Follows):
         return self.postponed(call, Apart(regions, written), theirs)
 
     def _made(self, original: Any, a: Any, data: Any = None, *args: Any, **kwargs: Any) -> None:
-        """A new array: what it copies from the host is what it begins with, and no event."""
+        """Handle a new array: the host data that it copies is its initial contents, not an event."""
         if self.inside or data is None or warp_types.is_array(data):
             original(a, data, *args, **kwargs)
         else:
@@ -119,7 +119,7 @@ def _bytes_of(a: Any) -> Any:
 
 
 def _is_worth(seen: Any, kind: str, arrays: list[Any]) -> bool:
-    """Fresh memory that is filled needs no event: it is met when something reads it."""
+    """True if a fill needs an event. False for fresh memory: it is snapshot when something first reads it."""
     if kind == "copy" or len(arrays) > 1:
         return True
     if seen.twins.behind(arrays[0]):

@@ -1,7 +1,6 @@
 """Functions of `wp.utils` that Warp computes in C++, as launches of ours on the twins: the same bits, with a gradient.
 
-Sums are added up in Warp's order, from the first to the last. Where things go in a sort is found on the host; what goes
-there is moved by launches.
+Sums are added up in Warp's order, first to last. The permutation of a sort is found on the host, launches apply it.
 """
 
 # The types of the kernel language are values, not types of Python.
@@ -77,7 +76,7 @@ def scattered(values: numbers, places: array(dtype=int), out: numbers):
 
 
 def host_write(write: HostWrite) -> None:
-    """Do on a twin what the host has done to Warp's array."""
+    """Apply a host write to a twin."""
     twin, values, places = write
     if places is None:
         twin.assign(values)
@@ -125,7 +124,7 @@ def _sort_segments(twins: Twins, g: Given) -> None:
 
 
 def _scratch(g: Given, keys: array, values: array, count: int) -> None:
-    """Behind what is sorted Warp leaves what it needed to sort: for us a write of the host."""
+    """Copy Warp's scratch data behind the sorted elements to the twins, as a host write."""
     for name, twin in (("keys", keys), ("values", values)):
         rest = np.array(g[name].numpy()[count : 2 * count])
         if len(rest) and not np.array_equal(rest, twin[count : 2 * count].numpy()):
@@ -149,9 +148,9 @@ def _row(a: array) -> array:
 
 
 def _around(a: array, out: Any, axis: int | None, count: int | None) -> tuple[array, Any, int]:
-    """An array as (what comes before the axis, the axis, what comes after), its result beside it, and how many of it.
+    """(`a` as (outer, axis, inner), `out` as (outer, inner) or None, the number of elements to reduce).
 
-    Raises Untranslated where it does not lie in one piece, or nothing is to be added.
+    Raises Untranslated if an array is not contiguous, or there is nothing to reduce.
     """
     whole = a.size if axis is None else a.shape[axis]
     count = whole if count is None else count

@@ -1,7 +1,7 @@
-"""One event of the walk back otherwise: memory moved by a rounding, the other slope at a kink, an array cut out.
+"""Perturbed walks over the tape: memory moved by a rounding, the other slope at a kink, an array's adjoint cut out.
 
-How far the first moves a gradient is how far two right computations of it may be apart. The second is the gradient of
-a program that has chosen otherwise where two slopes are right, the third that of one whose adjoint ends at an array.
+The first measures how far two right computations of a gradient may be apart. The second gives the gradient of a program
+that chose the other of two right slopes, the third that of one whose adjoint ends at an array.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ THREADS = 512  # of a launch, looked at for operands that are equal
 
 
 def floats(event: Event) -> Iterator[array]:
-    """The arrays of floats that an event has to do with; of arrays of structs each field that holds floats."""
+    """Yields the float arrays that an event touches; of struct arrays each float field."""
     given = event.arrays if event.command is None else [a for a in event.command.places if isinstance(a, array)]
     yield from (part for a in given for part in float_parts(a).values())
 
 
 class Rounded:
-    """A step of the walk on memory, and to adjoints, that are each moved by up to two units in the last place."""
+    """A step of the walk that moves memory and adjoints by up to two units in the last place."""
 
     def __init__(self, seed: int):
         self.numbers = np.random.default_rng(seed)
@@ -62,7 +62,7 @@ class Rounded:
 
 
 class Cut:
-    """A step of the walk that leaves no adjoint in some memory: what would pass through it is lost."""
+    """A step of the walk that zeroes the adjoint of some memory, so that nothing flows through it."""
 
     def __init__(self, lost: Iterable[Allocation]):
         self.lost = list(lost)
@@ -75,7 +75,7 @@ class Cut:
 
 
 class RoundedWithin:
-    """A step of the walk in which every operation of one launch's adjoint is rounded otherwise, up to a unit or two.
+    """A step of the walk that perturbs every operation in one launch's adjoint by a rounding.
 
     `ran`: that launch was small enough for the interpreter.
     """
@@ -109,7 +109,7 @@ class RoundedWithin:
 class OtherSlopes:
     """A step of the walk that takes the other slope at ties.
 
-    looks  for the first tie that is met, which takes long where there is none: `tie`, and at which event.
+    looks  True: also find the first tie (slow if there is none) and its event, as `tie`.
     """
 
     looks: bool = False
@@ -130,7 +130,7 @@ class OtherSlopes:
             event.reverse = own
 
     def other(self, event: Event) -> Any:
-        """The adjoint of a launch with the other slopes, as one function without a gather."""
+        """The adjoint of a launch with the other slope at ties, as one function without a gather."""
         back = event.reverse
         if id(back) not in self.made:
             program, form = event.command.program, event.command.plan.form
@@ -140,7 +140,7 @@ class OtherSlopes:
         return self.made[id(back)][1]
 
     def look(self, event: Event, space: Workspace) -> None:
-        """Find a tie through which an adjoint goes among some threads of a launch."""
+        """Find a tie that a non-zero adjoint passes, among up to THREADS threads of a launch; sets `tie`."""
         wanted = frozenset(s for s in choices(event.reverse.reverse.function) if is_number(s.args[0]))
         dims = event.command.plan.form.dims
         size = int(np.prod(dims))
@@ -167,7 +167,7 @@ class OtherSlopes:
         return None if self.tie is None else self.tie[0].where
 
     def sentence(self) -> str:
-        """Where the kink is, as far as it was found."""
+        """The location of the kink as text, as far as it was found."""
         if self.tie is None:
             return "kink: a `min`, `max`, `abs` or `clamp` on the way has both operands equal"
         stmt, where = self.tie[0], self.where
@@ -177,7 +177,7 @@ class OtherSlopes:
 
 
 def is_choosing(event: Event) -> bool:
-    """Does the adjoint of an event choose between two slopes somewhere."""
+    """True if the adjoint of an event chooses between two slopes somewhere."""
     back = event.reverse
     if back is None or event.command is None:
         return False

@@ -1,10 +1,9 @@
-"""Launches of which several threads store one and the same result to one element, or read what they count.
+"""Launches of which several threads store equal values to one element, or read a counter that they increment.
 
-On a processor Warp runs the threads of a launch one by one, in their order. MuJoCo Warp has kernels with a thread for
-each branch of a tree of bodies, which all store what the bodies near the root have in common. Whichever comes last, the
-result is the same. Others hand out slots by adding to a counter, which some threads read as well. Such a launch is
-recorded as one thread that does the work of all, in Warp's order: what it computes and what its adjoint is do then not
-rest on luck.
+On a CPU Warp runs the threads of a launch in order. MuJoCo Warp has kernels with a thread per branch of a body tree,
+which all store what the bodies near the root share: whichever is last, the result is the same. Others allocate slots by
+an atomic counter that some threads also read. Such a launch is recorded as one thread that runs all of them in Warp's
+order, so that its result and its adjoint are deterministic.
 """
 
 from __future__ import annotations
@@ -26,10 +25,10 @@ MOST = 1 << 16  # threads that are run one by one
 
 
 def settled(command: Command) -> Command:
-    """The launch to record for one of Warp: itself, or, where only equal stores or counts meet, its threads in order.
+    """The launch to record: `command`, or its threads serialised if they race only in equal stores or in counters.
 
     A launch whose result depends on the order of its threads is returned as it is: backward refuses it [race]. Memory
-    must be as the launch sees it, and is again afterwards.
+    must be as the launch sees it, and is restored.
     """
     races, dims = command.plan.races, command.plan.form.dims
     if races is None or math.prod(dims) > MOST or command.declared:
@@ -45,7 +44,7 @@ def settled(command: Command) -> Command:
 
 
 def _only_counts(command: Command) -> bool:
-    """Do threads meet only in integers that they add to, and read: each gets the count that it finds."""
+    """True if threads race only on integer counters that they add to and read."""
     others = find_races(command.plan, counts=False)
     try:
         if others is not None:
@@ -64,12 +63,12 @@ def _in_order(program: Program, dims: tuple[int, ...], backwards: bool) -> Progr
 
 
 def of_program(command: Command, program: Program, dims: tuple[int, ...]) -> Command:
-    """A launch of another program, on a grid, with the arguments of this one."""
+    """A launch of another program on grid `dims`, with the arguments of `command`."""
     return Command(program, plan(program.name, program, dims, command.flat, None), command.flat)
 
 
 def results(command: Command) -> list[Any]:
-    """The bytes that a launch leaves where it writes. They are put back."""
+    """The bytes of all memory that a launch writes, after it; memory is restored."""
     places = list({command.flat[k].allocation: None for k, _ in command.plan.writes})
     before = [place.bytes.copy() for place in places]
     try:

@@ -1,4 +1,4 @@
-"""What a thing that was translated is made of, to see later whether it is still the same, and what holds memory."""
+"""Change detection for translated objects (by the identity of their parts), and which objects hold memory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SMALL = 4096  # bytes of an array of NumPy that may be a constant of a kernel
 
 
 def parts_of(thing: Any) -> tuple[Any, ...]:
-    """The things that a function, func, class or container is made of, containers opened: compared by identity."""
+    """The parts of a function, func, class or container, nested containers flattened: compared by identity."""
     if isinstance(thing, types.FunctionType):
         given = thing.__code__, thing.__defaults__, thing.__kwdefaults__
         return tuple(_leaves([*given, *_contents(thing)], set()))
@@ -36,7 +36,7 @@ def is_same(then: tuple[Any, ...], now: tuple[Any, ...]) -> bool:
 
 
 def holds_memory(thing: Any, around: frozenset[int] = frozenset()) -> bool:
-    """Is this an object of the program, or does it hold one, that may have memory: all but code, types and numbers."""
+    """True if an object is or contains one that may own the program's memory: all but code, types and numbers."""
     if isinstance(thing, list | tuple | dict | types.FunctionType):
         if id(thing) in around:
             return False
@@ -51,7 +51,7 @@ def holds_memory(thing: Any, around: frozenset[int] = frozenset()) -> bool:
 
 
 def _contents(fn: types.FunctionType) -> list[Any]:
-    """What the closure of a function holds."""
+    """The values in the closure of a function; None for an empty cell."""
     found = []
     for cell in fn.__closure__ or ():
         try:

@@ -1,7 +1,7 @@
 """One `wp.Tape.backward` beside the exact gradient: Warp's seeds, the same events, a row per array.
 
-The exact gradient is the derivative of what the tape's last event left, by what its arrays held when its first event
-met them. Warp's gradient buffers are looked at after every adjoint launch too: a row says where it went wrong.
+The exact gradient is the derivative of the results of the tape's last event with respect to the contents of its arrays
+at its first. Warp's gradient buffers are compared after every adjoint launch too, so a row says where it went wrong.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ MUCH = 1 << 26  # bytes of Warp's gradient buffers that are kept of one backward
 
 
 class _Enough(Exception):
-    """The walk has come to where the pass begins."""
+    """Raised to stop the walk at the first event of the pass."""
 
 
 @dataclass(eq=False)
 class Glimpse:
-    """What Warp's gradient buffers held after the adjoint of one launch."""
+    """A snapshot of Warp's gradient buffers after the adjoint of one launch."""
 
     step: Step
     values: list[tuple[array, np.ndarray]]
@@ -59,7 +59,7 @@ class Pass(Verdicts):
     """
 
     def __init__(self, seen: Watch, number: int, moment: Moments, known: dict[int, Step | None] | None = None):
-        """`known`: the steps that the entries of Warp's tape stand for; None: those that it has recorded."""
+        """`known`: the step of each entry of Warp's tape, by entry id; None: as recorded."""
         super().__init__(seen, number, moment, seen.steps[: moment.steps], moment.entries)
         known = seen.recorded.get(moment.tape, {}) if known is None else known
         self.complete = all(id(e) in known for e in self.entries)
@@ -80,10 +80,10 @@ class Pass(Verdicts):
         self.again = [] if loss is not None or grads else self._left_again()
 
     def _window(self, seeded: list[Any], escaped: list[Step]) -> list[Event]:
-        """Our events from the first to the last that Warp's tape has recorded, with all that happened between.
+        """Our events between the first and last that Warp's tape has recorded, unrecorded ones between them too.
 
-        The first may be one that the tape should have recorded, for it was open. Where no recorded event writes what
-        is seeded, those that do, unrecorded, belong to the program too.
+        It begins earlier at an event that the open tape should have recorded, and ends later at the writers of a seeded
+        array that no recorded event writes.
         """
         events, own = (
             self.seen.tape.events[: self.moment.events],
@@ -105,7 +105,7 @@ class Pass(Verdicts):
     # ---- before
 
     def _seeded_by_hand(self, escaped: list[Step]) -> list[Any]:
-        """Arrays with a seed in their gradient that steps have written which Warp's tape has not recorded."""
+        """Arrays with a seed in their gradient that steps which Warp's tape has not recorded have written."""
         missed = [s.event for s in escaped if s.event is not None and s.kind != "adjoint" and not _is_host(s.event)]
         missed += self._going_on()
         found = []
@@ -118,7 +118,7 @@ class Pass(Verdicts):
         return found
 
     def _going_on(self) -> list[Event]:
-        """Launches and copies that read what a recorded event has written, and that Warp's tape has not recorded."""
+        """Events that read results of the recorded ones but are not on Warp's tape."""
         own = {id(s.event): s.event for s in self.steps if s.event is not None}
         events = self.seen.tape.events[: self.moment.events]
         results = [span for event in own.values() for span in event.writes]
@@ -127,7 +127,7 @@ class Pass(Verdicts):
         return [e for e in others if any(_touches(results, span) for span in e.reads)]
 
     def _with_gradients(self) -> list[Published]:
-        """The arrays that publish a gradient, the largest of each memory."""
+        """The arrays that publish a gradient; of overlapping gradients the largest."""
         found: dict[int, Any] = {}
         for entry in self.entries:
             if isinstance(entry, list):
@@ -154,7 +154,7 @@ class Pass(Verdicts):
         return kept
 
     def _beside(self) -> Iterator[Any]:
-        """The arrays with a gradient that launches of the pass read which Warp's tape has not, or no more, recorded."""
+        """Yields arrays with a gradient that the pass only reads, in launches that Warp's tape does not hold too."""
         own = {id(s.event) for s in self.steps if s.event is not None}
         missed = [e for e in self.events if id(e) not in own and not _is_host(e) and e.kind != "opaque"]
         taken = {id(a) for e in self.events if e.command is not None for a in e.command.flat}
@@ -167,7 +167,7 @@ class Pass(Verdicts):
                 yield a
 
     def _place(self, one: Published) -> None:
-        """Find where the gradient of an array has its meaning: at the first event that reads what came from outside."""
+        """Set `at` to the first event that reads the array's outside contents: the gradient is by these."""
         started = False
         for event in self.meeting.get(one.twin.allocation, ()):
             writes, reads = _touches(event.writes, one.twin.span), _reads(event, one.twin.span)
@@ -186,9 +186,9 @@ class Pass(Verdicts):
             one.at = None
 
     def _seeds(self, loss: Any, grads: Any) -> list[tuple[array, np.ndarray]]:
-        """What Warp's pass starts from: `loss`, `grads`, and what the program has put into `.grad` of results.
+        """The seeds of Warp's pass: `loss`, `grads`, and the program's values in `.grad` of results.
 
-        What an earlier pass has left there is no seed of the program's, if this one names its own.
+        If this pass names its seeds, values that an earlier pass has left in `.grad` are not seeds.
         """
         found: list[tuple[array, np.ndarray]] = []
         given = {} if grads is None else {id(a): g for a, g in grads.items()}
@@ -216,7 +216,7 @@ class Pass(Verdicts):
         return found
 
     def _left_again(self) -> list[Published]:
-        """Arrays that events of the pass compute and read, and whose seed is no more than what an earlier pass left."""
+        """Arrays computed and read in the pass whose seed is just what an earlier pass left in their gradient."""
         return [
             one for one in self.published
             if any(twin is one.twin for twin, _ in self.seeds)
@@ -266,7 +266,7 @@ class Pass(Verdicts):
             self.glimpses.clear()
 
     def _repeated(self) -> dict[int, Step | None] | None:
-        """The steps that have repeated, in order, all launches that Warp's tape has recorded; None if not all were."""
+        """The later steps that repeat, in order, all launches on Warp's tape, by entry id; None if one has none."""
         last = max((s.number for s in self.steps), default=-1)
         later = [s for s in self.past if s.number > last and s.event is not None and s.event.command is not None]
         found: dict[int, Step | None] = {}
@@ -281,7 +281,7 @@ class Pass(Verdicts):
         return found or None
 
     def _may_be_of(self, other: Pass) -> None:
-        """Rows that are wrong here, and right for the launches as they were repeated since, may be meant so."""
+        """Make a wrong row "unverified" if `other`, the pass over the repeated launches, finds it right."""
         other.judge()
         right = {id(row.subject.theirs): row for row in other.rows if row.verdict in ("agrees", "unverified")}
         for row in self.rows:
@@ -293,7 +293,7 @@ class Pass(Verdicts):
                 row.remedy = "tape.reset(), and the launches once more inside `with tape:`"
 
     def show(self) -> None:
-        """From now on the tools of our tape are about this pass: its seeds, and the events that it goes through."""
+        """Point the tools of our tape at this pass: its seeds and its events."""
         space = Workspace()
         for twin, values in self.seeds:
             view = shadow_view(twin, space[twin.allocation])
@@ -303,7 +303,7 @@ class Pass(Verdicts):
         tape.within = frozenset(self.events)
 
     def _walk(self, scale: float, act: Act = reverse) -> tuple[dict[int, np.ndarray], dict[int, Step]]:
-        """The exact gradients by the id of twins, and where Warp's buffers first left them.
+        """(exact gradients by twin id, the step where Warp's buffer of each array first differs).
 
         `act` reverses an event.
         """
@@ -368,14 +368,14 @@ class Pass(Verdicts):
                         wrong[id(twin)] = glimpse.step
 
     def _parts(self, twin: array, theirs: np.ndarray) -> Iterator[tuple[array, np.ndarray, np.ndarray | None]]:
-        """An array, Warp's gradient, and what that held before if no event writes it; of structs field by field."""
+        """Yields (array, Warp's gradient, its former value or None if an event writes it); of structs each field."""
         base = self.bases.get(id(twin))
         before = (None for _ in float_parts(twin)) if base is None else (held for _, held in _fields(twin, base))
         yield from ((*field, held) for field, held in zip(_fields(twin, theirs), before, strict=True))
 
 
 def _fields(twin: array, values: np.ndarray) -> Iterator[tuple[array, np.ndarray]]:
-    """An array with a gradient of it; of structs each field that holds floats."""
+    """Yields (array, gradient); of structs one pair per float field."""
     for path, part in float_parts(twin).items():
         numbers = values
         for name in path.split(".") if path else ():
@@ -384,7 +384,7 @@ def _fields(twin: array, values: np.ndarray) -> Iterator[tuple[array, np.ndarray
 
 
 def _over(before: np.ndarray, given: np.ndarray) -> np.ndarray:
-    """What a gradient holds once a seed is copied into it: the rest, where the seed is shorter, stays."""
+    """A gradient buffer after a seed is copied into it: where the seed is shorter, the rest stays."""
     if given.shape == before.shape:
         return given
     made = before.reshape(-1).copy()
@@ -394,7 +394,7 @@ def _over(before: np.ndarray, given: np.ndarray) -> np.ndarray:
 
 
 def _numbers(values: np.ndarray) -> np.ndarray:
-    """The numbers of a gradient; none of structs."""
+    """The values of a gradient; an empty array for structs."""
     return values if values.dtype.names is None else values[:0].view(np.uint8)
 
 
@@ -407,7 +407,7 @@ def _touches(spans: Any, span: Span) -> bool:
 
 
 def _reads(event: Event, span: Span) -> bool:
-    """Does an event read these bytes otherwise than to add to them."""
+    """True if an event reads these bytes other than to accumulate into them."""
     if event.command is None:
         return _touches(event.reads, span)
     plan = event.command.plan
@@ -436,6 +436,6 @@ def _meets(event: Event, space: Workspace) -> bool:
 
 
 def _spoil(event: Event, space: Workspace) -> None:
-    """What an opaque event may have read has an unknown gradient from here on: NaN, which marks all that follows."""
+    """Set the gradients of all that an opaque event may have read to NaN, which taints the rest of the walk."""
     for part in floats(event):
         space[part.allocation].view(part.span, gradient_dtype(part))[...] = np.nan

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Pictures(Follows):
-    """What a `Watch` shows. Nothing is computed: every number was recorded."""
+    """The mixin of `Watch` for pictures. Nothing is computed: every number was recorded."""
 
     seeded: bool
 
@@ -31,7 +31,7 @@ class Pictures(Follows):
         return next(wrong, self.passes[-1] if self.passes else None)
 
     def forget_glimpses(self) -> None:
-        """Keep what Warp's buffers held for the one backward that is shown, and let the tape's tools be about it."""
+        """Drop the snapshots of all backwards but the one shown, and point the tape's tools at it."""
         shown = self.shown
         for one in self.passes:
             if one is not shown:

@@ -17,7 +17,7 @@ _OURS = {__name__.partition(".")[0], "warp"}
 
 @functools.cache
 def is_between(module: str) -> bool:
-    """Does a module lie between the user's program and us: Warp, but not its examples."""
+    """True if a module lies between the user's program and us: workbench or Warp, but not its examples."""
     return module.partition(".")[0] in _OURS and not module.startswith("warp.examples")
 
 
@@ -30,16 +30,16 @@ def caller() -> Any:
 
 
 def said(error: BaseException) -> str:
-    """The first line of what an error says."""
+    """The first line of an error's message."""
     what = str(getattr(error, "what", None) or error or type(error).__name__)
     return what.splitlines()[0]
 
 
 class Programs(Rebinder):
-    """Kernels of every package that uses Warp, with the derivatives of what their funcs compute.
+    """The translation cache for kernels of every package that uses Warp, shared by all watches of a process.
 
-    One for all watches of a process: what was read, differentiated and compiled for one serves the next. What has
-    changed in between (constants, closures, funcs and kernels that were defined anew) is read anew.
+    What was read, differentiated and compiled for one watch serves the next. What has changed since (constants,
+    closures, redefined funcs and kernels) is read again.
     """
 
     def __init__(self) -> None:
@@ -75,17 +75,17 @@ class Programs(Rebinder):
         return self.twins[key][1]
 
     def failed(self, kernel: Any, failure: Exception) -> None:
-        """Our kernel cannot be read: it will not be tried again."""
+        """Remember that a kernel cannot be read: it is not tried again during this watch."""
         self.refused[id(kernel)] = failure
 
     def open(self) -> None:
-        """A watch begins: look what has changed since the last one."""
+        """Begin a watch: drop or refresh what has changed since the last one."""
         if len(self.twins) > MOST_KERNELS or any(_uses_warp(m) is not was for m, was in self.covered.items()):
             self.clear()
         self.renew()
 
     def close(self) -> None:
-        """The watch is over. What could not be read is tried again by the next."""
+        """End a watch. Kernels that could not be read are tried again by the next."""
         names.opened.difference_update(self.opened)
         self.opened.clear()
         self.met.clear()
@@ -110,5 +110,5 @@ def _uses_warp(module: str) -> bool:
 
 @functools.cache
 def programs() -> Programs:
-    """The one of this process."""
+    """The process-wide `Programs`."""
     return Programs()

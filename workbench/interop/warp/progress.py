@@ -11,7 +11,7 @@ PATIENCE_S = 2.0  # of reading, until the bar comes
 
 
 class Progress:
-    """Counts the kernels that a watch reads; a bar once that has taken long."""
+    """Counts the kernels that a watch reads; shows a bar once PATIENCE_S seconds were spent."""
 
     def __init__(self) -> None:
         self.seconds, self.count = 0.0, 0
@@ -19,7 +19,7 @@ class Progress:
 
     @contextmanager
     def reading(self, name: str) -> Iterator[None]:
-        """Around the reading of one kernel."""
+        """Context for the reading of one kernel."""
         began = time.perf_counter()
         try:
             yield

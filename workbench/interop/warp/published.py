@@ -1,7 +1,7 @@
-"""What Warp's backward left in its gradient buffers, as a pass over our tape that a picture lays over the exact one.
+"""Warp's gradient buffers over one backward, replayed as a pass over our tape for pictures to lay over the exact one.
 
-Nothing is computed: after the adjoint of each launch stands what Warp's buffers held then, at the ends what Warp was
-given and what it has published.
+Nothing is computed: after the adjoint of each launch stands the snapshot of Warp's buffers, at the start Warp's seeds,
+at the end the gradients it published.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MOVED = ("copy", "opaque")  # kinds of events after whose reversal Warp's buffer
 class Published:
     """One backward of Warp's, launch by launch: `tape.show(against=...)` takes it.
 
-    What the exact pass does not add up is left out: what a leaf's gradient held before.
+    Values that a leaf's gradient held before are subtracted, as the exact pass does not add to them.
     """
 
     title, brief = "Warp's gradient", "Warp"
@@ -39,7 +39,7 @@ class Published:
         self.seeds: Mapping[Allocation, Any] = {a: s.data.copy() for a, s in self._started().items()}
 
     def _started(self) -> Workspace:
-        """Gradients as Warp's walk found them, with its seeds."""
+        """The gradients when Warp's walk began, with its seeds."""
         space = Workspace()
         for p in self.one.published:
             if p.written and p.before.dtype.names is None:
@@ -49,9 +49,9 @@ class Published:
         return space
 
     def retrace(self, observe: Observer, before: Observer | None = None, step: Any = None) -> Workspace:
-        """Go back over the events of the pass; `before` and `observe` see Warp's buffers before and after each.
+        """Replay the pass backwards; `before` and `observe` see Warp's buffers before and after each event.
 
-        `step`, what a walk does at an event, is of no use: nothing is computed.
+        `step` is ignored: nothing is computed.
         """
         space = Workspace()
         for a, data in self.seeds.items():
@@ -74,7 +74,7 @@ class Published:
         return space
 
     def _base(self, twin: array) -> Any:
-        """What a leaf's gradient held before, where the exact one that it is compared with holds it too."""
+        """The former contents of a leaf's gradient, to be subtracted; 0 if the exact gradient does not include them."""
         for p in self.one.published:
             row = self.one.row_of(p)
             if p.twin is twin and not p.written and row is not None and not row.cause.startswith("leaked seed"):
@@ -95,7 +95,7 @@ def _put(space: Workspace, twin: array, values: np.ndarray) -> None:
 
 
 def _only(space: Workspace, known: list[tuple[array, np.ndarray]]) -> Workspace:
-    """A workspace of these arrays alone."""
+    """A workspace with only these arrays."""
     found = Workspace()
     for twin, _ in known:
         found[twin.allocation] = space[twin.allocation]
@@ -106,7 +106,7 @@ def _only(space: Workspace, known: list[tuple[array, np.ndarray]]) -> Workspace:
 
 
 def findings(seen: Any, one: Pass | None) -> list[Finding]:
-    """What `compare` says of a backward, and which calls are opaque, as findings about our tape: the wrong first."""
+    """The verdicts of a backward and the opaque calls as findings about our tape, the wrong gradients first."""
     rows = [] if one is None else one.rows
     found = [_wrong(seen, row) for row in rows if row.verdict == "wrong"]
     found += _unverified(seen, [row for row in rows if row.verdict == "unverified"])
@@ -134,7 +134,7 @@ def _wrong(seen: Any, row: Row) -> Finding:
 
 
 def _unverified(seen: Any, rows: list[Row]) -> list[Finding]:
-    """One finding for all rows of one cause."""
+    """One finding per cause of unverified rows."""
     by_cause: dict[str, list[Row]] = {}
     for row in rows:
         by_cause.setdefault(row.cause, []).append(row)

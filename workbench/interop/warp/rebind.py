@@ -1,7 +1,7 @@
-"""Things of the real Warp become ours: a kernel, func, struct, type or constant that another package has declared.
+"""Translation of Warp's kernels, funcs, structs, types and constants, declared by any package, to the workbench's.
 
-Nothing is copied: the code object of a function stays as it is, and its globals and closure are replaced by copies in
-which every thing of Warp is the workbench's of the same name.
+Code objects are not changed: a function's globals and closure are replaced by copies in which every object of Warp is
+the workbench's of the same name.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _LEFT = "__builtins__ __cached__ __loader__ __spec__".split()
 
 
 class Rebinder:
-    """Translates things of Warp and remembers what became of each.
+    """Translates objects of Warp, and caches the results.
 
-    packages      whose modules are translated too.
-    own_adjoints  False: an adjoint or a replay that a func brings along is left out, so that its derivative is its own.
+    packages      prefixes of the modules whose functions and classes are translated too.
+    own_adjoints  False: a func's custom adjoint and replay are left out, so that its derivative is that of its code.
     """
 
     def __init__(self, packages: tuple[str, ...], own_adjoints: bool = True):
@@ -45,7 +45,7 @@ class Rebinder:
                        if id(thing) not in self.names and callable(thing)}  # fmt: skip
 
     def clear(self) -> None:
-        """Forget all that was translated."""
+        """Drop the cache."""
         self.made: dict[int, Any] = {}
         self.kept: dict[int, Any] = {}  # so that no id is used twice
         self.parts: dict[int, tuple[Any, ...]] = {}  # of funcs, functions, classes and containers, when translated
@@ -67,7 +67,7 @@ class Rebinder:
 
     @contextlib.contextmanager
     def outermost(self) -> Iterator[None]:
-        """When the outermost one ends, the tables are filled: modules, classes and funcs refer to each other."""
+        """Context of a translation. The outermost one fills the deferred tables at its end: imports may be cyclic."""
         self.depth += 1
         try:
             yield
@@ -79,7 +79,7 @@ class Rebinder:
             self.depth -= 1
 
     def covers(self, module: str) -> bool:
-        """Are the functions and classes of this module translated too."""
+        """True if the functions and classes of this module are translated too."""
         return module.startswith(self.packages)
 
     def translated(self, thing: Any) -> Any:
@@ -123,20 +123,20 @@ class Rebinder:
         return made
 
     def table(self, names: dict[str, Any]) -> dict[str, Any]:
-        """The globals of a module, translated: one table for all functions of it."""
+        """The translated globals of a module: one table shared by all of its functions."""
         if id(names) not in self.tables:
             self.tables[id(names)] = {}
             self.fill(self.tables[id(names)], names)
         return self.tables[id(names)]
 
     def fill(self, table: dict[str, Any], names: dict[str, Any]) -> None:
-        """What stands in `names` goes into `table`, translated: later, when nothing else is being translated."""
+        """Defer filling `table` with the translated entries of `names` until no other translation runs."""
         self.kept[id(names)] = names
         self.seen[id(table)] = dict(names)
         self.waiting.append((table, names))
 
     def refresh(self, names: dict[str, Any]) -> None:
-        """Translate what has come to these globals, or changed there, since their table was filled."""
+        """Translate the globals that are new or changed since their table was filled."""
         table = self.tables[id(names)]
         seen = self.seen[id(table)]
         for name in seen.keys() - names.keys():
@@ -149,14 +149,14 @@ class Rebinder:
             self.waiting.append((table, new))
 
     def is_refilled(self, thing: Any) -> bool:
-        """Is this a container that holds other things than when it was translated. It is translated anew then."""
+        """True if a container's contents have changed since it was translated; its cache entry is then dropped."""
         if type(thing) not in (dict, list) or is_same(self.parts.get(id(thing), ()), parts_of(thing)):
             return False
         self.made.pop(id(thing), None)
         return True
 
     def renew(self) -> None:
-        """Take note of all that has changed since: what was translated and is still the same stays as it is."""
+        """Retranslate what has changed, or drop the whole cache if more than functions changed."""
         changed = [
             thing
             for key, parts in self.parts.items()
@@ -176,7 +176,7 @@ class Rebinder:
                 self.fill_cells(function, self.made[id(function)])
 
     def let_go(self) -> None:
-        """Forget the things that hold memory of the program: it may free them."""
+        """Drop cached objects that hold the program's memory, so that it can be freed."""
         for table in self.tables.values():
             seen = self.seen[id(table)]
             for name in [name for name, thing in seen.items() if holds_memory(thing)]:
@@ -205,13 +205,13 @@ class Rebinder:
         return made
 
     def fill_cells(self, fn: types.FunctionType, made: types.FunctionType) -> None:
-        """The closure of a function, translated."""
+        """Fill the closure of `made` with the translated closure of `fn`."""
         for cell, old in zip(made.__closure__ or (), fn.__closure__ or (), strict=True):
             with contextlib.suppress(ValueError):  # empty
                 cell.cell_contents = self(old.cell_contents)
 
     def func(self, f: Any) -> Any:
-        """A func with its overloads, its own adjoint and its replay."""
+        """A translated func with its overloads, custom adjoint and replay."""
         self.parts[id(f)] = parts_of(f)
         if getattr(f, "native_snippet", None):
             snippets = f.native_snippet, *((f.adj_native_snippet, f.replay_snippet) if self.own_adjoints else ())
@@ -231,7 +231,7 @@ class Rebinder:
         return made
 
     def kernel(self, k: Any) -> Any:
-        """A kernel of Warp as one of ours. Raises KernelError where it is refused when declared."""
+        """A Warp kernel as one of ours. Raises KernelError if its declaration is refused."""
         with self.outermost():
             if id(k.func.__globals__) in self.tables:
                 self.refresh(k.func.__globals__)
@@ -249,7 +249,7 @@ class Rebinder:
             return Refused(s.key, str(error))
 
     def annotation(self, thing: Any) -> Any:
-        """Types, annotations and values of Warp; the thing itself if it is none."""
+        """The translation of a type, annotation or value of Warp; `thing` itself if it is none."""
         kind = type(thing)
         if kind.__name__ == "_ArrayAnnotation" or (isinstance(thing, warp.array) and getattr(thing, "ptr", 1) is None):
             return wb.array(dtype=self(thing.dtype), ndim=thing.ndim)
@@ -270,7 +270,7 @@ class Rebinder:
         return thing
 
     def namespace(self, kind: type) -> Any:
-        """A class whose functions are of Warp or make such things, as one whose functions are ours."""
+        """A copy of a class that holds funcs or functions, with those translated; `kind` itself if it holds none."""
         others = {name: thing for name, thing in vars(kind).items() if not name.startswith("__")}
         held = {name: others.pop(name) for name in list(others) if has_code(others[name])}
         if not self.covers(kind.__module__) or not held:
@@ -289,7 +289,7 @@ class Rebinder:
         return made
 
     def member(self, thing: Any) -> Any:
-        """What a class holds: a func, a struct or a type of Warp, or Python's wrapping of a function."""
+        """The translation of a class attribute: an object of Warp, a function, property, static or class method."""
         if isinstance(thing, property):
             return property(self(thing.fget))
         if isinstance(thing, staticmethod | classmethod):
@@ -326,13 +326,13 @@ _PLAIN = (int, float, str, tuple, list, dict, types.ModuleType)
 
 
 def _public(module: Any) -> dict[str, Any]:
-    """What a module offers beside numbers and modules."""
+    """The public attributes of a module, without numbers and modules."""
     found = {name: getattr(module, name) for name in dir(module) if not name.startswith("_")}
     return {name: thing for name, thing in found.items() if not isinstance(thing, _PLAIN)}
 
 
 def ours(path: str) -> Any:
-    """What stands under a name of Warp in the workbench; a `Refused` where it has none."""
+    """The workbench's object of a Warp name; a `Refused` if there is none."""
     found: Any = wb
     for name in path.split("."):
         found = getattr(found, name, None)
@@ -342,7 +342,7 @@ def ours(path: str) -> Any:
 
 
 def _meant(kind: Any, fn: types.FunctionType) -> Any:
-    """What an annotation given as text means; the text, where it cannot be known yet."""
+    """An annotation, evaluated if it is a string; the string itself if evaluation fails."""
     if isinstance(kind, str):
         with contextlib.suppress(Exception):
             return eval(kind, fn.__globals__)
@@ -350,7 +350,7 @@ def _meant(kind: Any, fn: types.FunctionType) -> Any:
 
 
 def _with_text(f: Any) -> types.FunctionType:
-    """The function of a func; of a lambda, which `wp.map` has taken, the function that Warp has made a text of."""
+    """The function of a func; for a lambda given to `wp.map`, the function that Warp generated source for."""
     if f.func.__name__ != "<lambda>":
         return f.func
     code = f.func.__code__
@@ -364,7 +364,7 @@ def _with_text(f: Any) -> types.FunctionType:
 
 
 def _known_text(name: str, text: str) -> str:
-    """A name under which `linecache` gives this text."""
+    """A file name under which `linecache` gives this source."""
     path = f"<{name} #{len(linecache.cache)}>"
     linecache.cache[path] = (len(text), None, text.splitlines(keepends=True), path)
     return path

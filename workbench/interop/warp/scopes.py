@@ -1,4 +1,4 @@
-"""Which module of a library a launch comes from: the blocks that pictures of an engine's step fold into."""
+"""Blocks for the pictures of an engine's step: launches grouped by the library module that they come from."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SHORTEST = 2  # events that make a block
 
 
 def by_module(steps: list[Step], events: list[Event]) -> Iterator[Scope]:
-    """Blocks of events in a row whose kernels stand in one module of a package, under the module's name.
+    """Blocks of consecutive events whose kernels are defined in one module of a package, named after the module.
 
     Copies and fills belong to the launch before them. Kernels of a script or a notebook have no block.
     """
@@ -31,6 +31,6 @@ def by_module(steps: list[Step], events: list[Event]) -> Iterator[Scope]:
 
 
 def _home(kernel: Any) -> str:
-    """The last word of the module of a kernel that a package holds."""
+    """The last part of a kernel's module name; "" outside of packages."""
     package, _, name = (kernel.func.__module__ or "").rpartition(".")
     return name if package else ""

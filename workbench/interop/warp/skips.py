@@ -1,6 +1,6 @@
-"""Launches that leave out work on zeros (`if force == 0.0: continue`), recorded with that work done.
+"""Launches that skip work on zeros (`if force == 0.0: continue`), recorded with that work done.
 
-The results are the same. The derivative at 0 is then that of the function, not that of the branch that a zero takes.
+The results are the same. The derivative at 0 is then that of the formula, not that of the branch that a zero takes.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from .one_by_one import of_program, results, settled
 
 
 def without_skips(command: Command) -> Command:
-    """The launch to record for one of Warp: itself, or, where it leaves out work on zeros, one that does that work.
+    """The launch to record: `command`, or, if it skips work on zeros, the one that does that work.
 
-    It is itself too where that work would lie outside of an array, or have another result, as 0 times infinity. Memory
-    must be as the launch sees it, and is again afterwards.
+    `command` too if that work would leave an array's bounds or give another result (0 times infinity). Memory must be
+    as the launch sees it, and is restored.
     """
     program = _of_work(command.program)
     if program is None or command.declared:
@@ -39,7 +39,7 @@ def without_skips(command: Command) -> Command:
 
 
 class Anew:
-    """A launch to be repeated that leaves out work on zeros: looked at each time, as memory is then."""
+    """A repeatable launch that skips work on zeros: rechecked against memory at each run."""
 
     def __init__(self, given: Command):
         self.given, self.plan, self.flat = given, given.plan, given.flat
@@ -49,12 +49,12 @@ class Anew:
 
 
 def to_repeat(given: Command, command: Command) -> Any:
-    """What repeats a launch that was recorded as this command: it, or what looks anew."""
+    """The object that repeats a recorded launch: `command`, or an `Anew` if the launch skips work on zeros."""
     return command if _of_work(given.program) is None else Anew(given)
 
 
 def _of_work(program: Program) -> Program | None:
-    """The program that does the work; None where none is left out."""
+    """The program with the skipped work done; None if it skips none."""
     return program.once(_without, program)
 
 

@@ -1,8 +1,8 @@
-"""Statements of a kernel that Warp's adjoint of that kernel may get wrong, found in its text.
+"""Statements of a kernel that Warp's adjoint may get wrong, found in its source.
 
-Warp makes a new variable for every assignment in straight code. Where it cannot, its adjoint reads what the variable
-holds at the end: in a component that is written again. A loop whose number of turns is known at launch only is not run
-before the way back: what it changes is, behind it, as it was before it, and in its turns not what those turns had.
+Warp makes a new variable for every assignment in straight-line code. Elsewhere its adjoint reads the variable's final
+value: for a component that is written again. A loop with a trip count known only at launch is not replayed before the
+backward: what it changes has, after it, its value from before, and inside not the value of each turn.
 A suspect explains a gradient that was found wrong. By itself it proves nothing: sums in such loops are right.
 """
 
@@ -33,9 +33,9 @@ SLOPES = {  # what has a slope, and in some version of Warp no adjoint
 
 @dataclass(frozen=True)
 class Suspect:
-    """One statement: why Warp may be wrong there, what is written, in which file and line.
+    """One suspicious statement: the cause, the expression written, file and line.
 
-    used  of what a loop changes and statements behind it use: the line of the first; 0 of all else.
+    used  the first line after a loop that uses a local which the loop changes; 0 otherwise.
     """
 
     cause: str
@@ -46,7 +46,7 @@ class Suspect:
 
 
 def suspects(kernel: Any) -> list[Suspect]:
-    """What may be wrong in Warp's adjoint of a kernel, in the order of its text; then in the funcs that it calls."""
+    """The suspicious statements of a kernel, in source order, then those of the funcs that it calls."""
     found: list[Suspect] = []
     seen: set[int] = set()
     waiting = [kernel]
@@ -71,7 +71,7 @@ def suspects(kernel: Any) -> list[Suspect]:
 
 
 def given_to_funcs(kernel: Any) -> set[str]:
-    """The parameters of a kernel that its funcs take: Warp runs those funcs once more on the way back."""
+    """The kernel parameters passed to funcs: Warp runs those funcs again in the backward."""
     tree, names = kernel.adj.tree, _names_of(kernel.func)
     calls = [n for n in ast.walk(tree) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)]
     own = [c for c in calls if isinstance(f := names.get(c.func.id), context.Function) and not f.is_builtin()]  # type: ignore[attr-defined]
@@ -80,19 +80,19 @@ def given_to_funcs(kernel: Any) -> set[str]:
 
 
 def returned_by_atomics(kernel: Any) -> set[str]:
-    """The parameters of a kernel of which it uses what an atomic returned, which Warp does not run once more."""
+    """The kernel parameters of which an atomic's return value is used, which Warp does not replay."""
     values = [n.value for n in ast.walk(kernel.adj.tree) if isinstance(n, ast.Assign | ast.AnnAssign)]
     calls = [v for v in values if isinstance(v, ast.Call) and _last(v.func).startswith("atomic_") and v.args]
     return {ast.unparse(c.args[0]) for c in calls}
 
 
 def _last(function: ast.expr) -> str:
-    """The name of a function behind the last dot."""
+    """The part of a function's dotted name after the last dot."""
     return ast.unparse(function).rpartition(".")[2]
 
 
 def _called(func: Any, function: ast.FunctionDef) -> list[Any]:
-    """The funcs that the text of a function names, as far as its globals and closure know them."""
+    """The funcs that a function's source names, as far as its globals and closure resolve them."""
     names = _names_of(func)
     used = dict.fromkeys(n.id for n in ast.walk(function) if isinstance(n, ast.Name))
     found = [names[n] for n in used if isinstance(names.get(n), context.Function)]
@@ -105,7 +105,7 @@ def _names_of(func: Any) -> dict[str, Any]:
 
 
 class _Reader:
-    """Reads one function. Yields (cause, name, line in the text), and the line of its use where that is apart."""
+    """Reads one function. Yields (cause, name, line), and the line of its use where that differs."""
 
     def __init__(self, thing: Any, function: ast.FunctionDef):
         self.function = function
@@ -124,14 +124,14 @@ class _Reader:
                 yield from self.used_behind(node)
 
     def without_adjoint(self) -> Iterator[tuple[str, str, int]]:
-        """Calls of builtins that have a slope, but in Warp no adjoint."""
+        """Yields calls of builtins that have a slope, but no adjoint in Warp."""
         for node in ast.walk(self.function):
             name = _last(node.func) if isinstance(node, ast.Call) else ""
             if name in SLOPES and (known := context.builtin_functions.get(name)) and not known.is_differentiable:
                 yield NONE, name, node.lineno  # type: ignore[attr-defined]
 
     def components(self) -> Iterator[tuple[str, str, int]]:
-        """Writes to a component of a local vector that was written or read before, all to cells of a local array."""
+        """Yields repeated writes to a component of a local vector, and all writes to cells of a local array."""
         touched: set[str] = set()
         tables = {t.id for n in ast.walk(self.function) if isinstance(n, ast.Assign) and _allocates(n.value)
                   for t in n.targets if isinstance(t, ast.Name)}  # fmt: skip
@@ -149,7 +149,7 @@ class _Reader:
                 touched |= reads
 
     def cells(self) -> Iterator[tuple[str, str, int]]:
-        """Stores to an array that the function has read before: one per array."""
+        """Yields stores to an array that the function has read before: one per array."""
         read: set[str] = set()
         for node in _in_order(self.function):
             if not isinstance(node, ast.Assign | ast.AugAssign):
@@ -161,12 +161,12 @@ class _Reader:
                     read.discard(array)
 
     def array(self, node: ast.AST) -> str:
-        """The text of the array parameter (or field of a struct) that this is a cell of; "" if it is none."""
+        """The source of the array parameter (or struct field) that the node indexes; "" if it is none."""
         cell = isinstance(node, ast.Subscript) and _base(node) in self.parameters
         return ast.unparse(node.value) if cell else ""  # type: ignore[attr-defined]
 
     def is_unrolled(self, loop: ast.For) -> bool:
-        """Will Warp write the turns of this loop out one by one."""
+        """True if Warp unrolls this loop."""
         call = loop.iter
         if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "range"):
             return False
@@ -186,7 +186,7 @@ class _Reader:
         return isinstance(a, ast.Constant) or (isinstance(a, ast.Name) and a.id in self.numbers)
 
     def carried(self, loop: ast.For | ast.While) -> Iterator[tuple[str, str, int]]:
-        """Locals that go from turn to turn and are used for more than a sum; `break`, met first by Warp's adjoint."""
+        """Yields loop-carried locals used for more than a sum, and each `break`."""
         body = list(_in_order(loop))
         yield from ((DYNAMIC, "break", n.lineno) for n in body if isinstance(n, ast.Break))
         stores = [n for n in body if isinstance(n, ast.Assign | ast.AugAssign)]
@@ -199,7 +199,7 @@ class _Reader:
                     yield cause, target.id, node.lineno
 
     def used_behind(self, loop: ast.For | ast.While) -> Iterator[tuple[str, str, int, int]]:
-        """Locals that the turns change and of which a statement behind the loop needs the value."""
+        """Yields locals that the loop changes and whose value a later statement needs."""
         told: set[str] = set()
         for node in _in_order(loop):
             for target in _targets(node):
@@ -219,7 +219,7 @@ class _Reader:
 
 
 def _in_order(node: ast.AST) -> Iterator[ast.AST]:
-    """The statements below a node, and the conditions of loops and branches, in the order of the text."""
+    """Yields the statements below a node in source order."""
     for child in [*getattr(node, "body", []), *getattr(node, "orelse", [])]:
         yield child
         yield from _in_order(child)
@@ -239,7 +239,7 @@ def _allocates(value: ast.expr) -> bool:
 
 
 def _uses(statement: ast.AST, name: str) -> bool:
-    """Does a statement read this local, but for adding to it."""
+    """True if a statement reads this local, other than to add to it."""
     if isinstance(statement, ast.AugAssign) and isinstance(statement.op, ast.Add | ast.Sub):
         return _reads(statement.value, name)
     if isinstance(statement, ast.AugAssign):
@@ -258,18 +258,18 @@ def _uses(statement: ast.AST, name: str) -> bool:
 
 
 def _targets(node: ast.AST) -> list[str]:
-    """The locals that a statement assigns, or components of."""
+    """The locals that a statement assigns, wholly or by component."""
     targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AugAssign) else []
     return [name for t in targets if (name := t.id if isinstance(t, ast.Name) else _base(t)) is not None]
 
 
 def _expressions(statement: ast.AST) -> list[ast.AST]:
-    """What a statement computes itself, without those in it."""
+    """The expressions of a statement, without nested statements."""
     return [child for child in ast.iter_child_nodes(statement) if not isinstance(child, ast.stmt)]
 
 
 def _needs(node: ast.AST, name: str) -> bool:
-    """Does an expression need the value of a local: is it more than a sum in which the local stands."""
+    """True if the derivative of an expression needs the local's value: the local occurs in it nonlinearly."""
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub):
         return _needs(node.left, name) or _needs(node.right, name)
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult | ast.Div):

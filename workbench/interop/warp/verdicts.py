@@ -1,7 +1,7 @@
-"""The verdict on each gradient that Warp has computed: it agrees, is wrong, or may be right as well.
+"""The verdict on each gradient that Warp has computed: it agrees, is wrong, or is unverified.
 
-Rounding, kinks and numbers that are not finite are told from wrong ones by other walks over the same events. How those
-are walked, `Pass` (one `wp.Tape.backward`) and `LaunchBack` (one adjoint launch of the program) say.
+Rounding, kinks and non-finite numbers are told from wrong ones by further walks over the same events. `Pass` (one
+`wp.Tape.backward`) and `LaunchBack` (one adjoint launch of the program) implement the walks.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ class Published:
 
     @property
     def holds(self) -> bool:
-        """Did its gradient hold numbers before the pass. Of structs that is not asked."""
+        """True if its gradient was non-zero before the pass. False for structs."""
         return self.before.dtype.names is None and bool(np.any(self.before))
 
 
 @dataclass(eq=False)
 class Left:
-    """What backward number `number` left in a gradient, and a digest of what its array held then."""
+    """The gradient that backward `number` left, with a digest of its array's contents then."""
 
     number: int
     gradient: np.ndarray
@@ -64,7 +64,7 @@ class Left:
 
 
 class Verdicts:
-    """What is known about the gradients of some events. `rows` say what came of it.
+    """The verdicts on the gradients of some events, as `rows`.
 
     steps      what has been walked back, in order; `past`: all steps before, `events`: ours.
     seeds      (twin, values): what the walk starts from.
@@ -96,7 +96,7 @@ class Verdicts:
         self.other: dict[int, np.ndarray] = {}  # the exact gradients with the other slope at kinks
 
     def _walk(self, scale: float, act: Act = reverse) -> tuple[dict[int, np.ndarray], dict[int, Step]]:
-        """The exact gradients by the id of twins, and where Warp's buffers first left them.
+        """(exact gradients by twin id, the step where Warp's buffer of each array first differs).
 
         `act` reverses an event; the seeds are `scale` times as large.
         """
@@ -147,9 +147,9 @@ class Verdicts:
         return row
 
     def _explain(self, wrong_at: dict[int, Step]) -> None:
-        """Say of the wrong rows where Warp's buffers first leave the exact ones, and why.
+        """Set the step, cause and remedy of wrong rows.
 
-        `wrong_at`: where that of each array did. Those that turned out to be right are no sign: that was rounding.
+        `wrong_at`: the step where Warp's buffer of each array first differs; not used of rows that turned out right.
         """
         right = {id(row.subject.twin) for row in self.rows if row.verdict in ("agrees", "unverified")}
         first = max((s for key, s in wrong_at.items() if key not in right), key=lambda s: s.number, default=None)
@@ -160,7 +160,7 @@ class Verdicts:
                 row.cause, row.remedy = explain(self.seen, self, row)
 
     def _excused(self, one: Published, row: Row, wrong_at: dict[int, Step]) -> bool:
-        """May a wrong row be right as well: then it is not known to be wrong."""
+        """True if a wrong row may be right as well; it is then made "unverified", with the cause."""
         return (
             self._not_finite(one, row)
             or self._kink(one, row, wrong_at)
@@ -171,7 +171,7 @@ class Verdicts:
         )
 
     def _not_finite(self, one: Published, row: Row) -> bool:
-        """Is the exact gradient infinite or NaN somewhere, and Warp's right elsewhere."""
+        """True if the exact gradient has infinities or NaN, and Warp's agrees elsewhere."""
         assert row.exact is not None and row.theirs is not None
         odd = ~np.isfinite(row.exact)
         if not odd.any():
@@ -190,7 +190,7 @@ class Verdicts:
         return True
 
     def _first_not_finite(self) -> Event | None:
-        """The first event of the pass that has to do with memory that is not finite."""
+        """The first event of the pass that touches non-finite memory."""
         found: list[Event] = []
 
         def look(tape: Any, event: Event, space: Workspace, after: dict) -> None:
@@ -202,7 +202,7 @@ class Verdicts:
         return found[-1] if found else None
 
     def _chosen(self, row: Row) -> bool:
-        """Has a query taken another face than Warp's, which is as close and may have another slope."""
+        """True if a query returned another, equally close face than Warp's, which may have another slope."""
         step = next((s for s in self.steps if s.chosen and s.difference is not None and s.difference.far), None)
         if step is None or (np.any(row.exact) and not np.any(row.theirs)):  # nothing at all is no slope
             return False
@@ -212,7 +212,7 @@ class Verdicts:
         return True
 
     def _judged(self, one: Published, row: Row, exact: np.ndarray) -> tuple[Verdict, float]:
-        """The verdict on a gradient, and how far it is from the exact one: it agrees if rounding explains that."""
+        """(verdict, distance from the exact gradient); "agrees" if rounding explains the distance."""
         assert row.theirs is not None
         found = accuracy(row.theirs, exact, None)
         fine = (
@@ -223,9 +223,9 @@ class Verdicts:
         return ("agrees" if fine else "wrong"), found.difference
 
     def _is_rounding(self, one: Published, row: Row) -> bool:
-        """Does rounding move a gradient as far as a wrong row is away: then it is not known to be wrong.
+        """True if rounding alone moves the gradient as far as Warp's is off.
 
-        Not asked of a gradient at a kink: there the least movement counts for the whole difference of its slopes.
+        Always False at a kink: there the least movement gives the whole difference of its slopes.
         """
         assert row.theirs is not None and row.exact is not None
         exact = self.exact.get(id(one.twin))
@@ -239,7 +239,7 @@ class Verdicts:
         return True
 
     def _is_slight(self, row: Row) -> bool:
-        """Is every number so little off that a slope rounded in another way may be all there is."""
+        """True if every number is within SLIGHT of the exact one, as by a slope rounded in another way."""
         assert row.theirs is not None and row.exact is not None
         exact = row.exact.reshape(row.theirs.shape).astype(np.float64)
         with np.errstate(all="ignore"):
@@ -251,7 +251,7 @@ class Verdicts:
         return True
 
     def _may_be_seeded(self, one: Published, row: Row) -> bool:
-        """Is a wrong row right with seeds that backwards of other tapes have left, which may be meant."""
+        """True if the row is right with seeds that backwards of other tapes have left, which may be meant."""
         left, told = self.seen.left, {id(twin) for twin, _ in self.seeds}
         more = [p for p in self.published if p.written and p.holds and id(p.twin) not in told]
         more = [p for p in more if (earlier := left.get(p.theirs.grad)) is not None and not earlier.computed]
@@ -265,12 +265,12 @@ class Verdicts:
         return True
 
     def _rests_on_left(self, one: Published, exact: np.ndarray) -> bool:
-        """Would this gradient be another without the seeds that an earlier pass has left."""
+        """True if the gradient changes without the seeds that an earlier pass has left."""
         new = [seed for seed in self.seeds if all(seed[0] is not left.twin for left in self.again)]
         return not np.array_equal(self.with_seeds(new).get(id(one.twin), np.zeros_like(exact)), exact)
 
     def _accumulated(self, one: Published, row: Row, exact: np.ndarray) -> None:
-        """What was in a gradient before has been added to: as is meant, unless it is of other values of the array."""
+        """Set the cause of a row that agrees by accumulation; make it wrong if its array has changed in between."""
         assert row.theirs is not None
         row.cause = "with what it held before this backward, which has been added to"
         earlier = self.seen.left.get(one.theirs.grad)
@@ -293,9 +293,9 @@ class Verdicts:
         )
 
     def _kink(self, one: Published, row: Row, wrong_at: dict[int, Step]) -> bool:
-        """Is a wrong row right with the other slope where two are right: then it is not known to be wrong.
+        """True if a wrong row is right with the other slope at a tie.
 
-        Otherwise `wrong_at` becomes what it is beside that gradient, if there is a kink at all.
+        Otherwise `wrong_at` becomes the comparison with that gradient, if there is a kink at all.
         """
         if not any(is_choosing(e) for e in self.events):
             return False
@@ -320,30 +320,30 @@ class Verdicts:
         return True
 
     def _measure_noise(self) -> None:
-        """How far rounding moves each number of the gradients: the walk with scaled seeds, scaled back."""
+        """Measure the rounding noise of the gradients: walk with scaled seeds, and scale back."""
         for scale in SCALES[1:]:
             _note(self.noise, self._walk(scale)[0], self.exact, scale)
 
     def noise_of(self, one: Published) -> np.ndarray | None:
-        """How far rounding moves each number of this gradient, by the walk with scaled seeds."""
+        """The rounding noise of each number of this gradient, measured by scaled seeds; None if unknown."""
         if not self.noise:
             self._measure_noise()
         return self.noise.get(id(one.twin))
 
     def _moved_of(self, one: Published) -> np.ndarray | None:
-        """How far each number of this gradient moves where all that is summed in it moves by a rounding."""
+        """The movement of each number of this gradient when all memory and adjoints are perturbed by a rounding."""
         if not self.moved:
             for seed in range(TRIALS):
                 _note(self.moved, self._walk(SCALES[0], Rounded(seed))[0], self.exact)
         return self.moved.get(id(one.twin))
 
     def _rounding_of(self, one: Published) -> np.ndarray | None:
-        """How far each number of this gradient may be off by rounding, by the one measure or the other."""
+        """A bound on the rounding error of each number of this gradient, the larger of both measures, or None."""
         noise, moved = self.noise_of(one), self._moved_of(one)
         return None if noise is None or moved is None else np.maximum(NOISY * noise, ROUNDED * moved)
 
     def moved_within(self, one: Published, event: Event) -> np.ndarray | None:
-        """How far this gradient moves where every operation of one launch's adjoint is rounded otherwise.
+        """The movement of this gradient when every operation of one launch's adjoint is perturbed by a rounding.
 
         None where that launch is too large to be interpreted.
         """
@@ -361,11 +361,11 @@ class Verdicts:
         return moved
 
     def with_step(self, act: Act) -> dict[int, np.ndarray]:
-        """The gradients of the pass if `act` reverses its events, by the id of twins."""
+        """The gradients of the pass with `act` reversing its events, by twin id."""
         return self._walk(SCALES[0], act)[0]
 
     def with_seeds(self, seeds: list[tuple[array, np.ndarray]]) -> dict[int, np.ndarray]:
-        """The exact gradients of the pass for other seeds, by the id of twins."""
+        """The exact gradients of the pass for other seeds, by twin id."""
         kept, self.seeds = self.seeds, seeds
         try:
             return self._walk(SCALES[0])[0]
@@ -373,7 +373,7 @@ class Verdicts:
             self.seeds = kept
 
     def without(self, *twins: array) -> dict[int, np.ndarray]:
-        """The gradients of the pass if no adjoint could pass through these arrays, by the id of twins."""
+        """The gradients of the pass with the adjoints of these arrays cut, by twin id."""
         lost = frozenset(twin.allocation for twin in twins)
         if lost not in self.cuts:
             self.cuts[lost] = self._walk(SCALES[0], Cut(lost))[0]
@@ -393,7 +393,7 @@ class Verdicts:
 
 
 def _may_choose(event: Event) -> str:
-    """Why the result of a launch may differ that asks a mesh or a tree: what queries promise leaves a choice."""
+    """A clause on why a launch that queries a mesh or BVH may have another result; "" if it queries none."""
     opened = () if event.command is None else {leaf.opened.name for leaf in event.command.program.leaves if leaf.opened}
     if "Mesh" in opened:
         return ": of faces that are as close, or in what order they come, its query may choose otherwise"
@@ -403,7 +403,7 @@ def _may_choose(event: Event) -> str:
 
 
 def _note(noise: dict[int, np.ndarray], others: dict[int, np.ndarray], exact: dict, scale: float = 1.0) -> None:
-    """Note how far other gradients, `scale` times as large, are from the exact ones, if that is farther than before."""
+    """Keep, per number, the larger of the noise so far and the deviation of `others` / `scale` from `exact`."""
     for key, values in others.items():
         with np.errstate(all="ignore"):
             apart = np.abs(values.astype(np.float64) / scale - exact[key].astype(np.float64))

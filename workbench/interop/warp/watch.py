@@ -72,7 +72,7 @@ def watch(keep: str = "needed", check: str | None = "gradient") -> Watch:
 
 
 class Watch(Moves, Captures, LaunchesBack, Pictures):
-    """What was seen of a Warp program. In a notebook it shows the verdict, then the tape.
+    """The record of a Warp program. In a notebook it shows the verdict, then the tape.
 
     tape       ours: `show explore seeds ledger microscope diagnose memory`, `wb.jacobian`, `wb.jvp` work on it.
     steps      one per call of Warp that changed memory.
@@ -157,11 +157,11 @@ class Watch(Moves, Captures, LaunchesBack, Pictures):
         self.progress.close()
 
     def fold(self) -> None:
-        """Give the events of each module of a library a common block in pictures."""
+        """Group the events of each library module into a block for pictures."""
         self.tape.scopes += by_module(self.steps, self.tape.events)
 
     def note_names(self, frame: Any) -> dict[int, str]:
-        """Note what the program calls its arrays now, those of calls that the twins have not followed too.
+        """Record the program's present names for its arrays, those of deferred calls too.
 
         Returns all names, by the ids of twins.
         """
@@ -181,7 +181,7 @@ class Watch(Moves, Captures, LaunchesBack, Pictures):
         frame: Any, kernel: Any = None, refused: str = "", values: list[Any] | None = None,
         regions: list[Region] | None = None,
     ) -> Any:  # fmt: skip
-        """One call of Warp and its twin. Returns what Warp's call returns, and raises what it raises.
+        """Run one call of Warp's and its twin. Returns what Warp's call returns, and raises what it raises.
 
         `regions`: the buffers of `arrays`, where they are known already.
         """
@@ -210,7 +210,7 @@ class Watch(Moves, Captures, LaunchesBack, Pictures):
         return result
 
     def step(self, kind: str, label: str, tape: Any, entries: list[Any], kernel: Any, reason: str = "") -> Step:
-        """A step for a call, of which the open tape of Warp's has recorded these entries."""
+        """A new step for a call, of which Warp's open tape has recorded these entries."""
         number = self.tapes.setdefault(tape, len(self.tapes)) if entries else None
         step = Step(len(self.tape.events), kind, label, None, number, kernel, reason)
         if tape is not None and not entries:
@@ -218,7 +218,7 @@ class Watch(Moves, Captures, LaunchesBack, Pictures):
         return step
 
     def twin(self, step: Step, arrays: list[Any], regions: list[Region], ours: Act, frame: Any) -> None:
-        """Run our part of a step on the twins, compare the results, and leave Warp's bytes in the twins."""
+        """Run our part of a step on the twins, compare the results, and copy Warp's bytes to the twins."""
         count = len(self.tape.events)
         if not step.reason:
             try:
@@ -236,12 +236,12 @@ class Watch(Moves, Captures, LaunchesBack, Pictures):
         self.settle(step, self.changed_by(count, regions))
 
     def place(self, count: int, frame: Any) -> None:
-        """The line of the events from number `count` on: that of the program's call."""
+        """Set the line of the events from number `count` on to that of the program's call."""
         for event in self.tape.events[count:]:
             event.place = frame.f_code, frame.f_lasti
 
     def changed_by(self, count: int, regions: list[Region]) -> list[Region]:
-        """The buffers to compare after the events of ours from number `count` on.
+        """The buffers to compare after our events from number `count` on.
 
         Of those that none of them has written the large ones are left out: the next call looks at them before it runs.
         """
@@ -251,13 +251,13 @@ class Watch(Moves, Captures, LaunchesBack, Pictures):
         return [r for r in regions if r.allocation in written or r.apart is not None or r.size < LARGE]
 
     def named(self, step: Step) -> None:
-        """The last event is that of this step; what Warp computes in C++ may have taken several."""
+        """Assign the last event to this step; a native function of Warp's may have taken several."""
         step.event, step.number = self.tape.events[-1], len(self.tape.events) - 1
         if step.kind == "native":
             step.event.label = step.label
 
     def settle(self, step: Step, regions: list[Region]) -> None:
-        """Compare the results of a step, and leave Warp's bytes in the twins."""
+        """Compare the results of a step with Warp's, and copy Warp's bytes to the twins."""
         apart = bool(step.event is not None and step.event.reverse is not None and step.event.reverse.extremal)
         differences = []
         for region in regions:
@@ -279,19 +279,19 @@ class Watch(Moves, Captures, LaunchesBack, Pictures):
 
     @contextmanager
     def unrecorded(self) -> Iterator[None]:
-        """For walks over the tape while the program runs: what they put back and forth is nobody's event."""
+        """Context for walks over the tape while the program runs: memory they restore is not recorded as writes."""
         with memory.LOCK, memory.unrecorded():
             yield
 
     def undo(self, count: int) -> None:
-        """Forget an event of ours that broke off: an opaque one takes its place."""
+        """Drop our events from number `count` on after a failure: an opaque one takes their place."""
         self.tape.failure = None
         del self.tape.events[count:]
 
     def opaque(
         self, step: Step, arrays: list[Any], regions: list[Region], frame: Any, changed: list[Region] | None = None
     ) -> Any:
-        """The event of a call without a twin: Warp's bytes are copied. `changed`: what it wrote, if that is known."""
+        """The event of a call without a twin: Warp's bytes are copied. `changed`: the buffers it wrote, if known."""
         twins, untouched = [], self.twins.read_only(step.kernel, step.values)
         written, changes = [], None if changed is None else {region.allocation for region in changed}
         for a in arrays:
@@ -310,7 +310,7 @@ class Watch(Moves, Captures, LaunchesBack, Pictures):
         return self.tape.opaque_event(step.label, twins, written, perform, reason, (frame.f_code, frame.f_lasti))
 
     def host_writes(self, regions: list[Region], frame: Any) -> None:
-        """Events for what the host, or a call that is not heard, has changed in these buffers since they were seen."""
+        """Record events for changes to these buffers by the host, or by a call that is not hooked, since last seen."""
         for region in regions:
             if (self.computed and self.computed_by_warp(region, frame)) or not region.changed():
                 continue
@@ -326,7 +326,7 @@ class Watch(Moves, Captures, LaunchesBack, Pictures):
             self.steps.append(Step(len(self.tape.events) - len(pieces), "host", HOST_WRITE, event))
 
     def note_entries(self, tape: Any, entries: list[Any], step: Step | None) -> None:
-        """Note which entries of Warp's tape this step has made."""
+        """Record which entries of Warp's tape this step has made."""
         if tape is not None:
             self.recorded.setdefault(tape, {}).update((id(entry), step) for entry in entries)
 
@@ -359,7 +359,7 @@ class Watch(Moves, Captures, LaunchesBack, Pictures):
         return self.launched(kernel, g["dim"], values, theirs, frame)
 
     def launched(self, kernel: Any, dim: Any, values: list[Any], theirs: Callable[[], Any], frame: Any) -> Any:
-        """One launch of Warp's, in whatever form it was asked for."""
+        """Handle one launch of Warp's, whichever API made it."""
         dims = _dims(dim)
         if self.captured is not None:
             held, place = list(values), self.place_of(frame)
@@ -384,7 +384,7 @@ class Watch(Moves, Captures, LaunchesBack, Pictures):
         return self.event("launch", label, self.twins.arrays_of(values), theirs, ours, frame, kernel, values=values)
 
     def key(self, kernel: Any, dims: tuple[int, ...], values: list[Any], arrays: dict[int, Known]) -> Any:
-        """What tells a launch from others; None where nothing does. Its arrays are put into `arrays`, by their id."""
+        """The cache key of a launch; None if it has none. Its arrays are put into `arrays`, by their id."""
         try:
             arguments = self.twins.key(values, arrays)
         except Untranslated:
@@ -394,16 +394,16 @@ class Watch(Moves, Captures, LaunchesBack, Pictures):
     def first_launch(
         self, kernel: Any, dims: tuple[int, ...], values: list[Any], frame: Any, key: Any = None
     ) -> Repeated | None:
-        """The twin of a launch that may be the first of its kernel: `our_launch`, with a bar."""
+        """`our_launch`, with the progress bar if the kernel is new."""
         with nullcontext() if id(kernel) in self.rebind.met else self.progress.reading(kernel.func.__name__):
             return self.our_launch(kernel, dims, values, frame, key)
 
     def our_launch(
         self, kernel: Any, dims: tuple[int, ...], values: list[Any], frame: Any, key: Any = None
     ) -> Repeated | None:
-        """The twin of a launch. Raises what the workbench says of it.
+        """Run the twin of a launch. Raises what the workbench says of it.
 
-        Returns what repeats it; None where it has to be made anew each time.
+        Returns a `Repeated` for later launches; None if it has to be made again each time.
         """
         known = len(self.rebind.met)
         ours = self.rebind.twin(kernel)
@@ -420,7 +420,7 @@ class Watch(Moves, Captures, LaunchesBack, Pictures):
         self, kernel: Any, ours: Any, dims: tuple[int, ...], given: list[Any], regions: list[Region], place: Place,
         key: Any,
     ) -> Repeated | None:  # fmt: skip
-        """Launch a kernel of ours on twins. Returns what repeats it; None where it has to be made anew each time."""
+        """Launch our kernel on twins. Returns a `Repeated`; None if it has to be made again each time."""
         try:
             recorded = our_launch(ours, dims, given, record_cmd=True)
         except KernelError as failure:
@@ -437,7 +437,7 @@ class Watch(Moves, Captures, LaunchesBack, Pictures):
         return known
 
     def twin_command(self, kernel: Any, dims: tuple[int, ...], values: list[Any]) -> Any:
-        """A launch of Warp's as ours, not run. Raises what the workbench says of it."""
+        """Our launch for one of Warp's, not run. Raises what the workbench says of it."""
         ours = self.rebind.twin(kernel)
         self.twins.handles.prepare(values)
         given = [self.twins.value(v) for v in values]
@@ -446,7 +446,7 @@ class Watch(Moves, Captures, LaunchesBack, Pictures):
     def on_other_arrays(
         self, kernel: Any, dims: tuple[int, ...], values: list[Any], arrays: dict[int, Known], place: Place, key: Any
     ) -> Later | None:
-        """A launch, to be followed later, of a kernel that has been launched on others. None where that cannot be."""
+        """A deferred launch of a kernel that has run before on other arrays. None if it cannot be deferred."""
         if key is None or id(kernel) not in self.plain or id(kernel) not in self.rebind.met:
             return None
         try:
@@ -460,7 +460,7 @@ class Watch(Moves, Captures, LaunchesBack, Pictures):
         return Later("launch", kernel.func.__name__, regions, act, place, kernel, twins)
 
     def _command(self, original: Any, command: Any, stream: Any = None) -> Any:
-        """`Launch.launch()`: what `record_cmd=True` gave."""
+        """Handle `Launch.launch()` of a `record_cmd=True` launch."""
         if self.inside:
             return original(command, stream)
         frame = caller()
@@ -481,7 +481,7 @@ class Watch(Moves, Captures, LaunchesBack, Pictures):
         return self.launched(command.kernel, dims, values, theirs, frame)
 
     def _native(self, original: Any, *args: Any, **kwargs: Any) -> Any:
-        """A function of `wp.utils` that Warp computes in C++."""
+        """Handle a function of `wp.utils` that Warp computes in C++."""
         if self.inside:
             return original(*args, **kwargs)
         name, frame = original.__name__, caller()
@@ -618,7 +618,7 @@ class Watch(Moves, Captures, LaunchesBack, Pictures):
         return Gradients(self)
 
     def summary(self) -> str:
-        """How much was seen, in a line."""
+        """The number of events, opaque ones, differing results and backwards, in a line."""
         opaque = len(self.opaque_steps)
         apart = [s.difference.ulps for s in self.steps if s.difference is not None]
         alone = f", adjoint launches: {len(self.launched_back)}" if self.launched_back else ""
@@ -641,7 +641,7 @@ class Watch(Moves, Captures, LaunchesBack, Pictures):
 
 
 class Gradients:
-    """Gradients by arrays of Warp, as NumPy arrays of their shape and components."""
+    """A mapping from Warp arrays to their gradients, as NumPy arrays of their shape and components."""
 
     def __init__(self, seen: Watch):
         self.seen = seen
@@ -664,7 +664,7 @@ _NAMES = tuple(inspect.signature(context.launch).parameters)
 
 
 def _nothing() -> None:
-    """In place of our part of a call that has none."""
+    """The twin of a call that has no part of ours."""
 
 
 def _no_twin() -> None:
@@ -672,7 +672,7 @@ def _no_twin() -> None:
 
 
 def _with_gradient(tape: Any) -> list[Any]:
-    """The arrays that a tape of Warp's has computed gradients of."""
+    """The arrays with a gradient on a tape of Warp's."""
     return [a for a in arrays_in(tape.gradients) if a.grad is not None]
 
 
@@ -685,7 +685,7 @@ def _dims(dim: Any) -> tuple[int, ...]:
 
 
 def _grid(kernel: Any, dims: tuple[int, ...]) -> tuple[int, ...]:
-    """The grid of a launch, with the axes that its kernel tells apart."""
+    """The launch grid, cut or padded with 1 to the rank of its kernel. Raises Untranslated if an axis would be lost."""
     rank = int(kernel.adj.kernel_dim) if hasattr(kernel.adj, "kernel_dim") else len(dims)
     dims = (*dims, *[1] * (rank - len(dims)))
     if rank and any(n != 1 for n in dims[rank:]):

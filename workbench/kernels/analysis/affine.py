@@ -34,11 +34,11 @@ class Affine:
 
     @property
     def host(self) -> bool:
-        """Known to the launch: no thread index, no loop turn."""
+        """True if it is uniform over a launch: no thread index, no loop turn."""
         return all(s[0] not in ("tid", "loop", "scaled") for s, _ in self.terms)
 
     def settled(self) -> Affine:
-        """The same, with the need that it fits its machine type."""
+        """This form with one more need: its value fits the machine type (no wraparound)."""
         if self.limits is None:
             return self
         lo, hi = self.limits

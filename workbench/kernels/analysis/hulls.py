@@ -50,7 +50,7 @@ class Hull:
             self.bound(Line({v: -c for v, c in line.terms.items()}, -line.constant))
 
     def bound(self, line: Line) -> None:
-        """line >= 0: each variable against the most that the others can give."""
+        """Tighten the box by line >= 0: bound each variable by the maximum of the other terms."""
         _, most = line.hull(self.box)
         if most < 0:
             self.empty = True
@@ -66,7 +66,7 @@ class Hull:
                 self.empty = True
 
     def exclude(self, line: Line) -> None:
-        """line != 0 moves the end of an interval where it lies on it."""
+        """Tighten the box by line != 0: an interval whose end is the excluded point shrinks by one."""
         if not line.terms:
             self.empty = self.empty or line.constant == 0
         if len(line.terms) != 1:
@@ -81,7 +81,7 @@ class Hull:
         self.empty = self.empty or lo > hi
 
     def fits(self, form: Affine) -> bool:
-        """True if the form is what the machine computes, in every thread."""
+        """True if the form equals the machine's value in every thread of the hull (no integer overflow)."""
         for core, lo, hi in form.needs:
             line = self.launch.line(core)
             if line is None:
@@ -97,7 +97,7 @@ class Hull:
         return None if shape is None else (*shape, *component_axes(self.access.array))[axis]
 
     def wrap(self, axis: int) -> int | None:
-        """What a negative index counts back from; None: nothing is added. Raises Unknown."""
+        """The extent added to a negative index on this axis; None where no wrap is done. Raises Unknown."""
         form = self.access.wraps[axis]
         return None if form is None else self.launch.constant(form)
 
@@ -120,7 +120,7 @@ class Hull:
         return lo, hi
 
     def extreme(self, line: Line, sign: int) -> tuple[int, Point]:
-        """The most of sign * line, where a loop's last turn is put in as a form of outer variables; and a thread."""
+        """The maximum of sign * line, a loop's last turn expressed in outer variables; and a thread that attains it."""
         terms = {v: sign * c for v, c in line.terms.items()}
         constant = sign * line.constant
         last: dict[Symbol, tuple[Line, int]] = {}

@@ -45,7 +45,7 @@ class Line:
 
 @record(frozen=True, eq=False)
 class LaunchForm:
-    """What all launches of one form have in common. Names are those of the function's parameters."""
+    """The facts shared by all launches of one form. Names are those of the function's parameters."""
 
     dims: tuple[int, ...]
     scalars: Mapping[str, Any] = field(default_factory=dict)
@@ -66,7 +66,7 @@ class LaunchForm:
         return self.overlapping.union(*self.groups)
 
     def beside(self, function: Function) -> LaunchForm:
-        """The form of a function made from the launch's. Companions share memory as what they belong to.
+        """The form of a function that a pass made: each companion parameter aliases as its owner does.
 
         Those that mirror it are laid out like it; what mirrors a number is an array of one element.
         """

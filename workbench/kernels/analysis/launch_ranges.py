@@ -1,6 +1,6 @@
-"""Where a launch touches memory: what the affine indices prove on the host before anything runs.
+"""The footprint of a launch, from affine indices, on the host before anything runs; and its bounds errors.
 
-Boxes come from intervals and are never too small; whatever is refused is a concrete thread, verified by evaluation.
+Boxes come from interval arithmetic and are never too small; a refusal names a concrete thread, verified by evaluation.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def _corners(hull: Hull, line: Line, sign: int) -> Iterator[Point]:
 
 
 def _nearest(hull: Hull, line: Line, sign: int, limit: int) -> Iterator[Point]:
-    """Where sign * index first reaches `limit`: further out it may not fit its machine type."""
+    """Corner threads, and threads moved from them to where sign * index just reaches `limit` (no overflow yet)."""
     for start in _corners(hull, line, -sign):
         yield start
         for v, c in line.terms.items():
@@ -123,7 +123,7 @@ def _refusal(function: ir.Function, hull: Hull, axis: int, point: Point, name: s
 
 
 class Interior(NamedTuple):
-    """Threads [lo, hi) per axis that take the first branch of all of `taken`. `whole`: the others change nothing."""
+    """Threads [lo, hi) per axis that take the first branch of all `taken`. `whole`: others have no effect."""
 
     taken: frozenset[ir.Stmt]
     box: Box
@@ -163,7 +163,7 @@ def interior(function: ir.Function, launch: LaunchForm, numbers: set[str]) -> In
 
 
 def _cut(line: Line, box: dict[Symbol, tuple[int, int]]) -> bool:
-    """Cut the box to where line >= 0. False where that is no box, or empty."""
+    """Intersect `box`, in place, with line >= 0. False if the result is empty or not a box."""
     if not line.terms:
         return line.constant >= 0
     if len(line.terms) > 1:

@@ -1,7 +1,7 @@
-"""Whether the interpreter certainly takes the branches, turns and addresses that compiled code takes.
+"""Proof that the interpreter takes the same branches, turns and addresses as compiled code.
 
 Sums, products, quotients, roots and comparisons are rounded in one way everywhere; sines and powers are not. So
-that is certain unless a value which one of those had a part in decides about it. In doubt the answer is no.
+it holds unless a value that depends on one of those decides about control flow or an address. In doubt: no.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from ..types import Composite, Scalar, is_float
 
 
 def certain(function: Function, shared: frozenset[str] = frozenset()) -> bool:
-    """True if no value that may be rounded differently decides where threads go.
+    """True if no value that backends may round differently reaches a condition, bound or index.
 
     `shared`: arrays that share memory with others, or whose elements do.
     """
@@ -34,7 +34,7 @@ def _inexact(stmt: Stmt) -> bool:
 
 
 def _spread(statements: list[Stmt], unsure: set[Value | str], shared: frozenset[str]) -> bool:
-    """Add to `unsure` what depends on it, through memory too. True if anything was added."""
+    """One step of taint propagation: add what depends on `unsure`, through memory too. True if anything was added."""
     before = len(unsure)
     for stmt in statements:
         if stmt.regions:
@@ -51,7 +51,7 @@ def _spread(statements: list[Stmt], unsure: set[Value | str], shared: frozenset[
 
 
 def _memory(stmt: Stmt, shared: frozenset[str]) -> str:
-    """The array that it touches; one name for all that may share memory."""
+    """The name of the array that a statement touches; "" for all that may alias."""
     name = root(stmt.args[0]).name
     return "" if name in shared else name
 

@@ -1,4 +1,4 @@
-"""Threads against threads: is an address one thread's own, or do two threads certainly store to it.
+"""Conflicts between threads: proofs that an address is private to a thread, and certain write races.
 
 An index tells threads apart if their coordinates are digits of a number in a mixed radix (strides sorted, each larger
 than all that the smaller ones can sum to). A race is a concrete pair of threads, verified by evaluation.
@@ -45,7 +45,7 @@ def _union(ranges: Sequence[tuple[int, int]]) -> tuple[int, int]:
 
 
 def _told(hulls: list[Hull], axis: int, open_: set[Symbol], spread: dict[Symbol, tuple[int, int]]) -> set[Symbol]:
-    """The thread axes that the index at this position tells apart, as digits in a mixed radix, given the others."""
+    """The thread axes that the index on `axis` determines (digits in a mixed radix), `open_` ones unknown."""
     first: dict[Symbol, int] | None = None
     rests = []
     for hull in hulls:
@@ -110,7 +110,7 @@ def write_race(function: ir.Function, launch: LaunchForm) -> Race | None:
 
 
 def _meeting(one: Hull, other: Hull) -> tuple[tuple[int, ...], ...] | None:
-    """Two threads at one address, and that: a few likely pairs, each verified."""
+    """(thread, other thread, element) of a verified conflict among a few likely pairs; None if there is none."""
     lines = [[line for k in range(len(h.access.indices)) if (line := h.line(k))] for h in (one, other)]
     if any(len(part) < len(one.access.indices) for part in lines):
         return None
@@ -127,7 +127,7 @@ def _meeting(one: Hull, other: Hull) -> tuple[tuple[int, ...], ...] | None:
 
 
 def _steps(one: list[Line], other: list[Line], variables: list[Symbol]) -> Iterator[Point]:
-    """Ways from one thread to another that may keep the address: along one variable, or two that cancel."""
+    """Candidate differences of two threads with equal addresses: along one variable, or two that cancel."""
     gaps = [a.constant - b.constant for a, b in zip(one, other, strict=True)]
     for v in variables:
         factors = [line.terms.get(v, 0) for line in other]

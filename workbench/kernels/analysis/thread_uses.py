@@ -1,4 +1,4 @@
-"""How the threads of a launch use the arrays that they change: by that the interpreter runs them together.
+"""Classification of how threads use the arrays they change: it decides how the interpreter batches threads.
 
 OWN: no two threads touch one cell. LATER: all of them add to it, and none reads it. IN_TURN: one statement changes it,
 once in every thread. WATCHED: none of that is proven, and the run looks at every cell.
@@ -33,7 +33,7 @@ def uses(function: ir.Function, form: LaunchForm) -> dict[str, str] | None:
 
 
 def _alone(stmt: ir.Stmt) -> bool:
-    """Is it a statement that threads can only do one after the other."""
+    """True if threads must run this statement one after the other (I/O, tiles, replays, uint64 loops ...)."""
     return (
         stmt.row in _ALONE
         or (stmt.row is control.CALL and stmt.attr is not None and stmt.attr.replay is not None)

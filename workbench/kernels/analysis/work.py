@@ -1,4 +1,4 @@
-"""How much one thread of a function has to do: a rough count of additions, by which launches choose their workers."""
+"""Cost model: a rough count of additions per thread, by which launches choose their workers."""
 
 from __future__ import annotations
 

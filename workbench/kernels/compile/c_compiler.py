@@ -78,9 +78,9 @@ class Compiler:
         return [*FLAGS, *self.flags, *(SPARING if spare else ())]
 
     def libraries(self, text: str, flags: tuple[str, ...]) -> list[str]:
-        """What a kernel is linked with. Of gcc on Linux not the C library, which the process has: that takes a fifth.
+        """The linker flags of a kernel. gcc on Linux omits libc, which the process has loaded: a fifth of the time.
 
-        Nor the mathematical library if nothing in the text is there: reading its names takes as long as the rest.
+        libm is omitted too where the text calls nothing in it, as reading its symbols is slow.
         Text with flags of its own (threads) is linked as usual.
         """
         if not self.is_gcc or sys.platform != "linux" or flags:
@@ -125,10 +125,10 @@ def _native(command: tuple[str, ...]) -> Compiler:
 
 
 def _asked(command: tuple[str, ...], known: str, real: str) -> tuple[str, tuple[str, ...]]:
-    """What the compiler says of itself, and the flags that it takes for this processor.
+    """The version text of the compiler, and extra flags for this processor (`OLDER` or none).
 
-    From the cache, if the same file was asked before on such a processor; that saves a process.
-    Of a script, or of what calls another compiler (ccache), the file tells nothing: these are asked each time.
+    Cached on disk per binary and processor, which saves a process.
+    A script or wrapper (ccache) hides which compiler runs: it is queried each time.
     """
     kept = None
     if re.search("gcc|clang", os.path.basename(real)) and _is_binary(real):
@@ -178,7 +178,7 @@ def _log(text: str, *args: object) -> None:
 
 @lru_cache(None)
 def processor() -> str:
-    """What `-march=native` depends on."""
+    """A text that identifies the processor, as `-march=native` sees it: model and feature flags."""
     from pathlib import Path
 
     try:
@@ -198,7 +198,7 @@ def key(text: str, flags: tuple[str, ...] = ()) -> str:
 
 
 def library_path(text: str, flags: tuple[str, ...] = ()) -> Path:
-    """Where the shared library of `text` is, or will be."""
+    """The path of the shared library of `text` in the cache, built or not."""
     return cache_directory() / f"{key(text, flags)}.so"
 
 
@@ -221,7 +221,7 @@ def _no_room(said: str) -> bool:
 
 
 def _levels(text: str) -> tuple[tuple[tuple[str, ...], float | None], ...]:
-    """What is added to the flags, in turn, and how many seconds each may take: the last one all there are."""
+    """Attempts as (extra flags, timeout in seconds), tried in order; the last has no timeout."""
     lines = text.count("\n")
     if lines <= LARGE:
         return (((), None),)
@@ -246,9 +246,9 @@ def _compile(text: str, path: Path, flags: tuple[str, ...]) -> None:
 
 
 def _run(command: list[str], text: str, place: dict[str, str], patience: float | None) -> tuple[int | None, str]:
-    """What the compiler returns and says; None if it takes longer than that.
+    """The exit code and stderr of the compiler; (None, "") after a timeout.
 
-    It then ends with all processes that it has started, which killing the first alone would leave at work.
+    On a timeout or an exception its whole process group is ended, not the first process alone.
     """
     import signal
     from subprocess import PIPE, Popen, TimeoutExpired

@@ -63,7 +63,7 @@ def load(text: str, name: str, flags: tuple[str, ...] = ()) -> Compiled:
 
 
 def _kept(made: Compiled, text: str, flags: tuple[str, ...]) -> Compiled:
-    """The first that was made of `text`."""
+    """The first `Compiled` stored for this text, name and flags: `made`, or another thread's."""
     with _lock:
         return _loaded.setdefault((text, made.name, flags), made)
 
@@ -95,7 +95,7 @@ def begin(text: str, name: str) -> Compiled | Future:
 
 
 def coming() -> list[Future]:
-    """What is being compiled now."""
+    """The futures of compilations that are not done."""
     return [f for f in _coming if not f.done()]
 
 

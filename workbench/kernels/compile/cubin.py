@@ -1,4 +1,4 @@
-"""What a thread of a kernel takes, read from the kernel's machine code: registers and bytes of local memory.
+"""Resource usage per thread (registers, bytes of local memory), read from a kernel's machine code.
 
 A cubin is an ELF file. Its section `.nv.info` is a list of entries (form, attribute, value); the three attributes read
 here carry a symbol and a number. The whole stack of a kernel holds its dynamically indexed variables and whatever the
@@ -17,7 +17,7 @@ _SYMBOLS = 2  # SHT_SYMTAB
 
 
 class Resources(NamedTuple):
-    """What one thread takes: 32-bit registers, and bytes of local memory (its stack, with all functions it calls)."""
+    """Resource usage of one thread: 32-bit registers, bytes of local memory (its stack and its callees')."""
 
     registers: int
     local: int
@@ -31,7 +31,7 @@ class _Section(NamedTuple):
 
 
 def resources(cubin: bytes) -> dict[str, Resources]:
-    """By kernel, in the order of the file. Raises ValueError for what is no cubin."""
+    """The resources of each kernel by name, in the order of the file. Raises ValueError if it is not a cubin."""
     if cubin[:5] != b"\x7fELF\x02":
         raise ValueError("this is not a cubin: it does not begin as a 64-bit ELF file does")
     sections = _sections(cubin)

@@ -1,4 +1,4 @@
-"""What was compiled, kept on disk under the hash of everything that it depends on.
+"""Content-addressed cache of compiled kernels on disk: a key is the hash of all that the result depends on.
 
 A cached file carries the hash of its own bytes at its end, so that a file cut short by a crash is seen and built
 again. Files are written beside their place and moved into it: two processes, or one killed in the middle, leave
@@ -31,7 +31,7 @@ _changing = threading.Lock()
 
 
 def cache_path() -> Path:
-    """Where compiled kernels are kept: `config.cache_dir`, $WORKBENCH_CACHE, else a folder in the user's cache."""
+    """The folder of compiled kernels: `config.cache_dir`, $WORKBENCH_CACHE, else one in the user's cache."""
     from pathlib import Path
 
     if config.cache_dir is not None:
@@ -139,7 +139,7 @@ def sealed(data: bytes) -> bytes:
 
 
 def read_sealed(path: Path) -> bytes | None:
-    """What was written to `path`, if it is all there and was written by us."""
+    """The contents written to `path`; None if they are missing, truncated, or could be another user's."""
     try:
         with open(path, "rb") as file:
             seen = os.fstat(file.fileno())
@@ -171,12 +171,12 @@ def write_sealed(path: Path, data: bytes) -> None:
 
 
 def digest(*parts: str) -> str:
-    """The name of what is made of these texts."""
+    """The cache key of these texts: their hash."""
     return _sha256()("\0".join(parts).encode()).hexdigest()[:40]
 
 
 def without_comments(text: str) -> str:
-    """What counts of a text: a kernel that moved in its file stays compiled."""
+    """The text without /* */ comments, which hold source lines: a kernel that moved in its file keeps its key."""
     kept, done = [], 0
     while (start := text.find("/*", done)) >= 0 and (end := text.find("*/", start + 2)) >= 0:
         kept.append(text[done:start].rstrip(" \t"))

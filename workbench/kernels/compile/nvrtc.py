@@ -32,7 +32,7 @@ USUAL = "sm_90"  # what to compile for where no GPU is
 
 
 class Nvrtc(Protocol):
-    """What is used of NVRTC: the names and behaviour of `cupy_backends.cuda.libs.nvrtc`."""
+    """The part of NVRTC in use, as `cupy_backends.cuda.libs.nvrtc` names it."""
 
     def getVersion(self) -> tuple[int, int]: ...
     def createProgram(self, source: str, name: str, headers: tuple, include_names: tuple) -> Any: ...
@@ -86,7 +86,7 @@ class WheelNvrtc:
 
 
 def wheel_libraries() -> list[str]:
-    """Where libnvrtc may be: the NVIDIA wheels of this environment, then the system."""
+    """Candidate paths of libnvrtc: the NVIDIA wheels of this environment, then the system."""
     spec = importlib.util.find_spec("nvidia")
     found = [
         str(file)
@@ -140,7 +140,7 @@ def to_cubin(text: str, arch: str) -> bytes:
 
 
 def resources(text: str, arch: str) -> dict[str, Resources]:
-    """What one thread of each kernel of `text` takes on a GPU as `sm_80` or `sm_90`. Raises CompileError."""
+    """Resource usage per thread of each kernel of `text`, on a GPU as `sm_80` or `sm_90`. Raises CompileError."""
     return cubin.resources(to_cubin(text, arch))
 
 

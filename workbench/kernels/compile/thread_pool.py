@@ -64,7 +64,7 @@ def kernel_address(name: str) -> int:
 
 @lru_cache(None)
 def loss() -> ctypes.c_int:
-    """How many times a loss of time by sharing launches then run alone; settable. 0: they share whatever it costs."""
+    """The settable back-off factor: launches run alone for this many times the time lost by sharing. 0: never."""
     return ctypes.c_int.in_dll(_library(), "wb_loss")
 
 

@@ -48,7 +48,7 @@ Part = list[Stmt] | Loop
 
 @record(eq=False)
 class Lanes:
-    """How the statements of a thread divide into stretches, and loops of those.
+    """The division of a thread's statements into straight stretches, and loops of those.
 
     `uniform`: values that are the same for all threads; `own`: the indices of the thread, `last` the innermost of them;
     `width`: threads of a block."""
@@ -129,7 +129,7 @@ def _returns(s: Stmt, function: Function) -> bool:
 
 
 class _Facts:
-    """What decides about the form: which values are the same in all threads, and which arrays are touched how."""
+    """Facts that decide about blocks: values uniform over all threads; arrays loaded, added to and stored to."""
 
     def __init__(self, function: Function):
         stmts = list(walk(function.body))
@@ -155,7 +155,7 @@ class _Facts:
                 self._see(inner)
 
     def _alike(self, s: Stmt) -> bool:
-        """True for a loop with the same turns in all threads."""
+        """True for a loop with uniform bounds: the same turns in all threads."""
         if s.row is not control.FOR or (s.attr is not None and s.attr.breaks):
             return False
         return all(v in self.uniform for v in s.args[:3])
@@ -272,7 +272,7 @@ class _Writer:
             self.add_each(spread)
 
     def names(self, stmts: list[Stmt]) -> list[Stmt]:
-        """Write what is the same for all threads, once; returns the rest."""
+        """Emit statements that need no loop over threads, once; returns the others."""
         rest = []
         for s in stmts:
             if s.row in _NAMES or (s.outs and not s.regions and all(v in self.form.uniform for v in s.outs)):
@@ -317,7 +317,7 @@ class _Writer:
             self.body.put(f"{_part(self.body.place(m, indices), s.args[-1].type, k)} += {name};")
 
     def add_each(self, spread: list[tuple[Stmt, list[list[str]]]]) -> None:
-        """Make the additions, thread by thread, in the order of the program."""
+        """Emit the deferred additions, thread by thread, in program order."""
         with self.lanes(set()):
             for s, copies in spread:
                 before = dict(self.body.texts)
@@ -328,7 +328,7 @@ class _Writer:
                 self.body.texts.update(before)
 
     def copy(self, v: Value) -> list[str]:
-        """Declare arrays for an operand of a later addition; none for what can still be named then."""
+        """Declare arrays for an operand of a deferred addition; none if it is uniform or a thread index."""
         if v in self.form.uniform or v in self.form.own:
             return []
         if isinstance(v.type, Composite) and v.type.size in (2, 4):  # read back as a whole
@@ -408,7 +408,7 @@ def _part(text: str, type: Type, k: int) -> str:
 
 
 def _lasting(form: Lanes) -> set[Value]:
-    """Values that are used in another stretch than the one that makes them."""
+    """Values live across stretches: used in another one than where they are defined."""
     made: dict[Value, int] = {}
     uses: list[tuple[Value, int]] = []
     count = 0
@@ -432,7 +432,7 @@ def _lasting(form: Lanes) -> set[Value]:
 
 
 def _kept(form: Lanes, stmts: list[Stmt]) -> int:
-    """Bytes that a block keeps of each thread."""
+    """Bytes per thread that a block stores: values live across stretches, loop results, deferred additions."""
     kept = [v.type for v in _lasting(form) if not isinstance(v.type, Array)]
     for s in stmts:
         if s.row is control.FOR:

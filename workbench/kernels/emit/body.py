@@ -35,7 +35,7 @@ _UNPACKED = re.compile(r"\s*const \w+ (\w+) = .*args(?:->|\.)")
 
 @record
 class Memory:
-    """How the text names one array: pointer, extents, byte strides; `inner` is the shape of seen components."""
+    """The C names of one array: pointer, extents, byte strides; `inner` is the component shape of a view."""
 
     param: str
     pointer: str
@@ -48,7 +48,7 @@ class Memory:
 
 @record
 class StackText:
-    """How the text names one stack; `data` is empty where the stack lives in the worker's byte stack."""
+    """The C names of one stack; `data` is empty where the stack lives in the worker's byte stack."""
 
     type: Stack
     data: str = ""
@@ -171,7 +171,7 @@ class Body(TileText, ComponentText):
         self.put("}")
 
     def declare(self, value: Value, text: str) -> None:
-        """One variable for one SSA value."""
+        """Declare the C variable of an SSA value."""
         name = self.names.new(value.name or "t")
         self.texts[value] = name
         self.put(f"{type_name(value.type)} {name} = {text};")
@@ -351,7 +351,7 @@ class Body(TileText, ComponentText):
         return names
 
     def _next(self, names: list[str], results: Sequence[Value]) -> None:
-        """All at once: a result that reads a variable assigned before it goes through a temporary."""
+        """Parallel assignment of carried variables: a result that reads one assigned before it uses a temporary."""
         self.assign_tiles(names, results)
         scalars = [(n, r) for n, r in zip(names, results, strict=True) if not isinstance(r.type, Tile)]
         moves = [(n, t, r) for n, r in scalars if n != (t := self.text(r))]
@@ -387,13 +387,13 @@ class Body(TileText, ComponentText):
             self.count(stmt)
 
     def count(self, loop: Stmt) -> None:
-        """The turns of a loop count for those who ask, where they may be many."""
+        """Add the turns of a loop without constant count to `wb_turn`, which decides when the stop flag is polled."""
         if self.asks and loop.attr.trips is None:
             self.asking = True
             self.put(f"wb_turn += wb_turns({', '.join(self.text(v) for v in loop.args[:3])});")
 
     def ask(self) -> None:
-        """Look now and then whether to stop, in what may take for ever."""
+        """Emit a poll of the stop flag, in loops that may not end."""
         if self.asks:
             self.asking = True
             self.put("WB_ASK")
@@ -498,7 +498,7 @@ class Body(TileText, ComponentText):
         self.lines[-1] += f" else {self.fail(failure)}"
 
     def fail(self, failure: str) -> str:
-        """The statement that reports it; the threads that this worker has not begun are not run."""
+        """The C statement that reports a failure; threads that this worker has not begun are not run."""
         if not self.asks or self.logs:  # a log must be undone
             return f"wb_fail(status, {failure});"
         self.leaving = True

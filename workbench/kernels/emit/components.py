@@ -19,7 +19,7 @@ CHOSEN = 36  # as many components are compared one by one
 
 
 class ComponentText:
-    """Part of `Body`: how components at run-time indices are read and replaced."""
+    """Mixin of `Body`: reads and updates of components at run-time indices."""
 
     variant: Variant
     text: Callable[..., str]
@@ -85,7 +85,7 @@ class ComponentText:
 
 
 def _inside(text: str, type: Type, n: int) -> str:
-    """Does an index name one of n places, counted from either end."""
+    """C condition: the index names one of n places, counted from either end."""
     return f"wb_in({text}, {n})" if type.scalar.kind == "u" else f"({text} >= -{n} && {text} < {n})"  # type: ignore[attr-defined]
 
 

@@ -368,7 +368,7 @@ class Thread(Body):
         return self.sums[key]
 
     def begin_sums(self) -> list[str]:
-        """What stands before the loop over cells."""
+        """The declarations of the private sums, before the loop over cells."""
         lines = []
         for s in self.sums.values():
             name = type_name(s.type)
@@ -395,7 +395,7 @@ def word(type: Type) -> int:
 
 
 def wide_pointers(function: Function, variant: Variant) -> tuple[tuple[int, int], ...]:
-    """Where in the block of arguments the pointers are that `Variant.aligned` speaks of, and of what a multiple."""
+    """(byte offset in the argument block, alignment) of each pointer that `Variant.aligned` is about."""
     at, found = 8 * MAX_RANK, []
     for p in function.params:
         if not isinstance(p.type, Array):
@@ -408,7 +408,7 @@ def wide_pointers(function: Function, variant: Variant) -> tuple[tuple[int, int]
 
 
 def _known(index: Value) -> object:
-    """Equal for indices that are one number in the text."""
+    """A key that is equal for indices which are one number in the text."""
     return index.stmt.attr if index.stmt is not None and index.stmt.row is control.CONST else index
 
 
@@ -479,7 +479,7 @@ def _pointers(body: Body) -> list[str]:
 
 
 def _cell(function: Function, variant: Variant, at: list[str]) -> Thread:
-    """What a thread does for the cell at these places, in a scope of its own."""
+    """The statements of one thread for the grid cell with these coordinates, in a C scope of their own."""
     body = Thread(
         function, variant, Signature(function, boxed=True), update, "int32_t" if variant.index32 else "int64_t"
     )
@@ -517,7 +517,7 @@ def _tiled(function: Function, variant: Variant, signature: Signature) -> str:
 
 
 def _count(variant: Variant) -> str:
-    """The type that counts cells. Fewer than 2**31 cells and at most 2**31 threads: 32 bits never wrap around."""
+    """The C type that counts cells. Fewer than 2**31 cells and at most 2**31 threads: 32 bits never wrap around."""
     return "uint32_t" if variant.index32 else "int64_t"
 
 

@@ -151,7 +151,7 @@ class Block(Body):
 
     @contextmanager
     def _alone(self):
-        """What only the first thread of the block does, and all others wait for."""
+        """Context: statements run by the first thread of the block alone, between two barriers."""
         if self.each_depth:
             yield
             return
@@ -219,6 +219,6 @@ HELPERS = [MACROS, MATMUL_ADJOINT, LESS, DFT]
 
 
 def shared_bytes(text: str) -> int | None:
-    """How many bytes a block of a text with tiles shares; None for a text without tiles."""
+    """The bytes of shared memory per block of a text with tiles; None for a text without tiles."""
     found = re.search(rf"/\* {SHARED}: (\d+) bytes \*/", text)
     return int(found[1]) if found else None

@@ -1,4 +1,4 @@
-"""What a launch and its compiled kernel hand each other: the packed block of arguments, and the words of the status.
+"""The calling convention of compiled kernels: the packed block of arguments, and the words of the status.
 
 `Variant` is what the text may assume about the launch. Errors on the device go to `status`, the first one wins: code,
 access id, thread, index count, six indices, six extents.
@@ -31,7 +31,7 @@ _FORMAT = {
 
 @record(frozen=True)
 class Variant:
-    """What one launch knows, and so what its text may assume. Names are those of array parameters.
+    """The assumptions under which a launch is compiled. Names are those of array parameters.
 
     contiguous: arrays in C order without gaps. restrict: no two arrays overlap. check_bounds: test every index.
     atomic: arrays whose updates come from several workers at once. index32: every array, and the grid, has fewer than
@@ -70,7 +70,7 @@ _ACCESSES = (
 
 
 def accesses(stmts: Iterable[Stmt]) -> list[Stmt]:
-    """Those that can fail on the device, in order: the access id in `status` is an index into them."""
+    """The statements that can fail on the device, in order: the access id in `status` is an index into them."""
     return [s for s in stmts if s.row in _ACCESSES]
 
 
@@ -149,7 +149,7 @@ class Signature:
 
     @cached_property
     def offsets(self) -> list[int]:
-        """Where in the block each parameter begins, an array with its pointer."""
+        """The byte offset of each parameter in the block; that of an array is its pointer's."""
         sizes = [struct.calcsize("=" + self._part(p.type)) for p in self.function.params]
         return list(itertools.accumulate([8 * MAX_RANK, *sizes[:-1]])) if sizes else []
 

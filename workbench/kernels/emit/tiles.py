@@ -183,7 +183,7 @@ def helpers(lines: str) -> list[str]:
 
 
 class TileText:
-    """Part of `Body`: how tiles are kept, copied, and changed in place."""
+    """Mixin of `Body`: buffers of tiles, copies, and updates in place."""
 
     fail: Callable[[str], str]
     two_ways = True  # is an `each` that ends beyond an array written a second time for where it does not
@@ -205,7 +205,7 @@ class TileText:
     # ---- who needs what how long
 
     def last(self, region: Region) -> dict[Value, int]:
-        """Where in the region each value is used last; its length, for results."""
+        """The index in the region of the last use of each value; the region's length for its results."""
         found = self.last_uses.get(id(region))
         if found is None:
             found = self.last_uses[id(region)] = {}
@@ -216,7 +216,7 @@ class TileText:
         return found
 
     def dies(self, value: Value) -> bool:
-        """True if the statement that is being written is the last to use this tile, whose buffer is then free."""
+        """True if the statement being emitted is the last use of this tile, whose buffer is then free."""
         region, k = self.here
         return region is not None and self.owned.get(value) is region and self.last(region).get(value, -1) <= k
 
@@ -249,7 +249,7 @@ class TileText:
     # ---- buffers
 
     def buffer(self, type: Tile, wish: str) -> str:
-        """A buffer that nobody needs."""
+        """The name of a free buffer for a tile of this type, else of a new one."""
         for k, (kind, name) in enumerate(self.free):
             if kind == type_name(type):
                 del self.free[k]
@@ -262,7 +262,7 @@ class TileText:
         return f"{type_name(type)} {name};"
 
     def scope(self) -> Any:
-        """What is free now; `unscope` goes back to that where a block of C ends."""
+        """A snapshot of the free buffers; `unscope` restores it where a block of C ends."""
         return list(self.free)
 
     def unscope(self, kept: Any) -> None:
@@ -282,7 +282,7 @@ class TileText:
             self.put(self.sync)
 
     def tile(self, value: Value) -> str:
-        """The buffer of a tile, filled now if it is one number everywhere."""
+        """The buffer of a tile; a splat (one number everywhere) is written out to a buffer first."""
         if value not in self.splats:
             return self.texts[value]
         name = self.buffer(value.type, value.name or "tile")  # type: ignore[arg-type]
@@ -291,7 +291,7 @@ class TileText:
         return name
 
     def onto(self, value: Value, others: Sequence[Value], wish: str) -> str:
-        """A buffer that holds this tile and may be changed."""
+        """A buffer holding this tile that may be overwritten: its own at its last use, else a copy."""
         if value not in self.splats and value not in others and self.dies(value):
             return self.texts[value]
         name = self.buffer(value.type, wish)  # type: ignore[arg-type]
@@ -302,7 +302,7 @@ class TileText:
     # ---- rows
 
     def tile_row(self, stmt: Stmt) -> None:
-        """A row whose result or operands are tiles."""
+        """Emit a row whose result or operands are tiles."""
         row, (out,) = stmt.row, stmt.outs
         if row is tiles.FILL:
             self.splats[out] = self.text(stmt.args[0])
@@ -336,7 +336,7 @@ class TileText:
         return name
 
     def put_block(self, stmt: Stmt, out: str, operands: list[str]) -> None:
-        """The C of a row; where an index may lie outside, only if it does not, and else an error."""
+        """Emit the C of a row; an index that may be out of range is tested first, and reported as an error."""
         text = self.block_text(stmt, out, operands)
         if not unsure_index(stmt):
             return self.put(text)
@@ -361,7 +361,7 @@ class TileText:
         return row.block([a.type for a in stmt.args], stmt.outs[0].type, out, *operands, **extra)
 
     def tile_elementwise(self, stmt: Stmt) -> None:
-        """A row of scalars, element by element; over an operand that is not needed any more."""
+        """Emit a scalar row over tiles, element by element; the result may reuse the buffer of a dead operand."""
         out = stmt.outs[0]
         assert isinstance(out.type, Tile)
         types = [a.type.scalar for a in stmt.args]  # type: ignore[attr-defined]
@@ -378,7 +378,7 @@ class TileText:
         self.own(out, name)
 
     def target(self, out: Value, operands: Sequence[Value]) -> str:
-        """A buffer for what is made element by element."""
+        """A buffer for an elementwise result: that of an operand dead after it, else a free one."""
         for a in operands:
             if a not in self.splats and type_name(a.type) == type_name(out.type) and self.dies(a):
                 return self.texts[a]
@@ -450,7 +450,7 @@ class TileText:
         self.unscope(scope)
 
     def open_each(self, attr: control.Each, axes: list[str], region: Region) -> str:
-        """The heads of the loops; returns the place of an element."""
+        """Open the loops over all elements; returns the flat index of an element."""
         place = ""
         for n, i in zip(attr.shape, axes, strict=True):
             turns = f"{i} = {n} - 1; {i} >= 0; --{i}" if attr.order < 0 else f"{i} = 0; {i} < {n}; ++{i}"
@@ -462,7 +462,7 @@ class TileText:
     # ---- control flow
 
     def carry_tile(self, stmt: Stmt, value: Value, wish: str, others: Sequence[Value]) -> str:
-        """The buffer of a tile that a loop carries: that of its first value, where nobody needs this afterwards."""
+        """The buffer of a tile that a loop carries: that of its initial value where this dies, else a copy."""
         inside = value in used(stmt.regions[-1]) or others.count(value) > 1
         if value not in self.splats and not inside and self.dies(value):
             name = self.texts[value]
@@ -474,7 +474,7 @@ class TileText:
         return name
 
     def branch_tile(self, stmt: Stmt, k: int) -> str:
-        """The buffer of a tile that a branch decides about: that of a tile which one side hands on or changes."""
+        """The buffer of an `if`'s result: that of a dying tile one side yields or updates in place, else a free one."""
         out = stmt.outs[k]
         for region in stmt.regions:
             v = self.origin(region.results[k], region)
@@ -503,12 +503,12 @@ class TileText:
         return names
 
     def lend(self, stmt: Stmt) -> dict[Value, Region]:
-        """The tiles that a statement with regions uses last, with the region to which they belong."""
+        """The tiles whose last use is in this statement's regions -> the region that owns them."""
         reads = {a for r in stmt.regions for a in used(r)} if self.tiled else ()
         return {v: self.owned[v] for v in reads if isinstance(v.type, Tile) and v in self.owned and self.dies(v)}
 
     def assign_tiles(self, names: Sequence[str], values: Sequence[Value]) -> None:
-        """All at once: a tile whose buffer is written to before it was copied goes through another one."""
+        """Parallel assignment of tiles: one whose buffer is overwritten before it is read is copied first."""
         moves = [(n, v) for n, v in zip(names, values, strict=True)
                  if isinstance(v.type, Tile) and (v in self.splats or self.texts[v] != n)]  # fmt: skip
         targets = {n for n, _ in moves}

@@ -1,4 +1,4 @@
-"""How statements that touch memory run: every index is checked against its shape, and a thread's own log undone."""
+"""Statements that touch memory, run with bounds checks on every index; and the rollback of a thread's log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How statements that compute values run: by the meaning of their row, or by its `expand`, written out once."""
+"""Statements that compute values, run by the meaning of their row, or by its `expand`, written out once."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def taken_apart(value: ir.Value) -> ir.Value | list[ir.Value]:
 
 
 def _components_of(made: Any, type: Type) -> list[ir.Value]:
-    """What `expand` returned as IR values; numbers among them become constants."""
+    """The results of `expand` as IR values; numbers among them become constants."""
     parts = made if isinstance(made, (list, tuple)) else [made]
     return [p if isinstance(p, ir.Value) else constant(type.scalar, p) for p in parts]  # type: ignore[attr-defined]
 

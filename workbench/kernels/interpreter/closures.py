@@ -22,7 +22,7 @@ THREAD, LOG = 0, 1  # the slots of the thread index and of what this thread's `l
 
 
 class Values:
-    """What a trace may ask: `values[v]` is the present number of IR value `v` (an ndarray for arrays: live memory)."""
+    """The values a trace sees: `values[v]` is the present number of IR value `v` (live ndarray for arrays)."""
 
     def __init__(self, closures: Closures):
         self._closures = closures
@@ -93,7 +93,7 @@ class Closures:
         return composite.ravel()
 
     def joined(self, type: Type) -> Callable[[list], Any]:
-        """What makes a value of its components, which for a scalar is one."""
+        """The function that makes a value of a list of its components (one for a scalar)."""
         convert = converter(type)
         return convert if isinstance(type, Composite) else lambda parts: convert(parts[0])
 

@@ -1,4 +1,4 @@
-"""How constants, thread indices, stacks, printing and control flow run."""
+"""Constants, thread indices, stacks, printing and control flow, as closures of the interpreter."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ def call(c: Closures, stmt: ir.Stmt) -> Step:
 
 
 def _replayed(c: Closures, stmt: ir.Stmt, results: list[int]) -> Step | None:
-    """Does the func_replay return what the func returned; None where there is none, or it writes to memory."""
+    """A step that raises GradientError if the func_replay returns something else; None without one, or if it writes."""
     custom = stmt.attr
     if custom is None or custom.replay is None or any(s.row.writes for s in ir.walk(custom.replay)):
         return None

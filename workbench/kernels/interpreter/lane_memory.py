@@ -1,4 +1,4 @@
-"""How threads that run together touch memory, and how it is known that none of them saw what another did.
+"""Memory accesses of threads that run together, and the detection of conflicts between them.
 
 Threads run one after the other by their meaning. So a block of them may work together only if each thread reads what
 was there before the block or what it stored itself, and if no two store to one place. For arrays of which that is not
@@ -67,7 +67,7 @@ class Memory:
         view.data, view.shape, view.writer, view.reader = self.data, self.data.shape, self.writer, self.reader
 
     def look(self, undo: Undo, lanes: np.ndarray, index: tuple, stores: bool) -> None:
-        """Note that these threads read (or write) these cells. Raises Apart where they meet another of the block."""
+        """Record that these threads read (or write) these cells. Raises Apart on a conflict within the block."""
         mine = lanes.reshape(-1, *(1,) * len(self.inner))
         written = self.writer[index]
         if ((written >= undo.first) & (written != mine)).any():
@@ -88,7 +88,7 @@ class Memory:
 
 @record(eq=False)
 class _Sums:
-    """What the threads of a block add to one array."""
+    """The deferred additions of a block of threads to one array."""
 
     memory: Memory
     row: Row
@@ -96,13 +96,13 @@ class _Sums:
 
 
 class Undo:
-    """What a block has changed, and what it still has to add."""
+    """Undo log of a block of threads, and its deferred additions."""
 
     def __init__(self) -> None:
         self.begin(0, 0)
 
     def begin(self, first: int, count: int) -> None:
-        """A block of so many threads, from this one."""
+        """Begin a block of `count` threads, from thread number `first`."""
         self.first, self.count = first, count
         self.many = -(first + 2)  # how a cell is marked that several threads of this block have read
         self.stored: list[tuple[np.ndarray, tuple, np.ndarray]] = []
@@ -111,21 +111,21 @@ class Undo:
         self.logged = np.zeros(count, np.int64)  # by each thread
 
     def keep(self, data: np.ndarray, index: tuple, old: np.ndarray) -> None:
-        """Note what stood there."""
+        """Log the old contents of these cells."""
         self.stored.append((data, index, old))
 
     def back(self) -> None:
-        """Undo the block."""
+        """Roll the block back."""
         for data, index, old in reversed(self.stored):
             data[index] = old
 
     def later(self, memory: Memory, row: Row, lanes: np.ndarray, index: tuple, value: Any) -> None:
-        """Have this added when the block is over."""
+        """Defer an addition until the block is over (`settle`)."""
         sums = self.sums.setdefault(id(memory), _Sums(memory, row, []))
         sums.entries.append((lanes, index, value))
 
     def settle(self) -> None:
-        """The block is over: add what was left for now, thread by thread, each in its order."""
+        """End the block: make the deferred additions, thread by thread, each in its order."""
         for sums in self.sums.values():
             lanes = np.concatenate([lanes for lanes, _, _ in sums.entries])
             index = [np.concatenate(axis) for axis in zip(*[i for _, i, _ in sums.entries], strict=True)]

@@ -47,7 +47,7 @@ class Together:
         self.apart = uses is None or math.prod(dims) <= FEW
 
     def run(self, args: Sequence[Any]) -> None:
-        """What `run.run` does, with the same results and errors."""
+        """Run the grid on `args` as `run.run` does, with the same results and errors."""
         first, count = 0, math.prod(self.dims)
         if not self.apart:
             if self.lanes is None:
@@ -75,7 +75,7 @@ class Lanes(Closures):
         self.steps_of_all: list[Step] | None = None
 
     def run(self, args: Sequence[Any]) -> int:
-        """Run block after block; the number of the first thread that has not run: all ran, or a block was undone."""
+        """Run block after block; returns how many threads ran, fewer than all if a block conflicted and was undone."""
         with np.errstate(all="ignore"):
             self._bind(args)
             slots, first = list(self.slots), 0
@@ -138,7 +138,7 @@ def _uniform(type: Type, value: Any) -> Any:
 
 
 def is_vector(value: Any) -> bool:
-    """Do lanes differ in it, as far as is known."""
+    """True if lanes may hold different values in it."""
     return value.__class__ is np.ndarray or (value.__class__ is tuple and any(v.__class__ is np.ndarray for v in value))
 
 
@@ -222,7 +222,7 @@ def _chosen(alone: Callable, together: Callable, type: Any, exact: bool) -> Call
 
 
 def _each_lane(alone: Callable, kind: type) -> Callable[..., Any]:
-    """A meaning that takes numbers alone, lane by lane."""
+    """A function over lanes of a meaning that takes numbers alone: called lane by lane."""
 
     def compute(*args: Any) -> np.ndarray:
         count = next(len(a) for a in args if a.__class__ is np.ndarray)
@@ -258,7 +258,7 @@ def _componentwise(compute: Callable, args: list[int], out: int, size: int) -> S
 def _one_by_one(
     compute: Callable, args: list[int], types: list[Type], outs: list[int], made: Sequence[ir.Value]
 ) -> Step:
-    """A row of which the meaning takes and gives whole composites: lane by lane."""
+    """A step of a row whose meaning takes and returns whole composites: called lane by lane."""
     into = [converter(t) for t in types]
     out_types = [o.type for o in made]
 
@@ -349,7 +349,7 @@ class _Heap:
 
 
 def _equal(numbers: np.ndarray) -> Iterable[tuple[int, Any]]:
-    """Each number with the positions where it stands; None where it stands everywhere."""
+    """Pairs (number, positions that hold it); the positions are None if all do."""
     if (numbers == numbers[0]).all():
         yield int(numbers[0]), None
         return
@@ -429,7 +429,7 @@ def _if(c: Any, stmt: ir.Stmt) -> Step:
 
 
 class _Turns:
-    """The turns of a loop: which lanes still turn, and what those that left had in the end."""
+    """A running loop: the active lanes, and the final values of lanes that have left."""
 
     def __init__(self, s: list, slots: list[int], carried: list, types: list[Type]):
         self.around, self.carried, self.types = _Chosen(s, slots), carried, types
@@ -439,7 +439,7 @@ class _Turns:
         self.over = False
 
     def stay(self, go: Any) -> None:
-        """Let the lanes leave for which `go` does not hold; `over` where none is left."""
+        """Deactivate the lanes where `go` is false; `over` is True once none is left."""
         if np.all(go):
             return
         if not np.any(go):
@@ -520,7 +520,7 @@ def _for(c: Any, stmt: ir.Stmt) -> Step:
 
 
 def _trips(first: np.ndarray, last: np.ndarray, by: np.ndarray) -> np.ndarray:
-    """How often each lane turns, as Python's `range` does; never for a step of 0."""
+    """The number of turns of each lane, as in Python's `range`; 0 for a step of 0."""
     ahead = np.where(by > 0, last - first, first - last)
     return np.where(by == 0, 0, np.maximum(0, -(-ahead // np.maximum(1, np.abs(by)))))
 

@@ -1,4 +1,4 @@
-"""How statements over tiles run: `each` visits every index; rows that take indices check them."""
+"""Statements over tiles, as closures of the interpreter: `each` visits every index; indices are checked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which values of a run depend on unknown bytes: memory that was overwritten and not kept. A dynamic taint analysis.
+"""Dynamic taint analysis: the values of a run that depend on unknown bytes (memory overwritten and not kept).
 
 It sees every statement that `run.run` traces, and follows doubt the way values go: through arithmetic, memory, stacks
 and control flow. Behind a condition or an index in doubt, all that the other way could have changed is in doubt too.
@@ -21,7 +21,7 @@ _LOOPS = (c.FOR, c.WHILE)
 
 
 class Doubt:
-    """What is in doubt while a function runs.
+    """The taint state of a running function: "in doubt" means tainted.
 
     `starts`: a marker statement at the start of every region of every loop -> (the loop, the region).
     `memory`: pairs of bytes that the run works on and a mask of them: is this byte known. The masks are changed.
@@ -135,14 +135,14 @@ class Doubt:
         return self.span(data.__array_interface__["data"][0], (*data.shape, data.itemsize), (*data.strides, 1))
 
     def span(self, address: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> np.ndarray:
-        """The mask of these bytes, True where they are known; memory that is not among ours is known."""
+        """The mask of these bytes, True where known; untracked memory counts as known."""
         for start, known in self.memory:
             if start <= address < start + len(known):
                 return np.ndarray(shape, bool, known, address - start, strides)
         return np.ones(shape, bool)
 
     def forget(self, regions: Sequence[Region], values: Values) -> None:
-        """Mark as unknown all that these regions change: whether they ran is unknown."""
+        """Taint everything these regions may change, as it is unknown if they ran."""
         for stmt in (s for r in regions for s in walk(r)):
             if stmt.row.writes:
                 self.whole(stmt.args[0], values)[...] = False
@@ -174,7 +174,7 @@ class Doubt:
             self.forget(stmt.regions, values)
 
     def begin(self, loop: Stmt, region: Region) -> None:
-        """A region of a loop starts: doubt passes from what the region before it handed on to its parameters."""
+        """At the start of a loop region: propagate taint from the incoming carried values to its parameters."""
         body, n = loop.regions[-1], self.turns.get(loop, 0)
         counts = loop.row is c.FOR
         come: Sequence[Value] = carried(loop, n)
@@ -201,14 +201,14 @@ class Doubt:
 
 
 def carried(loop: Stmt, turns: int) -> tuple[Value, ...]:
-    """What the next turn of a loop, or what follows it, gets after so many turns."""
+    """The carried values that leave a loop after `turns` turns: to its next turn, or past its end."""
     if not turns:
         return loop.args[3:] if loop.row is c.FOR else loop.args
     return loop.regions[-1].results[1 if loop.attr.breaks else 0 :]
 
 
 def cell_of(stmt: Stmt, values: Values) -> tuple[tuple[int, ...], int, int]:
-    """The memory cell that a statement has touched: its index, its address, its bytes."""
+    """(index, address, size in bytes) of the memory cell that a statement has touched."""
     array = stmt.args[0]
     index = tuple(int(values[a]) for a in stmt.args[1 : 1 + array.type.ndim])  # type: ignore[attr-defined]
     data = values[array]

@@ -1,4 +1,4 @@
-"""What numbers are made of: how many bits are set, and the same bits as another type."""
+"""Bits of numbers: the count of set bits, and the same bits as another type."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How rows over components are written: their type rules, and tangents of linear, bilinear and other functions.
+"""Builders of rows over components: type rules, and tangents of linear, bilinear and other functions.
 
 A row is written once, as components in and components out: the interpreter, the emitter and the derivative all run the
 same `expand`; inside it functions are rows, so that they go where their operand goes. Adjoint rules stay on whole
@@ -43,7 +43,7 @@ def scalars_agree(name: str, a: Any, b: Any) -> None:
 
 
 def one_type(name: str, classes: Any, what: str, result: Callable[[Any], Type]) -> Callable[..., Type]:
-    """Operands of one composite type among `classes`; `result` makes the type of the value."""
+    """Type rule: operands of one composite type among `classes`; `result` maps it to the result type."""
 
     def rule(*types: Type) -> Type:
         for t in types:
@@ -64,7 +64,7 @@ def floating(name: str, rule: Callable[..., Type]) -> Callable[..., Type]:
 
 
 def numbers(name: str, rule: Callable[..., Type]) -> Callable[..., Type]:
-    """The rule, for components that can be added and multiplied: not bools."""
+    """The type rule, restricted to numeric components (no bools)."""
 
     def checked(*types: Type) -> Type:
         for t in types:
@@ -89,7 +89,7 @@ def _all_zero(x: Any) -> Any:
 
 
 def nothing_of_zero(rule: Callable[..., Any]) -> Callable[..., Any]:
-    """An adjoint rule that mixes all components: of an adjoint that is 0 throughout it makes 0, at any operands."""
+    """The adjoint rule, guarded: an adjoint that is 0 in all components gives 0, even at infinite Jacobians."""
 
     def adjoint(g, y, *args, **attr):
         none = _all_zero(g)
@@ -100,7 +100,7 @@ def nothing_of_zero(rule: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def moved_by_some(rule: Callable[..., Any]) -> Callable[..., Any]:
-    """A tangent rule that mixes all components: of tangents that are 0 throughout it makes 0, at any operands."""
+    """The tangent rule, guarded: tangents that are 0 in all components give 0, even at infinite Jacobians."""
 
     def tangent(ts, y, *args, **attr):
         made = rule(ts, y, *args, **attr)
@@ -114,7 +114,7 @@ def moved_by_some(rule: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def linear_tangent(name: str) -> Callable[..., Any]:
-    """A linear function of its arguments together is its own tangent."""
+    """Tangent rule of a row linear in all its arguments together: the row itself, applied to the tangents."""
 
     def tangent(ts, y, *args, **attr):
         if all(t is None for t in ts):
@@ -165,7 +165,7 @@ class Factor:
 
 
 def _passing(expand: Callable[..., Any], parts: tuple[int, ...], times: Row) -> Callable[..., Any]:
-    """`expand` of a row linear in the operands `parts`, by products that a component of exactly 0 passes as 0."""
+    """`expand` of a row linear in the operands `parts`, with products by `times`, which keep a 0 exactly 0."""
 
     @wraps(expand)
     def wrapped(*operands, types, out):
@@ -180,12 +180,12 @@ def _passing(expand: Callable[..., Any], parts: tuple[int, ...], times: Row) -> 
 
 
 def passed(of: Row, k: int) -> Row:
-    """`of` for an adjoint as its operand k, in which it is linear: components of exactly 0 count for nothing."""
+    """The variant of row `of` that takes an adjoint as operand k: its components of 0 contribute exactly 0."""
     return ROWS[f"{of.name}_{k}"]
 
 
 def passing(of: Row, *places: int) -> None:
-    """Make what `passed` gives for each of `places`, beside the row itself."""
+    """Register the variants that `passed` returns for operands `places`."""
     for k in places:
         _variant(of, f"{of.name}_{k}", (k,), TIMES)
 
@@ -243,7 +243,7 @@ class Dual:
 
 
 def plain(x: Any) -> Any:
-    """A component without its tangent, for what the result does not depend on."""
+    """The value of a dual number without its tangent; anything else as it is."""
     return x.value if isinstance(x, Dual) else x
 
 

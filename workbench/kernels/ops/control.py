@@ -25,7 +25,7 @@ from .row import Effect, row
 
 @record(frozen=True)
 class Loop:
-    """What is known of a loop. `breaks`: its body says whether it goes on; `trips`: its turns if constant."""
+    """Attribute of a loop. `breaks`: its body yields a flag, go on or not; `trips`: its turns if constant."""
 
     breaks: bool = False
     trips: int | None = None
@@ -33,7 +33,7 @@ class Loop:
 
 @record(frozen=True)
 class Each:
-    """What `each` visits: every index of a tile of this shape, in any order.
+    """Attribute of `each`, which visits every index of a tile of this shape, in any order.
 
     `bounds`: its `if`s ask only whether all indices are below some number, so what holds for the last holds for all.
     `order`: 1 where two of them may store to one cell, so that the last one counts; -1: from the last one on.
@@ -77,9 +77,9 @@ PRINTF = row("printf", type=lambda *t, attr: None, typed_by_attr=True, effect=Ef
 
 @record(frozen=True)
 class Claim:
-    """Attribute of `assert`: what is said where its argument is false, and whether that is looked for in every launch.
+    """Attribute of `assert`: the error where its argument is false; `always`: tested in every launch.
 
-    The interpreter looks always, machine code under `check_bounds` else.
+    The interpreter always tests it; machine code tests the others under `check_bounds`.
     """
 
     text: str
@@ -89,7 +89,7 @@ class Claim:
     always: bool = False
 
     def error(self, kernel: str, where: Where | None, thread: object) -> LaunchError | GradientError:
-        """What a launch raises in which the claim did not hold."""
+        """The error that a launch raises in which the claim did not hold."""
         text = f"Kernel {kernel!r}, thread {thread}: {self.text}"
         return LaunchError(text, slug=self.slug, where=where, why=self.why, instead=self.instead)
 
@@ -99,7 +99,7 @@ class NoDerivative(Claim):
     """The claim of an adjoint that none arrives here: what it went on from has no derivative."""
 
     def error(self, kernel: str, where: Where | None, thread: object) -> GradientError:
-        """What a reverse pass raises in which an adjoint did arrive."""
+        """The error that a reverse pass raises in which an adjoint did arrive."""
         return GradientError(self.text, slug=self.slug, where=where, why=self.why, instead=self.instead)
 
 

@@ -84,7 +84,7 @@ def _scaled(m: list) -> tuple[list, Any]:
 
 
 def _eig3(m, scalar):
-    """Turns of one pair of axes after the other (Jacobi, 1846)."""
+    """Eigenvectors and eigenvalues by cyclic Jacobi rotations (Jacobi, 1846)."""
     m, size = _scaled(m)
     a = [[0.5 * (m[3 * i + j] + m[3 * j + i]) for j in range(3)] for i in range(3)]
     q = [[1.0 if i == j else 0.0 for i in range(3)] for j in range(3)]
@@ -102,7 +102,7 @@ def _eig3(m, scalar):
 
 
 def _hestenes(columns: list, v: list, sweeps: int, scalar: Scalar) -> None:
-    """Turn pairs of columns until they are across each other (Hestenes, 1958); v turns with them."""
+    """One-sided Jacobi: rotate pairs of columns until they are orthogonal (Hestenes, 1958); v rotates along."""
     for _ in range(sweeps):
         for i, j in itertools.combinations(range(len(columns)), 2):
             a, b = columns[i], columns[j]
@@ -122,7 +122,7 @@ def _ordered(columns: list, v: list) -> None:
 
 
 def _direction(a: list, other: list) -> tuple[list, Any]:
-    """A column over its length, or `other` where that is 0; and the length."""
+    """The normalized column (`other` where its length is 0), and the length."""
     size = SQRT(_dot(a, a))
     some = NE(size, 0.0)
     return [WHERE(some, x / size, y) for x, y in zip(a, other, strict=True)], size
@@ -133,7 +133,7 @@ def _cross(a: list, b: list) -> list:
 
 
 def _across(a: list) -> list:
-    """Some vector of length 1 across one of length 1."""
+    """A unit vector orthogonal to a unit vector."""
     flat = LT(ABS(a[0]), 0.6)
     made = [WHERE(flat, a[0] * 0.0, a[2]), WHERE(flat, a[2], a[0] * 0.0), WHERE(flat, -a[1], -a[0])]
     size = SQRT(_dot(made, made))
@@ -141,7 +141,7 @@ def _across(a: list) -> list:
 
 
 def _less(b: list, a: list) -> list:
-    """b without its part along a, of length 1."""
+    """b without its part along the unit vector a (one Gram-Schmidt step)."""
     along = _dot(a, b)
     return [y - x * along for x, y in zip(a, b, strict=True)]
 
@@ -173,7 +173,7 @@ def _svd2(m, types, out):
 
 
 def _qr3(m, types, out):
-    """Gram and Schmidt's columns, each taken twice: then they are across to the last bits."""
+    """Gram-Schmidt with reorthogonalization: columns are orthogonal to the last bits."""
     m, size = _scaled(m)
     a, b, c = _columns(m, 3)
     first, _ = _direction(a, [1.0, 0.0, 0.0])
@@ -326,7 +326,7 @@ LOWER = multilinear(
 
 
 def _pair(m: Any) -> Any:
-    """How large the elements ij and ji are together."""
+    """|m| + |m|^T: the combined size of the elements ij and ji."""
     size = ABS(m)
     return ADD(size, TRANSPOSE(size))
 
@@ -408,7 +408,7 @@ def _factor_row(name: str, size: int, count: int, adjoint: Any, tangent: Any, do
 
 
 def _by_loops(values: Callable[..., list], name: str) -> dict[str, Any]:
-    """How a row is computed whose C has loops: its components written out would take seconds to compile."""
+    """Arguments of a row computed by a C function with loops: components written out compile for seconds."""
     return {"meaning": lambda m: values(list(np.ravel(m)), scalar_of(m.dtype)), "fills": f"wb_{name}"}
 
 

@@ -1,4 +1,4 @@
-"""What users call by name in a kernel: rows, or functions that choose a row by the types of their operands."""
+"""The builtins that users call by name: rows, or functions that choose a row by the types of their operands."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ _meant_arrays: weakref.WeakValueDictionary[int, np.ndarray] = weakref.WeakValueD
 
 
 def mean(x: Any) -> Any:
-    """Remember what `detach` gives, by its identity: that it is equal to what was read is meant. Returns it."""
+    """Mark a host value that `detach` returns, by identity, as cut from its source on purpose. Returns it."""
     if isinstance(x, np.ndarray):
         _meant_arrays[id(x)] = x
     else:
@@ -71,7 +71,7 @@ def mean(x: Any) -> Any:
 
 
 def is_meant(x: Any) -> bool:
-    """Has `detach` given this very object."""
+    """True if `detach` returned this very object."""
     known: Any = _meant_arrays if isinstance(x, np.ndarray) else _meant
     return known.get(id(x)) is x
 

@@ -189,10 +189,10 @@ def _adjugate(rows: list[list]) -> list[list]:
 
 
 def _unscaled(x: Any, powers: list, t: Scalar) -> Any:
-    """What was made of products of one component of each of these rows, in the scale of the components.
+    """x, made of products of one component of each scaled row, in the scale of the unscaled components.
 
-    Divided by the largest power first, then by the smallest, and so on inwards: so that nothing on the way overflows
-    or vanishes where the result does not.
+    Divided by the largest power, then by the smallest, and so on inwards: so no intermediate overflows or underflows
+    where the result does not.
     """
     left = list(powers)
     while left:

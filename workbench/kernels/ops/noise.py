@@ -83,7 +83,7 @@ def _blended(state: Any, x: list, periods: tuple, type: Any, slopes: bool) -> tu
 
 
 def _between(low: tuple, high: tuple, axis: int, weight: Any, slope: Any) -> tuple[Any, list]:
-    """What lies between two corners, edges or faces along an axis."""
+    """(value, gradient) interpolated along an axis between two corners, edges or faces; gradient [] without slope."""
     change = high[0] - low[0]
     made = change * weight + low[0]
     if slope is None:

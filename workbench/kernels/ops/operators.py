@@ -1,4 +1,4 @@
-"""What Python's operators mean between values of a kernel; `ir.Value` gets them here."""
+"""Python's operators between values of a kernel, as rows; `ir.Value` gets them here."""
 
 from __future__ import annotations
 
@@ -80,17 +80,17 @@ _COMPARE: dict[str, Row] = {
 
 
 def binary(op: str, a: Any, b: Any) -> Any:
-    """What the Python operator `op` means between two values."""
+    """The value of `a op b` for a Python operator."""
     return _BINARY[op](a, b)
 
 
 def compare(op: str, a: Any, b: Any) -> Any:
-    """What the Python comparison `op` means between two values: a bool (of composites: all components equal)."""
+    """The value of the Python comparison `a op b`: a bool (of composites: all components equal)."""
     return _COMPARE[op](a, b)
 
 
 def unary(op: str, a: Any) -> Any:
-    """What `-a`, `+a`, `~a` and `not a` mean."""
+    """The value of `-a`, `+a`, `~a` or `not a`."""
     if op == "not":
         return scalar.LOGICAL_NOT(truth(a))
     return {"-": scalar.NEG, "+": scalar.POS, "~": scalar.INVERT}[op](a)

@@ -27,7 +27,7 @@ from .examples import documented
 
 
 class Effect(enum.Enum):
-    """What a statement does beyond its results."""
+    """The side effect of a statement."""
 
     PURE = "pure"
     READS = "reads"
@@ -197,12 +197,12 @@ def calls_library(stmt: ir.Stmt) -> bool:
 
 
 def on_components(meaning: Callable, *args: Any, **extra: Any) -> Any:
-    """What a meaning gives. It is written over plain arrays: there `*` goes component by component."""
+    """The result of `meaning` with composites as plain arrays, where `*` goes component by component."""
     return meaning(*[np.asarray(a) if isinstance(a, Small) else a for a in args], **extra)
 
 
 def arity(row: Row) -> int | None:
-    """How many operands a row takes; None if it takes any number, or writes code alone."""
+    """The number of operands of a row; None if it takes any number, or has neither meaning nor `expand`."""
     rule = row.meaning or row.expand
     if rule is None or isinstance(rule, np.ufunc):
         return None if rule is None else rule.nin

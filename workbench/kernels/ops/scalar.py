@@ -249,7 +249,7 @@ POS = row("pos", type=_rule_numbers("+"), elementwise=True, meaning=lambda a: a,
 
 
 def _fused_mul(stmt: ir.Stmt) -> ir.Stmt | None:
-    """Of x * sqrt(x): 3/2 sqrt(x). A root with a name has its own adjoint, which people look at."""
+    """Fused derivative rule of x * sqrt(x): 3/2 sqrt(x). None if the root has a name, as its adjoint is shown."""
     for x, r in (stmt.args, stmt.args[::-1]):
         if r.stmt is not None and r.stmt.row is SQRT and r.stmt.args[0] is x and not r.name:
             return ir.Stmt(TIMES_ROOT, (x,), (r,))
@@ -272,7 +272,7 @@ TIMES_ROOT = Row("times_root", type=MUL.type, elementwise=True, adjoint=_adjoint
 
 
 def _quotient(a, b):
-    """Of floats as IEEE has it; of integers rounded towards zero, 0 for a divisor of 0."""
+    """a / b: IEEE for floats; integers are rounded towards zero, and give 0 for a divisor of 0."""
     if a.dtype.kind == "f":
         return a / b
     safe = np.where(b == 0, np.ones_like(b), b)
@@ -290,7 +290,7 @@ DIV = row("div", type=_rule_numbers("/"), elementwise=True, exact=True, cost=8, 
 
 
 def _either(rule: Callable[..., Type]) -> Callable[..., Type]:
-    """Operands of one type, or a composite and a scalar."""
+    """Type rule: operands of one type, or a composite and a scalar."""
 
     def made(g: Type, f: Type) -> Type:
         mixed = isinstance(g, Composite) != isinstance(f, Composite) and g.scalar == f.scalar  # type: ignore[attr-defined]
@@ -312,7 +312,7 @@ def _times(g, f):
 
 
 def _contracted(h: Any, by: Any, of: Any) -> Any:
-    """h times `by`: for a scalar operand `of` of a composite, summed over components."""
+    """The adjoint h * by of operand `of`, summed over components where `of` is a scalar beside a composite."""
     whole = isinstance(kind(h), Composite) and not isinstance(kind(of), Composite)
     return ROWS["dot_0"](h, by) if whole else TIMES(h, by)
 
@@ -326,7 +326,7 @@ def _adjoint_over(h, y, g, f):
 
 
 def product_tangent(ts, a, b):
-    """Of a product of scalars, components, or a composite and a scalar."""
+    """The tangent of a * b for scalars, composites by component, or a composite and a scalar."""
     parts = [MOVES(t, other) for t, other in zip(ts, (b, a), strict=True) if t is not None]
     return ADD(*parts) if len(parts) == 2 else parts[0] if parts else None
 
@@ -353,7 +353,7 @@ OVER = row("over", type=_either(_rule_floats("/", composite=True)), elementwise=
 
 
 def _floordiv(a, b):
-    """Of floats as CPython has it (float_floor_div in Objects/floatobject.c), to the last bit."""
+    """a // b: of floats as in CPython (float_floor_div in Objects/floatobject.c), to the last bit."""
     if a.dtype.kind != "f":
         return np.floor_divide(a, b)
     if b == 0:
@@ -400,7 +400,7 @@ def _adjoint_pow(g, y, x, p):
 
 
 def _pow(x, p):
-    """As C has it: NumPy takes p = 0.5 for a square root, which is another thing at minus infinity and minus zero.
+    """x ** p as in C: NumPy takes a square root for p = 0.5, which differs at minus infinity and minus zero.
 
     It divides for p = -1 where all have that exponent, and not where each has its own.
     """
@@ -507,7 +507,7 @@ CAST = row(
 
 
 def _places(a, n):
-    """The count of a shift of `a`: its low bits, as C's hardware takes them."""
+    """The shift count modulo the bits of `a`, as processors take it."""
     return np.asarray(n).astype(a.dtype) & a.dtype.type(a.dtype.itemsize * 8 - 1)
 
 
@@ -603,7 +603,7 @@ EXPM1 = _function("expm1", np.expm1, lambda g, y, x: (TIMES(g, EXP(x)),))
 
 
 def _fused_sqrt(stmt: ir.Stmt) -> ir.Stmt | None:
-    """Of sqrt(a * a) that of |a|, of sqrt(dot(v, v)) that of a length: they have a derivative at zero."""
+    """Fused derivative rule: sqrt(a * a) as |a|, sqrt(dot(v, v)) as length(v), which have one at zero."""
     square = stmt.args[0].stmt
     if square is None or not square.args:
         return None
@@ -640,7 +640,7 @@ FRAC = _function("frac", lambda x: x - np.trunc(x), lambda g, y, x: (g,), "{0} -
 
 
 def _test(name: str, meaning: Callable[..., Any], c: str, every: bool) -> Row:
-    """A question about a number; of a composite: `every` component, or any of them."""
+    """A predicate row of a number; of a composite it holds for `every` component, or for any."""
     joined, of = (LOGICAL_AND, "every component is") if every else (LOGICAL_OR, "a component is")
 
     def rule(x: Type) -> Type:

@@ -1,6 +1,6 @@
-"""What some rows mean for many threads at once: on vectors with a number per thread, where `meaning` takes one number.
+"""Vectorised meanings of rows whose `meaning` takes one number: on vectors with a number per thread.
 
-The same numbers come out, to the last bit.
+Results are the same to the last bit.
 """
 
 from __future__ import annotations

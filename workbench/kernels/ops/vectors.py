@@ -151,12 +151,12 @@ def static_index(type: Type, attr: Any) -> tuple[int, ...]:
 
 
 def _part_type(type: Composite, count: int) -> Type:
-    """What `count` indices leave of a composite."""
+    """The type of a composite after `count` indices: its scalar, or a row vector."""
     return type.scalar if count == len(type.shape) else vector(type.shape[-1], type.scalar)
 
 
 def span(type: Composite, attr: Any) -> tuple[int, int]:
-    """Where a part lies among the components: start and length."""
+    """(start, length) of a part among the flattened components."""
     index = static_index(type, attr)
     if len(index) == len(type.shape):
         return int(np.ravel_multi_index(index, type.shape)), 1
@@ -339,7 +339,7 @@ _RANGE = {32: (2.0**-50, 2.0**60, 2.0**80), 64: (2.0**-450, 2.0**500, 2.0**600)}
 
 
 def _within(v: list, type: Scalar) -> tuple[list, Any]:
-    """v times a power of two, such that its squares neither overflow nor vanish, and what undoes it; often by 1."""
+    """(v times a power of two such that its squares neither overflow nor underflow, the inverse factor or None)."""
     if type is float16:
         return v, None
     small, large, power = (type.numpy.type(x) for x in _RANGE[type.bits])
@@ -357,7 +357,7 @@ def widened(v: list, type: Scalar) -> list:
 
 
 def narrowed(v: list, type: Scalar) -> list:
-    """What was widened, in the type again."""
+    """Components of `widened` cast back to float16; unchanged for other types."""
     return [CAST(x, attr=float16) for x in v] if type is float16 else v
 
 
@@ -404,7 +404,7 @@ def _flat_normalize(g, y, v):
 
 
 def _direction(v, size):
-    """v / |v|, zeros at zero: the derivative of the length."""
+    """v / |v|, zeros at zero: the derivative of the length of v."""
     unit = NORMALIZE(v)
     return WHERE(EQ(size, 0.0), zero(v), unit) if isinstance(kind(v), Quat) else unit
 

@@ -72,7 +72,7 @@ REFUSED: dict[str, str] = {name: reason for reason, names in _REASONS.items() fo
 
 
 def why_refused(name: str) -> str | None:
-    """Why a name of Warp is not in the language; None for names that Warp does not have or that are in it."""
+    """The reason why a name of Warp is not in the language; None for names that are, or that Warp lacks."""
     if name in BUILTINS or name in STATEFUL:
         return None
     families = (reason for known, reason in REFUSED.items() if known.endswith("_") and name.startswith(known))
@@ -102,7 +102,7 @@ _ELSEWHERE = {
 
 
 def instead_of(name: str, known: Iterable[str], module: str = "wb") -> str:
-    """What to write instead of an unknown `wb.` name: the thing meant, or the closest spelling; "" if nobody knows."""
+    """The replacement for an unknown `wb.` name: its counterpart, else the closest spelling, else ""."""
     import difflib
 
     close = difflib.get_close_matches(name, known, n=1) or difflib.get_close_matches(name.lower(), known, n=1)

@@ -84,10 +84,10 @@ def adjoint(function: Function, active: frozenset[str], groups: Groups = ()) -> 
 
 
 class Adjoint(Derivative):
-    """How an adjoint is made. `known`: primal value -> its replay; `adjoints`: primal value -> its adjoint so far."""
+    """Builder of an adjoint. `known`: primal value -> its replay; `adjoints`: primal value -> its adjoint so far."""
 
     def reversed(self) -> Reverse:
-        """The adjoint, made smaller, with what it asks of the tape."""
+        """The simplified adjoint, with its needs of the tape."""
         made = simplify.adjoint(self.written_out(), self.groups)
         needs, private = self.asks(made)
         returned = next((s for s in self.reused if s.row.adds and s.outs[0] in self.varied), None)
@@ -124,7 +124,7 @@ class Adjoint(Derivative):
         return self.beside(Role.SHADOW, primal)
 
     def add(self, adjoints: dict, value: Value, g: Value | None) -> None:
-        """Add a contribution to the adjoint of a primal value, if it has one."""
+        """Add a contribution g (None: nothing) to the adjoint of a primal value, if this is varied."""
         if g is None or value not in self.varied:
             return
         adjoints[value] = g if value not in adjoints else ROWS["add"](adjoints[value], g)
@@ -201,7 +201,7 @@ class Adjoint(Derivative):
         self.add(adjoints, stmt.args[-1], self.share(stmt, known, g))
 
     def reverse_exchange(self, stmt: Stmt, known: dict, adjoints: dict) -> None:
-        """No derivative, so none may be asked for: neither of what the cell holds nor of what it held."""
+        """Emit claims that no adjoint arrives, neither for the cell nor for the returned old value."""
         claim, old = self.without_derivative(stmt), adjoints.pop(stmt.outs[0], None)
         if claim is None:
             return
@@ -269,7 +269,7 @@ class Adjoint(Derivative):
         return g if g.type == type else ROWS["cast"](g, attr=type.scalar)  # type: ignore[attr-defined]
 
     def refuse_overwritten(self, stmt: Stmt, grad: Region) -> None:
-        """A func_grad runs when all is over: it must not read memory that the kernel changes."""
+        """Raise KernelError if a func_grad reads memory that the kernel overwrites: it runs after the kernel."""
         for s in walk(grad):
             array = root(s.args[0]) if s.row is mem.LOAD else None
             if array is not None and array.companion is None and self.group(array.name) & self.written:
@@ -294,7 +294,7 @@ class Adjoint(Derivative):
             self.add(adjoints, a, adjoints.pop(p, None))
 
     def inline(self, region: Region, env: dict) -> None:
-        """Copy a region's statements here, effects included; what concerns an array without a shadow is left out."""
+        """Inline a region's statements, effects included; those on an array without a shadow are dropped."""
         for stmt in region.body:
             args = [env[a] for a in stmt.args]
             if None in args:
@@ -315,7 +315,7 @@ class Adjoint(Derivative):
     # ---- tiles
 
     def reverse_get(self, stmt: Stmt, known: dict, adjoints: dict) -> None:
-        """Into the adjoint of the tile, in its place: never a tile of zeros for one element."""
+        """Add the adjoint of an element to that of its tile in place, without a tile of zeros per element."""
         g = adjoints.pop(stmt.outs[0], None)
         tile = stmt.args[0]
         if g is None or tile not in self.varied:
@@ -351,7 +351,7 @@ class Adjoint(Derivative):
             self.add(adjoints, v, out if isinstance(v.type, Tile) else ROWS["tile_total"](out))
 
     def gathered(self, body: Region) -> list[Value]:
-        """Tiles from outside whose elements a body reads: their adjoints are carried, not made anew in every turn."""
+        """Outer tiles whose elements a body reads: their adjoints are carried through it, not made anew per turn."""
         found = dict.fromkeys(s.args[0] for s in walk(body) if s.row is tiles.GET and s.args[0] in self.varied)
         inside = {o for s in walk(body) for o in s.outs} | {p for s in walk(body) for r in s.regions for p in r.params}
         return [t for t in found if t not in inside and t not in body.params]
@@ -405,7 +405,7 @@ class Adjoint(Derivative):
             self.add(adjoints, v, out)
 
     def refuse_effect_in_test(self, stmt: Stmt) -> None:
-        """Only bodies are reversed, turn by turn: a condition must leave memory with gradients alone."""
+        """Raise KernelError if the condition of a `while` writes to active memory, as only bodies are reversed."""
         for s in walk(stmt.regions[0]) if stmt.row is c.WHILE else ():
             if s.row.writes and self.is_active(s.args[0]):
                 raise KernelError(

@@ -1,4 +1,4 @@
-"""What adjoint, tangent and the count of ties share: a replay that knows which values have a derivative.
+"""Common base of adjoint, tangent and the count of ties: a replay with activity information.
 
 Parameters of the kernel get companions (`ir.Companion`): a shadow or a tangent for each active one, and for each array
 under atomic_min or atomic_max what it held after the launch, and among how many contributors a cell is shared.
@@ -46,7 +46,7 @@ class Derivative(Replay):
         return tuple(p.name for p in self.primal.params if p.name in found and p.name not in self.mixed)
 
     def without_derivative(self, stmt: Stmt) -> c.NoDerivative | None:
-        """What is to be said of an atomic on an active array that has no derivative; None if it has one."""
+        """The error of an atomic on an active array that has no derivative; None if it has one."""
         name, row = root(stmt.args[0]).name, stmt.row
         if not self.is_active(stmt.args[0]):
             return None

@@ -79,7 +79,7 @@ def _same(value: Value, other: Value) -> bool:
 
 
 def _dear(region: Region) -> bool:
-    """Do these statements cost much, or have an effect, so that they must run only where the condition holds."""
+    """True if a region may not be speculated: it is costly, unsafe or has an effect."""
     stmts = list(walk(region))
     for s in stmts:
         if s.row is c.IF:

@@ -92,7 +92,7 @@ class _Slope(Joint):
         return [ROWS["extract"](t, attr=at) for at in _places(t.type)] if isinstance(t.type, Composite) else [t]
 
     def replay_nothing(self, stmt: Stmt, known: dict, record: bool) -> None:
-        """What the func claims holds for its derivative too."""
+        """Repeat claims of the func in its derivative; other output is dropped."""
         if stmt.row is c.ASSERT:
             self.builder.append(stmt.row, [known[a] for a in stmt.args], (), attr=stmt.attr)
 

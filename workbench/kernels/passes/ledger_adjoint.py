@@ -106,7 +106,7 @@ class _Watch:
                     self.watch(stmt, made)
 
     def watch(self, stmt: Stmt, made: Stmt) -> None:
-        """If this statement touched the watched address: note what it added, or that and what it overwrote."""
+        """Emit a test: if `made` hits the watched address, log its contribution; an overwrite empties the log first."""
         array, value = made.args[0], made.args[-1]
         ndim = array.type.ndim  # type: ignore[attr-defined]
         indices = made.args[1 : 1 + ndim]
@@ -186,7 +186,7 @@ class _Watch:
         self.builder.append(c.IF, (ROWS["lt"](slot, self.int64(ENTRIES)),), (), (room, full))
 
     def forget(self) -> None:
-        """What was logged so far does not count any more, nor what the cell held before the launch."""
+        """Emit code that empties the log and marks the cell's value from before the launch as consumed."""
         emit = self.builder.emit
         emit(mem.STORE, self.log["state"], self.int64(COUNT), self.int64(0))
         emit(mem.STORE, self.log["state"], self.int64(CONSUMED), self.int64(1))

@@ -25,10 +25,10 @@ Groups = tuple[frozenset[str], ...]
 
 
 class Replay:
-    """A thread of `primal` again, written by `builder`. Those who derive from it add what they want to know.
+    """A thread of `primal` again, emitted by `builder`: the base of adjoint, tangent and others.
 
     `groups`: sets of array parameters that share memory at this launch; all others are taken as disjoint. `private`:
-    parameters that a thread both reads and writes. `logging`: are stores to those noted, to be undone turn by turn.
+    parameters that a thread both reads and writes. `logging`: stores to those are logged, for rollback turn by turn.
     `reused`: the atomics whose results the thread uses.
     """
 
@@ -54,11 +54,11 @@ class Replay:
         return known
 
     def named(self, suffix: str) -> Function:
-        """What was written, as a function."""
+        """The function of all statements emitted so far, named with `suffix`."""
         return self.primal.with_body(self.builder.region, f"{self.primal.name}_{suffix}")
 
     def asks(self, made: Function) -> tuple[frozenset[str], frozenset[str]]:
-        """The arrays whose contents at the launch `made` reads, and those of which it needs a copy to write to."""
+        """(arrays that `made` reads as they were at the launch, arrays of which it needs a private copy)."""
         names = {p.name for p in self.primal.params}
         stmts = list(walk(made.body))
         loads = {root(s.args[0]).name for s in stmts if s.row is mem.LOAD} & names
@@ -92,7 +92,7 @@ class Replay:
     # ---- statements
 
     def replay(self, region: Region, known: dict, record: bool) -> None:
-        """Write the statements again. With `record`, what the reverse sweep will ask for is kept."""
+        """Emit the statements again. With `record`, keep the values that the reverse sweep needs."""
         for stmt in region.body:
             with self.builder.at(stmt.where, stmt):
                 getattr(self, _REPLAY.get(stmt.row, "replay_value"))(stmt, known, record)
@@ -118,7 +118,7 @@ class Replay:
         self.builder.emit(mem.LOG_STORE if self.logging else mem.STORE, array, *rest)
 
     def replay_atomic(self, stmt: Stmt, known: dict, record: bool) -> None:
-        """On the private copy; only a thread that has the cell to itself can tell the difference."""
+        """Repeat an atomic as load, update and store on the private copy; nothing if the array is not private."""
         if root(stmt.args[0]).name not in self.private or self.quiet:
             return
         array, indices = self.array(stmt.args[0], known), self.indices(stmt, known)
@@ -161,7 +161,7 @@ class Replay:
             known[key] = out
 
     def replay_loop(self, stmt: Stmt, known: dict, record: bool) -> None:
-        """A loop again; with `record` it pushes what it carries and counts its turns where they are not known."""
+        """Emit a loop again; with `record` it pushes its carried values and counts turns that are not known."""
         counted = record and (stmt.row is c.WHILE or stmt.attr.breaks)
         fixed = 3 if stmt.row is c.FOR else 0
         args = [known[a] for a in stmt.args]
@@ -263,7 +263,7 @@ class Replay:
     # ---- funcs with an adjoint or a replay of their own
 
     def replay_call(self, stmt: Stmt, known: dict, record: bool) -> None:
-        """The func's body, or its replay in its place."""
+        """Emit the func's body, or its func_replay (`again`)."""
         region = self.again(stmt)
         for p, a in zip(region.params, stmt.args, strict=True):
             known[p] = self.array(a, known) if isinstance(a.type, Array) else known[a]
@@ -272,9 +272,9 @@ class Replay:
             known[out] = known[result]
 
     def again(self, stmt: Stmt) -> Region:
-        """What a call repeats: its func_replay, unless that reads memory that the kernel or itself writes.
+        """The region that repeats a call: its func_replay, unless that reads memory that it or the kernel writes.
 
-        The replay runs on the memory that the launch found. The func itself is repeated exactly, so nothing is lost.
+        The replay runs on memory as it was before the launch. The func itself is repeated exactly, so nothing is lost.
         """
         replay = stmt.attr.replay
         stmts = list(walk(replay)) if replay is not None else []
@@ -283,7 +283,7 @@ class Replay:
         return stmt.regions[0] if replay is None or any(self.group(n) & written for n in reads) else replay
 
     def repeated(self, region: Region) -> Iterator[Stmt]:
-        """Every statement, also those of the replays of calls."""
+        """Iterate over every statement, also those of the replays of calls."""
         for stmt in walk(region):
             yield stmt
             if stmt.row is c.CALL and self.again(stmt) is not stmt.regions[0]:

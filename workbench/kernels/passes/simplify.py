@@ -81,7 +81,7 @@ def _pruned(function: Function) -> Function:
 
 
 def _trips(stmt: Stmt, args: tuple[Value, ...]) -> range | None:
-    """The turns of a loop that may be written out."""
+    """The constant range of a loop small enough to unroll; None otherwise."""
     if stmt.row is not c.FOR or (stmt.attr is not None and stmt.attr.breaks):
         return None
     numbers = [constant_of(a) for a in args[:3]]
@@ -92,7 +92,7 @@ def _trips(stmt: Stmt, args: tuple[Value, ...]) -> range | None:
 
 
 def _size(region: Region) -> int:
-    """Statements of a region with its loops written out."""
+    """The number of statements of a region once unrolled, large matrices counted more."""
     total = 0
     for s in region.body:
         turns = _trips(s, s.args)
@@ -107,7 +107,7 @@ def _size(region: Region) -> int:
 
 @record
 class Scope:
-    """What is known at one point: equal expressions, and memory cells whose contents are a known value.
+    """Facts at one point (value numbering): available expressions, and memory cells with a known value.
 
     `found`: the keys of `pure` that a region has added; they go when it ends. Nobody asks for its `values` then.
     """
@@ -136,7 +136,7 @@ class Rewrite:
         self.builder = Builder()
 
     def function(self, function: Function) -> Function:
-        """The function written anew."""
+        """The rewritten copy of a function."""
         scope = Scope()
         for p in function.params:
             scope.values[p] = p.copied()
@@ -178,7 +178,7 @@ class Rewrite:
             self.remember(made, scope)
 
     def known(self, stmt: Stmt, args: tuple[Value, ...], scope: Scope, key: tuple) -> Value | None:
-        """A value that already exists and equals this statement's result."""
+        """An existing value equal to this statement's result (CSE, store forwarding, folding), or None."""
         if stmt.row is mem.LOAD and self.groups is not None:
             return scope.cells.get(_cell(args[0], args[1:]))
         if stmt.row.effect is not Effect.PURE:
@@ -192,7 +192,7 @@ class Rewrite:
         return self.folded(stmt, args)
 
     def folded(self, stmt: Stmt, args: tuple[Value, ...]) -> Value | None:
-        """Arithmetic on constants: of integers; in an adjoint also of floats that any compiler rounds alike."""
+        """Constant folding: of integers; in an adjoint also of floats that any compiler rounds alike. Else None."""
         out = stmt.outs[0].type if stmt.outs else None
         floats = stmt.role == "adjoint" and stmt.row.exact
         kinds = "iubf" if floats else "iub"
@@ -208,7 +208,7 @@ class Rewrite:
         return constant(out, value.item()) if math.isfinite(value) else None
 
     def remember(self, stmt: Stmt, scope: Scope) -> None:
-        """After a write, only the cell just written is known; a read makes its cell known."""
+        """Update the known cells: a write forgets those that may alias; a store or load makes its cell known."""
         if stmt.row is mem.LOAD:
             scope.cells[_cell(stmt.args[0], stmt.args[1:])] = stmt.outs[0]
         elif stmt.row is mem.STORE or stmt.row is mem.ACCUMULATE or stmt.row in mem.ATOMICS:
@@ -279,7 +279,7 @@ class Rewrite:
         return turns
 
     def write_out(self, stmt: Stmt, args: tuple[Value, ...], turns: range, scope: Scope) -> None:
-        """The turns of a loop one after the other."""
+        """Unroll a loop: its turns one after the other."""
         (region,) = stmt.regions
         counter, *params = region.params
         carried = args[3:]
@@ -343,7 +343,7 @@ def _fold_mul(self: Rewrite, stmt: Stmt, args: tuple[Value, ...]) -> Value | Non
 
 
 def _fold_times(self: Rewrite, stmt: Stmt, args: tuple[Value, ...]) -> Value | None:
-    """A factor that is certainly finite needs no look at the adjoint; nor does an adjoint that is a number."""
+    """times(g, f) as a plain product, where f is certainly finite or g a nonzero constant."""
     g, f = args
     known = constant_of(g)
     if known is not None and known != 0:
@@ -359,7 +359,7 @@ def _fold_times(self: Rewrite, stmt: Stmt, args: tuple[Value, ...]) -> Value | N
 
 
 def _finite(value: Value) -> bool:
-    """True for a constant, and for what was a whole number."""
+    """True for a finite constant, and for a cast of an integer to a float of more than 16 bits."""
     made = value.stmt
     if made is None:
         return False
@@ -381,7 +381,7 @@ def _fold_gate(self: Rewrite, stmt: Stmt, args: tuple[Value, ...]) -> Value | No
 
 
 def _fold_both(self: Rewrite, stmt: Stmt, args: tuple[Value, ...]) -> Value | None:
-    """`and` with a constant."""
+    """Fold `and` with a constant."""
     for known, other in (args, args[::-1]):
         if constant_of(known) is not None:
             return other if constant_of(known) else known
@@ -396,7 +396,7 @@ def _fold_where(self: Rewrite, stmt: Stmt, args: tuple[Value, ...]) -> Value | N
 
 
 def _fold_extract(self: Rewrite, stmt: Stmt, args: tuple[Value, ...]) -> Value | None:
-    """The part of what was just constructed or inserted."""
+    """Fold a part of a composite just constructed, inserted into or joined; None if not possible."""
     whole, place, out = args[0], stmt.attr, stmt.outs[0].type
     while (source := whole.stmt) is not None and source.row is vectors.INSERT:
         replaced = source.attr
@@ -439,7 +439,7 @@ def _joined_part(self: Rewrite, join: Stmt, start: int, out: Any) -> Value | Non
 
 
 def _fold_part(self: Rewrite, stmt: Stmt, args: tuple[Value, ...]) -> Value | None:
-    """The part of what was just joined."""
+    """Fold a part of a composite just joined; None if not possible."""
     source, (start, out) = args[0].stmt, stmt.attr
     return _joined_part(self, source, start, out) if source is not None and source.row is parts.JOIN else None
 

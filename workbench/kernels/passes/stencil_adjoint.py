@@ -85,7 +85,7 @@ def split(function: Function, targets: frozenset[str]) -> Split | None:
 
 @named_pass("stencil pull")
 def pull(function: Function, targets: frozenset[str], alike: frozenset[str] = frozenset()) -> Pull | None:
-    """The same without parts, or None where a contribution is dear or reads what the adjoint has changed by then.
+    """The split without stored parts; None if a contribution is costly, or reads memory the adjoint has changed.
 
     `alike`: other arrays of the targets' shape, whose accumulations come along where they have the same form.
     """
@@ -106,7 +106,7 @@ def _added_only(function: Function, names: frozenset[str]) -> frozenset[str]:
 
 @named_pass("stencil store")
 def storing(function: Function, names: frozenset[str]) -> Function:
-    """A `pull` that stores to these of its targets: they hold nothing yet."""
+    """A `pull` that stores to the targets in `names`, which hold no adjoint yet, instead of adding to them."""
     copy = simplify.rewrite(function)
     for stmt in walk(copy.body):
         if stmt.row is mem.ACCUMULATE and stmt.args[0].name in names:
@@ -151,7 +151,7 @@ class _Split:
     builder: Builder = field(default_factory=Builder)
 
     def lifted(self) -> tuple[Function, list[tuple[str, Offset, Value]], Offset, Offset] | None:
-        """A copy without the accumulations, what they would add, and how far their offsets reach."""
+        """(copy without the accumulations, those as (target, offset, value), least and greatest offset per axis)."""
         copy, self.places = self.copied()
         self.builder.region = copy.body
         try:
@@ -177,7 +177,7 @@ class _Split:
         return Split(simplify.adjoint(copy), gather, tuple(parts), self.targets, low, high)
 
     def copied(self) -> tuple[Function, dict[Stmt, Offset]]:
-        """A copy to change, with the same accumulations found again by their order."""
+        """A mutable copy of the function, and the offsets of its accumulations, matched by their order."""
         old = [s for s in walk(self.function.body) if s in self.places]
         copy = simplify.rewrite(self.function)
         new = [s for s in walk(copy.body) if s.row is mem.ACCUMULATE and s.args[0].name in self.targets]
@@ -215,7 +215,7 @@ class _Split:
         return [(name, offset, found[g]) for name, offset, g in inner]
 
     def grouped(self, pending: list[tuple[str, Offset, Value]]) -> list[tuple[str, tuple[Offset, ...], Value]]:
-        """What is added to which target at which offsets; values that go to the same cells are added first."""
+        """(target, offsets, value) of each accumulation; values that go to the same cells are summed first."""
         cells: dict[tuple[str, Value], list[Offset]] = {}
         for name, offset, g in pending:
             cells.setdefault((name, g), []).append(offset)
@@ -355,7 +355,7 @@ def _untouched(copy: Function, needed: set[Value], targets: tuple[str, ...]) -> 
 
 @record
 class _At:
-    """What the thread `offset` away contributes to this cell: the statements behind `wanted`, for that thread."""
+    """The contribution of the thread `offset` away to this cell: the slice of `body` behind `wanted`."""
 
     body: Region
     known: dict[Value, Value]

@@ -131,7 +131,7 @@ class _Tangent(Derivative):
         return total
 
     def part(self, row: Row, stmt: Stmt, j: int, t: Value, values: tuple, extra: dict) -> Value | None:
-        """What one operand contributes. Where its tangent or its partial is exactly zero that is zero, not 0 * inf."""
+        """The contribution of operand j, or None: exactly 0, not 0 * inf, where its tangent or its partial is 0."""
         alone: list[Value | None] = [None] * len(stmt.args)
         d = self.moved(row, [*alone[:j], t, *alone[j + 1 :]], values, extra)
         if d is None or row.bilinear or t.type != d.type or not (row.elementwise or isinstance(t.type, Scalar)):
@@ -183,7 +183,7 @@ class _Tangent(Derivative):
         self.builder.role = self.repeats
 
     def tangent_before(self, stmt: Stmt, known: dict) -> Value | None:
-        """The tangent of what an atomic returns, where anybody asks."""
+        """The tangent of the old value that an atomic returns; None if that is unused or the array inactive."""
         if stmt not in self.reused or not self.is_active(stmt.args[0]):
             return None
         self.builder.role = "tangent"
@@ -238,7 +238,7 @@ class _Tangent(Derivative):
         self.leave(stmt, moved, made.outs, known)
 
     def turn(self, stmt: Stmt, region: Region, moved: list[int], known: dict) -> Region:
-        """One region of a loop: carried values and their tangents in, and, of the body, out."""
+        """A loop region with tangents of the carried values `moved` as parameters and, of the body, results."""
         first = 1 if stmt.row is c.FOR else 0
         new, scope = Region(), dict(known)
         for p in region.params:
@@ -257,7 +257,7 @@ class _Tangent(Derivative):
         return new
 
     def leave(self, stmt: Stmt, moved: list[int], outs: tuple[Value, ...], known: dict) -> None:
-        """The results of a statement with regions, then their tangents."""
+        """Bind `outs`, the results of a statement with regions and then their tangents, in `known`."""
         for out, made in zip(stmt.outs, outs, strict=False):
             made.name = out.name
             known[out] = made

@@ -23,16 +23,16 @@ _ADDERS = mem.ACCUMULATE, mem.ATOMIC_ADD, mem.ATOMIC_SUB
 
 @named_pass("zero skips")
 def without_zero_skips(function: Function) -> Function:
-    """The same function, where work on zeros that comes to nothing is done; the function itself where none is left out.
+    """The function without tests that skip work on zeros; the function itself if there are none.
 
-    What it loads then, and where it adds 0, may lie outside of an array: the caller has to look.
+    The work then loads, and adds 0, at indices that may be out of bounds: the caller has to check.
     """
     found = skips(function)
     return _Without(found).function(function) if found else function
 
 
 def skips(function: Function) -> dict[Stmt, Region]:
-    """Each `if` that leaves out work which comes to nothing where its test holds, and the region with that work."""
+    """Each `if` whose one branch is idle where the other would have no effect, given the zeros -> that region."""
     found, stmts = {}, list(walk(function.body))
     written = {root(s.args[0]).name for s in stmts if s.row.writes}
     for stmt in stmts:
@@ -44,7 +44,7 @@ def skips(function: Function) -> dict[Stmt, Region]:
 
 
 def _arms(stmt: Stmt) -> list[tuple[Region, Region, bool]]:
-    """The region that may be idle, the other one, and what the test is for the idle one."""
+    """(region that may be idle, other region, truth of the test in the idle one), both ways."""
     then, otherwise = stmt.regions
     return [(then, otherwise, True), (otherwise, then, False)]
 
@@ -54,7 +54,7 @@ def _idle(region: Region) -> bool:
 
 
 def _zeros(test: Value, holds: bool) -> set[Value]:
-    """The numbers that are 0 where a test holds, or fails."""
+    """The float values that are 0 where a test holds (or fails: `holds` False)."""
     stmt = test.stmt
     if stmt is None:
         return set()
@@ -75,7 +75,7 @@ def _zeros(test: Value, holds: bool) -> set[Value]:
 
 
 def is_zero(value: Value) -> bool:
-    """Is this the constant 0, or a vector or matrix of it."""
+    """True for the float constant 0, or a composite of it."""
     stmt = value.stmt
     if stmt is None or not is_float(value.type):
         return False
@@ -86,7 +86,7 @@ def is_zero(value: Value) -> bool:
 
 
 class _Nothing:
-    """What is known where some numbers are 0: which others are, and which are equal to an earlier one."""
+    """Facts under the assumption that some values are 0: other zeros, and values equal to an earlier one."""
 
     def __init__(self, zeros: set[Value], written: set[str]):
         self.zeros = set(zeros)
@@ -95,7 +95,7 @@ class _Nothing:
         self.cells = {args for args in loads if root(args[0]).name not in written}  # read again they are the same
 
     def comes_to(self, region: Region, results: tuple[Value, ...]) -> bool:
-        """Does a region add nothing to any array, and yield these results."""
+        """True if a region adds nothing to any array, and yields these results."""
         return all(map(self.follows, region.body)) and all(map(self.equal, region.results, results))
 
     def first(self, value: Value) -> Value:
@@ -138,7 +138,7 @@ class _Nothing:
         return True
 
     def joins(self, stmt: Stmt, then: Region, otherwise: Region) -> bool:
-        """What is known of the results of an `if`: what is true of both regions."""
+        """Learn the facts about results of an `if` that are true of both regions. Returns True."""
         for out, a, b in zip(stmt.outs, then.results, otherwise.results, strict=True):
             if self.none(a) and self.none(b):
                 self.zeros.add(out)
@@ -159,7 +159,7 @@ class _Nothing:
 
 
 def _vanishes(stmt: Stmt, known: list[bool]) -> bool:
-    """Is a result 0, as some of its operands are: those that are `known`."""
+    """True if the result is 0 given the operands that are zero (flags `known`)."""
     if stmt.row.bilinear or stmt.row in _PRODUCTS:
         return any(known)
     return bool(known) and all(known) and (stmt.row.linear or stmt.row in (*_SUMS, *_MOVES))

@@ -38,7 +38,7 @@ def is_address(x: Any) -> bool:
 
 
 class Addresses:
-    """Part of the reader."""
+    """Mixin of `Reader`: addresses, and arrays made of them."""
 
     def address_of(self, array: Any, node: ast.AST) -> Record:
         """`x.ptr`. Raises KernelError [address] for what is not one axis of numbers, vectors or matrices."""
@@ -67,7 +67,7 @@ class Addresses:
         return self.address(base.fields["of"], self.plus(first, steps if sign == "+" else self.times(steps, -1)))
 
     def elements_in(self, size: ir.Value, item: int) -> Int | None:
-        """How many elements so many bytes are, where the program shows that it is a whole number of them."""
+        """The number of elements in `size` bytes; None unless the program shows that it is a whole number."""
         while size.stmt is not None and size.stmt.row is scalar.CAST and is_int(size.stmt.args[0].type):
             if size.type.bits < size.stmt.args[0].type.bits:  # type: ignore[attr-defined]
                 break

@@ -1,4 +1,4 @@
-"""What a piece of syntax assigns, and whether it certainly leaves its block: read off the tree before any IR exists."""
+"""Names that a piece of syntax assigns, and certain exits from its block: from the tree, before any IR exists."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ BLOCKS = ("body", "handlers", "orelse", "finalbody", "cases")
 
 
 def _statements(node: ast.AST) -> Iterator[ast.AST]:
-    """What `ast.walk` gives, without expressions: those assign nothing that a kernel may have."""
+    """The nodes of `ast.walk` without expressions, which assign nothing in a kernel."""
     found = [node]
     for n in found:
         yield n
@@ -101,12 +101,12 @@ def has_break(body: Sequence[ast.stmt]) -> bool:
 
 
 def returned_values(node: ast.AST) -> int:
-    """How many `return`s with a value there are below `node`."""
+    """The number of `return`s with a value below `node`."""
     return sum(isinstance(n, ast.Return) and n.value is not None for n in _statements(node))
 
 
 def reads(node: ast.AST, name: str) -> int:
-    """How often `name` is read below `node`."""
+    """The number of reads of `name` below `node`."""
     return sum(isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load) for n in ast.walk(node))
 
 

@@ -476,7 +476,7 @@ class Snippet:
         return ""
 
     def cast_before(self, at: int) -> bool:
-        """Does the cast stand directly before, so that what is added to the address are bytes?"""
+        """True if a cast stands directly before the token: additions to the address then count bytes."""
         return self.tokens[at - 1].text == ")"
 
     def other_bits(self) -> str:
@@ -525,7 +525,7 @@ class Snippet:
         return found
 
     def taken_by_atomic(self, at: int) -> bool:
-        """Is the address at this token the first argument of an atomic?"""
+        """True if the address at this token is the first argument of an atomic."""
         before = [t.text for t in self.tokens[max(at - 2, 0) : at]]
         return before[-1:] == ["("] and before[:-1] != [] and "tomic" in before[0]
 

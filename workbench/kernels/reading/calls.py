@@ -65,7 +65,7 @@ OUTSIDE = "A func is read into the kernel; a plain Python function is not."
 
 
 class Calls(Overloads, Gradients):
-    """Part of the reader: everything with parentheses."""
+    """Mixin of `Reader`: calls."""
 
     def visit_Call(self, node: ast.Call) -> Any:
         if any(isinstance(arg, ast.Starred) for arg in node.args):
@@ -397,7 +397,7 @@ class Calls(Overloads, Gradients):
             self.assign(node.args[place], value)
 
     def changed_by(self, node: ast.Call) -> Sequence[ast.expr]:
-        """Which arguments a call rebinds: a random state, what a library func hands out, what a builtin assigns to."""
+        """The arguments that a call rebinds: a random state, outputs of a library func, those a builtin assigns to."""
         callee = self.python_object(node.func)
         if isinstance(callee, Library):
             return callee.form(node).handed_out(node)
@@ -441,7 +441,7 @@ class Calls(Overloads, Gradients):
         return self.update_cell(row, found, values, node)
 
     def update_cell(self, row: Row, found: Any, values: list[Any], node: ast.Call) -> Any:
-        """What an atomic on an element, or on components of one, gives."""
+        """Emit an atomic on an element, or on components of one; returns the old value."""
         found = self.own(found)
         if isinstance(found, Slot):
             return self.update_local(row, found, values, node.args[0])
@@ -540,7 +540,7 @@ class Calls(Overloads, Gradients):
         return result
 
     def returned(self) -> Any:
-        """What the function just read returns; a value that only some paths return cannot be used."""
+        """The result of the function just read; unusable where only some paths return a value."""
         names = self.state.names
         result, fn = self.settled(names.get("$value"), ""), self.frame.fn
         if result is None or names["$return"] is True:

@@ -1,4 +1,4 @@
-"""What a kernel says and claims while it runs: `print(...)`, `assert`, `expect_eq` and the like.
+"""Output and assertions of a running kernel: `print(...)`, `assert`, `expect_eq` and the like.
 
 A claim is one statement of the IR (`ops.control.Claim`). Where one does not hold, the launch fails with its line.
 """
@@ -99,7 +99,7 @@ MARKERS = {
 
 
 class Checks:
-    """Part of the reader."""
+    """Mixin of `Reader`: `print`, `assert` and the `expect_...` builtins."""
 
     def claim(self, holds: Any, claim: control.Claim) -> None:
         """Write that `holds` is claimed here; nothing where that is known to be so."""
@@ -181,7 +181,7 @@ class Checks:
 
 
 def conversions(type: Any) -> str:
-    """How printf shows a value: the rows of a matrix each on a line."""
+    """The printf format of a value; a matrix has one line per row."""
     if isinstance(type, Scalar):
         return "%g" if type.kind == "f" else "%u" if type.kind == "u" else "%d"
     one = conversions(type.scalar)

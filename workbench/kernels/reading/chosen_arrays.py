@@ -18,10 +18,10 @@ MOST = 16  # arrays that one name may stand for: each access is written once for
 
 
 class Chosen:
-    """Part of the reader."""
+    """Mixin of `Reader`: names that stand for one array or another."""
 
     def each_option(self, choice: Choice, do: Callable[[Any], Any]) -> Any:
-        """What `do` gives for the array that is meant: a branch for each that it may be here."""
+        """The result of `do` for the array that is meant: one branch per option that is possible here."""
         known = [self.conditions.truth(flag) for flag in choice.flags]
         if True in known:
             return do(choice.options[known.index(True)])
@@ -37,7 +37,7 @@ class Chosen:
     # ---- loops
 
     def as_carried(self, x: Any, pattern: Any) -> Any:
-        """`conformed`, with all numbers and flags that say which array it is as values."""
+        """`conformed`, with every place and flag as an IR value, so that a loop can carry it."""
         made = self.conformed(x, pattern)
         return None if made is None else with_arrays(made, self.movable)
 
@@ -60,12 +60,12 @@ class Chosen:
         return Choice(tuple(made), tuple([False if k is None else own[k][1] for k in found]))
 
     def elsewhere(self, option: View | Local) -> Any:
-        """The same kind of part where it is never looked at."""
+        """A dummy for an option that is not chosen: the same kind of view, at places 0."""
         return placed_at(option, [self.zero(n.type) if isinstance(n, ir.Value) else n for n in places(option)])
 
 
 def options(x: View | Local | Choice) -> list[tuple[View | Local, Any]]:
-    """Which arrays something may be, each with the flag that says so."""
+    """The arrays that `x` may be, as (array, flag that it is this one)."""
     return list(zip(x.options, x.flags, strict=True)) if isinstance(x, Choice) else [(x, True)]
 
 
@@ -77,7 +77,7 @@ def parts(x: Any, y: Any) -> Iterator[tuple[str, Any, Any]] | None:
 
 
 def union(x: Any, y: Any) -> Any:
-    """A tree like `x` with a choice wherever `y` has another array; None if `y` differs by more than that."""
+    """`x` with a `Choice` wherever `y` has another array; None if `y` differs otherwise too."""
     if is_array(x) and is_array(y) and not isinstance(x, Fields) and x.type == y.type:
         found = [o for o, _ in options(x)]
         found += [o for o, _ in options(y) if not any(same_parts(o, p) for p in found)]
@@ -115,7 +115,7 @@ def among_itself(x: Any) -> Any:
 
 
 def options_in(x: Any) -> int:
-    """How many arrays all choices in a tree are among, together."""
+    """The total number of options over all choices in a tree."""
     return sum(len(a.options) for a in arrays(x) if isinstance(a, Choice))
 
 

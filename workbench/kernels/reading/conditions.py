@@ -1,4 +1,4 @@
-"""Which conditions are the same, and which follow from others: so that a name assigned under one may be read under it.
+"""Implication between conditions, so that a name assigned under a condition may be read where it is implied.
 
 A condition becomes an expression: a bool, `("not", e)`, `("if", e, then, other)` as `and`, `or` and branches make them,
 or a test, compared by how it is computed. An element of an array that is loaded twice is the same as long as nothing
@@ -35,7 +35,7 @@ class Guarded(Unusable):
 
 
 class Conditions:
-    """What is known to hold where the reader is. `epochs`: for each load, what came before it that writes."""
+    """The conditions known at the point being read. `epochs`: per load, the number of writes before it."""
 
     def __init__(self, epochs: dict[ir.Stmt, int]):
         self.epochs = epochs
@@ -46,7 +46,7 @@ class Conditions:
         self.kept: list[ir.Value] = []  # expressions hold ids: what they name must stay alive
 
     def truth(self, condition: Any) -> bool | None:
-        """Whether a condition holds here; None if that is not known."""
+        """True or False if a condition is known to hold or fail here; else None."""
         if isinstance(condition, bool):
             return condition
         found = self.value(self.expr(condition), DEEP)

@@ -46,7 +46,7 @@ FRESH = {"$stop": False, "$go": True, "$return": False}
 
 
 class Flow:
-    """Part of the reader: statements that decide what runs."""
+    """Mixin of `Reader`: branches, loops and early exits."""
 
     # ---- blocks
 
@@ -165,7 +165,7 @@ class Flow:
         names.update({"$stop": True, "$go": False, "$return": True})
 
     def returning(self, value: Any) -> Any:
-        """What `return` gives: a literal takes the type that the func declares, or else what other paths return."""
+        """The value of `return`: a literal takes the declared type, else stays open for other paths to decide."""
         if isinstance(value, tuple):
             return tuple(part if is_literal(part) else self.settled(part, "") for part in value)
         wanted = self.frame.fn.__annotations__.get("return")
@@ -327,7 +327,7 @@ class Flow:
 
 
 def _differ(a: Any, b: Any) -> bool:
-    """Do two meanings of a name have other values; what only says on which paths it is assigned does not count."""
+    """True if two bindings of a name have different values; flags of `Guarded` are ignored."""
     if isinstance(a, Guarded) and isinstance(b, Guarded):
         a, b = a.tree, b.tree
     one, two = list(leaves(a)), list(leaves(b))
@@ -339,7 +339,7 @@ def _differ(a: Any, b: Any) -> bool:
 
 @record(eq=False)
 class Slot:
-    """One carried leaf: before the loop, in a turn, in the test of a `while`, handed to the next turn, afterwards."""
+    """A loop-carried leaf: its initial value, its parameter in body and test, its next value, its result."""
 
     init: ir.Value
     param: ir.Value
@@ -354,7 +354,7 @@ def _slot(init: ir.Value, next: ir.Value | None = None) -> Slot:
 
 
 class Loop:
-    """One loop while it is read: which names it carries, and what becomes of them."""
+    """One loop while it is read: the names it carries, and their values in and after it."""
 
     def __init__(
         self, reader: Any, node: ast.For | ast.While, extra: set[str], wider: dict[str, Any], runs: bool = False
@@ -402,7 +402,7 @@ class Loop:
                 yield key, held
 
     def entered(self, params: list[ir.Value]) -> State:
-        """The state at the start of a turn, over these parameters."""
+        """The state at the start of a turn, its carried leaves replaced by `params`."""
         state, values = self.before.copy(), iter(params)
         for name, tree in self.before.names.items():
             if isinstance(tree, Guarded) and name in self.rebound | self.updated:
@@ -422,7 +422,7 @@ class Loop:
         return name in self.rebound and name not in self.before.names
 
     def with_earlier(self, name: str, x: Guarded) -> Guarded:
-        """What a name is here if this turn has assigned it, and else what it was when the turn before ended."""
+        """The value of a name: that of this turn if assigned in it, else the one at the end of the turn before."""
         if name not in self.earlier:
             had = _slot(self.reader.value(False))
             self.earlier[name] = had, x.tree, [_slot(v) for v in leaves(x.tree)]
@@ -434,7 +434,7 @@ class Loop:
         return Guarded(x.error, self.reader.branch(self.node, x.flag, lambda: True, lambda: had.param), value, True)
 
     def hand_on(self, name: str) -> None:
-        """At the end of a turn: such a name goes to the next one."""
+        """At the end of a turn: carry a name, first assigned in the loop, into the next turn."""
         found, (had, _, slots) = self.reader.resolved(self.reader.state.names[name]), self.earlier[name]
         if isinstance(found, Unusable) and not isinstance(found, Guarded):
             raise found.error(None)
@@ -449,7 +449,7 @@ class Loop:
     # ---- the end of a turn
 
     def close(self) -> None:
-        """Decide, inside the body's region, what each turn hands to the next and what is left after the loop."""
+        """At the end of the body: set the next value of each carried leaf, and the bindings after the loop."""
         for name in self.earlier:
             self.hand_on(name)
         end = self.reader.state
@@ -481,7 +481,7 @@ class Loop:
             self.add("$value", self.reader.settled(end.names.get("$value"), ""))
 
     def read_again(self, name: str, tree: Any, end: State) -> bool:
-        """True if a turn may read what the turn before has left in a carried name."""
+        """True if a turn may read the value of a carried name from the turn before."""
         if name in self.wider:  # as it has turned out already
             return True
         mine = {id(slot.param) for slot in self.groups[name]} | {id(slot.test) for slot in self.groups[name]}
@@ -504,12 +504,12 @@ class Loop:
             raise Wider(self.wider, name, pattern, array_choice(name, self.where, None))
 
     def changes_from(self, name: str, tree: Any, at: Where | None) -> KernelError:
-        """What is raised where a turn reads an array that the turn before may have left, or another one."""
+        """The error where a turn reads a name that may be one array or another: `Wider`, or a refusal."""
         refusal = array_choice(name, self.where, at)
         return Wider(self.wider, name, among_itself(tree), refusal) if is_array(tree) else refusal
 
     def retype(self, name: str, old: Any, new: Any, again: bool) -> None:
-        """A carried name that ends a turn as something else: an error if the next turn would read it."""
+        """A carried name ends a turn as another type or array: raise if it is read `again`, else stop carrying it."""
         error = new.error if isinstance(new, Unusable) else None
         if is_array(old) or is_array(new) or (isinstance(old, Record) and describe(old) == describe(new)):
             error = error or (lambda at: array_choice(name, self.where, at))
@@ -523,7 +523,7 @@ class Loop:
             self.lost[name] = Unusable(error)
 
     def bind_new(self, name: str, tree: Any) -> None:
-        """A name first assigned in the body: known afterwards only if the body certainly runs."""
+        """Bind a name first assigned in the body: usable after the loop only where the body has run."""
         old = self.before.names.get(name)
         if old is tree or (is_array(tree) and same_array(old, tree)):
             return
@@ -543,7 +543,7 @@ class Loop:
             self.lost[name] = Unusable(self.unbound(name))
 
     def turned(self) -> ir.Value:
-        """Whether the loop has turned at all."""
+        """The condition (bool value) that the loop made at least one turn."""
         if not self.bounds:
             (slot,) = self.new["$turned"][1]
             return slot.out or slot.init
@@ -555,7 +555,7 @@ class Loop:
         )
 
     def add(self, name: str, tree: Any) -> None:
-        """A name that the loop only hands out: what it holds before the first turn is never read."""
+        """Add a loop result that no turn reads: its initial value is a dummy."""
         self.new[name] = tree, [_slot(v, v) for v in leaves(tree)]
         for key in local_keys(tree) - self.before.cells.keys() - self.new.keys():
             self.add(key, self.reader.state.cells[key])
@@ -592,7 +592,7 @@ class Loop:
         self.leave()
 
     def prune(self, regions: tuple[ir.Region, ...]) -> None:
-        """A leaf that every turn hands on unchanged is not carried: its uses read the value from before."""
+        """Drop loop-invariant carried leaves: their uses read the value from before the loop."""
         while True:
             same = [s for s in self.slots if s.out is None and s.next is s.param]
             if not same:
@@ -639,7 +639,7 @@ def bindings(state: State, name: str) -> dict[str, Any]:
 
 
 def alike(a: Any, b: Any) -> bool:
-    """Same structure and types, and the same arrays: what a loop can carry from one turn to the next."""
+    """True for trees of the same structure, types and arrays, as a loop can carry them."""
     if isinstance(a, ir.Value):
         return isinstance(b, ir.Value) and a.type == b.type
     if isinstance(a, Record):
@@ -650,7 +650,7 @@ def alike(a: Any, b: Any) -> bool:
 
 
 def _same_kind(a: Any, b: Any) -> bool:
-    """Parts of one array that differ in values only."""
+    """True for parts of one array that differ in IR values only."""
     if isinstance(a, Fields) and isinstance(b, Fields):
         return a.type == b.type and all(_same_kind(a.parts[k], b.parts[k]) for k in a.parts)
     return same_parts(a, b) and all(

@@ -22,12 +22,12 @@ from .scope import Choice, Cut, Entry, Fields, Int, Local, Turn, View, free, is_
 
 
 class Cuts:
-    """Part of the reader: rows, slices and elements of arrays."""
+    """Mixin of `Reader`: rows, slices and elements of arrays."""
 
     # ---- axes
 
     def turn(self, base: View | Local | Choice, axis: int) -> Turn | None:
-        """What a slice has made of a free axis; None if it is one of the array, and whole."""
+        """The `Turn` (step, length) of a free axis; None if no slice applies to it."""
         if isinstance(base, Local):
             return base.cut.turns[axis]
         if isinstance(base, Choice):
@@ -40,7 +40,7 @@ class Cuts:
         return None
 
     def extent(self, base: View | Local | Choice, axis: int) -> ir.Value:
-        """How many elements there are along a free axis."""
+        """The number of elements along a free axis, as an IR value."""
         if isinstance(base, Choice):
             return self.value(self.each_option(base, lambda option: self.extent_as(option, axis, base)))
         turn = self.turn(base, axis)
@@ -54,7 +54,7 @@ class Cuts:
         return self.builder.emit(memory.SHAPE, base.root, attr=len(base.prefix) + axis)
 
     def extent_as(self, option: View | Local, axis: int, base: Choice) -> ir.Value:
-        """The extent of one of several arrays, in a type that all of them have it in."""
+        """The extent of one option of a `Choice`, in the integer type common to all options."""
         n = self.extent(option, axis)
         wide = any(isinstance(v, ir.Value) and v.type == int64 for o in base.options for v in places(o))
         return self.of_type(n, int64) if wide else n
@@ -82,7 +82,7 @@ class Cuts:
         return made if made.turns else self.value(made.start)
 
     def cut_again(self, cut: Cut, picks: Iterator[Any]) -> Cut:
-        """Part of a part."""
+        """The cut of a cut: a row or slice of an axis that is already sliced."""
         start, turns = cut.start, []
         for turn in cut.turns:
             pick = next(picks, None)
@@ -96,7 +96,7 @@ class Cuts:
         return Cut(start, tuple(turns))
 
     def movable(self, x: Any) -> Any:
-        """A part of an array as loops carry it: with all numbers that say which part it is as values."""
+        """A view with every place as an IR value, so that a loop can carry it."""
         if isinstance(x, Fields):
             return x.each(self.movable)
         return placed_at(x, [self.value(n) for n in places(x)]) if is_array(x) else x
@@ -108,7 +108,7 @@ class Cuts:
     # ---- indices and slices
 
     def picked_along(self, base: View | Local | Choice, axis: int, node: ast.expr) -> Any:
-        """What one index or slice picks along a free axis."""
+        """The wrapped index, or the `Cut` of a slice, along a free axis; None for `:`."""
         if not isinstance(node, ast.Slice):
             return self.wrapped(base, axis, node)
         if node.lower is None and node.upper is None and node.step is None:
@@ -144,7 +144,7 @@ class Cuts:
         self.claim(held, Claim(text, "bounds", "Its elements have the indices from 0 on, or from -1 down."))
 
     def slice_cut(self, base: View | Local | Choice, axis: int, node: ast.Slice) -> Cut:
-        """Where the elements of a slice lie along an axis, counted along it."""
+        """The `Cut` (start, step, length) of a slice along an axis. Raises KernelError for step 0."""
         ends = [None if e is None else self.end(e) for e in (node.lower, node.upper, node.step)]
         lower, upper, step = ends[0], ends[1], 1 if ends[2] is None else ends[2]
         turn = self.turn(base, axis)
@@ -243,7 +243,7 @@ class Cuts:
 
 
 def safe(turn: Turn | None, lower: Any, upper: Any, step: Any) -> float:
-    """Up to which index a slice ends only where its array does too: then no claim is needed."""
+    """The bound below which an index leaves the slice only by leaving the array too, so needs no claim."""
     around = math.inf if turn is None else turn.safe
     if isinstance(step, ir.Value):
         return 0

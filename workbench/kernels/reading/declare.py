@@ -1,4 +1,4 @@
-"""What users write around kernels: func, struct, constant, static, and the names that mean something only inside.
+"""Declarations around kernels: func, struct, constant, static, and names that exist only inside.
 
 Declaring reads nothing: a `Func` keeps the Python function, the reader takes it apart at each call.
 A struct becomes a `types.Struct` whose `host` is the class of its instances on the host.
@@ -342,7 +342,7 @@ def takes_function(annotation: Any) -> bool:
 
 
 def parameters(fn: Callable[..., Any]) -> tuple[Any, ...]:
-    """What the annotations of a function say, parameter by parameter; Any where they say nothing."""
+    """The type of each parameter by its annotation; Any where there is none."""
     found = []
     for name in inspect.signature(fn).parameters:
         raw = fn.__annotations__.get(name, Any)
@@ -428,7 +428,7 @@ def same_struct(name: str, fields: tuple[tuple[str, T.Type], ...]) -> T.Struct:
 
 
 def default(type: T.Type) -> Any:
-    """What a field holds before it is assigned: zeros; None for an array."""
+    """The initial value of a field: zeros; None for an array."""
     return None if isinstance(type, T.Array | IndexedArray) else type()  # type: ignore[operator]
 
 

@@ -35,7 +35,7 @@ class Mapped:
 
 
 def callable_in_kernels(f: Any) -> Any:
-    """What kernels take `f` for: a Func, a plain function (read as a func), or a builtin. None for anything else."""
+    """`f` as kernels call it: a Func, a plain function (read as a func), or a builtin. None for anything else."""
     if isinstance(f, (Func, Row)) or id(f) in FUNCTIONS:
         return f
     if isinstance(f, (FunctionType, type, type(len))) and f in ops.PYTHON:

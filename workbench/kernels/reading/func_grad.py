@@ -24,7 +24,7 @@ from .scope import Choice, Record, Slot, State, View, describe, leaves, rebuild
 
 
 class Custom:
-    """Part of the reader."""
+    """Mixin of `Reader`: calls of funcs with their own adjoint or replay, and `adjoint[...]`."""
 
     def call_custom_each(self, f: Func, bound: dict[str, Any], node: ast.Call) -> Any:
         """A call for each array that an argument may be."""
@@ -179,7 +179,7 @@ class Custom:
         self, args: dict[str, Any], names: list[str], params: list[ir.Value],
         shadows: dict[int, ir.Value], values: tuple[int, ...],
     ) -> dict[str, Any]:  # fmt: skip
-        """Where `adjoint[a]` is, by the name that the func_grad gives to `a`."""
+        """The place of `adjoint[a]` (shadow view or local), by the name that the func_grad gives to `a`."""
         places: dict[str, Any] = {}
         at = 0
         for name, value in zip(names, args.values(), strict=False):
@@ -273,12 +273,12 @@ def shadow_of(array: ir.Value) -> ir.Value:
 
 
 def is_plain(value: Any) -> bool:
-    """Is it a number, a vector or the like, or a struct of such."""
+    """True for a value (scalar or composite), or a struct of such."""
     return isinstance(value, ir.Value) or (isinstance(value, Record) and all(map(is_plain, value.fields.values())))
 
 
 def paths(name: str, value: Any) -> list[str]:
-    """What the leaves of a plain value are called: `x`, or `x.field` for each field of a struct."""
+    """The names of the leaves of a plain value: `x`, or `x.field` for each field of a struct."""
     if not isinstance(value, Record):
         return [name]
     return [path for field, part in value.fields.items() for path in paths(f"{name}.{field}", part)]

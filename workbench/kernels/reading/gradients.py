@@ -61,7 +61,7 @@ _KNOWN = {f: f for f in ops.BUILTINS.values() if not isinstance(f, Row)} | dict(
 
 
 class Gradients:
-    """Part of the reader."""
+    """Mixin of `Reader`: calls of `grad(f)`."""
 
     def call_grad_of(self, node: ast.Call) -> Gradient:
         """`grad(f)` itself."""
@@ -107,7 +107,7 @@ class Gradients:
         return isinstance(f, Func) and dict(zip(f.fn.__code__.co_varnames, f.types, strict=False)).get(name) is FUNCTION
 
     def no_derivative(self, name: str, x: Any) -> Any:
-        """What stands in the place of an argument without derivative: 0 of an integer, nothing to use of others."""
+        """The derivative by an argument that has none: 0 for a number or vector, else `Unusable`."""
         if isinstance(x, ir.Value) and isinstance(x.type, (Scalar, Composite)):
             return self.zero(x.type)
         text, why = f"grad gives no derivative by `{name}`, {describe(x)}", "There are those by numbers and vectors."

@@ -49,7 +49,7 @@ def all_of(handle: Struct) -> Handle:
 
 
 class Handles:
-    """Part of the reader."""
+    """Mixin of `Reader`: handles and loops over queries."""
 
     def open_handle(self, wanted: Handle, value: Any) -> Record:
         """The fields behind a number. Raises KernelError [handle] for a number that is no parameter."""
@@ -81,7 +81,7 @@ class Handles:
         return self.handles[name]
 
     def chosen(self, wanted: Handle, number: ir.Value) -> Record:
-        """What a number computed in the kernel stands for: a row of arrays in which all living objects lie."""
+        """The fields behind an id computed in the kernel: one row of the arrays that hold all living objects."""
         every = self.fields_behind(f"every {wanted.name}", all_of(wanted), self.builder.where)
         bound = {"number": number, "numbers": every.fields["numbers"]}
         row = self.inlined(row_of, bound, self.frame.source.tree)

@@ -12,7 +12,7 @@ from .scope import Record, View
 
 
 class IndexedArrays:
-    """Part of the reader. In it an indexedarray is a struct: the array behind it, and the indices of each axis."""
+    """Mixin of `Reader`, in which an indexedarray is a struct: the array behind it, and the indices of each axis."""
 
     def indexed_item(self, base: Record, nodes: list[ast.expr]) -> Any:
         """`x[i, j]`; what goes beyond the axes picks components."""

@@ -1,4 +1,4 @@
-"""Where branches meet: the names of both sides become one state.
+"""Joins of control flow: the names of both sides of a branch become one state.
 
 What differs becomes a result of the `if`, arrays that are parts of one array as parts at chosen places. Of different
 arrays it is which one (`scope.Choice`).
@@ -41,7 +41,7 @@ class Place(ir.Value):
 
 
 def settle(tree: Any) -> Any:
-    """The tree with every place replaced by the value it has become."""
+    """The tree with every `Place` replaced by the result it stands for."""
     if isinstance(tree, Guarded):
         flag, inner = settle(tree.flag), settle(tree.tree)
         return tree if flag is tree.flag and inner is tree.tree else replace(tree, flag=flag, tree=inner)
@@ -68,7 +68,7 @@ class Join:
         return self.tree(name, a[name], b[name])
 
     def returned(self, a: Any, b: Any) -> Any:
-        """`$value` where only one side has returned: the other side's value is never looked at."""
+        """The join of `$value` where only one side has returned: zeros, never read, for the other side."""
         if a is None and b is None:
             return None
         some, region = (a, self.other) if a is not None else (b, self.then)
@@ -78,7 +78,7 @@ class Join:
         return self.tree("$value", a if a is not None else blank, b if b is not None else blank)
 
     def guarded(self, name: str, a: dict[str, Any], b: dict[str, Any]) -> Any:
-        """A name that one side, or both on some of their paths, has not assigned."""
+        """The joined binding of a name that some paths leave unassigned: `Guarded` or `Unusable`."""
         if a.get(name) is b.get(name):
             return a[name]
         flags, trees, parts = map(list, zip(_assigned(a.get(name)), _assigned(b.get(name)), strict=True))
@@ -98,13 +98,13 @@ class Join:
         return Guarded(error, self.tree("$", *flags), tree, several)
 
     def cell(self, key: str, a: dict[str, ir.Value], b: dict[str, ir.Value]) -> Any:
-        """The contents of a local array that one side has made."""
+        """The joined contents of a local array that may exist on one side only (zeros on the other)."""
         some, region = (a[key], self.other) if key in a else (b[key], self.then)
         blank = self.reader.zeros_like(some, region)
         return self.tree(key, a.get(key, blank), b.get(key, blank))
 
     def result(self, a: Any, b: Any) -> Any:
-        """The value of a conditional expression."""
+        """The value of a conditional expression. Raises KernelError if its sides cannot be joined."""
         joined = self.tree("", a, b)
         if isinstance(joined, Unusable):
             raise joined.error(self.where)
@@ -127,7 +127,7 @@ class Join:
         return self.leaf(name, a, b)
 
     def array(self, name: str, a: Any, b: Any) -> Any:
-        """Rows or slices of one array, each at places of its own; or one array or another."""
+        """The join of two arrays: a view at joined places, `Fields` of joins, a `Choice`, or `Unusable`."""
         if same_array(a, b):
             return a
         if not (is_array(a) and is_array(b)) or a.type != b.type or isinstance(a, Fields) != isinstance(b, Fields):
@@ -139,13 +139,13 @@ class Join:
         return self.placed(a, b) if same_parts(a, b) else self.choice(name, a, b)
 
     def placed(self, a: Any, b: Any) -> Any:
-        """One array at the places where it lies on either side."""
+        """A view of one array, its places joined from both sides."""
         joined = [self.tree("$", x, y) for x, y in zip(places(a), places(b), strict=True)]
         bad = next((x for x in joined if isinstance(x, Unusable)), None)
         return bad or placed_at(a, joined)
 
     def choice(self, name: str, a: Any, b: Any) -> Any:
-        """One array or another: those of both sides, those that are on both as one."""
+        """The `Choice` among the arrays of both sides, without duplicates."""
         sides = [[option, flag, None, False] for option, flag in options(a)]
         for option, flag in options(b):
             same = next((s for s in sides if s[2] is None and same_parts(s[0], option)), None)
@@ -196,7 +196,7 @@ class Join:
 
 
 def _assigned(x: Any) -> tuple[Any, Any, bool]:
-    """Whether a name is assigned, what it stands for, and whether by several assignments; of None, it is not."""
+    """(flag that the name is assigned, its tree, True if by several assignments); (False, None, False) for None."""
     if isinstance(x, Guarded):
         return x.flag, x.tree, x.parts
     return x is not None, x, False

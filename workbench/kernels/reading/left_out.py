@@ -67,7 +67,7 @@ class Builder(ir.Builder):
         return stmt
 
     def check_handed_over(self, args: Any) -> None:
-        """A func with an adjoint of its own takes arrays that are there."""
+        """Raise KernelError if a missing array is passed to a func with an adjoint of its own."""
         gone = [a for a in args if a in self.absent]
         if gone:
             given = "no array was assigned" if gone[0] in self.unassigned else "the launch gave None"
@@ -97,7 +97,7 @@ class Builder(ir.Builder):
 
 
 def not_given(name: str) -> control.Claim:
-    """What fails where an array is touched that the launch left out."""
+    """The claim that fails where an array is touched that the launch left out."""
     field = "A field of a struct is None until it is assigned: it must be assigned before the launch."
     return control.Claim(
         f"{name!r} is touched, for which the launch gave None.", SLUG,
@@ -107,10 +107,10 @@ def not_given(name: str) -> control.Claim:
 
 
 class LeftOut:
-    """Part of the reader: arrays as conditions."""
+    """Mixin of `Reader`: arrays as conditions."""
 
     def given(self, x: Any) -> Any:
-        """What an array is as a condition: True if it was passed and has elements."""
+        """The truth value of an array as a condition: True if it was passed and has elements."""
         x = _first(x)
         if isinstance(x, Choice):
             return self.each_option(x, self.given)

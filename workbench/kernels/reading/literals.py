@@ -26,7 +26,7 @@ from .scope import Record, Shape, Unusable, describe, is_array, is_literal
 
 
 class Numbers:
-    """Part of the reader: numbers of Python become values."""
+    """Mixin of `Reader`: conversion of Python numbers to IR values."""
 
     def value(self, x: Any) -> ir.Value:
         """The IR value of a number: a literal gets its default type."""

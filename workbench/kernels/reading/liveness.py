@@ -1,4 +1,4 @@
-"""Which tiles a piece of syntax may change in place, and which names are read later: read off the tree."""
+"""Tiles that a piece of syntax may change in place, and liveness of names: from the tree."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ IN_PLACE_TILES = ("Add", "Sub", "BitAnd", "BitOr", "BitXor")  # of these operato
 
 
 def in_place(node: ast.AST) -> list[ast.expr]:
-    """What one statement may change in place: parts that it assigns, and a tile in front of `+=`."""
+    """The targets that one statement may change in place: parts that it assigns, and a tile in front of `+=`."""
     if isinstance(node, ast.AugAssign):
         whole = isinstance(node.target, ast.Name) and type(node.op).__name__ not in IN_PLACE_TILES
         return [] if whole else [node.target]
@@ -53,7 +53,7 @@ class _Later:
         self.answer: bool | None = None
 
     def block(self, body: Sequence[ast.stmt], after: bool, leaves: tuple[bool, bool]) -> bool:
-        """Whether it is live before these statements, if it is `after` them; `leaves`: after break, after continue."""
+        """True if live before these statements, given liveness `after` them; `leaves`: at break, at continue."""
         for stmt in reversed(body):
             after = self.statement(stmt, after, leaves)
         return after

@@ -21,7 +21,7 @@ MOST = 1024  # numbers in one array: compilers are slow with larger values
 
 
 class LocalArrays:
-    """Part of the reader."""
+    """Mixin of `Reader`: arrays made inside a kernel."""
 
     def call_zeros(self, node: ast.Call) -> Local | Fields:
         named = self.named(node, ("shape", "dtype"))
@@ -78,6 +78,6 @@ class LocalArrays:
 
 
 def place(local: Local) -> int | ir.Value:
-    """Which of all elements one is."""
+    """The flat index of a single element."""
     k = static_int(local.cut.start)
     return local.cut.start if k is None else k

@@ -1,4 +1,4 @@
-"""What is known about integers: lower bounds, from how a value is made and from the conditions that guard a place.
+"""Lower bounds of integers, from how a value is made and from the conditions that guard a place.
 
 One question is answered: is this index certainly not negative? If so, no `wrap` is needed. In doubt the answer is no.
 Expressions are compared by structure, so `i - 1` in a condition and `i - 1` in an index are the same fact.

@@ -84,7 +84,7 @@ def _params(stub: Callable[..., Any], is_adjoint: bool) -> tuple[str, ...]:
 
 
 def _lines(stub: Callable[..., Any], snippet: str, name: str, is_adjoint: bool = False) -> tuple[list[str], bool]:
-    """What a snippet says in Python; does it say something else for CUDA? Raises KernelError [native-snippet]."""
+    """(body lines in Python, True if CUDA's side differs) of a snippet. Raises KernelError [native-snippet]."""
     text = source(stub)
     kinds = {p: _type(stub.__annotations__.get(p)) for p in inspect.signature(stub).parameters}
     read = Snippet(
@@ -118,7 +118,7 @@ _STORE = re.compile(r"(\s*)(\w+)\[(.*?)\](\S*) ([-*/%&|^]|<<|>>)?= ")
 
 
 def _cleared(stub: Callable[..., Any], lines: list[str], adjoint_lines: list[str]) -> list[str]:
-    """What an adjoint snippet leaves out: the gradient of an element ends where the snippet stores to it.
+    """The lines that an adjoint snippet lacks: they clear the gradient of each element that the snippet stores to.
 
     In Warp it stays, and adds to what the element held before. Raises KernelError where it cannot be told which
     elements these are, unless the adjoint snippet sets or takes away gradients of that array itself.
@@ -148,7 +148,7 @@ def _cleared(stub: Callable[..., Any], lines: list[str], adjoint_lines: list[str
 
 
 def _known(params: tuple[str, ...], lines: list[str]) -> dict[str, str]:
-    """What names stand for all through a snippet, in terms of parameters: those, and locals assigned once."""
+    """Name -> its expression in parameters, for names constant in a snippet: parameters, locals assigned once."""
     every = [n for line in lines for n in assigned(line)]
     known = {p: p for p in params if p not in every} | {"wp": "wp"}
     for line in lines:
@@ -167,7 +167,7 @@ def _written(text: str, known: dict[str, str]) -> str | None:
 
 
 def _shape(name: str, kind: Any) -> tuple[str, ...]:
-    """How the extents of a parameter are written; empty for one without axes."""
+    """The expressions of a parameter's extents; empty for one without axes."""
     if isinstance(kind, T.Array):
         return tuple(f"{name}.shape[{axis}]" for axis in range(kind.ndim))
     return tuple(map(str, kind.dims)) if isinstance(kind, T.Tile) else ()

@@ -103,7 +103,7 @@ def signature(part: Any) -> str:
 
 
 class Overloads:
-    """Part of the reader."""
+    """Mixin of `Reader`: overload resolution and `ref` arguments."""
 
     def overload(self, f: Any, args: list[Any], named: dict[str, Any], node: ast.AST | None) -> Any:
         """The func that a call with these arguments means. Raises KernelError [overload]."""
@@ -158,7 +158,7 @@ class Overloads:
         return found
 
     def is_apart(self, target: ast.expr, found: dict[str, ast.expr], values: list[Any]) -> bool:
-        """Is an element of an array out of reach of the other arguments, and its index free of effects."""
+        """True if no other argument can reach this array element, and its index has no calls."""
         if not isinstance(target, (ast.Subscript, ast.Attribute)) or any(map(holds_array, values)):
             return False
         named = {n.id for n in ast.walk(target) if isinstance(n, ast.Name)}

@@ -1,4 +1,4 @@
-"""What a name of Python means at the moment a function is read: closure, globals, builtins; and its annotations."""
+"""Lookup of Python names while a function is read: closure, globals, builtins; and its annotations."""
 
 from __future__ import annotations
 

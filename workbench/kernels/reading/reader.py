@@ -160,7 +160,7 @@ class Place(ir.At):
 
 
 def unread(error: Exception, where: Where | None) -> KernelError:
-    """What a user sees where the reader itself failed."""
+    """The error for a line on which the reader itself failed."""
     if isinstance(error, RecursionError):
         text, why = "this is nested too deeply", "Each part of it is read inside of the one around it."
         return KernelError(text, slug="nesting", where=where, why=why, instead="several lines, or a func")
@@ -366,7 +366,7 @@ class Reader(
         return self.outside(node)
 
     def assigned(self, x: Unusable, node: ast.Name) -> Any:
-        """What a name stands for that only some paths have assigned. Raises KernelError if this one may not have."""
+        """The value of a name that only some paths assign. Raises KernelError if this path may not."""
         if isinstance(x, Guarded) and not self.conditions.truth(x.flag) and not local_keys(x.tree):
             x = self.with_earlier_turns(x, node.id)
         return self.looked_at(x, node, f"`{node.id}` has no value here.")
@@ -550,7 +550,7 @@ class Reader(
     # ---- values
 
     def checked(self, x: Any, node: ast.expr) -> Any:
-        """What an expression gave, unless it cannot be used."""
+        """`x`, the value of an expression. Raises KernelError if it is none or unusable."""
         if isinstance(x, Unusable):
             called = ast.unparse(node.func) if isinstance(node, ast.Call) else ast.unparse(node)
             return self.looked_at(x, node, f"`{called}` returned no value.")
@@ -577,7 +577,7 @@ class Reader(
             return rebuild(tree, iter([self.zero(v.type) for v in leaves(tree)]))
 
     def settled(self, x: Any, name: str) -> Any:
-        """What a name is bound to: literals get their type, values the user's name."""
+        """The value as bound to a name: literals get their type, values the user's name."""
         if isinstance(x, tuple):
             return tuple(self.settled(part, name) for part in x)
         if is_literal(x) or isinstance(x, (np.generic, Small)):

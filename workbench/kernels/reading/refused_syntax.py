@@ -1,4 +1,4 @@
-"""What Python's grammar has and kernels have not, in one table: why, and what to write instead.
+"""The table of Python syntax that kernels lack, each with the reason and a replacement.
 
 A node without a `visit_` method in the reader is looked up here, so nothing is ever skipped in silence.
 """
@@ -16,7 +16,7 @@ from .source import Source, source
 
 @record(frozen=True)
 class Fence:
-    """Why a construct is refused, and the way out."""
+    """A refused construct: the reason, and a replacement."""
 
     what: str
     why: str

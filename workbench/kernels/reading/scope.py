@@ -1,4 +1,4 @@
-"""What a name can stand for while a function is read, and the state that branches copy and merge.
+"""The things a name can stand for while a function is read, and the state that branches copy and merge.
 
 Everything here is immutable except `State`: writing a field or a component makes a new tree and rebinds the name.
 Leaves that control flow carries are `ir.Value`s. Of arrays, which are handles, it carries where their parts lie, and
@@ -34,7 +34,7 @@ class Turn:
 
 @record(frozen=True)
 class Cut:
-    """Part of one axis of an array, or of a local array: the element where it starts, and the axes that go on."""
+    """A cut through an axis of an array, or a local array: its first element, and its remaining axes."""
 
     start: Int
     turns: tuple[Turn, ...] = ()
@@ -61,7 +61,7 @@ class View:
 
 
 def free(entry: Entry) -> int:
-    """How many axes an entry of a prefix leaves."""
+    """The number of axes that an entry of a prefix leaves."""
     return len(entry.turns) if isinstance(entry, Cut) else int(entry is None)
 
 
@@ -201,7 +201,7 @@ def is_array(x: Any) -> bool:
 
 
 def leaves(x: Any) -> Iterator[ir.Value]:
-    """The values of a tree that control flow can carry, in order; of arrays those that say which part it is."""
+    """The IR values of a tree, in order, as control flow carries them; of an array view its places."""
     if isinstance(x, ir.Value):
         yield x
     elif isinstance(x, Record):
@@ -221,7 +221,7 @@ def leaves(x: Any) -> Iterator[ir.Value]:
 
 
 def rebuild(x: Any, values: Iterator[ir.Value]) -> Any:
-    """The same tree with other leaves."""
+    """The same tree with its leaves, in order, taken from `values`."""
     if isinstance(x, ir.Value):
         return next(values)
     if isinstance(x, Record):
@@ -237,7 +237,7 @@ def rebuild(x: Any, values: Iterator[ir.Value]) -> Any:
 
 
 def places(x: Any) -> list[Int]:
-    """Every number that says which part of its array this is, or which array, known or not."""
+    """The places of a view: all numbers (constants or IR values) that tell which part or which array it is."""
     if isinstance(x, Choice):
         return [*x.flags, *(n for option in x.options for n in places(option))]
     found: list[Int] = []

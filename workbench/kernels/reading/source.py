@@ -52,7 +52,7 @@ class Source:
 
 @record(frozen=True)
 class _Text:
-    """What is known of a function: its code, where its text stands, and the tree for as long as a `Source` has it."""
+    """Cache entry of a function: its code, the place of its text, and the tree while a `Source` holds it."""
 
     code: CodeType
     tree: ref[ast.FunctionDef]
@@ -115,7 +115,7 @@ def _block(fn: Callable[..., Any], lines: list[str]) -> tuple[list[str], str, as
 
 
 def _end(lines: list[str]) -> int:
-    """How many lines the function at the top has, told by indentation: where that fails, they cannot be parsed.
+    """The number of lines of the function at the top, by indentation: a wrong count does not parse.
 
     `inspect.getblock` finds the same, but reads every token for it. 0: the end of its head cannot be told.
     """
@@ -228,7 +228,7 @@ _FORM = {"CACHE", "PUSH_NULL", "PRECALL", "RESUME", "NOP", "EXTENDED_ARG"}  # di
 
 
 def _essence(code: CodeType) -> list[tuple[str, str]]:
-    """What a function does: its instructions, with names and constants in place of numbers."""
+    """(opcode, argument) per instruction, with names and constants in place of their indices."""
     out = []
     for step in dis.get_instructions(code):
         if step.opname in _FORM:

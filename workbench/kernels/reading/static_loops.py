@@ -1,4 +1,4 @@
-"""What is known while a kernel is read: `static(...)`, and loops over a fixed list of things, written out turn by turn.
+"""Compile-time evaluation: `static(...)`, and loops over a fixed list of things, unrolled.
 
 `for f in static([a, b]): ...`, over a tuple, `zip` or `enumerate` of those; and `for i in range(3)` where the body puts
 i into `static(...)` or takes a part of a tuple by it. All other loops stay loops.
@@ -29,7 +29,7 @@ TURNS = 512  # more of them make a program that no compiler likes
 
 
 class Known:
-    """What `static` may ask of a value of the kernel: its type, its length."""
+    """Stand-in for a value of the kernel inside `static`: its type, its length."""
 
     def __init__(self, type: Any, shape: tuple[int, ...] | None):
         self.type, self.dtype, self.ndim = type, getattr(type, "scalar", getattr(type, "dtype", None)), 0
@@ -52,7 +52,7 @@ def kept(x: Any) -> Any:
 
 
 class StaticLoops:
-    """Part of the reader."""
+    """Mixin of `Reader`: `static(...)` and unrolled loops."""
 
     def call_static(self, node: ast.Call) -> Any:
         if len(node.args) != 1 or node.keywords:
@@ -91,7 +91,7 @@ class StaticLoops:
         return found
 
     def known(self, x: Any) -> Any:
-        """What is known of a local; None where that is nothing."""
+        """A local as `static` sees it: a constant, or a `Known`; None where nothing is known."""
         if isinstance(x, Local):
             return Known(x.type, tuple(static_int(turn.length) or 0 for turn in x.cut.turns))
         if isinstance(x, View | Choice):

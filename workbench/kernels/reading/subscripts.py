@@ -37,7 +37,7 @@ class Cells:
 
 
 class Places(IndexedArrays):
-    """Part of the reader: subscripts and attributes, read and assigned."""
+    """Mixin of `Reader`: subscripts and attributes, read and assigned."""
 
     # ---- reading
 
@@ -161,7 +161,7 @@ class Places(IndexedArrays):
         return k
 
     def length(self, array: View | Fields | Local | Choice, axis: int) -> Any:
-        """How many elements there are along an axis: of an array made in the kernel a Python int."""
+        """The number of elements along an axis: a Python int where it is constant, else an IR value."""
         n = self.extent(array.first if isinstance(array, Fields) else array, axis)
         return n if (k := static_int(n)) is None else k
 
@@ -335,7 +335,7 @@ class Places(IndexedArrays):
         self.state.names[target.id] = self.shared(settled, target.id) if has_tiles(settled) else settled
 
     def place(self, node: ast.expr) -> Any:
-        """What an assignment writes: a Slot of a local, a View or Fields (memory), Cells, or a Local's element."""
+        """The target of an assignment: a Slot of a local, a View or Fields (memory), Cells, or a Local's element."""
         if isinstance(node, ast.Name):
             name = node.id
             if name not in self.state.names and name in self.frame.around:
@@ -612,7 +612,7 @@ def chosen_cell(place: Any) -> Choice | None:
 
 
 def part_named(type: Any, name: str) -> tuple[int, Composite] | None:
-    """Where the part of this name of a transform begins, and its type; None if it has none."""
+    """(offset, type) of the named part of a transform; None if there is none."""
     return type.parts.get(name) if isinstance(type, Transform) else None
 
 

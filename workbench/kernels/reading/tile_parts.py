@@ -28,12 +28,12 @@ def is_tile(x: Any) -> bool:
 
 
 def number_of(type: Any) -> Any:
-    """What a tile holds: a scalar type, a composite or a struct."""
+    """The element type of a tile: a scalar, a composite or a struct."""
     return type.dtype if isinstance(type, TileOf) else type.scalar
 
 
 class TileParts(Sharing):
-    """Part of the reader: tiles of any type, element by element and part by part."""
+    """Mixin of `Reader`: tiles of any element type, element by element and part by part."""
 
     # ---- types
 
@@ -69,14 +69,14 @@ class TileParts(Sharing):
     # ---- elements
 
     def numbers(self, x: Any) -> list[ir.Value]:
-        """An element taken apart, in the order of the tiles of its components."""
+        """The scalar components of an element, in the order of the tiles that hold them."""
         if isinstance(x, Record):
             return [n for part in x.fields.values() for n in self.numbers(part)]
         v = self.value(x)
         return [self.component(v, at) for at in ir_indices(v.type)] if isinstance(v.type, Composite) else [v]
 
     def composed(self, dtype: Any, parts: Iterator[ir.Value]) -> Any:
-        """An element put together from its numbers."""
+        """The element of type `dtype` made of its scalar components."""
         if isinstance(dtype, Struct):
             return Record(dtype, {name: self.composed(t, parts) for name, t in dtype.fields})
         if isinstance(dtype, Composite):
@@ -84,7 +84,7 @@ class TileParts(Sharing):
         return next(parts)
 
     def as_tile(self, type: Tile | TileOf, parts: Iterator[ir.Value]) -> Any:
-        """A tile under one name, from the tiles of its components."""
+        """A tile (a Record if composite) made of the tiles of its components."""
         if isinstance(type, TileOf):
             return Record(type, {name: self.as_tile(t, parts) for name, t in type.fields})  # type: ignore[arg-type]
         return next(parts)
@@ -97,7 +97,7 @@ class TileParts(Sharing):
         return self.as_tile(tile_type(first.dims, dtype), iter(parts))
 
     def per_part(self, x: Any, do: Callable[[ir.Value], ir.Value]) -> Any:
-        """`do` of the tile of each component."""
+        """The tile with `do` applied to the tile of each component."""
         if not isinstance(x, Record):
             return do(x)
         return self.regrouped(x.type.dtype, [do(part) for part in leaves(x)])  # type: ignore[attr-defined]
@@ -145,7 +145,7 @@ class TileParts(Sharing):
         self, shape: tuple[int, ...], given: Sequence[ir.Value], write: Callable[[list[ir.Value], list[ir.Value]], Any],
         bounds: bool = False, order: int = 0,
     ) -> tuple[ir.Value, ...]:  # fmt: skip
-        """`write(indices, elements)` for every index; it returns the results."""
+        """Emit an `each` whose body is `write(indices, elements)`; returns its result tiles."""
         region = ir.Region([ir.Value(int32, name) for name, _ in zip("ijklmn", shape, strict=False)])
         elements = [ir.Value(v.type.scalar) for v in given]  # type: ignore[attr-defined]
         with self.builder.inside(region):
@@ -160,7 +160,7 @@ class TileParts(Sharing):
         self, shape: tuple[int, ...], given: Sequence[Any], write: Callable[[list[ir.Value], list[Any]], Any],
         node: ast.AST, bounds: bool = False, order: int = 0,
     ) -> Any:  # fmt: skip
-        """`write(indices, elements)` for every index, over tiles of any type; the tile of what it returns, if it does.
+        """Emit an `each` over tiles of any element type; returns the tile of the results of `write(indices, elements)`.
 
         A part of `given` that is no tile serves every element.
         """
@@ -218,7 +218,7 @@ class TileParts(Sharing):
         return a
 
     def within_array(self, a: View | Fields, at: list[ir.Value], before: list[int]) -> ir.Value:
-        """The condition that an element is in the array: the tile may end beyond it, or begin `before` some axes."""
+        """The condition that index `at` is in the array: below its extents, and not negative on the axes `before`."""
         view, emit = a if isinstance(a, View) else a.first, self.builder.emit
         held = [emit(scalar.LT, i, self.extent(view, axis)) for axis, i in enumerate(at)]
         held += [emit(scalar.GE, at[axis], constant(int32, 0)) for axis in before]
@@ -230,7 +230,7 @@ class TileParts(Sharing):
     def guarded(
         self, a: View | Fields, at: list[ir.Value], checked: bool, before: list[int], write: Callable[[], Any]
     ) -> Any:
-        """What is done where the element exists; a load gives 0 elsewhere."""
+        """The result of `write` where the element is in the array, 0 elsewhere; no branch unless `checked`."""
         if not checked:
             return write()
         held = self.within_array(a, at, before)
@@ -245,7 +245,7 @@ class TileParts(Sharing):
         return rebuild(made, iter(stmt.outs))
 
     def indexed(self, shape: tuple[int, ...], indices: Any, axis: Any, node: ast.AST) -> tuple[list, int | None]:
-        """The tile of the indices along one axis, broadcast to the shape; and that axis."""
+        """([tile of the indices along one axis, broadcast to the shape], that axis); ([], None) without indices."""
         if indices is None:
             return [], None
         k, places = static_int(axis), self.tile_value(indices, node)
@@ -262,7 +262,7 @@ class TileParts(Sharing):
         self, node: ast.AST, a: Any, shape: tuple[int, ...], offset: Any, checked: Any, given: list[Any],
         indices: Any, axis: Any, write: Callable[..., Any],
     ) -> Any:  # fmt: skip
-        """`write(array, place, elements)` for every element of a tile that lies in an array."""
+        """Emit `write(array, place, elements)` for every element of a tile that lies in an array."""
         a = self.tiled_array(a, node)
         if len(shape) != a.type.ndim:
             raise self.error(f"a tile of {len(shape)} axes and {a.type}", "rank", node, "", "as many axes as the array")
@@ -316,12 +316,12 @@ class TileParts(Sharing):
 
 
 def flat(type: Any) -> list[Tile]:
-    """The tiles of numbers of which a tile is made."""
+    """The types of the tiles of numbers that make up a tile type."""
     return [t for _, f in type.fields for t in flat(f)] if isinstance(type, TileOf) else [type]
 
 
 def ir_indices(type: Type) -> list[tuple[int, ...]]:
-    """Where the components of a composite are, row by row."""
+    """The indices of the components of a composite, row by row: (k,) or (row, column)."""
     shape = type.shape  # type: ignore[attr-defined]
     return [(k,) for k in range(shape[0])] if len(shape) == 1 else [
         (r, c) for r in range(shape[0]) for c in range(shape[1])]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Which names show one tile: as in Warp, a change in place is seen by all of them.
+"""Aliasing of tiles: as in Warp, a change in place is seen by all names that show the tile.
 
 `u = t` is a copy; a part or another form of a tile, and the parameter of a func, show memory of the tile that they were
 made from. As soon as they have a name, all names stand for `Shown`: one cell of the state holds the whole tile, and
@@ -28,12 +28,12 @@ CELL = "[]tile "
 
 
 class Sharing:
-    """Part of the reader: tiles that are changed in place, and what branches and loops make of them."""
+    """Mixin of `Reader`: tiles changed in place, and their aliasing through branches and loops."""
 
     # ---- names and what they show
 
     def resolved(self, x: Any) -> Any:
-        """What a name stands for, with the present values of the tiles that it shows."""
+        """`x` with each `Shown` replaced by the present value of its tile."""
         return with_shown(x, self.now) if has_shown(x) else x
 
     def now(self, x: Shown) -> ir.Value:
@@ -46,7 +46,7 @@ class Sharing:
         return self.builder.emit(step.row, v, *step.indices, attr=step.attr)
 
     def shared(self, x: Any, but: str = "") -> Any:
-        """What a name is to stand for. Tiles that other names than `but` show become `Shown` under these names too."""
+        """`x` as a name is bound to it: tiles that names other than `but` show too become `Shown`, there as well."""
         if isinstance(x, ir.Value):
             return (self.storage(x, self.cell_made, but) or x) if isinstance(x.type, Tile) else x
         if isinstance(x, Record):
@@ -54,7 +54,7 @@ class Sharing:
         return tuple([self.shared(part, but) for part in x]) if isinstance(x, tuple) else x
 
     def storage(self, v: ir.Value, cell: Callable[..., str | None], *more: str) -> Shown | None:
-        """Which part of which shared memory this is, where `cell` tells what holds a whole tile; None of none."""
+        """The `Shown` (cell, steps) that a tile is a view of; None if no cell holds it. `cell`: tile -> its cell."""
         whole, steps = v, []
         while True:
             key = cell(whole, *more)
@@ -79,7 +79,7 @@ class Sharing:
         return self.cell_of(v)
 
     def in_cells(self, name: str, tree: Any) -> Any:
-        """The same tree, with its tiles in cells."""
+        """The tree with its tiles moved to cells of the state, each replaced by a `Shown`."""
 
         def moved(v: ir.Value) -> Any:
             if not isinstance(v.type, Tile):
@@ -117,7 +117,7 @@ class Sharing:
         self.state.cells[place.key] = new
 
     def written_back(self, step: Step, whole: ir.Value, part: ir.Value) -> ir.Value:
-        """The whole tile, of which a part, or another form, has this value."""
+        """The whole tile after its part, or view, got the value `part`."""
         if step.row is tiles.VIEW:
             return self.builder.emit(tiles.ASSIGN, whole, *step.indices, part)
         if step.row is tiles.TRANSPOSE:
@@ -145,7 +145,7 @@ class Sharing:
     # ---- branches and loops
 
     def part_ways(self, node: ast.AST, ends: list[Any]) -> None:
-        """Before branches meet: a name that does not show the same on both sides has a value of its own on each."""
+        """Before a join: replace `Shown` by values for names that do not show the same on both sides."""
         (one, a, _), (two, b, _) = ends
         for name in {**a.names, **b.names}:
             x, y = a.names.get(name), b.names.get(name)
@@ -166,7 +166,7 @@ class Sharing:
         return found
 
     def tiles_may_change(self, node: ast.AST, rebound: set[str]) -> bool:
-        """Whether the turns of a loop may change a tile of before in place. Then those have cells, which it carries."""
+        """True if a loop may change an earlier tile in place; such tiles are put in cells, which the loop carries."""
         names = self.state.names
         held = {n: tree for n, tree in names.items() if only_tiles(tree) and not n.startswith("$")}
         if not held or not any(self.changes_tile(n) for n in ast.walk(node)):
@@ -183,7 +183,7 @@ class Sharing:
         return any(x is None or isinstance(x, Unusable) or has_tiles(x) for x in found)
 
     def shown_after(self, before: Any, after: Any, runs: bool) -> Any:
-        """What a name that the loop does not carry stands for after it."""
+        """The value after a loop of a name that it does not carry."""
         if not has_shown(after) or before == after:
             return before if has_shown(after) else after
         if before is not None and not has_shown(before) and has_tiles(before):
@@ -208,7 +208,7 @@ class Sharing:
     # ---- what cannot be followed
 
     def refuse_read_beside(self, outer: State, cells: dict[str, Any], node: ast.AST) -> None:
-        """A func changes a tile that the line of its call also reads elsewhere: before the change, or after it?"""
+        """Raise KernelError if a func changes a tile that the line of its call also reads elsewhere."""
         for name, tree in outer.names.items():
             changed = [s for s in shown_in(tree) if cells.get(s.key) is not outer.cells.get(s.key)]
             if changed and read_beside(self.frame.source.tree, node, name):
@@ -218,9 +218,9 @@ class Sharing:
                 )  # fmt: skip
 
     def refuse_shared(self, old: Any, node: ast.AST) -> None:
-        """A change in place of what another name, which is read later, may show.
+        """Raise KernelError for a change in place of a tile that another name, live afterwards, may show.
 
-        It is kept: what names show inside a loop is known only where the loop ends (`recheck_shared`).
+        The change is also noted: what names show inside a loop is known only where the loop ends (`recheck_shared`).
         """
         name = ast.unparse(node) if isinstance(node, ast.expr) else ""
         known = {place.key for part in leaves(old) if (place := self.storage(part, self.cell_of))}
@@ -262,7 +262,7 @@ class Sharing:
             self.merged_tiles.setdefault(made, (merge, []))[1].extend(sources)
 
     def may_share(self, a: ir.Value, b: ir.Value) -> bool:
-        """Whether two tiles, held at one moment, may be one tile in Warp, or parts of one.
+        """True if two tiles, live at one moment, may alias in Warp: be one tile, or parts of one.
 
         Results of one merge come from the same side. The later merge is followed first, so both sides of a pair stay
         values of one turn of a loop; what a turn made is nothing that the turn began with.
@@ -292,7 +292,7 @@ class Sharing:
 
 
 def _begins(target: str, name: str) -> bool:
-    """Whether a target is this name, or a part of what it holds."""
+    """True if a target is this name, or a part of its value."""
     return target == name or target.startswith((f"{name}[", f"{name}."))
 
 

@@ -14,7 +14,7 @@ from .tile_parts import TileParts, flat, number_of
 
 
 class MoreTiles(TileParts):
-    """Part of the reader."""
+    """Mixin of `Reader`: calls of the tile builtins of this module."""
 
     # ---- random numbers
 

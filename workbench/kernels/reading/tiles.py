@@ -33,7 +33,7 @@ _IGNORED = ("storage", "precision", "aligned")  # how Warp does it, not what
 
 
 class Tiles(MoreTiles):
-    """Part of the reader: calls of `ops.tile_names`, and operators between tiles."""
+    """Mixin of `Reader`: calls of `ops.tile_names`, and operators between tiles."""
 
     def call_tile(self, builtin: TileBuiltin, node: ast.Call) -> Any:
         if builtin.__name__.endswith("_inplace") and "..." in builtin.arguments:
@@ -127,7 +127,7 @@ class Tiles(MoreTiles):
         return made
 
     def read_untile(self, node: ast.Call, a: Any) -> Any:
-        """The value that the one thread of a block brought by `tile`: a number, or the components along all axes."""
+        """The value in a tile made by `tile(x)`: its one number, or the composite of its components."""
         v = self.any_tile(a, node)
         dims = v.type.dims
         if math.prod(dims) == 1:
@@ -166,7 +166,7 @@ class Tiles(MoreTiles):
         return made if whole.dims == dims else self.reshaped(made, dims)
 
     def refuse_beyond(self, type: Tile, part: Tile, offsets: list[ir.Value], node: ast.AST) -> None:
-        """A part at constant offsets lies inside; at others this is seen when it runs."""
+        """Raise KernelError if a part cannot fit; unknown offsets count as 0, and are checked when it runs."""
         for n, m, o in zip(type.dims, part.dims, offsets, strict=False):
             if m > n or (static_int(o) or 0) + m > n:
                 raise self.error(
@@ -221,7 +221,7 @@ class Tiles(MoreTiles):
         return self.mapped_elements(shapes[0], callee, values, node)
 
     def mapped_elements(self, dims: tuple[int, ...], callee: Any, values: list[Any], node: ast.Call) -> Any:
-        """The tile of what a function gives for every element. What a lambda takes from outside serves all of them."""
+        """The tile of the results of `callee` per element; free variables of a lambda are the same for all."""
         outside = self.taken_from_outside(callee) if isinstance(callee, ast.Lambda) else {}
         count = len(values)
 
@@ -239,7 +239,7 @@ class Tiles(MoreTiles):
 
     @contextmanager
     def naming(self, names: dict[str, Any]) -> Iterator[None]:
-        """Inside, these names stand for these values."""
+        """Context: these names are bound to these values."""
         outer = self.state.names
         self.state.names = {**outer, **names}
         try:
@@ -255,7 +255,7 @@ class Tiles(MoreTiles):
             return self.visit(function.body)
 
     def call_of_values(self, callee: Any, args: list[Any], node: ast.Call) -> Any:
-        """A builtin, a func or a lambda of numbers, vectors or structs."""
+        """The result of a builtin, a func or a lambda on numbers, vectors or structs."""
         if isinstance(callee, ast.Lambda):
             made = self.call_lambda(callee, args, node)
         elif isinstance(callee, Func):
@@ -409,7 +409,7 @@ class Tiles(MoreTiles):
         self.rebind_tiles("tile_cholesky_inplace", node, self.read_tile_cholesky(node, a, fill_mode))
 
     def solved(self, node: ast.AST, a: Any, y: Any, *steps: tuple[bool, str]) -> ir.Value:
-        """Triangular solves one after the other: (with the transpose, which triangle)."""
+        """The tile after triangular solves in turn; each step is (transposed, which triangle)."""
         matrix, right = self.tile_value(a, node), self.tile_value(y, node)
         dims = right.type.dims  # type: ignore[attr-defined]
         made = self.reshaped(right, (*dims, 1)) if len(dims) == 1 else right
@@ -444,7 +444,7 @@ class Tiles(MoreTiles):
         return named[0] if named else node.args[position]
 
     def changed_tiles(self, callee: Any, node: ast.Call) -> list[ast.expr]:
-        """Which arguments a call changes in place."""
+        """The arguments that a call changes in place."""
         if not isinstance(callee, TileBuiltin):
             return []
         found = []
@@ -465,7 +465,7 @@ class Tiles(MoreTiles):
             place.store(value)
 
     def shown_place(self, target: ast.expr) -> Slot | None:
-        """`tile_transpose(t)` and the like as what a call changes: the part of `t` that it shows, if `t` has a name."""
+        """The place that `tile_transpose(t)` and other views show, for a call that changes it; None without a name."""
         callee = self.python_object(target.func) if isinstance(target, ast.Call) else None
         if not isinstance(callee, TileBuiltin) or callee.__name__ not in SHOWING:
             return None
@@ -473,7 +473,7 @@ class Tiles(MoreTiles):
         return Slot(lambda: self.resolved(place), lambda v: self.put(place, v)) if has_shown(place) else None
 
     def renamed(self, new: Any, old: Any) -> None:
-        """The parts of a new tile go under the names of the old one's."""
+        """Give the parts of a new tile the names of the old one's."""
         for part, before in zip(leaves(new), leaves(old), strict=True):
             part.name = part.name or before.name
 
@@ -565,7 +565,7 @@ class Tiles(MoreTiles):
         return self.error(f"`{sign}` between {a.type} and {b.type}", slug, None, why, instead)
 
     def composite_binary(self, sign: str, a: Any, b: Any) -> Any:
-        """The same where a side is a tile of composites, or one composite: component by component where that is it."""
+        """`tile_binary` where a side has composite elements: by component where that is equivalent."""
         if sign in "+-" and is_tile(a) and is_tile(b) and a.type == b.type:
             pairs = zip(leaves(a), leaves(b), strict=True)
             return rebuild(a, iter([self.tile_binary(sign, x, y) for x, y in pairs]))
@@ -587,7 +587,7 @@ class Tiles(MoreTiles):
         return number_of(type) if name == "dtype" else type.dims if name == "shape" else math.prod(type.dims)
 
     def tile_picked(self, dims: tuple[int, ...], nodes: list[ast.expr]) -> list[Any]:
-        """For each axis a value, the index of one element, or the range of those that a slice names."""
+        """Per axis the index of one element (IR value), or the range of a slice."""
         if len(nodes) > len(dims):
             raise self.error(f"a tile of {len(dims)} axes takes no {len(nodes)} indices", "rank", nodes[-1], "", "")
         out: list[Any] = []
@@ -612,14 +612,14 @@ class Tiles(MoreTiles):
         return found
 
     def part_picked(self, dims: tuple[int, ...], picked: list[Any]) -> tuple[list[Any], tuple, tuple]:
-        """Where a part begins, its shape with an axis for each, and without those of an index."""
+        """(offsets of a part, its shape with every axis, its shape without the axes that an index picks)."""
         offsets = [self.value(p.start) if isinstance(p, range) else self.counted(p, n)
                    for p, n in zip(picked, dims, strict=True)]  # fmt: skip
         whole = tuple(len(p) if isinstance(p, range) else 1 for p in picked)
         return offsets, whole, tuple(len(p) for p in picked if isinstance(p, range))
 
     def counted(self, i: ir.Value, n: int) -> ir.Value:
-        """An index from the start, where it may be one from the end."""
+        """An index with a negative one wrapped (counted from the end), as int32."""
         i = i if i.type is int32 else self.builder.emit(scalar.CAST, i, attr=int32)
         if static_int(i) is not None or self.facts.non_negative(i):
             return i
@@ -627,7 +627,7 @@ class Tiles(MoreTiles):
         return self.builder.emit(scalar.WHERE, below, self.builder.emit(scalar.ADD, i, self.value(n)), i)
 
     def tile_read(self, t: Any, nodes: list[ast.expr]) -> Any:
-        """`t[...]`: an element, or the part that slices and missing indices name."""
+        """The value of `t[...]`: an element, or a part."""
         picked = self.tile_picked(t.type.dims, nodes)
         if not any(isinstance(p, range) for p in picked):
             return self.element_at(t, picked)
@@ -640,7 +640,7 @@ class Tiles(MoreTiles):
         return self.per_part(t, part)
 
     def tile_slot(self, base: Any, nodes: list[ast.expr], node: ast.expr) -> tuple[Any, Any]:
-        """How an element or a part of a local tile is read, and how it is replaced."""
+        """(load, store) functions of an element or a part of a local tile."""
         picked = self.tile_picked(base.load().type.dims, nodes)
 
         def replaced(whole: Any, v: Any) -> Any:

@@ -52,7 +52,7 @@ class Side:
 
 @runtime_checkable
 class Recorded(Protocol):
-    """A pass that somebody else has made over a tape, known by what it left: `retrace` shows that, event by event."""
+    """A pass recorded by somebody else: `retrace` replays, event by event, what it left."""
 
     tape: Tape
     seeds: Mapping[Allocation, Any]
@@ -64,13 +64,13 @@ class Recorded(Protocol):
 
 @dataclass(frozen=True)
 class Parting:
-    """Where numbers of both passes differ by more than rounding: in one memory, at one column.
+    """A difference of both passes beyond rounding: in one memory, at one column.
 
     kind      `value` (just after the launch, or as it began: `found`), or `adjoint` (after the reverse step).
     position  the column; their count for the seeds.
     lo, hi    the bytes that were compared. `cell`: `v[3]`, first number that differs; `here` and `there`: what it is.
     count     how many numbers differ, `most` by how much at most. `index`: of the cell, the component last.
-    other     who says what is there, beside what is exact; "" for one of two passes like any other.
+    other     the name of the other pass beside the exact one; "" for one of two passes like any other.
     """
 
     kind: str
@@ -127,19 +127,19 @@ class Comparison:
 
     @property
     def first(self) -> Parting | None:
-        """What the picture flags: a launch, where there is one."""
+        """The difference that the picture flags: the first at a launch, else the first; None if there is none."""
         ends = len(self.places)
         return next((p for p in self.partings if p.position < ends), next(iter(self.partings), None))
 
     def beside(self, rows: Sequence[Said]) -> list[str]:
-        """What is `said`, but for the first sentence where one of these findings says it."""
+        """The sentences of `said`, without the first if one of these findings is the same difference."""
         first = self.first
         n = self.places[first.position][0] if first is not None and first.position < len(self.places) else None
         found = n is not None and any(row.slug == "parted" and row.position == n for row in rows)
         return self.said[1:] if found else self.said
 
     def differences(self, position: int) -> list[str]:
-        """What differs at a column, as text: the first numbers of each memory, and how far the worst are apart."""
+        """The differences at a column as texts: the first numbers of each memory, and the largest distance."""
         return self._texts().get(position, [])
 
     def _texts(self) -> dict[int, list[str]]:
@@ -150,7 +150,7 @@ class Comparison:
         return self._said_at
 
     def parts_bar(self, bar: Bar, others: Mapping[str, Sequence[Bar]]) -> bool:
-        """Does an adjoint of this pass differ from the other's, whose bars are `others`, by lane?"""
+        """True if an adjoint of this pass differs from the other's, whose bars are `others`, by lane."""
         end = bar.e1
         if end == len(self.places) or None not in self.places[end]:
             return any(p.lo < bar.hi and bar.lo < p.hi for p in self._at("adjoint").get((bar.allocation, end), ()))
@@ -159,7 +159,7 @@ class Comparison:
         return any(level_text(b.level) != level_text(bar.level) for b in beside if b.level is not None)
 
     def parts_block(self, block: Block) -> bool:
-        """Does a version of this pass hold other values than the other's?"""
+        """True if a version of this pass holds other values than the other's."""
         found = self._at("value")
         here = (p for p in found.get((block.allocation, block.e0), ()) if not p.found)
         later = (
@@ -169,7 +169,7 @@ class Comparison:
         return any(p.lo < block.hi and block.lo < p.hi for p in (*here, *later))
 
     def _at(self, kind: str) -> dict[tuple[str, int], list[Parting]]:
-        """{(lane, column): differences} of values or of adjoints."""
+        """The differences of values or of adjoints, by (lane, column)."""
         if kind not in self._found:
             found = self._found[kind] = {}
             for p in self.partings:
@@ -179,7 +179,7 @@ class Comparison:
 
 
 def told_apart(here: float, there: float) -> tuple[str, str]:
-    """Both numbers with as many digits, four at least, as it takes to tell them apart."""
+    """Both numbers, with as many digits as it takes to tell them apart, four at least."""
     for digits in (4, 6, 9, 17):
         one, two = (f"{x:.{digits}g}" for x in (here, there))
         if one != two:
@@ -191,7 +191,7 @@ def told_apart(here: float, there: float) -> tuple[str, str]:
 
 
 def side_of(tape: Tape, other: Any = None) -> Side:
-    """The pass that `against=` means: another tape, one that is wrong on purpose, or this tape with other seeds.
+    """The `Side` for an `against=` argument: another tape, a wrong pass, or this tape with other seeds.
 
     other  None for the last backward of `tape`; a tape; a `Wrong`; a `Recorded` pass; seeds {array: seed}, or an
            array of one element as `backward` takes it. Raises LaunchError [against] for anything else, GradientError
@@ -219,7 +219,7 @@ def side_of(tape: Tape, other: Any = None) -> Side:
 
 
 def compare(tape: Tape, wrong: Wrong | None, against: Any) -> Comparison:
-    """Two passes as one picture. Of an exact pass and one that is wrong on purpose the exact one is the outline."""
+    """The `Comparison` of two passes; if one of them is wrong on purpose, the exact one is the outline."""
     here, there = side_of(tape, wrong), side_of(tape, against)
     if there.wrong is not None and here.wrong is None:
         here, there = there, here
@@ -286,7 +286,7 @@ class _Comparing:
     # ---- numbers
 
     def _adjoints(self, position: int, event: Event, space: Workspace, theirs: Iterable[Any]) -> Iterable[Parting]:
-        """Where the adjoints after a reverse step differ: what both events touched, memory by memory."""
+        """Yields the differences of adjoints after a reverse step, for each memory that both events touched."""
         known: dict[Any, list[tuple[Access, np.ndarray | None]]] = {}
         for x, g in theirs:
             known.setdefault(self.partner.get(str(x.span.allocation)), []).append((x, g))
@@ -317,7 +317,7 @@ class _Comparing:
         )  # fmt: skip
 
     def _values(self) -> tuple[list[Parting], list[str]]:
-        """Where forward values differ, from left to right; what the first such launch was asked for in other ways."""
+        """(differences of values in program order, the reasons at the first such launch: arguments, grid, kernel)."""
         if self.here.tape is self.there.tape:
             return [], []
         one, two = self.runs = run_of(self.here.tape), run_of(self.there.tape)
@@ -335,7 +335,7 @@ class _Comparing:
         return parts, reasons
 
     def _values_of(self, n: int, m: int, one: Run, two: Run, differ: set[Allocation]) -> Iterable[Parting]:
-        """What event n wrote otherwise than event m, and what it found otherwise though nobody wrote it so."""
+        """Yields the values that events n and m wrote differently, and read differently if nobody wrote them so."""
         ours, theirs = one.accesses[n], two.accesses[m]
         for k, writes in enumerate((False, True)):
             a, b = ([x for x in found if x.writes == writes] for found in (ours, theirs))
@@ -350,7 +350,7 @@ class _Comparing:
                 yield from new
 
     def _lacking(self, position: int, a: Allocation) -> int:
-        """The column of the write that one of both lacks, from which this memory has other numbers; else `position`."""
+        """The column of a write, lacking in one pass, that explains other values in this memory; else `position`."""
         for k in range(position - 1, -1, -1):
             n, m = self.places[k]
             if n is not None and m is None and any(w.allocation is a for w in self.here.tape.events[n].writes):
@@ -362,7 +362,7 @@ class _Comparing:
         return position
 
     def _seeds(self, trace: Trace) -> list[Parting]:
-        """Where the seeds differ, by the whole memory of each."""
+        """The differences of the seeds, one per memory at most."""
         found = []
         theirs = {self.partner.get(str(a)): (a, data) for a, data in self.there.seeds.items()}
         for a in dict.fromkeys((*self.here.seeds, *(a for a in theirs if a is not None))):
@@ -384,7 +384,7 @@ class _Comparing:
     # ---- one trace for both
 
     def _laid(self, ours: Trace, theirs: Trace) -> tuple[Trace, Levels]:
-        """Columns and lanes of both, with the adjoint of this pass; and the adjoint of the other on the same."""
+        """The columns and lanes of both, with this pass's adjoints, and the other's adjoints on the same ones."""
         met = set(map(str, self.partner.values())) if self.here.tape is not self.there.tape else None
         tracks = [
             t if met is None or t.id in met else replace(t, text=f"only here, {t.text}") for t in ours.allocations
@@ -419,7 +419,7 @@ class _Comparing:
         return trace, Levels(levels, seeds, died)
 
     def _flag(self, made: Comparison) -> None:
-        """The launch at which the passes part first carries a flag, which survives folding."""
+        """Put a flag, which survives folding, on the launch at which the passes first differ."""
         first = made.first
         if first is not None and first.position < len(self.places):
             events = list(made.trace.events)
@@ -430,7 +430,7 @@ class _Comparing:
     # ---- words
 
     def _agreed(self, walked: bool) -> str:
-        """What was compared, where nothing differs. `walked`: adjoints were."""
+        """The sentence for passes without a difference. `walked`: adjoints were compared."""
         valued = self.here.tape is self.there.tape or (self.runs is not None and not any(r.why for r in self.runs))
         what = {(True, True): "Both passes", (True, False): "The values of both passes",
                 (False, True): "The adjoints of both passes"}  # fmt: skip
@@ -474,7 +474,7 @@ class _Comparing:
 
 
 def _merged(pairs: Sequence[tuple[int, int]], ours: int, theirs: int) -> list[Place]:
-    """The columns of both, in order: what only this one has comes before what only the other has."""
+    """The aligned columns of both, in order; unmatched ones of this pass come before those of the other."""
     places: list[Place] = []
     i = j = 0
     for n, m in [*pairs, (ours, theirs)]:
@@ -491,7 +491,7 @@ def _once(found: Iterable[Access]) -> list[Access]:
 
 
 def _seed(tape: Tape, a: Allocation, data: Any) -> np.ndarray | None:
-    """The numbers of a seed, None for what has none."""
+    """The values of a seed, flat; None if there are none."""
     scalar = tape.scalars.get(a)
     if data is None or not isinstance(scalar, Scalar):
         return None
@@ -499,12 +499,12 @@ def _seed(tape: Tape, a: Allocation, data: Any) -> np.ndarray | None:
 
 
 def _only_there(event: EventColumn) -> EventColumn:
-    """A column that this tape lacks: it touches nothing here."""
+    """A column for an event that this tape lacks: it touches no memory here."""
     return replace(event, touches=(), kept=(), adjoint=(), arrows=(), flags=())
 
 
 def _moved(level: AdjointLevel, sizes: Mapping[str, tuple[int, AllocationTrack]]) -> AdjointLevel:
-    """A level of the other pass on the lane it belongs to, where elements may have another size."""
+    """A level of the other pass moved to the corresponding lane, scaled if elements have another size."""
     itemsize, lane = sizes[level.allocation]
     lo, hi = level.lo, level.hi
     if itemsize and lane.itemsize and itemsize != lane.itemsize:

@@ -1,4 +1,4 @@
-"""The columns of a long tape, described once for all events that did the same, and made one by one when asked for.
+"""The columns of a long tape, deduplicated: one description for all equal events, columns made on demand.
 
 One idea: launches of a loop differ in nothing but the versions of what they touch, and versions are counts. So a tape
 of 100,000 launches is a few hundred columns (`firsts`), the number of one of them per event (`which`), and the
@@ -19,7 +19,7 @@ Array = np.ndarray
 
 
 def spread(counts: Array, which: Array) -> tuple[Array, Array]:
-    """Where the rows of each event begin, and for each of them the row of the first event alike."""
+    """(start of each event's rows, for each row the same row of the first equal event), int64 arrays."""
     many = counts[which]
     starts = np.cumsum(many) - many
     rows = np.arange(int(many.sum())) - np.repeat(starts - (np.cumsum(counts) - counts)[which], many)
@@ -27,7 +27,7 @@ def spread(counts: Array, which: Array) -> tuple[Array, Array]:
 
 
 class Accesses(NamedTuple):
-    """All accesses of the tape in order: event, memory (by number), do they write, and which version they saw."""
+    """All accesses of the tape in order, as arrays: event, memory number, True for a write, the version seen."""
 
     starts: Array
     rows: Array
@@ -56,13 +56,13 @@ class Accesses(NamedTuple):
 
 
 class AlikeEvents(Sequence[EventColumn]):
-    """The columns of a tape, as a sequence whose members are made when they are asked for; a slice is another one."""
+    """A lazy sequence of the columns of a tape, which are made when asked for; slices are lazy too."""
 
     def __init__(
         self, firsts: Sequence[EventColumn], which: Array, ids: Sequence[str],
         accesses: Accesses | None = None, part: range | None = None,
     ):  # fmt: skip
-        """firsts: one column for all events alike, as they first appear; which: per event its number among them."""
+        """firsts: a column per kind of equal events, in order of appearance; which: the number of each event's kind."""
         self.firsts, self.which, self.ids = firsts, which, ids
         self.accesses = Accesses.of(firsts, which) if accesses is None else accesses
         self.part = range(len(which)) if part is None else part
@@ -92,19 +92,19 @@ class AlikeEvents(Sequence[EventColumn]):
         return first.alike(self.ids[n], n, touches)
 
     def kinds(self) -> list[tuple[EventColumn, int]]:
-        """The first columns of all events alike that are in this part, as they first appear, and how many there are."""
+        """(first column, count) of each kind of equal events in this part, in order of appearance."""
         found, first, many = np.unique(self.which[self.part], return_index=True, return_counts=True)
         order = np.argsort(first)
         return [(self.firsts[int(found[k])], int(many[k])) for k in order]
 
     def lasts(self) -> list[EventColumn]:
-        """The last of all events alike in this part, in their order."""
+        """The last event of each kind in this part, in order."""
         _, back = np.unique(self.which[self.part][::-1], return_index=True)
         return [self[int(k)] for k in np.sort(len(self) - 1 - back).tolist()]
 
 
 class Versions(NamedTuple):
-    """All versions of the tape in the order of `lanes.versions_of`, as columns."""
+    """All versions of the tape as column arrays, in the order of `lanes.versions_of`."""
 
     lane: Array
     lo: Array
@@ -117,7 +117,7 @@ class Versions(NamedTuple):
 
 
 def versions_at_once(events: AlikeEvents, cuts: Mapping[str, tuple[int, ...]]) -> Versions:
-    """What `versions_of` finds: memory in one piece all at once, memory in several pieces write by write."""
+    """The result of `versions_of`, vectorised: memory in one piece all at once, other memory write by write."""
     lanes = {key: n for n, key in enumerate(cuts)}
     whole = np.array([len(cuts[key]) == 2 for key in cuts], bool)
     of = np.array([lanes.get(key, -1) for key in events.accesses.keys], np.int64)
@@ -130,7 +130,7 @@ def versions_at_once(events: AlikeEvents, cuts: Mapping[str, tuple[int, ...]]) -
 
 
 def _whole(events: AlikeEvents, lane: Array, whole: Array, size: Array) -> Array:
-    """The versions of memory in one piece, with two more columns by which all versions are in order."""
+    """The versions of undivided memory, an array with a row each; its last two columns are the sort keys."""
     event, wrote, before = events.accesses.event, events.accesses.wrote, events.accesses.before
     end = len(events)
     strided = np.array([t.strided for first in events.firsts for t in first.touches], bool)[events.accesses.rows]
@@ -165,7 +165,7 @@ def _rows(
 
 
 def _in_pieces(events: AlikeEvents, cuts: Mapping[str, tuple[int, ...]], lane: Array, whole: Array) -> Array:
-    """The versions of memory in several pieces, as `versions_of` makes them."""
+    """The versions of memory in several pieces, found write by write, as an array like that of `_whole`."""
     lanes = {key: n for n, key in enumerate(cuts)}
     several = {key: ends for key, ends in cuts.items() if len(ends) != 2}
     there = np.flatnonzero((lane >= 0) & ~whole[lane])

@@ -85,7 +85,7 @@ Rows = dict[str, Any]  # by table, row after row
 
 
 class Texts:
-    """Texts and ranges by number, each of them once."""
+    """An intern table: texts and ranges by number, each stored once."""
 
     def __init__(self) -> None:
         self.texts: dict[str, int] = {}
@@ -106,7 +106,7 @@ class Texts:
 
 
 def packed(names: Mapping[str, tuple[str, ...]], rows: Rows) -> tuple[dict[str, Any], bytes]:
-    """Tables one after the other, column by column, and where each of them lies."""
+    """(the place of each table, all tables as float32 bytes, column by column)."""
     tables, parts, at = {}, [], 0
     for table, fields in names.items():
         columns = np.array(rows[table], np.float32).reshape(-1, len(fields)).T
@@ -122,9 +122,10 @@ class Columns:
     def __init__(
         self, trace: Trace, folds: Sequence[Fold] = (), grids: Sequence[int] = (), against: Comparison | None = None
     ):
-        """`grids`: per event which grid its threads have, by a number of the caller's; -1 for none.
+        """`grids`: per event the caller's number of its thread grid; -1 for none.
 
-        against: two passes, of which `trace` is."""
+        against: two passes, of which `trace` is.
+        """
         self.against = against
         self.trace, self.names, self.grids = trace, Texts(), grids
         self.lanes = {track.id: n for n, track in enumerate(trace.allocations)}
@@ -177,7 +178,7 @@ class Columns:
                 rows["kept"] += (ranges(lanes[kept.allocation], kept.lo, kept.hi), text(said), kepts[n])
 
     def _spread(self, events: AlikeEvents, rows: Rows) -> None:
-        """From the rows of the first events of each kind those of all events, and the versions of memory."""
+        """Expand the rows of the first events of each kind to all events, and add the versions of memory."""
         held = {name: np.array(rows[name], float).reshape(-1, len(fields)) for name, fields in TABLES.items()}
         told, which, end = held["events"], events.which, len(held["events"])
         found = told[which]
@@ -199,7 +200,7 @@ class Columns:
         ], 1)  # fmt: skip
 
     def _boxes(self, versions: Versions) -> np.ndarray:
-        """Of each version where its box is, its radius, and whether it is labelled; looked up once for equal bytes."""
+        """The box of each version, its radius, and True if it is labelled; computed once for equal bytes."""
         code = np.stack([versions.lane, versions.lo, versions.hi, versions.strided], 1)
         kinds, which = np.unique(code, axis=0, return_inverse=True)
         ids, marks = list(self.lanes), []
@@ -222,7 +223,7 @@ class Columns:
         return {key: LaneBlocks(blocks) for key, blocks in found.items()}
 
     def _slots(self, event: EventColumn) -> tuple[dict[int, int], dict[int, int]]:
-        """`slots_of`, once for all events that touch the same bytes."""
+        """`slots_of`, cached for events that touch the same bytes."""
         if not event.kept and sum(touch.how == "read" for touch in event.touches) < 2:
             return {}, {}  # a sign alone stays where it is
         key = (
@@ -264,9 +265,10 @@ class Columns:
     # ---- the adjoint side
 
     def levels(self, levels: Levels, scale: Scale | None = None, second: bool = False) -> tuple[dict[str, Any], bytes]:
-        """The adjoint side: meta and bytes. `scale`: of thickness, if not the one that fits these levels.
+        """The adjoint side: meta and bytes. `scale`: of thickness; by default the one that fits these levels.
 
-        second: these are those of the other pass."""
+        second: these are those of the other pass.
+        """
         scale = scale_of_levels(levels) if scale is None else scale
         if isinstance(self.trace.events, AlikeEvents):  # from now on each of them is asked for again and again
             self.trace = replace(self.trace, events=tuple(self.trace.events))
@@ -293,7 +295,7 @@ class Columns:
         return {"tables": tables, "seed": text, "said": SAID, "scale": said}, data
 
     def _parting(self) -> Callable[[Bar], bool]:
-        """Does a bar of this pass differ from the other pass: never, where there is none; always, if it is wrong."""
+        """A predicate: True for bars that differ from the other pass; without one, True for all if this is wrong."""
         if self.against is None:
             return lambda _: self.trace.wrong
         made = self.against
@@ -334,12 +336,12 @@ def _ill(levels: Iterable[AdjointLevel]) -> int:
 
 
 def _held(value: float) -> float:
-    """A size as float32: one that is too large becomes the largest, not infinite."""
+    """Sizes as finite float32: those too large become the largest."""
     return min(value, LARGEST) if math.isfinite(value) else value
 
 
 def scale_of_levels(*sides: Levels) -> Scale:
-    """The scale of thickness that fits these levels: one for all that are to be compared."""
+    """One scale of thickness for all these levels, so that they can be compared."""
     found = [level for side in sides for some in side.events for level in some]
     found += [seed.level for side in sides for seed in side.seeds if seed.level is not None]
     return scale_of(sizes_of(found))

@@ -1,4 +1,4 @@
-"""What a stretch of the tape holds, and the scale on which sizes are drawn: nothing that was folded is summarised away.
+"""Envelopes of stretches of the tape, and the scale of sizes: folding a stretch hides no extreme and no NaN.
 
 One idea: a stretch, events [a, b), is as true as all moments a .. b in and beside it: the largest and the smallest
 adjoint, and whether any of it is exactly 0, NaN, infinite or missing. Envelopes are arrays with one entry per stretch,
@@ -23,7 +23,7 @@ Array = np.ndarray
 
 
 class Bars(NamedTuple):
-    """Bars as columns: moments e0 + 1 .. e1, state, largest adjoint (finite part), and whether that is a bound."""
+    """Bars as column arrays: moments e0 + 1 .. e1, state, largest finite adjoint, and True if that is only a bound."""
 
     e0: Array
     e1: Array
@@ -43,7 +43,7 @@ class Bars(NamedTuple):
 
 
 def version_bars(blocks: Sequence[Block]) -> Bars:
-    """Versions as bars without sizes: what `envelopes` needs to say which values are NaN or infinite."""
+    """Versions as bars without sizes, from which `envelopes` finds NaN and infinite values."""
     nothing = np.zeros(len(blocks))
     return Bars(
         np.array([block.e0 for block in blocks], np.int64), np.array([block.e1 for block in blocks], np.int64),
@@ -61,11 +61,11 @@ def state_of(level: AdjointLevel | None) -> int:
 
 
 class Envelope(NamedTuple):
-    """What one lane holds in each stretch: numbers, or arrays of one length.
+    """The summary of one lane per stretch: numbers, or arrays of one length.
 
     most, least    of the finite sizes: the largest, and the smallest of those that are not exactly 0 (0: there is none)
-    value ... absent    is there such an adjoint in the stretch; absent: none has arrived
-    bound    is `most` only a bound, because events that are not drawn changed parts of the bytes
+    value ... absent    True if there is such an adjoint in the stretch; absent: none has arrived
+    bound    True if `most` is only a bound, because events that are not drawn changed parts of the bytes
     ill_at   the moment at which the reverse pass first had the NaN or Inf that is in the stretch, -1 for none
     """
 
@@ -80,18 +80,18 @@ class Envelope(NamedTuple):
     ill_at: Array
 
     def at(self, k: int) -> Envelope:
-        """That of one stretch."""
+        """The envelope of stretch `k` alone."""
         return Envelope(*(column[k] for column in self))
 
     @property
     def state(self) -> str:
-        """Of one stretch: `nan`, `inf`, `value`, `zero` (all of it is exactly 0) or `absent`: the worst."""
+        """The worst state of one stretch: `nan`, `inf`, `value`, `zero` (all of it is exactly 0) or `absent`."""
         found = ("nan", self.nan), ("inf", self.inf), ("value", self.value), ("zero", self.zero)
         return next((name for name, there in found if there), "absent")
 
 
 def envelopes(bars: Bars, edges: Array) -> Envelope:
-    """What the bars of one lane hold in the stretches [edges[k], edges[k + 1]); the edges grow."""
+    """The envelope of one lane's bars over the stretches [edges[k], edges[k + 1]); the edges ascend."""
     edges = np.asarray(edges, np.int64)
     count = len(edges) - 1
     first = np.searchsorted(edges[1:], bars.e0 + 1, "left")
@@ -122,7 +122,7 @@ def envelopes(bars: Bars, edges: Array) -> Envelope:
 
 
 def ill_blocks(blocks: Sequence[Block], values: Iterable[ValueLevel]) -> dict[int, int]:
-    """The numbers of the blocks in which a NaN or an infinity is known, and their states: NAN, INF or BOTH."""
+    """The numbers of the blocks with a known NaN or infinity, and their states: NAN, INF or BOTH."""
     ending: dict[tuple[str, int], list[int]] = {}
     found: dict[int, int] = {}
     values = list(values)
@@ -139,7 +139,7 @@ def ill_blocks(blocks: Sequence[Block], values: Iterable[ValueLevel]) -> dict[in
 
 
 def together(found: Sequence[Envelope]) -> Envelope:
-    """What several lanes hold together in the same stretches."""
+    """The envelope of several lanes together, over the same stretches."""
     least = np.min([np.where(one.least > 0, one.least, np.inf) for one in found], axis=0)
     most, ill_at = (np.max([getattr(one, name) for one in found], axis=0) for name in ("most", "ill_at"))
     flags = ("value", "zero", "nan", "inf", "absent", "bound")
@@ -148,7 +148,7 @@ def together(found: Sequence[Envelope]) -> Envelope:
 
 
 def stretches(a: int, b: int, most: int) -> Array:
-    """The edges of at most `most` stretches of equal length that events [a, b) are cut into: turns, if they fit."""
+    """The edges of at most `most` equal stretches of events [a, b); whole turns, if they fit."""
     count = max(min(b - a, most), 1)
     return a + (np.arange(count + 1, dtype=np.int64) * (b - a)) // count
 
@@ -157,14 +157,14 @@ def stretches(a: int, b: int, most: int) -> Array:
 
 
 class Scale(NamedTuple):
-    """log10 of the sizes that are drawn thinnest and thickest. `below`: are there smaller ones."""
+    """log10 of the sizes that are drawn thinnest and thickest. `below`: True if there are smaller ones."""
 
     low: float
     high: float
     below: bool = False
 
     def part(self, size: float) -> float:
-        """Where a size lies between thinnest (0) and thickest (1)."""
+        """The place of a size between thinnest (0) and thickest (1)."""
         if not size > 0:
             return 0.0
         return min(max((math.log10(size) - self.low) / (self.high - self.low), 0.0), 1.0)
@@ -220,7 +220,7 @@ _STEPS = tuple(math.log10(k) for k in (1, 2, 5, 10))
 
 
 def _below(log: float) -> float:
-    """The log10 of the next 1, 2 or 5 times a power of ten that is not above."""
+    """log10 of the largest 1, 2 or 5 times a power of ten that is not above."""
     whole = math.floor(log + 1e-9)
     return whole + max(step for step in _STEPS if step <= log - whole + 1e-9)
 

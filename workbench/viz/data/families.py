@@ -1,4 +1,4 @@
-"""Lanes that are one list or one kind, and fold into one: `u[k]`, `state[k].q`, what every step makes anew.
+"""Lanes that are one list or one kind, and fold into one row: `u[k]`, `state[k].q`, arrays made anew each step.
 
 Names alone decide: memory that has a further name of its own, or whose names cover only parts of it, keeps its lane, so
 that a fold never hides an alias. A fold is drawn as an envelope of its members, never as one memory.
@@ -32,7 +32,7 @@ class Family:
         return f"{self.what} · {bytes_text(self.nbytes, 1000)}"
 
     def track(self, key: str) -> AllocationTrack:
-        """What stands for the members where allocations are listed."""
+        """The track that stands for the members in a list of allocations."""
         return AllocationTrack(key, self.nbytes, (NameRange(self.title, 0, self.nbytes),), self.what)
 
     @property

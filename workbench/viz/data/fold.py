@@ -1,4 +1,4 @@
-"""What a long tape folds into: the blocks that `tape.scope` named, and sequences that repeat, such as a time loop.
+"""The folds of a long tape: the blocks that `tape.scope` named, and repeated sequences such as a time loop.
 
 One idea: tokens. A scope is a token of the sequence around it; three or more equal turns, one after the other, become
 one token; and again, until nothing repeats: inner loops fold before the loops around them. Invariant: folds nest, and
@@ -26,7 +26,7 @@ SHOWN = 3  # labels in a name
 
 @dataclass
 class _Token:
-    """Events [first, last) that count as one thing; equal keys are the same thing done again."""
+    """Events [first, last) as one symbol; equal keys are equal work."""
 
     key: Any
     name: str
@@ -95,7 +95,7 @@ def _compressed(tokens: list[_Token]) -> list[_Token]:
 
 
 def _once(tokens: list[_Token]) -> list[_Token]:
-    """Every repetition of the shortest possible turn as one token, from left to right."""
+    """The tokens with every repetition of the shortest possible turn replaced by one, from left to right."""
     period, turns = _repeats(tokens)
     found, n = [], 0
     while n < len(tokens):
@@ -120,7 +120,7 @@ def _repeat(inside: list[_Token], p: int) -> _Token:
 
 
 def _repeats(tokens: Sequence[_Token]) -> tuple[np.ndarray, np.ndarray]:
-    """Per place the shortest turn that repeats from there on (0: none does), and how often it runs."""
+    """Per place the length of the shortest turn that repeats from there on (0 for none), and its count."""
     numbers: dict[Any, int] = {}
     keys = np.array([numbers.setdefault(token.key, len(numbers)) for token in tokens], np.int64)
     n = len(keys)

@@ -50,7 +50,7 @@ _KINDS = {"fill_": "fill", "zero_": "fill", "foreign": "assign"}
 
 @contextmanager
 def no_collector() -> Iterator[None]:
-    """A long tape makes millions of small objects, all of which stay: to look for garbage takes half the time."""
+    """Context without garbage collection, which takes half the time when a long tape makes millions of objects."""
     was = gc.isenabled()
     gc.disable()
     try:
@@ -93,7 +93,7 @@ def gather_seeded(tape: Tape, seeds: Mapping[Allocation, Any]) -> tuple[Trace, W
 
 
 class Levels(NamedTuple):
-    """What a walk tells: per event (by position) the levels its reverse step left, who let it die, and ill values."""
+    """The result of a walk: per event the levels after its reversal, the seeds, events that died, non-finite values."""
 
     events: list[list[AdjointLevel]]
     seeds: list[Seed]
@@ -107,7 +107,7 @@ def structure(tape: Tape) -> Trace:
 
 
 def levels(tape: Tape, retrace: Any = None, seeds: Mapping[Allocation, Any] | None = None) -> Levels:
-    """One walk, by default with the last seeds: what `structure` leaves out. Empty where a walk cannot be repeated."""
+    """The `Levels` of one walk, by default with the last seeds. Empty where a walk cannot be repeated."""
     made = _Gather(tape)
     if seeds is not None:
         made.retrace, made.seeds = retrace, seeds
@@ -166,7 +166,7 @@ class _Gather:
         return Trace([self.track(a) for a in self.names], events, folds=folds(self.tape))
 
     def columns(self) -> AlikeEvents:
-        """All columns, without adjoints: what events that did the same have in common is looked up once."""
+        """All columns, without adjoints; what equal events have in common is made once."""
         tape, known, firsts = self.tape, {}, []
         self.scopes = scopes(tape)
         which = np.empty(len(tape.events), np.int64)
@@ -180,7 +180,7 @@ class _Gather:
         return AlikeEvents(firsts, which, [f"L{event.id}" for event in tape.events])
 
     def likeness(self, event: Event, scope: str) -> tuple:
-        """Events for which this is equal have the same column, but for versions."""
+        """A key: events with equal keys have the same column, up to versions."""
         kept = tuple([(k.span, self.reason(k)) for k in event.kept]) if event.kept else ()
         place, command = event.place, event.command
         at = (id(place[0]), place[1]) if type(place) is tuple else place
@@ -193,7 +193,7 @@ class _Gather:
         return *same, id(plan), *[id(places[k]) for k in plan.program.array_positions]
 
     def reason(self, kept: Kept) -> str:
-        """`reason_of`, once for all that the same adjoints read."""
+        """`reason_of`, cached for bytes that the same adjoints read."""
         key = kept.said, *[(need.event.label, id(need.array), need.name) for need in kept.needs]
         found = self.reasons.get(key)
         if found is None:
@@ -227,7 +227,7 @@ class _Gather:
         return AllocationTrack(str(a), a.nbytes, names, text, itemsize)
 
     def touches(self, event: Event) -> Iterator[TouchMark]:
-        """Reads first, then writes. Which versions they see is counted for all events together."""
+        """The access marks of an event, reads first. Versions are counted for all events together later."""
         accumulated = event.command.plan.accumulates_only if event.command is not None else frozenset()
         labels = self.labels(event)
         for how, spans in (("read", event.reads), ("write", event.writes)):
@@ -273,7 +273,7 @@ class _Gather:
     # ---- the walk
 
     def walk(self) -> list[Seed]:
-        """Walk once more with the last seeds, and note how large the adjoint is after each step."""
+        """Walk again with the last seeds, and record the size of the adjoint after each step."""
         seeds = []
         for a, data in self.seeds.items():
             level = self.level(a, Span(a, 0, (a.nbytes,), (1,), 1), data)
@@ -296,7 +296,7 @@ class _Gather:
         return next((n for n in self.names.get(a, {}).values() if n), str(a))
 
     def before(self, event: Event, space: Workspace) -> None:
-        """Before an event is reversed: note whether an adjoint comes in, and which spans it reads already have one."""
+        """Before an event is reversed: record if an adjoint comes in, and which spans it reads already have one."""
         if event in self.beyond:
             return
         self.came = any(
@@ -355,7 +355,7 @@ class _Gather:
 
 
 def _cuts(event: Event) -> bool:
-    """Is a gradient stopped here on purpose: a detached array, or a kernel that detaches values."""
+    """True if the event stops a gradient on purpose: a detached array, or a kernel that detaches values."""
     if event.command is None:
         return event.kind == "cut"
     program = event.command.program
@@ -368,7 +368,7 @@ _cutting: weakref.WeakKeyDictionary[Program, bool] = weakref.WeakKeyDictionary()
 
 
 def scopes(tape: Tape) -> list[str]:
-    """Per event the name of the innermost scope around it, or nothing."""
+    """Per event the name of the innermost scope around it, or ""."""
     found = [""] * len(tape.events)
     for scope in tape.scopes:  # inner ones open later
         last = len(found) if scope.last is None else scope.last

@@ -1,4 +1,4 @@
-"""Which values are known to be NaN or infinite: what the tape kept when it was overwritten, and what is left."""
+"""Memory known to hold NaN or infinity: in the bytes that the tape kept, and in its final contents."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _Part = tuple[Allocation, int, int, int, np.ndarray]  # memory, its bytes, a mom
 
 
 def ill_values(tape: Tape) -> list[ValueLevel]:
-    """The ranges of memory of which a NaN or an infinity is known, each with the moment before which it was there."""
+    """The ranges known to hold NaN or infinity, each with the moment before which they did."""
     found: list[ValueLevel] = []
     batches: dict[Any, list[_Part]] = {}
     sizes: dict[Any, int] = {}
@@ -63,7 +63,7 @@ def _parts(tape: Tape) -> Iterator[_Part]:
 
 
 def _dtypes(tape: Tape) -> dict[Allocation, np.dtype]:
-    """The type of each memory that holds numbers with a point, and nothing else."""
+    """The dtype of each memory that holds floats only."""
     found: dict[Allocation, set[Scalar | None]] = {}
     for x in tape.arrays.values():
         scalar = getattr(x.dtype, "scalar", None) if is_float(x.dtype) else None

@@ -1,4 +1,4 @@
-"""What lies on the lanes: per allocation a row with the versions of its bytes, and the adjoint below them.
+"""The contents of the lanes: per allocation a row with the versions of its bytes, and the adjoint below them.
 
 There is nothing to solve: events are totally ordered, bytes are disjoint intervals. Each allocation is cut at the ends
 of the ranges that events name; one pass from left to right gives the versions, one from right to left the adjoints, in
@@ -46,7 +46,8 @@ class Block:
 class Bar:
     """The adjoint of bytes [lo, hi) from after event `e0` to before event `e1`; None where none has arrived.
 
-    `given`: did the reverse step of `e1` give it; not so for a seed, or where an event named no access to the bytes."""
+    `given`: True if the reversal of `e1` wrote it; not for a seed, or where an event named no access to the bytes.
+    """
 
     allocation: str
     lo: int
@@ -96,7 +97,7 @@ class Lane:
 
 @dataclass(frozen=True, slots=True)
 class FamilyLane(Lane):
-    """The row of several allocations: whatever is about one of them is about the whole row."""
+    """The shared row of several allocations: marks of one of them span the whole row."""
 
     def _span(self, lo: int, hi: int, top: float) -> tuple[float, float]:
         del lo, hi
@@ -179,7 +180,7 @@ def pieces(cuts: Sequence[int], lo: int, hi: int) -> tuple[int, int]:
 
 
 def runs(cells: Sequence[_Cell], first: int, last: int) -> Iterator[tuple[int, int, _Cell]]:
-    """Neighbouring pieces that hold the very same object."""
+    """Runs of neighbouring pieces that hold the identical object."""
     start = first
     for n in range(first + 1, last + 1):
         if n == last or cells[n] is not cells[start]:
@@ -191,7 +192,7 @@ def runs(cells: Sequence[_Cell], first: int, last: int) -> Iterator[tuple[int, i
 
 
 def versions_of(trace: Trace, cuts: Mapping[str, tuple[int, ...]]) -> list[Block]:
-    """Every version of every piece. What nobody read before it was overwritten is none."""
+    """Every version of every piece, except initial contents that nobody read."""
     known: list[tuple[Any, list[Block]]] = trace.__dict__.setdefault("known_versions", [])  # a picture asks twice
     for asked, blocks in known:
         if asked == cuts:
@@ -209,7 +210,7 @@ def versions_of(trace: Trace, cuts: Mapping[str, tuple[int, ...]]) -> list[Block
 
 
 class Values:
-    """What the pieces hold while the events run. `used`: has anybody read it."""
+    """The version that each piece holds while events run. `used`: True if it has been read."""
 
     def __init__(self, events: Sequence[EventColumn], cuts: Mapping[str, tuple[int, ...]]):
         first: dict[str, int] = {}
@@ -222,7 +223,7 @@ class Values:
         self.blocks: list[Block] = []
 
     def use(self, touches: Sequence[TouchMark]) -> None:
-        """An event looks at what is there."""
+        """Mark what an event reads or adds to as used."""
         for touch in touches:
             used = self.used.get(touch.allocation) if touch.how != "write" else None
             if used is not None:
@@ -263,7 +264,7 @@ class _Level:
 
 
 class Adjoints:
-    """The bars of one reverse pass, and per (event, touch) what flowed; `watched`: the events of which to know."""
+    """The bars of one reverse pass, and per (event, touch) the `Flow`; `watched`: the events to record flows of."""
 
     def __init__(
         self,
@@ -334,7 +335,7 @@ def by_lane(bars: Iterable[_Bar]) -> dict[str, list[_Bar]]:
 
 
 def _mixed(old: list[AdjointLevel], level: AdjointLevel) -> AdjointLevel:
-    """An upper bound for a piece that changed in parts; -1 for its L2 norm, which is unknown, says so."""
+    """An upper bound on the level of a piece that changed in parts, with l2 = -1 for "unknown"."""
     levels = [*old, level]
     return AdjointLevel(
         level.allocation,

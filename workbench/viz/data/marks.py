@@ -1,4 +1,4 @@
-"""How what lies on the lanes looks: class, colour, height, thickness, sign and text. Only x is left to whoever draws.
+"""The look of everything on the lanes: class, colour, height, thickness, sign and text. The drawer only adds x.
 
 The static picture (`picture/scene`) and the live view (`live/*.js`, by way of `columns`) draw these marks and decide
 nothing about them. y is measured like the tops of the lanes; `DRAWING` holds the distances that both keep from events.
@@ -33,7 +33,7 @@ CHIP_ROOM, NOTE_ROOM, EDGE = 182.0, 194.0, 180.0
 
 
 class Colour(NamedTuple):
-    """What one colour means in every picture and panel: its shades on a light and on a dark ground, and its shapes."""
+    """The meaning of one colour in every picture and panel, with its shades on light and dark, and its shapes."""
 
     light: str
     dark: str
@@ -124,7 +124,7 @@ class Chip(NamedTuple):
 
 
 class Note(NamedTuple):
-    """What stands below the names: that memory is shared, or its type and size."""
+    """The line below the names of a lane: that memory is shared, or its type and size."""
 
     look: str
     text: str
@@ -160,7 +160,7 @@ class BarMark:
 
 @dataclass(frozen=True, slots=True)
 class Meet:
-    """How many contributions meet in an adjoint. No text where it would be too low."""
+    """The number of contributions that meet in an adjoint. No text where it would be too low."""
 
     y: float
     radius: float
@@ -234,24 +234,24 @@ def version_prefix(mixed: bool) -> str:
 
 
 def ill_sign(mark: BlockMark, x1: float) -> tuple[float, float, float]:
-    """Where the sign of an ill version that ends at x1 stands, and its radius."""
+    """(x, y, radius) of the sign of a non-finite version that ends at x1."""
     return x1 - ILL_DX, mark.y + mark.tall / 2, min(4.0, mark.tall / 2 - 1)
 
 
 def touch_place(lane: Lane, touch: TouchMark | NameRange) -> tuple[float, float]:
-    """The middle of a sign and its radius, before what its shape adds."""
+    """(y, radius) of the sign of an access, before its shape adds to it."""
     y, tall = lane.value_span(touch.lo, touch.hi)
     return y + tall / 2, min(4.0, max(tall / 2 - 1.5, 2.0))
 
 
 def kept_place(lane: Lane, kept: Kept | NameRange) -> tuple[float, float]:
-    """The middle of the sign of kept bytes, and half its height."""
+    """(y, half height) of the sign of kept bytes."""
     y, tall = lane.value_span(kept.lo, kept.hi)
     return y + tall / 2, min(5.0, max(tall / 2 - 1.5, 2.5))
 
 
 def slots_of(lanes: Mapping[str, Lane], event: EventColumn) -> tuple[dict[int, int], dict[int, int]]:
-    """How many places to the left each read and each kept sign of an event goes, so that none covers another."""
+    """By touch and by kept bytes, the slots to the left that each sign of an event moves, so that none overlap."""
     taken: dict[str, list[tuple[float, float, float]]] = {}
     reads, kepts = {}, {}
     for n, touch in enumerate(event.touches):
@@ -266,7 +266,7 @@ def slots_of(lanes: Mapping[str, Lane], event: EventColumn) -> tuple[dict[int, i
 
 
 def _free(start: float, top: float, bottom: float, taken: list[tuple[float, float, float]]) -> int:
-    """The first place left of `start` where no earlier sign is in the way."""
+    """The first slot left of `start` where no earlier sign is in the way."""
     x, slot = start, 0
     while any(abs(x - tx) < SLOT and top < tb and ty < bottom for tx, ty, tb in taken):
         x, slot = x - SLOT, slot + 1
@@ -309,8 +309,11 @@ class Strip(NamedTuple):
 
 
 def strip_marks(found: Envelope, scale: Scale) -> list[Strip]:
-    """What is drawn of many events: per stretch a light band as thick as its largest adjoint, in it a full one as thick
-    as its smallest, or the sign of exact zeros if any is; black where anything is NaN or infinite."""
+    """The strips for many events: per stretch a light band as thick as its largest adjoint, and in it a full one.
+
+    The full one is as thick as its smallest, or the sign of exact zeros if any is; black where anything is NaN or
+    infinite.
+    """
     marks: list[Strip] = []
     layers: dict[str, list[tuple[str, float]]] = {"band": [], "core": []}
     for k in range(len(found.most)):
@@ -327,7 +330,7 @@ def strip_marks(found: Envelope, scale: Scale) -> list[Strip]:
 
 
 def value_marks(found: Envelope, tall: float) -> list[Strip]:
-    """The same of values: a version, black where a NaN or an infinity is known of one."""
+    """The strips for values: a plain version, or black where a NaN or an infinity is known."""
     parts = []
     for k in range(len(found.most)):
         state = found.at(k).state
@@ -356,7 +359,7 @@ def _runs(parts: Sequence[Any]) -> Iterator[tuple[int, int]]:
 
 
 def odd(parts: bool, wrong: bool) -> str:
-    """What the class of a mark is followed by where this pass differs from the other, or is wrong on purpose."""
+    """The class suffix of a mark that differs from the other pass, or of a wrong pass; "" for none."""
     return " parted wrong" if wrong and parts else " parted" if parts else ""
 
 
@@ -367,12 +370,12 @@ def outline_mark(lane: Lane, bar: Bar, level: AdjointLevel, scale: Scale) -> Bar
 
 
 def tag_top(lane: Lane) -> float:
-    """Where the tag stands that says which numbers part: at the foot of the lane."""
+    """The y of the tag with the differing numbers: at the foot of the lane."""
     return lane.top + lane.height - TAG
 
 
 class LaneBlocks:
-    """The blocks of one lane, found by bytes and events. Those of one range follow each other in time."""
+    """The blocks of one lane, indexed by bytes and events. Those of one range follow each other in time."""
 
     def __init__(self, blocks: Sequence[Block]):
         self.ranges: Intervals[tuple[int, int]] = Intervals()
@@ -383,7 +386,7 @@ class LaneBlocks:
             self.on.setdefault(ends, []).append((n, block))
 
     def meeting(self, bar: Bar) -> Iterator[tuple[int, Block]]:
-        """(number, block) wherever a block and a bar share bytes at the same time."""
+        """Yields (number, block) for blocks that share bytes and time with a bar."""
         for ends in self.ranges.meeting(bar.lo, bar.hi):
             found = self.on[ends]
             for k in range(bisect_right(found, bar.e0, key=lambda one: one[1].e1), len(found)):
@@ -393,9 +396,10 @@ class LaneBlocks:
 
 
 def absent_marks(lane: Lane, bar: Bar, blocks: LaneBlocks) -> Iterator[tuple[int, Block, BarMark]]:
-    """No adjoint below a value that somebody used, as (number of the block, the piece, its mark).
+    """Yields (number of the block, the piece, its mark) for values that were read but have no adjoint below.
 
-    Below no value nothing is missing."""
+    Below no value nothing is missing.
+    """
     for n, block in sorted(blocks.meeting(bar), key=itemgetter(0)):
         e0, e1 = max(block.e0, bar.e0), min(block.e1, bar.e1)
         lo, hi = max(block.lo, bar.lo), min(block.hi, bar.hi)
@@ -421,10 +425,10 @@ def arrows_of(
     flows: Mapping[tuple[int, int], Flow],
     scale: Scale = ALL,
 ) -> Iterator[tuple[int, int, Arrow]]:
-    """(written touch, read touch, arrow) wherever an adjoint came in and something was there to receive it.
+    """Yields (written touch, read touch, arrow) where an adjoint came in and something could receive it.
 
-    Within one memory at one range the bar itself carries on, so there is no arrow. Of a cut: on
-    the way there."""
+    Within one memory at one range the bar itself carries on, so there is no arrow. Of a cut: on the way there.
+    """
     crowd = 0.65 if len(event.arrows or ()) > CROWD else 1.0
     for w, r in event.arrows or ():
         after, before = flows[position, w].after, flows[position, r].before

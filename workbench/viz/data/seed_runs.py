@@ -40,8 +40,8 @@ ROWS_BYTES = 1 << 28  # what all rows of a Jacobian may take
 class SeedRun:
     """One seed and the gradient it gives. `element`: the component of the output by number, for a one-hot seed.
 
-    seed and gradients have the shapes of their arrays, components last. `trace`: what the tape view shows of the walk,
-    None where it was not asked for. `inputs`: which version of the inputs it belongs to.
+    seed and gradients have the shapes of their arrays, components last. `trace`: the tape view of the walk, or None.
+    `inputs`: the version of the inputs that it belongs to.
     """
 
     output: str
@@ -55,13 +55,13 @@ class SeedRun:
 
     @property
     def row(self) -> np.ndarray:
-        """All gradients one after the other, float64."""
+        """All gradients concatenated, flat float64."""
         return np.concatenate([g.reshape(-1).astype(np.float64) for g in self.gradients.values()])
 
 
 @dataclass(frozen=True)
 class LevelPair:
-    """How large the adjoint of one memory was before one event, under two seeds."""
+    """The sizes of the adjoint of one memory before one event, under two seeds."""
 
     heading: str
     names: str
@@ -125,7 +125,7 @@ class Seeds:
         self.rows, self.columns = {}, {}
 
     def at(self, a: array) -> array:
-        """The same array on the tape that is walked: itself, or its copy on the replay with changed inputs."""
+        """The array on the walked tape: itself, or its copy on the replay with changed inputs."""
         return self.tape.of(a) if isinstance(self.tape, Replay) else a
 
     @property
@@ -152,7 +152,7 @@ class Seeds:
         return f"{self.output}[{', '.join(str(i) for i in index)}]"
 
     def value(self) -> np.ndarray:
-        """What the output holds at the end of the tape."""
+        """A copy of the output's contents at the end of the tape. Raises GradientError [overwritten]."""
         with memory.LOCK:
             a = self.at(self.y)
             changed = any(s.overlaps(a.span) is not False for s in self.tape.changed.get(a.allocation, ()))
@@ -270,7 +270,7 @@ class Seeds:
 
     @property
     def measured(self) -> int:
-        """How many components of the inputs are moved to measure derivatives: the first ones."""
+        """The number of input components that are moved for differences: the first ones."""
         return min(self.width, DIFFERENCES)
 
     def differences(self, stop: Callable[[], bool] = lambda: False) -> Iterator[int]:
@@ -306,7 +306,7 @@ class Seeds:
         return found
 
     def place(self, column: int) -> tuple[str, int]:
-        """The input and its component that stand at one column of a row."""
+        """The input, and its component, of one column of a row."""
         for name, a in self.inputs.items():
             size = int(np.prod(_shape(a)))
             if column < size:
@@ -328,7 +328,7 @@ def _shape(a: array) -> tuple[int, ...]:
 
 
 def _named(tape: Tape, arrays: Any) -> Iterator[tuple[str, array]]:
-    """Float arrays by name, each memory span once; a struct contributes its fields. Equal names get a prime."""
+    """Float arrays by name, each span once; a struct contributes its fields. Equal names get a prime."""
     taken: set[str] = set()
     seen: set[Span] = set()
     for whole in arrays:
@@ -389,7 +389,7 @@ def _levels(trace: Trace) -> dict[tuple, tuple[str, str, float]]:
 
 
 def _ratio(one: float, other: float) -> float:
-    """How far apart two sizes are: 0 for equal ones, a large number where one is zero."""
+    """|log10| of the ratio of two sizes: 0 for equal ones, 1000 where one is zero or not finite."""
     if one == other:
         return 0.0
     if not one or not other or not np.isfinite([one, other]).all():

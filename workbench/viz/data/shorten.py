@@ -1,4 +1,4 @@
-"""A very long tape as a short one, for a still picture: its first and last events, and few that stand for the others.
+"""A very long tape shortened for a still picture: its first and last events, and few that stand for the others.
 
 Of those between the ends stay the events at which the adjoint of some memory is largest, smallest, exactly 0, NaN or
 infinite: the envelope of what is left out is that of what stays. The others are counted by kind and flags; one column
@@ -19,7 +19,7 @@ RANGES = 16  # of each, whose largest and smallest adjoints stay
 
 
 def shortened(trace: Trace, ends: int) -> Trace:
-    """The trace with its first and last `ends` events whole. Its summary, and its counts, tell of the whole tape."""
+    """The trace with its first and last `ends` events whole. Its summary and counts are those of the whole tape."""
     count = len(trace.events)
     if count <= 2 * ends:
         return trace
@@ -60,7 +60,7 @@ def _outline(
     trace: Trace, first: Sequence[EventColumn], middle: AlikeEvents, last: Sequence[EventColumn],
     tracks: Sequence[AllocationTrack],
 ) -> Trace:  # fmt: skip
-    """The same of a trace without adjoints and known values: events that are alike are looked at once."""
+    """`shortened` for a trace without adjoints and known values: equal events are looked at once."""
     keys = {track.id for track in tracks}
     tally: Counter[tuple] = Counter()
     for event, number in middle.kinds():
@@ -75,7 +75,7 @@ def _moved(value: ValueLevel, moment: int) -> ValueLevel:
 
 
 def _first_ill(trace: Trace, keys: set[str], ends: int) -> list[ValueLevel]:
-    """Of each memory the first value between the ends that has a NaN or an infinity."""
+    """Per memory the first value between the ends with a NaN or an infinity."""
     found: dict[str, ValueLevel] = {}
     for value in sorted(trace.values, key=lambda value: value.moment):
         if value.allocation in keys and ends <= value.moment < len(trace.events) - ends:
@@ -84,7 +84,7 @@ def _first_ill(trace: Trace, keys: set[str], ends: int) -> list[ValueLevel]:
 
 
 def _writer(events: Sequence[EventColumn], value: ValueLevel, first: int) -> list[int]:
-    """Which of these events wrote a value, if one did."""
+    """The index of the last of these events that wrote a value, as a list; [] for none."""
     return [n for n in range(value.moment - first - 1, -1, -1) if _writes(events[n], value)][:1]
 
 
@@ -96,7 +96,7 @@ def _writes(event: EventColumn, value: ValueLevel) -> bool:
 
 
 def _extremes(events: Sequence[EventColumn], keys: set[str]) -> set[int]:
-    """Where each memory has its largest and smallest adjoint, and the first of each kind that is not a size."""
+    """The events with the largest and smallest adjoint of each memory, and the first of each other state."""
     found: dict[tuple, tuple[float, int]] = {}
     ranges: dict[str, set[tuple[int, int]]] = {key: set() for key in keys}
     for n, event in enumerate(events):
@@ -152,7 +152,7 @@ def _versions(events: Sequence[EventColumn], keys: set[str]) -> EventColumn:
 
 
 def _within(event: EventColumn, keys: set[str]) -> EventColumn:
-    """The event without what it did to other memory."""
+    """The event without its effects on other memory."""
     if all(touch.allocation in keys for touch in event.touches):
         return event
     return replace(

@@ -35,7 +35,7 @@ FRAMES = 8  # windows into arrays whose pictures are held
 
 @dataclass(frozen=True)
 class Frame:
-    """What of an array is drawn: two axes of its shape with components (one for a row), the others fixed.
+    """The part of an array that is drawn: two axes of its shape with components (one for a row), the others fixed.
 
     `window` is (row, column, rows, columns) of the cells that are drawn; `wrap`: cells of a row of a long line.
     """
@@ -48,7 +48,7 @@ class Frame:
 
     @property
     def block(self) -> tuple[int, int]:
-        """How many numbers one cell stands for, each way."""
+        """The numbers that one cell stands for, (down, across)."""
         return math.ceil(self.window[2] / SIDE) or 1, math.ceil(self.window[3] / SIDE) or 1
 
     def plane(self, values: np.ndarray, rest: Any) -> np.ndarray:
@@ -79,7 +79,7 @@ def full_shape(a: array) -> tuple[int, ...]:
 
 
 def frame_of(full: tuple[int, ...], fixed: Sequence[int] = (), window: Sequence[int] = ()) -> Frame:
-    """The frame of a shape: a line is broken into rows, few components stand above each other, the rest is fixed."""
+    """The frame of a shape: a vector is wrapped to rows, few components are stacked, further axes are fixed."""
     axes: tuple[int, ...]
     if len(full) <= 1:
         axes = (0,) if full else ()
@@ -102,7 +102,7 @@ def frame_of(full: tuple[int, ...], fixed: Sequence[int] = (), window: Sequence[
 
 
 def reduced(values: np.ndarray, block: tuple[int, int]) -> np.ndarray:
-    """Per block the number of the largest size, with its sign; NaN wins. float32."""
+    """The plane reduced by blocks, float32: per block the number largest in size, signed; NaN wins."""
     v = np.asarray(values, np.float64)
     if block == (1, 1):
         return v.astype(np.float32)
@@ -115,7 +115,7 @@ def reduced(values: np.ndarray, block: tuple[int, int]) -> np.ndarray:
 
 
 def picture(plane: np.ndarray, frame: Frame) -> dict[str, Any]:
-    """A plane as what the page draws: cells, and what is true of all numbers behind them."""
+    """A plane as data for the page: cells, and statistics of all numbers behind them."""
     finite = plane[np.isfinite(plane)] if plane.dtype.kind == "f" else plane
     return {
         "cells": reduced(plane, frame.block),
@@ -143,7 +143,7 @@ class Moments:
 
     @cached_property
     def touching(self) -> dict[Allocation, list[int]]:
-        """Of each memory the events that touch it."""
+        """By memory the positions of the events that touch it."""
         found: dict[Allocation, list[int]] = {}
         for n, event in enumerate(self.events):
             for a in dict.fromkeys(span.allocation for span in (*event.reads, *event.writes)):
@@ -156,7 +156,7 @@ class Moments:
         return any(event.kept or event.loop is not None for event in self.events)
 
     def hold(self, arrays: Iterable[array]) -> None:
-        """Copy what memory holds now, as far as there is room: later it may be used for something else."""
+        """Copy present memory, as far as there is room: it may be reused later."""
         room = PICTURES
         for a in dict.fromkeys(x.allocation for x in arrays):
             room -= a.nbytes
@@ -166,7 +166,7 @@ class Moments:
     # ---- values
 
     def value(self, a: array, cursor: int) -> tuple[np.ndarray, np.ndarray, str]:
-        """(numbers, is each known, a remark), of the shape of the array with its components."""
+        """(numbers, mask of the known ones, a remark), in the shape of the array with its components."""
         data, known, note = self._bytes(a.allocation, cursor)
         whole = a.data
         numbers = np.ndarray(whole.shape, np.dtype(whole.dtype), data, a.span.offset, whole.strides)
@@ -189,7 +189,7 @@ class Moments:
         return touching[bisect_left(touching, cursor) : bisect_left(touching, at)][::-1]
 
     def status(self, a: Allocation, cursor: int) -> tuple[np.ndarray, np.ndarray]:
-        """Masks of a memory's bytes before event `cursor`: known; and certain, not only taken as they are now."""
+        """(known, certain): masks of a memory's bytes before event `cursor`; known but uncertain: as they are now."""
         at, known, certain = self.masks.get(a, (-1, None, None))
         if at < cursor or known is None or certain is None:
             at, known, certain = len(self.events), present(self.tape, a)[1], _watched(self.tape, a)
@@ -219,14 +219,14 @@ class Moments:
         return self.walked[key][moment]
 
     def _wanted(self, touching: Sequence[int], moment: int, frame: Frame) -> set[int]:
-        """The moments at which the walk takes pictures: all, or those nearest to this one within the memory budget."""
+        """The moments of which the walk takes snapshots: all, or those nearest to this one within the memory budget."""
         room = max(PICTURES // size_of(frame), 8)
         end = len(self.events)
         at = bisect_left(touching, moment)
         return {*touching[max(at - room // 2, 0) : at + room // 2], moment, end}
 
     def _others(self, a: array, frame: Frame) -> list[tuple[array, Frame, set[int]]]:
-        """Other arrays whose adjoints the same walk has time and room for, all of each."""
+        """Other arrays, whole, whose adjoints the same walk has time and room for."""
         if frame != frame_of(full_shape(a)) or self.walked:
             return []
         found, count, room = [], TAKEN, PICTURES
@@ -241,7 +241,7 @@ class Moments:
         return found
 
     def take(self, wanted: Sequence[tuple[array, Frame, Collection[int]]]) -> None:
-        """Pictures of the adjoints of several arrays, each at several moments, in one walk. See `adjoint`."""
+        """Snapshots of the adjoints of several arrays, each at several moments, from one walk. See `adjoint`."""
         if self.refused is not None:
             raise self.refused
         seeds = self.tape.last_seeds if self.seeds is None else self.seeds
@@ -290,7 +290,7 @@ def size_of(frame: Frame) -> int:
 
 
 def present(tape: Tape, a: Allocation) -> tuple[np.ndarray, np.ndarray, str]:
-    """The bytes of a memory as they are now, a mask of those that still hold what the last event left, and a remark."""
+    """(a memory's present bytes, mask of those unchanged since the last event, a remark)."""
     data = on_host(a.bytes)
     known = np.ones(len(data), bool)
     left = tape.left.get(a)
@@ -309,7 +309,7 @@ def _copied(found: tuple[np.ndarray, np.ndarray, str]) -> tuple[np.ndarray, np.n
 
 
 def _unwind(event: Event, a: Allocation, data: np.ndarray, known: np.ndarray) -> None:
-    """Step the masks back over an event: bytes that it wrote become unknown, except where the tape kept them."""
+    """Step the masks back over an event: bytes that it wrote become unknown, unless the tape kept them."""
     _forget(event, a, known)
     for span, kept in _restored(event, a):
         raw = np.ascontiguousarray(on_host(kept)).view(np.uint8)
@@ -324,7 +324,7 @@ def _forget(event: Event, a: Allocation, known: np.ndarray) -> None:
 
 
 def _restored(event: Event, a: Allocation) -> Iterator[tuple[Span, Any]]:
-    """What there is of this memory from before an event; a checkpointed loop has the state that it began with."""
+    """Yields (span, data) kept from before an event; for a checkpointed loop also its initial state."""
     for kept in reversed(event.kept):
         if kept.span.allocation is a:
             yield kept.span, kept.data
@@ -335,7 +335,7 @@ def _restored(event: Event, a: Allocation) -> Iterator[tuple[Span, Any]]:
 
 
 def _watched(tape: Tape, a: Allocation) -> np.ndarray:
-    """A mask of the bytes whose versions the tape checks, so that a foreign write would be noticed."""
+    """A mask of the bytes whose version the tape checks: a foreign write to them would be noticed."""
     if a in tape.left or (a in tape.met and not a.exposed):
         return np.ones(a.nbytes, bool)
     found = np.zeros(a.nbytes, bool)

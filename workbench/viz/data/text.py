@@ -59,7 +59,7 @@ def clean(text: object) -> str:
 
 
 def clean_lines(text: object) -> str:
-    """The same with the line breaks of the text."""
+    """`clean` that keeps line breaks."""
     return "\n".join(clean(line) for line in str(text).split("\n"))
 
 

@@ -1,4 +1,4 @@
-"""What the tape view draws, as plain data: the contract between the tape and the pictures.
+"""The data of the tape view: the contract between the tape and the pictures.
 
 One idea: memory, not array objects. Ranges are half-open byte intervals of one allocation, so two names of
 the same bytes are seen to be the same bytes. Invariants: everything is frozen and hashable by value; a level
@@ -90,12 +90,12 @@ class AdjointLevel:
 
     @property
     def mixed(self) -> bool:
-        """Is this level only a bound, because events that are not drawn changed parts of its bytes?"""
+        """True if this level is only a bound, because events that are not drawn changed parts of its bytes."""
         return self.l2 == MIXED
 
 
 class ValueLevel(NamedTuple):
-    """Bytes [lo, hi) of an allocation whose values before event `moment` are known to have a NaN or an infinity."""
+    """Bytes [lo, hi) of an allocation that are known to hold NaN or infinity before event `moment`."""
 
     allocation: str
     lo: int
@@ -190,17 +190,17 @@ class EventColumn:
 
     @property
     def name(self) -> str:
-        """What stands in its box: the kernel before the number."""
+        """The text of its box: the kernel before the number."""
         return f"{self.label} #{self.index}"
 
     def alike(self, id: str, index: int, touches: tuple[TouchMark, ...]) -> EventColumn:
-        """Another event that did the same, to memory of these versions."""
+        """A copy of this event for an equal one, with other positions and versions."""
         made = object.__new__(EventColumn)
         made.__dict__.update(self.__dict__, id=id, index=index, touches=touches)
         return made
 
     def reversed_to(self, adjoint: Sequence[AdjointLevel], died: bool) -> EventColumn:
-        """This event with the levels that its reverse step left. Cheaper than to make it again."""
+        """A copy of this event with the levels that its reverse step left. Cheaper than making it again."""
         made = object.__new__(EventColumn)
         made.__dict__.update(self.__dict__, adjoint=tuple(adjoint))
         made.__dict__.pop("shown_flags", None)
@@ -246,7 +246,7 @@ class Trace:
 
     @cached_property
     def tally(self) -> dict[str, int]:
-        """How many of its events carry each flag."""
+        """The number of its events with each flag."""
         return fold_flags(self.events)
 
     @cached_property
@@ -269,13 +269,13 @@ def count(number: int, one: str, many: str) -> str:
 
 
 def kinds_of(events: Iterable[EventColumn]) -> Iterable[tuple[EventColumn, int]]:
-    """Events, or one for all that are alike where that is known, and how many there are of it."""
+    """(event, count) pairs: one per kind of equal events where these are known, else one per event."""
     known = getattr(events, "kinds", None)
     return known() if known is not None else ((event, 1) for event in events)
 
 
 def events_text(events: Sequence[EventColumn]) -> list[str]:
-    """How many events of each kind, as words; an empty tape has `0 launches`."""
+    """The number of events of each kind, in words; an empty tape has `0 launches`."""
     tally: Counter[str] = Counter()
     for event, number in kinds_of(events):
         tally[event.kind] += event.count * number
@@ -283,7 +283,7 @@ def events_text(events: Sequence[EventColumn]) -> list[str]:
 
 
 def join_levels(levels: Sequence[AdjointLevel]) -> AdjointLevel | None:
-    """One level for several: the largest value, every flag; zero only if all are. None for no level."""
+    """Several levels joined: the largest value, every flag; zero only if all are. None for no level."""
     if len(levels) < 2:
         return levels[0] if levels else None
     return AdjointLevel(
@@ -300,7 +300,7 @@ def join_levels(levels: Sequence[AdjointLevel]) -> AdjointLevel | None:
 
 
 def event_flags(event: EventColumn) -> frozenset[str]:
-    """What the tape said plus what shows in the event itself."""
+    """The event's own flags and those that follow from its marks: nan, inf, kept, aliased."""
     known = event.__dict__.get("shown_flags")  # every part of a picture asks
     if known is None:
         found = set(event.flags)
@@ -315,7 +315,7 @@ def event_flags(event: EventColumn) -> frozenset[str]:
 
 
 def _touches_twice(touches: Sequence[TouchMark]) -> bool:
-    """Do two differently named accesses share bytes?"""
+    """True if two differently named accesses share bytes."""
     if len({(touch.allocation, touch.name) for touch in touches}) == len({touch.allocation for touch in touches}):
         return False
     ordered = sorted(touches, key=lambda touch: (touch.allocation, touch.lo))
@@ -330,7 +330,7 @@ def _touches_twice(touches: Sequence[TouchMark]) -> bool:
 
 
 def fold_flags(events: Iterable[EventColumn]) -> dict[str, int]:
-    """How many of the events carry each flag: what a folded or hidden group must still say."""
+    """The number of events with each flag: folded and hidden groups show it."""
     tally = dict.fromkeys(FLAGS, 0)
     for event, number in kinds_of(events):
         for flag in event_flags(event):

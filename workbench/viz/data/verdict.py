@@ -1,4 +1,4 @@
-"""What the strip above a tape view says: the findings of `tape.diagnose()` as plain data, the most important first.
+"""The strip above a tape view: the findings of `tape.diagnose()` as plain data, the most important first.
 
 A tape longer than the caller has time for is only glanced at: what its arrays and gradients hold in the end, without a
 walk; the note says what was not looked for. Every text is safe to be shown as text.
@@ -42,7 +42,7 @@ SHOWN = 4  # lines of a static strip
 class Said:
     """One finding. `position` of its launch, -1 for none; `thread` or None; `lanes`: ids of the memory it is about.
 
-    place    the statement to open the microscope at, `phase` the way it is read there: forward or reverse.
+    place    the statement to open the microscope at, `phase` the direction it is read in there: forward or reverse.
     known    False where the launch used numbers that were overwritten and not kept.
     """
 
@@ -63,18 +63,18 @@ class Said:
 
     @property
     def ordinary(self) -> bool:
-        """True for what most programs have, and nobody needs to see at first."""
+        """True for an `info` that most programs have, hidden at first."""
         return self.severity == "info" and self.slug in ORDINARY
 
     @property
     def title(self) -> str:
-        """Its headline with a sign for its severity, which is never told by colour alone."""
+        """The headline with a sign for its severity, which is never told by colour alone."""
         return " ".join(filter(None, (SIGNS[self.severity], self.headline, self.more)))
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """All findings; `note` says what was not looked for, `partial` whether asking again finds more."""
+    """All findings; `note`: what was not checked; `partial`: True if a full check may find more."""
 
     rows: tuple[Said, ...]
     note: str = ""
@@ -82,18 +82,18 @@ class Verdict:
 
     @property
     def calm(self) -> bool:
-        """True if nothing was found, or nothing that is not ordinary."""
+        """True if there are only ordinary findings, or none."""
         return all(row.ordinary for row in self.rows)
 
     def lines(self, quiet: str = "", most: int = SHOWN) -> list[tuple[str, str]]:
-        """The lines of a static strip with the severity of each, `quiet` for those that tell of nothing wrong."""
+        """The (line, severity) pairs of a static strip; `quiet` for lines that report nothing wrong."""
         said = [*self._calm(quiet), *((row.severity, row.title) for row in self.rows)]
         if len(said) > most:
             said[most - 1 :] = [("quiet", f"… and {len(said) - most + 1} more findings, below")]
         return [*said, *([("quiet", self.note)] if self.note else [])]
 
     def text(self, quiet: str = "") -> str:
-        """Every finding with its line and what to do, as plain text."""
+        """Every finding with its line and its fix, as plain text."""
         lines = [text for _, text in self._calm(quiet)]
         for row in self.rows:
             fix = f"Fix: {row.fix}" if row.fix else ""
@@ -116,7 +116,7 @@ def verdict(
     tape: Tape, against: Tape | None = None, limit: int | None = None, runs: tuple[Run, Run] | None = None,
     first: Sequence[Finding] = (),
 ) -> Verdict:  # fmt: skip
-    """What is wrong with a tape, or where it parts from another one. Never raises: the note says what went wrong.
+    """The findings about a tape, or its first difference from another one. Never raises: the note says what went wrong.
 
     limit   events above which only the ends are looked at.
     runs    of both tapes, where they have been run again already.
@@ -174,7 +174,7 @@ def position_of(launch: str) -> int:
 
 
 def _place(tape: Tape, n: int, f: Finding) -> dict[str, Any] | None:
-    """Where in its kernel a finding is: its own statement, else one that writes, or reads, what it is about."""
+    """A finding's place in its kernel: its own statement, else one that writes, or reads, its arrays; None without."""
     event = tape.events[n] if 0 <= n < len(tape.events) else None
     if event is None or event.command is None:
         return None
@@ -192,7 +192,7 @@ def _place(tape: Tape, n: int, f: Finding) -> dict[str, Any] | None:
 
 
 def _calls(where: Where | None) -> Iterator[Where]:
-    """A place, and where it was called from."""
+    """Yields a place, then its call sites outwards."""
     while where is not None:
         yield where
         where = where.caller

@@ -1,4 +1,4 @@
-"""One number of a shadow: where it lies, what it is called, and what it holds during a walk."""
+"""One element of a shadow: its address, its name, and its value during a walk."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ...tapes.tape import Tape
 
 @dataclass(frozen=True)
 class Cell:
-    """One number of a shadow: `offset` is that of its memory; `k` bytes of shadow stand for one byte of memory."""
+    """One element of a shadow: `offset` in its memory; `k` bytes of shadow stand for one byte of memory."""
 
     allocation: Allocation
     offset: int
@@ -33,12 +33,12 @@ class Cell:
     of: array
 
     def inside(self, span: Span) -> bool:
-        """May the cell lie in this span. Its hull decides: a launch that turns out not to touch it adds nothing."""
+        """True if the cell may lie in this span, by its hull: a launch that does not touch it in fact adds nothing."""
         low, high = span.hull()
         return span.allocation is self.allocation and low <= self.offset < high
 
     def value(self, data: Any) -> float:
-        """What the bytes of a shadow say."""
+        """The value of the cell in the bytes of a shadow."""
         at = self.offset * self.k
         found = data[at : at + self.dtype.itemsize].view(self.dtype)
         return float(found[0])
@@ -83,7 +83,7 @@ def cell_of(tape: Tape, a: Any, index: Any) -> Cell:
 
 
 def parameter_of(tape: Tape, span: Span) -> str:
-    """What the first launch that takes exactly this memory calls it; arrays of structs have no other name."""
+    """The parameter name of this memory in the first launch that takes exactly it; "" if there is none."""
     for event in tape.events:
         if event.command is not None:
             for leaf, x in zip(event.command.program.leaves, event.command.places, strict=True):

@@ -128,7 +128,7 @@ class Collector:
             self.rows.append(Row(position, kind, f"#{position} {event.label}", thread, where, name, value, 0.0, count))
 
     def name(self, a: array, parameter: str = "") -> str:
-        """What the user calls the memory that a contribution came through."""
+        """The user's name for the memory that a contribution came through."""
         return self.tape.names.get(id(a)) or a.name or parameter or self.cell.label
 
     # ---- launches
@@ -167,8 +167,10 @@ class Collector:
         return found
 
     def gaps(self, event: Event, watched: Watched) -> list[int]:
-        """Arguments of the watched adjoint, per shadow: how far the cell's byte is from the first element, and the
-        strides; -1 for other memory."""
+        """Arguments of the watched adjoint, per shadow: the cell's byte offset from the first element, and the strides.
+
+        -1 for other memory.
+        """
         command, values = event.command, []
         position = {leaf.name: k for k, leaf in enumerate(command.program.leaves)}
         for name in watched.active:
@@ -240,8 +242,10 @@ class Collector:
             self.add(event, "launch", None, event.where, self.cell.label, now)
 
     def opaque(self, event: Event, space: Workspace) -> None:
-        """One row for an event that is not looked into (a checkpointed loop): what it added, or what it left if it
-        overwrote the cell."""
+        """One row for an event that is not looked into (a checkpointed loop): what it added.
+
+        If it overwrote the cell, what it left there.
+        """
         now = self.cell.read(space)
         if any(self.cell.inside(s) for s in event.writes):
             self.rows.clear()
@@ -252,7 +256,7 @@ class Collector:
     # ---- writes of the host
 
     def host(self, event: Event, space: Workspace) -> None:
-        """Rows of a copy or a fill: a source gets the adjoint of its target; that of overwritten memory is used up."""
+        """Rows of a copy or a fill: a source gets the adjoint of its target; that of overwritten memory is cleared."""
         dst, cell = event.arrays[0], self.cell
         followed = len(event.arrays) == 2 and event.arrays[1].allocation in self.tape.active
         if dst.allocation not in space or not any(cell.inside(a.span) for a in event.arrays):
@@ -275,7 +279,7 @@ class Collector:
                 add_into(targets[src.allocation].view(src.span, gradient_dtype(src)), given, src.span)
 
     def hits(self, a: array) -> Iterator[tuple[int, ...]]:
-        """The indices, with the component, under which an array has the cell; several where it overlaps itself."""
+        """The indices, with the component, at which an array contains the cell; several where it overlaps itself."""
         cell, span = self.cell, a.span
         if not cell.inside(span):
             return
@@ -309,7 +313,7 @@ def elements_at(span: Span, offset: int) -> list[tuple[tuple[int, ...], int]]:
 
 
 class Group:
-    """The collectors of several cells in one walk: each hears only of the events that touch the memory of its cell."""
+    """The collectors of several cells in one walk: each is called only for events that touch its memory."""
 
     def __init__(self, tape: Tape, cells: Sequence[Cell]):
         self.tape = tape
@@ -321,7 +325,7 @@ class Group:
         self.concerned: list[Collector] = []
 
     def run(self, last: int, at: Callable[[int], None]) -> None:
-        """Walk down to the event at this position. `at(position)`: the rows and the values are those before it."""
+        """Walk back to the event at this position. `at(position)` is called with the state before that event."""
         position = len(self.tape.events)
 
         def before(event: Event, space: Workspace) -> None:
@@ -346,7 +350,7 @@ class Group:
             self.tape.retrace(observe, before)
 
     def concern(self, position: int) -> None:
-        """Who looks at the event at this position."""
+        """Select the collectors that the event at this position concerns, and prepare them."""
         event = self.tape.events[position]
         touched = {span.allocation for span in (*event.reads, *event.writes)}
         if event.command is not None:

@@ -1,4 +1,4 @@
-"""The program of a tape once more, on copies and with everything kept: values that the tape itself has forgotten."""
+"""A rerun of a tape's program on copies, with everything kept: it knows values that the tape does not keep."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .steps import Microscope
 
 
 class KeptRun:
-    """Values and threads at any moment, under the numbers that events have on the tape. The caller holds the lock.
+    """Values and threads of the rerun at any moment, by the tape's event numbers. The caller holds the lock.
 
     Raises what `tapes.replay.keep_all` raises where a program cannot be run again.
     """

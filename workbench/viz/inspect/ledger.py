@@ -27,7 +27,7 @@ from .ledger_table import Ledger, Row
 
 
 def ledger(tape: Tape, a: Any, index: Any = (), at: Any = None) -> Ledger:
-    """Where the gradient of one number of `a` came from, with the seeds of the last `backward`.
+    """The contributions to one number of the gradient of `a`, with the seeds of the last `backward`.
 
     index   of the element, then of the component of a vector or matrix; a text selects the field of a struct.
     at      None: the derivative by the final contents, as `tape.adjoint(a)`. An event (or its position in
@@ -74,7 +74,7 @@ def ledgers(tape: Tape, wanted: Sequence[tuple[Any, Any, Collection[int]]]) -> l
 
 
 def moment(tape: Tape, cell: Cell, at: Any) -> tuple[Event | None, bool]:
-    """Where the walk may stop, and whether that event is still reversed."""
+    """(the event at which the walk may stop or None, True if that event is still reversed). Raises GradientError."""
     if at is None:
         writer = tape.last_writer(cell.of.span)
         return writer, writer is None
@@ -89,7 +89,7 @@ def moment(tape: Tape, cell: Cell, at: Any) -> tuple[Event | None, bool]:
 
 
 def summed(found: Collector) -> Ledger:
-    """Running sums, and what rounding makes of them: more than it can is an error."""
+    """The ledger with running sums. Raises GradientError if rounding cannot explain the sum's error."""
     cell, rows, total, size, count = found.cell, [], 0.0, 0.0, 0
     with np.errstate(all="ignore"):
         for row in found.rows:
@@ -112,7 +112,7 @@ def summed(found: Collector) -> Ledger:
 
 
 def with_earlier(tape: Tape, cell: Cell, made: Ledger) -> Ledger:
-    """The ledger with what earlier backward passes had left in the gradient of a leaf: then it sums to `.grad`."""
+    """The ledger with a row for what earlier backward passes left in a leaf's gradient: it then sums to `.grad`."""
     if not is_piled(tape, cell.allocation) or cell.allocation.grad is None or made.published is None:
         return made
     now = cell.value(on_host(cell.allocation.grad.bytes))
@@ -125,6 +125,6 @@ def with_earlier(tape: Tape, cell: Cell, made: Ledger) -> Ledger:
 
 
 def bound_of(dtype: np.dtype, count: int, size: float) -> float:
-    """What adding `count` numbers, whose sizes sum to `size`, can lose in any order: twice what one order can."""
+    """An error bound for adding `count` numbers in any order, twice that of one order; `size`: the sum of sizes."""
     info = np.finfo(dtype)
     return 2.0 * (count + 4) * float(info.eps) * size + (count + 1) * float(info.tiny)

@@ -46,9 +46,9 @@ class Row:
 
 @dataclass(frozen=True)
 class Ledger:
-    """Where one gradient cell came from. `rows` are in the order of the reverse pass: later launches first, threads
-    in order. `total` is their sum in float64, `published` the number that the reverse pass came to, `rounding` the
-    difference.
+    """The contributions to one gradient cell. `rows` are in reverse pass order: later launches first, threads in order.
+
+    `total` is their sum in float64, `published` the number that the reverse pass came to, `rounding` the difference.
     """
 
     array: str
@@ -84,7 +84,7 @@ class Ledger:
         return out
 
     def listed(self) -> list[Row]:
-        """The rows of a table: all, or the first and the last with one for those between them."""
+        """The rows to display: all, or the first and the last with one for those between."""
         rows = list(self.rows)
         if len(rows) <= LISTED:
             return rows
@@ -157,7 +157,7 @@ def label_of(row: Row) -> str:
 
 
 def bar_of(value: float, span: float) -> str:
-    """Thirteen columns, zero in the middle."""
+    """A text bar of thirteen columns, zero in the middle."""
     if not math.isfinite(value) or not span:
         return f"{value!s:^13}"[:13]
     n = round(6 * abs(value) / span)

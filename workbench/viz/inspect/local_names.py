@@ -1,4 +1,4 @@
-"""Further names of a value: what a plain copy `b = a` in the source calls it.
+"""Aliases of a value: names that a plain copy `b = a` in the source gives it.
 
 Such a copy leaves no statement behind. It is found in the source, where the last assignment to `a` above it made this
 value, on a path that the thread took.
@@ -21,14 +21,14 @@ Taken = dict[tuple[Any, int], list[tuple[tuple[int, ...], bool]]]
 
 
 def frame_of(where: Where) -> tuple:
-    """The call that a place belongs to: two calls of one func are two."""
+    """The call that a place belongs to, as a key: two calls of one func are two."""
     return where.file, where.function, where.caller
 
 
 def aliases(
     steps: list[Step], known: dict[int, dict[str, None]], taken: Taken, function: ir.Function
 ) -> dict[int, dict[str, None]]:
-    """The further names of the value of each step: those that control flow gave it, and those of plain copies.
+    """The further names of the value of each step: from control flow, and from plain copies.
 
     A copy `b = a` leaves no statement behind: it is found in the source, where the last assignment to `a` above it
     made this value, on a path that the thread took.
@@ -56,12 +56,12 @@ def aliases(
 
 
 def _went(found: list[tuple[tuple[int, ...], bool]], side: bool, turn: tuple[int, ...]) -> bool:
-    """Did the thread take this side of an `if`, in this turn or in one inside it."""
+    """True if the thread took this side of an `if` in this turn, or in one nested in it."""
     return any(taken is side for at, taken in found if at[: len(turn)] == turn[: len(at)])
 
 
 def _tree(where: Where, function: ir.Function) -> ast.AST | None:
-    """The source of the function that a place lies in, with the line numbers of its file."""
+    """The syntax tree of the function that a place lies in, with the line numbers of its file."""
     if function.where is not None and (where.file, where.function) == (function.where.file, function.where.function):
         tree = _parsed(function.source)
         return ast.increment_lineno(tree, function.first_line - 1) if tree is not None else None

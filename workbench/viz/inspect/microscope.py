@@ -57,7 +57,7 @@ def microscopes(tape: Tape, wanted: Sequence[tuple[Any, Any]]) -> list[Microscop
         ready(places[event] - 1)
 
     def ready(position: int) -> None:
-        """What an event under atomic_min and atomic_max left, while it is there."""
+        """Save the extremal arrays of the event at this position, if it is wanted, while memory is as it left it."""
         after.clear()
         if position >= 0 and tape.events[position] in threads:
             after.update(extremal_memory(tape.events[position]))
@@ -79,7 +79,7 @@ def microscopes(tape: Tape, wanted: Sequence[tuple[Any, Any]]) -> list[Microscop
 
 
 def helpers_of(tape: Tape, event: Event, after: dict[Allocation, Shadow]) -> list:
-    """What an adjoint of atomic_min and atomic_max takes besides the shadows."""
+    """The extra arguments of an adjoint of atomic_min and atomic_max. Raises GradientError [microscope-gpu]."""
     back = event.reverse
     if back is None or not back.extremal:
         return []
@@ -90,7 +90,7 @@ def helpers_of(tape: Tape, event: Event, after: dict[Allocation, Shadow]) -> lis
 
 
 def event_of(tape: Tape, event: Any) -> Event:
-    """The launch that is meant. Raises LaunchError naming what there is."""
+    """The launch that an argument means. Raises LaunchError naming the candidates."""
     if isinstance(event, bool) or not isinstance(event, Event | int | np.integer | str):
         raise _no_event(tape, f"an event is given as itself, its position or its label, not as {event!r}.")
     if isinstance(event, str):

@@ -1,4 +1,4 @@
-"""What the microscope shows: the steps of one thread, as a table and as plain data."""
+"""The result of the microscope: the steps of one thread, as a table and as plain data."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Microscope:
-    """One thread of the launch at `event` (its position in `tape.events`). `note`: what is missing, and why.
+    """One thread of the launch at `event` (its position in `tape.events`). `note`: what is missing, with the reason.
 
     loops: the source line of every loop of the kernel.
     """
@@ -99,7 +99,7 @@ class Microscope:
 
 
 def plain(value: Any) -> Any:
-    """Numbers as JSON can hold them."""
+    """Numbers as JSON can hold them: NaN and infinities as text."""
     if isinstance(value, tuple):
         return [plain(v) for v in value]
     return json_number(value) if isinstance(value, float) else value

@@ -55,7 +55,7 @@ def working_of(event: Event) -> Working:
 
 
 class Thread:
-    """One thread, run down and back up. `status`: of each memory, which bytes are known, and which certainly."""
+    """One thread, run forward and back. `status`: by memory, the masks of known and of certain bytes."""
 
     def __init__(
         self, event: Event, thread: tuple[int, ...], status: dict[Allocation, tuple[np.ndarray, np.ndarray]]
@@ -127,7 +127,7 @@ class Thread:
         return True
 
     def doubtful(self, function: ir.Function, copies: Copies) -> Doubt | None:
-        """The tracker of unknown bytes; None if the launch reads known bytes only."""
+        """The taint tracker of unknown bytes; None if the launch reads known bytes only."""
         masks = {a: known for a, (known, _) in self.status.items()}
         read = self.event.reads
         if any(stmt.row in mem.ATOMICS for stmt in walk(self.work.primal.body)):  # they may read what they write
@@ -200,7 +200,7 @@ class Thread:
             self.enter(stmt, stmt.outs[0].name, self.known(stmt.outs[0], values))
 
     def skip(self, stmt: Stmt) -> None:
-        """A statement that depends on an unknown value: forget what it may have made."""
+        """Skip a statement that depends on an unknown value: drop the record of what it may have made."""
         self.hidden = True
         self.turn.pop(stmt, None)
         self.cells.clear()
@@ -215,7 +215,7 @@ class Thread:
             self.pass_on(tuple(loop.regions[0].params), tuple(body))
 
     def pass_on(self, to: tuple[Value, ...], come: tuple[Value, ...]) -> None:
-        """A copy: another name of the same value, made by the same step."""
+        """Record a copy: another name of the same value, made by the same step."""
         found = [(t, self.made.get(c)) for t, c in zip(to, come, strict=True)]
         for value, step in found:
             self.made.pop(value, None)
@@ -243,7 +243,7 @@ class Thread:
         return k
 
     def cell(self, stmt: Stmt, values: run.Values) -> tuple[str, tuple[int, ...] | None]:
-        """The memory cell of a statement: as text, and as something to compare."""
+        """(the memory cell of a statement as text, its key for comparisons or None if unknown)."""
         name = root(stmt.args[0]).name
         if self.doubt is not None and self.doubt.indexed(stmt):
             self.missing = True
@@ -265,7 +265,7 @@ class Thread:
             self.made[stmt.outs[0]] = before
 
     def look(self, name: str, address: int, size: int) -> None:
-        """Would the tape know if somebody had changed this memory since."""
+        """Put a read into `present` if a foreign write to its memory would have gone unnoticed."""
         for start, certain in self.certain:
             if start <= address < start + len(certain) and not certain[address - start :][:size].all():
                 self.present[name] = None
@@ -324,7 +324,7 @@ class Thread:
         return {command.program.leaves[k].name: k for k in command.declared}
 
     def of_scalar(self, stmt: Stmt, values: run.Values) -> Step:
-        """The last step of all: what the thread gives to a scalar parameter with a gradient."""
+        """The final step: the thread's contribution to a scalar parameter with a gradient."""
         k = self.declared[root(stmt.args[0]).belongs_to]
         param = self.event.command.program.function.params[k]
         value = held(np.asarray(self.event.command.flat[k], param.type.numpy))  # type: ignore[attr-defined]
@@ -332,7 +332,7 @@ class Thread:
         return Step("reverse", param.where, param.name, value, adjoint, note=f"added to d {param.name}")
 
     def noted(self, stmt: Stmt, values: run.Values, step: Step, moment: Moment, adjoint: Any) -> str:
-        """What the adjoint does to memory; and what the replay found otherwise than the launch."""
+        """The note of a reverse step: its effect on memory, and any value that the replay found different."""
         cell = step.note.removeprefix("reads ") if step.note.startswith("reads ") else step.name
         note = ""
         if adjoint is not None and stmt.row is mem.LOAD:

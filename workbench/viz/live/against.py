@@ -25,7 +25,7 @@ TOLD = 2000  # columns whose differences the table has
 
 
 class AgainstView(View):
-    """The live view of a comparison. What is asked of launches that only the other has is refused in the view."""
+    """The live view of a comparison. Questions about launches that only the other tape has are refused."""
 
     def __init__(self, made: Comparison, findings: Sequence[Finding] = ()):
         self.made = made
@@ -46,7 +46,7 @@ class AgainstView(View):
         }  # fmt: skip
 
     def _first(self, first: Parting, lane: int) -> dict[str, Any]:
-        """The flag: its column and lane, what it says, and what to look at there."""
+        """The flag on the first difference: its column and lane, its text, and where to look."""
         place = first.allocation, (first.lo, first.hi)
         k = next((k for k, a in enumerate(self.arrays) if (str(a.allocation), a.span.hull()) == place), -1)
         element: list[int] = []
@@ -64,11 +64,11 @@ class AgainstView(View):
     # ---- columns and events
 
     def column_of(self, event: int) -> int:
-        """The column of an event of this tape; behind the last one for their count."""
+        """The column of an event of this tape; for the count of events the end of the columns."""
         return self._here[event] if event < len(self._here) else len(self.made.places)
 
     def event_of(self, column: int) -> int:
-        """The first event of this tape that is not before a column."""
+        """The first event of this tape at or after a column."""
         return bisect_left(self._here, column)
 
     def _columns_of(self) -> Columns:
@@ -86,7 +86,7 @@ class AgainstView(View):
     # ---- questions
 
     def answer(self, content: Mapping[str, Any]) -> tuple[Any, list[bytes]]:
-        """As that of `View`, in columns."""
+        """`View.answer`, with positions as columns."""
         asked = dict(content)
         if "launch" in asked and self.made.places[int(asked["launch"])][0] is None:
             raise ValueError("only the other pass has this launch: its own view shows it")
@@ -107,7 +107,7 @@ class AgainstView(View):
         return TapeFigure(self.made.trace, against=self.made, verdict=self._said).within(SIZE)
 
     def _verdict(self, limit: int | None) -> Verdict:
-        """Of two tapes the first launch at which they part, with what is different about it."""
+        """Of two tapes the finding about the first launch at which they differ."""
         other = self.made.there.tape
         if other is self.tape or self.findings:
             return super()._verdict(limit)

@@ -45,7 +45,7 @@ def image(width: int, height: int, rgba: np.ndarray) -> str:
 
 
 def cells(rows: dict[int, np.ndarray], count: int, width: int) -> tuple[np.ndarray, np.ndarray]:
-    """The matrix as cells, each the largest of the numbers it stands for, and which of its rows are known."""
+    """(the matrix reduced to cells, each the number largest in size; mask of the known rows)."""
     tall, wide = min(count, TALL), min(width, WIDE)
     edges = np.unique(np.linspace(0, width, wide + 1).astype(int))
     best = np.zeros((tall, wide))
@@ -62,7 +62,7 @@ def cells(rows: dict[int, np.ndarray], count: int, width: int) -> tuple[np.ndarr
 
 
 def pixels(best: np.ndarray, known: np.ndarray, cell: tuple[int, int], palette: dict[str, str]) -> np.ndarray:
-    """Cells of so many pixels (down, across), in the colours of a theme: shape (rows, columns, 4), uint8."""
+    """The cells, each (down, across) pixels large, in a theme's colours: shape (rows, columns, 4), uint8."""
     most, (down, across) = largest(best), cell
     made = np.zeros((*best.shape, 4), np.uint8)
     share = np.sqrt(np.clip(np.nan_to_num(np.abs(best)) / (most or 1.0), 0, 1))
@@ -93,7 +93,7 @@ def largest(values: np.ndarray) -> float:
 
 
 def matrix(seeds: Seeds, current: int | None = None) -> str:
-    """The Jacobian so far."""
+    """The HTML of the Jacobian so far."""
     count, width = seeds.count, seeds.width
     best, known = cells(seeds.rows, count, width)
     (tall, wide), most = best.shape, largest(best)
@@ -128,7 +128,7 @@ def matrix(seeds: Seeds, current: int | None = None) -> str:
 
 
 def _row_labels(seeds: Seeds, high: int) -> tuple[str, float]:
-    """The names of the rows beside the matrix, as many as there is room for, and the width that they need."""
+    """(the row names beside the matrix, as many as fit; the width that they need)."""
     count = seeds.count
     every = max(math.ceil(count * NAME / high), 1)
     texts = {k: fit(seeds.name_of(k), LONGEST, LABEL, True) for k in range(0, count, every)}
@@ -141,7 +141,7 @@ def _row_labels(seeds: Seeds, high: int) -> tuple[str, float]:
 
 
 def colour_bar(least: float, most: float) -> str:
-    """What the colours between two numbers mean, as `colourBar` of heat.js."""
+    """The HTML legend of the colours between two numbers, as `colourBar` of heat.js."""
     marks = scale_marks(least, most)
     inks = ["var(--wb-minus)"] * (least < 0) + ["var(--wb-blank)"] + ["var(--wb-plus)"] * (most > 0 or least >= 0)
     ticks = "".join(f'<span class="wb-tickmark" style="left:{100 * at:g}%">{v:.2g}</span>' for at, v in marks)
@@ -157,7 +157,7 @@ def _sizes(seeds: Seeds) -> list[tuple[str, tuple[int, ...]]]:
 
 
 def bars(seeds: Seeds, run: SeedRun, measured: np.ndarray | None, other: SeedRun | None = None) -> str:
-    """One gradient as bars, another beside it in outline, differences as ticks."""
+    """The HTML of one gradient as bars, another beside it in outline, differences as ticks."""
     row, theirs = run.row, other.row if other is not None else None
     shown = _chosen(row, theirs)
     series = [row[shown]] + ([theirs[shown]] if theirs is not None else [])
@@ -191,7 +191,7 @@ def bars(seeds: Seeds, run: SeedRun, measured: np.ndarray | None, other: SeedRun
 
 
 def _bar_names(names: Sequence[str], step: float, y: float) -> tuple[str, float]:
-    """The names below the bars and the height that they need: upright where they are wide, and only as many as fit."""
+    """(the names below the bars, as many as fit, upright where wide; the height that they need)."""
     wide = max(text_width(name, LABEL, True) for name in names)
     if wide + 6 <= step:
         return "".join(_bar_name(name, 54 + (n + 0.5) * step, y + 10) for n, name in enumerate(names)), NAME
@@ -245,7 +245,7 @@ def _bar(left: float, step: float, y: Callable[[float], float], value: float, cl
 
 
 def rows_table(seeds: Seeds, run: SeedRun, measured: np.ndarray | None, difference: Difference | None = None) -> str:
-    """The same numbers as a table."""
+    """The HTML table of the same numbers."""
     row = run.row
     head = ["component", "gradient"]
     other = difference.one.row if difference is not None else None
@@ -266,7 +266,7 @@ def rows_table(seeds: Seeds, run: SeedRun, measured: np.ndarray | None, differen
 
 
 def levels_table(difference: Difference) -> str:
-    """How large the adjoints were at each step under two seeds, the most different first."""
+    """The HTML table of adjoint sizes at each step under two seeds, the most different first."""
     body = [[p.heading, p.names, f"{p.one:.4g}", f"{p.other:.4g}"] for p in difference.levels[:ROWS]]
     head = ["launch", "memory", f"pinned: {difference.one.label}", difference.other.label]
     return _table("largest adjoint before each launch", head, body)

@@ -176,11 +176,11 @@ class _Page:
             self.microscope(launch, thread)
 
     def known(self, asked: dict[str, Any], found: tuple[Any, list[bytes]]) -> None:
-        """The view has this answer: it was made together with others."""
+        """Give the view an answer that was made together with others."""
         self.view.answers.put(self.view.answers.key(asked, self.view.answers.seeds), found)
 
     def keep(self, key: str, asked: dict[str, Any]) -> None:
-        """Ask the view, and store what it says. What the user did not choose may be refused in silence."""
+        """Ask the view, and store its answer. What the user did not choose may fail silently."""
         try:
             found, blobs = View.answer(self.view, asked)  # by events, not by columns
         except Exception:
@@ -190,7 +190,7 @@ class _Page:
         self.answers[key] = {"ok": found, "buffers": [self.store(blob) for blob in blobs]}
 
     def findings(self) -> None:
-        """What is wrong, and the microscopes that it leads to. Nothing can be run again here."""
+        """Store the findings, and note the microscopes that they lead to. Nothing can be run again here."""
         self.keep("findings", {"ask": "findings"})
         found = self.answers.get("findings", {"ok": {"rows": []}})["ok"]
         found["again"] = found["partial"] = False
@@ -209,7 +209,7 @@ class _Page:
     # ---- answers
 
     def changes(self, k: int) -> list[int]:
-        """The moments at which an array, or its adjoint, differs from the next: before each event that touches it."""
+        """The moments after which an array, or its adjoint, may differ: before each event that touches it."""
         moments = self.view.moments
         return [] if moments is None else moments.touching.get(self.view.arrays[k].allocation, [])
 
@@ -231,7 +231,7 @@ class _Page:
         return found
 
     def led_to(self) -> Iterator[tuple[int, int]]:
-        """Arrays, as numbers, and the moments at which findings show them."""
+        """Yields (number of an array, moment) for the heat-maps that findings point at."""
         lanes = [array[1] for array in self.view.meta["arrays"]]
         for row in self.answers.get("findings", {"ok": {"rows": []}})["ok"]["rows"][:THREADS]:
             at = row["position"] + (row["phase"] != "reverse")
@@ -248,14 +248,14 @@ class _Page:
         ]  # fmt: skip
 
     def stops(self, a: Any, index: Any) -> tuple[int, tuple[int, ...], list[int]]:
-        """Array, index and moments of the ledgers of a cell."""
+        """The (array, index, moments) of the ledgers of a cell."""
         k = self.view.number_of(a)
         at = tuple(int(i) for i in index) if isinstance(index, Sequence) else (int(index),)
         moments = self.moments[k] if self.strict or len(self.moments[k]) <= STOPS else self.moments[k][:1]
         return k, at, [*moments, len(self.tape.events)]
 
     def affordable(self, wanted: list[tuple[int, tuple[int, ...], list[int]]]) -> list:
-        """The first cells of each array in turn, until too much would have to be run again; one at least."""
+        """The first cells of each array in turn, within a budget of work; one at least."""
         turns: dict[int, int] = {}
         order = []
         for one in wanted:
@@ -286,7 +286,7 @@ class _Page:
         self.keep(f"microscope {n} {' '.join(map(str, at))}", {"ask": "microscope", "launch": n, "thread": at})
 
     def left_out(self) -> str:
-        """What the page cannot answer, in a sentence."""
+        """A sentence on what the page cannot answer."""
         told = {name: sum(key.startswith(name) for key in self.answers) for name in ("heat ", "ledger ", "microscope ")}
         every = sum(len(moments) + 1 for moments in self.moments)
         launches = sum(event.command is not None for event in self.tape.events)

@@ -26,7 +26,7 @@ LINE, SIZE = 96, 13.0  # characters of a line of the folded answer; of its text
 
 
 def seal(right: str, because: str = "") -> str:
-    """The answer and its reason as one text that nobody reads by accident: the third argument of `predict`.
+    """The answer and its reason encoded as text that nobody reads by accident: the third argument of `predict`.
 
     >>> wb.viz.predict("1 + 1?", ["1", "2"], wb.viz.seal("2")).chosen is None
     True
@@ -45,7 +45,7 @@ def _opened(sealed: str) -> tuple[str, str]:
 
 
 class Prediction(Saved, Widget):
-    """The question as buttons; `chosen` is the answer given, None until then; `skipped`: there will be none.
+    """The question as buttons; `chosen`: the given answer, None until then; `skipped`: True if there will be none.
 
     told   what the page is told once there is an answer, or the question is skipped: `right`, `because`.
     """
@@ -68,13 +68,13 @@ class Prediction(Saved, Widget):
         self.observe(self._tell, ["chosen", "skipped"])
 
     def choose(self, answer: str) -> None:
-        """Answer. Raises ValueError for what is no answer of this question."""
+        """Give an answer. Raises ValueError if it is none of this question's."""
         if answer not in self.answers:
             raise ValueError(f"{answer!r} is none of {list(self.answers)}")
         self.chosen = answer
 
     def skip(self) -> None:
-        """Go on without an answer: the right one is told."""
+        """Skip the question: the right answer is shown."""
         self.skipped = True
 
     def _tell(self, _: object) -> None:
@@ -84,7 +84,7 @@ class Prediction(Saved, Widget):
         return f"{self.question} ({' / '.join(self.answers)})"
 
     def still(self) -> tuple[str, str]:
-        """The question alone, its answer folded: as a picture, so that nobody reads it in the text of a notebook."""
+        """A picture of the question, its answer folded away from the text of a notebook."""
         items = "".join(f"<li>{escape(a)}</li>" for a in self.answers)
         picture = base64.b64encode(_picture(**self._answer).encode("utf-8")).decode("ascii")
         folded = (

@@ -1,4 +1,4 @@
-"""What a notebook that was saved with a live view shows without a kernel: a still picture, in an output of its own.
+"""The still picture of a live view in a saved notebook without a kernel, in an output of its own.
 
 One idea: two outputs. Of one output a page shows the widget, or "model not found" where its kernel is gone, and nothing
 else that the output has. So the picture is an output before that of the widget, and the style sheet that comes with it
@@ -30,7 +30,7 @@ STYLE = f"{_PICTURE}+{_CHILD}:not(:has({_WIDGET})),{_PICTURE}:has(+{_CHILD}{_WID
 
 
 class Answers:
-    """What the page was told, to be told again: also when the arrays have since been used for something else."""
+    """A bounded cache of answers to the page, which stay valid when the arrays have been reused since."""
 
     def __init__(self) -> None:
         self.known: dict[str, tuple[Any, list[bytes]]] = {}
@@ -38,8 +38,10 @@ class Answers:
         self.seeds: Any = None
 
     def key(self, asked: Mapping[str, Any], seeds: Any, exactly: bool = False) -> str:
-        """The name of a question, `exactly` this one or all like it. With other seeds than those of the last one, all
-        is forgotten."""
+        """The cache key of a question, `exactly` with its id or without.
+
+        With other seeds than those of the last one, the cache is cleared.
+        """
         if seeds is not self.seeds:
             self.known, self.size, self.seeds = {}, 0, seeds
         named = {name: value for name, value in asked.items() if exactly or name != "id"}
@@ -53,7 +55,7 @@ class Answers:
 
 
 class Saved:
-    """A widget that is displayed with its still picture before it. `still()`: the text and the HTML of that."""
+    """A widget that is displayed with its still picture before it. `still()` gives that as text and HTML."""
 
     _shown: Any = None
 
@@ -82,7 +84,7 @@ class Saved:
         return {"text/plain": text, "text/html": f'<div class="{STILL}"><style>{STYLE}</style>{html}</div>'}
 
     def refresh_still(self) -> None:
-        """The picture once more, where it is displayed: more has become known."""
+        """Draw the still picture again where it is displayed."""
         if self._shown is not None:
             self._shown.update(self._still_output(), raw=True)
 
@@ -90,7 +92,7 @@ class Saved:
 def still_of(
     trace: Trace, found: Levels | None, wrong: Wrong | None = None, verdict: Verdict | None = None
 ) -> tuple[str, str]:
-    """Text and HTML of a tape whose structure, levels and findings are known: nothing of it is looked at again."""
+    """Text and HTML of a tape from its known structure, levels and findings, without looking at it again."""
     whole = trace if found is None else with_levels(trace, found)
     whole = whole if wrong is None else replace(whole, title=wrong.title, wrong=True)
     shown = shortened(whole, ENDS) if len(whole.events) > EVENTS else whole

@@ -54,7 +54,7 @@ class Picker(Widget):
     ready = traitlets.Bool(False).tag(sync=True)
 
     def show(self, name: str, values: np.ndarray) -> None:
-        """An array of any shape, its last axis in columns; one of one axis in lines of 32."""
+        """Show an array of any shape, its last axis in columns; one of one axis in lines of 32."""
         flat = np.ascontiguousarray(values, np.float32).reshape(-1)
         with self.hold_sync():
             self.columns = min(values.shape[-1], 64) if values.ndim > 1 else min(max(flat.size, 1), 32)
@@ -62,7 +62,7 @@ class Picker(Widget):
 
 
 class SeedPanel(Saved, widgets.VBox):
-    """What `tape.seeds(y)` returns. `engine` is the `Seeds` behind it, `run` the seed that is shown."""
+    """The result of `tape.seeds(y)`. `engine` is the `Seeds` behind it, `run` the seed that is shown."""
 
     def __init__(self, tape: Tape, y: array | None = None):
         self.engine = Seeds(tape, y)
@@ -145,7 +145,7 @@ class SeedPanel(Saved, widgets.VBox):
         self.stop.on_click(lambda _: self._halt.set())
 
     def _set(self, widget: widgets.Widget, **values: Any) -> None:
-        """Change a control without answering to it."""
+        """Change a control without triggering its callback."""
         before, self._quiet = self._quiet, True
         try:
             with widget.hold_trait_notifications():
@@ -157,7 +157,7 @@ class SeedPanel(Saved, widgets.VBox):
     # ---- how a request is answered
 
     def _asked(self, work: Callable[[], None]) -> None:
-        """Answer now, or say why not and answer as soon as the lock is free."""
+        """Handle a request now, or say why not and handle it as soon as the lock is free."""
         if self.working:
             self._say("busy: filling rows. Stop first.", wrong=True)
             return
@@ -172,7 +172,7 @@ class SeedPanel(Saved, widgets.VBox):
             allocation.LOCK.release()
 
     def _later(self, work: Callable[[], None]) -> None:
-        """The last request that met a busy lock is answered when it is free."""
+        """Handle the last request that met a busy lock, when it is free."""
         with allocation.LOCK:
             if self._wanted is work and not self.working:
                 self._answer(work)
@@ -192,7 +192,7 @@ class SeedPanel(Saved, widgets.VBox):
 
     @property
     def message(self) -> str:
-        """What the panel says at the moment, as HTML text."""
+        """The panel's present message, as HTML text."""
         return self.status.value.partition(">")[2].rpartition("<")[0]
 
     # ---- requests
@@ -263,7 +263,7 @@ class SeedPanel(Saved, widgets.VBox):
         self._say_value()
 
     def _say_value(self) -> None:
-        """What the slider of an input stands for: the component and its value."""
+        """Show the component that the input slider stands for, and its value."""
         said = ""
         if not self.value.disabled:
             held = self.engine.start()[str(self.input.value)]
@@ -288,7 +288,7 @@ class SeedPanel(Saved, widgets.VBox):
         return self._worker is not None and self._worker.is_alive()
 
     def wait(self, timeout: float | None = None) -> None:
-        """Until the worker is done."""
+        """Block until the worker is done."""
         if self._worker is not None:
             self._worker.join(timeout)
 
@@ -357,7 +357,7 @@ class SeedPanel(Saved, widgets.VBox):
         self._draw_tape(run, difference)
 
     def _draw_tape(self, run: SeedRun, difference: Difference | None) -> None:
-        """The live view of the tape that was seeded; its picture where that has no such seeds (float16)."""
+        """Draw the live view of the seeded tape; its picture where that has no such seeds (float16)."""
         engine = self.engine
         if getattr(engine.y.dtype, "scalar", engine.y.dtype).bits == 16:
             self.picture.value = _card("tape view", self._view(run.trace, difference))
@@ -408,7 +408,7 @@ class SeedPanel(Saved, widgets.VBox):
         return _images(trace) + pinned
 
     def still(self) -> tuple[str, str]:
-        """For wherever there is no widget, the pictures as they stand."""
+        """(text, HTML) of the present pictures, for pages without widgets."""
         return repr(self), self.static()
 
     def static(self) -> str:
@@ -438,7 +438,7 @@ def _card(title: str, content: str) -> str:
 
 
 def _meant(text: str) -> str:
-    """What a slider stands for."""
+    """The HTML text beside a slider."""
     return f'<span class="wb-meant">{quoted(text)}</span>'
 
 

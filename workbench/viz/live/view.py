@@ -58,7 +58,7 @@ SCRIPTS = (  # a file imports from those before it
 
 
 class Busy(Exception):
-    """The memory is in use: ask again."""
+    """Raised when the memory lock is not free: ask again."""
 
 
 @cache
@@ -85,7 +85,7 @@ def style(*names: str) -> str:
 
 
 class Cells:
-    """Knows whether a notebook cell is running, whose code may read memory that a walk has changed for a while."""
+    """A monitor of running notebook cells, whose code may read memory that a walk changes for a while."""
 
     def __init__(self) -> None:
         self.running, self.listening = False, False
@@ -119,7 +119,7 @@ cells = Cells()
 
 @contextmanager
 def quiet_memory() -> Iterator[None]:
-    """The lock, or `Busy` if it is not free within 50 ms; nothing is recorded inside."""
+    """Context with the memory lock held and nothing recorded; raises `Busy` if it is not free within 50 ms."""
     if not memory.LOCK.acquire(timeout=PATIENCE):
         raise Busy(BUSY)
     try:
@@ -130,7 +130,7 @@ def quiet_memory() -> Iterator[None]:
 
 
 class View(Saved, Widget):
-    """The live view of a tape; `wrong`: of a pass that is wrong on purpose.
+    """The live view of a tape; `wrong`: a pass that is wrong on purpose, to show instead.
 
     findings  of somebody else, which come first.
     cursor   events from this position on have been reversed: 0 (the whole pass is done) to the number of events.
@@ -191,7 +191,7 @@ class View(Saved, Widget):
         return Columns(trace, trace.folds, self._grid_numbers())
 
     def _lists(self) -> dict[str, Any]:
-        """The arrays that can be looked at, and the grids of the launches."""
+        """The arrays to choose from, and the grids of the launches."""
         seen: dict[Any, Any] = {}
         for a in self.tape.arrays.values():
             if is_viewable(a):
@@ -232,7 +232,7 @@ class View(Saved, Widget):
         return event
 
     def event_of(self, column: int) -> int:
-        """The event of the tape, by position, that a column stands for, or the next one."""
+        """The position of the event that a column stands for, or of the next one."""
         return column
 
     def select(self, a: Any, index: Any = None) -> None:
@@ -253,7 +253,7 @@ class View(Saved, Widget):
         return found[0]
 
     def look_into(self, launch: Any, thread: Any = 0) -> None:
-        """Open the microscope: a launch (or its position) and a thread."""
+        """Open the microscope on a launch (or its position) and a thread."""
         position = launch if isinstance(launch, int) else self.tape.events.index(launch)
         with self.hold_sync():
             self.launch = self.column_of(position)
@@ -323,7 +323,7 @@ class View(Saved, Widget):
             self.send({"id": content.get("id"), "error": clean_lines(str(error) or type(error).__name__)})
 
     def answer(self, content: Mapping[str, Any]) -> tuple[Any, list[bytes]]:
-        """The answer to one question, and its buffers. Raises `Busy`, or what the question deserves."""
+        """The answer to one question, and its buffers. Raises `Busy`, or the question's own error."""
         questions: dict[str, Callable[[Mapping[str, Any]], tuple[Any, list[bytes]]]] = {
             "heat": self._heat, "ledger": self._ledger, "microscope": self._microscope, "findings": self._findings,
             "levels": self._levels, "again": self._again,
@@ -345,13 +345,13 @@ class View(Saved, Widget):
             return found
 
     def _is_same(self) -> bool:
-        """Is this still the tape that was drawn; that others wrote to its memory since then is no matter."""
+        """True if the tape's events are those drawn; later foreign writes to its memory do not count."""
         now, drawn = self.tape.events, self._events
         later = now[len(drawn) :]
         return now[: len(drawn)][-1:] == drawn[-1:] and all(event.kind == "foreign" for event in later)
 
     def _walks(self) -> Moments:
-        """Pictures of past moments. `Busy` while a cell runs that would see old contents which a walk restores."""
+        """The `Moments`, for walks that restore past contents. Raises `Busy` while a cell runs that would see them."""
         if self.moments is None:
             self.moments = self._moments()
         if self.moments.rewinds and cells.beside:
@@ -359,7 +359,7 @@ class View(Saved, Widget):
         return self.moments
 
     def _moments(self) -> Moments:
-        """Values and adjoints of the tape, from what memory holds now: made with the view, before it is used again."""
+        """The tape's `Moments`, with present memory copied: made with the view, before memory is reused."""
         found = Moments(self.tape, self._retrace, self._seeds)
         found.hold(self.arrays)
         found.beside = sorted(self.arrays, key=lambda a: not a.allocation.asked)
@@ -440,7 +440,7 @@ class View(Saved, Widget):
         return verdict(self.tape, limit=limit, first=self.findings)
 
     def _again(self, asked: Mapping[str, Any]) -> tuple[Any, list[bytes]]:
-        """The program once more, on copies, with everything kept: from now on every value at every moment is known."""
+        """Rerun the program on copies with everything kept: from now on every value at every moment is known."""
         del asked
         self._beside()
         self._kept = KeptRun(self.tape)
@@ -448,7 +448,7 @@ class View(Saved, Widget):
         return {}, []
 
     def _beside(self) -> None:
-        """`Busy` while a cell runs: what takes long waits until nobody would wait for it."""
+        """Raises `Busy` while a cell runs: long work waits until nothing waits for it."""
         if cells.beside:
             raise Busy("busy: a cell is running")
 
@@ -464,9 +464,10 @@ class View(Saved, Widget):
     # ---- without a kernel
 
     def still(self) -> tuple[str, str]:
-        """The picture that a saved notebook shows where no kernel is: of the tape as it was when this view was made.
+        """The picture of the tape as it was when this view was made, for a saved notebook without a kernel.
 
-        A short tape is judged for it, as by `show`; of a longer one the verdict is there once the page has asked."""
+        A short tape is judged for it, as by `show`; of a longer one the verdict is there once the page has asked.
+        """
         if self._said is None and self.wrong is None and len(self.tape.events) <= SHORT:
             with memory.LOCK, memory.unrecorded():
                 self._said = self._verdict(SHORT)
@@ -474,7 +475,7 @@ class View(Saved, Widget):
 
 
 class HeatMap(Widget):
-    """The heat-map of the tape view alone: `show(values)`; `picked` is the index of the chosen element."""
+    """A stand-alone heat-map: `show(values)`; `picked` is the index of the chosen element."""
 
     _esm = module(*SCRIPTS)
     _css = style("view.css")
@@ -494,7 +495,7 @@ class HeatMap(Widget):
             self.observe(lambda change: on_pick(tuple(change["new"])), "picked")
 
     def show(self, values: Any, known: Any = None) -> None:
-        """Numbers of any shape; of more than two axes the first ones are held at 0. known: a mask of the same shape."""
+        """Show numbers of any shape; of more than two axes the first ones are held at 0. known: a mask of them."""
         numbers = np.asarray(values)
         frame = frame_of(numbers.shape)
         mask = np.ones(numbers.shape, bool) if known is None else np.asarray(known, bool)

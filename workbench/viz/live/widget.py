@@ -1,4 +1,4 @@
-"""What every widget of ours is: one of anywidget's whose page hears the kernel also where it was loaded late."""
+"""The base class of our widgets: an anywidget whose page hears the kernel even if it loads late."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def envelope_rows(scene: Scene, layout: Layout) -> None:
-    """Values and adjoints of every family in the moments between the events that are drawn one by one."""
+    """Draw values and adjoints of every family as envelopes between the events drawn one by one."""
     places = _moments(layout)
     edges = np.repeat([moment for moment, _, _ in places], 2)
     for lane in {lane.track.id: lane for lane in layout.folded.values()}.values():
@@ -38,7 +38,7 @@ def envelope_rows(scene: Scene, layout: Layout) -> None:
 
 
 def _between(bars: Bars, edges: np.ndarray) -> Envelope:
-    """What there is at each of these moments, of which every one stands twice."""
+    """The envelope at each of these moments, each of which is there twice."""
     return Envelope(*(column[::2] for column in envelopes(bars, edges)))
 
 
@@ -53,7 +53,7 @@ def _boxes(
 
 
 def _moments(layout: Layout) -> list[tuple[int, float, float]]:
-    """The moments between what is drawn, with the x at which each begins and ends."""
+    """(moment, x0, x1) of each gap between the events that are drawn."""
     stops = [(column.position, column.position + 1, column.x, column.x) for column in layout.columns]
     stops += [(group.first, group.last, group.x0, group.x1) for group in layout.groups]
     end = len(layout.trace.events)
@@ -62,7 +62,7 @@ def _moments(layout: Layout) -> list[tuple[int, float, float]]:
 
 
 def signs(scene: Scene, layout: Layout, column: Column) -> None:
-    """What an event does to the members of families: one sign of each kind in a row."""
+    """Draw an event's accesses to members of families: one sign of each kind per row."""
     seen: dict[tuple[str, str], list[str]] = {}
     rows: dict[str, Lane] = {}
     for touch in column.event.touches:

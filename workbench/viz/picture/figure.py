@@ -33,7 +33,8 @@ class TapeFigure:
     """The static tape view of a trace. `theme` is `auto`, `light` or `dark`; another name is a ValueError.
 
     against  two passes over each other: then `trace` is that of the comparison.
-    verdict  what is wrong with the tape: the strip above the picture and the list below it; None for neither."""
+    verdict  the findings: the strip above the picture and the list below it; None for neither.
+    """
 
     def __init__(
         self, trace: Trace, theme: str = "auto", against: Comparison | None = None, verdict: Verdict | None = None
@@ -53,7 +54,7 @@ class TapeFigure:
 
     @property
     def text(self) -> str:
-        """The same facts as an aligned text table."""
+        """The same facts as an aligned plain-text table."""
         return self._table(self._event_rows())
 
     @property
@@ -85,7 +86,7 @@ class TapeFigure:
         return render(draw(self.trace, marks, against=self.against, strip=strip, said=self._said()), self.theme, tips)
 
     def _said(self) -> list[str]:
-        """What is said of two passes, besides the findings."""
+        """The sentences about two passes, besides the findings."""
         if self.against is None:
             return []
         return self.against.beside(self.verdict.rows if self.verdict is not None else ())
@@ -118,7 +119,7 @@ class TapeFigure:
         return path
 
     def beside(self, *others: TapeFigure) -> Beside:
-        """This view and others side by side, where there is room; one below the other where there is not."""
+        """This view and others side by side, where there is room; else one below the other."""
         return Beside((self, *others))
 
     def __repr__(self) -> str:
@@ -157,7 +158,7 @@ class Beside:
 
 
 def _findings(verdict: Verdict) -> str:
-    """Every finding with its line and what to do; the picture's own strip has room for the first few."""
+    """The HTML list of all findings with line and fix; the picture's own strip has room for the first few."""
     items = []
     for row in verdict.rows:
         line = f"<br><code>{quoted(row.line)}</code>" if row.line else ""
@@ -184,7 +185,7 @@ def _reason(error: Exception) -> str:
 
 
 def _failure(reason: str, theme: str) -> str:
-    """A frame of the usual look with the reason in place of the picture."""
+    """The HTML of a frame of the usual look with the reason in place of the picture."""
     said = reason[:300].split("\n")
     lines = ("The tape view could not be drawn. The tape and its gradients are not affected.", *said)
     wide = max(text_width(line, 12, True) for line in lines) + 40

@@ -19,7 +19,7 @@ THIN = 1.5  # width of a thin column at least
 
 
 def groups(scene: Scene, layout: Layout, top: float) -> None:
-    """Whatever is not drawn event by event, with its name in a box at `top`."""
+    """Draw the groups of events that are not drawn one by one, each with its name in a box at `top`."""
     for n, group in enumerate(layout.groups):
         key = f"gap{n or ''}"
         x0, x1, title = group.x0 + 3, group.x1 - 3, group_title(group)
@@ -60,7 +60,7 @@ def _strips(scene: Scene, layout: Layout, group: Group, lane: Lane, key: str) ->
 def _drawn(
     scene: Scene, marks: Sequence[Strip], place: tuple[float, float, float, float], key: str, title: str, twin: str = ""
 ) -> None:
-    """One path for all parts that look the same, and the cross of NaN where it has room."""
+    """Draw one path for all parts that look the same, and the cross of NaN where it has room."""
     paths: dict[str, str] = {}
     crosses = ""
     x, step, y, tall = place

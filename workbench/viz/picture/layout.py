@@ -1,4 +1,4 @@
-"""Where everything of the static picture goes: its columns, and the x of what lies on the lanes.
+"""The layout of the static picture: its columns, and the x of what lies on the lanes.
 
 Allocations are cut at the ends of the ranges that *shown* events name; hidden events of a long tape only update these
 pieces, so the state right of the gap is true.
@@ -58,7 +58,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Events from `first` on that share one column: a fold, or the middle of a long tape. `within`: their numbers."""
+    """Events from `first` on that share one column: a fold, or the middle of a long tape. `within`: those inside."""
 
     events: Sequence[EventColumn]
     first: int
@@ -80,14 +80,14 @@ class Group:
         return f"{', '.join(names[:3])}{' …' if len(names) > 3 else ''} {self.within.replace('..', '-')}"
 
     def columns(self, room: int) -> int:
-        """How many thin columns it gets if `room` of them have room: whole turns of a loop, if all of them fit."""
+        """The number of thin columns it gets of `room`: whole turns of a loop, if all of them fit."""
         if any(event.count != 1 for event in self.events):  # some stand for others, out of order
             return 1
         turns = self.fold.count if self.fold is not None else 1
         return turns * (room // turns) if turns <= room < len(self.events) else room
 
     def x(self, position: int) -> float:
-        """The place of an event inside."""
+        """The x of an event inside the group."""
         return self.x0 + (self.x1 - self.x0) * (position + 0.5 - self.first) / len(self.events)
 
 
@@ -120,14 +120,14 @@ class Layout:
     folded: dict[str, Lane] = field(default_factory=dict)  # of every allocation in a family the row of that
 
     def passes(self, row: str, tall: float) -> list[tuple[Bars, float, float, str]]:
-        """The passes whose adjoints a row shows as strips: each with its way from the middle, most thickness, look."""
+        """The passes drawn as strips in a row: each with its offset from the middle, largest thickness and look."""
         if self.against is None:
             return [(self.group_bars[row], 0.0, tall, "")]
         return [(bars[row], *look) for bars, look in zip((self.group_bars, self.other_bars), PASSES, strict=True)]
 
     @property
     def places(self) -> dict[str, Lane]:
-        """Where each allocation is drawn."""
+        """The lane of each allocation, its own or its family's."""
         return self.lanes | self.folded
 
     def place(self, position: int) -> float:
@@ -138,13 +138,13 @@ class Layout:
         return next((g.x(position) for g in self.groups if g.first <= position < g.last), self.right)
 
     def moment(self, position: int) -> str:
-        """The name of a moment that the reverse pass came from."""
+        """The name of the event that the reverse pass came from at a moment."""
         events = self.trace.events
         return clean(events[position].heading) if position < len(events) else "the seed"
 
 
 def visible(events: Sequence[EventColumn], lanes: int, budget: int) -> tuple[int, int]:
-    """How many events are drawn from the start and from the end: all of them, or what the mark budget allows."""
+    """(head, tail): the numbers of events drawn from the start and from the end, all or within the mark budget."""
     total = len(events)
     room = budget - 22 * min(lanes, LANE_BUDGET) - 40
     most = int((WIDTH_CAP - LEFT - RIGHT) / PITCH_MIN)
@@ -161,7 +161,7 @@ def visible(events: Sequence[EventColumn], lanes: int, budget: int) -> tuple[int
 
 
 def _weight(event: EventColumn) -> int:
-    """A generous guess at the marks that one event costs."""
+    """An upper estimate of the marks that one event costs."""
     return 6 + 4 * len(event.touches) + 2 * len(event.kept) + 3 * len(event.adjoint) + len(event.arrows or ())
 
 
@@ -196,10 +196,11 @@ def arrange(
     against: Comparison | None = None,
     fold: bool = True,
 ) -> Layout:
-    """Positions of everything, for the events in `shown` (see `both_ends`).
+    """The layout for the events in `shown` (see `both_ends`).
 
-    `label_width` is the width of the widest event label, `header` the height above the lanes; `fold`: may many lanes of
-    one kind share a row."""
+    `label_width` is the width of the widest event label, `header` the height above the lanes; `fold`: True if many
+    lanes of one kind may share a row.
+    """
     columns, groups, pitch, right = place_columns(trace, shown, label_width)
     events = [event for _, event in shown]
     rows = _rows(trace, fold)
@@ -248,7 +249,7 @@ def arrange(
 
 
 def _group_bars(layout: Layout, blocks: Sequence[Block], found: Adjoints, cuts: dict[str, tuple[int, ...]]) -> None:
-    """Everything that the lanes hold, exact for events that are not drawn too."""
+    """The blocks and bars of all lanes, exact for events that are not drawn too."""
     trace, against = layout.trace, layout.against
     whole = cut_memory(trace, trace.events, PIECES)
     row_of = {key: key for key in layout.lanes} | {key: lane.track.id for key, lane in layout.folded.items()}
@@ -332,7 +333,7 @@ def _group_width(events: int, fold: Fold | None) -> float:
 
 
 def _rows(trace: Trace, fold: bool) -> list[tuple[AllocationTrack, list[AllocationTrack]]]:
-    """Allocations, and of many the families that they make: each with its members."""
+    """(track, members) of each row: allocations, or of many the families that they form."""
     tracks = list(trace.allocations)
     found = families(tracks) if fold and len(tracks) > FEW_LANES else []
     of = {number: n for n, family in enumerate(found) for number in family.members}
@@ -354,7 +355,7 @@ def _shown_tracks(
 
 
 def _place(layout: Layout, kind: Any, found: Sequence[Any]) -> Iterator[Any]:
-    """What is seen of blocks and bars. What begins and ends at events that are not drawn has no width."""
+    """Yields blocks or bars with their x; those between events that are not drawn have no width and are left out."""
     x = {column.position: (column.x + MOMENT, column.x - MOMENT) for column in layout.columns}
     for group in layout.groups:
         x.update(dict.fromkeys(range(group.first, group.last), (group.x1, group.x0)))

@@ -1,4 +1,4 @@
-"""What a picture of two passes has besides: who is who, what is said, the other in outline, the tag where they part."""
+"""The extras of a picture of two passes: legend, sentences, the other's outline, the tag at the first difference."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LINE = 17.0
 
 
 def two_passes(scene: Scene, layout: Layout, lines: Sequence[str], top: float = 0) -> None:
-    """Below the title, and `top` that stands there: the look of either pass, and what is said about them."""
+    """Draw the legend of both passes below the title (and `top` more), then the sentences about them."""
     made = layout.against
     assert made is not None
     x, y = MARGIN, 48.0 + top
@@ -34,17 +34,17 @@ def two_passes(scene: Scene, layout: Layout, lines: Sequence[str], top: float = 
 
 
 def wrapped(said: Sequence[str], room: float) -> list[str]:
-    """Sentences as lines that have room, each from a new line."""
+    """Sentences wrapped to lines of this width, each from a new line."""
     return [part for text in said for part in wrap(clean(text), max(int(room / text_width("0", 12)), 20))]
 
 
 def said_height(lines: Sequence[str]) -> float:
-    """What both passes and these lines need below the title."""
+    """The height that the legend and these lines need below the title."""
     return 28 + LINE * len(lines)
 
 
 def outlines(scene: Scene, layout: Layout) -> None:
-    """The adjoints of the other pass, around those of this one."""
+    """Draw the adjoints of the other pass around those of this one."""
     for n, bar in enumerate(bar for bars in layout.others.values() for bar in bars):
         lane = layout.lanes.get(bar.allocation)
         if bar.level is None or lane is None:
@@ -57,7 +57,7 @@ def outlines(scene: Scene, layout: Layout) -> None:
 
 
 def folded(scene: Scene, layout: Layout) -> None:
-    """A line below what differs of a lane inside a group of many events, or of lanes that are one row."""
+    """Draw a line below differences inside a group of events, or in lanes that share a row."""
     for g in layout.groups:
         _lines(scene, layout, (g.first, g.last), layout.places, lambda n, g=g: (g.x(n), g.x(n)))
     half = layout.pitch / 2
@@ -69,7 +69,7 @@ def _lines(
     scene: Scene, layout: Layout, events: tuple[int, int], rows: Mapping[str, Lane],
     place: Callable[[int], tuple[float, float]],
 ) -> None:  # fmt: skip
-    """For these events; `rows`: of every memory its row; `place`: where an event begins and ends."""
+    """Draw the lines for these events; `rows`: the row of every memory; `place`: the (x0, x1) of an event."""
     ends: dict[tuple[str, str], list[int]] = {}
     for p in layout.against.partings if layout.against is not None else ():
         if events[0] <= p.position < events[1] and p.allocation in rows:

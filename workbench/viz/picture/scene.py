@@ -96,7 +96,7 @@ class Mark:
     turned: bool = False
 
     def box(self) -> tuple[float, float, float, float]:
-        """Left, top, right, bottom."""
+        """(left, top, right, bottom)."""
         if self.kind != "label":
             return self.x, self.y, self.x + self.w, self.y + self.h
         wide = text_width(self.text, self.size, self.mono)
@@ -127,8 +127,10 @@ def draw(
     trace: Trace, budget: int = MARK_BUDGET, against: Comparison | None = None, strip: Sequence[tuple[str, str]] = (),
     said: Sequence[str] | None = None,
 ) -> Scene:  # fmt: skip
-    """The whole picture; `against`: with the other pass over it, whose columns `trace` must have. `strip`: lines above
-    it, each with its severity; `said`: sentences about both passes, by default all there are."""
+    """The whole picture; `against`: with the other pass over it, whose columns `trace` must have.
+
+    `strip`: lines above it, each with its severity; `said`: sentences about both passes, by default all there are.
+    """
     shown = shown_events(trace, budget)
     widest = max((text_width(clean(event.name), 12, True) for _, event in shown), default=0.0)
     _, _, pitch, right = place_columns(trace, shown, widest)
@@ -222,7 +224,7 @@ def _badges(event: EventColumn) -> list[str]:
 
 
 def _badge(scene: Scene, key: str, words: Sequence[str], x: float, y: float, room: float, title: str = "") -> None:
-    """The flags of an event below its box; only the first letter where there is no room for the word."""
+    """Draw the flags of an event below its box; only the first letter where there is no room for the word."""
     if not words:
         return
     text = " · ".join(words)
@@ -235,7 +237,7 @@ def _badge(scene: Scene, key: str, words: Sequence[str], x: float, y: float, roo
 
 
 def _scopes(scene: Scene, layout: Layout, y: float) -> None:
-    """A bracket over neighbouring events of one loop or block."""
+    """Draw a bracket over neighbouring events of one loop or block."""
     columns, start = layout.columns, 0
     for n in range(1, len(columns) + 1):
         same = n < len(columns) and columns[n].event.scope == columns[start].event.scope
@@ -294,7 +296,7 @@ def _chips(scene: Scene, lane: Lane) -> None:
 
 
 def _extents(scene: Scene, lane: Lane) -> None:
-    """A thin bar beside the value track for every name that covers only a part of the memory."""
+    """Draw a thin bar beside the value track for every name that covers only a part of the memory."""
     parts = [name for name in lane.track.names if lane.track.partial(name.lo, name.hi) or name.strided]
     for n, name in enumerate(parts[:4]):
         y, tall = lane.value_span(name.lo, name.hi)
@@ -322,7 +324,7 @@ def _values(scene: Scene, layout: Layout) -> None:
 
 
 def _block(scene: Scene, layout: Layout, lane: Lane, block: PlacedBlock, reach: float, key: str) -> None:
-    """One version. Its label has room up to `reach`, where the next event has its signs."""
+    """Draw one version. Its label has room up to `reach`, where the next event has its signs."""
     mark, wide = block_mark(lane, block), block.x1 - block.x0
     title = _block_title(layout, lane, block)
     parts = layout.against is not None and layout.against.parts_block(block)
@@ -403,7 +405,7 @@ def _absent(
 
 
 def _glyph(scene: Scene, key: str, state: str, x: float, y: float, r: float, title: str) -> None:
-    """The magenta cross of NaN, the I of Inf."""
+    """Draw the magenta cross of NaN, or the I of Inf."""
     if state == "nan":
         path = f"M{x - r:.1f} {y - r:.1f}L{x + r:.1f} {y + r:.1f}M{x - r:.1f} {y + r:.1f}L{x + r:.1f} {y - r:.1f}"
     else:
@@ -498,7 +500,7 @@ def _cursor(scene: Scene, layout: Layout, top: float, tall: float) -> None:
 
 
 def _legend(scene: Scene, layout: Layout) -> None:
-    """A line that names every sign, and the scale of thickness with its numbers."""
+    """Draw a line that names every sign, and the scale of thickness with its numbers."""
     y, x = layout.bottom + 29, MARGIN + 4
     for key, text in LEGEND.items():
         if key not in ("scale", "band"):
@@ -517,7 +519,7 @@ def _legend(scene: Scene, layout: Layout) -> None:
 
 
 def _wedge(x: float, y: float) -> str:
-    """As thick at each place as an adjoint of that size is drawn."""
+    """Draw the scale's wedge: at each place as thick as an adjoint of that size."""
     return f"M{x} {y - THIN / 2}L{x + WEDGE} {y - THICK / 2}V{y + THICK / 2}L{x} {y + THIN / 2}Z"
 
 

@@ -29,8 +29,9 @@ def table(
 ) -> str:  # fmt: skip
     """The whole tape as aligned plain text. At most `limit` events and allocations have a row of their own.
 
-    `rows` are the event rows, if the caller has them already; `against`: the two passes that they are about, `said`
-    what is said of both; `verdict` is the text of the findings."""
+    `rows` are the event rows, if the caller has them already; `against`: the two passes that they are about, `said`:
+    sentences about both; `verdict` is the text of the findings.
+    """
     rows = event_rows(trace, limit, against) if rows is None else rows
     head = f"{clean(trace.title)}  {trace.summary}"
     if trace.seeds:
@@ -97,7 +98,7 @@ def _event_row(layout: Layout, column: Column) -> Row:
 
 
 def _other(layout: Layout, column: Column) -> tuple[str, ...]:
-    """The adjoint of the other pass: of what both touched, or of what only the other did."""
+    """The adjoint of the other pass as lines: of what both touched, or of what only the other did."""
     assert layout.against is not None
     if column.event.touches:
         return _adjoints(layout, column, layout.other_flows)
@@ -146,7 +147,7 @@ def _memory_row(track: AllocationTrack) -> Row:
 
 
 def _aligned(head: Sequence[str], rows: Sequence[Row]) -> str:
-    """Columns two spaces apart; empty columns are left out."""
+    """Lines of columns two spaces apart; empty columns are left out."""
     used = _used(head, rows)
     lines = [[head[n] for n in used]]
     for row in rows:
@@ -160,7 +161,7 @@ def _used(head: Sequence[str], rows: Sequence[Row]) -> list[int]:
 
 
 def _cells(text: str) -> int:
-    """Columns of a terminal that a text takes."""
+    """The number of terminal columns that a text takes."""
     return round(text_width(text, 1 / 0.56))
 
 
