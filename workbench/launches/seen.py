@@ -45,7 +45,7 @@ class Free(NamedTuple):
     number: Any
 
     def taken(self, now: Any) -> Any:
-        """The number converted to the parameter's type, or a copy of the vector; None if the full path has to check it."""
+        """The number in the parameter's type, or a copy of the vector; None if the full path has to check it."""
         if self.type.__class__ is not Scalar:
             right = now.__class__ is Small and is_one(now, self.type) and not sources_of(now)
             return now.view(np.ndarray).copy() if right else None
