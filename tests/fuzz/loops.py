@@ -27,11 +27,11 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
-import loop_kernels
 import numpy as np
-from fuzz_loop_texts import Program
 
 import workbench as wb
+from tests.fuzz import loop_kernels
+from tests.fuzz.loop_texts import Program
 from workbench.arrays.array import read_values
 from workbench.kernels.compile import steps
 from workbench.launches import seen
