@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from backends import BACKENDS
 
 import workbench as wb
+from tests.support.backends import BACKENDS
 
 os.environ.setdefault("JUPYTER_PLATFORM_DIRS", "1")
 os.environ.setdefault("WORKBENCH_CHECK_PASSES", "1")  # read when the workbench is imported, here and in subprocesses

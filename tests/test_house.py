@@ -77,7 +77,7 @@ ON_DEMAND = {"checkpoint_schedules", "cupy", "cupy_backends", "torch", "jax", "j
 BANNED_NAMES = {"utils", "util", "helpers", "helper", "common", "misc"}
 # What is longer than 700 lines, and why it is one piece.
 LONG_FILES = {
-    "tests/fuzz.py": "one generator of random programs, with its oracle",
+    "tests/fuzz/kernels.py": "one generator of random programs, with its oracle",
     "tests/kernels/test_emit_c.py": "every row of control and memory in C",
     "tests/kernels/test_func_grad.py": "every place where a call with an adjoint of its own may stand",
     "tests/kernels/test_reader.py": "every construct of the language",

@@ -6,9 +6,9 @@ import warnings
 
 import numpy as np
 import pytest
-from squares import ONE, F, N, X, empty, leaf, seed, square
 
 import workbench as wb
+from tests.support.squares import ONE, F, N, X, empty, leaf, seed, square
 
 pytestmark = pytest.mark.usefixtures("backend")
 

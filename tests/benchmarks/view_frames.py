@@ -22,8 +22,9 @@ TESTS = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(TESTS), str(TESTS / "browser"), str(TESTS.parent)]
 
 import conftest  # noqa: E402
-import view_samples as samples  # noqa: E402
 from lab import CHROMIUM_FLAGS  # noqa: E402
+
+from tests.support import view_samples as samples  # noqa: E402
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page

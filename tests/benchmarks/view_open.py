@@ -24,8 +24,8 @@ from lab import CHROMIUM_FLAGS, JupyterLab, opened, write_notebook  # noqa: E402
 
 BEFORE = f"""
 import sys, time
-sys.path[:0] = [{str(TESTS)!r}]
-import view_samples as samples
+sys.path[:0] = [{str(TESTS.parent)!r}]
+from tests.support import view_samples as samples
 tape, arrays = samples.crowd({{launches}}, 200)
 samples.crowd(2, 2)[0].explore()
 """

@@ -23,9 +23,8 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-import view_samples as samples
-
 import workbench as wb
+from tests.support import view_samples as samples
 from workbench.viz.live.offline import to_html
 from workbench.viz.live.view import View
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import axe_playwright_python
 import pytest
-import ten_bugs
-import view_samples as samples
 from lab import eventually
 
 import workbench as wb
+from tests.support import ten_bugs
+from tests.support import view_samples as samples
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
-import view_samples
-import viz_samples
-
 import workbench as wb
+from tests.support import view_samples, viz_samples
 from workbench.viz.data.columns import Columns, levels_of
 from workbench.viz.data.fold import folds
 from workbench.viz.data.gather import gather

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.browser
 
-SAMPLES = Path(__file__).resolve().parents[1] / "view_samples.py"
+SAMPLES = Path(__file__).resolve().parents[1] / "support" / "view_samples.py"
 CELLS = [
     """\
 import threading, time, numpy as np

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import view_samples as samples
+
+from tests.support import view_samples as samples
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

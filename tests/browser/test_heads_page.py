@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import ten_bugs
 from lab import eventually
+
+from tests.support import ten_bugs
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

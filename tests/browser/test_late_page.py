@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 pytestmark = pytest.mark.browser
-SAMPLES = Path(__file__).resolve().parents[1] / "view_samples.py"
+SAMPLES = Path(__file__).resolve().parents[1] / "support" / "view_samples.py"
 CELLS = [
     'import workbench as wb, view_samples as samples\ntape, arrays = samples.springs()\nx = arrays["positions"]',
     "view = tape.explore()\nview",

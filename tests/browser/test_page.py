@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import view_samples as samples
 from lab import eventually
 
 import workbench as wb
+from tests.support import view_samples as samples
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Locator, Page

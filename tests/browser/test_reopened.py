@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from lab import NotebookPage
 
 pytestmark = pytest.mark.browser
-SAMPLES = Path(__file__).resolve().parents[1] / "view_samples.py"
+SAMPLES = Path(__file__).resolve().parents[1] / "support" / "view_samples.py"
 CELLS = [
     "import workbench as wb, view_samples as samples\ntape, arrays = samples.springs()",
     "print('before')\nview = tape.explore()\ndisplay(view)\nprint('after')",

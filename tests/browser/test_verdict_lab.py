@@ -3,9 +3,7 @@ both sizes, both zooms and in both themes; and what it says while a long cell ru
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,17 +13,14 @@ if TYPE_CHECKING:
     from lab import JupyterLab
 
 pytestmark = pytest.mark.browser
-TESTS = Path(__file__).resolve().parents[1]
 CELLS = [
-    "import time, ten_bugs\ntape, bug = ten_bugs.nan()\nview = tape.explore()\nview",
+    "import time\nfrom tests.support import ten_bugs\ntape, bug = ten_bugs.nan()\nview = tape.explore()\nview",
     "time.sleep(4)  # the view of the cell before is on the page, and the kernel is not free",
 ]
 
 
 @pytest.fixture(scope="module")
 def lab_view(lab: JupyterLab, browser: Any) -> Iterator[Any]:
-    for name in ("ten_bugs.py", "diagnosed.py"):
-        shutil.copy(TESTS / name, lab.files / name)
     write_notebook(lab.files / "verdict.ipynb", CELLS)
     with opened(browser, lab, "verdict.ipynb") as notebook:
         notebook.run_all()
@@ -64,7 +59,10 @@ def test_what_was_not_kept_comes_with_a_second_run(lab_view):
 # ---- other bugs, other sizes
 
 NAMES = ["race", "alias", "custom_rule"]
-BUGS = [f"import ten_bugs\ntape, bug = ten_bugs.{name}()\n{name} = tape.explore(), bug\n{name}[0]" for name in NAMES]
+BUGS = [
+    f"from tests.support import ten_bugs\ntape, bug = ten_bugs.{name}()\n{name} = tape.explore(), bug\n{name}[0]"
+    for name in NAMES
+]
 SIZES = [(1440, 900, 1.0, LIGHT), (1024, 768, 1.0, DARK), (1440, 900, 1.5, DARK), (1024, 768, 1.5, LIGHT)]
 SEEN = """node => {
     if (!node.isConnected) return "just drawn anew";
@@ -80,8 +78,6 @@ SEEN = """node => {
 
 @pytest.fixture(scope="module")
 def three_views(lab: JupyterLab, browser: Any) -> Iterator[Any]:
-    for name in ("ten_bugs.py", "diagnosed.py"):
-        shutil.copy(TESTS / name, lab.files / name)
     write_notebook(lab.files / "bugs.ipynb", BUGS)
     with opened(browser, lab, "bugs.ipynb", size=(1440, 900)) as notebook:
         notebook.run_all()

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import ten_bugs
-import view_samples as samples
 
 import workbench as wb
+from tests.support import ten_bugs
+from tests.support import view_samples as samples
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

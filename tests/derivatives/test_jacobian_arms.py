@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from squares import X, cube, empty, leaf, square
 
 import workbench as wb
+from tests.support.squares import X, cube, empty, leaf, square
 
 pytestmark = pytest.mark.usefixtures("backend")
 

@@ -6,10 +6,10 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from backends import BACKENDS
 from corpus import Program, load
 
 import workbench as wb
+from tests.support.backends import BACKENDS
 from workbench.kernels.ops.row import ROWS
 
 PROGRAMS = load()

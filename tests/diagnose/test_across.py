@@ -6,9 +6,9 @@ import warnings
 
 import numpy as np
 import pytest
-from squares import ONE, F, N, X, both, empty, leaf, seed, square, times
 
 import workbench as wb
+from tests.support.squares import ONE, F, N, X, both, empty, leaf, seed, square, times
 
 pytestmark = pytest.mark.usefixtures("backend")
 

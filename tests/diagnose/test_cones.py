@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import view_samples as samples
-
 import workbench as wb
+from tests.support import view_samples as samples
 from workbench.diagnose.walk_record import Step
 
 

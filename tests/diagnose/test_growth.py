@@ -7,9 +7,9 @@ import re
 
 import numpy as np
 import pytest
-from diagnosed import leaf, line_with, total
 
 import workbench as wb
+from tests.support.diagnosed import leaf, line_with, total
 from workbench.diagnose.growth import Series
 
 pytestmark = pytest.mark.usefixtures("backend")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from diagnosed import leaf, line_of
 
 import workbench as wb
+from tests.support.diagnosed import leaf, line_of
 
 pytestmark = pytest.mark.usefixtures("backend")
 N, STEPS = 4, 20

@@ -6,9 +6,9 @@ import re
 
 import numpy as np
 import pytest
-from diagnosed import leaf, line_of, total
 
 import workbench as wb
+from tests.support.diagnosed import leaf, line_of, total
 
 pytestmark = pytest.mark.usefixtures("backend")
 N = 4

@@ -5,9 +5,9 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
-from diagnosed import leaf, line_with, total
 
 import workbench as wb
+from tests.support.diagnosed import leaf, line_with, total
 
 pytestmark = pytest.mark.usefixtures("backend")
 N, DT = 4, 0.01

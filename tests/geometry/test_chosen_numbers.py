@@ -4,10 +4,10 @@ import gc
 
 import numpy as np
 import pytest
-from backends import BACKENDS
 from geometry.meshes import distances, sphere
 
 import workbench as wb
+from tests.support.backends import BACKENDS
 from workbench.launches import handles
 
 

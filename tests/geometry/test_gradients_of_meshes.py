@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from backends import BACKENDS
-from emulated import Machine, run_cuda_texts
 from geometry.meshes import closest_weights, ray_hit, soup, sphere
 
 import workbench as wb
+from tests.support.backends import BACKENDS
+from tests.support.emulated import Machine, run_cuda_texts
 from workbench.kernels.ir import walk
 
 

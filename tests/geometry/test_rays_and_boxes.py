@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from backends import BACKENDS
 from geometry.meshes import distances, ray_hit, soup, sphere
 
 import workbench as wb
+from tests.support.backends import BACKENDS
 
 
 @wb.kernel

@@ -7,9 +7,9 @@ import pickle
 
 import numpy as np
 import pytest
-from host_steps import Kind, X, check, run
 
 import workbench as wb
+from tests.support.host_steps import Kind, X, check, run
 
 torch = pytest.importorskip("torch")
 pytestmark = [pytest.mark.needs_torch, pytest.mark.usefixtures("backend")]

@@ -4,9 +4,9 @@ import ctypes
 
 import numpy as np
 import pytest
-from diagnosed import line_of
 
 import workbench as wb
+from tests.support.diagnosed import line_of
 
 pytestmark = pytest.mark.usefixtures("backend")
 

@@ -7,9 +7,9 @@ import struct
 import numpy as np
 import pytest
 from corpus import PROGRAMS, load
-from emulated import Machine, run_cuda_texts
 
 import workbench as wb
+from tests.support.emulated import Machine, run_cuda_texts
 from workbench.kernels.emit import cuda as emit_cuda
 from workbench.kernels.emit.signature import Variant
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from backends import BACKENDS
 
 import workbench as wb
+from tests.support.backends import BACKENDS
 
 
 @pytest.fixture(params=BACKENDS)

@@ -10,8 +10,8 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-from tile_cases import TILE_CASES
 
+from tests.support.tile_cases import TILE_CASES
 from workbench.errors import KernelError
 from workbench.kernels import ir
 from workbench.kernels import types as T

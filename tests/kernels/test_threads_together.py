@@ -7,9 +7,9 @@ import sys
 
 import numpy as np
 import pytest
-from both_ways import hold, same
 
 import workbench as wb
+from tests.support.both_ways import hold, same
 from workbench.kernels.ops.row import ROWS, arity
 from workbench.kernels.types import Scalar, bool_, float16, float32, float64, int8, int32, int64, uint8, uint32
 

@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from backends import BACKENDS
-from emulated import Emulated, Machine
-from tile_kernels import KERNELS as NUMBERS
-from tile_vector_kernels import FORMS
-from tile_vector_kernels import KERNELS as VECTORS
 
 import workbench as wb
+from tests.support.backends import BACKENDS
+from tests.support.emulated import Emulated, Machine
+from tests.support.tile_kernels import KERNELS as NUMBERS
+from tests.support.tile_vector_kernels import FORMS
+from tests.support.tile_vector_kernels import KERNELS as VECTORS
 from workbench.kernels.compile import nvrtc
 from workbench.kernels.emit import cuda as emit_cuda
 from workbench.kernels.emit.signature import Variant

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from backends import BACKENDS
-from emulated import Machine, run_cuda_texts
 
 import workbench as wb
+from tests.support.backends import BACKENDS
+from tests.support.emulated import Machine, run_cuda_texts
 
 F = wb.float64
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from backends import BACKENDS
 
 import workbench as wb
+from tests.support.backends import BACKENDS
 
 FAR = 100_000_000
 Long = wb.types.vector(80, wb.float32)

@@ -7,9 +7,9 @@ import struct
 
 import numpy as np
 import pytest
-from emulated import BLOCK, Machine, install_gpu
 
 import workbench as wb
+from tests.support.emulated import BLOCK, Machine, install_gpu
 from workbench.kernels.compile import nvrtc
 from workbench.kernels.emit import cuda as emit_cuda
 from workbench.kernels.emit.signature import MAX_RANK, Signature, Variant, divisors

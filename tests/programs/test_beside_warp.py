@@ -1,4 +1,4 @@
-"""A sample of the builtins beside Warp's: `python tests/beside_warp.py` runs all of them at all operands."""
+"""A sample of the builtins beside Warp's: `python -m tests.support.beside_warp` runs all of them at all operands."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import re
 
 import numpy as np
 import pytest
-from beside_warp import DIFFERENT, Case, cases, differences, known, operands
 
 import workbench as wb
+from tests.support.beside_warp import DIFFERENT, Case, cases, differences, known, operands
 
 SAMPLE = [c for k, c in enumerate(cases()) if k % 16 == 3]
 
@@ -23,7 +23,7 @@ def test_a_sample_of_builtins_is_warps_or_differs_as_said(tmp_path):
 @pytest.mark.needs_warp
 @pytest.mark.needs_cc
 def test_a_difference_that_nobody_has_said_is_found(tmp_path, monkeypatch):
-    monkeypatch.setattr("beside_warp.DIFFERENT", [])
+    monkeypatch.setattr("tests.support.beside_warp.DIFFERENT", [])
     found = list(differences([Case("a % b", ("int32", "int32"), "int32")], 400, tmp_path))
     assert found and not any(map(known, found))
 

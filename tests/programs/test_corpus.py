@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from backends import WITH_GPU
-from both_ways import hold
 from corpus import BOTH, Program, load, plain
 
 import workbench as wb
+from tests.support.backends import WITH_GPU
+from tests.support.both_ways import hold
 from workbench.kernels.compile import c_compiler
 
 PROGRAMS = load()

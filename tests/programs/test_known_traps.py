@@ -11,9 +11,9 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from backends import WITH_GPU
 
 import workbench as wb
+from tests.support.backends import WITH_GPU
 
 F = wb.float64
 X = np.array([0.7, -1.3, 2.1, 0.4])

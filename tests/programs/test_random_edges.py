@@ -1,15 +1,15 @@
-"""Random kernels at the edges (`edges`): factors in conditions, wrapping stencils, nested constants, crossed bounds,
-NaN, gradients whose memory is held, odd strides. Exact, or refused; the same on both backends, split or whole."""
+"""Random kernels at the edges (`fuzz/edges.py`): factors in conditions, wrapping stencils, nested constants, crossed
+bounds, NaN, held gradient memory, odd strides. Exact, or refused; the same on both backends, split or whole."""
 
 from __future__ import annotations
 
 import collections
 
-import edges
 import pytest
-from stencils import Stencil
 
 import workbench as wb
+from tests.fuzz import edges
+from tests.fuzz.stencils import Stencil
 from workbench.launches import private_sums, thresholds
 
 

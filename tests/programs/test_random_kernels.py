@@ -1,16 +1,16 @@
-"""Random programs: exact or refused. `fuzz` makes them, Hypothesis draws; a failure prints the program, cut down."""
+"""Random programs (`fuzz/kernels.py`): exact or refused. Hypothesis draws; a failure prints the program, cut down."""
 
 from __future__ import annotations
 
 import collections
 import zlib
 
-import fuzz
-import fuzz_slices
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from tests.fuzz import kernels as fuzz
+from tests.fuzz import slices as fuzz_slices
 from workbench.kernels.compile.c_compiler import available
 
 PROGRAMS = 100

@@ -1,11 +1,11 @@
-"""Random kernels over transforms, quaternions, spatial vectors and the words around them: see `fuzz_language`."""
+"""Random kernels over transforms, quaternions, spatial vectors and the words around them: see `fuzz/language.py`."""
 
 from __future__ import annotations
 
 import pytest
-from fuzz_language import verdict
 
 import workbench as wb
+from tests.fuzz.language import verdict
 from workbench.kernels.ops import ROWS
 
 

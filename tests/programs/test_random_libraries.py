@@ -1,15 +1,15 @@
-"""A handful of the random programs over sparse matrices, solvers, sorts, optimizers and meshes: see `fuzz_host`."""
+"""A handful of the random programs over sparse matrices, solvers, sorts, optimizers and meshes: see `fuzz/host.py`."""
 
 from __future__ import annotations
 
 import collections
 
-import fuzz_host
-import fuzz_host_steps
 import pytest
-from fuzz_host import verdict
 
 import workbench as wb
+from tests.fuzz import host as fuzz_host
+from tests.fuzz import host_steps as fuzz_host_steps
+from tests.fuzz.host import verdict
 
 
 @pytest.mark.needs_cc

@@ -1,14 +1,14 @@
-"""A handful of the random loops, which see what is remembered; thousands are run by hand with `tests/fuzz_loops.py`."""
+"""A handful of the random loops, which see what is remembered; thousands are run by hand with `tests/fuzz/loops.py`."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import fuzz_loops
 import pytest
-from fuzz_loop_texts import Program
-from fuzz_loops import verdict
 
+from tests.fuzz import loops as fuzz_loops
+from tests.fuzz.loop_texts import Program
+from tests.fuzz.loops import verdict
 from workbench.launches import seen
 from workbench.tapes import publish, walks_seen
 

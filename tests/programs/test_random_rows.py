@@ -1,9 +1,10 @@
-"""Random kernels over decompositions, noise, small and odd types, overloads, C and custom adjoints: see `fuzz_rows`."""
+"""Random kernels over decompositions, noise, odd types, overloads, C and custom adjoints: see `fuzz/rows.py`."""
 
 from __future__ import annotations
 
 import pytest
-from fuzz_rows import verdict
+
+from tests.fuzz.rows import verdict
 
 
 @pytest.mark.parametrize("seed", range(1, 8))

@@ -1,4 +1,4 @@
-"""Random kernels of many threads (`stencils`): the gradient is that of differences, on every backend, or is refused."""
+"""Random kernels of many threads (`fuzz/stencils.py`): gradients as by differences, on every backend, or refused."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import collections
 
 import numpy as np
 import pytest
-import stencils
 
 import workbench as wb
+from tests.fuzz import stencils
 from workbench.kernels.compile.c_compiler import available
 
 pytestmark = pytest.mark.filterwarnings("ignore:this gradient is zero:UserWarning")

@@ -1,11 +1,12 @@
-"""A handful of the random programs of several tapes; thousands are run by hand with `tests/fuzz_tapes.py`."""
+"""A handful of the random programs of several tapes; thousands are run by hand with `tests/fuzz/tapes.py`."""
 
 from __future__ import annotations
 
 import collections
 
 import pytest
-from fuzz_tapes import outcome
+
+from tests.fuzz.tapes import outcome
 
 pytestmark = pytest.mark.usefixtures("backend")
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from tape_kernels import F, add, linear, scale, square
 
 import workbench as wb
+from tests.fuzz.tape_kernels import F, add, linear, scale, square
 from workbench.arrays.array import read_values
 
 BUFFERS, SIZE = 3, 8

@@ -8,9 +8,9 @@ import sys
 
 import numpy as np
 import pytest
-from tile_programs import Writer
 
 import workbench as wb
+from tests.support.tile_programs import Writer
 
 COUNT = int(os.environ.get("WORKBENCH_TILE_PROGRAMS", "3"))
 pytestmark = pytest.mark.needs_cc

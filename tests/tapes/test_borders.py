@@ -7,9 +7,9 @@ import warnings
 
 import numpy as np
 import pytest
-from squares import ONE, F, N, X, both, cube, empty, leaf, seed, square, times
 
 import workbench as wb
+from tests.support.squares import ONE, F, N, X, both, cube, empty, leaf, seed, square, times
 
 pytestmark = pytest.mark.usefixtures("backend")
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import collections
 import warnings
 
-import fuzz
 import numpy as np
 import pytest
 
 import workbench as wb
+from tests.fuzz import kernels as fuzz
 from workbench.errors import BoundsError, GradientError, LaunchError
 
 pytestmark = pytest.mark.usefixtures("backend")

@@ -6,9 +6,9 @@ import gc
 
 import numpy as np
 import pytest
-from stand_in_gpu import Stream, install, ports
 
 import workbench as wb
+from tests.support.stand_in_gpu import Stream, install, ports
 from workbench import device
 from workbench.errors import BoundsError
 from workbench.launches import executable as executables

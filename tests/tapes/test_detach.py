@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from squares import ONE, F, X, cube, empty, leaf, seed, square
 
 import workbench as wb
+from tests.support.squares import ONE, F, X, cube, empty, leaf, seed, square
 from workbench.derivatives import pitfalls
 from workbench.viz.data.columns import Columns, levels_of
 from workbench.viz.data.gather import gather

@@ -9,9 +9,9 @@ import warnings
 
 import numpy as np
 import pytest
-from host_steps import Kind
 
 import workbench as wb
+from tests.support.host_steps import Kind
 
 pytestmark = pytest.mark.usefixtures("backend")
 KIND = Kind(64)

@@ -9,12 +9,12 @@ import math
 import pickle
 import warnings
 
-import host_steps
 import numpy as np
 import pytest
-from host_steps import Kind, X, check, run, square32
 
 import workbench as wb
+from tests.support import host_steps
+from tests.support.host_steps import Kind, X, check, run, square32
 
 pytestmark = pytest.mark.usefixtures("backend")
 

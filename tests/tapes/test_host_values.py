@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from host_steps import Kind, check
 
 import workbench as wb
+from tests.support.host_steps import Kind, check
 
 pytestmark = pytest.mark.usefixtures("backend")
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import fuzz
 import numpy as np
 import pytest
-from backends import BACKENDS
 from corpus import Program, load
 
 import workbench as wb
+from tests.fuzz import kernels as fuzz
+from tests.support.backends import BACKENDS
 from workbench.kernels.interpreter import run
 from workbench.kernels.passes.tangent import tangent
 from workbench.kernels.passes.to_float64 import widen

@@ -11,9 +11,9 @@ from contextlib import nullcontext
 
 import numpy as np
 import pytest
-from squares import F, N, X, cube, empty, leaf, seed, square
 
 import workbench as wb
+from tests.support.squares import F, N, X, cube, empty, leaf, seed, square
 from workbench.arrays.span import Span
 
 pytestmark = pytest.mark.usefixtures("backend")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from squares import F, empty, leaf, square
 
 import workbench as wb
+from tests.support.squares import F, empty, leaf, square
 from workbench.derivatives.func_grad_check import check_rule
 
 pytestmark = pytest.mark.usefixtures("backend")

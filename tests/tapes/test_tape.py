@@ -10,9 +10,9 @@ import weakref
 
 import numpy as np
 import pytest
-from squares import ONE, F, N, X, cube, empty, leaf, seed, square
 
 import workbench as wb
+from tests.support.squares import ONE, F, N, X, cube, empty, leaf, seed, square
 from workbench.launches import thresholds
 
 pytestmark = pytest.mark.usefixtures("backend")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from backends import BACKENDS
 
 import workbench as wb
+from tests.support.backends import BACKENDS
 
 V = wb.vec2d
 X = np.random.default_rng(3).uniform(0.5, 1.5, (8, 2))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from squares import ONE, F, N, X, cube, empty, leaf, seed, square
 
 import workbench as wb
+from tests.support.squares import ONE, F, N, X, cube, empty, leaf, seed, square
 
 pytestmark = pytest.mark.usefixtures("backend")
 

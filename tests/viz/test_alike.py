@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
-import view_samples as samples
-
 import workbench as wb
+from tests.support import view_samples as samples
 from workbench.viz.data import columns as columns_module
 from workbench.viz.data import gather as gather_module
 from workbench.viz.data.alike import AlikeEvents

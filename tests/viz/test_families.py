@@ -6,8 +6,8 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-import view_samples as samples
 
+from tests.support import view_samples as samples
 from workbench.viz.data.envelope import Bars, envelope_text, envelopes, together
 from workbench.viz.data.families import LEAST, families
 from workbench.viz.data.gather import gather

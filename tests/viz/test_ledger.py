@@ -7,13 +7,13 @@ import math
 import random
 import warnings
 
-import fuzz
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import workbench as wb
+from tests.fuzz import kernels as fuzz
 from workbench.arrays.span import Span
 from workbench.errors import GradientError
 from workbench.kernels.passes import ledger_adjoint

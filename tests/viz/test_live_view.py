@@ -12,10 +12,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import view_samples as samples
-import viz_samples
 
 import workbench as wb
+from tests.support import view_samples as samples
+from tests.support import viz_samples
 from workbench.arrays import allocation as memory
 from workbench.viz.data.columns import LEVELS, TABLES, Columns, levels_of
 from workbench.viz.data.fold import folds

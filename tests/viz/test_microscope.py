@@ -8,11 +8,11 @@ import math
 import random
 import warnings
 
-import fuzz
 import numpy as np
 import pytest
 
 import workbench as wb
+from tests.fuzz import kernels as fuzz
 from workbench.errors import LaunchError
 from workbench.tapes import overwrites
 from workbench.viz.inspect.steps import Microscope

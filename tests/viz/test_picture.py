@@ -10,8 +10,8 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-import viz_samples as samples
 
+from tests.support import viz_samples as samples
 from workbench.viz.data import lanes
 from workbench.viz.data.marks import DARK, LIGHT, thickness
 from workbench.viz.data.text import clean, clean_lines, fit, text_width

@@ -8,9 +8,9 @@ import re
 from collections import Counter
 
 import pytest
-import view_samples as samples
 
 import workbench as wb
+from tests.support import view_samples as samples
 from workbench.viz.data.envelope import ill_blocks
 from workbench.viz.data.gather import gather, levels, structure, with_levels
 from workbench.viz.data.lanes import Adjoints, cut_memory, versions_of

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import view_samples as samples
 
 import workbench as wb
+from tests.support import view_samples as samples
 from workbench.diagnose import against
 from workbench.viz.data.against import compare
 from workbench.viz.inspect.ledger import ledger, ledgers

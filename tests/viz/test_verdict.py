@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-import ten_bugs
-import view_samples as samples
 
 import workbench as wb
+from tests.support import ten_bugs
+from tests.support import view_samples as samples
 from workbench.viz.data.verdict import Verdict, verdict
 
 

@@ -3,7 +3,7 @@ end, nested constants, crossed clamp bounds, NaN, gradients whose memory is held
 
 The oracle is that of `stencils`. A program is written in the same way; what differs is what it draws from.
 
-    python tests/edges.py --programs 2000 --seed 1
+    python -m tests.fuzz.edges --programs 2000 --seed 1
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import warnings
 from dataclasses import dataclass, replace
 
 import numpy as np
-from stencils import F, Maker, Stencil
 
 import workbench as wb
+from tests.fuzz.stencils import F, Maker, Stencil
 from workbench.launches import private_sums, thresholds
 
 LAYOUTS = ("plain", "negative", "transposed", "wide", "views", "one memory")

@@ -4,7 +4,7 @@ Tapes are entered again, inside one another and in turns; leaves pile up or are 
 seeds another. The oracle is a model in NumPy: per tape the derivative of what it left by what it started from, and of
 `.grad` what is added and what is replaced. A gradient that stops at a border must be told, and nothing else may be.
 
-    python tests/fuzz_tapes.py --programs 4000 --seed 1
+    python -m tests.fuzz.tapes --programs 4000 --seed 1
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import warnings
 from typing import Any
 
 import numpy as np
-from tape_kernels import F, add, linear, scale, square
 
 import workbench as wb
+from tests.fuzz.tape_kernels import F, add, linear, scale, square
 
 N, MOST = 4, 10  # elements of a buffer, buffers
 COLUMNS = N * MOST

@@ -4,7 +4,7 @@ Quaternions that are no unit, transforms, spatial vectors, decompositions, noise
 names of some paths, funcs of several results, local arrays, loops of run-time length, struct fields, left-out arrays,
 names and fields that are one array or another.
 
-    python tests/fuzz_language.py --programs 500 --seed 1
+    python -m tests.fuzz.language --programs 500 --seed 1
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Random kernels of Warp for `fuzz_watch`, as the text of a module: what its adjoint gets right and what it gets wrong.
+"""Random kernels of Warp for `watch`, as the text of a module: what its adjoint gets right and what it gets wrong.
 
 Every kernel works on arrays of `SIZE` numbers, thread i writes cell i (or adds to others), so that none has a race.
 """

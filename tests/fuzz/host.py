@@ -5,7 +5,7 @@ points, trees and hash grids, with launches, copies, views and aliases between t
 again without a tape at shifted inputs: fourth order central differences along random directions at two steps; where
 these do not agree with each other, nothing is said.
 
-    python tests/fuzz_host.py --programs 3000 --seed 0 [--backend numpy]
+    python -m tests.fuzz.host --programs 3000 --seed 0 [--backend numpy]
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ import traceback
 import warnings
 
 import numpy as np
-from fuzz_host_steps import KINDS, SINGLE, SIZE, Step, World, bend, triplets
 
 import workbench as wb
+from tests.fuzz.host_steps import KINDS, SINGLE, SIZE, Step, World, bend, triplets
 
 REFUSED = (wb.KernelError, wb.LaunchError, wb.GradientError)
 SHAPES = {"x": (SIZE,), "y": (SIZE,), "values": (12,), "dense": (SIZE, SIZE), "s": ()}

@@ -4,8 +4,8 @@ A program (`fuzz_loop_texts`) runs twice from the same text and numbers, with `c
 everything that can be seen is compared after each turn. Between turns some float64 programs compare their gradient with
 differences of the launches themselves. How often launches were found and walks run as lists is counted.
 
-    python tests/fuzz_loops.py --programs 1000 --seed 1
-    python tests/fuzz_loops.py --only 17        prints the text of one program, and the smallest that still differs
+    python -m tests.fuzz.loops --programs 1000 --seed 1
+    python -m tests.fuzz.loops --only 17        prints the text of one program, and the smallest that still differs
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
-import loop_kernels
 import numpy as np
-from fuzz_loop_texts import Program
 
 import workbench as wb
+from tests.fuzz import loop_kernels
+from tests.fuzz.loop_texts import Program
 from workbench.arrays.array import read_values
 from workbench.launches import seen
 from workbench.tapes import publish, walks_seen

@@ -1,14 +1,14 @@
 """Random programs with slices and rows of arrays, slices of vectors and matrices, and arrays made in the kernel.
 
-python tests/fuzz_slices.py --programs 2000 --seed 1
+python -m tests.fuzz.slices --programs 2000 --seed 1
 """
 
 from __future__ import annotations
 
 import sys
 
-import fuzz
-from fuzz import Param
+from tests.fuzz import kernels as fuzz
+from tests.fuzz.kernels import Param
 
 
 class Generator(fuzz.Generator):

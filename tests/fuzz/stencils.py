@@ -1,7 +1,7 @@
 """Random kernels of many threads: affine and wrapped indices, guards, loops, partial overwrites, strided views.
 
-What `fuzz` does not make: threads that read each other's neighbourhoods. Free of races by construction: an array is
-read, stored to at the thread's own cell, or added to. The oracle is that of `fuzz`: differences of the program itself.
+What `kernels` does not make: threads that read each other's neighbourhoods. Free of races by construction: an array is
+read, stored to at the thread's own cell, or added to. The oracle is that of `kernels`: differences of the program.
 """
 
 from __future__ import annotations

@@ -16,8 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import stand_in_gpu
-
+from tests.support import stand_in_gpu
 from workbench.kernels.emit import cuda as emit_cuda
 from workbench.kernels.emit.c_names import c_name
 from workbench.kernels.emit.signature import MAX_RANK, Signature, Variant, divisors

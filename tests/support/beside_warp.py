@@ -1,8 +1,8 @@
 """Builtins beside NVIDIA Warp's on a CPU, at ordinary and extreme operands: values and adjoints.
 
 The text of a kernel is the same for both; only what `wp` stands for differs. A difference is an error unless
-`DIFFERENT` says why. `python tests/beside_warp.py` runs every case with all combinations of operands and prints what is
-not in it; `python tests/beside_warp.py pow` all differences of one builtin.
+`DIFFERENT` says why. `python -m tests.support.beside_warp` runs every case with all combinations of operands and
+prints what is not in it; `python -m tests.support.beside_warp pow` all differences of one builtin.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ order central differences at two steps: where the two agree, the gradient must a
 transpose of the gradient, in float64 and in another float type. One thread may use memory in any pattern; kernels of
 many threads are free of races by construction.
 
-    python tests/fuzz.py --programs 2000 --seed 1
+    python -m tests.fuzz.kernels --programs 2000 --seed 1
 """
 
 from __future__ import annotations

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from diagnosed import line_of, line_with
 
 import workbench as wb
+from tests.support.diagnosed import line_of, line_with
 
 N, STEPS = 24, 200
 

@@ -1,11 +1,11 @@
-"""Random kernels over what came to the language last: see `fuzz_language`, of which this draws too.
+"""Random kernels over what came to the language last: see `language`, of which this draws too.
 
 Overloads, generic funcs, svd2 svd3 qr3 eig3 away from equal values, noise, samples, wb.grad in a kernel, funcs
 in C, the user's own adjoints and replays, whole numbers of 8 to 64 bits, bools, and floats of 16 and 32 bits in values
 and in memory. A program with small floats is made twice: with float64 in their place it is held against differences,
 and its gradient is held, loosely, against that one.
 
-    python tests/fuzz_rows.py --programs 500 --seed 1
+    python -m tests.fuzz.rows --programs 500 --seed 1
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from fuzz_language import HEAD, Maker, inputs, load, main, run
-from fuzz_language import verdict as held_against_differences
 
 import workbench as wb
+from tests.fuzz.language import HEAD, Maker, inputs, load, main, run
+from tests.fuzz.language import verdict as held_against_differences
 
 FUNCS = """
 from typing import Any
@@ -195,7 +195,7 @@ class Rows(Maker):
 
 
 def verdict(seed: int, folder: Path, compiled: bool) -> tuple[str, str]:
-    """As `fuzz_language.verdict`, for the wide program; then the narrow one against it."""
+    """As `language.verdict`, for the wide program; then the narrow one against it."""
     what, word = held_against_differences(seed, folder, compiled, Rows, "wide")
     if what != "exact":
         return what, word

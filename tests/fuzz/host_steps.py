@@ -1,4 +1,4 @@
-"""What `fuzz_host` draws from: steps over vectors, sparse and dense matrices, solvers, sorts, optimizers, meshes.
+"""What `host` draws from: steps over vectors, sparse and dense matrices, solvers, sorts, optimizers, meshes.
 
 A step is drawn once, from a source of randomness, and then done as often as wanted on another `World`; which memory it
 takes is fixed by numbers that it keeps. All vectors have SIZE numbers, all matrices SIZE x SIZE of them.

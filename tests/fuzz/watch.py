@@ -1,11 +1,11 @@
 """Random Warp programs under `watch`: the verdict on each gradient is the one that differences in float64 give.
 
-A program launches random kernels (`fuzz_watch_kernels`) one to six times over shared arrays, and does between what
+A program launches random kernels (`watch_kernels`) one to six times over shared arrays, and does between what
 programs do: copies with offsets, clones, fills, host writes, views, raw aliases, launches outside of the tape,
 `record_cmd`, two tapes, several walks back. It runs twice in float32, alone and watched: every array and gradient must
 have the same bits. Its truth comes from central differences of the same program in float64.
 
-    python tests/fuzz_watch.py --programs 400 --seed 1
+    python -m tests.fuzz.watch --programs 400 --seed 1
 """
 
 from __future__ import annotations
@@ -21,10 +21,9 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-import fuzz_watch_kernels as texts
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from tests.fuzz import watch_kernels as texts
 
 RIGHT, WRONG = 1e-4, 2e-3  # of the largest number: nearer is right, farther is wrong, between is not asked
 SIZE = texts.SIZE

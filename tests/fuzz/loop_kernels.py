@@ -1,4 +1,4 @@
-"""Kernels of random loops (`fuzz_loops`): elementwise, with neighbours, by an index, in place, with loops, structs."""
+"""Kernels of random loops (`loops`): elementwise, with neighbours, by an index, in place, with loops, structs."""
 
 from __future__ import annotations
 
