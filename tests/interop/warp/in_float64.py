@@ -7,6 +7,7 @@ import importlib.util
 from pathlib import Path
 from types import ModuleType
 
+SHARED = "tests.interop.warp.shared"
 TYPES = {"vec2": "vec2d", "vec3": "vec3d", "vec4": "vec4d", "mat22": "mat22d", "mat33": "mat33d", "quat": "quatd",
          "transform": "transformd", "spatial_vector": "spatial_vectord", "float32": "float64"}  # fmt: skip
 
@@ -15,6 +16,14 @@ class _Widen(ast.NodeTransformer):
     """Types of 32 bits become those of 64; literals of kernels too, for Warp lets no float64 meet a bare literal."""
 
     in_kernel = False
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.AST | list[ast.AST]:
+        """What a file takes from `shared` is written out in its place, in float64 as well."""
+        if node.module != SHARED:
+            return node
+        names = {alias.name for alias in node.names}
+        made = ast.parse(Path(__file__).with_name("shared.py").read_text("utf-8")).body
+        return [self.visit(d) for d in made if isinstance(d, ast.FunctionDef) and d.name in names]
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
         marks = {ast.unparse(d).partition("(")[0] for d in node.decorator_list}

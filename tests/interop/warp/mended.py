@@ -12,10 +12,11 @@ import warp as wp
 from tests.interop.warp.declare import Outcome, Program
 from tests.interop.warp.programs import arguments
 from tests.interop.warp.programs.loops import through
-from tests.interop.warp.programs.memory import counted_twice, grown, square, weighted_sum
+from tests.interop.warp.programs.memory import counted_twice, grown
 from tests.interop.warp.programs.passes import halve, scattered
 from tests.interop.warp.programs.structs import State, into_state, read_state
 from tests.interop.warp.programs.subtle import addsq, cond_sum, descend, gather
+from tests.interop.warp.shared import fresh, square, weighted_sum
 
 MENDED: dict[str, tuple[str, Program]] = {}
 
@@ -28,10 +29,6 @@ def mends(name, words):
         return run
 
     return note
-
-
-def fresh(n: int = 3):
-    return wp.zeros(n, dtype=float, requires_grad=True)
 
 
 def leaf(x):

@@ -11,17 +11,8 @@ import pytest
 import workbench as wb
 
 pytestmark = [pytest.mark.needs_warp, pytest.mark.needs_cc]
+KERNELS = "doubtful"
 RNG = np.random.default_rng(7)
-
-
-@pytest.fixture(scope="module")
-def k() -> Any:
-    import warp
-
-    warp.set_device("cpu")
-    import doubtful
-
-    return doubtful
 
 
 def row_of(k: Any, kernel: Any, n: int, inputs: list, out: Any, seed: np.ndarray, name: str = "x") -> Any:

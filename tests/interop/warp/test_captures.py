@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_watch import X, both, k, parameters, wp  # noqa: F401
+from test_watch import X, both, parameters
 
 import workbench as wb
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_watch import X, k, parameters, wp  # noqa: F401
+from test_watch import X, parameters
 
 import workbench as wb
 

@@ -10,17 +10,8 @@ import pytest
 import workbench as wb
 
 pytestmark = [pytest.mark.needs_warp, pytest.mark.needs_cc]
+KERNELS = "launched_back"
 START, SEED = [1.0, 2.0, -3.0], [1.0, -2.0, 0.5]
-
-
-@pytest.fixture(scope="module")
-def k() -> Any:
-    import warp
-
-    warp.set_device("cpu")
-    import launched_back
-
-    return launched_back
 
 
 def floats(k: Any, values: Any = START) -> Any:

@@ -13,16 +13,6 @@ pytestmark = [pytest.mark.needs_warp, pytest.mark.needs_cc]
 X = np.random.default_rng(3).normal(size=700).astype(np.float32)
 
 
-@pytest.fixture(scope="module")
-def k() -> Any:
-    import warp
-
-    warp.set_device("cpu")
-    import watched
-
-    return watched
-
-
 def given(wp: Any, values: Any, **choices: Any) -> Any:
     return wp.array(values, requires_grad=True, **choices)
 

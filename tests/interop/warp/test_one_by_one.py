@@ -15,16 +15,6 @@ BRANCHES = [1, 2, 3], [1, 4], [1, 2, 5]  # from the root of a tree to its leaves
 X = np.array([0, 0.7, -0.4, 0.3, 1.1, 0.2])
 
 
-@pytest.fixture(scope="module")
-def k() -> Any:
-    import warp
-
-    warp.set_device("cpu")
-    import watched
-
-    return watched
-
-
 def along(x: np.ndarray, roots: np.ndarray) -> float:
     """The sum over all of `out`, in float64."""
     out = np.zeros((len(roots), 6))

@@ -14,16 +14,6 @@ pytestmark = [pytest.mark.needs_warp, pytest.mark.needs_cc]
 X = np.array([1.0, 2.0, 3.0], np.float32)
 
 
-@pytest.fixture(scope="module")
-def k() -> Any:
-    import warp
-
-    warp.set_device("cpu")
-    import watched
-
-    return watched
-
-
 def arrays(wp: Any) -> SimpleNamespace:
     x = wp.array(X, dtype=float, requires_grad=True)
     return SimpleNamespace(x=x, y=wp.zeros(3, requires_grad=True), loss=wp.zeros(1, requires_grad=True))

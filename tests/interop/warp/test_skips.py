@@ -13,16 +13,6 @@ pytestmark = [pytest.mark.needs_warp, pytest.mark.needs_cc]
 FORCES = [0, 2, 0]
 
 
-@pytest.fixture(scope="module")
-def k() -> Any:
-    import warp
-
-    warp.set_device("cpu")
-    import watched
-
-    return watched
-
-
 def gradients(k: Any, places: list[int]) -> tuple[Any, list[list[float]]]:
     """What was seen of sums at some places, and the gradients of their total by forces and arms."""
     wp = k.wp

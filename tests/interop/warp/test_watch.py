@@ -18,21 +18,6 @@ pytestmark = [pytest.mark.needs_warp, pytest.mark.needs_cc]
 X = np.array([1.0, 2.0, 3.0], np.float32)
 
 
-@pytest.fixture(scope="module")
-def k() -> Any:
-    import warp
-
-    warp.set_device("cpu")
-    import watched
-
-    return watched
-
-
-@pytest.fixture(scope="module")
-def wp(k: Any) -> Any:
-    return k.wp
-
-
 def held(found: dict[str, Any]) -> dict[str, np.ndarray]:
     values = {name: np.array(a.numpy()) for name, a in found.items()}
     return values | {f"{name}.grad": np.array(a.grad.numpy()) for name, a in found.items() if a.grad is not None}

@@ -14,16 +14,6 @@ RADIUS = 1.0
 POINTS = np.array([[0, 0, 0], [0.5, 0.25, 0], [0, 0.75, 0.5], [3, 3, 3], [3, 3.5, 2.75], [-1.0, 4.0, 2.0]], np.float32)
 
 
-@pytest.fixture(scope="module")
-def k() -> Any:
-    import warp
-
-    warp.set_device("cpu")
-    import watched
-
-    return watched
-
-
 def meant(p: np.ndarray) -> np.ndarray:
     apart = ((p[:, None] - p[None]) ** 2).sum(-1)
     return np.where(apart < RADIUS**2, apart**2, 0.0).sum(1)

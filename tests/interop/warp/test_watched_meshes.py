@@ -13,19 +13,10 @@ from geometry.meshes import closest_weights, sphere
 import workbench as wb
 
 pytestmark = [pytest.mark.needs_warp, pytest.mark.needs_cc]
+KERNELS = "watched_meshes"
 POINTS, FACES = sphere(6)
 X = np.random.default_rng(1).normal(size=(12, 3)).astype(np.float32) * np.float32(1.5)
 SEED = np.linspace(-1.0, 2.0, len(X)).astype(np.float32)
-
-
-@pytest.fixture(scope="module")
-def k() -> Any:
-    import warp
-
-    warp.set_device("cpu")
-    import watched_meshes
-
-    return watched_meshes
 
 
 def mesh_of(k: Any, points: np.ndarray = POINTS, grad: bool = True) -> Any:

@@ -5,6 +5,7 @@ import numpy as np
 import warp as wp
 
 from tests.interop.warp.declare import Outcome, agrees, wrong
+from tests.interop.warp.shared import fresh, square, weighted_sum
 
 
 @wp.struct
@@ -23,18 +24,6 @@ class Body:
 class Point:
     p: wp.vec3
     m: float
-
-
-@wp.kernel
-def weighted_sum(x: wp.array(dtype=float), total: wp.array(dtype=float)):
-    i = wp.tid()
-    wp.atomic_add(total, 0, float(i + 1) * x[i])
-
-
-@wp.kernel
-def square(x: wp.array(dtype=float), y: wp.array(dtype=float)):
-    i = wp.tid()
-    y[i] = x[i] * x[i]
 
 
 @wp.kernel
@@ -132,10 +121,6 @@ def compacted(x: wp.array(dtype=float), count: wp.array(dtype=int), places: wp.a
     if x[i] > 0.0:
         k = next_place(count, places, i)
         y[k] = x[i] * x[i] * x[i]
-
-
-def fresh(n: int = 3):
-    return wp.zeros(n, dtype=float, requires_grad=True)
 
 
 def body(q, v):

@@ -6,18 +6,7 @@ import numpy as np
 import warp as wp
 
 from tests.interop.warp.declare import Outcome, agrees
-
-
-@wp.kernel
-def weighted_sum(x: wp.array(dtype=float), total: wp.array(dtype=float)):
-    i = wp.tid()
-    wp.atomic_add(total, 0, float(i + 1) * x[i])
-
-
-@wp.kernel
-def square(x: wp.array(dtype=float), y: wp.array(dtype=float)):
-    i = wp.tid()
-    y[i] = x[i] * x[i]
+from tests.interop.warp.shared import square, weighted_sum
 
 
 @wp.kernel

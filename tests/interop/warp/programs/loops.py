@@ -4,12 +4,7 @@
 import warp as wp
 
 from tests.interop.warp.declare import Outcome, agrees, wrong
-
-
-@wp.kernel
-def weighted_sum(x: wp.array(dtype=float), total: wp.array(dtype=float)):
-    i = wp.tid()
-    wp.atomic_add(total, 0, float(i + 1) * x[i])
+from tests.interop.warp.shared import weighted_sum
 
 
 def through(kernel, x, *more):

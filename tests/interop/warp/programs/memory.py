@@ -4,18 +4,7 @@ import numpy as np
 import warp as wp
 
 from tests.interop.warp.declare import Outcome, agrees, wrong
-
-
-@wp.kernel
-def weighted_sum(x: wp.array(dtype=float), total: wp.array(dtype=float)):
-    i = wp.tid()
-    wp.atomic_add(total, 0, float(i + 1) * x[i])
-
-
-@wp.kernel
-def square(x: wp.array(dtype=float), y: wp.array(dtype=float)):
-    i = wp.tid()
-    y[i] = x[i] * x[i]
+from tests.interop.warp.shared import fresh, square, weighted_sum
 
 
 @wp.kernel
@@ -47,10 +36,6 @@ def diffused(x: wp.array(dtype=float), y: wp.array(dtype=float)):
     i = wp.tid()
     n = x.shape[0]
     y[i] = x[i] + 0.2 * (x[(i + 1) % n] - 2.0 * x[i] + x[(i + n - 1) % n])
-
-
-def fresh(n: int = 3):
-    return wp.zeros(n, dtype=float, requires_grad=True)
 
 
 @wrong("overwritten memory", launch="square", x=[1.0, 2.0, 3.0])

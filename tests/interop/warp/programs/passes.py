@@ -4,18 +4,7 @@ import numpy as np
 import warp as wp
 
 from tests.interop.warp.declare import Outcome, agrees, wrong
-
-
-@wp.kernel
-def square(x: wp.array(dtype=float), y: wp.array(dtype=float)):
-    i = wp.tid()
-    y[i] = x[i] * x[i]
-
-
-@wp.kernel
-def weighted_sum(x: wp.array(dtype=float), total: wp.array(dtype=float)):
-    i = wp.tid()
-    wp.atomic_add(total, 0, float(i + 1) * x[i])
+from tests.interop.warp.shared import fresh, square, weighted_sum
 
 
 @wp.kernel
@@ -23,10 +12,6 @@ def scattered(x: wp.array(dtype=float), y: wp.array(dtype=float)):
     i = wp.tid()
     wp.atomic_add(y, i, x[i] * x[i])
     wp.atomic_add(y, (i + 1) % 3, x[i])
-
-
-def fresh(n: int = 3):
-    return wp.zeros(n, dtype=float, requires_grad=True)
 
 
 @agrees(x=[1.0, 2.0, 3.0])

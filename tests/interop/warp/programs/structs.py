@@ -3,6 +3,7 @@
 import warp as wp
 
 from tests.interop.warp.declare import Outcome, agrees, wrong
+from tests.interop.warp.shared import fresh, weighted_sum
 
 
 @wp.struct
@@ -25,18 +26,6 @@ class Particle:
 
 
 @wp.kernel
-def weighted_sum(x: wp.array(dtype=float), total: wp.array(dtype=float)):
-    i = wp.tid()
-    wp.atomic_add(total, 0, float(i + 1) * x[i])
-
-
-@wp.kernel
-def square(x: wp.array(dtype=float), y: wp.array(dtype=float)):
-    i = wp.tid()
-    y[i] = x[i] * x[i]
-
-
-@wp.kernel
 def advance(now: State, then: State):
     i = wp.tid()
     then.v[i] = now.v[i] - now.dt * wp.sin(now.x[i])
@@ -53,10 +42,6 @@ def read_state(s: State, y: wp.array(dtype=float)):
 def gained(w: World, y: wp.array(dtype=float)):
     i = wp.tid()
     y[i] = w.gain[i] * w.state.x[i] * w.state.x[i] + w.state.v[i]
-
-
-def fresh(n: int = 3):
-    return wp.zeros(n, dtype=float, requires_grad=True)
 
 
 def empty_state(n: int):

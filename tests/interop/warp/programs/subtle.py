@@ -5,28 +5,13 @@ import numpy as np
 import warp as wp
 
 from tests.interop.warp.declare import Outcome, agrees, wrong
-
-
-@wp.kernel
-def weighted_sum(x: wp.array(dtype=float), total: wp.array(dtype=float)):
-    i = wp.tid()
-    wp.atomic_add(total, 0, float(i + 1) * x[i])
-
-
-@wp.kernel
-def square(x: wp.array(dtype=float), y: wp.array(dtype=float)):
-    i = wp.tid()
-    y[i] = x[i] * x[i]
+from tests.interop.warp.shared import fresh, square, weighted_sum
 
 
 @wp.kernel
 def descend(x: wp.array(dtype=float), g: wp.array(dtype=float), rate: float):
     i = wp.tid()
     x[i] = x[i] - rate * g[i]
-
-
-def fresh(n=3):
-    return wp.zeros(n, dtype=float, requires_grad=True)
 
 
 @agrees(x=[1.0, 2.0, 3.0])
