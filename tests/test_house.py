@@ -33,7 +33,7 @@ LAYERS = (
     ("errors", "records"),
     ("config",),
     ("tables",),
-    ("kernels.types", "kernels.depth", "kernels.products", "kernels.types_asked"),
+    ("kernels.types", "kernels.recursion", "kernels.host_products", "kernels.type_queries"),
     ("kernels.parameter_types",),
     ("kernels.ir",),
     ("kernels.ops.examples",),
@@ -345,7 +345,7 @@ def test_a_circle_of_imports_is_found() -> None:
 
 # Files where several words that are also names of rows mean something else.
 OTHER_WORDS = {
-    "arrays/absent.py",  # Python's operator methods, and what other libraries have
+    "arrays/missing_methods.py",  # Python's operator methods, and what other libraries have
     "arrays/host_reads.py",  # the same, of numbers
     "launches/operators.py",  # the same
     "kernels/emit/c_names.py",  # what C has taken
@@ -373,8 +373,11 @@ def decisions_by_name(tree: ast.Module) -> list[int]:
             return parent.slice is node
         collected = ast.Set | ast.Dict | ast.SetComp | ast.ListComp | ast.DictComp | ast.GeneratorExp
         return isinstance(parent, ast.Compare | ast.Assign | ast.NamedExpr | collected) or called(node) in (
-            "get", "pop", "getattr", "add",
-        )  # fmt: skip
+            "get",
+            "pop",
+            "getattr",
+            "add",
+        )
 
     names = (n for n in nodes(tree) if isinstance(n, ast.Attribute) and n.attr == "name")
     of_rows = (n for n in names if ast.unparse(n.value).split(".")[-1] == "row")
@@ -409,10 +412,15 @@ def test_facts_about_operations_lie_in_their_rows(module: str) -> None:
 
 def test_decisions_by_the_name_of_a_row_are_seen() -> None:
     for text in (
-        "s.row.name == 'add'", "row.name in known", "known.get(s.row.name)", "known[row.name]",
+        "s.row.name == 'add'",
+        "row.name in known",
+        "known.get(s.row.name)",
+        "known[row.name]",
         "{s.row.name for s in x}",
-        "s.row.name.startswith('atomic_')", "getattr(self, f'row_{s.row.name}')", "name = s.row.name",
-    ):  # fmt: skip
+        "s.row.name.startswith('atomic_')",
+        "getattr(self, f'row_{s.row.name}')",
+        "name = s.row.name",
+    ):
         assert decisions_by_name(parsed(text)) == [1], text
     assert decisions_by_name(parsed("f'{s.row.name}()'; note(s.row.name); s.row.names == 1; p.name == 'x'")) == []
     rows = {"add", "sub", "mul", "div"}
@@ -553,24 +561,30 @@ def test_no_module_reaches_upwards_by_name() -> None:
     doors = {
         "workbench": "its own public names, on first use",
         "workbench.interop": "its own three files, each of which needs another library",
-        "workbench.tapes.ask": "the one way up: what a tape is asked and rooms above it answer",
+        "workbench.tapes.late_imports": "the one way up: what a tape is asked and rooms above it answer",
     }
     others = {  # modules of other people
-        "workbench.derivatives.serialize", "workbench.derivatives.sparsity", "workbench.device",
-        "workbench.kernels.compile.c_compiler", "workbench.kernels.compile.disk_cache",
-        "workbench.kernels.compile.nvrtc", "workbench.tapes.checkpoint",
-    }  # fmt: skip
+        "workbench.derivatives.serialize",
+        "workbench.derivatives.sparsity",
+        "workbench.device",
+        "workbench.kernels.compile.c_compiler",
+        "workbench.kernels.compile.disk_cache",
+        "workbench.kernels.compile.nvrtc",
+        "workbench.tapes.checkpoint",
+    }
     found = {
         name for name, path in MODULES.items() if re.search(r"\b_?import_module\b|__import__", path.read_text("utf-8"))
     }
     assert found == doors.keys() | others
-    ask = importlib.import_module("workbench.tapes.ask")
-    assert all(callable(getattr(importlib.import_module(f"workbench.{m}"), f)) for m, f in
-               (where.rsplit(".", 1) for where in ask.ANSWERS.values()))  # fmt: skip
+    ask = importlib.import_module("workbench.tapes.late_imports")
+    assert all(
+        callable(getattr(importlib.import_module(f"workbench.{m}"), f))
+        for m, f in (where.rsplit(".", 1) for where in ask.ANSWERS.values())
+    )
 
 
 # Lists that modules above fill when they are imported, each said where it is made. No others: what comes in on first
-# use is asked for by `tapes.ask`.
+# use is asked for by `tapes.late_imports`.
 PORTS = {
     "workbench.interop": "recognises foreign arrays at a launch, without importing their libraries",
     "workbench.interop.torch": "torch's gradients, version counters and streams: entered when torch is in use",
@@ -584,8 +598,12 @@ def filled_from_outside(text: str) -> list[str]:
     tree = parsed(text)
     froms = [n for n in tree.body if isinstance(n, ast.ImportFrom) and n.level]
     foreign = {alias.asname or alias.name for node in froms for alias in node.names}
-    tops = [inner for n in tree.body if not isinstance(n, ast.FunctionDef | ast.ClassDef | ast.Import | ast.ImportFrom)
-            for inner in ast.walk(n)]  # fmt: skip
+    tops = [
+        inner
+        for n in tree.body
+        if not isinstance(n, ast.FunctionDef | ast.ClassDef | ast.Import | ast.ImportFrom)
+        for inner in ast.walk(n)
+    ]
     adding = {"append", "add", "update", "setdefault", "extend", "insert"}
     changed: list[ast.expr] = []
     for node in tops:

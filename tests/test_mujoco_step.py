@@ -18,9 +18,13 @@ import pytest
 def test_steps_of_mujoco_warp_and_their_gradient_are_those_of_mujoco():
     root = str(Path(__file__).resolve().parents[1])
     ended = subprocess.run(
-        [sys.executable, "-m", "tests.coverage.mujoco_step", "--steps", "2"], cwd=root, capture_output=True, text=True,
-        env=os.environ | {"PYTHONPATH": root}, timeout=580,
-    )  # fmt: skip
+        [sys.executable, "-m", "tests.coverage.mujoco_step", "--steps", "2"],
+        cwd=root,
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONPATH": root},
+        timeout=580,
+    )
     assert ended.returncode == 0, ended.stderr[-4000:]
     found = json.loads(ended.stdout.splitlines()[-1])
     assert found["warp"] == []

@@ -42,10 +42,28 @@ NAMES = {
     "mesh_query_aabb_next",
     "bits and operators": "add sub mul div floordiv neg pos invert lshift rshift bit_and bit_or bit_xor unot",
 }
-CONSTANTS = {"pi": np.pi, "PI": np.pi, "tau": 2 * np.pi, "TAU": 2 * np.pi, "e": np.e, "E": np.e, "half_pi": np.pi / 2,
-             "HALF_PI": np.pi / 2, "inf": np.inf, "INF": np.inf, "ln2": np.log(2), "LN2": np.log(2), "ln10": np.log(10),
-             "LN10": np.log(10), "log2e": np.log2(np.e), "LOG2E": np.log2(np.e), "log10e": np.log10(np.e),
-             "LOG10E": np.log10(np.e), "phi": (1 + np.sqrt(5)) / 2, "PHI": (1 + np.sqrt(5)) / 2}  # fmt: skip
+CONSTANTS = {
+    "pi": np.pi,
+    "PI": np.pi,
+    "tau": 2 * np.pi,
+    "TAU": 2 * np.pi,
+    "e": np.e,
+    "E": np.e,
+    "half_pi": np.pi / 2,
+    "HALF_PI": np.pi / 2,
+    "inf": np.inf,
+    "INF": np.inf,
+    "ln2": np.log(2),
+    "LN2": np.log(2),
+    "ln10": np.log(10),
+    "LN10": np.log(10),
+    "log2e": np.log2(np.e),
+    "LOG2E": np.log2(np.e),
+    "log10e": np.log10(np.e),
+    "LOG10E": np.log10(np.e),
+    "phi": (1 + np.sqrt(5)) / 2,
+    "PHI": (1 + np.sqrt(5)) / 2,
+}
 EVERY = [name for names in NAMES.values() for name in names.split()]
 
 
@@ -133,12 +151,20 @@ def test_a_refused_name_says_why_on_the_host_and_in_a_kernel():
 @pytest.mark.parametrize(
     "name, meant",
     [
-        ("lanuch", "wb.launch"), ("Array", "wb.array"), ("zeroes", "wb.zeros"), ("tensor", "wb.array(data)"),
-        ("no_grad", "wb.detach"), ("sum", "wb.utils.array_sum"), ("vec5", "wb.types.vector(5, float)"),
-        ("vec6d", "wb.types.vector(6, wb.float64)"), ("mat23", "wb.types.matrix((2, 3), float)"),
-        ("gradient", "tape.backward(loss), then x.grad"), ("kernal", "wb.kernel"), ("Kernal", "wb.Kernel"),
+        ("lanuch", "wb.launch"),
+        ("Array", "wb.array"),
+        ("zeroes", "wb.zeros"),
+        ("tensor", "wb.array(data)"),
+        ("no_grad", "wb.detach"),
+        ("sum", "wb.utils.array_sum"),
+        ("vec5", "wb.types.vector(5, float)"),
+        ("vec6d", "wb.types.vector(6, wb.float64)"),
+        ("mat23", "wb.types.matrix((2, 3), float)"),
+        ("gradient", "tape.backward(loss), then x.grad"),
+        ("kernal", "wb.kernel"),
+        ("Kernal", "wb.Kernel"),
     ],
-)  # fmt: skip
+)
 def test_an_unknown_name_says_what_to_use(name, meant):
     with pytest.raises(AttributeError, match=r"Write instead") as caught:
         getattr(wb, name)

@@ -19,18 +19,7 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from .arrays.allocation import Allocation as _Allocation
 from .arrays.array import array, array1d, array2d, array3d, array4d, clone
-from .arrays.creation import (
-    copy,
-    empty,
-    empty_like,
-    from_numpy,
-    full,
-    full_like,
-    ones,
-    ones_like,
-    zeros,
-    zeros_like,
-)
+from .arrays.creation import copy, empty, empty_like, from_numpy, full, full_like, ones, ones_like, zeros, zeros_like
 from .arrays.indexed import indexedarray
 from .arrays.indexed import of_axes as _of_axes
 from .arrays.scalar import scalar
@@ -55,7 +44,7 @@ from .device import (
 )
 from .errors import BoundsError, GradientError, KernelError, LaunchError
 from .errors import compose as _compose
-from .host.imports import Names as _Names
+from .host.imports import HostModules as _Names
 from .interop import (
     JaxCallableGraphMode,
     JaxModulePreloadMode,
@@ -225,9 +214,23 @@ def _reduced(thing: object) -> object:
 
 
 for _kind in (
-    array, scalar, Tape, Kernel, _Func, _Allocation, _Span, _Event, _Program, types.Scalar, types.Vector, types.Matrix,
-    types.Quat, types.Transform, types.Struct, types.Small,
-):  # fmt: skip
+    array,
+    scalar,
+    Tape,
+    Kernel,
+    _Func,
+    _Allocation,
+    _Span,
+    _Event,
+    _Program,
+    types.Scalar,
+    types.Vector,
+    types.Matrix,
+    types.Quat,
+    types.Transform,
+    types.Struct,
+    types.Small,
+):
     _copyreg.pickle(_kind, _reduced)  # type: ignore[arg-type]
 
 

@@ -24,11 +24,19 @@ Found = dict[tuple[int, int], array]
 
 
 def jacobian(
-    function: Kernel | Callable, dim: Any = None, inputs: Sequence[Any] | None = None,
-    outputs: Sequence[Any] | None = None, input_output_mask: Mask = None, device: Any = None, max_blocks: int = 0,
-    block_dim: int | None = None, max_outputs_per_var: int = -1, plot_jacobians: bool = False, metadata: Any = None,
+    function: Kernel | Callable,
+    dim: Any = None,
+    inputs: Sequence[Any] | None = None,
+    outputs: Sequence[Any] | None = None,
+    input_output_mask: Mask = None,
+    device: Any = None,
+    max_blocks: int = 0,
+    block_dim: int | None = None,
+    max_outputs_per_var: int = -1,
+    plot_jacobians: bool = False,
+    metadata: Any = None,
     restore_inputs: bool = True,
-) -> Found:  # fmt: skip
+) -> Found:
     """The exact Jacobians of a kernel (with `dim`, `inputs`, `outputs`) or of a function that returns arrays.
 
     By (number of the input, number of the output), for all arrays of floats, marked or not: an array with one row for
@@ -63,11 +71,20 @@ def jacobian(
 
 
 def jacobian_fd(
-    function: Kernel | Callable, dim: Any = None, inputs: Sequence[Any] | None = None,
-    outputs: Sequence[Any] | None = None, input_output_mask: Mask = None, device: Any = None, max_blocks: int = 0,
-    block_dim: int | None = None, max_inputs_per_var: int = -1, eps: float = 1e-4, plot_jacobians: bool = False,
-    metadata: Any = None, restore_inputs: bool = True,
-) -> Found:  # fmt: skip
+    function: Kernel | Callable,
+    dim: Any = None,
+    inputs: Sequence[Any] | None = None,
+    outputs: Sequence[Any] | None = None,
+    input_output_mask: Mask = None,
+    device: Any = None,
+    max_blocks: int = 0,
+    block_dim: int | None = None,
+    max_inputs_per_var: int = -1,
+    eps: float = 1e-4,
+    plot_jacobians: bool = False,
+    metadata: Any = None,
+    restore_inputs: bool = True,
+) -> Found:
     """`jacobian` by central differences of step `eps`, in the program's own precision: rough in float32.
 
     `max_inputs_per_var`: for so many numbers of an input, NaN in the other columns. Otherwise as `jacobian`.
@@ -110,10 +127,17 @@ def jacobian_fd(
 
 
 def gradcheck(
-    function: Kernel | Callable, dim: Any = None, inputs: Sequence[Any] | None = None,
-    outputs: Sequence[Any] | None = None, *, eps: float | None = None, atol: float | None = None,
-    rtol: float | None = None, raise_exception: bool = True, **_: Any,
-) -> bool:  # fmt: skip
+    function: Kernel | Callable,
+    dim: Any = None,
+    inputs: Sequence[Any] | None = None,
+    outputs: Sequence[Any] | None = None,
+    *,
+    eps: float | None = None,
+    atol: float | None = None,
+    rtol: float | None = None,
+    raise_exception: bool = True,
+    **_: Any,
+) -> bool:
     """`wb.gradcheck`, which says more; True if every gradient agrees. Tolerances left out are those of `wb.gradcheck`.
 
     >>> @wb.kernel
@@ -128,9 +152,14 @@ def gradcheck(
 
 
 def gradcheck_tape(
-    tape: Tape, *, eps: float | None = None, atol: float | None = None, rtol: float | None = None,
-    raise_exception: bool = True, **_: Any,
-) -> bool:  # fmt: skip
+    tape: Tape,
+    *,
+    eps: float | None = None,
+    atol: float | None = None,
+    rtol: float | None = None,
+    raise_exception: bool = True,
+    **_: Any,
+) -> bool:
     """`wb.gradcheck` of a `Tape(keep="all")` that has recorded; True if every launch agrees.
 
     >>> x = wb.array([2.0], requires_grad=True)
@@ -143,10 +172,16 @@ def gradcheck_tape(
 
 
 def jacobian_plot(
-    jacobians: Found, kernel: Any, inputs: Sequence[Any] | None = None, show_plot: bool = True,
-    show_colorbar: bool = True, scale_colors_per_submatrix: bool = False, title: str | None = None,
-    colormap: str = "coolwarm", log_scale: bool = False,
-) -> Any:  # fmt: skip
+    jacobians: Found,
+    kernel: Any,
+    inputs: Sequence[Any] | None = None,
+    show_plot: bool = True,
+    show_colorbar: bool = True,
+    scale_colors_per_submatrix: bool = False,
+    title: str | None = None,
+    colormap: str = "coolwarm",
+    log_scale: bool = False,
+) -> Any:
     """A picture of what `jacobian` or `jacobian_fd` found: a row of images for each output, a column for each input.
 
     `kernel`: the kernel (with `inputs`) or function they were found for, or what has `input_labels` and
@@ -173,9 +208,14 @@ def jacobian_plot(
     count = 1 + max(i for i, _ in jacobians), 1 + max(j for _, j in jacobians)
     labels: Any = named if None not in named else _labels(kernel, len(inputs) if inputs else count[0], count[1])
     made = jacobian_chart(
-        {k: a.numpy() for k, a in jacobians.items()}, labels, show_colorbar, scale_colors_per_submatrix, title,
-        colormap, log_scale,
-    )  # fmt: skip
+        {k: a.numpy() for k, a in jacobians.items()},
+        labels,
+        show_colorbar,
+        scale_colors_per_submatrix,
+        title,
+        colormap,
+        log_scale,
+    )
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     if show_plot and shell is not None:
         from IPython.display import display

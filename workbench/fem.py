@@ -71,10 +71,13 @@ class SymmetricTensorMapper:
     def value_to_dof_3d(val: Any):
         across = val[0, 0] + val[1, 1]
         return vector(
-            _SIXTH * (across + val[2, 2]), 0.5 * (val[0, 0] - val[1, 1]),
+            _SIXTH * (across + val[2, 2]),
+            0.5 * (val[0, 0] - val[1, 1]),
             _SIXTH * _HALF_ROOT * (2.0 * val[2, 2] - across),
-            0.5 * (val[2, 1] + val[1, 2]), 0.5 * (val[0, 2] + val[2, 0]), 0.5 * (val[1, 0] + val[0, 1]),
-        )  # fmt: skip
+            0.5 * (val[2, 1] + val[1, 2]),
+            0.5 * (val[0, 2] + val[2, 0]),
+            0.5 * (val[1, 0] + val[0, 1]),
+        )
 
     @library()
     def dof_to_value_3d_voigt(dof: Any):
@@ -84,9 +87,13 @@ class SymmetricTensorMapper:
     @library()
     def value_to_dof_3d_voigt(val: Any):
         return vector(
-            _HALF_ROOT * val[0, 0], _HALF_ROOT * val[1, 1], _HALF_ROOT * val[2, 2],
-            0.5 * (val[2, 1] + val[1, 2]), 0.5 * (val[0, 2] + val[2, 0]), 0.5 * (val[1, 0] + val[0, 1]),
-        )  # fmt: skip
+            _HALF_ROOT * val[0, 0],
+            _HALF_ROOT * val[1, 1],
+            _HALF_ROOT * val[2, 2],
+            0.5 * (val[2, 1] + val[1, 2]),
+            0.5 * (val[0, 2] + val[2, 0]),
+            0.5 * (val[1, 0] + val[0, 1]),
+        )
 
 
 class SkewSymmetricTensorMapper:

@@ -42,7 +42,7 @@ def html_table(
     style, head_style   of the cells, and of those of the head.
     heads               True if the first cell of a row is its header.
     note                a sentence below.
-    """  # fmt: skip
+    """
     sides = [f"text-align:{'right' if k in right else 'left'}" for k in range(len(head))]
     top = "".join(
         f'<th scope="col" style="{side}{head_style}">{quoted(text)}</th>'

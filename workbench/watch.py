@@ -79,14 +79,14 @@ def report(seen: Any, page: Path) -> None:
 
 def said(seen: Any) -> str:
     """Text of the summary and table; gradients that were not asked for are only counted, if there are others."""
-    from .interop.warp import Comparison
+    from .interop.warp.compare import VerdictTable
 
     found = seen.compare()
     asked = [row for row in found if row.verdict != "not asked"]
     if not asked or len(asked) == len(found):
         return repr(seen)
     left = f"{len(found) - len(asked)} more are not asked: launches overwrite these arrays"
-    return f"{seen.summary()}\n{Comparison(asked, seen)!r}\n{left}"
+    return f"{seen.summary()}\n{VerdictTable(asked, seen)!r}\n{left}"
 
 
 if __name__ == "__main__":

@@ -286,11 +286,18 @@ def test_an_absent_device_is_refused_with_what_is_here():
     ("shape", "strides", "meets"),
     [
         ((2000, 1000), (4, 8), True),  # undecided above a million elements: it may
-        ((2000, 1000), (4000, 4), False), ((1000, 2000), (4, 4000), False), ((2000, 1000), (-4000, 4), False),
-        ((2000, 1000), (3996, 4), True), ((2000, 1000), (0, 4), True), ((2000, 1), (4, 0), False),
-        ((20, 10), (4, 8), True), ((3, 2), (8, 4), False), ((2, 3), (12, 8), False), ((1, 1), (0, 0), False),
+        ((2000, 1000), (4000, 4), False),
+        ((1000, 2000), (4, 4000), False),
+        ((2000, 1000), (-4000, 4), False),
+        ((2000, 1000), (3996, 4), True),
+        ((2000, 1000), (0, 4), True),
+        ((2000, 1), (4, 0), False),
+        ((20, 10), (4, 8), True),
+        ((3, 2), (8, 4), False),
+        ((2, 3), (12, 8), False),
+        ((1, 1), (0, 0), False),
     ],
-)  # fmt: skip
+)
 def test_elements_that_may_share_bytes_are_said_to(shape, strides, meets):
     room = allocate(1 << 24)
     offset = sum(-s * (n - 1) for s, n in zip(strides, shape) if s < 0)

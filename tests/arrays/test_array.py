@@ -23,7 +23,7 @@ from workbench.arrays.creation import (
     zeros,
     zeros_like,
 )
-from workbench.arrays.host_likeness import Numbers
+from workbench.arrays.read_values import ReadValues
 from workbench.config import config
 from workbench.errors import BoundsError, LaunchError
 from workbench.kernels import types
@@ -456,7 +456,7 @@ def test_a_deep_copy_is_a_clone(x):
 class Recorder:
     def __init__(self):
         self.events = []
-        self.numbers = Numbers(self)
+        self.numbers = ReadValues(self)
 
     def host_event(self, kind, dst, src, value, perform, where, sources=()):
         self.events.append((kind, dst, src, value, where))

@@ -111,11 +111,18 @@ def launched(x):
     return y.numpy() / 2
 
 
-@pytest.mark.parametrize("reads", [
-    lambda x: x.grad.numpy(), lambda x: np.array(x.grad.list()), lambda x: wb.clone(x.grad).numpy(),
-    lambda x: np.array([x.grad[i] for i in range(N)]), launched,
-    lambda x: (empty().assign(x.grad)).numpy(), lambda x: x.grad[:].numpy(),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "reads",
+    [
+        lambda x: x.grad.numpy(),
+        lambda x: np.array(x.grad.list()),
+        lambda x: wb.clone(x.grad).numpy(),
+        lambda x: np.array([x.grad[i] for i in range(N)]),
+        launched,
+        lambda x: (empty().assign(x.grad)).numpy(),
+        lambda x: x.grad[:].numpy(),
+    ],
+)
 def test_what_is_written_into_it_is_in_the_gradient(reads):
     tape, x, y = recorded()
     tape.backward(grads={y: seed(*ONE)})

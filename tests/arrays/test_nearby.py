@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import workbench as wb
-from workbench.arrays.nearby import FEW, Marks, Nearby
+from workbench.arrays.interval_index import FEW, SpanIndex, SpanSet
 
 N = 4096
 
@@ -25,7 +25,7 @@ def random_spans(rng: np.random.Generator, whole: wb.array, count: int) -> list:
 def test_nearby_finds_what_a_look_at_all_finds(seed, count):
     rng = np.random.default_rng(seed)
     whole = wb.zeros(N)
-    spans, nearby, marks = random_spans(rng, whole, count), Nearby(), Marks()
+    spans, nearby, marks = random_spans(rng, whole, count), SpanIndex(), SpanSet()
     for n, span in enumerate(spans):
         nearby.put(n, span)
         marks.add(span)
@@ -43,7 +43,7 @@ def test_nearby_finds_what_a_look_at_all_finds(seed, count):
 
 def test_few_of_many_are_looked_at():
     whole = wb.zeros(N)
-    nearby = Nearby()
+    nearby = SpanIndex()
     for n in range(1000):
         nearby.put(n, whole[4 * n : 4 * n + 4].span)
     assert nearby.near(whole[400:408].span) == [100, 101]

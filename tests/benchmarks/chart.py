@@ -16,12 +16,19 @@ if TYPE_CHECKING:
 INK = "#7d7d7d"
 # By system, as (colour, line, marker): one hue a family; the first words of a name find its family.
 STYLES = {
-    "workbench graph": ("#e0452f", "-", "o"), "workbench": ("#e0452f", "--", "o"),
-    "Warp graph": ("#3f82d6", "-", "s"), "Warp": ("#3f82d6", "--", "s"),
-    "JAX": ("#a87400", "-", "^"), "torch": ("#a05fc8", "-", "v"), "Taichi": ("#15908a", "-", "D"),
+    "workbench graph": ("#e0452f", "-", "o"),
+    "workbench": ("#e0452f", "--", "o"),
+    "Warp graph": ("#3f82d6", "-", "s"),
+    "Warp": ("#3f82d6", "--", "s"),
+    "JAX": ("#a87400", "-", "^"),
+    "torch": ("#a05fc8", "-", "v"),
+    "Taichi": ("#15908a", "-", "D"),
     "Dr.Jit": ("#c8508c", "-", "P"),
-    "c fast": (INK, "--", "x"), "c 1 thread": (INK, ":", "x"), "c fused": (INK, "-.", "x"), "c": (INK, "-", "x"),
-}  # fmt: skip
+    "c fast": (INK, "--", "x"),
+    "c 1 thread": (INK, ":", "x"),
+    "c fused": (INK, "-.", "x"),
+    "c": (INK, "-", "x"),
+}
 OTHER = ("#2f9150", "-", "*")
 
 

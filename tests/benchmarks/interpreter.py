@@ -47,12 +47,12 @@ def measure(count: int, rounds: int) -> list[float]:
     for run in runs.values():
 
         def one_by_one(run=run) -> None:
-            as_built = lanes.Together.run
-            lanes.Together.run = lambda launch, args: lanes.run(launch.function, launch.dims, args)  # type: ignore[method-assign]
+            as_built = lanes.LaneProgram.run
+            lanes.LaneProgram.run = lambda launch, args: lanes.run(launch.function, launch.dims, args)  # type: ignore[method-assign]
             try:
                 run()
             finally:
-                lanes.Together.run = as_built  # type: ignore[method-assign]
+                lanes.LaneProgram.run = as_built  # type: ignore[method-assign]
 
         turns = {"together": REPEAT, "one by one": 1}
         times = interleaved({"together": run, "one by one": one_by_one}, rounds, turns, warm_up=1)

@@ -53,12 +53,7 @@ def p2g(
 
 
 @wb.kernel
-def grid_op(
-    momentum: wb.array2d(dtype=vec2),
-    mass: wb.array2d(dtype=real),
-    velocity: wb.array2d(dtype=vec2),
-    dt: real,
-):
+def grid_op(momentum: wb.array2d(dtype=vec2), mass: wb.array2d(dtype=real), velocity: wb.array2d(dtype=vec2), dt: real):
     i, j = wb.tid()
     n = mass.shape[0]
     if i >= 3 and i < n - 3 and j >= 3 and j < n - 3:

@@ -3,23 +3,14 @@
 
 
 @wb.kernel
-def step(
-    x: wb.array(dtype=float),
-    a: wb.array(dtype=float),
-    b: wb.array(dtype=float),
-    y: wb.array(dtype=float),
-):
+def step(x: wb.array(dtype=float), a: wb.array(dtype=float), b: wb.array(dtype=float), y: wb.array(dtype=float)):
     i = wb.tid()
     y[i] = x[i] * a[i] + b[i]
 
 
 @wb.kernel
 def ten_lines(
-    x: wb.array(dtype=wb.vec3),
-    v: wb.array(dtype=wb.vec3),
-    y: wb.array(dtype=wb.vec3),
-    stiffness: float,
-    dt: float,
+    x: wb.array(dtype=wb.vec3), v: wb.array(dtype=wb.vec3), y: wb.array(dtype=wb.vec3), stiffness: float, dt: float
 ):
     i = wb.tid()
     p = x[i]

@@ -147,9 +147,14 @@ def memory_kept() -> Iterator[Figure]:
 
 
 PARTS: Mapping[str, Callable[[], Iterator[Figure]]] = {
-    "small": small_workloads, "launches": launches, "stencils": stencils, "threads": threads,
-    "minute": first_minute, "interpreter": without_compiler, "memory": memory_kept,
-}  # fmt: skip
+    "small": small_workloads,
+    "launches": launches,
+    "stencils": stencils,
+    "threads": threads,
+    "minute": first_minute,
+    "interpreter": without_compiler,
+    "memory": memory_kept,
+}
 
 
 def main(parts: list[str]) -> None:

@@ -35,8 +35,12 @@ void triad(float *restrict a, const float *restrict b, const float *restrict c, 
 }
 """
 K, D = 0.25, 0.01
-LINES = {"1,000": Size(1_000, 1_000), "10,000": Size(10_000, 1_000), "100,000": Size(100_000, 200),
-         "1,000,000": Size(1_000_000, 40)}  # fmt: skip
+LINES = {
+    "1,000": Size(1_000, 1_000),
+    "10,000": Size(10_000, 1_000),
+    "100,000": Size(100_000, 200),
+    "1,000,000": Size(1_000_000, 40),
+}
 
 
 @wb.kernel
@@ -180,8 +184,9 @@ def memory(rounds: int, clock: Callable[[], float]) -> None:
     at = [ctypes.c_void_p(a.ctypes.data) for a in arrays]
     found = best(
         {"fill": lambda: library.fill(at[0], ctypes.c_long(n)), "triad": lambda: library.triad(*at, ctypes.c_long(n))},
-        rounds, clock,
-    )  # fmt: skip
+        rounds,
+        clock,
+    )
     fill, triad = (1e9 * s / n for s in found.values())
     print(f"Memory, one thread: fill {fill:.2f} ns a float ({4 / fill:.1f} GB/s), triad {triad:.2f} ({12 / triad:.1f})")
 
@@ -205,8 +210,11 @@ def main() -> None:
     if "wave" in given.rows:
         sizes = wave.WORKLOAD.sizes
         rows += [(f"wave {n}", s, lambda s=s: waves(s, given.threads), s.n**2) for n, s in sizes.items()]
-        rows += [(f"wave {n}, three fields", s, lambda s=s: waves(s, given.threads, Turns), s.n**2)
-                 for n, s in sizes.items() if n in "LX"]  # fmt: skip
+        rows += [
+            (f"wave {n}, three fields", s, lambda s=s: waves(s, given.threads, Turns), s.n**2)
+            for n, s in sizes.items()
+            if n in "LX"
+        ]
     for title, size, make, cells in rows:
         made = make()
         runs = {(name, way): getattr(one, way) for name, one in made.items() for way in ("both", "forward")}

@@ -49,9 +49,18 @@ ACT = """([name, k]) => {
     }));
 }"""
 ROUTE = [  # what is done, and how many times as often as there are rounds
-    ("pan", 1), ("unfold", 0), ("pan", 1), ("zoom in", 1), ("pan", 1), ("zoom in", 1), ("pan", 1), ("step", 1),
-    ("hover", 1), ("scroll", 1), ("zoom out", 2),
-]  # fmt: skip
+    ("pan", 1),
+    ("unfold", 0),
+    ("pan", 1),
+    ("zoom in", 1),
+    ("pan", 1),
+    ("zoom in", 1),
+    ("pan", 1),
+    ("step", 1),
+    ("hover", 1),
+    ("scroll", 1),
+    ("zoom out", 2),
+]
 
 
 def spent(session: Any) -> float:
@@ -66,8 +75,11 @@ def frames(page: Page, session: Any, name: str, rounds: int) -> None:
         before = spent(session)
         between.append(page.evaluate(ACT, [name, k]))
         took.append(spent(session) - before)
-    print(f"    {name:9} task {np.median(took):5.1f} median {max(took):5.1f} most,"
-          f" frame {np.median(between):5.1f} median {max(between):5.1f} most", flush=True)  # fmt: skip
+    print(
+        f"    {name:9} task {np.median(took):5.1f} median {max(took):5.1f} most,"
+        f" frame {np.median(between):5.1f} median {max(between):5.1f} most",
+        flush=True,
+    )
 
 
 def looked_at(browser: Any, name: str, path: Path, rounds: int) -> None:

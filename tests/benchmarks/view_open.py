@@ -77,9 +77,12 @@ def main() -> None:
                     notebook.wait_idle()
                 server_s, page_s = (b - a for a, b in zip(before, after, strict=True))
                 begin, made, python = kernel.value("(begin, made, spent)")
-                print(f"{launches:,} launches: {made - begin:.2f} s of Python, the picture stands after"
-                      f" {stood / 1000 - begin:.2f} s; processor: explore() {python:.2f} s, server {server_s:.2f} s,"
-                      f" page {page_s:.2f} s", flush=True)  # fmt: skip
+                print(
+                    f"{launches:,} launches: {made - begin:.2f} s of Python, the picture stands after"
+                    f" {stood / 1000 - begin:.2f} s; processor: explore() {python:.2f} s, server {server_s:.2f} s,"
+                    f" page {page_s:.2f} s",
+                    flush=True,
+                )
         browser.close()
         lab.stop()
 

@@ -33,10 +33,16 @@ SMALL, LARGE = 64, 1 << 22
 
 @wp.kernel
 def move(
-    x: wp.array(dtype=wp.vec3), v: wp.array(dtype=wp.vec3), f: wp.array(dtype=wp.vec3), m: wp.array(dtype=float),
-    k: wp.array(dtype=float), rest: wp.array(dtype=float), y: wp.array(dtype=wp.vec3), w: wp.array(dtype=wp.vec3),
+    x: wp.array(dtype=wp.vec3),
+    v: wp.array(dtype=wp.vec3),
+    f: wp.array(dtype=wp.vec3),
+    m: wp.array(dtype=float),
+    k: wp.array(dtype=float),
+    rest: wp.array(dtype=float),
+    y: wp.array(dtype=wp.vec3),
+    w: wp.array(dtype=wp.vec3),
     dt: float,
-):  # fmt: skip
+):
     i = wp.tid()
     pull = -k[i] * (wp.length(x[i]) - rest[i]) * wp.normalize(x[i])
     w[i] = v[i] + dt * (pull + f[i]) / m[i]

@@ -169,6 +169,8 @@ def launched(made: type[Launched]) -> dict[str, Maker]:
         return make
 
     return {
-        "workbench": maker("workbench", False), "workbench graph": maker("workbench", True),
-        "Warp": maker("warp", False), "Warp graph": maker("warp", True),
-    }  # fmt: skip
+        "workbench": maker("workbench", False),
+        "workbench graph": maker("workbench", True),
+        "Warp": maker("warp", False),
+        "Warp graph": maker("warp", True),
+    }

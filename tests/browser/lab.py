@@ -318,9 +318,13 @@ LEAVE = """() => {
 
 @contextmanager
 def opened(
-    browser: Browser, lab: JupyterLab, name: str, kernel: bool = True, size: tuple[int, int] = (1400, 1000),
+    browser: Browser,
+    lab: JupyterLab,
+    name: str,
+    kernel: bool = True,
+    size: tuple[int, int] = (1400, 1000),
     zoom: float = 1.0,
-) -> Iterator[NotebookPage]:  # fmt: skip
+) -> Iterator[NotebookPage]:
     """A notebook of the lab's folder, in the page that the last one left or in one of a fresh browser profile.
 
     kernel=False: where none will ever run it. size: of the window in pixels of the screen, of which `zoom` stand for

@@ -59,9 +59,11 @@ def seen(browser: Browser, files: dict[str, Path]) -> Iterator[Any]:
 
     def show(name: str, size: tuple[int, int], zoom: float, scheme: Any) -> Page:
         context = browser.new_context(
-            viewport={"width": round(size[0] / zoom), "height": round(size[1] / zoom)}, device_scale_factor=zoom,
-            color_scheme=scheme, reduced_motion="reduce",
-        )  # fmt: skip
+            viewport={"width": round(size[0] / zoom), "height": round(size[1] / zoom)},
+            device_scale_factor=zoom,
+            color_scheme=scheme,
+            reduced_motion="reduce",
+        )
         contexts.append(context)
         page = context.new_page()
         page.goto(files[name].as_uri())

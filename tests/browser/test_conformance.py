@@ -12,8 +12,8 @@ import pytest
 import workbench as wb
 from tests.support import view_samples, viz_samples
 from workbench.viz.data.columns import Columns, levels_of
-from workbench.viz.data.fold import folds
 from workbench.viz.data.gather import gather
+from workbench.viz.data.loops import folds
 from workbench.viz.data.trace import Trace
 from workbench.viz.live.view import SCRIPTS, module
 from workbench.viz.picture import scene as scene_module

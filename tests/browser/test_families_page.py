@@ -152,9 +152,11 @@ def test_names_and_notes_of_a_lane_stay_inside_it(
         "all => all.map((one) => { const b = one.getBoundingClientRect(); return [b.left, b.top, b.right, b.bottom]; })"
     )
     over = [
-        (a, b) for k, a in enumerate(boxes) for b in boxes[k + 1 :]
+        (a, b)
+        for k, a in enumerate(boxes)
+        for b in boxes[k + 1 :]
         if a[0] < b[2] - 1 and b[0] < a[2] - 1 and a[1] < b[3] - 1 and b[1] < a[3] - 1
-    ]  # fmt: skip
+    ]
     assert over == []
     heads = found.locator(".wb-lanes .event").evaluate_all("all => all.map((one) => one.getBBox().height)")
     widths = found.locator(".wb-lanes .event").evaluate_all("all => all.map((one) => one.getBBox().width)")

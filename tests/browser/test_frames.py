@@ -13,8 +13,8 @@ import pytest
 import workbench as wb
 from tests.support import view_samples
 from workbench.viz.data.columns import Columns, levels_of
-from workbench.viz.data.fold import folds
 from workbench.viz.data.gather import gather
+from workbench.viz.data.loops import folds
 from workbench.viz.live.view import SCRIPTS, module
 
 if TYPE_CHECKING:

@@ -26,8 +26,14 @@ def call(browser):
 
 def frame(full, axes, fixed=None, wrap=0, window=None, block=(1, 1)):
     window = window or [0, 0, 1 << 20, 1 << 20]
-    return {"full": full, "axes": axes, "fixed": fixed or [0] * len(full), "wrap": wrap, "window": window,
-            "block": list(block)}  # fmt: skip
+    return {
+        "full": full,
+        "axes": axes,
+        "fixed": fixed or [0] * len(full),
+        "wrap": wrap,
+        "window": window,
+        "block": list(block),
+    }
 
 
 def test_a_line_broken_into_rows_ends_where_the_array_does(call):

@@ -55,9 +55,11 @@ def show(browser: Browser, made: dict[str, Path]) -> Iterator[Show]:
     def opened(name: str, layout: tuple[int, int, float, bool] = LAYOUTS[0], **more: Any) -> Opened:
         wide, tall, zoom, dark = layout
         context = browser.new_context(
-            viewport={"width": round(wide / zoom), "height": round(tall / zoom)}, device_scale_factor=zoom,
-            color_scheme="dark" if dark else "light", **{"reduced_motion": "reduce", **more},
-        )  # fmt: skip
+            viewport={"width": round(wide / zoom), "height": round(tall / zoom)},
+            device_scale_factor=zoom,
+            color_scheme="dark" if dark else "light",
+            **{"reduced_motion": "reduce", **more},
+        )
         contexts.append(context)
         one = Opened(context.new_page())
         one.page.on("console", lambda m: one.complaints.append(m.text) if m.type == "error" else None)

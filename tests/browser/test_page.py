@@ -77,8 +77,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     tape, arrays = samples.springs()
     made = {"folder": folder, "tape": tape, "arrays": arrays}
     x = arrays["positions"]
-    made["springs"] = tape.to_html(folder / "springs.html", cells=[(x, (7, 0)), (x, (0, 1))],
-                                   threads=[(2, 7), (4, 3)])  # fmt: skip
+    made["springs"] = tape.to_html(folder / "springs.html", cells=[(x, (7, 0)), (x, (0, 1))], threads=[(2, 7), (4, 3)])
     loop, more = samples.springs(steps=40)
     made["loop"], made["loop_tape"] = loop.to_html(folder / "loop.html"), (loop, more)
     made["ill"] = samples.ill()[0].to_html(folder / "ill.html")

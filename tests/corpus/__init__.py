@@ -160,8 +160,9 @@ class Program:
 PROGRAMS: dict[str, Program] = {}
 
 
-def program(dim: Any = None, dtypes: tuple[Any, ...] = BOTH, reference: Any = None, loose: float = 1.0,
-            **contents: Contents) -> Callable:  # fmt: skip
+def program(
+    dim: Any = None, dtypes: tuple[Any, ...] = BOTH, reference: Any = None, loose: float = 1.0, **contents: Contents
+) -> Callable:
     """Register a factory. `dim` is by default the extent of the first array."""
 
     def register(make: Callable) -> Callable:

@@ -10,19 +10,39 @@ from . import ALL, floats, given, ints, program, zeros
 
 # name -> (interval of the argument, NumPy's meaning): every function of one float
 UNARY = {
-    "abs": ((-2.0, 2.0), np.abs), "sign": ((0.5, 2.0), np.sign), "sin": ((-2.0, 2.0), np.sin),
-    "cos": ((-2.0, 2.0), np.cos), "tan": ((-1.0, 1.0), np.tan), "asin": ((-0.9, 0.9), np.arcsin),
-    "acos": ((-0.9, 0.9), np.arccos), "atan": ((-2.0, 2.0), np.arctan), "sinh": ((-2.0, 2.0), np.sinh),
-    "cosh": ((-2.0, 2.0), np.cosh), "tanh": ((-2.0, 2.0), np.tanh), "exp": ((-2.0, 2.0), np.exp),
-    "log": ((0.3, 3.0), np.log), "log2": ((0.3, 3.0), np.log2), "log10": ((0.3, 3.0), np.log10),
-    "log1p": ((-0.5, 2.0), np.log1p), "expm1": ((-1.0, 2.0), np.expm1), "sqrt": ((0.3, 3.0), np.sqrt),
-    "rsqrt": ((0.3, 3.0), lambda x: 1 / np.sqrt(x)), "cbrt": ((0.3, 3.0), np.cbrt),
-    "floor": ((0.1, 0.9), np.floor), "ceil": ((0.1, 0.9), np.ceil), "trunc": ((0.1, 0.9), np.trunc),
-    "round": ((0.6, 1.4), np.round), "rint": ((0.6, 1.4), np.rint), "frac": ((0.1, 0.9), lambda x: x - np.trunc(x)),
-    "degrees": ((0.3, 3.0), np.degrees), "radians": ((0.3, 3.0), np.radians),
-    "erf": ((-1.5, 1.5), np.vectorize(math.erf)), "erfc": ((-1.5, 1.5), np.vectorize(math.erfc)),
-    "neg": ((-2.0, 2.0), np.negative), "pos": ((-2.0, 2.0), np.positive),
-}  # fmt: skip
+    "abs": ((-2.0, 2.0), np.abs),
+    "sign": ((0.5, 2.0), np.sign),
+    "sin": ((-2.0, 2.0), np.sin),
+    "cos": ((-2.0, 2.0), np.cos),
+    "tan": ((-1.0, 1.0), np.tan),
+    "asin": ((-0.9, 0.9), np.arcsin),
+    "acos": ((-0.9, 0.9), np.arccos),
+    "atan": ((-2.0, 2.0), np.arctan),
+    "sinh": ((-2.0, 2.0), np.sinh),
+    "cosh": ((-2.0, 2.0), np.cosh),
+    "tanh": ((-2.0, 2.0), np.tanh),
+    "exp": ((-2.0, 2.0), np.exp),
+    "log": ((0.3, 3.0), np.log),
+    "log2": ((0.3, 3.0), np.log2),
+    "log10": ((0.3, 3.0), np.log10),
+    "log1p": ((-0.5, 2.0), np.log1p),
+    "expm1": ((-1.0, 2.0), np.expm1),
+    "sqrt": ((0.3, 3.0), np.sqrt),
+    "rsqrt": ((0.3, 3.0), lambda x: 1 / np.sqrt(x)),
+    "cbrt": ((0.3, 3.0), np.cbrt),
+    "floor": ((0.1, 0.9), np.floor),
+    "ceil": ((0.1, 0.9), np.ceil),
+    "trunc": ((0.1, 0.9), np.trunc),
+    "round": ((0.6, 1.4), np.round),
+    "rint": ((0.6, 1.4), np.rint),
+    "frac": ((0.1, 0.9), lambda x: x - np.trunc(x)),
+    "degrees": ((0.3, 3.0), np.degrees),
+    "radians": ((0.3, 3.0), np.radians),
+    "erf": ((-1.5, 1.5), np.vectorize(math.erf)),
+    "erfc": ((-1.5, 1.5), np.vectorize(math.erfc)),
+    "neg": ((-2.0, 2.0), np.negative),
+    "pos": ((-2.0, 2.0), np.positive),
+}
 
 
 def one_argument(name, low, high, meaning):
@@ -45,9 +65,18 @@ for _name, ((_low, _high), _meaning) in UNARY.items():
 
 
 BINARY = {
-    "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "pow": np.power, "min": np.minimum,
-    "max": np.maximum, "atan2": np.arctan2, "mod": np.fmod, "copysign": np.copysign, "floordiv": np.floor_divide,
-}  # fmt: skip
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "div": np.divide,
+    "pow": np.power,
+    "min": np.minimum,
+    "max": np.maximum,
+    "atan2": np.arctan2,
+    "mod": np.fmod,
+    "copysign": np.copysign,
+    "floordiv": np.floor_divide,
+}
 
 
 def two_arguments(name, meaning):
@@ -70,8 +99,13 @@ for _name, _meaning in BINARY.items():
     two_arguments(_name, _meaning)
 
 
-@program(x=floats(5), z=floats(5), y=zeros(5), dtypes=ALL, reference=lambda x, z, y: {
-    "y": (x + z) * (x - z) / (x * z) + x**2 - (-z) + x**3 / 2 + x % z + x // z})  # fmt: skip
+@program(
+    x=floats(5),
+    z=floats(5),
+    y=zeros(5),
+    dtypes=ALL,
+    reference=lambda x, z, y: {"y": (x + z) * (x - z) / (x * z) + x**2 - (-z) + x**3 / 2 + x % z + x // z},
+)
 def operators(F):
     @wb.kernel
     def k(x: wb.array(dtype=F), z: wb.array(dtype=F), y: wb.array(dtype=F)):

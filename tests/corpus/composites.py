@@ -159,8 +159,11 @@ def a_matrix_inverse(size, of):
     make.__name__ = f"inverse_of_{size}x{size}"
     rng = np.random.default_rng(size)
     values = np.round((rng.uniform(-0.5, 0.5, (N, size, size)) + 2 * np.eye(size)) * 64) / 64
-    program(x=floats(N, of=of, values=values), y=zeros(N, of=of), reference=lambda x, y: {
-        "y": np.linalg.inv(x) * np.linalg.det(x)[:, None, None]})(make)  # fmt: skip
+    program(
+        x=floats(N, of=of, values=values),
+        y=zeros(N, of=of),
+        reference=lambda x, y: {"y": np.linalg.inv(x) * np.linalg.det(x)[:, None, None]},
+    )(make)
 
 
 for _size, _of in ((2, mat22), (3, mat33), (4, mat44)):
@@ -188,8 +191,13 @@ def matrix_components(F):
     return k
 
 
-@program(x=floats(N, of=lambda F: wb.types.matrix((2, 3), F)), z=floats(N, of=lambda F: wb.types.matrix((3, 4), F)),
-         v=floats(N, of=vec4), y=zeros(N, of=lambda F: wb.types.matrix((2, 4), F)), u=zeros(N, of=vec2))  # fmt: skip
+@program(
+    x=floats(N, of=lambda F: wb.types.matrix((2, 3), F)),
+    z=floats(N, of=lambda F: wb.types.matrix((3, 4), F)),
+    v=floats(N, of=vec4),
+    y=zeros(N, of=lambda F: wb.types.matrix((2, 4), F)),
+    u=zeros(N, of=vec2),
+)
 def matrices_of_other_shapes(F):
     A = wb.types.matrix((2, 3), F)
     B = wb.types.matrix((3, 4), F)

@@ -367,8 +367,12 @@ def float32_literals_and_doubles(F):
     return k
 
 
-@program(x=floats(5), y=zeros(5), w=floats(3), reference=lambda x, y, w: {
-    "y": np.convolve(np.pad(x, 1, mode="wrap"), w[::-1], mode="valid") ** 2})  # fmt: skip
+@program(
+    x=floats(5),
+    y=zeros(5),
+    w=floats(3),
+    reference=lambda x, y, w: {"y": np.convolve(np.pad(x, 1, mode="wrap"), w[::-1], mode="valid") ** 2},
+)
 def a_convolution_with_shared_weights(F):
     @wb.kernel
     def k(x: wb.array(dtype=F), y: wb.array(dtype=F), w: wb.array(dtype=F)):

@@ -78,9 +78,11 @@ BITS = (5, -1, 12, 7)
 
 def bits_by_hand(x, y, u, w):
     return {
-        "x": x, "w": 2 * w, "u": np.array([bin(v & 0xFFFFFFFF).count("1") for v in BITS]),
+        "x": x,
+        "w": 2 * w,
+        "u": np.array([bin(v & 0xFFFFFFFF).count("1") for v in BITS]),
         "y": np.array([np.bitwise_and.reduce(BITS), np.bitwise_or.reduce(BITS), np.bitwise_xor.reduce(BITS)]),
-    }  # fmt: skip
+    }
 
 
 @program(x=ints(*BITS), y=ints(-1, 0, 0), u=ints(0, 0, 0, 0), w=floats(4), reference=bits_by_hand)
@@ -97,8 +99,12 @@ def atomics_on_bits(F):
     return k
 
 
-@program(x=given([[2.0, 0.5, 0.25], [-0.5, 1.25, 0.125], [0.75, 0.5, -3.0]], of=mat33), y=zeros(1, of=mat33),
-         v=zeros(1, of=vec3), loose=16.0)  # fmt: skip
+@program(
+    x=given([[2.0, 0.5, 0.25], [-0.5, 1.25, 0.125], [0.75, 0.5, -3.0]], of=mat33),
+    y=zeros(1, of=mat33),
+    v=zeros(1, of=vec3),
+    loose=16.0,
+)
 def singular_values(F):
     M, V = mat33(F), vec3(F)
 
@@ -112,8 +118,12 @@ def singular_values(F):
     return k
 
 
-@program(x=given([[2.0, 0.5, 0.25], [-0.5, 1.25, 0.125], [0.75, 0.5, -3.0]], of=mat33), y=zeros(1, of=mat33),
-         v=zeros(1, of=vec3), loose=16.0)  # fmt: skip
+@program(
+    x=given([[2.0, 0.5, 0.25], [-0.5, 1.25, 0.125], [0.75, 0.5, -3.0]], of=mat33),
+    y=zeros(1, of=mat33),
+    v=zeros(1, of=vec3),
+    loose=16.0,
+)
 def eigenvalues_and_factors(F):
     M, V = mat33(F), vec3(F)
 

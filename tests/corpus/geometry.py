@@ -21,8 +21,13 @@ def mat66(F):
     return wb.types.matrix((6, 6), F)
 
 
-@program(x=floats(N, of=transform), z=floats(N, of=transform), w=floats(N, of=vec3), y=zeros(N, of=transform),
-         v=zeros(N, of=vec3))  # fmt: skip
+@program(
+    x=floats(N, of=transform),
+    z=floats(N, of=transform),
+    w=floats(N, of=vec3),
+    y=zeros(N, of=transform),
+    v=zeros(N, of=vec3),
+)
 def transform_builtins(F):
     T, V = transform(F), vec3(F)
 
@@ -161,14 +166,19 @@ def products_of_oblong_matrices(F):
     return k
 
 
-@program(x=floats(N, of=quat), z=floats(N, of=quat), w=floats(N, of=vec3), t=floats(N), y=zeros(N, of=quat),
-         u=zeros(N))  # fmt: skip
+@program(x=floats(N, of=quat), z=floats(N, of=quat), w=floats(N, of=vec3), t=floats(N), y=zeros(N, of=quat), u=zeros(N))
 def rotations(F):
     Q, V = quat(F), vec3(F)
 
     @wb.kernel
-    def k(x: wb.array(dtype=Q), z: wb.array(dtype=Q), w: wb.array(dtype=V), t: wb.array(dtype=F), y: wb.array(dtype=Q),
-          u: wb.array(dtype=F)):  # fmt: skip
+    def k(
+        x: wb.array(dtype=Q),
+        z: wb.array(dtype=Q),
+        w: wb.array(dtype=V),
+        t: wb.array(dtype=F),
+        y: wb.array(dtype=Q),
+        u: wb.array(dtype=F),
+    ):
         i = wb.tid()
         a = wb.normalize(x[i])
         b = wb.normalize(Q(z[i].w, -z[i].x, z[i].z, -z[i].y))

@@ -5,14 +5,28 @@ import workbench as wb
 from . import floats, ints, program, zeros
 
 
-@program(x=floats(4), d_x=floats(4), d_d_x=floats(4), d_x_1=floats(4), t_x=floats(4), t_t_x=floats(4), y=zeros(4),
-         d_y=zeros(4))  # fmt: skip
+@program(
+    x=floats(4),
+    d_x=floats(4),
+    d_d_x=floats(4),
+    d_x_1=floats(4),
+    t_x=floats(4),
+    t_t_x=floats(4),
+    y=zeros(4),
+    d_y=zeros(4),
+)
 def names_of_shadows_and_tangents(F):
     @wb.kernel
     def k(
-        x: wb.array(dtype=F), d_x: wb.array(dtype=F), d_d_x: wb.array(dtype=F), d_x_1: wb.array(dtype=F),
-        t_x: wb.array(dtype=F), t_t_x: wb.array(dtype=F), y: wb.array(dtype=F), d_y: wb.array(dtype=F),
-    ):  # fmt: skip
+        x: wb.array(dtype=F),
+        d_x: wb.array(dtype=F),
+        d_d_x: wb.array(dtype=F),
+        d_x_1: wb.array(dtype=F),
+        t_x: wb.array(dtype=F),
+        t_t_x: wb.array(dtype=F),
+        y: wb.array(dtype=F),
+        d_y: wb.array(dtype=F),
+    ):
         i = wb.tid()
         y[i] = x[i] * d_x[i] + d_d_x[i] * d_x_1[i] * t_x[i]
         d_y[i] = y[i] * t_t_x[i] + d_x[i] * d_x[i]
@@ -22,15 +36,30 @@ def names_of_shadows_and_tangents(F):
     return k
 
 
-@program(x=floats(4), d_x=floats(4), lo=floats(2, low=4.0, high=5.0), after_lo=floats(4), ties_lo=floats(4),
-         d_lo=zeros(2), hi=zeros(1), ties_hi=floats(4), after_ties_hi=zeros(4))  # fmt: skip
+@program(
+    x=floats(4),
+    d_x=floats(4),
+    lo=floats(2, low=4.0, high=5.0),
+    after_lo=floats(4),
+    ties_lo=floats(4),
+    d_lo=zeros(2),
+    hi=zeros(1),
+    ties_hi=floats(4),
+    after_ties_hi=zeros(4),
+)
 def names_of_companions_of_extremes(F):
     @wb.kernel
     def k(
-        x: wb.array(dtype=F), d_x: wb.array(dtype=F), lo: wb.array(dtype=F), after_lo: wb.array(dtype=F),
-        ties_lo: wb.array(dtype=F), d_lo: wb.array(dtype=F), hi: wb.array(dtype=F), ties_hi: wb.array(dtype=F),
+        x: wb.array(dtype=F),
+        d_x: wb.array(dtype=F),
+        lo: wb.array(dtype=F),
+        after_lo: wb.array(dtype=F),
+        ties_lo: wb.array(dtype=F),
+        d_lo: wb.array(dtype=F),
+        hi: wb.array(dtype=F),
+        ties_hi: wb.array(dtype=F),
         after_ties_hi: wb.array(dtype=F),
-    ):  # fmt: skip
+    ):
         i = wb.tid()
         wb.atomic_min(lo, i % 2, x[i] * after_lo[i])
         wb.atomic_max(hi, 0, d_x[i] * ties_lo[i] * ties_hi[i])
@@ -77,9 +106,12 @@ def names_of_extremes_over_shared_memory(F):
 def names_of_parts_of_a_stencil(F):
     @wb.kernel
     def k(
-        x: wb.array(dtype=F), part_0: wb.array(dtype=F), d_part_0: wb.array(dtype=F), y: wb.array(dtype=F),
+        x: wb.array(dtype=F),
+        part_0: wb.array(dtype=F),
+        d_part_0: wb.array(dtype=F),
+        y: wb.array(dtype=F),
         part_1: wb.array(dtype=F),
-    ):  # fmt: skip
+    ):
         i = wb.tid() + 1
         y[i] = wb.exp(x[i - 1]) * x[i + 1] + part_0[i - 1] * part_0[i + 1] * d_part_0[i]
         part_1[i] = x[i] * part_0[i] * wb.exp(d_part_0[i + 1])
@@ -87,15 +119,28 @@ def names_of_parts_of_a_stencil(F):
     return k
 
 
-@program(x=floats(8), owner_x=floats(8), by_x=floats(4), at=ints(3, 0, 2, 1), adder_x=zeros(4), kind_x=zeros(8),
-         found=zeros(4), owner_owner_x=zeros(1))  # fmt: skip
+@program(
+    x=floats(8),
+    owner_x=floats(8),
+    by_x=floats(4),
+    at=ints(3, 0, 2, 1),
+    adder_x=zeros(4),
+    kind_x=zeros(8),
+    found=zeros(4),
+    owner_owner_x=zeros(1),
+)
 def names_of_the_marks_of_races(F):
     @wb.kernel
     def k(
-        x: wb.array(dtype=F), owner_x: wb.array(dtype=F), by_x: wb.array(dtype=F), at: wb.array(dtype=int),
-        adder_x: wb.array(dtype=F), kind_x: wb.array(dtype=F), found: wb.array(dtype=F),
+        x: wb.array(dtype=F),
+        owner_x: wb.array(dtype=F),
+        by_x: wb.array(dtype=F),
+        at: wb.array(dtype=int),
+        adder_x: wb.array(dtype=F),
+        kind_x: wb.array(dtype=F),
+        found: wb.array(dtype=F),
         owner_owner_x: wb.array(dtype=F),
-    ):  # fmt: skip
+    ):
         i = wb.tid()
         x[at[i]] = x[at[i]] * by_x[i] + owner_x[i]
         found[at[i]] = x[at[i]] * x[at[i]]
@@ -110,15 +155,30 @@ def names_of_the_marks_of_races(F):
     return run
 
 
-@program(args=floats(4), begin=floats(4), end=floats(4), status=floats(4), block=floats(4), scratch=floats(4),
-         args_n0=zeros(4), wb_place=zeros(4), threadIdx=zeros(1))  # fmt: skip
+@program(
+    args=floats(4),
+    begin=floats(4),
+    end=floats(4),
+    status=floats(4),
+    block=floats(4),
+    scratch=floats(4),
+    args_n0=zeros(4),
+    wb_place=zeros(4),
+    threadIdx=zeros(1),
+)
 def names_of_the_text(F):
     @wb.kernel
     def k(
-        args: wb.array(dtype=F), begin: wb.array(dtype=F), end: wb.array(dtype=F), status: wb.array(dtype=F),
-        block: wb.array(dtype=F), scratch: wb.array(dtype=F), args_n0: wb.array(dtype=F), wb_place: wb.array(dtype=F),
+        args: wb.array(dtype=F),
+        begin: wb.array(dtype=F),
+        end: wb.array(dtype=F),
+        status: wb.array(dtype=F),
+        block: wb.array(dtype=F),
+        scratch: wb.array(dtype=F),
+        args_n0: wb.array(dtype=F),
+        wb_place: wb.array(dtype=F),
         threadIdx: wb.array(dtype=F),
-    ):  # fmt: skip
+    ):
         i = wb.tid()
         t_1, e_1, v0 = args[i] * begin[i], end[i] * status[i], block[i] * scratch[i]
         for wb_c in range(i):
@@ -159,9 +219,12 @@ def names_of_fields(F):
 def names_beside_private_copies(F):
     @wb.kernel
     def k(
-        x: wb.array(dtype=F), n_x: wb.array(dtype=F), d_x: wb.array(dtype=F), rows: wb.array(dtype=F),
+        x: wb.array(dtype=F),
+        n_x: wb.array(dtype=F),
+        d_x: wb.array(dtype=F),
+        rows: wb.array(dtype=F),
         x_1: wb.array(dtype=F),
-    ):  # fmt: skip
+    ):
         i = wb.tid()
         for turn in range(i + 2):
             x[i] = x[i] * n_x[i] + d_x[i]

@@ -88,12 +88,20 @@ def patch(monkeypatch: Any) -> None:
             kernel.func(*inputs, *outputs)
 
     names = {
-        "launch": launch, "tid": lambda: thread[0], "printf": lambda *_: None, "static": lambda x: x,
-        "copy": _copy, "clone": lambda a: Plain(a.data.copy()), "atomic_cas": _cas,
+        "launch": launch,
+        "tid": lambda: thread[0],
+        "printf": lambda *_: None,
+        "static": lambda x: x,
+        "copy": _copy,
+        "clone": lambda a: Plain(a.data.copy()),
+        "atomic_cas": _cas,
         "zeros": lambda shape, dtype, **_: Plain(np.zeros(shape, dtype.numpy)),
-        "atomic_add": _atomic(operator.add), "atomic_sub": _atomic(operator.sub), "atomic_min": _atomic(min),
-        "atomic_max": _atomic(max), "atomic_exch": _atomic(lambda old, new: new),
-    }  # fmt: skip
+        "atomic_add": _atomic(operator.add),
+        "atomic_sub": _atomic(operator.sub),
+        "atomic_min": _atomic(min),
+        "atomic_max": _atomic(max),
+        "atomic_exch": _atomic(lambda old, new: new),
+    }
     for name, meaning in names.items():
         monkeypatch.setattr(wb, name, meaning)
 

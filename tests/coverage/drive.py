@@ -57,8 +57,14 @@ def muted() -> Iterator[None]:
             if callable(body):
                 body(**kwargs)
 
-    quiet = {"launch": MagicMock(), "launch_tiled": MagicMock(), "capture_while": once, "capture_if": either,
-             "load_module": MagicMock(), "force_load": MagicMock()}  # fmt: skip
+    quiet = {
+        "launch": MagicMock(),
+        "launch_tiled": MagicMock(),
+        "capture_while": once,
+        "capture_if": either,
+        "load_module": MagicMock(),
+        "force_load": MagicMock(),
+    }
     before = {name: getattr(warp, name) for name in quiet}
     try:
         for name, thing in quiet.items():

@@ -30,7 +30,7 @@ STUBS = (
     "git requests pycollada embreex rerun viser pyvista coacd open3d alphashape meshio polyscope jax jaxlib paddle "
     "nccl nvshmem nvmath numba taichi absl etils mujoco_viewer psutil PIL torch blosc glfw onnx onnxruntime yaml "
     "resolve_robotics_uri_py matplotlib tqdm pytest"
-).split()  # fmt: skip
+).split()
 
 
 @dataclass

@@ -43,7 +43,9 @@ SMALL: dict[str, tuple[str, dict[str, Any]]] = {
     "example_diffray": ("--train-iters={n} --height=32", {}),
     "example_fluid_checkpoint": ("--num-frames=8 --train-iters=1 --pressure-iterations=4", {"N_GRID": 64}),
     "example_fluid_checkpoint_custom_backward": (
-        "--num-frames=8 --train-iters=1 --pressure-iterations=4", {"N_GRID": 64}),
+        "--num-frames=8 --train-iters=1 --pressure-iterations=4",
+        {"N_GRID": 64},
+    ),
     "example_navier_stokes_perturbation": ("--spin-up-steps=4 --lead-steps=4 --train-iters={n}", {}),
     "example_particle_repulsion": ("--num-frames=8 --train-iters={n}", {}),
     "example_tile_nbody": (FRAMES + " -N=512", {}),
@@ -61,7 +63,7 @@ SMALL: dict[str, tuple[str, dict[str, Any]]] = {
     "benchmark_bvh": ("", {"NUM_QUERIES": 64, "MESH_SIZE": 16}),
     "benchmark_mesh": ("", {"NUM_QUERIES": 64, "MESH_SIZE": 16}),
     "benchmark_launches": ("", {}),
-}  # fmt: skip
+}
 
 
 @dataclass
@@ -124,9 +126,14 @@ def run(whose: str, path: Path, frames: int, seconds: float) -> Story:
         environment = os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[2]), "MPLBACKEND": "agg"}
         try:
             ended = subprocess.run(
-                [*command, json.dumps(settings), *args], cwd=folder, env=environment, timeout=seconds,
-                capture_output=True, text=True, errors="replace",
-            )  # fmt: skip
+                [*command, json.dumps(settings), *args],
+                cwd=folder,
+                env=environment,
+                timeout=seconds,
+                capture_output=True,
+                text=True,
+                errors="replace",
+            )
         except subprocess.TimeoutExpired:
             return Story("imports", f"more than {seconds:.0f} s")
         if not out.exists():

@@ -109,7 +109,11 @@ def test_every_name_of_autograd_optim_and_sparse_is_known():
 
     missing = {
         module.__name__: [n for n in dir(module) if not n.startswith("_") and not hasattr(ours, n)]
-        for module, ours in ((warp.autograd, wb.autograd), (warp.optim, wb.optim), (warp.optim.linear, wb.optim.linear),
-                             (warp.sparse, wb.sparse))
-    }  # fmt: skip
+        for module, ours in (
+            (warp.autograd, wb.autograd),
+            (warp.optim, wb.optim),
+            (warp.optim.linear, wb.optim.linear),
+            (warp.sparse, wb.sparse),
+        )
+    }
     assert not any(missing.values()), missing

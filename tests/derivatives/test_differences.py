@@ -69,12 +69,21 @@ def checked(kernel, x, out=None, **options):
 
 
 @pytest.mark.parametrize("full", [True, False])
-@pytest.mark.parametrize("kernel, x", [
-    (offset, [0.3, 0.7, 1.9]), (far_off, [0.3, 0.7, 1.9]), (far_off, [1e-6, 3.0, 1e4]),
-    (clipped, [1.0 + 1e-7, 1.0 - 1e-7, 1.0, 0.5]), (clipped, [1.0 + 1e-9, 1.0 - 3e-8, 0.2, 0.5]),
-    (roots, [1e-12, 1.0, 2.0]), (wells, [1.0 + 1e-8, 1.0 - 1e-7, 0.3, 1.0]), (jumps, [1.0 - 1e-7, 2.0, 2.5, 0.3]),
-    (wells, np.linspace(0.9, 1.1, 41)),
-], ids=lambda a: getattr(a, "__name__", ""))  # fmt: skip
+@pytest.mark.parametrize(
+    "kernel, x",
+    [
+        (offset, [0.3, 0.7, 1.9]),
+        (far_off, [0.3, 0.7, 1.9]),
+        (far_off, [1e-6, 3.0, 1e4]),
+        (clipped, [1.0 + 1e-7, 1.0 - 1e-7, 1.0, 0.5]),
+        (clipped, [1.0 + 1e-9, 1.0 - 3e-8, 0.2, 0.5]),
+        (roots, [1e-12, 1.0, 2.0]),
+        (wells, [1.0 + 1e-8, 1.0 - 1e-7, 0.3, 1.0]),
+        (jumps, [1.0 - 1e-7, 2.0, 2.5, 0.3]),
+        (wells, np.linspace(0.9, 1.1, 41)),
+    ],
+    ids=lambda a: getattr(a, "__name__", ""),
+)
 def test_what_differences_cannot_decide_is_not_called_wrong(backend, kernel, x, full):
     try:
         report = checked(kernel, x, full=full)
@@ -156,7 +165,7 @@ def planted(rule, offset=1.0e4):
         i = wb.tid()
         out[i] = f(x[i], y[i]) * F(0.5) + F(wb.static(offset)) + wb.sin(x[i])
 
-    return k  # fmt: skip
+    return k
 
 
 TOLD = {
@@ -277,10 +286,14 @@ def test_what_cannot_be_measured_is_not_a_pass(backend):
 # ---- staircases of rounding: a function beside a number so large that it moves by leaps
 
 SHAPES = [
-    (np.square, lambda x: 2 * x), (np.sin, np.cos), (np.exp, np.exp), (lambda x: 3 * x, lambda x: 3.0),
-    (lambda x: x**3 - x, lambda x: 3 * x * x - 1), (np.reciprocal, lambda x: -1 / x**2),
+    (np.square, lambda x: 2 * x),
+    (np.sin, np.cos),
+    (np.exp, np.exp),
+    (lambda x: 3 * x, lambda x: 3.0),
+    (lambda x: x**3 - x, lambda x: 3 * x * x - 1),
+    (np.reciprocal, lambda x: -1 / x**2),
     (np.sqrt, lambda x: 0.5 / np.sqrt(x)),
-]  # fmt: skip
+]
 
 
 def staircases(count: int, seed: int = 0):
@@ -309,6 +322,9 @@ def test_of_500_staircases_of_rounding_none_is_called_wrong_and_no_wrong_slope_r
 
 
 def test_a_gradient_of_zero_is_not_right_on_one_step_of_a_staircase():
-    said = [differences.verdict(f, 0.0, *scales, 1e-4)[0] for f, _, *scales in staircases(200)
-            if all(any(f(s * scales[0] * 4.0**k) for k in range(-10, 7)) for s in (1, -1))]  # fmt: skip
+    said = [
+        differences.verdict(f, 0.0, *scales, 1e-4)[0]
+        for f, _, *scales in staircases(200)
+        if all(any(f(s * scales[0] * 4.0**k) for k in range(-10, 7)) for s in (1, -1))
+    ]
     assert len(said) > 150 and differences.RIGHT not in said

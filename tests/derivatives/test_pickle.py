@@ -118,9 +118,14 @@ def run(folder: Path, text: str, *arguments: str) -> str:
     script = folder / "script.py"
     script.write_text(text)
     done = subprocess.run(
-        [sys.executable, str(script), str(folder), *arguments], capture_output=True, text=True, timeout=SECONDS,
-        env={**os.environ, "PYTHONPATH": str(ROOT)}, cwd=folder, check=False,
-    )  # fmt: skip
+        [sys.executable, str(script), str(folder), *arguments],
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        cwd=folder,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -121,9 +121,12 @@ def halves():
 
 
 TAPES = {
-    "band of three": (banded, 3), "two bands and a square": (banded_twice, 5), "stencil": (stencil, None),
-    "net of vectors": (net, None), "halves": (halves, 3),
-}  # fmt: skip
+    "band of three": (banded, 3),
+    "two bands and a square": (banded_twice, 5),
+    "stencil": (stencil, None),
+    "net of vectors": (net, None),
+    "halves": (halves, 3),
+}
 
 
 @pytest.mark.sampled
@@ -207,8 +210,10 @@ def test_sets_of_numbers_are_sets(monkeypatch):
     assert pattern.crosses(pattern.line(one), pattern.line(other))
     assert not pattern.crosses(pattern.line(one), pattern.line({6, 9, 1001}))
     assert [pattern.members(c) for c in pattern.transposed([pattern.line({1}), {}, pattern.line({1, 2})], 3)] == [
-        [], [0, 2], [2]
-    ]  # fmt: skip
+        [],
+        [0, 2],
+        [2],
+    ]
 
 
 def test_colours_cross_nowhere():

@@ -346,8 +346,11 @@ def test_a_wrong_rule_is_named_with_its_argument_and_point():
     assert "func_grad of forgotten is wrong for 'x': at x=" in str(error.value)
     report = wb.verify.check_rule(bent, raise_exception=False)
     assert [(r.input, r.wrong) for r in report.rows] == [
-        ("x -> out0", False), ("x -> out1", False), ("y -> out0", False), ("y -> out1", True),
-    ]  # fmt: skip
+        ("x -> out0", False),
+        ("x -> out1", False),
+        ("y -> out0", False),
+        ("y -> out1", True),
+    ]
     assert report.rows[3].worst[1] == 0 and (report.rows[3].adjoint, report.rows[3].measured) == (0.0, 1.0)
 
 
@@ -611,9 +614,15 @@ def test_what_happens_to_have_the_tangent_zero_has_a_second_derivative(n: int, s
     np.testing.assert_allclose(wb.hvp(tape, loss, {x: [1.0, 0.0]})[x], [second, 0.0], rtol=1e-12)
 
 
-REFUSED = {"atomic_min_of_squares", "atomic_max_of_groups", "atomic_extremes_in_loops_and_branches",
-           "extremes_that_feed_a_loss", "custom_adjoints", "names_of_companions_of_extremes",
-           "names_of_extremes_over_shared_memory"}  # fmt: skip
+REFUSED = {
+    "atomic_min_of_squares",
+    "atomic_max_of_groups",
+    "atomic_extremes_in_loops_and_branches",
+    "extremes_that_feed_a_loss",
+    "custom_adjoints",
+    "names_of_companions_of_extremes",
+    "names_of_extremes_over_shared_memory",
+}
 
 
 @pytest.mark.sampled

@@ -94,10 +94,15 @@ def test_a_loop_that_never_zeroes_is_found():
     assert found.severity == "warning" and "other values" in found.sentence
 
 
-@pytest.mark.parametrize("zero", [
-    lambda tape, w: tape.zero(), lambda tape, w: w.grad.zero_(), lambda tape, w: w.grad.numpy().fill(0),
-    lambda tape, w: setattr(w, "grad", None),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "zero",
+    [
+        lambda tape, w: tape.zero(),
+        lambda tape, w: w.grad.zero_(),
+        lambda tape, w: w.grad.numpy().fill(0),
+        lambda tape, w: setattr(w, "grad", None),
+    ],
+)
 def test_a_loop_that_zeroes_is_healthy(zero):
     assert slugs(training(zero)[0]) == []
 

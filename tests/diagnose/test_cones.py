@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import workbench as wb
 from tests.support import view_samples as samples
-from workbench.diagnose.walk_record import Step
+from workbench.diagnose.walk_record import WalkStep
 
 
 def looked_at(chains: int, monkeypatch) -> int:
@@ -22,7 +22,9 @@ def looked_at(chains: int, monkeypatch) -> int:
         seen.append(1)
         return vars(step)["accesses"]
 
-    monkeypatch.setattr(Step, "accesses", property(accesses, lambda s, found: vars(s).update(accesses=found)), False)
+    monkeypatch.setattr(
+        WalkStep, "accesses", property(accesses, lambda s, found: vars(s).update(accesses=found)), False
+    )
     found = tape.diagnose()
     monkeypatch.undo()
     assert any(f.slug == "not-on-path" for f in found)

@@ -58,8 +58,14 @@ def test_causes_come_before_what_follows_from_them():
     slugs = ["overwritten-kept", "growing", "unread", "died", "not-finite", "what-is-new", "aliased"]
     found = Findings([Finding(s, "info", "", None, "") for s in slugs])
     assert [f.slug for f in found] == [
-        "not-finite", "died", "growing", "what-is-new", "aliased", "unread", "overwritten-kept",
-    ]  # fmt: skip
+        "not-finite",
+        "died",
+        "growing",
+        "what-is-new",
+        "aliased",
+        "unread",
+        "overwritten-kept",
+    ]
 
 
 def test_a_thread_of_a_grid_is_a_tuple():

@@ -109,10 +109,17 @@ def test_variables_lists_dicts_structs_and_attributes_name_an_array():
     many, state, slotted = [leaf(), (leaf(), leaf())], SimpleNamespace(q=leaf()), Slotted()
     point = collections.namedtuple("Point", "a b")(leaf(), 1)
     for expected, x in {
-        "plain": plain, "many[0]": many[0], "many[1][1]": many[1][1], "sim.x": sim.x, "state.q": state.q,
-        "sim.body[3].f": sim.body[3].f, "sim.parts['left']": sim.parts["left"],
-        "sim.parts[3][0][0]": sim.parts[3][0][0], "slotted._x": slotted._x, "point.a": point.a,
-    }.items():  # fmt: skip
+        "plain": plain,
+        "many[0]": many[0],
+        "many[1][1]": many[1][1],
+        "sim.x": sim.x,
+        "state.q": state.q,
+        "sim.body[3].f": sim.body[3].f,
+        "sim.parts['left']": sim.parts["left"],
+        "sim.parts[3][0][0]": sim.parts[3][0][0],
+        "slotted._x": slotted._x,
+        "point.a": point.a,
+    }.items():
         tape = through(flat, x, y)
         del x
         assert dead(tape, y) == (expected,)
@@ -146,10 +153,7 @@ def test_locals_of_a_function_that_has_returned_are_named_by_the_line_of_the_lau
         between = wb.zeros(N)
         with_more = [wb.zeros(N)]
         wb.launch(double, N, [start], [between])
-        wb.launch(
-            flat, dim=N,
-            inputs=[between], outputs=[with_more[-1]],
-        )  # fmt: skip
+        wb.launch(flat, dim=N, inputs=[between], outputs=[with_more[-1]])
         wb.launch(double, N, inputs=[with_more[-1]], outputs=[end])
 
     x, y = leaf(), wb.zeros(N)

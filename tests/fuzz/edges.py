@@ -123,26 +123,46 @@ class EdgeMaker(Maker):
     def guard(self) -> str:
         t, n, r = self.r.choice(self.tids), self.n, self.r
         f, k = r.choice((-3, -2, 2, 3, 4)), r.randint(0, 3 * n)
-        return r.choice((
-            f"{f} * {t} {r.choice(('<', '<=', '>', '>=', '==', '!='))} {k if f > 0 else -k}",
-            f"{r.randint(0, 3)} <= {abs(f)} * {t} < {k}", f"{2 * n - 1} - 2 * {t} > {r.randint(0, n)}",
-            f"not ({f} * {t} + {k} < {r.randint(-n, n)} and {t} != 1)", super().guard(),
-        ))  # fmt: skip
+        return r.choice(
+            (
+                f"{f} * {t} {r.choice(('<', '<=', '>', '>=', '==', '!='))} {k if f > 0 else -k}",
+                f"{r.randint(0, 3)} <= {abs(f)} * {t} < {k}",
+                f"{2 * n - 1} - 2 * {t} > {r.randint(0, n)}",
+                f"not ({f} * {t} + {k} < {r.randint(-n, n)} and {t} != 1)",
+                super().guard(),
+            )
+        )
 
     def index(self, loop: str) -> str:
         t, n = self.r.choice(self.tids), self.n
-        return self.r.choice((
-            f"{t} - 1", f"{t} - 2", f"{t} - {n}", f"(2 * {t}) % {n}", f"(3 * {t} + 1) % {n}", f"-{t} - 1", t,
-            f"wb.clamp(2 * {t} - 1, 0, {n - 1})", f"wb.clamp({t}, {n - 1}, 1)", super().index(loop),
-        ))  # fmt: skip
+        return self.r.choice(
+            (
+                f"{t} - 1",
+                f"{t} - 2",
+                f"{t} - {n}",
+                f"(2 * {t}) % {n}",
+                f"(3 * {t} + 1) % {n}",
+                f"-{t} - 1",
+                t,
+                f"wb.clamp(2 * {t} - 1, 0, {n - 1})",
+                f"wb.clamp({t}, {n - 1}, 1)",
+                super().index(loop),
+            )
+        )
 
     def term(self, loop: str) -> str:
         a, b = super().term(loop), self.cell(self.r.choice([*self.reads, "c"]), loop)
-        return self.r.choice((
-            a, f"{b} * {b}", f"wb.clamp({a}, F(3.0) + {b} * {b}, F(-2.0) + {b})",  # bounds that are crossed
-            f"wb.clamp({a} * F(100.0), F(2.0), wb.sin({b}))", f"wb.where({self.guard()}, {a}, {b})",
-            f"wb.min({a}, F(50.0) + {b})", f"wb.max(F(-50.0), {b} * {a})",
-        ))  # fmt: skip
+        return self.r.choice(
+            (
+                a,
+                f"{b} * {b}",
+                f"wb.clamp({a}, F(3.0) + {b} * {b}, F(-2.0) + {b})",  # bounds that are crossed
+                f"wb.clamp({a} * F(100.0), F(2.0), wb.sin({b}))",
+                f"wb.where({self.guard()}, {a}, {b})",
+                f"wb.min({a}, F(50.0) + {b})",
+                f"wb.max(F(-50.0), {b} * {a})",
+            )
+        )
 
     def block(self, depth: int, loop: str) -> list[str]:
         lines = super().block(depth, loop)

@@ -210,23 +210,25 @@ def moved(r) -> Step:
     """Copies, views of all kinds, memory given another name."""
     a, b = two(r)
     i, j, n = r.randrange(3), r.randrange(3), r.randrange(1, 4)
-    return r.choice([
-        lambda w: wb.copy(w.v[b], w.v[a]),
-        lambda w: wb.copy(w.v[b], w.v[a], i, j, n),
-        lambda w: w.v[b][i : i + n].assign(w.v[a][j : j + n]),
-        lambda w: w.v[b][::2].assign(w.v[a][i : i + 3]),
-        lambda w: w.v[b][::-1].assign(w.v[a]),
-        lambda w: w.v[a][1:].assign(w.v[a][:-1]),
-        lambda w: w.v.__setitem__(b, wb.clone(w.v[a])),
-        lambda w: w.v[b].reshape((2, 3)).assign(w.v[a].reshape((3, 2)).transpose()),
-        lambda w: w.v[b].view(wb.vec3d).assign(w.v[a].view(wb.vec3d)[::-1]),
-        lambda w: w.v.__setitem__(b, w.v[a].reshape((2, 3)).transpose().contiguous().flatten()),
-        lambda w: wb.launch(bend, 3, [w.v[a][::2]], [w.v[a][1::2]]),
-        lambda w: wb.launch(add, 4, [w.v[a][2:]], [w.v[b][:4]]),
-        lambda w: w.v[b][i : i + n].fill_(0.25),
-        lambda w: w.v[b].zero_(),
-        lambda w: w.v[b].fill_(0.5),
-    ])  # fmt: skip
+    return r.choice(
+        [
+            lambda w: wb.copy(w.v[b], w.v[a]),
+            lambda w: wb.copy(w.v[b], w.v[a], i, j, n),
+            lambda w: w.v[b][i : i + n].assign(w.v[a][j : j + n]),
+            lambda w: w.v[b][::2].assign(w.v[a][i : i + 3]),
+            lambda w: w.v[b][::-1].assign(w.v[a]),
+            lambda w: w.v[a][1:].assign(w.v[a][:-1]),
+            lambda w: w.v.__setitem__(b, wb.clone(w.v[a])),
+            lambda w: w.v[b].reshape((2, 3)).assign(w.v[a].reshape((3, 2)).transpose()),
+            lambda w: w.v[b].view(wb.vec3d).assign(w.v[a].view(wb.vec3d)[::-1]),
+            lambda w: w.v.__setitem__(b, w.v[a].reshape((2, 3)).transpose().contiguous().flatten()),
+            lambda w: wb.launch(bend, 3, [w.v[a][::2]], [w.v[a][1::2]]),
+            lambda w: wb.launch(add, 4, [w.v[a][2:]], [w.v[b][:4]]),
+            lambda w: w.v[b][i : i + n].fill_(0.25),
+            lambda w: w.v[b].zero_(),
+            lambda w: w.v[b].fill_(0.5),
+        ]
+    )
 
 
 def scanned(r) -> Step:
@@ -241,16 +243,18 @@ def scanned(r) -> Step:
 
 def summed(r) -> Step:
     a, b, i = *two(r), r.randrange(SIZE)
-    return r.choice([
-        lambda w: wb.utils.array_sum(w.v[a], out=w.v[b][i : i + 1]),
-        lambda w: wb.utils.array_sum(w.v[a], out=w.v[a][i : i + 1]),
-        lambda w: wb.utils.array_sum(w.v[a].view(wb.vec3d), out=w.v[b].view(wb.vec3d)[:1]),
-        lambda w: wb.utils.array_sum(w.d[0], out=w.v[b][i : i + 1]),
-        lambda w: wb.utils.array_inner(w.v[a], w.v[b], out=w.v[b][i : i + 1]),
-        lambda w: wb.utils.array_inner(w.v[a], w.v[a], out=w.v[b][i : i + 1]),
-        lambda w: wb.utils.array_inner(w.v[a].view(wb.vec2d), w.v[b].view(wb.vec2d), out=w.v[b][i : i + 1]),
-        lambda w: wb.utils.array_inner(w.v[a][::2], w.v[b][1::2], out=w.v[a][i : i + 1]),
-    ])  # fmt: skip
+    return r.choice(
+        [
+            lambda w: wb.utils.array_sum(w.v[a], out=w.v[b][i : i + 1]),
+            lambda w: wb.utils.array_sum(w.v[a], out=w.v[a][i : i + 1]),
+            lambda w: wb.utils.array_sum(w.v[a].view(wb.vec3d), out=w.v[b].view(wb.vec3d)[:1]),
+            lambda w: wb.utils.array_sum(w.d[0], out=w.v[b][i : i + 1]),
+            lambda w: wb.utils.array_inner(w.v[a], w.v[b], out=w.v[b][i : i + 1]),
+            lambda w: wb.utils.array_inner(w.v[a], w.v[a], out=w.v[b][i : i + 1]),
+            lambda w: wb.utils.array_inner(w.v[a].view(wb.vec2d), w.v[b].view(wb.vec2d), out=w.v[b][i : i + 1]),
+            lambda w: wb.utils.array_inner(w.v[a][::2], w.v[b][1::2], out=w.v[a][i : i + 1]),
+        ]
+    )
 
 
 def sorted_(r) -> Step:
@@ -553,5 +557,24 @@ def neighbours(r) -> Step:
 
 
 SINGLE = (cast, searched, neighbours)  # steps with float32 in them
-KINDS = (launched, launched, weighed, generic, moved, moved, scanned, summed, sorted_, triplets, triplets, times_vector,
-         times_vector, of_matrices, of_matrices, of_dense, solved, solved, descended)  # fmt: skip
+KINDS = (
+    launched,
+    launched,
+    weighed,
+    generic,
+    moved,
+    moved,
+    scanned,
+    summed,
+    sorted_,
+    triplets,
+    triplets,
+    times_vector,
+    times_vector,
+    of_matrices,
+    of_matrices,
+    of_dense,
+    solved,
+    solved,
+    descended,
+)

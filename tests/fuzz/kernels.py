@@ -73,10 +73,18 @@ class Param:
 
 
 ANNOTATION = {
-    "a1": "wb.array(dtype=F)", "a2": "wb.array2d(dtype=F)", "av": "wb.array(dtype=wb.vec3d)",
-    "idx": "wb.array(dtype=int)", "ct": "wb.array(dtype=int)", "ps": "wb.array(dtype=Pair)", "n": "int", "c": "F",
-    "v": "wb.vec3d", "pack": "Pack", "pair": "Pair",
-}  # fmt: skip
+    "a1": "wb.array(dtype=F)",
+    "a2": "wb.array2d(dtype=F)",
+    "av": "wb.array(dtype=wb.vec3d)",
+    "idx": "wb.array(dtype=int)",
+    "ct": "wb.array(dtype=int)",
+    "ps": "wb.array(dtype=Pair)",
+    "n": "int",
+    "c": "F",
+    "v": "wb.vec3d",
+    "pack": "Pack",
+    "pair": "Pair",
+}
 
 
 class Generator:
@@ -257,13 +265,19 @@ class Generator:
     def by_transform(self, t: str, depth: int) -> str:
         v = self.vec(depth - 1)
         twist = f"wb.spatial_vectord({v}, {t}.p)"
-        return self.r.choice((
-            f"wb.transform_point({t}, {v}) * F(0.3)", f"wb.transform_vector({t}, {v}) * F(0.4)", f"{t}[1:4] * F(0.5)",
-            f"wb.transform_point(wb.transform_inverse({t}), {v}) * F(0.3)", f"{t}.p", f"{twist}[2:5]",
-            f"wb.spatial_bottom(wb.transform_twist({t}, {twist})) * F(0.2)",
-            f"wb.spatial_top(wb.spatial_cross_dual({twist}, {twist} * F(0.5))) * F(0.2)",
-            f"wb.quat_slerp(wb.normalize({t}.q + wb.quatd(0.0, 0.0, 0.0, 4.0)), wb.quat_identity(F), F(0.3))[0:3]",
-        ))  # fmt: skip
+        return self.r.choice(
+            (
+                f"wb.transform_point({t}, {v}) * F(0.3)",
+                f"wb.transform_vector({t}, {v}) * F(0.4)",
+                f"{t}[1:4] * F(0.5)",
+                f"wb.transform_point(wb.transform_inverse({t}), {v}) * F(0.3)",
+                f"{t}.p",
+                f"{twist}[2:5]",
+                f"wb.spatial_bottom(wb.transform_twist({t}, {twist})) * F(0.2)",
+                f"wb.spatial_top(wb.spatial_cross_dual({twist}, {twist} * F(0.5))) * F(0.2)",
+                f"wb.quat_slerp(wb.normalize({t}.q + wb.quatd(0.0, 0.0, 0.0, 4.0)), wb.quat_identity(F), F(0.3))[0:3]",
+            )
+        )
 
     def mat(self, depth: int) -> str:
         roll = self.r.random()
@@ -307,9 +321,11 @@ class Generator:
         return e if self.chance(0.25) else self.r.choice(("wb.sin({})", "wb.tanh({})", "F(0.7) * wb.cos({})")).format(e)
 
     def tame_vec(self) -> str:
-        return f"wb.vec3d({self.tame(1)}, {self.tame(1)}, {self.tame(1)})" if self.chance(0.5) else (
-            f"{self.vec(1)} * F(0.4)"
-        )  # fmt: skip
+        return (
+            f"wb.vec3d({self.tame(1)}, {self.tame(1)}, {self.tame(1)})"
+            if self.chance(0.5)
+            else (f"{self.vec(1)} * F(0.4)")
+        )
 
     # ---- statements
 
@@ -330,12 +346,30 @@ class Generator:
 
     def statement(self) -> None:
         options = [
-            (10, self.new_float), (4, self.new_vec), (3, self.new_int), (10, self.reassign), (6, self.component),
-            (3, self.swap), (14, self.store), (8, self.update), (4, self.add_atomic), (3, self.new_struct),
-            (4, self.write_struct), (7, self.branch), (7, self.for_loop), (3, self.while_loop), (2, self.alias),
-            (2, self.leave), (1, self.old_value), (2, self.nothing_call), (3, self.count), (2, self.whole_struct),
-            (2, self.tuple_call), (3, self.new_mat), (4, self.entry),
-        ]  # fmt: skip
+            (10, self.new_float),
+            (4, self.new_vec),
+            (3, self.new_int),
+            (10, self.reassign),
+            (6, self.component),
+            (3, self.swap),
+            (14, self.store),
+            (8, self.update),
+            (4, self.add_atomic),
+            (3, self.new_struct),
+            (4, self.write_struct),
+            (7, self.branch),
+            (7, self.for_loop),
+            (3, self.while_loop),
+            (2, self.alias),
+            (2, self.leave),
+            (1, self.old_value),
+            (2, self.nothing_call),
+            (3, self.count),
+            (2, self.whole_struct),
+            (2, self.tuple_call),
+            (3, self.new_mat),
+            (4, self.entry),
+        ]
         options += [(6, self.new_transform), (8, self.write_transform)] * self.transforms
         weights = [w * taste for (w, _), taste in zip(options, self.tastes, strict=False)]
         self.r.choices([make for _, make in options], weights)[0]()
@@ -387,12 +421,19 @@ class Generator:
         if not found:
             return self.new_transform()
         n, how = self.r.choice(found), self.r.choice(("=", "+=", "*="))
-        self.w.put(self.r.choice((
-            f"{n}.p = {self.tame_vec()}", f"{n}.q = {self.turn()}",
-            f"{n}.p[{self.r.randrange(3)}] {how} {self.tame(1)}",
-            f"{n}.q.y {how} {self.tame(1)}", f"{n}[{self.r.randrange(7)}] {how} {self.tame(1)}",
-            f"wb.transform_set_translation({n}, {self.tame_vec()})", f"wb.transform_set_rotation({n}, {self.turn()})",
-        )))  # fmt: skip
+        self.w.put(
+            self.r.choice(
+                (
+                    f"{n}.p = {self.tame_vec()}",
+                    f"{n}.q = {self.turn()}",
+                    f"{n}.p[{self.r.randrange(3)}] {how} {self.tame(1)}",
+                    f"{n}.q.y {how} {self.tame(1)}",
+                    f"{n}[{self.r.randrange(7)}] {how} {self.tame(1)}",
+                    f"wb.transform_set_translation({n}, {self.tame_vec()})",
+                    f"wb.transform_set_rotation({n}, {self.turn()})",
+                )
+            )
+        )
 
     def new_int(self) -> None:
         e = self.index()
@@ -415,10 +456,19 @@ class Generator:
             n = self.r.choice(floats)
             e = self.tame()
             other = self.r.choice(floats)
-            self.w.put(self.r.choice((
-                f"{n} = {e}", f"{n} += {e}", f"{n} -= {e}", f"{n} *= {e}", f"{n} = wb.sin({n} + {e})", f"{n} = {other}",
-                f"{n} /= F(2.0) + wb.sin({e})",
-            )))  # fmt: skip
+            self.w.put(
+                self.r.choice(
+                    (
+                        f"{n} = {e}",
+                        f"{n} += {e}",
+                        f"{n} -= {e}",
+                        f"{n} *= {e}",
+                        f"{n} = wb.sin({n} + {e})",
+                        f"{n} = {other}",
+                        f"{n} /= F(2.0) + wb.sin({e})",
+                    )
+                )
+            )
         else:
             self.new_float()
 
@@ -552,11 +602,19 @@ class Generator:
         if not found:
             return self.new_struct()
         n = self.r.choice(found)
-        self.w.put(self.r.choice((
-            f"{n}.a = {self.tame()}", f"{n}.a *= {self.tame(1)}", f"{n}.v[1] = {self.tame(1)}",
-            f"{n}.v += {self.tame_vec()}", f"{n}.v.x += {self.tame(1)}", f"{n} = {self.r.choice(found)}",
-            f"{n} = {self.call('s', 2) or n}",
-        )))  # fmt: skip
+        self.w.put(
+            self.r.choice(
+                (
+                    f"{n}.a = {self.tame()}",
+                    f"{n}.a *= {self.tame(1)}",
+                    f"{n}.v[1] = {self.tame(1)}",
+                    f"{n}.v += {self.tame_vec()}",
+                    f"{n}.v.x += {self.tame(1)}",
+                    f"{n} = {self.r.choice(found)}",
+                    f"{n} = {self.call('s', 2) or n}",
+                )
+            )
+        )
 
     def branch(self) -> None:
         self.w.put(f"if {self.condition()}:")
@@ -684,8 +742,13 @@ class Generator:
                 types.append("s")
                 params.append(Param(self.fresh("p"), "pair"))
                 self.env[params[-1].name] = "s"
-        made = {"f": self.tame, "v": self.tame_vec, "none": lambda: "", "s": lambda: self.r.choice(self.names("s")),
-                "fv": lambda: f"{self.tame()}, {self.tame_vec()}"}[result]  # fmt: skip
+        made = {
+            "f": self.tame,
+            "v": self.tame_vec,
+            "none": lambda: "",
+            "s": lambda: self.r.choice(self.names("s")),
+            "fv": lambda: f"{self.tame()}, {self.tame_vec()}",
+        }[result]
         head = ", ".join(f"{p.name}: {ANNOTATION[p.kind]}" for p in params)
         self.w.put(f"def {name}({head}):")
         self.w.depth += 1
@@ -884,8 +947,16 @@ class Program:
 
     def contents(self) -> dict[str, np.ndarray]:
         rng, n = np.random.default_rng(self.seed), self.length
-        shapes = {"A": 2 * n + 1, "B": 2 * n + 1, "C": 2 * n + 1, "M": (n + 2, n + 2), "N": (n + 2, n + 2),
-                  "V": (2 * n + 1, 3), "W": (2 * n + 1, 3), "P": (2 * n + 1, 4)}  # fmt: skip
+        shapes = {
+            "A": 2 * n + 1,
+            "B": 2 * n + 1,
+            "C": 2 * n + 1,
+            "M": (n + 2, n + 2),
+            "N": (n + 2, n + 2),
+            "V": (2 * n + 1, 3),
+            "W": (2 * n + 1, 3),
+            "P": (2 * n + 1, 4),
+        }
         return {name: rng.uniform(-1, 1, shape) for name, shape in shapes.items()}
 
     def arrays(self, contents: dict[str, np.ndarray], grads: bool) -> dict[str, Any]:

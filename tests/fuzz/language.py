@@ -75,9 +75,17 @@ class Maker:
         self.r = random.Random(seed)
         self.lines: list[str] = []
         self.count = 0
-        self.env = {"f": ["a", "b", "box.w"], "v": ["u", "o"], "q": ["p"], "t": ["g"], "s": ["w"], "m": ["h"],
-                    "i": ["i", "j", "box.k"], "read": ["x", "box.a", "z[i]", "x[1:]", "own"],
-                    "write": ["z[i]", "own", "z[i, 1:]"]}  # fmt: skip
+        self.env = {
+            "f": ["a", "b", "box.w"],
+            "v": ["u", "o"],
+            "q": ["p"],
+            "t": ["g"],
+            "s": ["w"],
+            "m": ["h"],
+            "i": ["i", "j", "box.k"],
+            "read": ["x", "box.a", "z[i]", "x[1:]", "own"],
+            "write": ["z[i]", "own", "z[i, 1:]"],
+        }
 
     def pick(self, kind: str) -> str:
         return self.r.choice(self.env[kind])
@@ -85,94 +93,158 @@ class Maker:
     def f(self, d: int = 2) -> str:
         r = self.r
         if d == 0 or r.random() < 0.2:
-            return r.choice([self.pick("f"), self.pick("f"), f"{self.pick('v')}[{r.randrange(3)}]",
-                             f"{self.pick('q')}[{r.randrange(4)}]", f"{self.pick('s')}[{r.randrange(-6, 6)}]",
-                             f"{self.pick('m')}[{r.randrange(3)}, {r.randrange(3)}]", f"{self.pick('t')}.p.y",
-                             f"{self.pick('t')}[{r.randrange(7)}]", f"F({self.i(1)} % 3)",
-                             f"{self.pick('read')}[{self.i(1)} & 1]", f"{self.pick('read')}[-1]",
-                             f"{r.uniform(-1, 1):.3f}"])  # fmt: skip
+            return r.choice(
+                [
+                    self.pick("f"),
+                    self.pick("f"),
+                    f"{self.pick('v')}[{r.randrange(3)}]",
+                    f"{self.pick('q')}[{r.randrange(4)}]",
+                    f"{self.pick('s')}[{r.randrange(-6, 6)}]",
+                    f"{self.pick('m')}[{r.randrange(3)}, {r.randrange(3)}]",
+                    f"{self.pick('t')}.p.y",
+                    f"{self.pick('t')}[{r.randrange(7)}]",
+                    f"F({self.i(1)} % 3)",
+                    f"{self.pick('read')}[{self.i(1)} & 1]",
+                    f"{self.pick('read')}[-1]",
+                    f"{r.uniform(-1, 1):.3f}",
+                ]
+            )
         e, v = lambda: self.f(d - 1), lambda: self.v(d - 1)
-        return r.choice([
-            lambda: f"({e()} + {e()})", lambda: f"({e()} - {r.randint(0, 3)})", lambda: f"{e()} * {e()}",
-            lambda: f"{e()} / (2 + {e()} ** 2)", lambda: f"wb.sin({e()})", lambda: f"wb.dot({v()}, {v()})",
-            lambda: f"wb.length({v()})", lambda: f"wb.spatial_dot({self.s(d - 1)}, {self.s(d - 1)})",
-            lambda: f"wb.length({self.q(d - 1)})",
-            lambda: f"wb.where({self.i(1)} % 2 == 0, {e()}, {e()})", lambda: f"wb.lerp({e()}, {e()}, wb.sin({e()}))",
-            lambda: f"wb.determinant({self.m(d - 1)})", lambda: f"wb.trace({self.m(d - 1)})",
-            lambda: f"box.a[{self.i(1)} & 1] * {e()}", lambda: f"({e()} if {self.i(1)} > 1 else {e()})",
-            lambda: f"wb.smoothstep(-9, 9, wb.sin({e()}))", lambda: f"wb.exp(-wb.abs({e()} + 3))",
-            lambda: f"wb.atan2({e()}, 3 + wb.sin({e()}))", lambda: f"wb.min({e()} , 1000)",
-            lambda: f"wb.length_sq({self.q(d - 1)})", lambda: f"wb.ddot({self.m(d - 1)}, {self.m(d - 1)})",
-            lambda: f"wb.sqrt(1 + wb.cos({e()}) * 0.5)", lambda: f"wb.norm_huber({v()}, 0.5)",
-            lambda: f"wb.float64(wb.mod({self.i(1)}, 5) << 1) * {e()}",
-        ])()  # fmt: skip
+        return r.choice(
+            [
+                lambda: f"({e()} + {e()})",
+                lambda: f"({e()} - {r.randint(0, 3)})",
+                lambda: f"{e()} * {e()}",
+                lambda: f"{e()} / (2 + {e()} ** 2)",
+                lambda: f"wb.sin({e()})",
+                lambda: f"wb.dot({v()}, {v()})",
+                lambda: f"wb.length({v()})",
+                lambda: f"wb.spatial_dot({self.s(d - 1)}, {self.s(d - 1)})",
+                lambda: f"wb.length({self.q(d - 1)})",
+                lambda: f"wb.where({self.i(1)} % 2 == 0, {e()}, {e()})",
+                lambda: f"wb.lerp({e()}, {e()}, wb.sin({e()}))",
+                lambda: f"wb.determinant({self.m(d - 1)})",
+                lambda: f"wb.trace({self.m(d - 1)})",
+                lambda: f"box.a[{self.i(1)} & 1] * {e()}",
+                lambda: f"({e()} if {self.i(1)} > 1 else {e()})",
+                lambda: f"wb.smoothstep(-9, 9, wb.sin({e()}))",
+                lambda: f"wb.exp(-wb.abs({e()} + 3))",
+                lambda: f"wb.atan2({e()}, 3 + wb.sin({e()}))",
+                lambda: f"wb.min({e()} , 1000)",
+                lambda: f"wb.length_sq({self.q(d - 1)})",
+                lambda: f"wb.ddot({self.m(d - 1)}, {self.m(d - 1)})",
+                lambda: f"wb.sqrt(1 + wb.cos({e()}) * 0.5)",
+                lambda: f"wb.norm_huber({v()}, 0.5)",
+                lambda: f"wb.float64(wb.mod({self.i(1)}, 5) << 1) * {e()}",
+            ]
+        )()
 
     def i(self, d: int = 1) -> str:
         r = self.r
         if d == 0 or r.random() < 0.4:
             return r.choice([self.pick("i"), str(r.randrange(4))])
         a, b = self.i(d - 1), self.i(d - 1)
-        return r.choice([f"({a} + {b})", f"({a} * {b} + 7) % 5", f"(({a} << 2) >> 1)", f"({a} ^ {b}) % 4",
-                         f"wb.max({a}, {b})", f"(({a} * 5 - 3) / 2)", f"(({a} - 3) // 2)"])  # fmt: skip
+        return r.choice(
+            [
+                f"({a} + {b})",
+                f"({a} * {b} + 7) % 5",
+                f"(({a} << 2) >> 1)",
+                f"({a} ^ {b}) % 4",
+                f"wb.max({a}, {b})",
+                f"(({a} * 5 - 3) / 2)",
+                f"(({a} - 3) // 2)",
+            ]
+        )
 
     def v(self, d: int = 1) -> str:
         r = self.r
         if d <= 0 or r.random() < 0.25:
             return self.pick("v")
         e = lambda: self.v(d - 1)  # noqa: E731
-        return r.choice([
-            lambda: f"({e()} + {e()})", lambda: f"{e()} * {self.f(0)}", lambda: f"wb.cross({e()}, {e()})",
-            lambda: f"wb.quat_rotate({self.q(d - 1)}, {e()})", lambda: f"wb.quat_rotate_inv({self.q(d - 1)}, {e()})",
-            lambda: f"wb.transform_point({self.t(d - 1)}, {e()})", lambda: f"wb.spatial_top({self.s(d - 1)})",
-            lambda: f"wb.transform_vector({self.t(d - 1)}, {e()})", lambda: f"wb.spatial_bottom({self.s(d - 1)})",
-            lambda: f"wb.transform_get_translation({self.t(d - 1)})", lambda: f"{self.m(d - 1)} * {e()}",
-            lambda: f"wb.normalize({e()} + wb.vec3d(0.0, 0.0, 5.0))", lambda: f"wb.vec3d({self.f(1)}, 1, {self.f(0)})",
-            lambda: f"wb.cw_mul({e()}, {e()})", lambda: f"wb.transpose({self.m(d - 1)}) @ {e()}",
-            lambda: f"wb.quat_to_rpy(wb.normalize({self.q(0)} + wb.quatd(0.0, 0.0, 0.0, 6.0)))",
-        ])()  # fmt: skip
+        return r.choice(
+            [
+                lambda: f"({e()} + {e()})",
+                lambda: f"{e()} * {self.f(0)}",
+                lambda: f"wb.cross({e()}, {e()})",
+                lambda: f"wb.quat_rotate({self.q(d - 1)}, {e()})",
+                lambda: f"wb.quat_rotate_inv({self.q(d - 1)}, {e()})",
+                lambda: f"wb.transform_point({self.t(d - 1)}, {e()})",
+                lambda: f"wb.spatial_top({self.s(d - 1)})",
+                lambda: f"wb.transform_vector({self.t(d - 1)}, {e()})",
+                lambda: f"wb.spatial_bottom({self.s(d - 1)})",
+                lambda: f"wb.transform_get_translation({self.t(d - 1)})",
+                lambda: f"{self.m(d - 1)} * {e()}",
+                lambda: f"wb.normalize({e()} + wb.vec3d(0.0, 0.0, 5.0))",
+                lambda: f"wb.vec3d({self.f(1)}, 1, {self.f(0)})",
+                lambda: f"wb.cw_mul({e()}, {e()})",
+                lambda: f"wb.transpose({self.m(d - 1)}) @ {e()}",
+                lambda: f"wb.quat_to_rpy(wb.normalize({self.q(0)} + wb.quatd(0.0, 0.0, 0.0, 6.0)))",
+            ]
+        )()
 
     def q(self, d: int = 1) -> str:
         if d <= 0 or self.r.random() < 0.3:
             return self.pick("q")
-        return self.r.choice([
-            lambda: f"{self.q(d - 1)} * {self.q(d - 1)}", lambda: f"wb.quat_inverse({self.q(d - 1)})",
-            lambda: f"wb.normalize({self.q(d - 1)} + wb.quatd(0.0, 0.0, 0.0, 4.0))",
-            lambda: f"wb.quat_from_axis_angle(wb.normalize({self.v(0)} + wb.vec3d(4.0, 0.0, 0.0)), {self.f(1)})",
-            lambda: f"wb.transform_get_rotation({self.t(d - 1)})", lambda: f"{self.q(d - 1)} * {self.f(0)}",
-            lambda: f"wb.quat_rpy({self.f(0)}, {self.f(0)}, {self.f(0)})",
-            lambda: f"wb.quat_slerp(wb.normalize({self.q(0)} + wb.quatd(0.0, 0.0, 0.0, 4.0)), "
-                    "wb.quat_identity(F), 0.3)",
-            lambda: f"wb.quat_from_matrix(wb.quat_to_matrix(wb.normalize({self.q(0)} + wb.quatd(0.0, 0.0, 0.0, 4.0))))",
-        ])()  # fmt: skip
+        return self.r.choice(
+            [
+                lambda: f"{self.q(d - 1)} * {self.q(d - 1)}",
+                lambda: f"wb.quat_inverse({self.q(d - 1)})",
+                lambda: f"wb.normalize({self.q(d - 1)} + wb.quatd(0.0, 0.0, 0.0, 4.0))",
+                lambda: f"wb.quat_from_axis_angle(wb.normalize({self.v(0)} + wb.vec3d(4.0, 0.0, 0.0)), {self.f(1)})",
+                lambda: f"wb.transform_get_rotation({self.t(d - 1)})",
+                lambda: f"{self.q(d - 1)} * {self.f(0)}",
+                lambda: f"wb.quat_rpy({self.f(0)}, {self.f(0)}, {self.f(0)})",
+                lambda: (
+                    f"wb.quat_slerp(wb.normalize({self.q(0)} + wb.quatd(0.0, 0.0, 0.0, 4.0)), wb.quat_identity(F), 0.3)"
+                ),
+                lambda: (
+                    f"wb.quat_from_matrix(wb.quat_to_matrix(wb.normalize({self.q(0)} + wb.quatd(0.0, 0.0, 0.0, 4.0))))"
+                ),
+            ]
+        )()
 
     def t(self, d: int = 1) -> str:
         if d <= 0 or self.r.random() < 0.35:
             return self.pick("t")
-        return self.r.choice([
-            lambda: f"wb.transform_multiply({self.t(d - 1)}, {self.t(d - 1)})", lambda: f"{self.t(0)} * {self.t(0)}",
-            lambda: f"wb.transform_inverse({self.t(d - 1)})", lambda: f"wb.transformd({self.v(0)}, {self.q(1)})",
-        ])()  # fmt: skip
+        return self.r.choice(
+            [
+                lambda: f"wb.transform_multiply({self.t(d - 1)}, {self.t(d - 1)})",
+                lambda: f"{self.t(0)} * {self.t(0)}",
+                lambda: f"wb.transform_inverse({self.t(d - 1)})",
+                lambda: f"wb.transformd({self.v(0)}, {self.q(1)})",
+            ]
+        )()
 
     def s(self, d: int = 1) -> str:
         if d <= 0 or self.r.random() < 0.35:
             return self.pick("s")
-        return self.r.choice([
-            lambda: f"wb.spatial_vectord({self.v(d - 1)}, {self.v(d - 1)})", lambda: f"{self.s(d - 1)} * {self.f(0)}",
-            lambda: f"wb.spatial_cross({self.s(d - 1)}, {self.s(d - 1)})", lambda: f"({self.s(0)} - {self.s(d - 1)})",
-            lambda: f"wb.spatial_cross_dual({self.s(d - 1)}, {self.s(d - 1)})",
-            lambda: f"wb.transform_twist({self.t(d - 1)}, {self.s(d - 1)})",
-            lambda: f"wb.transform_wrench({self.t(d - 1)}, {self.s(d - 1)})",
-        ])()  # fmt: skip
+        return self.r.choice(
+            [
+                lambda: f"wb.spatial_vectord({self.v(d - 1)}, {self.v(d - 1)})",
+                lambda: f"{self.s(d - 1)} * {self.f(0)}",
+                lambda: f"wb.spatial_cross({self.s(d - 1)}, {self.s(d - 1)})",
+                lambda: f"({self.s(0)} - {self.s(d - 1)})",
+                lambda: f"wb.spatial_cross_dual({self.s(d - 1)}, {self.s(d - 1)})",
+                lambda: f"wb.transform_twist({self.t(d - 1)}, {self.s(d - 1)})",
+                lambda: f"wb.transform_wrench({self.t(d - 1)}, {self.s(d - 1)})",
+            ]
+        )()
 
     def m(self, d: int = 1) -> str:
         if d <= 0 or self.r.random() < 0.3:
             return self.pick("m")
-        return self.r.choice([
-            lambda: f"wb.outer({self.v(d - 1)}, {self.v(d - 1)})", lambda: f"wb.skew({self.v(d - 1)})",
-            lambda: f"wb.quat_to_matrix({self.q(d - 1)})", lambda: f"({self.m(d - 1)} @ {self.m(0)})",
-            lambda: f"wb.transpose({self.m(d - 1)})", lambda: f"({self.m(d - 1)} + wb.diag({self.v(0)}))",
-            lambda: f"wb.inverse({self.m(0)} * 0.1 + wb.identity(3, F))", lambda: f"{self.f(0)} * {self.m(d - 1)}",
-        ])()  # fmt: skip
+        return self.r.choice(
+            [
+                lambda: f"wb.outer({self.v(d - 1)}, {self.v(d - 1)})",
+                lambda: f"wb.skew({self.v(d - 1)})",
+                lambda: f"wb.quat_to_matrix({self.q(d - 1)})",
+                lambda: f"({self.m(d - 1)} @ {self.m(0)})",
+                lambda: f"wb.transpose({self.m(d - 1)})",
+                lambda: f"({self.m(d - 1)} + wb.diag({self.v(0)}))",
+                lambda: f"wb.inverse({self.m(0)} * 0.1 + wb.identity(3, F))",
+                lambda: f"{self.f(0)} * {self.m(d - 1)}",
+            ]
+        )()
 
     def fresh(self, kind: str) -> str:
         self.count += 1
@@ -242,9 +314,16 @@ class Maker:
         if k == 15 or not old:
             name = self.fresh("array")
             one, other = array(), array()
-            self.put(pad, r.choice([f"{name} = {one} if {self.guard()} else {other}",
-                                    f"{name} = {one}\n{pad}if {self.guard()}:\n{pad}    {name} = {other}",
-                                    f"{name} = either({self.i(1)}, {one}, {other})"]))  # fmt: skip
+            self.put(
+                pad,
+                r.choice(
+                    [
+                        f"{name} = {one} if {self.guard()} else {other}",
+                        f"{name} = {one}\n{pad}if {self.guard()}:\n{pad}    {name} = {other}",
+                        f"{name} = either({self.i(1)}, {one}, {other})",
+                    ]
+                ),
+            )
             self.env[kind].append(name)
         elif k == 16:
             name, guard = self.fresh("p"), self.guard()
@@ -257,16 +336,33 @@ class Maker:
             self.put(pad, f"if {name}.b:\n{pad}    b = wb.sin({name}.b[-1]) + b")
         elif k == 17:
             one, other = r.choice(old), r.choice(old)
-            self.put(pad, r.choice([f"if {self.guard()}:\n{pad}    {one} = {array()}",
-                                    f"{one}, {other} = {other}, {one}",
-                                    (f"for _ in range({self.i(1)} % 3):\n{pad}    b = b * 0.5 + {one}[0]\n"
-                                     f"{pad}    {one}, {other} = {other}, {array()}")]))  # fmt: skip
+            self.put(
+                pad,
+                r.choice(
+                    [
+                        f"if {self.guard()}:\n{pad}    {one} = {array()}",
+                        f"{one}, {other} = {other}, {one}",
+                        (
+                            f"for _ in range({self.i(1)} % 3):\n{pad}    b = b * 0.5 + {one}[0]\n"
+                            f"{pad}    {one}, {other} = {other}, {array()}"
+                        ),
+                    ]
+                ),
+            )
         name = self.pick("write")
         if r.random() < 0.6:
             at = f"{name}[{self.i(1)} & 1]"
-            self.put(pad, r.choice([f"{at} = wb.sin({self.f(1)}) + 0.5 * {at}", f"{at} += wb.sin({self.f(1)})",
-                                    f"{at} *= wb.cos({self.f(1)})", f"wb.atomic_add({name}, 1, wb.sin({self.f(0)}))"])
-                     )  # fmt: skip
+            self.put(
+                pad,
+                r.choice(
+                    [
+                        f"{at} = wb.sin({self.f(1)}) + 0.5 * {at}",
+                        f"{at} += wb.sin({self.f(1)})",
+                        f"{at} *= wb.cos({self.f(1)})",
+                        f"wb.atomic_add({name}, 1, wb.sin({self.f(0)}))",
+                    ]
+                ),
+            )
 
     def block(self, pad: str, depth: int, n: int) -> None:
         kept = {k: list(v) for k, v in self.env.items()}
@@ -324,8 +420,15 @@ def inputs(seed: int) -> dict[str, np.ndarray]:
 
 
 def run(module: Any, values: dict[str, np.ndarray], grad: bool, left_out: bool) -> tuple[np.ndarray, dict[str, Any]]:
-    types = {"x": wb.float64, "v": wb.vec3d, "q": wb.quatd, "t": wb.transformd, "s": wb.spatial_vectord,
-             "m": wb.mat33d, "box": wb.float64}  # fmt: skip
+    types = {
+        "x": wb.float64,
+        "v": wb.vec3d,
+        "q": wb.quatd,
+        "t": wb.transformd,
+        "s": wb.spatial_vectord,
+        "m": wb.mat33d,
+        "box": wb.float64,
+    }
     a = {name: wb.array(data, dtype=types[name], requires_grad=grad) for name, data in values.items()}
     box = module.Box()
     box.a, box.k, box.w = a["box"], 3, 0.75

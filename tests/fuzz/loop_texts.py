@@ -543,14 +543,8 @@ class Program:
                 ("old.append(tape)", self.ANYWHERE),
                 ("old.clear()", self.ANYWHERE),
                 ("tape = None", ["after"]),
-                (
-                    "with wb.ScopedCapture() as scope:\n    forward()\n" + REPLAYED,
-                    self.OUTSIDE,
-                ),
-                (
-                    "with wb.ScopedCapture() as scope:\n    turn_of()\n" + REPLAYED,
-                    ["before", "after"],
-                ),
+                ("with wb.ScopedCapture() as scope:\n    forward()\n" + REPLAYED, self.OUTSIDE),
+                ("with wb.ScopedCapture() as scope:\n    turn_of()\n" + REPLAYED, ["before", "after"]),
                 ("wb.capture_launch(scope.graph)", self.ANYWHERE),
                 ("check(forward, loss)", ["after"]),
                 ("check(forward, loss)", ["before"]),

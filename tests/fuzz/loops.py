@@ -32,8 +32,8 @@ import workbench as wb
 from tests.fuzz import loop_kernels
 from tests.fuzz.loop_texts import Program
 from workbench.arrays.array import read_values
-from workbench.launches import seen
-from workbench.tapes import publish, walks_seen
+from workbench.launches import launch_cache
+from workbench.tapes import backward_cache, publish
 
 counts: collections.Counter[str] = collections.Counter()
 SAID = re.compile(r"0x[0-9a-f]+|<L\d+|\bm\d+\b")
@@ -54,9 +54,9 @@ def counted() -> Callable[[], None]:
         olds.append((of, name, old))
         setattr(of, name, new)
 
-    wrap(walks_seen.Prepared, "run", lambda self, _: "walks as lists")
-    wrap(seen.Launches, "find", lambda self, found: "launches found" if found else "")
-    wrap(seen.Launches, "_alike", lambda self, found: "launches alike" if found else "")
+    wrap(backward_cache.CompiledBackward, "run", lambda self, _: "walks as lists")
+    wrap(launch_cache.LaunchCache, "find", lambda self, found: "launches found" if found else "")
+    wrap(launch_cache.LaunchCache, "_alike", lambda self, found: "launches alike" if found else "")
     return lambda: [setattr(of, name, old) for of, name, old in olds] and None
 
 
@@ -212,7 +212,7 @@ class Run:
 def clean() -> None:
     """Forget all that programs before have left."""
     gc.collect()
-    walks_seen.forget()
+    backward_cache.forget()
     for made in loop_kernels.ALL.values():
         for kernel in vars(made).values():
             if isinstance(kernel, wb.Kernel):

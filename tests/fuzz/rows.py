@@ -114,45 +114,78 @@ class Rows(Maker):
 
     @staticmethod
     def more(module: Any) -> list:
-        return [wb.full(2, 0.5, dtype=module.H), wb.full(2, -0.25, dtype=module.S), wb.zeros(2, dtype=module.V),
-                wb.array([3, -100], dtype=wb.int8), wb.array([5, 2], dtype=wb.uint64),
-                wb.array([True, False], dtype=bool)]  # fmt: skip
+        return [
+            wb.full(2, 0.5, dtype=module.H),
+            wb.full(2, -0.25, dtype=module.S),
+            wb.zeros(2, dtype=module.V),
+            wb.array([3, -100], dtype=wb.int8),
+            wb.array([5, 2], dtype=wb.uint64),
+            wb.array([True, False], dtype=bool),
+        ]
 
     def f(self, d: int = 2) -> str:
         if d == 0 or self.r.random() < 0.6:
             made = super().f(d)
             return f"F({made})" if made.lstrip("-")[0].isdigit() else made
         e, v, w, j = (lambda: self.f(d - 1)), (lambda: self.v(d - 1)), self.r.randrange(3), self.i(1)
-        return self.r.choice([
-            lambda: f"over(F({e()}))", lambda: f"over({v()})", lambda: f"over({j}, {e()})",
-            lambda: f"mixed(F({e()}), F({e()}))", lambda: f"wb.grad(over)({v()})[{w}]",
-            lambda: f"bowl({v()}, wb.sin({e()}))", lambda: f"wb.grad(bowl)({v()}, wb.sin({e()}))[1]",
-            lambda: f"wb.grad(mixed)(F({e()}), F({e()}))[0]", lambda: f"wb.grad(over)(F({e()}))",
-            lambda: f"svd2_of({e()}, {e()})", lambda: f"wb.noise(st, {v()})",
-            lambda: f"wb.noise(wb.uint32(3), wb.vec2d({e()}, {e()}))", lambda: f"wb.noise(st, {e()})",
-            lambda: f"wb.pnoise(st, {v()}, 3, 4, 2)", lambda: f"wb.pnoise(st, {e()}, 5)",
-            lambda: f"in_c({e()}, {e()}, ({j}) % 4)", lambda: f"by_hand(wb.sin({e()}), {e()})",
-            lambda: f"custom({e()}, {e()})", lambda: f"again({e()}, {e()})", lambda: f"first_of({e()}, ({j}) % 4)",
-            lambda: f"F(wb.int8({j} * 50)) * {e()} * 0.01", lambda: f"F(wb.uint8({j} + 254)) * 0.01 + {e()}",
-            lambda: f"F(few[i]) * 0.01 * {e()}", lambda: f"F(long[i] * wb.uint64(3)) * 0.1 * {e()}",
-            lambda: f"wb.where(flag[i], {e()}, {e()})", lambda: f"F(wb.int64(few[i]) << wb.int64(2)) * 0.01 * {e()}",
-            lambda: f"({e()} if flag[{w} & 1] and {j} > 0 else {e()})", lambda: f"F(int(flag[i]) + 1) * {e()}",
-            lambda: f"F(S({e()}))", lambda: f"F(H({e()}) * H(0.5))", lambda: f"F(S({e()}) * S(wb.sin({e()})) - S(1.0))",
-            lambda: f"F(V(S({e()}), S(1.0), S({e()}))[{w}])", lambda: f"F(S(H({e()})) * one[i])", lambda: "F(half[i])",
-            lambda: f"F(wb.sin(H({e()})))", lambda: f"F(wb.dot(three[i], V(S({e()}), S(0.5), S({e()}))))",
-            lambda: f"F(wb.max(H({e()}), H(-100.0)))", lambda: f"F(one[i] * S({e()}))",
-        ])()  # fmt: skip
+        return self.r.choice(
+            [
+                lambda: f"over(F({e()}))",
+                lambda: f"over({v()})",
+                lambda: f"over({j}, {e()})",
+                lambda: f"mixed(F({e()}), F({e()}))",
+                lambda: f"wb.grad(over)({v()})[{w}]",
+                lambda: f"bowl({v()}, wb.sin({e()}))",
+                lambda: f"wb.grad(bowl)({v()}, wb.sin({e()}))[1]",
+                lambda: f"wb.grad(mixed)(F({e()}), F({e()}))[0]",
+                lambda: f"wb.grad(over)(F({e()}))",
+                lambda: f"svd2_of({e()}, {e()})",
+                lambda: f"wb.noise(st, {v()})",
+                lambda: f"wb.noise(wb.uint32(3), wb.vec2d({e()}, {e()}))",
+                lambda: f"wb.noise(st, {e()})",
+                lambda: f"wb.pnoise(st, {v()}, 3, 4, 2)",
+                lambda: f"wb.pnoise(st, {e()}, 5)",
+                lambda: f"in_c({e()}, {e()}, ({j}) % 4)",
+                lambda: f"by_hand(wb.sin({e()}), {e()})",
+                lambda: f"custom({e()}, {e()})",
+                lambda: f"again({e()}, {e()})",
+                lambda: f"first_of({e()}, ({j}) % 4)",
+                lambda: f"F(wb.int8({j} * 50)) * {e()} * 0.01",
+                lambda: f"F(wb.uint8({j} + 254)) * 0.01 + {e()}",
+                lambda: f"F(few[i]) * 0.01 * {e()}",
+                lambda: f"F(long[i] * wb.uint64(3)) * 0.1 * {e()}",
+                lambda: f"wb.where(flag[i], {e()}, {e()})",
+                lambda: f"F(wb.int64(few[i]) << wb.int64(2)) * 0.01 * {e()}",
+                lambda: f"({e()} if flag[{w} & 1] and {j} > 0 else {e()})",
+                lambda: f"F(int(flag[i]) + 1) * {e()}",
+                lambda: f"F(S({e()}))",
+                lambda: f"F(H({e()}) * H(0.5))",
+                lambda: f"F(S({e()}) * S(wb.sin({e()})) - S(1.0))",
+                lambda: f"F(V(S({e()}), S(1.0), S({e()}))[{w}])",
+                lambda: f"F(S(H({e()})) * one[i])",
+                lambda: "F(half[i])",
+                lambda: f"F(wb.sin(H({e()})))",
+                lambda: f"F(wb.dot(three[i], V(S({e()}), S(0.5), S({e()}))))",
+                lambda: f"F(wb.max(H({e()}), H(-100.0)))",
+                lambda: f"F(one[i] * S({e()}))",
+            ]
+        )()
 
     def v(self, d: int = 1) -> str:
         if d <= 0 or self.r.random() < 0.7:
             return super().v(d)
         e, m = lambda: self.v(d - 1), lambda: self.m(d - 1)
-        return self.r.choice([
-            lambda: f"svd_of({m()}, {e()})", lambda: f"eig_of({m()}, {e()})", lambda: f"qr_of({m()}, {e()})",
-            lambda: f"wb.curlnoise(st, {e()})", lambda: f"wb.curlnoise(st, {e()}, 2, F(1.5), F(0.4))",
-            lambda: f"wb.grad(bowl)({e()}, wb.sin({self.f(0)}))[0]",
-            lambda: f"mixed(F({self.f(0)}), F({self.f(0)})) * {e()}",
-        ])()  # fmt: skip
+        return self.r.choice(
+            [
+                lambda: f"svd_of({m()}, {e()})",
+                lambda: f"eig_of({m()}, {e()})",
+                lambda: f"qr_of({m()}, {e()})",
+                lambda: f"wb.curlnoise(st, {e()})",
+                lambda: f"wb.curlnoise(st, {e()}, 2, F(1.5), F(0.4))",
+                lambda: f"wb.grad(bowl)({e()}, wb.sin({self.f(0)}))[0]",
+                lambda: f"mixed(F({self.f(0)}), F({self.f(0)})) * {e()}",
+            ]
+        )()
 
     def statement(self, pad: str, depth: int) -> None:
         if self.r.random() < 0.65:
@@ -167,9 +200,18 @@ class Rows(Maker):
             self.put(pad, f"wb.atomic_add(three, i, V(S({self.f(1)}), S(0.5), S({self.f(0)})))")
             self.put(pad, f"three[i] = wb.cross(three[i], V(S(1.0), S({self.f(0)}), S(0.0)))")
         elif k == 3:
-            draw = r.choice(["wb.sample_unit_disk(st)[0]", "wb.sample_unit_sphere(st)[2]", "wb.randf(st)",
-                             "wb.randf(st, -1.0, 1.0)", "wb.sample_triangle(st)[1]", "wb.randn(st)",
-                             "wb.sample_unit_sphere_surface(st)[1]", "wb.sample_unit_cube(st)[0]"])  # fmt: skip
+            draw = r.choice(
+                [
+                    "wb.sample_unit_disk(st)[0]",
+                    "wb.sample_unit_sphere(st)[2]",
+                    "wb.randf(st)",
+                    "wb.randf(st, -1.0, 1.0)",
+                    "wb.sample_triangle(st)[1]",
+                    "wb.randn(st)",
+                    "wb.sample_unit_sphere_surface(st)[1]",
+                    "wb.sample_unit_cube(st)[0]",
+                ]
+            )
             self.put(pad, f"{name} = F({draw}) * {self.f(1)}")
             self.env["f"].append(name)
         elif k == 4:

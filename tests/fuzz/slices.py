@@ -56,10 +56,17 @@ class Generator(fuzz.Generator):
         whole = self.r.choice(("::-1", ":", f"0:{n}", f"-{n}:", f"{n}:-{n + 2}:-1", f":{n + 4}", f"{n - 1}::-1"))
         if kind != "a2":
             return f"[{whole}]" if self.chance(0.8) else f"[{whole}][::-1]", kind
-        return self.r.choice((
-            (f"[{whole}, {{}}]", "a1"), ("[{}]", "a1"), (f"[{{}}, {whole}]", "a1"), (f"[{{}}][{whole}]", "a1"),
-            (f"[{whole}, ::-1]", "a2"), (f"[{whole}]", "a2"), (f"[:, {whole}]", "a2"),
-        ))  # fmt: skip
+        return self.r.choice(
+            (
+                (f"[{whole}, {{}}]", "a1"),
+                ("[{}]", "a1"),
+                (f"[{{}}, {whole}]", "a1"),
+                (f"[{{}}][{whole}]", "a1"),
+                (f"[{whole}, ::-1]", "a2"),
+                (f"[{whole}]", "a2"),
+                (f"[:, {whole}]", "a2"),
+            )
+        )
 
     def cut(self) -> None:
         found = [p for p in self.of("a1", "a2", "av", "ps") if p.mode == "read" or not (self.threads and self.mine(p))]
@@ -95,21 +102,35 @@ class Generator(fuzz.Generator):
         n = self.r.choice(found)
         two = f"wb.vec2d({self.tame(1)}, {self.tame(1)})"
         part = self.r.choice(("[0:2]", "[1:]", "[::2]", "[:1:-1][0:1]", "[::-2]", "[-2:]"))
-        self.w.put(self.r.choice((
-            f"{n}{part} {self.r.choice(('=', '+=', '-='))} {two}" if "][" not in part else f"{n}[::-1] = {n}",
-            f"{n}[:] = {self.tame_vec()}", f"{n} = {n}[::-1]", f"{n}[::-1] += {n} * F(0.5)",
-            f"{n}[{self.r.choice(('0:2', '::2'))}] *= {self.tame(1)}",
-        )))  # fmt: skip
+        self.w.put(
+            self.r.choice(
+                (
+                    f"{n}{part} {self.r.choice(('=', '+=', '-='))} {two}" if "][" not in part else f"{n}[::-1] = {n}",
+                    f"{n}[:] = {self.tame_vec()}",
+                    f"{n} = {n}[::-1]",
+                    f"{n}[::-1] += {n} * F(0.5)",
+                    f"{n}[{self.r.choice(('0:2', '::2'))}] *= {self.tame(1)}",
+                )
+            )
+        )
 
     def matrix_part(self) -> None:
         found = self.names("m")
         if not found:
             return self.new_mat()
         m, k, how = self.r.choice(found), self.r.randrange(3), self.r.choice(("=", "+="))
-        self.w.put(self.r.choice((
-            f"{m}[:, {k}] {how} {self.tame_vec()}", f"{m}[{k}] {how} {self.tame_vec()}", f"{m}[{k}, ::-1] = {m}[{k}]",
-            f"{m}[1:, {k}] = {m}[{k}, 0:2]", f"{m}[0:2, 1:] {how} {m}[1:, ::2] * F(0.5)", f"{m}[::-1] = {m}[:, ::-1]",
-        )))  # fmt: skip
+        self.w.put(
+            self.r.choice(
+                (
+                    f"{m}[:, {k}] {how} {self.tame_vec()}",
+                    f"{m}[{k}] {how} {self.tame_vec()}",
+                    f"{m}[{k}, ::-1] = {m}[{k}]",
+                    f"{m}[1:, {k}] = {m}[{k}, 0:2]",
+                    f"{m}[0:2, 1:] {how} {m}[1:, ::2] * F(0.5)",
+                    f"{m}[::-1] = {m}[:, ::-1]",
+                )
+            )
+        )
 
 
 def make(seed: int) -> fuzz.Program:

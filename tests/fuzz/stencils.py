@@ -143,8 +143,17 @@ class Maker:
 
     def index(self, loop: str) -> str:
         t, b, n = self.r.choice(self.tids), self.r.randint(-2, 2), self.n
-        forms = [t, t, f"({t} + {abs(b)}) % {n}", f"{n - 1} - {t}", f"wb.clamp({t} + {b}, 0, {n - 1})", f"-1 - {t}",
-                 str(self.r.randint(-n, n - 1)), f"wb.min({t} + 1, {n - 1})", f"{loop or t} % {n}"]  # fmt: skip
+        forms = [
+            t,
+            t,
+            f"({t} + {abs(b)}) % {n}",
+            f"{n - 1} - {t}",
+            f"wb.clamp({t} + {b}, 0, {n - 1})",
+            f"-1 - {t}",
+            str(self.r.randint(-n, n - 1)),
+            f"wb.min({t} + 1, {n - 1})",
+            f"{loop or t} % {n}",
+        ]
         return self.r.choice(forms)
 
     def cell(self, name: str, loop: str) -> str:
@@ -152,8 +161,16 @@ class Maker:
 
     def guard(self) -> str:
         t, n, k = self.r.choice(self.tids), self.n, self.r.randint(0, self.n - 1)
-        return self.r.choice((f"{t} > {k}", f"{t} < {n - 1}", f"0 < {t} < {n - 1}", f"{t} % 2 == 0", f"{t} != {k}",
-                              f"not ({t} == 0 or {t} == {n - 1})"))  # fmt: skip
+        return self.r.choice(
+            (
+                f"{t} > {k}",
+                f"{t} < {n - 1}",
+                f"0 < {t} < {n - 1}",
+                f"{t} % 2 == 0",
+                f"{t} != {k}",
+                f"not ({t} == 0 or {t} == {n - 1})",
+            )
+        )
 
     def term(self, loop: str) -> str:
         t = self.cell(self.r.choice(self.reads), loop)

@@ -171,8 +171,9 @@ class Program:
 class Run:
     """One run of a program on a module of kernels: in float32 or, with moved inputs, in float64."""
 
-    def __init__(self, wp: Any, kernels: Any, program: Program, moved: tuple[str, int, float] | None = None,
-                 wide: bool = False):  # fmt: skip
+    def __init__(
+        self, wp: Any, kernels: Any, program: Program, moved: tuple[str, int, float] | None = None, wide: bool = False
+    ):
         self.wp, self.kernels, self.program, self.moved, self.wide = wp, kernels, program, moved, wide
         self.float = wp.float64 if wide else wp.float32
         self.numpy = np.float64 if wide else np.float32
@@ -196,8 +197,9 @@ class Run:
             self.kept.append(t)
             a["x"] = wp.from_torch(t)
         for n in TEMPS:
-            a[n] = self.array(np.full(SIZE, 0.3 if p.filled[n] else 0), requires_grad=p.marked[n],
-                              retain_grad=p.retained[n])  # fmt: skip
+            a[n] = self.array(
+                np.full(SIZE, 0.3 if p.filled[n] else 0), requires_grad=p.marked[n], retain_grad=p.retained[n]
+            )
         for n in VECTORS:
             a[n] = wp.array(np.full((SIZE, 2), 0.3, self.numpy), dtype=vec2, requires_grad=p.marked[n])
         pair = a["pair"] = self.kernels.Pair()

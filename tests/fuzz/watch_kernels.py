@@ -115,11 +115,24 @@ class Text:
         a, b = self.expression(depth - 1), self.expression(depth - 1)
         if a == b or not self.is_moving(a):
             a = f"({self.reads[0]} + {self.number()} * {b})"  # `max(a, a)` is a kink
-        form = self.pick("{a} + {b}", "{a} - 0.5 * {b}", "0.5 * {a} * {b}", "wp.sin({a})", "wp.cos({a} + {b})",
-                         "wp.tanh({a})", "{a} / (1.0 + {b} * {b})", "wp.sqrt(1.0 + {a} * {a})", "wp.exp(-{a} * {a})",
-                         "wp.max({a}, {b})", "wp.min({a}, 0.4 + {b})", "bend({a})", "cubed(wp.sin({a}))",
-                         "{a} * {a}", "wp.where({a} > 0.15, {a} * {b}, {b})",
-                         *(["slipped({a})", "powered({a}, 3)"] if self.chance(0.15) else []))  # fmt: skip
+        form = self.pick(
+            "{a} + {b}",
+            "{a} - 0.5 * {b}",
+            "0.5 * {a} * {b}",
+            "wp.sin({a})",
+            "wp.cos({a} + {b})",
+            "wp.tanh({a})",
+            "{a} / (1.0 + {b} * {b})",
+            "wp.sqrt(1.0 + {a} * {a})",
+            "wp.exp(-{a} * {a})",
+            "wp.max({a}, {b})",
+            "wp.min({a}, 0.4 + {b})",
+            "bend({a})",
+            "cubed(wp.sin({a}))",
+            "{a} * {a}",
+            "wp.where({a} > 0.15, {a} * {b}, {b})",
+            *(["slipped({a})", "powered({a}, 3)"] if self.chance(0.15) else []),
+        )
         return f"({form.format(a=a, b=b)})"
 
     def is_moving(self, text: str) -> bool:
@@ -201,8 +214,9 @@ class Text:
 
     def vector(self) -> None:
         v = f"v{len(self.lines)}"
-        self.add(f"{v} = wp.vec3({self.atom()}, {self.atom()}, {self.number()})" if self.chance(0.7)
-                 else f"{v} = wp.vec3()")  # fmt: skip
+        self.add(
+            f"{v} = wp.vec3({self.atom()}, {self.atom()}, {self.number()})" if self.chance(0.7) else f"{v} = wp.vec3()"
+        )
         for _ in range(int(self.rng.integers(0, 4))):
             to, of = self.rng.integers(3, size=2)
             how = self.pick("=", "=", "+=", "*=")
@@ -306,13 +320,21 @@ class Text:
 
 
 BODIES = {
-    "unary": (["x[i]"], "cell"), "turns": (["x[i]", "x[k0]".replace("k0", "i")], "cell"), "off": (["x[i]"], "cell"),
-    "binary": (["x[i]", "z[i]"], "cell"), "inplace": (["x[i]"], "self"), "updated": (["x[i]", "z[i]"], "self"),
-    "added": (["x[i]"], "add"), "scattered": (["x[i]"], "scatter"), "packed": (["x[i]"], "pack"),
-    "unpacked": (["v[i][0]", "v[i][1]"], "cell"), "vectors": (["v[i][0]", "v[i][1]"], "vectors"),
-    "struct_in": (["s.a[i]", "s.b[i]", "s.k"], "cell"), "struct_out": (["x[i]"], "struct"),
+    "unary": (["x[i]"], "cell"),
+    "turns": (["x[i]", "x[k0]".replace("k0", "i")], "cell"),
+    "off": (["x[i]"], "cell"),
+    "binary": (["x[i]", "z[i]"], "cell"),
+    "inplace": (["x[i]"], "self"),
+    "updated": (["x[i]", "z[i]"], "self"),
+    "added": (["x[i]"], "add"),
+    "scattered": (["x[i]"], "scatter"),
+    "packed": (["x[i]"], "pack"),
+    "unpacked": (["v[i][0]", "v[i][1]"], "cell"),
+    "vectors": (["v[i][0]", "v[i][1]"], "vectors"),
+    "struct_in": (["s.a[i]", "s.b[i]", "s.k"], "cell"),
+    "struct_out": (["x[i]"], "struct"),
     "grid": (["x[i, j]"], "grid"),
-}  # fmt: skip
+}
 
 
 def module(seed: int, each: int = 3) -> tuple[str, dict[str, list[str]]]:

@@ -336,9 +336,7 @@ def test_winding_numbers_follow_a_fit():
 
 
 @wb.kernel
-def pull(
-    mesh: wb.uint64, x: wb.array[wb.vec3], s: wb.array[float], y: wb.array[wb.vec3], points: wb.array[wb.vec3]
-):  # fmt: skip
+def pull(mesh: wb.uint64, x: wb.array[wb.vec3], s: wb.array[float], y: wb.array[wb.vec3], points: wb.array[wb.vec3]):
     i = wb.tid()
     q = wb.mesh_query_point_no_sign(mesh, x[i], 1000.0)
     p = wb.mesh_eval_position(mesh, q.face, q.u, q.v)
@@ -424,8 +422,9 @@ def test_launches_of_a_build_have_their_place_at_the_line_of_the_user(crowd):
         grid.build(mesh.points, 1.0)
     assert {e.where.text.strip() for e in tape.launches} == {
         "return wb.Mesh(wb.array(points, dtype=wb.vec3, **options), wb.array(faces.ravel(), dtype=int))",
-        "mesh.refit()", "grid.build(mesh.points, 1.0)",
-    }  # fmt: skip
+        "mesh.refit()",
+        "grid.build(mesh.points, 1.0)",
+    }
 
 
 def test_constructors_and_sizes_of_leaves_change_no_answer_and_wrong_ones_are_refused(crowd):

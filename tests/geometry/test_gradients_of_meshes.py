@@ -31,9 +31,13 @@ def signed(mesh: wb.uint64, x: wb.array[wb.vec3], w: wb.array[wb.vec4], face: wb
 
 @wb.kernel
 def along_ray(
-    mesh: wb.uint64, start: wb.array[wb.vec3], dir: wb.array[wb.vec3], w: wb.array[wb.vec4], face: wb.array[int],
+    mesh: wb.uint64,
+    start: wb.array[wb.vec3],
+    dir: wb.array[wb.vec3],
+    w: wb.array[wb.vec4],
+    face: wb.array[int],
     loss: wb.array[float],
-):  # fmt: skip
+):
     i = wb.tid()
     q = wb.mesh_query_ray(mesh, start[i], dir[i], 100.0)
     face[i] = -1
@@ -190,8 +194,9 @@ def test_a_mesh_fitted_again_under_a_tape_leaves_earlier_launches_their_tree():
     def total(b, p, at):
         return sum(
             surface_value((p * (1 + b[0]) ** k)[faces[f]], at[i], w[i].astype(float))
-            for k, face in enumerate(found) for i, f in enumerate(face.numpy())
-        )  # fmt: skip
+            for k, face in enumerate(found)
+            for i, f in enumerate(face.numpy())
+        )
 
     b, p, at = np.array([0.25]), points.astype(float), x.astype(float)
     assert loss.numpy()[0] == pytest.approx(total(b, p, at), rel=1e-5)

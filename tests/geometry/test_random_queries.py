@@ -31,9 +31,13 @@ def ask_points(mesh: wb.uint64, x: wb.array[wb.vec3], reach: float, at: wb.array
 
 @wb.kernel
 def ask_rays(
-    mesh: wb.uint64, start: wb.array[wb.vec3], dir: wb.array[wb.vec3], reach: float, t: wb.array[float],
+    mesh: wb.uint64,
+    start: wb.array[wb.vec3],
+    dir: wb.array[wb.vec3],
+    reach: float,
+    t: wb.array[float],
     found: wb.array2d[int],
-):  # fmt: skip
+):
     i = wb.tid()
     q = wb.mesh_query_ray(mesh, start[i], dir[i], reach)
     t[i] = q.t
@@ -97,10 +101,16 @@ def places(points, faces, rng, size):
     """Around, far away, on points, on edges, in the middle of faces, a little beside these."""
     tri = points[faces]
     some = tri[rng.integers(0, len(tri), 12)]
-    return np.concatenate([
-        rng.normal(size=(30, 3)) * size, rng.normal(size=(6, 3)) * size * 1e3, points[rng.integers(0, len(points), 8)],
-        some[:, :2].mean(1), some.mean(1), some.mean(1) + rng.normal(size=(12, 3)) * size * 1e-3,
-    ]).astype(np.float32)  # fmt: skip
+    return np.concatenate(
+        [
+            rng.normal(size=(30, 3)) * size,
+            rng.normal(size=(6, 3)) * size * 1e3,
+            points[rng.integers(0, len(points), 8)],
+            some[:, :2].mean(1),
+            some.mean(1),
+            some.mean(1) + rng.normal(size=(12, 3)) * size * 1e-3,
+        ]
+    ).astype(np.float32)
 
 
 def mesh_of(points, faces, **options):
@@ -240,8 +250,11 @@ def test_gradients_of_the_other_queries_by_points_and_by_the_mesh():
         np.float32
     )
     w = rng.normal(size=(20, 4)).astype(np.float32)
-    mesh = wb.Mesh(wb.array(points, dtype=wb.vec3, requires_grad=True), wb.array(faces.ravel(), dtype=int),
-                   support_winding_number=True)  # fmt: skip
+    mesh = wb.Mesh(
+        wb.array(points, dtype=wb.vec3, requires_grad=True),
+        wb.array(faces.ravel(), dtype=int),
+        support_winding_number=True,
+    )
     given, which, loss = wb.array(x, dtype=wb.vec3, requires_grad=True), wb.zeros((20, 3), dtype=int), wb.zeros(1)
     with wb.Tape() as tape:
         wb.launch(everything, 20, [mesh.id, given, wb.array(w, dtype=wb.vec4), which, loss])

@@ -10,9 +10,16 @@ from tests.support.backends import BACKENDS
 
 @wb.kernel
 def rays(
-    mesh: wb.uint64, start: wb.array[wb.vec3], dir: wb.array[wb.vec3], far: float, hit: wb.array[bool],
-    out: wb.array2d[float], normal: wb.array[wb.vec3], any: wb.array[bool], count: wb.array[int],
-):  # fmt: skip
+    mesh: wb.uint64,
+    start: wb.array[wb.vec3],
+    dir: wb.array[wb.vec3],
+    far: float,
+    hit: wb.array[bool],
+    out: wb.array2d[float],
+    normal: wb.array[wb.vec3],
+    any: wb.array[bool],
+    count: wb.array[int],
+):
     i = wb.tid()
     q = wb.mesh_query_ray(mesh, start[i], dir[i], far)
     hit[i] = q.result

@@ -251,13 +251,27 @@ def test_values_read_from_arrays_are_compared_as_wholes():
 
 INF, NAN = float("inf"), float("nan")
 PAIRS = [
-    ((1.0, 2.0), (1.0, 2.0)), ((1.0, 2.0), (1.0, 3.0)), ((1.0, NAN), (1.0, NAN)), ((2.0, NAN), (1.0, NAN)),
-    ((1.0, 2.0), (1.0, NAN)), ((INF, 2.0), (INF, 2.0)), ((INF, 2.0), (INF, 3.0)), ((INF, 2.0), (-INF, 2.0)),
-]  # fmt: skip
+    ((1.0, 2.0), (1.0, 2.0)),
+    ((1.0, 2.0), (1.0, 3.0)),
+    ((1.0, NAN), (1.0, NAN)),
+    ((2.0, NAN), (1.0, NAN)),
+    ((1.0, 2.0), (1.0, NAN)),
+    ((INF, 2.0), (INF, 2.0)),
+    ((INF, 2.0), (INF, 3.0)),
+    ((INF, 2.0), (-INF, 2.0)),
+]
 QUESTIONS = (
-    np.testing.assert_array_equal, np.testing.assert_allclose, np.testing.assert_equal, np.isclose, np.allclose,
-    np.array_equal, np.array_equiv, np.setdiff1d, np.union1d, np.isin,
-)  # fmt: skip
+    np.testing.assert_array_equal,
+    np.testing.assert_allclose,
+    np.testing.assert_equal,
+    np.isclose,
+    np.allclose,
+    np.array_equal,
+    np.array_equiv,
+    np.setdiff1d,
+    np.union1d,
+    np.isin,
+)
 
 
 def answer(question: Any, a: Any, b: Any) -> Any:

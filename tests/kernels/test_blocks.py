@@ -55,9 +55,10 @@ def table(x: wb.array(dtype=F), w: wb.array(dtype=F), y: wb.array2d(dtype=F)):
 
 
 KERNELS = {
-    "gravity": (gravity, lambda n: n, lambda n: (n,)), "two_loops": (two_loops, lambda n: n, lambda n: (n,)),
+    "gravity": (gravity, lambda n: n, lambda n: (n,)),
+    "two_loops": (two_loops, lambda n: n, lambda n: (n,)),
     "table": (table, lambda n: (3, n), lambda n: (3, n)),
-}  # fmt: skip
+}
 
 
 def gradients(name: str, n: int, backend: str) -> list[np.ndarray]:
@@ -94,9 +95,9 @@ def form(kernel, active=()):
     return blocks.lanes(function, Variant(restrict=True))[1], function
 
 
-@pytest.mark.parametrize(("kernel", "active"), [
-    (gravity, ()), (gravity, ("x", "m", "a")), (two_loops, ()), (table, ("x", "w", "y")),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("kernel", "active"), [(gravity, ()), (gravity, ("x", "m", "a")), (two_loops, ()), (table, ("x", "w", "y"))]
+)
 def test_these_take_the_form_in_blocks(kernel, active):
     found, function = form(kernel, active)
     assert found is not None and "lane" in emit_c.text(function, Variant(restrict=True))

@@ -155,11 +155,22 @@ def test_a_launch_dimension_is_one_of_four():
 @pytest.mark.parametrize(
     ("value", "type"),
     [
-        (1.5, int32), (True, int32), (True, float32), (1, bool_), ("a", float32), (1j, float64), (300, uint8),
-        (-1, uint8), (2**40, int32), ((1.0, 2.0), VEC), ((1.0,), float32), ((1, 2, None), VEC), (0, X),
+        (1.5, int32),
+        (True, int32),
+        (True, float32),
+        (1, bool_),
+        ("a", float32),
+        (1j, float64),
+        (300, uint8),
+        (-1, uint8),
+        (2**40, int32),
+        ((1.0, 2.0), VEC),
+        ((1.0,), float32),
+        ((1, 2, None), VEC),
+        (0, X),
         (0, Stack(int32)),
     ],
-)  # fmt: skip
+)
 def test_a_constant_fits_its_type(value, type):
     f, b, _ = function()
     const(b, value, type)

@@ -44,9 +44,13 @@ def in_process(code, cache, **more):
     """Start a Python process that builds in the same cache."""
     environment = {**os.environ, "WORKBENCH_CACHE": str(cache), "PYTHONPATH": str(ROOT), **more}
     return subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(code)], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        text=True, start_new_session=True,
-    )  # fmt: skip
+        [sys.executable, "-c", textwrap.dedent(code)],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
 
 
 BUILD = f"""
@@ -114,10 +118,14 @@ def test_the_key_depends_on_the_compiler_and_the_processor(cache, monkeypatch):
 def test_a_damaged_file_is_built_again(cache, damage):
     path = c_compiler.build(text(3))
     good = path.read_bytes()
-    path.write_bytes({
-        "truncated": good[: len(good) // 2], "empty": b"", "text": b"no library",
-        "flipped": good[:1000] + bytes([good[1000] ^ 1]) + good[1001:],
-    }[damage])  # fmt: skip
+    path.write_bytes(
+        {
+            "truncated": good[: len(good) // 2],
+            "empty": b"",
+            "text": b"no library",
+            "flipped": good[:1000] + bytes([good[1000] ^ 1]) + good[1001:],
+        }[damage]
+    )
     assert c_compiler.build(text(3)) == path
     assert disk_cache.read_sealed(path) is not None
     x = np.zeros(2)
@@ -271,7 +279,8 @@ def test_the_pool_runs_every_cell_once(cells):
 def test_the_pool_sleeps_when_there_is_no_work(cache):
     """Seen by the scheduler: the states of all threads of a process that has just used the pool."""
     process = in_process(
-        BUILD + """
+        BUILD
+        + """
 import time
 from pathlib import Path
 x = np.zeros(100)
@@ -283,7 +292,9 @@ until = time.monotonic() + 60
 while not asleep():
     assert time.monotonic() < until, "a thread of the pool never sleeps"
     time.sleep(0.01)
-""", cache)  # fmt: skip
+""",
+        cache,
+    )
     out, err = process.communicate(timeout=120)
     assert process.returncode == 0, err
 
@@ -309,7 +320,8 @@ def test_two_python_threads_may_use_the_pool_at_once():
 @pytest.mark.needs_cc
 def test_a_forked_child_makes_a_pool_of_its_own(cache):
     process = in_process(
-        BUILD + """
+        BUILD
+        + """
 import ctypes
 import errno
 import os
@@ -325,7 +337,9 @@ if child == 0:
     os._exit(0 if run() else 1)
 assert os.waitpid(child, 0)[1] == 0
 assert run()
-""", cache)  # fmt: skip
+""",
+        cache,
+    )
     out, err = process.communicate(timeout=120)
     assert process.returncode == 0, err
 
@@ -347,7 +361,9 @@ if child == 0:
     os._exit(0 if c_library.lost(pending) and not c_library.lost(whole) else 1)
 assert os.waitpid(child, 0)[1] == 0
 assert not c_library.lost(pending)
-""", cache)  # fmt: skip
+""",
+        cache,
+    )
     out, err = process.communicate(timeout=120)
     assert process.returncode == 0, err
 
@@ -379,7 +395,9 @@ if child == 0:
 forked.set()
 assert os.waitpid(child, 0)[1] == 0
 assert allocation.LOCK.acquire(timeout=30)
-""", cache)  # fmt: skip
+""",
+        cache,
+    )
     out, err = process.communicate(timeout=120)
     assert process.returncode == 0, err
 
@@ -429,7 +447,9 @@ def test_the_compilers_import_without_cupy(cache):
         from workbench.kernels.compile import c_compiler, nvrtc
         from workbench.kernels.emit import cuda
         nvrtc.available()
-        """, cache)  # fmt: skip
+        """,
+        cache,
+    )
     out, err = process.communicate(timeout=60)
     assert process.returncode == 0, err
 
@@ -497,12 +517,12 @@ def test_every_piece_of_a_job_is_done_once_whatever_the_team(monkeypatch):
     to, ones = np.zeros(997, np.float32), np.ones(997, np.float32)
     args = np.array([to.ctypes.data, ones.ctypes.data], np.uint64)
     kernel = thread_pool.kernel_address("wb_add32")
-    jobs = (capture_log.Call * 20_000)()
+    jobs = (capture_log.NativeCall * 20_000)()
     expected = np.zeros_like(to)
     for k in range(len(jobs)):
         begin, end = sorted(random.integers(0, 998, 2))
         team = thread_pool.team(int(random.integers(1, 8)), int(random.integers(1, 5)))
-        jobs[k] = capture_log.Call(kernel, args.ctypes.data, begin, end, team)
+        jobs[k] = capture_log.NativeCall(kernel, args.ctypes.data, begin, end, team)
         expected[begin:end] += 1
 
     beside = np.zeros_like(to)

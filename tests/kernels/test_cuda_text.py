@@ -308,9 +308,12 @@ def test_the_sums_become_machine_code_for_every_gpu(arch: str):
 
 @wb.kernel
 def scaled(
-    x: wb.array(dtype=wb.vec4), q: wb.array(dtype=wb.quat), m: wb.array(dtype=wb.mat44), v: wb.array(dtype=wb.vec3),
+    x: wb.array(dtype=wb.vec4),
+    q: wb.array(dtype=wb.quat),
+    m: wb.array(dtype=wb.mat44),
+    v: wb.array(dtype=wb.vec3),
     y: wb.array2d(dtype=wb.vec4),
-):  # fmt: skip
+):
     i, j = wb.tid()
     y[i, j] = m[i] * x[j] * q[i][0] + wb.vec4(v[j][0], v[j][1], v[j][2], 1.0)
 

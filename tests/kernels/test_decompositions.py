@@ -22,9 +22,15 @@ def matrices(n: int) -> list[np.ndarray]:
 
 @wb.kernel
 def all_three(
-    a: wb.array(dtype=M3), u: wb.array(dtype=M3), s: wb.array(dtype=V3), v: wb.array(dtype=M3),
-    q: wb.array(dtype=M3), r: wb.array(dtype=M3), e: wb.array(dtype=M3), d: wb.array(dtype=V3),
-):  # fmt: skip
+    a: wb.array(dtype=M3),
+    u: wb.array(dtype=M3),
+    s: wb.array(dtype=V3),
+    v: wb.array(dtype=M3),
+    q: wb.array(dtype=M3),
+    r: wb.array(dtype=M3),
+    e: wb.array(dtype=M3),
+    d: wb.array(dtype=V3),
+):
     i = wb.tid()
     left, values, right = wb.svd3(a[i])
     u[i] = left

@@ -110,9 +110,10 @@ def _tiled(x):
 
 
 @pytest.mark.parametrize(
-    ("kernel", "meant"), [(runs, _runs), (counted, _counted), (nested, _nested), (tiled, _tiled)],
+    ("kernel", "meant"),
+    [(runs, _runs), (counted, _counted), (nested, _nested), (tiled, _tiled)],
     ids=lambda k: getattr(k, "key", ""),
-)  # fmt: skip
+)
 def test_a_later_turn_reads_it_and_its_gradient_is_exact(kernel, meant, backend):
     x = wb.array(X, dtype=wb.float32, requires_grad=True)
     ids, y = wb.array(IDS), wb.zeros(6, requires_grad=True)

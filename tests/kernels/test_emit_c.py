@@ -35,7 +35,7 @@ from workbench.kernels.types import (
     uint8,
     uint32,
     vector,
-)  # fmt: skip
+)
 
 pytestmark = pytest.mark.needs_cc
 vec3 = vector(3, float32)
@@ -175,9 +175,16 @@ EXTREMES = {
     "float32": [0.1, -0.0, float("inf"), float("-inf"), 1e-45, 3.4028235e38, 16777217.0],
     "float64": [0.1, -0.0, float("inf"), 5e-324, 1.7976931348623157e308],
     "float16": [0.1, -0.0, 65504.0, 6e-8, float("inf")],
-    "int32": [-(2**31), 2**31 - 1, -1], "int64": [-(2**63), 2**63 - 1], "int8": [-128, 127], "int16": [-(2**15)],
-    "uint8": [255], "uint16": [65535], "uint32": [2**32 - 1], "uint64": [2**64 - 1], "bool": [True, False],
-}  # fmt: skip
+    "int32": [-(2**31), 2**31 - 1, -1],
+    "int64": [-(2**63), 2**63 - 1],
+    "int8": [-128, 127],
+    "int16": [-(2**15)],
+    "uint8": [255],
+    "uint16": [65535],
+    "uint32": [2**32 - 1],
+    "uint64": [2**64 - 1],
+    "bool": [True, False],
+}
 
 
 @pytest.mark.sampled
@@ -287,9 +294,14 @@ def test_elementwise_rows_map_over_components_and_scalars_serve_all():
 
 
 OPERANDS = {
-    "v": vec3, "m": matrix((3, 3), float32), "u": matrix((2, 2), float32), "q": quaternion(float32),
-    "s": float32, "i": int32, "n": uint32,
-}  # fmt: skip
+    "v": vec3,
+    "m": matrix((3, 3), float32),
+    "u": matrix((2, 2), float32),
+    "q": quaternion(float32),
+    "s": float32,
+    "i": int32,
+    "n": uint32,
+}
 SHAPES = "v m q u vv mv mm sv vs qq qv vm vi mi mii vvs qqs viv vis miis mmv nv ns".split()
 
 
@@ -439,8 +451,12 @@ def test_while_tests_first_and_carries(breaks):
         test = k.region(lambda n, c: n > 1, int32, int32)
 
         def turn(n, c):
-            (half,) = k.branch(k.eq(k.bit_and(n, k.const(int32, 1)), k.const(int32, 0)),
-                               lambda: k.floordiv(n, k.const(int32, 2)), lambda: n * 3 + 1, [int32])  # fmt: skip
+            (half,) = k.branch(
+                k.eq(k.bit_and(n, k.const(int32, 1)), k.const(int32, 0)),
+                lambda: k.floordiv(n, k.const(int32, 2)),
+                lambda: n * 3 + 1,
+                [int32],
+            )
             return (c < 4, half, c + 1) if breaks else (half, c + 1)
 
         body = k.region(turn, int32, int32)
@@ -483,9 +499,12 @@ def test_wrap_and_trips_are_rows_like_any_other():
 
 
 UPDATES = {
-    "atomic_add": lambda old, v: old + v, "atomic_sub": lambda old, v: old - v,
-    "atomic_min": min, "atomic_max": max, "atomic_exch": lambda old, v: v,
-}  # fmt: skip
+    "atomic_add": lambda old, v: old + v,
+    "atomic_sub": lambda old, v: old - v,
+    "atomic_min": min,
+    "atomic_max": max,
+    "atomic_exch": lambda old, v: v,
+}
 
 
 @pytest.mark.sampled
@@ -722,9 +741,12 @@ def _log():
 
 
 DEVICE = {
-    "bounds": _out_of_bounds, "stack": lambda: _reverse(None), "array stack": lambda: _reverse(9),
-    "updates": _every_update, "log": _log,
-}  # fmt: skip
+    "bounds": _out_of_bounds,
+    "stack": lambda: _reverse(None),
+    "array stack": lambda: _reverse(9),
+    "updates": _every_update,
+    "log": _log,
+}
 
 
 @pytest.mark.sampled
@@ -777,9 +799,14 @@ def test_a_stencil_is_a_loop_along_the_last_axis_over_neighbouring_elements(rest
     assert [re.match(r"int32_t (\w+) =", loop)[1] for loop in loops] == ["i", "j"]
     inner = loops[-1]
     assert re.findall(r"\b[uvw]\[.*?\]", inner) == [
-        "u[i * u_n1 + j]", "u[t_10 * u_n1 + j]", "u[t_12 * u_n1 + j]", "u[i * u_n1 + t_15]", "u[i * u_n1 + t_18]",
-        "v[i * v_n1 + j]", "w[i * w_n1 + j]",
-    ]  # fmt: skip
+        "u[i * u_n1 + j]",
+        "u[t_10 * u_n1 + j]",
+        "u[t_12 * u_n1 + j]",
+        "u[i * u_n1 + t_15]",
+        "u[i * u_n1 + t_18]",
+        "v[i * v_n1 + j]",
+        "w[i * w_n1 + j]",
+    ]
     assert not set("/%") & set(inner) and "WB_AT" not in inner, "divisions and strides of the run stand outside"
     assert head.count("*restrict ") == (3 if restrict else 0)
 

@@ -105,9 +105,16 @@ def nest(a: str, outer: str, inner: str, kind: str) -> wb.Kernel:
         "else": ["if O:", "    if I:", "        a = 3.0", "else:", "    a = 5.0"],
         "else as inside": ["a = 5.0", "if O:", "    if I:", "        a = 3.0", "else:", "    a = 5.0"],
         "before": ["if O:", "    a = 4.0", "    if I:", "        a = 3.0"],
-        "two": ["b = 1.0", "if O:", "    if I:", "        a, b = 3.0, 2.0", "    else:", "        b = 7.0",
-                "a = a + b"],
-    }[kind]  # fmt: skip
+        "two": [
+            "b = 1.0",
+            "if O:",
+            "    if I:",
+            "        a, b = 3.0, 2.0",
+            "    else:",
+            "        b = 7.0",
+            "a = a + b",
+        ],
+    }[kind]
     body = [f"a = {a}", *(line.replace("O", outer).replace("I", inner) for line in lines), "y[i, j] = a"]
     head = "import workbench as wb\ndef k(x: wb.array2d(dtype=float), y: wb.array2d(dtype=float), n: int, m: int):\n"
     text = head + "".join(f"    {line}\n" for line in ["i, j = wb.tid()", "v = x[i, j] * 4.0 - 1.0", *body])

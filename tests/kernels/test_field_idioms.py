@@ -37,10 +37,19 @@ def test_numbers_of_two_types_are_compared_exactly() -> None:
     numbers = [16777217, -1, 3]
     x, z = np.float32([16777216.0, 0.5, 3.0]), np.array([16777216.0, 0.1, 3.0000001])
     out = wb.zeros((3, 4), dtype=bool)
-    got = ran(ask, wb.array(x), wb.array(numbers, dtype=int), wb.array([200, 1, 3], dtype=wb.uint8),
-              wb.array(z, dtype=wb.float64), out, dim=3)  # fmt: skip
-    want = [[float(a) < n, float(a) == n, k > n, float(a) >= c]
-            for a, n, k, c in zip(x, numbers, [200, 1, 3], z, strict=True)]  # fmt: skip
+    got = ran(
+        ask,
+        wb.array(x),
+        wb.array(numbers, dtype=int),
+        wb.array([200, 1, 3], dtype=wb.uint8),
+        wb.array(z, dtype=wb.float64),
+        out,
+        dim=3,
+    )
+    want = [
+        [float(a) < n, float(a) == n, k > n, float(a) >= c]
+        for a, n, k, c in zip(x, numbers, [200, 1, 3], z, strict=True)
+    ]
     assert got.tolist() == want
 
 
@@ -164,8 +173,11 @@ def test_blocks_are_found_by_row_and_column() -> None:
         assert at.numpy()[i, j].tolist() == [*want, rows[0], here], (i, j)
 
 
-TENSORS = [(m, n) for m in ("SymmetricTensorMapper", "SkewSymmetricTensorMapper")
-           for n in ("2d", "3d", *(("2d_voigt", "3d_voigt") if m[1] == "y" else ()))]  # fmt: skip
+TENSORS = [
+    (m, n)
+    for m in ("SymmetricTensorMapper", "SkewSymmetricTensorMapper")
+    for n in ("2d", "3d", *(("2d_voigt", "3d_voigt") if m[1] == "y" else ()))
+]
 
 
 @pytest.mark.usefixtures("backend")

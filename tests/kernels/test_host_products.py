@@ -11,8 +11,14 @@ A, B = wb.mat22(1.0, 2.0, 3.0, 4.0), wb.mat22(0.5, -1.0, 2.0, 3.0)
 V, N = wb.vec2(1.0, 1.0), wb.types.matrix((2, 3), float)(1.0, 2.0, 3.0, 4.0, 5.0, 6.0)
 Q, R = wb.quat_from_axis_angle(wb.vec3(0.0, 0.0, 1.0), 0.5), wb.quat_rpy(0.1, 0.2, 0.3)
 T, U = wb.transform(wb.vec3(1.0, 2.0, 3.0), Q), wb.transform(wb.vec3(-1.0, 0.5, 2.0), R)
-PAIRS = {"matrices": (A, B), "matrix and vector": (A, V), "vector and matrix": (V, A), "sizes": (A, N), "quat": (Q, R),
-         "transforms": (T, U)}  # fmt: skip
+PAIRS = {
+    "matrices": (A, B),
+    "matrix and vector": (A, V),
+    "vector and matrix": (V, A),
+    "sizes": (A, N),
+    "quat": (Q, R),
+    "transforms": (T, U),
+}
 
 
 def in_a_kernel(a, b, out):

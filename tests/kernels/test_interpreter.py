@@ -281,12 +281,22 @@ def test_components_at_run_time_indices(index, expected):
 VEC, MAT = vector(3, float32)(0.5, -2, 3), matrix((2, 2), float32)(1, 2, 3, 5)
 QUAT = quaternion(float32)(0.5, 0.5, -0.5, 0.5)
 CASES = [
-    (scalar.WHERE, np.True_, VEC, VEC), (scalar.EQ, VEC, VEC), (scalar.NE, VEC, VEC), (scalar.ABS, VEC),
-    (scalar.FLOORDIV, np.int32(-7), np.int32(2)), (scalar.FLOORDIV, np.int32(1), np.int32(0)),
-    (scalar.POW, np.float32(2), np.float32(0.5)), (scalar.LSHIFT, np.int32(1), np.int32(33)), (scalar.MIN, VEC, VEC),
-    (vectors.LENGTH, VEC), (vectors.NORMALIZE, VEC), (vectors.NORMALIZE, QUAT), (matrices.DETERMINANT, MAT),
-    (matrices.INVERSE, MAT), (vectors.ARGMIN, VEC),
-]  # fmt: skip
+    (scalar.WHERE, np.True_, VEC, VEC),
+    (scalar.EQ, VEC, VEC),
+    (scalar.NE, VEC, VEC),
+    (scalar.ABS, VEC),
+    (scalar.FLOORDIV, np.int32(-7), np.int32(2)),
+    (scalar.FLOORDIV, np.int32(1), np.int32(0)),
+    (scalar.POW, np.float32(2), np.float32(0.5)),
+    (scalar.LSHIFT, np.int32(1), np.int32(33)),
+    (scalar.MIN, VEC, VEC),
+    (vectors.LENGTH, VEC),
+    (vectors.NORMALIZE, VEC),
+    (vectors.NORMALIZE, QUAT),
+    (matrices.DETERMINANT, MAT),
+    (matrices.INVERSE, MAT),
+    (vectors.ARGMIN, VEC),
+]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case[0].name)
@@ -386,9 +396,7 @@ def sum_of(bounds, int_type=int32):
     y, *limits = k.params
     to64 = Row("cast", type=lambda a, attr: attr, meaning=lambda a, attr: attr(a), typed_by_attr=True)
     (s,) = k.loop(
-        limits,
-        [k.const(0, int64)],
-        lambda i, s: [k(ADD, k(MUL, s, k.const(100, int64)), k(to64, i, attr=int64))],
+        limits, [k.const(0, int64)], lambda i, s: [k(ADD, k(MUL, s, k.const(100, int64)), k(to64, i, attr=int64))]
     )
     k(memory.STORE, y, k.const(0), s)
     out = np.zeros(1, np.int64)

@@ -14,19 +14,32 @@ import workbench as wb
 pytestmark = pytest.mark.needs_cc
 N = 37  # two registers of sixteen, and five more
 QUICK = {
-    "root": "a[i] ** F(0.5)", "folded_root": "a[i] ** (F(0.25) + F(0.25))", "square": "a[i] ** F(2.0)",
-    "inverse": "a[i] ** F(-1.0)", "whole": "F(int(a[i]))", "next": "F(int(a[i]) + int(b[i]))", "acos": "wb.acos(a[i])",
-}  # fmt: skip
+    "root": "a[i] ** F(0.5)",
+    "folded_root": "a[i] ** (F(0.25) + F(0.25))",
+    "square": "a[i] ** F(2.0)",
+    "inverse": "a[i] ** F(-1.0)",
+    "whole": "F(int(a[i]))",
+    "next": "F(int(a[i]) + int(b[i]))",
+    "acos": "wb.acos(a[i])",
+}
 ONE = """sin cos tan asin atan sinh cosh tanh exp log log2 log10 log1p expm1 sqrt rsqrt cbrt erf erfc degrees radians
 abs floor ceil trunc round rint frac sign step nonzero""".split()
 TWO = "pow atan2 min max copysign mod".split()
 ALL = {
-    **{name: f"wb.{name}(a[i])" for name in ONE}, **{name: f"wb.{name}(a[i], b[i])" for name in TWO},
-    "sum": "a[i] + b[i]", "difference": "a[i] - b[i]", "product": "a[i] * b[i]", "quotient": "a[i] / b[i]",
-    "rest": "a[i] % b[i]", "cube": "a[i] ** F(3.0)", "clamp": "wb.clamp(a[i], b[i], F(1.0))",
-    "lerp": "wb.lerp(a[i], b[i], F(0.3))", "where": "wb.where(a[i] < b[i], a[i], b[i])",
-    "length": "wb.length(V(a[i], b[i], a[i]))", "normalize": "wb.normalize(V(a[i], b[i], a[i]))[0]",
-}  # fmt: skip
+    **{name: f"wb.{name}(a[i])" for name in ONE},
+    **{name: f"wb.{name}(a[i], b[i])" for name in TWO},
+    "sum": "a[i] + b[i]",
+    "difference": "a[i] - b[i]",
+    "product": "a[i] * b[i]",
+    "quotient": "a[i] / b[i]",
+    "rest": "a[i] % b[i]",
+    "cube": "a[i] ** F(3.0)",
+    "clamp": "wb.clamp(a[i], b[i], F(1.0))",
+    "lerp": "wb.lerp(a[i], b[i], F(0.3))",
+    "where": "wb.where(a[i] < b[i], a[i], b[i])",
+    "length": "wb.length(V(a[i], b[i], a[i]))",
+    "normalize": "wb.normalize(V(a[i], b[i], a[i]))[0]",
+}
 KERNEL = """
 @wb.kernel
 def {name}(a: wb.array(dtype=F), b: wb.array(dtype=F), y: wb.array(dtype=F)):

@@ -158,9 +158,9 @@ def test_only_what_may_be_done_in_time_is_optimised(monkeypatch):
 
 
 def test_what_is_nested_too_deeply_says_so(monkeypatch):
-    from workbench.kernels import depth
+    from workbench.kernels import recursion
 
-    monkeypatch.setattr(depth, "CALLS", 0)
+    monkeypatch.setattr(recursion, "CALLS", 0)
     made = kernel(["y[i] = " + " + ".join(["x[i]"] * 900)], "deep")
     with pytest.raises(KernelError, match="nested too deeply") as found:
         made.program()

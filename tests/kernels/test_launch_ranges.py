@@ -18,9 +18,13 @@ from workbench.kernels.ops.row import ROWS, Effect, Row
 
 I32, BOOL, F32 = types.int32, types.bool_, types.float32
 COMPARE = {
-    "lt": lambda a, b: a < b, "le": lambda a, b: a <= b, "gt": lambda a, b: a > b,
-    "ge": lambda a, b: a >= b, "eq": lambda a, b: a == b, "ne": lambda a, b: a != b,
-}  # fmt: skip
+    "lt": lambda a, b: a < b,
+    "le": lambda a, b: a <= b,
+    "gt": lambda a, b: a > b,
+    "ge": lambda a, b: a >= b,
+    "eq": lambda a, b: a == b,
+    "ne": lambda a, b: a != b,
+}
 
 
 def _machine(value, type):
@@ -153,14 +157,24 @@ class _Thread:
 
     def value(self, stmt, name, args):
         table = {
-            "const": lambda: stmt.attr, "components": lambda: None, "tid": lambda: self.thread[stmt.attr.axis],
-            "dim": lambda: self.dims[stmt.attr.axis], "shape": lambda: self.shapes[stmt.args[0].name][stmt.attr],
-            "add": lambda: args[0] + args[1], "sub": lambda: args[0] - args[1], "mul": lambda: args[0] * args[1],
-            "neg": lambda: -args[0], "floordiv": lambda: args[0] // args[1], "cast": lambda: args[0],
-            "min": lambda: min(args), "wrap": lambda: args[0] + args[1] if args[0] < 0 else args[0],
-            "logical_not": lambda: not args[0], "logical_and": lambda: args[0] and args[1],
-            "logical_or": lambda: args[0] or args[1], "pymod": lambda: args[0] % args[1],
-        }  # fmt: skip
+            "const": lambda: stmt.attr,
+            "components": lambda: None,
+            "tid": lambda: self.thread[stmt.attr.axis],
+            "dim": lambda: self.dims[stmt.attr.axis],
+            "shape": lambda: self.shapes[stmt.args[0].name][stmt.attr],
+            "add": lambda: args[0] + args[1],
+            "sub": lambda: args[0] - args[1],
+            "mul": lambda: args[0] * args[1],
+            "neg": lambda: -args[0],
+            "floordiv": lambda: args[0] // args[1],
+            "cast": lambda: args[0],
+            "min": lambda: min(args),
+            "wrap": lambda: args[0] + args[1] if args[0] < 0 else args[0],
+            "logical_not": lambda: not args[0],
+            "logical_and": lambda: args[0] and args[1],
+            "logical_or": lambda: args[0] or args[1],
+            "pymod": lambda: args[0] % args[1],
+        }
         return COMPARE[name](*args) if name in COMPARE else table[name]()
 
 
@@ -479,10 +493,14 @@ class Random:
                 "tid0", "tid0", "tid1", "tid1", "n", "const", "shape", "dim", *(["turn"] * 3 if self.turns else [])
             )
             term = {
-                "tid0": lambda: k.tid(0), "tid1": lambda: k.tid(1), "n": lambda: k.n, "dim": lambda: k.dim(1),
-                "shape": lambda: k.shape(k.x), "const": lambda: k.const(self.draw(st.integers(-2, 3))),
+                "tid0": lambda: k.tid(0),
+                "tid1": lambda: k.tid(1),
+                "n": lambda: k.n,
+                "dim": lambda: k.dim(1),
+                "shape": lambda: k.shape(k.x),
+                "const": lambda: k.const(self.draw(st.integers(-2, 3))),
                 "turn": lambda: self.pick(*self.turns),
-            }[kind]()  # fmt: skip
+            }[kind]()
             change = self.pick(None, None, "neg", 2, 3, "n")
             if change == "neg":
                 term = k.op("neg", term)

@@ -98,9 +98,9 @@ def run(made, values: np.ndarray, differentiate: bool = False):
 def differences(of, step: float = 1e-4) -> np.ndarray:
     """Central differences of fourth order of a function of one x, b and n at a time."""
     moves = ((-2, 1), (-1, -8), (1, 8), (2, -1))
-    return np.array([
-        sum(w * of(x + s * step, b, n) for s, w in moves) / (12 * step) for x, b, n in zip(X, B, N, strict=True)
-    ])  # fmt: skip
+    return np.array(
+        [sum(w * of(x + s * step, b, n) for s, w in moves) / (12 * step) for x, b, n in zip(X, B, N, strict=True)]
+    )
 
 
 ROW = "m = M22(x[i], F(2.0), F(3.0), x[i] * x[i])\n"
@@ -114,8 +114,10 @@ LEGAL = {
     "a component of a row replaced": (ROW + "m[0][1] = x[i]\nr = m[0]\ny[i] = r[1] * m[0, 1]", lambda x, b, n: x * x),
     "a component of a row updated": (ROW + "m[1].y *= x[i]\nr = m[1]\ny[i] = r[1] + r[0]", lambda x, b, n: x**3 + 3),
     "a row updated": (ROW + "m[1] += m[0]\ny[i] = m[1][0] * m[1][1]", lambda x, b, n: (3 + x) * (x * x + 2)),
-    "a row after a component of another": (ROW + "m[0][0] = F(5.0)\ny[i] = m[1][1] * m[0][0]",
-                                           lambda x, b, n: 5 * x * x),
+    "a row after a component of another": (
+        ROW + "m[0][0] = F(5.0)\ny[i] = m[1][1] * m[0][0]",
+        lambda x, b, n: 5 * x * x,
+    ),
     "rows of rows": ("m = M33(x[i])\ns = m[1:, 1:]\ny[i] = s[1][1] * s[0][0]", lambda x, b, n: x * x),
     "a column": (ROW + "c = m[:, 1]\ny[i] = c[0] * c[1]", lambda x, b, n: 2 * x * x),
     "a row of a product": (ROW + "y[i] = (m * m)[0][0]", lambda x, b, n: x * x + 6),
@@ -130,58 +132,86 @@ LEGAL = {
         "m = BM()\nfor j in range(3):\n    m[0, 0] = not m[0][0]\ny[i] = x[i] if m[0][0] else F(0.0)",
         lambda x, b, n: x,
     ),
-    "a bool vector of bools": ("v = BV(b[i], True, False)\ny[i] = x[i] if v.x and not v.z else F(0.0)",
-                               lambda x, b, n: x * b),
+    "a bool vector of bools": (
+        "v = BV(b[i], True, False)\ny[i] = x[i] if v.x and not v.z else F(0.0)",
+        lambda x, b, n: x * b,
+    ),
     "bool vectors compared": ("y[i] = x[i] if BV(b[i]) == BV(True) else F(0.0)", lambda x, b, n: x * b),
-    "a bool vector on a branch": ("v = BV(b[i]) if x[i] > F(0.0) else BV()\ny[i] = x[i] if v[2] else F(0.0)",
-                                  lambda x, b, n: x * (b and x > 0)),
+    "a bool vector on a branch": (
+        "v = BV(b[i]) if x[i] > F(0.0) else BV()\ny[i] = x[i] if v[2] else F(0.0)",
+        lambda x, b, n: x * (b and x > 0),
+    ),
     "a bool unit matrix": ("y[i] = x[i] if wb.identity(2, bool)[1][1] else F(0.0)", lambda x, b, n: x),
     "a whole unit matrix": ("y[i] = x[i] * F(wb.identity(2, int)[1][1])", lambda x, b, n: x),
     "bools from floats": ("y[i] = x[i] if BV(V3(x[i]))[0] else F(0.0)", lambda x, b, n: x),
     "floats from bools": ("y[i] = x[i] * V3(BV(b[i]))[0]", lambda x, b, n: x * b),
-    "vector(v, dtype=)": ("v = wb.vector(IV(n[i], 2, 3), dtype=F)\ny[i] = v[0] * x[i] + v[1]",
-                          lambda x, b, n: n * x + 2),
+    "vector(v, dtype=)": (
+        "v = wb.vector(IV(n[i], 2, 3), dtype=F)\ny[i] = v[0] * x[i] + v[1]",
+        lambda x, b, n: n * x + 2,
+    ),
     "vector(v)": ("v = wb.vector(V3(x[i]))\ny[i] = v[0] * v[2]", lambda x, b, n: x * x),
     "vector(v, length=, dtype=)": ("y[i] = wb.vector(V3(x[i]), length=3, dtype=F)[2]", lambda x, b, n: x),
     "matrix(m, dtype=)": ("y[i] = wb.matrix(IM(1, 2, 3, 4), dtype=F)[1][0] * x[i]", lambda x, b, n: 3 * x),
-    "a vector of bools from vector()": ("v = wb.vector(b[i], True, dtype=bool)\ny[i] = x[i] if v[0] else F(0.0)",
-                                        lambda x, b, n: x * b),
+    "a vector of bools from vector()": (
+        "v = wb.vector(b[i], True, dtype=bool)\ny[i] = x[i] if v[0] else F(0.0)",
+        lambda x, b, n: x * b,
+    ),
     "a quaternion of a vector and a number": ("y[i] = Q(V3(x[i]), F(2.0)).w * x[i]", lambda x, b, n: 2 * x),
     "components by name": ("y[i] = V3(x[i], y=x[i], z=F(2.0)).z * x[i]", lambda x, b, n: 2 * x),
     "a slice backwards": ("y[i] = V3(x[i], F(1.0), F(2.0))[::-1][0] * x[i]", lambda x, b, n: 2 * x),
-    "a slice updated": ("v = V3(x[i], F(1.0), F(2.0))\nv[0:2] += V2(x[i])\ny[i] = v[0] * v[1]",
-                        lambda x, b, n: 2 * x * (1 + x)),
+    "a slice updated": (
+        "v = V3(x[i], F(1.0), F(2.0))\nv[0:2] += V2(x[i])\ny[i] = v[0] * v[1]",
+        lambda x, b, n: 2 * x * (1 + x),
+    ),
     "a tuple": ("t = (x[i], V2(x[i]))\na, (c, d) = t\ny[i] = a * c * t[1][1]", lambda x, b, n: x**3),
     "a copy is a value": ("v = V2(x[i])\nw = v\nw[0] = F(0.0)\ny[i] = v[0] * v[1]", lambda x, b, n: x * x),
     "a struct in a struct": (
-        ("o = Out(In(V3(x[i]), M22(x[i]), True), x[i], BM(True))\no.s.m[0][1] *= o.t\n"
-         "y[i] = o.s.m[0][1] * o.s.v.y if o.h[0][0] and o.s.o else F(0.0)"),
+        (
+            "o = Out(In(V3(x[i]), M22(x[i]), True), x[i], BM(True))\no.s.m[0][1] *= o.t\n"
+            "y[i] = o.s.m[0][1] * o.s.v.y if o.h[0][0] and o.s.o else F(0.0)"
+        ),
         lambda x, b, n: x**3,
     ),
-    "the zero of a struct": ("o = Out()\no.s.v[0] = x[i]\no.t += o.s.v.x\ny[i] = o.t * o.s.v[0] + o.s.m[1][1]",
-                             lambda x, b, n: x * x),
+    "the zero of a struct": (
+        "o = Out()\no.s.v[0] = x[i]\no.t += o.s.v.x\ny[i] = o.t * o.s.v[0] + o.s.m[1][1]",
+        lambda x, b, n: x * x,
+    ),
     "a struct carried by a loop": (
-        ("o = Out()\nfor j in range(3):\n    o.t += x[i]\n    o.s.v[j] += o.t\n    o.h[0][0] = not o.h[0][0]\n"
-         "y[i] = o.s.v[2] * o.s.v[0] if o.h[0][0] else F(0.0)"),
+        (
+            "o = Out()\nfor j in range(3):\n    o.t += x[i]\n    o.s.v[j] += o.t\n    o.h[0][0] = not o.h[0][0]\n"
+            "y[i] = o.s.v[2] * o.s.v[0] if o.h[0][0] else F(0.0)"
+        ),
         lambda x, b, n: 3 * x * x,
     ),
-    "structs on two branches": ("o = Out() if b[i] else Out(t=x[i])\ny[i] = o.t * o.t",
-                                lambda x, b, n: 0 if b else x * x),
-    "a local array": ("l = wb.zeros(shape=3, dtype=F)\nl[0] = x[i]\nl[-1] += l[0]\ny[i] = l[0] * l[2]",
-                      lambda x, b, n: x * x),
+    "structs on two branches": (
+        "o = Out() if b[i] else Out(t=x[i])\ny[i] = o.t * o.t",
+        lambda x, b, n: 0 if b else x * x,
+    ),
+    "a local array": (
+        "l = wb.zeros(shape=3, dtype=F)\nl[0] = x[i]\nl[-1] += l[0]\ny[i] = l[0] * l[2]",
+        lambda x, b, n: x * x,
+    ),
     "returns on every branch": ("y[i] = early(x[i])", lambda x, b, n: x if x > 0 else x * x if x > -1 else x**3),
     "tuples returned": ("v, s = pair(x[i])\ny[i] = v[0] * s", lambda x, b, n: x if x > 0 else x**3),
-    "defaults": ("y[i] = half(x[i]) + half(x[i], by=x[i]) + half(x[i], F(4.0), V3(x[i]))",
-                 lambda x, b, n: x / 2 + 1 + x * x / 4),
+    "defaults": (
+        "y[i] = half(x[i]) + half(x[i], by=x[i]) + half(x[i], F(4.0), V3(x[i]))",
+        lambda x, b, n: x / 2 + 1 + x * x / 4,
+    ),
     "a constant's component": ("y[i] = C[0] * x[i] + C.y + (C + C)[2]", lambda x, b, n: 2 * x + 11),
-    "a chain of comparisons": ("y[i] = x[i] if F(0.0) < x[i] < F(1.0) or b[i] and not n[i] > 1 else F(0.0)",
-                               lambda x, b, n: x if 0 < x < 1 or (b and not n > 1) else 0),
-    "a loop that returns": ("for j in range(3):\n    y[i] += x[i]\n    if j == n[i]:\n        return",
-                            lambda x, b, n: x * (n + 1)),
+    "a chain of comparisons": (
+        "y[i] = x[i] if F(0.0) < x[i] < F(1.0) or b[i] and not n[i] > 1 else F(0.0)",
+        lambda x, b, n: x if 0 < x < 1 or (b and not n > 1) else 0,
+    ),
+    "a loop that returns": (
+        "for j in range(3):\n    y[i] += x[i]\n    if j == n[i]:\n        return",
+        lambda x, b, n: x * (n + 1),
+    ),
     "what a statement's func returns on some paths": ("some(x[i])\ny[i] = x[i]", lambda x, b, n: x),
-    "printf of a vector and a bool": ('if n[i] > 9:\n    wb.printf("%f %g %e %d %%\\n", V3(x[i]), b[i])\ny[i] = x[i]',
-                                      lambda x, b, n: x),
-}  # fmt: skip
+    "printf of a vector and a bool": (
+        'if n[i] > 9:\n    wb.printf("%f %g %e %d %%\\n", V3(x[i]), b[i])\ny[i] = x[i]',
+        lambda x, b, n: x,
+    ),
+}
 
 
 @pytest.mark.parametrize("name", LEGAL)
@@ -245,7 +275,7 @@ ILLEGAL = {
     "a constant written": ("C[0] = x[i]", "global", 1),
     "a range of floats": ("for j in range(x[i]):\n    y[i] += x[i]", "range-type", 1),
     "a func that has no end": ("y[i] = again(x[i])", "recursion", None),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", ILLEGAL)
@@ -265,9 +295,14 @@ def test_what_is_illegal_is_refused_at_its_line(name):
 
 @pytest.mark.parametrize(
     ("body", "func"),
-    [("y[i] = some(x[i])", "some"), ("y[i] = F(2.0) * none(x[i])", "none"), ("v = V2(some(x[i]))", "some"),
-     ("z = some(x[i])\ny[i] = z", "some"), ("y[i] = early(some(x[i]))", "some")],
-)  # fmt: skip
+    [
+        ("y[i] = some(x[i])", "some"),
+        ("y[i] = F(2.0) * none(x[i])", "none"),
+        ("v = V2(some(x[i]))", "some"),
+        ("z = some(x[i])\ny[i] = z", "some"),
+        ("y[i] = early(some(x[i]))", "some"),
+    ],
+)
 def test_a_func_that_does_not_always_return_is_named_at_its_own_line(body, func):
     with pytest.raises(KernelError, match=f"`{func}` does not return a value on every path") as found:
         kernel(body).program()
@@ -278,9 +313,13 @@ def test_a_func_that_does_not_always_return_is_named_at_its_own_line(body, func)
 
 @pytest.mark.parametrize(
     "text",
-    ["for j in range(3):\n    if a > F(j):\n        return a", "while a < F(5.0):\n    return a",
-     "if a > F(0.0):\n    return a\nreturn", "if a > F(0.0):\n    if a > F(1.0):\n        return a"],
-)  # fmt: skip
+    [
+        "for j in range(3):\n    if a > F(j):\n        return a",
+        "while a < F(5.0):\n    return a",
+        "if a > F(0.0):\n    return a\nreturn",
+        "if a > F(0.0):\n    if a > F(1.0):\n        return a",
+    ],
+)
 def test_whatever_leaves_a_path_open(text):
     before = "@wb.func\ndef leaky(a: F):\n" + textwrap.indent(text, "    ") + "\n"
     with pytest.raises(KernelError, match="`leaky` does not return") as found:

@@ -32,7 +32,7 @@ from workbench.kernels.ops import (
     scalar,
     unary,
     why_refused,
-)  # fmt: skip
+)
 from workbench.kernels.ops.row import Effect, Row, host, weak_type
 
 S = T.float64
@@ -211,15 +211,20 @@ def test_the_tangent_rule_is_the_transpose_of_the_adjoint_rule(c):
     y = value(c, args)
     random = np.random.default_rng(8)
     g = host(result_type(c), random.uniform(-1, 1, np.shape(y)))
-    full = [host(a.type if np.ndim(a) else T.float64, random.uniform(-1, 1, np.shape(a))) if i in floats(args) else None
-            for i, a in enumerate(args)]  # fmt: skip
+    full = [
+        host(a.type if np.ndim(a) else T.float64, random.uniform(-1, 1, np.shape(a))) if i in floats(args) else None
+        for i, a in enumerate(args)
+    ]
     grads = ROWS[c[0]].adjoint(g, y, *args, **rule_keywords(c))
     for kept in [set(floats(args)), *({i} for i in floats(args))]:
         ts = [t if i in kept else None for i, t in enumerate(full)]
         t = ROWS[c[0]].tangent(ts, y, *args, **rule_keywords(c))
         forward = 0.0 if t is None else np.sum(np.asarray(g) * np.asarray(t))
-        reverse = sum(np.sum(np.asarray(d) * np.asarray(t)) for d, t in zip(grads, ts, strict=True)
-                      if d is not None and t is not None)  # fmt: skip
+        reverse = sum(
+            np.sum(np.asarray(d) * np.asarray(t))
+            for d, t in zip(grads, ts, strict=True)
+            if d is not None and t is not None
+        )
         np.testing.assert_allclose(forward, reverse, rtol=1e-9, atol=1e-12)
 
 
@@ -427,15 +432,42 @@ C_CASES = [
     *itertools.product("add sub mul div min max floordiv pymod mod lt ge eq pick_lt clamp".split(), INTS + REALS),
     *itertools.product(["bit_and", "bit_or", "bit_xor", "invert", "lshift", "rshift"], INTS),
     *itertools.product(["neg", "abs", "sign", "step", "nonzero"], INTS + REALS),
-    *itertools.product(["round", "rint", "trunc", "floor", "ceil", "frac", "sqrt", "isnan", "isinf", "isfinite",
-                        "copysign", "gate", "lerp", "degrees", "radians"], REALS),
-]  # fmt: skip
+    *itertools.product(
+        [
+            "round",
+            "rint",
+            "trunc",
+            "floor",
+            "ceil",
+            "frac",
+            "sqrt",
+            "isnan",
+            "isinf",
+            "isfinite",
+            "copysign",
+            "gate",
+            "lerp",
+            "degrees",
+            "radians",
+        ],
+        REALS,
+    ),
+]
 CLOSE_CASES = [
     *itertools.product("sin cos tan asin acos atan sinh cosh tanh exp log log2 log10 log1p expm1".split(), REALS),
     *itertools.product("cbrt erf erfc rsqrt pow atan2".split(), REALS),
-]  # fmt: skip
-ARITY = {"pick_lt": 4, "clamp": 3, "lerp": 3, "pow": 2, "atan2": 2, "div": 2, "copysign": 2, "gate": 2, **dict.fromkeys(
-    "add sub mul min max floordiv pymod mod lt ge eq bit_and bit_or bit_xor lshift rshift".split(), 2)}  # fmt: skip
+]
+ARITY = {
+    "pick_lt": 4,
+    "clamp": 3,
+    "lerp": 3,
+    "pow": 2,
+    "atan2": 2,
+    "div": 2,
+    "copysign": 2,
+    "gate": 2,
+    **dict.fromkeys("add sub mul min max floordiv pymod mod lt ge eq bit_and bit_or bit_xor lshift rshift".split(), 2),
+}
 
 
 def samples(t: T.Scalar, count: int) -> list[np.ndarray]:

@@ -164,9 +164,17 @@ def test_a_pass_that_defines_a_value_twice_is_named(monkeypatch):
 def test_the_steps_of_a_kernel_are_all_there_in_order():
     names = [name for name, _ in diffuse.steps]
     assert names == [
-        "source", "read", "ir", "forward loads", "simplify adjoint", "adjoint", "fewer branches", "fewer branches",
-        "c", "cuda",
-    ]  # fmt: skip
+        "source",
+        "read",
+        "ir",
+        "forward loads",
+        "simplify adjoint",
+        "adjoint",
+        "fewer branches",
+        "fewer branches",
+        "c",
+        "cuda",
+    ]
     texts = dict(diffuse.steps)
     for name in ("source", "ir", "adjoint", "c", "cuda"):
         assert str(texts[name]) == str(getattr(diffuse, name))

@@ -36,12 +36,27 @@ class Ball:
 
 
 SPACE = {
-    "f32": T.Array(T.float32), "f32_2": T.Array(T.float32, 2), "vec3": T.vector(3, float), "Ball": Ball,
-    "balls": T.Array(Ball), "tid": declare.tid, "func": declare.func,
-    "again": again, "half": half, "plain": plain, "adjoint": declare.adjoint, "printf": declare.printf,
-    "static": declare.static, "sin": BUILTINS["sin"], "rand_init": BUILTINS["rand_init"], "randf": STATEFUL["randf"],
-    "atomic_add": memory.ATOMIC_ADD, "float64": T.float64, "SIZES": [1, 2], "SCALE": 2.0,
-}  # fmt: skip
+    "f32": T.Array(T.float32),
+    "f32_2": T.Array(T.float32, 2),
+    "vec3": T.vector(3, float),
+    "Ball": Ball,
+    "balls": T.Array(Ball),
+    "tid": declare.tid,
+    "func": declare.func,
+    "again": again,
+    "half": half,
+    "plain": plain,
+    "adjoint": declare.adjoint,
+    "printf": declare.printf,
+    "static": declare.static,
+    "sin": BUILTINS["sin"],
+    "rand_init": BUILTINS["rand_init"],
+    "randf": STATEFUL["randf"],
+    "atomic_add": memory.ATOMIC_ADD,
+    "float64": T.float64,
+    "SIZES": [1, 2],
+    "SCALE": 2.0,
+}
 COUNT = itertools.count()
 PARAMS = "x: f32, y: f32, z: f32_2, n: int, v: vec3"
 

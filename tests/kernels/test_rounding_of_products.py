@@ -38,7 +38,7 @@ def terms() -> dict[str, list[tuple]]:
         "mat * mat": [((m, n), (m, o), (o, n), 1) for m in THREE for n in THREE for o in THREE],
         "quat * quat": [((a,), (b,), (c,), s) for a, b, c, s in quat],
         "vec * scalar": [((n,), (n,), (), 1) for n in THREE],
-    }  # fmt: skip
+    }
 
 
 def bilinear(real):
@@ -46,10 +46,15 @@ def bilinear(real):
 
     @wb.kernel
     def products(
-        m: wb.array2d(dtype=mat33), v: wb.array2d(dtype=vec3), s: wb.array(dtype=real), q: wb.array2d(dtype=quat),
-        scalars: wb.array(dtype=real), vectors: wb.array2d(dtype=vec3), matrices: wb.array2d(dtype=mat33),
+        m: wb.array2d(dtype=mat33),
+        v: wb.array2d(dtype=vec3),
+        s: wb.array(dtype=real),
+        q: wb.array2d(dtype=quat),
+        scalars: wb.array(dtype=real),
+        vectors: wb.array2d(dtype=vec3),
+        matrices: wb.array2d(dtype=mat33),
         quats: wb.array(dtype=quat),
-    ):  # fmt: skip
+    ):
         i = wb.tid()
         scalars[i] = wb.dot(v[0, i], v[1, i])
         vectors[0, i] = wb.cross(v[2, i], v[3, i])
@@ -77,8 +82,12 @@ def checked_products(real, number: type, n: int) -> Iterator[tuple]:
     """Name, is it a derivative, error."""
     info = np.finfo(number)
     half = (info.maxexp - 8) / 2
-    given = [drawn(number, [(3, 3)] * 3, n, -half, half), drawn(number, [(3,)] * 8, n, -half, half),
-             drawn(number, [()], n, -half, half)[0], drawn(number, [(4,)] * 2, n, -half, half)]  # fmt: skip
+    given = [
+        drawn(number, [(3, 3)] * 3, n, -half, half),
+        drawn(number, [(3,)] * 8, n, -half, half),
+        drawn(number, [()], n, -half, half)[0],
+        drawn(number, [(4,)] * 2, n, -half, half),
+    ]
     vec3, mat33, quat = wb.types.vector(3, real), wb.types.matrix((3, 3), real), wb.types.quaternion(real)
     types = (mat33, vec3, real, quat)
     inputs = [wb.array(x, dtype=t, requires_grad=True) for x, t in zip(given, types, strict=True)]
@@ -91,11 +100,14 @@ def checked_products(real, number: type, n: int) -> Iterator[tuple]:
     dm, dv, ds, dq = (a.grad.numpy() for a in inputs)
     scalars, vectors, matrices, quats = (y.numpy() for y in outputs)
     jobs = {
-        "dot": (v[0], v[1], scalars, dv[0], dv[1]), "cross": (v[2], v[3], vectors[0], dv[2], dv[3]),
-        "mat * vec": (m[0], v[4], vectors[1], dm[0], dv[4]), "vec * scalar": (v[5], s, vectors[2], dv[5], ds),
-        "outer": (v[6], v[7], matrices[0], dv[6], dv[7]), "mat * mat": (m[1], m[2], matrices[1], dm[1], dm[2]),
+        "dot": (v[0], v[1], scalars, dv[0], dv[1]),
+        "cross": (v[2], v[3], vectors[0], dv[2], dv[3]),
+        "mat * vec": (m[0], v[4], vectors[1], dm[0], dv[4]),
+        "vec * scalar": (v[5], s, vectors[2], dv[5], ds),
+        "outer": (v[6], v[7], matrices[0], dv[6], dv[7]),
+        "mat * mat": (m[1], m[2], matrices[1], dm[1], dm[2]),
         "quat * quat": (q[0], q[1], quats, dq[0], dq[1]),
-    }  # fmt: skip
+    }
     for name, (a, b, y, da, db) in jobs.items():
         sums: dict = {}
         for at, left, right, sign in terms()[name]:

@@ -100,34 +100,47 @@ def circle(sign: int) -> Callable:
 
 BELL = 2 / mp.sqrt(mp.pi)
 EXACT_ONE: dict[str, tuple[Callable, Callable]] = {
-    "sin": (mp.sin, mp.cos), "cos": (mp.cos, lambda x: -mp.sin(x)), "tan": (mp.tan, lambda x: 1 / mp.cos(x) ** 2),
-    "asin": (within(mp.asin), circle(1)), "acos": (within(mp.acos), circle(-1)),
-    "atan": (mp.atan, lambda x: 1 / (1 + x * x)), "sinh": (mp.sinh, mp.cosh), "cosh": (mp.cosh, mp.sinh),
-    "tanh": (mp.tanh, lambda x: 1 / mp.cosh(x) ** 2), "exp": (mp.exp, mp.exp), "log": (mp.log, lambda x: 1 / x),
+    "sin": (mp.sin, mp.cos),
+    "cos": (mp.cos, lambda x: -mp.sin(x)),
+    "tan": (mp.tan, lambda x: 1 / mp.cos(x) ** 2),
+    "asin": (within(mp.asin), circle(1)),
+    "acos": (within(mp.acos), circle(-1)),
+    "atan": (mp.atan, lambda x: 1 / (1 + x * x)),
+    "sinh": (mp.sinh, mp.cosh),
+    "cosh": (mp.cosh, mp.sinh),
+    "tanh": (mp.tanh, lambda x: 1 / mp.cosh(x) ** 2),
+    "exp": (mp.exp, mp.exp),
+    "log": (mp.log, lambda x: 1 / x),
     "log2": (lambda x: mp.log(x) / mp.log(2), lambda x: 1 / (x * mp.log(2))),
     "log10": (lambda x: mp.log(x) / mp.log(10), lambda x: 1 / (x * mp.log(10))),
-    "log1p": (mp.log1p, lambda x: 1 / (1 + x)), "expm1": (mp.expm1, mp.exp),
+    "log1p": (mp.log1p, lambda x: 1 / (1 + x)),
+    "expm1": (mp.expm1, mp.exp),
     "sqrt": (mp.sqrt, lambda x: 1 / (2 * mp.sqrt(x))),
     "rsqrt": (lambda x: 1 / mp.sqrt(x), lambda x: -1 / (2 * x * mp.sqrt(x))),
     "cbrt": (lambda x: mp.sign(x) * mp.cbrt(abs(x)), lambda x: 1 / (3 * mp.cbrt(x * x))),
-    "erf": (mp.erf, lambda x: BELL * mp.exp(-x * x)), "erfc": (mp.erfc, lambda x: -BELL * mp.exp(-x * x)),
+    "erf": (mp.erf, lambda x: BELL * mp.exp(-x * x)),
+    "erfc": (mp.erfc, lambda x: -BELL * mp.exp(-x * x)),
     "degrees": (lambda x: x * 180 / mp.pi, lambda x: 180 / mp.pi),
-    "radians": (lambda x: x * mp.pi / 180, lambda x: mp.pi / 180), "abs": (abs, mp.sign),
+    "radians": (lambda x: x * mp.pi / 180, lambda x: mp.pi / 180),
+    "abs": (abs, mp.sign),
     "neg": (lambda x: -x, lambda x: mp.mpf(-1)),
     "frac": (lambda x: x - mp.sign(x) * mp.floor(abs(x)), lambda x: mp.mpf(1)),
-}  # fmt: skip
+}
 EXACT_TWO: dict[str, Callable] = {
     "atan2": lambda y, x: (mp.atan2(y, x), x / (x * x + y * y), -y / (x * x + y * y)),
     "pow": lambda x, p: (mp.power(x, p), p * mp.power(x, p - 1), mp.power(x, p) * mp.log(x)),
-    "div": lambda a, b: (a / b, 1 / b, -a / (b * b)), "mul": lambda a, b: (a * b, b, a),
-    "add": lambda a, b: (a + b, 1, 1), "sub": lambda a, b: (a - b, 1, -1),
-    "min": lambda a, b: (min(a, b), int(a <= b), int(a > b)), "max": lambda a, b: (max(a, b), int(a >= b), int(a < b)),
+    "div": lambda a, b: (a / b, 1 / b, -a / (b * b)),
+    "mul": lambda a, b: (a * b, b, a),
+    "add": lambda a, b: (a + b, 1, 1),
+    "sub": lambda a, b: (a - b, 1, -1),
+    "min": lambda a, b: (min(a, b), int(a <= b), int(a > b)),
+    "max": lambda a, b: (max(a, b), int(a >= b), int(a < b)),
     "copysign": lambda a, b: (abs(a) * mp.sign(b), mp.sign(a) * mp.sign(b), 0),
-}  # fmt: skip
+}
 REACH = {  # larger arguments cost mpmath minutes, and are 0, 1 or infinite
     **dict.fromkeys(("exp", "sinh", "cosh", "expm1", "tanh", "erf", "erfc"), 1e4),
     **dict.fromkeys(("sin", "cos", "tan"), 1e30),
-}  # fmt: skip
+}
 FROM = {**dict.fromkeys(("log", "log2", "log10", "sqrt", "rsqrt"), 0.0), "log1p": -1.0}
 
 

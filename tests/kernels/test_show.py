@@ -319,11 +319,14 @@ def test_a_listing_is_its_text_and_safe_html(language):
         ("return x[i]*2.5e-3 # half", "python", ["keyword", "number", "comment"]),
         ("for j in range(0, n, 1) carrying (s=s0):", "ir", ["keyword"] * 3 + ["number"] * 2 + ["keyword"]),
         ("v2: float32 = v1 * 2.0", "ir", ["type", "number"]),
-        ("#define N 3\nconst int32_t k = 0x1Fu; /* a\nb */ double d; // end", "c",
-         ["comment", "keyword", "type", "number", "comment", "type", "comment"]),
+        (
+            "#define N 3\nconst int32_t k = 0x1Fu; /* a\nb */ double d; // end",
+            "c",
+            ["comment", "keyword", "type", "number", "comment", "type", "comment"],
+        ),
         ('printf("%d // no comment\\n", 1);', "c", ["string", "number"]),
     ],
-)  # fmt: skip
+)
 def test_tokens_are_coloured(code, language, kinds):
     kind_of = {value: kind for kind, value in show._COLOURS.items()}
     found = re.findall(r'<span style="color:(.*?)">', show.colour(code, language))

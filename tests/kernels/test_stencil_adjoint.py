@@ -419,11 +419,15 @@ def column(u: wb.array2d(dtype=F), y: wb.array(dtype=F)):
 @pytest.mark.parametrize(
     ("kernel", "dim", "shape", "out", "more"),
     [
-        (window, 6, (9,), (6,), [4]), (ring, 7, (7,), (7,), []), (last, 7, (7,), (7,), []),
+        (window, 6, (9,), (6,), [4]),
+        (ring, 7, (7,), (7,), []),
+        (last, 7, (7,), (7,), []),
         (behind_the_end, 7, (7,), (7,), []),
-        (indirect, 4, (8,), (4,), []), (turned, (5, 5), (5, 5), (5, 5), []), (column, 5, (5, 5), (5,), []),
+        (indirect, 4, (8,), (4,), []),
+        (turned, (5, 5), (5, 5), (5, 5), []),
+        (column, 5, (5, 5), (5,), []),
     ],
-)  # fmt: skip
+)
 def test_other_forms_are_left_whole_and_exact(monkeypatch, kernel, dim, shape, out, more):
     sizes(monkeypatch, 1)
     wb.config.threads = 3

@@ -127,8 +127,16 @@ def turns(x: wb.array[float], n: wb.array[int], y: wb.array[float]):
 
 def test_loops_turn_as_often_as_each_thread_wants(both):
     rng = np.random.default_rng(1)
-    checked(both, turns, {"x": rng.normal(size=N).astype(np.float32), "n": rng.integers(-2, 12, N).astype(np.int32),
-                          "y": np.zeros(N, np.float32)}, together=True)  # fmt: skip
+    checked(
+        both,
+        turns,
+        {
+            "x": rng.normal(size=N).astype(np.float32),
+            "n": rng.integers(-2, 12, N).astype(np.int32),
+            "y": np.zeros(N, np.float32),
+        },
+        together=True,
+    )
 
 
 @wb.kernel
@@ -140,9 +148,16 @@ def gathered(x: wb.array[float], n: wb.array[int], y: wb.array[float]):
 
 def test_sums_have_the_order_of_the_threads(both):
     rng = np.random.default_rng(2)
-    checked(both, gathered, {"x": (rng.normal(size=N) * 10.0 ** rng.integers(-4, 5, N)).astype(np.float32),
-                             "n": rng.integers(0, 9, N).astype(np.int32), "y": np.zeros(N, np.float32)},
-            together=True)  # fmt: skip
+    checked(
+        both,
+        gathered,
+        {
+            "x": (rng.normal(size=N) * 10.0 ** rng.integers(-4, 5, N)).astype(np.float32),
+            "n": rng.integers(0, 9, N).astype(np.int32),
+            "y": np.zeros(N, np.float32),
+        },
+        together=True,
+    )
 
 
 @wb.kernel

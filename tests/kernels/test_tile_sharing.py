@@ -257,10 +257,20 @@ def read_by_both_sides_in_numpy(a, n):
     return a + p * p
 
 
-TWINS = [(k, globals()[f"{k.key}_in_numpy"]) for k in (
-    written_through_views, written_in_loops, written_in_while, changed_by_funcs, copies_are_their_own, solved_in_views,
-    only_read_before, stacks_keep_their_count, read_by_both_sides,
-)]  # fmt: skip
+TWINS = [
+    (k, globals()[f"{k.key}_in_numpy"])
+    for k in (
+        written_through_views,
+        written_in_loops,
+        written_in_while,
+        changed_by_funcs,
+        copies_are_their_own,
+        solved_in_views,
+        only_read_before,
+        stacks_keep_their_count,
+        read_by_both_sides,
+    )
+]
 VALUES = np.random.default_rng(3).uniform(-1.0, 1.0, (N, N))
 SEED = np.random.default_rng(4).uniform(-1.0, 1.0, (N, N))
 

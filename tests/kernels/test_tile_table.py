@@ -69,23 +69,42 @@ LINES = {
     "tile_bit_or_inplace": "wb.tile_bit_or_inplace(t, 1, 2, s); r = t",
     "tile_bit_xor_inplace": "wb.tile_bit_xor_inplace(t, 1, 2, s); r = t",
     "tile_stack": "k = wb.tile_stack(capacity=3, dtype=D); wb.tile_stack_push(k, s); p = wb.tile_stack_pop(k)[0];"
-        " r = wb.tile(p, preserve_type=True)",
+    " r = wb.tile(p, preserve_type=True)",
     "operators": "r = t * N(2) - u / N(3) + (-t)",
-}  # fmt: skip
+}
 # Without numbers of the tile in them, or shown by another line.
 ELSEWHERE = {
-    "block_dim", "tile_randf", "tile_randi", "tile_fft", "tile_ifft", "tile_stack_push", "tile_stack_pop",
-    "tile_stack_clear", "tile_stack_count",
-}  # fmt: skip
+    "block_dim",
+    "tile_randf",
+    "tile_randi",
+    "tile_fft",
+    "tile_ifft",
+    "tile_stack_push",
+    "tile_stack_pop",
+    "tile_stack_clear",
+    "tile_stack_count",
+}
 BITS = ("tile_bit_and_inplace", "tile_bit_or_inplace", "tile_bit_xor_inplace")
 FLOATS = (
-    "tile_matmul", "tile_cholesky", "tile_cholesky_inplace", "tile_cholesky_solve", "tile_cholesky_solve_inplace",
-    "tile_lower_solve", "tile_lower_solve_inplace", "tile_upper_solve", "tile_upper_solve_inplace",
-)  # fmt: skip
+    "tile_matmul",
+    "tile_cholesky",
+    "tile_cholesky_inplace",
+    "tile_cholesky_solve",
+    "tile_cholesky_solve_inplace",
+    "tile_lower_solve",
+    "tile_lower_solve_inplace",
+    "tile_upper_solve",
+    "tile_upper_solve_inplace",
+)
 ORDERED = (
-    "tile_min", "tile_max", "tile_argmin", "tile_argmax", "tile_sort", "tile_scan_max_inclusive",
+    "tile_min",
+    "tile_max",
+    "tile_argmin",
+    "tile_argmax",
+    "tile_sort",
+    "tile_scan_max_inclusive",
     "tile_scan_min_inclusive",
-)  # fmt: skip
+)
 KINDS = {"float16": "float16", "float32": "float32", "float64": "float64", "int32": "int32", "vec3d": "float64"}
 REFUSED = {
     *itertools.product(BITS, ("float16", "float32", "float64", "vec3d")),
@@ -93,8 +112,10 @@ REFUSED = {
     *itertools.product(FLOATS[1:], ("float16",)),
     *itertools.product(ORDERED, ("vec3d",)),
     *(("tile_arange", kind) for kind in ("vec3d",)),
-    ("tile_diag_add", "vec3d"), ("tile_axpy", "vec3d"), ("tile_dot", "vec3d"),
-}  # fmt: skip
+    ("tile_diag_add", "vec3d"),
+    ("tile_axpy", "vec3d"),
+    ("tile_dot", "vec3d"),
+}
 
 HEAD = """import workbench as wb
 D = wb.{kind}

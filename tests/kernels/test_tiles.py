@@ -236,19 +236,46 @@ PART = "wb.tile_view(t, offset=(0, 0), shape=(2, 2))"
     [
         ("u = t if c else t * 2.0", "u[0, 0] = 1.0  # here", "wb.tile_store(x, t)"),
         ("u = wb.tile_transpose(t if c else t * 2.0)", "t[0, 0] = 1.0  # here", "wb.tile_store(x, u)"),
-        ("v = t[0:2, 0:2]  * 1.0", "for k in range(n):", "    v[0, 0] = 1.0  # here", f"    v = {PART}",
-         "wb.tile_store(x, t)"),
-        ("v = wb.tile_zeros(shape=(2, 2), dtype=float)", "if c:", f"    v = {PART}", "t[0, 0] = 1.0  # here",
-         "wb.tile_store(x, v)"),
-        ("v = wb.tile_zeros(shape=(2, 2), dtype=float)", "for k in range(n):", "    if c:", f"        v = {PART}",
-         "    t[0, 0] += v[1, 1]  # here"),
-        ("v = wb.tile_zeros(shape=(2, 2), dtype=float)", "k = int(0)", "while k < n:", f"    v = {PART}", "    k += 1",
-         "v += v  # here", "wb.tile_store(x, t)"),
-        ("a = t * 3.0", "for k in range(n):", "    for l in range(n):", "        a[0, 0] = 1.0  # here",
-         "    a = wb.tile_transpose(t)"),
+        (
+            "v = t[0:2, 0:2]  * 1.0",
+            "for k in range(n):",
+            "    v[0, 0] = 1.0  # here",
+            f"    v = {PART}",
+            "wb.tile_store(x, t)",
+        ),
+        (
+            "v = wb.tile_zeros(shape=(2, 2), dtype=float)",
+            "if c:",
+            f"    v = {PART}",
+            "t[0, 0] = 1.0  # here",
+            "wb.tile_store(x, v)",
+        ),
+        (
+            "v = wb.tile_zeros(shape=(2, 2), dtype=float)",
+            "for k in range(n):",
+            "    if c:",
+            f"        v = {PART}",
+            "    t[0, 0] += v[1, 1]  # here",
+        ),
+        (
+            "v = wb.tile_zeros(shape=(2, 2), dtype=float)",
+            "k = int(0)",
+            "while k < n:",
+            f"    v = {PART}",
+            "    k += 1",
+            "v += v  # here",
+            "wb.tile_store(x, t)",
+        ),
+        (
+            "a = t * 3.0",
+            "for k in range(n):",
+            "    for l in range(n):",
+            "        a[0, 0] = 1.0  # here",
+            "    a = wb.tile_transpose(t)",
+        ),
         ("wb.tile_store(x, t + first_raised(t))  # here",),
     ],
-)  # fmt: skip
+)
 def test_a_change_in_place_is_refused_where_a_name_that_is_read_later_may_show_it(lines, tmp_path):
     head = "import workbench as wb\nfrom test_tiles import first_raised\n\n@wb.kernel\n"
     head += "def odd(x: wb.array2d[float], n: int):\n"
@@ -264,14 +291,35 @@ def test_a_change_in_place_is_refused_where_a_name_that_is_read_later_may_show_i
     "lines",
     [
         ("u = t if c else t * 2.0", "u[0, 0] = 1.0", "wb.tile_store(x, u)"),
-        ("v = wb.tile_zeros(shape=(2, 2), dtype=float)", "if c:", f"    v = {PART}", "s = v[0, 0]", "t[0, 0] = s",
-         f"v = {PART}", "wb.tile_store(x, v)", "wb.tile_store(x, t)"),
-        ("for k in range(n):", "    a = wb.tile_load(x, shape=(4, 4))", "    b = a if c else a * 2.0",
-         "    b[k, 0] = 1.0", "    if b[0, 0] > 2.0:", "        continue", "    wb.tile_store(x, b)"),
-        ("u = t * 1.0 if c else t", "for k in range(n):", "    if k == 2:", "        t[0, 0] = 1.0", "        break",
-         "    wb.tile_store(x, u)"),
+        (
+            "v = wb.tile_zeros(shape=(2, 2), dtype=float)",
+            "if c:",
+            f"    v = {PART}",
+            "s = v[0, 0]",
+            "t[0, 0] = s",
+            f"v = {PART}",
+            "wb.tile_store(x, v)",
+            "wb.tile_store(x, t)",
+        ),
+        (
+            "for k in range(n):",
+            "    a = wb.tile_load(x, shape=(4, 4))",
+            "    b = a if c else a * 2.0",
+            "    b[k, 0] = 1.0",
+            "    if b[0, 0] > 2.0:",
+            "        continue",
+            "    wb.tile_store(x, b)",
+        ),
+        (
+            "u = t * 1.0 if c else t",
+            "for k in range(n):",
+            "    if k == 2:",
+            "        t[0, 0] = 1.0",
+            "        break",
+            "    wb.tile_store(x, u)",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_name_that_is_not_read_later_may_show_what_is_changed(lines, tmp_path):
     head = "import workbench as wb\n\n\n@wb.kernel\ndef odd(x: wb.array2d[float], n: int):\n"
     body = ("t = wb.tile_load(x, shape=(4, 4))", "c = x[0, 0] > 0.0", *lines)

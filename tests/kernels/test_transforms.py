@@ -133,15 +133,17 @@ def test_what_is_assigned_to_arguments():
 @pytest.mark.parametrize(
     "line, slug",
     [
-        ("y[i] = x[i] * x[i].p", "product"), ("y[i].x = 1.0", "component"),
+        ("y[i] = x[i] * x[i].p", "product"),
+        ("y[i].x = 1.0", "component"),
         ("y[i] = wb.transform_inverse(x[i].q)", "operand"),
-        ("y[i].q = x[i].p", "slice"), ("y[i] = wb.transform(x[i].p, x[i].p)", "components"),
+        ("y[i].q = x[i].p", "slice"),
+        ("y[i] = wb.transform(x[i].p, x[i].p)", "components"),
         ("y[i].p = wb.quat_to_euler(x[i].q, 0, 0, 1)", "arguments"),
         ("y[i].p = wb.quat_to_euler(x[i].q, i, 1, 2)", "static"),
         ("y[i] = wb.transform(r=x[i].p)", "arguments"),
         ("y[i].q = wb.quat_slerp(x[i].q, x[i].q, wb.float64(0.5))", "operand"),
     ],
-)  # fmt: skip
+)
 def test_what_is_no_transform_is_refused(line, slug):
     spaces: dict = {}
     text = (
@@ -270,8 +272,12 @@ def exact_gradient(a, b, t, g):
 
     def product(p, q):
         (px, py, pz, pw), (x, y, z, w) = p, q
-        return [pw * x + px * w + py * z - pz * y, pw * y - px * z + py * w + pz * x, pw * z + px * y - py * x + pz * w,
-                pw * w - px * x - py * y - pz * z]  # fmt: skip
+        return [
+            pw * x + px * w + py * z - pz * y,
+            pw * y - px * z + py * w + pz * x,
+            pw * z + px * y - py * x + pz * w,
+            pw * w - px * x - py * y - pz * z,
+        ]
 
     def value(v):
         a, b, t = v[:4], v[4:8], v[8]

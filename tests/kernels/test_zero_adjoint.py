@@ -35,8 +35,10 @@ def passed_zeros(c, seed: int) -> list:
         grads = row.adjoint(host(result_type(c), np.zeros(np.shape(y))), y, *args, **keywords)
         found = [g for i, g in enumerate(grads) if i in floats(args) and g is not None]
         for i in floats(args):
-            ts = [host(T.scalar_of(a.dtype) if not np.ndim(a) else a.type, np.zeros(np.shape(a))) if k == i else None
-                  for k, a in enumerate(args)]  # fmt: skip
+            ts = [
+                host(T.scalar_of(a.dtype) if not np.ndim(a) else a.type, np.zeros(np.shape(a))) if k == i else None
+                for k, a in enumerate(args)
+            ]
             t = row.tangent(ts, y, *args, **keywords)
             found += [] if t is None else [t]
     return found

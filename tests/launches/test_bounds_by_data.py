@@ -76,10 +76,20 @@ def _checked(monkeypatch):
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("type, number", [
-    (wb.uint8, 255), (wb.uint32, 2**32 - 1), (wb.uint64, 2**64 - 1), (wb.uint64, 2**63), (wb.int8, -128),
-    (wb.int64, 2**62), (wb.int64, -(2**63)), (wb.int32, -5), (wb.int32, 4),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "type, number",
+    [
+        (wb.uint8, 255),
+        (wb.uint32, 2**32 - 1),
+        (wb.uint64, 2**64 - 1),
+        (wb.uint64, 2**63),
+        (wb.int8, -128),
+        (wb.int64, 2**62),
+        (wb.int64, -(2**63)),
+        (wb.int32, -5),
+        (wb.int32, 4),
+    ],
+)
 def test_no_integer_type_gets_past_the_check(type, number, backend, monkeypatch):
     monkeypatch.setattr(wb.config, "backend", backend)
     guard = wb.zeros(12)

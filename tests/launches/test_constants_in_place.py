@@ -80,10 +80,14 @@ def by_static(x: wb.array(dtype=F), y: wb.array(dtype=F)):
 
 
 PLACES = {
-    "global": (by_global, GLOBAL), "constant": (by_constant, CONSTANT), "module": (by_module, MODULE.vector),
-    "class": (by_class, Parameters.vector), "object": (by_object, STATE.vector), "default": (by_default, DEFAULT),
+    "global": (by_global, GLOBAL),
+    "constant": (by_constant, CONSTANT),
+    "module": (by_module, MODULE.vector),
+    "class": (by_class, Parameters.vector),
+    "object": (by_object, STATE.vector),
+    "default": (by_default, DEFAULT),
     "static": (by_static, GLOBAL),
-}  # fmt: skip
+}
 
 
 def run(kernel, x):

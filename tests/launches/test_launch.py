@@ -106,10 +106,15 @@ def test_an_argument_that_does_not_fit_is_named(name):
 
 
 NUMBERS = {
-    "a fraction for an int": dict(k=1.5), "too large an int": dict(k=2**31), "negative for unsigned": dict(u=-1),
-    "too large for uint8": dict(u=256), "nan for an int": dict(k=float("nan")), "a short vector": dict(v=(1.0, 2.0)),
-    "a long matrix": dict(m=np.eye(3)), "text for a vector": dict(v="abc"),
-}  # fmt: skip
+    "a fraction for an int": dict(k=1.5),
+    "too large an int": dict(k=2**31),
+    "negative for unsigned": dict(u=-1),
+    "too large for uint8": dict(u=256),
+    "nan for an int": dict(k=float("nan")),
+    "a short vector": dict(v=(1.0, 2.0)),
+    "a long matrix": dict(m=np.eye(3)),
+    "text for a vector": dict(v="abc"),
+}
 
 
 def call_many(**changed):

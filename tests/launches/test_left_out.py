@@ -30,9 +30,13 @@ def scaled(a: wb.array(dtype=float), i: int, x: float):
 
 @wb.kernel
 def moved(
-    x: wb.array(dtype=float), a: wb.array(dtype=float), s: Field, p: wb.array(dtype=Body), flag: int,
+    x: wb.array(dtype=float),
+    a: wb.array(dtype=float),
+    s: Field,
+    p: wb.array(dtype=Body),
+    flag: int,
     y: wb.array(dtype=float),
-):  # fmt: skip
+):
     i = wb.tid()
     v = scaled(a, i, x[i])
     if s.w and not p:

@@ -7,7 +7,7 @@ import pytest
 
 import workbench as wb
 from workbench.kernels.compile import thread_pool
-from workbench.tapes import walks_seen
+from workbench.tapes import backward_cache
 
 pytestmark = pytest.mark.needs_cc
 N, CELLS = 20_000, 50
@@ -20,9 +20,12 @@ def also_short_launches(monkeypatch):
 
 @wb.kernel
 def spread(
-    x: wb.array(dtype=wb.vec2), w: wb.array(dtype=float), index: wb.array(dtype=int), y: wb.array(dtype=wb.vec2),
+    x: wb.array(dtype=wb.vec2),
+    w: wb.array(dtype=float),
+    index: wb.array(dtype=int),
+    y: wb.array(dtype=wb.vec2),
     total: wb.array(dtype=float),
-):  # fmt: skip
+):
     i = wb.tid()
     v = x[i] * wb.sin(w[i]) + wb.vec2(w[i] * w[i], 1.0)
     wb.atomic_add(y, index[i], v)
@@ -190,9 +193,13 @@ class Cell:
 
 @wb.kernel
 def collect(
-    nodes: wb.array(dtype=Node), cells: wb.array(dtype=Cell), count: wb.array(dtype=int), total: wb.array(dtype=float),
-    index: wb.array(dtype=int), x: wb.array(dtype=wb.float64),
-):  # fmt: skip
+    nodes: wb.array(dtype=Node),
+    cells: wb.array(dtype=Cell),
+    count: wb.array(dtype=int),
+    total: wb.array(dtype=float),
+    index: wb.array(dtype=int),
+    x: wb.array(dtype=wb.float64),
+):
     i = wb.tid()
     j = index[i]
     nodes[j].mass += x[i] * x[i]
@@ -203,16 +210,18 @@ def collect(
 
 
 @wb.kernel
-def fill(cells: wb.array(dtype=Cell), total: wb.array(dtype=float), index: wb.array(dtype=int),
-         x: wb.array(dtype=wb.float64)):  # fmt: skip
+def fill(
+    cells: wb.array(dtype=Cell), total: wb.array(dtype=float), index: wb.array(dtype=int), x: wb.array(dtype=wb.float64)
+):
     i = wb.tid()
     cells[index[i]].mass += x[i] * x[i]
     wb.atomic_add(total, 0, 0.5)
 
 
 @wb.kernel
-def weigh(nodes: wb.array(dtype=Node), cells: wb.array(dtype=Cell), index: wb.array(dtype=int),
-          y: wb.array(dtype=wb.float64)):  # fmt: skip
+def weigh(
+    nodes: wb.array(dtype=Node), cells: wb.array(dtype=Cell), index: wb.array(dtype=int), y: wb.array(dtype=wb.float64)
+):
     j = index[wb.tid()]
     y[wb.tid()] = nodes[j].mass * cells[j].mass + wb.dot(nodes[0].force, nodes[j].force)
 
@@ -254,9 +263,12 @@ def test_fields_of_structs_and_mixed_types_are_added_exactly(monkeypatch, cells)
 
 @wb.kernel
 def queue(
-    x: wb.array(dtype=wb.float64), index: wb.array(dtype=int), count: wb.array(dtype=int),
-    y: wb.array(dtype=wb.float64), bins: wb.array(dtype=wb.float64),
-):  # fmt: skip
+    x: wb.array(dtype=wb.float64),
+    index: wb.array(dtype=int),
+    count: wb.array(dtype=int),
+    y: wb.array(dtype=wb.float64),
+    bins: wb.array(dtype=wb.float64),
+):
     i = wb.tid()
     slot = wb.atomic_add(count, 0, 1)
     y[slot] = x[index[i]] * x[index[i]] * wb.float64(slot)
@@ -295,7 +307,7 @@ def squares(y: wb.array[wb.vec2], index: wb.array[int], loss: wb.array[float]):
 
 def turns_of_a_loop(remember):
     wb.config.threads, wb.config.remember_launches = 2, remember
-    walks_seen.forget()
+    backward_cache.forget()
     rng = np.random.default_rng(3)
     x = wb.array(rng.uniform(-1, 1, N).astype(np.float32), requires_grad=True)
     index = wb.array(rng.integers(0, CELLS, N).astype(np.int32))
@@ -315,9 +327,9 @@ def turns_of_a_loop(remember):
 
 
 def test_a_loop_with_private_sums_runs_as_a_list_and_its_numbers_change(monkeypatch):
-    lists, run = [], walks_seen.Prepared.run
-    monkeypatch.setattr(walks_seen, "ports", [])  # another file may have imported PyTorch, which ends all lists
-    monkeypatch.setattr(walks_seen.Prepared, "run", lambda *given: (lists.append(given[0]), run(*given))[1])
+    lists, run = [], backward_cache.CompiledBackward.run
+    monkeypatch.setattr(backward_cache, "ports", [])  # another file may have imported PyTorch, which ends all lists
+    monkeypatch.setattr(backward_cache.CompiledBackward, "run", lambda *given: (lists.append(given[0]), run(*given))[1])
     plain = turns_of_a_loop(False)
     assert not lists
     assert turns_of_a_loop(True) == plain and plain[1] == [True, True, False, True]

@@ -43,8 +43,12 @@ def taken_from_a_tape(first: bool):
 REFUSED = {
     "backwards by a declared scalar": ("launch-keyword", lambda: backwards(wb.scalar(2.0, F, requires_grad=True))),
     "backwards of a recorded launch": ("launch-keyword", lambda: backwards(2.0, record_cmd=True)),
-    "adjoints of a launch that goes forwards": ("launch-keyword", lambda: wb.launch(
-        scaled, 2, [wb.ones(2, dtype=F), 1.0], [wb.ones(2, dtype=F)], adj_inputs=[wb.ones(2, dtype=F)])),
+    "adjoints of a launch that goes forwards": (
+        "launch-keyword",
+        lambda: wb.launch(
+            scaled, 2, [wb.ones(2, dtype=F), 1.0], [wb.ones(2, dtype=F)], adj_inputs=[wb.ones(2, dtype=F)]
+        ),
+    ),
     "a sum into a number": ("out", lambda: total(3.0)),
     "a sum into another type": ("out", lambda: total(wb.zeros(1))),
     "a sum into two": ("out", lambda: total(wb.zeros(2, dtype=F))),
@@ -55,7 +59,7 @@ REFUSED = {
     "products of two shapes": ("shape", lambda: wb.utils.array_inner(wb.ones(2), wb.ones(3))),
     "a number taken from a tape": ("value-leaves-tape", lambda: taken_from_a_tape(True)),
     "a computed number taken from a tape": ("value-leaves-tape", lambda: taken_from_a_tape(False)),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("what", REFUSED)

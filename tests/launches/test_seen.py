@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import workbench as wb
-from workbench.launches import seen as launches_seen
+from workbench.launches import launch_cache as launches_seen
 
 FACTOR = 2.0
 
@@ -169,7 +169,7 @@ def test_races_are_looked_for_when_asked() -> None:
 
 
 def test_a_loan_that_nobody_holds_is_not_compared_at_every_launch() -> None:
-    from workbench.arrays import loans
+    from workbench.arrays import gradient_views
 
     x, y = wb.array(values(), requires_grad=True), wb.zeros(4)
     with wb.Tape() as tape:
@@ -183,7 +183,7 @@ def test_a_loan_that_nobody_holds_is_not_compared_at_every_launch() -> None:
     del held
     wb.launch(doubled, 4, [x.grad], [y])
     assert y.list()[1] == 18.0
-    assert x.grad.allocation.id not in loans.lent
+    assert x.grad.allocation.id not in gradient_views.open_views
 
 
 @wb.struct
@@ -248,14 +248,14 @@ def test_a_vector_that_lies_in_the_memory_of_an_active_array_is_no_constant() ->
 def found(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Grows with each launch: was one like it known."""
     known: list[bool] = []
-    find = launches_seen.Launches.find
+    find = launches_seen.LaunchCache.find
 
     def noted(*given: Any) -> Any:
         result = find(*given)
         known.append(result is not None)
         return result
 
-    monkeypatch.setattr(launches_seen.Launches, "find", noted)
+    monkeypatch.setattr(launches_seen.LaunchCache, "find", noted)
     return known
 
 

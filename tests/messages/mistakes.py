@@ -138,13 +138,17 @@ LINES = [
     ("wb.launch(k, [x], 3, [y])", "argument-list", "int 3"),
     ("wb.launch(k, x, [x], [y])", "dim", "dim=array", "x.shape"),
     ("wb.launch(k, 3, [np.ones(3)], [y])", "argument-type", "float64", "from_numpy(..., dtype=wb.float32)", "copies"),
-    ("wb.launch(lengths, 4, [np.ones((4, 3))], [wb.zeros(4)])", "argument-type",
-     "from_numpy(..., dtype=wb.vec3)"),
+    ("wb.launch(lengths, 4, [np.ones((4, 3))], [wb.zeros(4)])", "argument-type", "from_numpy(..., dtype=wb.vec3)"),
     ("wb.launch(lengths, 4, [p], [wb.zeros(4)])", "argument-dtype", "shape (4, 3)", "p.view(wb.vec3)"),
     ("wb.launch(lengths, 4, [p4], [wb.zeros(4)])", "argument-dtype", "wb.array(values, dtype=wb.vec3)", "(n, 3)"),
     ("wb.launch(k, 4, [wb.zeros(4, dtype=wb.vec3)], [wb.zeros(4)])", "argument-dtype", "x.view(wb.float32).flatten()"),
-    ("wb.launch(squares64, 3, [x], [x64])", "argument-dtype", "takes array(dtype=float64), got dtype float32",
-     "dtype=wb.float64) where x is made", "wb.float64(v)"),
+    (
+        "wb.launch(squares64, 3, [x], [x64])",
+        "argument-dtype",
+        "takes array(dtype=float64), got dtype float32",
+        "dtype=wb.float64) where x is made",
+        "wb.float64(v)",
+    ),
     ("wb.launch(k, 3, [x64], [y])", "argument-dtype", "got dtype float64", "wb.float32(v)"),
     ("wb.launch(k, 3, [wb.array([1, 2, 3])], [y])", "argument-dtype", "int32", "wb.float32(v)"),
     ("wb.launch(scaled, 3, [x, 2.0], [y])", "argument-type", "'a'", "the array x", "wb.scalar(value"),
@@ -211,7 +215,7 @@ LINES = [
     ("wb.sweep(3, [1.0])", TypeError, "sweep(fn, inputs)"),
     ("with wb.capture() as g: x.numpy()", "capture", "the same line after the `with wb.capture()` block"),
     ("with wb.capture() as g: g.replay()", "capture", "graph.replay() after the `with` block"),
-]  # fmt: skip
+]
 
 
 def noted(line: str, kind: str | type[Exception], words: tuple[str, ...]) -> Mistake:
@@ -322,8 +326,9 @@ def a_plain_function_is_no_kernel():
 # ---- bounds and races
 
 
-@refused("bounds", "'scale'", "'x'", "5", "(4,)", "mistakes.py", kind=wb.BoundsError, line="y[i] = x[i] * a",
-         backends=BOTH)  # fmt: skip
+@refused(
+    "bounds", "'scale'", "'x'", "5", "(4,)", "mistakes.py", kind=wb.BoundsError, line="y[i] = x[i] * a", backends=BOTH
+)
 def a_grid_larger_than_the_array():
     y = wb.zeros(4, dtype=wb.float32)
     try:
@@ -332,8 +337,16 @@ def a_grid_larger_than_the_array():
         np.testing.assert_array_equal(y.numpy(), 0)
 
 
-@refused("bounds", "'plane'", "'x'", "(3, 5)", "x[i, j + 1]", kind=wb.BoundsError, line="y[i, j] = x[i, j + 1] * 2.0",
-         backends=BOTH)  # fmt: skip
+@refused(
+    "bounds",
+    "'plane'",
+    "'x'",
+    "(3, 5)",
+    "x[i, j + 1]",
+    kind=wb.BoundsError,
+    line="y[i, j] = x[i, j + 1] * 2.0",
+    backends=BOTH,
+)
 def an_affine_index_that_leaves_one_axis():
     x = wb.zeros((3, 5), dtype=wb.float32)
     wb.launch(plane, dim=(3, 5), inputs=[x, wb.zeros((3, 5), dtype=wb.float32)])
@@ -367,14 +380,36 @@ def gathered(wrong: int):
     wb.launch(gather, dim=4, inputs=[four(), wb.array([0, 1, wrong, 2], dtype=wb.int32), four()])
 
 
-@refused("bounds", "'gather'", "'x'", "thread 2", "x[{}]", "line", "(4,)", "x[n[i]]", kind=wb.BoundsError,
-         line="y[i] = x[n[i]] * x[n[i]]", given=[4, 7, -5], backends=("numpy",))  # fmt: skip
+@refused(
+    "bounds",
+    "'gather'",
+    "'x'",
+    "thread 2",
+    "x[{}]",
+    "line",
+    "(4,)",
+    "x[n[i]]",
+    kind=wb.BoundsError,
+    line="y[i] = x[n[i]] * x[n[i]]",
+    given=[4, 7, -5],
+    backends=("numpy",),
+)
 def an_index_from_data_is_found_by_the_interpreter(wrong):
     gathered(wrong)
 
 
-@refused("bounds", "'gather'", "'x'", "thread 2", "(4,)", "x[n[i]]", kind=wb.BoundsError,
-         line="y[i] = x[n[i]] * x[n[i]]", given=[4, 7, -5], backends=("c",))  # fmt: skip
+@refused(
+    "bounds",
+    "'gather'",
+    "'x'",
+    "thread 2",
+    "(4,)",
+    "x[n[i]]",
+    kind=wb.BoundsError,
+    line="y[i] = x[n[i]] * x[n[i]]",
+    given=[4, 7, -5],
+    backends=("c",),
+)
 def an_index_from_data_is_found_by_compiled_code_when_asked(wrong):
     wb.config.check_bounds = True
     gathered(wrong)
@@ -491,8 +526,9 @@ def a_gradient_of_integers():
     wb.zeros(4, dtype=wb.int32, requires_grad=True)
 
 
-@refused("overwritten", "'x'", "square", kind=wb.GradientError, line="wb.launch(square, dim=4, inputs=[x, y])",
-         backends=BOTH)  # fmt: skip
+@refused(
+    "overwritten", "'x'", "square", kind=wb.GradientError, line="wb.launch(square, dim=4, inputs=[x, y])", backends=BOTH
+)
 def an_input_changed_between_forward_and_backward():
     x, y, tape = recorded()
     x.numpy()[0] = 9.0
@@ -647,6 +683,7 @@ def too_many_indices():
 
 @refused("no-source", "Write instead:   def f(", kind=wb.KernelError)
 def a_lambda_on_the_line_of_a_def():
-    def mapped(x): return wb.map(lambda v: v * v, x)  # fmt: skip
+    def mapped(x):
+        return wb.map(lambda v: v * v, x)
 
     mapped(wb.ones(2))

@@ -44,15 +44,24 @@ def test_the_table_has_a_row_for_each_message_once() -> None:
     assert all(mistake.slug or mistake.words for mistake in MISTAKES)
 
 
-@pytest.mark.parametrize("line", [
-    "wb.launch(lengths, 4, [p.view(wb.vec3)], [wb.zeros(4)])", "tape.backward(grads={y: wb.ones_like(y)})",
-    "wb.launch(k, 3, [wb.from_numpy(np.ones(3, np.float32))], [y])",
-    "wb.launch(k, 3, [np.ones(3, np.float32)], [y])",
-    "wb.launch(k, 3, (x,), (y,))", "wb.launch(k, 3, [x, y])", "wb.jacobian(tape, y, x)", "float(wb.ones(1))",
-    "wb.launch(k, 12, [wb.zeros(4, dtype=wb.vec3).view(wb.float32).flatten()], [wb.zeros(12)])",
-    "wb.launch(k, 3, inputs=(a for a in (x, y)))", "assert x is x and (x == None) is False and x in [x]",
-    "wb.launch(k, x.shape, [x], [y])", "assert {x: 1}[x] == 1 and hash(x) != hash(y)",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "line",
+    [
+        "wb.launch(lengths, 4, [p.view(wb.vec3)], [wb.zeros(4)])",
+        "tape.backward(grads={y: wb.ones_like(y)})",
+        "wb.launch(k, 3, [wb.from_numpy(np.ones(3, np.float32))], [y])",
+        "wb.launch(k, 3, [np.ones(3, np.float32)], [y])",
+        "wb.launch(k, 3, (x,), (y,))",
+        "wb.launch(k, 3, [x, y])",
+        "wb.jacobian(tape, y, x)",
+        "float(wb.ones(1))",
+        "wb.launch(k, 12, [wb.zeros(4, dtype=wb.vec3).view(wb.float32).flatten()], [wb.zeros(12)])",
+        "wb.launch(k, 3, inputs=(a for a in (x, y)))",
+        "assert x is x and (x == None) is False and x in [x]",
+        "wb.launch(k, x.shape, [x], [y])",
+        "assert {x: 1}[x] == 1 and hash(x) != hash(y)",
+    ],
+)
 def test_the_way_out_works(backend, line):
     Scene().run(line)
 

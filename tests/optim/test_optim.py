@@ -36,8 +36,15 @@ def test_adam_takes_the_steps_of_its_definition(dtype):
 
 
 @pytest.mark.needs_warp
-@pytest.mark.parametrize("how", [{}, {"momentum": 0.9}, {"momentum": 0.9, "nesterov": True, "weight_decay": 0.1},
-                                 {"momentum": 0.5, "dampening": 0.3}])  # fmt: skip
+@pytest.mark.parametrize(
+    "how",
+    [
+        {},
+        {"momentum": 0.9},
+        {"momentum": 0.9, "nesterov": True, "weight_decay": 0.1},
+        {"momentum": 0.5, "dampening": 0.3},
+    ],
+)
 def test_sgd_takes_the_steps_of_warp_s(how):
     import warp as wp
     import warp.optim
@@ -331,8 +338,14 @@ def test_a_solve_that_begins_anew_now_and_then(solve):
 
 
 @wb.kernel
-def stretch(k: wb.array[wb.float64], x: wb.array[wb.float64], y: wb.array[wb.float64], z: wb.array[wb.float64],
-            alpha: wb.float64, beta: wb.float64):  # fmt: skip
+def stretch(
+    k: wb.array[wb.float64],
+    x: wb.array[wb.float64],
+    y: wb.array[wb.float64],
+    z: wb.array[wb.float64],
+    alpha: wb.float64,
+    beta: wb.float64,
+):
     i = wb.tid()
     z[i] = alpha * k[i] * x[i] + beta * y[i]
 

@@ -170,9 +170,10 @@ def test_a_gradient_does_not_depend_on_what_else_is_asked_for(program: Program, 
 
 
 SCALAR = [
-    p for p in PROGRAMS.values()
+    p
+    for p in PROGRAMS.values()
     if p.name not in NOT_PLAIN and all(isinstance(c.element(wb.float64), wb.types.Scalar) for c in p.contents.values())
-]  # fmt: skip
+]
 
 
 @pytest.mark.sampled

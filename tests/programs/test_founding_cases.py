@@ -18,10 +18,7 @@ F = wb.float64
 X = np.array([0.7, -1.3, 2.1, 0.4, -0.2])
 
 
-pytestmark = [
-    pytest.mark.usefixtures("backend"),
-    pytest.mark.parametrize("backend", WITH_GPU, indirect=True),
-]
+pytestmark = [pytest.mark.usefixtures("backend"), pytest.mark.parametrize("backend", WITH_GPU, indirect=True)]
 
 
 def array(values, requires_grad=True):

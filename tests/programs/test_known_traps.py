@@ -20,10 +20,7 @@ X = np.array([0.7, -1.3, 2.1, 0.4])
 N = len(X)
 
 
-pytestmark = [
-    pytest.mark.usefixtures("backend"),
-    pytest.mark.parametrize("backend", WITH_GPU, indirect=True),
-]
+pytestmark = [pytest.mark.usefixtures("backend"), pytest.mark.parametrize("backend", WITH_GPU, indirect=True)]
 
 
 def leaf(values=X, requires_grad=True):

@@ -74,10 +74,14 @@ def test_companions_take_the_next_free_name():
     program = Run(ODD[0]).tape.launches[0].command.program
     params = program.reverse(frozenset(ODD[0])).function.params
     assert [(p.name, p.role, p.belongs_to) for p in params[5:]] == [
-        ("d_x_1", Role.SHADOW, "x"), ("d_d_x_1", Role.SHADOW, "d_x"), ("d_t_x", Role.SHADOW, "t_x"),
-        ("d_d_d_x", Role.SHADOW, "d_d_x"), ("d_ties_x", Role.SHADOW, "ties_x"),
-        ("after_d_d_x", Role.AFTER, "d_d_x"), ("ties_d_d_x", Role.TIES, "d_d_x"),
-    ]  # fmt: skip
+        ("d_x_1", Role.SHADOW, "x"),
+        ("d_d_x_1", Role.SHADOW, "d_x"),
+        ("d_t_x", Role.SHADOW, "t_x"),
+        ("d_d_d_x", Role.SHADOW, "d_d_x"),
+        ("d_ties_x", Role.SHADOW, "ties_x"),
+        ("after_d_d_x", Role.AFTER, "d_d_x"),
+        ("ties_d_d_x", Role.TIES, "d_d_x"),
+    ]
 
 
 @RENAMED

@@ -100,8 +100,11 @@ def given(rng, value: Callable, b: int) -> Step:
         lambda v: v[b].assign([value(v)] * SIZE),
         lambda v: v.__setitem__(b, v[b] * value(v)),
         lambda v: v.__setitem__(b, value(v) - v[b]),
-        launched, pulled, declared, in_a_list,
-    ][int(rng.integers(12))]  # fmt: skip
+        launched,
+        pulled,
+        declared,
+        in_a_list,
+    ][int(rng.integers(12))]
 
 
 def numbers(rng, a: int, b: int, i: int, j: int) -> Step:

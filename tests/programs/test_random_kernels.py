@@ -22,9 +22,13 @@ def test_a_hundred_random_programs_are_exact_or_refused_and_nearly_all_exact():
     counts: collections.Counter[str] = collections.Counter()
 
     @settings(
-        max_examples=PROGRAMS, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck),
+        max_examples=PROGRAMS,
+        deadline=None,
+        derandomize=True,
+        database=None,
+        suppress_health_check=list(HealthCheck),
         phases=[Phase.generate],  # `minimise` cuts down what fails, in seconds
-    )  # fmt: skip
+    )
     @given(st.randoms(use_true_random=False))
     def one(randomness):
         program = fuzz.Generator(randomness).program()
@@ -63,10 +67,34 @@ def test_the_c_backend_agrees_with_the_interpreter(seed):
 
 
 @pytest.mark.sampled
-@pytest.mark.parametrize("word", [
-    "wb.vec3d(", "wb.diag(", "@ ", "].x", "[0] ", "if ", "elif ", "else:", "for ", "while ", "break", "continue",
-    "return", "@wb.func", "Pair()", ": Pack", "wb.atomic_add", "x[", "*= ", "+= ", "wb.where", "array2d", "wb.tid()",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "word",
+    [
+        "wb.vec3d(",
+        "wb.diag(",
+        "@ ",
+        "].x",
+        "[0] ",
+        "if ",
+        "elif ",
+        "else:",
+        "for ",
+        "while ",
+        "break",
+        "continue",
+        "return",
+        "@wb.func",
+        "Pair()",
+        ": Pack",
+        "wb.atomic_add",
+        "x[",
+        "*= ",
+        "+= ",
+        "wb.where",
+        "array2d",
+        "wb.tid()",
+    ],
+)
 def test_the_generator_makes_what_it_is_meant_to_make(word):
     """Types, components, branches, loops, funcs, structs, gathers and scatters, in-place writes."""
     body = [fuzz.make(seed).source.partition("class Pack")[2].partition("\n\n")[2] for seed in range(60)]

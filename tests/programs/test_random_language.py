@@ -24,8 +24,10 @@ def test_generated_code_agrees_with_the_interpreter(seed, tmp_path):
 def test_a_wrong_adjoint_is_noticed(tmp_path, monkeypatch):
     for row in ("sin", "dot", "times"):
         right = ROWS[row].adjoint
-        monkeypatch.setitem(ROWS[row].__dict__, "adjoint", lambda g, *a, right=right: tuple(
-            None if p is None else p * 1.25 for p in right(g, *a)
-        ))  # fmt: skip
+        monkeypatch.setitem(
+            ROWS[row].__dict__,
+            "adjoint",
+            lambda g, *a, right=right: tuple(None if p is None else p * 1.25 for p in right(g, *a)),
+        )
     assert any(verdict(seed, tmp_path, compiled=False)[0] == "WRONG" for seed in range(1, 13))
     assert wb.config.backend == "numpy"

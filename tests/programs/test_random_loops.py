@@ -9,8 +9,8 @@ import pytest
 from tests.fuzz import loops as fuzz_loops
 from tests.fuzz.loop_texts import Program
 from tests.fuzz.loops import verdict
-from workbench.launches import seen
-from workbench.tapes import publish, walks_seen
+from workbench.launches import launch_cache
+from workbench.tapes import backward_cache, publish
 
 pytestmark = pytest.mark.needs_cc
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.needs_cc
 @pytest.fixture(autouse=True)
 def met(monkeypatch: pytest.MonkeyPatch) -> Any:
     """How often what is remembered was met."""
-    for module in (walks_seen, publish):
+    for module in (backward_cache, publish):
         monkeypatch.setattr(module, "ports", [])  # another file may have imported PyTorch, which ends all lists
     fuzz_loops.counts.clear()
     return fuzz_loops.counts
@@ -31,6 +31,6 @@ def test_what_is_remembered_changes_nothing(met: Any) -> None:
 
 
 def test_a_turn_that_is_taken_for_another_is_noticed(met: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(seen.Seen, "fits", lambda self, flat: True)
-    monkeypatch.setattr(seen.Free, "taken", lambda self, now: self.number)
+    monkeypatch.setattr(launch_cache.CachedLaunch, "fits", lambda self, flat: True)
+    monkeypatch.setattr(launch_cache.VaryingArgument, "taken", lambda self, now: self.number)
     assert any(verdict(Program(number), number) for number in range(16))

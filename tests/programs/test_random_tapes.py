@@ -29,9 +29,11 @@ def read_all(a: wb.array(dtype=F), b: wb.array(dtype=F), c: wb.array(dtype=F), y
 
 
 LAUNCHES = {
-    "square": (square, lambda x, y: 0.5 * x * x + 0.3), "add": (add, lambda x, y: y + 0.25 * x * x),
-    "scale": (scale, lambda x, y: y * x), "linear": (linear, lambda x, y: 2 * x - 1),
-}  # fmt: skip
+    "square": (square, lambda x, y: 0.5 * x * x + 0.3),
+    "add": (add, lambda x, y: y + 0.25 * x * x),
+    "scale": (scale, lambda x, y: y * x),
+    "linear": (linear, lambda x, y: 2 * x - 1),
+}
 MOVES, WRITES = ("copy", "assign array"), ("fill_", "zero_", "assign", "item")
 
 

@@ -10,7 +10,7 @@ import pytest
 
 import workbench as wb
 
-TEXT = '''import {module} as wp
+TEXT = """import {module} as wp
 
 N = wp.constant(8)
 
@@ -90,7 +90,7 @@ def vectors(w: wp.array2d(dtype=float), x: wp.array2d(dtype=float), y: wp.array2
     while wp.tile_stack_count(stack) > 0:
         value, slot = wp.tile_stack_pop(stack)
         wp.atomic_add(total, 0, value * float(slot + 1) + s[0][1] * wp.tile_dot(t, t)[0])
-'''  # fmt: skip
+"""
 
 
 def module(name: str, folder):

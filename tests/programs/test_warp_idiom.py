@@ -83,8 +83,10 @@ def test_a_program_runs_with_both_and_the_gradient_is_that_of_differences(name: 
         want = slope(wide, key, direction / np.abs(direction).max() * np.abs(at).max())
         direction = direction / np.abs(direction).max() * np.abs(at).max()
         size = float(np.linalg.norm(exact_grad[key]) * np.linalg.norm(direction))
-        along = {k: float((g[key].reshape(at.shape) * direction).sum())
-                 for k, g in (("wide", exact_grad), ("ours", grad), ("theirs", their_grad))}  # fmt: skip
+        along = {
+            k: float((g[key].reshape(at.shape) * direction).sum())
+            for k, g in (("wide", exact_grad), ("ours", grad), ("theirs", their_grad))
+        }
         assert close(along["wide"], want, 1e-6, 0.01 * size), (key, along, want)
         assert close(along["ours"], want, 100 * bound, size), (key, along, want)
         assert size > 0

@@ -167,9 +167,9 @@ def test_seeds_on_overlapping_views_of_every_shape_add_up():
     with wb.Tape() as tape:
         wb.launch(square, 4, [x, y])
     whole = wb.array(np.full((2, 2), 1000.0), dtype=F)
-    tape.backward(grads={
-        y[0:3]: leaf([1, 1, 1]), y[1:4]: leaf([10, 10, 10]), y[::2]: leaf([100, 100]), y.reshape((2, 2)): whole,
-    })  # fmt: skip
+    tape.backward(
+        grads={y[0:3]: leaf([1, 1, 1]), y[1:4]: leaf([10, 10, 10]), y[::2]: leaf([100, 100]), y.reshape((2, 2)): whole}
+    )
     assert x.grad.numpy().tolist() == [2 * 1101, 4 * 1011, 6 * 1111, 8 * 1010]
 
 

@@ -141,8 +141,13 @@ def test_blocks_lie_where_warp_puts_them():
     ours = sparse.bsr_from_triplets(
         4, 4, wb.array(rows, dtype=int), wb.array(columns, dtype=int), wb.array(values, dtype=float)
     )
-    theirs = warp.sparse.bsr_from_triplets(4, 4, wp.array(rows, dtype=int, device="cpu"),
-        wp.array(columns, dtype=int, device="cpu"), wp.array(values, dtype=float, device="cpu"))  # fmt: skip
+    theirs = warp.sparse.bsr_from_triplets(
+        4,
+        4,
+        wp.array(rows, dtype=int, device="cpu"),
+        wp.array(columns, dtype=int, device="cpu"),
+        wp.array(values, dtype=float, device="cpu"),
+    )
     assert (ours.offsets.numpy() == theirs.offsets.numpy()).all()
     assert (ours.columns.numpy() == theirs.columns.numpy()[: ours.nnz]).all()
     np.testing.assert_allclose(ours.values.numpy(), theirs.values.numpy()[: ours.nnz], rtol=1e-6)

@@ -30,8 +30,16 @@ WORDS = [0, 1, 2, 3, 7, 31, 32, 2**31, 2**32 - 1]
 BYTES = [0, 1, -1, 2, 7, -7, 8, 100, 127, -128]
 LONGS = [0, 1, -1, 5, -7, 63, 64, 2**62, 2**63 - 1, -(2**63)]
 PARTS = [0.0, 1.0, -2.0, 0.5, 1e-20, 1e20, INF, NAN]
-OPERANDS = {"float32": FLOATS, "float64": FLOATS, "float16": FLOATS, "int32": INTS, "uint32": WORDS, "int8": BYTES,
-            "int64": LONGS, "bool": [False, True]}  # fmt: skip
+OPERANDS = {
+    "float32": FLOATS,
+    "float64": FLOATS,
+    "float16": FLOATS,
+    "int32": INTS,
+    "uint32": WORDS,
+    "int8": BYTES,
+    "int64": LONGS,
+    "bool": [False, True],
+}
 
 
 class Case(NamedTuple):
@@ -49,8 +57,10 @@ class Case(NamedTuple):
 def cases() -> Iterable[Case]:
     """Every builtin that both have and that takes and gives scalars."""
     for f in ("float32", "float64"):
-        for name in ("abs sign step nonzero floor ceil round rint trunc frac sqrt rsqrt cbrt exp log log2 log10 sin cos"
-                     " tan asin acos atan sinh cosh tanh degrees radians erf erfc expm1 log1p").split():  # fmt: skip
+        for name in (
+            "abs sign step nonzero floor ceil round rint trunc frac sqrt rsqrt cbrt exp log log2 log10 sin cos"
+            " tan asin acos atan sinh cosh tanh degrees radians erf erfc expm1 log1p"
+        ).split():
             if name not in LACKING:
                 yield Case(f"wp.{name}(a)", (f,), f)
         for name in "min max pow atan2 mod floordiv copysign".split():
@@ -67,16 +77,31 @@ def cases() -> Iterable[Case]:
         for v in ("vec2", "vec3", "vec4"):
             names = "a, b, c, a"[: 3 * int(v[-1]) - 2]
             whole = f"wp.{v}{'d' if f == 'float64' else ''}({names})"
-            for text in ("wp.length({v})", "wp.length_sq({v})", "wp.normalize({v})[1]", "wp.dot({v}, {v})",
-                         "wp.min({v})", "wp.max({v})", "wp.norm_l1({v})", "wp.norm_huber({v})",
-                         "wp.norm_pseudo_huber({v})", "wp.smooth_normalize({v})[0]"):  # fmt: skip
+            for text in (
+                "wp.length({v})",
+                "wp.length_sq({v})",
+                "wp.normalize({v})[1]",
+                "wp.dot({v}, {v})",
+                "wp.min({v})",
+                "wp.max({v})",
+                "wp.norm_l1({v})",
+                "wp.norm_huber({v})",
+                "wp.norm_pseudo_huber({v})",
+                "wp.smooth_normalize({v})[0]",
+            ):
                 if f == "float32" or text[3 : text.index("(")] not in SINGLE:
                     yield Case(text.format(v=whole), (f,) * min(int(v[-1]), 3), f)
             yield Case(f"wp.int32(wp.argmax({whole}))", (f,) * min(int(v[-1]), 3), "int32")
             yield Case(f"wp.int32(wp.argmin({whole}))", (f,) * min(int(v[-1]), 3), "int32")
         q = "wp.quat" if f == "float32" else "wp.quatd"
-        for text in ("wp.normalize({q})[3]", "wp.quat_inverse({q})[0]", "wp.quat_rotate({q}, {v})[1]",
-                     "wp.quat_rotate_inv({q}, {v})[1]", "wp.quat_to_matrix({q})[0, 1]", "wp.length({q})"):  # fmt: skip
+        for text in (
+            "wp.normalize({q})[3]",
+            "wp.quat_inverse({q})[0]",
+            "wp.quat_rotate({q}, {v})[1]",
+            "wp.quat_rotate_inv({q}, {v})[1]",
+            "wp.quat_to_matrix({q})[0, 1]",
+            "wp.length({q})",
+        ):
             v = "wp.vec3(a, b, c)" if f == "float32" else "wp.vec3d(a, b, c)"
             yield Case(text.format(q=f"{q}(a, b, c, b)", v=v), (f, f, f), f)
         m = "wp.mat22" if f == "float32" else "wp.mat22d"
@@ -96,13 +121,26 @@ def cases() -> Iterable[Case]:
         yield Case("wp.float32(a)", (i,), "float32")
     for text in ("wp.randi(s)", "wp.randi(s, -5, 9)", "wp.randi(s, 5, -9)", "wp.int32(wp.randu(s))"):
         yield Case(text, ("int32", "int32"), "int32")
-    for text in ("wp.randf(s)", "wp.randf(s, -2.0, 5.0)", "wp.randn(s)", "wp.sample_unit_ring(s)[0]",
-                 "wp.sample_unit_sphere(s)[1]", "wp.sample_unit_disk(s)[0]", "wp.sample_unit_cube(s)[2]",
-                 "wp.sample_triangle(s)[0]", "wp.sample_unit_hemisphere(s)[1]", "wp.sample_unit_square(s)[1]",
-                 "wp.noise(s, 0.3)", "wp.noise(s, wp.vec2(0.3, 1.7))", "wp.noise(s, wp.vec3(0.3, 1.7, -2.2))",
-                 "wp.noise(s, wp.vec4(0.3, 1.7, -2.2, 0.1))", "wp.pnoise(s, wp.vec2(0.3, 1.7), 3, 4)",
-                 "wp.pnoise(s, wp.vec3(0.3, 1.7, -2.2), 3, 4, 5)", "wp.curlnoise(s, wp.vec2(0.3, 1.7))[0]",
-                 "wp.curlnoise(s, wp.vec3(0.3, 1.7, -2.2))[1]"):  # fmt: skip
+    for text in (
+        "wp.randf(s)",
+        "wp.randf(s, -2.0, 5.0)",
+        "wp.randn(s)",
+        "wp.sample_unit_ring(s)[0]",
+        "wp.sample_unit_sphere(s)[1]",
+        "wp.sample_unit_disk(s)[0]",
+        "wp.sample_unit_cube(s)[2]",
+        "wp.sample_triangle(s)[0]",
+        "wp.sample_unit_hemisphere(s)[1]",
+        "wp.sample_unit_square(s)[1]",
+        "wp.noise(s, 0.3)",
+        "wp.noise(s, wp.vec2(0.3, 1.7))",
+        "wp.noise(s, wp.vec3(0.3, 1.7, -2.2))",
+        "wp.noise(s, wp.vec4(0.3, 1.7, -2.2, 0.1))",
+        "wp.pnoise(s, wp.vec2(0.3, 1.7), 3, 4)",
+        "wp.pnoise(s, wp.vec3(0.3, 1.7, -2.2), 3, 4, 5)",
+        "wp.curlnoise(s, wp.vec2(0.3, 1.7))[0]",
+        "wp.curlnoise(s, wp.vec3(0.3, 1.7, -2.2))[1]",
+    ):
         yield Case(text, ("int32", "int32"), "float32")
 
 
@@ -120,14 +158,17 @@ DIFFERENT = [
     (r"a % b", "", "rounds down, as in Python; wp.mod is C's"),
     (r"a // b", "", "rounds down at infinite divisors too, as in Python"),
     (r"wp\.smoothstep", "", "edges that are equal have no step: NaN; no overflow in the adjoint"),
-    (r"wp\.(length|normalize|norm_huber|norm_pseudo_huber|smooth_normalize)", "",
-     "neither overflows nor vanishes at 1e20 and 1e-20; NaN stays NaN"),
+    (
+        r"wp\.(length|normalize|norm_huber|norm_pseudo_huber|smooth_normalize)",
+        "",
+        "neither overflows nor vanishes at 1e20 and 1e-20; NaN stays NaN",
+    ),
     (r"wp\.(quat_|determinant)", "", NUMBERS),
     (r"wp\.inverse", "", "not finite where the matrix is singular; Warp gives zeros"),
     (r"wp\.u?int\d+\(a\)", "value", "saturates, and NaN is 0; in C it is undefined"),
     (r"a (<<|>>) b", "value", "counts are taken modulo the width, for small integers too"),
     (r"wp\.pnoise", "value", "repeats itself below zero too"),
-]  # fmt: skip
+]
 
 
 def known(difference: Difference) -> bool:
@@ -164,8 +205,12 @@ def load(library: str, found: list[Case], folder: Path) -> ModuleType:
 
 def operands(case: Case, most: int) -> list[np.ndarray]:
     """All combinations of operands, or `most` of them drawn from a seed."""
-    pools = [(UNITS if case.text[3:7] in ("acos", "asin") else PARTS if len(case.types) == 3 else OPERANDS[t])
-             if t.startswith("float") else OPERANDS[t] for t in case.types]  # fmt: skip
+    pools = [
+        (UNITS if case.text[3:7] in ("acos", "asin") else PARTS if len(case.types) == 3 else OPERANDS[t])
+        if t.startswith("float")
+        else OPERANDS[t]
+        for t in case.types
+    ]
     every = list(itertools.product(*pools))
     if case.types[0][0] in "iu" and any(sign in case.text for sign in ("/", "%", "mod")):
         every = [(a, b) for a, b in every if b not in (0, -1)]  # where Warp's process may end
@@ -180,8 +225,10 @@ def run(wp: Any, module: ModuleType, k: int, case: Case, given: list[np.ndarray]
     """Values, and the adjoints of float operands where there are any."""
     n, device = len(given[0]), {"device": "cpu"} if wp.__name__ == "warp" else {}
     floats = [case.differentiable and t.startswith("float") for t in case.types]
-    args = [wp.array(g, dtype=getattr(wp, t), requires_grad=f, **device)
-            for g, t, f in zip(given, case.types, floats, strict=True)]  # fmt: skip
+    args = [
+        wp.array(g, dtype=getattr(wp, t), requires_grad=f, **device)
+        for g, t, f in zip(given, case.types, floats, strict=True)
+    ]
     y = wp.zeros(n, dtype=getattr(wp, case.out), requires_grad=any(floats), **device)
     kernel = getattr(module, f"k{k}")
     if not any(floats):

@@ -14,9 +14,9 @@ class Both:
 
     def __init__(self) -> None:
         self.together = self.undone = self.alone = 0
-        self.as_built = lanes.Together.run
+        self.as_built = lanes.LaneProgram.run
 
-    def __call__(self, launch: lanes.Together, args: list) -> None:
+    def __call__(self, launch: lanes.LaneProgram, args: list) -> None:
         if launch.apart:
             self.alone += 1
             return self.as_built(launch, args)
@@ -54,6 +54,6 @@ def same(a: np.ndarray, b: np.ndarray) -> bool:
 def hold(monkeypatch) -> Both:
     """Have every launch of the interpreter run in both ways, in this test."""
     counted = Both()
-    monkeypatch.setattr(lanes.Together, "run", lambda launch, args: counted(launch, args))
+    monkeypatch.setattr(lanes.LaneProgram, "run", lambda launch, args: counted(launch, args))
     monkeypatch.setattr(lanes, "FEW", 0)
     return counted

@@ -112,12 +112,15 @@ class Gpu:
 
         self.ndarray = ndarray
         self.cuda = SimpleNamespace(
-            Device=Device, MemoryPool=MemoryPool, using_allocator=using_allocator, Event=lambda disable_timing: Event(),
+            Device=Device,
+            MemoryPool=MemoryPool,
+            using_allocator=using_allocator,
+            Event=lambda disable_timing: Event(),
             Stream=lambda non_blocking: Stream(self, 100 if non_blocking else 0),
             ExternalStream=lambda ptr, ordinal: Stream(self, ptr),
             get_current_stream=lambda ordinal=0: self.streams[-1],
             runtime=SimpleNamespace(getDeviceCount=lambda: 1, getDevice=lambda: 0),
-        )  # fmt: skip
+        )
 
     def queue(self, work: Callable[[], Any], what: str = "") -> None:
         stream = self.streams[-1]

@@ -372,5 +372,6 @@ def exploding():
     return tape, Planted("growing", "#199 logistic", line, ("states[200]",), "explodes", statement=statement)
 
 
-BUGS = {f.__name__: f for f in (
-    nan, dead, missing_dt, wrong_buffer, alias, overwritten, race, custom_rule, kink, exploding)}  # fmt: skip
+BUGS = {
+    f.__name__: f for f in (nan, dead, missing_dt, wrong_buffer, alias, overwritten, race, custom_rule, kink, exploding)
+}

@@ -12,24 +12,37 @@ UNARY = (
     "wb.tile_transpose({0}) * F(1.1)",
 )
 BINARY = (
-    "{0} + {1}", "{0} - {1}", "{0} * {1}", "wb.tile_map(bend, {0}, {1})", "wb.tile_matmul({0}, {1}, alpha=F(0.3))",
-    "{0} / ({1} * {1} + F(1.5))", "wb.tile_map(wb.max, {0}, {1})",
+    "{0} + {1}",
+    "{0} - {1}",
+    "{0} * {1}",
+    "wb.tile_map(bend, {0}, {1})",
+    "wb.tile_matmul({0}, {1}, alpha=F(0.3))",
+    "{0} / ({1} * {1} + F(1.5))",
+    "wb.tile_map(wb.max, {0}, {1})",
     "wb.tile_broadcast(wb.tile_reshape(wb.tile_sum({0}, axis=0), shape=(1, 3)), shape=(3, 3)) * {1}",
     "{0} * wb.tile_broadcast(wb.tile_reshape(wb.tile_max({1}), shape=(1, 1)), shape=(3, 3))",
     "wb.tile_reshape(wb.tile_scan_inclusive({0}), shape=(3, 3)) * {1}",
     "wb.tile_lower_solve(wb.tile_diag_add({0}, wb.tile_full(shape=3, value=F(4.0))), {1})",
-)  # fmt: skip
+)
 VECTORS = (
-    "{0} * F({n}) + {1}", "wb.tile_map(turned, {0}, {1})", "wb.tile_map(wb.cross, {0}, {1})", "-{0}", "{0} * a",
-    "wb.tile_map(raised, a, b)", "wb.tile_map(lambda p, q: p * q[0] - q * s, {0}, {1})", "{0} / F(1.7) - {1} * b",
+    "{0} * F({n}) + {1}",
+    "wb.tile_map(turned, {0}, {1})",
+    "wb.tile_map(wb.cross, {0}, {1})",
+    "-{0}",
+    "{0} * a",
+    "wb.tile_map(raised, a, b)",
+    "wb.tile_map(lambda p, q: p * q[0] - q * s, {0}, {1})",
+    "{0} / F(1.7) - {1} * b",
     "wb.tile_broadcast(wb.tile_reshape(wb.tile_reduce(turned, {0}, axis=1), shape=(3, 1)), shape=(3, 3)) + {1}",
     "wb.tile_broadcast(wb.tile_sum({0}, axis=0), shape=(3, 3)) * F(0.3) - {1}",
-)  # fmt: skip
+)
 LOWERED = (
-    "wb.tile_map(wb.dot, v, w)", "wb.tile_map(lambda p, q: p[0] * q + s, v, b)", "wb.tile_map(lowered, w, a)",
+    "wb.tile_map(wb.dot, v, w)",
+    "wb.tile_map(lambda p, q: p[0] * q + s, v, b)",
+    "wb.tile_map(lowered, w, a)",
     "wb.tile_broadcast(wb.tile_reduce(bend, {0}, axis=0), shape=(3, 3)) * {1}",
     "wb.tile_scan_max_inclusive({0}) * {1} - wb.tile_scan_min_inclusive({1})",
-)  # fmt: skip
+)
 HEAD = """import workbench as wb
 F = wb.float64
 @wb.func
@@ -83,20 +96,35 @@ class Writer:
         one, two = self.random.choices("vw", k=2)
         number, t, u = round(self.random.uniform(-1.5, 1.5), 2), *self.random.choices("abc", k=2)
         at, there, row = self.element(loop), self.element(loop), self.random.randrange(2)
-        self.put(pad, self.random.choice([
-            *[f"{one} = {self.random.choice(VECTORS).format(one, two, n=number)}"] * 4,
-            *[f"{t} = {self.random.choice(LOWERED).format(t, u)}"] * 3,
-            f"{one}[{at}] = wb.cross({two}[{there}], {one}[{at}]) * s", f"{one}[{at}] += {two}[{there}] * {t}[{at}]",
-            f"{one}[{at}].y = {t}[{there}] * F(0.7)", f"{one}[{at}][2] *= {two}[{there}][0]",
-            f"{one}[{row}] = {two}[{row + 1}] * F({number})", f"{t}[{row}] += {u}[2] * s",
-            f"{t}[0:2, {row}] = {u}[{row}, 1:3] * F({number})", f"{t}[:, {row}] = s",
-            f"s = wb.sin(wb.tile_sum({one})[0][{row}]) + s", f"s = wb.cos(wb.tile_dot({one}, {two})[0])",
-            f"wb.tile_stack_push(k, {t}[{at}] * s, {u}[{there}] > F({number}))",
-            "s += wb.tile_stack_pop(k)[0] * F(0.3) + F(wb.tile_stack_count(k))",
-            f"wb.tile_axpy(F({number}), {one} * F(0.5), {two})",
-            "; ".join([f"z = wb.tile_map(halves, {t}, {u})", f"wb.tile_{self.random.choice(['', 'i'])}fft(z)",
-                       f"{t} = wb.tile_map(lambda p: p[0] * p[1] * F(0.05), z)"]),
-        ]))  # fmt: skip
+        self.put(
+            pad,
+            self.random.choice(
+                [
+                    *[f"{one} = {self.random.choice(VECTORS).format(one, two, n=number)}"] * 4,
+                    *[f"{t} = {self.random.choice(LOWERED).format(t, u)}"] * 3,
+                    f"{one}[{at}] = wb.cross({two}[{there}], {one}[{at}]) * s",
+                    f"{one}[{at}] += {two}[{there}] * {t}[{at}]",
+                    f"{one}[{at}].y = {t}[{there}] * F(0.7)",
+                    f"{one}[{at}][2] *= {two}[{there}][0]",
+                    f"{one}[{row}] = {two}[{row + 1}] * F({number})",
+                    f"{t}[{row}] += {u}[2] * s",
+                    f"{t}[0:2, {row}] = {u}[{row}, 1:3] * F({number})",
+                    f"{t}[:, {row}] = s",
+                    f"s = wb.sin(wb.tile_sum({one})[0][{row}]) + s",
+                    f"s = wb.cos(wb.tile_dot({one}, {two})[0])",
+                    f"wb.tile_stack_push(k, {t}[{at}] * s, {u}[{there}] > F({number}))",
+                    "s += wb.tile_stack_pop(k)[0] * F(0.3) + F(wb.tile_stack_count(k))",
+                    f"wb.tile_axpy(F({number}), {one} * F(0.5), {two})",
+                    "; ".join(
+                        [
+                            f"z = wb.tile_map(halves, {t}, {u})",
+                            f"wb.tile_{self.random.choice(['', 'i'])}fft(z)",
+                            f"{t} = wb.tile_map(lambda p: p[0] * p[1] * F(0.05), z)",
+                        ]
+                    ),
+                ]
+            ),
+        )
 
     def statement(self, depth: int, loop: str) -> None:
         pad, pick, t = "    " * depth, self.random.random(), self.random.choice("abc")

@@ -113,8 +113,11 @@ class Writer:
         elif pick < 0.75:
             i, j = self.random.randrange(2), self.random.randrange(2)
             v, w = self.random.choice("pq"), self.random.choice("ab")
-            self.put(pad, f"wb.tile_assign({w}, {v} * F({number}), offset=({i}, {j}))",
-                     f"{w}[{i}:{i}+2, {j}:{j}+2] = {v} * {number}")  # fmt: skip
+            self.put(
+                pad,
+                f"wb.tile_assign({w}, {v} * F({number}), offset=({i}, {j}))",
+                f"{w}[{i}:{i}+2, {j}:{j}+2] = {v} * {number}",
+            )
         elif pick < 0.78:
             self.put(pad, f"s = wb.tile_sum({t})[0] * F(0.1)", f"s = {t}.sum() * 0.1")
         elif pick < 0.90 and depth < 3:

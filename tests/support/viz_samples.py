@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from workbench.viz.data.trace import AdjointLevel, AllocationTrack, EventColumn, Kept, Seed, TouchMark, Trace
+from workbench.viz.data.trace import AdjointLevel, AllocationTrack, EventColumn, KeptRange, Seed, TouchMark, Trace
 
 SIZE = 384
 
@@ -59,7 +59,7 @@ def _spring_step(n: int, v: int, sizes: tuple[float, float, float]) -> list[Even
             write("m1", "velocities", v + 1),
             write("m0", "positions", v + 1),
         ],
-        [Kept("m0", 0, SIZE, SIZE, f"forces #{n} reads positions v{v}")],
+        [KeptRange("m0", 0, SIZE, SIZE, f"forces #{n} reads positions v{v}")],
         [level("m0", position / 5), level("m1", velocity, 2 if v else 0), level("m2", velocity / 20)],
         arrows=[(4, 0), (3, 1)],
     )
@@ -99,7 +99,7 @@ def overlap() -> Trace:
             "views.py:12",
             "",
             [read("m0", "right", 0, 32, 96), write("m0", "left", 1, 0, 48)],
-            [Kept("m0", 0, 48, 48, "halve #1 reads x v0 and overwrites it")],
+            [KeptRange("m0", 0, 48, 48, "halve #1 reads x v0 and overwrites it")],
             [level("m0", 0.0, lo=0, hi=32), level("m0", 0.5, 2, 32, 48), level("m0", 1.5, lo=48, hi=96)],
         ),
         EventColumn(
@@ -120,7 +120,7 @@ def overlap() -> Trace:
             "views.py:18",
             "",
             [read("m1", "grid", 2, 0, 48), write("m0", "right", 2, 32, 96)],
-            [Kept("m0", 32, 96, 64, "gather_columns #2 reads x v1")],
+            [KeptRange("m0", 32, 96, 64, "gather_columns #2 reads x v1")],
             [level("m1", 0.01, hi=48), level("m0", 0.0, lo=32, hi=96)],
         ),
         EventColumn(

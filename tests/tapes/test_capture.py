@@ -159,13 +159,23 @@ def test_replays_of_random_programs_are_bit_for_bit_what_they_would_do_again():
 
 
 @pytest.mark.sampled
-@pytest.mark.parametrize("what", [
-    lambda x, y: x.numpy(), lambda x, y: x.list(), lambda x, y: x[0], lambda x, y: x[0:1].item(),
-    lambda x, y: np.asarray(x), lambda x, y: x.ptr, lambda x, y: wb.to_torch(x),
-    lambda x, y: wb.launch(square, 3, inputs=[x, y], adjoint=True, adj_inputs=[None, None]),
-    lambda x, y: wb.Tape().record_func(lambda: None, [x]), lambda x, y: wb.capture().__enter__(),
-    lambda x, y: checkpointed(x),
-], ids=range(11))  # fmt: skip
+@pytest.mark.parametrize(
+    "what",
+    [
+        lambda x, y: x.numpy(),
+        lambda x, y: x.list(),
+        lambda x, y: x[0],
+        lambda x, y: x[0:1].item(),
+        lambda x, y: np.asarray(x),
+        lambda x, y: x.ptr,
+        lambda x, y: wb.to_torch(x),
+        lambda x, y: wb.launch(square, 3, inputs=[x, y], adjoint=True, adj_inputs=[None, None]),
+        lambda x, y: wb.Tape().record_func(lambda: None, [x]),
+        lambda x, y: wb.capture().__enter__(),
+        lambda x, y: checkpointed(x),
+    ],
+    ids=range(11),
+)
 def test_what_a_replay_could_not_repeat_is_refused(what):
     x, y = leaf(1, 2, 3), wb.zeros(3, requires_grad=True)
     with pytest.raises(LaunchError, match=r"capture"), wb.capture():
@@ -405,9 +415,11 @@ def test_a_tape_begun_before_the_capture_is_not_walked_in_it():
         tape.backward(grads={z: wb.ones(2)})
 
 
-@pytest.mark.parametrize("make", [
-    lambda: wb.zeros(2, requires_grad=True), lambda: wb.full(2, 1.0, requires_grad=True), lambda: leaf(1, 1),
-], ids=["zeros", "full", "array"])  # fmt: skip
+@pytest.mark.parametrize(
+    "make",
+    [lambda: wb.zeros(2, requires_grad=True), lambda: wb.full(2, 1.0, requires_grad=True), lambda: leaf(1, 1)],
+    ids=["zeros", "full", "array"],
+)
 def test_tapes_are_told_that_a_replay_makes_an_array_of_the_block_anew(make):
     with wb.capture() as graph:
         z = make()

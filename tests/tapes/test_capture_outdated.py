@@ -60,9 +60,13 @@ GEOMETRY = [
     (built, lambda g, y: wb.launch(near, N, [g.id, cloud(N), y]), lambda g: g.build(cloud(50), 0.5)),
 ]
 MATRICES = [
-    lambda A: wb.sparse.bsr_mv(A, wb.ones(2)), lambda A: wb.sparse.bsr_mm(A, A), wb.sparse.bsr_transposed,
-    lambda A: wb.sparse.bsr_axpy(A), wb.sparse.bsr_get_diag, lambda A: A @ wb.ones(2),
-]  # fmt: skip
+    lambda A: wb.sparse.bsr_mv(A, wb.ones(2)),
+    lambda A: wb.sparse.bsr_mm(A, A),
+    wb.sparse.bsr_transposed,
+    lambda A: wb.sparse.bsr_axpy(A),
+    wb.sparse.bsr_get_diag,
+    lambda A: A @ wb.ones(2),
+]
 
 
 @pytest.mark.parametrize("make, use, change", GEOMETRY)

@@ -241,15 +241,47 @@ def through_a_type(kind, y):
 
 
 LOST = [
-    through_a_builtin, through_a_vector, through_a_rotation, through_a_type,
-    halved, sine, sine_of_the_array, joined, joined_arrays, stacked, stacked_elements, taken_at, masked, written_raw,
-    written_raw_later, written_raw_in_place, written_by_out, written_by_copyto, through_a_buffer,
-    through_asarray, through_a_view_of_asarray, through_methods, through_a_sum, through_linalg, through_arithmetic,
-    through_arithmetic_with_numpy, through_item_arithmetic, through_a_list_of_floats, through_powers_of_items,
-    through_tolist, through_iteration, through_another_type, shared,
-    launched_with_arithmetic, launched_with_a_mean, field_by_arithmetic, scalar_by_arithmetic,
-    element_that_has_changed, launched_with_what_has_changed, leaf_that_starts,
-]  # fmt: skip
+    through_a_builtin,
+    through_a_vector,
+    through_a_rotation,
+    through_a_type,
+    halved,
+    sine,
+    sine_of_the_array,
+    joined,
+    joined_arrays,
+    stacked,
+    stacked_elements,
+    taken_at,
+    masked,
+    written_raw,
+    written_raw_later,
+    written_raw_in_place,
+    written_by_out,
+    written_by_copyto,
+    through_a_buffer,
+    through_asarray,
+    through_a_view_of_asarray,
+    through_methods,
+    through_a_sum,
+    through_linalg,
+    through_arithmetic,
+    through_arithmetic_with_numpy,
+    through_item_arithmetic,
+    through_a_list_of_floats,
+    through_powers_of_items,
+    through_tolist,
+    through_iteration,
+    through_another_type,
+    shared,
+    launched_with_arithmetic,
+    launched_with_a_mean,
+    field_by_arithmetic,
+    scalar_by_arithmetic,
+    element_that_has_changed,
+    launched_with_what_has_changed,
+    leaf_that_starts,
+]
 
 
 def refused(kind, step) -> wb.GradientError:
@@ -343,9 +375,12 @@ def detached(kind, y):
 
 
 SILENT = [
-    reading_the_loss, written_and_overwritten, written_raw_and_overwritten, constants_beside_it,
+    reading_the_loss,
+    written_and_overwritten,
+    written_raw_and_overwritten,
+    constants_beside_it,
     written_where_nobody_looks,
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("step", SILENT, ids=lambda f: f.__name__)
@@ -518,11 +553,29 @@ def asarray_sine(kind, y):
 
 
 SUPPOSED = [
-    copied_number, copied_by_json, inverse, doubled, affine_in_a_number, plus_a_number, sine_of_a_number,
-    stripped_array, stripped_slice, stripped_raw, stripped_out, stripped_reversed, stripped_strided, stripped_rolled,
-    stripped_and_joined, stripped_and_clipped, stripped_to_float32, stripped_before_it_changes, asarray_scaled,
-    asarray_normalised, asarray_shifted, asarray_sine,
-]  # fmt: skip
+    copied_number,
+    copied_by_json,
+    inverse,
+    doubled,
+    affine_in_a_number,
+    plus_a_number,
+    sine_of_a_number,
+    stripped_array,
+    stripped_slice,
+    stripped_raw,
+    stripped_out,
+    stripped_reversed,
+    stripped_strided,
+    stripped_rolled,
+    stripped_and_joined,
+    stripped_and_clipped,
+    stripped_to_float32,
+    stripped_before_it_changes,
+    asarray_scaled,
+    asarray_normalised,
+    asarray_shifted,
+    asarray_sine,
+]
 
 
 @pytest.mark.parametrize("step", SUPPOSED, ids=lambda f: f.__name__)
@@ -583,10 +636,17 @@ def another_number(kind, y):
 
 @pytest.mark.parametrize(
     "step",
-    [round_numbers, detached_number, detached_values, taken_before_it_was_read, linspaces, unrelated_values,
-     another_number],
+    [
+        round_numbers,
+        detached_number,
+        detached_values,
+        taken_before_it_was_read,
+        linspaces,
+        unrelated_values,
+        another_number,
+    ],
     ids=lambda f: f.__name__,
-)  # fmt: skip
+)
 def test_other_numbers_are_not_warned_of(step):
     said, found = suspected(step)
     assert said == [] and found == []

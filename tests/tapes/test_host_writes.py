@@ -60,10 +60,13 @@ def test_the_array_operators_of_assignment_between_arrays_are_differentiated():
 @pytest.mark.parametrize(
     ("write", "value"),
     [
-        (lambda h: h[0:1].fill_(5.0), 5.0), (lambda h: h[0:1].zero_(), 0.0), (lambda h: h[0:1].assign([5.0]), 5.0),
-        (lambda h: h.__setitem__(slice(0, 1), 5.0), 5.0), (lambda h: h.__setitem__(0, 5.0), 5.0),
+        (lambda h: h[0:1].fill_(5.0), 5.0),
+        (lambda h: h[0:1].zero_(), 0.0),
+        (lambda h: h[0:1].assign([5.0]), 5.0),
+        (lambda h: h.__setitem__(slice(0, 1), 5.0), 5.0),
+        (lambda h: h.__setitem__(0, 5.0), 5.0),
     ],
-)  # fmt: skip
+)
 def test_what_the_host_overwrites_has_no_gradient_before(write, value):
     x, h, y = leaf(), empty(), empty()
     with wb.Tape() as tape:
@@ -123,8 +126,11 @@ def test_a_write_to_a_gradient_under_the_tape_is_not_an_event():
 
 def test_a_copy_between_overlapping_slices_reads_before_it_writes():
     """(NumPy's own `a[0:5:2] = a[0:3]` does not.)"""
-    for write in (lambda a: a[0:5:2].assign(a[0:3]), lambda a: wb.copy(a[0:5:2], a[0:3]),
-                  lambda a: a.__setitem__(slice(0, 5, 2), a[0:3])):  # fmt: skip
+    for write in (
+        lambda a: a[0:5:2].assign(a[0:3]),
+        lambda a: wb.copy(a[0:5:2], a[0:3]),
+        lambda a: a.__setitem__(slice(0, 5, 2), a[0:3]),
+    ):
         a = leaf([1, 2, 3, 4, 5])
         with wb.Tape() as tape:
             write(a)

@@ -243,9 +243,12 @@ def test_a_direction_needs_an_active_array_of_the_right_shape():
     with wb.Tape() as tape:
         wb.launch(square, 2, [x], [y])
     for tangents, wanted in [
-        ({}, "no-seed"), ({c: [1.0, 1.0]}, "not-active"), ({x: [1.0]}, "seed-shape"), ({"x": 1}, "seed-type"),
+        ({}, "no-seed"),
+        ({c: [1.0, 1.0]}, "not-active"),
+        ({x: [1.0]}, "seed-shape"),
+        ({"x": 1}, "seed-type"),
         ({x: wb.ones(2)}, "seed-dtype"),
-    ]:  # fmt: skip
+    ]:
         with pytest.raises(wb.GradientError) as error:
             wb.jvp(tape, tangents)
         assert slug(error) == wanted

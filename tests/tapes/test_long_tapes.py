@@ -150,9 +150,15 @@ def many_leaves(n: int) -> Made:
 
 
 PROGRAMS = [
-    new_arrays, in_place_with_losses, structs, rows_of_one_array, rows_that_are_marked, rows_of_an_earlier_tape,
-    unread_results, many_leaves,
-]  # fmt: skip
+    new_arrays,
+    in_place_with_losses,
+    structs,
+    rows_of_one_array,
+    rows_that_are_marked,
+    rows_of_an_earlier_tape,
+    unread_results,
+    many_leaves,
+]
 ASKED: dict[str, Callable[..., Any]] = {
     "backward": lambda tape, x, loss: tape.backward(loss),
     "again": lambda tape, x, loss: tape.backward(loss),

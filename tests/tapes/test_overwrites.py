@@ -203,9 +203,11 @@ def test_a_view_that_was_read_is_protected_from_writes_to_its_parent():
 def test_an_alias_made_before_the_read_is_the_same_memory(alias, inside):
     x, y = leaf(X.reshape(2, 2)), empty()
     made = {
-        "flatten": x.flatten, "slice": lambda: x[:, 1], "numpy": lambda: wb.from_numpy(x.numpy()[0], dtype=F),
+        "flatten": x.flatten,
+        "slice": lambda: x[:, 1],
+        "numpy": lambda: wb.from_numpy(x.numpy()[0], dtype=F),
         "pointer": lambda: wb.array(ptr=x.ptr, shape=N, dtype=F),
-    }[alias]()  # fmt: skip
+    }[alias]()
     with wb.Tape() as tape:
         run(square, x.flatten(), y)
         if inside:

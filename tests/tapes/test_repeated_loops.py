@@ -14,7 +14,7 @@ import pytest
 
 import workbench as wb
 from workbench.errors import WorkbenchError
-from workbench.tapes import publish, walks_seen
+from workbench.tapes import backward_cache, publish
 
 TURNS = 6  # the walk of the third is the first that runs as a list of calls
 
@@ -47,8 +47,8 @@ def squared(x: wb.array[float], loss: wb.array[float]):
 
 @pytest.fixture(autouse=True)
 def nothing_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    walks_seen.forget()
-    for module in (walks_seen, publish):
+    backward_cache.forget()
+    for module in (backward_cache, publish):
         monkeypatch.setattr(module, "ports", [])  # another file may have imported PyTorch, which ends all lists
     monkeypatch.setattr(wb.config, "backend", "c")
 
@@ -57,8 +57,8 @@ def nothing_known(monkeypatch: pytest.MonkeyPatch) -> None:
 def lists(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Grows by one for each walk that ran as a list."""
     ran: list[Any] = []
-    run = walks_seen.Prepared.run
-    monkeypatch.setattr(walks_seen.Prepared, "run", lambda *given: (ran.append(given[0]), run(*given))[1])
+    run = backward_cache.CompiledBackward.run
+    monkeypatch.setattr(backward_cache.CompiledBackward, "run", lambda *given: (ran.append(given[0]), run(*given))[1])
     return ran
 
 
@@ -148,10 +148,16 @@ def picture(program: Program) -> list[Any]:
     order = {a.allocation: n for n, a in enumerate((*program.x, *program.v, program.at, program.f, program.u))}
     order[program.loss.allocation] = len(order)
     events = [
-        (e.kind, e.label, e.line, [(order[s.allocation], s.offset, s.shape) for s in (*e.reads, *e.writes)],
-         e.reverse is None, [(k.said, k.data.tobytes()) for k in e.kept])
+        (
+            e.kind,
+            e.label,
+            e.line,
+            [(order[s.allocation], s.offset, s.shape) for s in (*e.reads, *e.writes)],
+            e.reverse is None,
+            [(k.said, k.data.tobytes()) for k in e.kept],
+        )
         for e in tape.events
-    ]  # fmt: skip
+    ]
     noted = [[order[a] for a in found] for found in (tape.active, tape.begun, tape.left, tape.needs)]
     names = {order[a.allocation]: tape.names.get(id(a)) for a in tape.arrays.values()}
     origins = [[(s.offset, s.shape) for s, _ in (a.origins.spans if a.origins else ())] for a in order]

@@ -378,11 +378,19 @@ def per_row(x: wb.array(dtype=float), y: wb.array2d(dtype=float)):
 @pytest.mark.parametrize(
     ("kernel", "dim", "shape", "sure"),
     [
-        (every_other, 4, 7, False), (backwards, 7, 7, True), (backwards, 6, 7, True), (one_cell, 1, 7, True),
-        (below, 7, 7, True), (square, 7, 7, True), (square, 6, 7, True), (diagonal, 3, (3, 3), False),
-        (per_row, 3, (3, 1), True), (per_row, 3, (3, 2), True), (around_the_end, 7, 7, False),
+        (every_other, 4, 7, False),
+        (backwards, 7, 7, True),
+        (backwards, 6, 7, True),
+        (one_cell, 1, 7, True),
+        (below, 7, 7, True),
+        (square, 7, 7, True),
+        (square, 6, 7, True),
+        (diagonal, 3, (3, 3), False),
+        (per_row, 3, (3, 1), True),
+        (per_row, 3, (3, 2), True),
+        (around_the_end, 7, 7, False),
     ],
-)  # fmt: skip
+)
 def test_what_a_launch_leaves_as_it_was_must_be_known_to_replay(kernel, dim, shape, sure):
     """A start that is not kept is refused unless the bytes that events touch are surely all written first."""
     start = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)

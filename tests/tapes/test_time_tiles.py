@@ -10,7 +10,7 @@ import pytest
 import workbench as wb
 from workbench.arrays import capture_log
 from workbench.launches import thresholds
-from workbench.launches.row_reach import ANYWHERE, Reach
+from workbench.launches.row_footprint import ANYWHERE, Reach
 from workbench.tapes import time_tiles
 
 
@@ -120,7 +120,7 @@ def bits_after(program, tiled: bool, threads: int) -> tuple[list[bytes], int]:
     return [a.numpy().tobytes() for a in arrays], len(time_tiles.tiled(noted(graph), []))
 
 
-def noted(graph: wb.Capture) -> list[capture_log.Call]:
+def noted(graph: wb.Capture) -> list[capture_log.NativeCall]:
     """The native calls of a capture, in order."""
     assert graph.graph is not None
     return graph.graph._notes.steps
@@ -149,7 +149,7 @@ def gradients_after(seed: int, tiled: bool, threads: int) -> tuple[list[bytes], 
         tape.backward(grads=seeds)
     for _ in range(2):
         graph.replay()
-    native = [s for s in noted(graph) if isinstance(s, capture_log.Call)]
+    native = [s for s in noted(graph) if isinstance(s, capture_log.NativeCall)]
     return [a.grad.numpy().tobytes() for a in arrays], len(time_tiles.tiled(native, []))
 
 

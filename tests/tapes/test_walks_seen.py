@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import workbench as wb
-from workbench.tapes import walks_seen
+from workbench.tapes import backward_cache
 
 
 @wb.kernel
@@ -38,16 +38,16 @@ def squared(x: wb.array[float], y: wb.array[float]):
 
 @pytest.fixture(autouse=True)
 def nothing_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    walks_seen.forget()
-    monkeypatch.setattr(walks_seen, "ports", [])  # another file may have imported PyTorch, which ends all lists
+    backward_cache.forget()
+    monkeypatch.setattr(backward_cache, "ports", [])  # another file may have imported PyTorch, which ends all lists
 
 
 @pytest.fixture
 def lists(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Grows by one for each walk that ran as a list."""
     ran: list[Any] = []
-    run = walks_seen.Prepared.run
-    monkeypatch.setattr(walks_seen.Prepared, "run", lambda *given: (ran.append(given[0]), run(*given))[1])
+    run = backward_cache.CompiledBackward.run
+    monkeypatch.setattr(backward_cache.CompiledBackward, "run", lambda *given: (ran.append(given[0]), run(*given))[1])
     return ran
 
 

@@ -12,11 +12,11 @@ import workbench as wb
 from tests.support import view_samples as samples
 from workbench.viz.data import columns as columns_module
 from workbench.viz.data import gather as gather_module
-from workbench.viz.data.alike import AlikeEvents
 from workbench.viz.data.columns import Columns, levels_of
+from workbench.viz.data.event_kinds import UniqueEvents
+from workbench.viz.data.excerpt import excerpt
 from workbench.viz.data.gather import gather, structure
 from workbench.viz.data.lanes import cut_memory
-from workbench.viz.data.shorten import shortened
 from workbench.viz.data.trace import Trace
 
 
@@ -78,7 +78,7 @@ def one_by_one(tape: wb.Tape) -> Trace:
 def test_events_described_together_are_those_described_alone(name: str) -> None:
     tape = TAPES[name]()
     plain, alike = one_by_one(tape), structure(tape)
-    assert isinstance(alike.events, AlikeEvents)
+    assert isinstance(alike.events, UniqueEvents)
     assert list(alike.events) == list(plain.events) and len(alike.events) == len(tape.events)
     assert list(gather(tape).events) == list(plain.events)  # nobody asked for a gradient: there is no adjoint
     assert (alike.allocations, alike.folds, alike.summary) == (plain.allocations, plain.folds, plain.summary)
@@ -106,20 +106,20 @@ def test_columns_made_at_once_are_those_made_event_by_event(name: str) -> None:
 def test_a_tape_cut_short_is_the_same_of_events_alike(name: str) -> None:
     alike = structure(TAPES[name]())
     plain = replace(alike, events=list(alike.events))
-    short, long = (replace(s, events=list(s.events), values=()) for s in (shortened(alike, 10), shortened(plain, 10)))
+    short, long = (replace(s, events=list(s.events), values=()) for s in (excerpt(alike, 10), excerpt(plain, 10)))
     assert short == long and (len(short.events) < len(alike.events) or len(alike.events) <= 20)
 
 
 def test_a_long_loop_is_described_by_few_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     tape, _ = samples.crowd(3000, 20)
     made: list[int] = []
-    real = AlikeEvents._made
-    monkeypatch.setattr(AlikeEvents, "_made", lambda self, n: made.append(n) or real(self, n))
+    real = UniqueEvents._made
+    monkeypatch.setattr(UniqueEvents, "_made", lambda self, n: made.append(n) or real(self, n))
     monkeypatch.setattr(columns_module, "versions_of", None)  # not asked for before there are adjoints
     trace = structure(tape)
     Columns(trace, trace.folds)
-    short = shortened(trace, 80)
-    assert isinstance(trace.events, AlikeEvents) and len(trace.events.firsts) <= 40
+    short = excerpt(trace, 80)
+    assert isinstance(trace.events, UniqueEvents) and len(trace.events.firsts) <= 40
     assert len(made) < 400 and short.summary == trace.summary
 
 

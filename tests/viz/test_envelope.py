@@ -89,10 +89,14 @@ def facts(levels: Iterable[AdjointLevel | None]) -> dict[str, Any]:
     there = [level for level in some if level is not None]
     plain = [level.max_abs for level in there if level.state == "value"]
     return {
-        "most": max((level.max_abs for level in there), default=0.0), "least": min(plain, default=0.0),
-        "value": bool(plain), "zero": any(level.zero for level in there), "nan": any(level.nan for level in there),
-        "inf": any(level.inf for level in there), "absent": len(there) < len(some),
-    }  # fmt: skip
+        "most": max((level.max_abs for level in there), default=0.0),
+        "least": min(plain, default=0.0),
+        "value": bool(plain),
+        "zero": any(level.zero for level in there),
+        "nan": any(level.nan for level in there),
+        "inf": any(level.inf for level in there),
+        "absent": len(there) < len(some),
+    }
 
 
 def bars_of(trace: Trace) -> dict[str, Bars]:

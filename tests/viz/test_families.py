@@ -20,7 +20,7 @@ def tracks(*names: str, nbytes: int = 64) -> list[AllocationTrack]:
     return [
         AllocationTrack(f"m{n}", nbytes, [NameRange(one, 0, nbytes) for one in name.split(", ")], "float32 (16,)", 4)
         for n, name in enumerate(names)
-    ]  # fmt: skip
+    ]
 
 
 def test_a_list_folds_in_the_order_of_its_indices() -> None:

@@ -138,8 +138,9 @@ def test_a_copy_gives_one_row_and_clears_its_target():
         wb.launch(total, 3, inputs=[y], outputs=[loss])
     tape.backward(loss)
     assert [(r.position, r.kind, r.thread, r.value) for r in tape.ledger(x, 2).rows] == [
-        (1, "copy", None, 1.0), (0, "copy", None, 1.0)
-    ]  # fmt: skip
+        (1, "copy", None, 1.0),
+        (0, "copy", None, 1.0),
+    ]
     assert tape.ledger(y, 0, at="start").rows == ()
 
 
@@ -285,8 +286,9 @@ def test_a_sum_that_rounding_does_not_explain_is_an_error(monkeypatch):
     assert "x[0]" in str(info.value)
 
 
-@pytest.mark.parametrize(("index", "text"), [(7, "outside axis 0"), ((0, 0), "1 whole numbers"), (0.5, "whole"),
-                                             ((), "whole")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("index", "text"), [(7, "outside axis 0"), ((0, 0), "1 whole numbers"), (0.5, "whole"), ((), "whole")]
+)
 def test_an_index_that_fits_no_number_says_what_does(index, text):
     x, y = vector(1, 2), wb.zeros(2, dtype=float)
     with wb.Tape() as tape:
@@ -369,8 +371,14 @@ def test_on_random_tapes_the_rows_sum_to_what_the_walk_says(backend):
     """Views, structs, atomics, loops, copies, overwrites in place; the sum is checked by `ledger` itself too."""
     programs, rows, refused = 30 if backend == "numpy" else 6, [], []
 
-    @settings(max_examples=programs, deadline=None, derandomize=True, database=None, phases=[Phase.generate],
-              suppress_health_check=list(HealthCheck))  # fmt: skip
+    @settings(
+        max_examples=programs,
+        deadline=None,
+        derandomize=True,
+        database=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
     @given(st.randoms(use_true_random=False))
     def one(randomness):
         program = fuzz.Generator(randomness).program()

@@ -18,10 +18,10 @@ from tests.support import view_samples as samples
 from tests.support import viz_samples
 from workbench.arrays import allocation as memory
 from workbench.viz.data.columns import LEVELS, TABLES, Columns, levels_of
-from workbench.viz.data.fold import folds
 from workbench.viz.data.gather import gather, levels, structure
+from workbench.viz.data.loops import folds
 from workbench.viz.data.marks import STATES
-from workbench.viz.data.snapshot import Moments, frame_of, reduced
+from workbench.viz.data.snapshot import TapeMoments, frame_of, reduced
 from workbench.viz.live import view as view_module
 from workbench.viz.live.view import BUSY, SCRIPTS, Busy, HeatMap, View, module
 
@@ -63,8 +63,18 @@ def test_the_columns_say_what_the_trace_says(trace):
     for k in range(len(touches["range"])):
         lane, lo, hi, strided = ranges[int(touches["range"][k])]
         how = columns.meta["how"][int(touches["how"][k])]
-        found.append((trace.allocations[lane].id, texts[int(touches["name"][k])], lo, hi, how,
-                      int(touches["before"][k]), int(touches["after"][k]), strided))  # fmt: skip
+        found.append(
+            (
+                trace.allocations[lane].id,
+                texts[int(touches["name"][k])],
+                lo,
+                hi,
+                how,
+                int(touches["before"][k]),
+                int(touches["after"][k]),
+                strided,
+            )
+        )
     assert found == [
         (t.allocation, t.name, t.lo, t.hi, t.how, t.version_before, t.version_after, t.strided)
         for e in trace.events
@@ -80,8 +90,10 @@ def test_the_columns_of_levels_say_what_the_trace_says():
     meta, data = columns.levels(levels_of(trace))
     bars = columns_of(meta["tables"], data, "bars")
     lanes = columns.lanes
-    found = {(int(lane), int(e1)): (most, STATES[int(state)])
-             for lane, e1, most, state in zip(bars["lane"], bars["e1"], bars["max"], bars["state"])}  # fmt: skip
+    found = {
+        (int(lane), int(e1)): (most, STATES[int(state)])
+        for lane, e1, most, state in zip(bars["lane"], bars["e1"], bars["max"], bars["state"])
+    }
     given = [(n, level) for n, e in enumerate(trace.events) for level in e.adjoint]
     given.append((len(trace.events), trace.seeds[0].level))
     assert found == {(lanes[level.allocation], n): (pytest.approx(level.max_abs), level.state) for n, level in given}
@@ -130,8 +142,11 @@ def test_inner_loops_fold_inside_outer_ones():
             wb.launch(samples.double, dim=2, inputs=[x])
     found = folds(tape)
     assert [(f.name, f.first, f.last, f.parent) for f in found] == [
-        ("step ×4, double ×3", 0, 15, -1), ("step ×4", 0, 4, 0), ("step ×4", 5, 9, 0), ("step ×4", 10, 14, 0),
-    ]  # fmt: skip
+        ("step ×4, double ×3", 0, 15, -1),
+        ("step ×4", 0, 4, 0),
+        ("step ×4", 5, 9, 0),
+        ("step ×4", 10, 14, 0),
+    ]
 
 
 def test_two_of_a_kind_are_no_loop():
@@ -144,7 +159,7 @@ def test_two_of_a_kind_are_no_loop():
 
 def test_a_value_of_the_past_is_what_it_was_or_is_not_known(springs):
     tape, arrays = springs
-    x, moments = arrays["positions"], Moments(tape)
+    x, moments = arrays["positions"], TapeMoments(tape)
     values, known, note = moments.value(x, 0)
     assert known.all() and note == ""
     assert np.array_equal(values, arrays["start"])
@@ -155,7 +170,7 @@ def test_a_value_of_the_past_is_what_it_was_or_is_not_known(springs):
 
 def test_what_was_overwritten_and_not_kept_is_never_shown():
     tape, h = samples.forgotten()
-    moments = Moments(tape)
+    moments = TapeMoments(tape)
     assert moments.value(h, 3)[1].all()
     for cursor in (2, 1, 0):
         assert not moments.value(h, cursor)[1].any()
@@ -168,14 +183,14 @@ def test_what_was_overwritten_and_not_kept_is_never_shown():
 
 def test_memory_that_changed_since_is_no_past_value(springs):
     tape, h = samples.forgotten()
-    assert Moments(tape).value(h, 3)[1].all()
+    assert TapeMoments(tape).value(h, 3)[1].all()
     h.fill_(7.0)
-    assert not Moments(tape).value(h, 3)[1].any()
+    assert not TapeMoments(tape).value(h, 3)[1].any()
 
 
 def test_the_adjoint_at_a_moment_is_that_of_the_tape(springs):
     tape, arrays = springs
-    x, moments = arrays["positions"], Moments(tape)
+    x, moments = arrays["positions"], TapeMoments(tape)
     frame = frame_of((12, 3))
     for n in range(len(tape.events)):
         cells = moments.adjoint(x, n, frame)["cells"]
@@ -191,7 +206,7 @@ def test_one_walk_serves_every_step_of_the_cursor(springs):
         walks.append(1)
         return tape.retrace(*given)
 
-    moments = Moments(tape, counted)
+    moments = TapeMoments(tape, counted)
     for n in reversed(range(len(tape.events) + 1)):
         moments.adjoint(arrays["positions"], n, frame_of((12, 3)))
     assert len(walks) == 1

@@ -193,8 +193,9 @@ def test_a_func_is_shown_inside_with_the_line_that_calls_it():
     assert second.value == pytest.approx(u * u)
     backs = m.find("c", phase="reverse")
     assert [s.adjoint for s in backs] == [
-        pytest.approx(math.cos(u * u)), pytest.approx(math.cos(u * u) * 2 * u * math.cos(2 * X[0]))
-    ]  # fmt: skip
+        pytest.approx(math.cos(u * u)),
+        pytest.approx(math.cos(u * u) * 2 * u * math.cos(2 * X[0])),
+    ]
 
 
 @wb.kernel
@@ -368,8 +369,13 @@ def test_the_event_may_be_given_as_itself_its_position_or_its_label():
     one = tape.microscope("straight", 1)
     assert one == tape.microscope(0, (1,)) == tape.microscope(tape.events[0], np.int64(1)) and one.event == 0
     assert tape.microscope("#3 reread", 0).event == 3 == tape.microscope(-1, 0).event
-    for event, text in (("reread", "2 events are called 'reread'"), ("nothing", "#0 straight, #2 reread"),
-                        (7, "4 events"), (1, "is a copy"), (None, "position or its label")):  # fmt: skip
+    for event, text in (
+        ("reread", "2 events are called 'reread'"),
+        ("nothing", "#0 straight, #2 reread"),
+        (7, "4 events"),
+        (1, "is a copy"),
+        (None, "position or its label"),
+    ):
         with pytest.raises(LaunchError, match=text):
             tape.microscope(event, 0)
     for thread in (3, -1, (0, 0), "a", 0.5):
@@ -636,8 +642,9 @@ def _microscopes(program: fuzz.Program, tape: wb.Tape) -> list[Microscope]:
     rng = random.Random(program.seed)
     return [
         tape.microscope(k, tuple(rng.randrange(d) for d in e.command.plan.form.dims))
-        for k, e in enumerate(tape.events) if e.command is not None
-    ]  # fmt: skip
+        for k, e in enumerate(tape.events)
+        if e.command is not None
+    ]
 
 
 @wb.kernel

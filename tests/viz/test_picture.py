@@ -425,7 +425,7 @@ def test_partly_changed_pieces_are_only_bounds_and_say_so() -> None:
 @pytest.mark.slow
 def test_the_work_grows_linearly_with_the_events(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = Counter[str]()
-    places = ((lanes, "pieces"), (lanes, "runs"), (lanes.Adjoints, "_close"), (lanes.Values, "close"))
+    places = ((lanes, "pieces"), (lanes, "runs"), (lanes.Adjoints, "_close"), (lanes.PieceValues, "close"))
     for place, name in places:
         real = getattr(place, name)
 

@@ -12,9 +12,9 @@ import pytest
 import workbench as wb
 from tests.support import view_samples as samples
 from workbench.viz.data.envelope import ill_blocks
+from workbench.viz.data.excerpt import excerpt
 from workbench.viz.data.gather import gather, levels, structure, with_levels
 from workbench.viz.data.lanes import Adjoints, cut_memory, versions_of
-from workbench.viz.data.shorten import shortened
 from workbench.viz.data.trace import fold_flags
 from workbench.viz.live import saved
 from workbench.viz.live.view import View
@@ -109,7 +109,7 @@ def long():
 
 def test_a_shortened_tape_says_what_the_whole_one_does(long):
     for whole in long:
-        short = shortened(whole, 10)
+        short = excerpt(whole, 10)
         assert len(short.events) < len(whole.events) and short.summary == whole.summary
         assert fold_flags(short.events) == fold_flags(whole.events)
         assert sum(event.count for event in short.events) == len(whole.events)
@@ -119,7 +119,7 @@ def test_a_shortened_tape_says_what_the_whole_one_does(long):
 
 def test_both_ends_of_a_shortened_tape_are_drawn_as_they_are(long):
     for whole in long:
-        short = shortened(whole, 10)
+        short = excerpt(whole, 10)
         shift = len(whole.events) - len(short.events)
         ends = {*range(-1, 10), *range(len(whole.events) - 10, len(whole.events) + 1)}
         want, got = drawn(whole, 0, ends), drawn(short, shift, ends)
@@ -144,7 +144,7 @@ def drawn(trace, shift, ends):
 
 def test_the_extremes_of_what_is_left_out_stay(long):
     for whole in long:
-        short = shortened(whole, 10)
+        short = excerpt(whole, 10)
         keys = {track.id for track in short.allocations}
         for key in keys:
             assert extremes(whole, key) == extremes(short, key)
@@ -159,7 +159,7 @@ def test_the_first_ill_value_that_is_left_out_stays():
             if k == 29:
                 wb.launch(samples.root, dim=2, inputs=[wb.zeros_like(x), y])
     whole = gather(tape)
-    short = shortened(whole, 10)
+    short = excerpt(whole, 10)
     cuts = cut_memory(short, [])
     ill = {versions_of(short, cuts)[n].e0 for n in ill_blocks(versions_of(short, cuts), short.values)}
     labels = [short.events[e0].heading for e0 in sorted(ill) if short.events[e0].index >= 0]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import workbench as wb
 from workbench import pitfalls
 from workbench.diagnose.alignment import aligned
-from workbench.viz.data.against import Comparison, compare, told_apart
+from workbench.viz.data.against import PassComparison, compare, told_apart
 from workbench.viz.data.trace import Trace
 from workbench.viz.picture.layout import arrange, shown_events
 from workbench.viz.picture.scene import Scene, draw
@@ -86,7 +86,7 @@ def texts(scene: Scene, start: str) -> list[str]:
     return [mark.text for mark in scene.marks if mark.id.startswith(start) and mark.kind == "label"]
 
 
-def drawn(made: Comparison) -> Scene:
+def drawn(made: PassComparison) -> Scene:
     return draw(made.trace, against=made)
 
 
@@ -238,7 +238,7 @@ def test_a_tape_without_backward_is_compared_by_its_values():
 # ---- what is drawn is what both tapes hold
 
 
-def levels_at(trace: Trace, made: Comparison) -> None:
+def levels_at(trace: Trace, made: PassComparison) -> None:
     """Every bar of either pass is the largest adjoint that a walk of its tape leaves there."""
     layout = arrange(trace, shown_events(trace), against=made)
     others = [bar for bars in layout.others.values() for bar in bars]
@@ -260,9 +260,14 @@ def levels_at(trace: Trace, made: Comparison) -> None:
 
 
 changes = st.fixed_dictionaries(
-    {}, optional={"k": st.sampled_from([1.0, 2.0]), "steps": st.integers(1, 4), "dt": st.sampled_from([0.1, 0.2]),
-                  "skip": st.lists(st.tuples(st.sampled_from(["force", "move"]), st.integers(0, 3)), max_size=2)}
-)  # fmt: skip
+    {},
+    optional={
+        "k": st.sampled_from([1.0, 2.0]),
+        "steps": st.integers(1, 4),
+        "dt": st.sampled_from([0.1, 0.2]),
+        "skip": st.lists(st.tuples(st.sampled_from(["force", "move"]), st.integers(0, 3)), max_size=2),
+    },
+)
 
 
 @settings(max_examples=15, deadline=None)
@@ -283,9 +288,11 @@ def test_both_passes_are_drawn_with_their_own_numbers_whatever_one_of_them_lacks
     assert bool(texts(scene, "parts-tag")) == (made.first is not None)
     boxes = [label.box() for label in scene.labels()]
     assert not [
-        (a, b) for k, a in enumerate(boxes) for b in boxes[k + 1 :]
+        (a, b)
+        for k, a in enumerate(boxes)
+        for b in boxes[k + 1 :]
         if a[0] < b[2] - 1 and b[0] < a[2] - 1 and a[1] < b[3] - 1 and b[1] < a[3] - 1
-    ]  # fmt: skip
+    ]
     filled = [m for m in scene.marks if m.id.startswith("bar-") and "parted" in m.cls]
     assert filled or not any(p.kind == "adjoint" for p in made.partings)
 

@@ -13,7 +13,7 @@ import pytest
 import workbench as wb
 from tests.support import ten_bugs
 from tests.support import view_samples as samples
-from workbench.viz.data.verdict import Verdict, verdict
+from workbench.viz.data.headline import Verdict, verdict
 
 
 @cache
@@ -94,7 +94,7 @@ def test_a_finding_whose_values_were_not_kept_says_so():
 
 
 def test_what_goes_wrong_while_looking_is_a_note(monkeypatch):
-    monkeypatch.setattr("workbench.viz.data.verdict.diagnose", lambda tape: 1 / 0)
+    monkeypatch.setattr("workbench.viz.data.headline.diagnose", lambda tape: 1 / 0)
     tape = chain([2.0, 5.0])
     assert "could not be looked for: division by zero" in tape.show().text
 

@@ -26,7 +26,7 @@ from ..device import Device, catch_up, cpu, get_device, let_follow, xp
 from ..errors import LaunchError, Where
 from ..tables import bytes_text
 from . import capture_log
-from .nearby import Nearby, OwnMarks
+from .interval_index import SpanIndex, WeakSpanSet
 from .span import AddressedMemory, Span, byte_entries
 
 LOCK = threading.RLock()
@@ -78,19 +78,44 @@ class Allocation:
     blank        the version at which it was all zeros, if it is known; else -1.
     written      on gradient memory: spans written through this API since `mark_published`.
     publisher    on gradient memory: when a tape last published it, and which (a weak reference).
-    loan         on gradient memory: the copy that `numpy()` has returned (`loans`); `former`: the one before, if held.
+    gradient_view   on gradient memory: the copy that `numpy()` returned; `previous_view`: the one before.
     read_at      on gradient memory: clock of the last read; `stood_at`: the primal's version when last published.
     origins      (span, run of a tape): the spans that a tape wrote last, from something with `requires_grad`.
-    awaited      borders (`tapes.borders`) that may make the gradient incomplete: its next reader is warned of each.
+    awaited      borders (`tapes.cross_tape`) that may make the gradient incomplete: its next reader is warned of each.
     grad_scale   bytes of gradient per byte here: 2 for float16 (its gradient is float32), else 1; None: not fixed yet.
     """
 
     __slots__ = (
-        "id", "owner", "address", "nbytes", "device", "version", "exposed", "watchers", "required", "retained",
-        "asked", "grad", "_of", "names", "grad_notes", "grad_scale", "publisher", "blank", "_bytes", "written",
-        "_published", "loan", "former", "read_at", "stood_at", "_by_hand", "origins", "awaited",
+        "id",
+        "owner",
+        "address",
+        "nbytes",
+        "device",
+        "version",
+        "exposed",
+        "watchers",
+        "required",
+        "retained",
+        "asked",
+        "grad",
+        "_of",
+        "names",
+        "grad_notes",
+        "grad_scale",
+        "publisher",
+        "blank",
+        "_bytes",
+        "written",
+        "_published",
+        "gradient_view",
+        "previous_view",
+        "read_at",
+        "stood_at",
+        "_by_hand",
+        "origins",
+        "awaited",
         "__weakref__",
-    )  # fmt: skip
+    )
 
     def __init__(self, owner: Any, address: int, nbytes: int, device: Device, exposed: bool):
         self.id = next(_ids)
@@ -98,7 +123,7 @@ class Allocation:
         self.version = 0
         self.exposed = exposed
         self.watchers: list[weakref.ref[Any]] = []
-        self.required, self.retained, self.asked = OwnMarks(), OwnMarks(), False
+        self.required, self.retained, self.asked = WeakSpanSet(), WeakSpanSet(), False
         self.grad: Allocation | None = None
         self._of: weakref.ref[Allocation] | None = None
         self.names: dict[str, Span] = {}
@@ -109,11 +134,11 @@ class Allocation:
         self._bytes: Any = None
         self.written: dict[Span, None] = {}
         self._published: Any = None
-        self.loan: Any = None
-        self.former: Any = None
+        self.gradient_view: Any = None
+        self.previous_view: Any = None
         self.read_at = self.stood_at = 0
         self._by_hand: np.ndarray | None = None
-        self.origins: Nearby[tuple[Span, Any]] | None = None
+        self.origins: SpanIndex[tuple[Span, Any]] | None = None
         self.awaited: Sequence[Any] = ()
 
     def __repr__(self) -> str:
@@ -154,8 +179,8 @@ class Allocation:
         capture_log.refuse("Memory is shown to others")
         if self.exposed:
             return
-        if self.loan is not None:
-            self.loan.close(self)
+        if self.gradient_view is not None:
+            self.gradient_view.close(self)
         with LOCK:
             for ref in self.watchers:
                 if (tape := ref()) is not None:
@@ -188,11 +213,11 @@ class Allocation:
         self.version += 1
         if self.origins:
             self.forget_origins(span, by)
-        if capture_log.opened is not None and (notes := capture_log.noting()) is not None:
+        if capture_log.opened is not None and (notes := capture_log.active_capture()) is not None:
             notes.written.setdefault(self, {})[span] = what
         if self._of is not None:
-            if self.loan is not None:
-                self.loan.close(self)
+            if self.gradient_view is not None:
+                self.gradient_view.close(self)
             self.written[span] = None
             primal = self.of
             if primal is not None:
@@ -247,7 +272,7 @@ class Allocation:
         if self.origins is None:
             if live:
                 own = span.weak()
-                self.origins = Nearby.alone((own, run), own)
+                self.origins = SpanIndex.alone((own, run), own)
             return
         for origin in self.origins.near(span):
             if span.contains(origin[0]):
@@ -256,7 +281,7 @@ class Allocation:
             own = span.weak()
             self.origins.put((own, run), own)
 
-    def _origins_now(self) -> Nearby[tuple[Span, Any]] | None:
+    def _origins_now(self) -> SpanIndex[tuple[Span, Any]] | None:
         return self.origins.copy() if self.origins else None
 
     # ---- gradients
@@ -280,7 +305,7 @@ class Allocation:
         if self.grad is None:
             if self.grad_scale is None:
                 self.grad_scale = 1
-            notes = capture_log.noting()
+            notes = capture_log.active_capture()
             made = allocate(self.nbytes * self.grad_scale, self.device, lasting=notes is None or self not in notes.made)
             made._of, made.blank = weakref.ref(self), made.version
             self.grad = made
@@ -331,8 +356,8 @@ class Allocation:
         wrote; writes through a raw view (`numpy()`, `ptr`) count where the bits now differ from what was published.
         """
         mask = np.zeros(self.nbytes, bool)
-        if self.loan is not None:
-            self.loan.pull(self)
+        if self.gradient_view is not None:
+            self.gradient_view.pull(self)
         if self._by_hand is not None:
             mask |= self._by_hand
         for written in self.written:
@@ -377,15 +402,17 @@ def allocate(nbytes: int, device: Device | str | None = None, zeroed: bool = Tru
             raw = _on_large_pages(np.zeros if zeroed else np.empty, nbytes)
     except (MemoryError, ValueError, OverflowError):
         raise LaunchError(
-            f"{bytes_text(nbytes)} of memory cannot be had on {where}.", slug="memory",
-            why="It is the product of the shape and the bytes of one element.", instead="a smaller shape",
-        ) from None  # fmt: skip
+            f"{bytes_text(nbytes)} of memory cannot be had on {where}.",
+            slug="memory",
+            why="It is the product of the shape and the bytes of one element.",
+            instead="a smaller shape",
+        ) from None
     owner, address = (raw.data.mem, int(raw.data.ptr)) if where.is_cuda else (raw, raw.__array_interface__["data"][0])
     made = Allocation(owner, address, nbytes, where, exposed=False)
     made._bytes = raw
     made.blank = 0 if zeroed else -1
     _register(made)
-    if (notes := capture_log.noting()) is not None and not lasting:
+    if (notes := capture_log.active_capture()) is not None and not lasting:
         notes.made.add(made)
         notes.cleared.add(made)
         if zeroed:
@@ -629,7 +656,7 @@ def unrecorded() -> Iterator[None]:
 def host_write(kind: str, dst: Any, src: Any, value: Any, perform: Callable[[], None], sources: tuple = ()) -> None:
     """Write to the array `dst` from the host: as an event of the recording tape, else announced to watching tapes."""
     with LOCK:
-        if (notes := capture_log.noting()) is not None:
+        if (notes := capture_log.active_capture()) is not None:
             for a in (dst,) if src is None else (dst, src):
                 notes.use(a.allocation, "read")
         tape = recorder()

@@ -21,7 +21,6 @@ from ..kernels import types
 from ..kernels.reading.declare import Refused
 from ..kernels.types import Composite, Type
 from . import capture_log
-from .absent import check_is_array, install
 from .allocation import LOCK, Allocation, allocate, allocation_at, allocation_of, clock, recorder
 from .copying import duplicate, parted
 from .dtypes import casting, differentiable, dtype_of, inner_shape, is_half, itemsize_of
@@ -30,8 +29,9 @@ from .host_reads import origin_of, received, stripped
 from .host_values import components_error, converted_values, element_value, filled, inferred, is_element, shape_of
 from .host_writes import check_same, put, write_array, write_gradient, write_value, write_values
 from .indexed import indexedarray
+from .interval_index import SpanSet
+from .missing_methods import check_is_array, install
 from .names import variable_of
-from .nearby import Marks
 from .other_libraries import Foreign, operators
 from .span import Span, row_strides
 from .view_layout import field_of, indexed, layout_number, serials, viewed
@@ -73,9 +73,26 @@ class array(Foreign):
     """
 
     __slots__ = (
-        "dtype", "ndim", "shape", "strides", "size", "allocation", "device", "_address", "_offset", "_layout",
-        "_packed", "_span", "_data", "_grad", "_name", "_differentiable", "serial", "__weakref__", "__dict__",
-    )  # fmt: skip
+        "dtype",
+        "ndim",
+        "shape",
+        "strides",
+        "size",
+        "allocation",
+        "device",
+        "_address",
+        "_offset",
+        "_layout",
+        "_packed",
+        "_span",
+        "_data",
+        "_grad",
+        "_name",
+        "_differentiable",
+        "serial",
+        "__weakref__",
+        "__dict__",
+    )
 
     _fixed_ndim: int | None = None
 
@@ -120,9 +137,10 @@ class array(Foreign):
             made = _from_data(data, dtype, shape, device, copy)
         if ndim is not None and made.ndim != ndim:
             raise LaunchError(
-                f"array{ndim}d takes {ndim} axes, the data has shape {made.shape}", slug="ndim",
+                f"array{ndim}d takes {ndim} axes, the data has shape {made.shape}",
+                slug="ndim",
                 instead=f"array(data, dtype={made.dtype})",
-            )  # fmt: skip
+            )
         return finished(made, requires_grad, retain_grad, grad, name)
 
     def __class_getitem__(cls, item: Any) -> Any:
@@ -143,8 +161,8 @@ class array(Foreign):
     @property
     def data(self) -> Any:
         """The bytes as a strided NumPy (CuPy) array of shape `(*shape, *components)`. For internal reading."""
-        if self.allocation.loan is not None:
-            self.allocation.loan.pull(self.allocation)
+        if self.allocation.gradient_view is not None:
+            self.allocation.gradient_view.pull(self.allocation)
         if self._data is None:
             self._data = self.span.view(self.dtype.numpy, inner_shape(self.dtype))  # type: ignore[attr-defined]
         return self._data
@@ -213,21 +231,23 @@ class array(Foreign):
     def retain_grad(self, on: bool) -> None:
         self._mark(self.allocation.retained, on, "retain_grad")
 
-    def _mark(self, marks: Marks, on: bool, what: str) -> None:
+    def _mark(self, marks: SpanSet, on: bool, what: str) -> None:
         if not on:
             marks.drop(self.span)
             self.allocation.note_asked()
             if self._differentiable and marks.touch(self.span):
                 raise LaunchError(
                     f"{what} = False on a part of {self.label}: the memory was marked as a whole",
-                    slug="grad-of-part", instead=f"x.{what} = False on the array that was marked",
-                )  # fmt: skip
+                    slug="grad-of-part",
+                    instead=f"x.{what} = False on the array that was marked",
+                )
             return
         if not self._differentiable:
             raise LaunchError(
-                f"{what} on an array of {self.dtype}: there is no derivative by whole numbers", slug="grad-of-int",
+                f"{what} on an array of {self.dtype}: there is no derivative by whole numbers",
+                slug="grad-of-int",
                 instead="array(data, dtype=float32, requires_grad=True)",
-            )  # fmt: skip
+            )
         self._check_gradient_type()
         marks.add(self.span)
         self.allocation.note_asked()
@@ -236,10 +256,11 @@ class array(Foreign):
         """Raise LaunchError [two-types] for another float type on float16 memory, whose gradients are float32."""
         if self.allocation.grad_scale == 2 and not is_half(self.dtype):
             raise LaunchError(
-                f"gradients of {self.label} as {self.dtype}, but this memory has them as float16", slug="two-types",
+                f"gradients of {self.label} as {self.dtype}, but this memory has them as float16",
+                slug="two-types",
                 why="Memory has one gradient, of one scalar type.",
                 instead=f"wb.zeros(..., dtype=wb.{self.dtype})   in memory of its own",
-            )  # fmt: skip
+            )
 
     @property
     def is_gradient(self) -> bool:
@@ -427,9 +448,10 @@ class array(Foreign):
         if not self.is_contiguous:
             raise LaunchError(
                 f"{what} of {self.label}: shape {self.shape} with strides {self.strides} is not contiguous",
-                slug="layout", why="It would have to copy, and a copy has its own gradient.",
+                slug="layout",
+                why="It would have to copy, and a copy has its own gradient.",
                 instead=f"x.contiguous().{what}(...)",
-            )  # fmt: skip
+            )
 
     # ---- writing
 
@@ -458,7 +480,7 @@ class array(Foreign):
             raise LaunchError(
                 f"assign to {self.label} of shape {self.shape} ({self.dtype}): the values are {np.shape(source)}",
                 slug="shape",
-            )  # fmt: skip
+            )
         if isinstance(source, list | tuple) and recorder() is not None:
             parts = new_array(self.shape, self.dtype, self.device, zeroed=False)
             put(parts, values)
@@ -609,7 +631,7 @@ def _from_data(data: Any, dtype: Any, shape: Any, device: Any, copy: bool) -> ar
     values, element = converted_values(data, element)
     made = new_array(values.shape[: values.ndim - len(inner_shape(element))], element, device, zeroed=False)
     values = xp(made.device).asarray(values)
-    if capture_log.noting() is not None:
+    if capture_log.active_capture() is not None:
         values = values.copy()  # a replay writes them again
     put(made, values)
     exact.trace(made, data)
@@ -621,10 +643,11 @@ def _from_array(data: array, dtype: Any, shape: Any, device: Any, copy: bool) ->
     if element != data.dtype:
         if recorder() is not None and differentiable(data.dtype):
             raise LaunchError(
-                f"array({data.label}, dtype={element}) converts values under a tape", slug="convert",
+                f"array({data.label}, dtype={element}) converts values under a tape",
+                slug="convert",
                 why="The conversion would not be recorded, and the gradient would end here.",
                 instead=casting(data.dtype, element),
-            )  # fmt: skip
+            )
         return _from_data(read_values(data), element, shape, device, copy)
     made = copied(data, device) if copy else data[...]
     return made if shape is None else made.reshape(shape)
@@ -637,9 +660,10 @@ def _shared(data: Any, dtype: Any, shape: Any, device: Any) -> array:
     element = types.scalar_of(data.dtype) if dtype is None else dtype_of(dtype)
     if data.dtype != element.numpy:  # type: ignore[attr-defined]
         raise LaunchError(
-            f"copy=False of NumPy {data.dtype} as {element}: converting needs a copy", slug="dtype",
+            f"copy=False of NumPy {data.dtype} as {element}: converting needs a copy",
+            slug="dtype",
             instead=f"array(data, dtype={element})",
-        )  # fmt: skip
+        )
     if isinstance(data, np.ndarray) and not data.flags.writeable:
         raise LaunchError(
             "the NumPy array is read-only and cannot be shared", slug="read-only", instead="wb.array(data)"
@@ -670,9 +694,14 @@ def _shared(data: Any, dtype: Any, shape: Any, device: Any) -> array:
 
 
 def clone(
-    src: array, device: Any = None, requires_grad: bool | None = None, pinned: bool | None = None,
-    retain_grad: bool = False, *, name: str | None = None,
-) -> array:  # fmt: skip
+    src: array,
+    device: Any = None,
+    requires_grad: bool | None = None,
+    pinned: bool | None = None,
+    retain_grad: bool = False,
+    *,
+    name: str | None = None,
+) -> array:
     """A contiguous copy in new memory; under a tape the copy is an event, so gradients pass through it.
 
     requires_grad  of the copy; by default that of `src`. With False no gradient passes, as `detach` says.

@@ -12,7 +12,7 @@ from typing import Any
 
 from ..kernels.compile import thread_pool
 from ..kernels.types import Scalar
-from .capture_log import Call
+from .capture_log import NativeCall
 
 _PAIR = struct.Struct("=QQ")
 
@@ -21,7 +21,7 @@ class CallList:
     """Native calls in order, with the blocks and buffers that they point into."""
 
     def __init__(self) -> None:
-        self.calls: list[Call] = []
+        self.calls: list[NativeCall] = []
         self.kept: list[Any] = []
         self.whole = True
         self.numbers: list[tuple[int, int, str, int]] = []  # event, position there, how it is written, address
@@ -33,7 +33,7 @@ class CallList:
         """Note a call `kernel(packed, begin, end)`."""
         block = ctypes.create_string_buffer(packed, len(packed))
         self.kept.append(block)
-        self.calls.append(Call(kernel, ctypes.addressof(block), begin, end, team))
+        self.calls.append(NativeCall(kernel, ctypes.addressof(block), begin, end, team))
 
     def share(self, shares: Any, blocks: list[Any], room: Any) -> None:
         """Note that the next call is a launch run as one call per worker, with these arguments and private sums."""
@@ -57,7 +57,7 @@ class CallList:
         self.native(thread_pool.kernel_address("wb_move"), _PAIR.pack(address, 0), 0, nbytes, 1)
 
     def number(self, event: int, free: Any, block: int) -> None:
-        """Note where a block of arguments holds an event's number or vector that may change (`launches.seen.Free`)."""
+        """Note where a block of arguments holds a `VaryingArgument` of an event."""
         if free.type.__class__ is Scalar:
             self.numbers.append((event, free.position, free.code, block + free.offset))
         else:
@@ -74,7 +74,7 @@ class CallList:
     @cached_property
     def row(self) -> Any:
         """All calls as one ctypes array, as the thread pool takes them."""
-        return (Call * len(self.calls))(*self.calls)
+        return (NativeCall * len(self.calls))(*self.calls)
 
     def run(self) -> None:
         """Run all calls again. Raises what a signal handler raised meanwhile."""

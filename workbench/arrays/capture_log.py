@@ -24,7 +24,7 @@ LARGE = 1 << 16  # bytes from which several threads move them faster than one
 _PAIR = struct.Struct("=QQ")
 
 
-class Call(ctypes.Structure):
+class NativeCall(ctypes.Structure):
     """One native call, as the thread pool takes it: kernel(args, begin, end), divided among `team` threads.
 
     `launch`: (executable, flat values) where the call is exactly one launch; else None.
@@ -60,7 +60,7 @@ def step(call: Callable[[], Any], gpu: int | None) -> Any:
     return call if gpu is None else Queued(call, gpu)
 
 
-class Notes:
+class CaptureRecorder:
     """Record of an open capture: its steps, and what they read, wrote and made."""
 
     def __init__(self) -> None:
@@ -78,7 +78,7 @@ class Notes:
         self.tapes: dict[Any, None] = {}
         self.begun: set[Any] = set()  # tapes that were made or reset
         self.zeroed: dict[Any, list[int]] = {}  # tapes that were not, but zeroed -> behind how many steps
-        self.supposed: dict[Any, Any] = {}  # gradient memory that such a tape will have cleared -> the tape
+        self.expected_cleared: dict[Any, Any] = {}  # gradient memory that such a tape will have cleared -> the tape
         self.asked: dict[Any, None] = {}  # allocations of the tapes that were walked back
         self.scratch: Any = None  # of a GPU, for all launches: they follow each other and leave nothing in it
         self.before: dict[Any, Any] | None = None  # memory -> what it was before the block; None: not to be put back
@@ -96,15 +96,15 @@ class Notes:
         self.first.setdefault(memory, how)
 
 
-opened: Notes | None = None  # in whatever thread; `noting()` tells whether in this one
+opened: CaptureRecorder | None = None  # in whatever thread; `active_capture()` tells whether in this one
 
 
-listing: Any = None
+written_list: Any = None
 """The `call_list.CallList` that is being written, under `allocation.LOCK`; None as a rule."""
 
 
-def noting() -> Notes | None:
-    """The capture that is open in this thread and not paused by `unnoted`; else None."""
+def active_capture() -> CaptureRecorder | None:
+    """The capture that is open in this thread and not paused by `paused`; else None."""
     if opened is None or opened.asleep or opened.thread != threading.get_ident():
         return None
     return opened
@@ -112,26 +112,26 @@ def noting() -> Notes | None:
 
 def may_wait() -> bool:
     """True if a launch can be deferred to the replays: the block is undone anyway, and no tape was used in it."""
-    notes = noting()
+    notes = active_capture()
     return notes is not None and notes.before is not None and not notes.tapes and not notes.begun
 
 
 def wait(call: Callable[[], Any]) -> None:
     """Defer this launch, and all later ones of the block, to the replays, where it runs as if outside of a capture."""
-    notes = noting()
+    notes = active_capture()
     assert notes is not None
     notes.late = True
     notes.steps.append(call)
 
 
-def start() -> Notes:
+def start() -> CaptureRecorder:
     """Open a capture. Raises LaunchError [capture] in an open one."""
     global opened
     if opened is not None:
         raise LaunchError(
             "a capture inside a capture", slug="capture", instead="with wb.capture() as graph: ...   once, around both"
         )
-    opened = Notes()
+    opened = CaptureRecorder()
     return opened
 
 
@@ -143,18 +143,19 @@ def stop() -> None:
 
 def refuse(what: str, instead: str = "the same line after the `with wb.capture()` block") -> None:
     """Raises LaunchError [capture] if a capture is open in this thread."""
-    if noting() is not None:
+    if active_capture() is not None:
         raise LaunchError(
-            f"{what} inside wb.capture().", slug="capture",
+            f"{what} inside wb.capture().",
+            slug="capture",
             why="A replay repeats launches, host writes and backward(), not what Python does between them.",
             instead=instead,
-        )  # fmt: skip
+        )
 
 
 @contextmanager
 def allowed() -> Iterator[None]:
     """Context in which compiled code may run although a capture is open: it is noted."""
-    notes = noting()
+    notes = active_capture()
     if notes is None:
         yield
         return
@@ -166,9 +167,9 @@ def allowed() -> Iterator[None]:
 
 
 @contextmanager
-def unnoted() -> Iterator[None]:
+def paused() -> Iterator[None]:
     """Context in which the open capture notes nothing."""
-    notes = noting()
+    notes = active_capture()
     if notes is None:
         yield
         return
@@ -192,7 +193,7 @@ def interrupted() -> Iterator[None]:
 
 def check() -> bool:
     """True if an open capture notes what is about to run. Raises LaunchError [capture] where that may not run."""
-    notes = noting()
+    notes = active_capture()
     if notes is not None and not notes.allowed:
         refuse("Something that is neither launch() nor backward()")
     return notes is not None
@@ -200,7 +201,7 @@ def check() -> bool:
 
 def keep(*owners: Any) -> None:
     """Keep these objects alive as long as the open capture, whose calls point into their memory."""
-    if (notes := noting()) is not None:
+    if (notes := active_capture()) is not None:
         notes.kept += owners
 
 
@@ -209,11 +210,11 @@ def do(call: Callable[[], Any], gpu: int | None = None) -> None:
 
     `gpu`: ordinal of the GPU, if the function only queues work there, on memory of that GPU.
     """
-    notes = noting()
+    notes = active_capture()
     if notes is None:
         call()
         return
-    with unnoted():
+    with paused():
         call()
     notes.steps.append(step(call, gpu))
 
@@ -221,12 +222,12 @@ def do(call: Callable[[], Any], gpu: int | None = None) -> None:
 def native(kernel: int, args: bytes, begin: int, end: int, team: int, launch: Any = None) -> None:
     """Run compiled code `kernel(args, begin, end)`; `team`: the number of threads, see `thread_pool.team`.
 
-    `launch`: as `Call` has it.
+    `launch`: as `NativeCall` has it.
     """
-    notes = noting()
+    notes = active_capture()
     if notes is None:
-        if listing is not None:
-            listing.native(kernel, args, begin, end, team)
+        if written_list is not None:
+            written_list.native(kernel, args, begin, end, team)
         thread_pool.parallel()(kernel, args, begin, end, team)
         thread_pool.after_call()
         return
@@ -234,7 +235,7 @@ def native(kernel: int, args: bytes, begin: int, end: int, team: int, launch: An
     thread_pool.parallel()(kernel, ctypes.cast(block, ctypes.c_char_p), begin, end, team)
     thread_pool.after_call()
     notes.kept.append(block)
-    notes.steps.append(Call(kernel, ctypes.addressof(block), begin, end, team))
+    notes.steps.append(NativeCall(kernel, ctypes.addressof(block), begin, end, team))
     notes.steps[-1].launch = launch
 
 
@@ -266,7 +267,7 @@ def clearing(data: Any) -> Any:
     args = _PAIR.pack(address(data), 0)
     block = ctypes.create_string_buffer(args, len(args))
     keep(data, block)
-    return Call(thread_pool.kernel_address("wb_move"), ctypes.addressof(block), 0, len(data), _team(len(data)))
+    return NativeCall(thread_pool.kernel_address("wb_move"), ctypes.addressof(block), 0, len(data), _team(len(data)))
 
 
 def add(to: Any, values: Any) -> None:
@@ -295,7 +296,7 @@ def merge(at: int, dtype: Any, values: Any) -> None:
 def copy(values: Any) -> Any:
     """A copy of an array; each replay of an open capture copies into the same array again."""
     made = values.copy()
-    if opened is not None and (notes := noting()) is not None:
+    if opened is not None and (notes := active_capture()) is not None:
         notes.steps.append(step(lambda: made.__setitem__(..., values), gpu_of(made, values)))
     return made
 

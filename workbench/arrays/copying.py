@@ -23,9 +23,10 @@ def parted(a: Any, memo: dict[Any, Any]) -> Any:
     if shared is not None:
         raise LaunchError(
             f"copy.deepcopy of {shared.label} and {a.label} under a tape: they share memory, their copies would not.",
-            slug="deepcopy", why="What is written to one of them is seen by the other.",
+            slug="deepcopy",
+            why="What is written to one of them is seen by the other.",
             instead="y = wb.clone(x), and slices of that; or the copy before the tape",
-        )  # fmt: skip
+        )
     others.append(a)
     return a
 

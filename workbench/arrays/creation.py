@@ -11,12 +11,12 @@ from ..device import get_device
 from ..errors import BoundsError, LaunchError
 from ..kernels import types
 from ..kernels.reading import declare
-from .absent import check_is_array
 from .array import array, exact, finished, new_array
 from .dtypes import differentiable, dtype_of
 from .host_reads import origin_of
 from .host_values import element_value, inferred
 from .host_writes import check_same, put, write_array, write_values
+from .missing_methods import check_is_array
 
 
 def _size(shape: Any, n: int | None) -> Any:
@@ -26,9 +26,17 @@ def _size(shape: Any, n: int | None) -> Any:
     return n if shape is None else shape
 
 
-def empty(shape: Any = None, dtype: Any = float, device: Any = None, requires_grad: bool = False, *,
-          name: str | None = None, retain_grad: bool = False, n: int | None = None,
-          pinned: bool = False) -> array:  # fmt: skip
+def empty(
+    shape: Any = None,
+    dtype: Any = float,
+    device: Any = None,
+    requires_grad: bool = False,
+    *,
+    name: str | None = None,
+    retain_grad: bool = False,
+    n: int | None = None,
+    pinned: bool = False,
+) -> array:
     """New memory with unspecified contents.
 
     Use it for memory that a kernel fills before anybody reads it.
@@ -40,9 +48,17 @@ def empty(shape: Any = None, dtype: Any = float, device: Any = None, requires_gr
     return finished(made, requires_grad, retain_grad, None, name)
 
 
-def zeros(shape: Any = None, dtype: Any = float, device: Any = None, requires_grad: bool = False, *,
-          name: str | None = None, retain_grad: bool = False, n: int | None = None,
-          pinned: bool = False) -> array:  # fmt: skip
+def zeros(
+    shape: Any = None,
+    dtype: Any = float,
+    device: Any = None,
+    requires_grad: bool = False,
+    *,
+    name: str | None = None,
+    retain_grad: bool = False,
+    n: int | None = None,
+    pinned: bool = False,
+) -> array:
     """New memory of zeros.
 
     >>> wb.zeros((2, 3)).shape
@@ -54,9 +70,18 @@ def zeros(shape: Any = None, dtype: Any = float, device: Any = None, requires_gr
     return finished(new_array(_size(shape, n), dtype_of(dtype), device), requires_grad, retain_grad, None, name)
 
 
-def full(shape: Any = None, value: Any = 0, dtype: Any = None, device: Any = None, requires_grad: bool = False, *,
-         name: str | None = None, retain_grad: bool = False, n: int | None = None,
-         pinned: bool = False) -> array:  # fmt: skip
+def full(
+    shape: Any = None,
+    value: Any = 0,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    *,
+    name: str | None = None,
+    retain_grad: bool = False,
+    n: int | None = None,
+    pinned: bool = False,
+) -> array:
     """New memory with `value` everywhere; the dtype is that of the value unless given.
 
     >>> wb.full((2,), 7)
@@ -127,8 +152,9 @@ def full_like(src: array, value: Any, device: Any = None, requires_grad: bool | 
     return _like(full, src, (value,), device, requires_grad, rest)
 
 
-def copy(dest: array, src: array, dest_offset: int = 0, src_offset: int = 0, count: int = 0,
-         stream: Any = None) -> None:  # fmt: skip
+def copy(
+    dest: array, src: array, dest_offset: int = 0, src_offset: int = 0, count: int = 0, stream: Any = None
+) -> None:
     """Copy `src` into `dest`: all of it for equal shapes, or `count` elements (0: all of `src` from its offset on).
 
     Offsets and count are in elements of the flattened arrays, which must then be contiguous or have one axis.
@@ -148,8 +174,9 @@ def copy(dest: array, src: array, dest_offset: int = 0, src_offset: int = 0, cou
         if min(dest_offset, src_offset, n) < 0 or dest_offset + n > dest.size or src_offset + n > src.size:
             raise BoundsError(
                 f"copy of {n} elements from {src.label}[{src_offset}:] (of {src.size}) "
-                f"to {dest.label}[{dest_offset}:] (of {dest.size})", slug="bounds",
-            )  # fmt: skip
+                f"to {dest.label}[{dest_offset}:] (of {dest.size})",
+                slug="bounds",
+            )
         dest, src = (a if a.ndim == 1 else a.flatten() for a in (dest, src))
         dest, src = dest[dest_offset : dest_offset + n], src[src_offset : src_offset + n]
     check_same(dest, src, "copy")
@@ -157,8 +184,9 @@ def copy(dest: array, src: array, dest_offset: int = 0, src_offset: int = 0, cou
         write_array("copy", dest, src)
 
 
-def from_numpy(arr: np.ndarray, dtype: Any = None, shape: Any = None, device: Any = None,
-               requires_grad: bool = False, **rest: Any) -> array:  # fmt: skip
+def from_numpy(
+    arr: np.ndarray, dtype: Any = None, shape: Any = None, device: Any = None, requires_grad: bool = False, **rest: Any
+) -> array:
     """An array on the memory of a NumPy array: writes on either side are seen on both (the memory is exposed).
 
     Where that cannot be (another dtype is asked for, the data is read-only, the device is a GPU) it is a copy.

@@ -22,9 +22,10 @@ def dtype_of(dtype: Any) -> Type:
         return types.scalar_of(dtype)
     except TypeError:
         raise LaunchError(
-            f"{dtype!r} is not a dtype", slug="dtype",
+            f"{dtype!r} is not a dtype",
+            slug="dtype",
             why="A dtype is a scalar (float32, int32 ...), a vector, matrix, quaternion, transform or struct type.",
-        ) from None  # fmt: skip
+        ) from None
 
 
 def _check_layout(whole: Struct, part: Struct, path: str) -> None:
@@ -34,11 +35,12 @@ def _check_layout(whole: Struct, part: Struct, path: str) -> None:
             _check_layout(whole, field, f"{path}{name}.")
         elif isinstance(field, types.Array):
             raise LaunchError(
-                f"an array of {whole}: its field {path}{name} is an array.", slug="struct-array",
+                f"an array of {whole}: its field {path}{name} is an array.",
+                slug="struct-array",
                 why="An element would hold an address, and no tape sees which memory an address stands for.",
                 instead=f"one array of {path}{name} for all elements, one behind the other, and a field with the place"
                 f" where each begins; or a launch for each {whole}",
-            )  # fmt: skip
+            )
 
 
 def itemsize_of(dtype: Type) -> int:

@@ -15,7 +15,7 @@ from ..kernels.reading.declare import Instance
 from ..kernels.types import Composite, Struct, Type
 from .allocation import known_memory, recorder
 from .dtypes import differentiable, inner_shape
-from .host_reads import Source, origin_of, sources_of, stripped
+from .host_reads import HostRead, origin_of, sources_of, stripped
 from .host_writes import write_array, write_values
 from .span import row_strides
 
@@ -147,7 +147,7 @@ class HostCopies:
         return self.on(a.allocation, a.dtype, a.shape[1:], a.strides[1:], a.span.offset + i * a.strides[0])
 
 
-def _unwritten(tape: Any, source: Source) -> bool:
+def _unwritten(tape: Any, source: HostRead) -> bool:
     """True if `tape` was open at the reading and no event since has written to what was read."""
     at = source.at(tape)
     if at is None:

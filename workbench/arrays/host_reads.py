@@ -26,14 +26,14 @@ from ..kernels.reading.declare import Instance
 from ..kernels.types import Small
 from ..records import record
 from .allocation import Allocation, caller_where, known_memory, recorder, recorders
-from .host_likeness import checksum
+from .read_values import checksum
 from .span import Span
 
 MOST = 16  # sources that a value remembers
 
 
 @record(frozen=True)
-class Source:
+class HostRead:
     """A reading of memory: its bytes, their name, the line, and the number of events of each open tape at that time."""
 
     span: Span
@@ -47,16 +47,16 @@ class Source:
         return next((at for ref, at in self.tapes if ref() is tape), None)
 
 
-def source_of(span: Span, label: str) -> Source | None:
-    """A `Source` for reading these bytes now; None if no tape records."""
+def source_of(span: Span, label: str) -> HostRead | None:
+    """A `HostRead` for reading these bytes now; None if no tape records."""
     open_tapes = recorders()
     if not open_tapes:
         return None
     tapes = tuple((weakref.ref(tape), len(tape.events)) for tape in open_tapes)
-    return Source(span, label, tapes[-1][1], caller_where(), tapes)
+    return HostRead(span, label, tapes[-1][1], caller_where(), tapes)
 
 
-def united(groups: Iterable[tuple[Source, ...]]) -> tuple[Source, ...]:
+def united(groups: Iterable[tuple[HostRead, ...]]) -> tuple[HostRead, ...]:
     """The distinct sources in order, at most `MOST`."""
     return tuple(dict.fromkeys(s for group in groups for s in group))[:MOST]
 
@@ -72,7 +72,7 @@ _INTO = {np.copyto, np.put, np.place, np.putmask, np.fill_diagonal, np.put_along
 class HostValues(np.ndarray):
     """Array from `numpy()` of a float array under a tape, or made from one by NumPy. `sources`: its provenance."""
 
-    sources: tuple[Source, ...] = ()
+    sources: tuple[HostRead, ...] = ()
 
     def __array_finalize__(self, other: Any) -> None:
         self.sources = getattr(other, "sources", ())
@@ -227,7 +227,7 @@ class _HostNumber:
     One is for the floats of Python that `item()` and `tolist()` return; `float(v)` can only be a plain one.
     """
 
-    sources: tuple[Source, ...]
+    sources: tuple[HostRead, ...]
     cell: Any
     plain: Any  # the same number as NumPy's, or Python's, own class
     __array_ufunc__ = HostValues.__array_ufunc__
@@ -277,7 +277,7 @@ def _arithmetic(does: Callable[..., Any], reflected: bool = False) -> Callable[.
 
 
 def _number_class(plain: Any) -> type:
-    def new(cls: type, value: Any, sources: tuple[Source, ...], cell: Any = None) -> Any:
+    def new(cls: type, value: Any, sources: tuple[HostRead, ...], cell: Any = None) -> Any:
         made = plain.__new__(cls, value)
         made.plain, made.sources, made.cell = value, sources, cell
         return made
@@ -297,7 +297,7 @@ _HOST_NUMBERS = tuple(_NUMBERS.values())
 class HostRecord(np.void):
     """One struct read from an array of structs. `cell`: the array element it was read from, until changed."""
 
-    sources: tuple[Source, ...] = ()
+    sources: tuple[HostRead, ...] = ()
     cell: Any = None
 
     def __getitem__(self, key: Any) -> Any:
@@ -342,7 +342,7 @@ def plain_record(record: np.void) -> np.void:
 # ---- going in and out
 
 
-def carrying(result: Any, sources: tuple[Source, ...], cell: Any = None) -> Any:
+def carrying(result: Any, sources: tuple[HostRead, ...], cell: Any = None) -> Any:
     """A result of NumPy's wrapped to carry these sources; integers, bools and text are returned as they are."""
     if not sources:
         return result
@@ -375,7 +375,7 @@ def _tuple(like: Any, items: list) -> Any:
     return type(like)(*items) if hasattr(like, "_fields") else tuple(items)
 
 
-def _record(value: np.void, sources: tuple[Source, ...], cell: Any) -> Any:
+def _record(value: np.void, sources: tuple[HostRead, ...], cell: Any) -> Any:
     dtype = np.dtype((HostRecord, value.dtype))
     made = np.array(value, value.dtype).view(dtype)[()]
     made.sources, made.cell = sources, cell
@@ -405,7 +405,7 @@ def _ours(value: Any) -> bool:
     return hasattr(type(value), "allocation")
 
 
-def sources_of(value: Any) -> tuple[Source, ...]:
+def sources_of(value: Any) -> tuple[HostRead, ...]:
     """The certain sources of values about to be written; () if there are none, or no tape records."""
     tape = recorder()
     if tape is None:
@@ -426,7 +426,7 @@ def sources_of(value: Any) -> tuple[Source, ...]:
     return known if isinstance(known, tuple) else ()
 
 
-def _sources_of_plain(value: np.ndarray) -> tuple[Source, ...]:
+def _sources_of_plain(value: np.ndarray) -> tuple[HostRead, ...]:
     """`sources_of` a plain `np.ndarray`: found if it views memory of an array, or values with known sources."""
     root: Any = value
     while isinstance(root, np.ndarray):
@@ -447,10 +447,10 @@ def _label(memory: Allocation) -> str:
     return next(iter(memory.names), repr(memory))
 
 
-_noted: dict[int, tuple[weakref.ref, tuple[Source, ...], int]] = {}  # of NumPy's own class, by id, with a checksum
+_noted: dict[int, tuple[weakref.ref, tuple[HostRead, ...], int]] = {}  # of NumPy's own class, by id, with a checksum
 
 
-def note(values: np.ndarray, sources: tuple[Source, ...]) -> None:
+def note(values: np.ndarray, sources: tuple[HostRead, ...]) -> None:
     """Remember the sources of a plain `np.ndarray`, valid while its checksum stays the same."""
     root: Any = values
     while isinstance(root.base, np.ndarray):
@@ -463,7 +463,7 @@ def note(values: np.ndarray, sources: tuple[Source, ...]) -> None:
         tape.numbers.contents[digits, values.nbytes] = sources
 
 
-def received(target: Any, sources: tuple[Source, ...], whole: Any = None) -> None:
+def received(target: Any, sources: tuple[HostRead, ...], whole: Any = None) -> None:
     """Note that NumPy wrote values with these sources into `target`; tells the tape if that is memory of an array."""
     tape = recorder()
     if tape is None or not isinstance(target, np.ndarray):
@@ -483,7 +483,7 @@ def received(target: Any, sources: tuple[Source, ...], whole: Any = None) -> Non
 # ---- numbers that left NumPy
 
 
-def given_away(value: Any, sources: tuple[Source, ...], cell: Any = None) -> Any:
+def given_away(value: Any, sources: tuple[HostRead, ...], cell: Any = None) -> Any:
     """Return `value`, a Python float or the components for a launch; its sources are remembered by its identity."""
     tape = recorder()
     if tape is not None and sources:
@@ -492,10 +492,10 @@ def given_away(value: Any, sources: tuple[Source, ...], cell: Any = None) -> Any
 
 
 class Supposed(tuple):
-    """Guessed sources: the values are only equal to what was read (`host_likeness`)."""
+    """Guessed sources: the values are only equal to what was read (`read_values`)."""
 
 
-def origin_of(value: Any) -> tuple[Source, ...]:
+def origin_of(value: Any) -> tuple[HostRead, ...]:
     """The sources of values about to be written: `sources_of`, else a guess, as a `Supposed`."""
     tape = recorder()
     if tape is None:
@@ -506,7 +506,7 @@ def origin_of(value: Any) -> tuple[Source, ...]:
     return Supposed(tape.numbers.supposed(value))
 
 
-def _origin_of_any(values: Iterable[Any]) -> tuple[Source, ...]:
+def _origin_of_any(values: Iterable[Any]) -> tuple[HostRead, ...]:
     """`origin_of` for several values that are combined: all certain sources, else all guessed ones."""
     groups = [origin_of(v) for v in values]
     certain = united(g for g in groups if not isinstance(g, Supposed))

@@ -34,10 +34,11 @@ def components_error(shape: tuple[int, ...], dtype: Type) -> LaunchError:
         text = f"one value of {dtype} is wanted, the data has shape {tuple(shape)}"
         return LaunchError(text, slug="components", instead="x.assign(values), for one value per element")
     return LaunchError(
-        f"data of shape {tuple(shape)} does not hold elements of {dtype}", slug="components",
+        f"data of shape {tuple(shape)} does not hold elements of {dtype}",
+        slug="components",
         why=f"The last {len(inner)} axes of the data are the components: they must be {inner}.",
         instead=f"data.reshape(-1, {', '.join(map(str, inner))})",
-    )  # fmt: skip
+    )
 
 
 def converted_values(data: Any, dtype: Type | None, shape: Any = None) -> tuple[np.ndarray, Type]:
@@ -90,9 +91,11 @@ def _converted(raw: np.ndarray, dtype: Type) -> np.ndarray:
         values = raw.astype(target)
     if target.kind in "iu" and raw.size and not np.array_equal(values.astype(raw.dtype), raw):
         raise LaunchError(
-            f"values of NumPy type {raw.dtype} do not fit {dtype}", slug="convert",
-            why="They would be cut off or wrap around.", instead="data.astype(...) first, or a wider dtype",
-        )  # fmt: skip
+            f"values of NumPy type {raw.dtype} do not fit {dtype}",
+            slug="convert",
+            why="They would be cut off or wrap around.",
+            instead="data.astype(...) first, or a wider dtype",
+        )
     return values
 
 

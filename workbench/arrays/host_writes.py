@@ -21,9 +21,10 @@ def check_same(dst: array, src: array, what: str) -> None:
     """Raises LaunchError [dtype], [shape] if one cannot be copied to the other as it is."""
     if dst.dtype != src.dtype:
         raise LaunchError(
-            f"{what} from {src.label} ({src.dtype}) to {dst.label} ({dst.dtype}): the dtypes differ", slug="dtype",
+            f"{what} from {src.label} ({src.dtype}) to {dst.label} ({dst.dtype}): the dtypes differ",
+            slug="dtype",
             instead=casting(src.dtype, dst.dtype),
-        )  # fmt: skip
+        )
     if dst.shape != src.shape:
         raise LaunchError(
             f"{what} from {src.label} of shape {src.shape} to {dst.label} of shape {dst.shape}", slug="shape"
@@ -62,7 +63,7 @@ def _move(dst: array, src: array) -> None:
 def write_values(dst: array, values: np.ndarray, sources: tuple = ()) -> None:
     """dst = host values of shape `(*shape, *components)`. `sources`: the readings they were made from."""
     # an event keeps them, and the caller may go on writing to his array, which may be this very memory
-    noted = recorder() is not None or capture_log.noting() is not None
+    noted = recorder() is not None or capture_log.active_capture() is not None
     if noted or (dst.device.is_cpu and np.may_share_memory(values, dst.data)):
         values = values.copy()
 
@@ -90,14 +91,15 @@ def write_gradient(mine: array, value: Any, label: str) -> None:
     """Copy `value` to the gradient of the array `label`. Raises LaunchError [grad-dtype], [grad-shape]."""
     if not hasattr(type(value), "allocation"):
         raise LaunchError(
-            f"{label}.grad = {type(value).__name__}: a gradient is given as an array", slug="grad-dtype",
+            f"{label}.grad = {type(value).__name__}: a gradient is given as an array",
+            slug="grad-dtype",
             instead=f"{label}.grad = array(values, dtype={mine.dtype})",
-        )  # fmt: skip
+        )
     if value.dtype != mine.dtype or value.shape != mine.shape:
         raise LaunchError(
             f"{label}.grad is {mine.dtype} of shape {mine.shape}, "
             f"the value {value.label} is {value.dtype} of shape {value.shape}",
             slug="grad-shape" if value.dtype == mine.dtype else "grad-dtype",
-        )  # fmt: skip
+        )
     if value.span != mine.span:
         write_array("assign", mine, value)

@@ -32,9 +32,9 @@ opened: set[str] = set()
 """Installed packages whose objects hold arrays that the user has names for."""
 _PACKAGE = __name__.partition(".")[0]
 _SHELL = ("In", "Out", "exit", "quit", "get_ipython")
-_PLAIN = frozenset((
-    int, float, str, bool, complex, bytes, type(None), type, ModuleType, FunctionType, BuiltinFunctionType, np.ndarray,
-))  # fmt: skip
+_PLAIN = frozenset(
+    (int, float, str, bool, complex, bytes, type(None), type, ModuleType, FunctionType, BuiltinFunctionType, np.ndarray)
+)
 
 
 def _of_scalar(value: Any) -> tuple[Any, ...]:

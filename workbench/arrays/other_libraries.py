@@ -10,8 +10,8 @@ import numpy as np
 from ..kernels.types import Array
 from . import capture_log
 from .allocation import clock, recorder
+from .gradient_views import open_view
 from .host_reads import carrying, source_of
-from .loans import lend
 
 operators: dict[str, Callable[..., Any]] = {}
 """Array operators by the name of Python's method and of NumPy's function (`__imul__`, `__add__`, `multiply`, ...).
@@ -51,7 +51,7 @@ class Foreign(metaclass=_Kind):
         if self.is_gradient:
             self._say_notes()
             if self.device.is_cpu:
-                return lend(self)  # type: ignore[arg-type]
+                return open_view(self)  # type: ignore[arg-type]
             self.allocation.read_at = next(clock)
         if self.device.is_cpu:
             self.allocation.expose()

@@ -48,8 +48,9 @@ class scalar:
 
     __slots__ = ("memory", "_value", "__weakref__")
 
-    def __init__(self, value: Any, dtype: Any = None, requires_grad: bool = False, device: Any = None, *,
-                 name: str | None = None):  # fmt: skip
+    def __init__(
+        self, value: Any, dtype: Any = None, requires_grad: bool = False, device: Any = None, *, name: str | None = None
+    ):
         if isinstance(dtype, Struct):
             raise LaunchError(
                 f"a scalar of {dtype}",

@@ -34,8 +34,12 @@ class Span:
 
     def __init__(self, allocation: Allocation, offset: int, shape: tuple, strides: tuple, itemsize: int):
         self.allocation, self.offset, self.shape, self.strides, self.itemsize = (
-            allocation, offset, shape, strides, itemsize,
-        )  # fmt: skip
+            allocation,
+            offset,
+            shape,
+            strides,
+            itemsize,
+        )
         self._key = (allocation.id, offset, shape, strides, itemsize)
         self._hash = hash(self._key)
         low = high = offset
@@ -107,9 +111,14 @@ class Span:
         if self._key == other._key:
             return True
         return _overlap(
-            other.offset - self.offset, self.shape, self.strides, self.itemsize,
-            other.shape, other.strides, other.itemsize,
-        )  # fmt: skip
+            other.offset - self.offset,
+            self.shape,
+            self.strides,
+            self.itemsize,
+            other.shape,
+            other.strides,
+            other.itemsize,
+        )
 
     def contains(self, other: Span) -> bool:
         """True if every byte of `other` is in this span. False also where that is not cheap to decide."""
@@ -289,8 +298,12 @@ class AddressedMemory:
         self.owner = owner
         kind = "|u1" if itemsize == 1 else f"|V{itemsize}"
         self.__array_interface__ = {
-            "data": (address, False), "shape": shape, "strides": strides, "typestr": kind, "version": 3,
-        }  # fmt: skip
+            "data": (address, False),
+            "shape": shape,
+            "strides": strides,
+            "typestr": kind,
+            "version": 3,
+        }
 
 
 def byte_entries(span: Span, flat: Any) -> Any:

@@ -52,9 +52,10 @@ def _picked(key: Any, n: int, owner: array) -> range:
         i = None
     if i is None:
         raise LaunchError(
-            f"{owner.label} is indexed by integers and slices, not by {type(key).__name__}", slug="index",
+            f"{owner.label} is indexed by integers and slices, not by {type(key).__name__}",
+            slug="index",
             instead="x.numpy()[...] on the host, or a kernel with an index array",
-        )  # fmt: skip
+        )
     if not -n <= i < n:
         raise BoundsError(f"index {i} of {owner.label} with shape {owner.shape}", slug="bounds")
     i %= n
@@ -85,8 +86,10 @@ def _joined(owner: array, new: Type, old_size: int, new_size: int) -> tuple[tupl
     if owner.shape[-1] % parts or (owner.strides[-1] != old_size and owner.shape[-1] > 1):
         raise LaunchError(
             f"cannot view {owner.dtype} of shape {owner.shape} as {new}: the last axis must be contiguous "
-            f"and a multiple of {parts}", slug="components", instead="x.contiguous().view(...)",
-        )  # fmt: skip
+            f"and a multiple of {parts}",
+            slug="components",
+            instead="x.contiguous().view(...)",
+        )
     return (*owner.shape[:-1], owner.shape[-1] // parts), (*owner.strides[:-1], new_size)
 
 

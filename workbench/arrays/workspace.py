@@ -72,7 +72,7 @@ class Workspace(dict):
         if allocation in self.places:
             grad = allocation.gradient()
             at = grad.bytes
-            if (notes := capture_log.noting()) is not None:
+            if (notes := capture_log.active_capture()) is not None:
                 notes.remember(grad)
                 notes.use(grad, "whole")
         made = self[allocation] = Shadow(allocation, clear=clear, at=at)
@@ -114,20 +114,20 @@ def _buffer(allocation: Allocation, n: int, start: Any = None, clear: bool = Tru
     spare = _spare.get((allocation.device, n))
     if spare:
         data, at, _ = spare.pop()
-        if capture_log.listing is not None:
-            capture_log.listing.buffer(data, at, clear)
+        if capture_log.written_list is not None:
+            capture_log.written_list.buffer(data, at, clear)
         elif clear:
             move(data, start)
         return data, at
     if start is None:
         data = xp(allocation.device).zeros(n, np.uint8)
-        if clear and capture_log.noting() is not None:  # a replay finds what the last one left
+        if clear and capture_log.active_capture() is not None:  # a replay finds what the last one left
             move(data)
     else:
         data = capture_log.copy(start)
     at = address(data)
-    if capture_log.listing is not None:
-        capture_log.listing.buffer(data, at, clear)
+    if capture_log.written_list is not None:
+        capture_log.written_list.buffer(data, at, clear)
     return data, at
 
 
@@ -178,9 +178,10 @@ def add_seed(space: Workspace, a: array, seed: Any) -> None:
     if not isinstance(seed, array):
         number = isinstance(seed, int | float | np.number)
         raise GradientError(
-            f"the seed of {a.label} is a {type(seed).__name__}, it must be an array.", slug="seed-type",
+            f"the seed of {a.label} is a {type(seed).__name__}, it must be an array.",
+            slug="seed-type",
             instead=f"wb.full_like({a.label}, {seed})" if number else f"wb.array(seed, dtype=wb.{a.dtype})",
-        )  # fmt: skip
+        )
     want = a.dtype if isinstance(a.dtype, Struct) else None
     same_components = getattr(seed.dtype, "shape", ()) == getattr(a.dtype, "shape", ())
     same_scalars = want is None and seed.data.dtype == gradient_dtype(a)
@@ -188,14 +189,16 @@ def add_seed(space: Workspace, a: array, seed: Any) -> None:
     if seed.shape != a.shape or not dtype_fits:
         raise GradientError(
             f"the seed of {a.label} is {seed.dtype} of shape {seed.shape}; it must be {a.dtype} of shape {a.shape}.",
-            slug="seed-shape" if dtype_fits else "seed-dtype", instead=f"wb.ones_like({a.label})",
-        )  # fmt: skip
+            slug="seed-shape" if dtype_fits else "seed-dtype",
+            instead=f"wb.ones_like({a.label})",
+        )
     for path, part in float_parts(a).items():
         if part.dtype.scalar.bits == 16 and a.allocation.grad_scale != 2:  # type: ignore[attr-defined]
             raise GradientError(
                 f"the seed of {a.label} has float16 fields, whose gradients would be float32 and have no room there.",
-                slug="struct-float16", instead="wb.float32 for the field",
-            )  # fmt: skip
+                slug="struct-float16",
+                instead="wb.float32 for the field",
+            )
         values = same_part(seed, path).data
         view = space[a.allocation].view(part.span, gradient_dtype(part))
         capture_log.keep(seed)

@@ -21,8 +21,8 @@ from ..kernels.ops import control
 from ..kernels.ops.memory import LOAD, STORE
 from ..kernels.program import Leaf, Program
 from ..kernels.types import Array, Composite, Scalar
-from ..tapes.copies import program
 from ..tapes.events import Event
+from ..tapes.private_copies import program
 from ..tapes.rerun import Enough, run_primal
 from .func_grad_check import Sample, compared, zeros_like_type
 
@@ -112,8 +112,10 @@ def _place(grad: Any) -> Where | None:
 def _compared(call: ir.Stmt, taken: list[tuple]) -> WrongCall | None:
     made = program(_alone(call), True)
     count = len(call.args)
-    flat = [array(np.array([t[k] for t in taken]).astype(p.type.dtype.numpy), dtype=p.type.dtype)  # type: ignore[attr-defined]
-            for k, p in enumerate(made.function.params[:count])]  # fmt: skip
+    flat = [
+        array(np.array([t[k] for t in taken]).astype(p.type.dtype.numpy), dtype=p.type.dtype)  # type: ignore[attr-defined]
+        for k, p in enumerate(made.function.params[:count])
+    ]
     flat += [zeros_like_type(p.type, len(taken)) for p in made.function.params[count:]]
     samples = list(compared(made, flat, count))
     size = max((abs(s.expected) for s in samples), default=0.0)

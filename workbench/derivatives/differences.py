@@ -128,8 +128,11 @@ def _riser(seen: dict[float, Values]) -> float:
 
 def _fits(seen: dict[float, Values], got: float, riser: float) -> bool:
     """True if all values lie within two risers, or a tenth of the climb, of a straight line of slope `got`."""
-    places = [(v, sign * h * part) for h, values in seen.items() for v, sign, part
-              in zip(values, (1, 1, -1, -1), (1, 0.5, 1, 0.5), strict=True)]  # fmt: skip
+    places = [
+        (v, sign * h * part)
+        for h, values in seen.items()
+        for v, sign, part in zip(values, (1, 1, -1, -1), (1, 0.5, 1, 0.5), strict=True)
+    ]
     return all(abs(v - got * t) <= 2 * riser + 0.1 * abs(got * t) for v, t in places)
 
 

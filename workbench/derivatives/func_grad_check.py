@@ -21,15 +21,22 @@ from ..kernels.reading import declare
 from ..kernels.reading.declare import Func
 from ..kernels.reading.elementwise import elementwise
 from ..kernels.types import Array, Type
-from ..tapes.copies import Launch, program
 from ..tapes.jvp import components, jvp, on_device, shadow_of, value_of
+from ..tapes.private_copies import Launch, program
 from ..tapes.reverse import walk
 from ..tapes.tape import Tape
-from .report import Report, Row, refuse_vacuous
+from .report import GradcheckRow, Report, refuse_vacuous
 
 
-def check_rule(f: Func, *types: Any, samples: int = 64, low: float = 0.25, high: float = 1.75, rtol: float = 1e-9,
-               raise_exception: bool = True) -> Report:  # fmt: skip
+def check_rule(
+    f: Func,
+    *types: Any,
+    samples: int = 64,
+    low: float = 0.25,
+    high: float = 1.75,
+    rtol: float = 1e-9,
+    raise_exception: bool = True,
+) -> Report:
     """Compare the func_grad of `f` with forward mode of `f` itself: every result by every argument, at random points.
 
     types    the types of its parameters; by default those annotated. Numbers, vectors and matrices, no arrays.
@@ -45,14 +52,14 @@ def check_rule(f: Func, *types: Any, samples: int = 64, low: float = 0.25, high:
     with allocation.LOCK, allocation.unrecorded():
         flat = [_sample(p.type, samples, low, high, rng) for p in made.function.params]
         count = len(inspect.signature(f.fn).parameters)
-        rows: dict[tuple[str, str], Row] = {}
+        rows: dict[tuple[str, str], GradcheckRow] = {}
         points = list(compared(made, flat, count))
     several = len({s.result for s in points}) > 1
     for s in points:
         key = s.argument, s.result
         if key not in rows:
             label = f"{s.argument} -> {s.result}" if several else s.argument
-            rows[key] = Row(f"func {f.key}", None, label)
+            rows[key] = GradcheckRow(f"func {f.key}", None, label)
         rows[key].add(s.given, s.expected, not abs(s.given - s.expected) <= rtol * s.size, s.index, s.point)
     report.rows += rows.values()
     refuse_vacuous(report)
@@ -121,8 +128,10 @@ def compared(made: Program, flat: list[array], count: int) -> Iterator[Sample]:
     with tape:
         Launch(made, (flat[0].shape[0],), flat).run(True)
     shown = [(n, read_values(a).copy()) for n, a in zip(names[:count], flat[:count], strict=True)]
-    points = [", ".join(f"{n}={v[k]:.6g}" if np.ndim(v[k]) == 0 else f"{n}={v[k]}" for n, v in shown)
-              for k in range(flat[0].shape[0])]  # fmt: skip
+    points = [
+        ", ".join(f"{n}={v[k]:.6g}" if np.ndim(v[k]) == 0 else f"{n}={v[k]}" for n, v in shown)
+        for k in range(flat[0].shape[0])
+    ]
     for name, x in ins:
         columns = {j: jvp(tape, {x: _unit(x, j)}) for j in np.ndindex(components(x))}
         for label, y in outs:
@@ -151,6 +160,7 @@ def _wrong_rule(f: Func, report: Report) -> GradientError:
     return GradientError(
         f"the func_grad of {f.key} is wrong for {r.input!r}: at {r.point} it gives {r.adjoint:.8g},"
         f" the derivative is {r.measured:.8g}.",
-        slug="check-rule", why=str(report),
+        slug="check-rule",
+        why=str(report),
         instead=f"adjoint[{r.input.split(' ')[0]}] += ... with the derivative of what {f.key} returns",
-    )  # fmt: skip
+    )

@@ -19,20 +19,26 @@ from ..errors import GradientError
 from ..kernels import ir
 from ..kernels.program import Kernel
 from ..kernels.types import Struct, is_float
-from ..tapes.copies import Twice
 from ..tapes.jvp import carry_tangents, check_direction, components, on_device, passing, shadow_of, value_of
+from ..tapes.private_copies import InFloat64
 from ..tapes.reverse import walk
 from ..tapes.seeds import check_pairs, check_seed, check_tape
-from ..tapes.tally import tally
 from ..tapes.tape import Tape
+from ..tapes.touched_bytes import tally
 from . import sparsity as sparsity
 from .sweep import spread
 
 
 def jacobian(
-    tape: Tape, y: array, x: array, mode: str | None = None, *, executor: Executor | None = None,
-    sparse: bool = False, pattern: Any = None,
-) -> Any:  # fmt: skip
+    tape: Tape,
+    y: array,
+    x: array,
+    mode: str | None = None,
+    *,
+    executor: Executor | None = None,
+    sparse: bool = False,
+    pattern: Any = None,
+) -> Any:
     """The derivative of every component of y by every component of x, which must have been on an active path.
 
     By the final contents of y and the contents of x that the tape started from. mode "rows" walks backwards once per
@@ -65,9 +71,10 @@ def jacobian(
         if not isinstance(a, array) or isinstance(a.dtype, Struct):
             got = a.dtype if isinstance(a, array) else type(a).__name__
             raise GradientError(
-                f"jacobian() takes arrays of numbers or vectors, not {got}.", slug="seed-type",
+                f"jacobian() takes arrays of numbers or vectors, not {got}.",
+                slug="seed-type",
                 instead="one field: a.field(name)" if isinstance(a, array) else "jacobian(tape, y, x), with arrays",
-            )  # fmt: skip
+            )
     if mode not in (None, "rows", "columns"):
         raise ValueError('mode is "rows", "columns" or None')
     with allocation.LOCK, allocation.unrecorded():
@@ -102,9 +109,10 @@ def _check_order(tape: Tape, y: array, x: array) -> None:
     if by_tape == [False, True]:
         raise GradientError(
             f"jacobian(tape, {y.label}, {x.label}): the tape wrote {x.label} and only read {y.label}.",
-            slug="jacobian-order", why="The output comes before the input; this way round every entry is zero.",
+            slug="jacobian-order",
+            why="The output comes before the input; this way round every entry is zero.",
             instead=f"jacobian(tape, {x.label}, {y.label})",
-        )  # fmt: skip
+        )
 
 
 def _each(
@@ -161,12 +169,14 @@ def _check_pattern(tape: Tape, y: array, x: array, made: Any, product: Any, know
         off = ~(near | (got == want) | (np.isnan(got) & np.isnan(want)))
     if off.any():
         raise GradientError(
-            f"the pattern {known} for d {y.label} / d {x.label} leaves out entries that are not zero.", slug="pattern",
+            f"the pattern {known} for d {y.label} / d {x.label} leaves out entries that are not zero.",
+            slug="pattern",
             why=f"A product with the Jacobian differs at {int(off.sum())} of {off.size} places."
             + (" Rounding decides about a branch or an index." if known == "found" else ""),
-            instead="jacobian(tape, y, x, sparse=True), which finds the pattern" if known == "given"
+            instead="jacobian(tape, y, x, sparse=True), which finds the pattern"
+            if known == "given"
             else "jacobian(tape, y, x)",
-        )  # fmt: skip
+        )
 
 
 def _coarsest(tape: Tape) -> float:
@@ -243,20 +253,23 @@ class ValueAndGrad:
         if not isinstance(loss, array):
             raise GradientError(
                 f"{self.__name__} returned a {type(loss).__name__}; it must return an array of one element.",
-                slug="loss-shape", instead="return loss",
-            )  # fmt: skip
+                slug="loss-shape",
+                instead="return loss",
+            )
         for k, a in zip(picked, inputs, strict=True):
             if not self.tape.has_touched(a.span):
                 raise GradientError(
                     f"{self.__name__} never used its argument {k} in a launch: its gradient would be zero in silence.",
-                    slug="unused-argument", why="What NumPy does with its values is on no tape.",
+                    slug="unused-argument",
+                    why="What NumPy does with its values is on no tape.",
                     instead="wb.launch(kernel, dim, inputs=[x], ...), with the array itself",
-                )  # fmt: skip
+                )
         if _count(loss) != 1:
             raise GradientError(
                 f"{self.__name__} returned an array of {loss.dtype}, shape {loss.shape}; a loss is one number.",
-                slug="loss-shape", instead="return wb.utils.array_sum(...), or a kernel that adds up by wb.atomic_add",
-            )  # fmt: skip
+                slug="loss-shape",
+                instead="return wb.utils.array_sum(...), or a kernel that adds up by wb.atomic_add",
+            )
         self.tape.backward(loss)
         return float(np.ravel(read_values(loss))[0])
 
@@ -377,6 +390,6 @@ def hvp(tape: Tape, loss: array, tangents: Mapping[array, Any]) -> dict[array, n
             check_direction(tape, x)
             if np.shape(v) != (*x.shape, *components(x)):
                 raise GradientError(f"the direction of {x.label} has shape {np.shape(v)}", slug="seed-shape")
-        twice = Twice(tape)
+        twice = InFloat64(tape)
         passing(tape, lambda event, _: twice.before(event), twice.behind)
         return twice.product(loss, tangents)

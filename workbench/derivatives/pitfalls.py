@@ -26,8 +26,8 @@ from ..kernels.emit.signature import PLAIN
 from ..kernels.types import Scalar
 from ..launches.adjoint_plan import Backward
 from ..launches.executable import Executable
-from ..tapes.ask import ask
 from ..tapes.events import Event
+from ..tapes.late_imports import ask
 from ..tapes.recording import Recording
 from ..tapes.reverse import reverse, walk
 from ..tapes.tape import Tape
@@ -116,9 +116,11 @@ def backward(tape: Tape, pitfall: Pitfall, space: Workspace) -> Wrong:
         raise TypeError(f"a pitfall is one of wb.pitfalls: {', '.join(p.name for p in ALL)}; not {pitfall!r}")
     if any(a.device.is_cuda for a in tape.active):
         raise GradientError(
-            "pitfalls are for tapes on the CPU.", slug="pitfall-device", why="They run in the interpreter.",
+            "pitfalls are for tapes on the CPU.",
+            slug="pitfall-device",
+            why="They run in the interpreter.",
             instead='device="cpu"',
-        )  # fmt: skip
+        )
     if pitfall.start is not None:
         pitfall.start(tape, space)
     seeds = {a: shadow.data.copy() for a, shadow in space.items()}
@@ -251,45 +253,71 @@ def forget(tape: Tape) -> None:
 # ---- the list
 
 values = Pitfall(
-    "values", "The gradient of a leaf is added to its values, as if both were one memory: here are the values it"
+    "values",
+    "The gradient of a leaf is added to its values, as if both were one memory: here are the values it"
     " would have become.",
-    "a gradient buffer of its own; tensors passed straight to a launch have one here.", start=_values_as_gradients,
-)  # fmt: skip
+    "a gradient buffer of its own; tensors passed straight to a launch have one here.",
+    start=_values_as_gradients,
+)
 struct_field = Pitfall(
-    "struct_field", "One array of a struct without requires_grad: none of the struct's arrays takes part.",
-    "nothing: activity is found from the arrays that ask, whatever holds them.", around=_unmarked_field,
-)  # fmt: skip
+    "struct_field",
+    "One array of a struct without requires_grad: none of the struct's arrays takes part.",
+    "nothing: activity is found from the arrays that ask, whatever holds them.",
+    around=_unmarked_field,
+)
 several_outputs = Pitfall(
-    "several_outputs", "A store does not use up the gradient of what it overwrote, and it stays for the next call.",
-    "nothing: every backward pass has a workspace of its own.", adjoint=wrong_adjoints.outputs, start=_outputs.add,
+    "several_outputs",
+    "A store does not use up the gradient of what it overwrote, and it stays for the next call.",
+    "nothing: every backward pass has a workspace of its own.",
+    adjoint=wrong_adjoints.outputs,
+    start=_outputs.add,
     end=lambda tape, space: _outputs.keep(tape, space, lambda a: a in tape.written),
-)  # fmt: skip
+)
 components = Pitfall(
-    "components", "What is written into a component of a vector gets no gradient.",
-    "nothing: a component write is a functional insert.", adjoint=wrong_adjoints.components,
-)  # fmt: skip
+    "components",
+    "What is written into a component of a vector gets no gradient.",
+    "nothing: a component write is a functional insert.",
+    adjoint=wrong_adjoints.components,
+)
 alias = Pitfall(
-    "alias", "A second name for a local (`b = a`) gets the gradient, and keeps it from the first.",
-    "nothing: locals are values, names are only names.", adjoint=wrong_adjoints.alias,
-)  # fmt: skip
+    "alias",
+    "A second name for a local (`b = a`) gets the gradient, and keeps it from the first.",
+    "nothing: locals are values, names are only names.",
+    adjoint=wrong_adjoints.alias,
+)
 overwritten = Pitfall(
-    "overwritten", "Adjoints read arrays as they are now, not as the launch found them.",
-    "nothing: what an adjoint reads is kept before it is overwritten.", rewinds=False,
-)  # fmt: skip
+    "overwritten",
+    "Adjoints read arrays as they are now, not as the launch found them.",
+    "nothing: what an adjoint reads is kept before it is overwritten.",
+    rewinds=False,
+)
 persistent_seeds = Pitfall(
-    "persistent_seeds", "The seed of the last row is still there when the next row is seeded.",
-    "nothing: seeds are copied, and each call begins with its own.", start=_add_seeds,
-)  # fmt: skip
+    "persistent_seeds",
+    "The seed of the last row is still there when the next row is seeded.",
+    "nothing: seeds are copied, and each call begins with its own.",
+    start=_add_seeds,
+)
 frozen_loops = Pitfall(
-    "frozen_loops", "The reverse of a loop finds the values of the last turn in every turn.",
-    "nothing: what a loop carries is recorded turn by turn.", adjoint=wrong_adjoints.loops,
-)  # fmt: skip
+    "frozen_loops",
+    "The reverse of a loop finds the values of the last turn in every turn.",
+    "nothing: what a loop carries is recorded turn by turn.",
+    adjoint=wrong_adjoints.loops,
+)
 missing_requires_grad = Pitfall(
-    "missing_requires_grad", "An array in the middle without requires_grad has no gradient to pass on.",
-    "nothing: what lies on the way from a marked array is followed, marked or not.", around=_unmarked,
-)  # fmt: skip
+    "missing_requires_grad",
+    "An array in the middle without requires_grad has no gradient to pass on.",
+    "nothing: what lies on the way from a marked array is followed, marked or not.",
+    around=_unmarked,
+)
 
 ALL = (
-    values, struct_field, several_outputs, components, alias, overwritten, persistent_seeds, frozen_loops,
+    values,
+    struct_field,
+    several_outputs,
+    components,
+    alias,
+    overwritten,
+    persistent_seeds,
+    frozen_loops,
     missing_requires_grad,
-)  # fmt: skip
+)

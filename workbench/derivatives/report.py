@@ -12,7 +12,7 @@ from ..tables import aligned
 
 
 @dataclass
-class Row:
+class GradcheckRow:
     """One input of one launch (or of the whole), with the largest difference between adjoint and finite differences.
 
     `compared` derivatives were compared, `skipped` could not be measured. `worst`: index of the largest error, with the
@@ -70,7 +70,7 @@ class Report:
     be measured at all. Single elements that could not be measured (at a kink, say) are counted in `skipped`.
     """
 
-    rows: list[Row] = field(default_factory=list)
+    rows: list[GradcheckRow] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
     HEAD = ("launch", "input", "compared", "skipped", "max abs", "max rel", "worst", "adjoint", "differences", "")
@@ -79,19 +79,26 @@ class Report:
         return bool(self.rows) and all(r.verdict.startswith("ok") for r in self.rows)
 
     @property
-    def wrong(self) -> list[Row]:
+    def wrong(self) -> list[GradcheckRow]:
         """The rows that disagree."""
         return [r for r in self.rows if r.wrong]
 
     def _cells(self) -> list[tuple[str, ...]]:
         return [
             (
-                r.launch, r.input, str(r.compared), str(r.skipped), f"{r.max_abs:.2e}", f"{r.max_rel:.2e}",
-                "" if r.worst is None else str(r.worst), f"{r.adjoint:.8g}", f"{r.measured:.8g}",
+                r.launch,
+                r.input,
+                str(r.compared),
+                str(r.skipped),
+                f"{r.max_abs:.2e}",
+                f"{r.max_rel:.2e}",
+                "" if r.worst is None else str(r.worst),
+                f"{r.adjoint:.8g}",
+                f"{r.measured:.8g}",
                 r.verdict,
             )
             for r in self.rows
-        ]  # fmt: skip
+        ]
 
     def __str__(self) -> str:
         return "\n".join([*aligned([self.HEAD, *self._cells()]), *self.notes])
@@ -120,6 +127,8 @@ def refuse_vacuous(report: Report) -> None:
     else:
         why = "Every derivative is zero, by the adjoint and by differences: a broken adjoint would look the same."
     raise GradientError(
-        "gradcheck has checked nothing.", slug="gradcheck-vacuous", why="\n".join([why, str(report)]),
+        "gradcheck has checked nothing.",
+        slug="gradcheck-vacuous",
+        why="\n".join([why, str(report)]),
         instead="wb.gradcheck(f, inputs=[x])   with the arrays to differentiate by among the inputs",
-    )  # fmt: skip
+    )

@@ -26,7 +26,7 @@ from ..arrays import allocation as memory
 from ..arrays.allocation import Allocation
 from ..arrays.array import array, array_on
 from ..arrays.copying import set_gradient
-from ..arrays.host_reads import Source, Supposed
+from ..arrays.host_reads import HostRead, Supposed
 from ..arrays.scalar import scalar, scalar_on
 from ..arrays.span import Span
 from ..config import config
@@ -36,11 +36,11 @@ from ..kernels import types as T
 from ..kernels.ir import Function, Region, Stmt, Value
 from ..kernels.ops.row import ROWS
 from ..kernels.program import Kernel, Leaf, Program
-from ..kernels.reading.declare import Custom, Func, same_struct
+from ..kernels.reading.declare import CustomAdjoint, Func, same_struct
 from ..kernels.reading.source import source
 from ..launches.launch import Command
 from ..launches.plan import backend_for, plan
-from ..tapes.events import Event, Kept, Scope
+from ..tapes.events import Event, KeptBytes, Scope
 from ..tapes.naming import reason_of
 from ..tapes.overwrites import verify, watch_again
 from ..tapes.tape import Tape
@@ -53,9 +53,10 @@ def pack(thing: Any) -> bytes:
         _Packer(out).dump(thing)
     except (pickle.PicklingError, TypeError, AttributeError) as error:
         raise LaunchError(
-            f"this cannot be sent to another process: {error}", slug="travel",
+            f"this cannot be sent to another process: {error}",
+            slug="travel",
             instead="functions made with `def`, arrays, NumPy arrays, numbers",
-        ) from None  # fmt: skip
+        ) from None
     return out.getvalue()
 
 
@@ -102,8 +103,12 @@ def _function(fn: types.FunctionType) -> Any:
     if _installed(fn.__module__):
         return NotImplemented
     text = source(fn)
-    names = {step.argval for code in _codes(fn.__code__) for step in dis.get_instructions(code)
-             if step.opname in ("LOAD_GLOBAL", "LOAD_NAME")}  # fmt: skip
+    names = {
+        step.argval
+        for code in _codes(fn.__code__)
+        for step in dis.get_instructions(code)
+        if step.opname in ("LOAD_GLOBAL", "LOAD_NAME")
+    }
     around = {n: fn.__globals__[n] for n in sorted(names) if n in fn.__globals__}
     around |= {n: c.cell_contents for n, c in zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True)}
     given = fn.__defaults__, fn.__kwdefaults__, dict(fn.__annotations__)
@@ -204,7 +209,7 @@ def _declared(value: Value, numbers: dict[Value, int]) -> tuple:
 
 
 def _attr(attr: Any) -> Any:
-    if not isinstance(attr, Custom):
+    if not isinstance(attr, CustomAdjoint):
         return attr
     regions = [None if r is None else _listed(r, {}) for r in (attr.grad, attr.replay)]
     return "custom", attr.func, *regions, attr.arrays, attr.values, attr.outs
@@ -225,7 +230,7 @@ def _region(listed: tuple, values: list[Value]) -> Region:
         if isinstance(attr, tuple) and attr and attr[0] == "custom":
             _, func, grad, replay, *places = attr
             closed = [None if r is None else _region(r, []) for r in (grad, replay)]
-            attr = Custom(func, closed[0], closed[1], *places)
+            attr = CustomAdjoint(func, closed[0], closed[1], *places)
         stmt = Stmt(ROWS[row], given, tuple(_value(o, values) for o in outs), inner, attr, where, role=role)
         for out in stmt.outs:
             out.stmt = stmt
@@ -289,10 +294,12 @@ def _tape(t: Tape) -> Any:
     for e in t.events:
         if e.kind in ("func", "loop", "opaque"):
             raise GradientError(
-                f"a tape with {e.label!r} cannot be sent to another process.", slug="travel", where=e.where,
+                f"a tape with {e.label!r} cannot be sent to another process.",
+                slug="travel",
+                where=e.where,
                 why="It runs a function of yours when it is walked.",
                 instead="executor=None, or wb.launch(...) in its place",
-            )  # fmt: skip
+            )
     verify(t)
     for kept in (k for e in t.events for k in e.kept):
         kept.said = reason_of(t, kept)
@@ -335,13 +342,21 @@ def _event(e: Event) -> Any:
 
 
 def _event_again(
-    number: int, kind: str, label: str, where: Any, reads: tuple, writes: tuple, kept: list, arrays: tuple,
-    marks: tuple[bool, bool, bool, tuple[bool, list]], launch: Any,
-) -> Event:  # fmt: skip
+    number: int,
+    kind: str,
+    label: str,
+    where: Any,
+    reads: tuple,
+    writes: tuple,
+    kept: list,
+    arrays: tuple,
+    marks: tuple[bool, bool, bool, tuple[bool, list]],
+    launch: Any,
+) -> Event:
     made = Event(number, kind, label, where, reads, writes)
-    made.kept, made.arrays = tuple(Kept(*k) for k in kept), arrays
+    made.kept, made.arrays = tuple(KeptBytes(*k) for k in kept), arrays
     made.followed, made.checked, made.noted, (supposed, sources) = marks
-    made.sources = (Supposed if supposed else tuple)(Source(*s, ()) for s in sources)  # type: ignore[call-arg]
+    made.sources = (Supposed if supposed else tuple)(HostRead(*s, ()) for s in sources)  # type: ignore[call-arg]
     if launch is not None:
         program, dims, backend, flat, places, declared, shadows = launch
         before = config.backend

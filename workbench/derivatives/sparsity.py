@@ -140,7 +140,7 @@ class _Launch:
             raise _refused(f"run again, the launch leaves an array ({error.what})", self.event) from None
         self.finish()
 
-    def trace(self, thread: tuple, stmt: ir.Stmt, values: run.Values) -> None:
+    def trace(self, thread: tuple, stmt: ir.Stmt, values: run.LiveValues) -> None:
         self.pattern.left -= 1
         if self.pattern.left < 0:
             raise _refused("the launches are too long to be followed statement by statement", self.event)
@@ -172,7 +172,7 @@ class _Launch:
         if self.made > BLOCKS:
             raise _refused("it is not sparse, or what lies between x and y is not", self.event)
 
-    def touched(self, a: array, stmt: ir.Stmt, values: run.Values) -> list[int]:
+    def touched(self, a: array, stmt: ir.Stmt, values: run.LiveValues) -> list[int]:
         """The numbers that a memory statement touches."""
         seen = stmt.args[0].type
         assert isinstance(seen, Array)
@@ -188,9 +188,12 @@ class _Launch:
 
 def _refused(why: str, event: Event | None) -> GradientError:
     return GradientError(
-        "the pattern of this Jacobian cannot be found.", slug="pattern", where=event.where if event else None,
-        why=f"{why[0].upper()}{why[1:]}.", instead="jacobian(tape, y, x, sparse=True, pattern=...), or sparse=False",
-    )  # fmt: skip
+        "the pattern of this Jacobian cannot be found.",
+        slug="pattern",
+        where=event.where if event else None,
+        why=f"{why[0].upper()}{why[1:]}.",
+        instead="jacobian(tape, y, x, sparse=True, pattern=...), or sparse=False",
+    )
 
 
 # ---- sets
@@ -267,9 +270,10 @@ def given(pattern: Any, shape: tuple[int, int]) -> list[Line]:
     known = pattern if hasattr(pattern, "nonzero") and hasattr(pattern, "shape") else np.asarray(pattern)
     if known.shape != shape:
         raise GradientError(
-            f"the pattern has shape {known.shape}, the Jacobian {shape}.", slug="pattern",
+            f"the pattern has shape {known.shape}, the Jacobian {shape}.",
+            slug="pattern",
             instead="one entry per number of y and per number of x",
-        )  # fmt: skip
+        )
     lines: list[Line] = [{} for _ in range(shape[0])]
     for i, j in zip(*(part.tolist() for part in known.nonzero()), strict=True):
         join(lines[i], line([j]))

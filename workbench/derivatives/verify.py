@@ -31,17 +31,17 @@ from ..kernels.types import is_float
 from ..launches.arguments import flatten
 from ..launches.launch import Command
 from ..launches.plan import grid, plan
-from ..tapes.copies import Case, Rerun, Twins, case_of_launch, leaves
 from ..tapes.events import Event
 from ..tapes.jvp import on_device, passing, shadow_of, value_of
 from ..tapes.naming import name_of
+from ..tapes.private_copies import CopiedArrays, LaunchCase, Rerun, case_of_launch, leaves
 from ..tapes.reverse import walk
-from ..tapes.tally import tally
 from ..tapes.tape import Tape
+from ..tapes.touched_bytes import tally
 from .call_check import wrong_call
 from .differences import UNSURE, WRONG, verdict
 from .func_grad_check import check_rule as check_rule
-from .report import Report, Row, refuse_vacuous
+from .report import GradcheckRow, Report, refuse_vacuous
 from .sweep import spread
 
 BLIND = 100  # a derivative below this many times `atol` is lost in the noise of the outputs
@@ -64,10 +64,20 @@ class _Rules:
 
 
 def gradcheck(
-    what: Any, dim: Any = None, inputs: Sequence[Any] = (), outputs: Sequence[Any] = (), *, full: bool = False,
-    directions: int = 2, eps: float | None = None, rtol: float | None = None, atol: float | None = None,
-    dtype: Any = np.float64, raise_exception: bool = True, executor: Executor | None = None,
-) -> Report:  # fmt: skip
+    what: Any,
+    dim: Any = None,
+    inputs: Sequence[Any] = (),
+    outputs: Sequence[Any] = (),
+    *,
+    full: bool = False,
+    directions: int = 2,
+    eps: float | None = None,
+    rtol: float | None = None,
+    atol: float | None = None,
+    dtype: Any = np.float64,
+    raise_exception: bool = True,
+    executor: Executor | None = None,
+) -> Report:
     """Compare gradients with differences of the program itself, launch by launch and end to end.
 
     what       a kernel (with `dim`, `inputs`, `outputs` as for `launch`), a function of arrays that launches kernels
@@ -126,9 +136,11 @@ def _not_finite(report: Report) -> GradientError:
     return GradientError(
         f"the gradient is not finite in {r.launch}, input {r.input!r}: {r.not_finite} elements are inf or NaN, and"
         " differences cannot tell what they should be.",
-        slug="gradcheck", where=r.where, why=str(report),
+        slug="gradcheck",
+        where=r.where,
+        why=str(report),
         instead="other inputs, or raise_exception=False and the rows of the report",
-    )  # fmt: skip
+    )
 
 
 def _disagreement(report: Report) -> GradientError:
@@ -152,7 +164,7 @@ def _launched(kernel: Kernel, dim: Any, args: Sequence[Any]) -> Tape:
         raise TypeError("gradcheck of a kernel takes the launch dimensions: gradcheck(kernel, dim, inputs, outputs)")
     made, tape = kernel.program(), Tape(keep="all")
     flat = flatten(made.name, made, args)
-    twins = Twins([a for a in flat if isinstance(a, array)], False)
+    twins = CopiedArrays([a for a in flat if isinstance(a, array)], False)
     flat = [_required(twins.of(a)) if isinstance(a, array) else a for a in flat]
     with tape:
         Command(made, plan(made.name, made, grid(made.name, dim), flat, None), flat).launch(True)
@@ -162,7 +174,7 @@ def _launched(kernel: Kernel, dim: Any, args: Sequence[Any]) -> Tape:
 
 def _called(fn: Callable, args: Sequence[Any]) -> tuple[Tape, list[array] | None]:
     """(the tape of a call of `fn` on copies of its arguments, the arrays that it returned or None)."""
-    twins = Twins(list(_arrays(args)), False)
+    twins = CopiedArrays(list(_arrays(args)), False)
     tape = Tape(keep="all")
     made = [_copied(a, twins) for a in args]
     with tape:
@@ -185,7 +197,7 @@ def _arrays(values: Iterable[Any]) -> Iterator[array]:
             yield from _arrays(vars(v).values())
 
 
-def _copied(value: Any, twins: Twins) -> Any:
+def _copied(value: Any, twins: CopiedArrays) -> Any:
     if isinstance(value, array):
         return _required(twins.whole(value))
     if isinstance(value, list | tuple):
@@ -211,9 +223,11 @@ def _check_tape(
 ) -> None:
     if tape.keep != "all":
         raise GradientError(
-            "gradcheck of a tape that keeps only what adjoints read.", slug="not-kept",
-            why="Its launches cannot be run again from what they started from.", instead='wb.Tape(keep="all")',
-        )  # fmt: skip
+            "gradcheck of a tape that keeps only what adjoints read.",
+            slug="not-kept",
+            why="Its launches cannot be run again from what they started from.",
+            instead='wb.Tape(keep="all")',
+        )
     launches = [n for n, e in enumerate(tape.events) if e.reverse is not None and 0 not in e.command.plan.form.dims]
     opaque = [e for e in tape.events if e.kind in ("func", "loop", "foreign", "opaque")]
     held = {n: cut for n in launches if (cut := _first_cut(tape.events[n])) is not None}
@@ -240,10 +254,10 @@ def _first_cut(event: Event) -> ir.Stmt | None:
     return next((s for s in ir.walk(event.command.program.function.body) if s.row.cut), None)
 
 
-def _rows(shared: tuple[Tape, list[array] | None, _Rules], parts: list[int]) -> list[Row]:
+def _rows(shared: tuple[Tape, list[array] | None, _Rules], parts: list[int]) -> list[GradcheckRow]:
     """Check these launches, in one pass over the tape, and the whole of it if END is among them."""
     tape, results, rules = shared
-    found: list[Row] = []
+    found: list[GradcheckRow] = []
     rerun = Rerun(tape, rules.widened) if END in parts else None
 
     def before(event: Event, _: Any) -> None:
@@ -289,7 +303,7 @@ def _ends(tape: Tape, results: list[array] | None) -> tuple[dict[str, array], di
 class _Measure:
     """Derivatives of one case along a random combination u of its outputs, by its adjoint and by differences."""
 
-    def __init__(self, case: Case, rules: _Rules, rng: np.random.Generator):
+    def __init__(self, case: LaunchCase, rules: _Rules, rng: np.random.Generator):
         self.case, self.rules = case, rules
         self.values = case.run()
         case.restore()
@@ -345,10 +359,10 @@ class _Measure:
         return verdict(lambda t: self.loss(name, v * t), got, self.step(name, v), self.noise, self.rules.rtol)
 
 
-def _check_case(case: Case, rules: _Rules, rng: np.random.Generator) -> list[Row]:
+def _check_case(case: LaunchCase, rules: _Rules, rng: np.random.Generator) -> list[GradcheckRow]:
     if not case.inputs or not case.outputs:
         return []
-    rows = {name: Row(case.label, case.where, name) for name in case.inputs}
+    rows = {name: GradcheckRow(case.label, case.where, name) for name in case.inputs}
     for _ in range(1 if rules.full else max(1, rules.directions)):
         measure = _Measure(case, rules, rng)
         for name, row in rows.items():
@@ -357,7 +371,7 @@ def _check_case(case: Case, rules: _Rules, rng: np.random.Generator) -> list[Row
     return [row for row in rows.values() if row.compared or row.skipped]
 
 
-def _check_input(measure: _Measure, name: str, row: Row, rng: np.random.Generator) -> None:
+def _check_input(measure: _Measure, name: str, row: GradcheckRow, rng: np.random.Generator) -> None:
     g = measure.gradients[name]
     bad = np.argwhere(~np.isfinite(g))
     row.not_finite = max(row.not_finite, len(bad))
@@ -373,7 +387,7 @@ def _check_input(measure: _Measure, name: str, row: Row, rng: np.random.Generato
             row.skipped += 1
 
 
-def _compare(measure: _Measure, name: str, row: Row, v: np.ndarray, index: tuple[int, ...] | None) -> bool:
+def _compare(measure: _Measure, name: str, row: GradcheckRow, v: np.ndarray, index: tuple[int, ...] | None) -> bool:
     """Compare in one direction. False if it decides nothing, or (without an index) not enough."""
     g = measure.gradients[name]
     with np.errstate(invalid="ignore"):

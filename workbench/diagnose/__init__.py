@@ -18,7 +18,6 @@ from ..arrays.workspace import Workspace
 from ..errors import GradientError
 from ..tapes.seeds import seeds_of
 from ..tapes.tape import Tape
-from .across import ACROSS
 from .finding import Finding as Finding
 from .finding import Findings as Findings
 from .finding import folded
@@ -26,8 +25,9 @@ from .finite import FINITE
 from .flow import FLOW
 from .memory_held import Holdings as Holdings
 from .record import RECORD
-from .rule import Case, View, refused, walk_and_look
-from .walk_record import Trail
+from .rule import RuleInput, View, refused, walk_and_look
+from .several_tapes import ACROSS
+from .walk_record import WalkRecord
 
 __all__ = ["Finding", "Findings", "Holdings", "diagnose"]
 
@@ -46,12 +46,12 @@ def diagnose(tape: Tape, loss: array | None = None, grads: dict[array, array] | 
             return Findings([refused(error)], len(tape.events))
         seeded = any(s.data.any() for s in seeds.values())
         only = None if given else tape.within
-        trail = Trail(tape, seeds, only)
+        trail = WalkRecord(tape, seeds, only)
 
         def visit(look: View) -> None:
             walk_and_look(tape, _seeds(tape, loss, grads), look, only)
 
-        case = Case(tape, trail, seeded, visit)
+        case = RuleInput(tape, trail, seeded, visit)
         found = [f for rule in (*RECORD, *ACROSS, *FINITE, *FLOW) for f in rule(case)]
     return Findings(folded([*_zero_seed(tape, seeded, given), *found]), len(tape.events), _note(tape, given))
 

@@ -24,14 +24,14 @@ from ..tapes.replay import keep_all
 from ..tapes.tape import Tape
 from .alignment import aligned, apart
 from .finding import Finding, Findings
-from .walk_record import Access, accesses
+from .walk_record import EventAccess, accesses
 
 MUCH = 1 << 28  # bytes of values that are held of one run
 FIX = "make both the same here; what comes later follows from it"
 
 
 @dataclass
-class Run:
+class TapeRun:
     """One of the two tapes. `values[n]`: copies of what event n read and wrote, as far as memory allowed."""
 
     tape: Tape
@@ -46,7 +46,7 @@ class Run:
                 self.met.setdefault(x.span.allocation, len(self.met))
 
 
-def against(tape: Tape, other: Tape, runs: tuple[Run, Run] | None = None) -> Findings:
+def against(tape: Tape, other: Tape, runs: tuple[TapeRun, TapeRun] | None = None) -> Findings:
     """The first difference between two runs of one program: one finding, `parted`, or none; `note`: how far both agree.
 
     runs    the results of `run_of` for both, if there are any already.
@@ -54,9 +54,10 @@ def against(tape: Tape, other: Tape, runs: tuple[Run, Run] | None = None) -> Fin
     """
     if not isinstance(other, Tape):
         raise LaunchError(
-            f"diagnose(against=...) takes a tape, not a {type(other).__name__}.", slug="against",
+            f"diagnose(against=...) takes a tape, not a {type(other).__name__}.",
+            slug="against",
             instead="tape.diagnose(against=other_tape)",
-        )  # fmt: skip
+        )
     guess_names(other)
     here, there = runs or (run_of(tape), run_of(other))
     both = min(len(tape.events), len(other.events))
@@ -74,13 +75,13 @@ def against(tape: Tape, other: Tape, runs: tuple[Run, Run] | None = None) -> Fin
     return Findings(quiet[:1], len(tape.events), note)
 
 
-def _held(here: Run, there: Run) -> int:
+def _held(here: TapeRun, there: TapeRun) -> int:
     return min(len(here.values), len(there.values))
 
 
-def run_of(tape: Tape) -> Run:
+def run_of(tape: Tape) -> TapeRun:
     """The values that every event of a tape read and wrote, from running it again with everything kept."""
-    held = Run(tape, [])
+    held = TapeRun(tape, [])
     try:
         again = tape if tape.keep == "all" and all(e.kind != "func" for e in tape.events) else keep_all(tape)
         room = MUCH
@@ -123,7 +124,7 @@ def _lacking(n: int, tape: Tape, other: Tape) -> Finding:
     return Finding("parted", "warning", launch, event.where, text, FIX, names)
 
 
-def _parted(n: int, here: Run, there: Run) -> Finding | None:
+def _parted(n: int, here: TapeRun, there: TapeRun) -> Finding | None:
     """The difference at event n as a finding, if its values differ; None if not."""
     ours, theirs = here.accesses[n], there.accesses[n]
     if n >= _held(here, there):
@@ -141,7 +142,7 @@ def _parted(n: int, here: Run, there: Run) -> Finding | None:
     return None
 
 
-def _finding(n: int, here: Run, there: Run, numbers: str, arrays: tuple[str, ...]) -> Finding | None:
+def _finding(n: int, here: TapeRun, there: TapeRun, numbers: str, arrays: tuple[str, ...]) -> Finding | None:
     event = here.tape.events[n]
     reasons = list(dict.fromkeys(causes(n, n, here, there)))
     if not reasons and not numbers:
@@ -153,12 +154,19 @@ def _finding(n: int, here: Run, there: Run, numbers: str, arrays: tuple[str, ...
     severity = "info" if quiet else "warning"
     inside = _other_lines(event, there.tape.events[n])
     return Finding(
-        "parted", severity, f"#{n} {event.label}", event.where, f"the runs part here: {text}", FIX, names,
-        brief=f"the runs part {{at}}: {text.rstrip('.')}", inside=inside[0] if inside else None,
-    )  # fmt: skip
+        "parted",
+        severity,
+        f"#{n} {event.label}",
+        event.where,
+        f"the runs part here: {text}",
+        FIX,
+        names,
+        brief=f"the runs part {{at}}: {text.rstrip('.')}",
+        inside=inside[0] if inside else None,
+    )
 
 
-def causes(n: int, m: int, here: Run, there: Run) -> Iterator[str]:
+def causes(n: int, m: int, here: TapeRun, there: TapeRun) -> Iterator[str]:
     """Yields the differences between event n here and event m there: kernel, source lines, grid, arguments."""
     one, two = here.tape.events[n], there.tape.events[m]
     if one.label != two.label:
@@ -215,7 +223,7 @@ def _lines(one: str, two: str) -> Iterator[str]:
         yield "the kernel has more lines in one of them"
 
 
-def numbers_of(access: Access, words: Any) -> np.ndarray:
+def numbers_of(access: EventAccess, words: Any) -> np.ndarray:
     """The scalars in the words of an access, components last; the raw bytes of a struct."""
     kind = np.dtype(np.uint8) if isinstance(access.array.dtype, Struct) else access.array.dtype.numpy
     return np.frombuffer(words.tobytes(), kind).reshape(*access.span.shape, access.span.itemsize // kind.itemsize)
@@ -227,7 +235,7 @@ def cell_text(name: str, index: tuple[int, ...], components: int) -> str:
     return f"{name}[{', '.join(map(str, cell))}]" if cell else name
 
 
-def unlike(one: Access, two: Access) -> str:
+def unlike(one: EventAccess, two: EventAccess) -> str:
     """The reason why two accesses cannot be compared element by element; "" if they can, even across precisions."""
     kinds = [x.array.dtype for x in (one, two)]
     alike = kinds[0] == kinds[1] or not any(isinstance(kind, Struct) for kind in kinds)
@@ -238,7 +246,7 @@ def unlike(one: Access, two: Access) -> str:
     return f"{one.name} {said[0]} here, {two.name} {said[1]} there"
 
 
-def _numbers(one: Access, two: Access, v: Any, w: Any) -> str:
+def _numbers(one: EventAccess, two: EventAccess, v: Any, w: Any) -> str:
     """`x[3] = 1 here, 2 there` for the first numbers that differ by more than rounding."""
     if text := unlike(one, two):
         return text

@@ -137,7 +137,7 @@ def _as_met(tape: Tape, other: Tape, pairs: Sequence[Pair]) -> Iterator[tuple[Al
 
 
 @dataclass(frozen=True)
-class Apart:
+class FirstDifference:
     """The first place where two arrays differ by more than rounding, how many do, and `most`, the largest difference.
 
     `most` is NaN if a difference is."""
@@ -149,7 +149,7 @@ class Apart:
     most: float
 
 
-def apart(a: np.ndarray, b: np.ndarray) -> Apart | None:
+def apart(a: np.ndarray, b: np.ndarray) -> FirstDifference | None:
     """The first difference of two arrays of one shape beyond rounding in the coarser type; None if there is none."""
     if a.dtype == b.dtype and np.array_equal(a, b):
         return None
@@ -167,4 +167,4 @@ def apart(a: np.ndarray, b: np.ndarray) -> Apart | None:
     at = tuple(int(i) for i in np.argwhere(differ)[0])
     with np.errstate(invalid="ignore"):
         most = float(np.abs(wide[differ] - wider[differ]).max())
-    return Apart(at, float(a[at]), float(b[at]), int(differ.sum()), most)
+    return FirstDifference(at, float(a[at]), float(b[at]), int(differ.sum()), most)

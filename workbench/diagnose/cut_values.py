@@ -28,7 +28,7 @@ _NO_READS: Reads = frozenset()
 
 
 @dataclass(frozen=True)
-class Cut:
+class CutWrite:
     """A write to `into` that depends on `sources` through `stmt` alone, so that it has no derivative there.
 
     `stmt` is None where whole numbers are read from `via`. `alive`: the value that is written has a derivative by
@@ -50,18 +50,25 @@ class Cut:
         return self.stmt is not None and compares(self.stmt)
 
 
-def cuts_of(function: ir.Function, active: frozenset[str]) -> list[Cut]:
+def cuts_of(function: ir.Function, active: frozenset[str]) -> list[CutWrite]:
     """The cuts of a kernel whose parameters in `active` have gradients, in the order of its statements."""
-    reader = _Reader(function, active)
-    found: dict[Cut, None] = {}
+    reader = _CutReader(function, active)
+    found: dict[CutWrite, None] = {}
     for into, live in reader.written.items():
         decided = {t: r for t, r in reader.decided.get(into, {}).items() if not r & live}  # else: a branch of several
         stored = reader.stored.get(into, {})
         for token, reads in {**decided, **stored}.items():
             stmt = token if isinstance(token, ir.Stmt) else None
             beside = (token, into) not in reader.alone if token in stored else bool(live)
-            cut = Cut(stmt, "" if stmt else str(token), _parameters(reads), into, _parameters(live), beside,
-                      token not in stored)  # fmt: skip
+            cut = CutWrite(
+                stmt,
+                "" if stmt else str(token),
+                _parameters(reads),
+                into,
+                _parameters(live),
+                beside,
+                token not in stored,
+            )
             found.setdefault(cut)
     return list(found)
 
@@ -70,11 +77,12 @@ def _parameters(reads: Reads) -> frozenset[str]:
     return frozenset(r[0] for r in reads)
 
 
-class _Reader:
+class _CutReader:
     def __init__(self, function: ir.Function, active: frozenset[str]):
         self.active = active
-        self.live: dict[ir.Value, Reads] = {p: frozenset({(p.name,)}) for p in function.params
-                                            if p.name in active and is_value(p.type)}  # fmt: skip
+        self.live: dict[ir.Value, Reads] = {
+            p: frozenset({(p.name,)}) for p in function.params if p.name in active and is_value(p.type)
+        }
         self.pending: dict[ir.Value, Pending] = {}
         self.written: dict[str, Reads] = {}  # by array, what has a derivative of what is written to it
         self.stored: dict[str, Pending] = {}  # what is written to it and has none

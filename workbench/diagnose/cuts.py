@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from ..arrays.allocation import Allocation
 from ..errors import Where
 from ..kernels.types import is_float
-from .cut_values import Cut, cuts_of
+from .cut_values import CutWrite, cuts_of
 from .finding import Finding
-from .rule import Case
-from .walk_record import Step, name_of
+from .rule import RuleInput
+from .walk_record import WalkStep, name_of
 from .zero_adjoint import flat
 
 
@@ -23,16 +23,16 @@ from .zero_adjoint import flat
 class _Origin:
     """The cut through which an integer array lost its derivative: the launch, the statement, the source arrays."""
 
-    step: Step
-    cut: Cut
+    step: WalkStep
+    cut: CutWrite
     sources: dict[Allocation, str]
 
 
-def cut_derivatives(case: Case) -> Iterator[Finding]:
+def cut_derivatives(case: RuleInput) -> Iterator[Finding]:
     """Finds floats that are used later and depend on an active array only through a statement without a derivative."""
     if not case.seeded or case.trail.final is None:
         return
-    known: dict[tuple, list[Cut]] = {}
+    known: dict[tuple, list[CutWrite]] = {}
     whole: dict[Allocation, _Origin] = {}
     told: set = set()
     makers: dict[Allocation, set] = {}  # the lines that wrote each memory
@@ -58,7 +58,7 @@ def cut_derivatives(case: Case) -> Iterator[Finding]:
                 makers.setdefault(x.span.allocation, set()).add((step.event.label, step.event.line))
 
 
-def _cuts(case: Case, step: Step, known: dict[tuple, list[Cut]]) -> list[Cut]:
+def _cuts(case: RuleInput, step: WalkStep, known: dict[tuple, list[CutWrite]]) -> list[CutWrite]:
     command = step.event.command
     program = command.program
     places = {*program.array_positions, *command.declared}
@@ -69,7 +69,7 @@ def _cuts(case: Case, step: Step, known: dict[tuple, list[Cut]]) -> list[Cut]:
     return known[key]
 
 
-def _origin(case: Case, step: Step, cut: Cut, whole: dict[Allocation, _Origin]) -> _Origin | None:
+def _origin(case: RuleInput, step: WalkStep, cut: CutWrite, whole: dict[Allocation, _Origin]) -> _Origin | None:
     """The cut that ended a derivative; None if the integers that are read depend on no active array."""
     if cut.stmt is not None:
         return _Origin(step, cut, {_allocation(step, n): _name(case, step, n) for n in sorted(cut.sources)})
@@ -78,38 +78,42 @@ def _origin(case: Case, step: Step, cut: Cut, whole: dict[Allocation, _Origin]) 
     return None if found is None or others & set(found.sources) else found
 
 
-def _position(step: Step, parameter: str) -> int:
+def _position(step: WalkStep, parameter: str) -> int:
     return next(k for k, p in enumerate(step.event.command.program.leaves) if p.name == parameter)
 
 
-def _allocation(step: Step, parameter: str) -> Allocation:
+def _allocation(step: WalkStep, parameter: str) -> Allocation:
     return step.event.command.places[_position(step, parameter)].allocation
 
 
-def _name(case: Case, step: Step, parameter: str) -> str:
+def _name(case: RuleInput, step: WalkStep, parameter: str) -> str:
     k = _position(step, parameter)
     return name_of(case.tape, step.event.command.places[k], parameter)
 
 
-def _is_float(step: Step, parameter: str) -> bool:
+def _is_float(step: WalkStep, parameter: str) -> bool:
     return is_float(step.event.command.program.leaves[_position(step, parameter)].type)
 
 
-def _arrives(step: Step, target: Allocation) -> bool:
+def _arrives(step: WalkStep, target: Allocation) -> bool:
     return any(size > 0 for x, size in step.came.items() if x.span.allocation is target)
 
 
-def _told(step: Step, cut: Cut, found: _Origin, case: Case, soft: bool) -> Finding:
+def _told(step: WalkStep, cut: CutWrite, found: _Origin, case: RuleInput, soft: bool) -> Finding:
     assert found.cut.stmt is not None
     death = flat(found.cut.stmt)
     sources, into = tuple(found.sources.values()), _name(case, step, cut.into)
     return Finding(
-        "cut", "info" if soft else "warning", found.step.title, _place(death.where, step),
+        "cut",
+        "info" if soft else "warning",
+        found.step.title,
+        _place(death.where, step),
         f"what {into} takes from {' and '.join(sources)} by this line has no derivative, because {death.reason}: the"
         f" gradient that arrives at {into} does not reach {' and '.join(sources)} through it.",
-        death.fix, (into, *sources),
-    )  # fmt: skip
+        death.fix,
+        (into, *sources),
+    )
 
 
-def _place(where: Where | None, step: Step) -> Where | None:
+def _place(where: Where | None, step: WalkStep) -> Where | None:
     return where or step.event.where

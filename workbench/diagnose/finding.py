@@ -18,10 +18,26 @@ ENDS = ("died", "not-on-path", "detached")  # one place may end the gradients of
 SHOWN = 6  # arrays of one finding
 SEVERITIES = ("error", "warning", "info")
 ORDER = (  # of one severity: causes before what may follow from them, and what is ordinary last
-    "parted", "race", "not-finite", "adjoint-not-finite", "custom-rule", "unwritten-read", "stale-buffer", "wiped",
-    "overwritten-unread", "died", "cut", "saturated", "growing", "", "aliased", "kink", "not-on-path", "unread",
+    "parted",
+    "race",
+    "not-finite",
+    "adjoint-not-finite",
+    "custom-rule",
+    "unwritten-read",
+    "stale-buffer",
+    "wiped",
+    "overwritten-unread",
+    "died",
+    "cut",
+    "saturated",
+    "growing",
+    "",
+    "aliased",
+    "kink",
+    "not-on-path",
+    "unread",
     "overwritten-kept",
-)  # fmt: skip
+)
 OVERFLOW = "it has grown beyond the largest number"
 
 
@@ -107,9 +123,7 @@ class Finding:
         line = f"{self.where}\n{self.where.text.strip()}".strip() if self.where else ""
         launch = "\n".join(filter(None, (self.launch, self.more)))
         thread = "" if self.thread is None else str(self.thread)
-        return (
-            f"{self.severity}: {self.slug}", launch, thread, line, self.listed, self.sentence, self.fix,
-        )  # fmt: skip
+        return (f"{self.severity}: {self.slug}", launch, thread, line, self.listed, self.sentence, self.fix)
 
 
 _FILE = re.compile(r"\([^()\s]*[/\\][^()\s]*:(\d+)\)")  # a place in the middle of a sentence

@@ -13,14 +13,14 @@ from ..tapes.events import Event
 from ..tapes.replay import keep_all
 from .finding import OVERFLOW, Finding
 from .first_nan import Birth, first_not_finite, first_not_finite_adjoint
-from .rule import Case, View, any_name, walk_and_look
-from .walk_record import Step, Trail
+from .rule import RuleInput, View, any_name, walk_and_look
+from .walk_record import WalkRecord, WalkStep
 
 UNSEEN = "in a launch that is too large, or of a kind (atomic_min, atomic_max), to be run again statement by statement"
 MUCH = 1 << 31  # bytes that a tape run again to be looked at may keep
 
 
-def not_finite(case: Case) -> Iterator[Finding]:
+def not_finite(case: RuleInput) -> Iterator[Finding]:
     """Finds the first event that wrote NaN or infinity, and the first non-finite adjoint that this does not explain."""
     first, seen, why = _first(case), case, ""
     if first is not None and (first.clouded or _earlier(case, first)):
@@ -34,17 +34,17 @@ def not_finite(case: Case) -> Iterator[Finding]:
     yield from backward_not_finite(case, position)
 
 
-def _first(case: Case) -> Step | None:
+def _first(case: RuleInput) -> WalkStep | None:
     return next((step for step in case.trail.steps if step.not_finite), None)
 
 
-def _earlier(case: Case, first: Step) -> list[str]:
+def _earlier(case: RuleInput, first: WalkStep) -> list[str]:
     """The names of arrays written before `first` whose contents are unknown, as nobody kept them."""
     before = case.trail.steps[: case.trail.order[first.event]]
     return list(dict.fromkeys(name for step in before for name in step.unknown))
 
 
-def _again(case: Case) -> tuple[Case, str]:
+def _again(case: RuleInput) -> tuple[RuleInput, str]:
     """The case of the program run again with everything kept; or `case` itself and why it could not be run."""
     if sum(span.nbytes for event in case.tape.events for span in event.writes) > MUCH:
         return case, f"to keep all of it would take more than {bytes_text(MUCH)}"
@@ -56,10 +56,10 @@ def _again(case: Case) -> tuple[Case, str]:
     def visit(look: View) -> None:
         walk_and_look(again, Workspace(), look)
 
-    return Case(again, Trail(again, Workspace()), False, visit), ""
+    return RuleInput(again, WalkRecord(again, Workspace()), False, visit), ""
 
 
-def _forward(case: Case, step: Step, earlier: list[str], why: str) -> Iterator[Finding]:
+def _forward(case: RuleInput, step: WalkStep, earlier: list[str], why: str) -> Iterator[Finding]:
     names, title = tuple(dict.fromkeys(step.not_finite)), step.title
     written, doubt = ", ".join(names), ""
     if earlier:
@@ -70,10 +70,15 @@ def _forward(case: Case, step: Step, earlier: list[str], why: str) -> Iterator[F
         came = f"which came in with {sources}" if step.inherited else f"and what {sources} held was not kept"
         before = f"look at {sources} before the tape" if step.inherited else ""
         yield Finding(
-            "not-finite", "warning", title, step.event.where, f"{written} holds NaN or infinity, {came}.{doubt}",
-            " or ".join(filter(None, (before, 'wb.Tape(keep="all")' if doubt or step.clouded else ""))), names,
+            "not-finite",
+            "warning",
+            title,
+            step.event.where,
+            f"{written} holds NaN or infinity, {came}.{doubt}",
+            " or ".join(filter(None, (before, 'wb.Tape(keep="all")' if doubt or step.clouded else ""))),
+            names,
             brief=f"{written} holds NaN or infinity {{at}}, {came}",
-        )  # fmt: skip
+        )
         return
 
     def look(event: Event, space: Workspace) -> Birth | None:
@@ -85,7 +90,7 @@ def _forward(case: Case, step: Step, earlier: list[str], why: str) -> Iterator[F
     yield _born(birth, step, text, doubt, names, "{arrays}")
 
 
-def backward_not_finite(case: Case, position: int) -> Iterator[Finding]:
+def backward_not_finite(case: RuleInput, position: int) -> Iterator[Finding]:
     """Finds the first event of the reverse pass that made a finite adjoint non-finite, or a non-finite seed.
 
     From event number `position` on the values are not finite, which explains the adjoints there.
@@ -93,8 +98,15 @@ def backward_not_finite(case: Case, position: int) -> Iterator[Finding]:
     bad = [a for a, finite in case.trail.seeded.items() if not finite]
     if bad:
         names = tuple(any_name(case.tape, a) for a in bad)
-        yield Finding("adjoint-not-finite", "warning", "", None, f"the seed of {', '.join(names)} is not finite.",
-                      "a finite seed", names)  # fmt: skip
+        yield Finding(
+            "adjoint-not-finite",
+            "warning",
+            "",
+            None,
+            f"the seed of {', '.join(names)} is not finite.",
+            "a finite seed",
+            names,
+        )
         return
     step = next((s for s in reversed(case.trail.steps) if s.bad_after and not s.bad_before), None)
     if step is None or case.trail.order[step.event] >= position:
@@ -114,27 +126,45 @@ _REMEDIES: dict[Row, str] = {
     scalar.SQRT: "sqrt(x + eps), or a branch around zero: the slope of sqrt at 0 is infinite",
     vectors.LENGTH: "sqrt(dot(v, v) + eps): the length of a zero vector has no direction",
     vectors.NORMALIZE: "v / (length(v) + eps)",
-    scalar.DIV: "keep the divisor away from zero", vectors.UNSCALE: "keep the divisor away from zero",
-    scalar.LOG: "log(x + eps), for x >= 0", scalar.POW: "keep the base above zero, or write the power as a product",
+    scalar.DIV: "keep the divisor away from zero",
+    vectors.UNSCALE: "keep the divisor away from zero",
+    scalar.LOG: "log(x + eps), for x >= 0",
+    scalar.POW: "keep the base above zero, or write the power as a product",
     scalar.ACOS: "clamp the argument to just inside -1 and 1",
     scalar.ASIN: "clamp the argument to just inside -1 and 1",
     scalar.EXP: "a smaller argument, or float64",
     memory.LOAD: "the value itself is not finite: look for its origin in the forward pass",
-}  # fmt: skip
+}
 
 
-def _born(birth: Birth | None, step: Step, text: str, doubt: str, names: tuple[str, ...], held: str) -> Finding:
+def _born(birth: Birth | None, step: WalkStep, text: str, doubt: str, names: tuple[str, ...], held: str) -> Finding:
     title = step.title
     if birth is None:
         why = f"by `{step.event.label}`" if step.event.command is None else UNSEEN
         sentence = f"{text}, {why}.{doubt}"
-        return Finding("not-finite", "warning", title, step.event.where, sentence, "", names,
-                       brief=f"NaN or infinity born {{at}}, in {held}")  # fmt: skip
+        return Finding(
+            "not-finite",
+            "warning",
+            title,
+            step.event.where,
+            sentence,
+            "",
+            names,
+            brief=f"NaN or infinity born {{at}}, in {held}",
+        )
     grown = f": {OVERFLOW}" if birth.overflow else ""
     sentence = f"{text}: in thread {birth.thread}, {birth.text}, in `{birth.row.name}`{grown}.{doubt}"
-    return Finding("not-finite", "warning", title, birth.where or step.event.where, sentence,
-                   _REMEDIES.get(birth.row, "look at the operands of this line"), names, birth.thread,
-                   brief=f"{birth.what} born {{at}}: {birth.text} in {held}")  # fmt: skip
+    return Finding(
+        "not-finite",
+        "warning",
+        title,
+        birth.where or step.event.where,
+        sentence,
+        _REMEDIES.get(birth.row, "look at the operands of this line"),
+        names,
+        birth.thread,
+        brief=f"{birth.what} born {{at}}: {birth.text} in {held}",
+    )
 
 
 FINITE = (not_finite,)

@@ -59,7 +59,7 @@ class _Births:
                 made = tuple(v for r in stmt.regions for v in r.results) + stmt.args
                 self.inits.update((p, made) for p in params)
 
-    def trace(self, thread: tuple[int, ...], stmt: ir.Stmt, values: run.Values) -> None:
+    def trace(self, thread: tuple[int, ...], stmt: ir.Stmt, values: run.LiveValues) -> None:
         if thread != self.thread:
             self.thread, self.bad = thread, {}
         for out in stmt.outs:
@@ -113,7 +113,7 @@ def _direct(value: ir.Value, pushes: dict[ir.Value, list[ir.Value]]) -> list[ir.
 _ARITHMETIC = (scalar.ADD, scalar.SUB, scalar.MUL, scalar.DIV)
 
 
-def _shown(stmt: ir.Stmt, values: run.Values, called: dict[str, str]) -> str:
+def _shown(stmt: ir.Stmt, values: run.LiveValues, called: dict[str, str]) -> str:
     numbers = [_number(values[a]) for a in stmt.args if not isinstance(a.type, Array) and stmt.row is not control.POP]
     result = " = " + ", ".join(_number(values[o]) for o in stmt.outs)
     if stmt.row in _ARITHMETIC and len(numbers) == 2:

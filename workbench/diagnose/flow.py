@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from ..arrays.allocation import Allocation
-from ..arrays.nearby import Marks
+from ..arrays.interval_index import SpanSet
 from ..arrays.span import Span
 from ..derivatives.call_check import WrongCall
 from ..kernels.types import Scalar, Struct
@@ -20,17 +20,17 @@ from .growth import growing
 from .kinks import where_of
 from .loop_turns import growing_turns, saturated_turns
 from .objectives import seed_of_ones, unsettled
-from .rule import Case, title
+from .rule import RuleInput, title
 from .saturated import saturated
-from .unread import unused_results
-from .walk_record import Access, Step, leaf_accesses, norm_of, positions
-from .zero_adjoint import DETACHED, Death, first_death
+from .unused_results import unused_results
+from .walk_record import EventAccess, WalkStep, leaf_accesses, norm_of, positions
+from .zero_adjoint import DETACHED, ZeroedAt, first_death
 
 TRIED = 4  # places where a gradient may have died, until one is sure
 DIGITS = 1e3  # a sum of which fewer than three digits are left
 
 
-def died(case: Case) -> Iterator[Finding]:
+def died(case: RuleInput) -> Iterator[Finding]:
     """Finds leaves with an all-zero gradient that lie on a path to the seed: where it ended, and why."""
     if case.trail.final is None or not case.seeded:
         return
@@ -44,7 +44,7 @@ def died(case: Case) -> Iterator[Finding]:
         cone, reached = _cone(case, found)
         if reached and not _cone(case, found, False)[1]:
             at = next(e for e in cone if e.kind == "cut")
-            yield _died(case.step(at), Death(at.where, DETACHED, kind="meant"), name)
+            yield _died(case.step(at), ZeroedAt(at.where, DETACHED, kind="meant"), name)
             continue
         ends = [s for s, reads in ((case.step(e), cone[e]) for e in reversed(cone)) if _ends(s, reads)]
         if not reached or not ends:
@@ -61,7 +61,7 @@ def died(case: Case) -> Iterator[Finding]:
         yield replace(finding, severity="warning") if len(apart) == len(leaves) else finding
 
 
-def ended(case: Case) -> Iterator[Finding]:
+def ended(case: RuleInput) -> Iterator[Finding]:
     """Finds where gradients end: of whole leaves, and on single paths beside others that live. Each place once."""
     cuts, told = list(cut_derivatives(case)), set()
     for death in died(case):
@@ -78,35 +78,42 @@ def ended(case: Case) -> Iterator[Finding]:
             yield found
 
 
-def _not_on_path(case: Case, name: str, event: Event | None) -> Finding:
+def _not_on_path(case: RuleInput, name: str, event: Event | None) -> Finding:
     return Finding(
-        "not-on-path", "info", title(case, event), event.where if event else None,
+        "not-on-path",
+        "info",
+        title(case, event),
+        event.where if event else None,
         f"the gradient of {name} is zero: what is seeded does not depend on it.",
-        "seed something that is computed from it", (name,),
-    )  # fmt: skip
+        "seed something that is computed from it",
+        (name,),
+    )
 
 
-def _cone(case: Case, found: list[Access], cuts: bool = True) -> tuple[dict[Event, list[Access]], bool]:
+def _cone(case: RuleInput, found: list[EventAccess], cuts: bool = True) -> tuple[dict[Event, list[EventAccess]], bool]:
     """({event that depends on these bytes: its reads}, True if an adjoint reaches one). cuts=False: not past cuts."""
-    reach: dict[Allocation, Marks] = {}
+    reach: dict[Allocation, SpanSet] = {}
     ahead = bytearray(len(case.trail.steps))  # steps that touch memory that is reached
 
     def follow(span: Span) -> None:
         a = span.allocation
         if a not in reach:
-            reach[a] = Marks()
+            reach[a] = SpanSet()
             for n in case.trail.touching.get(a, ()):
                 ahead[n] = 1
         reach[a].add(span)
 
     for x in found:
         follow(x.span)
-    cone: dict[Event, list[Access]] = {}
+    cone: dict[Event, list[EventAccess]] = {}
     reached, n = False, ahead.find(1)
     while n >= 0:
         step = case.trail.steps[n]
-        reads = [x for x in step.accesses if not x.writes and x.span.allocation in reach and x.span.nbytes
-                 and reach[x.span.allocation].touch(x.span)]  # fmt: skip
+        reads = [
+            x
+            for x in step.accesses
+            if not x.writes and x.span.allocation in reach and x.span.nbytes and reach[x.span.allocation].touch(x.span)
+        ]
         if reads and (cuts or step.event.kind != "cut"):
             cone[step.event] = reads
             reached |= step.flowing > 0
@@ -117,40 +124,45 @@ def _cone(case: Case, found: list[Access], cuts: bool = True) -> tuple[dict[Even
     return cone, reached
 
 
-def _ends(step: Step, reads: list[Access]) -> bool:
+def _ends(step: WalkStep, reads: list[EventAccess]) -> bool:
     return step.flowing > 0 and not any(step.gave.get(x, 0.0) for x in reads)
 
 
-def _death(case: Case, step: Step, reads: list[Access], name: str) -> Death:
+def _death(case: RuleInput, step: WalkStep, reads: list[EventAccess], name: str) -> ZeroedAt:
     event = step.event
     if all(x.scalar is None and not isinstance(x.array.dtype, Struct) for x in reads):
         text = f"what depends on {name} is read there as the integer array {reads[0].name}"
-        return Death(event.where, text, "an array of floats")
+        return ZeroedAt(event.where, text, "an array of floats")
     if event.command is not None:
         spans = {x.span for x in reads}
         taken = [k for k, s in zip(positions(event, "reads"), event.reads, strict=True) if s in spans]
         targets = frozenset(event.command.program.leaves[k].name for k in taken)
         found = case.inspect(event, lambda e, space: first_death(e, space, targets))
-        if isinstance(found, Death):
+        if isinstance(found, ZeroedAt):
             return found
-    return Death(event.where, "an adjoint comes in, and exactly zero goes out")
+    return ZeroedAt(event.where, "an adjoint comes in, and exactly zero goes out")
 
 
-def _died(step: Step, death: Death, name: str) -> Finding:
+def _died(step: WalkStep, death: ZeroedAt, name: str) -> Finding:
     slug, severity = {"cancelled": ("cancel", "info"), "meant": ("detached", "info")}.get(
         death.kind, ("died", "warning")
     )
     return Finding(
-        slug, severity, step.title, death.where or step.event.where,
-        f"the gradient of {name} is zero everywhere: it ends here, because {death.reason}.", death.fix, (name,),
+        slug,
+        severity,
+        step.title,
+        death.where or step.event.where,
+        f"the gradient of {name} is zero everywhere: it ends here, because {death.reason}.",
+        death.fix,
+        (name,),
         brief=f"the adjoint of {{arrays}} {_DYING.get(slug, 'dies')} {{at}}: {death.reason}",
-    )  # fmt: skip
+    )
 
 
 _DYING = {"cancel": "cancels", "detached": "is meant to end"}
 
 
-def custom_rules(case: Case) -> Iterator[Finding]:
+def custom_rules(case: RuleInput) -> Iterator[Finding]:
     """Finds `func_grad`s that are not the derivative of their func, in the first launch of each kernel."""
     looked: set = set()
     for step in reversed(case.trail.steps if case.seeded and case.trail.final is not None else []):
@@ -161,25 +173,33 @@ def custom_rules(case: Case) -> Iterator[Finding]:
         found = case.inspect(event, disagreement)
         if isinstance(found, WrongCall):
             yield Finding(
-                "custom-rule", "warning", step.title, found.where or event.where, found.sentence,
-                f"{found.fix}; if it differs on purpose, ignore this", (found.argument,),
+                "custom-rule",
+                "warning",
+                step.title,
+                found.where or event.where,
+                found.sentence,
+                f"{found.fix}; if it differs on purpose, ignore this",
+                (found.argument,),
                 brief=f"{found.sentence.rstrip('.')}, called {{at}}" + _rule_line(found),
-            )  # fmt: skip
+            )
         if isinstance(found, Disagreement):
             yield Finding(
-                "custom-rule", "warning", step.title, found.where or event.where,
+                "custom-rule",
+                "warning",
+                step.title,
+                found.where or event.where,
                 f"the func_grad of {found.func!r} is not the derivative of its func: it gives {found.parameter} a"
                 f" gradient of norm {found.given:.4g}, the func's own derivative one of {found.expected:.4g}.",
                 "every argument that matters must get its part in the func_grad; if it differs on purpose, ignore this",
                 (found.parameter,),
-            )  # fmt: skip
+            )
 
 
 def _rule_line(found: WrongCall) -> str:
     return f"; the func_grad is at line {found.rule.line}" if found.rule is not None else ""
 
 
-def cancelling(case: Case) -> Iterator[Finding]:
+def cancelling(case: RuleInput) -> Iterator[Finding]:
     """Finds leaves in whose gradient large contributions of several launches cancel."""
     final = case.trail.final
     if final is None or not case.seeded:
@@ -196,14 +216,18 @@ def cancelling(case: Case) -> Iterator[Finding]:
             if gross > 0 and rest < DIGITS * eps * gross:
                 name = found[0].name
                 yield Finding(
-                    "cancel", "warning" if rest else "info", "", None,
+                    "cancel",
+                    "warning" if rest else "info",
+                    "",
+                    None,
                     f"contributions to the gradient of {name} sum up to {gross:.3g} in size and leave {rest:.3g}:"
                     " what is left is mostly rounding.",
-                    "float64, or a formulation without the large terms", (name,),
-                )  # fmt: skip
+                    "float64, or a formulation without the large terms",
+                    (name,),
+                )
 
 
-def kinks(case: Case) -> Iterator[Finding]:
+def kinks(case: RuleInput) -> Iterator[Finding]:
     """Finds comparisons that another backend, or another precision, may decide otherwise."""
     if not case.seeded or case.trail.final is None:
         return
@@ -212,14 +236,18 @@ def kinks(case: Case) -> Iterator[Finding]:
     if worst is not None:
         stmt, number, event, thread = worst
         yield Finding(
-            "kink", "info", case.step(event).title, where_of(stmt),
+            "kink",
+            "info",
+            case.step(event).title,
+            where_of(stmt),
             f"{number} of {seen.compared} comparisons in {seen.launches} launches are decided by rounding, in"
             f" `{stmt.row.name}` (for one, in thread {thread}): another backend or precision may decide otherwise,"
             " and the gradient jumps there.",
             "compare gradients between backends where none is close, or use a smooth transition",
-            tuple(dict.fromkeys(x.name for x in case.step(event).accesses if x.writes)), thread,
+            tuple(dict.fromkeys(x.name for x in case.step(event).accesses if x.writes)),
+            thread,
             brief=f"`{stmt.row.name}` behind {{arrays}} is at its corner {{at}}: rounding decides which way it goes",
-        )  # fmt: skip
+        )
 
 
 FLOW = (ended, unused_results, custom_rules, cancelling, growing, growing_turns, unsettled, seed_of_ones, kinks)

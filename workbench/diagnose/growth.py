@@ -15,8 +15,8 @@ import numpy as np
 from .finding import Finding
 
 if TYPE_CHECKING:
-    from .rule import Case
-    from .walk_record import Step
+    from .rule import RuleInput
+    from .walk_record import WalkStep
 
 STEPS = 8
 ALL = 1e6  # over all steps, whatever the state does: an unstable simulation grows by as much as its adjoint
@@ -71,7 +71,7 @@ class Series:
         return f"{text} a {unit}" + (f"; what {computed} grows by {beside}." if beside else ".")
 
 
-def growing(case: Case) -> Iterator[Finding]:
+def growing(case: RuleInput) -> Iterator[Finding]:
     """Finds a repeated launch whose incoming adjoint grows by a factor at every step back."""
     if not case.seeded:
         return
@@ -80,18 +80,23 @@ def growing(case: Case) -> Iterator[Finding]:
         steps, worst = max(found, key=lambda f: f[1].rate)
         first, last = steps[0], steps[-1]
         yield Finding(
-            "growing", "warning", first.title, first.event.where,
+            "growing",
+            "warning",
+            first.title,
+            first.event.where,
             f"going back through {len(steps)} launches of {first.event.label!r}, from {first.title} to {last.title}, "
-            + worst.told("step", "they compute"), WAY_OUT, tuple(dict.fromkeys(x.name for x in first.came)),
+            + worst.told("step", "they compute"),
+            WAY_OUT,
+            tuple(dict.fromkeys(x.name for x in first.came)),
             brief=f"the adjoint of {{arrays}} explodes {{at}} and before: from {worst.sizes[0]:.3g} to"
             f" {worst.sizes[-1]:.3g} at"
             f" {last.title}, by a factor of {worst.rate:.3g} a step",
-        )  # fmt: skip
+        )
 
 
-def _series(case: Case) -> Iterator[tuple[list[Step], Series]]:
+def _series(case: RuleInput) -> Iterator[tuple[list[WalkStep], Series]]:
     """The series of repeated launches per line, nearest to the seed first, from the smallest adjoint on."""
-    lines: dict[tuple, list[Step]] = {}
+    lines: dict[tuple, list[WalkStep]] = {}
     for step in reversed(case.trail.steps):
         if step.event.command is not None and step.flowing > 0 and np.isfinite(step.flowing):
             lines.setdefault((step.event.label, step.event.line), []).append(step)

@@ -62,7 +62,7 @@ class Kinks:
         order = np.random.default_rng(0).permutation(math.prod(dims))[:number]
         threads = list(zip(*(axis.tolist() for axis in np.unravel_index(order, dims)), strict=True))
 
-        def trace(thread: tuple[int, ...], stmt: ir.Stmt, values: run.Values) -> None:
+        def trace(thread: tuple[int, ...], stmt: ir.Stmt, values: run.LiveValues) -> None:
             nonlocal left
             left -= costs[stmt]
             self.run += costs[stmt]
@@ -101,14 +101,14 @@ def _decides(stmt: ir.Stmt) -> bool:
     return stmt.row in _COMPARISONS and is_number(stmt.args[0])
 
 
-def _close(values: run.Values, a: ir.Value, b: ir.Value) -> bool:
+def _close(values: run.LiveValues, a: ir.Value, b: ir.Value) -> bool:
     x, y = values[a], values[b]
     scale = np.maximum(_scale(values, a, x), _scale(values, b, y))
     eps = np.finfo(a.type.scalar.numpy).eps  # type: ignore[attr-defined]
     return bool(np.any((np.abs(x - y) <= ULPS * eps * scale) & (scale > 0)))
 
 
-def _scale(values: run.Values, value: ir.Value, number: Any) -> Any:
+def _scale(values: run.LiveValues, value: ir.Value, number: Any) -> Any:
     """The magnitude that the rounding error of a value is relative to: that of the terms it is the sum of."""
     stmt = value.stmt
     if stmt is None or stmt.row not in (scalar.ADD, scalar.SUB):

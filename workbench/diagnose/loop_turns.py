@@ -28,8 +28,8 @@ from .kinks import where_of
 from .saturated import LIMITS, TAIL, brings, held_at_bound, limits_of, saturation
 
 if TYPE_CHECKING:
-    from .rule import Case
-    from .walk_record import Step
+    from .rule import RuleInput
+    from .walk_record import WalkStep
 
 TURNS = 8  # of a loop that counts as a series
 THREADS = 64  # forward, evenly spread
@@ -54,7 +54,7 @@ class Reached(NamedTuple):
 
 
 @dataclass
-class Seen:
+class LoopObservations:
     """The observations on loops of one launch: squared norms by line and thread, in execution order."""
 
     states: dict[tuple[Line, Thread], list[float]] = field(default_factory=dict)
@@ -64,8 +64,11 @@ class Seen:
 
     def series(self, line: Line) -> tuple[Series, int, int] | None:
         """(norms from the smallest adjoint on, of threads with equally many turns; that turn; the trip count)."""
-        lengths = {t: len(a) for (at, t), a in self.adjoints.items()
-                   if at == line and len(a) == len(self.states.get((at, t), ()))}  # fmt: skip
+        lengths = {
+            t: len(a)
+            for (at, t), a in self.adjoints.items()
+            if at == line and len(a) == len(self.states.get((at, t), ()))
+        }
         if not lengths:
             return None
         ((turns, _),) = Counter(lengths.values()).most_common(1)
@@ -84,11 +87,11 @@ class Loops:
     """An observer of the loops of a tape, by launch. A walk shows it the last launch of each line."""
 
     def __init__(self) -> None:
-        self.seen: dict[Event, Seen] = {}
+        self.seen: dict[Event, LoopObservations] = {}
         self.open: dict[tuple, set[Event]] = {}
         self.share = MOST
 
-    def choose(self, steps: Sequence[Step]) -> None:
+    def choose(self, steps: Sequence[WalkStep]) -> None:
         """Choose the launches to look at."""
         loops: dict[ir.Function, bool] = {}
         for event in (s.event for s in steps):
@@ -100,7 +103,7 @@ class Loops:
                     self.open.setdefault((event.label, event.line), set()).add(event)
         self.share //= max(len(self.open), 1)
 
-    def look(self, step: Step, space: Workspace) -> None:
+    def look(self, step: WalkStep, space: Workspace) -> None:
         """Look at one launch, with memory as it found it and the adjoint of its results."""
         event, key = step.event, (step.event.label, step.event.line)
         if step.flowing > 0 and event in self.open.get(key, ()):
@@ -108,7 +111,7 @@ class Loops:
             self.seen[event] = _looked(event, space, self.share // 2)
 
 
-def _looked(event: Event, space: Workspace, allowed: int) -> Seen:
+def _looked(event: Event, space: Workspace, allowed: int) -> LoopObservations:
     dims, back = event.command.plan.form.dims, event.reverse.reverse
     number = math.prod(dims)
     picked = np.unique(np.linspace(0, number - 1, min(number, THREADS)).astype(int))
@@ -116,7 +119,7 @@ def _looked(event: Event, space: Workspace, allowed: int) -> Seen:
     threads = [tuple(map(int, np.unravel_index(n, dims))) for n in order]
     forward = _Forward(event.command.plan.forward.function, back.active, allowed)
     sample_primal(event, forward.trace, forward.costs, threads)
-    seen = Seen(states=forward.sizes(max), reached=list(forward.reached()))
+    seen = LoopObservations(states=forward.sizes(max), reached=list(forward.reached()))
     some = dict.fromkeys([*(r.thread for r in seen.reached), *(t for _, t in seen.states)])
     backward = _Backward(back.function, {r.stmt.where for r in seen.reached}, allowed)
     sample_adjoint(event, space, backward.trace, backward.costs, list(some)[:REVERSED])
@@ -127,7 +130,7 @@ def _looked(event: Event, space: Workspace, allowed: int) -> Seen:
 # ---- watching turns
 
 
-class _Turns:
+class _TurnCounter:
     """A trace that counts the turns of the loops a thread is in, and sums the squares of what they carry and touch.
 
     `watched`: statements to see beside those that begin turns. A thread that could not be run to its end is forgotten.
@@ -144,7 +147,7 @@ class _Turns:
         self.now: dict[ir.Stmt, tuple[tuple[int, ...], int, int]] = {}  # turns of the loops around, its key, its turn
         self.squares: dict[tuple[ir.Stmt, Thread], dict[tuple[int, ...], list[float]]] = {}
 
-    def trace(self, thread: Thread, stmt: ir.Stmt, values: run.Values) -> None:
+    def trace(self, thread: Thread, stmt: ir.Stmt, values: run.LiveValues) -> None:
         if thread != self.thread:
             self.thread, self.now = thread, {}
             self.tested.clear()
@@ -164,7 +167,7 @@ class _Turns:
                 sums[-1] += self.seen(stmt, loop, path, turn, values)
             path = *path, turn
 
-    def _turn(self, loop: ir.Stmt, path: tuple[int, ...], values: run.Values) -> tuple[int, bool]:
+    def _turn(self, loop: ir.Stmt, path: tuple[int, ...], values: run.LiveValues) -> tuple[int, bool]:
         key = int(values[loop.regions[0].params[0]]) if loop.row is control.FOR else self.tested[loop]
         before = self.now.get(loop)
         same = before is not None and before[0] == path
@@ -172,12 +175,12 @@ class _Turns:
         self.now[loop] = path, key, turn
         return turn, not same or before[1] != key  # type: ignore[index]
 
-    def carried(self, loop: ir.Stmt, values: run.Values) -> float:
+    def carried(self, loop: ir.Stmt, values: run.LiveValues) -> float:
         if loop not in self.floats:
             self.floats[loop] = [p for p in loop.regions[-1].params if is_number(p)]
         return sum([_square(values[p]) for p in self.floats[loop]])
 
-    def seen(self, stmt: ir.Stmt, loop: ir.Stmt, path: tuple[int, ...], turn: int, values: run.Values) -> float:
+    def seen(self, stmt: ir.Stmt, loop: ir.Stmt, path: tuple[int, ...], turn: int, values: run.LiveValues) -> float:
         raise NotImplementedError
 
     def forget(self, thread: Thread) -> None:
@@ -188,7 +191,7 @@ class _Turns:
         return {(_line(loop), thread): found[which(found)] for (loop, thread), found in self.squares.items()}
 
 
-class _Forward(_Turns):
+class _Forward(_TurnCounter):
     """A trace of the launch: the states of turns, and the bounds of loop-carried values."""
 
     def __init__(self, function: ir.Function, active: frozenset[str], allowed: int):
@@ -199,7 +202,7 @@ class _Forward(_Turns):
         super().__init__(function, stores | set(self.limits), allowed)
         self.held: dict[tuple, dict[tuple[int, ...], dict[int, tuple[bool, bool]]]] = {}
 
-    def seen(self, stmt: ir.Stmt, loop: ir.Stmt, path: tuple[int, ...], turn: int, values: run.Values) -> float:
+    def seen(self, stmt: ir.Stmt, loop: ir.Stmt, path: tuple[int, ...], turn: int, values: run.LiveValues) -> float:
         if stmt not in self.limits:
             return _square(values[stmt.args[-1]])
         if not self.handed[loop].isdisjoint(stmt.args):
@@ -224,19 +227,25 @@ class _Forward(_Turns):
                 yield Reached(loop, stmt, thread, component, begin, number, turns[number - 1][1])
 
 
-class _Backward(_Turns):
+class _Backward(_TurnCounter):
     """A trace of the adjoint: what comes into turns, and whether any reaches the given bounds."""
 
     def __init__(self, function: ir.Function, bounds: set[Line], allowed: int):
         around, self.came = dict(_placed(function)), set()
         shadows = {p for p in function.arrays if p.role is ir.Role.SHADOW}
-        self.loads = {s for s, loops in around.items() if loops and s.row is memory.LOAD and s.role == "adjoint"
-                      and ir.root(s.args[0]) in shadows}  # fmt: skip
-        limits = {s for s in around if s.role == "adjoint" and s.of is not None and s.of.row in LIMITS
-                  and s.of.where in bounds}  # fmt: skip
+        self.loads = {
+            s
+            for s, loops in around.items()
+            if loops and s.row is memory.LOAD and s.role == "adjoint" and ir.root(s.args[0]) in shadows
+        }
+        limits = {
+            s
+            for s in around
+            if s.role == "adjoint" and s.of is not None and s.of.row in LIMITS and s.of.where in bounds
+        }
         super().__init__(function, self.loads | limits, allowed)
 
-    def seen(self, stmt: ir.Stmt, loop: ir.Stmt, path: tuple[int, ...], turn: int, values: run.Values) -> float:
+    def seen(self, stmt: ir.Stmt, loop: ir.Stmt, path: tuple[int, ...], turn: int, values: run.LiveValues) -> float:
         if stmt in self.loads:
             return _square(values[stmt.outs[0]]) if loop.role == "adjoint" else 0.0
         if any(brings(a, stmt, values) for a in stmt.args):
@@ -291,7 +300,7 @@ def _handed_on(loop: ir.Stmt) -> set[ir.Value]:
 # ---- what is said
 
 
-def growing_turns(case: Case) -> Iterator[Finding]:
+def growing_turns(case: RuleInput) -> Iterator[Finding]:
     """Finds a loop in a kernel whose adjoint grows by a factor with every turn back."""
     for event, seen in case.trail.loops.seen.items() if case.seeded else ():
         for line in dict.fromkeys(line for line, _ in seen.adjoints):
@@ -300,16 +309,20 @@ def growing_turns(case: Case) -> Iterator[Finding]:
                 series, first, turns = found
                 step, last = case.step(event), first - len(series.sizes) + 1
                 yield Finding(
-                    "growing", "warning" if series.outgrows else "info", step.title, line or event.where,
+                    "growing",
+                    "warning" if series.outgrows else "info",
+                    step.title,
+                    line or event.where,
                     f"going back through the loop in this line, from turn {first} of {turns} to turn {last}, "
-                    + series.told("turn", "the turns compute"), WAY_OUT,
+                    + series.told("turn", "the turns compute"),
+                    WAY_OUT,
                     tuple(dict.fromkeys(x.name for x in step.came)),
                     brief=f"the adjoint explodes in the loop {{at}}: from {series.sizes[0]:.3g} in turn {first} to"
                     f" {series.sizes[-1]:.3g} in turn {last}, by a factor of {series.rate:.3g} a turn",
-                )  # fmt: skip
+                )
 
 
-def saturated_turns(case: Case) -> Iterator[Finding]:
+def saturated_turns(case: RuleInput) -> Iterator[Finding]:
     """Finds a bound that a loop in a kernel reaches in some turn and never leaves."""
     for event, seen in case.trail.loops.seen.items() if case.seeded and case.trail.final is not None else ():
         lines: dict[Line, list[Reached]] = {}
@@ -321,6 +334,12 @@ def saturated_turns(case: Case) -> Iterator[Finding]:
             step, line = case.step(event), _line(r.loop)
             loop = f"of the loop{f' in line {line.line}' if line else ''}"
             yield saturation(
-                r.stmt, r.thread, r.component, r.zero, step, where_of(r.stmt) or event.where,
-                f"from turn {r.begin + 1} of {r.turns} {loop}", f"{r.turns - r.begin} turns",
-            )  # fmt: skip
+                r.stmt,
+                r.thread,
+                r.component,
+                r.zero,
+                step,
+                where_of(r.stmt) or event.where,
+                f"from turn {r.begin + 1} of {r.turns} {loop}",
+                f"{r.turns - r.begin} turns",
+            )

@@ -58,8 +58,10 @@ class Holdings:
     @property
     def title(self) -> str:
         kept = bytes_text(self.sum("kept"))
-        return (f"This tape holds {bytes_text(self.total)}, of which {kept} are values kept for the reverse pass;"
-                f" backward takes up to {bytes_text(self.during_backward)} more.")  # fmt: skip
+        return (
+            f"This tape holds {bytes_text(self.total)}, of which {kept} are values kept for the reverse pass;"
+            f" backward takes up to {bytes_text(self.during_backward)} more."
+        )
 
     @property
     def text(self) -> str:
@@ -101,8 +103,11 @@ def _kept(tape: Tape, names: Names) -> list[Holding]:
 
 
 def _checkpoints(tape: Tape) -> list[Holding]:
-    return [Holding("checkpoint", e.loop.nbytes, "its state", f"{e.label} at {e.where}", "steps run again from here")
-            for e in tape.events if e.loop is not None]  # fmt: skip
+    return [
+        Holding("checkpoint", e.loop.nbytes, "its state", f"{e.label} at {e.where}", "steps run again from here")
+        for e in tape.events
+        if e.loop is not None
+    ]
 
 
 def _of_arrays(tape: Tape, names: Names) -> list[Holding]:
@@ -129,8 +134,10 @@ def _parts(tape: Tape) -> list[Holding]:
         gather = event.reverse.gather if event.reverse is not None else None
         if gather is not None:
             gathers[id(gather)] = event.label, gather
-    return [Holding("parts", sum(p.nbytes for p in g.parts), "", label, "halves of a split adjoint")
-            for label, g in gathers.values()]  # fmt: skip
+    return [
+        Holding("parts", sum(p.nbytes for p in g.parts), "", label, "halves of a split adjoint")
+        for label, g in gathers.values()
+    ]
 
 
 def _names(tape: Tape) -> Names:

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 from ..tapes.events import Event
 from .finding import Finding
-from .rule import Case
-from .walk_record import Step
+from .rule import RuleInput
+from .walk_record import WalkStep
 
 FEW_PER_CENT = 0.03
 SHRINKING = 0.98  # by how much each change is smaller than the one before it, in an iteration that converges
@@ -21,7 +21,7 @@ _SOLVES = re.compile(
 _TIME = re.compile(r"(?:^|_)(?:dt|h|t|tau|time|step|timestep)(?:$|_)")
 
 
-def unsettled(case: Case) -> Iterator[Finding]:
+def unsettled(case: RuleInput) -> Iterator[Finding]:
     """Finds launches that seem to iterate to a fixed point, and still change it in the last turn."""
     for steps in case.trail.turns.lines.values():
         last = steps[-1]
@@ -34,15 +34,19 @@ def unsettled(case: Case) -> Iterator[Finding]:
             continue
         if _SOLVES.search(last.event.label) or _shrinks(case, steps):
             yield Finding(
-                "unsettled", "info", last.title, last.event.where,
+                "unsettled",
+                "info",
+                last.title,
+                last.event.where,
                 f"the last of {len(steps)} launches of {last.event.label!r} on this line still changes {state.name} by"
                 f" {change:.0%}: if they iterate towards a solution, this is the gradient of {len(steps)} turns, not"
                 " that of the solution.",
-                "more turns, until what changes is small; in a time loop there is nothing to do", (state.name,),
-            )  # fmt: skip
+                "more turns, until what changes is small; in a time loop there is nothing to do",
+                (state.name,),
+            )
 
 
-def _flows(steps: list[Step]) -> bool:
+def _flows(steps: list[WalkStep]) -> bool:
     return any(step.flowing > 0 for step in steps[-2:])
 
 
@@ -53,7 +57,7 @@ def _in_time(event: Event) -> bool:
     return any(_TIME.search(leaves[k].name) for k in numbers)
 
 
-def _same_problem(steps: list[Step]) -> bool:
+def _same_problem(steps: list[WalkStep]) -> bool:
     """True if the last two turns read the same arrays, apart from the state itself."""
     inputs = []
     for step in steps[-2:]:
@@ -62,14 +66,14 @@ def _same_problem(steps: list[Step]) -> bool:
     return inputs[0] == inputs[1]
 
 
-def _shrinks(case: Case, steps: list[Step]) -> bool:
+def _shrinks(case: RuleInput, steps: list[WalkStep]) -> bool:
     """True if each of the last turns changed the state less than the one before, faster than by mere decay."""
     changes = [c for s in steps for c in case.trail.turns.changes.get(s.event, ())]
     smaller = all(b.size < SHRINKING * a.size for a, b in itertools.pairwise(changes))
     return len(changes) >= SHRUNK and smaller and changes[-1].relative < SHRINKING * changes[0].relative
 
 
-def seed_of_ones(case: Case) -> Iterator[Finding]:
+def seed_of_ones(case: RuleInput) -> Iterator[Finding]:
     """Finds a seed of several ones, which gives the gradient of a sum, in a program that takes a mean."""
     for a, number in case.trail.ones.items():
         writers = [(s, x) for s in case.trail.steps for x in s.accesses if x.writes and x.span.allocation is a]
@@ -77,17 +81,21 @@ def seed_of_ones(case: Case) -> Iterator[Finding]:
             name = x.name
             if _says_mean(name, step):
                 yield Finding(
-                    "sum-not-mean", "info", step.title, step.event.where,
+                    "sum-not-mean",
+                    "info",
+                    step.title,
+                    step.event.where,
                     f"the seed of {name} is {number} ones: this is the gradient of the sum of {name}, {number} times"
                     " that of its mean.",
-                    f"a seed of 1 / {number} in each element, if the mean is meant", (name,),
-                )  # fmt: skip
+                    f"a seed of 1 / {number} in each element, if the mean is meant",
+                    (name,),
+                )
 
 
 _MEAN = re.compile(r"(?<![a-z])(?:mean|mse|rmse|avg|average)(?![a-z])", re.I)
 
 
-def _says_mean(name: str, step: Step) -> bool:
+def _says_mean(name: str, step: WalkStep) -> bool:
     """True if a name, or a line of the user's file, takes the mean of this array."""
     if _MEAN.search(name) or _MEAN.search(step.event.label):
         return True

@@ -18,14 +18,14 @@ from ..tapes.naming import name_of, own_name, reason_of
 from ..tapes.overwrites import START
 from ..tapes.tape import Tape
 from .finding import Finding
-from .rule import Case, refused, title
-from .walk_record import Step
+from .rule import RuleInput, refused, title
+from .walk_record import WalkStep
 
 KEPT_MUCH = 1 << 30
 MANY_NAMES = 16  # rows of a trajectory are not aliases
 
 
-def aliased(case: Case) -> Iterator[Finding]:
+def aliased(case: RuleInput) -> Iterator[Finding]:
     """Finds memory with several names: in one launch that writes it, or anywhere in a tape that does."""
     seen: set = set()
     for step in case.trail.steps:
@@ -38,31 +38,40 @@ def aliased(case: Case) -> Iterator[Finding]:
                 seen.add(key)
                 arrays = tuple(dict.fromkeys(name_of(case.tape, a) for a in names.values()))
                 yield _shared(
-                    step.title, step.event.where, arrays,
+                    step.title,
+                    step.event.where,
+                    arrays,
                     f"the arguments {', '.join(names)} share memory, and the launch writes it.",
-                )  # fmt: skip
+                )
     for names, step in _shared_names(case).items():
         yield _shared(
-            step.title, step.event.where, names,
+            step.title,
+            step.event.where,
+            names,
             f"{', '.join(names)} are names of the same memory, which is written here.",
-        )  # fmt: skip
+        )
 
 
 def _shared(launch: str, where: Where | None, names: tuple[str, ...], sentence: str) -> Finding:
     return Finding(
-        "aliased", "info", launch, where, sentence,
-        "separate arrays if this is not meant; the gradient is that of the shared memory either way", names,
+        "aliased",
+        "info",
+        launch,
+        where,
+        sentence,
+        "separate arrays if this is not meant; the gradient is that of the shared memory either way",
+        names,
         brief="{arrays} share memory, which is written {at}",
-    )  # fmt: skip
+    )
 
 
-def _shared_names(case: Case) -> dict[tuple[str, ...], Step]:
+def _shared_names(case: RuleInput) -> dict[tuple[str, ...], WalkStep]:
     """Overlapping arrays with names of their own, with the first event that writes the overlap.
 
     Several variables that are one array, and views that no variable is, are no names of their own.
     """
     spans: dict[Allocation, dict[str, Span]] = {}
-    found: dict[tuple[str, ...], Step] = {}
+    found: dict[tuple[str, ...], WalkStep] = {}
     for step in case.trail.steps:
         for x in step.accesses:
             if own_name(case.tape, x.array):
@@ -82,7 +91,7 @@ def _names(tape: Tape, event: Event, group: frozenset[str]) -> dict:
     return {f"{p.name}={name_of(tape, a)}": a for p, a in pairs if p.name in group}
 
 
-def kept(case: Case) -> Iterator[Finding]:
+def kept(case: RuleInput) -> Iterator[Finding]:
     """Finds values that are overwritten although an adjoint needs them, per line, with the bytes kept for that."""
     found: dict[tuple, list] = {}
     for step in case.trail.steps:
@@ -101,26 +110,35 @@ def kept(case: Case) -> Iterator[Finding]:
         nbytes = sum(k.span.nbytes for _, k in items)
         times = f", in {len(items)} events" if len(items) > 1 else ""
         yield Finding(
-            "overwritten-kept", "warning" if nbytes > KEPT_MUCH else "info", title(case, items[0][0]), where,
+            "overwritten-kept",
+            "warning" if nbytes > KEPT_MUCH else "info",
+            title(case, items[0][0]),
+            where,
             f"overwrites {name}, which is needed later ({reason}): the tape keeps {bytes_text(nbytes)}{times}.",
-            "a fresh array, if the memory matters; the gradient is exact either way", (name,), count=len(items),
+            "a fresh array, if the memory matters; the gradient is exact either way",
+            (name,),
+            count=len(items),
             brief=f"{name} is overwritten {{at}}, and {bytes_text(nbytes)} are kept because they are needed ({reason})",
-        )  # fmt: skip
+        )
 
 
-def no_leaf(case: Case) -> Iterator[Finding]:
+def no_leaf(case: RuleInput) -> Iterator[Finding]:
     """Finds a tape that read no array with requires_grad."""
     tape = case.tape
     if tape.events and not any(a.allocation.asked for a in tape.arrays.values()):
         names = tuple(dict.fromkeys(name_of(tape, a) for a in tape.arrays.values()))
         yield Finding(
-            "no-leaf", "warning", "", tape.events[0].where,
+            "no-leaf",
+            "warning",
+            "",
+            tape.events[0].where,
             "no array of this tape has requires_grad, so there is nothing to take a derivative by.",
-            "requires_grad=True on the arrays to differentiate by, before the tape records", names,
-        )  # fmt: skip
+            "requires_grad=True on the arrays to differentiate by, before the tape records",
+            names,
+        )
 
 
-def supposed(case: Case) -> Iterator[Finding]:
+def supposed(case: RuleInput) -> Iterator[Finding]:
     """Finds host numbers equal to values read from active memory, at places where a gradient arrives."""
     for event in case.tape.suspects:
         sentence, _, fix = suspicion(event, case.tape).rpartition(". ")
@@ -128,14 +146,14 @@ def supposed(case: Case) -> Iterator[Finding]:
         yield Finding("host-number", "warning", title(case, event), event.where, sentence + ".", fix, names)
 
 
-def refusals(case: Case) -> Iterator[Finding]:
+def refusals(case: RuleInput) -> Iterator[Finding]:
     """Finds what the walk refused, races included."""
     found = [] if case.trail.error is None else [_refused(case, case.trail.error, case.trail.failed)]
     found += [_refused(case, error, event) for error, event in case.trail.races]
     yield from dict.fromkeys(found)
 
 
-def _refused(case: Case, error: GradientError | KernelError, event: Event | None) -> Finding:
+def _refused(case: RuleInput, error: GradientError | KernelError, event: Event | None) -> Finding:
     """An error as a finding, with its arrays and thread."""
     found, command = refused(error, title(case, event)), event.command if event is not None else None
     said = set(re.findall(r"'([^']+)'", found.sentence))

@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 
 from ..arrays.allocation import Allocation
 from ..arrays.array import span_of
-from ..arrays.nearby import Nearby
+from ..arrays.interval_index import SpanIndex
 from ..arrays.span import Span
 from ..kernels.analysis.accesses import accesses_by_array
 from ..kernels.ops import memory
-from .rule import Case
-from .walk_record import Access, Step, positions
+from .rule import RuleInput
+from .walk_record import EventAccess, WalkStep, positions
 
 Site = tuple  # (label, line, which of its writes)
 
@@ -25,8 +25,8 @@ Site = tuple  # (label, line, which of its writes)
 class Result:
     """A write of floats on an active path, unread so far."""
 
-    step: Step
-    access: Access
+    step: WalkStep
+    access: EventAccess
     site: Site
 
 
@@ -43,14 +43,14 @@ class Pending:
 
     def __init__(self) -> None:
         self.groups: dict[tuple, Alike] = {}
-        self.on: dict[Allocation, Nearby[tuple]] = {}
+        self.on: dict[Allocation, SpanIndex[tuple]] = {}
 
     def put(self, result: Result) -> None:
         span, command = result.access.span, result.step.event.command
         key = span, None if command is None else command.plan
         if key not in self.groups:
             self.groups[key] = Alike(span)
-            self.on.setdefault(span.allocation, Nearby()).put(key, span)
+            self.on.setdefault(span.allocation, SpanIndex()).put(key, span)
         self.groups[key].results.append(result)
 
     def near(self, span: Span) -> list[tuple[tuple, Alike]]:
@@ -72,14 +72,14 @@ class History:
     span. `writes`: all spans that were written.
     """
 
-    wiped: list[tuple[Result, Step]] = field(default_factory=list)
+    wiped: list[tuple[Result, WalkStep]] = field(default_factory=list)
     left: list[Result] = field(default_factory=list)
     reads: dict[Site, int] = field(default_factory=dict)
     sites: dict[Site, list[Result]] = field(default_factory=dict)
-    first_reads: dict[Span, tuple[Step, Access]] = field(default_factory=dict)
+    first_reads: dict[Span, tuple[WalkStep, EventAccess]] = field(default_factory=dict)
     writes: dict[Allocation, set[Span]] = field(default_factory=dict)
-    first_write: dict[Allocation, tuple[int, Step, Access]] = field(default_factory=dict)
-    last_read: dict[Allocation, tuple[int, Step, Access]] = field(default_factory=dict)
+    first_write: dict[Allocation, tuple[int, WalkStep, EventAccess]] = field(default_factory=dict)
+    last_read: dict[Allocation, tuple[int, WalkStep, EventAccess]] = field(default_factory=dict)
 
     def written(self, span: Span) -> bool:
         """True if one of these bytes was written, or may have been."""
@@ -87,7 +87,7 @@ class History:
         return span in spans or any(s.overlaps(span) is not False for s in spans)
 
 
-def history_of(case: Case) -> History:
+def history_of(case: RuleInput) -> History:
     """The history of all floats of a tape."""
     found = History()
     pending = Pending()
@@ -111,7 +111,7 @@ def history_of(case: Case) -> History:
     return found
 
 
-def _reads(n: int, step: Step, pending: Pending, found: History) -> None:
+def _reads(n: int, step: WalkStep, pending: Pending, found: History) -> None:
     for x in step.accesses:
         if (x.writes and step.event.kind != "func") or not x.span.nbytes:
             continue
@@ -123,7 +123,7 @@ def _reads(n: int, step: Step, pending: Pending, found: History) -> None:
                 found.reads[r.site] = found.reads.get(r.site, 0) + 1
 
 
-def _wipe(step: Step, k: int, x: Access, covering: list[Span], pending: Pending, found: History) -> None:
+def _wipe(step: WalkStep, k: int, x: EventAccess, covering: list[Span], pending: Pending, found: History) -> None:
     if not x.plain:
         return
     for key, group in pending.near(x.span):
@@ -134,13 +134,13 @@ def _wipe(step: Step, k: int, x: Access, covering: list[Span], pending: Pending,
                 pending.put(r)
 
 
-def _matters(case: Case, step: Step, x: Access) -> bool:
+def _matters(case: RuleInput, step: WalkStep, x: EventAccess) -> bool:
     event = step.event
     active = event.reverse is not None if event.command is not None else event.kind == "copy" and event.followed
     return active and x.scalar is not None and x.span.allocation in case.tape.active
 
 
-def _covering(step: Step, writes: list[Access]) -> Iterator[Span]:
+def _covering(step: WalkStep, writes: list[EventAccess]) -> Iterator[Span]:
     """The spans that an event certainly stores to, every byte of them."""
     command = step.event.command
     if command is None:
@@ -149,7 +149,7 @@ def _covering(step: Step, writes: list[Access]) -> Iterator[Span]:
     yield from (span_of(command.flat[k], box) for k, box in command.plan.stores)
 
 
-def _again(result: Result, step: Step, k: int, x: Access) -> bool:
+def _again(result: Result, step: WalkStep, k: int, x: EventAccess) -> bool:
     """True if the same launch on the same memory stores to exactly the same elements again."""
     first, second = result.step.event.command, step.event.command
     if first is None or second is None or first.plan is not second.plan or x.span != result.access.span:

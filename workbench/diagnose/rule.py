@@ -1,7 +1,7 @@
-"""The input of the rules, `Case`, and how they name events.
+"""The input of the rules, `RuleInput`, and how they name events.
 
-A rule is a function of a `Case` that yields findings; it computes no derivative. Severity `info` is for facts that are
-right but worth knowing, so that a healthy program has no `warning` and no `error`.
+A rule is a function of a `RuleInput` that yields findings; it computes no derivative. Severity `info` is for facts that
+are right but worth knowing, so that a healthy program has no `warning` and no `error`.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from ..tapes.rerun import Enough
 from ..tapes.reverse import walk
 from ..tapes.tape import Tape
 from .finding import Finding
-from .walk_record import Step, Trail
+from .walk_record import WalkRecord, WalkStep
 
 View = Callable[[Event, Workspace], object]
 
 
 @dataclass
-class Case:
+class RuleInput:
     """The input of a rule. `visit(look)` walks once more and calls `look` at every event, until it raises Enough."""
 
     tape: Tape
-    trail: Trail
+    trail: WalkRecord
     seeded: bool
     visit: Callable[[View], None]
 
@@ -46,7 +46,7 @@ class Case:
         self.visit(at)
         return found[0] if found else None
 
-    def step(self, event: Event) -> Step:
+    def step(self, event: Event) -> WalkStep:
         return self.trail.of[event]
 
 
@@ -63,7 +63,7 @@ def walk_and_look(tape: Tape, space: Workspace, look: View, only: Container[Even
         pass
 
 
-def title(case: Case, event: Event | None) -> str:
+def title(case: RuleInput, event: Event | None) -> str:
     return case.step(event).title if event is not None else ""
 
 

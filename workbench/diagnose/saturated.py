@@ -29,8 +29,8 @@ from .finding import Finding
 from .kinks import where_of
 
 if TYPE_CHECKING:
-    from .rule import Case
-    from .walk_record import Step
+    from .rule import RuleInput
+    from .walk_record import WalkStep
 
 TURNS = 4  # launches of a line that are a series
 TAIL = 3  # of them at the bound, at least
@@ -45,10 +45,10 @@ Place = tuple  # (statement, thread, component)
 
 
 @dataclass
-class _Line:
+class _BoundLine:
     """The launches of one line in program order, and by place the launches in which it was at its bound."""
 
-    steps: list[Step]
+    steps: list[WalkStep]
     limits: dict[tuple, dict[ir.Stmt, list[bool]]] = field(default_factory=dict)  # which operands have a derivative
     held: dict[Place, dict[Event, bool]] = field(default_factory=dict)
     last: Event | None = None
@@ -60,18 +60,18 @@ class Bounds:
     """An observer of `clamp`, `min` and `max`, by line. A walk shows it the launches of a series."""
 
     def __init__(self) -> None:
-        self.lines: list[_Line] = []
-        self.of: dict[Event, _Line] = {}
+        self.lines: list[_BoundLine] = []
+        self.of: dict[Event, _BoundLine] = {}
         self.left = STATEMENTS
 
-    def choose(self, steps: Sequence[Step]) -> None:
+    def choose(self, steps: Sequence[WalkStep]) -> None:
         """Choose the launches to look at."""
-        series: dict[tuple, list[Step]] = {}
+        series: dict[tuple, list[WalkStep]] = {}
         for step in steps:
             if step.event.reverse is not None and small(step.event):
                 series.setdefault((step.event.label, step.event.line), []).append(step)
         for found in series.values():
-            line = _Line(found[-LOOKED:])
+            line = _BoundLine(found[-LOOKED:])
             for step in line.steps:
                 kind = plan, active = _kind(step.event)
                 if kind not in line.limits:
@@ -80,14 +80,14 @@ class Bounds:
                 self.lines.append(line)
                 self.of.update((s.event, line) for s in line.steps)
 
-    def look(self, step: Step, space: Workspace) -> None:
+    def look(self, step: WalkStep, space: Workspace) -> None:
         """Look at one launch, with memory as it found it and the adjoint of its results."""
         line = self.of.get(step.event)
         if line is not None and self.left > 0 and (line.last is not None or step.flowing > 0):
             self.left -= _look(line, step.event, space)
 
 
-def saturated(case: Case) -> Iterator[Finding]:
+def saturated(case: RuleInput) -> Iterator[Finding]:
     """Finds bounds that are reached in a series of launches and never left."""
     for line in case.trail.bounds.lines if case.seeded and case.trail.final is not None else ():
         found = _reached(line)
@@ -104,8 +104,11 @@ def limits_of(function: ir.Function, active: frozenset[str]) -> dict[ir.Stmt, li
     """The bounds of a kernel with a flag per operand, True if it has a derivative; some have one, some have none."""
     stmts = list(ir.walk(function.body))
     depends = varied(function, active, stmts)
-    found = {s: [a in depends for a in s.args] for s in stmts
-             if s.row in LIMITS and is_float(s.outs[0].type) and not _smooth(s)}  # fmt: skip
+    found = {
+        s: [a in depends for a in s.args]
+        for s in stmts
+        if s.row in LIMITS and is_float(s.outs[0].type) and not _smooth(s)
+    }
     return {s: flags for s, flags in found.items() if any(flags) and not all(flags)}
 
 
@@ -114,7 +117,7 @@ def _smooth(stmt: ir.Stmt) -> bool:
     return stmt.where is not None and "smoothstep" in stmt.where.text
 
 
-def _look(line: _Line, event: Event, space: Workspace) -> int:
+def _look(line: _BoundLine, event: Event, space: Workspace) -> int:
     """Record the places at their bound in this launch. Returns the number of statements that ran."""
     plan = event.command.plan
     limits = line.limits[_kind(event)]
@@ -130,7 +133,7 @@ def _look(line: _Line, event: Event, space: Workspace) -> int:
         if not threads:
             return 0
 
-    def trace(thread: tuple[int, ...], stmt: ir.Stmt, values: run.Values) -> None:
+    def trace(thread: tuple[int, ...], stmt: ir.Stmt, values: run.LiveValues) -> None:
         nonlocal ran
         ran += 1
         if stmt not in limits:
@@ -151,13 +154,13 @@ def _look(line: _Line, event: Event, space: Workspace) -> int:
     return ran
 
 
-def _keep_reached(line: _Line, event: Event, space: Workspace) -> None:
+def _keep_reached(line: _BoundLine, event: Event, space: Workspace) -> None:
     """Keep only places that an adjoint reaches, and FOLLOWED of them at most."""
     places = [p for p, launches in line.held.items() if launches.get(event)]
     line.everywhere = {p[0] for p in line.held} - {p[0] for p in line.held if not line.held[p].get(event)}
     wanted, came = {stmt.where for stmt, _, _ in places}, set()
 
-    def trace(thread: tuple[int, ...], stmt: ir.Stmt, values: run.Values) -> None:
+    def trace(thread: tuple[int, ...], stmt: ir.Stmt, values: run.LiveValues) -> None:
         of = stmt.of
         limit = of is not None and of.row in LIMITS and of.where in wanted and stmt.role == "adjoint"
         if limit and any(brings(a, stmt, values) for a in stmt.args):
@@ -168,7 +171,7 @@ def _keep_reached(line: _Line, event: Event, space: Workspace) -> None:
     line.held = {p: line.held[p] for p in reached[:FOLLOWED]}
 
 
-def brings(value: ir.Value, stmt: ir.Stmt, values: run.Values) -> bool:
+def brings(value: ir.Value, stmt: ir.Stmt, values: run.LiveValues) -> bool:
     """True if `value`, an operand of an adjoint statement, is a non-zero adjoint of another primal statement."""
     made = value.stmt
     if made is None or made.role != "adjoint" or made.of is stmt.of or not is_float(value.type):
@@ -176,7 +179,7 @@ def brings(value: ir.Value, stmt: ir.Stmt, values: run.Values) -> bool:
     return bool(np.any(values[value] != 0))
 
 
-def held_at_bound(stmt: ir.Stmt, depends: list[bool], values: run.Values) -> tuple[np.ndarray, np.ndarray]:
+def held_at_bound(stmt: ir.Stmt, depends: list[bool], values: run.LiveValues) -> tuple[np.ndarray, np.ndarray]:
     """(at a bound without a derivative, result is 0), bool arrays by component. A 0 of `min`, `max` is no bound."""
     out = np.atleast_1d(np.asarray(values[stmt.outs[0]])).ravel()
     given = [np.asarray(values[a]).ravel() for a in stmt.args]  # a scalar bound serves every component
@@ -189,7 +192,7 @@ def held_at_bound(stmt: ir.Stmt, depends: list[bool], values: run.Values) -> tup
     return ~np.array(depends)[chosen] & (out != 0), out == 0
 
 
-def _reached(line: _Line) -> tuple[Place, int, int] | None:
+def _reached(line: _BoundLine) -> tuple[Place, int, int] | None:
     """The place that stays at its bound longest, with its first and last launch; None if there is none.
 
     From the first launch on counts only if no thread is anywhere else: else it may be what the bound is for.
@@ -208,34 +211,49 @@ def _reached(line: _Line) -> tuple[Place, int, int] | None:
     return best
 
 
-def _told(line: _Line, place: Place, begin: int, end: int) -> Finding:
+def _told(line: _BoundLine, place: Place, begin: int, end: int) -> Finding:
     (stmt, thread, component), step, zero = place, line.steps[begin], place in line.zero
     where = where_of(stmt) or step.event.where
     if begin == 0:  # `min(dt, limit)` may be meant so, a clamp less likely
         return Finding(
-            "saturated", "warning" if stmt.row is scalar.CLAMP and not zero else "info", step.title, where,
+            "saturated",
+            "warning" if stmt.row is scalar.CLAMP and not zero else "info",
+            step.title,
+            where,
             f"`{stmt.row.name}` holds its bound in every thread, in all {len(line.steps)} launches of this line: its"
             " derivative is zero there, and no gradient goes through it.",
-            WIDER, _written(step),
-        )  # fmt: skip
+            WIDER,
+            _written(step),
+        )
     since = f"from {step.title} (launch {begin + 1} of {len(line.steps)} on this line)"
     return saturation(stmt, thread, component, zero, step, where, since, f"{end - begin + 1} launches")
 
 
 def saturation(
-    stmt: ir.Stmt, thread: tuple[int, ...], component: int, zero: bool, step: Step, where: Where | None, since: str,
+    stmt: ir.Stmt,
+    thread: tuple[int, ...],
+    component: int,
+    zero: bool,
+    step: WalkStep,
+    where: Where | None,
+    since: str,
     lost: str,
-) -> Finding:  # fmt: skip
+) -> Finding:
     """The finding about a bound that one thread reached and never left. `zero`: the bound is 0."""
     part = f" component {component}," if isinstance(stmt.outs[0].type, Composite) else ""
     number: int | tuple[int, ...] = thread[0] if len(thread) == 1 else thread
     return Finding(
-        "saturated", "info" if zero else "warning", step.title, where,
+        "saturated",
+        "info" if zero else "warning",
+        step.title,
+        where,
         f"`{stmt.row.name}` holds its bound in thread {number},{part} {since} to the last one, and did not before: its"
         f" derivative is zero there, and what goes into it gets no gradient from these {lost}.",
-        WIDER, _written(step), number,
-    )  # fmt: skip
+        WIDER,
+        _written(step),
+        number,
+    )
 
 
-def _written(step: Step) -> tuple[str, ...]:
+def _written(step: WalkStep) -> tuple[str, ...]:
     return tuple(dict.fromkeys(x.name for x in step.accesses if x.writes))

@@ -18,7 +18,7 @@ import numpy as np
 from ..arrays import allocation as memory
 from ..arrays.allocation import Allocation
 from ..arrays.array import array
-from ..arrays.nearby import Marks, Nearby
+from ..arrays.interval_index import SpanIndex, SpanSet
 from ..arrays.span import Span
 from ..arrays.workspace import Workspace
 from ..device import on_host
@@ -31,14 +31,14 @@ from ..tapes.tape import Tape
 from .kinks import Kinks
 from .loop_turns import Loops
 from .saturated import Bounds
-from .turns import Turns
+from .state_changes import StateChanges
 
 PART = 1 << 16  # numbers whose norm is taken at once: what that needs beside them stays small
 SOME = 4  # cells that are remembered of what is not finite
 
 
 @dataclass(frozen=True, eq=False)
-class Access:
+class EventAccess:
     """One read or write of an event. `plain`: a write that stores, not only accumulates."""
 
     array: array
@@ -54,24 +54,24 @@ class Access:
         return dtype.scalar if not isinstance(dtype, Struct) and is_float(dtype) else None  # type: ignore[attr-defined]
 
 
-def accesses(tape: Tape, event: Event) -> list[Access]:
+def accesses(tape: Tape, event: Event) -> list[EventAccess]:
     """All accesses of an event, reads first."""
     if event.kind == "foreign":
         return []
     if event.command is None:
         if event.kind in ("func", "opaque"):
-            return [Access(a, a.span, name_of(tape, a), a.span in event.writes, False) for a in event.arrays]
+            return [EventAccess(a, a.span, name_of(tape, a), a.span in event.writes, False) for a in event.arrays]
         if event.loop is not None:
             state = event.arrays[: len(event.writes)]
-            reads = [Access(a, a.span, name_of(tape, a), False) for a in event.arrays]
-            return [*reads, *[Access(a, a.span, name_of(tape, a), True) for a in state]]
-        return [Access(a, a.span, name_of(tape, a), k == 0) for k, a in reversed(list(enumerate(event.arrays)))]
+            reads = [EventAccess(a, a.span, name_of(tape, a), False) for a in event.arrays]
+            return [*reads, *[EventAccess(a, a.span, name_of(tape, a), True) for a in state]]
+        return [EventAccess(a, a.span, name_of(tape, a), k == 0) for k, a in reversed(list(enumerate(event.arrays)))]
     plan, places = event.command.plan, event.command.places
     found = []
     for how, spans in (("reads", event.reads), ("writes", event.writes)):
         for k, span in zip(positions(event, how), spans, strict=True):
             name = name_of(tape, places[k], plan.program.leaves[k].name)
-            found.append(Access(places[k], span, name, how == "writes", k not in plan.accumulates_only))
+            found.append(EventAccess(places[k], span, name, how == "writes", k not in plan.accumulates_only))
     return found
 
 
@@ -81,13 +81,13 @@ def positions(event: Event, how: str) -> list[int]:
     return [*found, *event.command.declared] if how == "reads" else found
 
 
-def shadow_of(space: Workspace, access: Access) -> np.ndarray | None:
+def shadow_of(space: Workspace, access: EventAccess) -> np.ndarray | None:
     """A host copy of the adjoint of an access; None if it has none."""
     found = _shadow_now(space, access)
     return None if found is None else found.copy()
 
 
-def _shadow_now(space: Workspace, access: Access) -> np.ndarray | None:
+def _shadow_now(space: Workspace, access: EventAccess) -> np.ndarray | None:
     """The adjoint of an access (on a CPU a view, which the walk changes later); None if it has none."""
     if access.scalar is None or access.span.allocation not in space or not access.span.nbytes:
         return None
@@ -96,15 +96,15 @@ def _shadow_now(space: Workspace, access: Access) -> np.ndarray | None:
 
 
 @dataclass
-class Step:
+class WalkStep:
     """One event of the walk, with norms of adjoints: `came` in on its writes, `gave` to its reads."""
 
     event: Event
-    accesses: list[Access]
+    accesses: list[EventAccess]
     title: str  # as in the picture
-    came: dict[Access, float] = field(default_factory=dict)
-    gave: dict[Access, float] = field(default_factory=dict)
-    wrote: dict[Access, float] = field(default_factory=dict)  # sizes of the values it left, where they are known
+    came: dict[EventAccess, float] = field(default_factory=dict)
+    gave: dict[EventAccess, float] = field(default_factory=dict)
+    wrote: dict[EventAccess, float] = field(default_factory=dict)  # sizes of the values it left, where they are known
     bad_before: bool = False  # something not finite in the adjoints it starts from
     bad_after: bool = False
     not_finite: list[str] = field(default_factory=list)  # forward: what it wrote
@@ -120,20 +120,20 @@ class Step:
         return math.sqrt(sum(n * n for n in self.came.values()))
 
 
-class Trail:
+class WalkRecord:
     """The record of a walk (of `only` some events). `steps` in program order; `error`: the refusal, if any."""
 
     def __init__(self, tape: Tape, seeds: Workspace, only: Container[Event] | None = None):
         self.tape = tape
         self.error: GradientError | KernelError | None = None
-        self.steps = [Step(e, accesses(tape, e), f"#{n} {e.label}") for n, e in enumerate(tape.events)]
+        self.steps = [WalkStep(e, accesses(tape, e), f"#{n} {e.label}") for n, e in enumerate(tape.events)]
         self.of = {s.event: s for s in self.steps}
         self.order = {e: n for n, e in enumerate(tape.events)}
-        self.lost: dict[Allocation, Nearby[Span]] = {}
+        self.lost: dict[Allocation, SpanIndex[Span]] = {}
         for span in (span for spans in tape.changed.values() for span in spans):
             self._lose(span)
-        self.turns = Turns(self.steps)
-        self.present: dict[Access, np.ndarray] = {}
+        self.turns = StateChanges(self.steps)
+        self.present: dict[EventAccess, np.ndarray] = {}
         self.races: list[tuple[GradientError, Event]] = []
         self.final: Workspace | None = None
         self.failed: Event | None = None
@@ -230,12 +230,12 @@ class Trail:
                 self._lose(span)
 
     def _lose(self, span: Span) -> None:
-        self.lost.setdefault(span.allocation, Nearby()).put(span, span)
+        self.lost.setdefault(span.allocation, SpanIndex()).put(span, span)
 
     def known(self, span: Span) -> bool:
         return span.allocation not in self.lost or not self.lost[span.allocation].met(span)
 
-    def _written(self, step: Step) -> None:
+    def _written(self, step: WalkStep) -> None:
         self.turns.left(step, self.known)
         for access in step.accesses:
             if access.writes and access.scalar is not None and access.span.nbytes:
@@ -248,7 +248,7 @@ class Trail:
                     step.not_finite.append(access.name)
                     step.bad_written += _cells(access, ~np.isfinite(data))
 
-    def _read(self, step: Step) -> None:
+    def _read(self, step: WalkStep) -> None:
         if step.not_finite:
             for access in step.accesses:
                 if not access.span.nbytes or (access.writes and access.plain):
@@ -259,12 +259,12 @@ class Trail:
                     step.inherited.append(access.name)
 
 
-def _all_finite(access: Access) -> bool:
+def _all_finite(access: EventAccess) -> bool:
     assert access.scalar is not None
     return bool(np.isfinite(on_host(access.span.view(access.scalar.numpy))).all())
 
 
-def _cells(access: Access, bad: np.ndarray) -> list[tuple[int, ...]]:
+def _cells(access: EventAccess, bad: np.ndarray) -> list[tuple[int, ...]]:
     """The indices, in the array of an access, of the first few bad elements of its span."""
     rest, first = access.span.offset - access.array.span.offset, []
     for stride in access.array.strides:
@@ -306,19 +306,19 @@ def _norm(data: np.ndarray) -> float:
     return most * math.sqrt(sum(float(np.square((part / most).astype(np.float64)).sum()) for part in parts))
 
 
-def norm_of(space: Workspace, access: Access) -> float:
+def norm_of(space: Workspace, access: EventAccess) -> float:
     """The norm of the adjoint of an access in a workspace."""
     data = shadow_of(space, access)
     return 0.0 if data is None else _norm(data)
 
 
-def leaf_accesses(trail: Trail) -> dict[Allocation, list[Access]]:
+def leaf_accesses(trail: WalkRecord) -> dict[Allocation, list[EventAccess]]:
     """The leaves of the tape: by memory the reads of arrays with requires_grad that were not written before.
 
     What a launch both reads and stores to may be scratch memory, whose contents nobody meant: it is left out.
     """
-    written: dict[Allocation, Marks] = {}
-    found: dict[Allocation, list[Access]] = {}
+    written: dict[Allocation, SpanSet] = {}
+    found: dict[Allocation, list[EventAccess]] = {}
     for step in trail.steps:
         stored = [x.span for x in step.accesses if x.writes and x.plain]
         for x in step.accesses:
@@ -330,5 +330,5 @@ def leaf_accesses(trail: Trail) -> dict[Allocation, list[Access]]:
                 found.setdefault(a, []).append(x)
         for x in step.accesses:
             if x.writes:
-                written.setdefault(x.span.allocation, Marks()).add(x.span)
+                written.setdefault(x.span.allocation, SpanSet()).add(x.span)
     return found

@@ -22,7 +22,7 @@ from ..tapes.rerun import is_number, run_adjoint
 
 
 @dataclass
-class Flow:
+class AdjointFlow:
     """The adjoint flow by primal statement: those whose reversal adjoints `came` into, and `passed` out of."""
 
     came: set[ir.Stmt] = field(default_factory=set)
@@ -35,7 +35,7 @@ class Flow:
 
 class _Flows:
     def __init__(self, function: ir.Function, shadows: frozenset[str], targets: frozenset[str]):
-        self.targets, self.flow = targets, Flow()
+        self.targets, self.flow = targets, AdjointFlow()
         self.adjoints = _adjoints(function, shadows)
         self.toward = _toward(function, targets)
         self.escaping: set[ir.Value] = set()
@@ -50,7 +50,7 @@ class _Flows:
             for inner in (s for r in stmt.regions for s in ir.walk(r)):
                 self.around.setdefault(inner, []).append(primal)
 
-    def trace(self, thread: tuple[int, ...], stmt: ir.Stmt, values: run.Values) -> None:
+    def trace(self, thread: tuple[int, ...], stmt: ir.Stmt, values: run.LiveValues) -> None:
         flow = self.flow
         flow.ran.add(stmt)
         if stmt.role != "adjoint" or stmt.of is None:
@@ -113,7 +113,7 @@ def _outer(stmt: ir.Stmt) -> list[ir.Value]:
     return [a for a in (*stmt.args, *(a for s in inner for a in s.args), *results) if a not in made]
 
 
-def _nonzero(values: run.Values, value: ir.Value) -> bool:
+def _nonzero(values: run.LiveValues, value: ir.Value) -> bool:
     try:
         return bool(np.any(values[value] != 0))
     except KeyError:
@@ -121,7 +121,7 @@ def _nonzero(values: run.Values, value: ir.Value) -> bool:
 
 
 @dataclass(frozen=True)
-class Death:
+class ZeroedAt:
     """The end of an adjoint: the primal statement, the reason, and a remedy.
 
     `kind`: `died`; `cancelled`, if contributions of threads sum to zero; `apart`, if nothing that carries an adjoint
@@ -134,7 +134,7 @@ class Death:
     kind: str = "died"
 
 
-def first_death(event: Event, space: Workspace, targets: frozenset[str]) -> Death | None:
+def first_death(event: Event, space: Workspace, targets: frozenset[str]) -> ZeroedAt | None:
     """The first statement of the reverse pass at which an adjoint came in and none went out to `targets`, or None."""
     static = cut(event.command.plan.forward.function, targets)
     if event.reverse is None or static is not None:
@@ -147,7 +147,7 @@ def first_death(event: Event, space: Workspace, targets: frozenset[str]) -> Deat
         return None
     flow = flows.flow
     if flow.added:
-        return Death(None, "the contributions of its threads cancel exactly", kind="cancelled")
+        return ZeroedAt(None, "the contributions of its threads cancel exactly", kind="cancelled")
     for primal in flow.order:
         if primal in flow.came and primal not in flow.passed:
             return _explained(primal)
@@ -155,32 +155,36 @@ def first_death(event: Event, space: Workspace, targets: frozenset[str]) -> Deat
     if missed is not None:
         return missed
     ended = next((s.of for s, all_of_them in flow.stopped.items() if all_of_them), None)
-    return Death(None, "", kind="apart") if ended is None else _explained(ended)
+    return ZeroedAt(None, "", kind="apart") if ended is None else _explained(ended)
 
 
 DETACHED = "wb.detach lets no gradient through, as it is meant"
 _CHOICES: dict[Row, tuple[str, str]] = {
-    control.IF: ("no thread took the branch through which the gradient would flow",
-                 "inputs for which the branch is taken"),
-    scalar.CLAMP: ("the value lies outside the bounds of `clamp` in every thread, where its derivative is zero",
-                   "wider bounds, or a smooth limit such as tanh"),
+    control.IF: (
+        "no thread took the branch through which the gradient would flow",
+        "inputs for which the branch is taken",
+    ),
+    scalar.CLAMP: (
+        "the value lies outside the bounds of `clamp` in every thread, where its derivative is zero",
+        "wider bounds, or a smooth limit such as tanh",
+    ),
     scalar.MIN: ("`min` took the other operand in every thread", "a smooth minimum, or inputs on this side"),
     scalar.MAX: ("`max` took the other operand in every thread", "a smooth maximum, or inputs on this side"),
     scalar.WHERE: ("`where` chose the other side in every thread", "inputs for which this side is chosen"),
     scalar.MUL: ("the other factor is zero in every thread", ""),
     control.FOR: ("the loop lets nothing through", ""),
     control.WHILE: ("the loop lets nothing through", ""),
-}  # fmt: skip
+}
 
 
-def _explained(stmt: ir.Stmt) -> Death:
+def _explained(stmt: ir.Stmt) -> ZeroedAt:
     if stmt.row.cut:
         return flat(stmt)
     reason, fix = _CHOICES.get(stmt.row, (f"the derivative of `{stmt.row.name}` is zero at these values", ""))
-    return Death(stmt.where, reason, fix)
+    return ZeroedAt(stmt.where, reason, fix)
 
 
-def _not_run(function: ir.Function, flow: Flow) -> Death | None:
+def _not_run(function: ir.Function, flow: AdjointFlow) -> ZeroedAt | None:
     """The end at a branch or loop of the adjoint that never ran but would have moved adjoints; None if none."""
     for stmt in ir.walk(function.body):
         for region in stmt.regions:
@@ -188,7 +192,7 @@ def _not_run(function: ir.Function, flow: Flow) -> Death | None:
             if touching and not any(s in flow.ran for s in touching):
                 if stmt.row is control.IF:
                     return _explained(stmt)
-                return Death(stmt.where, "the loop made no turn")
+                return ZeroedAt(stmt.where, "the loop made no turn")
     return None
 
 
@@ -197,8 +201,8 @@ def _not_run(function: ir.Function, flow: Flow) -> Death | None:
 _ROUNDING = (scalar.RINT, scalar.FLOOR, scalar.CEIL)
 
 
-def cut(function: ir.Function, sources: frozenset[str]) -> Death | None:
-    """The `Death` at which every path from `sources` loses its derivative; None if one reaches a stored float."""
+def cut(function: ir.Function, sources: frozenset[str]) -> ZeroedAt | None:
+    """The `ZeroedAt` at which every path from `sources` loses its derivative; None if one reaches a stored float."""
     depends = {p for p in function.params if p.name in sources and is_value(p.type)}
     varies = {p for p in depends if is_number(p)}
     ends: dict[ir.Stmt, None] = {}
@@ -230,13 +234,13 @@ def cut(function: ir.Function, sources: frozenset[str]) -> Death | None:
     return flat(stmt)
 
 
-def flat(stmt: ir.Stmt) -> Death:
+def flat(stmt: ir.Stmt) -> ZeroedAt:
     """The end of an adjoint at a statement whose derivative is zero everywhere."""
     if stmt.row.cut:
-        return Death(stmt.where, DETACHED, kind="meant")
+        return ZeroedAt(stmt.where, DETACHED, kind="meant")
     if stmt.row is scalar.CAST:
-        return Death(stmt.where, f"a cast to {stmt.outs[0].type} has derivative zero", "keep the value a float")
+        return ZeroedAt(stmt.where, f"a cast to {stmt.outs[0].type} has derivative zero", "keep the value a float")
     if stmt.outs[0].type == bool_:
-        return Death(stmt.where, "only a comparison depends on it, and that has derivative zero", "a smooth weight")
+        return ZeroedAt(stmt.where, "only a comparison depends on it, and that has derivative zero", "a smooth weight")
     what = "rounding" if stmt.row in _ROUNDING else f"`{stmt.row.name}`"
-    return Death(stmt.where, f"the derivative of {what} is zero everywhere", "a smooth approximation")
+    return ZeroedAt(stmt.where, f"the derivative of {what} is zero everywhere", "a smooth approximation")

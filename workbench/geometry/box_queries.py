@@ -16,7 +16,7 @@ from ..arrays.array import array, new_array
 from ..errors import LaunchError
 from ..kernels.reading.library import library
 from ..kernels.types import Query, float32, int32, uint32
-from ..launches.handles import held, numbered, settled
+from ..launches.handles import held, numbered, rebuilt_in_place
 from ..launches.launch import through
 from .building import check, check_groups, check_order, contents, same_device
 from .fitting import fit_boxes, order_along_curve
@@ -66,7 +66,7 @@ class Bvh:
 
         Raises LaunchError [capture] for a tree with groups there.
         """
-        if self.tree is not None and self.groups is None and capture_log.noting() is not None:
+        if self.tree is not None and self.groups is None and capture_log.active_capture() is not None:
             self.refit()
             if self.tree.count:
                 order_along_curve(self.lowers, self.uppers, self.tree.boxes, self.tree.items)
@@ -78,7 +78,7 @@ class Bvh:
         fixed, before = held(self), self.tree
         self.tree = Tree(lowers, uppers, self.lowers, self._leaf_size, groups)
         if before is not None and fixed:
-            self.tree.settle_in(before)
+            self.tree.move_into(before)
         self.refit()
 
     @through
@@ -95,7 +95,7 @@ class Bvh:
     @property
     def state(self) -> tuple[array, ...]:
         """The arrays that `refit` writes, fixed from now on: part of the state of a checkpointed loop that refits."""
-        return settled(self, self.built_arrays())
+        return rebuilt_in_place(self, self.built_arrays())
 
     def __getattr__(self, name: str) -> Any:
         """The fields that kernels read, from `tree`, which every build replaces. Raises AttributeError for others."""
@@ -118,9 +118,13 @@ def overlaps(kind: int, low: wb.vec3, high: wb.vec3, a: wb.vec3, b: wb.vec3, siz
     found = False
     if kind == BOX:
         found = (
-            low[0] <= b[0] and low[1] <= b[1] and low[2] <= b[2]
-            and high[0] >= a[0] and high[1] >= a[1] and high[2] >= a[2]
-        )  # fmt: skip
+            low[0] <= b[0]
+            and low[1] <= b[1]
+            and low[2] <= b[2]
+            and high[0] >= a[0]
+            and high[1] >= a[1]
+            and high[2] >= a[2]
+        )
     elif kind == RAY:
         grown = wb.vec3(size, size, size)
         found = exact_entry(low - grown, high + grown, a, b) <= reach
@@ -158,9 +162,14 @@ def advance(query: BvhQuery):  # noqa: F821  defined below
             while k < end and index < 0:
                 box = uint32(2) * uint32(k)
                 if not is_other(tree, k, query.root) and overlaps(
-                    query.kind, wb.detach(tree.bounds[box]), wb.detach(tree.bounds[box + uint32(1)]), query.a, query.b,
-                    query.size, query.reach,
-                ):  # fmt: skip
+                    query.kind,
+                    wb.detach(tree.bounds[box]),
+                    wb.detach(tree.bounds[box + uint32(1)]),
+                    query.a,
+                    query.b,
+                    query.size,
+                    query.reach,
+                ):
                     index = k
                 k += 1
             item = k - first
@@ -199,10 +208,19 @@ def advance_faces(query: MeshQueryAABB):  # noqa: F821
 
 BvhQuery = Query(
     "BvhQuery",
-    (("tree", TREE), ("kind", int32), ("a", wb.vec3), ("b", wb.vec3), ("size", float32), ("reach", float32),
-     ("node", uint32), ("item", int32), ("root", int32)),
+    (
+        ("tree", TREE),
+        ("kind", int32),
+        ("a", wb.vec3),
+        ("b", wb.vec3),
+        ("size", float32),
+        ("reach", float32),
+        ("node", uint32),
+        ("item", int32),
+        ("root", int32),
+    ),
     next=advance_boxes,
-)  # fmt: skip
+)
 MeshQuery = MeshQueryAABB = Query("MeshQueryAABB", (("mesh", MESH), ("boxes", BvhQuery)), next=advance_faces)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from ..arrays import allocation as memory
 from ..arrays import capture_log
 from ..arrays.array import array, new_array
-from ..arrays.loans import lent, recall
+from ..arrays.gradient_views import open_views, sync_views
 from ..errors import LaunchError
 from ..kernels.types import Type, int32
 
@@ -17,8 +17,8 @@ def contents(a: array, what: str, instead: str) -> Any:
     """The present elements, `(n, *components)`, to build from. Raises LaunchError [capture] inside a capture."""
     capture_log.refuse(what, instead)
     with memory.LOCK:
-        if lent:
-            recall()
+        if open_views:
+            sync_views()
         data = a.data
     return data.reshape((-1, *data.shape[a.ndim :]))
 
@@ -45,9 +45,11 @@ def room(old: array, size: int, dtype: Type, like: array, fixed: bool) -> array:
         return old
     if fixed:
         raise LaunchError(
-            f"a size that changes, from {len(old)} to {size}, of what a capture has read or built.", slug="capture",
-            why="Its replays use the same memory.", instead="one that is built to this size before the capture",
-        )  # fmt: skip
+            f"a size that changes, from {len(old)} to {size}, of what a capture has read or built.",
+            slug="capture",
+            why="Its replays use the same memory.",
+            instead="one that is built to this size before the capture",
+        )
     return new_array(size, dtype, like.device)
 
 
@@ -57,9 +59,10 @@ def check(what: str, name: str, a: Any, dtype: Type, ndim: int | None = 1) -> ar
         return a
     got = f"an array of {a.dtype} with {a.ndim} axes" if isinstance(a, array) else type(a).__name__
     raise LaunchError(
-        f"{what} takes an array of {dtype} as {name}, not {got}", slug="argument-type",
+        f"{what} takes an array of {dtype} as {name}, not {got}",
+        slug="argument-type",
         instead=f"wb.array(..., dtype=wb.{dtype})",
-    )  # fmt: skip
+    )
 
 
 def check_order(what: str, constructor: Any, leaf_size: Any) -> int:
@@ -69,9 +72,11 @@ def check_order(what: str, constructor: Any, leaf_size: Any) -> int:
     """
     if constructor is not None and str(constructor).lower() not in ("sah", "median", "lbvh", "cubql"):
         raise LaunchError(
-            f"a {what} by {constructor!r}", slug="argument-type", why="It is sah, median, lbvh or cubql, all the same.",
+            f"a {what} by {constructor!r}",
+            slug="argument-type",
+            why="It is sah, median, lbvh or cubql, all the same.",
             instead="no constructor",
-        )  # fmt: skip
+        )
     size = 4 if leaf_size is None else int(leaf_size)
     if size < 1:
         raise LaunchError(f"a {what} with {size} items of a leaf", slug="argument-type", instead="leaf_size=4")
@@ -90,6 +95,7 @@ def same_device(what: str, *arrays: array | None) -> None:
     devices = {a.device for a in arrays if a is not None}
     if len(devices) > 1:
         raise LaunchError(
-            f"{what} takes arrays on one device, not on {' and '.join(sorted(map(str, devices)))}", slug="device",
+            f"{what} takes arrays on one device, not on {' and '.join(sorted(map(str, devices)))}",
+            slug="device",
             instead="wb.array(..., device=...)",
-        )  # fmt: skip
+        )

@@ -27,9 +27,14 @@ ROOTS = 128  # subtrees at most
 
 @kernel
 def fit_faces(
-    points: Array(wb.vec3), corners: Array(vec3i), leaves: int, size: int, boxes: Array(wb.vec3),
-    bounds: Array(wb.vec3), lengths: Array(float32),
-):  # fmt: skip
+    points: Array(wb.vec3),
+    corners: Array(vec3i),
+    leaves: int,
+    size: int,
+    boxes: Array(wb.vec3),
+    bounds: Array(wb.vec3),
+    lengths: Array(float32),
+):
     j = tid()
     low, high, total = wb.vec3(INF, INF, INF), wb.vec3(-INF, -INF, -INF), 0.0
     for k in range(j * size, wb.min((j + 1) * size, corners.shape[0])):
@@ -49,9 +54,14 @@ def fit_faces(
 
 @kernel
 def fit_boxes(
-    lowers: Array(wb.vec3), uppers: Array(wb.vec3), items: Array(int32), leaves: int, size: int, boxes: Array(wb.vec3),
+    lowers: Array(wb.vec3),
+    uppers: Array(wb.vec3),
+    items: Array(int32),
+    leaves: int,
+    size: int,
+    boxes: Array(wb.vec3),
     bounds: Array(wb.vec3),
-):  # fmt: skip
+):
     j = tid()
     low, high = wb.vec3(INF, INF, INF), wb.vec3(-INF, -INF, -INF)
     for k in range(j * size, wb.min((j + 1) * size, items.shape[0])):
@@ -131,7 +141,7 @@ def tenth_bit(low: float, high: float, from_: float, to: float):
 @kernel
 def place_on_curve(
     lowers: Array(wb.vec3), uppers: Array(wb.vec3), boxes: Array(wb.vec3), codes: Array(wb.uint32), items: Array(int32)
-):  # fmt: skip
+):
     i = tid()
     a, b, low, high = wb.detach(lowers[i]), wb.detach(uppers[i]), boxes[2], boxes[3]
     x, y = tenth_bit(a[0], b[0], low[0], high[0]), tenth_bit(a[1], b[1], low[1], high[1])
@@ -141,9 +151,13 @@ def place_on_curve(
 
 @kernel
 def sort_by_bits(
-    codes: Array(wb.uint32), items: Array(int32), shift: wb.uint32, counts: Array(int32), to_codes: Array(wb.uint32),
+    codes: Array(wb.uint32),
+    items: Array(int32),
+    shift: wb.uint32,
+    counts: Array(int32),
+    to_codes: Array(wb.uint32),
     to_items: Array(int32),
-):  # fmt: skip
+):
     """One stable pass of a radix sort, by ten bits of the codes, in one thread."""
     for k in range(counts.shape[0]):
         counts[k] = 0
@@ -180,9 +194,8 @@ def order_along_curve(lowers: array, uppers: array, boxes: array, items: array) 
 
 @kernel
 def sum_faces(
-    points: Array(wb.vec3), corners: Array(vec3i), leaves: int, size: int, sums: Array(wb.vec3),
-    areas: Array(float32),
-):  # fmt: skip
+    points: Array(wb.vec3), corners: Array(vec3i), leaves: int, size: int, sums: Array(wb.vec3), areas: Array(float32)
+):
     j = tid()
     normal, middle, area = wb.vec3(), wb.vec3(), 0.0
     for k in range(j * size, wb.min((j + 1) * size, corners.shape[0])):

@@ -21,7 +21,7 @@ from ..kernels import kernel
 from ..kernels.reading.declare import tid
 from ..kernels.reading.library import library
 from ..kernels.types import Array, Handle, Query, bool_, float16, float32, float64, int32, vector
-from ..launches.handles import held, numbered, settled
+from ..launches.handles import held, numbered, rebuilt_in_place
 from ..launches.launch import launch, through
 from .building import check, room, same_device
 from .language import wb
@@ -172,10 +172,17 @@ def empty_grid() -> HashGrid:
 
 HASH_GRID = Handle(
     "HashGrid",
-    (("starts", Array(int32)), ("items", Array(int32)), ("groups", Array(int32)), ("inverse_width", float64),
-     ("nx", int32), ("ny", int32), ("nz", int32)),
+    (
+        ("starts", Array(int32)),
+        ("items", Array(int32)),
+        ("groups", Array(int32)),
+        ("inverse_width", float64),
+        ("nx", int32),
+        ("ny", int32),
+        ("nz", int32),
+    ),
     empty=empty_grid,
-)  # fmt: skip
+)
 _STATE = "first y z nx ny parts count stretch item end".split()
 
 
@@ -190,7 +197,7 @@ HashGridQuery = PointQuery(
     "HashGridQuery",
     (("grid", HASH_GRID), *((name, int32) for name in _STATE), ("grouped", bool_), ("group", int32)),
     next=advance,
-)  # fmt: skip
+)
 
 
 @kernel
@@ -247,10 +254,11 @@ class HashGrid:
         sizes = [int(n) for n in (dim_x, dim_y, dim_z)]
         if min(sizes) < 1 or np.prod(sizes, dtype=float) >= 2**31:
             raise LaunchError(
-                f"a HashGrid of {dim_x} x {dim_y} x {dim_z} cells", slug="shape",
+                f"a HashGrid of {dim_x} x {dim_y} x {dim_z} cells",
+                slug="shape",
                 why="There is at least one cell along every axis, and fewer than 2^31 in all.",
                 instead="wb.HashGrid(128, 128, 128)",
-            )  # fmt: skip
+            )
         self.dtype, self._point = kind, vector(3, kind)
         self.nx, self.ny, self.nz = sizes
         self.inverse_width = 1.0
@@ -281,9 +289,11 @@ class HashGrid:
         fixed, n, inverse = held(self), len(points), min(1.0 / width, 1e300)
         if fixed and inverse != self.inverse_width:
             raise LaunchError(
-                f"cells of another width, {radius}, in a HashGrid that a capture has read or built.", slug="capture",
-                why="Its replays use the width of then.", instead="wb.HashGrid(...), one for each width",
-            )  # fmt: skip
+                f"cells of another width, {radius}, in a HashGrid that a capture has read or built.",
+                slug="capture",
+                why="Its replays use the width of then.",
+                instead="wb.HashGrid(...), one for each width",
+            )
         self.starts = room(self.starts, len(self.starts), int32, self.starts, fixed)
         self.items = room(self.items, n, int32, self.starts, fixed)
         self.groups = room(self.groups, 0 if groups is None else n, int32, self.starts, fixed)
@@ -305,7 +315,7 @@ class HashGrid:
 
         Build the grid once before, for as many points.
         """
-        return settled(self, self.built_arrays())
+        return rebuilt_in_place(self, self.built_arrays())
 
     def reserve(self, num_points: int, with_groups: bool = False) -> None:
         """As in Warp; memory is taken when it is needed, so this does nothing."""

@@ -13,7 +13,7 @@ from ..kernels import kernel
 from ..kernels.reading.declare import tid
 from ..kernels.reading.library import library
 from ..kernels.types import Array, Handle, float32, int32, uint32
-from ..launches.handles import held, numbered, settled
+from ..launches.handles import held, numbered, rebuilt_in_place
 from ..launches.launch import launch, through
 from .building import check, check_groups, check_order, contents, module, room, same_device, stored
 from .fitting import fit_dipoles, fit_faces, vec3i
@@ -33,10 +33,18 @@ def empty_mesh() -> Mesh:
 
 MESH = Handle(
     "Mesh",
-    (("points", Array(wb.vec3)), ("indices", Array(int32)), ("velocities", Array(wb.vec3)), ("corners", Array(vec3i)),
-     ("tree", TREE), ("edge", Array(float32)), ("dipoles", Array(wb.vec3)), ("reach", Array(float32))),
+    (
+        ("points", Array(wb.vec3)),
+        ("indices", Array(int32)),
+        ("velocities", Array(wb.vec3)),
+        ("corners", Array(vec3i)),
+        ("tree", TREE),
+        ("edge", Array(float32)),
+        ("dipoles", Array(wb.vec3)),
+        ("reach", Array(float32)),
+    ),
     empty=empty_mesh,
-)  # fmt: skip
+)
 
 
 class Mesh:
@@ -60,9 +68,15 @@ class Mesh:
 
     @through
     def __init__(
-        self, points: array, indices: array, velocities: array | None = None, support_winding_number: bool = False,
-        bvh_constructor: Any = None, bvh_leaf_size: int | None = None, groups: Any = None,
-    ):  # fmt: skip
+        self,
+        points: array,
+        indices: array,
+        velocities: array | None = None,
+        support_winding_number: bool = False,
+        bvh_constructor: Any = None,
+        bvh_leaf_size: int | None = None,
+        groups: Any = None,
+    ):
         self._points = check("Mesh", "points", points, wb.vec3)
         self.indices = check("Mesh", "indices", indices, int32)
         self._velocities = None if velocities is None else check("Mesh", "velocities", velocities, wb.vec3)
@@ -118,9 +132,11 @@ class Mesh:
         """Raise LaunchError [capture] if another array is assigned while a graph or command uses the present one."""
         if held(self) and new is not getattr(self, f"_{name}"):
             raise LaunchError(
-                f"other {name} for a Mesh that a capture has read or built.", slug="capture",
-                why="Its replays use the same memory.", instead=f"mesh.{name}.assign(new), and mesh.refit()",
-            )  # fmt: skip
+                f"other {name} for a Mesh that a capture has read or built.",
+                slug="capture",
+                why="Its replays use the same memory.",
+                instead=f"mesh.{name}.assign(new), and mesh.refit()",
+            )
 
     @through
     def rebuild(self, constructor: Any = None) -> None:
@@ -129,8 +145,10 @@ class Mesh:
         if len(faces) and (int(faces.min()) < 0 or int(faces.max()) >= len(self._points)):
             raise LaunchError(
                 f"a face of a Mesh names point {faces.max() if faces.min() >= 0 else faces.min()} of "
-                f"{len(self._points)}", slug="bounds", instead="indices from 0 to len(points) - 1",
-            )  # fmt: skip
+                f"{len(self._points)}",
+                slug="bounds",
+                instead="indices from 0 to len(points) - 1",
+            )
         self._faces = faces.copy()
         groups = None if self.groups is None else contents(self.groups, "A Mesh is built", BEFORE)
         points = contents(self._points, "A Mesh is built", BEFORE)
@@ -141,7 +159,7 @@ class Mesh:
         corners = stored(self._faces[self.tree.order], vec3i, like)
         flat = stored(self._faces.reshape(-1), int32, like)
         if before is not None and held(self):
-            self.tree.settle_in(before)
+            self.tree.move_into(before)
             self.corners.assign(corners)
             self.still["indices"].assign(flat)
         else:
@@ -168,14 +186,18 @@ class Mesh:
     def built_arrays(self) -> tuple[array, ...]:
         """The arrays that `refit` writes."""
         return (
-            self.tree.boxes, self.tree.bounds, self.tree.lengths, *self._dipoles, self.still["points"],
+            self.tree.boxes,
+            self.tree.bounds,
+            self.tree.lengths,
+            *self._dipoles,
+            self.still["points"],
             self.still["velocities"],
-        )  # fmt: skip
+        )
 
     @property
     def state(self) -> tuple[array, ...]:
         """The arrays that `refit` writes, fixed from now on: part of the state of a checkpointed loop that refits."""
-        return settled(self, self.built_arrays())
+        return rebuilt_in_place(self, self.built_arrays())
 
     @property
     def edge(self) -> array:
@@ -195,9 +217,10 @@ class Mesh:
     def _winding(self) -> tuple[array, array]:
         if not self.support_winding_number:
             raise LaunchError(
-                "This Mesh was not built for winding numbers.", slug="winding-number",
+                "This Mesh was not built for winding numbers.",
+                slug="winding-number",
                 instead="wb.Mesh(points, indices, support_winding_number=True)",
-            )  # fmt: skip
+            )
         return self._dipoles
 
 

@@ -116,9 +116,7 @@ def answer(mesh: MESH, point: wb.vec3, found: int):
 
 
 @library("inside", "face", "bary_u", "bary_v")
-def point_in_names(
-    mesh: MESH, point: wb.vec3, max_dist: float, inside: float, face: int, bary_u: float, bary_v: float
-):  # fmt: skip
+def point_in_names(mesh: MESH, point: wb.vec3, max_dist: float, inside: float, face: int, bary_u: float, bary_v: float):
     q = mesh_query_point(mesh, point, max_dist)
     if q.result:
         inside, face, bary_u, bary_v = q.sign, q.face, q.u, q.v
@@ -223,9 +221,15 @@ def mesh_query_furthest_point_no_sign(mesh: MESH, point: wb.vec3, min_dist: floa
 
 @library("inside", "face", "bary_u", "bary_v")
 def point_by_normal_in_names(
-    mesh: MESH, point: wb.vec3, max_dist: float, inside: float, face: int, bary_u: float, bary_v: float,
+    mesh: MESH,
+    point: wb.vec3,
+    max_dist: float,
+    inside: float,
+    face: int,
+    bary_u: float,
+    bary_v: float,
     epsilon: float = 1.0e-3,
-):  # fmt: skip
+):
     q = mesh_query_point_sign_normal(mesh, point, max_dist, epsilon)
     if q.result:
         inside, face, bary_u, bary_v = q.sign, q.face, q.u, q.v
@@ -260,9 +264,16 @@ def mesh_query_point_sign_normal(mesh: MESH, point: wb.vec3, max_dist: float, ep
 
 @library("inside", "face", "bary_u", "bary_v")
 def point_by_winding_in_names(
-    mesh: MESH, point: wb.vec3, max_dist: float, inside: float, face: int, bary_u: float, bary_v: float,
-    accuracy: float = 2.0, threshold: float = 0.5,
-):  # fmt: skip
+    mesh: MESH,
+    point: wb.vec3,
+    max_dist: float,
+    inside: float,
+    face: int,
+    bary_u: float,
+    bary_v: float,
+    accuracy: float = 2.0,
+    threshold: float = 0.5,
+):
     q = mesh_query_point_sign_winding_number(mesh, point, max_dist, accuracy, threshold)
     if q.result:
         inside, face, bary_u, bary_v = q.sign, q.face, q.u, q.v
@@ -272,7 +283,7 @@ def point_by_winding_in_names(
 @library(other=point_by_winding_in_names)
 def mesh_query_point_sign_winding_number(
     mesh: MESH, point: wb.vec3, max_dist: float, accuracy: float = 2.0, threshold: float = 0.5
-):  # fmt: skip
+):
     """mesh_query_point_sign_winding_number(mesh, point, max_dist, accuracy, threshold) -> MeshQueryPoint.
 
     As `mesh_query_point`, with `sign` -1 where the mesh winds around the point more than `threshold` times: right also
@@ -299,9 +310,16 @@ def mesh_query_point_sign_winding_number(
 
 @library("inside", "face", "bary_u", "bary_v")
 def point_by_parity_in_names(
-    mesh: MESH, point: wb.vec3, max_dist: float, inside: float, face: int, bary_u: float, bary_v: float,
-    n_sample: int = 1, perturbation_scale: float = 0.1,
-):  # fmt: skip
+    mesh: MESH,
+    point: wb.vec3,
+    max_dist: float,
+    inside: float,
+    face: int,
+    bary_u: float,
+    bary_v: float,
+    n_sample: int = 1,
+    perturbation_scale: float = 0.1,
+):
     q = mesh_query_point_sign_parity(mesh, point, max_dist, n_sample, perturbation_scale)
     if q.result:
         inside, face, bary_u, bary_v = q.sign, q.face, q.u, q.v
@@ -311,7 +329,7 @@ def point_by_parity_in_names(
 @library(other=point_by_parity_in_names)
 def mesh_query_point_sign_parity(
     mesh: MESH, point: wb.vec3, max_dist: float, n_sample: int = 1, perturbation_scale: float = 0.1
-):  # fmt: skip
+):
     """mesh_query_point_sign_parity(mesh, point, max_dist, n_sample, perturbation_scale) -> MeshQueryPoint.
 
     As `mesh_query_point`, with `sign` -1 where at least half of `n_sample` rays around the direction (1, 1, 1), the

@@ -96,9 +96,18 @@ def hits(mesh: MESH, start: wb.vec3, dir: wb.vec3, max_t: float, enough: int, ro
 
 @library("t", "bary_u", "bary_v", "sign", "normal", "face")
 def ray_in_names(
-    mesh: MESH, start: wb.vec3, dir: wb.vec3, max_t: float, t: float, bary_u: float, bary_v: float, sign: float,
-    normal: wb.vec3, face: int, root: int = -1,
-):  # fmt: skip
+    mesh: MESH,
+    start: wb.vec3,
+    dir: wb.vec3,
+    max_t: float,
+    t: float,
+    bary_u: float,
+    bary_v: float,
+    sign: float,
+    normal: wb.vec3,
+    face: int,
+    root: int = -1,
+):
     q = mesh_query_ray(mesh, start, dir, max_t, root)
     if q.result:
         t, bary_u, bary_v, sign, normal, face = q.t, q.u, q.v, q.sign, q.normal, q.face

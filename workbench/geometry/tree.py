@@ -64,7 +64,7 @@ class Tree:
             first //= 2
         return spans.reshape(-1)
 
-    def settle_in(self, other: Tree) -> None:
+    def move_into(self, other: Tree) -> None:
         """Move into the memory of another tree over as many items. Raises LaunchError [capture]."""
         for name in ("items", "names", "ranks", "spans"):
             mine, theirs = getattr(self, name), getattr(other, name)
@@ -116,10 +116,18 @@ def _order(lowers: Any, uppers: Any, ranks: Any, leaves: int, leaf_size: int) ->
 
 TREE = Handle(
     "Bvh",
-    (("boxes", Array(wb.vec3)), ("bounds", Array(wb.vec3)), ("items", Array(int32)), ("leaves", int32),
-     ("leaf_size", int32), ("count", int32), ("names", Array(int32)), ("ranks", Array(int32)),
-     ("spans", Array(int32))),
-)  # fmt: skip
+    (
+        ("boxes", Array(wb.vec3)),
+        ("bounds", Array(wb.vec3)),
+        ("items", Array(int32)),
+        ("leaves", int32),
+        ("leaf_size", int32),
+        ("count", int32),
+        ("names", Array(int32)),
+        ("ranks", Array(int32)),
+        ("spans", Array(int32)),
+    ),
+)
 
 
 @library()

@@ -16,10 +16,11 @@ def get_source_directory() -> str:
     spec = PathFinder.find_spec("warp")
     if spec is None or spec.origin is None:
         raise LaunchError(
-            "the files of Warp's examples are not on this machine.", slug="not-here",
+            "the files of Warp's examples are not on this machine.",
+            slug="not-here",
             why="They come with the package warp-lang, which is looked for and not imported.",
             instead="pip install warp-lang, or the path of a file of yours",
-        )  # fmt: skip
+        )
     return str(Path(spec.origin).resolve().parent / "examples")
 
 

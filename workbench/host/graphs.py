@@ -72,7 +72,7 @@ def capture_while(condition: array, while_body: Body, stream: Any = None, **kwar
         while condition.flatten()[0]:
             _run(body, kwargs)
 
-    if capture_log.noting() is None:
+    if capture_log.active_capture() is None:
         turns(while_body)
     else:
         _note("capture_while", turns, (while_body,), kwargs)
@@ -80,7 +80,7 @@ def capture_while(condition: array, while_body: Body, stream: Any = None, **kwar
 
 def capture_if(
     condition: array, on_true: Body = None, on_false: Body = None, stream: Any = None, **kwargs: Any
-) -> None:  # fmt: skip
+) -> None:
     """Run `on_true` if `condition[0]` is not 0, else `on_false`: functions of `kwargs`, or graphs.
 
     Under a tape what runs is recorded. In a capture each replay looks at the condition; under a tape in a capture that
@@ -96,7 +96,7 @@ def capture_if(
     def choose(on_true: Body, on_false: Body) -> None:
         _run(on_true if condition.flatten()[0] else on_false, kwargs)
 
-    if capture_log.noting() is None:
+    if capture_log.active_capture() is None:
         choose(on_true, on_false)
     else:
         _note("capture_if", choose, (on_true, on_false), kwargs)
@@ -109,7 +109,7 @@ def _check(condition: array, what: str) -> None:
 
 def _note(what: str, run: Callable[..., None], bodies: tuple[Body, ...], kwargs: dict[str, Any]) -> None:
     """Run `run(*bodies)` in an open capture, and in each of its replays, which test the condition anew."""
-    notes = capture_log.noting()
+    notes = capture_log.active_capture()
     assert notes is not None
     if recorder() is not None:
         capture_log.refuse(f"{what}() under a tape", f"the same line outside: {what}(condition, graph)")
@@ -123,7 +123,7 @@ def _note(what: str, run: Callable[..., None], bodies: tuple[Body, ...], kwargs:
             for memory in graph.memory:
                 notes.use(memory, "read")
     if not notes.late:
-        with capture_log.unnoted():
+        with capture_log.paused():
             run(*graphs)
     notes.steps.append(partial(run, *graphs))
 

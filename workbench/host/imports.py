@@ -18,7 +18,7 @@ _REFUSED = ("render", "sim", "fem", "tests", "build_experimental")
 _JAX = {f"{ROOT}.jax_experimental{below}" for below in ("", ".ffi", ".custom_call")}
 
 
-class Names:
+class HostModules:
     """Import finder and loader of `workbench.x` that is no file: `wb.x` is a module, a set of names, or refused."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:

@@ -89,6 +89,8 @@ def set_peer_access_enabled(target_device: DeviceLike, peer_device: DeviceLike, 
 def _only_off(name: str, enable: Any) -> None:
     if enable:
         raise LaunchError(
-            f"{name}(..., True): memory is NumPy's and CuPy's.", slug="not-here",
-            why="CuPy takes memory of a GPU from a pool of its own already.", instead="cupy.cuda.set_allocator(...)",
-        )  # fmt: skip
+            f"{name}(..., True): memory is NumPy's and CuPy's.",
+            slug="not-here",
+            why="CuPy takes memory of a GPU from a pool of its own already.",
+            instead="cupy.cuda.set_allocator(...)",
+        )

@@ -24,7 +24,7 @@ class Stream:
 
     def __init__(self, device: Device | str | None = None, priority: int = 0, cuda_stream: Any = None, **_: Any):
         self.device, self.priority = get_device(device), priority
-        self.cached_event: Event | None = None
+        self.cached_event: DeviceEvent | None = None
 
     def __repr__(self) -> str:
         return f"<stream of {self.device}>"
@@ -41,20 +41,20 @@ class Stream:
         """Always False: captures are of the whole program, see `capture`."""
         return False
 
-    def record_event(self, event: Event | None = None, external: bool = False) -> Event:
+    def record_event(self, event: DeviceEvent | None = None, external: bool = False) -> DeviceEvent:
         """Note the present moment of the device's work."""
-        event = event or Event(self.device, enable_timing=True)
+        event = event or DeviceEvent(self.device, enable_timing=True)
         event.note(self.device)
         return event
 
-    def wait_event(self, event: Event, external: bool = False) -> None:
+    def wait_event(self, event: DeviceEvent, external: bool = False) -> None:
         """No-op: work runs in the order in which it was launched."""
 
-    def wait_stream(self, other_stream: Stream, event: Event | None = None, external: bool = False) -> None:
+    def wait_stream(self, other_stream: Stream, event: DeviceEvent | None = None, external: bool = False) -> None:
         """No-op: work runs in the order in which it was launched."""
 
 
-class Event:
+class DeviceEvent:
     """A moment in the work of a device: `record_event` sets it, `get_event_elapsed_time` measures between two.
 
     >>> wb.record_event(wb.Event("cpu", enable_timing=True)).is_complete
@@ -81,6 +81,9 @@ class Event:
     def is_complete(self) -> bool:
         """True if the device has reached it; always on a CPU."""
         return True if self.moment is None or not self.device.is_cuda else bool(self.moment.done)
+
+
+Event = DeviceEvent  # the public name, as Warp has it
 
 
 _streams: dict[Device, Stream] = {}
@@ -123,7 +126,7 @@ def ScopedStream(stream: Stream | None, sync_enter: bool = True, sync_exit: bool
         set_stream(before, stream.device)
 
 
-def record_event(event: Event | None = None, external: bool = False) -> Event:
+def record_event(event: DeviceEvent | None = None, external: bool = False) -> DeviceEvent:
     """Note the present moment of the work of the event's device.
 
     >>> wb.record_event().is_complete
@@ -132,14 +135,14 @@ def record_event(event: Event | None = None, external: bool = False) -> Event:
     return get_stream(event.device if event else None).record_event(event)
 
 
-def wait_event(event: Event, external: bool = False) -> None:
+def wait_event(event: DeviceEvent, external: bool = False) -> None:
     """No-op: work runs in the order in which it was launched.
 
     >>> wb.wait_event(wb.record_event())
     """
 
 
-def wait_stream(other_stream: Stream, event: Event | None = None, external: bool = False) -> None:
+def wait_stream(other_stream: Stream, event: DeviceEvent | None = None, external: bool = False) -> None:
     """No-op: work runs in the order in which it was launched.
 
     >>> wb.wait_stream(wb.get_stream("cpu"))
@@ -162,7 +165,7 @@ def synchronize_stream(stream_or_device: Stream | Device | str | None = None) ->
     synchronize(stream_or_device.device if isinstance(stream_or_device, Stream) else stream_or_device)
 
 
-def synchronize_event(event: Event) -> None:
+def synchronize_event(event: DeviceEvent) -> None:
     """Wait until the device has come to the event.
 
     >>> wb.synchronize_event(wb.record_event())
@@ -171,7 +174,7 @@ def synchronize_event(event: Event) -> None:
         event.moment.synchronize()
 
 
-def get_event_elapsed_time(start_event: Event, end_event: Event, synchronize: bool = True) -> float:
+def get_event_elapsed_time(start_event: DeviceEvent, end_event: DeviceEvent, synchronize: bool = True) -> float:
     """Milliseconds between two recorded events.
 
     >>> wb.get_event_elapsed_time(wb.record_event(), wb.record_event()) >= 0.0

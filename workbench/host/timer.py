@@ -29,10 +29,19 @@ class ScopedTimer:
     """
 
     def __init__(
-        self, name: str, active: bool = True, print: bool = True, detailed: bool = False,
-        dict: dict[str, list[float]] | None = None, use_nvtx: bool = False, color: Any = "rapids",
-        synchronize: bool = False, cuda_filter: int = 0, report_func: Any = None, skip_tape: bool = False,
-    ):  # fmt: skip
+        self,
+        name: str,
+        active: bool = True,
+        print: bool = True,
+        detailed: bool = False,
+        dict: dict[str, list[float]] | None = None,
+        use_nvtx: bool = False,
+        color: Any = "rapids",
+        synchronize: bool = False,
+        cuda_filter: int = 0,
+        report_func: Any = None,
+        skip_tape: bool = False,
+    ):
         self.name, self.active, self.print, self.dict, self.synchronize = name, active, print, dict, synchronize
         self.report_func = report_func
         self.start, self.elapsed, self.timing_results = 0.0, 0.0, []

@@ -33,9 +33,13 @@ def _bridge() -> Any:
 
 
 def from_torch(
-    t: Any, dtype: Any = None, requires_grad: bool | None = None, grad: Any = None, return_ctype: bool = False,
+    t: Any,
+    dtype: Any = None,
+    requires_grad: bool | None = None,
+    grad: Any = None,
+    return_ctype: bool = False,
     retain_grad: bool = False,
-) -> array:  # fmt: skip
+) -> array:
     """An array on the memory of a torch tensor: see `interop.torch.from_torch`.
 
     >>> import torch
@@ -47,9 +51,11 @@ def from_torch(
     """
     if grad is not None or return_ctype:
         raise LaunchError(
-            f"from_torch({'return_ctype' if return_ctype else 'grad'}=...) is not here.", slug="from-torch",
-            why="Gradients are made by backward(), and go out through t.grad.", instead="wb.from_torch(t)",
-        )  # fmt: skip
+            f"from_torch({'return_ctype' if return_ctype else 'grad'}=...) is not here.",
+            slug="from-torch",
+            why="Gradients are made by backward(), and go out through t.grad.",
+            instead="wb.from_torch(t)",
+        )
     made = _bridge().from_torch(t, dtype, requires_grad)
     made.retain_grad = retain_grad or made.retain_grad
     return made
@@ -203,10 +209,17 @@ def clear_jax_callable_graph_cache(callable: Any = None) -> None:
 
 
 def jax_kernel(
-    kernel: Any, num_outputs: int = 1, vmap_method: str = "broadcast_all", launch_dims: Any = None,
-    output_dims: Any = None, in_out_argnames: Iterable[str] | None = None, module_preload_mode: Any = None,
-    enable_backward: bool = False, has_side_effect: bool = False, block_dim: int | None = None,
-) -> Any:  # fmt: skip
+    kernel: Any,
+    num_outputs: int = 1,
+    vmap_method: str = "broadcast_all",
+    launch_dims: Any = None,
+    output_dims: Any = None,
+    in_out_argnames: Iterable[str] | None = None,
+    module_preload_mode: Any = None,
+    enable_backward: bool = False,
+    has_side_effect: bool = False,
+    block_dim: int | None = None,
+) -> Any:
     """A kernel as a function of JAX, for `jax.jit`, `grad`, `vjp`, `vmap`: `y = wb.jax_kernel(k)(x)`.
 
     The last `num_outputs` parameters are the outputs, arrays that begin with zeros; `in_out_argnames` are inputs that
@@ -236,11 +249,18 @@ def jax_kernel(
 
 
 def jax_callable(
-    func: Callable[..., Any], num_outputs: int = 1, graph_mode: Any = JaxCallableGraphMode.JAX,
-    vmap_method: str | None = "broadcast_all", output_dims: Any = None, in_out_argnames: Iterable[str] | None = None,
-    stage_in_argnames: Iterable[str] | None = None, stage_out_argnames: Iterable[str] | None = None,
-    graph_cache_max: int | None = None, module_preload_mode: Any = None, has_side_effect: bool = False,
-) -> Any:  # fmt: skip
+    func: Callable[..., Any],
+    num_outputs: int = 1,
+    graph_mode: Any = JaxCallableGraphMode.JAX,
+    vmap_method: str | None = "broadcast_all",
+    output_dims: Any = None,
+    in_out_argnames: Iterable[str] | None = None,
+    stage_in_argnames: Iterable[str] | None = None,
+    stage_out_argnames: Iterable[str] | None = None,
+    graph_cache_max: int | None = None,
+    module_preload_mode: Any = None,
+    has_side_effect: bool = False,
+) -> Any:
     """A Python function that launches kernels as a function of JAX: `y = wb.jax_callable(f)(x)`.
 
     Its parameters are annotated as those of a kernel; see `jax_kernel` for outputs and `in_out_argnames`. Numbers are
@@ -266,9 +286,11 @@ def jax_callable(
     calls.check_side_effects("jax_callable", has_side_effect)
     if stage_in_argnames is not None:
         raise LaunchError(
-            "jax_callable(..., stage_in_argnames=...).", slug="launch-keyword",
-            why="In Warp the other arrays keep the values of the first call.", instead="wb.jax_callable(f)",
-        )  # fmt: skip
+            "jax_callable(..., stage_in_argnames=...).",
+            slug="launch-keyword",
+            why="In Warp the other arrays keep the values of the first call.",
+            instead="wb.jax_callable(f)",
+        )
     return calls.FunctionCall("jax_callable", func, num_outputs, tuple(in_out_argnames or ()), output_dims)
 
 

@@ -38,9 +38,10 @@ def from_dlpack(data: Any, dtype: Any = None, requires_grad: bool = False, name:
         return from_torch(data, dtype, requires_grad or None)
     if not hasattr(data, "__dlpack__"):
         raise LaunchError(
-            f"from_dlpack takes an object with __dlpack__, got {type(data).__name__}", slug="dlpack",
+            f"from_dlpack takes an object with __dlpack__, got {type(data).__name__}",
+            slug="dlpack",
             instead="wb.array(data)",
-        )  # fmt: skip
+        )
     return share(_opened(data), dtype, requires_grad, name, f"a {type(data).__module__.partition('.')[0]} array")
 
 
@@ -98,9 +99,11 @@ class Constant:
         """Refuse a write of ours to these bytes while they are in use. Raises LaunchError [read-only]."""
         if not self.over and Span(span.allocation, *self.place).overlaps(span) is not False:
             raise LaunchError(
-                f"{what} would write to memory of {self.whose}, which is taken for constant there.", slug="read-only",
-                where=where or caller_where(), instead="wb.clone(a), and write to that",
-            )  # fmt: skip
+                f"{what} would write to memory of {self.whose}, which is taken for constant there.",
+                slug="read-only",
+                where=where or caller_where(),
+                instead="wb.clone(a), and write to that",
+            )
 
     def exposing(self, allocation: Allocation) -> None:
         """No-op: shared memory is exposed from the start."""

@@ -11,13 +11,13 @@ import torch
 from ..arrays.allocation import caller_where, recorder
 from ..arrays.array import array
 from ..arrays.dtypes import differentiable
-from ..arrays.host_reads import Source, carrying, given_away, received, source_of, united
+from ..arrays.host_reads import HostRead, carrying, given_away, received, source_of, united
 
 
 class HostTensor(torch.Tensor):
     """A tensor made by `to_torch` under a tape, or by torch from such ones. `sources`: the reads that it came from."""
 
-    sources: tuple[Source, ...] = ()
+    sources: tuple[HostRead, ...] = ()
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -49,14 +49,14 @@ def _plain(t: torch.Tensor) -> torch.Tensor:
     return torch.Tensor.detach(t).as_subclass(torch.Tensor)  # type: ignore[attr-defined]
 
 
-def _changed(target: torch.Tensor, sources: tuple[Source, ...]) -> None:
+def _changed(target: torch.Tensor, sources: tuple[HostRead, ...]) -> None:
     """Note that torch has written values with these sources into a tensor, which may lie on memory of ours."""
     target.sources = united((getattr(target, "sources", ()), sources))  # type: ignore[attr-defined]
     if target.device.type == "cpu" and target.layout is torch.strided:
         received(_plain(target).numpy(), sources)
 
 
-def _carrying(result: Any, sources: tuple[Source, ...]) -> Any:
+def _carrying(result: Any, sources: tuple[HostRead, ...]) -> Any:
     if isinstance(result, torch.Tensor):
         if sources and result.is_floating_point():
             result.sources = sources  # type: ignore[attr-defined]
@@ -68,7 +68,7 @@ def _carrying(result: Any, sources: tuple[Source, ...]) -> Any:
     return carrying(result, sources)
 
 
-def sources_of_tensors(value: Any) -> tuple[Source, ...]:
+def sources_of_tensors(value: Any) -> tuple[HostRead, ...]:
     """The reads that tensors came from, those in lists too."""
     if isinstance(value, torch.Tensor):
         return getattr(value, "sources", ())
@@ -88,7 +88,7 @@ def read_as(a: array, t: torch.Tensor) -> torch.Tensor:
 def wrapped(made: array, t: torch.Tensor) -> None:
     """Tell the tape if torch computed the values of `t`, now wrapped as the array `made`, from memory of ours."""
     tape = recorder()
-    sources: Iterable[Source] = sources_of_tensors(t)
+    sources: Iterable[HostRead] = sources_of_tensors(t)
     elsewhere = tuple(s for s in sources if s.span.allocation is not made.allocation)
     if tape is not None and elsewhere:
         tape.values_written(made.allocation, made.span.offset, made.data, elsewhere, caller_where())

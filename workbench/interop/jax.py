@@ -40,9 +40,10 @@ def from_jax(x: jax.Array, dtype: Any = None, requires_grad: bool = False, copy:
     """
     if isinstance(x, jax.core.Tracer):
         raise LaunchError(
-            "from_jax inside a function that JAX traces: there is no memory yet.", slug="tracer",
+            "from_jax inside a function that JAX traces: there is no memory yet.",
+            slug="tracer",
             instead="wb.interop.jax.function(kernel, dim=n)(x)",
-        )  # fmt: skip
+        )
     if not isinstance(x, jax.Array):
         raise LaunchError(f"from_jax takes a JAX array, got {type(x).__name__}", slug="argument-type")
     if x.devices() and next(iter(x.devices())).platform == "gpu":
@@ -77,9 +78,7 @@ def to_jax(a: array, copy: bool = True) -> jax.Array:
         made = jax.dlpack.from_dlpack(view, copy=False)
     except (ValueError, RuntimeError, TypeError) as error:
         text = str(error).partition(".")[0]
-        raise LaunchError(
-            f"{a.label} cannot be lent to JAX: {text}", slug="layout", instead="wb.to_jax(a)"
-        ) from None  # fmt: skip
+        raise LaunchError(f"{a.label} cannot be lent to JAX: {text}", slug="layout", instead="wb.to_jax(a)") from None
     guard(a, Constant(a.span, "a JAX array", weakref.ref(view)))  # JAX holds the view as long as its buffer
     return made
 
@@ -89,9 +88,10 @@ def check_width(type: Type) -> None:
     wanted = type.scalar.numpy  # type: ignore[attr-defined]
     if jax.dtypes.canonicalize_dtype(wanted) != wanted:
         raise LaunchError(
-            f"JAX would turn {wanted} into {jax.dtypes.canonicalize_dtype(wanted)}.", slug="dtype",
+            f"JAX would turn {wanted} into {jax.dtypes.canonicalize_dtype(wanted)}.",
+            slug="dtype",
             instead='jax.config.update("jax_enable_x64", True)',
-        )  # fmt: skip
+        )
 
 
 def dtype_from_jax(dtype: Any) -> Scalar:
@@ -171,16 +171,18 @@ class JaxFunction:
             raise LaunchError(
                 f"function of {program.name!r}: {len(args)} arguments leave {len(rest)} of the parameters ({names})"
                 f" for {len(shapes)} outputs.",
-                slug="function", where=program.function.where,
+                slug="function",
+                where=program.function.where,
                 why="The arguments of a call are the first parameters, the outputs are all the others.",
-            )  # fmt: skip
+            )
         for (name, type), shape in zip(rest, shapes, strict=True):
             if not isinstance(type, Array) or isinstance(type.dtype, Struct) or len(shape) != type.ndim:
                 raise LaunchError(
                     f"function of {program.name!r}: the output {name!r} is {type}, its shape was given as {shape}.",
-                    slug="function", where=program.function.where,
+                    slug="function",
+                    where=program.function.where,
                     instead="outputs=[shape, ...], without component axes",
-                )  # fmt: skip
+                )
             check_width(type.dtype)
         return (shapes[0] if dims is None else dims), tuple(shapes)
 
@@ -189,10 +191,12 @@ class JaxFunction:
         for name, group in accesses_by_array(program.function).items():
             if name in inputs and (group.writes or group.accumulates):
                 raise LaunchError(
-                    f"function of {program.name!r}: the kernel writes to {name!r}, an input.", slug="function",
-                    where=program.function.where, why="A JAX array never changes.",
+                    f"function of {program.name!r}: the kernel writes to {name!r}, an input.",
+                    slug="function",
+                    where=program.function.where,
+                    why="A JAX array never changes.",
                     instead="a kernel that writes to another array, which is then an output",
-                )  # fmt: skip
+                )
 
     # ---- what JAX traces
 
@@ -220,10 +224,12 @@ class JaxFunction:
             inputs = _inputs(program, values, True)
             with Tape() as tape:
                 outs = self._launch(program, form, inputs)
-            tape.backward(grads={
-                outs[k]: array(np.asarray(g), shadow_type(outs[k].dtype), shape=outs[k].shape, device="cpu")
-                for k, g in zip(seeded, given, strict=True)
-            })  # fmt: skip
+            tape.backward(
+                grads={
+                    outs[k]: array(np.asarray(g), shadow_type(outs[k].dtype), shape=outs[k].shape, device="cpu")
+                    for k, g in zip(seeded, given, strict=True)
+                }
+            )
             found = [inputs[k].grad.numpy() for k in floats]
             return tuple([g.reshape(s.shape).astype(s.dtype) for g, s in zip(found, specs, strict=True)])
 
@@ -255,9 +261,11 @@ def argument(what: str, where: Where | None, param: tuple[str, Type], arg: Any) 
     if isinstance(element, Struct) or isinstance(arg, array | scalar):
         given = f"of {element}, a struct" if isinstance(element, Struct) else f"given {arg.__class__.__name__}"
         raise LaunchError(
-            f"{what}: {name!r} is {given}, not a JAX array.", slug="function", where=where,
+            f"{what}: {name!r} is {given}, not a JAX array.",
+            slug="function",
+            where=where,
             instead="one array per field" if isinstance(element, Struct) else "wb.to_jax(a)",
-        )  # fmt: skip
+        )
     check_width(element)
     wanted = element.scalar.numpy  # type: ignore[attr-defined]
     have = getattr(arg, "dtype", None)
@@ -268,9 +276,10 @@ def argument(what: str, where: Where | None, param: tuple[str, Type], arg: Any) 
     if (have is not None and have != wanted) or outer != rank or given.shape[outer:] != inner:
         raise LaunchError(
             f"{what}: {name!r} takes {type}, got {have or given.dtype} of shape {given.shape}.",
-            slug="dtype" if have is not None and have != wanted else "function", where=where,
+            slug="dtype" if have is not None and have != wanted else "function",
+            where=where,
             instead=f"x.astype({wanted})" if have != wanted else "",
-        )  # fmt: skip
+        )
     return given
 
 
@@ -283,8 +292,9 @@ def _inputs(program: Program, values: Sequence[Any], record: bool) -> list[Any]:
             wanted = record and is_float(type)
             made.append(
                 array(data, type.dtype, device="cpu", requires_grad=wanted)
-                if record else share(data, type.dtype, False, None, "a JAX array", constant=True)
-            )  # fmt: skip
+                if record
+                else share(data, type.dtype, False, None, "a JAX array", constant=True)
+            )
         elif record and is_float(type):
             made.append(scalar(data, type, requires_grad=True, device="cpu"))
         else:

@@ -82,8 +82,9 @@ class JaxCall:
         if self.num_outputs < 1 or pure < 0 or pure > len(names) or any(n not in inputs for n in self.in_out):
             raise self._refuse(
                 f"{self.num_outputs} outputs, {list(self.in_out)} changed in place, of ({', '.join(names)}).",
-                "num_outputs=1", "The last parameters are the outputs; in_out_argnames come before, and count.",
-            )  # fmt: skip
+                "num_outputs=1",
+                "The last parameters are the outputs; in_out_argnames come before, and count.",
+            )
         for k, (name, type) in enumerate(params):
             written = k >= len(inputs) or name in self.in_out
             plain = not isinstance(type.dtype if isinstance(type, Array) else type, Struct)
@@ -157,10 +158,12 @@ class JaxCall:
         def run(values: Sequence[Any], given: Sequence[Any]) -> tuple:
             with Tape() as tape:
                 leaves, outs = self._done(form, values, True)
-            tape.backward(grads={
-                outs[at]: array(np.asarray(g), shadow_type(outs[at].dtype), shape=outs[at].shape, device="cpu")
-                for at, g in zip(seeded, given, strict=True)
-            })  # fmt: skip
+            tape.backward(
+                grads={
+                    outs[at]: array(np.asarray(g), shadow_type(outs[at].dtype), shape=outs[at].shape, device="cpu")
+                    for at, g in zip(seeded, given, strict=True)
+                }
+            )
             found = [leaves[at].grad.numpy() for at in floats]
             return tuple(g.reshape(s.shape).astype(s.dtype) for g, s in zip(found, specs, strict=True))
 
@@ -248,9 +251,10 @@ class FunctionCall(JaxCall):
             if k not in arrays:
                 if isinstance(args[k], jax.core.Tracer):
                     raise self._refuse(
-                        f"the number {name!r} is traced.", "static_argnames of jax.jit, or an array of one element",
+                        f"the number {name!r} is traced.",
+                        "static_argnames of jax.jit, or an array of one element",
                         "The function is called with numbers of Python, which have no gradient.",
-                    )  # fmt: skip
+                    )
                 static.append((k, args[k].item() if hasattr(args[k], "item") else args[k]))
         given = tuple(argument(self.what, self.where, self.params[k], args[k]) for k in arrays)
         shapes = self._shapes(self.output_dims if output_dims is None else output_dims, lambda: self._outer(args))
@@ -268,7 +272,8 @@ def check_side_effects(what: str, has_side_effect: bool) -> None:
     """Raises LaunchError [launch-keyword] for has_side_effect=True: JAX may call a function any number of times."""
     if has_side_effect:
         raise LaunchError(
-            f"{what}(..., has_side_effect=True).", slug="launch-keyword",
+            f"{what}(..., has_side_effect=True).",
+            slug="launch-keyword",
             why="The reverse pass calls it again, so its effects would come twice.",
             instead="what it changes, as an output",
-        )  # fmt: skip
+        )

@@ -43,9 +43,7 @@ from .host_tensors import read_as, wrapped
 
 Layout = tuple[int, tuple[int, ...], tuple[int, ...], int]  # offset, shape, strides in bytes, itemsize
 
-_SCALARS: dict[torch.dtype, Scalar] = {
-    getattr(torch, s.name): s for s in types.SCALARS if hasattr(torch, s.name)
-}  # fmt: skip
+_SCALARS: dict[torch.dtype, Scalar] = {getattr(torch, s.name): s for s in types.SCALARS if hasattr(torch, s.name)}
 
 
 # ---- dtypes and devices
@@ -57,9 +55,11 @@ def dtype_from_torch(dtype: torch.dtype) -> Scalar:
         return _SCALARS[dtype]
     except (KeyError, TypeError):
         raise LaunchError(
-            f"{dtype} has no dtype in the kernel language", slug="dtype",
-            why=f"Known: {', '.join(str(d) for d in _SCALARS)}.", instead="tensor.to(torch.float32)",
-        ) from None  # fmt: skip
+            f"{dtype} has no dtype in the kernel language",
+            slug="dtype",
+            why=f"Known: {', '.join(str(d) for d in _SCALARS)}.",
+            instead="tensor.to(torch.float32)",
+        ) from None
 
 
 def dtype_to_torch(dtype: Any) -> torch.dtype:
@@ -88,7 +88,7 @@ def device_to_torch(device: Device | str | None) -> str:
 # ---- what is known of wrapped memory
 
 
-class Watch:
+class TensorWatch:
     """The tensors on one allocation: leaf tensors to give gradients to, version counters to read and raise.
 
     `aliases` are detached tensors, one per version counter as far as can be told, each with the number of steps
@@ -132,7 +132,7 @@ class Watch:
                 yield t, layout
 
 
-_watches: weakref.WeakKeyDictionary[Allocation, Watch] = weakref.WeakKeyDictionary()
+_watches: weakref.WeakKeyDictionary[Allocation, TensorWatch] = weakref.WeakKeyDictionary()
 _straight = WeakIdKeyDictionary()  # tensor -> {(dtype, layout): weak reference to its array}
 
 
@@ -142,10 +142,10 @@ def _exposed(a: array) -> Any:
     return a.data[...]
 
 
-def _watch(a: Allocation) -> Watch:
+def _watch(a: Allocation) -> TensorWatch:
     found = _watches.get(a)
     if found is None:
-        found = _watches[a] = Watch()
+        found = _watches[a] = TensorWatch()
         a.watch(found)
     return found
 
@@ -185,9 +185,10 @@ def from_torch(t: torch.Tensor, dtype: Any = None, requires_grad: bool | None = 
         if t.requires_grad and made.span.self_overlapping:
             raise GradientError(
                 f"elements of a leaf tensor of shape {tuple(t.shape)} with strides {t.stride()} share memory.",
-                slug="overlapping", why="Memory has one gradient, torch wants one for each element.",
+                slug="overlapping",
+                why="Memory has one gradient, torch wants one for each element.",
                 instead="t = t.detach().clone().requires_grad_()",
-            )  # fmt: skip
+            )
         made.requires_grad = True
         if t.requires_grad and t.is_leaf:
             watch.ports[id(t)] = (weakref.ref(t), layout)
@@ -200,9 +201,10 @@ def _check_leaf(t: torch.Tensor) -> None:
     if t.requires_grad and not t.is_leaf and torch.is_grad_enabled():
         raise GradientError(
             f"a tensor of shape {tuple(t.shape)} computed by torch ({t.grad_fn}) cannot be wrapped with its gradient.",
-            slug="non-leaf", why="The tape would end here, and what torch did before it would get no gradient.",
+            slug="non-leaf",
+            why="The tape would end here, and what torch did before it would get no gradient.",
             instead="t.detach() to cut it off, or wb.interop.torch.function(kernel, ...)(t)",
-        )  # fmt: skip
+        )
 
 
 def _stream(ordinal: int) -> int:
@@ -237,15 +239,17 @@ def _shaped(a: Allocation, layout: Layout, element: Type, t: torch.Tensor) -> ar
     inner = getattr(element, "shape", ())
     if getattr(element, "scalar", None) is not dtype_from_torch(t.dtype):
         raise LaunchError(
-            f"a tensor of {t.dtype} as {element}: converting needs a copy", slug="dtype",
+            f"a tensor of {t.dtype} as {element}: converting needs a copy",
+            slug="dtype",
             instead=f"t.to({dtype_to_torch(element)})" if not isinstance(element, Struct) else "an array of structs",
-        )  # fmt: skip
+        )
     outer = len(shape) - len(inner)
     if outer < 0 or shape[outer:] != inner:
         raise LaunchError(
-            f"a tensor of shape {shape} does not hold elements of {element}", slug="components",
+            f"a tensor of shape {shape} does not hold elements of {element}",
+            slug="components",
             why=f"Its last {len(inner)} axes are the components: they must be {inner}.",
-        )  # fmt: skip
+        )
     if strides[outer:] != row_strides(inner, size) and t.numel():
         raise LaunchError("the components of one element are not side by side", slug="layout", instead="t.contiguous()")
     if outer == 0:
@@ -347,9 +351,10 @@ def _check_place(t: torch.Tensor, span: Span) -> None:
         raise GradientError(
             f"a leaf tensor of shape {span.shape} was given other memory (`t.data = ...`, `set_`, `resize_`) after"
             " it had been wrapped.",
-            slug="moved", why="The launches read the old memory.",
+            slug="moved",
+            why="The launches read the old memory.",
             instead="x = wb.from_torch(tensor), again after the change",
-        )  # fmt: skip
+        )
 
 
 def _wide(dtype: torch.dtype) -> np.dtype:
@@ -402,7 +407,7 @@ class TorchFunction:
 
     def __call__(self, *args: Any) -> Any:
         found = [t for arg in args for t in _tensors(arg)]
-        call = Call(self, args)
+        call = TorchCall(self, args)
         if torch.is_grad_enabled() and any(t.requires_grad for t in found):
             made = _Bridge.apply(call, *found)
         else:
@@ -420,9 +425,10 @@ def _tensors(arg: Any) -> Iterator[torch.Tensor]:
     elif isinstance(arg, array | scalar) and arg.requires_grad and torch.is_grad_enabled():
         tensor = "wb.to_torch(a, requires_grad=True)" if isinstance(arg, array) else "for an array parameter"
         raise GradientError(
-            f"{arg.label} requires a gradient, and torch cannot carry it.", slug="array-in-function",
+            f"{arg.label} requires a gradient, and torch cannot carry it.",
+            slug="array-in-function",
             instead=f"a tensor: {tensor}",
-        )  # fmt: skip
+        )
 
 
 def _replaced(arg: Any, tensors: Iterator[torch.Tensor]) -> Any:
@@ -435,7 +441,7 @@ def _replaced(arg: Any, tensors: Iterator[torch.Tensor]) -> Any:
 
 
 @dataclass(eq=False)
-class Call:
+class TorchCall:
     """One call of a TorchFunction, with the state that its backward needs."""
 
     function: TorchFunction
@@ -482,9 +488,10 @@ class Call:
             raise LaunchError(
                 f"function of {program.name!r}: {len(args)} arguments leave {len(params)} of the parameters ({names})"
                 f" for {len(given)} outputs.",
-                slug="function", where=program.function.where,
+                slug="function",
+                where=program.function.where,
                 why="The arguments of a call are the first parameters, the outputs are all the others.",
-            )  # fmt: skip
+            )
         shapes = [_shape(program, name, type, shape) for (name, type), shape in zip(params, given, strict=True)]
         return (shapes[0] if grid is None else grid), shapes
 
@@ -498,10 +505,11 @@ class Call:
             if leaves[k].arg < len(self.args):
                 raise LaunchError(
                     f"function of {command.program.name!r}: the kernel writes to {leaves[k].name!r}, an input.",
-                    slug="function", where=command.program.function.where,
+                    slug="function",
+                    where=command.program.function.where,
                     why="Torch would not know that its tensor has changed.",
                     instead="a kernel that writes to another array, which is then an output",
-                )  # fmt: skip
+                )
 
     def _arrays(self, command: Any, inputs: list, own: list[torch.Tensor]) -> None:
         """Set `inputs`, the launch arrays that each tensor became, and `outputs`."""
@@ -517,7 +525,7 @@ class Call:
         self.outputs = [a for leaf, a in zip(leaves, flat, strict=True) if leaf.arg >= len(inputs)]
 
     def _record(self, command: Any, tensors: Sequence[torch.Tensor]) -> None:
-        tape = self.tape = Record()
+        tape = self.tape = CallTape()
         for t, arrays in zip(tensors, self.inputs, strict=True):
             if t.requires_grad:
                 tape.active.update((a.allocation, None) for a in arrays)
@@ -545,7 +553,7 @@ class Call:
         return found
 
 
-class Record(Tape):
+class CallTape(Tape):
     """A tape of one call: the tensors that torch follows decide its leaves, later requests do not."""
 
     refuses_late = False
@@ -556,8 +564,9 @@ def _shape(program: Program, name: str, type: Type, given: Any) -> tuple[int, ..
     if not isinstance(type, Array) or isinstance(type.dtype, Struct):
         raise LaunchError(
             f"function of {program.name!r}: the output {name!r} is {type}, not an array of numbers or vectors.",
-            slug="function", where=program.function.where,
-        )  # fmt: skip
+            slug="function",
+            where=program.function.where,
+        )
     if isinstance(given, tuple | list) and len(given) == 2 and not isinstance(given[1], int | np.integer):
         given, dtype = given
         ours = dtype_from_torch(dtype) if isinstance(dtype, torch.dtype) else dtype_of(dtype)
@@ -567,8 +576,10 @@ def _shape(program: Program, name: str, type: Type, given: Any) -> tuple[int, ..
     if len(shape) != type.ndim:
         raise LaunchError(
             f"function of {program.name!r}: the output {name!r} is {type}, its shape was given as {shape}.",
-            slug="function", where=program.function.where, instead="outputs=[shape, ...], without component axes",
-        )  # fmt: skip
+            slug="function",
+            where=program.function.where,
+            instead="outputs=[shape, ...], without component axes",
+        )
     return shape
 
 
@@ -602,7 +613,7 @@ class _Bridge(torch.autograd.Function):
     """Torch's side of a call."""
 
     @staticmethod
-    def forward(ctx: Any, call: Call, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    def forward(ctx: Any, call: TorchCall, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
         made = call.run(tensors, record=True)
         ctx.call = call
         ctx.set_materialize_grads(False)
@@ -634,10 +645,11 @@ class _Once(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *seeds: torch.Tensor | None) -> Any:
         raise GradientError(
-            "the gradient of a kernel was differentiated again by torch.", slug="double-backward",
+            "the gradient of a kernel was differentiated again by torch.",
+            slug="double-backward",
             why="The adjoint of a kernel has no adjoint in torch.",
             instead="wb.hvp, or a kernel for the first derivative",
-        )  # fmt: skip
+        )
 
 
 ports.append(_publish)

@@ -71,10 +71,7 @@ PASSES = (
     Pass(simplify.assume, "For a box of threads that takes the first branch of some conditions: without asking them."),
     Pass(simplify.merged, "Parameters that are one array at a launch become one."),
     Pass(simplify.unrolled, "Short loops of known turns, written out."),
-    Pass(
-        fewer_branches.fewer_branches,
-        "Cheap conditions are worked out unasked: for compilers that vectorise.",
-    ),
+    Pass(fewer_branches.fewer_branches, "Cheap conditions are worked out unasked: for compilers that vectorise."),
     Pass(other_slope.other_slope, "An adjoint that takes the other slope at ties of `min`, `max`, `abs` and `clamp`."),
     Pass(zero_skips.without_zero_skips, "Work on zeros that comes to nothing is done, not left out."),
 )

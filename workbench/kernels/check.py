@@ -244,6 +244,14 @@ def _stack(stmt: ir.Stmt) -> None:
 
 
 _RULES: dict[Row, Callable[[ir.Stmt], None]] = {
-    control.CONST: _const, control.TID: _index, control.DIM: _index, control.IF: _if, control.FOR: _for,
-    control.WHILE: _while, control.CALL: _call, control.EACH: _each, control.PUSH: _push, control.STACK: _stack,
-}  # fmt: skip
+    control.CONST: _const,
+    control.TID: _index,
+    control.DIM: _index,
+    control.IF: _if,
+    control.FOR: _for,
+    control.WHILE: _while,
+    control.CALL: _call,
+    control.EACH: _each,
+    control.PUSH: _push,
+    control.STACK: _stack,
+}

@@ -24,7 +24,6 @@ from . import show
 from .analysis.accesses import relevant_scalars
 from .analysis.launch_form import Groups
 from .compile import c_library
-from .depth import deep
 from .emit import c as emit_c
 from .emit.c_names import c_name
 from .emit.signature import Variant
@@ -37,9 +36,10 @@ from .passes.adjoint import Reverse, adjoint
 from .passes.named import kept_passes
 from .reading import refused_syntax
 from .reading.declare import parameters, resolve, type_from
-from .reading.left_out import NONE, Gaps, certain
+from .reading.optional_arrays import NONE, MissingArrays, certain
 from .reading.reader import Reading, read
 from .reading.source import Source, source
+from .recursion import recursive
 from .types import Array, Composite, Handle, Scalar, Struct, Type, covers, is_float, is_open
 
 if TYPE_CHECKING:
@@ -89,7 +89,9 @@ class Program:
     made: dict[tuple, Any] = field(default_factory=dict)
     coming: dict[tuple, Future] = field(default_factory=dict)  # what is being compiled
     plans: dict[tuple, Any] = field(default_factory=dict)
-    asked: tuple[int, ...] = ()  # positions of the arrays that it uses as conditions: it holds for ones with elements
+    presence_tests: tuple[
+        int, ...
+    ] = ()  # positions of the arrays that it uses as conditions: it holds for ones with elements
     kernel: Kernel | None = None  # whose reading it is; None for a function mapped over arrays
 
     def reverse(self, active: frozenset[str], groups: Groups = ()) -> Reverse:
@@ -97,13 +99,19 @@ class Program:
         key = active, groups
         found = self.reverses.get(key)
         if found is None:
-            found = self.reverses[key] = deep(adjoint)(self.function, active, groups)
+            found = self.reverses[key] = recursive(adjoint)(self.function, active, groups)
         return found
 
     def with_function(self, function: Function) -> Program:
         """The same reading, with another function that does what its own does."""
         return Program(
-            self.name, function, self.params, self.leaves, self.enable_backward, asked=self.asked, kernel=self.kernel
+            self.name,
+            function,
+            self.params,
+            self.leaves,
+            self.enable_backward,
+            presence_tests=self.presence_tests,
+            kernel=self.kernel,
         )
 
     @property
@@ -186,7 +194,7 @@ class Program:
         if key in self.coming and c_library.lost(self.coming[key]):
             del self.coming[key]
         if backend == "c" and key not in self.compiled and key not in self.coming:
-            begun = c_library.begin(deep(emit_c.text)(function, variant), c_name(function.name))
+            begun = c_library.begin(recursive(emit_c.text)(function, variant), c_name(function.name))
             if isinstance(begun, c_library.Compiled):
                 self.compiled[key] = begun
             else:
@@ -253,8 +261,8 @@ def program(reading: Reading, name: str, enable_backward: bool = True) -> Progra
         id, handle, field = reading.behind[p.name]
         at = ids.get(id)  # None for those of all objects, which no argument names
         flat.append(Leaf(p.name, p.type, at.arg if at else -1, (*(at.path if at else ()), field), None, handle))
-    asked = tuple(k for k, leaf in enumerate(flat) if leaf.name in reading.asked)
-    return Program(name, function, tuple(reading.params), tuple(flat), enable_backward, asked=asked)
+    asked = tuple(k for k, leaf in enumerate(flat) if leaf.name in reading.presence_tests)
+    return Program(name, function, tuple(reading.params), tuple(flat), enable_backward, presence_tests=asked)
 
 
 class Kernel:
@@ -279,13 +287,19 @@ class Kernel:
     """
 
     def __init__(
-        self, func: Callable, key: str | None = None, enable_backward: bool | None = None,
-        types: dict[str, Type] | None = None, gaps: Gaps = NONE, *, module: Any = None,
+        self,
+        func: Callable,
+        key: str | None = None,
+        enable_backward: bool | None = None,
+        types: dict[str, Type] | None = None,
+        gaps: MissingArrays = NONE,
+        *,
+        module: Any = None,
         options: dict[str, Any] | None = None,
-    ):  # fmt: skip
+    ):
         self.func = func
         self.types, self.gaps = types or {}, gaps
-        self.asks = False  # has a launch left out an array, or does it use one as a condition
+        self.reads_presence = False  # has a launch left out an array, or does it use one as a condition
         self.key = key or func.__qualname__.replace("<locals>.", "")
         self.module = module if isinstance(module, Module) else get_module(func.__module__ or "__main__")
         self.enable_backward = enable_backward is not False and (options or {}).get("enable_backward") is not False
@@ -296,7 +310,7 @@ class Kernel:
         self._overloads: dict[tuple, Kernel] = {}
         if not self.types and gaps == NONE:
             self.module.kernels[id(self)] = self
-        self._unread: Source | None = deep(refused_syntax.check)(func)
+        self._unread: Source | None = recursive(refused_syntax.check)(func)
         resolve(func, {})
         self.generic = {name: t for name, t in generic_parameters(func).items() if name not in self.types}
 
@@ -321,19 +335,21 @@ class Kernel:
         if self.generic:
             named, text = ", ".join(f"{name!r}: ..." for name in self.generic), source(self.func)
             raise KernelError(
-                f"kernel {self.key!r} takes any type as {' and '.join(map(repr, self.generic))}.", slug="generic",
+                f"kernel {self.key!r} takes any type as {' and '.join(map(repr, self.generic))}.",
+                slug="generic",
                 where=text.where(text.tree),
-                why="It is read for the types of each launch.", instead=f"overload({self.__name__}, {{{named}}})",
-            )  # fmt: skip
+                why="It is read for the types of each launch.",
+                instead=f"overload({self.__name__}, {{{named}}})",
+            )
         if self._program is not None and self._reading is not None and self._reading.current():
             return self._program
         reading = self._read()
-        self._program = deep(program)(reading, self.__name__, self.enable_backward)
+        self._program = recursive(program)(reading, self.__name__, self.enable_backward)
         self._program.kernel = self
         self._reading, self._unread = replace(reading, function=self._program.function), None  # the tidied one alone
         return self._program
 
-    @deep
+    @recursive
     def _read(self) -> Reading:
         try:
             return read(self.func, name=self.__name__, generic_types=self.types, gaps=self.gaps)
@@ -346,15 +362,16 @@ class Kernel:
         odd = types.keys() - self.generic.keys()
         if odd:
             raise KernelError(
-                f"kernel {self.key!r} takes no type for {min(odd)!r}.", slug="generic",
+                f"kernel {self.key!r} takes no type for {min(odd)!r}.",
+                slug="generic",
                 instead=f"types for {', '.join(self.generic) or 'none: it is not generic'}",
-            )  # fmt: skip
+            )
         found = self._overloads.get(key)
         if found is None:
             found = self._overloads[key] = Kernel(self.func, self.key, self.enable_backward, self.types | types)
         return found
 
-    def without(self, gaps: Gaps) -> Kernel:
+    def without(self, gaps: MissingArrays) -> Kernel:
         """This kernel for launches that leave out some arrays, the same one at every asking."""
         if gaps == self.gaps:
             return self
@@ -383,16 +400,16 @@ class Kernel:
     @property
     def ir(self) -> show.Listing:
         """The IR of the kernel as it was read: typed, structured SSA."""
-        return show.Listing(deep(show.text)(self.program().function))
+        return show.Listing(recursive(show.text)(self.program().function))
 
     @property
-    def adjoint(self) -> show.Beside:
+    def adjoint(self) -> show.SideBySide:
         """The adjoint program, beside the user's lines: primal statement, replayed or recorded values, adjoint.
 
         Below it, in words: what is computed again, what is recorded, what is read again, and why. A `*` or `/` whose
         left operand is an adjoint passes an adjoint of exactly 0 as 0, whatever the other operand is: `k.c` says so.
         """
-        rows = deep(show.beside)(self.program().function, self._reverse().function)
+        rows = recursive(show.beside)(self.program().function, self._reverse().function)
         rows.notes = self._reverse().notes
         return rows
 
@@ -434,7 +451,7 @@ class Kernel:
             variant = Variant(
                 contiguous=names, restrict=True, atomic=atomic if gpu else frozenset(), index32=gpu, aligned=True
             )
-            texts.append(deep(emit)(function, variant))
+            texts.append(recursive(emit)(function, variant))
         return texts
 
     @property
@@ -507,9 +524,12 @@ def _overloaded(fn: Callable, around: dict[str, Any]) -> Kernel:
     for stmt in text.tree.body:
         if not (isinstance(stmt, ast.Pass) or (isinstance(stmt, ast.Expr) and isinstance(stmt.value, ast.Constant))):
             raise KernelError(
-                f"an overload of kernel {found.key!r} has a body of its own", slug="generic", where=text.where(stmt),
-                why="It says types; the statements are those of the kernel.", instead="...",
-            )  # fmt: skip
+                f"an overload of kernel {found.key!r} has a body of its own",
+                slug="generic",
+                where=text.where(stmt),
+                why="It says types; the statements are those of the kernel.",
+                instead="...",
+            )
     resolve(fn, around)
     overload(found, list(parameters(fn)))
     return found

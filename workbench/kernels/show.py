@@ -18,7 +18,7 @@ from .ops.memory import ATOMICS
 from .types import Composite, Scalar, bool_, float32, int32
 
 
-class _Line(NamedTuple):
+class _ShownLine(NamedTuple):
     depth: int
     text: str
     stmt: ir.Stmt
@@ -147,20 +147,20 @@ class _Printer:
 
     # --- regions
 
-    def lines(self, region: ir.Region, depth: int) -> Iterator[_Line]:
+    def lines(self, region: ir.Region, depth: int) -> Iterator[_ShownLine]:
         for stmt in region.body:
             if _is_inline(stmt):
                 continue
-            yield _Line(depth, self.head(stmt), stmt, True)
+            yield _ShownLine(depth, self.head(stmt), stmt, True)
             for label, inner in _labels(self, stmt):
                 if label:
-                    yield _Line(depth + (stmt.row is control.WHILE), label, stmt, False)
+                    yield _ShownLine(depth + (stmt.row is control.WHILE), label, stmt, False)
                 deeper = depth + 1 + (stmt.row is control.WHILE)
                 body = list(self.lines(inner, deeper))
                 yield from body
                 end = self.end(stmt, inner)
                 if end or not body:
-                    yield _Line(deeper, end or "pass", stmt, False)
+                    yield _ShownLine(deeper, end or "pass", stmt, False)
 
     def end(self, stmt: ir.Stmt, region: ir.Region) -> str:
         results = list(region.results)
@@ -172,14 +172,26 @@ class _Printer:
 
 
 _WRITTEN: dict[Row, Callable[[_Printer, ir.Stmt], str]] = {
-    control.CONST: lambda printer, stmt: _constant(stmt), control.TID: _Printer.axis, control.DIM: _Printer.axis,
-    memory.LOAD: lambda printer, stmt: printer.cell(stmt.args), memory.SHAPE: _Printer.shape,
-    vectors.EXTRACT_AT: lambda printer, stmt: printer.cell(stmt.args), vectors.INSERT_AT: _Printer.insert_at,
-    parts.PART: _Printer.part, parts.JOIN: _Printer.made, parts.PLACE: _Printer.placed,
-    vectors.EXTRACT: _Printer.extract, vectors.INSERT: _Printer.insert, vectors.CONSTRUCT: _Printer.made,
-    scalar.CAST: _Printer.made, memory.STORE: _Printer.update, memory.ACCUMULATE: _Printer.update,
-    memory.LOG_STORE: _Printer.update, control.PRINTF: _Printer.printf, control.ASSERT: _Printer.claim,
-}  # fmt: skip
+    control.CONST: lambda printer, stmt: _constant(stmt),
+    control.TID: _Printer.axis,
+    control.DIM: _Printer.axis,
+    memory.LOAD: lambda printer, stmt: printer.cell(stmt.args),
+    memory.SHAPE: _Printer.shape,
+    vectors.EXTRACT_AT: lambda printer, stmt: printer.cell(stmt.args),
+    vectors.INSERT_AT: _Printer.insert_at,
+    parts.PART: _Printer.part,
+    parts.JOIN: _Printer.made,
+    parts.PLACE: _Printer.placed,
+    vectors.EXTRACT: _Printer.extract,
+    vectors.INSERT: _Printer.insert,
+    vectors.CONSTRUCT: _Printer.made,
+    scalar.CAST: _Printer.made,
+    memory.STORE: _Printer.update,
+    memory.ACCUMULATE: _Printer.update,
+    memory.LOG_STORE: _Printer.update,
+    control.PRINTF: _Printer.printf,
+    control.ASSERT: _Printer.claim,
+}
 
 
 def _labels(printer: _Printer, stmt: ir.Stmt) -> Iterator[tuple[str, ir.Region]]:
@@ -262,7 +274,7 @@ class SourceLine(NamedTuple):
     replayed: list[str]
 
 
-class Beside(list[SourceLine]):
+class SideBySide(list[SourceLine]):
     """The rows of `beside`; prints itself as columns, in a notebook as a table. `notes` are sentences below it."""
 
     notes: tuple[str, ...] = ()
@@ -282,7 +294,7 @@ class Beside(list[SourceLine]):
 
 def beside(
     primal: ir.Function, adjoint: ir.Function | None = None, source_lines: Sequence[str] | None = None
-) -> Beside:
+) -> SideBySide:
     """For every line of the user's source its statements in the kernel and in its adjoint, in program order.
 
     `source_lines` begin at `primal.first_line`; without them the function's own source is taken.
@@ -291,7 +303,7 @@ def beside(
     """
     first = primal.first_line
     lines = primal.source.splitlines() if source_lines is None else source_lines
-    rows = Beside(SourceLine(first + k, s.rstrip("\n"), [], [], []) for k, s in enumerate(lines))
+    rows = SideBySide(SourceLine(first + k, s.rstrip("\n"), [], [], []) for k, s in enumerate(lines))
     items = [(item, True) for item in _heads(primal)]
     items += [(item, False) for item in (_heads(adjoint) if adjoint is not None else ())]
     for item, is_primal in items:
@@ -303,7 +315,7 @@ def beside(
     return rows
 
 
-def _heads(function: ir.Function) -> list[_Line]:
+def _heads(function: ir.Function) -> list[_ShownLine]:
     printer = _printer(function)
     printer.declare(function.params)
     return [item for item in printer.lines(function.body, 0) if item.head]

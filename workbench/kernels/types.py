@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from ..records import record
-from . import products, types_asked
+from . import host_products, type_queries
 
 
-class Type(types_asked.Asked):
+class Type(type_queries.Asked):
     """Base of all types."""
 
     def __copy__(self) -> Type:
@@ -151,9 +151,19 @@ class Composite(Type):
 
 
 _SUFFIX = {
-    "float32": "", "float64": "d", "float16": "h", "int32": "i", "int64": "l", "int16": "s", "int8": "b",
-    "uint32": "ui", "uint64": "ul", "uint16": "us", "uint8": "ub", "bool": "bool",
-}  # fmt: skip
+    "float32": "",
+    "float64": "d",
+    "float16": "h",
+    "int32": "i",
+    "int64": "l",
+    "int16": "s",
+    "int8": "b",
+    "uint32": "ui",
+    "uint64": "ul",
+    "uint16": "us",
+    "uint8": "ub",
+    "bool": "bool",
+}
 
 
 @record(frozen=True, repr=False)
@@ -460,7 +470,7 @@ class Small(np.ndarray):
 
     def __mul__(self, other: Any) -> Any:
         """`*` as in a kernel: products of matrices, quaternions and transforms; else component by component."""
-        made = products.product(self, other) if isinstance(other, Small) else None
+        made = host_products.product(self, other) if isinstance(other, Small) else None
         return super().__mul__(other) if made is None else self._product(made, other)
 
     def __eq__(self, other: Any) -> Any:

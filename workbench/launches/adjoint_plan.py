@@ -51,7 +51,7 @@ class Backward:
     count: Executable | None = None
     gather: Gather | None = None
     races: Races | None = None
-    pull: Pull | None = None
+    pull: PullPlan | None = None
     live: tuple[bool, ...] = ()
 
     def run(self, arguments: AdjointArguments, fresh: tuple[int, ...] = (), rest: bool = True) -> None:
@@ -73,7 +73,7 @@ class Backward:
 
 
 @record(eq=False)
-class Pull:
+class PullPlan:
     """The half of an adjoint that gathers, per cell, the contributions of other threads (`stencil_adjoint.pull`).
 
     It runs before the rest of the adjoint.
@@ -127,10 +127,11 @@ def plan_adjoint(plan: Plan, active: frozenset[str]) -> Backward:
         raise GradientError(
             f"Kernel {program.name!r} computes with what `{reverse.returned.row.name}` returned,"
             " on the way to a gradient.",
-            slug="atomic-order", where=reverse.returned.where,
+            slug="atomic-order",
+            where=reverse.returned.where,
             why="Which value a thread gets depends on the order of threads.",
             instead="dim=1 and a loop over the elements",
-        )  # fmt: skip
+        )
     function, apart = _merged(plan, reverse)
     position = {leaf.name: k for k, leaf in enumerate(program.leaves)}
     shadows = tuple(position[p.name] for p in program.function.params if p.name in active)
@@ -149,17 +150,23 @@ def plan_adjoint(plan: Plan, active: frozenset[str]) -> Backward:
     needs = reverse.needs | (races.guard.needs if races else frozenset())
     carries = any(k in plan.float_reads or k in plan.accumulates_only for k in shadows)
     return Backward(
-        reverse, main, shadows,
+        reverse,
+        main,
+        shadows,
         tuple((position[n], needed.get(position[n])) for n in sorted(needs)),
         tuple(position[n] for n in sorted(reverse.private)),
-        tuple(position[n] for n in reverse.extremal), ready(reverse.count) if reverse.count else None,
-        gather, races, pull, tuple([carries and k in shadows for k, _ in plan.writes]),
-    )  # fmt: skip
+        tuple(position[n] for n in reverse.extremal),
+        ready(reverse.count) if reverse.count else None,
+        gather,
+        races,
+        pull,
+        tuple([carries and k in shadows for k, _ in plan.writes]),
+    )
 
 
 def _divided(
     plan: Plan, main: Executable, form: LaunchForm, position: dict[str, int], ready: Callable[..., Executable]
-) -> tuple[Executable, Gather | None, Pull | None]:
+) -> tuple[Executable, Gather | None, PullPlan | None]:
     """`main`, divided where that pays so that no two threads add to one cell: with a pull, or into map and gather."""
     of, function = _belonging(main.function), main.function
     targets = {form.shapes.get(of[n]) for n in main.contested}  # one gather runs over the cells of all
@@ -206,8 +213,12 @@ def _merged(plan: Plan, reverse: Reverse) -> tuple[Function, Groups]:
 
 
 def _pull(
-    plan: Plan, pulled: gathering.Pull, position: dict[str, int], form: LaunchForm, ready: Callable[..., Executable]
-) -> Pull:
+    plan: Plan,
+    pulled: gathering.PullAdjoint,
+    position: dict[str, int],
+    form: LaunchForm,
+    ready: Callable[..., Executable],
+) -> PullPlan:
     of, shadow = _belonging(pulled.pull), _shadows(pulled.pull)
     shape = form.shapes[of[pulled.targets[0]]]
     dims = tuple(min(n, d + h) for n, d, h in zip(shape, form.dims, pulled.high, strict=True))
@@ -220,7 +231,7 @@ def _pull(
         return ready(function, cells)
 
     targets = tuple(position[of[n]] for n in pulled.targets)
-    return Pull(make, form.dims, targets, dims == shape, _cleared(pulled.rest, position))
+    return PullPlan(make, form.dims, targets, dims == shape, _cleared(pulled.rest, position))
 
 
 def _cleared(rest: Function, position: dict[str, int]) -> tuple[int, ...] | None:

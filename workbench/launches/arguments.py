@@ -36,9 +36,11 @@ def flatten(kernel: str, program: Program, args: Sequence[Any]) -> list[Any]:
     if len(args) != len(params):
         names = ", ".join(f"{n}: {t}" for n, t in params)
         raise LaunchError(
-            f"Kernel {kernel!r} takes {len(params)} arguments, got {len(args)}.", slug="argument-count",
-            where=program.function.where, why=f"Its parameters are ({names}).",
-        )  # fmt: skip
+            f"Kernel {kernel!r} takes {len(params)} arguments, got {len(args)}.",
+            slug="argument-count",
+            where=program.function.where,
+            why=f"Its parameters are ({names}).",
+        )
     flat = []
     kept = living() if program.chooses else ()  # what a kernel chooses from has one row each in every field
     for leaf, getter, kind in program.sources:
@@ -82,9 +84,10 @@ def check_lists(kernel: str, inputs: Any, outputs: Any) -> None:
         what = f"the array {given.label}" if isinstance(given, array) else shown(given)
         called = given.label if isinstance(given, array | scalar) else "..."
         raise LaunchError(
-            f"Kernel {kernel!r}: {name} is a list of arguments, got {what}.", slug="argument-list",
+            f"Kernel {kernel!r}: {name} is a list of arguments, got {what}.",
+            slug="argument-list",
             instead=f"wb.launch({kernel}, dim, {name}=[{called}], ...)",
-        )  # fmt: skip
+        )
 
 
 @cache
@@ -100,9 +103,11 @@ def _refuse(kernel: str, program: Program, leaf: Leaf, text: str, slug: str, ins
     where = next((p.where for p in program.function.params if p.name == leaf.name), None)
     name = leaf.name.removesuffix(f".{leaf.path[-1]}") if leaf.opened is not None else leaf.name
     return LaunchError(
-        f"Kernel {kernel!r}, argument {name!r}: {text}", slug=slug, where=where or program.function.where,
+        f"Kernel {kernel!r}, argument {name!r}: {text}",
+        slug=slug,
+        where=where or program.function.where,
         instead=instead,
-    )  # fmt: skip
+    )
 
 
 def _argument(kernel: str, program: Program, leaf: Leaf, arg: Any) -> Any:

@@ -19,7 +19,6 @@ from ..kernels.analysis import work as cost
 from ..kernels.analysis.launch_form import LaunchForm
 from ..kernels.analysis.thread_conflicts import private
 from ..kernels.compile import c_library, thread_pool
-from ..kernels.depth import deep
 from ..kernels.emit.signature import (
     BOUNDS,
     STATUS_WORDS,
@@ -29,12 +28,13 @@ from ..kernels.emit.signature import (
     claims,
     divisors,
     needs_scratch,
-)  # fmt: skip
+)
 from ..kernels.emit.tiles import has_tiles
 from ..kernels.ir import Function, root, used, walk
 from ..kernels.ops import memory as rows
 from ..kernels.passes import simplify
 from ..kernels.program import Program
+from ..kernels.recursion import recursive
 from ..records import record, replace
 from . import thresholds
 from .private_sums import Shares, shares
@@ -42,7 +42,7 @@ from .private_sums import Shares, shares
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-    from ..kernels.interpreter.lanes import Together
+    from ..kernels.interpreter.lanes import LaneProgram
 
 SCRATCH_BYTES = 256 << 20  # memory of a GPU for the loop values of the threads that run at once
 SCRATCH_THREADS = 1 << 16
@@ -59,20 +59,20 @@ class Executable:
     variant: Variant
     workers: int = 1
     contested: frozenset[str] = frozenset()  # arrays in which two threads may add to one element; see `executable_for`
-    shares: Shares | None = None
+    private_sums: Shares | None = None
     box: tuple[int, ...] = ()  # first and one-past-last thread per dimension that `variant.inner` runs
-    alone: bool = False  # on a GPU: one thread runs all threads of the launch, in order
+    one_thread: bool = False  # on a GPU: one thread runs all threads of the launch, in order
     slices: int = 1  # calls, one after the other, between which Python sees signals: of launches that take seconds
-    pieces: int = 1  # per worker: those who finish first take pieces of others (work stealing)
+    chunks_per_worker: int = 1  # per worker: those who finish first take pieces of others (work stealing)
     signature: Signature = field(init=False)
-    team: int = field(init=False)  # workers and pieces, as the pool takes them
+    pool_code: int = field(init=False)  # workers and pieces, as the pool takes them
     call: Any = field(init=False, default=None)
-    touched: dict[Any, Any] = field(init=False, default_factory=dict)  # see `row_reach`
-    direct: Any = field(init=False, default=None)  # (packed, begin, end), where a launch is nothing but this call
+    touched: dict[Any, Any] = field(init=False, default_factory=dict)  # see `row_footprint`
+    native_call: Any = field(init=False, default=None)  # (packed, begin, end), where a launch is nothing but this call
 
     def __post_init__(self) -> None:
         self.signature = Signature(self.function, boxed=bool(self.box))
-        self.team = thread_pool.team(self.workers, self.pieces)
+        self.pool_code = thread_pool.team(self.workers, self.chunks_per_worker)
 
     def run(self, values: list, views: Any, rows: tuple[int, int] | None = None) -> None:
         """Run it. `values`: flat, as `Signature.pack` takes them; `views()`: NumPy views, for the interpreter.
@@ -82,18 +82,18 @@ class Executable:
         dims = self.form.dims
         if 0 in dims:
             return
-        if self.direct is not None and self.shares is None and rows is None and capture_log.opened is None:
+        if self.native_call is not None and self.private_sums is None and rows is None and capture_log.opened is None:
             packed = self.packed(values)
-            if capture_log.listing is not None:
-                capture_log.listing.native(self.call.address, packed, 0, dims[0], self.team)
-            self.direct(packed, 0, dims[0])
+            if capture_log.written_list is not None:
+                capture_log.written_list.native(self.call.address, packed, 0, dims[0], self.pool_code)
+            self.native_call(packed, 0, dims[0])
             return
-        if capture_log.listing is not None and (self.shares is None or self.can_fail or self.slices > 1):
-            capture_log.listing.whole = False
+        if capture_log.written_list is not None and (self.private_sums is None or self.can_fail or self.slices > 1):
+            capture_log.written_list.whole = False
         noted = capture_log.opened is not None and capture_log.check()
         if self.form.backend == "numpy":
             arrays = views()
-            capture_log.do(lambda: deep(self.together.run)(arrays))
+            capture_log.do(lambda: recursive(self.together.run)(arrays))
             return
         call = self.call or self._compile()
         if self.form.backend == "cuda":
@@ -107,43 +107,45 @@ class Executable:
         cuts = 1 if noted else min(self.slices, end - begin)
         for k in range(cuts):
             part = begin + (end - begin) * k // cuts, begin + (end - begin) * (k + 1) // cuts
-            if self.shares is not None:
-                self.shares.run(self, self.signature.pack(dims, values, record), part)
+            if self.private_sums is not None:
+                self.private_sums.run(self, self.signature.pack(dims, values, record), part)
             elif noted:
                 packed = self.signature.pack(dims, values, record)
-                capture_log.native(call.address, packed, *part, self.team, None if self.can_fail else (self, values))
+                capture_log.native(
+                    call.address, packed, *part, self.pool_code, None if self.can_fail else (self, values)
+                )
             else:
-                call(self.signature.pack(dims, values, record), *part, self.team)
+                call(self.signature.pack(dims, values, record), *part, self.pool_code)
         if noted and status is not None:
             self._watch(status)
         if status is not None and status[0]:
             self.fail(list(status))
 
     @cached_property
-    def together(self) -> Together:
+    def together(self) -> LaneProgram:
         """The vectorised form for the interpreter."""
         from ..kernels.analysis import thread_uses
-        from ..kernels.interpreter.lanes import Together
+        from ..kernels.interpreter.lanes import LaneProgram
 
-        return Together(self.function, self.form.dims, thread_uses.uses(self.function, self.form))
+        return LaneProgram(self.function, self.form.dims, thread_uses.uses(self.function, self.form))
 
     def packed(self, values: list) -> bytes:
-        """The block of arguments for `direct`."""
+        """The block of arguments for `native_call`."""
         return self.signature.pack(self.form.dims, [*values, *self.box] if self.box else values)
 
     def _compile(self) -> Any:
         made = self.call = self.program.executable(self.function, self.form.backend, self.variant, wait_with_bar)
         around = self.can_fail or self.slices > 1
         if isinstance(made, c_library.Compiled) and not around and 0 not in self.form.dims:
-            alone = self.team == 1 and not made.asks
-            self.direct = self._share if self.shares else made.call if alone else self._in_pool
+            alone = self.pool_code == 1 and not made.asks
+            self.native_call = self._share if self.private_sums else made.call if alone else self._in_pool
         return made
 
     def _in_pool(self, packed: bytes, begin: int, end: int) -> None:
-        self.call(packed, begin, end, self.team)
+        self.call(packed, begin, end, self.pool_code)
 
     def _share(self, packed: bytes, begin: int, end: int) -> None:
-        self.shares.run(self, packed, (begin, end))  # type: ignore[union-attr]
+        self.private_sums.run(self, packed, (begin, end))  # type: ignore[union-attr]
 
     def _watch(self, status: Any) -> None:
         """Make every replay of the open capture check this launch's error record at its end."""
@@ -160,7 +162,7 @@ class Executable:
             return None
 
         capture_log.keep(status)
-        capture_log.noting().checks.append(look)  # type: ignore[union-attr]
+        capture_log.active_capture().checks.append(look)  # type: ignore[union-attr]
 
     def _run_cuda(self, values: list) -> None:
         """Queue on CuPy's current stream, in order with torch's; waits only if it can fail on the device.
@@ -168,15 +170,18 @@ class Executable:
         In a capture only the launch itself is repeated; error records of a replay are checked after it.
         """
         device = get_device("cuda")
-        cupy, notes = xp(device), capture_log.noting()
+        cupy, notes = xp(device), capture_log.active_capture()
         status = cupy.zeros(STATUS_WORDS, np.int64) if self.can_fail else None
         scratch = _scratch(cupy, notes) if needs_scratch(self.function) else None
         packed = self.signature.pack(
-            self.form.dims, [*values, *self.box], 0 if status is None else int(status.data.ptr),
-            0 if scratch is None else int(scratch.data.ptr), 0 if scratch is None else SCRATCH_BYTES,
-        ) + divisors(self.form.dims)  # fmt: skip
+            self.form.dims,
+            [*values, *self.box],
+            0 if status is None else int(status.data.ptr),
+            0 if scratch is None else int(scratch.data.ptr),
+            0 if scratch is None else SCRATCH_BYTES,
+        ) + divisors(self.form.dims)
         size = {"most_threads": 2**31 if scratch is None else SCRATCH_THREADS}
-        if self.alone:
+        if self.one_thread:
             size = {"most_threads": 1, "block": 1}
 
         def launch() -> None:
@@ -207,8 +212,10 @@ class Executable:
             raise BoundsError(
                 f"Kernel {self.function.name!r}: `{row}` outside array {name!r}: thread {thread} uses index"
                 f" {tuple(status[4 : 4 + n])} of shape {tuple(status[10 : 10 + n])}.",
-                slug="bounds", where=where, instead="if 0 <= index < array.shape[0]: ...   around this line",
-            )  # fmt: skip
+                slug="bounds",
+                where=where,
+                instead="if 0 <= index < array.shape[0]: ...   around this line",
+            )
         raise memory_exhausted(self.function.name, where)
 
 
@@ -231,9 +238,12 @@ def wait_with_bar(coming: Future) -> Any:
 
 def memory_exhausted(name: str, where: Any) -> GradientError:
     return GradientError(
-        f"Kernel {name!r} ran out of the memory in which its reverse pass keeps loop values.", slug="stack-full",
-        where=where, why="A gradient from what is left would be wrong.", instead="several launches of fewer turns each",
-    )  # fmt: skip
+        f"Kernel {name!r} ran out of the memory in which its reverse pass keeps loop values.",
+        slug="stack-full",
+        where=where,
+        why="A gradient from what is left would be wrong.",
+        instead="several launches of fewer turns each",
+    )
 
 
 def _scratch(cupy: Any, notes: Any) -> Any:
@@ -270,13 +280,18 @@ def executable_for(program: Program, function: Function, form: LaunchForm, order
             cut = shares(function, contested, form, config.threads, work)
         wide = False
     variant = Variant(
-        contiguous=form.contiguous, restrict=not mixed, check_bounds=config.check_bounds,
-        atomic=contested if form.backend == "cuda" else frozenset(), index32=form.index32,
-    )  # fmt: skip
+        contiguous=form.contiguous,
+        restrict=not mixed,
+        check_bounds=config.check_bounds,
+        atomic=contested if form.backend == "cuda" else frozenset(),
+        index32=form.index32,
+    )
     pieces = thread_pool.PIECES if work >= thresholds.LONG_FROM else int(work >= thresholds.WAKE_FROM)
     workers = config.threads if wide else 1
     slices = max(1, int(work // thresholds.SLICE))
-    made = Executable(program, function, form, variant, workers, contested, cut, pieces=pieces, slices=slices)
+    made = Executable(
+        program, function, form, variant, workers, contested, cut, chunks_per_worker=pieces, slices=slices
+    )
     return made if ordered else _without_tests(made)
 
 
@@ -301,7 +316,14 @@ def _without_tests(made: Executable) -> Executable:
     variant = replace(made.variant, inner=inner, alone=found.whole)
     ends = tuple(e for pair in found.box for e in pair)
     return Executable(
-        program, made.function, form, variant, made.workers, box=ends, pieces=made.pieces, slices=made.slices
+        program,
+        made.function,
+        form,
+        variant,
+        made.workers,
+        box=ends,
+        chunks_per_worker=made.chunks_per_worker,
+        slices=made.slices,
     )
 
 

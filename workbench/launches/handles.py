@@ -57,10 +57,12 @@ def held(thing: Any) -> bool:
     if len(chosen):
         raise LaunchError(
             f"a {thing.handle.name} is built or fitted that a capture has chosen by a number from an array.",
-            slug="capture", why="The capture has a copy of it.", instead="a parameter for its number in that kernel",
-        )  # fmt: skip
+            slug="capture",
+            why="The capture has a copy of it.",
+            instead="a parameter for its number in that kernel",
+        )
     already = len(getattr(thing, "held", ())) > 0
-    if (notes := capture_log.noting()) is not None:
+    if (notes := capture_log.active_capture()) is not None:
         _mark(thing, "held", notes)
         _mark(thing, "fitted_in", notes)
     return already
@@ -84,7 +86,7 @@ def hold(program: Any, args: Any, owner: Any) -> Any:
     return owner
 
 
-def settled(thing: Any, arrays: Any) -> tuple[array, ...]:
+def rebuilt_in_place(thing: Any, arrays: Any) -> tuple[array, ...]:
     """The arrays that are not empty; from now on `thing` is rebuilt in their memory."""
     _mark(thing, "held", thing)
     return tuple(a for a in arrays if a is not None and a.size)
@@ -120,7 +122,7 @@ def part_of(handle: Handle, number: Any, field: str) -> Any:
         raise LookupError(f"{number} is the number of no {handle.name} ({why})", f"{own} of one that is kept")
     if thing.handle != handle:
         raise LookupError(f"takes a {handle.name}, got the number of a {thing.handle.name}", own)
-    if capture_log.opened is not None and (notes := capture_log.noting()) is not None:
+    if capture_log.opened is not None and (notes := capture_log.active_capture()) is not None:
         if not getattr(thing, "built", True):
             raise NotBuilt(
                 f"takes a {handle.name} that was not built before this capture, whose replays use the memory of now",
@@ -132,7 +134,7 @@ def part_of(handle: Handle, number: Any, field: str) -> Any:
 
 def _nothing(handle: Handle) -> Any:
     if handle.name not in _empty:
-        with capture_log.unnoted():
+        with capture_log.paused():
             _empty[handle.name] = handle.empty()
     return _empty[handle.name]
 
@@ -150,7 +152,7 @@ def _every(handle: Handle, field: str) -> array:
     things = {n: t for n, t in sorted(_living.items()) if t.handle.name == handle.name and t is not nothing}
     if field == "numbers":
         return _together(handle.name, field, [tuple(things)], lambda: [np.array(list(things), np.uint64)])
-    if (notes := capture_log.noting()) is not None:
+    if (notes := capture_log.active_capture()) is not None:
         for thing in things.values():
             if notes in getattr(thing, "fitted_in", ()):
                 raise LookupError(

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from ..arrays import allocation as memory
 from ..arrays import capture_log
 from ..arrays.array import array, pack_values, spans_of
-from ..arrays.loans import lent, recall
+from ..arrays.gradient_views import open_views, sync_views
 from ..arrays.scalar import scalar
 from ..config import config
 from ..device import get_device
@@ -21,17 +21,26 @@ from ..kernels.reading.declare import Instance
 from ..kernels.types import Array, Type, covers, float32, scalar_of
 from .arguments import check_lists, flatten, foreign, shown, value_type, views
 from .handles import NotBuilt, hold, part_of
-from .left_out import fitted, left_out
+from .launch_cache import CachedLaunch, launches_of
+from .optional_arrays import fitted, is_left_out
 from .plan import Plan, grid, plan
-from .seen import Seen, launches_of
 from .single_adjoint import pull_back
 
 
 def launch(
-    kernel: Kernel, dim: Any, inputs: Sequence[Any] = (), outputs: Sequence[Any] = (), *,
-    device: Any = None, record_tape: bool = True, record_cmd: bool = False, adjoint: bool = False,
-    adj_inputs: Sequence[Any] = (), adj_outputs: Sequence[Any] = (), **others: Any,
-) -> Any:  # fmt: skip
+    kernel: Kernel,
+    dim: Any,
+    inputs: Sequence[Any] = (),
+    outputs: Sequence[Any] = (),
+    *,
+    device: Any = None,
+    record_tape: bool = True,
+    record_cmd: bool = False,
+    adjoint: bool = False,
+    adj_inputs: Sequence[Any] = (),
+    adj_outputs: Sequence[Any] = (),
+    **others: Any,
+) -> Any:
     """Run `kernel` once per cell of the grid `dim` (an int, or a tuple of 1 to 4).
 
     `inputs` then `outputs` are its arguments: arrays, torch tensors, numbers, vectors, structs. Under an open `Tape`
@@ -82,7 +91,7 @@ def launch(
     if adjoint:
         return _pull_back(command, (*adj_inputs, *adj_outputs), record_cmd)
     if record_cmd:
-        return Recorded(kernel, dim, where, args, command.kept())
+        return RecordedLaunch(kernel, dim, where, args, command.kept())
     return _remembered(kernel, command, dim, args, device).launch(record_tape, _caller())
 
 
@@ -141,24 +150,29 @@ def _wait(refusal: NotBuilt, kernel: Kernel, dim: Any, args: tuple, device: Any,
 
 def _taken(kernel: Kernel, args: tuple) -> tuple[Program, list]:
     """The program of a launch, and its flat arguments. Raises KernelError, LaunchError."""
-    if not kernel.asks:
+    if not kernel.reads_presence:
         try:
             program = kernel.program()
             flat = flatten(program.name, program, args)
-            if not program.asked:
+            if not program.presence_tests:
                 return program, flat
         except (KernelError, LaunchError):
-            if not left_out(kernel, args):
+            if not is_left_out(kernel, args):
                 raise
-        kernel.asks = True
+        kernel.reads_presence = True
     return fitted(kernel, args)
 
 
 @through
 def launch_tiled(
-    kernel: Kernel, dim: Any, inputs: Sequence[Any] = (), outputs: Sequence[Any] = (), *, block_dim: int = 256,
+    kernel: Kernel,
+    dim: Any,
+    inputs: Sequence[Any] = (),
+    outputs: Sequence[Any] = (),
+    *,
+    block_dim: int = 256,
     **others: Any,
-) -> Any:  # fmt: skip
+) -> Any:
     """Run `kernel` once per block of the grid `dim` (an int, or a tuple of 1 to 4): a kernel with tiles.
 
     A block is one thread of the program: its `tid()` gives the index of the block, and its tiles are its own. With one
@@ -189,9 +203,10 @@ def _pull_back(command: Command, given: tuple, record_cmd: bool) -> None:
     if record_cmd or command.declared:
         what = "record_cmd=True" if record_cmd else "a declared scalar"
         raise LaunchError(
-            f"launch(..., adjoint=True) with {what} is not supported.", slug="launch-keyword",
+            f"launch(..., adjoint=True) with {what} is not supported.",
+            slug="launch-keyword",
             instead="tape.backward(grads={y: seed})",
-        )  # fmt: skip
+        )
     pull_back(command, given)
 
 
@@ -201,9 +216,10 @@ def _generic_types(kernel: Kernel, args: tuple) -> dict[str, Type]:
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     if len(args) != len(names):
         raise LaunchError(
-            f"Kernel {kernel.__name__!r} takes {len(names)} arguments, got {len(args)}.", slug="argument-count",
+            f"Kernel {kernel.__name__!r} takes {len(names)} arguments, got {len(args)}.",
+            slug="argument-count",
             why=f"Its parameters are ({', '.join(names)}).",
-        )  # fmt: skip
+        )
     return {n: _generic_type(kernel, n, wanted, args[names.index(n)]) for n, wanted in kernel.generic.items()}
 
 
@@ -227,18 +243,18 @@ def _generic_type(kernel: Kernel, name: str, wanted: Any, arg: Any) -> Type:
 
 
 # keywords of Warp that cannot change a result -> the values that say nothing
-_SILENT: dict[str, Any] = {
-    "block_dim": int, "max_blocks": int, "stream": None,
-}  # fmt: skip
+_SILENT: dict[str, Any] = {"block_dim": int, "max_blocks": int, "stream": None}
 
 
 def _refuse_odd(kernel: Any, others: dict[str, Any], adjoint: bool, *adjoints: Any) -> None:
     """Refuse what is no kernel, and keywords that launches do not have."""
     if any(adjoints) and not adjoint:
         raise LaunchError(
-            "launch(..., adj_inputs=, adj_outputs=) without adjoint=True.", slug="launch-keyword",
-            why="A launch forward has no use for adjoints.", instead="launch(..., adjoint=True)",
-        )  # fmt: skip
+            "launch(..., adj_inputs=, adj_outputs=) without adjoint=True.",
+            slug="launch-keyword",
+            why="A launch forward has no use for adjoints.",
+            instead="launch(..., adjoint=True)",
+        )
     for name, value in others.items():
         if name not in _SILENT:
             import difflib
@@ -246,30 +262,33 @@ def _refuse_odd(kernel: Any, others: dict[str, Any], adjoint: bool, *adjoints: A
             known = [n for n in (*launch.__annotations__, *_SILENT) if n not in ("others", "return")]
             close = difflib.get_close_matches(name, known, n=1)
             raise LaunchError(
-                f"launch has no argument {name!r}.", slug="launch-keyword", why=f"It has {', '.join(known)}.",
+                f"launch has no argument {name!r}.",
+                slug="launch-keyword",
+                why=f"It has {', '.join(known)}.",
                 instead=f"{close[0]}=..." if close else "launch(kernel, dim=n, inputs=[...], outputs=[...])",
-            )  # fmt: skip
+            )
         wanted = _SILENT[name]
         if not (isinstance(value, int) if wanted is int else not value):
             raise LaunchError(
-                f"launch(..., {name}={shown(value)}) is not supported.", slug="launch-keyword",
+                f"launch(..., {name}={shown(value)}) is not supported.",
+                slug="launch-keyword",
                 why="It would change what runs, so it is not ignored.",
-            )  # fmt: skip
+            )
     if kernel.__class__ is not Kernel:
         text = f"launch takes a kernel, got {shown(kernel)}"
         raise LaunchError(text, slug="not-a-kernel", instead="@wb.kernel above it")
 
 
 class Command:
-    """A launch with its arguments, planned and ready to run; `Recorded` is the one that users hold."""
+    """A launch with its arguments, planned and ready to run; `RecordedLaunch` is the one that users hold."""
 
-    __slots__ = ("program", "plan", "flat", "values", "seen", "places", "declared", "held", "__weakref__")
+    __slots__ = ("program", "plan", "flat", "values", "cached", "places", "declared", "held", "__weakref__")
 
     def __init__(
-        self, program: Program, plan: Plan, flat: list[Any], seen: Seen | None = None, changed: bool = False
-    ):  # fmt: skip
-        """`changed`: its numbers differ from those in `seen`."""
-        self.program, self.plan, self.flat, self.seen = program, plan, flat, seen
+        self, program: Program, plan: Plan, flat: list[Any], seen: CachedLaunch | None = None, changed: bool = False
+    ):
+        """`changed`: its numbers differ from those in `cached`."""
+        self.program, self.plan, self.flat, self.cached = program, plan, flat, seen
         self.values = pack_values(flat) if seen is None or changed else seen.values
         self.places = flat  # like `flat`, but with the memory behind declared scalars, which are at `declared`
         self.declared: tuple[int, ...] = ()
@@ -288,16 +307,18 @@ class Command:
                 continue
             if kept:
                 raise LaunchError(
-                    f"Kernel {name!r}: a command with the declared scalar {leaf.name!r}.", slug="command-scalar",
+                    f"Kernel {name!r}: a command with the declared scalar {leaf.name!r}.",
+                    slug="command-scalar",
                     why="It would be launched with the value of now, and the scalar may have changed by then.",
                     instead="wb.launch(...) each time, or an array of one element",
-                )  # fmt: skip
+                )
             others = {a.device for a in self.flat if isinstance(a, array)} - {given.memory.device}
             if others:
                 raise LaunchError(
                     f"Kernel {name!r}: the scalar {leaf.name!r} on {given.memory.device}, arrays on {others.pop()}.",
-                    slug="device", instead="wb.scalar(..., device=...)",
-                )  # fmt: skip
+                    slug="device",
+                    instead="wb.scalar(..., device=...)",
+                )
             self.places[k] = given.memory
             self.declared += (k,)
 
@@ -310,7 +331,7 @@ class Command:
         """The same launch with arrays for declared scalars: `places` are its arguments where derivatives are taken."""
         made = object.__new__(Command)
         made.program, made.plan, made.flat, made.values = self.program, self.plan, self.flat, self.values
-        made.seen = None
+        made.cached = None
         made.places, made.declared, made.held = places, declared, self.held
         return made
 
@@ -318,13 +339,13 @@ class Command:
         """Run it, recorded if a tape is open."""
         frame = frame or sys._getframe(1)
         plan, flat = self.plan, self.flat
-        if capture_log.opened is not None and (notes := capture_log.noting()) is not None and notes.late:
+        if capture_log.opened is not None and (notes := capture_log.active_capture()) is not None and notes.late:
             return self._wait()
         if self.held:
             self.check_handles()
         with memory.LOCK:
-            if lent:
-                recall(flat)
+            if open_views:
+                sync_views(flat)
             tape = memory.recorder() if record_tape else None
             if tape is None:
                 event, writes = None, spans_of(flat, plan.writes)
@@ -338,9 +359,9 @@ class Command:
                     finder.fix(self)
                 if capture_log.opened is not None:
                     self._run_for_capture()
-                elif self.seen is not None and plan.forward.direct is not None:
-                    shared = self.seen.packed if self.values is self.seen.values else None
-                    plan.forward.direct(shared or self._pack(), 0, plan.form.dims[0])
+                elif self.cached is not None and plan.forward.native_call is not None:
+                    shared = self.cached.packed if self.values is self.cached.values else None
+                    plan.forward.native_call(shared or self._pack(), 0, plan.form.dims[0])
                 else:
                     plan.forward.run(self.values, self.views)
             except BaseException as failure:
@@ -359,13 +380,13 @@ class Command:
 
     def _pack(self) -> bytes:
         """The packed block of arguments, shared by launches of the same arrays and numbers."""
-        packed, seen = self.plan.forward.packed(self.values), self.seen
+        packed, seen = self.plan.forward.packed(self.values), self.cached
         if seen is not None and self.values is seen.values:
             seen.packed = packed
         return packed
 
     def _run_for_capture(self) -> None:
-        if capture_log.noting() is None:
+        if capture_log.active_capture() is None:
             self.plan.forward.run(self.values, self.views)
         else:
             self._note()
@@ -376,10 +397,10 @@ class Command:
             capture_log.refuse("The declared scalar of a launch", "an array of one element")
         capture_log.keep(self)
         if self.program.handles:
-            capture_log.noting().unchanged[self] = self.check_handles  # type: ignore[union-attr]
+            capture_log.active_capture().unchanged[self] = self.check_handles  # type: ignore[union-attr]
         for a in self.flat:
             if isinstance(a, array):
-                capture_log.noting().use(a.allocation, "read")  # type: ignore[union-attr]
+                capture_log.active_capture().use(a.allocation, "read")  # type: ignore[union-attr]
         with capture_log.allowed():
             self.plan.forward.run(self.values, self.views)
 
@@ -394,15 +415,16 @@ class Command:
                 raise LaunchError(
                     f"Kernel {self.program.name!r}: the {field} of a {handle.name} are others now than when this launch"
                     " was made.",
-                    slug="handle", why="It was built anew, or given other arrays, and would be seen as it was.",
+                    slug="handle",
+                    why="It was built anew, or given other arrays, and would be seen as it was.",
                     instead="wb.launch(...) each time; a capture once more after it is built",
-                )  # fmt: skip
+                )
 
     def views(self) -> list:
         return views(self.program.function, self.flat)
 
 
-class Recorded:
+class RecordedLaunch:
     """A launch to be repeated, with other arguments too: what `launch(..., record_cmd=True)` returns.
 
     Arrays are seen as they are when it is launched, numbers as they were given. `device` and `stream` are those of the
@@ -448,9 +470,10 @@ class Recorded:
             _pull_back(self.command, (), True)
         if not 0 <= index < len(self.params):
             raise LaunchError(
-                f"Kernel {self.kernel.key!r} has no parameter {index}.", slug="argument-count",
+                f"Kernel {self.kernel.key!r} has no parameter {index}.",
+                slug="argument-count",
                 why=f"There are {len(self.params)}, from 0.",
-            )  # fmt: skip
+            )
         self._make(self.dim, (*self.params[:index], value, *self.params[index + 1 :]))
 
     def set_param_by_name(self, name: str, value: Any, adjoint: bool = False) -> None:
@@ -458,9 +481,10 @@ class Recorded:
         names = [known for known, _ in self.command.program.params]
         if name not in names:
             raise LaunchError(
-                f"Kernel {self.kernel.key!r} has no parameter {name!r}.", slug="argument-count",
+                f"Kernel {self.kernel.key!r} has no parameter {name!r}.",
+                slug="argument-count",
                 why=f"Its parameters are ({', '.join(names)}).",
-            )  # fmt: skip
+            )
         self.set_param_at_index(names.index(name), value, adjoint)
 
     def set_params(self, params: Sequence[Any]) -> None:

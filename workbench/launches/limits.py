@@ -17,16 +17,20 @@ def refuse_size(kernel: str, function: Function, form: LaunchForm) -> None:
     threads, most = math.prod(form.dims), MOST_THREADS[form.backend]
     if threads > most or (len(form.dims) == 1 and threads > LONGEST):
         raise LaunchError(
-            f"Kernel {kernel!r}: dim={form.dims} are {threads:,} threads.", slug="dim", where=function.where,
+            f"Kernel {kernel!r}: dim={form.dims} are {threads:,} threads.",
+            slug="dim",
+            where=function.where,
             why=f"A launch on {form.backend!r} has at most {most:,}, and {LONGEST:,} along one axis.",
             instead="for start in range(0, n, m): wb.launch(kernel, dim=m, inputs=[start, ...])",
-        )  # fmt: skip
+        )
     for name, shape in form.shapes.items():
         for axis, n in enumerate(shape):
             if n > LONGEST:
                 where = next((p.where for p in function.params if p.name == name), function.where)
                 raise LaunchError(
-                    f"Kernel {kernel!r}, argument {name!r}: axis {axis} has {n:,} elements.", slug="extent",
-                    where=where, why=f"An index in a kernel is an int32, which counts to {LONGEST:,}.",
+                    f"Kernel {kernel!r}, argument {name!r}: axis {axis} has {n:,} elements.",
+                    slug="extent",
+                    where=where,
+                    why=f"An index in a kernel is an int32, which counts to {LONGEST:,}.",
                     instead=f"{name}.reshape((n, -1)), or {name}[:{LONGEST}]",
-                )  # fmt: skip
+                )

@@ -35,9 +35,13 @@ class _Made:
 
 
 def map(
-    func: Any, *args: Any, out: Any = None, return_kernel: bool = False, block_dim: int | None = None,
+    func: Any,
+    *args: Any,
+    out: Any = None,
+    return_kernel: bool = False,
+    block_dim: int | None = None,
     device: Any = None,
-) -> Any:  # fmt: skip
+) -> Any:
     """`func` of every element: a new array (a tuple of them where it returns several values).
 
     func   a func, a plain function, or a builtin such as `sin`; it takes and returns numbers, vectors or structs.
@@ -117,16 +121,18 @@ def _made(f: Any, types: tuple, ndim: int) -> _Made:
 def _shape(name: str, arrays: list[array]) -> tuple[int, ...]:
     if not arrays:
         raise LaunchError(
-            f"map({name}, ...) takes at least one array", slug="map-arrays",
+            f"map({name}, ...) takes at least one array",
+            slug="map-arrays",
             instead=f"{name}(...), or wb.from_numpy(data) for what NumPy holds",
-        )  # fmt: skip
+        )
     odd = next((a for a in arrays if a.shape != arrays[0].shape), None)
     if odd is not None:
         raise LaunchError(
-            f"{name}: arrays of shapes {arrays[0].shape} and {odd.shape}", slug="shape",
+            f"{name}: arrays of shapes {arrays[0].shape} and {odd.shape}",
+            slug="shape",
             why="Every array gives one element to each call: nothing is stretched or repeated.",
             instead=f"x.reshape({arrays[0].shape}), or a number in its place",
-        )  # fmt: skip
+        )
     return arrays[0].shape
 
 
@@ -157,7 +163,7 @@ def _given(name: str, mapped: Mapped, out: Any, shape: tuple[int, ...]) -> list[
             raise LaunchError(
                 f"{name} gives {t} of shape {shape}, out {o.label} is {o.dtype} of shape {o.shape}",
                 slug="shape" if o.dtype == t else "dtype",
-            )  # fmt: skip
+            )
         if any(o.span.overlaps(other.span) is not False for other in outs[:k]):
             raise LaunchError(
                 f"{name}: two results would be written to one memory",
@@ -179,10 +185,14 @@ def _apart(arg: Any, outs: list[array]) -> Any:
 # ---- operators
 
 _SIGNS: dict[str, tuple[str, Any]] = {
-    "add": ("+", ops.BUILTINS["add"]), "sub": ("-", ops.BUILTINS["sub"]), "mul": ("*", ops.BUILTINS["mul"]),
-    "truediv": ("/", ops.BUILTINS["div"]), "floordiv": ("//", ops.BUILTINS["floordiv"]),
-    "mod": ("%", ops.ROWS["pymod"]), "pow": ("**", ops.BUILTINS["pow"]),
-}  # fmt: skip
+    "add": ("+", ops.BUILTINS["add"]),
+    "sub": ("-", ops.BUILTINS["sub"]),
+    "mul": ("*", ops.BUILTINS["mul"]),
+    "truediv": ("/", ops.BUILTINS["div"]),
+    "floordiv": ("//", ops.BUILTINS["floordiv"]),
+    "mod": ("%", ops.ROWS["pymod"]),
+    "pow": ("**", ops.BUILTINS["pow"]),
+}
 
 
 def _operate(f: Any, sign: str, args: Sequence[Any], out: array | None = None) -> array:
@@ -191,10 +201,11 @@ def _operate(f: Any, sign: str, args: Sequence[Any], out: array | None = None) -
     args = [_beside(a, beside) for a in args]
     if sign.startswith("/") and not sign.startswith("//") and getattr(beside.dtype, "scalar", float32).kind in "iu":
         raise LaunchError(
-            f"`{sign}` of arrays divides floats, and these are integers", slug="int-division",
+            f"`{sign}` of arrays divides floats, and these are integers",
+            slug="int-division",
             why="NumPy gives floats here, kernels give integers rounded towards zero.",
             instead="a // b (rounds down), or arrays of floats",
-        )  # fmt: skip
+        )
     try:
         return _mapped(f, f"`{sign}`", args, out)
     except KernelError as e:
@@ -237,9 +248,14 @@ def _operators(name: str, sign: str, f: Any) -> dict[str, Callable[[Any, Any], A
 
 
 _NUMPY = {
-    "add": "add", "sub": "subtract", "mul": "multiply", "truediv": "divide", "floordiv": "floor_divide",
-    "mod": "remainder", "pow": "power",
-}  # fmt: skip
+    "add": "add",
+    "sub": "subtract",
+    "mul": "multiply",
+    "truediv": "divide",
+    "floordiv": "floor_divide",
+    "mod": "remainder",
+    "pow": "power",
+}
 
 for _name, (_sign, _f) in _SIGNS.items():
     operators.update(_operators(_name, _sign, _f))

@@ -23,15 +23,15 @@ from ..kernels.analysis import launch_ranges
 from ..kernels.analysis.accesses import Access, Grouped, accesses_by_array
 from ..kernels.analysis.launch_form import Groups, LaunchForm
 from ..kernels.compile import c_compiler
-from ..kernels.depth import deep
 from ..kernels.ir import used, walk
 from ..kernels.ops import memory as rows
 from ..kernels.program import Program
+from ..kernels.recursion import recursive
 from ..kernels.types import is_float
 from ..records import record
 from .adjoint_plan import Backward, plan_adjoint
-from .coverage import stored_boxes
 from .executable import Executable, executable_for, root_name
+from .full_stores import stored_boxes
 from .limits import refuse_size
 from .race_check import Races, find_races, refuse_race
 
@@ -100,7 +100,7 @@ class Plan:
         found = self.reverses.get(active)
         if found is None:
             names = frozenset(self.program.leaves[k].name for k in active)
-            found = self.reverses[active] = deep(plan_adjoint)(self, names)
+            found = self.reverses[active] = recursive(plan_adjoint)(self, names)
         return found
 
 
@@ -176,8 +176,9 @@ def backend_for(arrays: Sequence[array], device: Device | None, kernel: str) -> 
         listed = ", ".join(sorted(str(d) for d in devices))
         raise LaunchError(
             f"Kernel {kernel!r}: arrays on {listed}" + (f", launch on {device}" if device else "") + ".",
-            slug="device", instead='a.to("cpu") or a.to("cuda:0")',
-        )  # fmt: skip
+            slug="device",
+            instead='a.to("cpu") or a.to("cuda:0")',
+        )
     where = devices.pop() if devices else device or get_device(None)
     if where.is_cuda:
         return "cuda"
@@ -186,26 +187,39 @@ def backend_for(arrays: Sequence[array], device: Device | None, kernel: str) -> 
     return "c" if c_compiler.available() else "numpy"
 
 
-@deep
+@recursive
 def _make(
-    kernel: str, program: Program, dims: tuple[int, ...], flat: list[Any], positions: tuple[int, ...],
-    groups: Groups, twins: tuple[tuple[str, str], ...], device: Device | None,
-) -> Plan:  # fmt: skip
+    kernel: str,
+    program: Program,
+    dims: tuple[int, ...],
+    flat: list[Any],
+    positions: tuple[int, ...],
+    groups: Groups,
+    twins: tuple[tuple[str, str], ...],
+    device: Device | None,
+) -> Plan:
     function = program.function
     if function.rank != len(dims):
         raise LaunchError(
             f"Kernel {kernel!r} takes {function.rank} thread indices from tid(), dim={dims} has {len(dims)}.",
-            slug="dim-rank", where=function.where, instead=f"dim=({', '.join('nmkl'[: function.rank])})",
-        )  # fmt: skip
+            slug="dim-rank",
+            where=function.where,
+            instead=f"dim=({', '.join('nmkl'[: function.rank])})",
+        )
     names = {k: program.leaves[k].name for k in positions}
     arrays = {names[k]: flat[k] for k in positions}
     index32 = math.prod(dims) < 2**31 and all(a.size * getattr(a.dtype, "size", 1) < 2**31 for a in arrays.values())
     form = LaunchForm(
-        dims, {leaf.name: a for leaf, a in zip(program.leaves, flat, strict=True) if not isinstance(a, array)},
-        {n: a.shape for n, a in arrays.items()}, backend_for(list(arrays.values()), device, kernel),
+        dims,
+        {leaf.name: a for leaf, a in zip(program.leaves, flat, strict=True) if not isinstance(a, array)},
+        {n: a.shape for n, a in arrays.items()},
+        backend_for(list(arrays.values()), device, kernel),
         frozenset(n for n, a in arrays.items() if a.is_contiguous),
-        frozenset(n for n, a in arrays.items() if a.span.self_overlapping), groups, twins, index32,
-    )  # fmt: skip
+        frozenset(n for n, a in arrays.items() if a.span.self_overlapping),
+        groups,
+        twins,
+        index32,
+    )
     refuse_size(kernel, function, form)
     launch_ranges.check(function, form)
     refuse_race(kernel, function, form)
@@ -218,12 +232,17 @@ def _make(
     recalled = {root_name(s) for s in atomics if s.outs[0] in used(function.body)}
     read, written = dict(reads), dict(writes)
     return Plan(
-        program, form, executable_for(program, function, form), reads, writes,
+        program,
+        form,
+        executable_for(program, function, form),
+        reads,
+        writes,
         accumulates_only=frozenset(k for k in written if names[k] not in stored),
         float_reads=frozenset(k for k in floats if k in read or names[k] in recalled),
-        float_writes=frozenset(k for k in written if k in floats), floats=floats,
+        float_writes=frozenset(k for k in written if k in floats),
+        floats=floats,
         plain=frozenset(k for k, type in floats.items() if flat[k].is_contiguous and type.bits > 16),
-    )  # fmt: skip
+    )
 
 
 def _touched(

@@ -64,8 +64,8 @@ class Shares:
             slices += _SLICE.pack(executable.call.address, ctypes.addressof(block), begin, end)
         if capture_log.opened is not None:
             capture_log.keep(blocks, self.room)
-        if capture_log.listing is not None:
-            capture_log.listing.share(self, blocks, self.room)
+        if capture_log.written_list is not None:
+            capture_log.written_list.share(self, blocks, self.room)
         try:
             capture_log.native(
                 thread_pool.kernel_address("wb_slices"), slices, 0, self.workers, thread_pool.team(self.workers)

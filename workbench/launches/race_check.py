@@ -32,14 +32,14 @@ if TYPE_CHECKING:
 class Races:
     """The race finder of a launch whose stores are not proven apart. `checked`, `private`: positions of parameters."""
 
-    guard: racing.Guard
+    guard: racing.RaceReplay
     executable: Executable
     checked: tuple[int, ...]
     private: tuple[int, ...]
 
     def check(self, command: Command) -> None:
         """Run the race finder twice over the present memory, which is what the launch sees. Raises GradientError."""
-        with capture_log.unnoted():
+        with capture_log.paused():
             self._check(command)
 
     def _check(self, command: Command) -> None:
@@ -58,7 +58,7 @@ class Races:
 
     def fix(self, command: Command) -> None:
         """In a capture: note the arrays whose values decide on races: they must not change, as replays do not check."""
-        notes = capture_log.noting()
+        notes = capture_log.active_capture()
         if notes is not None:
             program = command.program
             names = {k: program.leaves[k].name for k in program.array_positions}
@@ -75,10 +75,11 @@ class Races:
         return GradientError(
             f"Kernel {plan.program.name!r}: threads {one} and {other} touch one element of {name!r}, {place},"
             f" in {lines}.",
-            slug="race", where=where,
+            slug="race",
+            where=where,
             why="Threads have no order, so the result, and its gradient, are a matter of luck.",
             instead=f"wb.atomic_add({name}, ..., value), or another array for the results",
-        )  # fmt: skip
+        )
 
 
 def find_races(plan: Plan, counts: bool = True) -> Races | None:
@@ -107,7 +108,7 @@ def find_races(plan: Plan, counts: bool = True) -> Races | None:
     guard = plan.program.once(racing.guard, function, frozenset(names), form.groups)
     executable = executable_for(plan.program, guard.function, form.beside(guard.function), ordered=True)
     if guard.private:  # it repeats atomics as plain updates of one copy
-        executable.alone, executable.variant = True, replace(executable.variant, atomic=frozenset())
+        executable.one_thread, executable.variant = True, replace(executable.variant, atomic=frozenset())
     position = {leaf.name: k for k, leaf in enumerate(plan.program.leaves)}
     checked = tuple(position[n] for n in guard.checked)
     return Races(guard, executable, checked, tuple(position[n] for n in sorted(guard.private)))
@@ -136,10 +137,11 @@ def refuse_race(kernel: str, function: Function, form: LaunchForm) -> None:
         raise LaunchError(
             f"Kernel {kernel!r}: threads {race.thread} and {race.other} both store to one element of {name!r},"
             f" {place}, in {lines}.",
-            slug="race", where=stmt.where,
+            slug="race",
+            where=stmt.where,
             why="Threads have no order, so the result, and its gradient, would be a matter of luck.",
             instead=f"wb.atomic_add({name}, ..., value), or an index that differs between threads",
-        )  # fmt: skip
+        )
 
 
 def _element(function: Function, name: str, words: Sequence[int], shape: tuple[int, ...]) -> str:

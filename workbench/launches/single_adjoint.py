@@ -36,9 +36,11 @@ def pull_back(command: Command, given: Sequence[Any]) -> None:
     adjoints = _adjoints(program, flat, given)
     if not adjoints:
         raise LaunchError(
-            f"launch({program.name}, adjoint=True): no argument has an adjoint.", slug="adjoint-count",
-            why="Nothing would be computed.", instead="adj_inputs=[wb.zeros_like(x)], adj_outputs=[seed]",
-        )  # fmt: skip
+            f"launch({program.name}, adjoint=True): no argument has an adjoint.",
+            slug="adjoint-count",
+            why="Nothing would be computed.",
+            instead="adj_inputs=[wb.zeros_like(x)], adj_outputs=[seed]",
+        )
     with memory.LOCK, memory.unrecorded():
         back = plan.backward(tuple(plan.floats))
         _refuse(plan, back, adjoints)
@@ -62,7 +64,7 @@ def _adjoints(program: Program, flat: list, given: Sequence[Any]) -> dict[int, a
             f"Kernel {program.name!r} takes {len(program.params)} arguments, got {len(given)} adjoints.",
             slug="adjoint-count",
             instead="adj_inputs=[wb.zeros_like(a) for a in inputs], adj_outputs=[wb.ones_like(a) for a in outputs]",
-        )  # fmt: skip
+        )
     found: dict[int, array] = {}
     for k, leaf in enumerate(program.leaves):
         a, adjoint = flat[k], given[leaf.arg]
@@ -76,8 +78,10 @@ def _adjoints(program: Program, flat: list, given: Sequence[Any]) -> dict[int, a
         if not fits or adjoint.data.dtype != gradient_dtype(a):
             raise LaunchError(
                 f"Kernel {program.name!r}: the adjoint of {leaf.name!r} is {shown(adjoint)}; it must be an array of"
-                f" {a.dtype}, shape {a.shape}.", slug="adjoint-argument", instead="wb.zeros_like(a)",
-            )  # fmt: skip
+                f" {a.dtype}, shape {a.shape}.",
+                slug="adjoint-argument",
+                instead="wb.zeros_like(a)",
+            )
         found[k] = adjoint
     return found
 
@@ -99,16 +103,23 @@ def _refuse(plan: Plan, back: Backward, adjoints: dict[int, array]) -> None:
     name, written = plan.program.name, {k for k, _ in plan.writes}
     lost = [plan.program.leaves[k].name for k, _ in back.needs if k in written]
     reason = (
-        f"it overwrites {lost[0]!r}, which its adjoint reads" if lost
-        else "two of its arguments share memory" if plan.form.shared
-        else "it uses atomic_min or atomic_max" if back.extremal
-        else "it uses what an atomic returned" if back.reverse.ordered
-        else "two of the adjoints share memory" if _shared(adjoints)
+        f"it overwrites {lost[0]!r}, which its adjoint reads"
+        if lost
+        else "two of its arguments share memory"
+        if plan.form.shared
+        else "it uses atomic_min or atomic_max"
+        if back.extremal
+        else "it uses what an atomic returned"
+        if back.reverse.ordered
+        else "two of the adjoints share memory"
+        if _shared(adjoints)
         else ""
-    )  # fmt: skip
+    )
     if reason:
         raise GradientError(
-            f"launch({name}, adjoint=True): {reason}.", slug="adjoint-launch", where=plan.program.function.where,
+            f"launch({name}, adjoint=True): {reason}.",
+            slug="adjoint-launch",
+            where=plan.program.function.where,
             why="Without a tape nobody knows what its memory held before and after.",
             instead="with wb.Tape() as tape: wb.launch(...), then tape.backward(grads={y: seed})",
-        )  # fmt: skip
+        )

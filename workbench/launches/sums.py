@@ -118,7 +118,7 @@ def array_inner(a: array, b: array, out: array | None = None, count: int | None 
             f"array_inner of {a.dtype} {a.shape} and {b.dtype} {b.shape}",
             slug="shape" if a.dtype == b.dtype else "dtype",
             instead="wb.utils.array_inner(a, b)   with a.dtype == b.dtype and a.shape == b.shape",
-        )  # fmt: skip
+        )
     result = a.dtype.scalar  # type: ignore[attr-defined]
     if axis is not None:
         return _along("array_inner", axis, (a, b), count, result, out)
@@ -130,9 +130,7 @@ def _along(name: str, axis: int, args: tuple[array, ...], count: int | None, dty
     """Sums along one axis, one thread for each; see `array_sum`."""
     ndim, shape = args[0].ndim, list(args[0].shape)
     if not -ndim <= axis < ndim:
-        raise LaunchError(
-            f"{name}(axis={axis}) of an array with {ndim} axes", slug="axis", instead=f"axis={ndim - 1}"
-        )  # fmt: skip
+        raise LaunchError(f"{name}(axis={axis}) of an array with {ndim} axes", slug="axis", instead=f"axis={ndim - 1}")
     order = [k for k in range(ndim) if k != axis % ndim] + [axis % ndim]
     shape[axis] = 1
     if out is None:
@@ -152,9 +150,10 @@ def _along(name: str, axis: int, args: tuple[array, ...], count: int | None, dty
 def _refuse_out(name: str, dtype: Type, shape: tuple[int, ...], out: Any) -> NoReturn:
     shown = f"{out.dtype} of shape {out.shape}" if isinstance(out, array) else type(out).__name__
     raise LaunchError(
-        f"{name} writes {dtype} of shape {shape}, out is {shown}", slug="out",
+        f"{name} writes {dtype} of shape {shape}, out is {shown}",
+        slug="out",
         instead=f"wb.zeros({shape[0] if len(shape) == 1 else shape}, dtype=wb.{dtype})",
-    )  # fmt: skip
+    )
 
 
 def _part(count: int | None, *args: array) -> list[array]:
@@ -193,10 +192,12 @@ def _refuse_leaving(name: str, args: tuple[array, ...]) -> None:
     tape = memory.recorder()
     if tape is not None and any(a.requires_grad or a.allocation in tape.active for a in args):
         raise GradientError(
-            f"{name} without `out` returns a number, and a number is not on the tape.", slug="value-leaves-tape",
-            where=memory.caller_where(), why="The gradient of what is computed from it would be lost in silence.",
+            f"{name} without `out` returns a number, and a number is not on the tape.",
+            slug="value-leaves-tape",
+            where=memory.caller_where(),
+            why="The gradient of what is computed from it would be lost in silence.",
             instead=f"loss = wb.zeros(1, dtype=wb.{args[0].dtype}, requires_grad=True); wb.utils.{name}(..., out=loss)",
-        )  # fmt: skip
+        )
 
 
 class utils:

@@ -202,10 +202,20 @@ class LinearSolverState:
     _name = ""
 
     def __init__(
-        self, A: Any, b: array, x: array, tol: float | None = None, atol: float | None = None,
-        maxiter: float | None = 0, M: Any = None, callback: Any = None, check_every: int = 10,
-        use_cuda_graph: bool = True, *, restart: int | None = None,
-    ):  # fmt: skip
+        self,
+        A: Any,
+        b: array,
+        x: array,
+        tol: float | None = None,
+        atol: float | None = None,
+        maxiter: float | None = 0,
+        M: Any = None,
+        callback: Any = None,
+        check_every: int = 10,
+        use_cuda_graph: bool = True,
+        *,
+        restart: int | None = None,
+    ):
         if restart is not None and (isinstance(restart, bool) or not isinstance(restart, int) or restart < 1):
             raise LaunchError(f"{self._name}(restart={restart!r}): a whole number from 1 on, or None", slug="linear")
         self.operands = A, b, x, M
@@ -239,7 +249,7 @@ class LinearSolverState:
             nonlocal said
             said = _run(self, A, b, x, M, report)
 
-        if capture_log.noting() is not None:
+        if capture_log.active_capture() is not None:
             x.allocation.about_to_write(x.span, f"{self._name}()")
         capture_log.do(solve)
         return said if report is None else report.arrays
@@ -305,9 +315,17 @@ class GMRES(LinearSolverState):
     _method, _name = staticmethod(_gmres), "gmres"
 
     def __init__(
-        self, A: Any, b: array, x: array, tol: float | None = None, atol: float | None = None, restart: int = 31,
-        *rest: Any, is_left_preconditioner: bool = False, **named: Any,
-    ):  # fmt: skip
+        self,
+        A: Any,
+        b: array,
+        x: array,
+        tol: float | None = None,
+        atol: float | None = None,
+        restart: int = 31,
+        *rest: Any,
+        is_left_preconditioner: bool = False,
+        **named: Any,
+    ):
         super().__init__(A, b, x, tol, atol, *rest[:5], restart=restart, **named)
 
 
@@ -379,17 +397,22 @@ def _refuse_hidden(tape: Tape, A: LinearOperator, b: array) -> None:
         if event.sources or any(a in tape.active or a.required.spans for a in seen):
             raise GradientError(
                 "a solve with a LinearOperator of functions that read an array with a gradient, under a tape.",
-                slug="linear", where=memory.caller_where(), why="The derivative by that array would be lost.",
+                slug="linear",
+                where=memory.caller_where(),
+                why="The derivative by that array would be lost.",
                 instead="a dense or a sparse matrix",
-            )  # fmt: skip
+            )
 
 
 def _check_adjoint(A: LinearOperator) -> None:
     if A.transposed is None:
         raise GradientError(
-            "a solve with a LinearOperator of functions, under a tape.", slug="linear", where=memory.caller_where(),
-            why="Its adjoint needs products with the transposed matrix.", instead="a dense or a sparse matrix",
-        )  # fmt: skip
+            "a solve with a LinearOperator of functions, under a tape.",
+            slug="linear",
+            where=memory.caller_where(),
+            why="Its adjoint needs products with the transposed matrix.",
+            instead="a dense or a sparse matrix",
+        )
 
 
 def _as_it_is(A: Any) -> LinearOperator:
@@ -407,9 +430,14 @@ def _as_it_is(A: Any) -> LinearOperator:
 
 
 def _record(
-    tape: Any, how: LinearSolverState, A: Any, arrays: tuple[array, ...], b: array, x: array,
+    tape: Any,
+    how: LinearSolverState,
+    A: Any,
+    arrays: tuple[array, ...],
+    b: array,
+    x: array,
     said: tuple[int, float, float],
-) -> None:  # fmt: skip
+) -> None:
     """The adjoint of x = A^-1 b, x new: lambda = A^-T dx; db += lambda; dA -= lambda x^T where entries are; dx = 0.
 
     The adjoint is linear in dx: it is solved for dx over its largest entry, so no absolute tolerance hides a small one.
@@ -443,9 +471,11 @@ def _record(
 def _check_converged(what: str, x: array, residual: float, wanted: float) -> None:
     if not residual <= wanted:
         raise GradientError(
-            f"{what} of {x.label} did not converge: residual {residual:.1e}, wanted {wanted:.1e}.", slug="linear",
-            why="Its gradient is that of the solution, not of an iterate.", instead="a larger maxiter or tol",
-        )  # fmt: skip
+            f"{what} of {x.label} did not converge: residual {residual:.1e}, wanted {wanted:.1e}.",
+            slug="linear",
+            why="Its gradient is that of the solution, not of an iterate.",
+            instead="a larger maxiter or tol",
+        )
 
 
 def _outer(source: Any, left: np.ndarray, right: np.ndarray) -> np.ndarray:
@@ -462,10 +492,20 @@ FSAI = Refused("optim.linear.FSAI", 'preconditioner(A, "diag") is here.')
 
 
 def cg(
-    A: Any, b: array, x: array, tol: float | None = None, atol: float | None = None, maxiter: float | None = 0,
-    M: Any = None, callback: Callable | None = None, check_every: int = 10, use_cuda_graph: bool = True,
-    run: bool = True, *, restart: int | None = None,
-) -> Any:  # fmt: skip
+    A: Any,
+    b: array,
+    x: array,
+    tol: float | None = None,
+    atol: float | None = None,
+    maxiter: float | None = 0,
+    M: Any = None,
+    callback: Callable | None = None,
+    check_every: int = 10,
+    use_cuda_graph: bool = True,
+    run: bool = True,
+    *,
+    restart: int | None = None,
+) -> Any:
     """Solve A x = b for a symmetric positive definite A by conjugate gradients; x is the first guess and the answer.
 
     A: dense, diagonal, sparse or a LinearOperator; M: an approximate inverse; x may be b. Returns the number of
@@ -488,10 +528,20 @@ def cg(
 
 
 def cr(
-    A: Any, b: array, x: array, tol: float | None = None, atol: float | None = None, maxiter: float | None = 0,
-    M: Any = None, callback: Callable | None = None, check_every: int = 10, use_cuda_graph: bool = True,
-    run: bool = True, *, restart: int | None = None,
-) -> Any:  # fmt: skip
+    A: Any,
+    b: array,
+    x: array,
+    tol: float | None = None,
+    atol: float | None = None,
+    maxiter: float | None = 0,
+    M: Any = None,
+    callback: Callable | None = None,
+    check_every: int = 10,
+    use_cuda_graph: bool = True,
+    run: bool = True,
+    *,
+    restart: int | None = None,
+) -> Any:
     """Solve A x = b for a symmetric A by conjugate residuals. Otherwise as `cg`.
 
     >>> x = wb.zeros(2)
@@ -504,10 +554,19 @@ def cr(
 
 
 def bicgstab(
-    A: Any, b: array, x: array, tol: float | None = None, atol: float | None = None, maxiter: float | None = 0,
-    M: Any = None, callback: Callable | None = None, check_every: int = 10, use_cuda_graph: bool = True,
-    is_left_preconditioner: bool = False, run: bool = True,
-) -> Any:  # fmt: skip
+    A: Any,
+    b: array,
+    x: array,
+    tol: float | None = None,
+    atol: float | None = None,
+    maxiter: float | None = 0,
+    M: Any = None,
+    callback: Callable | None = None,
+    check_every: int = 10,
+    use_cuda_graph: bool = True,
+    is_left_preconditioner: bool = False,
+    run: bool = True,
+) -> Any:
     """Solve A x = b by BiCGSTAB, preconditioned from the right. Otherwise as `cg`.
 
     >>> x = wb.zeros(2)
@@ -520,10 +579,20 @@ def bicgstab(
 
 
 def gmres(
-    A: Any, b: array, x: array, tol: float | None = None, atol: float | None = None, restart: int = 31,
-    maxiter: float | None = 0, M: Any = None, callback: Callable | None = None, check_every: int = 31,
-    use_cuda_graph: bool = True, is_left_preconditioner: bool = False, run: bool = True,
-) -> Any:  # fmt: skip
+    A: Any,
+    b: array,
+    x: array,
+    tol: float | None = None,
+    atol: float | None = None,
+    restart: int = 31,
+    maxiter: float | None = 0,
+    M: Any = None,
+    callback: Callable | None = None,
+    check_every: int = 31,
+    use_cuda_graph: bool = True,
+    is_left_preconditioner: bool = False,
+    run: bool = True,
+) -> Any:
     """Solve A x = b by GMRES, begun anew after `restart` turns, preconditioned from the right. Otherwise as `cg`.
 
     >>> x = wb.zeros(2)

@@ -52,9 +52,16 @@ class LinearOperator:
     """
 
     def __init__(
-        self, shape: tuple[int, int], dtype: Any, device: Any, matvec: Callable, batch_offsets: Any = None,
-        max_batch_length: int | None = None, transposed: Callable | None = None, source: Any = None,
-    ):  # fmt: skip
+        self,
+        shape: tuple[int, int],
+        dtype: Any,
+        device: Any,
+        matvec: Callable,
+        batch_offsets: Any = None,
+        max_batch_length: int | None = None,
+        transposed: Callable | None = None,
+        source: Any = None,
+    ):
         if batch_offsets is not None:
             raise LaunchError("batches of systems are not here.", slug="linear", instead="one call for each system")
         self.shape, self.dtype, self.device, self.matvec = shape, dtype, device, matvec

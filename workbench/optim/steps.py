@@ -23,9 +23,17 @@ numbers = array(dtype=Any)
 
 @kernel
 def adam(
-    g: numbers, m: numbers, v: numbers, t: array(dtype=int), lr: Any, beta1: Any, beta2: Any, eps: Any, one: Any,
+    g: numbers,
+    m: numbers,
+    v: numbers,
+    t: array(dtype=int),
+    lr: Any,
+    beta1: Any,
+    beta2: Any,
+    eps: Any,
+    one: Any,
     x: numbers,
-):  # fmt: skip
+):
     """One step of Adam (Kingma and Ba, 2015) for one number; `t` counts the steps before this one."""
     i = tid()
     d = type(one)(g[i])
@@ -39,9 +47,17 @@ def adam(
 
 @kernel
 def sgd(
-    g: numbers, b: numbers, t: array(dtype=int), lr: Any, momentum: Any, dampening: Any, decay: Any, nesterov: bool,
-    one: Any, x: numbers,
-):  # fmt: skip
+    g: numbers,
+    b: numbers,
+    t: array(dtype=int),
+    lr: Any,
+    momentum: Any,
+    dampening: Any,
+    decay: Any,
+    nesterov: bool,
+    one: Any,
+    x: numbers,
+):
     """One step of gradient descent for one number."""
     i = tid()
     d = type(one)(g[i]) + decay * type(one)(x[i])
@@ -149,9 +165,12 @@ class Adam(_Optimizer):
     _states = 2
 
     def __init__(
-        self, params: Sequence[array] | None = None, lr: float = 0.001, betas: tuple[float, float] = (0.9, 0.999),
+        self,
+        params: Sequence[array] | None = None,
+        lr: float = 0.001,
+        betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-08,
-    ):  # fmt: skip
+    ):
         super().__init__(params)
         self.lr, self.eps = lr, eps
         self.beta1, self.beta2 = betas
@@ -175,9 +194,14 @@ class SGD(_Optimizer):
     _states = 1
 
     def __init__(
-        self, params: Sequence[array] | None = None, lr: float = 0.001, momentum: float = 0.0, dampening: float = 0.0,
-        weight_decay: float = 0.0, nesterov: bool = False,
-    ):  # fmt: skip
+        self,
+        params: Sequence[array] | None = None,
+        lr: float = 0.001,
+        momentum: float = 0.0,
+        dampening: float = 0.0,
+        weight_decay: float = 0.0,
+        nesterov: bool = False,
+    ):
         super().__init__(params)
         self.lr, self.momentum, self.dampening = lr, momentum, dampening
         self.weight_decay, self.nesterov = weight_decay, nesterov

@@ -34,7 +34,7 @@ class BsrMatrix:
         self.nrow, self.ncol, self.dtype = int(nrow), int(ncol), block_type(dtype)
         self.offsets, self.columns = zeros(self.nrow + 1, int, device), zeros(0, int, device)
         self.values: array = zeros(0, self.dtype, device)
-        self._made = capture_log.noting()
+        self._made = capture_log.active_capture()
         self._keep(np.zeros(self.nrow + 1, np.int32), np.zeros(0, np.int32))
 
     @property
@@ -45,7 +45,7 @@ class BsrMatrix:
         """
         self.used()
         exposed = self.offsets.allocation.exposed or self.columns.allocation.exposed
-        if self._at != self._now() or (exposed and capture_log.noting() is None):
+        if self._at != self._now() or (exposed and capture_log.active_capture() is None):
             self._read()
         return self._structure
 
@@ -66,16 +66,17 @@ class BsrMatrix:
             raise LaunchError(
                 f"offsets and columns are no places of {self.nrow} x {self.ncol} blocks, {len(self.values)} of them in"
                 " values.",
-                slug="structure", why="offsets has nrow + 1 numbers from 0 that do not fall; columns are below ncol.",
+                slug="structure",
+                why="offsets has nrow + 1 numbers from 0 that do not fall; columns are below ncol.",
                 instead="wb.sparse.bsr_set_from_triplets(A, rows, columns, values)",
-            )  # fmt: skip
+            )
         if not all(map(np.array_equal, self._structure, (offsets, columns))):
             self._structure = offsets, columns
         self._at = self._now()
 
     def used(self) -> None:
         """Tell an open capture that it works on the arrays of this matrix, unless it made the matrix."""
-        if capture_log.opened is not None and (notes := capture_log.noting()) not in (None, self._made):
+        if capture_log.opened is not None and (notes := capture_log.active_capture()) not in (None, self._made):
             look = partial(_same, self, self._structure, (self.offsets, self.columns, self.values))
             notes.unchanged.setdefault(self, look)  # type: ignore[union-attr]
 
@@ -110,9 +111,11 @@ class BsrMatrix:
         there = int(numbers(self.offsets)[-1])
         if count != there:
             raise LaunchError(
-                f"nnz = {count}, while the last of the offsets is {there}", slug="structure",
-                why="Offsets say how many blocks each row has.", instead="A.offsets = ..., then A.nnz_sync()",
-            )  # fmt: skip
+                f"nnz = {count}, while the last of the offsets is {there}",
+                slug="structure",
+                why="Offsets say how many blocks each row has.",
+                instead="A.offsets = ..., then A.nnz_sync()",
+            )
 
     @property
     def row_counts(self) -> None:
@@ -124,9 +127,11 @@ class BsrMatrix:
         """Raise LaunchError [topology] for anything but None."""
         if counts is not None:
             raise LaunchError(
-                "a matrix with room between its rows (`row_counts`) is not here.", slug="topology",
-                why="Each row has as many blocks as its offsets say.", instead="A.row_counts = None",
-            )  # fmt: skip
+                "a matrix with room between its rows (`row_counts`) is not here.",
+                slug="topology",
+                why="Each row has as many blocks as its offsets say.",
+                instead="A.row_counts = None",
+            )
 
     @property
     def scalar_type(self) -> Scalar:
@@ -190,10 +195,11 @@ def _same(A: BsrMatrix, structure: tuple, arrays: tuple[array, ...]) -> None:
     """Raise LaunchError [capture] if a matrix has other places or arrays than these, which a replay would use."""
     if A.structure is not structure or any(map(is_not, (A.offsets, A.columns, A.values), arrays)):
         raise LaunchError(
-            f"a sparse matrix, {A}, has changed its places or arrays since the capture.", slug="capture",
+            f"a sparse matrix, {A}, has changed its places or arrays since the capture.",
+            slug="capture",
             why="A replay works on those that it had.",
             instead="with wb.capture() as graph: ...   once more; in a capture, z = x + y in place of y += x",
-        )  # fmt: skip
+        )
 
 
 def block_type(dtype: Any) -> Any:

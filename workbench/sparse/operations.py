@@ -53,9 +53,15 @@ def combined(dest: BsrMatrix, terms: list[tuple[BsrMatrix, Any]], beta: Any) -> 
 
 
 def bsr_zeros(
-    rows_of_blocks: int, cols_of_blocks: int, block_type: Any, device: Any = None, *, topology: str | None = None,
-    row_capacity: Any = None, nnz_capacity: int | None = None,
-) -> BsrMatrix:  # fmt: skip
+    rows_of_blocks: int,
+    cols_of_blocks: int,
+    block_type: Any,
+    device: Any = None,
+    *,
+    topology: str | None = None,
+    row_capacity: Any = None,
+    nnz_capacity: int | None = None,
+) -> BsrMatrix:
     """A matrix of `rows_of_blocks` x `cols_of_blocks` blocks, none of them stored.
 
     >>> wb.sparse.bsr_zeros(2, 3, wb.mat33).shape
@@ -66,9 +72,14 @@ def bsr_zeros(
 
 
 def bsr_set_zero(
-    bsr: BsrMatrix, rows_of_blocks: int | None = None, cols_of_blocks: int | None = None, *, topology: str = "compact",
-    row_capacity: Any = None, nnz_capacity: int | None = None,
-) -> None:  # fmt: skip
+    bsr: BsrMatrix,
+    rows_of_blocks: int | None = None,
+    cols_of_blocks: int | None = None,
+    *,
+    topology: str = "compact",
+    row_capacity: Any = None,
+    nnz_capacity: int | None = None,
+) -> None:
     """Store no block any more; optionally of another size.
 
     >>> wb.sparse.bsr_set_zero(wb.sparse.bsr_identity(2, float))
@@ -80,9 +91,15 @@ def bsr_set_zero(
 
 
 def bsr_set_from_triplets(
-    dest: BsrMatrix, rows: Any, columns: Any, values: array | None = None, count: Any = None,
-    prune_numerical_zeros: bool = True, topology: str | None = None, build_mapping: Any = None,
-) -> None:  # fmt: skip
+    dest: BsrMatrix,
+    rows: Any,
+    columns: Any,
+    values: array | None = None,
+    count: Any = None,
+    prune_numerical_zeros: bool = True,
+    topology: str | None = None,
+    build_mapping: Any = None,
+) -> None:
     """Let `dest` be the sum of blocks at (row, column); places that come twice are added. Differentiable by `values`.
 
     Negative rows or columns, and those outside, are left out, as in Warp. Blocks of zeros are left out too, but not
@@ -119,16 +136,21 @@ def _as_blocks(values: array, dest: BsrMatrix) -> array:
         values = values.reshape((-1,)) if values.ndim > 1 else values
     if values.dtype != dest.dtype:
         raise LaunchError(
-            f"blocks of {dest.dtype} from values of {values.dtype}", slug="dtype",
+            f"blocks of {dest.dtype} from values of {values.dtype}",
+            slug="dtype",
             instead=f"wb.array(..., dtype=wb.{dest.dtype})",
-        )  # fmt: skip
+        )
     return values
 
 
 def bsr_from_triplets(
-    rows_of_blocks: int, cols_of_blocks: int, rows: array, columns: array, values: array,
+    rows_of_blocks: int,
+    cols_of_blocks: int,
+    rows: array,
+    columns: array,
+    values: array,
     prune_numerical_zeros: bool = True,
-) -> BsrMatrix:  # fmt: skip
+) -> BsrMatrix:
     """A new matrix from blocks at (row, column): see `bsr_set_from_triplets`.
 
     >>> at = wb.array([0, 1]), wb.array([1, 0])
@@ -142,9 +164,13 @@ def bsr_from_triplets(
 
 
 def bsr_axpy(
-    x: BsrMatrix, y: BsrMatrix | None = None, alpha: Any = 1.0, beta: Any = 1.0, work_arrays: Any = None,
+    x: BsrMatrix,
+    y: BsrMatrix | None = None,
+    alpha: Any = 1.0,
+    beta: Any = 1.0,
+    work_arrays: Any = None,
     topology: str | None = None,
-) -> BsrMatrix:  # fmt: skip
+) -> BsrMatrix:
     """y = alpha * x + beta * y; y is made where none is given. Returns y. Differentiable by all blocks.
 
     >>> eye = wb.sparse.bsr_identity(2, float)
@@ -158,9 +184,12 @@ def bsr_axpy(
 
 
 def bsr_copy(
-    A: BsrMatrix, scalar_type: Any = None, block_shape: tuple[int, int] | None = None, structure_only: bool = False,
+    A: BsrMatrix,
+    scalar_type: Any = None,
+    block_shape: tuple[int, int] | None = None,
+    structure_only: bool = False,
     topology: str = "compact",
-) -> BsrMatrix:  # fmt: skip
+) -> BsrMatrix:
     """A copy in new memory. Raises LaunchError [dtype] for another scalar type or block shape.
 
     >>> wb.sparse.bsr_copy(wb.sparse.bsr_identity(2, float)).nnz
@@ -191,9 +220,12 @@ def bsr_assign(dest: BsrMatrix, src: BsrMatrix, structure_only: bool = False, to
 
 
 def bsr_compress(
-    src: BsrMatrix, prune_numerical_zeros: bool = True, inplace: bool = False, topology: str | None = None,
+    src: BsrMatrix,
+    prune_numerical_zeros: bool = True,
+    inplace: bool = False,
+    topology: str | None = None,
     structure_only: bool = False,
-) -> BsrMatrix:  # fmt: skip
+) -> BsrMatrix:
     """The matrix without blocks of zeros (with them, under an open tape).
 
     >>> wb.sparse.bsr_compress(wb.sparse.bsr_identity(2, float)).nnz
@@ -278,9 +310,12 @@ def bsr_set_diag(A: BsrMatrix, diag: Any, rows_of_blocks: int | None = None, col
 
 
 def bsr_diag(
-    diag: Any = None, rows_of_blocks: int | None = None, cols_of_blocks: int | None = None, block_type: Any = None,
+    diag: Any = None,
+    rows_of_blocks: int | None = None,
+    cols_of_blocks: int | None = None,
+    block_type: Any = None,
     device: Any = None,
-) -> BsrMatrix:  # fmt: skip
+) -> BsrMatrix:
     """A new matrix with these blocks on its diagonal: an array, or one value for `rows_of_blocks` of them.
 
     >>> wb.sparse.bsr_diag(wb.array([2.0, 5.0])).shape

@@ -29,8 +29,13 @@ def _scaled(a: BsrMatrix, factor: Any) -> BsrMatrix:
 
 
 for _name, _made in {
-    "__matmul__": _times, "__add__": _plus, "__sub__": _minus, "__mul__": _scaled, "__rmul__": _scaled,
-    "__truediv__": lambda a, factor: _scaled(a, 1.0 / factor), "__neg__": lambda a: _scaled(a, -1.0),
-}.items():  # fmt: skip
+    "__matmul__": _times,
+    "__add__": _plus,
+    "__sub__": _minus,
+    "__mul__": _scaled,
+    "__rmul__": _scaled,
+    "__truediv__": lambda a, factor: _scaled(a, 1.0 / factor),
+    "__neg__": lambda a: _scaled(a, -1.0),
+}.items():
     setattr(BsrMatrix, _name, _made)
 BsrMatrix.transpose = bsr_transposed

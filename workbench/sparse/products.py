@@ -16,9 +16,15 @@ from .structure import compressed, pairs, rows_of
 
 
 def bsr_mv(
-    A: BsrMatrix, x: array, y: array | None = None, alpha: Any = 1.0, beta: Any = 0.0, transpose: bool = False,
-    work_buffer: array | None = None, tile_size: int = 0,
-) -> array:  # fmt: skip
+    A: BsrMatrix,
+    x: array,
+    y: array | None = None,
+    alpha: Any = 1.0,
+    beta: Any = 0.0,
+    transpose: bool = False,
+    work_buffer: array | None = None,
+    tile_size: int = 0,
+) -> array:
     """y = alpha * A x + beta * y (A transposed, with `transpose`); y is made where none is given. Returns y.
 
     Differentiable by the blocks, x, y, and by alpha and beta if they are declared scalars. With beta = 0 the old
@@ -42,8 +48,9 @@ def bsr_mv(
         if a.dtype != want or a.shape != (n,):
             raise LaunchError(
                 f"bsr_mv takes {n} of {want} as {name}, not {a.dtype} of shape {a.shape}",
-                slug="shape" if a.dtype == want else "dtype", instead=f"wb.zeros({n}, dtype=wb.{want})",
-            )  # fmt: skip
+                slug="shape" if a.dtype == want else "dtype",
+                instead=f"wb.zeros({n}, dtype=wb.{want})",
+            )
     if source.span.overlaps(target.span) is not False:
         source = array(source)
     alpha, zero = factor(alpha, scalar), not hasattr(beta, "requires_grad") and beta == 0
@@ -61,9 +68,17 @@ def bsr_mv(
 
 
 def bsr_mm(
-    x: BsrMatrix, y: BsrMatrix, z: BsrMatrix | None = None, alpha: Any = 1.0, beta: Any = 0.0, work_arrays: Any = None,
-    reuse_topology: bool = False, tile_size: int = 0, max_new_nnz: int | None = None, topology: str | None = None,
-) -> BsrMatrix:  # fmt: skip
+    x: BsrMatrix,
+    y: BsrMatrix,
+    z: BsrMatrix | None = None,
+    alpha: Any = 1.0,
+    beta: Any = 0.0,
+    work_arrays: Any = None,
+    reuse_topology: bool = False,
+    tile_size: int = 0,
+    max_new_nnz: int | None = None,
+    topology: str | None = None,
+) -> BsrMatrix:
     """z = alpha * x y + beta * z; z is made where none is given. Returns z. Differentiable by all blocks.
 
     Raises LaunchError [shape], [dtype]; [topology] for another topology than "compact".

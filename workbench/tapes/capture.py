@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from ..arrays import allocation, capture_log
-from ..arrays.loans import recall
+from ..arrays.gradient_views import sync_views
 from ..config import config
 from ..errors import GradientError, LaunchError
 from ..kernels.compile import thread_pool
@@ -29,7 +29,7 @@ from .time_tiles import tiled
 class Graph:
     """The recorded steps of a capture; `replay()` runs them again."""
 
-    def __init__(self, notes: capture_log.Notes):
+    def __init__(self, notes: capture_log.CaptureRecorder):
         self._notes = notes
         self._segments = _segments(notes)
         for a in notes.made:
@@ -61,7 +61,7 @@ class Graph:
         Raises LaunchError [capture] under an open tape, or if indices changed on which the absence of races rests;
         BoundsError or GradientError where a launch fails.
         """
-        if allocation.recorder() is None and (notes := capture_log.noting()) is not None:
+        if allocation.recorder() is None and (notes := capture_log.active_capture()) is not None:
             self._join(notes)
             return
         with allocation.LOCK:
@@ -70,9 +70,9 @@ class Graph:
             for tape in own.values():
                 tape.muted = True
             for grad, _, _ in self._grads:
-                if grad.loan is not None:
-                    grad.loan.close(grad)
-            recall()
+                if grad.gradient_view is not None:
+                    grad.gradient_view.close(grad)
+            sync_views()
             try:
                 self._announce(own)
                 for run in self._segments:
@@ -90,7 +90,7 @@ class Graph:
 
     launch = replay
 
-    def _join(self, notes: capture_log.Notes) -> None:
+    def _join(self, notes: capture_log.CaptureRecorder) -> None:
         """Replay in an open capture, adding these steps to it."""
         own = self._notes
         self.tell(notes)
@@ -101,13 +101,13 @@ class Graph:
         notes.published.update(own.published)
         notes.cleared |= own.cleared
         if not notes.late:
-            with capture_log.unnoted():
+            with capture_log.paused():
                 self.replay()
         notes.checks += own.checks
         notes.unchanged.update(own.unchanged)
         notes.steps += own.steps
 
-    def tell(self, notes: capture_log.Notes) -> None:
+    def tell(self, notes: capture_log.CaptureRecorder) -> None:
         """Tell an open capture which memory this graph is about to change, and which must stay unchanged (`fixed`)."""
         notes.kept.append(self)
         for memory in (*self._notes.written, *(grad for grad, _, _ in self._grads)):
@@ -131,44 +131,51 @@ class Graph:
         for tape, _, events in self._tapes:
             if events:
                 refusal = GradientError(
-                    "this tape was recorded in a capture that has not been launched.", slug="capture",
-                    where=events[0].where, why="Memory is what it was before the capture, so nothing has run yet.",
+                    "this tape was recorded in a capture that has not been launched.",
+                    slug="capture",
+                    where=events[0].where,
+                    why="Memory is what it was before the capture, so nothing has run yet.",
                     instead="wb.capture_launch(graph)   first",
-                )  # fmt: skip
+                )
                 tape.conflicts.append(refusal)
                 self._undone.append((tape, refusal))
 
     def _check(self) -> None:
         if allocation.recorder() is not None:
             raise LaunchError(
-                "replay() under an open tape.", slug="capture", why="The tape would not see the launches in it.",
+                "replay() under an open tape.",
+                slug="capture",
+                why="The tape would not see the launches in it.",
                 instead="with wb.capture() as graph, wb.Tape() as tape: ...   and tape.backward(loss) in the capture",
-            )  # fmt: skip
+            )
         capture_log.refuse("replay()")
         if self._options != _options():
             raise LaunchError(
-                f"wb.config.{self._changed()} has changed since the capture.", slug="capture",
+                f"wb.config.{self._changed()} has changed since the capture.",
+                slug="capture",
                 why="The replay would run what was compiled without it.",
                 instead="with wb.capture() as graph: ...   once more",
-            )  # fmt: skip
+            )
         for look in self._notes.unchanged.values():
             look()
         for a, name, version, seen in self._fixed:
             if a.version != version or seen != _seen(a):
                 raise LaunchError(
-                    f"Kernel {name!r}: an array of indices has changed since the capture.", slug="capture",
+                    f"Kernel {name!r}: an array of indices has changed since the capture.",
+                    slug="capture",
                     why="Whether two threads of it meet was looked at once, and may be different now.",
                     instead="with wb.capture() as graph: ...   once more",
-                )  # fmt: skip
+                )
 
         if self._asks != allocation.asks:
             for a, required, retained in self._asked:
                 if (required, retained) != _asked(a):
                     raise LaunchError(
                         f"requires_grad or retain_grad of {next(iter(a.names), a)} has changed since the capture.",
-                        slug="capture", why="The replay would publish the gradients that were asked for then.",
+                        slug="capture",
+                        why="The replay would publish the gradients that were asked for then.",
                         instead="with wb.capture() as graph: ...   once more",
-                    )  # fmt: skip
+                    )
             self._asks = allocation.asks
 
     def _changed(self) -> str:
@@ -213,24 +220,24 @@ class Graph:
             entry[2] = a.watchers if alone and (a in marked or not a.is_gradient) else None
 
 
-def _segments(notes: capture_log.Notes) -> list[Callable[[], None]]:
+def _segments(notes: capture_log.CaptureRecorder) -> list[Callable[[], None]]:
     """The steps with consecutive native calls joined into one, and consecutive work of one GPU into a CUDA graph."""
     found: list[Callable[[], None]] = []
     for kind, group in groupby(notes.steps, _kind):
         row = list(group)
-        if kind is capture_log.Call:
+        if kind is capture_log.NativeCall:
             row = tiled(row, notes.kept)
-            found.append(_native((capture_log.Call * len(row))(*row)))
+            found.append(_native((capture_log.NativeCall * len(row))(*row)))
         elif kind is not None:
-            found.append(cuda_graph.Row(row, kind))
+            found.append(cuda_graph.QueuedSteps(row, kind))
         else:
             found += row
     return found
 
 
 def _kind(step: Any) -> Any:
-    """The key of steps that can be joined: `Call` for native calls, the ordinal of a GPU, None for neither."""
-    return capture_log.Call if isinstance(step, capture_log.Call) else getattr(step, "gpu", None)
+    """The key of steps that can be joined: `NativeCall` for native calls, the ordinal of a GPU, None for neither."""
+    return capture_log.NativeCall if isinstance(step, capture_log.NativeCall) else getattr(step, "gpu", None)
 
 
 def _native(row: ctypes.Array) -> Callable[[], None]:
@@ -270,15 +277,17 @@ class Capture:
     undone = False  # is memory put back behind the block
 
     def __init__(self) -> None:
-        self._notes: capture_log.Notes | None = None
+        self._notes: capture_log.CaptureRecorder | None = None
         self.graph: Graph | None = None
 
     def __enter__(self) -> Self:
         if allocation.recorder() is not None:
             raise LaunchError(
-                "a capture under an open tape.", slug="capture", why="A replay is no event of a tape.",
+                "a capture under an open tape.",
+                slug="capture",
+                why="A replay is no event of a tape.",
                 instead="with wb.capture() as graph:\n        with wb.Tape() as tape:",
-            )  # fmt: skip
+            )
         self._notes = capture_log.start()
         self._notes.before = {} if self.undone else None
         return self
@@ -308,7 +317,7 @@ class Capture:
     launch = replay
 
 
-def _undo(notes: capture_log.Notes, graph: Graph | None) -> None:
+def _undo(notes: capture_log.CaptureRecorder, graph: Graph | None) -> None:
     """Restore memory to its snapshots from before the block."""
     with allocation.LOCK:
         before, notes.before = notes.before or {}, None  # the graph keeps the notes, and needs none of it
@@ -319,16 +328,17 @@ def _undo(notes: capture_log.Notes, graph: Graph | None) -> None:
             graph.wait()
 
 
-def _zero_again(notes: capture_log.Notes) -> None:
+def _zero_again(notes: capture_log.CaptureRecorder) -> None:
     """Make `tape.zero()` at the head of the block clear, in a replay, the gradients that the block itself makes."""
-    for grad, tape in notes.supposed.items():
+    for grad, tape in notes.expected_cleared.items():
         if grad not in gradients_of(tape):
             raise LaunchError(
                 "two recordings of one tape that was zeroed in front of them, the second without an array of the"
                 " first.",
-                slug="capture", why="The gradients of that array would not be zeroed in a replay.",
+                slug="capture",
+                why="The gradients of that array would not be zeroed in a replay.",
                 instead="first, second = wb.Tape(), wb.Tape()   one for each recording",
-            )  # fmt: skip
+            )
     places = sorted(((at, tape) for tape, ats in notes.zeroed.items() for at in ats), key=lambda p: -p[0])
     for at, tape in places:
         grads = gradients_of(tape)
@@ -340,14 +350,15 @@ def _zero_again(notes: capture_log.Notes) -> None:
             notes.written.setdefault(grad, {})[grad.span()] = "tape.zero()"
 
 
-def _check_fixed(notes: capture_log.Notes) -> None:
+def _check_fixed(notes: capture_log.CaptureRecorder) -> None:
     for a, name in notes.fixed.items():
         if a in notes.written:
             raise LaunchError(
-                f"Kernel {name!r}: its indices are computed inside the capture.", slug="capture",
+                f"Kernel {name!r}: its indices are computed inside the capture.",
+                slug="capture",
                 why="Whether two of its threads meet has to be looked at each time, and a replay does not.",
                 instead="that launch before `with wb.capture()`, or wb.config.race_guard = False",
-            )  # fmt: skip
+            )
 
 
 def capture() -> Capture:

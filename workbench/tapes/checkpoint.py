@@ -19,7 +19,7 @@ from ..arrays import allocation as memory
 from ..arrays import capture_log
 from ..arrays.allocation import Allocation
 from ..arrays.array import array
-from ..arrays.nearby import Marks
+from ..arrays.interval_index import SpanSet
 from ..arrays.span import Span
 from ..arrays.workspace import Workspace
 from ..errors import GradientError, LaunchError, Where
@@ -102,15 +102,17 @@ class Checkpointed:
         for n, a in enumerate(state):
             if not isinstance(a, array):
                 raise LaunchError(
-                    f"{self.__name__}(...): state {n} is a {type(a).__name__}, not an array.", slug="checkpoint-state",
+                    f"{self.__name__}(...): state {n} is a {type(a).__name__}, not an array.",
+                    slug="checkpoint-state",
                     why="What a step carries over lies in arrays.",
                     instead=f"{self.__name__}(x, v)   with arrays alone; the step takes other values by their names",
-                )  # fmt: skip
+                )
             if any(a.span.overlaps(b.span) is not False for b in state[:n]):
                 raise LaunchError(
-                    f"{self.__name__}(...): two state arrays share memory.", slug="checkpoint-state",
+                    f"{self.__name__}(...): two state arrays share memory.",
+                    slug="checkpoint-state",
                     instead="x = wb.clone(x)   for one of the two",
-                )  # fmt: skip
+                )
 
 
 def _bar(steps: int, name: str) -> Any:
@@ -125,9 +127,10 @@ def _schedule(steps: int, budget: int) -> Iterator[Any]:
         library = importlib.import_module("checkpoint_schedules")
     except ImportError:
         raise LaunchError(
-            "checkpoint() needs the library checkpoint-schedules.", slug="checkpoint",
+            "checkpoint() needs the library checkpoint-schedules.",
+            slug="checkpoint",
             instead="pip install 'workbench[checkpoint]'",
-        ) from None  # fmt: skip
+        ) from None
     return iter(library.MultistageCheckpointSchedule(steps, max(1, min(budget, steps - 1)), 0))
 
 
@@ -213,7 +216,7 @@ class _Loop:
         inner.numbers = self.tape.numbers
         spans = [a.span for a in self.state]
         for span in spans:
-            inner.touched.setdefault(span.allocation, Marks()).add(span)  # no step starts a leaf
+            inner.touched.setdefault(span.allocation, SpanSet()).add(span)  # no step starts a leaf
             inner.left[span.allocation] = {}
             span.allocation.watch(inner)
             if span.allocation.exposed:
@@ -242,10 +245,11 @@ class _Loop:
         if now.did != then.did or (len(now.left) == len(then.left) and now.left != then.left):
             raise GradientError(
                 f"step {k} of {self.loop.__name__!r} was run again, and did something else than the first time.",
-                slug="checkpoint-step", where=inner.events[0].where if inner.events else None,
+                slug="checkpoint-step",
+                where=inner.events[0].where if inner.events else None,
                 why="The gradient would be that of another program.",
                 instead="def step(k, x, v): ...   using k and the arrays only, no list or counter that a step changes",
-            )  # fmt: skip
+            )
 
     def _check_writes(self, inner: Tape) -> None:
         own = {a.allocation: a.span for a in self.state}
@@ -253,19 +257,21 @@ class _Loop:
             if event.kind in ("func", "foreign", "loop", "opaque"):
                 raise LaunchError(
                     f"a step of {self.loop.__name__!r} holds {event.label!r}, which cannot be run again.",
-                    slug="checkpoint-step", where=event.where,
+                    slug="checkpoint-step",
+                    where=event.where,
                     instead="wb.launch(...), wb.copy(...), x.fill_(...) in its place",
-                )  # fmt: skip
+                )
             for span in event.writes:
                 a = span.allocation
                 if a not in own or not (own[a].contains(span) or own[a] == span):
                     raise LaunchError(
                         f"a step of {self.loop.__name__!r} writes {(name := _label(inner, event, span))}, which is not"
                         " among its state.",
-                        slug="checkpoint-state", where=event.where,
+                        slug="checkpoint-state",
+                        where=event.where,
                         why="A step that runs again would find there what the last one left.",
                         instead=self._way_out(event, name),
-                    )  # fmt: skip
+                    )
 
     def _way_out(self, event: Event, name: str) -> str:
         if owner := next((o for s in event.writes if (o := owner_of(s.allocation))), ""):
@@ -279,8 +285,9 @@ class _Loop:
     def _note_reads(self, inner: Tape, reads: dict[Span, array]) -> None:
         own = {a.allocation for a in self.state}
         for event in inner.events:
-            named = [a for a in (event.command.places if event.command is not None else event.arrays)
-                     if isinstance(a, array)]  # fmt: skip
+            named = [
+                a for a in (event.command.places if event.command is not None else event.arrays) if isinstance(a, array)
+            ]
             for span in event.reads:
                 if span.allocation not in own and span not in reads:
                     reads[span] = next(a for a in named if a.allocation is span.allocation)
@@ -356,10 +363,15 @@ def _signature(inner: Tape) -> int:
     """A hash of the events of a step: kernels, grids, arrays, numbers."""
     parts: list[Any] = []
     for e in inner.events:
-        numbers = [] if e.command is None else [
-            a if isinstance(a, bool | int | float) else np.asarray(a).tobytes()
-            for a in e.command.flat if not isinstance(a, array)
-        ]  # fmt: skip
+        numbers = (
+            []
+            if e.command is None
+            else [
+                a if isinstance(a, bool | int | float) else np.asarray(a).tobytes()
+                for a in e.command.flat
+                if not isinstance(a, array)
+            ]
+        )
         which = (id(e.command.program), e.command.plan.form.dims) if e.command is not None else ()
         parts.append((e.kind, which, tuple(e.reads), tuple(e.writes), *numbers))
     return hash(tuple(parts))

@@ -17,7 +17,7 @@ from ..device import catch_up, get_device, let_follow, xp
 log = logging.getLogger("workbench")
 
 
-class Row:
+class QueuedSteps:
     """Steps that only queue work on one GPU, to be run in order, between what torch did and what it will do."""
 
     def __init__(self, steps: Sequence[Callable[[], None]], ordinal: int):

@@ -20,7 +20,7 @@ from ..errors import Where
 
 
 @dataclass(eq=False, slots=True)
-class Kept:
+class KeptBytes:
     """Bytes saved before an event overwrote them."""
 
     span: Span
@@ -35,7 +35,7 @@ class Event:
     Every launch makes one: what most of them do not need is an attribute of the class.
     """
 
-    kept: Sequence[Kept] = ()
+    kept: Sequence[KeptBytes] = ()
     reverse: Any = None  # plan.Backward, where the event is on an active path
     callback: Callable[[], None] | None = None
     arrays: tuple[array, ...] = ()
@@ -47,9 +47,16 @@ class Event:
     followed: bool = True  # False: a copy whose source was not on an active path
 
     def __init__(
-        self, id: int, kind: str, label: str, place: Any, reads: tuple[Span, ...] = (), writes: tuple[Span, ...] = (),
-        command: Any = None, arrays: tuple[array, ...] = (),
-    ):  # fmt: skip
+        self,
+        id: int,
+        kind: str,
+        label: str,
+        place: Any,
+        reads: tuple[Span, ...] = (),
+        writes: tuple[Span, ...] = (),
+        command: Any = None,
+        arrays: tuple[array, ...] = (),
+    ):
         self.id, self.label = id, label
         self.kind = kind  # launch | copy | cut | assign | fill_ | zero_ | func | loop | foreign | opaque
         self.place = place  # Where, or (code, its present instruction) until somebody asks
@@ -119,14 +126,14 @@ class Need:
 class Needs(list[Need]):
     """The needs of one allocation, with their hull: writes outside of it, as of a new row of a history, are fast."""
 
-    seen = low = high = 0  # of so many, the hull
+    cached = low = high = 0  # of so many, the hull
 
     def meeting(self, span: Span) -> list[Need]:
         """The needs that share a byte with `span`, or may share one."""
-        for need in self[self.seen :]:
+        for need in self[self.cached :]:
             low, high = need.span.hull()
-            self.low, self.high = (min(self.low, low), max(self.high, high)) if self.seen else (low, high)
-            self.seen += 1
+            self.low, self.high = (min(self.low, low), max(self.high, high)) if self.cached else (low, high)
+            self.cached += 1
         low, high = span.hull()
         if high <= self.low or self.high <= low:
             return []

@@ -15,9 +15,9 @@ import numpy as np
 
 from ..arrays.allocation import Allocation, caller_where, recorders
 from ..arrays.array import array, array_on, exact, new_array
-from ..arrays.host_likeness import sample
-from ..arrays.host_reads import Source, Supposed
+from ..arrays.host_reads import HostRead, Supposed
 from ..arrays.host_writes import write_values
+from ..arrays.read_values import sample
 from ..arrays.span import Span
 from ..arrays.workspace import Workspace, float_parts, gradient_dtype, is_float_memory
 from ..errors import GradientError, Where
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from .recording import Recording
 
 
-def live(tape: Recording, sources: tuple[Source, ...], dst: Span | None = None) -> tuple[Source, ...]:
+def live(tape: Recording, sources: tuple[HostRead, ...], dst: Span | None = None) -> tuple[HostRead, ...]:
     """The sources whose memory depended on something with `requires_grad` when it was read.
 
     `dst`: one that the tape has not touched becomes a new leaf: untouched sources that overlap it are left out.
@@ -40,7 +40,7 @@ def live(tape: Recording, sources: tuple[Source, ...], dst: Span | None = None) 
     return tuple(s for s in found if s.span.overlaps(dst) is False or tape.has_touched(s.span))
 
 
-def behind(tape: Recording, dst: array, sources: tuple[Source, ...]) -> tuple[Source, ...]:
+def behind(tape: Recording, dst: array, sources: tuple[HostRead, ...]) -> tuple[HostRead, ...]:
     """The `live` sources of values about to be written to `dst`; () if no gradient can pass there."""
     if not sources or tape.muted or not is_followed(dst):
         return ()
@@ -48,7 +48,7 @@ def behind(tape: Recording, dst: array, sources: tuple[Source, ...]) -> tuple[So
     return Supposed(found) if isinstance(sources, Supposed) else found
 
 
-def _active(tape: Recording, source: Source) -> bool:
+def _active(tape: Recording, source: HostRead) -> bool:
     memory, span, at = source.span.allocation, source.span, source.at(tape)
     if at is None:  # read before a step of a checkpointed loop, which has a tape of its own
         return tape.around is not None and (memory in tape.inherited or _active(tape.around, source))
@@ -78,7 +78,7 @@ def written(
     memory: Allocation,
     offset: int,
     values: np.ndarray,
-    sources: tuple[Source, ...],
+    sources: tuple[HostRead, ...],
     where: Where | None,
 ) -> None:
     """Note that NumPy wrote `values`, which lie at `offset` in this memory, from these sources, by its raw address."""
@@ -97,7 +97,7 @@ def written(
         _note(tape, dst, found, where)
 
 
-def _note(tape: Recording, dst: array, sources: tuple[Source, ...], where: Where | None, by: str = "numpy()") -> None:
+def _note(tape: Recording, dst: array, sources: tuple[HostRead, ...], where: Where | None, by: str = "numpy()") -> None:
     """Record an event for a write of values from these sources that the tape did not see."""
     event = Event(next(clock), "foreign", by, where, (), (dst.span,), arrays=(dst,))
     event.sources, event.noted = sources, True
@@ -112,7 +112,7 @@ def _note(tape: Recording, dst: array, sources: tuple[Source, ...], where: Where
 INSIDE = "a tape inside this one"
 
 
-def tell_around(tape: Recording, written: Iterable[array], sources: tuple[Source, ...], where: Where | None) -> None:
+def tell_around(tape: Recording, written: Iterable[array], sources: tuple[HostRead, ...], where: Where | None) -> None:
     """Tell the tapes around this one that values with these sources are about to be written."""
     around = [t for t in recorders() if t is not tape] if sources else ()
     for other in around:
@@ -131,7 +131,7 @@ def note_inside(tape: Recording, inner: Recording, events: Sequence[Event]) -> N
         if event.command is None and event.arrays[-1].allocation in inner.active and event.followed:
             continue
         here = ((weakref.ref(tape), len(tape.events)),)
-        read = (Source(s, repr(s.allocation), len(tape.events), event.where, here) for s in event.reads)
+        read = (HostRead(s, repr(s.allocation), len(tape.events), event.where, here) for s in event.reads)
         sources = live(tape, tuple(read))
         for dst in _written_by(event) if sources else ():
             if is_followed(dst):
@@ -185,7 +185,7 @@ def declared(tape: Recording, command: Any) -> Any:
     return command if len(found) == len(command.declared) else command.declaring(places, tuple(sorted(found)))
 
 
-def _standing_for(name: str, type: Scalar | Composite, value: Any, supposed: tuple[Source, ...]) -> array:
+def _standing_for(name: str, type: Scalar | Composite, value: Any, supposed: tuple[HostRead, ...]) -> array:
     """A new array of one element with this value, which a recorded event writes."""
     made = new_array(1, type)
     made.name = name
@@ -237,17 +237,20 @@ def lost(event: Event, tape: Recording) -> GradientError:
         return GradientError(
             f"{called(tape, dst)} was written by a tape inside this one; a tape records nothing while another is open"
             " inside it, so this gradient stops there.",
-            slug="nested-tape", where=event.where, why=f"It was computed from {_readings(event, tape)}.",
+            slug="nested-tape",
+            where=event.where,
+            why=f"It was computed from {_readings(event, tape)}.",
             instead="with wb.Tape() as tape:   around both, without the inner one;"
             f" wb.detach({called(tape, dst)}) if it is meant",
-        )  # fmt: skip
+        )
     return GradientError(
         f"{called(tape, dst)} was written with values that the host made from {_readings(event, tape)}.",
-        slug="host-values", where=event.where,
+        slug="host-values",
+        where=event.where,
         why="The tape does not see what NumPy or Python did in between: the gradient would end here in silence.",
         instead="y * 2, wb.map(f, y), wb.copy(z, y) or a kernel in its place; tape.record_func(backward, [y, z]) if"
         " only the host can do it; wb.detach(values) if it is meant",
-    )  # fmt: skip
+    )
 
 
 def _readings(event: Event, tape: Recording) -> str:
@@ -259,7 +262,7 @@ def _readings(event: Event, tape: Recording) -> str:
     return "; ".join(lines)
 
 
-def _named(tape: Recording, source: Source) -> str:
+def _named(tape: Recording, source: HostRead) -> str:
     """The user's name of the memory that was read."""
     near = [a for a in tape.arrays.values() if a.span.overlaps(source.span) is not False]
     near.sort(key=lambda a: a.span != source.span)

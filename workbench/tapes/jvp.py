@@ -20,14 +20,7 @@ from ..arrays import allocation as memory
 from ..arrays.allocation import Allocation
 from ..arrays.array import array
 from ..arrays.span import Span
-from ..arrays.workspace import (
-    Workspace,
-    add_into,
-    add_seed,
-    float_parts,
-    gradient_dtype,
-    same_part,
-)
+from ..arrays.workspace import Workspace, add_into, add_seed, float_parts, gradient_dtype, same_part
 from ..device import xp
 from ..errors import GradientError
 from ..kernels.passes.tangent import Tangent, tangent
@@ -40,8 +33,8 @@ from .naming import called_by
 from .overwrites import verify
 from .reverse import check_races, consume_extreme, extremal_memory, meets, put_back, rewind, ties
 from .seeds import check_pairs, check_tape
-from .tally import tally
 from .tape import Tape
+from .touched_bytes import tally
 
 
 class Tangents(Mapping):
@@ -61,10 +54,11 @@ class Tangents(Mapping):
         known = {b.allocation for b in self._tape.arrays.values()}
         if a.allocation not in known:
             raise GradientError(
-                f"{a.label} was neither read nor written while this tape recorded.", slug="seed-untouched",
+                f"{a.label} was neither read nor written while this tape recorded.",
+                slug="seed-untouched",
                 why="Its tangent would be zero in silence.",
                 instead="{x: v}, with an x among the inputs of its launches",
-            )  # fmt: skip
+            )
         return np.zeros((*a.shape, *components(a)), gradient_dtype(a))
 
     def __iter__(self) -> Iterator[array]:
@@ -113,14 +107,17 @@ def check_direction(tape: Tape, x: Any) -> None:
     """Raise GradientError for a direction of something that is no array, or on no active path."""
     if not isinstance(x, array):
         raise GradientError(
-            f"a direction belongs to an array, not to {type(x).__name__} {x!r}"[:120], slug="seed-type",
+            f"a direction belongs to an array, not to {type(x).__name__} {x!r}"[:120],
+            slug="seed-type",
             instead="{x: v}, with the array x that the tape read",
-        )  # fmt: skip
+        )
     if x.allocation not in tape.active:
         raise GradientError(
-            f"{x.label} is on no active path of this tape.", slug="not-active",
-            why="What its derivative needs was not kept.", instead="x.requires_grad = True   before the tape records",
-        )  # fmt: skip
+            f"{x.label} is on no active path of this tape.",
+            slug="not-active",
+            why="What its derivative needs was not kept.",
+            instead="x.requires_grad = True   before the tape records",
+        )
 
 
 def _add_numbers(space: Workspace, x: array, v: Any) -> None:
@@ -128,8 +125,9 @@ def _add_numbers(space: Workspace, x: array, v: Any) -> None:
     if view is None or np.shape(v) != view.shape:
         raise GradientError(
             f"the tangent of {x.label} has shape {np.shape(v)}; it must be {(*x.shape, *components(x))}.",
-            slug="seed-shape", instead=f"np.ones({(*x.shape, *components(x))})",
-        )  # fmt: skip
+            slug="seed-shape",
+            instead=f"np.ones({(*x.shape, *components(x))})",
+        )
     add_into(view, on_device(x, np.asarray(v, view.dtype)), x.span)
 
 
@@ -151,9 +149,10 @@ def shadow_of(a: array, space: Workspace) -> Any:
     """
     if isinstance(a.dtype, Struct):
         raise GradientError(
-            f"{a.label} is an array of structs: its derivatives are those of its fields.", slug="seed-type",
+            f"{a.label} is an array of structs: its derivatives are those of its fields.",
+            slug="seed-type",
             instead=f"{a.label}.field({a.dtype.fields[0][0]!r})",
-        )  # fmt: skip
+        )
     view = space[a.allocation].view(a.span, gradient_dtype(a))
     return view.reshape((*a.shape, *components(a)))  # components lie side by side: still a view
 
@@ -225,9 +224,11 @@ def _refuse_unfollowed(tape: Tape, event: Event, space: Workspace) -> None:
         if k not in followed and flat[k].allocation in space:
             raise GradientError(
                 f"{called_by(tape, event, k)!r} was not yet on an active path when {event.label!r} was recorded.",
-                slug="late-grad", where=event.where, why="What its derivative needs was not kept.",
+                slug="late-grad",
+                where=event.where,
+                why="What its derivative needs was not kept.",
                 instead="x.requires_grad = True   before the tape records",
-            )  # fmt: skip
+            )
 
 
 def _refuse_unkept(tape: Tape, event: Event, made: Tangent) -> None:
@@ -238,8 +239,10 @@ def _refuse_unkept(tape: Tape, event: Event, made: Tangent) -> None:
     if more:
         raise GradientError(
             f"the tangent of {event.label!r} reads {', '.join(sorted(more))}, which its adjoint does not.",
-            slug="not-kept", where=event.where, instead='wb.Tape(keep="all")',
-        )  # fmt: skip
+            slug="not-kept",
+            where=event.where,
+            instead='wb.Tape(keep="all")',
+        )
 
 
 def _unchanged_since(tape: Tape, event: Event, span: Span) -> bool:
@@ -276,16 +279,20 @@ def _func(tape: Tape, event: Event, space: Workspace, after: dict) -> None:
     what = "a checkpointed loop" if event.loop is not None else "a function of yours"
     raise GradientError(
         f"the tape holds {what} ({event.label}): forward mode cannot see what it does.",
-        slug="jvp-func", where=event.where, instead="tape.backward(loss), or wb.launch(...) in place of the function",
-    )  # fmt: skip
+        slug="jvp-func",
+        where=event.where,
+        instead="tape.backward(loss), or wb.launch(...) in place of the function",
+    )
 
 
 def _opaque(tape: Tape, event: Event, space: Workspace, after: dict) -> None:
     if meets(event.arrays, space):
         raise GradientError(
-            f"the tangent comes to {event.label!r}, whose derivative is not known: {event.reason}", slug="opaque",
-            where=event.where, instead="a direction on which it does not depend",
-        )  # fmt: skip
+            f"the tangent comes to {event.label!r}, whose derivative is not known: {event.reason}",
+            slug="opaque",
+            where=event.where,
+            instead="a direction on which it does not depend",
+        )
 
 
 def _nothing(tape: Tape, event: Event, space: Workspace, after: dict) -> None:
@@ -294,9 +301,17 @@ def _nothing(tape: Tape, event: Event, space: Workspace, after: dict) -> None:
 
 
 _FORWARD: dict[str, Callable[[Tape, Event, Workspace, dict], None]] = {
-    "launch": _launch, "copy": _host, "cut": _nothing, "assign": _host, "fill_": _host, "zero_": _host, "func": _func,
-    "loop": _func, "opaque": _opaque, "foreign": _nothing,
-}  # fmt: skip
+    "launch": _launch,
+    "copy": _host,
+    "cut": _nothing,
+    "assign": _host,
+    "fill_": _host,
+    "zero_": _host,
+    "func": _func,
+    "loop": _func,
+    "opaque": _opaque,
+    "foreign": _nothing,
+}
 
 
 # ---- programs, made once per plan and active set
@@ -318,6 +333,8 @@ def _make(plan: Any, active: frozenset[str]) -> tuple[Tangent, Any]:
     if made.ordered and plan.form.backend == "cuda" and math.prod(plan.form.dims) > 1:
         raise GradientError(
             f"Kernel {program.name!r} uses what an atomic returned: on a GPU a matter of the order of threads.",
-            slug="atomic-order", where=program.function.where, instead="device='cpu' for this launch",
-        )  # fmt: skip
+            slug="atomic-order",
+            where=program.function.where,
+            instead="device='cpu' for this launch",
+        )
     return made, executable_for(program, made.function, plan.form.beside(made.function), made.ordered)

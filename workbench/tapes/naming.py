@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..arrays.array import array
 from ..arrays.names import MOST, names_in, part_of, scopes, user_frames, variables
-from .events import Event, Kept
+from .events import Event, KeptBytes
 
 if TYPE_CHECKING:
     from .recording import Recording
@@ -93,7 +93,7 @@ def called_by(tape: Recording, event: Event, position: int) -> str:
     return called(tape, (command.places if command is not None else event.arrays)[position], parameter)
 
 
-def reason_of(tape: Recording, kept: Kept) -> str:
+def reason_of(tape: Recording, kept: KeptBytes) -> str:
     """Text of the reason why bytes were kept: the adjoints that will read them, and under which names."""
     if kept.said:
         return kept.said

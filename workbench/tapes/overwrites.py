@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from ..arrays.array import array, span_of
 from ..arrays.span import Span
 from ..errors import GradientError
-from .events import Event, Kept, Need, Needs, checksum_of, stamp_of
+from .events import Event, KeptBytes, Need, Needs, checksum_of, stamp_of
 from .naming import called
-from .tally import refuse_bits
+from .touched_bytes import refuse_bits
 
 if TYPE_CHECKING:
     from .recording import Recording
@@ -105,10 +105,11 @@ def _unrecorded(tape: Recording, span: Span, event: Event) -> GradientError:
     return GradientError(
         f"{name or str(span.allocation)!r} was changed between two events of this tape, before {event.label!r}"
         " met it, and the tape could not see how.",
-        slug="overwritten", where=event.where,
+        slug="overwritten",
+        where=event.where,
         why="What was computed before does not flow through that change, so the gradient would be wrong.",
         instead="wb.copy(a, b), a.assign(b), a.fill_(value) or a kernel; tape.record_func(...) behind foreign code",
-    )  # fmt: skip
+    )
 
 
 START = "the start of the tape, to run the program again"
@@ -127,7 +128,7 @@ def keep_start(tape: Recording, event: Event, a: array, span: Span) -> None:
         return
     needs = tape.needs.get(memory)
     if not (needs and needs.meeting(span)):
-        event.kept = (*event.kept, Kept(span, span.copy_out(), said=START))
+        event.kept = (*event.kept, KeptBytes(span, span.copy_out(), said=START))
 
 
 def keep_before(tape: Recording, event: Event) -> None:
@@ -161,7 +162,7 @@ def keep(tape: Recording, span: Span, event: Event, needs: Needs | None) -> None
     partly = {n: n.span for n in hit if n.checksum is not None and not span.contains(n.span)}
     wholes = dict.fromkeys(partly.values())
     for whole in [*wholes, *([] if any(w.contains(span) for w in wholes) else [span])]:
-        event.kept = (*event.kept, Kept(whole, whole.copy_out(), hit))
+        event.kept = (*event.kept, KeptBytes(whole, whole.copy_out(), hit))
     if needs and hit:
         tape.needs[span.allocation] = needs.without([*partly, *(n for n in hit if span.contains(n.span))])
 
@@ -177,10 +178,12 @@ def verify_needs(tape: Recording) -> None:
     if tape.failure is not None:
         event, error = tape.failure
         raise GradientError(
-            f"{event.label!r} broke off while this tape recorded it: {error}", slug="failed-launch",
-            where=event.where, why="What it had written by then is not known.",
+            f"{event.label!r} broke off while this tape recorded it: {error}",
+            slug="failed-launch",
+            where=event.where,
+            why="What it had written by then is not known.",
             instead="with wb.Tape() as tape:   around all of it, once more",
-        ) from error  # fmt: skip
+        ) from error
     for needs in tape.needs.values():
         for need in needs:
             if need.checksum is not None and not need.verify():
@@ -195,8 +198,10 @@ def verify_needs(tape: Recording) -> None:
         name = called(tape, need.array, need.name)
         raise GradientError(
             f"{name!r} was changed by {what}{line}, after {need.event.label!r} had read it.",
-            slug="overwritten", where=need.event.where,
+            slug="overwritten",
+            where=need.event.where,
             why=f"The adjoint of {need.event.label!r} needs the value it read, and that is gone.",
             instead='wb.Tape(keep="all"), or the change inside the tape or after backward()'
-            if where else "tape.backward(...)   before that change, or wb.clone(a) as the argument of the launch",
-        )  # fmt: skip
+            if where
+            else "tape.backward(...)   before that change, or wb.clone(a) as the argument of the launch",
+        )

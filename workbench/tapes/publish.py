@@ -11,13 +11,13 @@ from typing import Any
 from ..arrays import capture_log
 from ..arrays.allocation import Allocation
 from ..arrays.array import array
-from ..arrays.nearby import Marks
+from ..arrays.interval_index import SpanSet
 from ..arrays.span import Span
 from ..arrays.workspace import Shadow, Workspace, accumulate, is_float_memory
 from ..kernels.types import Struct
-from .borders import memory_name, warn
+from .cross_tape import memory_name, warn
+from .earlier_gradients import note_before
 from .events import clock
-from .history import note_before
 from .recording import Recording
 
 
@@ -26,7 +26,7 @@ def computed_in_place(tape: Recording, seeds: Workspace, grads: dict[array, arra
 
     Only in captures: elsewhere a failing backward must leave `.grad` unchanged.
     """
-    notes = capture_log.noting()
+    notes = capture_log.active_capture()
     if notes is None or any(seed.allocation.is_gradient for seed in (grads or {}).values()):
         return frozenset()
     found = set()
@@ -42,10 +42,10 @@ def computed_in_place(tape: Recording, seeds: Workspace, grads: dict[array, arra
     return frozenset(found)
 
 
-Wrote = Callable[[Recording, Allocation], tuple[Marks | None, Iterable[Span]]]
+Wrote = Callable[[Recording, Allocation], tuple[SpanSet | None, Iterable[Span]]]
 
 
-def counted(tape: Recording, a: Allocation) -> tuple[Marks | None, Iterable[Span]]:
+def counted(tape: Recording, a: Allocation) -> tuple[SpanSet | None, Iterable[Span]]:
     """(marks of all writes of a memory or None, spans surely stored to), from the tally of the tape."""
     return tape.written.get(a), tape.stored.get(a, ())
 
@@ -57,30 +57,34 @@ def publish(tape: Recording, space: Workspace, retained: dict[Span, Any], wrote:
             _publish_one(tape, a, space[a], retained, *wrote(tape, a))
     shown = Workspace(space)  # which a replay shows again
     for port in ports:
-        if (notes := capture_log.noting()) is not None and notes.before is not None:
+        if (notes := capture_log.active_capture()) is not None and notes.before is not None:
             notes.steps.append(partial(port, tape, shown))  # their memory is not ours to put back
         else:
             capture_log.do(partial(port, tape, shown))
 
 
 def _publish_one(
-    tape: Recording, a: Allocation, shadow: Shadow, retained: dict[Span, Any], written: Marks | None,
+    tape: Recording,
+    a: Allocation,
+    shadow: Shadow,
+    retained: dict[Span, Any],
+    written: SpanSet | None,
     stored: Iterable[Span],
-) -> None:  # fmt: skip
+) -> None:
     """Add the shadow of a leaf to its `.grad`; replace the `.grad` of what events wrote."""
     grad, k = a.gradient(), a.grad_scale or 1
     dtype = tape.scalars.get(a)
     if dtype is None:  # seeded itself, and on no active path
         floats = (x.dtype for x in tape.arrays.values() if x.allocation is a and is_float_memory(x))
         dtype = next((t if isinstance(t, Struct) else t.scalar for t in floats), None)  # type: ignore[attr-defined]
-    if grad.former is not None and grad.former.touched:
+    if grad.previous_view is not None and grad.previous_view.touched:
         warn(
             f"an array that {memory_name(tape, a)}.grad.numpy() gave before the last backward() was written to since:"
             " that does not change the gradient any more. Take .grad.numpy() again; a .copy() of it is yours."
         )
-    grad.former = None
-    if grad.loan is not None:
-        grad.loan.close(grad)
+    grad.previous_view = None
+    if grad.gradient_view is not None:
+        grad.gradient_view.close(grad)
     if written is None and grad.written and grad.bytes.any():
         name = next((n for n in (tape.names.get(i) for i, x in tape.arrays.items() if x.allocation is a) if n), a)
         warnings.warn(
@@ -89,12 +93,12 @@ def _publish_one(
             stacklevel=4,
         )
     blank = grad.blank == grad.version and not grad.exposed
-    if written is None and capture_log.noting() is None:
+    if written is None and capture_log.active_capture() is None:
         note_before(tape, a, blank)
-    if (notes := capture_log.noting()) is not None:
+    if (notes := capture_log.active_capture()) is not None:
         notes.remember(grad)
         if blank and grad not in notes.cleared and (blank := tape in notes.zeroed):
-            notes.supposed[grad] = tape
+            notes.expected_cleared[grad] = tape
         notes.published[grad] = tape
     if grad.watchers:
         grad.about_to_write(grad.span(), "backward()")

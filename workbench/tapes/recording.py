@@ -17,21 +17,21 @@ from ..arrays import allocation as memory
 from ..arrays import capture_log
 from ..arrays.allocation import Allocation
 from ..arrays.array import array, spans_of
-from ..arrays.host_likeness import Numbers
-from ..arrays.host_reads import Source
-from ..arrays.nearby import Marks
+from ..arrays.host_reads import HostRead
+from ..arrays.interval_index import SpanSet
+from ..arrays.read_values import ReadValues
 from ..arrays.span import Span
 from ..arrays.workspace import is_float_memory
 from ..config import config
 from ..errors import GradientError, LaunchError, Where
 from ..kernels.types import Scalar, Struct
 from . import host_sources, overwrites
-from .borders import Border, Run, settle
 from .constants import Constants
+from .cross_tape import ForeignLeaf, RecordingId, update_borders
+from .earlier_gradients import EarlierGradient
 from .events import Event, Need, Needs, Scope, checksum_of, clock
-from .history import Pile
 from .naming import note_near_names
-from .tally import tally
+from .touched_bytes import tally
 
 
 class Recording:
@@ -61,15 +61,17 @@ class Recording:
         self._clear()
 
     def _clear(self) -> None:
-        if (notes := capture_log.noting()) is not None:
+        if (notes := capture_log.active_capture()) is not None:
             notes.begun.add(self)
-        self.run = Run(self)
-        self.borders: dict[Allocation, dict[tuple[Span, Run], None]] = {}  # what other tapes wrote, met by this one
-        self.crossings: list[Border] = []  # those at which the last backward stopped
-        self.piled: dict[Allocation, Pile] = {}  # leaves whose gradient the last backward added to another
+        self.run = RecordingId(self)
+        self.borders: dict[
+            Allocation, dict[tuple[Span, RecordingId], None]
+        ] = {}  # what other tapes wrote, met by this one
+        self.crossings: list[ForeignLeaf] = []  # those at which the last backward stopped
+        self.piled: dict[Allocation, EarlierGradient] = {}  # leaves whose gradient the last backward added to another
         self.read_early: dict[Allocation, None] = {}  # leaves whose gradient was read before the backward
         self.constants = Constants()
-        self.settled = 0  # so many events are in `borders` and in the origins of memory
+        self.noted_events = 0  # so many events are in `borders` and in the origins of memory
         self.events.clear()
         self.arrays.clear()
         self.names.clear()
@@ -79,8 +81,8 @@ class Recording:
         self.within: frozenset[Event] | None = None  # the events that these are walked through; None: all
         self.active: dict[Allocation, None] = {}
         self.needs: dict[Allocation, Needs] = {}
-        self.written: dict[Allocation, Marks] = {}
-        self.touched: dict[Allocation, Marks] = {}
+        self.written: dict[Allocation, SpanSet] = {}
+        self.touched: dict[Allocation, SpanSet] = {}
         self.begun: dict[Allocation, None] = {}  # written by an event
         self.cut: dict[Allocation, None] = {}  # made by a cut: a leaf if it is given requires_grad
         self.scalars: dict[Allocation, Any] = {}
@@ -88,7 +90,7 @@ class Recording:
         self.first: dict[Allocation, Event] = {}  # that touched it
         self.stamps: dict[Allocation, int] = {}
         self.tallied = 0
-        self.numbers = Numbers(self)
+        self.numbers = ReadValues(self)
         self.glimpsed: dict[Span, bytes] = {}  # exposed memory off active paths: some of what it held when it was read
         self.suspects: dict[Event, None] = {}  # that wrote numbers of the host, supposed to come from active memory
         self.bits: dict[Span, tuple[array, Event]] = {}  # what was written as whole numbers
@@ -104,7 +106,7 @@ class Recording:
         self.met: dict[Allocation, tuple[int, int | None]] = {}
 
     def __enter__(self) -> Self:
-        if (notes := capture_log.noting()) is not None:
+        if (notes := capture_log.active_capture()) is not None:
             self.captured = True
             if not self.events:
                 notes.tapes[self] = None
@@ -112,7 +114,7 @@ class Recording:
         if around is not None and around is not self:
             note_near_names(around, sys._getframe(1))
             with memory.LOCK:
-                settle(around)
+                update_borders(around)
             if not self.events and not self.run.around(around.run):
                 self.run.outer = around.run
             if not self.events:
@@ -125,7 +127,7 @@ class Recording:
         memory.pop_recorder(self)
         note_near_names(self, sys._getframe(1))
         with memory.LOCK:
-            settle(self)
+            update_borders(self)
             inside = self.events[self.entered.pop() :]
             for around in memory.recorders():
                 host_sources.note_inside(around, self, inside)
@@ -135,14 +137,14 @@ class Recording:
         for span, run in read.allocation.origins.met(read) if read.allocation.origins else ():
             self.crossed(span, run)
 
-    def crossed(self, span: Span, run: Run) -> None:
+    def crossed(self, span: Span, run: RecordingId) -> None:
         """Note that another tape, during `run`, wrote bytes that this one meets."""
         if run is not self.run:
             tape = self.run.outer.tape() if self.apart and self.run.outer is not None else self
             if tape is not None and run is not tape.run:
                 tape.borders.setdefault(span.allocation, {})[span, run] = None
 
-    def all_borders(self) -> Iterator[tuple[Span, Run]]:
+    def all_borders(self) -> Iterator[tuple[Span, RecordingId]]:
         """All (span, writer's run) that other tapes wrote and this one read."""
         return (border for found in self.borders.values() for border in found)
 
@@ -163,9 +165,14 @@ class Recording:
             command = host_sources.declared(self, command)
         plan, flat = command.plan, command.flat
         event = Event(
-            next(clock), "launch", plan.program.name, (frame.f_code, frame.f_lasti),
-            spans_of(flat, plan.reads), spans_of(flat, plan.writes), command,
-        )  # fmt: skip
+            next(clock),
+            "launch",
+            plan.program.name,
+            (frame.f_code, frame.f_lasti),
+            spans_of(flat, plan.reads),
+            spans_of(flat, plan.writes),
+            command,
+        )
         mask = self._activate(plan, flat) if not command.declared else self._activate_declared(event, command)
         if not plan.float_writes.isdisjoint(mask):
             back = plan.reverses.get(mask)
@@ -252,10 +259,11 @@ class Recording:
             raise GradientError(
                 f"Kernel {plan.program.name!r} has enable_backward=False, and it lies between an array with"
                 " requires_grad and what is computed from it.",
-                slug="no-backward", where=plan.program.function.where,
+                slug="no-backward",
+                where=plan.program.function.where,
                 why="Its gradient would be lost in silence.",
                 instead="@wb.kernel, without enable_backward=False; or wb.config.all_adjoints = True",
-            )  # fmt: skip
+            )
 
     def after_launch(self, event: Event) -> None:
         """Called under LOCK when a launch has run."""
@@ -286,7 +294,7 @@ class Recording:
         value: Any,
         perform: Callable[[], None],
         where: Where | None,
-        sources: tuple[Source, ...] = (),
+        sources: tuple[HostRead, ...] = (),
     ) -> None:
         """A host write while this tape records: an event, unless it starts a leaf that the tape has not touched."""
         target = dst.allocation
@@ -331,9 +339,14 @@ class Recording:
             overwrites.remember_left(self, event)
 
     def opaque_event(
-        self, label: str, arrays: Sequence[array], written: Sequence[array], perform: Callable[[], None], reason: str,
+        self,
+        label: str,
+        arrays: Sequence[array],
+        written: Sequence[array],
+        perform: Callable[[], None],
+        reason: str,
         place: Any,
-    ) -> Event:  # fmt: skip
+    ) -> Event:
         """Record a step `perform` without known adjoint that may read `arrays` and writes those in `written`.
 
         A walk whose adjoint arrives there is refused with the `reason`; gradients that do not pass there are exact.
@@ -361,7 +374,7 @@ class Recording:
         return event
 
     def values_written(
-        self, target: Allocation, offset: int, values: Any, sources: tuple[Source, ...], where: Where | None
+        self, target: Allocation, offset: int, values: Any, sources: tuple[HostRead, ...], where: Where | None
     ) -> None:
         """Called when NumPy has written values to memory of an array, by its raw address, while this tape records."""
         host_sources.written(self, target, offset, values, sources, where)
@@ -369,18 +382,24 @@ class Recording:
     def _refuse_crowd(self, dst: array, event: Event) -> None:
         if dst.span.self_overlapping:
             raise GradientError(
-                f"{event.kind} to {dst.label}, of which several elements are one number in memory.", slug="race",
-                where=event.where, why="Which of the values stays is a matter of luck, and so is its gradient.",
+                f"{event.kind} to {dst.label}, of which several elements are one number in memory.",
+                slug="race",
+                where=event.where,
+                why="Which of the values stays is a matter of luck, and so is its gradient.",
                 instead="y = wb.zeros(x.shape, dtype=x.dtype); wb.copy(y, values)",
-            )  # fmt: skip
+            )
 
     def _follows(self, a: Allocation) -> bool:
         return a.asked or a in self.active
 
     def record_func(
-        self, backward: Callable[[], None], arrays: Sequence[array], *, only_read: Sequence[array] = (),
+        self,
+        backward: Callable[[], None],
+        arrays: Sequence[array],
+        *,
+        only_read: Sequence[array] = (),
         forward: Callable[[], None] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Record a function of yours at this place: `backward()` is called when the walk passes it.
 
         Inside it `a.grad` of each of `arrays` is the live adjoint, with or without `requires_grad`: on entry the
@@ -445,10 +464,11 @@ class Recording:
             return
         if not isinstance(dtype, Struct):
             raise GradientError(
-                f"{a.label} is used as {dtype} and as {known}, both with gradients.", slug="two-types",
+                f"{a.label} is used as {dtype} and as {known}, both with gradients.",
+                slug="two-types",
                 why="Memory has one gradient, of one scalar type.",
                 instead="wb.zeros(n, dtype=wb.float64)   for the other type, and a kernel that converts",
-            )  # fmt: skip
+            )
         self.scalars[memory] = dtype
 
     def _check_place(self, a: array, dtype: Scalar) -> None:
@@ -457,8 +477,9 @@ class Recording:
             raise GradientError(
                 f"{a.label} is float16 in the memory of a struct or of another type; its gradient is float32 and has no"
                 " room there.",
-                slug="struct-float16", instead="wb.array[wb.float16] beside the structs, or float32 for the field",
-            )  # fmt: skip
+                slug="struct-float16",
+                instead="wb.array[wb.float16] beside the structs, or float32 for the field",
+            )
         if a.span.offset == 0 and a.span.contiguous:
             return
         word = dtype.itemsize
@@ -466,8 +487,9 @@ class Recording:
             raise GradientError(
                 f"the elements of {a.label} do not lie at multiples of {word} bytes of their memory.",
                 slug="unaligned",
-                why="Gradients of one memory are added up number by number.", instead="wb.array(x), which copies",
-            )  # fmt: skip
+                why="Gradients of one memory are added up number by number.",
+                instead="wb.array(x), which copies",
+            )
 
     def has_touched(self, span: Span) -> bool:
         """True if an event of this tape has read or written one of these bytes, or may have."""
@@ -519,10 +541,11 @@ class Recording:
         error = GradientError(
             f"this tape went on after a capture of its first events, and a replay ran them ({event.label!r} and on)"
             " again.",
-            slug="replayed", where=event.where,
+            slug="replayed",
+            where=event.where,
             why="What was recorded behind them still belongs to the run before.",
             instead="tape.reset() before recording outside the capture",
-        )  # fmt: skip
+        )
         self.conflicts.append(error)
 
     def exposing(self, allocation: Allocation) -> None:
@@ -548,7 +571,7 @@ def _do(forward: Callable[[], None], touched: list[Allocation]) -> None:
         with memory.unrecorded():
             forward()
 
-    if (notes := capture_log.noting()) is not None:
+    if (notes := capture_log.active_capture()) is not None:
         for a in touched:
             notes.remember(a)
             notes.use(a, "read")

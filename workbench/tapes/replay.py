@@ -20,16 +20,16 @@ from ..arrays.span import Span
 from ..device import on_host
 from ..errors import GradientError
 from ..kernels.types import Struct
-from .copies import Rerun, Twins, places_of
 from .events import Event, Scope, checksum_of
 from .host_sources import lost
 from .jvp import on_device, passing
+from .private_copies import CopiedArrays, Rerun, places_of
 from .seeds import check_pairs
-from .tally import tally
 from .tape import Tape
+from .touched_bytes import tally
 
 
-class Replay(Tape):
+class ReplayedTape(Tape):
     """Tape returned by `Tape.replay`, on copies of the arrays of the `original`.
 
     `again.of(a)`, or `again[a]`, is the copy of an array or a view on memory of the first tape.
@@ -51,7 +51,7 @@ class Replay(Tape):
         return self.of(a)
 
 
-def replay(tape: Tape, inputs: Mapping[Any, Any] | None = None) -> Replay:
+def replay(tape: Tape, inputs: Mapping[Any, Any] | None = None) -> ReplayedTape:
     """Run the recorded program again. Returns a new tape: `again[y]` is the copy of `y`.
 
     inputs   {x: values}: what x holds when the tape starts, in place of what it held then. An array of x's dtype and
@@ -64,7 +64,7 @@ def replay(tape: Tape, inputs: Mapping[Any, Any] | None = None) -> Replay:
         check_pairs("replay(inputs)", inputs, "values", "tape.replay({x: values})")
     with memory.LOCK, memory.unrecorded():
         again = _prepared(tape)
-        made = Replay(tape, again.twins, tape.keep)  # type: ignore[arg-type]
+        made = ReplayedTape(tape, again.twins, tape.keep)  # type: ignore[arg-type]
         known = next((e for e in tape.events if e.sources), None)
         if inputs and known is not None:
             raise lost(known, tape)
@@ -74,7 +74,7 @@ def replay(tape: Tape, inputs: Mapping[Any, Any] | None = None) -> Replay:
     return made
 
 
-def keep_all(tape: Tape) -> Replay:
+def keep_all(tape: Tape) -> ReplayedTape:
     """Run the recorded program again as it was, with everything kept: to look at it, not to differentiate it.
 
     What nobody has written on the tape is taken as it is, and memory of zeros that nobody wrote before as zeros. Raises
@@ -86,16 +86,19 @@ def keep_all(tape: Tape) -> Replay:
         for a, copy in again.twins.memory.items():  # type: ignore[union-attr]
             if tape.keep != "all" and _began_as_zeros(tape, a):
                 copy.bytes[...] = 0
-        made = Replay(tape, again.twins, "all")  # type: ignore[arg-type]
+        made = ReplayedTape(tape, again.twins, "all")  # type: ignore[arg-type]
         again.record(made)
         _refuse_other_bits(tape, made, again.twins.memory)  # type: ignore[union-attr]
     return made
 
 
-def _refuse_other_bits(tape: Tape, made: Replay, copies: Mapping[Allocation, Allocation]) -> None:
+def _refuse_other_bits(tape: Tape, made: ReplayedTape, copies: Mapping[Allocation, Allocation]) -> None:
     tally(tape)
-    pairs = [(s, s.words(), Span(b, s.offset, s.shape, s.strides, s.itemsize).words())
-             for a, b in copies.items() for s in tape.written.get(a, ())]  # fmt: skip
+    pairs = [
+        (s, s.words(), Span(b, s.offset, s.shape, s.strides, s.itemsize).words())
+        for a, b in copies.items()
+        for s in tape.written.get(a, ())
+    ]
     for new, n in made.positions.items():
         again = {(k.span.allocation, k.span.offset, k.span.shape, k.span.strides): k.data for k in new.kept}
         for k in tape.events[n].kept:
@@ -107,8 +110,9 @@ def _refuse_other_bits(tape: Tape, made: Replay, copies: Mapping[Allocation, All
         if not np.array_equal(on_host(one), on_host(other)):
             raise GradientError(
                 f"{_name(tape, span)} holds other numbers when the recorded program runs again.",
-                slug="replay-differs", why="It was written since, or it depends on the order of threads.",
-            )  # fmt: skip
+                slug="replay-differs",
+                why="It was written since, or it depends on the order of threads.",
+            )
 
 
 def _began_as_zeros(tape: Tape, a: Allocation) -> bool:
@@ -144,7 +148,7 @@ def starts(tape: Tape, arrays: Sequence[array]) -> list[np.ndarray]:
     return found
 
 
-class _Copies(Twins):
+class _Copies(CopiedArrays):
     """Copies of whole allocations: one array object per array, with the same gradients asked for."""
 
     def __init__(self, arrays: list[array]):
@@ -193,11 +197,12 @@ class _Again(Rerun):
             if when == position and checksum is not None and checksum != checksum_of(a.span()):
                 raise GradientError(
                     f"{_name(self.tape, a.span())} was changed behind the tape's back, through its raw memory.",
-                    slug="overwritten", why="What the program started from, or met on its way, is gone.",
+                    slug="overwritten",
+                    why="What the program started from, or met on its way, is gone.",
                     instead="a.assign(values), a.fill_(value) or a kernel",
-                )  # fmt: skip
+                )
 
-    def record(self, into: Replay) -> None:
+    def record(self, into: ReplayedTape) -> None:
         """Perform the steps under the new tape; its events get the lines, names and scopes of the old ones."""
         tape, starts, done = self.tape, [0], 0
         for n, (event, end) in enumerate(zip(tape.events, self.ends, strict=True)):
@@ -221,7 +226,7 @@ class _Again(Rerun):
 # ---- inputs
 
 
-def _set(made: Replay, x: Any, values: Any) -> None:
+def _set(made: ReplayedTape, x: Any, values: Any) -> None:
     """Write the new values of an input to its copy."""
     a = x.memory if isinstance(x, scalar) else x
     if not isinstance(a, array) or not made.original.has_touched(a.span):
@@ -249,9 +254,10 @@ def _set(made: Replay, x: Any, values: Any) -> None:
 def _stranger(a: Any) -> GradientError:
     name = a.label if isinstance(a, array) else f"a {type(a).__name__}"
     return GradientError(
-        f"{name} was neither read nor written while the tape recorded.", slug="replay-array",
+        f"{name} was neither read nor written while the tape recorded.",
+        slug="replay-array",
         instead="tape.replay({x: values}), with an x among the inputs of its launches",
-    )  # fmt: skip
+    )
 
 
 def _misfit(a: array, got: str) -> GradientError:
@@ -272,19 +278,23 @@ def _refuse_opaque(tape: Tape) -> None:
         if event.kind in ("func", "loop", "opaque"):
             what = {"loop": "a checkpointed loop", "opaque": "an opaque event"}.get(event.kind, "record_func")
             raise GradientError(
-                f"a tape with {what} ({event.label}) cannot be replayed.", slug="replay-func", where=event.where,
+                f"a tape with {what} ({event.label}) cannot be replayed.",
+                slug="replay-func",
+                where=event.where,
                 why=event.reason or "It runs code of yours on your own arrays, not on copies.",
                 instead="wb.launch(...) in its place",
-            )  # fmt: skip
+            )
         if event.kind != "foreign":
             continue
         later = [s for e in tape.events[n + 1 :] for s in (*e.reads, *e.writes) if e.kind != "foreign"]
         if any(s.overlaps(w) is not False for w in event.writes for s in later):
             raise GradientError(
                 f"{_name(tape, event.writes[0])} was changed by {event.label!r} between two events of this tape.",
-                slug="overwritten", where=event.where, why="The tape has not recorded how.",
+                slug="overwritten",
+                where=event.where,
+                why="The tape has not recorded how.",
                 instead="with tape:   around that write too",
-            )  # fmt: skip
+            )
 
 
 def _refuse_unknown(tape: Tape, looking: bool = False) -> None:
@@ -302,9 +312,11 @@ def _refuse_unknown(tape: Tape, looking: bool = False) -> None:
             if not _started(tape, n, span) and not (looking and _probably_started(tape, span)):
                 raise GradientError(
                     f"what {_name(tape, span)} held when the tape started was not kept, and {event.label!r} uses it.",
-                    slug="not-kept", where=event.where,
-                    why="The program cannot be run again from where it started.", instead='wb.Tape(keep="all")',
-                )  # fmt: skip
+                    slug="not-kept",
+                    where=event.where,
+                    why="The program cannot be run again from where it started.",
+                    instead='wb.Tape(keep="all")',
+                )
             known[span] = None
         for span in sure:
             right.setdefault(span.allocation, {})[span] = None

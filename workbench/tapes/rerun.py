@@ -28,7 +28,7 @@ BUDGET = 500_000  # statements: about a second
 SAMPLE = 30_000  # the same where a few threads are run
 THREADS = 50_000
 
-Trace = Callable[[tuple[int, ...], ir.Stmt, run.Values], None]
+Trace = Callable[[tuple[int, ...], ir.Stmt, run.LiveValues], None]
 Threads = Sequence[tuple[int, ...]] | None
 
 
@@ -96,7 +96,7 @@ def run_copies(
 def _run(function: ir.Function, event: Event, args: list, trace: Trace, threads: Threads) -> bool:
     left = BUDGET if threads is None else SAMPLE
 
-    def counted(thread: tuple[int, ...], stmt: ir.Stmt, values: run.Values) -> None:
+    def counted(thread: tuple[int, ...], stmt: ir.Stmt, values: run.LiveValues) -> None:
         nonlocal left
         left -= 1
         if left < 0:
@@ -127,9 +127,13 @@ def sample_adjoint(
 
 
 def _sample(
-    function: ir.Function, event: Event, args: list, trace: Trace, watched: Container[ir.Stmt],
+    function: ir.Function,
+    event: Event,
+    args: list,
+    trace: Trace,
+    watched: Container[ir.Stmt],
     threads: Sequence[tuple[int, ...]],
-) -> None:  # fmt: skip
+) -> None:
     dims = event.command.plan.form.dims
     with suppress(Enough, BoundsError):
         run.run(function, dims, args, trace=trace, watched=watched, threads=threads)

@@ -16,7 +16,7 @@ import numpy as np
 from ..arrays import capture_log
 from ..arrays.allocation import Allocation
 from ..arrays.array import array
-from ..arrays.loans import recall
+from ..arrays.gradient_views import sync_views
 from ..arrays.span import Span
 from ..arrays.workspace import (
     SUMMED,
@@ -37,7 +37,7 @@ from .naming import called_by
 from .overwrites import verify
 from .publish import ports
 from .recording import Recording
-from .tally import tally
+from .touched_bytes import tally
 
 Observer = Callable[[Event, Workspace], None]
 Step = Callable[[Recording, Event, Workspace, dict], None]
@@ -156,8 +156,10 @@ def _launch(tape: Recording, event: Event, space: Workspace, after: dict) -> Non
     if back.reverse.ordered and plan.form.backend == "cuda" and math.prod(plan.form.dims) > 1:
         raise GradientError(
             f"Kernel {event.label!r} uses what an atomic returned, which on a GPU depends on the order of threads.",
-            slug="atomic-order", where=event.where, instead="device='cpu' for this launch",
-        )  # fmt: skip
+            slug="atomic-order",
+            where=event.where,
+            instead="device='cpu' for this launch",
+        )
     if back.races is not None:
         check_races(event)
         back.races.fix(command)
@@ -251,10 +253,12 @@ def _refuse_late(tape: Recording, event: Event, plan: Any, flat: list, back: Any
 
 def _late(name: str, event: Event) -> GradientError:
     return GradientError(
-        f"{name!r} got requires_grad after {event.label!r} had been recorded.", slug="late-grad",
-        where=event.where, why="What its adjoint needs was not kept.",
+        f"{name!r} got requires_grad after {event.label!r} had been recorded.",
+        slug="late-grad",
+        where=event.where,
+        why="What its adjoint needs was not kept.",
         instead="x.requires_grad = True   before the tape records",
-    )  # fmt: skip
+    )
 
 
 def _host(tape: Recording, event: Event, space: Workspace, after: dict) -> None:
@@ -275,8 +279,8 @@ def _host(tape: Recording, event: Event, space: Workspace, after: dict) -> None:
             add_into(space[src.allocation].view(src.span, gradient_dtype(src)), got, src.span)
         else:
             capture_log.do(partial(g.__setitem__, ..., 0), capture_log.gpu_of(g))
-        if capture_log.listing is not None:
-            capture_log.listing.clear(g)
+        if capture_log.written_list is not None:
+            capture_log.written_list.clear(g)
 
 
 def _func(tape: Recording, event: Event, space: Workspace, after: dict) -> None:
@@ -287,7 +291,7 @@ def _func(tape: Recording, event: Event, space: Workspace, after: dict) -> None:
 
 
 def _call_back(event: Event, given: list[array], adjoints: dict[Allocation, Any]) -> None:
-    recall()
+    sync_views()
     before = [a.gradient().remembered() for a in adjoints]  # what the callback writes is no seed of the user's
     marks = [(a.retained, dict(a.retained.spans), a.retained.everything) for a in adjoints]
     for a in given:
@@ -298,7 +302,7 @@ def _call_back(event: Event, given: list[array], adjoints: dict[Allocation, Any]
     try:
         assert event.callback is not None
         event.callback()
-        recall()
+        sync_views()
         for a, data in adjoints.items():
             data[...] = a.gradient().bytes
     finally:
@@ -337,10 +341,12 @@ def meets(arrays: Iterable[array], space: Workspace) -> bool:
 def _opaque(tape: Recording, event: Event, space: Workspace, after: dict) -> None:
     if opaque_meets(event, space):
         raise GradientError(
-            f"the gradient comes to {event.label!r}, whose adjoint is not known: {event.reason}", slug="opaque",
-            where=event.where, why="What it computed depends on its arguments in a way that cannot be followed.",
+            f"the gradient comes to {event.label!r}, whose adjoint is not known: {event.reason}",
+            slug="opaque",
+            where=event.where,
+            why="What it computed depends on its arguments in a way that cannot be followed.",
             instead="seeds that do not depend on it",
-        )  # fmt: skip
+        )
 
 
 def past_opaque(tape: Recording, event: Event, space: Workspace, after: dict) -> None:

@@ -15,9 +15,9 @@ from ..arrays.span import Span, byte_entries
 from ..arrays.workspace import Workspace, add_seed, gradient_dtype
 from ..device import xp
 from ..errors import GradientError
-from .borders import memory_name
+from .cross_tape import memory_name
 from .recording import Recording
-from .tally import tally
+from .touched_bytes import tally
 
 
 def seeds_of(tape: Recording, loss: array | None, grads: dict[array, array] | None) -> Workspace:
@@ -28,9 +28,11 @@ def seeds_of(tape: Recording, loss: array | None, grads: dict[array, array] | No
         _written_seeds(tape, space)
         if not space:
             raise GradientError(
-                "backward() found no seed: no `.grad` of what this tape computed was written.", slug="no-seed",
-                why="Every gradient would be zero.", instead="backward(loss), or backward(grads={y: seed})",
-            )  # fmt: skip
+                "backward() found no seed: no `.grad` of what this tape computed was written.",
+                slug="no-seed",
+                why="Every gradient would be zero.",
+                instead="backward(loss), or backward(grads={y: seed})",
+            )
         return space
     if grads is not None:
         check_pairs("backward(grads=...)", grads, "seed", _with_seeds(grads))
@@ -39,10 +41,10 @@ def seeds_of(tape: Recording, loss: array | None, grads: dict[array, array] | No
         check_seed(tape, loss)
         if loss.size != 1 or loss.dtype.size != 1:  # type: ignore[attr-defined]
             raise GradientError(
-                f"backward(loss) takes an array of one element, {loss.label} is {loss.dtype} of shape"
-                f" {loss.shape}.",
-                slug="loss-shape", instead=f"backward(grads={{{loss.label}: seed}})",
-            )  # fmt: skip
+                f"backward(loss) takes an array of one element, {loss.label} is {loss.dtype} of shape {loss.shape}.",
+                slug="loss-shape",
+                instead=f"backward(grads={{{loss.label}: seed}})",
+            )
         one = space[loss.allocation].view(loss.span, gradient_dtype(loss))
         add_one = (lambda: np.add(one, 1, out=one)) if isinstance(one, np.ndarray) else (lambda: one.__iadd__(1))
         capture_log.do(add_one, capture_log.gpu_of(one))
@@ -59,9 +61,11 @@ def check_pairs(what: str, given: Any, value: str, instead: str) -> None:
             return
         raise GradientError(f"{what} is empty: there is no {value}.", slug="no-seed", instead=instead)
     raise GradientError(
-        f"{what} takes a dict {{array: {value}}}, not {_described(given)}.", slug="seed-type",
-        why=f"Each array comes with its own {value}.", instead=instead,
-    )  # fmt: skip
+        f"{what} takes a dict {{array: {value}}}, not {_described(given)}.",
+        slug="seed-type",
+        why=f"Each array comes with its own {value}.",
+        instead=instead,
+    )
 
 
 def _described(value: Any) -> str:
@@ -103,25 +107,28 @@ def check_tape(what: str, tape: Any, *others: Any) -> None:
         return
     late = any(isinstance(o, Recording) for o in others)
     raise GradientError(
-        f"{what.partition('(')[0]}() takes a tape first, not {_described(tape)}.", slug="tape-type",
+        f"{what.partition('(')[0]}() takes a tape first, not {_described(tape)}.",
+        slug="tape-type",
         why="" if late else "It looks at what a tape has recorded.",
         instead=what if late else f"with wb.Tape() as tape: ... around the launches, then {what}",
-    )  # fmt: skip
+    )
 
 
 def check_seed(tape: Recording, a: Any) -> None:
     """Raise for a value that is no array, or an array that the tape has not seen."""
     if not isinstance(a, array):
         raise GradientError(
-            f"a seed belongs to an array, not to {_described(a)}", slug="seed-type",
+            f"a seed belongs to an array, not to {_described(a)}",
+            slug="seed-type",
             instead=f"{a}, the array, without quotes" if isinstance(a, str) else "{y: seed}, with an array y",
-        )  # fmt: skip
+        )
     if not tape.has_touched(a.span):
         raise GradientError(
-            f"{a.label} was neither read nor written while this tape recorded.", slug="seed-untouched",
+            f"{a.label} was neither read nor written while this tape recorded.",
+            slug="seed-untouched",
             why="Only memory that the tape has seen has an adjoint, or takes a seed.",
             instead="an array that one of its launches reads or writes",
-        )  # fmt: skip
+        )
 
 
 def _written_seeds(tape: Recording, space: Workspace) -> None:
@@ -132,13 +139,14 @@ def _written_seeds(tape: Recording, space: Workspace) -> None:
         if grad is None or a not in tape.active:
             continue
         mask = grad.user_written_mask(grad.span())
-        if grad.former is not None and grad.former.touched:
+        if grad.previous_view is not None and grad.previous_view.touched:
             raise GradientError(
                 f"the seed of {memory_name(tape, a)} was written to an array that .grad.numpy() gave before the last"
                 " backward().",
-                slug="old-view", why="Since then it is an array of its own, and the seed would be lost.",
+                slug="old-view",
+                why="Since then it is an array of its own, and the seed would be lost.",
                 instead="x.grad.numpy()[...] = seed, taken anew, or backward(grads={x: seed})",
-            )  # fmt: skip
+            )
         when, by = grad.publisher
         later = when > tape.stamps.get(a, 0) and by is not weakref.ref(tape)
         if mask is None and not later:
@@ -147,8 +155,9 @@ def _written_seeds(tape: Recording, space: Workspace) -> None:
         chosen = np.ones(grad.nbytes, bool) if later else mask.reshape(-1)
         inside = np.zeros(grad.nbytes, bool)
         for span in marks:
-            byte_entries(Span(grad, span.offset * k, span.shape, tuple(s * k for s in span.strides),
-                              span.itemsize * k), inside)[...] = True  # fmt: skip
+            byte_entries(
+                Span(grad, span.offset * k, span.shape, tuple(s * k for s in span.strides), span.itemsize * k), inside
+            )[...] = True
         picked = np.flatnonzero(chosen & inside)
         if len(picked):
             picked = xp(a.device).asarray(picked)

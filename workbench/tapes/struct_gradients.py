@@ -37,7 +37,7 @@ class StructGradient:
         return f"{self._name}({', '.join(f'{name}={part!r}' for name, part in self._fields.items())})"
 
 
-class Gradients(dict):
+class TapeGradients(dict):
     """{array: its gradient}; an instance of a struct is a key too, where one of its arrays is."""
 
     def __missing__(self, key: Any) -> StructGradient:

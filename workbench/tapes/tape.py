@@ -14,23 +14,23 @@ import numpy as np
 
 from ..arrays import allocation as memory
 from ..arrays import capture_log
-from ..arrays.absent import place_absent
 from ..arrays.allocation import Allocation
 from ..arrays.array import array
+from ..arrays.missing_methods import place_absent
 from ..arrays.workspace import Shadow, Workspace, shadow_view
 from ..errors import GradientError, LaunchError
-from .ask import ask
-from .borders import Crossing, note_seeds, settle, tell
+from .backward_cache import CompiledBackward, compiled_backward
+from .cross_tape import CrossTapeSearch, note_seeds, report_borders, update_borders
 from .events import Event
 from .host_sources import warn
+from .late_imports import ask
 from .naming import guess_names, note_names
 from .overwrites import verify_needs
 from .publish import computed_in_place, gradients_of, publish
 from .recording import Recording
 from .reverse import Observer, Step, reverse, walk
 from .seeds import check_seed, seeds_of
-from .struct_gradients import Gradients
-from .walks_seen import Prepared, prepared
+from .struct_gradients import TapeGradients
 
 _CLEARED = (0, None)  # by whom a gradient was published that was cleared
 _MEANT = {
@@ -89,9 +89,11 @@ class Tape(Recording):
     def __init__(self, keep: str = "needed", **others: Any):
         for name in others:
             raise LaunchError(
-                f"Tape has no argument {name!r}.", slug="tape-keyword", instead="wb.Tape()",
+                f"Tape has no argument {name!r}.",
+                slug="tape-keyword",
+                instead="wb.Tape()",
                 why="It takes keep alone; a tape can be walked as often as one likes, and launches may write in place.",
-            )  # fmt: skip
+            )
         super().__init__(keep)
 
     def backward(
@@ -111,7 +113,7 @@ class Tape(Recording):
             if pitfall is not None:
                 capture_log.refuse("A pitfall")
                 return ask("pitfall", self, pitfall, space)
-            if (notes := capture_log.noting()) is not None:
+            if (notes := capture_log.active_capture()) is not None:
                 if self not in notes.tapes:
                     capture_log.refuse(
                         "backward() of a tape recorded before",
@@ -121,13 +123,13 @@ class Tape(Recording):
             self._remember(space)
             crossing, blind = self._crossing(space), not any(a in self.active or a.asked for a in space)
             space.places = computed_in_place(self, space, grads)
-            if crossing is None and (known := prepared(self, space)) is not None:
+            if crossing is None and (known := compiled_backward(self, space)) is not None:
                 self._publish_prepared(known, space, blind)
                 return None
             before = {a: a.gradient().bytes.copy() for a in space.places}
             try:
                 space, retained = walk(self, space, before=crossing and crossing.before, drop=True)
-                tell(self, [] if crossing is None else crossing.found(space), blind)
+                report_borders(self, [] if crossing is None else crossing.found(space), blind)
                 publish(self, space, retained)
             except BaseException:
                 for a, data in before.items():
@@ -138,12 +140,12 @@ class Tape(Recording):
             warn(self)
         return None
 
-    def _publish_prepared(self, known: Prepared, seeds: Workspace, blind: bool) -> None:
-        """Run a compiled walk (`walks_seen`) and publish it: the rest of a `backward`."""
+    def _publish_prepared(self, known: CompiledBackward, seeds: Workspace, blind: bool) -> None:
+        """Run a compiled walk (`backward_cache`) and publish it: the rest of a `backward`."""
         verify_needs(self)
         known.run(seeds, self)
         seeds.release()
-        tell(self, [], blind)
+        report_borders(self, [], blind)
         known.publish(self)
         self.walked = True
         warn(self)
@@ -151,18 +153,20 @@ class Tape(Recording):
     def _refuse_without_leaf(self) -> None:
         if self.events and not self.active and not any(a.allocation.asked for a in self.arrays.values()):
             raise GradientError(
-                "no array of this tape has requires_grad, so there is nothing to take a derivative by.", slug="no-leaf",
-                where=self.events[0].where, why="Every gradient would be None.",
+                "no array of this tape has requires_grad, so there is nothing to take a derivative by.",
+                slug="no-leaf",
+                where=self.events[0].where,
+                why="Every gradient would be None.",
                 instead="x = wb.array(values, requires_grad=True)   before the tape records",
-            )  # fmt: skip
+            )
 
-    def _crossing(self, seeds: Workspace) -> Crossing | None:
+    def _crossing(self, seeds: Workspace) -> CrossTapeSearch | None:
         """The border search for a walk; None if the tape has no borders, and in a capture, as numbers are unknown."""
-        if capture_log.noting() is not None:
+        if capture_log.active_capture() is not None:
             return None
         note_seeds(self, seeds)
-        settle(self)
-        return Crossing(self, seeds) if self.borders else None
+        update_borders(self)
+        return CrossTapeSearch(self, seeds) if self.borders else None
 
     def _remember(self, seeds: Workspace) -> None:
         """Keep the seeds for `retrace` and the views, in the buffers of the last ones where they fit."""
@@ -176,9 +180,12 @@ class Tape(Recording):
             self.last_seeds[a] = kept
 
     def retrace(
-        self, observe: Observer | None, before: Observer | None = None, seeds: Mapping[Allocation, Any] | None = None,
+        self,
+        observe: Observer | None,
+        before: Observer | None = None,
+        seeds: Mapping[Allocation, Any] | None = None,
         step: Step = reverse,
-    ) -> Workspace:  # fmt: skip
+    ) -> Workspace:
         """Walk with the seeds of the last `backward`, or with the bytes in `seeds`, publishing nothing.
 
         `before(event, space)` is called before, `observe(event, space)` after every step, which `step` takes. Raises
@@ -188,9 +195,11 @@ class Tape(Recording):
         for event in self.events:
             if event.kind == "func":
                 raise GradientError(
-                    f"a tape with record_func({event.label}) cannot be walked again to look at it.", slug="func-replay",
-                    where=event.where, instead="tape.backward(loss)   which calls the function",
-                )  # fmt: skip
+                    f"a tape with record_func({event.label}) cannot be walked again to look at it.",
+                    slug="func-replay",
+                    where=event.where,
+                    instead="tape.backward(loss)   which calls the function",
+                )
         with memory.LOCK, memory.unrecorded():
             space = Workspace()
             for a, data in (self.last_seeds if seeds is None else seeds).items():
@@ -204,8 +213,11 @@ class Tape(Recording):
         Returns a new NumPy array of shape (*a.shape, *components). Raises GradientError before any `backward`.
         """
         if not self.last_seeds:
-            raise GradientError("adjoint() before any backward(): there is no seed.", slug="no-seed",
-                                instead="tape.backward(loss), then tape.adjoint(a)")  # fmt: skip
+            raise GradientError(
+                "adjoint() before any backward(): there is no seed.",
+                slug="no-seed",
+                instead="tape.backward(loss), then tape.adjoint(a)",
+            )
         check_seed(self, a)
         if at is not None and not any(e is at for e in self.events):
             raise GradientError(
@@ -227,12 +239,12 @@ class Tape(Recording):
         return found[0]
 
     @property
-    def gradients(self) -> Gradients:
+    def gradients(self) -> TapeGradients:
         """{array: its gradient} for every array of the tape that has one.
 
         An instance of a struct is a key too: `tape.gradients[s].x` is the gradient of its array `x`, None without one.
         """
-        return Gradients({a: a.grad for a in self.arrays.values() if a.grad is not None})
+        return TapeGradients({a: a.grad for a in self.arrays.values() if a.grad is not None})
 
     @property
     def launches(self) -> list[Event]:
@@ -242,7 +254,7 @@ class Tape(Recording):
     def zero(self) -> None:
         """Set the gradients of every array of this tape to zero."""
         with memory.LOCK, memory.unrecorded():
-            notes = capture_log.noting()
+            notes = capture_log.active_capture()
             begun = notes is None or self in notes.begun
             if notes is not None and not begun:  # a replay clears what the tape will hold then, not what it holds now
                 notes.zeroed.setdefault(self, []).append(len(notes.steps))
@@ -251,14 +263,14 @@ class Tape(Recording):
                     if a.allocation.asked:
                         a.allocation.gradient()
             for grad in gradients_of(self):
-                if grad.loan is not None:
-                    grad.loan.close(grad)
+                if grad.gradient_view is not None:
+                    grad.gradient_view.close(grad)
                 if grad.blank != grad.version or grad.exposed or notes is not None:
                     grad.about_to_be_noted()
                     if grad.watchers:
-                        with capture_log.unnoted():
+                        with capture_log.paused():
                             grad.about_to_write(grad.span(), "tape.zero()")
-                    with capture_log.allowed() if begun else capture_log.unnoted():
+                    with capture_log.allowed() if begun else capture_log.paused():
                         capture_log.move(grad.bytes)
                     if notes is not None and begun:
                         notes.cleared.add(grad)

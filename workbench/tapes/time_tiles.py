@@ -15,12 +15,12 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ..arrays.capture_log import Call
+from ..arrays.capture_log import NativeCall
 from ..config import config
 from ..kernels.analysis import work as cost
 from ..kernels.compile import thread_pool
 from ..launches import thresholds
-from ..launches.row_reach import Reach, reaches
+from ..launches.row_footprint import Reach, reaches
 
 CACHE = 384 << 10  # bytes of a tile: what stays in the second cache of a processor beside other things
 DEPTH = 64  # launches that run together at most
@@ -41,10 +41,10 @@ class Tiling(ctypes.Structure):
     _fields_ = [("stages", ctypes.c_void_p)] + [(name, ctypes.c_int64) for name in ("count", "rows", "tiles", "wedges")]
 
 
-class Step(NamedTuple):
+class TileStep(NamedTuple):
     """A launch of a run: its call, row footprints, work, and the rows that its tiles leave to the wedges."""
 
-    call: Call
+    call: NativeCall
     reaches: tuple[Reach, ...]
     work: float
     left: int
@@ -81,15 +81,15 @@ class Touched:
         self.begins[at], self.stretches[at] = [begin], [(end, known)]
 
 
-class Run:
+class TileRun:
     """Consecutive launches that may be tiled together."""
 
     def __init__(self) -> None:
-        self.steps: list[Step] = []
+        self.steps: list[TileStep] = []
         self.left = self.right = self.apart = 0
         self.memory = Touched()
 
-    def add(self, call: Call, found: tuple[Reach, ...], work: float) -> bool:
+    def add(self, call: NativeCall, found: tuple[Reach, ...], work: float) -> bool:
         """Append a launch. False, and unchanged, if that would change results or not pay."""
         if self.steps and (call.end != self.steps[0].call.end or len(self.steps) == DEPTH):
             return False
@@ -106,10 +106,10 @@ class Run:
         self.left, self.right, self.apart = left_of_all, right_of_all, apart_of_all
         for reach in found:
             self.memory.add(reach, left, right)
-        self.steps.append(Step(call, found, work, left, right))
+        self.steps.append(TileStep(call, found, work, left, right))
         return True
 
-    def calls(self, kept: list[Any]) -> list[Call]:
+    def calls(self, kept: list[Any]) -> list[NativeCall]:
         """The native calls that run the launches: tiles, then wedges. Objects they point into are added to `kept`."""
         rows, own = self.steps[0].call.end, [s.call for s in self.steps]
         work = sum(s.work for s in self.steps)
@@ -128,7 +128,7 @@ class Run:
             kept.append(tiling)
             team = thread_pool.team(threads if tiles - wedges > 1 else 1, pieces)
             found.append(
-                Call(thread_pool.kernel_address("wb_tiles"), ctypes.addressof(tiling), 0, tiles - wedges, team)
+                NativeCall(thread_pool.kernel_address("wb_tiles"), ctypes.addressof(tiling), 0, tiles - wedges, team)
             )
         return found
 
@@ -142,25 +142,25 @@ class Run:
         return tiles // threads * threads if tiles > threads else tiles
 
 
-def tiled(calls: Sequence[Call], kept: list[Any]) -> list[Call]:
+def tiled(calls: Sequence[NativeCall], kept: list[Any]) -> list[NativeCall]:
     """The calls, with runs of launches replaced by tiled ones. Objects they point into are added to `kept`."""
     if not config.tile_captures:
         return list(calls)
-    found: list[Call] = []
-    run = Run()
+    found: list[NativeCall] = []
+    run = TileRun()
     for call in calls:
         seen = _seen(call)
         if seen is not None and run.add(call, *seen):
             continue
         if run.steps:
             found += run.calls(kept)
-        run = Run()
+        run = TileRun()
         if seen is None or not run.add(call, *seen):
             found.append(call)
     return found + (run.calls(kept) if run.steps else [])
 
 
-def _seen(call: Call) -> tuple[tuple[Reach, ...], float] | None:
+def _seen(call: NativeCall) -> tuple[tuple[Reach, ...], float] | None:
     """(row footprints, work) of a launch; None for other calls, unknown footprints, or rows that may conflict."""
     if call.launch is None or call.begin:
         return None

@@ -18,7 +18,7 @@ from ..diagnose import Finding
 from ..tapes.tape import Tape
 from .data.against import compare
 from .data.gather import gather, no_collector
-from .data.verdict import AT_ONCE, verdict
+from .data.headline import AT_ONCE, verdict
 from .picture.figure import TapeFigure
 
 

@@ -27,8 +27,12 @@ def cancelling(x: wp.array(dtype=float), w: wp.array(dtype=float), loss: wp.arra
 
 
 @wp.kernel
-def turned(inertia: wp.array(dtype=wp.mat33), q: wp.array(dtype=wp.quat), w: wp.array(dtype=wp.vec3),
-           out: wp.array(dtype=wp.vec3)):  # fmt: skip
+def turned(
+    inertia: wp.array(dtype=wp.mat33),
+    q: wp.array(dtype=wp.quat),
+    w: wp.array(dtype=wp.vec3),
+    out: wp.array(dtype=wp.vec3),
+):
     """The torque of a spinning body: entries of the gradient that symmetry makes small."""
     i = wp.tid()
     local = wp.quat_rotate_inv(q[i], w[i])

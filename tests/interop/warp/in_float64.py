@@ -8,8 +8,17 @@ from pathlib import Path
 from types import ModuleType
 
 SHARED = "tests.interop.warp.shared"
-TYPES = {"vec2": "vec2d", "vec3": "vec3d", "vec4": "vec4d", "mat22": "mat22d", "mat33": "mat33d", "quat": "quatd",
-         "transform": "transformd", "spatial_vector": "spatial_vectord", "float32": "float64"}  # fmt: skip
+TYPES = {
+    "vec2": "vec2d",
+    "vec3": "vec3d",
+    "vec4": "vec4d",
+    "mat22": "mat22d",
+    "mat33": "mat33d",
+    "quat": "quatd",
+    "transform": "transformd",
+    "spatial_vector": "spatial_vectord",
+    "float32": "float64",
+}
 
 
 class _Widen(ast.NodeTransformer):

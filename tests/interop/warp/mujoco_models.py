@@ -206,8 +206,11 @@ def _humanoid() -> str:
         forearm = _limb(f"{side} forearm", "0 0 -0.28", "y", "0 0 0 0 0 -0.25")
         sides += _limb(f"{side} arm", f"0 {2 * y} 0.35", "xy", "0 0 0 0 0 -0.26", forearm)
     head = _limb("head", "0 0 0.45", "yz", "0 0 0 0 0 0.15")
-    motors = "".join(f'<motor joint="{side} {part}" gear="20"/>' for side in ("left", "right")
-                     for part in ("thigh y", "shin y", "arm y"))  # fmt: skip
+    motors = "".join(
+        f'<motor joint="{side} {part}" gear="20"/>'
+        for side in ("left", "right")
+        for part in ("thigh y", "shin y", "arm y")
+    )
     return f"""
 <mujoco model="humanoid">
   {{option}}

@@ -75,8 +75,15 @@ def ball() -> Run:
     b.add_ground_plane(cfg=newton.ModelBuilder.ShapeConfig(ke=1e4, kf=0.0, kd=1e1, mu=0.2))
     model = b.finalize(device="cpu", requires_grad=True)
     model.soft_contact_ke, model.soft_contact_kf, model.soft_contact_kd, model.soft_contact_mu = 1e4, 0.0, 1e1, 0.2
-    return Run(model, newton.solvers.SolverSemiImplicit(model), 60, 1 / 480, first("particle_qd"), last("particle_q"),
-               soft_contacts)  # fmt: skip
+    return Run(
+        model,
+        newton.solvers.SolverSemiImplicit(model),
+        60,
+        1 / 480,
+        first("particle_qd"),
+        last("particle_q"),
+        soft_contacts,
+    )
 
 
 def cloth(solver: str, **options: Any) -> Run:
@@ -84,9 +91,17 @@ def cloth(solver: str, **options: Any) -> Run:
     b.default_particle_radius = 0.01
     stiff = dict(tri_ke=1e3, tri_ka=1e3, tri_kd=1e1) if solver == "SemiImplicit" else {}
     b.add_cloth_grid(
-        pos=wp.vec3(0.0, 0.0, 1.0), vel=wp.vec3(0.0, 0.1, 0.1), rot=DOWN, dim_x=2, dim_y=2, cell_x=0.3, cell_y=0.3,
-        mass=0.1, fix_left=True, **stiff,
-    )  # fmt: skip
+        pos=wp.vec3(0.0, 0.0, 1.0),
+        vel=wp.vec3(0.0, 0.1, 0.1),
+        rot=DOWN,
+        dim_x=2,
+        dim_y=2,
+        cell_x=0.3,
+        cell_y=0.3,
+        mass=0.1,
+        fix_left=True,
+        **stiff,
+    )
     b.color()
     all_active(b)
     model = b.finalize(device="cpu", requires_grad=True)
@@ -102,9 +117,21 @@ def cloth(solver: str, **options: Any) -> Run:
 def soft(solver: str, given: Callable[[Run], Any], still: bool = False, **options: Any) -> Run:
     b = newton.ModelBuilder()
     b.add_soft_grid(
-        pos=wp.vec3(0.0, 0.0, 1.0), vel=wp.vec3(0.1, 0.0, 0.2), rot=DOWN, dim_x=1, dim_y=1, dim_z=1, cell_x=0.2,
-        cell_y=0.2, cell_z=0.2, density=100.0, k_mu=1e3, k_lambda=1e3, k_damp=1.0, fix_left=True,
-    )  # fmt: skip
+        pos=wp.vec3(0.0, 0.0, 1.0),
+        vel=wp.vec3(0.1, 0.0, 0.2),
+        rot=DOWN,
+        dim_x=1,
+        dim_y=1,
+        dim_z=1,
+        cell_x=0.2,
+        cell_y=0.2,
+        cell_z=0.2,
+        density=100.0,
+        k_mu=1e3,
+        k_lambda=1e3,
+        k_damp=1.0,
+        fix_left=True,
+    )
     b.color()
     all_active(b)
     model = b.finalize(device="cpu", requires_grad=True)
@@ -127,8 +154,14 @@ def cage() -> Run:
         b.add_particle(corner, (0.0, 0.0, 0.0), 0.0)
         b.add_spring(0, b.particle_count - 1, 100.0, 10.0, 0)
     model = b.finalize(device="cpu", requires_grad=True)
-    return Run(model, newton.solvers.SolverSemiImplicit(model), 20, 1 / 120, lambda run: run.model.spring_rest_length,
-               last("particle_q"))  # fmt: skip
+    return Run(
+        model,
+        newton.solvers.SolverSemiImplicit(model),
+        20,
+        1 / 120,
+        lambda run: run.model.spring_rest_length,
+        last("particle_q"),
+    )
 
 
 def drone() -> Run:
@@ -172,9 +205,14 @@ def on_the_ground(
     b.add_ground_plane(cfg=made)
     model = b.finalize(device="cpu", requires_grad=True)
     run = Run(
-        model, getattr(newton.solvers, f"Solver{solver}")(model, **options), 5, 1 / 480, first("body_qd"),
-        last("body_q"), rigid_contacts,
-    )  # fmt: skip
+        model,
+        getattr(newton.solvers, f"Solver{solver}")(model, **options),
+        5,
+        1 / 480,
+        first("body_qd"),
+        last("body_q"),
+        rigid_contacts,
+    )
     run.states[0].body_qd.assign(np.array([speed], np.float32))
     return run
 
@@ -193,10 +231,16 @@ def pendulum(
         axis = (0.0, 1.0, 0.0)
         joints.append(
             b.add_joint_revolute(
-                before, link, axis=axis, parent_xform=ends[0], child_xform=ends[1], target_ke=drive[0],
-                target_kd=drive[1], target_q=0.3 * k - 0.1,
+                before,
+                link,
+                axis=axis,
+                parent_xform=ends[0],
+                child_xform=ends[1],
+                target_ke=drive[0],
+                target_kd=drive[1],
+                target_q=0.3 * k - 0.1,
             )
-        )  # fmt: skip
+        )
     b.add_articulation(joints)
     b.joint_q[:], b.joint_qd[:] = [0.7, -0.4], [0.5, 1.0]
     b.color()

@@ -54,8 +54,11 @@ def test_entries_that_symmetry_makes_small_agree(k: Any) -> None:
     inertia = np.tile(np.diag([2e-3, 2e-3, 4e-3]), (n, 1, 1))
     q = RNG.standard_normal((n, 4)) * [1, 1, 1e-7, 3]
     q /= np.linalg.norm(q, axis=1, keepdims=True)
-    given = [wp.array(inertia, dtype=wp.mat33, requires_grad=True), wp.array(q, dtype=wp.quat, requires_grad=True),
-             wp.array(RNG.standard_normal((n, 3)), dtype=wp.vec3, requires_grad=True)]  # fmt: skip
+    given = [
+        wp.array(inertia, dtype=wp.mat33, requires_grad=True),
+        wp.array(q, dtype=wp.quat, requires_grad=True),
+        wp.array(RNG.standard_normal((n, 3)), dtype=wp.vec3, requires_grad=True),
+    ]
     out = wp.zeros(n, dtype=wp.vec3, requires_grad=True)
     row = row_of(k, k.turned, n, given, out, RNG.standard_normal((n, 3)).astype(np.float32))
     assert row.verdict == "agrees" and row.difference < 1e-5
@@ -79,12 +82,12 @@ def test_one_percent_off_in_a_number_that_is_small_beside_others_is_wrong(k: Any
 
 def test_rounding_that_either_measure_sees_excuses_a_number(k: Any) -> None:
     """Scaled seeds move one number alone, moved memory the other: each is excused by the measure that saw it."""
-    from workbench.interop.warp.compare import Row
-    from workbench.interop.warp.passes import Pass, Published
+    from workbench.interop.warp.compare import VerdictRow
+    from workbench.interop.warp.passes import Published, WarpBackward
 
-    twin, one = object(), Pass.__new__(Pass)
+    twin, one = object(), WarpBackward.__new__(WarpBackward)
     exact, theirs = np.array([1.0, 0.0, 1e-5], np.float32), np.array([1.0, 1e-7, 1.01e-5], np.float32)
-    row, published = Row("x", "not asked", theirs=theirs), Published(None, twin, exact)  # type: ignore[arg-type]
+    row, published = VerdictRow("x", "not asked", theirs=theirs), Published(None, twin, exact)  # type: ignore[arg-type]
     one.noise, one.moved = {id(twin): np.array([0, 0, 1e-8])}, {id(twin): np.array([0, 1e-8, 0])}
     assert one._judged(published, row, exact)[0] == "agrees"
     one.moved[id(twin)] *= 0
@@ -308,6 +311,6 @@ def test_what_an_atomic_returned_is_found_in_the_text_of_a_kernel(k: Any) -> Non
         n = wp.atomic_add(count, 0, 1)
         wp.atomic_add(y, n, x[i])
 
-    from workbench.interop.warp.suspects import returned_by_atomics
+    from workbench.interop.warp.source_patterns import returned_by_atomics
 
     assert returned_by_atomics(compacted) == {"count"}

@@ -86,9 +86,11 @@ class Seen:
     tape = type("Tape", (), {"events": [0]})
 
     def compare(self) -> object:
-        from workbench.interop.warp import Comparison, Row
+        from workbench.interop.warp.compare import VerdictRow, VerdictTable
 
-        return Comparison([Row("x", "agrees"), Row("scratch", "not asked"), Row("swap", "not asked")], self)
+        return VerdictTable(
+            [VerdictRow("x", "agrees"), VerdictRow("scratch", "not asked"), VerdictRow("swap", "not asked")], self
+        )
 
     def summary(self) -> str:
         return "7 events"

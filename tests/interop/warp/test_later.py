@@ -19,8 +19,10 @@ def told(seen: Any, arrays: dict[str, Any]) -> list[Any]:
     """All that a watch says of a program."""
     steps = [(s.number, s.kind, s.label, s.reason, s.recorded_by, s.where and s.where.line) for s in seen.steps]
     ulps = [s.difference and (s.difference.number, s.difference.ulps) for s in seen.steps]
-    rows = [(*r.texts(), r.backward, r.theirs.tobytes(), None if r.exact is None else r.exact.tobytes())
-            for r in seen.compare()]  # fmt: skip
+    rows = [
+        (*r.texts(), r.backward, r.theirs.tobytes(), None if r.exact is None else r.exact.tobytes())
+        for r in seen.compare()
+    ]
     try:
         seen.backward(grads={arrays["y"]: np.ones(3, np.float32)})
         gradient = seen.gradients[arrays["x"]].tobytes()
@@ -106,29 +108,29 @@ def long_and_short(k: Any, wp: Any, watched: Callable[[], Any] = lambda: None) -
 
 @pytest.mark.parametrize("program", [training, graphs, long_and_short])
 def test_later_and_at_once_are_the_same(k: Any, wp: Any, program: Any) -> None:  # noqa: F811
-    with wb.interop.warp.watch() as later:
+    with wb.interop.warp.watch() as deferred:
         arrays = program(k, wp)
-        assert len(later.pending) > 3  # not followed yet
+        assert len(deferred.pending) > 3  # not followed yet
     kept = {name: a.numpy().copy() for name, a in arrays.items()}
-    found = told(later, arrays)
+    found = told(deferred, arrays)
     with wb.interop.warp.watch() as seen:
         again = program(k, wp, lambda: seen.steps)
         assert not seen.pending
     assert told(seen, again) == found
     for name, a in again.items():
         np.testing.assert_array_equal(a.numpy(), kept[name])
-    assert (len(found[2]) >= 4 or not found[2]) and not later.opaque_steps
+    assert (len(found[2]) >= 4 or not found[2]) and not deferred.opaque_steps
     if program is long_and_short:
         assert [s.label for s in seen.steps].count("host write") == 3
 
 
 def test_the_twins_follow_at_the_latest_when_much_has_been_noted(k: Any, wp: Any, monkeypatch: Any) -> None:  # noqa: F811
-    from workbench.interop.warp import later
+    from workbench.interop.warp import deferred
 
     with wb.interop.warp.watch() as seen:
         arrays = training(k, wp)
     found = told(seen, arrays)
-    monkeypatch.setattr(later, "MOST_BYTES", 64)
+    monkeypatch.setattr(deferred, "MOST_BYTES", 64)
     with wb.interop.warp.watch() as seen:
         arrays = training(k, wp)
         assert len(seen.pending) < 6
@@ -166,13 +168,15 @@ def test_memory_that_a_launch_to_be_followed_used_may_go(k: Any, wp: Any) -> Non
 
 
 def test_a_graph_looks_at_no_buffer_by_itself_and_notes_once_what_does_not_change(
-    k: Any, wp: Any, monkeypatch: Any  # noqa: F811
-) -> None:  # fmt: skip
+    k: Any,
+    wp: Any,
+    monkeypatch: Any,  # noqa: F811
+) -> None:
     from workbench.interop.warp import memory
 
     looks: list[Any] = []
-    moved_on = memory.Region.moved_on
-    monkeypatch.setattr(memory.Region, "moved_on", lambda region: looks.append(region) or moved_on(region))
+    moved_on = memory.TwinBuffer.moved_on
+    monkeypatch.setattr(memory.TwinBuffer, "moved_on", lambda region: looks.append(region) or moved_on(region))
     x, y, _ = parameters(wp)
     with wb.interop.warp.watch() as seen:
         with wp.ScopedCapture(device="cpu") as capture:

@@ -229,10 +229,10 @@ def test_one_in_a_capture_makes_the_graph_opaque(k: Any) -> None:
 def explained(k: Any, monkeypatch: pytest.MonkeyPatch, turns: int) -> tuple[int, int, set[str]]:
     """A time loop with a control that is overwritten in each turn: walks, comparisons of memory, and causes."""
     from workbench.arrays.span import Span
-    from workbench.interop.warp.passes import Pass
+    from workbench.interop.warp.passes import WarpBackward
 
     walks, compared = [0], [0]
-    walk, overlaps = Pass._walk, Span.overlaps
+    walk, overlaps = WarpBackward._walk, Span.overlaps
 
     def counted_walk(*args: Any, **kwargs: Any) -> Any:
         walks[0] += 1
@@ -242,7 +242,7 @@ def explained(k: Any, monkeypatch: pytest.MonkeyPatch, turns: int) -> tuple[int,
         compared[0] += 1
         return overlaps(*args)
 
-    monkeypatch.setattr(Pass, "_walk", counted_walk)
+    monkeypatch.setattr(WarpBackward, "_walk", counted_walk)
     monkeypatch.setattr(Span, "overlaps", counted)
     states = [floats(k) for _ in range(turns + 1)]
     control, source = floats(k, [2.0, 3.0, 4.0]), floats(k, [0.5, 0.6, 0.7])

@@ -12,13 +12,13 @@ from tests.interop.warp import programs
 from tests.interop.warp.declare import Program, programs_of
 from tests.interop.warp.test_watched_programs import rows_of, watched
 
-pytestmark = [
-    pytest.mark.needs_warp,
-    pytest.mark.filterwarnings("ignore:Running the tape backwards:UserWarning"),
-]
-BARE = {"gradients_of_the_step_before": "x stays, so that a sum of gradients is what the program may have meant",
-        "sum_by_utils": "an opaque call", "scan_by_utils": "an opaque call",
-        "started_before_the_tape": "x is not on the tape"}  # fmt: skip
+pytestmark = [pytest.mark.needs_warp, pytest.mark.filterwarnings("ignore:Running the tape backwards:UserWarning")]
+BARE = {
+    "gradients_of_the_step_before": "x stays, so that a sum of gradients is what the program may have meant",
+    "sum_by_utils": "an opaque call",
+    "scan_by_utils": "an opaque call",
+    "started_before_the_tape": "x is not on the tape",
+}
 CLOSE = {"while_loop": 0.02}  # eight turns are some more than it takes
 
 

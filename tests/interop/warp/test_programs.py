@@ -15,10 +15,7 @@ from tests.interop.warp import programs
 from tests.interop.warp.declare import Program, programs_of
 from tests.interop.warp.in_float64 import widened
 
-pytestmark = [
-    pytest.mark.needs_warp,
-    pytest.mark.filterwarnings("ignore:Running the tape backwards:UserWarning"),
-]
+pytestmark = [pytest.mark.needs_warp, pytest.mark.filterwarnings("ignore:Running the tape backwards:UserWarning")]
 FAMILIES = sorted(m.name for m in pkgutil.iter_modules(programs.__path__))
 STEP = 1e-5
 

@@ -209,8 +209,9 @@ def test_boxes_are_found_and_followed_through_a_refit(k: Any) -> None:
     seen.backward(grads={y: SEED, z: SEED})
     apart = (X / 2)[:, None].astype(np.float64) - middles[None]
     near = sum((np.abs(apart) <= 0.4 + r).all(-1).astype(float) for r in (0.1, 0.3))
-    np.testing.assert_allclose(seen.gradients[x], 2 * SEED[:, None] * (near[..., None] * apart).sum(1), rtol=1e-4,
-                               atol=1e-5)  # fmt: skip
+    np.testing.assert_allclose(
+        seen.gradients[x], 2 * SEED[:, None] * (near[..., None] * apart).sum(1), rtol=1e-4, atol=1e-5
+    )
 
 
 def test_an_order_of_boxes_that_is_another_is_said_and_accuses_nobody(k: Any) -> None:

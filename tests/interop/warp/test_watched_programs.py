@@ -12,10 +12,7 @@ import pytest
 from tests.interop.warp import programs
 from tests.interop.warp.declare import Program, programs_of
 
-pytestmark = [
-    pytest.mark.needs_warp,
-    pytest.mark.filterwarnings("ignore:Running the tape backwards:UserWarning"),
-]
+pytestmark = [pytest.mark.needs_warp, pytest.mark.filterwarnings("ignore:Running the tape backwards:UserWarning")]
 FAMILIES = sorted(m.name for m in pkgutil.iter_modules(programs.__path__))
 ADDED_TO = {("added_in_place", "y"): "not asked"}  # what launches add to has no one gradient in Warp
 

@@ -136,8 +136,9 @@ def tiled(x: wp.array(dtype=float), y: wp.array(dtype=float)):
 
 
 @wp.kernel
-def branch(starts: wp.array(dtype=int), bodies: wp.array(dtype=int), x: wp.array(dtype=float),
-           out: wp.array2d(dtype=float)):  # fmt: skip
+def branch(
+    starts: wp.array(dtype=int), bodies: wp.array(dtype=int), x: wp.array(dtype=float), out: wp.array2d(dtype=float)
+):
     """Each thread goes from the root of a tree to one of its leaves."""
     world, b = wp.tid()
     s = out[world, 0]

@@ -51,8 +51,13 @@ def chosen(meshes: wp.array(dtype=wp.uint64), x: wp.array(dtype=wp.vec3), y: wp.
 
 
 @wp.kernel
-def rays(mesh: wp.uint64, x: wp.array(dtype=wp.vec3), way: wp.array(dtype=wp.vec3), t: wp.array(dtype=float),
-         face: wp.array(dtype=int)):  # fmt: skip
+def rays(
+    mesh: wp.uint64,
+    x: wp.array(dtype=wp.vec3),
+    way: wp.array(dtype=wp.vec3),
+    t: wp.array(dtype=float),
+    face: wp.array(dtype=int),
+):
     i = wp.tid()
     q = wp.mesh_query_ray(mesh, x[i], way[i], 1.0e3)
     t[i] = -1.0
@@ -72,8 +77,9 @@ def near_boxes(bvh: wp.uint64, x: wp.array(dtype=wp.vec3), middles: wp.array(dty
 
 
 @wp.kernel
-def first_boxes(bvh: wp.uint64, x: wp.array(dtype=wp.vec3), middles: wp.array(dtype=wp.vec3),
-                out: wp.array(dtype=wp.vec3)):  # fmt: skip
+def first_boxes(
+    bvh: wp.uint64, x: wp.array(dtype=wp.vec3), middles: wp.array(dtype=wp.vec3), out: wp.array(dtype=wp.vec3)
+):
     """What it gives depends on the order of boxes, which is nobody's promise."""
     i = wp.tid()
     reach = wp.vec3(9.0, 9.0, 9.0)

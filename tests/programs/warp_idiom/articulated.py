@@ -90,11 +90,18 @@ def middle():
 
 @wp.kernel
 def kinematics(
-    joints: wp.array(dtype=Joint), offset: wp.array(dtype=Vec), mass: wp.array(dtype=Real), q: wp.array(dtype=Real),
-    qd: wp.array(dtype=Real), body_q: wp.array(dtype=Frame), body_S: wp.array(dtype=Spatial),
-    body_v: wp.array(dtype=Spatial), body_a: wp.array(dtype=Spatial), body_I: wp.array(dtype=Inertia),
+    joints: wp.array(dtype=Joint),
+    offset: wp.array(dtype=Vec),
+    mass: wp.array(dtype=Real),
+    q: wp.array(dtype=Real),
+    qd: wp.array(dtype=Real),
+    body_q: wp.array(dtype=Frame),
+    body_S: wp.array(dtype=Spatial),
+    body_v: wp.array(dtype=Spatial),
+    body_a: wp.array(dtype=Spatial),
+    body_I: wp.array(dtype=Inertia),
     body_f: wp.array(dtype=Spatial),
-):  # fmt: skip
+):
     """From the root outwards: frames, motions, the accelerations that come from turning, and what forces they need."""
     tree = wp.tid()
     for k in range(BODIES):
@@ -123,10 +130,15 @@ def kinematics(
 
 @wp.kernel
 def torques(
-    joints: wp.array(dtype=Joint), body_S: wp.array(dtype=Spatial), body_f: wp.array(dtype=Spatial),
-    q: wp.array(dtype=Real), qd: wp.array(dtype=Real), gain: wp.array(dtype=Real), total: wp.array(dtype=Spatial),
+    joints: wp.array(dtype=Joint),
+    body_S: wp.array(dtype=Spatial),
+    body_f: wp.array(dtype=Spatial),
+    q: wp.array(dtype=Real),
+    qd: wp.array(dtype=Real),
+    gain: wp.array(dtype=Real),
+    total: wp.array(dtype=Spatial),
     tau: wp.array(dtype=Real),
-):  # fmt: skip
+):
     """From the leaves inwards: each joint bears what hangs on it; a motor pulls it back to 0."""
     tree = wp.tid()
     for n in range(BODIES):
@@ -154,8 +166,12 @@ def carries(joints: wp.array(dtype=Joint), above: int, below: int):
 
 
 @wp.kernel
-def mass_matrix(joints: wp.array(dtype=Joint), body_S: wp.array(dtype=Spatial), body_I: wp.array(dtype=Inertia),
-                H: wp.array3d(dtype=Real)):  # fmt: skip
+def mass_matrix(
+    joints: wp.array(dtype=Joint),
+    body_S: wp.array(dtype=Spatial),
+    body_I: wp.array(dtype=Inertia),
+    H: wp.array3d(dtype=Real),
+):
     """H = J^t I J, one entry of it for each thread; the motors have some inertia of their own."""
     tree, a, b = wp.tid()
     first = tree * BODIES
@@ -169,8 +185,13 @@ def mass_matrix(joints: wp.array(dtype=Joint), body_S: wp.array(dtype=Spatial), 
 
 
 @wp.kernel
-def accelerate(H: wp.array3d(dtype=Real), tau: wp.array(dtype=Real), L: wp.array3d(dtype=Real),
-               half: wp.array(dtype=Real), qdd: wp.array(dtype=Real)):  # fmt: skip
+def accelerate(
+    H: wp.array3d(dtype=Real),
+    tau: wp.array(dtype=Real),
+    L: wp.array3d(dtype=Real),
+    half: wp.array(dtype=Real),
+    qdd: wp.array(dtype=Real),
+):
     """Solve H qdd = tau by Cholesky's factor."""
     tree = wp.tid()
     first = tree * BODIES
@@ -200,8 +221,13 @@ def accelerate(H: wp.array3d(dtype=Real), tau: wp.array(dtype=Real), L: wp.array
 
 
 @wp.kernel
-def integrate(q: wp.array(dtype=Real), qd: wp.array(dtype=Real), qdd: wp.array(dtype=Real),
-              q_next: wp.array(dtype=Real), qd_next: wp.array(dtype=Real)):  # fmt: skip
+def integrate(
+    q: wp.array(dtype=Real),
+    qd: wp.array(dtype=Real),
+    qdd: wp.array(dtype=Real),
+    q_next: wp.array(dtype=Real),
+    qd_next: wp.array(dtype=Real),
+):
     i = wp.tid()
     faster = qd[i] + qdd[i] * Real(DT)
     q_next[i] = q[i] + faster * Real(DT)
@@ -234,9 +260,11 @@ class State:
 
 def bodies(joints, arrays, q, qd, s):
     wp.launch(
-        kinematics, dim=TREES, inputs=[joints, arrays["offset"], arrays["mass"], q, qd],
+        kinematics,
+        dim=TREES,
+        inputs=[joints, arrays["offset"], arrays["mass"], q, qd],
         outputs=[s.body_q, s.body_S, s.body_v, s.body_a, s.body_I, s.body_f],
-    )  # fmt: skip
+    )
 
 
 def step(joints, arrays, q, qd):
@@ -260,8 +288,9 @@ def tree():
 
 
 def simulate(values):
-    arrays = {name: wp.array(a, dtype=Vec if name == "offset" else Real, requires_grad=True)
-              for name, a in values.items()}  # fmt: skip
+    arrays = {
+        name: wp.array(a, dtype=Vec if name == "offset" else Real, requires_grad=True) for name, a in values.items()
+    }
     joints, last = tree(), State()
     loss = wp.zeros(1, dtype=Real, requires_grad=True)
     q, qd = arrays["angle"], arrays["rate"]

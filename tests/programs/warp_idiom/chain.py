@@ -37,8 +37,9 @@ def joint(angle: Real, length: Real, axis: Vec):
 
 
 @wp.kernel
-def reach(angle: wp.array(dtype=Real), length: wp.array(dtype=Real), tip: wp.array(dtype=Frame),
-          bones: wp.array(dtype=Vec)):  # fmt: skip
+def reach(
+    angle: wp.array(dtype=Real), length: wp.array(dtype=Real), tip: wp.array(dtype=Frame), bones: wp.array(dtype=Vec)
+):
     frame = wp.transformation(Vec(Real(0.0), Real(0.0), Real(0.0)), wp.quat_identity(Real))
     for j in range(angle.shape[0]):
         frame = wp.transform_multiply(frame, joint(angle[j], length[j], axis_of(j)))
@@ -47,8 +48,9 @@ def reach(angle: wp.array(dtype=Real), length: wp.array(dtype=Real), tip: wp.arr
 
 
 @wp.kernel
-def miss(tip: wp.array(dtype=Frame), bones: wp.array(dtype=Vec), target: wp.array(dtype=Vec),
-         loss: wp.array(dtype=Real)):  # fmt: skip
+def miss(
+    tip: wp.array(dtype=Frame), bones: wp.array(dtype=Vec), target: wp.array(dtype=Vec), loss: wp.array(dtype=Real)
+):
     d = wp.transform_get_translation(tip[0]) - target[0]
     heading = wp.quat_rotate(wp.transform_get_rotation(tip[0]), Vec(Real(1.0), Real(0.0), Real(0.0)))
     lift = bones[1][2]
@@ -75,9 +77,13 @@ def gram(bones: wp.array(dtype=Vec), out: wp.array(dtype=Mat)):
 
 @wp.kernel
 def follow(
-    angle: wp.array(dtype=Real), bones: wp.array(dtype=Vec), target: wp.array(dtype=Vec), system: wp.array(dtype=Mat),
-    damping: wp.array(dtype=Real), out: wp.array(dtype=Real),
-):  # fmt: skip
+    angle: wp.array(dtype=Real),
+    bones: wp.array(dtype=Vec),
+    target: wp.array(dtype=Vec),
+    system: wp.array(dtype=Mat),
+    damping: wp.array(dtype=Real),
+    out: wp.array(dtype=Real),
+):
     """One step of damped least squares: J^t (J J^t + damping^2)^-1 times the error at the tip."""
     j = wp.tid()
     error = target[0] - bones[bones.shape[0] - 1]

@@ -23,8 +23,11 @@ PARAMETERS = {
 
 def mesh():
     """Triangles, and for each inner edge its two ends and the two corners that face it."""
-    corners = [(r * SIDE + c, r * SIDE + c + 1, (r + 1) * SIDE + c, (r + 1) * SIDE + c + 1)
-               for r in range(SIDE - 1) for c in range(SIDE - 1)]  # fmt: skip
+    corners = [
+        (r * SIDE + c, r * SIDE + c + 1, (r + 1) * SIDE + c, (r + 1) * SIDE + c + 1)
+        for r in range(SIDE - 1)
+        for c in range(SIDE - 1)
+    ]
     faces = [f for a, b, c, d in corners for f in ((a, b, c), (b, d, c))]
     sides: dict = {}
     for f in faces:
@@ -40,9 +43,12 @@ FACES, HINGES, INVERSE = mesh()
 
 @wp.kernel
 def stretch(
-    x: wp.array(dtype=Vec), faces: wp.array2d(dtype=int), inverse: wp.array(dtype=Mat), young: wp.array(dtype=Real),
+    x: wp.array(dtype=Vec),
+    faces: wp.array2d(dtype=int),
+    inverse: wp.array(dtype=Mat),
+    young: wp.array(dtype=Real),
     force: wp.array(dtype=Vec),
-):  # fmt: skip
+):
     """St. Venant-Kirchhoff: first strains, then the force on each corner."""
     t = wp.tid()
     i = faces[t, 0]
@@ -68,8 +74,9 @@ def stretch(
 
 
 @wp.kernel
-def bend(x: wp.array(dtype=Vec), hinges: wp.array2d(dtype=int), stiffness: wp.array(dtype=Real),
-         force: wp.array(dtype=Vec)):  # fmt: skip
+def bend(
+    x: wp.array(dtype=Vec), hinges: wp.array2d(dtype=int), stiffness: wp.array(dtype=Real), force: wp.array(dtype=Vec)
+):
     h = wp.tid()
     a = hinges[h, 0]
     b = hinges[h, 1]
@@ -98,8 +105,13 @@ def bend(x: wp.array(dtype=Vec), hinges: wp.array2d(dtype=int), stiffness: wp.ar
 
 
 @wp.kernel
-def advance(x: wp.array(dtype=Vec), v: wp.array(dtype=Vec), force: wp.array(dtype=Vec), x_next: wp.array(dtype=Vec),
-            v_next: wp.array(dtype=Vec)):  # fmt: skip
+def advance(
+    x: wp.array(dtype=Vec),
+    v: wp.array(dtype=Vec),
+    force: wp.array(dtype=Vec),
+    x_next: wp.array(dtype=Vec),
+    v_next: wp.array(dtype=Vec),
+):
     i = wp.tid()
     centre = Vec(Real(0.5), Real(0.0), Real(0.5))
     away = x[i] - centre

@@ -44,9 +44,12 @@ def clear(force: wp.array(dtype=Vec)):
 
 @wp.kernel
 def pairs(
-    x: wp.array(dtype=Vec), v: wp.array(dtype=Vec), material: Material, touched: wp.array(dtype=int),
+    x: wp.array(dtype=Vec),
+    v: wp.array(dtype=Vec),
+    material: Material,
+    touched: wp.array(dtype=int),
     force: wp.array(dtype=Vec),
-):  # fmt: skip
+):
     i, j = wp.tid()
     if i < j:
         d = x[i] - x[j]
@@ -74,9 +77,14 @@ def walls(x: wp.array(dtype=Vec), v: wp.array(dtype=Vec), material: Material, fo
 
 @wp.kernel
 def advance(
-    x: wp.array(dtype=Vec), v: wp.array(dtype=Vec), force: wp.array(dtype=Vec), mass: wp.array(dtype=Real), dt: Real,
-    x_next: wp.array(dtype=Vec), v_next: wp.array(dtype=Vec),
-):  # fmt: skip
+    x: wp.array(dtype=Vec),
+    v: wp.array(dtype=Vec),
+    force: wp.array(dtype=Vec),
+    mass: wp.array(dtype=Real),
+    dt: Real,
+    x_next: wp.array(dtype=Vec),
+    v_next: wp.array(dtype=Vec),
+):
     i = wp.tid()
     gravity = Vec(Real(0.0), Real(-9.81))
     new = v[i] + (force[i] / mass[i] + gravity) * dt

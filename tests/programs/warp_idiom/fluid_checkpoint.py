@@ -47,9 +47,14 @@ def upwind(f: wp.array2d(dtype=Real), speed: Real, i: int, j: int, di: int, dj: 
 
 @wp.kernel
 def accelerate(
-    h: wp.array2d(dtype=Real), u: wp.array2d(dtype=Real), v: wp.array2d(dtype=Real), bottom: wp.array2d(dtype=Real),
-    drag: wp.array(dtype=Real), u_next: wp.array2d(dtype=Real), v_next: wp.array2d(dtype=Real),
-):  # fmt: skip
+    h: wp.array2d(dtype=Real),
+    u: wp.array2d(dtype=Real),
+    v: wp.array2d(dtype=Real),
+    bottom: wp.array2d(dtype=Real),
+    drag: wp.array(dtype=Real),
+    u_next: wp.array2d(dtype=Real),
+    v_next: wp.array2d(dtype=Real),
+):
     """Advection, the slope of the surface, and a drag that grows with the speed."""
     i, j = wp.tid()
     a, b = u[i, j], v[i, j]

@@ -22,8 +22,9 @@ OFFSETS = np.searchsorted(PLACES[:, 0], np.arange(COUNT + 1))
 
 
 @wp.kernel
-def assemble(rows: wp.array(dtype=int), columns: wp.array(dtype=int), spring: wp.array(dtype=Real),
-             values: wp.array(dtype=Real)):  # fmt: skip
+def assemble(
+    rows: wp.array(dtype=int), columns: wp.array(dtype=int), spring: wp.array(dtype=Real), values: wp.array(dtype=Real)
+):
     """1 + dt^2 K, K the matrix of springs between neighbours, the first held."""
     k = wp.tid()
     h = Real(DT * DT) * spring[0]
@@ -37,8 +38,9 @@ def assemble(rows: wp.array(dtype=int), columns: wp.array(dtype=int), spring: wp
 
 
 @wp.kernel
-def right_side(x: wp.array(dtype=Real), v: wp.array(dtype=Real), spring: wp.array(dtype=Real),
-               out: wp.array(dtype=Real)):  # fmt: skip
+def right_side(
+    x: wp.array(dtype=Real), v: wp.array(dtype=Real), spring: wp.array(dtype=Real), out: wp.array(dtype=Real)
+):
     i = wp.tid()
     before = Real(1.1)
     if i > 0:
@@ -50,8 +52,13 @@ def right_side(x: wp.array(dtype=Real), v: wp.array(dtype=Real), spring: wp.arra
 
 
 @wp.kernel
-def product(offsets: wp.array(dtype=int), columns: wp.array(dtype=int), values: wp.array(dtype=Real),
-            x: wp.array(dtype=Real), out: wp.array(dtype=Real)):  # fmt: skip
+def product(
+    offsets: wp.array(dtype=int),
+    columns: wp.array(dtype=int),
+    values: wp.array(dtype=Real),
+    x: wp.array(dtype=Real),
+    out: wp.array(dtype=Real),
+):
     i = wp.tid()
     for k in range(offsets[i], offsets[i + 1]):
         wp.atomic_add(out, i, values[k] * x[columns[k]])
@@ -64,8 +71,14 @@ def inner(a: wp.array(dtype=Real), b: wp.array(dtype=Real), out: wp.array(dtype=
 
 
 @wp.kernel
-def along(x: wp.array(dtype=Real), p: wp.array(dtype=Real), top: wp.array(dtype=Real), bottom: wp.array(dtype=Real),
-          sign: Real, out: wp.array(dtype=Real)):  # fmt: skip
+def along(
+    x: wp.array(dtype=Real),
+    p: wp.array(dtype=Real),
+    top: wp.array(dtype=Real),
+    bottom: wp.array(dtype=Real),
+    sign: Real,
+    out: wp.array(dtype=Real),
+):
     """out = x + sign * (top / bottom) * p."""
     i = wp.tid()
     out[i] = x[i] + sign * p[i] * top[0] / bottom[0]

@@ -71,9 +71,13 @@ def external(mass: wp.array(dtype=Real), force: wp.array(dtype=Vec)):
 
 @wp.kernel
 def pull(
-    x: wp.array(dtype=Vec), v: wp.array(dtype=Vec), edges: wp.array2d(dtype=int), kind: wp.array(dtype=int),
-    stiffness: wp.array(dtype=Real), force: wp.array(dtype=Vec),
-):  # fmt: skip
+    x: wp.array(dtype=Vec),
+    v: wp.array(dtype=Vec),
+    edges: wp.array2d(dtype=int),
+    kind: wp.array(dtype=int),
+    stiffness: wp.array(dtype=Real),
+    force: wp.array(dtype=Vec),
+):
     e = wp.tid()
     i, j = edges[e, 0], edges[e, 1]
     d = x[j] - x[i]
@@ -86,9 +90,14 @@ def pull(
 
 @wp.kernel
 def blocks(
-    x: wp.array(dtype=Vec), edges: wp.array2d(dtype=int), kind: wp.array(dtype=int), stiffness: wp.array(dtype=Real),
-    rows: wp.array(dtype=int), columns: wp.array(dtype=int), values: wp.array(dtype=Mat),
-):  # fmt: skip
+    x: wp.array(dtype=Vec),
+    edges: wp.array2d(dtype=int),
+    kind: wp.array(dtype=int),
+    stiffness: wp.array(dtype=Real),
+    rows: wp.array(dtype=int),
+    columns: wp.array(dtype=int),
+    values: wp.array(dtype=Mat),
+):
     """Four blocks for each spring: two of its ends, two between them."""
     e = wp.tid()
     i, j = edges[e, 0], edges[e, 1]
@@ -124,9 +133,12 @@ def impulse(force: wp.array(dtype=Vec), out: wp.array(dtype=Vec)):
 
 @wp.kernel
 def advance(
-    x: wp.array(dtype=Vec), v: wp.array(dtype=Vec), change: wp.array(dtype=Vec), x_next: wp.array(dtype=Vec),
+    x: wp.array(dtype=Vec),
+    v: wp.array(dtype=Vec),
+    change: wp.array(dtype=Vec),
+    x_next: wp.array(dtype=Vec),
     v_next: wp.array(dtype=Vec),
-):  # fmt: skip
+):
     i = wp.tid()
     faster = v[i] + change[i]
     x_next[i] = x[i] + faster * Real(DT)

@@ -50,8 +50,12 @@ def moving(m: Motion):
 
 
 @wp.kernel
-def pull(pose: wp.array(dtype=Frame), motion: wp.array(dtype=Motion), stiffness: wp.array(dtype=Real),
-         force: wp.array(dtype=Motion)):  # fmt: skip
+def pull(
+    pose: wp.array(dtype=Frame),
+    motion: wp.array(dtype=Motion),
+    stiffness: wp.array(dtype=Real),
+    force: wp.array(dtype=Motion),
+):
     """Joint j holds the near end of body j to the far end of the body before, or to the origin."""
     j = wp.tid()
     mine = at_end(pose[j], Real(-1.0))
@@ -69,9 +73,13 @@ def pull(pose: wp.array(dtype=Frame), motion: wp.array(dtype=Motion), stiffness:
 
 @wp.kernel
 def integrate(
-    pose: wp.array(dtype=Frame), motion: wp.array(dtype=Motion), force: wp.array(dtype=Motion),
-    inertia: wp.array(dtype=Vec), pose_next: wp.array(dtype=Frame), motion_next: wp.array(dtype=Motion),
-):  # fmt: skip
+    pose: wp.array(dtype=Frame),
+    motion: wp.array(dtype=Motion),
+    force: wp.array(dtype=Motion),
+    inertia: wp.array(dtype=Vec),
+    pose_next: wp.array(dtype=Frame),
+    motion_next: wp.array(dtype=Motion),
+):
     i = wp.tid()
     x = wp.transform_get_translation(pose[i])
     q = wp.transform_get_rotation(pose[i])

@@ -63,10 +63,17 @@ def encode(out: wp.array2d(dtype=Real)):
 
 @wp.kernel
 def compute(
-    features: wp.array2d(dtype=Real), w0: wp.array2d(dtype=Real), b0: wp.array2d(dtype=Real),
-    w1: wp.array2d(dtype=Real), b1: wp.array2d(dtype=Real), w2: wp.array2d(dtype=Real), b2: wp.array2d(dtype=Real),
-    reference: wp.array2d(dtype=Real), loss: wp.array(dtype=Real), out: wp.array2d(dtype=Real),
-):  # fmt: skip
+    features: wp.array2d(dtype=Real),
+    w0: wp.array2d(dtype=Real),
+    b0: wp.array2d(dtype=Real),
+    w1: wp.array2d(dtype=Real),
+    b1: wp.array2d(dtype=Real),
+    w2: wp.array2d(dtype=Real),
+    b2: wp.array2d(dtype=Real),
+    reference: wp.array2d(dtype=Real),
+    loss: wp.array(dtype=Real),
+    out: wp.array2d(dtype=Real),
+):
     """One block takes one batch of pixels through all layers."""
     batch = wp.tid()
     first = batch * BATCH

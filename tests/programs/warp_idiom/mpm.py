@@ -37,10 +37,15 @@ def corner(p: Real):
 
 @wp.kernel
 def scatter(
-    x: wp.array(dtype=Vec), v: wp.array(dtype=Vec), C: wp.array(dtype=Mat), F: wp.array(dtype=Mat),
-    stiffness: wp.array(dtype=Real), F_next: wp.array(dtype=Mat), momentum: wp.array2d(dtype=Vec),
+    x: wp.array(dtype=Vec),
+    v: wp.array(dtype=Vec),
+    C: wp.array(dtype=Mat),
+    F: wp.array(dtype=Mat),
+    stiffness: wp.array(dtype=Real),
+    F_next: wp.array(dtype=Mat),
+    momentum: wp.array2d(dtype=Vec),
     mass: wp.array2d(dtype=Real),
-):  # fmt: skip
+):
     p = wp.tid()
     one = wp.identity(n=2, dtype=Real)
     deformed = (one + C[p] * Real(DT)) * F[p]
@@ -75,9 +80,12 @@ def on_grid(momentum: wp.array2d(dtype=Vec), mass: wp.array2d(dtype=Real), veloc
 
 @wp.kernel
 def gather(
-    x: wp.array(dtype=Vec), velocity: wp.array2d(dtype=Vec), x_next: wp.array(dtype=Vec), v_next: wp.array(dtype=Vec),
+    x: wp.array(dtype=Vec),
+    velocity: wp.array2d(dtype=Vec),
+    x_next: wp.array(dtype=Vec),
+    v_next: wp.array(dtype=Vec),
     C_next: wp.array(dtype=Mat),
-):  # fmt: skip
+):
     p = wp.tid()
     bi = corner(x[p][0])
     bj = corner(x[p][1])

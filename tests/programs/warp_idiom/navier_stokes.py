@@ -41,9 +41,12 @@ def between(field: wp.array2d(dtype=Real), a: Real, b: Real):
 
 @wp.kernel
 def advect(
-    field: wp.array2d(dtype=Real), u: wp.array2d(dtype=Real), v: wp.array2d(dtype=Real), dt: Real,
+    field: wp.array2d(dtype=Real),
+    u: wp.array2d(dtype=Real),
+    v: wp.array2d(dtype=Real),
+    dt: Real,
     out: wp.array2d(dtype=Real),
-):  # fmt: skip
+):
     i, j = wp.tid()
     out[i, j] = between(field, Real(i) - dt * v[i, j], Real(j) - dt * u[i, j])
 
@@ -63,9 +66,12 @@ def jacobi(p: wp.array2d(dtype=Real), div: wp.array2d(dtype=Real), out: wp.array
 
 @wp.kernel
 def project(
-    u: wp.array2d(dtype=Real), v: wp.array2d(dtype=Real), p: wp.array2d(dtype=Real), u_out: wp.array2d(dtype=Real),
+    u: wp.array2d(dtype=Real),
+    v: wp.array2d(dtype=Real),
+    p: wp.array2d(dtype=Real),
+    u_out: wp.array2d(dtype=Real),
     v_out: wp.array2d(dtype=Real),
-):  # fmt: skip
+):
     i, j = wp.tid()
     u_out[i, j] = u[i, j] - Real(0.5) * (at(p, i, j + 1) - at(p, i, j - 1))
     v_out[i, j] = v[i, j] - Real(0.5) * (at(p, i + 1, j) - at(p, i - 1, j))

@@ -143,9 +143,13 @@ def seen(blob: Surface, ground: Surface, start: Vec, dir: Vec, light: Vec, shine
 
 @wp.kernel
 def render(
-    blob: Surface, ground: Surface, camera: wp.array(dtype=Vec), light: wp.array(dtype=Vec),
-    shine: wp.array(dtype=Real), image: wp.array2d(dtype=Real),
-):  # fmt: skip
+    blob: Surface,
+    ground: Surface,
+    camera: wp.array(dtype=Vec),
+    light: wp.array(dtype=Vec),
+    shine: wp.array(dtype=Real),
+    image: wp.array2d(dtype=Real),
+):
     i, j = wp.tid()
     x = (Real(i) + Real(0.43)) / Real(WIDTH) * Real(2.0) - Real(1.0)
     y = Real(1.0) - (Real(j) + Real(0.43)) / Real(HEIGHT) * Real(2.0)

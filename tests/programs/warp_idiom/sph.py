@@ -49,9 +49,14 @@ def densities(grid: wp.uint64, x: wp.array(dtype=Vec), where: wp.array(dtype=wp.
 
 @wp.kernel
 def forces(
-    grid: wp.uint64, x: wp.array(dtype=Vec), v: wp.array(dtype=Vec), where: wp.array(dtype=wp.vec3),
-    rho: wp.array(dtype=Real), viscosity: wp.array(dtype=Real), out: wp.array(dtype=Vec),
-):  # fmt: skip
+    grid: wp.uint64,
+    x: wp.array(dtype=Vec),
+    v: wp.array(dtype=Vec),
+    where: wp.array(dtype=wp.vec3),
+    rho: wp.array(dtype=Real),
+    viscosity: wp.array(dtype=Real),
+    out: wp.array(dtype=Vec),
+):
     i = wp.tid()
     total = Vec(Real(0.0), Real(-9.81), Real(0.0))
     for j in wp.hash_grid_query(grid, where[i], float(REACH)):
@@ -64,8 +69,13 @@ def forces(
 
 
 @wp.kernel
-def advance(x: wp.array(dtype=Vec), v: wp.array(dtype=Vec), a: wp.array(dtype=Vec), x_next: wp.array(dtype=Vec),
-            v_next: wp.array(dtype=Vec)):  # fmt: skip
+def advance(
+    x: wp.array(dtype=Vec),
+    v: wp.array(dtype=Vec),
+    a: wp.array(dtype=Vec),
+    x_next: wp.array(dtype=Vec),
+    v_next: wp.array(dtype=Vec),
+):
     i = wp.tid()
     new = v[i] + a[i] * Real(DT)
     v_next[i] = new

@@ -76,10 +76,15 @@ def predict(x: wp.array(dtype=Vec), v: wp.array(dtype=Vec), out: wp.array(dtype=
 
 @wp.kernel
 def stretch(
-    x: wp.array(dtype=Vec), mass: wp.array(dtype=Real), edges: wp.array2d(dtype=int), rest: wp.array(dtype=Real),
-    compliance: wp.array(dtype=Real), before: wp.array(dtype=Real), multiplier: wp.array(dtype=Real),
+    x: wp.array(dtype=Vec),
+    mass: wp.array(dtype=Real),
+    edges: wp.array2d(dtype=int),
+    rest: wp.array(dtype=Real),
+    compliance: wp.array(dtype=Real),
+    before: wp.array(dtype=Real),
+    multiplier: wp.array(dtype=Real),
     delta: wp.array(dtype=Vec),
-):  # fmt: skip
+):
     e = wp.tid()
     i, j = edges[e, 0], edges[e, 1]
     d = x[i] - x[j]
@@ -95,9 +100,13 @@ def stretch(
 
 @wp.kernel
 def contacts(
-    tree: wp.uint64, x: wp.array(dtype=Vec), old: wp.array(dtype=Vec), mass: wp.array(dtype=Real),
-    friction: wp.array(dtype=Real), delta: wp.array(dtype=Vec),
-):  # fmt: skip
+    tree: wp.uint64,
+    x: wp.array(dtype=Vec),
+    old: wp.array(dtype=Vec),
+    mass: wp.array(dtype=Real),
+    friction: wp.array(dtype=Real),
+    delta: wp.array(dtype=Vec),
+):
     i = wp.tid()
     at = x[i]
     low, high = single(at), single(at)
@@ -173,10 +182,11 @@ class Cloth:
         for _ in range(ROUNDS):
             after, delta, better = self.real(len(EDGES), Real), self.real(COUNT), self.real(COUNT)
             wp.launch(
-                stretch, dim=len(EDGES),
+                stretch,
+                dim=len(EDGES),
                 inputs=[guess, given["mass"], self.edges, rest, given["compliance"], multiplier],
                 outputs=[after, delta],
-            )  # fmt: skip
+            )
             inputs = [self.bvh.id, guess, x, given["mass"], given["friction"]]
             wp.launch(contacts, dim=COUNT, inputs=inputs, outputs=[delta])
             wp.launch(correct, dim=COUNT, inputs=[guess, delta], outputs=[better])

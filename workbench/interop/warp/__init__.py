@@ -9,7 +9,8 @@ does not.
 from __future__ import annotations
 
 from .available import TESTED
-from .compare import Comparison, Row
+from .compare import VerdictRow as Row
+from .compare import VerdictTable as Comparison
 from .watch import Watch, watch
 
 __all__ = ["TESTED", "Comparison", "Row", "Watch", "watch"]

@@ -13,9 +13,10 @@ TESTED = "1.19.0"
 _found = importlib.util.find_spec("warp")
 if _found is None or _found.origin is None:  # a folder of this name is no package
     raise LaunchError(
-        "NVIDIA Warp is not installed, so there is no program of it to watch.", slug="no-warp",
+        "NVIDIA Warp is not installed, so there is no program of it to watch.",
+        slug="no-warp",
         instead=f"pip install 'workbench[warp]'   (warp-lang {TESTED})",
-    )  # fmt: skip
+    )
 if version("warp-lang") != TESTED:
     warnings.warn(
         f"watch() was tested with Warp {TESTED}; this is {version('warp-lang')}, of which some calls may be missed.",

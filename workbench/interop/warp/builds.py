@@ -60,7 +60,7 @@ class Builds:
 
     def fitted(
         self, thing: Any, label: str, theirs: Callable[[], Any], act: Callable[[Any], None], *given: Any
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Handle a rebuild or refit of a mesh or BVH. Nothing is recorded before its twin, made by a launch, exists."""
         if self.handles.twin(thing) is None and self.watch.captured is None:
             self.watch.quietly(theirs)
@@ -74,7 +74,7 @@ class Builds:
 
     def event(
         self, thing: Any, label: str, given: list[Any], theirs: Callable[[], Any], ours: Callable[[], None]
-    ) -> Any:  # fmt: skip
+    ) -> Any:
         watch, name = self.watch, type(thing).__name__
         if watch.inside:
             return theirs()

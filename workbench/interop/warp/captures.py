@@ -16,24 +16,24 @@ from warp._src import context
 
 from ...arrays.array import array
 from ...errors import WorkbenchError
-from .events import Step
-from .later import Follows, Later, Place, Repeated, Then, nothing
-from .looks import Store, Together
-from .memory import Region, Twins, Untranslated, hull
-from .moments import Back, Taken
-from .passes import Pass
+from .changed_bytes import PackedBuffers, StoredBytes
+from .deferred import AsOfCall, CallSite, DeferredCall, Deferring, Repeated, no_twin
+from .events import WarpStep
+from .memory import TwinBuffer, Twins, Untranslated, hull
+from .passes import WarpBackward
 from .programs import caller, said
+from .snapshots import GraphSnapshots, ReplayedSnapshots
 
 
 @dataclass(eq=False)
-class Call:
+class CapturedCall:
     """A call of Warp in a capture, to be repeated when its graph is launched."""
 
     kind: str
     label: str
     arrays: list[Any]
     ours: Callable[[], Any]
-    place: Place
+    place: CallSite
     kernel: Any = None
     known: Repeated | None = None  # a launch, once it has been repeated
     tape: Any = None  # of Warp, if one was open
@@ -54,7 +54,7 @@ class Call:
 
 
 @dataclass(eq=False)
-class Turns:
+class CapturedLoop:
     """A loop or a branch in a capture: the parts that its condition decides on."""
 
     condition: Any
@@ -75,9 +75,9 @@ class Turns:
 class Ready(NamedTuple):
     """A graph whose launches are deferred: its buffers, the snapshots taken of them, and its backwards."""
 
-    regions: list[Region]
-    look: Together
-    backs: list[Back]
+    regions: list[TwinBuffer]
+    look: PackedBuffers
+    backs: list[ReplayedSnapshots]
 
 
 TURNS = 100_000  # of a captured loop
@@ -86,10 +86,10 @@ FROM_HOST = "assign of numbers of the host"
 SAVED = "in a capture that may be saved: nothing can be noted in its graph"
 IN_LOOP = "in a loop of a capture: what its graph notes is of the last turn"
 PART = "its graph is repeated here as a whole, with results up to {:.3g} units in the last place from Warp's"
-Noted = Call | Turns | Back
+Noted = CapturedCall | CapturedLoop | ReplayedSnapshots
 
 
-class Captures(Follows):
+class Captures(Deferring):
     """The mixin of `Watch` that handles captures and graph launches."""
 
     twins: Twins
@@ -99,21 +99,21 @@ class Captures(Follows):
     graphs: weakref.WeakKeyDictionary[Any, list[Noted]]
     paused: weakref.WeakKeyDictionary[Any, list[Noted]]
     ready: weakref.WeakKeyDictionary[Any, Ready]
-    store: Store
-    taken: dict[int, Taken]
-    ran: list[Taken]  # of the graph that is being launched
+    store: StoredBytes
+    taken: dict[int, GraphSnapshots]
+    ran: list[GraphSnapshots]  # of the graph that is being launched
     check: str | None
     current: Any
     tapes: weakref.WeakKeyDictionary[Any, int]
-    recorded: weakref.WeakKeyDictionary[Any, dict[int, Step | None]]
-    escaped: weakref.WeakKeyDictionary[Any, list[Step]]
+    recorded: weakref.WeakKeyDictionary[Any, dict[int, WarpStep | None]]
+    escaped: weakref.WeakKeyDictionary[Any, list[WarpStep]]
     quietly: Callable[[Callable[[], Any]], Any]
     recorded_by_us: Callable[[Callable[[], Any]], None]
     undo: Callable[[int], None]
-    host_writes: Callable[[list[Region], Any], None]
-    settle: Callable[[Step, list[Region]], None]
-    opaque: Callable[[Step, list[Any], list[Region], Any], Any]
-    named: Callable[[Step], None]
+    host_writes: Callable[[list[TwinBuffer], Any], None]
+    accept: Callable[[WarpStep, list[TwinBuffer]], None]
+    opaque: Callable[[WarpStep, list[Any], list[TwinBuffer], Any], Any]
+    named: Callable[[WarpStep], None]
     place: Callable[[int, Any], None]
     gone_back: Callable[[list[Any]], None]
     after_backward: Callable[[array, list[array], Callable[[], None], Any], None]
@@ -139,16 +139,16 @@ class Captures(Follows):
             return original(graph, stream)
         frame, ready = caller(), self.ready.get(graph)
         backs = _backs(calls) if ready is None else ready.backs
-        taken: list[Taken] = []
+        taken: list[GraphSnapshots] = []
 
         def theirs() -> Any:
             result = original(graph, stream)
-            taken.extend(map(Taken, backs))
+            taken.extend(map(GraphSnapshots, backs))
             return result
 
         names = self.note_names(frame) if backs and self.check == "gradient" else {}
         if ready is not None:
-            call = Later("graph", "capture_launch", ready.regions, _ran, self.place_of(frame))
+            call = DeferredCall("graph", "capture_launch", ready.regions, _ran, self.place_of(frame))
             return self.postponed(call, ready.look, theirs, lambda call: self.follow_graph(call, calls, taken, names))
         self.catch_up()
         refused, regions = "", []
@@ -160,31 +160,38 @@ class Captures(Follows):
         result = self.quietly(theirs)
         refused = self.repeated(calls, regions, refused, frame, taken, names)
         if not refused and all(_is_ready(call) for call in _inner(calls)):
-            self.ready[graph] = Ready(regions, Together(regions, self.written(calls, regions), self.store), backs)
+            self.ready[graph] = Ready(regions, PackedBuffers(regions, self.written(calls, regions), self.store), backs)
         return result
 
-    def written(self, calls: list[Noted], regions: list[Region]) -> list[Region]:
+    def written(self, calls: list[Noted], regions: list[TwinBuffer]) -> list[TwinBuffer]:
         """The buffers among `regions` that a graph may write."""
         read = {region for region in regions if region.size}
         for call in _inner(calls):
-            if isinstance(call, Call):
+            if isinstance(call, CapturedCall):
                 read.difference_update(self.twins.regions(call.arrays) if call.known is None else call.known.written)
             else:
                 read.difference_update(*(self.twins.meeting(*hull(g)) for g in call.buffers.values() if g.size))
         return [region for region in regions if region not in read]
 
-    def follow_graph(self: Any, call: Later, calls: list[Noted], taken: list[Taken], names: dict[int, str]) -> None:
+    def follow_graph(
+        self: Any, call: DeferredCall, calls: list[Noted], taken: list[GraphSnapshots], names: dict[int, str]
+    ) -> None:
         """Replay a deferred graph launch on the twins, at Warp's bytes from before and after it."""
-        with Then(call):
+        with AsOfCall(call):
             refused = self.reached(call)
-            if call.ours is nothing:
+            if call.ours is no_twin:
                 return
             self.repeated(calls, call.regions, refused, call.place, taken, names)
 
     def repeated(
-        self, calls: list[Noted], regions: list[Region], refused: str, frame: Any, taken: list[Taken],
+        self,
+        calls: list[Noted],
+        regions: list[TwinBuffer],
+        refused: str,
+        frame: Any,
+        taken: list[GraphSnapshots],
         names: dict[int, str],
-    ) -> str:  # fmt: skip
+    ) -> str:
         """Replay the calls of a graph that has run. Returns why they became one opaque event instead, or ""."""
         first, before = len(self.tape.events), len(self.steps)
         for tape in {id(call.tape): call.tape for call in _inner(calls) if call.tape is not None}.values():
@@ -196,15 +203,15 @@ class Captures(Follows):
         if refused or any(step.reason for step in steps) or not steps:
             refused = self.undo_replay(steps, first, _touched(calls), regions, refused, frame)
             for call in _inner(calls):
-                if isinstance(call, Call) and call.entries:
+                if isinstance(call, CapturedCall) and call.entries:
                     self.recorded.setdefault(call.tape, {}).update((id(e), self.steps[-1]) for e in call.entries)
             self.ran = taken
         else:
-            self.settle(steps[-1], regions)
+            self.accept(steps[-1], regions)
         for one in taken:
             self.gone_back(list(one.arrays.values()))
         if self.ran and self.check == "gradient":
-            self.tape.names.update(names if isinstance(frame, Place) else self.note_names(frame))
+            self.tape.names.update(names if isinstance(frame, CallSite) else self.note_names(frame))
             self.judged(self.ran, steps, refused)
         return refused
 
@@ -233,7 +240,7 @@ class Captures(Follows):
         place = self.place_of(frame)
         result = self.quietly(theirs)
         entries = [] if tape is None else tape.launches[before:]
-        self.captured.append(Call(kind, label, arrays, ours, place, kernel, None, tape, entries))
+        self.captured.append(CapturedCall(kind, label, arrays, ours, place, kernel, None, tape, entries))
         return result
 
     # ---- backwards in captures
@@ -242,7 +249,7 @@ class Captures(Follows):
         """Record a backward in the open capture, with graph copies of the gradients before and after it."""
         assert self.captured is not None
         others = [a for call in self.captured for a in call.touched()]
-        self.current = back = Back(self.twins, tape, loss, grads, others)
+        self.current = back = ReplayedSnapshots(self.twins, tape, loss, grads, others)
         frame = caller()
         back.place = self.place_of(frame)
         try:
@@ -253,7 +260,7 @@ class Captures(Follows):
         self.captured.append(back)
         return result
 
-    def went_back(self, back: Back, regions: list[Region]) -> None:
+    def went_back(self, back: ReplayedSnapshots, regions: list[TwinBuffer]) -> None:
         """Record an event for each gradient that a backward of the graph has written: later calls may read it."""
         self.ran.append(taken := self.taken[id(back)])
         taken.events, taken.steps = len(self.tape.events), len(self.steps)
@@ -268,13 +275,13 @@ class Captures(Follows):
 
             self.after_backward(twin, twins, perform, back.place)
 
-    def judged(self: Any, backs: list[Taken], steps: list[Step], refused: str) -> None:
+    def judged(self: Any, backs: list[GraphSnapshots], steps: list[WarpStep], refused: str) -> None:
         """Compare the gradients of the graph's backwards with the exact ones, after the whole graph was replayed."""
         apart = max((s.difference for s in steps if s.difference is not None), key=lambda d: d.share, default=None)
         if not refused and apart is not None and apart.far:
             refused = "in a graph whose results are not Warp's when it is repeated here"
         for back in backs:
-            one = Pass(self, len(self.passes), back)
+            one = WarpBackward(self, len(self.passes), back)
             one.judge(refused)
             for row in one.rows:
                 if row.verdict == "wrong" and apart is not None and row.difference < APART:
@@ -290,9 +297,9 @@ class Captures(Follows):
         parts: list[list[Any]] = []
         original(condition, self.apart(while_body, parts), *args, **kwargs)
         for call in _inner([call for part in parts for call in part]):
-            if isinstance(call, Back):
+            if isinstance(call, ReplayedSnapshots):
                 call.refused = call.refused or IN_LOOP
-        self.captured.append(Turns(condition, parts, True))
+        self.captured.append(CapturedLoop(condition, parts, True))
 
     def _capture_if(
         self, original: Any, condition: Any, on_true: Any = None, on_false: Any = None, *args: Any, **kwargs: Any
@@ -302,7 +309,7 @@ class Captures(Follows):
         yes: list[list[Any]] = []
         no: list[list[Any]] = []
         original(condition, self.apart(on_true, yes), self.apart(on_false, no), *args, **kwargs)
-        self.captured.append(Turns(condition, [*(yes or [[]]), *no], False))
+        self.captured.append(CapturedLoop(condition, [*(yes or [[]]), *no], False))
 
     def apart(self, body: Any, parts: list[list[Any]]) -> Any:
         """`body`, wrapped so that its calls are recorded in a list of their own, appended to `parts`."""
@@ -319,15 +326,15 @@ class Captures(Follows):
 
         return heard
 
-    def repeat(self, calls: list[Noted], regions: list[Region]) -> bool:
+    def repeat(self, calls: list[Noted], regions: list[TwinBuffer]) -> bool:
         """Replay the calls of a graph, loops turn by turn. False as soon as one has no twin."""
         for call in calls:
-            if isinstance(call, Back):
+            if isinstance(call, ReplayedSnapshots):
                 if call.refused:
-                    self.steps.append(Step(len(self.tape.events), "opaque", call.label, None, reason=call.refused))
+                    self.steps.append(WarpStep(len(self.tape.events), "opaque", call.label, None, reason=call.refused))
                     return False
                 self.went_back(call, regions)
-            elif isinstance(call, Turns):
+            elif isinstance(call, CapturedLoop):
                 if not self.repeat_turns(call, regions):
                     return False
             else:
@@ -336,7 +343,7 @@ class Captures(Follows):
                     return False
         return True
 
-    def repeat_turns(self, loop: Turns, regions: list[Region]) -> bool:
+    def repeat_turns(self, loop: CapturedLoop, regions: list[TwinBuffer]) -> bool:
         """Replay the turns of a loop, or one branch. False if a call has no twin or the loop exceeds `TURNS`."""
         turns = 0
         while (part := loop.next(self.twins.array(loop.condition))) is not None:
@@ -346,16 +353,16 @@ class Captures(Follows):
             if not loop.loops:
                 break
             if turns > TURNS:
-                step = Step(len(self.tape.events), "opaque", "capture_while", None)
+                step = WarpStep(len(self.tape.events), "opaque", "capture_while", None)
                 step.reason = f"its condition still holds after {TURNS} turns here"
                 self.steps.append(step)
                 return False
         return True
 
-    def replayed(self, call: Call) -> Step:
+    def replayed(self, call: CapturedCall) -> WarpStep:
         """Replay one call of a graph on the twins. Returns its step, with the reason if it failed."""
         number = self.tapes.setdefault(call.tape, len(self.tapes)) if call.entries else None
-        step = Step(len(self.tape.events), call.kind, call.label, None, number, call.kernel)
+        step = WarpStep(len(self.tape.events), call.kind, call.label, None, number, call.kernel)
         if call.entries:
             self.recorded.setdefault(call.tape, {}).update((id(e), step) for e in call.entries)
         elif call.tape is not None:
@@ -371,7 +378,7 @@ class Captures(Follows):
         return step
 
     def undo_replay(
-        self, steps: list[Step], first: int, arrays: list[Any], regions: list[Region], refused: str, frame: Any
+        self, steps: list[WarpStep], first: int, arrays: list[Any], regions: list[TwinBuffer], refused: str, frame: Any
     ) -> str:
         """Replace the replayed calls of a graph by one opaque event, because one of them has no twin.
 
@@ -380,7 +387,7 @@ class Captures(Follows):
         reason = refused or next((f"{s.label}: {s.reason}" for s in steps if s.reason), "")
         del self.steps[len(self.steps) - len(steps) :]
         self.undo(first)
-        step = Step(len(self.tape.events), "opaque", "capture_launch", None, None, None, reason)
+        step = WarpStep(len(self.tape.events), "opaque", "capture_launch", None, None, None, reason)
         step.event = self.opaque(step, arrays, regions, frame)
         self.steps.append(step)
         return reason
@@ -394,14 +401,14 @@ def _touched(calls: list[Noted]) -> list[Any]:
     return list({id(a): a for call in calls for a in call.touched()}.values())
 
 
-def _backs(calls: list[Noted]) -> list[Back]:
+def _backs(calls: list[Noted]) -> list[ReplayedSnapshots]:
     """The backwards in a graph."""
-    return [call for call in _inner(calls) if isinstance(call, Back)]
+    return [call for call in _inner(calls) if isinstance(call, ReplayedSnapshots)]
 
 
-def _is_ready(call: Call | Back) -> bool:
+def _is_ready(call: CapturedCall | ReplayedSnapshots) -> bool:
     """True if a call of a graph can be replayed later, after Warp's arrays have changed."""
-    if isinstance(call, Back):
+    if isinstance(call, ReplayedSnapshots):
         return not call.refused
     return call.known is not None or (call.kind in ("copy", "fill_", "zero_", "assign") and call.label != FROM_HOST)
 
@@ -410,10 +417,10 @@ def _ran() -> None:
     """The twin of a graph launch, which does nothing: its calls are replayed one by one."""
 
 
-def _inner(calls: list[Noted]) -> Iterator[Call | Back]:
+def _inner(calls: list[Noted]) -> Iterator[CapturedCall | ReplayedSnapshots]:
     """All calls of a graph, those of its loops and branches too."""
     for call in calls:
-        if isinstance(call, Turns):
+        if isinstance(call, CapturedLoop):
             for part in call.parts:
                 yield from _inner(part)
         else:

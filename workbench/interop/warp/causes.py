@@ -21,9 +21,9 @@ from ...tapes.events import Event, Need
 from ...tapes.naming import name_of
 from .arguments import Changed, WithNumbers, changed
 from .compare import accuracy
-from .events import Step, asks_mesh
+from .events import WarpStep, asks_mesh
 from .memory import Untranslated
-from .suspects import (
+from .source_patterns import (
     AGAIN,
     BRANCH,
     COMPONENT,
@@ -37,7 +37,7 @@ from .suspects import (
 )
 
 if TYPE_CHECKING:
-    from .compare import Row
+    from .compare import VerdictRow
     from .verdicts import Verdicts
     from .watch import Watch
 
@@ -55,10 +55,10 @@ NOTEBOOKS = {
     "local re-assignment in the kernel": "07_loops",
     "overwritten memory": "08_overwrites",
 }
-Found = tuple[str, str, Step | None, str]  # the cause, what happened, where (None: where it was seen), the remedy
+Found = tuple[str, str, WarpStep | None, str]  # the cause, what happened, where (None: where it was seen), the remedy
 
 
-def explain(seen: Watch, one: Verdicts, row: Row) -> tuple[str, str]:
+def explain(seen: Watch, one: Verdicts, row: VerdictRow) -> tuple[str, str]:
     """The cause of a wrong row, and the remedy: a sentence each, "" where nothing is known.
 
     The cause begins with its name, one of `NOTEBOOKS` or "adjoint switched off", "adjoint on the tape", "not on the
@@ -87,7 +87,7 @@ def explain(seen: Watch, one: Verdicts, row: Row) -> tuple[str, str]:
 # ---- what stood in gradients before
 
 
-def leaked(seen: Watch, one: Verdicts, row: Row) -> Found | None:
+def leaked(seen: Watch, one: Verdicts, row: VerdictRow) -> Found | None:
     """Finds gradients left by an earlier pass that Warp's walk took as seeds: with them Warp's numbers come out."""
     seeded = {id(twin) for twin, _ in one.seeds}
     left = [p for p in one.published if p.written and id(p.twin) not in seeded and p.holds]
@@ -102,15 +102,17 @@ def leaked(seen: Watch, one: Verdicts, row: Row) -> Found | None:
         return None
     names = ", ".join(f"`{name_of(seen.tape, p.twin)}.grad`" for p in left)
     return (
-        "leaked seed", f"{names} still held what an earlier backward had left, and was walked back again",
-        None, "tape.zero() before the next tape.backward(...)",
-    )  # fmt: skip
+        "leaked seed",
+        f"{names} still held what an earlier backward had left, and was walked back again",
+        None,
+        "tape.zero() before the next tape.backward(...)",
+    )
 
 
 # ---- launches without an adjoint, or with two
 
 
-def launched_back(seen: Watch, one: Verdicts, row: Row) -> Found | None:
+def launched_back(seen: Watch, one: Verdicts, row: VerdictRow) -> Found | None:
     """Finds an adjoint launch that Warp's tape recorded as a forward launch, so that it is reversed a second time."""
     for step in _behind(one.steps, row):
         if step.kind == "adjoint":
@@ -119,7 +121,7 @@ def launched_back(seen: Watch, one: Verdicts, row: Row) -> Found | None:
     return None
 
 
-def no_adjoint(seen: Watch, one: Verdicts, row: Row) -> Found | None:
+def no_adjoint(seen: Watch, one: Verdicts, row: VerdictRow) -> Found | None:
     """Finds a launch that Warp's walk skips: its kernel or module has enable_backward=False."""
     for step in _behind(one.steps, row):
         kernel = step.kernel
@@ -128,14 +130,15 @@ def no_adjoint(seen: Watch, one: Verdicts, row: Row) -> Found | None:
         own, shared = kernel.options.get("enable_backward"), kernel.module.options.get("enable_backward")
         if own is False or (own is None and shared is False):
             mend = (
-                f"@wp.kernel(enable_backward=True) for `{kernel.key}`" if own is False
+                f"@wp.kernel(enable_backward=True) for `{kernel.key}`"
+                if own is False
                 else f'wp.set_module_options({{"enable_backward": True}}) in {kernel.module.name}'
-            )  # fmt: skip
+            )
             return "adjoint switched off", f"Warp's walk passes {step!r} by: enable_backward is False", step, mend
     return None
 
 
-def not_recorded(seen: Watch, one: Verdicts, row: Row) -> Found | None:
+def not_recorded(seen: Watch, one: Verdicts, row: VerdictRow) -> Found | None:
     """Finds a step on the gradient's path that Warp's tape has not recorded."""
     own = {id(s) for s in one.steps}
     events = {id(e) for e in one.events}
@@ -158,7 +161,7 @@ def not_recorded(seen: Watch, one: Verdicts, row: Row) -> Found | None:
     return None
 
 
-def _without_gradient(seen: Watch, step: Step) -> str | None:
+def _without_gradient(seen: Watch, step: WarpStep) -> str | None:
     """The name of an array without a gradient that a copy or assignment reads or writes; None if there is none."""
     if step.kind not in ("copy", "assign") or step.event is None:
         return None
@@ -169,7 +172,7 @@ def _without_gradient(seen: Watch, step: Step) -> str | None:
     return None
 
 
-def argument_changed(seen: Watch, one: Verdicts, row: Row) -> Found | None:
+def argument_changed(seen: Watch, one: Verdicts, row: VerdictRow) -> Found | None:
     """Finds a struct, vector or list argument changed since the launch: Warp's tape holds it by reference."""
     if "changed" not in one.told:
         one.told["changed"] = _changed_arguments(seen, one)
@@ -191,9 +194,9 @@ def argument_changed(seen: Watch, one: Verdicts, row: Row) -> Found | None:
     return None
 
 
-def _changed_arguments(seen: Watch, one: Verdicts) -> tuple[dict[Step, list[Changed]], bool, dict[int, np.ndarray]]:
+def _changed_arguments(seen: Watch, one: Verdicts) -> tuple[dict[WarpStep, list[Changed]], bool, dict[int, np.ndarray]]:
     """(changed arguments by step, True if numbers are among them, the exact gradients with the present numbers)."""
-    found: dict[Step, list[Changed]] = {}
+    found: dict[WarpStep, list[Changed]] = {}
     numbers: dict[Event, dict[int, Any]] = {}
     for n, step in enumerate(one.by_entry):
         event = None if step is None else step.event
@@ -209,7 +212,7 @@ def _changed_arguments(seen: Watch, one: Verdicts) -> tuple[dict[Step, list[Chan
     return found, bool(numbers), one.with_step(WithNumbers(numbers)) if numbers else {}
 
 
-def without_gradient(seen: Watch, one: Verdicts, row: Row) -> Found | None:
+def without_gradient(seen: Watch, one: Verdicts, row: VerdictRow) -> Found | None:
     """Finds an intermediate array without requires_grad: Warp's backward silently stops there."""
     written = {s.allocation for e in one.events for s in e.writes}
     ends = [(step, leaf, seen.twins.array(a)) for step, leaf, a in _active_arrays(one, row) if a.grad is None]
@@ -229,7 +232,7 @@ def without_gradient(seen: Watch, one: Verdicts, row: Row) -> Found | None:
     return None
 
 
-def _passes(seen: Watch, one: Verdicts, row: Row, *twins: array) -> bool:
+def _passes(seen: Watch, one: Verdicts, row: VerdictRow, *twins: array) -> bool:
     """True if the row's gradient flows through one of these arrays: cutting their adjoints changes it."""
     mine = row.subject
     if mine is None:
@@ -237,10 +240,10 @@ def _passes(seen: Watch, one: Verdicts, row: Row, *twins: array) -> bool:
     return not np.array_equal(one.without(*twins)[id(mine.twin)], one.exact[id(mine.twin)], equal_nan=True)
 
 
-def aliased(seen: Watch, one: Verdicts, row: Row) -> Found | None:
+def aliased(seen: Watch, one: Verdicts, row: VerdictRow) -> Found | None:
     """Finds memory written through one array and read through another, each with a gradient buffer of its own."""
     writers: dict[Any, dict[int, tuple[Any, set[Event]]]] = {}  # by memory: the arrays, and the events that wrote them
-    found: list[tuple[Step, Any, Any]] = []
+    found: list[tuple[WarpStep, Any, Any]] = []
     for step, entry in zip(one.by_entry, one.entries, strict=True):
         if step is None or not isinstance(entry, list) or step.event is None:
             continue
@@ -271,7 +274,7 @@ BUILT = {
 }
 
 
-def overwritten(seen: Watch, one: Verdicts, row: Row) -> Found | None:
+def overwritten(seen: Watch, one: Verdicts, row: VerdictRow) -> Found | None:
     """Finds memory that the wrong launch's adjoint reads and a later event has overwritten."""
     event = None if row.step is None else row.step.event
     if row.step is None or event is None or event.command is None:
@@ -297,7 +300,7 @@ def needed(event: Event) -> list[Need]:
     return found
 
 
-def _overwritten(seen: Watch, one: Verdicts, wrong: Step, by: Step, need: Any) -> Found:
+def _overwritten(seen: Watch, one: Verdicts, wrong: WarpStep, by: WarpStep, need: Any) -> Found:
     if by.kind == "build":
         kind = by.label.partition(".")[0]
         what, built = BUILT.get(kind, ("hash grid", "built anew"))
@@ -330,7 +333,7 @@ def _overwritten(seen: Watch, one: Verdicts, wrong: Step, by: Step, need: Any) -
     return "overwritten memory", sentence, None, mend
 
 
-def _is_used(one: Verdicts, by: Step) -> bool:
+def _is_used(one: Verdicts, by: WarpStep) -> bool:
     """True if a later event of the pass, or a seed, reads what a step has written."""
     if by.event is None or not any(e is by.event for e in one.events):
         return False
@@ -339,7 +342,7 @@ def _is_used(one: Verdicts, by: Step) -> bool:
     return any(_meets(span, by.event.writes) for span in read)
 
 
-def host_wrote(seen: Watch, one: Verdicts, row: Row) -> Found | None:
+def host_wrote(seen: Watch, one: Verdicts, row: VerdictRow) -> Found | None:
     """Finds memory that the adjoint reads and the host has changed since the watch last saw it."""
     event = None if row.step is None else row.step.event
     if event is None or event.reverse is None:
@@ -357,7 +360,7 @@ def host_wrote(seen: Watch, one: Verdicts, row: Row) -> Found | None:
     return None
 
 
-def _written_again(one: Verdicts, row: Row, twin: array) -> tuple[Step, str] | None:
+def _written_again(one: Verdicts, row: VerdictRow, twin: array) -> tuple[WarpStep, str] | None:
     """(step, parameter) of a launch reversed earlier that writes this memory in a wp.func; None if there is none."""
     for step in _behind(one.steps, row):
         command = None if step.event is None else step.event.command
@@ -371,7 +374,7 @@ def _written_again(one: Verdicts, row: Row, twin: array) -> tuple[Step, str] | N
     return None
 
 
-def _by_warp(name: str, step: Step, inside: str) -> Found:
+def _by_warp(name: str, step: WarpStep, inside: str) -> Found:
     sentence = (
         f"its adjoint reads `{name}`, to which Warp's adjoint of {step!r} has written before: it runs the funcs of a"
         f" kernel again, with what they write, here to `{inside}`"
@@ -379,7 +382,7 @@ def _by_warp(name: str, step: Step, inside: str) -> Found:
     return "overwritten memory", sentence, None, f"the writing to `{inside}` in the kernel itself, not in a wp.func"
 
 
-def not_cleared(seen: Watch, one: Verdicts, row: Row) -> Found | None:
+def not_cleared(seen: Watch, one: Verdicts, row: VerdictRow) -> Found | None:
     """Finds an overwrite that Warp's tape did not record: the gradient flows past it to the earlier value."""
     if row.step is None or row.step.event is None:
         return None
@@ -400,7 +403,7 @@ def not_cleared(seen: Watch, one: Verdicts, row: Row) -> Found | None:
     return None
 
 
-def retained(seen: Watch, one: Verdicts, row: Row) -> Found | None:
+def retained(seen: Watch, one: Verdicts, row: VerdictRow) -> Found | None:
     """Finds an array with retain_grad that is written more than once: earlier values get the gradient of later ones."""
     if row.step is None or row.step.event is None:
         return None
@@ -427,7 +430,7 @@ def _before_host(name: str) -> str:
 # ---- the adjoint of the kernel itself
 
 
-def in_kernel(seen: Watch, one: Verdicts, row: Row) -> Found | None:
+def in_kernel(seen: Watch, one: Verdicts, row: VerdictRow) -> Found | None:
     """Finds a statement in the kernel that Warp's adjoint does not reverse correctly."""
     if row.step is None or row.step.kernel is None:
         return None
@@ -444,13 +447,14 @@ def _said(s: Suspect) -> str:
         )
     return {
         DYNAMIC: f"`{s.name}` of {place} goes from turn to turn of a loop, and Warp's adjoint has other values of it"
-        if s.name != "break" else f"`break` in {place} leaves a loop that Warp's adjoint walks from its other end",
+        if s.name != "break"
+        else f"`break` in {place} leaves a loop that Warp's adjoint walks from its other end",
         BRANCH: f"`{s.name}` gets another value in {place} in some turns of a loop; Warp's adjoint has the last one",
         COMPONENT: f"`{s.name}` is written in {place}, and Warp's adjoint reads what the local holds at the end",
         AGAIN: f"`{s.name}` is overwritten in {place} once read, and Warp's adjoint reads it at the end",
         RULE: f"the func_grad of `{s.name}`, {place}, is not the derivative of its func",
         NONE: f"`{s.name}` in {place} has no adjoint in Warp: no gradient passes it",
-    }[s.cause]  # fmt: skip
+    }[s.cause]
 
 
 def _mended(s: Suspect) -> str:
@@ -472,7 +476,7 @@ def _mended(s: Suspect) -> str:
     }[s.cause]
 
 
-def behind_mesh(seen: Watch, one: Verdicts, row: Row) -> Found | None:
+def behind_mesh(seen: Watch, one: Verdicts, row: VerdictRow) -> Found | None:
     """Finds points of a mesh that kernels get by id: Warp's adjoints of mesh queries give them no gradient."""
     mine = row.subject
     if mine is None or row.theirs is None or not np.array_equal(row.theirs, mine.before):
@@ -490,7 +494,7 @@ def behind_mesh(seen: Watch, one: Verdicts, row: Row) -> Found | None:
     return None
 
 
-def rounded(seen: Watch, one: Verdicts, row: Row) -> Found | None:
+def rounded(seen: Watch, one: Verdicts, row: VerdictRow) -> Found | None:
     """Finds cancellation: rounding alone moves the sum as far as Warp's gradient is off."""
     mine = row.subject
     if mine is None or row.step is None or row.exact is None or row.theirs is None or row.step.event is None:
@@ -503,7 +507,7 @@ def rounded(seen: Watch, one: Verdicts, row: Row) -> Found | None:
     return "precision", sentence, None, "wp.float64, or a formula without the large terms"
 
 
-def unexplained(seen: Watch, one: Verdicts, row: Row) -> Found | None:
+def unexplained(seen: Watch, one: Verdicts, row: VerdictRow) -> Found | None:
     """The last resort: memory was unchanged, and no statement of the kernel is known to go wrong."""
     if row.step is None or row.step.kernel is None:
         return None
@@ -516,9 +520,22 @@ def unexplained(seen: Watch, one: Verdicts, row: Row) -> Found | None:
 
 
 RULES = (
-    behind_mesh, leaked, launched_back, no_adjoint, not_recorded, argument_changed, without_gradient, aliased,
-    overwritten, host_wrote, retained, not_cleared, rounded, in_kernel, unexplained,
-)  # fmt: skip
+    behind_mesh,
+    leaked,
+    launched_back,
+    no_adjoint,
+    not_recorded,
+    argument_changed,
+    without_gradient,
+    aliased,
+    overwritten,
+    host_wrote,
+    retained,
+    not_cleared,
+    rounded,
+    in_kernel,
+    unexplained,
+)
 # the others tell the same of all rows with one launch
 OF_ROWS = {behind_mesh, leaked, argument_changed, without_gradient, rounded}
 
@@ -526,19 +543,19 @@ OF_ROWS = {behind_mesh, leaked, argument_changed, without_gradient, rounded}
 # ---- what the pass consists of
 
 
-def _behind(steps: list[Step], row: Row) -> list[Step]:
+def _behind(steps: list[WarpStep], row: VerdictRow) -> list[WarpStep]:
     """The steps that the walk meets before or at the row's first wrong launch, last first."""
     first = -1 if row.step is None else row.step.number
     return [s for s in reversed(steps) if s.number >= first]
 
 
-def _is_active(step: Step) -> bool:
+def _is_active(step: WarpStep) -> bool:
     """True if a step's result depends on what gradients are asked of."""
     event = step.event
     return event is not None and event.kind != "opaque" and (event.reverse is not None or event.source is not None)
 
 
-def _active_arrays(one: Verdicts, row: Row) -> Iterator[tuple[Step, Any, Any]]:
+def _active_arrays(one: Verdicts, row: VerdictRow) -> Iterator[tuple[WarpStep, Any, Any]]:
     """Yields (step, parameter, Warp's array) of all active arguments of recorded launches, the last launch first."""
     pairs = {id(s): e for s, e in zip(one.by_entry, one.entries, strict=True) if s is not None and isinstance(e, list)}
     for step in _behind(one.steps, row):
@@ -548,7 +565,7 @@ def _active_arrays(one: Verdicts, row: Row) -> Iterator[tuple[Step, Any, Any]]:
             yield from ((step, leaf, a) for leaf, a in _arrays_of(step, entry) if leaf.name in active)
 
 
-def _arrays_of(step: Step, entry: list) -> Iterator[tuple[Any, Any]]:
+def _arrays_of(step: WarpStep, entry: list) -> Iterator[tuple[Any, Any]]:
     """Yields (parameter, Warp's array) of a launch, arrays in structs too."""
     values = [*entry[3], *entry[4]]
     if step.event is None or step.event.command is None:
@@ -585,7 +602,7 @@ def _same_gradient(a: Any, b: Any) -> bool:
     return a.grad.ptr - a.ptr == b.grad.ptr - b.ptr
 
 
-def _writes(seen: Watch, step: Step, a: Any) -> bool:
+def _writes(seen: Watch, step: WarpStep, a: Any) -> bool:
     twin: array = seen.twins.array(a)
     assert step.event is not None
     return _meets(twin.span, step.event.writes)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from ...tables import aligned, html_table
-from .events import Step
+from .events import WarpStep
 
 if TYPE_CHECKING:
     from .watch import Watch
@@ -25,7 +25,7 @@ CLOSE = 0.1  # of the largest number: a greater difference never agrees
 
 
 @dataclass(eq=False)
-class Row:
+class VerdictRow:
     """The verdict on the gradient of one array in one backward of Warp's.
 
     array       the program's name for it.
@@ -39,7 +39,7 @@ class Row:
     array: str
     verdict: Verdict
     difference: float = float("nan")
-    step: Step | None = None
+    step: WarpStep | None = None
     cause: str = ""
     remedy: str = ""
     backward: int = 0
@@ -63,19 +63,19 @@ class Row:
         return [self.array, self.verdict, difference, self.launch, self.line, self.cause, self.remedy]
 
 
-class Comparison:
+class VerdictTable:
     """Rows, which print as a table. Iterate over them, or ask `wrong`, `agrees`."""
 
-    def __init__(self, rows: list[Row], seen: Watch):
+    def __init__(self, rows: list[VerdictRow], seen: Watch):
         self.rows, self.seen = rows, seen
 
-    def __iter__(self) -> Iterator[Row]:
+    def __iter__(self) -> Iterator[VerdictRow]:
         return iter(self.rows)
 
     def __len__(self) -> int:
         return len(self.rows)
 
-    def __getitem__(self, name: str | int) -> Row:
+    def __getitem__(self, name: str | int) -> VerdictRow:
         """The row with this number, or the last one of the array of this name."""
         if isinstance(name, int):
             return self.rows[name]
@@ -85,7 +85,7 @@ class Comparison:
         return found[-1]
 
     @property
-    def wrong(self) -> list[Row]:
+    def wrong(self) -> list[VerdictRow]:
         return [row for row in self.rows if row.verdict == "wrong"]
 
     @property
@@ -93,7 +93,7 @@ class Comparison:
         """True if no gradient is wrong or unverified."""
         return all(row.verdict in ("agrees", "not asked") for row in self.rows)
 
-    def _lines(self, rows: list[Row]) -> list[list[str]]:
+    def _lines(self, rows: list[VerdictRow]) -> list[list[str]]:
         several = len({row.backward for row in self.rows}) > 1
         head = [*(["backward"] if several else []), *FIELDS]
         return [head, *([*([str(r.backward) if r.backward >= 0 else ""] if several else []), *r.texts()] for r in rows)]

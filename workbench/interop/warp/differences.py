@@ -17,7 +17,7 @@ from ...kernels.ops.scalar import ADD, MUL, SUB
 from ...kernels.types import is_float
 from ...tables import aligned, html_table
 from ...tapes.naming import name_of
-from .events import Difference, Step
+from .events import ForwardDifference, WarpStep
 
 if TYPE_CHECKING:
     from .watch import Watch
@@ -36,17 +36,25 @@ class Differing:
     why         the operations that may round otherwise, with their lines.
     """
 
-    step: Step
+    step: WarpStep
     array: str
-    difference: Difference
+    difference: ForwardDifference
     why: str
 
     def texts(self) -> list[str]:
         """The fields as a table shows them."""
         d, where = self.difference, self.step.where
         line = "" if where is None else str(where)
-        return [repr(self.step), line, self.array, str(d.number), f"{d.ours:.9g}", f"{d.theirs:.9g}", f"{d.ulps:.3g}",
-                self.why]  # fmt: skip
+        return [
+            repr(self.step),
+            line,
+            self.array,
+            str(d.number),
+            f"{d.ours:.9g}",
+            f"{d.theirs:.9g}",
+            f"{d.ulps:.3g}",
+            self.why,
+        ]
 
 
 class Differences:
@@ -76,13 +84,13 @@ class Differences:
         return {"text/plain": repr(self), "text/html": html}
 
 
-def _row(seen: Watch, step: Step, found: Difference) -> Differing:
+def _row(seen: Watch, step: WarpStep, found: ForwardDifference) -> Differing:
     event = step.event
     arrays = [] if event is None else [a for a in seen.tape.arrays.values() if a.allocation is found.region.allocation]
     return Differing(step, name_of(seen.tape, arrays[0]) if arrays else "", found, why(step, found))
 
 
-def why(step: Step, found: Difference) -> str:
+def why(step: WarpStep, found: ForwardDifference) -> str:
     """The operations of a kernel that Warp may round otherwise, as a sentence; says so if the difference is farther."""
     command = None if step.event is None else step.event.command
     if command is None:

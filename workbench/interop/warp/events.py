@@ -1,4 +1,4 @@
-"""The records that a watch makes of Warp's calls: a `Step` each, with our event and the difference of its result."""
+"""The records that a watch makes of Warp's calls: a `WarpStep` each, with our event and how its result differs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from ...arrays.dtypes import itemsize_of
 from ...errors import Where
 from ...tapes.events import Event
-from .memory import Region, Twins
+from .memory import TwinBuffer, Twins
 
 RACE = "race: "  # what the reason of a step begins with whose threads store to one place
 HOST_WRITE = "host write"  # the label of events that the program did without a call of Warp
@@ -19,7 +19,7 @@ FAR = 1e-3  # of the largest number in memory: what no order of summation explai
 
 
 @dataclass(frozen=True)
-class Difference:
+class ForwardDifference:
     """The largest difference between an event's result and Warp's: the index in its memory, both values, the distance.
 
     ulps   in units in the last place; for integers their difference.
@@ -27,7 +27,7 @@ class Difference:
     whole  True for integers.
     """
 
-    region: Region
+    region: TwinBuffer
     number: int
     ours: float
     theirs: float
@@ -41,7 +41,7 @@ class Difference:
 
 
 @dataclass(eq=False)
-class Step:
+class WarpStep:
     """One call of Warp's that changed memory.
 
     number       of its event on the tape (of the next one, if it has none); `#3` in messages and pictures.
@@ -63,7 +63,7 @@ class Step:
     recorded_by: int | None = None
     kernel: Any = None
     reason: str = ""
-    difference: Difference | None = None
+    difference: ForwardDifference | None = None
     chosen: bool = False
     values: list[Any] = field(default_factory=list)  # the arguments of a launch, while it runs
 
@@ -88,7 +88,7 @@ def asks_mesh(event: Event | None) -> bool:
     return any(leaf.opened is not None and leaf.opened.name == "Mesh" for leaf in event.command.program.leaves)
 
 
-def difference_of(twins: Twins, region: Region) -> Difference | None:
+def difference_of(twins: Twins, region: TwinBuffer) -> ForwardDifference | None:
     """The largest difference between a twin and Warp's buffer; None if there is none. NaN equals NaN, 0 equals -0."""
     flat = twins.flat(region)
     n, numpy = flat.size * itemsize_of(flat.dtype), flat.dtype.numpy  # type: ignore[attr-defined]
@@ -105,7 +105,7 @@ def _numbers(ours: np.ndarray, theirs: np.ndarray) -> Iterator[tuple[np.ndarray,
         yield ours.reshape(-1), theirs.reshape(-1)
 
 
-def _difference(region: Region, ours: np.ndarray, theirs: np.ndarray) -> Difference | None:
+def _difference(region: TwinBuffer, ours: np.ndarray, theirs: np.ndarray) -> ForwardDifference | None:
     numpy = ours.dtype
     differ = ours != theirs
     if not differ.any():
@@ -122,4 +122,6 @@ def _difference(region: Region, ours: np.ndarray, theirs: np.ndarray) -> Differe
         size = float(np.max(np.abs(theirs[np.isfinite(theirs)]), initial=0)) if numpy.kind == "f" else 0.0
         unit = float(np.spacing(np.abs(theirs[worst]))) if numpy.kind == "f" else 1.0
         share = far / size if size else np.inf
-    return Difference(region, worst, float(ours[worst]), float(theirs[worst]), far / unit, share, numpy.kind != "f")
+    return ForwardDifference(
+        region, worst, float(ours[worst]), float(theirs[worst]), far / unit, share, numpy.kind != "f"
+    )

@@ -30,7 +30,7 @@ PARTS = {  # the arrays that each kind is made of
 NUMBERS = (int, np.uint64, warp_types.uint64)
 
 
-class Handles:
+class TwinHandles:
     """The twins of meshes, BVHs and grids by Warp's ids. Warp's objects are kept alive, so that no id is reused."""
 
     def __init__(self, twins: Any):

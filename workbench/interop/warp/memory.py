@@ -29,7 +29,7 @@ from ...arrays.indexed import indexedarray
 from ...arrays.names import known as names_behind
 from ...errors import LaunchError
 from ...kernels.types import Struct, Type
-from .handles import Handles
+from .handles import TwinHandles
 from .rebind import Rebinder
 
 LITTLE = 1 << 13  # bytes
@@ -40,20 +40,20 @@ class Untranslated(Exception):
     """A thing of Warp's that has no twin; the message says why."""
 
 
-class Kept:
+class PackedSnapshot:
     """A packed snapshot of several buffers, concatenated as uint8. `places`: the slice of each."""
 
     __slots__ = ("places", "values")
 
-    def __init__(self, values: np.ndarray, places: dict[Region, slice]):
+    def __init__(self, values: np.ndarray, places: dict[TwinBuffer, slice]):
         self.values, self.places = values, places
 
-    def of(self, region: Region) -> np.ndarray:
+    def of(self, region: TwinBuffer) -> np.ndarray:
         """The snapshot of one buffer."""
         return self.values[self.places[region]]
 
 
-class Region:
+class TwinBuffer:
     """One buffer of Warp and its twin. `keeper`: gives the array that owns the buffer, None once the memory is freed.
 
     live    Warp's present bytes (uint8).
@@ -96,7 +96,7 @@ class Region:
         latest: Any = self.latest
         if latest is None:
             self.latest = latest = self.seen.tobytes()[: self.size]
-        return latest.of(self).tobytes() if type(latest) is Kept else latest
+        return latest.of(self).tobytes() if type(latest) is PackedSnapshot else latest
 
     def differs(self, seen: Any) -> bool:
         if self.keeper() is None:
@@ -112,14 +112,14 @@ class Region:
 
     def back_to(self, noted: Noted) -> None:
         """Make a snapshot the current bytes."""
-        self.theirs = noted.of(self) if isinstance(noted, Kept) else np.frombuffer(noted, np.uint8)
+        self.theirs = noted.of(self) if isinstance(noted, PackedSnapshot) else np.frombuffer(noted, np.uint8)
 
     def followed(self) -> None:
         """Drop the latest snapshot once the twin has replayed an event and nothing is deferred any more."""
         if self.theirs is self.live:
             self.latest = None
 
-    def settle(self, apart: bool) -> None:
+    def accept(self, apart: bool) -> None:
         """Mark the current bytes as seen: copy them into the twin, or (`apart`) into a separate copy."""
         self.followed()
         if apart:
@@ -130,7 +130,7 @@ class Region:
             self.apart = None
 
 
-Noted = bytes | np.ndarray | Kept
+Noted = bytes | np.ndarray | PackedSnapshot
 _numbers = itertools.count()
 _memcmp = ctypes.CDLL(None).memcmp
 _memcmp.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
@@ -154,7 +154,7 @@ class HostWrite(NamedTuple):
     places: np.ndarray | None = None
 
 
-class Known(NamedTuple):
+class KnownArray(NamedTuple):
     """A Warp array that has a twin, its identity (pointer, shape, strides, dtype), and its buffer (None if empty)."""
 
     ref: weakref.ref[Any]
@@ -162,7 +162,7 @@ class Known(NamedTuple):
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     dtype: Any
-    region: Region | None
+    region: TwinBuffer | None
     twin: array
     number: int  # no other has it, ever
 
@@ -184,11 +184,11 @@ class Twins:
     def __init__(self, rebind: Rebinder):
         self.rebind = rebind
         self.lows: list[int] = []
-        self.by_low: dict[int, Region] = {}
-        self.made: dict[int, Known] = {}  # by the id of the array
+        self.by_low: dict[int, TwinBuffer] = {}
+        self.made: dict[int, KnownArray] = {}  # by the id of the array
         self.forget = self.forgotten  # one object for all weak references
         self.types: dict[Any, Type] = {}
-        self.handles = Handles(self)
+        self.handles = TwinHandles(self)
         self.uses: dict[int, tuple[Any, set[str]]] = {}  # of each kernel
         behind = weakref.WeakMethod(self.behind)
         named = lambda value: found(value) if (found := behind()) is not None else ()  # noqa: E731
@@ -227,8 +227,8 @@ class Twins:
         """The twin of an array of Warp. Raises Untranslated."""
         return self.known(a).twin
 
-    def known(self, a: Any) -> Known:
-        """The `Known` of a Warp array, made at first contact. Raises Untranslated."""
+    def known(self, a: Any) -> KnownArray:
+        """The `KnownArray` of a Warp array, made at first contact. Raises Untranslated."""
         key = id(a)
         found = self.made.get(key)
         if found is not None and found.holds(a):
@@ -243,7 +243,7 @@ class Twins:
             made = array_on(region.allocation, dtype, tuple(a.shape), tuple(map(int, a.strides)), a.ptr - region.low)
             if differentiable(dtype):
                 made.requires_grad = True
-        found = Known(
+        found = KnownArray(
             weakref.KeyedRef(a, self.forget, key), a.ptr, a.shape, a.strides, a.dtype, region, made, next(_numbers)
         )
         self.made[key] = found
@@ -254,7 +254,7 @@ class Twins:
         if (found := self.made.get(ref.key)) is not None and found.ref is ref:
             del self.made[ref.key]
 
-    def region(self, a: Any) -> Region:
+    def region(self, a: Any) -> TwinBuffer:
         """The buffer that an array of Warp lies in. Raises Untranslated where buffers overlap in part."""
         root = root_of(a)
         low, high = hull(a)
@@ -266,12 +266,12 @@ class Twins:
             raise Untranslated("its memory overlaps other memory in part")
         owned = root.deleter is not None and getattr(root, "_ref", None) is None
         keeper = weakref.ref(root) if owned else lambda: root if _is_mapped(low, high) else None
-        made = Region(low, high, keeper, root.dtype)
+        made = TwinBuffer(low, high, keeper, root.dtype)
         bisect.insort(self.lows, low)
         self.by_low[low] = made
         return made
 
-    def meeting(self, low: int, high: int) -> list[Region]:
+    def meeting(self, low: int, high: int) -> list[TwinBuffer]:
         """The live buffers that share a byte with [low, high). Those whose array is gone are forgotten."""
         at = max(bisect.bisect_right(self.lows, low) - 1, 0)
         found = []
@@ -289,16 +289,16 @@ class Twins:
                 found.append(region)
         return found
 
-    def regions(self, arrays: Iterable[Any]) -> list[Region]:
+    def regions(self, arrays: Iterable[Any]) -> list[TwinBuffer]:
         """The buffers of these arrays of Warp, each once. Raises Untranslated."""
-        found: dict[Region, None] = {}
+        found: dict[TwinBuffer, None] = {}
         for a in arrays:
             region = self.known(a).region
             if region is not None:
                 found[region] = None
         return list(found)
 
-    def written_behind(self, region: Region) -> list[HostWrite]:
+    def written_behind(self, region: TwinBuffer) -> list[HostWrite]:
         """The host's changes to a buffer since it was last seen: one write per run of bytes, or one for many runs."""
         seen, flat = region.seen, self.flat(region)
         size = itemsize_of(flat.dtype)
@@ -319,7 +319,7 @@ class Twins:
         """Rows of bytes (count, itemsize) as elements of a twin."""
         return given.copy().view(flat.dtype.numpy).reshape(-1)  # type: ignore[attr-defined]
 
-    def flat(self, region: Region) -> array:
+    def flat(self, region: TwinBuffer) -> array:
         """A 1-D view of a whole twin, of scalars (of structs, if it holds structs)."""
         dtype = self.type(region.dtype)
         element = dtype if isinstance(dtype, Struct) else getattr(dtype, "scalar", dtype)
@@ -346,7 +346,7 @@ class Twins:
         """The Warp arrays that a launch may read: among its arguments, and those of meshes and BVHs given by id."""
         return [*arrays_in(values), *(a for thing in self.handles.things(values) for a in self.handles.arrays(thing))]
 
-    def key(self, values: Iterable[Any], arrays: dict[int, Known]) -> tuple[Any, ...] | None:
+    def key(self, values: Iterable[Any], arrays: dict[int, KnownArray]) -> tuple[Any, ...] | None:
         """A cache key for launch arguments: equal keys have equal twins. None if an argument has no such key.
 
         The arrays among them, in structs too, are put into `arrays`, by their id. Raises Untranslated.

@@ -72,7 +72,23 @@ def _leaves(thing: Any, around: set[int]) -> Iterator[Any]:
 
 
 _CODE = (
-    int, float, complex, str, bytes, type(None), type, enum.Enum, np.generic, types.ModuleType, types.CodeType,
-    types.BuiltinFunctionType, property, staticmethod, classmethod, functools.partial,
-    context.Function, context.Kernel, codegen.Struct,
-)  # fmt: skip
+    int,
+    float,
+    complex,
+    str,
+    bytes,
+    type(None),
+    type,
+    enum.Enum,
+    np.generic,
+    types.ModuleType,
+    types.CodeType,
+    types.BuiltinFunctionType,
+    property,
+    staticmethod,
+    classmethod,
+    functools.partial,
+    context.Function,
+    context.Kernel,
+    codegen.Struct,
+)

@@ -19,14 +19,14 @@ from ...arrays.workspace import Workspace, float_parts, gradient_dtype, is_float
 from ...errors import GradientError
 from ...tapes.events import Event
 from ...tapes.reverse import opaque_meets, reverse, walk
-from .by_hand import same
+from .adjoint_launches import same
 from .compare import SMALL, accuracy, is_near
-from .events import HOST_WRITE, RACE, Step
+from .events import HOST_WRITE, RACE, WarpStep
 from .memory import Untranslated, arrays_in, root_of
-from .moments import Moments, digest
-from .once_more import floats
+from .perturbed_walks import floats
 from .programs import said
-from .verdicts import SCALES, Act, Left, Published, Verdicts
+from .snapshots import GradientSnapshots, digest
+from .verdicts import SCALES, Act, Left, PublishedGradient, Verdicts
 
 if TYPE_CHECKING:
     from .watch import Watch
@@ -43,11 +43,11 @@ class _Enough(Exception):
 class Glimpse:
     """A snapshot of Warp's gradient buffers after the adjoint of one launch."""
 
-    step: Step
+    step: WarpStep
     values: list[tuple[array, np.ndarray]]
 
 
-class Pass(Verdicts):
+class WarpBackward(Verdicts):
     """A backward of Warp's. `rows` say what came of it.
 
     steps    what Warp's tape has recorded, in order.
@@ -58,7 +58,9 @@ class Pass(Verdicts):
     past     the steps before it, of Warp's tape or not.
     """
 
-    def __init__(self, seen: Watch, number: int, moment: Moments, known: dict[int, Step | None] | None = None):
+    def __init__(
+        self, seen: Watch, number: int, moment: GradientSnapshots, known: dict[int, WarpStep | None] | None = None
+    ):
         """`known`: the step of each entry of Warp's tape, by entry id; None: as recorded."""
         super().__init__(seen, number, moment, seen.steps[: moment.steps], moment.entries)
         known = seen.recorded.get(moment.tape, {}) if known is None else known
@@ -79,7 +81,7 @@ class Pass(Verdicts):
         self.bases = {id(p.twin): p.before for p in reversed(self.published) if not p.written}
         self.again = [] if loss is not None or grads else self._left_again()
 
-    def _window(self, seeded: list[Any], escaped: list[Step]) -> list[Event]:
+    def _window(self, seeded: list[Any], escaped: list[WarpStep]) -> list[Event]:
         """Our events between the first and last that Warp's tape has recorded, unrecorded ones between them too.
 
         It begins earlier at an event that the open tape should have recorded, and ends later at the writers of a seeded
@@ -104,7 +106,7 @@ class Pass(Verdicts):
 
     # ---- before
 
-    def _seeded_by_hand(self, escaped: list[Step]) -> list[Any]:
+    def _seeded_by_hand(self, escaped: list[WarpStep]) -> list[Any]:
         """Arrays with a seed in their gradient that steps which Warp's tape has not recorded have written."""
         missed = [s.event for s in escaped if s.event is not None and s.kind != "adjoint" and not _is_host(s.event)]
         missed += self._going_on()
@@ -126,7 +128,7 @@ class Pass(Verdicts):
         others = (e for e in events[begun:] if id(e) not in own and not _is_host(e) and e.kind != "opaque")
         return [e for e in others if any(_touches(results, span) for span in e.reads)]
 
-    def _with_gradients(self) -> list[Published]:
+    def _with_gradients(self) -> list[PublishedGradient]:
         """The arrays that publish a gradient; of overlapping gradients the largest."""
         found: dict[int, Any] = {}
         for entry in self.entries:
@@ -136,7 +138,7 @@ class Pass(Verdicts):
         found.update((id(a), a) for a in arrays_in(self.moment.gradients) if a.grad is not None)
         found.update((id(a), a) for a in self._beside())
         found = {key: a for key, a in found.items() if self.moment.knows(a)}
-        kept: list[Published] = []
+        kept: list[PublishedGradient] = []
         spans: list[tuple[int, int, int]] = []
         for a in sorted(found.values(), key=lambda a: -a.size):
             root, low = id(root_of(a.grad)), a.grad.ptr or 0
@@ -148,7 +150,7 @@ class Pass(Verdicts):
             except Untranslated:
                 continue
             spans.append((root, low, high))
-            kept.append(Published(a, twin, self.moment.before(a)))
+            kept.append(PublishedGradient(a, twin, self.moment.before(a)))
         for one in kept:
             self._place(one)
         return kept
@@ -166,7 +168,7 @@ class Pass(Verdicts):
             if read and not any(_touches(e.writes, span) for e in self.meeting.get(span.allocation, ())):
                 yield a
 
-    def _place(self, one: Published) -> None:
+    def _place(self, one: PublishedGradient) -> None:
         """Set `at` to the first event that reads the array's outside contents: the gradient is by these."""
         started = False
         for event in self.meeting.get(one.twin.allocation, ()):
@@ -215,22 +217,27 @@ class Pass(Verdicts):
                 one.before = np.zeros_like(one.before)
         return found
 
-    def _left_again(self) -> list[Published]:
+    def _left_again(self) -> list[PublishedGradient]:
         """Arrays computed and read in the pass whose seed is just what an earlier pass left in their gradient."""
         return [
-            one for one in self.published
+            one
+            for one in self.published
             if any(twin is one.twin for twin, _ in self.seeds)
-            and (left := self.seen.left.get(one.theirs.grad)) is not None and left.computed
-            and np.array_equal(left.gradient, one.before) and any(_reads(e, one.twin.span) for e in self.events)
-        ]  # fmt: skip
+            and (left := self.seen.left.get(one.theirs.grad)) is not None
+            and left.computed
+            and np.array_equal(left.gradient, one.before)
+            and any(_reads(e, one.twin.span) for e in self.events)
+        ]
 
-    def _unlisted(self, a: Any) -> Published | None:
+    def _unlisted(self, a: Any) -> PublishedGradient | None:
         try:
             twin = self.seen.twins.array(a)
         except Untranslated:
             return None
         zeros = np.zeros(twin.data.shape, twin.data.dtype)
-        return Published(a, twin, self.moment.before(a) if self.moment.knows(a) and a.grad is not None else zeros, True)
+        return PublishedGradient(
+            a, twin, self.moment.before(a) if self.moment.knows(a) and a.grad is not None else zeros, True
+        )
 
     # ---- after
 
@@ -242,7 +249,7 @@ class Pass(Verdicts):
             self.rows.clear()
             self._judge(error or said(failure))
         if any(row.verdict == "wrong" for row in self.rows) and (known := self._repeated()) is not None:
-            self._may_be_of(Pass(self.seen, self.number, self.moment, known))
+            self._may_be_of(WarpBackward(self.seen, self.number, self.moment, known))
 
     def _judge(self, error: str) -> None:
         for n, noted in self.moment.glimpses if not error else ():
@@ -250,7 +257,7 @@ class Pass(Verdicts):
             if step is not None:
                 values = [(self.seen.twins.behind(a), values) for a, values in noted]
                 self.glimpses.append(Glimpse(step, [(found[0], values) for found, values in values if found]))
-        wrong_at: dict[int, Step] = {}
+        wrong_at: dict[int, WarpStep] = {}
         if self.events and self.complete and not error:
             try:
                 self.exact, wrong_at = self._walk(SCALES[0])
@@ -265,11 +272,11 @@ class Pass(Verdicts):
         if sum(values.nbytes for g in self.glimpses for _, values in g.values) > MUCH:
             self.glimpses.clear()
 
-    def _repeated(self) -> dict[int, Step | None] | None:
+    def _repeated(self) -> dict[int, WarpStep | None] | None:
         """The later steps that repeat, in order, all launches on Warp's tape, by entry id; None if one has none."""
         last = max((s.number for s in self.steps), default=-1)
         later = [s for s in self.past if s.number > last and s.event is not None and s.event.command is not None]
-        found: dict[int, Step | None] = {}
+        found: dict[int, WarpStep | None] = {}
         for entry, step in reversed(list(zip(self.entries, self.by_entry, strict=True))):
             if step is not None and step.event is not None:
                 while later and not same(later[-1].event.command, step.event.command):  # type: ignore[union-attr]
@@ -280,7 +287,7 @@ class Pass(Verdicts):
             found[id(entry)] = step
         return found or None
 
-    def _may_be_of(self, other: Pass) -> None:
+    def _may_be_of(self, other: WarpBackward) -> None:
         """Make a wrong row "unverified" if `other`, the pass over the repeated launches, finds it right."""
         other.judge()
         right = {id(row.subject.theirs): row for row in other.rows if row.verdict in ("agrees", "unverified")}
@@ -302,20 +309,20 @@ class Pass(Verdicts):
         tape.last_seeds = {a: shadow.data.copy() for a, shadow in space.items()}
         tape.within = frozenset(self.events)
 
-    def _walk(self, scale: float, act: Act = reverse) -> tuple[dict[int, np.ndarray], dict[int, Step]]:
+    def _walk(self, scale: float, act: Act = reverse) -> tuple[dict[int, np.ndarray], dict[int, WarpStep]]:
         """(exact gradients by twin id, the step where Warp's buffer of each array first differs).
 
         `act` reverses an event.
         """
         tape, first, last = self.seen.tape, self.events[0], self.events[-1]
-        wanted: dict[int, list[Published]] = {}
+        wanted: dict[int, list[PublishedGradient]] = {}
         for one in self.published:
             if one.at is not None:
                 wanted.setdefault(id(one.at), []).append(one)
         glimpses = {id(g.step.event): g for g in self.glimpses} if scale == 1.0 else {}
         doubtful = {id(s.event): s for s in self.steps if s.doubtful}
         exact: dict[int, np.ndarray] = {}
-        wrong: dict[int, Step] = {}
+        wrong: dict[int, WarpStep] = {}
         inside = False
 
         def before(event: Event, space: Workspace) -> None:
@@ -355,7 +362,7 @@ class Pass(Verdicts):
                 pass
         return exact, wrong
 
-    def _look(self, glimpse: Glimpse, space: Workspace, wrong: dict[int, Step]) -> None:
+    def _look(self, glimpse: Glimpse, space: Workspace, wrong: dict[int, WarpStep]) -> None:
         """Compare Warp's buffers after one adjoint launch with the adjoints of the walk."""
         for twin, theirs in glimpse.values:
             for part, values, base in self._parts(twin, theirs) if id(twin) not in wrong else ():

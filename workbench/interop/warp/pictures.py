@@ -5,27 +5,27 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...tapes.ask import ask
+from ...tapes.late_imports import ask
 from ...tapes.naming import guess_names
-from .compare import Comparison
-from .later import Follows
-from .published import Published, findings
+from .compare import VerdictTable
+from .deferred import Deferring
+from .published import PublishedBackward, findings
 
 if TYPE_CHECKING:
-    from .passes import Pass
+    from .passes import WarpBackward
 
 
-class Pictures(Follows):
+class Pictures(Deferring):
     """The mixin of `Watch` for pictures. Nothing is computed: every number was recorded."""
 
     seeded: bool
 
-    def compare(self) -> Comparison:
+    def compare(self) -> VerdictTable:
         """The rows of all backward passes."""
         raise NotImplementedError
 
     @property
-    def shown(self) -> Pass | None:
+    def shown(self) -> WarpBackward | None:
         """The backward that pictures are about: the first with a wrong gradient, else the last; None without any."""
         wrong = (one for one in self.passes if any(row.verdict == "wrong" for row in one.rows))
         return next(wrong, self.passes[-1] if self.passes else None)
@@ -68,7 +68,7 @@ class Pictures(Follows):
         if one is not None and one.seeds:
             one.show()
         try:
-            over = Published(one) if one is not None and any(r.verdict == "wrong" for r in one.rows) else None
+            over = PublishedBackward(one) if one is not None and any(r.verdict == "wrong" for r in one.rows) else None
             return ask(question, self.tape, *args, against=over, findings=findings(self, one))
         finally:
             if question != "explore" and self.seeded:

@@ -16,17 +16,17 @@ from ...arrays.array import array
 from ...arrays.workspace import Shadow, Workspace, is_float_memory, shadow_view
 from ...diagnose.finding import Finding
 from ...tapes.events import Event
-from .compare import Row
+from .compare import VerdictRow
 
 if TYPE_CHECKING:
-    from .passes import Pass
+    from .passes import WarpBackward
 
 Observer = Callable[[Event, Workspace], object]
 MOST = 8  # names in a sentence
 MOVED = ("copy", "opaque")  # kinds of events after whose reversal Warp's buffers were not looked at
 
 
-class Published:
+class PublishedBackward:
     """One backward of Warp's, launch by launch: `tape.show(against=...)` takes it.
 
     Values that a leaf's gradient held before are subtracted, as the exact pass does not add to them.
@@ -34,7 +34,7 @@ class Published:
 
     title, brief = "Warp's gradient", "Warp"
 
-    def __init__(self, one: Pass):
+    def __init__(self, one: WarpBackward):
         self.one, self.tape = one, one.seen.tape
         self.seeds: Mapping[Allocation, Any] = {a: s.data.copy() for a, s in self._started().items()}
 
@@ -105,7 +105,7 @@ def _only(space: Workspace, known: list[tuple[array, np.ndarray]]) -> Workspace:
 # ---- the verdict as findings
 
 
-def findings(seen: Any, one: Pass | None) -> list[Finding]:
+def findings(seen: Any, one: WarpBackward | None) -> list[Finding]:
     """The verdicts of a backward and the opaque calls as findings about our tape, the wrong gradients first."""
     rows = [] if one is None else one.rows
     found = [_wrong(seen, row) for row in rows if row.verdict == "wrong"]
@@ -122,7 +122,7 @@ def findings(seen: Any, one: Pass | None) -> list[Finding]:
     return found
 
 
-def _wrong(seen: Any, row: Row) -> Finding:
+def _wrong(seen: Any, row: VerdictRow) -> Finding:
     far = row.difference
     share = f"{far:.1%}" if far < 0.1 else f"{far:.0%}" if far < MOST else "more than it is large"
     text = f"Warp's gradient by `{row.array}` is wrong by {share}"
@@ -133,9 +133,9 @@ def _wrong(seen: Any, row: Row) -> Finding:
     return Finding("warp-gradient", "error", launch, where, f"{text}.{begins}", row.remedy, (row.array,), brief=brief)
 
 
-def _unverified(seen: Any, rows: list[Row]) -> list[Finding]:
+def _unverified(seen: Any, rows: list[VerdictRow]) -> list[Finding]:
     """One finding per cause of unverified rows."""
-    by_cause: dict[str, list[Row]] = {}
+    by_cause: dict[str, list[VerdictRow]] = {}
     for row in rows:
         by_cause.setdefault(row.cause, []).append(row)
     found = []

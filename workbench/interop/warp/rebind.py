@@ -41,8 +41,11 @@ class Rebinder:
         self.packages, self.own_adjoints = packages, own_adjoints
         self.clear()
         self.names = {id(thing): name for name, thing in _public(warp).items()}
-        self.names |= {id(thing): f"types.{name}" for name, thing in _public(warp.types).items()
-                       if id(thing) not in self.names and callable(thing)}  # fmt: skip
+        self.names |= {
+            id(thing): f"types.{name}"
+            for name, thing in _public(warp.types).items()
+            if id(thing) not in self.names and callable(thing)
+        }
 
     def clear(self) -> None:
         """Drop the cache."""
@@ -142,8 +145,11 @@ class Rebinder:
         for name in seen.keys() - names.keys():
             del seen[name]
             table.pop(name, None)
-        new = {name: thing for name, thing in list(names.items())
-               if name not in seen or seen[name] is not thing or self.is_refilled(thing)}  # fmt: skip
+        new = {
+            name: thing
+            for name, thing in list(names.items())
+            if name not in seen or seen[name] is not thing or self.is_refilled(thing)
+        }
         seen.update(new)
         if new:
             self.waiting.append((table, new))
@@ -278,7 +284,8 @@ class Rebinder:
         self.parts[id(kind)] = parts_of(kind)
         if issubclass(kind, enum.Enum):
             made: Any = next(b for b in kind.__mro__ if b.__module__ == "enum")(
-                kind.__name__, [(name, member.value) for name, member in kind.__members__.items()])  # fmt: skip
+                kind.__name__, [(name, member.value) for name, member in kind.__members__.items()]
+            )
         else:
             made = types.new_class(kind.__name__)
             for name, thing in others.items():

@@ -7,12 +7,12 @@ from itertools import groupby
 from typing import Any
 
 from ...tapes.events import Event, Scope
-from .events import Step
+from .events import WarpStep
 
 SHORTEST = 2  # events that make a block
 
 
-def by_module(steps: list[Step], events: list[Event]) -> Iterator[Scope]:
+def by_module(steps: list[WarpStep], events: list[Event]) -> Iterator[Scope]:
     """Blocks of consecutive events whose kernels are defined in one module of a package, named after the module.
 
     Copies and fills belong to the launch before them. Kernels of a script or a notebook have no block.

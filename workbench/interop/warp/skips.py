@@ -13,7 +13,7 @@ from ...errors import WorkbenchError
 from ...kernels.passes.zero_skips import without_zero_skips
 from ...kernels.program import Program
 from ...launches.launch import Command
-from .one_by_one import of_program, results, settled
+from .serialised import of_program, results, serialised
 
 
 def without_skips(command: Command) -> Command:
@@ -38,19 +38,19 @@ def without_skips(command: Command) -> Command:
         return made if all(map(_same_bits, found, results(command))) else command
 
 
-class Anew:
+class RecheckedLaunch:
     """A repeatable launch that skips work on zeros: rechecked against memory at each run."""
 
     def __init__(self, given: Command):
         self.given, self.plan, self.flat = given, given.plan, given.flat
 
     def launch(self, record_tape: bool, place: Any) -> None:
-        settled(without_skips(self.given)).launch(record_tape, place)
+        serialised(without_skips(self.given)).launch(record_tape, place)
 
 
 def to_repeat(given: Command, command: Command) -> Any:
-    """The object that repeats a recorded launch: `command`, or an `Anew` if the launch skips work on zeros."""
-    return command if _of_work(given.program) is None else Anew(given)
+    """The object that repeats a recorded launch: `command`, or a `RecheckedLaunch` if it skips work on zeros."""
+    return command if _of_work(given.program) is None else RecheckedLaunch(given)
 
 
 def _of_work(program: Program) -> Program | None:

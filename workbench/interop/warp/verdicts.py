@@ -19,10 +19,10 @@ from ...tapes.events import Event
 from ...tapes.naming import name_of
 from ...tapes.reverse import reverse
 from .causes import NOTEBOOKS, explain
-from .compare import NOISY, ROUNDED, SLIGHT, SMALL, Row, Verdict, accuracy
-from .events import RACE, Step
-from .moments import digest
-from .once_more import Cut, OtherSlopes, Rounded, RoundedWithin, floats, is_choosing
+from .compare import NOISY, ROUNDED, SLIGHT, SMALL, Verdict, VerdictRow, accuracy
+from .events import RACE, WarpStep
+from .perturbed_walks import OtherSlopes, Rounded, RoundedWithin, ZeroedStep, floats, is_choosing
+from .snapshots import digest
 
 if TYPE_CHECKING:
     from .watch import Watch
@@ -37,7 +37,7 @@ TRIALS = 3  # walks in which everything is moved by a rounding
 
 
 @dataclass(eq=False)
-class Published:
+class PublishedGradient:
     """An array of Warp with a gradient, its twin, and what its gradient held before the pass."""
 
     theirs: Any
@@ -73,17 +73,17 @@ class Verdicts:
     reached    the opaque or doubtful events that an adjoint came to.
     """
 
-    published: list[Published]
+    published: list[PublishedGradient]
     seeds: list[tuple[array, np.ndarray]]
-    again: list[Published]
+    again: list[PublishedGradient]
     events: list[Event]
-    steps: list[Step]
-    by_entry: list[Step | None]
+    steps: list[WarpStep]
+    by_entry: list[WarpStep | None]
     complete: bool
 
-    def __init__(self, seen: Watch, number: int, moment: Any, past: list[Step], entries: list[Any]):
+    def __init__(self, seen: Watch, number: int, moment: Any, past: list[WarpStep], entries: list[Any]):
         self.seen, self.number, self.moment, self.past, self.entries = seen, number, moment, past, entries
-        self.rows: list[Row] = []
+        self.rows: list[VerdictRow] = []
         self.reached: list[Event] = []
         self.stopped: Event | None = None  # at which a walk broke off
         self.exact: dict[int, np.ndarray] = {}
@@ -95,20 +95,22 @@ class Verdicts:
         self.told: dict[Any, Any] = {}  # what rules have said of a launch, see `explain`
         self.other: dict[int, np.ndarray] = {}  # the exact gradients with the other slope at kinks
 
-    def _walk(self, scale: float, act: Act = reverse) -> tuple[dict[int, np.ndarray], dict[int, Step]]:
+    def _walk(self, scale: float, act: Act = reverse) -> tuple[dict[int, np.ndarray], dict[int, WarpStep]]:
         """(exact gradients by twin id, the step where Warp's buffer of each array first differs).
 
         `act` reverses an event; the seeds are `scale` times as large.
         """
         raise NotImplementedError
 
-    def row_of(self, one: Published) -> Row | None:
+    def row_of(self, one: PublishedGradient) -> VerdictRow | None:
         """The row about an array."""
         return next((row for p, row in zip(self.published, self.rows, strict=False) if p is one), None)
 
-    def _row(self, one: Published, error: str, wrong_at: dict[int, Step]) -> Row:
+    def _row(self, one: PublishedGradient, error: str, wrong_at: dict[int, WarpStep]) -> VerdictRow:
         theirs = self.moment.after(one.theirs)
-        row = Row(name_of(self.seen.tape, one.twin), "not asked", backward=self.number, theirs=theirs, subject=one)
+        row = VerdictRow(
+            name_of(self.seen.tape, one.twin), "not asked", backward=self.number, theirs=theirs, subject=one
+        )
         if theirs.dtype.names is not None or (one.at is None and self.complete and not error):
             row.cause = "launches overwrite it, so that its gradient has no one meaning"
             return row
@@ -146,7 +148,7 @@ class Verdicts:
             self._excused(one, row, wrong_at)
         return row
 
-    def _explain(self, wrong_at: dict[int, Step]) -> None:
+    def _explain(self, wrong_at: dict[int, WarpStep]) -> None:
         """Set the step, cause and remedy of wrong rows.
 
         `wrong_at`: the step where Warp's buffer of each array first differs; not used of rows that turned out right.
@@ -159,7 +161,7 @@ class Verdicts:
                 row.step = first or (None if at is None else self._step_behind(at))
                 row.cause, row.remedy = explain(self.seen, self, row)
 
-    def _excused(self, one: Published, row: Row, wrong_at: dict[int, Step]) -> bool:
+    def _excused(self, one: PublishedGradient, row: VerdictRow, wrong_at: dict[int, WarpStep]) -> bool:
         """True if a wrong row may be right as well; it is then made "unverified", with the cause."""
         return (
             self._not_finite(one, row)
@@ -170,7 +172,7 @@ class Verdicts:
             or self._chosen(row)
         )
 
-    def _not_finite(self, one: Published, row: Row) -> bool:
+    def _not_finite(self, one: PublishedGradient, row: VerdictRow) -> bool:
         """True if the exact gradient has infinities or NaN, and Warp's agrees elsewhere."""
         assert row.exact is not None and row.theirs is not None
         odd = ~np.isfinite(row.exact)
@@ -201,7 +203,7 @@ class Verdicts:
         self._walk(SCALES[0], look)
         return found[-1] if found else None
 
-    def _chosen(self, row: Row) -> bool:
+    def _chosen(self, row: VerdictRow) -> bool:
         """True if a query returned another, equally close face than Warp's, which may have another slope."""
         step = next((s for s in self.steps if s.chosen and s.difference is not None and s.difference.far), None)
         if step is None or (np.any(row.exact) and not np.any(row.theirs)):  # nothing at all is no slope
@@ -211,7 +213,7 @@ class Verdicts:
         row.remedy = "values a little off the edge between them"
         return True
 
-    def _judged(self, one: Published, row: Row, exact: np.ndarray) -> tuple[Verdict, float]:
+    def _judged(self, one: PublishedGradient, row: VerdictRow, exact: np.ndarray) -> tuple[Verdict, float]:
         """(verdict, distance from the exact gradient); "agrees" if rounding explains the distance."""
         assert row.theirs is not None
         found = accuracy(row.theirs, exact, None)
@@ -222,7 +224,7 @@ class Verdicts:
         )
         return ("agrees" if fine else "wrong"), found.difference
 
-    def _is_rounding(self, one: Published, row: Row) -> bool:
+    def _is_rounding(self, one: PublishedGradient, row: VerdictRow) -> bool:
         """True if rounding alone moves the gradient as far as Warp's is off.
 
         Always False at a kink: there the least movement gives the whole difference of its slopes.
@@ -238,7 +240,7 @@ class Verdicts:
         row.remedy = "wp.float64, or a formula without the large terms"
         return True
 
-    def _is_slight(self, row: Row) -> bool:
+    def _is_slight(self, row: VerdictRow) -> bool:
         """True if every number is within SLIGHT of the exact one, as by a slope rounded in another way."""
         assert row.theirs is not None and row.exact is not None
         exact = row.exact.reshape(row.theirs.shape).astype(np.float64)
@@ -250,7 +252,7 @@ class Verdicts:
         row.remedy = "wp.float64, or a formula without large terms that cancel"
         return True
 
-    def _may_be_seeded(self, one: Published, row: Row) -> bool:
+    def _may_be_seeded(self, one: PublishedGradient, row: VerdictRow) -> bool:
         """True if the row is right with seeds that backwards of other tapes have left, which may be meant."""
         left, told = self.seen.left, {id(twin) for twin, _ in self.seeds}
         more = [p for p in self.published if p.written and p.holds and id(p.twin) not in told]
@@ -264,12 +266,12 @@ class Verdicts:
         row.remedy = f"`{name}.grad.zero_()`, or tape.backward(grads={{...}}) with all seeds if it is meant"
         return True
 
-    def _rests_on_left(self, one: Published, exact: np.ndarray) -> bool:
+    def _rests_on_left(self, one: PublishedGradient, exact: np.ndarray) -> bool:
         """True if the gradient changes without the seeds that an earlier pass has left."""
         new = [seed for seed in self.seeds if all(seed[0] is not left.twin for left in self.again)]
         return not np.array_equal(self.with_seeds(new).get(id(one.twin), np.zeros_like(exact)), exact)
 
-    def _accumulated(self, one: Published, row: Row, exact: np.ndarray) -> None:
+    def _accumulated(self, one: PublishedGradient, row: VerdictRow, exact: np.ndarray) -> None:
         """Set the cause of a row that agrees by accumulation; make it wrong if its array has changed in between."""
         assert row.theirs is not None
         row.cause = "with what it held before this backward, which has been added to"
@@ -292,7 +294,7 @@ class Verdicts:
             f" (notebooks/{NOTEBOOKS['leaked seed']})"
         )
 
-    def _kink(self, one: Published, row: Row, wrong_at: dict[int, Step]) -> bool:
+    def _kink(self, one: PublishedGradient, row: VerdictRow, wrong_at: dict[int, WarpStep]) -> bool:
         """True if a wrong row is right with the other slope at a tie.
 
         Otherwise `wrong_at` becomes the comparison with that gradient, if there is a kink at all.
@@ -324,25 +326,25 @@ class Verdicts:
         for scale in SCALES[1:]:
             _note(self.noise, self._walk(scale)[0], self.exact, scale)
 
-    def noise_of(self, one: Published) -> np.ndarray | None:
+    def noise_of(self, one: PublishedGradient) -> np.ndarray | None:
         """The rounding noise of each number of this gradient, measured by scaled seeds; None if unknown."""
         if not self.noise:
             self._measure_noise()
         return self.noise.get(id(one.twin))
 
-    def _moved_of(self, one: Published) -> np.ndarray | None:
+    def _moved_of(self, one: PublishedGradient) -> np.ndarray | None:
         """The movement of each number of this gradient when all memory and adjoints are perturbed by a rounding."""
         if not self.moved:
             for seed in range(TRIALS):
                 _note(self.moved, self._walk(SCALES[0], Rounded(seed))[0], self.exact)
         return self.moved.get(id(one.twin))
 
-    def _rounding_of(self, one: Published) -> np.ndarray | None:
+    def _rounding_of(self, one: PublishedGradient) -> np.ndarray | None:
         """A bound on the rounding error of each number of this gradient, the larger of both measures, or None."""
         noise, moved = self.noise_of(one), self._moved_of(one)
         return None if noise is None or moved is None else np.maximum(NOISY * noise, ROUNDED * moved)
 
-    def moved_within(self, one: Published, event: Event) -> np.ndarray | None:
+    def moved_within(self, one: PublishedGradient, event: Event) -> np.ndarray | None:
         """The movement of this gradient when every operation of one launch's adjoint is perturbed by a rounding.
 
         None where that launch is too large to be interpreted.
@@ -376,10 +378,10 @@ class Verdicts:
         """The gradients of the pass with the adjoints of these arrays cut, by twin id."""
         lost = frozenset(twin.allocation for twin in twins)
         if lost not in self.cuts:
-            self.cuts[lost] = self._walk(SCALES[0], Cut(lost))[0]
+            self.cuts[lost] = self._walk(SCALES[0], ZeroedStep(lost))[0]
         return self.cuts[lost]
 
-    def _step_behind(self, event: Event) -> Step | None:
+    def _step_behind(self, event: Event) -> WarpStep | None:
         return next((s for s in reversed(self.seen.steps) if s.event is event), None)
 
     def _doubt(self, event: Event) -> str:

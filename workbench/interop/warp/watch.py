@@ -29,26 +29,26 @@ from ...errors import GradientError, KernelError, LaunchError, WorkbenchError
 from ...launches.launch import launch as our_launch
 from ...tapes.naming import note_names
 from ...tapes.tape import Tape
+from .adjoint_launches import TWICE, AdjointLaunch, AdjointLaunches
 from .builds import Builds
-from .by_hand import TWICE, LaunchBack, LaunchesBack
+from .builtin_calls import NATIVE, given_to, host_write
 from .captures import Captures, Noted, Ready
-from .compare import Comparison
+from .changed_bytes import EachBuffer, StoredBytes
+from .compare import VerdictTable
+from .copy_calls import Moves
+from .deferred import CallSite, DeferredCall, Repeated, repeated
 from .differences import Differences
-from .events import HOST_WRITE, RACE, Step, asks_mesh, difference_of
+from .events import HOST_WRITE, RACE, WarpStep, asks_mesh, difference_of
 from .hooks import Hooks, refuse_walks
-from .later import Later, Place, Repeated, repeated
-from .looks import Apart, Store
-from .memory import Known, Region, Twins, Untranslated, arrays_in
-from .moments import Back, Now, Taken
-from .moves import Moves
-from .natives import NATIVE, given_to, host_write
-from .one_by_one import settled
-from .passes import Pass
+from .memory import KnownArray, TwinBuffer, Twins, Untranslated, arrays_in
+from .passes import WarpBackward
 from .pictures import Pictures
 from .programs import caller, programs, said
 from .progress import Progress
 from .scopes import by_module
+from .serialised import serialised
 from .skips import to_repeat, without_skips
+from .snapshots import GraphSnapshots, LiveSnapshots, ReplayedSnapshots
 from .verdicts import Left
 
 Act = Callable[[], Any]
@@ -71,7 +71,7 @@ def watch(keep: str = "needed", check: str | None = "gradient") -> Watch:
     return Watch(keep, check)
 
 
-class Watch(Moves, Captures, LaunchesBack, Pictures):
+class Watch(Moves, Captures, AdjointLaunches, Pictures):
     """The record of a Warp program. In a notebook it shows the verdict, then the tape.
 
     tape       ours: `show explore seeds ledger microscope diagnose memory`, `wb.jacobian`, `wb.jvp` work on it.
@@ -83,29 +83,29 @@ class Watch(Moves, Captures, LaunchesBack, Pictures):
     def __init__(self, keep: str = "needed", check: str | None = "gradient"):
         self.check = check
         self._tape = Tape(keep=keep)
-        self.pending: list[Act | Later] = []  # calls that the twins have not followed
-        self.places: dict[tuple[int, int], Place] = {}
+        self.pending: list[Act | DeferredCall] = []  # calls that the twins have not followed
+        self.places: dict[tuple[int, int], CallSite] = {}
         self.noted_bytes = 0
         self.twins_of_pending: dict[int, tuple[array, ...]] = {}  # by the id of the tuple
         self.rebind = programs()
         self.twins = Twins(self.rebind)
-        self._steps: list[Step] = []
-        self._passes: list[Pass] = []
+        self._steps: list[WarpStep] = []
+        self._passes: list[WarpBackward] = []
         self.hooks = Hooks(lambda name: refuse_walks(self.tape, name))
         self.inside = False  # a call of Warp: what it calls is part of it
-        self.current: Now | Back | None = None
+        self.current: LiveSnapshots | ReplayedSnapshots | None = None
         self.tapes: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
-        self.recorded: weakref.WeakKeyDictionary[Any, dict[int, Step | None]] = weakref.WeakKeyDictionary()
-        self.escaped: weakref.WeakKeyDictionary[Any, list[Step]] = weakref.WeakKeyDictionary()  # while it was open
+        self.recorded: weakref.WeakKeyDictionary[Any, dict[int, WarpStep | None]] = weakref.WeakKeyDictionary()
+        self.escaped: weakref.WeakKeyDictionary[Any, list[WarpStep]] = weakref.WeakKeyDictionary()  # while it was open
         self.captured: list[Noted] | None = None  # calls of an open capture, to be replayed
         self.graphs: weakref.WeakKeyDictionary[Any, list[Noted]] = weakref.WeakKeyDictionary()
         self.paused: weakref.WeakKeyDictionary[Any, list[Noted]] = weakref.WeakKeyDictionary()
         self.ready: weakref.WeakKeyDictionary[Any, Ready] = weakref.WeakKeyDictionary()
-        self.store = Store()
-        self.ran: list[Taken] = []
+        self.store = StoredBytes()
+        self.ran: list[GraphSnapshots] = []
         self.left: weakref.WeakKeyDictionary[Any, Left] = weakref.WeakKeyDictionary()  # by a backward, in .grad
         self.plain: set[int] = set()  # kernels that have been launched here, without grids and meshes
-        self.launched_back: list[LaunchBack] = []
+        self.launched_back: list[AdjointLaunch] = []
         self.computed: dict[int, Any] = {}
         self.progress = Progress()
         self.commands: dict[Any, Repeated] = {}  # by kernel, grid and arguments
@@ -177,10 +177,18 @@ class Watch(Moves, Captures, LaunchesBack, Pictures):
     # ---- one event
 
     def event(
-        self, kind: str, label: str, arrays: list[Any], theirs: Callable[[], Any], ours: Act,
-        frame: Any, kernel: Any = None, refused: str = "", values: list[Any] | None = None,
-        regions: list[Region] | None = None,
-    ) -> Any:  # fmt: skip
+        self,
+        kind: str,
+        label: str,
+        arrays: list[Any],
+        theirs: Callable[[], Any],
+        ours: Act,
+        frame: Any,
+        kernel: Any = None,
+        refused: str = "",
+        values: list[Any] | None = None,
+        regions: list[TwinBuffer] | None = None,
+    ) -> Any:
         """Run one call of Warp's and its twin. Returns what Warp's call returns, and raises what it raises.
 
         `regions`: the buffers of `arrays`, where they are known already.
@@ -209,15 +217,15 @@ class Watch(Moves, Captures, LaunchesBack, Pictures):
         self.note_entries(tape, entries, step)
         return result
 
-    def step(self, kind: str, label: str, tape: Any, entries: list[Any], kernel: Any, reason: str = "") -> Step:
+    def step(self, kind: str, label: str, tape: Any, entries: list[Any], kernel: Any, reason: str = "") -> WarpStep:
         """A new step for a call, of which Warp's open tape has recorded these entries."""
         number = self.tapes.setdefault(tape, len(self.tapes)) if entries else None
-        step = Step(len(self.tape.events), kind, label, None, number, kernel, reason)
+        step = WarpStep(len(self.tape.events), kind, label, None, number, kernel, reason)
         if tape is not None and not entries:
             self.escaped.setdefault(tape, []).append(step)
         return step
 
-    def twin(self, step: Step, arrays: list[Any], regions: list[Region], ours: Act, frame: Any) -> None:
+    def twin(self, step: WarpStep, arrays: list[Any], regions: list[TwinBuffer], ours: Act, frame: Any) -> None:
         """Run our part of a step on the twins, compare the results, and copy Warp's bytes to the twins."""
         count = len(self.tape.events)
         if not step.reason:
@@ -233,14 +241,14 @@ class Watch(Moves, Captures, LaunchesBack, Pictures):
         if len(self.tape.events) > count:
             self.named(step)
             self.place(count, frame)
-        self.settle(step, self.changed_by(count, regions))
+        self.accept(step, self.changed_by(count, regions))
 
     def place(self, count: int, frame: Any) -> None:
         """Set the line of the events from number `count` on to that of the program's call."""
         for event in self.tape.events[count:]:
             event.place = frame.f_code, frame.f_lasti
 
-    def changed_by(self, count: int, regions: list[Region]) -> list[Region]:
+    def changed_by(self, count: int, regions: list[TwinBuffer]) -> list[TwinBuffer]:
         """The buffers to compare after our events from number `count` on.
 
         Of those that none of them has written the large ones are left out: the next call looks at them before it runs.
@@ -250,13 +258,13 @@ class Watch(Moves, Captures, LaunchesBack, Pictures):
             return regions
         return [r for r in regions if r.allocation in written or r.apart is not None or r.size < LARGE]
 
-    def named(self, step: Step) -> None:
+    def named(self, step: WarpStep) -> None:
         """Assign the last event to this step; a native function of Warp's may have taken several."""
         step.event, step.number = self.tape.events[-1], len(self.tape.events) - 1
         if step.kind == "native":
             step.event.label = step.label
 
-    def settle(self, step: Step, regions: list[Region]) -> None:
+    def accept(self, step: WarpStep, regions: list[TwinBuffer]) -> None:
         """Compare the results of a step with Warp's, and copy Warp's bytes to the twins."""
         apart = bool(step.event is not None and step.event.reverse is not None and step.event.reverse.extremal)
         differences = []
@@ -266,7 +274,7 @@ class Watch(Moves, Captures, LaunchesBack, Pictures):
                 continue
             if self.check is not None and (found := difference_of(self.twins, region)) is not None:
                 differences.append(found)
-            region.settle(apart)
+            region.accept(apart)
         step.difference = max(differences, key=lambda d: d.share, default=None)
         step.chosen = asks_mesh(step.event) and all(d.whole or not d.far for d in differences)
 
@@ -289,7 +297,12 @@ class Watch(Moves, Captures, LaunchesBack, Pictures):
         del self.tape.events[count:]
 
     def opaque(
-        self, step: Step, arrays: list[Any], regions: list[Region], frame: Any, changed: list[Region] | None = None
+        self,
+        step: WarpStep,
+        arrays: list[Any],
+        regions: list[TwinBuffer],
+        frame: Any,
+        changed: list[TwinBuffer] | None = None,
     ) -> Any:
         """The event of a call without a twin: Warp's bytes are copied. `changed`: the buffers it wrote, if known."""
         twins, untouched = [], self.twins.read_only(step.kernel, step.values)
@@ -304,12 +317,12 @@ class Watch(Moves, Captures, LaunchesBack, Pictures):
 
         def perform() -> None:
             for region in regions:
-                region.settle(False)
+                region.accept(False)
 
         reason = step.reason or TWICE
         return self.tape.opaque_event(step.label, twins, written, perform, reason, (frame.f_code, frame.f_lasti))
 
-    def host_writes(self, regions: list[Region], frame: Any) -> None:
+    def host_writes(self, regions: list[TwinBuffer], frame: Any) -> None:
         """Record events for changes to these buffers by the host, or by a call that is not hooked, since last seen."""
         for region in regions:
             if (self.computed and self.computed_by_warp(region, frame)) or not region.changed():
@@ -321,11 +334,11 @@ class Watch(Moves, Captures, LaunchesBack, Pictures):
             self.place(count, frame)
             for event in self.tape.events[count:]:
                 event.label = HOST_WRITE
-            region.settle(False)
+            region.accept(False)
             event = self.tape.events[-1] if pieces else None
-            self.steps.append(Step(len(self.tape.events) - len(pieces), "host", HOST_WRITE, event))
+            self.steps.append(WarpStep(len(self.tape.events) - len(pieces), "host", HOST_WRITE, event))
 
-    def note_entries(self, tape: Any, entries: list[Any], step: Step | None) -> None:
+    def note_entries(self, tape: Any, entries: list[Any], step: WarpStep | None) -> None:
         """Record which entries of Warp's tape this step has made."""
         if tape is not None:
             self.recorded.setdefault(tape, {}).update((id(entry), step) for entry in entries)
@@ -349,8 +362,10 @@ class Watch(Moves, Captures, LaunchesBack, Pictures):
             result = original(*args, **kwargs)
             if tape is not None and len(tape.launches) > before and isinstance(entry := tape.launches[-1], list):
                 entry[7]["caller"] = {
-                    "file": frame.f_code.co_filename, "lineno": frame.f_lineno, "func": frame.f_code.co_name,
-                }  # fmt: skip
+                    "file": frame.f_code.co_filename,
+                    "lineno": frame.f_lineno,
+                    "func": frame.f_code.co_name,
+                }
             return result
 
         if g.get("adjoint"):
@@ -372,18 +387,18 @@ class Watch(Moves, Captures, LaunchesBack, Pictures):
             entries = [] if tape is None else tape.launches[before:]
             self.postpone(lambda: self.note_entries(tape, entries, None))
             return result
-        arrays: dict[int, Known] = {}
+        arrays: dict[int, KnownArray] = {}
         key, label = self.key(kernel, dims, values, arrays), kernel.func.__name__
         known, place = self.commands.get(key), self.place_of(frame)
         if known is not None:
-            later = Later("launch", label, known.regions, known, place, kernel, known.twins)
+            later = DeferredCall("launch", label, known.regions, known, place, kernel, known.twins)
             return self.postponed(later, known.look, theirs)
         if (later := self.on_other_arrays(kernel, dims, values, arrays, place, key)) is not None:
-            return self.postponed(later, Apart(later.regions, None), theirs)
+            return self.postponed(later, EachBuffer(later.regions, None), theirs)
         ours = lambda: self.first_launch(kernel, dims, values, frame, key)  # noqa: E731
         return self.event("launch", label, self.twins.arrays_of(values), theirs, ours, frame, kernel, values=values)
 
-    def key(self, kernel: Any, dims: tuple[int, ...], values: list[Any], arrays: dict[int, Known]) -> Any:
+    def key(self, kernel: Any, dims: tuple[int, ...], values: list[Any], arrays: dict[int, KnownArray]) -> Any:
         """The cache key of a launch; None if it has none. Its arrays are put into `arrays`, by their id."""
         try:
             arguments = self.twins.key(values, arrays)
@@ -417,9 +432,15 @@ class Watch(Moves, Captures, LaunchesBack, Pictures):
         return self.planned(kernel, ours, dims, given, regions, self.place_of(frame), key)
 
     def planned(
-        self, kernel: Any, ours: Any, dims: tuple[int, ...], given: list[Any], regions: list[Region], place: Place,
+        self,
+        kernel: Any,
+        ours: Any,
+        dims: tuple[int, ...],
+        given: list[Any],
+        regions: list[TwinBuffer],
+        place: CallSite,
         key: Any,
-    ) -> Repeated | None:  # fmt: skip
+    ) -> Repeated | None:
         """Launch our kernel on twins. Returns a `Repeated`; None if it has to be made again each time."""
         try:
             recorded = our_launch(ours, dims, given, record_cmd=True)
@@ -427,7 +448,7 @@ class Watch(Moves, Captures, LaunchesBack, Pictures):
             if not ours.generic and id(kernel) in self.rebind.met:
                 self.rebind.failed(kernel, failure)
             raise
-        command, known = settled(without_skips(recorded.command)), None
+        command, known = serialised(without_skips(recorded.command)), None
         if not command.program.handles:
             self.plain.add(id(kernel))
             known = repeated(to_repeat(recorded.command, command), place, regions)
@@ -441,11 +462,17 @@ class Watch(Moves, Captures, LaunchesBack, Pictures):
         ours = self.rebind.twin(kernel)
         self.twins.handles.prepare(values)
         given = [self.twins.value(v) for v in values]
-        return settled(our_launch(ours, _grid(kernel, dims), given, record_cmd=True).command)
+        return serialised(our_launch(ours, _grid(kernel, dims), given, record_cmd=True).command)
 
     def on_other_arrays(
-        self, kernel: Any, dims: tuple[int, ...], values: list[Any], arrays: dict[int, Known], place: Place, key: Any
-    ) -> Later | None:
+        self,
+        kernel: Any,
+        dims: tuple[int, ...],
+        values: list[Any],
+        arrays: dict[int, KnownArray],
+        place: CallSite,
+        key: Any,
+    ) -> DeferredCall | None:
         """A deferred launch of a kernel that has run before on other arrays. None if it cannot be deferred."""
         if key is None or id(kernel) not in self.plain or id(kernel) not in self.rebind.met:
             return None
@@ -457,7 +484,7 @@ class Watch(Moves, Captures, LaunchesBack, Pictures):
         regions = list(dict.fromkeys([known.region for known in arrays.values() if known.region is not None]))
         twins = tuple([known.twin for known in arrays.values() if known.region is not None])
         act = partial(self.planned, kernel, ours, dims, given, regions, place, key)
-        return Later("launch", kernel.func.__name__, regions, act, place, kernel, twins)
+        return DeferredCall("launch", kernel.func.__name__, regions, act, place, kernel, twins)
 
     def _command(self, original: Any, command: Any, stream: Any = None) -> Any:
         """Handle `Launch.launch()` of a `record_cmd=True` launch."""
@@ -517,7 +544,7 @@ class Watch(Moves, Captures, LaunchesBack, Pictures):
             result = self.quietly(theirs)
             self.postpone(partial(self.gone_back, _with_gradient(tape)))
             return result
-        self.current = moment = Now(self.twins, tape, loss, grads)
+        self.current = moment = LiveSnapshots(self.twins, tape, loss, grads)
         moment.names = self.note_names(caller())
         try:
             moment.begin()
@@ -530,11 +557,11 @@ class Watch(Moves, Captures, LaunchesBack, Pictures):
         self.postpone(partial(self.gone_back, _with_gradient(tape)))
         return result
 
-    def judge(self, moment: Now) -> None:
+    def judge(self, moment: LiveSnapshots) -> None:
         """Compare the gradients of a backward with the exact ones."""
         moment.events, moment.steps = len(self.tape.events), len(self.steps)
         self.tape.names.update(moment.names)
-        one = Pass(self, len(self.passes), moment)
+        one = WarpBackward(self, len(self.passes), moment)
         one.judge()
         self.passes.append(one)
         self.forget_glimpses()
@@ -550,7 +577,7 @@ class Watch(Moves, Captures, LaunchesBack, Pictures):
         if self.captured is not None:
             return self.noted("opaque", label, found, _no_twin, lambda: original(tape, backward, arrays))
         before = len(tape.launches)
-        step = Step(len(self.tape.events), "opaque", label, None, self.tapes.setdefault(tape, len(self.tapes)))
+        step = WarpStep(len(self.tape.events), "opaque", label, None, self.tapes.setdefault(tape, len(self.tapes)))
         step.reason = FUNC
         result = self.quietly(lambda: original(tape, backward, arrays))
         try:
@@ -564,7 +591,7 @@ class Watch(Moves, Captures, LaunchesBack, Pictures):
 
     # ---- what was seen
 
-    def compare(self) -> Comparison:
+    def compare(self) -> VerdictTable:
         """A row for each array and backward, then for those of launches with adjoint=True.
 
         Fields: `array verdict difference launch line cause remedy`.
@@ -573,14 +600,14 @@ class Watch(Moves, Captures, LaunchesBack, Pictures):
                     "not asked", where Warp's `.grad` has no one meaning (what launches have overwritten).
         difference  the largest, as a share of the largest number in the gradient.
         """
-        return Comparison([row for one in (*self.passes, *self.launched_back) for row in one.rows], self)
+        return VerdictTable([row for one in (*self.passes, *self.launched_back) for row in one.rows], self)
 
     def differences(self) -> Differences:
         """A row for each event whose result is not Warp's to the bit: where, how far apart, what rounds otherwise."""
         return Differences(self)
 
     @property
-    def opaque_steps(self) -> list[Step]:
+    def opaque_steps(self) -> list[WarpStep]:
         """The calls that could not be followed, each with its `reason`."""
         return [s for s in self.steps if s.reason]
 
@@ -607,15 +634,16 @@ class Watch(Moves, Captures, LaunchesBack, Pictures):
         found = self.twins.behind(a)
         if not found or self.twins.made[id(a)].region is None:
             raise GradientError(
-                "an array that the watched program has not touched", slug="watch-unknown",
+                "an array that the watched program has not touched",
+                slug="watch-unknown",
                 instead="an array of Warp that a launch inside the watch reads or writes",
-            )  # fmt: skip
+            )
         return found[0]
 
     @property
-    def gradients(self) -> Gradients:
+    def gradients(self) -> WarpGradients:
         """{array of Warp: its gradient as NumPy}, after `backward`."""
-        return Gradients(self)
+        return WarpGradients(self)
 
     def summary(self) -> str:
         """The number of events, opaque ones, differing results and backwards, in a line."""
@@ -640,7 +668,7 @@ class Watch(Moves, Captures, LaunchesBack, Pictures):
         return {"text/plain": repr(self), "text/html": html}
 
 
-class Gradients:
+class WarpGradients:
     """A mapping from Warp arrays to their gradients, as NumPy arrays of their shape and components."""
 
     def __init__(self, seen: Watch):
@@ -648,8 +676,11 @@ class Gradients:
 
     def __getitem__(self, a: Any) -> np.ndarray:
         if not self.seen.seeded:
-            raise GradientError("gradients before backward(): there is no seed.", slug="no-seed",
-                                instead="seen.backward(grads={y: seed}), then seen.gradients[x]")  # fmt: skip
+            raise GradientError(
+                "gradients before backward(): there is no seed.",
+                slug="no-seed",
+                instead="seen.backward(grads={y: seed}), then seen.gradients[x]",
+            )
         twin = self.seen.twin_of(a)
         grad = twin.grad
         if grad is None:

@@ -19,7 +19,7 @@ from .affine import (
     COMPARISONS,
     HOST_FUNCTIONS,
     Affine,
-    Guard,
+    AffineGuard,
     Symbol,
     form_of,
     limits_of,
@@ -28,7 +28,7 @@ from .affine import (
     weighted_sum,
 )
 
-_NEVER = Guard(Affine((), -1))
+_NEVER = AffineGuard(Affine((), -1))
 
 
 @record(frozen=True, eq=False)
@@ -46,7 +46,7 @@ class Access:
     effect: Effect
     indices: tuple[Affine | None, ...]
     wraps: tuple[Affine | None, ...]
-    guards: tuple[Guard, ...]
+    guards: tuple[AffineGuard, ...]
     certain: bool
     loops: tuple[Symbol, ...]
     where: Where | None
@@ -69,16 +69,16 @@ class Grouped:
         return list(dict.fromkeys([*self.reads, *self.writes]))
 
 
-class _Reader:
+class _AccessReader:
     """Walks a function once; knows the form of every integer value in sight and the guards around the statement."""
 
     def __init__(self, function: ir.Function):
         self.found: list[Access] = []
-        self.decisions: list[tuple[ir.Stmt, tuple[Guard, ...]]] = []  # an `if` outside loops, and all it takes
+        self.decisions: list[tuple[ir.Stmt, tuple[AffineGuard, ...]]] = []  # an `if` outside loops, and all it takes
         self.forms: dict[ir.Value, Affine] = {}
         self.wrapped: dict[ir.Value, tuple[Affine, Affine]] = {}
         self.alias: dict[ir.Value, ir.Value] = {}
-        self.guards: tuple[Guard, ...] = ()  # one object per region, so that a launch works out each box once
+        self.guards: tuple[AffineGuard, ...] = ()  # one object per region, so that a launch works out each box once
         self.loops: tuple[Symbol, ...] = ()
         self.branches: dict[ir.Value, list[ir.Stmt]] = {}
         self.certain = True
@@ -107,7 +107,9 @@ class _Reader:
         for stmt in region.body:
             self.statement(stmt)
 
-    def guarded(self, region: ir.Region, guards: Sequence[Guard], certain: bool, loop: Symbol | None = None) -> None:
+    def guarded(
+        self, region: ir.Region, guards: Sequence[AffineGuard], certain: bool, loop: Symbol | None = None
+    ) -> None:
         """Read a region that runs only where `guards` hold; `certain`: it runs wherever they do."""
         outer = self.guards, self.certain, self.loops
         self.guards = (*self.guards, *guards) if guards else self.guards
@@ -139,7 +141,7 @@ class _Reader:
         if stmt.row is memory.WRAP:
             index, extent = (self.form(a) for a in stmt.args)
             if index is not None and extent is not None and extent.host:
-                self.wrapped[out] = index.settled(), extent.settled()
+                self.wrapped[out] = index.within_type(), extent.within_type()
             return
         form = self.leaf(stmt) or self.arithmetic(stmt, out)
         if form is not None:
@@ -172,9 +174,11 @@ class _Reader:
         if row is scalar.CAST:
             return self.cast(a, stmt.args[0].type, out.type)
         if row in HOST_FUNCTIONS and all(x.host for x in args):
-            return self.on_host(row, [x.settled() for x in args], limits)
+            return self.on_host(row, [x.within_type() for x in args], limits)
         if row is memory.TRIPS and not args[2].terms and abs(args[2].constant) == 1:
-            turns = weighted_sum([(args[1].settled(), args[2].constant), (args[0].settled(), -args[2].constant)])
+            turns = weighted_sum(
+                [(args[1].within_type(), args[2].constant), (args[0].within_type(), -args[2].constant)]
+            )
             return Affine(turns.terms, turns.constant, (*turns.needs, (turns, 0, limits[1])))
         return None
 
@@ -187,14 +191,14 @@ class _Reader:
         # reducing modulo 2^bits commutes with + - *, so only a widening asks for the exact value before it
         lo, hi = limits_of(new)
         if new.bits > old.bits:
-            form = form.settled()
+            form = form.within_type()
         source = limits_of(old)
         exact = form.limits is None and lo <= source[0] and source[1] <= hi
         return Affine(form.terms, form.constant, form.needs, None if exact else (lo, hi))
 
     # -- conditions --
 
-    def condition(self, value: ir.Value, truth: bool, out: list[Guard]) -> bool:
+    def condition(self, value: ir.Value, truth: bool, out: list[AffineGuard]) -> bool:
         """Append what follows from `value == truth`; True where that is all it takes."""
         value = self.resolve(value)
         stmt = value.stmt
@@ -216,15 +220,19 @@ class _Reader:
             return self.short_circuit(stmt, stmt.outs.index(value), truth, out)
         return False
 
-    def comparison(self, stmt: ir.Stmt, row: Row, out: list[Guard]) -> bool:
+    def comparison(self, stmt: ir.Stmt, row: Row, out: list[AffineGuard]) -> bool:
         a, b = (self.form(x) for x in stmt.args)
         if a is None or b is None:
             return False
         op, left, right, constant = COMPARISONS[row]
-        out.append(Guard(weighted_sum([(a.settled(), left), (b.settled(), right), (Affine((), constant), 1)]), op))
+        out.append(
+            AffineGuard(
+                weighted_sum([(a.within_type(), left), (b.within_type(), right), (Affine((), constant), 1)]), op
+            )
+        )
         return True
 
-    def short_circuit(self, stmt: ir.Stmt, k: int, truth: bool, out: list[Guard]) -> bool:
+    def short_circuit(self, stmt: ir.Stmt, k: int, truth: bool, out: list[AffineGuard]) -> bool:
         """`and`, `or` as the reader writes them: an `if` one of whose regions yields a constant."""
         for taken, region in ((True, stmt.regions[1]), (False, stmt.regions[0])):
             other = self.resolve(region.results[k])
@@ -245,7 +253,7 @@ class _Reader:
             handed = {o: r for s in earlier for o, r in zip(s.outs, s.regions[k].results, strict=True)}
             outside = {o: self.alias[o] for o in handed if o in self.alias}
             self.alias.update(handed)
-            guards: list[Guard] = []
+            guards: list[AffineGuard] = []
             certain = self.condition(condition, k == 0, guards)
             if certain and k == 0 and not self.loops:
                 self.decisions.append((stmt, tuple(guards)))
@@ -257,14 +265,15 @@ class _Reader:
         for out, a, b in zip(stmt.outs, stmt.regions[0].results, stmt.regions[1].results, strict=True):
             left, right = self.form(a), self.form(b)
             if left is not None and right is not None and left == right:
-                left, right = left.settled(), right.settled()
+                left, right = left.within_type(), right.within_type()
                 self.forms[out] = Affine(left.terms, left.constant, (*left.needs, *right.needs))
 
     def loop(self, stmt: ir.Stmt) -> None:
         body = stmt.regions[0]
         results = body.results[1:] if stmt.attr.breaks else body.results
-        for out, param, init, result in zip(stmt.outs[-len(results):] if results else (), body.params[1:],
-                                            stmt.args[3:], results, strict=True):  # fmt: skip
+        for out, param, init, result in zip(
+            stmt.outs[-len(results) :] if results else (), body.params[1:], stmt.args[3:], results, strict=True
+        ):
             if result is param:
                 self.alias[param] = self.alias[out] = init
         start, stop, step = (self.form(a) for a in stmt.args[:3])
@@ -274,13 +283,13 @@ class _Reader:
         if step.constant == 0:
             self.guarded(body, (_NEVER,), certain=True)
             return
-        start, stop, by = start.settled(), stop.settled(), step.constant
+        start, stop, by = start.within_type(), stop.within_type(), step.constant
         turn = ("loop", self.turns)
         self.turns += 1
         self.forms[body.params[0]] = weighted_sum([(start, 1), (form_of(*turn), by)])
         sign = 1 if by > 0 else -1
         inside = weighted_sum([(stop, sign), (start, -sign), (form_of(*turn), -abs(by)), (Affine((), -1), 1)])
-        self.guarded(body, (Guard(inside),), certain=not stmt.attr.breaks, loop=turn)
+        self.guarded(body, (AffineGuard(inside),), certain=not stmt.attr.breaks, loop=turn)
 
     def each(self, stmt: ir.Stmt) -> None:
         """Every index of a tile: a loop of constant turns per axis."""
@@ -290,7 +299,7 @@ class _Reader:
             turn = ("loop", self.turns)
             self.turns += 1
             self.forms[param] = form_of(*turn)
-            guards.append(Guard(weighted_sum([(form_of(*turn), -1), (Affine((), n - 1), 1)])))
+            guards.append(AffineGuard(weighted_sum([(form_of(*turn), -1), (Affine((), n - 1), 1)])))
             self.loops = (*self.loops, turn)
         self.guarded(region, guards, certain=True)
         self.loops = outer
@@ -308,10 +317,22 @@ class _Reader:
         for value in stmt.args[1 : 1 + seen.ndim]:
             value = self.resolve(value)
             form, wrap = self.wrapped.get(value) or (self.forms.get(value), None)
-            indices.append(None if form is None else form.settled())
+            indices.append(None if form is None else form.within_type())
             wraps.append(wrap)
-        self.found.append(Access(stmt, root, self.params[root], stmt.row.effect, tuple(indices), tuple(wraps),
-                                 self.guards, self.certain, self.loops, stmt.where))  # fmt: skip
+        self.found.append(
+            Access(
+                stmt,
+                root,
+                self.params[root],
+                stmt.row.effect,
+                tuple(indices),
+                tuple(wraps),
+                self.guards,
+                self.certain,
+                self.loops,
+                stmt.where,
+            )
+        )
 
 
 def component_axes(array: ir.Value) -> tuple[int, ...]:
@@ -319,13 +340,13 @@ def component_axes(array: ir.Value) -> tuple[int, ...]:
     return array.type.dtype.shape if isinstance(array.type.dtype, Composite) else ()
 
 
-_kept: WeakKeyDictionary[ir.Function, _Reader] = WeakKeyDictionary()
+_kept: WeakKeyDictionary[ir.Function, _AccessReader] = WeakKeyDictionary()
 
 
-def _read(function: ir.Function) -> _Reader:
+def _read(function: ir.Function) -> _AccessReader:
     found = _kept.get(function)
     if found is None:
-        found = _kept[function] = _Reader(function)
+        found = _kept[function] = _AccessReader(function)
     return found
 
 
@@ -334,7 +355,7 @@ def accesses_of(function: ir.Function) -> tuple[Access, ...]:
     return tuple(_read(function).found)
 
 
-def decisions(function: ir.Function) -> tuple[tuple[ir.Stmt, tuple[Guard, ...]], ...]:
+def decisions(function: ir.Function) -> tuple[tuple[ir.Stmt, tuple[AffineGuard, ...]], ...]:
     """Every `if` outside loops whose condition is affine, with the guards that are all it takes."""
     return tuple(_read(function).decisions)
 

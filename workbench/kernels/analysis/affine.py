@@ -24,7 +24,7 @@ Point = dict[Symbol, int]
 class Affine:
     """sum(coefficient * symbol) + constant, equal to the machine's value where every need (form, lo, hi) holds.
 
-    `limits` is the range of the machine type as long as nobody has asked for `settled`, None when it can not overflow.
+    `limits` is the range of the machine type until `within_type` has been asked for; None when it cannot overflow.
     """
 
     terms: tuple[tuple[Symbol, int], ...] = ()
@@ -37,7 +37,7 @@ class Affine:
         """True if it is uniform over a launch: no thread index, no loop turn."""
         return all(s[0] not in ("tid", "loop", "scaled") for s, _ in self.terms)
 
-    def settled(self) -> Affine:
+    def within_type(self) -> Affine:
         """This form with one more need: its value fits the machine type (no wraparound)."""
         if self.limits is None:
             return self
@@ -49,7 +49,7 @@ class Affine:
 
 
 @record(frozen=True)
-class Guard:
+class AffineGuard:
     """An affine condition: `form` >= 0 (op "ge"), == 0 ("eq") or != 0 ("ne")."""
 
     form: Affine
@@ -90,7 +90,7 @@ def product(a: Affine, b: Affine, limits: tuple[int, int]) -> Affine | None:
         a, b = b, a
     if not b.host:
         return None
-    b = b.settled()
+    b = b.within_type()
     bare = Affine(b.terms, b.constant)
     parts = [(bare, a.constant), (Affine((), 0, (*a.needs, *b.needs)), 1)]
     for symbol, c in a.terms:
@@ -106,15 +106,23 @@ def _trips(start: int, stop: int, step: int) -> int:
 
 
 HOST_FUNCTIONS: dict[Row, Callable[..., int]] = {
-    scalar.MUL: lambda a, b: a * b, scalar.FLOORDIV: lambda a, b: a // b, scalar.PYMOD: lambda a, b: a % b,
-    scalar.MIN: min, scalar.MAX: max, memory.TRIPS: _trips,
-}  # fmt: skip
+    scalar.MUL: lambda a, b: a * b,
+    scalar.FLOORDIV: lambda a, b: a // b,
+    scalar.PYMOD: lambda a, b: a % b,
+    scalar.MIN: min,
+    scalar.MAX: max,
+    memory.TRIPS: _trips,
+}
 
 # comparison -> (op, factor of the left side, factor of the right side, constant)
 COMPARISONS = {
-    scalar.LT: ("ge", -1, 1, -1), scalar.LE: ("ge", -1, 1, 0), scalar.GT: ("ge", 1, -1, -1),
-    scalar.GE: ("ge", 1, -1, 0), scalar.EQ: ("eq", 1, -1, 0), scalar.NE: ("ne", 1, -1, 0),
-}  # fmt: skip
+    scalar.LT: ("ge", -1, 1, -1),
+    scalar.LE: ("ge", -1, 1, 0),
+    scalar.GT: ("ge", 1, -1, -1),
+    scalar.GE: ("ge", 1, -1, 0),
+    scalar.EQ: ("eq", 1, -1, 0),
+    scalar.NE: ("ne", 1, -1, 0),
+}
 
 
 def symbols_in(form: Affine) -> Iterator[Symbol]:

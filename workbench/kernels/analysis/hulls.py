@@ -7,7 +7,7 @@ The extremes of an affine form over a box are those of Banerjee's dependence tes
 from __future__ import annotations
 
 from .accesses import Access, component_axes
-from .affine import Affine, Guard, Point, Symbol
+from .affine import Affine, AffineGuard, Point, Symbol
 from .launch_form import Intervals, LaunchForm, Line, Unknown
 
 _FAR = 1 << 66  # no turn of a loop gets there
@@ -38,7 +38,7 @@ class Hull:
                     return
                 self.tighten(guard)
 
-    def tighten(self, guard: Guard) -> None:
+    def tighten(self, guard: AffineGuard) -> None:
         line = self.launch.line(guard.form)
         if line is None or not self.fits(guard.form):
             return
@@ -170,7 +170,7 @@ class Hull:
             return False
         return all(self.holds(guard, point) for guard in self.access.guards)
 
-    def holds(self, guard: Guard, point: Point) -> bool:
+    def holds(self, guard: AffineGuard, point: Point) -> bool:
         line = self.launch.line(guard.form)
         if line is None or not self.true_form(guard.form, point):
             return False

@@ -12,7 +12,7 @@ from typing import Any
 
 from ...records import record, replace
 from ..ir import Function
-from .affine import HOST_FUNCTIONS, Affine, Guard, Symbol
+from .affine import HOST_FUNCTIONS, Affine, AffineGuard, Symbol
 
 Groups = tuple[frozenset[str], ...]
 """Sets of array parameters that may share bytes."""
@@ -57,7 +57,9 @@ class LaunchForm:
     twins: tuple[tuple[str, str], ...] = ()  # (name, other): the same elements of the same memory
     index32: bool = False  # do all indices and offsets fit 32 bits
     lines: dict[int, tuple[Affine, Line | None]] = field(default_factory=dict, init=False, repr=False)
-    hulls: dict[int, tuple[tuple[Guard, ...], Intervals, bool]] = field(default_factory=dict, init=False, repr=False)
+    hulls: dict[int, tuple[tuple[AffineGuard, ...], Intervals, bool]] = field(
+        default_factory=dict, init=False, repr=False
+    )
     # both by the identity of what they were worked out from, which they keep alive
 
     @property
@@ -77,10 +79,12 @@ class LaunchForm:
             return names.union(m for m, n in by.items() if n in names)
 
         return replace(
-            self, shapes={**self.shapes, **{m: self.shapes.get(n, (1,)) for m, n in like.items()}},
-            contiguous=widened(self.contiguous, like), overlapping=widened(self.overlapping, companions),
+            self,
+            shapes={**self.shapes, **{m: self.shapes.get(n, (1,)) for m, n in like.items()}},
+            contiguous=widened(self.contiguous, like),
+            overlapping=widened(self.overlapping, companions),
             groups=tuple(widened(g, companions) for g in self.groups),
-        )  # fmt: skip
+        )
 
     def number(self, symbol: Symbol) -> int:
         """The value of a symbol that is no variable. Raises Unknown."""

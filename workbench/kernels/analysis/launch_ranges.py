@@ -118,8 +118,10 @@ def _refusal(function: ir.Function, hull: Hull, axis: int, point: Point, name: s
         f"Kernel {function.name!r} {verb} array {name!r} outside its shape {shape}:"
         f" thread {who} uses index {index} on axis {axis}, which has {n} elements.",
         why=f"The launch has dim={hull.launch.dims[0] if len(thread) == 1 else hull.launch.dims}.",
-        where=access.where, instead=f"if <index> < {name}.shape[{axis}]: ...   or a smaller dim", slug="bounds",
-    )  # fmt: skip
+        where=access.where,
+        instead=f"if <index> < {name}.shape[{axis}]: ...   or a smaller dim",
+        slug="bounds",
+    )
 
 
 class Interior(NamedTuple):

@@ -72,9 +72,11 @@ def _carried(stmt: Stmt) -> list[list[Value]]:
     if stmt.row is control.FOR:
         bounds = [[a, first.params[0]] for a in stmt.args[:3]]
         rest = zip(stmt.args[3:], first.params[1:], results, stmt.outs, strict=True)
-        return bounds + [[init, p, out] for init, p, _, out in rest] + [
-            [r, p, out] for p, r, out in zip(first.params[1:], results, stmt.outs, strict=True)
-        ]  # fmt: skip
+        return (
+            bounds
+            + [[init, p, out] for init, p, _, out in rest]
+            + [[r, p, out] for p, r, out in zip(first.params[1:], results, stmt.outs, strict=True)]
+        )
     rest = zip(stmt.args, first.params, last.params, results, stmt.outs, strict=True)
     return [group for init, p, q, r, out in rest for group in ([init, p, q, out], [r, p, q, out])]
 

@@ -44,7 +44,7 @@ def _alone(stmt: ir.Stmt) -> bool:
 
 def _use(
     function: ir.Function, form: LaunchForm, name: str, found: list[ir.Stmt], looped: set[ir.Stmt], read: set[ir.Value]
-) -> str:  # fmt: skip
+) -> str:
     if private(function, name, form):
         return OWN
     updates = {s.row.update for s in found}

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 FLAGS = (
     "-O3 -march=native -fPIC -shared -fwrapv -ffp-contract=off -fno-math-errno -fno-trapping-math "
     "-fno-strict-aliasing -fopenmp-simd -w -pipe"
-).split()  # fmt: skip
+).split()
 
 
 # Compilers take minutes over functions of tens of thousands of lines: these are optimised less, or not at all.

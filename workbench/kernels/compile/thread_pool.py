@@ -23,9 +23,12 @@ def _library() -> ctypes.CDLL:
     text = Path(__file__).with_name("pool.c").read_text("utf-8")
     made, python = ctypes.CDLL(str(build(text, ("-pthread",)))), ctypes.pythonapi
     functions = (
-        python.PyGILState_Ensure, python.PyGILState_Release, python.PyErr_CheckSignals, python.PyErr_Fetch,
+        python.PyGILState_Ensure,
+        python.PyGILState_Release,
+        python.PyErr_CheckSignals,
+        python.PyErr_Fetch,
         python.PyErr_NormalizeException,
-    )  # fmt: skip
+    )
     made.wb_python(*[ctypes.cast(f, ctypes.c_void_p) for f in functions])
     made.wb_raised.restype = ctypes.py_object
     return made

@@ -32,7 +32,7 @@ WORTH = 8  # float operations without which a block is not worth its arrays
 
 
 @record(eq=False)
-class Loop:
+class UniformLoop:
     """A loop that all threads run alike, and the parts of its turn."""
 
     stmt: Stmt
@@ -43,11 +43,11 @@ class Loop:
         return self.stmt.regions[0]
 
 
-Part = list[Stmt] | Loop
+Part = list[Stmt] | UniformLoop
 
 
 @record(eq=False)
-class Lanes:
+class ThreadStretches:
     """The division of a thread's statements into straight stretches, and loops of those.
 
     `uniform`: values that are the same for all threads; `own`: the indices of the thread, `last` the innermost of them;
@@ -73,7 +73,7 @@ class Lanes:
         return True
 
 
-def lanes(function: Function, variant: Variant) -> tuple[Function, Lanes | None]:
+def lanes(function: Function, variant: Variant) -> tuple[Function, ThreadStretches | None]:
     """The function to emit, short loops written out if that helps, and its form in blocks.
 
     The form is None where blocks are not possible or would not pay."""
@@ -88,10 +88,10 @@ def lanes(function: Function, variant: Variant) -> tuple[Function, Lanes | None]
     return (written_out if alike else function), form
 
 
-def _blocks(function: Function, facts: _Facts) -> Lanes | None:
+def _blocks(function: Function, facts: _Facts) -> ThreadStretches | None:
     stmts = list(walk(function.body))
-    form = Lanes(facts.parts(function.body), facts.uniform, facts.own, facts.last, 0)
-    if not any(isinstance(part, Loop) for part in form.parts):
+    form = ThreadStretches(facts.parts(function.body), facts.uniform, facts.own, facts.last, 0)
+    if not any(isinstance(part, UniformLoop) for part in form.parts):
         working = sum(s.row.effect is Effect.PURE and any(_floats(v.type) for v in s.outs) for s in stmts)
         meeting = any(form.deferred(s) for s in stmts)
         if not meeting or working < WORTH or not all(facts.clean(s) for s in function.body.body):
@@ -164,7 +164,7 @@ class _Facts:
         found: list[Part] = [[]]
         for s in region.body:
             if self._alike(s) and self._turns(s):
-                found += [Loop(s, self.parts(s.regions[0])), []]
+                found += [UniformLoop(s, self.parts(s.regions[0])), []]
             else:
                 found[-1].append(s)  # type: ignore[union-attr]
         return [part for part in found if part]
@@ -209,7 +209,7 @@ class _Facts:
 # ---- the text
 
 
-def write(body: Body, form: Lanes, low: str, high: str) -> None:
+def write(body: Body, form: ThreadStretches, low: str, high: str) -> None:
     """The loop over the innermost axis, in blocks of threads: a wide number counts them, it may pass 2**31."""
     at = body.names.new(f"{body.axes[-1]}_block")
     with body.block(f"for (int64_t {at} = {low}; {at} < {high}; {at} += {form.width})"):
@@ -221,7 +221,7 @@ def write(body: Body, form: Lanes, low: str, high: str) -> None:
 class _Writer:
     """Writes one block of threads. `kept`: the arrays that hold a value of each of them, per component."""
 
-    def __init__(self, body: Body, form: Lanes, at: str, high: str):
+    def __init__(self, body: Body, form: ThreadStretches, at: str, high: str):
         self.body, self.form, self.at = body, form, at
         self.lane, self.end = "", body.names.new("stop")
         self.kept: dict[Value, list[str]] = {}
@@ -232,7 +232,7 @@ class _Writer:
         """`carried`: what a turn leaves to the next one, (parameter, result)."""
         alone = len(parts) == 1 and isinstance(parts[0], list)
         for part in parts:
-            if isinstance(part, Loop):
+            if isinstance(part, UniformLoop):
                 self.loop(part)
             else:
                 self.stretch(part, carried if alone and carried else [])
@@ -281,7 +281,7 @@ class _Writer:
                 rest.append(s)
         return rest
 
-    def loop(self, loop: Loop) -> None:
+    def loop(self, loop: UniformLoop) -> None:
         start, stop, step, *init = loop.stmt.args
         params = loop.region.params[1:]
         for param, out in zip(params, loop.stmt.outs, strict=True):
@@ -407,7 +407,7 @@ def _part(text: str, type: Type, k: int) -> str:
     return f"{text}.c[{k}]" if isinstance(type, Composite) else text
 
 
-def _lasting(form: Lanes) -> set[Value]:
+def _lasting(form: ThreadStretches) -> set[Value]:
     """Values live across stretches: used in another one than where they are defined."""
     made: dict[Value, int] = {}
     uses: list[tuple[Value, int]] = []
@@ -418,7 +418,7 @@ def _lasting(form: Lanes) -> set[Value]:
         alone = len(parts) == 1 and isinstance(parts[0], list)
         for part in parts:
             count += 1
-            if isinstance(part, Loop):
+            if isinstance(part, UniformLoop):
                 uses.extend((v, count) for v in part.stmt.args[3:])
                 see(part.parts, part.region.results)
             else:
@@ -431,7 +431,7 @@ def _lasting(form: Lanes) -> set[Value]:
     return {v for v, at in uses if v in made and made[v] != at} - form.uniform - form.own
 
 
-def _kept(form: Lanes, stmts: list[Stmt]) -> int:
+def _kept(form: ThreadStretches, stmts: list[Stmt]) -> int:
     """Bytes per thread that a block stores: values live across stretches, loop results, deferred additions."""
     kept = [v.type for v in _lasting(form) if not isinstance(v.type, Array)]
     for s in stmts:

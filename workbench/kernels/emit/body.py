@@ -24,7 +24,7 @@ from ..ops.row import Row
 from ..ops.scalar import TIMES
 from ..types import Array, Composite, Scalar, Stack, Tile, Type, bool_, float16, float64
 from . import components
-from .c_names import Names, literal, type_name, zero
+from .c_names import CNames, literal, type_name, zero
 from .components import ComponentText
 from .expressions import Expr
 from .signature import BOUNDS, CLAIM, Signature, Variant, accesses, claims, logs
@@ -34,7 +34,7 @@ _UNPACKED = re.compile(r"\s*const \w+ (\w+) = .*args(?:->|\.)")
 
 
 @record
-class Memory:
+class ArrayNames:
     """The C names of one array: pointer, extents, byte strides; `inner` is the component shape of a view."""
 
     param: str
@@ -74,10 +74,10 @@ class Body(TileText, ComponentText):
     factors: dict[str, None] = field(default_factory=dict, init=False)  # the numbers of which that was used
 
     def __post_init__(self) -> None:
-        self.names = Names()
+        self.names = CNames()
         self.texts: dict[Value, str] = {}
         self.numbers: set[str] = set()  # floats of the launch
-        self.memory: dict[Value, Memory] = {}
+        self.memory: dict[Value, ArrayNames] = {}
         self.stacks: dict[Value, StackText] = {}
         stmts = list(walk(self.function.body))
         used = accesses(stmts)
@@ -106,7 +106,7 @@ class Body(TileText, ComponentText):
                 continue
             shape = [self.names.new(f"{name}_n{k}") for k in range(p.type.ndim)]
             strides = [self.names.new(f"{name}_s{k}") for k in range(p.type.ndim)]
-            self.memory[p] = Memory(p.name, name, p.type, shape, strides, p.name in self.variant.contiguous)
+            self.memory[p] = ArrayNames(p.name, name, p.type, shape, strides, p.name in self.variant.contiguous)
 
     def _name_axes(self, stmts: list[Stmt]) -> None:
         rank = self.function.rank
@@ -456,17 +456,17 @@ class Body(TileText, ComponentText):
     def row_components(self, stmt: Stmt) -> None:
         m = self.memory[stmt.args[0]]
         inner = m.type.dtype.shape  # type: ignore[attr-defined]
-        self.memory[stmt.outs[0]] = Memory(m.param, m.pointer, m.type, m.shape, m.strides, m.contiguous, inner)
+        self.memory[stmt.outs[0]] = ArrayNames(m.param, m.pointer, m.type, m.shape, m.strides, m.contiguous, inner)
 
     def row_shape(self, stmt: Stmt) -> None:
         text = self._extents(self.memory[stmt.args[0]])[stmt.attr]
         self.texts[stmt.outs[0]] = text if text.isdigit() else f"(int32_t){text}" if self.index == "int64_t" else text
 
     @staticmethod
-    def _extents(m: Memory) -> list[str]:
+    def _extents(m: ArrayNames) -> list[str]:
         return [*m.shape, *map(str, m.inner)]
 
-    def place(self, m: Memory, indices: list[str]) -> str:
+    def place(self, m: ArrayNames, indices: list[str]) -> str:
         """The lvalue of one element."""
         outer, inner = indices[: m.type.ndim], indices[m.type.ndim :]
         if m.contiguous:
@@ -483,7 +483,7 @@ class Body(TileText, ComponentText):
         return f"{text}.c[{flat}]"
 
     @contextmanager
-    def _inside(self, stmt: Stmt, m: Memory, indices: list[str]):
+    def _inside(self, stmt: Stmt, m: ArrayNames, indices: list[str]):
         """Guard what is written in the block by the bounds, where this variant checks them."""
         if not self.variant.check_bounds:
             yield
@@ -504,7 +504,7 @@ class Body(TileText, ComponentText):
         self.leaving = True
         return f"{{ wb_fail(status, {failure}); goto wb_end; }}"
 
-    def target_of(self, stmt: Stmt, values: int) -> tuple[Memory, list[str], list[str]]:
+    def target_of(self, stmt: Stmt, values: int) -> tuple[ArrayNames, list[str], list[str]]:
         count = len(stmt.args) - values
         m = self.memory[stmt.args[0]]
         return m, [self.text(a) for a in stmt.args[1:count]], [self.text(a) for a in stmt.args[count:]]
@@ -628,14 +628,29 @@ class Body(TileText, ComponentText):
 
 # How statements of these rows are written; those on a GPU are partly written otherwise.
 _METHODS = {
-    control.CONST: "row_const", control.TID: "row_tid", control.DIM: "row_dim", control.IF: "row_if",
-    control.FOR: "row_for", control.EACH: "row_each",
-    control.WHILE: "row_while", control.CALL: "row_call", mem.COMPONENTS: "row_components",
-    mem.SHAPE: "row_shape", mem.LOAD: "row_load", mem.STORE: "row_store", mem.LOG_STORE: "row_log_store",
-    mem.MARK: "row_mark", mem.ROLLBACK: "row_rollback", mem.ACCUMULATE: "row_accumulate", control.STACK: "row_stack",
-    control.PUSH: "row_push", control.POP: "row_pop", control.PRINTF: "row_printf", control.ASSERT: "row_assert",
+    control.CONST: "row_const",
+    control.TID: "row_tid",
+    control.DIM: "row_dim",
+    control.IF: "row_if",
+    control.FOR: "row_for",
+    control.EACH: "row_each",
+    control.WHILE: "row_while",
+    control.CALL: "row_call",
+    mem.COMPONENTS: "row_components",
+    mem.SHAPE: "row_shape",
+    mem.LOAD: "row_load",
+    mem.STORE: "row_store",
+    mem.LOG_STORE: "row_log_store",
+    mem.MARK: "row_mark",
+    mem.ROLLBACK: "row_rollback",
+    mem.ACCUMULATE: "row_accumulate",
+    control.STACK: "row_stack",
+    control.PUSH: "row_push",
+    control.POP: "row_pop",
+    control.PRINTF: "row_printf",
+    control.ASSERT: "row_assert",
     **dict.fromkeys(components.ROWS, "row_component"),
-}  # fmt: skip
+}
 
 
 _PRINTED = {"d": "long long", "u": "unsigned long long", "f": "double", "c": "int"}

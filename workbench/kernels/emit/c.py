@@ -184,7 +184,11 @@ def text(function: Function, variant: Variant = PLAIN) -> str:
 
 
 def _cells(
-    function: Function, variant: Variant, signature: Signature, form: blocks.Lanes | None = None, positive: bool = False
+    function: Function,
+    variant: Variant,
+    signature: Signature,
+    form: blocks.ThreadStretches | None = None,
+    positive: bool = False,
 ) -> Body:
     """The loop nest around the statements of a thread. `positive`: see `Body`."""
     body = Body(function, variant, signature, update, positive=positive)
@@ -205,7 +209,7 @@ def _cells(
     return body
 
 
-def _nest(body: Body, axis: int, kept: list[str], form: blocks.Lanes | None) -> None:
+def _nest(body: Body, axis: int, kept: list[str], form: blocks.ThreadStretches | None) -> None:
     if axis == len(body.axes):
         for name in kept:
             body.put(f"{name}.top = 0;")

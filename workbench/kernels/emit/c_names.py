@@ -31,9 +31,19 @@ MATH2 = "pow fmod atan2 hypot copysign fmin fmax remainder nextafter".split()
 _ALSO = "fma j0 j1 jn y0 y1 yn gamma abs labs min max index time erfinv norm rsqrt".split()
 RESERVED = {*_KEYWORDS, *(n + f for n in (*MATH1, *MATH2, *_ALSO) for f in ("", "f"))}
 _SHORT = {
-    "float32": "f", "float64": "d", "float16": "h", "int32": "i", "int64": "l", "int16": "s", "int8": "b",
-    "uint32": "ui", "uint64": "ul", "uint16": "us", "uint8": "ub", "bool": "bool",
-}  # fmt: skip
+    "float32": "f",
+    "float64": "d",
+    "float16": "h",
+    "int32": "i",
+    "int64": "l",
+    "int16": "s",
+    "int8": "b",
+    "uint32": "ui",
+    "uint64": "ul",
+    "uint16": "us",
+    "uint8": "ub",
+    "bool": "bool",
+}
 
 
 @lru_cache(4096)
@@ -45,7 +55,7 @@ def c_name(name: str) -> str:
     return f"{text}_" if text in RESERVED else text
 
 
-class Names:
+class CNames:
     """Unique C identifiers, near the user's names: x, x_1, x_2."""
 
     def __init__(self) -> None:

@@ -21,7 +21,7 @@ from ..ops import memory as rows
 from ..ops.row import Effect, Row
 from ..types import Array, Composite, Scalar, Type, float16, float32, float64, int32, uint32, uint64
 from . import cuda_tiles
-from .body import Body, Memory
+from .body import ArrayNames, Body
 from .c import TURNS, after, head, plain
 from .c_names import composites, type_name, typedef, zero
 from .signature import MAX_RANK, PLAIN, Signature, Variant
@@ -228,7 +228,7 @@ class Sum(NamedTuple):
     type: Type
 
 
-class Thread(Body):
+class GpuThread(Body):
     """The statements of one thread on a GPU. `sums`: by array and indices, what a block adds at its end."""
 
     def __post_init__(self) -> None:
@@ -284,7 +284,7 @@ class Thread(Body):
 
     # -- whole vectors
 
-    def _word(self, m: Memory) -> str:
+    def _word(self, m: ArrayNames) -> str:
         """The words in which elements are moved, as the text wants them; empty where it is component by component."""
         type = m.type.dtype
         size = word(type) if self.variant.aligned and m.contiguous and not m.inner else 0
@@ -355,7 +355,7 @@ class Thread(Body):
                 self.put(f"{private.place} = &{place};")
                 self.put(f"{turns}{private.value}{part} {sign}= {value}{part};")
 
-    def _sum(self, stmt: Stmt, m: Memory, type: Type) -> Sum | None:
+    def _sum(self, stmt: Stmt, m: ArrayNames, type: Type) -> Sum | None:
         """The private sum for a cell; None where it has to reach memory at once, or there are too many of them."""
         if not self.variant.restrict or m.param not in self.only_added:
             return None
@@ -416,16 +416,18 @@ def text(function: Function, variant: Variant = PLAIN) -> str:
     """The whole CUDA text; its entry is `NAME(const NAME_args args)`, the packed block by value."""
     if function.processor_only is not None:
         raise KernelError(
-            "this func_native says something else for CUDA than for a processor", slug="native-snippet",
-            where=function.processor_only, why="The side of a processor was read: one thread at a time.",
+            "this func_native says something else for CUDA than for a processor",
+            slug="native-snippet",
+            where=function.processor_only,
+            why="The side of a processor was read: one thread at a time.",
             instead='device="cpu", or a func without `#if defined(__CUDA_ARCH__)`',
-        )  # fmt: skip
+        )
     signature = Signature(function, divided=variant.index32 and function.rank > 1)
     if has_tiles(list(walk(function.body))):
         return _tiled(function, variant, signature)
     if variant.inner is not None:
         return _boxed(function, variant)
-    body = Thread(function, variant, signature, update, "int32_t" if variant.index32 else "int64_t")
+    body = GpuThread(function, variant, signature, update, "int32_t" if variant.index32 else "int64_t")
     body.lines += _pointers(body)
     body.unpack("args.")
     if body.fails:
@@ -465,8 +467,10 @@ def _boxed(function: Function, variant: Variant) -> str:
         f"    {count} wb_thread = ({count})blockIdx.x * blockDim.x + threadIdx.x;",
         "    for (; wb_thread < wb_total; wb_thread += wb_workers) {",
         *[f"        {line}" for line in _places(at, dims, count, signature.divided)],
-        f"        if ({inside}) {{", *bodies[0].used_lines(), "        }",
-    ]  # fmt: skip
+        f"        if ({inside}) {{",
+        *bodies[0].used_lines(),
+        "        }",
+    ]
     if not variant.alone:
         lines += ["        else {", *bodies[1].used_lines(), "        }"]
     name = signature.name
@@ -478,9 +482,9 @@ def _pointers(body: Body) -> list[str]:
     return [f"    {declared} = {argument.replace('->', '.')};" for declared, argument in body.pointer_parameters()]
 
 
-def _cell(function: Function, variant: Variant, at: list[str]) -> Thread:
+def _cell(function: Function, variant: Variant, at: list[str]) -> GpuThread:
     """The statements of one thread for the grid cell with these coordinates, in a C scope of their own."""
-    body = Thread(
+    body = GpuThread(
         function, variant, Signature(function, boxed=True), update, "int32_t" if variant.index32 else "int64_t"
     )
     body.depth = 3
@@ -495,7 +499,7 @@ def _tiled(function: Function, variant: Variant, signature: Signature) -> str:
     """The text where a block of threads is one thread of the program."""
     names = frozenset(p.name for p in function.arrays if p.type.dtype.scalar.bits > 8)  # type: ignore[attr-defined]
     shared = replace(variant, atomic=names)  # the threads of a block may meet in a cell
-    body = cuda_tiles.Block(function, shared, signature, update, "int32_t" if variant.index32 else "int64_t")
+    body = cuda_tiles.ThreadBlock(function, shared, signature, update, "int32_t" if variant.index32 else "int64_t")
     body.lines += _pointers(body)
     body.unpack("args.")
     if body.fails:
@@ -544,7 +548,7 @@ def _places(axes: list[str], dims: list[str], count: str, divided: bool) -> list
     return [*lines, f"const int32_t {axes[0]} = (int32_t){rest};"]
 
 
-def _top(bodies: list[Thread] | list[Body], signature: Signature, more: list[str] | None = None) -> list[str]:
+def _top(bodies: list[GpuThread] | list[Body], signature: Signature, more: list[str] | None = None) -> list[str]:
     helpers = dict.fromkeys(text for body in bodies for text in body.helpers.values())
     types = dict.fromkeys(typedef(t) for body in bodies for t in composites(body.function))
     code = "\n".join([*(line for body in bodies for line in body.lines), *helpers])

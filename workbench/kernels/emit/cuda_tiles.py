@@ -98,7 +98,7 @@ WB_FN double wb_root(double x) { return sqrt(x); }
 """
 
 
-class Block(Body):
+class ThreadBlock(Body):
     """The statements of one block of threads."""
 
     sync = "__syncthreads();"

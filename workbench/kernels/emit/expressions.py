@@ -48,9 +48,16 @@ def _operator(method: str, name: str, reflected: bool) -> None:
 
 
 for _method, _name in {
-    "__add__": "add", "__sub__": "sub", "__mul__": "mul", "__truediv__": "div", "__neg__": "neg",
-    "__lt__": "lt", "__le__": "le", "__gt__": "gt", "__ge__": "ge",
-}.items():  # fmt: skip
+    "__add__": "add",
+    "__sub__": "sub",
+    "__mul__": "mul",
+    "__truediv__": "div",
+    "__neg__": "neg",
+    "__lt__": "lt",
+    "__le__": "le",
+    "__gt__": "gt",
+    "__ge__": "ge",
+}.items():
     _operator(_method, _name, False)
 for _method, _name in {"__radd__": "add", "__rsub__": "sub", "__rmul__": "mul", "__rtruediv__": "div"}.items():
     _operator(_method, _name, True)

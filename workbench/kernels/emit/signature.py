@@ -18,15 +18,25 @@ from ..ir import Function, Stmt, root, walk
 from ..ops import control, tiles, vectors
 from ..ops import memory as mem
 from ..types import Array, Stack, Type
-from .c_names import Names, c_name, type_name
+from .c_names import CNames, c_name, type_name
 
 STATUS_WORDS = 16
 MAX_RANK = 4
 BOUNDS, STACK_FULL, CLAIM = 1, 2, 3
 _FORMAT = {
-    "float32": "f", "float64": "d", "float16": "e", "int32": "i", "int64": "q", "int16": "h", "int8": "b",
-    "uint32": "I", "uint64": "Q", "uint16": "H", "uint8": "B", "bool": "?",
-}  # fmt: skip
+    "float32": "f",
+    "float64": "d",
+    "float16": "e",
+    "int32": "i",
+    "int64": "q",
+    "int16": "h",
+    "int8": "b",
+    "uint32": "I",
+    "uint64": "Q",
+    "uint16": "H",
+    "uint8": "B",
+    "bool": "?",
+}
 
 
 @record(frozen=True)
@@ -64,9 +74,17 @@ class AccessPlace(NamedTuple):
 
 
 _ACCESSES = (
-    mem.LOAD, mem.STORE, mem.LOG_STORE, mem.ACCUMULATE, control.PUSH, control.ASSERT, *mem.ATOMICS, *tiles.INDEXED,
-    vectors.EXTRACT_AT, vectors.INSERT_AT,
-)  # fmt: skip
+    mem.LOAD,
+    mem.STORE,
+    mem.LOG_STORE,
+    mem.ACCUMULATE,
+    control.PUSH,
+    control.ASSERT,
+    *mem.ATOMICS,
+    *tiles.INDEXED,
+    vectors.EXTRACT_AT,
+    vectors.INSERT_AT,
+)
 
 
 def accesses(stmts: Iterable[Stmt]) -> list[Stmt]:
@@ -120,7 +138,7 @@ class Signature:
     """
 
     def __init__(self, function: Function, boxed: bool = False, divided: bool = False):
-        names = Names()
+        names = CNames()
         self.function = function
         self.name = c_name(function.name)
         names.used |= {"dim", "scratch_bytes"}

@@ -325,8 +325,11 @@ class TileText:
             name = self.buffer(type, wish)
         else:
             others = [a for k, a in enumerate(stmt.args) if k != row.onto]
-            rest = {k: self.tile(a) if isinstance(a.type, Tile) else self.text(a)
-                    for k, a in enumerate(stmt.args) if k != row.onto}  # fmt: skip
+            rest = {
+                k: self.tile(a) if isinstance(a.type, Tile) else self.text(a)
+                for k, a in enumerate(stmt.args)
+                if k != row.onto
+            }
             name = self.onto(stmt.args[row.onto], others, wish)
             operands = [rest.get(k, name) for k in range(len(stmt.args))]
         self.put_sync()
@@ -497,8 +500,10 @@ class TileText:
     def branch_names(self, stmt: Stmt) -> list[str]:
         """A variable for each result of an `if`. Tiles that it uses last may be changed by its branches."""
         self.taken: set[str] = set()
-        names = [self.branch_tile(stmt, k) if isinstance(o.type, Tile) else self.variable(o.type, "", o.name or "t")
-                 for k, o in enumerate(stmt.outs)]  # fmt: skip
+        names = [
+            self.branch_tile(stmt, k) if isinstance(o.type, Tile) else self.variable(o.type, "", o.name or "t")
+            for k, o in enumerate(stmt.outs)
+        ]
         self.fixed.update(n for o, n in zip(stmt.outs, names, strict=True) if isinstance(o.type, Tile))
         return names
 
@@ -509,8 +514,11 @@ class TileText:
 
     def assign_tiles(self, names: Sequence[str], values: Sequence[Value]) -> None:
         """Parallel assignment of tiles: one whose buffer is overwritten before it is read is copied first."""
-        moves = [(n, v) for n, v in zip(names, values, strict=True)
-                 if isinstance(v.type, Tile) and (v in self.splats or self.texts[v] != n)]  # fmt: skip
+        moves = [
+            (n, v)
+            for n, v in zip(names, values, strict=True)
+            if isinstance(v.type, Tile) and (v in self.splats or self.texts[v] != n)
+        ]
         targets = {n for n, _ in moves}
         if moves:
             self.put_sync()

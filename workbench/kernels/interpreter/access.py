@@ -13,7 +13,7 @@ from ..ops import memory as rows
 from ..ops import vectors
 from ..ops.row import Row
 from ..types import Array
-from .closures import LOG, THREAD, Closures, Memory, Step, converter
+from .closures import LOG, THREAD, BoundArray, Closures, Step, converter
 
 
 def _shape(c: Closures, stmt: ir.Stmt) -> None:
@@ -22,7 +22,7 @@ def _shape(c: Closures, stmt: ir.Stmt) -> None:
 
 def _components(c: Closures, stmt: ir.Stmt) -> None:
     memory = c.arrays[id(stmt.args[0])]
-    c.arrays[id(stmt.outs[0])] = Memory(memory.data, memory.name, memory.data.ndim)
+    c.arrays[id(stmt.outs[0])] = BoundArray(memory.data, memory.name, memory.data.ndim)
 
 
 def _outside(kernel: str, stmt: ir.Stmt, name: str, thread: tuple, index: tuple, shape: tuple) -> BoundsError:
@@ -31,10 +31,11 @@ def _outside(kernel: str, stmt: ir.Stmt, name: str, thread: tuple, index: tuple,
     line = f" at line {stmt.where.line}" if stmt.where else ""
     return BoundsError(
         f"Kernel {kernel!r}, array {name!r}: thread {at} uses {name}[{shown}]{line}, outside shape {shape}",
-        slug="bounds", where=stmt.where,
+        slug="bounds",
+        where=stmt.where,
         why=f"each index must be at least 0 and less than the extent of {name} along its axis",
         instead=f"an `if` around this line, or a launch whose dim fits {name}.shape",
-    )  # fmt: skip
+    )
 
 
 def _as_written(index: ir.Value) -> ir.Value:
@@ -180,8 +181,15 @@ def _component_at(c: Closures, stmt: ir.Stmt) -> Step:
 
 
 STEPS = {
-    rows.LOAD: _load, rows.STORE: _store, rows.COMPONENTS: _components, rows.SHAPE: _shape,
-    rows.ACCUMULATE: _update, **dict.fromkeys(rows.ATOMICS, _update),
-    rows.LOG_STORE: _log_store, rows.MARK: _mark, rows.ROLLBACK: _rollback,
-    vectors.EXTRACT_AT: _component_at, vectors.INSERT_AT: _component_at,
-}  # fmt: skip
+    rows.LOAD: _load,
+    rows.STORE: _store,
+    rows.COMPONENTS: _components,
+    rows.SHAPE: _shape,
+    rows.ACCUMULATE: _update,
+    **dict.fromkeys(rows.ATOMICS, _update),
+    rows.LOG_STORE: _log_store,
+    rows.MARK: _mark,
+    rows.ROLLBACK: _rollback,
+    vectors.EXTRACT_AT: _component_at,
+    vectors.INSERT_AT: _component_at,
+}

@@ -21,7 +21,7 @@ Step = Callable[[list], None]
 THREAD, LOG = 0, 1  # the slots of the thread index and of what this thread's `log_store`s overwrote
 
 
-class Values:
+class LiveValues:
     """The values a trace sees: `values[v]` is the present number of IR value `v` (live ndarray for arrays)."""
 
     def __init__(self, closures: Closures):
@@ -37,7 +37,7 @@ class Values:
         self._closures.slots[self._closures.slot_of[id(value)]] = number
 
 
-class Memory:
+class BoundArray:
     """An array argument: its data (axes of the array, then of the component), the user's name, the indexed axes."""
 
     def __init__(self, data: np.ndarray, name: str, ndim: int):
@@ -53,15 +53,20 @@ class Closures:
     """
 
     def __init__(
-        self, dims: Sequence[int], steps: Steps, otherwise: Maker, trace: Callable | None, kernel: str = "",
+        self,
+        dims: Sequence[int],
+        steps: Steps,
+        otherwise: Maker,
+        trace: Callable | None,
+        kernel: str = "",
         watched: Container[ir.Stmt] | None = None,
-    ):  # fmt: skip
+    ):
         self.kernel, self.steps, self.otherwise = kernel, steps, otherwise
         self.dims = tuple(int(d) for d in dims)
         self.trace, self.watched = trace, watched
         self.slots: list[Any] = [None, None]
         self.slot_of: dict[int, int] = {}
-        self.arrays: dict[int, Memory] = {}
+        self.arrays: dict[int, BoundArray] = {}
         self.kept: list[Any] = []  # values made here must live as long as their ids are keys
 
     # --- slots
@@ -109,7 +114,7 @@ class Closures:
         made = self.compile(stmt)
         steps = [made] if made is not None else []
         if self.trace is not None and (self.watched is None or stmt in self.watched):
-            steps.append(partial(_traced, self.trace, stmt, Values(self)))
+            steps.append(partial(_traced, self.trace, stmt, LiveValues(self)))
         return steps
 
     def fixed(self, stmt: ir.Stmt, value: Any) -> None:
@@ -117,11 +122,11 @@ class Closures:
         self.slots[self.new(stmt.outs[0])] = converter(stmt.outs[0].type)(value)
 
 
-def _traced(trace: Callable, stmt: ir.Stmt, values: Values, s: list) -> None:
+def _traced(trace: Callable, stmt: ir.Stmt, values: LiveValues, s: list) -> None:
     trace(s[THREAD], stmt, values)
 
 
-def memory(param: ir.Value, data: np.ndarray | None) -> Memory:
+def memory(param: ir.Value, data: np.ndarray | None) -> BoundArray:
     assert isinstance(param.type, Array)
     element, ndim = param.type.dtype, param.type.ndim
     assert isinstance(element, (Scalar, Composite))
@@ -129,7 +134,7 @@ def memory(param: ir.Value, data: np.ndarray | None) -> Memory:
         data = np.empty((0,) * ndim + element.shape, element.numpy)
     if data.ndim != ndim + len(element.shape) or data.shape[ndim:] != element.shape or data.dtype != element.numpy:
         raise ValueError(f"{param.name}: {param.type} cannot be shape {data.shape} of {data.dtype}")
-    return Memory(data, param.name, ndim)
+    return BoundArray(data, param.name, ndim)
 
 
 def converter(type: Type) -> Callable[[Any], Any]:

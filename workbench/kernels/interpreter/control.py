@@ -205,15 +205,25 @@ def _replayed(c: Closures, stmt: ir.Stmt, results: list[int]) -> Step | None:
             if np.asarray(s[one]).tobytes() != np.asarray(s[other]).tobytes():
                 raise GradientError(
                     f"the func_replay of `{custom.func.key}` returned {s[other]}, the func {s[one]}.",
-                    slug="replay-differs", where=stmt.where,
+                    slug="replay-differs",
+                    where=stmt.where,
                     why="The reverse pass would differentiate at another value than the launch had.",
-                )  # fmt: skip
+                )
 
     return step
 
 
 STEPS = {
-    rows.CONST: _const, rows.TID: _tid, rows.DIM: _dim, rows.IF: _if, rows.FOR: _for, rows.WHILE: _while,
-    rows.CALL: call, rows.STACK: _stack, rows.PUSH: _push, rows.POP: _pop, rows.PRINTF: _printf,
+    rows.CONST: _const,
+    rows.TID: _tid,
+    rows.DIM: _dim,
+    rows.IF: _if,
+    rows.FOR: _for,
+    rows.WHILE: _while,
+    rows.CALL: call,
+    rows.STACK: _stack,
+    rows.PUSH: _push,
+    rows.POP: _pop,
+    rows.PRINTF: _printf,
     rows.ASSERT: _assert,
-}  # fmt: skip
+}

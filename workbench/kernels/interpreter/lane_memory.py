@@ -2,7 +2,7 @@
 
 Threads run one after the other by their meaning. So a block of them may work together only if each thread reads what
 was there before the block or what it stored itself, and if no two store to one place. For arrays of which that is not
-proven, every cell knows who read and who wrote it; `Apart` is raised where two threads meet, and the block undone.
+proven, every cell knows who read and who wrote it; `LanesDiverge` is raised where two threads meet, the block undone.
 Sums into arrays that nobody reads are kept until the block is over and added thread by thread.
 """
 
@@ -26,7 +26,7 @@ from .closures import memory as memory_of
 LANES, UNDO = THREAD, LOG  # the slot of the numbers of the threads at work takes the place of that of one thread
 
 
-class Apart(Exception):
+class LanesDiverge(Exception):
     """The threads of this block cannot run together."""
 
 
@@ -34,14 +34,14 @@ class Apart(Exception):
 OWN, LATER, IN_TURN, WATCHED = "own", "later", "in turn", "watched"
 
 
-class Memory:
+class LaneArray:
     """An array argument as lanes see it: bound anew for every launch."""
 
     def __init__(self, param: ir.Value, data: Any, use: str | None):
         self.param, self.use = param, use
         self.name, self.ndim = param.name, param.type.ndim  # type: ignore[union-attr]
         self.inner: tuple[int, ...] = getattr(param.type.dtype, "shape", ())  # type: ignore[union-attr]
-        self.views: list[Memory] = []  # of its components
+        self.views: list[LaneArray] = []  # of its components
         self.bind(data)
 
     def bind(self, data: Any) -> None:
@@ -54,16 +54,16 @@ class Memory:
         for view in self.views:
             self.seen_by(view)
 
-    def components(self) -> Memory:
+    def components(self) -> LaneArray:
         """The same memory as an array of scalars."""
-        view = object.__new__(Memory)
+        view = object.__new__(LaneArray)
         view.param, view.use, view.name, view.views = self.param, self.use, self.name, []
         view.ndim, view.inner = self.ndim + len(self.inner), ()
         self.views.append(view)
         self.seen_by(view)
         return view
 
-    def seen_by(self, view: Memory) -> None:
+    def seen_by(self, view: LaneArray) -> None:
         view.data, view.shape, view.writer, view.reader = self.data, self.data.shape, self.writer, self.reader
 
     def look(self, undo: Undo, lanes: np.ndarray, index: tuple, stores: bool) -> None:
@@ -71,14 +71,14 @@ class Memory:
         mine = lanes.reshape(-1, *(1,) * len(self.inner))
         written = self.writer[index]
         if ((written >= undo.first) & (written != mine)).any():
-            raise Apart
+            raise LanesDiverge
         read = self.reader[index]
         if stores:
             if ((read == undo.many) | ((read >= undo.first) & (read != mine))).any():
-                raise Apart
+                raise LanesDiverge
             self.writer[index] = mine
             if (self.writer[index] != mine).any():
-                raise Apart
+                raise LanesDiverge
             return
         self.reader[index] = mine
         others = (self.reader[index] != mine) | ((read >= undo.first) & (read != mine)) | (read == undo.many)
@@ -90,7 +90,7 @@ class Memory:
 class _Sums:
     """The deferred additions of a block of threads to one array."""
 
-    memory: Memory
+    memory: LaneArray
     row: Row
     entries: list[tuple[np.ndarray, tuple, Any]]
 
@@ -119,12 +119,12 @@ class Undo:
         for data, index, old in reversed(self.stored):
             data[index] = old
 
-    def later(self, memory: Memory, row: Row, lanes: np.ndarray, index: tuple, value: Any) -> None:
-        """Defer an addition until the block is over (`settle`)."""
+    def later(self, memory: LaneArray, row: Row, lanes: np.ndarray, index: tuple, value: Any) -> None:
+        """Defer an addition until the block is over (`commit`)."""
         sums = self.sums.setdefault(id(memory), _Sums(memory, row, []))
         sums.entries.append((lanes, index, value))
 
-    def settle(self) -> None:
+    def commit(self) -> None:
         """End the block: make the deferred additions, thread by thread, each in its order."""
         for sums in self.sums.values():
             lanes = np.concatenate([lanes for lanes, _, _ in sums.entries])
@@ -175,7 +175,7 @@ def _inside(i: Any, extent: int) -> bool:
     return i.min() >= 0 and i.max() < extent
 
 
-def _address(c: Any, stmt: ir.Stmt) -> tuple[Memory, Callable[[list], tuple], int]:
+def _address(c: Any, stmt: ir.Stmt) -> tuple[LaneArray, Callable[[list], tuple], int]:
     """The array, a closure that gives the checked index, and how many arguments the address takes."""
     memory = c.arrays[id(stmt.args[0])]
     indices = c.at(stmt.args[1 : 1 + memory.ndim])
@@ -184,7 +184,7 @@ def _address(c: Any, stmt: ir.Stmt) -> tuple[Memory, Callable[[list], tuple], in
         index = tuple([s[i] for i in indices])
         for i, n in zip(index, memory.shape, strict=True):
             if not _inside(i, n):
-                raise Apart
+                raise LanesDiverge
         return index
 
     return memory, address, 1 + memory.ndim
@@ -288,7 +288,7 @@ def _update(c: Any, stmt: ir.Stmt) -> Step:
 
 @record(eq=False)
 class _Logged:
-    memory: Memory
+    memory: LaneArray
     index: tuple
     old: np.ndarray
     lanes: np.ndarray
@@ -360,7 +360,7 @@ def _component_at(c: Any, stmt: ir.Stmt) -> Step:
         for i, n in zip((s[k] for k in indices), shape, strict=False):
             i = np.asarray(i).astype(np.int64)
             if not (i.min() >= -n and i.max() < n):
-                raise Apart
+                raise LanesDiverge
             place = place * n + np.where(i < 0, i + n, i)
         parts = list(_spread(s[v], count))
         if extracts:
@@ -377,8 +377,15 @@ def _component_at(c: Any, stmt: ir.Stmt) -> Step:
 
 
 STEPS: Any = {
-    rows.LOAD: _load, rows.STORE: _store, rows.COMPONENTS: _components, rows.SHAPE: _shape,
-    rows.ACCUMULATE: _update, **dict.fromkeys(rows.ATOMICS, _update),
-    rows.LOG_STORE: _log_store, rows.MARK: _mark, rows.ROLLBACK: _rollback,
-    vectors.EXTRACT_AT: _component_at, vectors.INSERT_AT: _component_at,
-}  # fmt: skip
+    rows.LOAD: _load,
+    rows.STORE: _store,
+    rows.COMPONENTS: _components,
+    rows.SHAPE: _shape,
+    rows.ACCUMULATE: _update,
+    **dict.fromkeys(rows.ATOMICS, _update),
+    rows.LOG_STORE: _log_store,
+    rows.MARK: _mark,
+    rows.ROLLBACK: _rollback,
+    vectors.EXTRACT_AT: _component_at,
+    vectors.INSERT_AT: _component_at,
+}

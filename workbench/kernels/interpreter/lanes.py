@@ -27,7 +27,7 @@ from . import lane_memory
 from .arithmetic import linear
 from .closures import Closures, Step, converter
 from .control import call
-from .lane_memory import LANES, Apart, Undo
+from .lane_memory import LANES, LanesDiverge, Undo
 from .run import run
 
 BLOCK = 8192  # lanes: their values stay in the processor's cache
@@ -35,7 +35,7 @@ BLOCK_OF_STACKS = 1024  # where loops keep values for the way back
 FEW = 8  # threads that are not worth it
 
 
-class Together:
+class LaneProgram:
     """A function, compiled to run the threads of a grid together; `uses` says how they use the arrays they change.
 
     None: they run one after the other.
@@ -43,7 +43,7 @@ class Together:
 
     def __init__(self, function: ir.Function, dims: Sequence[int], uses: Mapping[str, str] | None):
         self.function, self.dims, self.uses = function, dims, uses
-        self.lanes: Lanes | None = None
+        self.lanes: LaneClosures | None = None
         self.apart = uses is None or math.prod(dims) <= FEW
 
     def run(self, args: Sequence[Any]) -> None:
@@ -51,7 +51,7 @@ class Together:
         first, count = 0, math.prod(self.dims)
         if not self.apart:
             if self.lanes is None:
-                self.lanes = Lanes(self.function, self.dims, self.uses or {})
+                self.lanes = LaneClosures(self.function, self.dims, self.uses or {})
             first = self.lanes.run(args)
         if first < count:
             threads: Any = itertools.islice(itertools.product(*map(range, self.dims)), first, None)
@@ -59,7 +59,7 @@ class Together:
             self.apart = True  # an error would have been raised
 
 
-class Lanes(Closures):
+class LaneClosures(Closures):
     """The closures of a function over lanes. The slot LANES holds the numbers of the threads at work."""
 
     def __init__(self, function: ir.Function, dims: Sequence[int], uses: Mapping[str, str]):
@@ -71,7 +71,7 @@ class Lanes(Closures):
         self.block = BLOCK_OF_STACKS if stacks else BLOCK
         self.undo = Undo()
         self.uses = uses
-        self.bound: list[lane_memory.Memory] = []
+        self.bound: list[lane_memory.LaneArray] = []
         self.steps_of_all: list[Step] | None = None
 
     def run(self, args: Sequence[Any]) -> int:
@@ -85,8 +85,8 @@ class Lanes(Closures):
                 try:
                     for step in self.steps_of_all or ():
                         step(slots)
-                    self.undo.settle()
-                except Apart:
+                    self.undo.commit()
+                except LanesDiverge:
                     self.undo.back()
                     break
                 first += len(slots[LANES])
@@ -97,7 +97,7 @@ class Lanes(Closures):
         if self.steps_of_all is None:
             for param, arg in zip(self.function.params, args, strict=True):
                 if isinstance(param.type, Array):
-                    self.arrays[id(param)] = memory = lane_memory.Memory(param, arg, self.uses.get(param.name))
+                    self.arrays[id(param)] = memory = lane_memory.LaneArray(param, arg, self.uses.get(param.name))
                     self.bound.append(memory)
                 else:
                     self.new(param)
@@ -192,7 +192,7 @@ def _by_meaning(c: Any, stmt: ir.Stmt) -> Step:
         return linear(c, stmt, row)
     extra = {"attr": stmt.attr} if row.typed_by_attr else {}
     assert row.meaning is not None, f"{row.name} has no meaning"
-    alone, together = partial(row.meaning, **extra), row.together and partial(row.together, **extra)
+    alone, together = partial(row.meaning, **extra), row.vectorised and partial(row.vectorised, **extra)
     args, types = c.at(stmt.args), [a.type for a in stmt.args]
     if len(stmt.outs) == 1 and (row.elementwise or not any(isinstance(t, Composite) for t in types)):
         (out,) = stmt.outs
@@ -389,7 +389,7 @@ def _assert(c: Any, stmt: ir.Stmt) -> Step:
 
     def step(s: list) -> None:
         if not np.all(s[holds]):
-            raise Apart  # whose thread it is, and what ran before it, is found one by one
+            raise LanesDiverge  # whose thread it is, and what ran before it, is found one by one
 
     return step
 
@@ -428,7 +428,7 @@ def _if(c: Any, stmt: ir.Stmt) -> Step:
     return step
 
 
-class _Turns:
+class _LaneTurns:
     """A running loop: the active lanes, and the final values of lanes that have left."""
 
     def __init__(self, s: list, slots: list[int], carried: list, types: list[Type]):
@@ -465,7 +465,7 @@ class _Turns:
             s[out] = value
 
 
-def _turn(c: Lanes, region: ir.Region) -> tuple[Callable[[list, list], list], list[int]]:
+def _turn(c: LaneClosures, region: ir.Region) -> tuple[Callable[[list, list], list], list[int]]:
     """One turn: what goes in -> what comes out."""
     params = [c.new(p) for p in region.params]
     steps, slots = c.inner(region)
@@ -490,7 +490,7 @@ def _for(c: Any, stmt: ir.Stmt) -> Step:
 
     def step(s: list) -> None:
         bounds = s[start], s[stop], s[stride]
-        turns = _Turns(s, slots, [s[i] for i in init], types)
+        turns = _LaneTurns(s, slots, [s[i] for i in init], types)
         if not any(map(is_vector, bounds)):
             first, last, by = map(int, bounds)
             for i in range(first, last, by) if by else ():
@@ -533,7 +533,7 @@ def _while(c: Any, stmt: ir.Stmt) -> Step:
     slots = sorted({*slots, *asked})
 
     def step(s: list) -> None:
-        turns = _Turns(s, slots, [s[i] for i in init], types)
+        turns = _LaneTurns(s, slots, [s[i] for i in init], types)
         while True:
             turns.stay(test(s, turns.carried)[0])
             if turns.over:
@@ -550,7 +550,16 @@ def _while(c: Any, stmt: ir.Stmt) -> Step:
 
 
 STEPS: Any = {
-    rows.CONST: _const, rows.TID: _tid, rows.DIM: _dim, rows.IF: _if, rows.FOR: _for, rows.WHILE: _while,
-    rows.CALL: call, rows.STACK: _stack, rows.PUSH: _push, rows.POP: _pop, rows.ASSERT: _assert,
+    rows.CONST: _const,
+    rows.TID: _tid,
+    rows.DIM: _dim,
+    rows.IF: _if,
+    rows.FOR: _for,
+    rows.WHILE: _while,
+    rows.CALL: call,
+    rows.STACK: _stack,
+    rows.PUSH: _push,
+    rows.POP: _pop,
+    rows.ASSERT: _assert,
     **lane_memory.STEPS,
-}  # fmt: skip
+}

@@ -15,9 +15,9 @@ import numpy as np
 from .. import ir
 from . import access, control, tiles
 from .arithmetic import by_meaning
-from .closures import LOG, THREAD, Closures, Values
+from .closures import LOG, THREAD, Closures, LiveValues
 
-__all__ = ["Values", "run"]
+__all__ = ["LiveValues", "run"]
 
 _STEPS = {**control.STEPS, **access.STEPS, **tiles.STEPS}
 
@@ -27,7 +27,7 @@ def run(
     dims: Sequence[int],
     args: Sequence[Any],
     *,
-    trace: Callable[[tuple[int, ...], ir.Stmt, Values], None] | None = None,
+    trace: Callable[[tuple[int, ...], ir.Stmt, LiveValues], None] | None = None,
     watched: Container[ir.Stmt] | None = None,
     threads: Sequence[tuple[int, ...]] | None = None,
 ) -> None:

@@ -59,15 +59,14 @@ def _indexed(c: Closures, stmt: ir.Stmt) -> Step:
             shown = ", ".join(map(str, index))
             raise BoundsError(
                 f"Kernel {c.kernel!r}, tile {name!r}: block {s[THREAD]} uses {name}[{shown}]{line}, outside shape "
-                f"{type.dims}", slug="bounds", where=stmt.where,
+                f"{type.dims}",
+                slug="bounds",
+                where=stmt.where,
                 why="each index must be less than the extent of the tile along its axis",
-            )  # fmt: skip
+            )
         compute(s)
 
     return step
 
 
-STEPS = {
-    control.EACH: _each,
-    **dict.fromkeys((tiles.GET, tiles.SET, tiles.ADD_AT, tiles.VIEW, tiles.ASSIGN), _indexed),
-}
+STEPS = {control.EACH: _each, **dict.fromkeys((tiles.GET, tiles.SET, tiles.ADD_AT, tiles.VIEW, tiles.ASSIGN), _indexed)}

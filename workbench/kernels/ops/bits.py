@@ -29,10 +29,13 @@ def _unsigned(x: Any) -> Any:
 
 
 BIT_COUNT = row(
-    "bit_count", type=_count_type, meaning=lambda x: int(_unsigned(x)).bit_count(), exact=True,
+    "bit_count",
+    type=_count_type,
+    meaning=lambda x: int(_unsigned(x)).bit_count(),
+    exact=True,
     c=lambda types, x: f"wb_bit_count((uint{types[0].bits}_t){x})",
     doc="bit_count(x: I) -> int32: how many bits of x are 1.",
-)  # fmt: skip
+)
 
 
 def _views() -> None:
@@ -59,11 +62,16 @@ def _cast_type(source: Type, attr: Scalar) -> Type:
 
 
 SAME_BITS = row(
-    "same_bits", type=_cast_type, typed_by_attr=True, exact=True, adjoint=NO_GRADIENT,
-    meaning=lambda x, attr: np.asarray(x).view(attr.numpy)[()], together=True,
+    "same_bits",
+    type=_cast_type,
+    typed_by_attr=True,
+    exact=True,
+    adjoint=NO_GRADIENT,
+    meaning=lambda x, attr: np.asarray(x).view(attr.numpy)[()],
+    vectorised=True,
     c=lambda types, x, attr: x if types[0] is attr else f"wb_bits_{types[0].name}_{attr.name}({x})",
     doc="The bits of a number as another type.",
-)  # fmt: skip
+)
 
 
 def cast(x: Any, dtype: Any) -> Any:

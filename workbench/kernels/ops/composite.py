@@ -15,16 +15,7 @@ from typing import Any
 from ...records import record
 from ..types import Composite, Scalar, Tile, Type, bool_, is_float
 from .row import NO_GRADIENT, ROWS, Row, kind, refuse, row, zero
-from .scalar import (
-    ADD,
-    DIV,
-    MOVES,
-    MUL,
-    NEG,
-    SUB,
-    TIMES,
-    same_type,
-)  # fmt: skip
+from .scalar import ADD, DIV, MOVES, MUL, NEG, SUB, TIMES, same_type
 
 # ---- type rules
 
@@ -38,8 +29,11 @@ def wants(name: str, type: Type, classes: Any, what: str) -> Any:
 def scalars_agree(name: str, a: Any, b: Any) -> None:
     if a.scalar != b.scalar:
         wide = max(a.scalar, b.scalar, key=lambda s: (s.kind == "f", s.bits))
-        raise refuse(f"`{name}` takes operands over one scalar type, got {a} and {b}", slug="mixed-types",
-                     instead=f"{wide}(...) around one of them")  # fmt: skip
+        raise refuse(
+            f"`{name}` takes operands over one scalar type, got {a} and {b}",
+            slug="mixed-types",
+            instead=f"{wide}(...) around one of them",
+        )
 
 
 def one_type(name: str, classes: Any, what: str, result: Callable[[Any], Type]) -> Callable[..., Type]:
@@ -119,8 +113,9 @@ def linear_tangent(name: str) -> Callable[..., Any]:
     def tangent(ts, y, *args, **attr):
         if all(t is None for t in ts):
             return None
-        full = [zero(a) if t is None and is_float(kind(a)) else a if t is None else t
-                for t, a in zip(ts, args, strict=True)]  # fmt: skip
+        full = [
+            zero(a) if t is None and is_float(kind(a)) else a if t is None else t for t, a in zip(ts, args, strict=True)
+        ]
         return ROWS[name](*full, **attr)
 
     return tangent
@@ -279,8 +274,13 @@ def _dual_row(of: Row) -> Row:
         tangents = [p.tangent for p in parts]
         return tangents if isinstance(made, list) else tangents[0]
 
-    return row(f"d_{of.name}", type=rule, expand=expand, adjoint=NO_GRADIENT,
-               doc=f"Derivative of {of.name} in the direction given by the second half of the arguments.")  # fmt: skip
+    return row(
+        f"d_{of.name}",
+        type=rule,
+        expand=expand,
+        adjoint=NO_GRADIENT,
+        doc=f"Derivative of {of.name} in the direction given by the second half of the arguments.",
+    )
 
 
 def curved(name: str, **fields: Any) -> Row:

@@ -55,10 +55,12 @@ _FREE: dict[str, Any] = {"cheap": True, "eager": True, "cost": 0}
 
 # attr: a Python number for scalars; for composites one number for all components or a flat tuple of them
 CONST = row("const", type=lambda attr: None, typed_by_attr=True, exact=True, moves=True, **_FREE)
-TID = row("tid", type=lambda attr: int32, typed_by_attr=True, **_FREE,
-          doc="Index of this thread along axis `attr.axis`.")  # fmt: skip
-DIM = row("dim", type=lambda attr: int32, typed_by_attr=True, **_FREE,
-          doc="Extent of the launch grid along `attr.axis`.")  # fmt: skip
+TID = row(
+    "tid", type=lambda attr: int32, typed_by_attr=True, **_FREE, doc="Index of this thread along axis `attr.axis`."
+)
+DIM = row(
+    "dim", type=lambda attr: int32, typed_by_attr=True, **_FREE, doc="Extent of the launch grid along `attr.axis`."
+)
 IF = row("if", type=lambda *t: None, cheap=True)
 FOR = row("for", type=lambda *t: None)
 WHILE = row("while", type=lambda *t: None)

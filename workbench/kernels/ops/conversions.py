@@ -53,8 +53,12 @@ def construct(type: Composite, *args: Any) -> Any:
     if len(args) == 1:
         return CONSTRUCT(*args * type.size, attr=type)
     if isinstance(type, Matrix) and all(isinstance(k, Vector) for k in kinds):
-        raise stop(args, f"{type} from vectors may mean rows or columns", slug="matrix-from-vectors",
-                   instead="matrix_from_rows(...) or matrix_from_cols(...)")  # fmt: skip
+        raise stop(
+            args,
+            f"{type} from vectors may mean rows or columns",
+            slug="matrix-from-vectors",
+            instead="matrix_from_rows(...) or matrix_from_cols(...)",
+        )
     whole = any(isinstance(k, Composite) for k in kinds)
     return (JOIN if whole else CONSTRUCT)(*args, attr=type)
 

@@ -311,18 +311,27 @@ def _gap(name: str, sign: int) -> Row:
         gap = (_both if sign > 0 else _twist)(wide)
         return plus(first, NEG(itself(MUL(y, gap), w, s)))
 
-    return row(name, type=rule, expand=expand, adjoint=nothing_of_zero(adjoint), tangent=moved_by_some(tangent),
-               doc=_gap.__doc__ or "")  # fmt: skip
+    return row(
+        name,
+        type=rule,
+        expand=expand,
+        adjoint=nothing_of_zero(adjoint),
+        tangent=moved_by_some(tangent),
+        doc=_gap.__doc__ or "",
+    )
 
 
 APART, TOGETHER = _gap("apart", -1), _gap("together", 1)
 
 
 LOWER = multilinear(
-    "lower", 1, type=square("qr3", lambda t: t), adjoint=lambda g, y, m: (LOWER(g),),
+    "lower",
+    1,
+    type=square("qr3", lambda t: t),
+    adjoint=lambda g, y, m: (LOWER(g),),
     expand=lambda m, types, out: [x if k // out.cols > k % out.cols else 0 for k, x in enumerate(m)],
     doc="What is below the diagonal.",
-)  # fmt: skip
+)
 
 
 def _pair(m: Any) -> Any:
@@ -403,8 +412,15 @@ def _tangent_qr(ts, y, m):
 
 
 def _factor_row(name: str, size: int, count: int, adjoint: Any, tangent: Any, doc: str, **how: Any) -> Row:
-    return row(f"{name}_factors", type=_square(name, size, count), adjoint=nothing_of_zero(adjoint),
-               tangent=moved_by_some(tangent), cost=256, doc=doc, **how)  # fmt: skip
+    return row(
+        f"{name}_factors",
+        type=_square(name, size, count),
+        adjoint=nothing_of_zero(adjoint),
+        tangent=moved_by_some(tangent),
+        cost=256,
+        doc=doc,
+        **how,
+    )
 
 
 def _by_loops(values: Callable[..., list], name: str) -> dict[str, Any]:
@@ -413,11 +429,13 @@ def _by_loops(values: Callable[..., list], name: str) -> dict[str, Any]:
 
 
 SVD2 = _factor_row("svd2", 2, 10, _adjoint_svd, _tangent_svd, "U, singular values and V of a mat22.", expand=_svd2)
-SVD3 = _factor_row("svd3", 3, 21, _adjoint_svd, _tangent_svd, "U, singular values and V of a mat33.",
-                   **_by_loops(_svd3, "svd3"))  # fmt: skip
+SVD3 = _factor_row(
+    "svd3", 3, 21, _adjoint_svd, _tangent_svd, "U, singular values and V of a mat33.", **_by_loops(_svd3, "svd3")
+)
 QR3 = _factor_row("qr3", 3, 18, _adjoint_qr, _tangent_qr, "Q and R of a mat33.", expand=_qr3)
-EIG3 = _factor_row("eig3", 3, 12, _adjoint_eig, _tangent_eig, "Eigenvectors and eigenvalues of a mat33.",
-                   **_by_loops(_eig3, "eig3"))  # fmt: skip
+EIG3 = _factor_row(
+    "eig3", 3, 12, _adjoint_eig, _tangent_eig, "Eigenvectors and eigenvalues of a mat33.", **_by_loops(_eig3, "eig3")
+)
 
 
 # ---- what users call

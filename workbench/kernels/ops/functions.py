@@ -147,31 +147,60 @@ _NAMED = (
 
 BUILTINS: dict[str, Callable[..., Any]] = {
     **{name: ROWS[name] for name in _NAMED},
-    "mul": multiply, "div": divide, "pow": power, "pos": scalar.POS, "where": where, "dot": dot, "ddot": ddot,
+    "mul": multiply,
+    "div": divide,
+    "pow": power,
+    "pos": scalar.POS,
+    "where": where,
+    "dot": dot,
+    "ddot": ddot,
     "detach": detach,
-    "min": _folded(scalar.MIN, vectors.MIN_OF), "max": _folded(scalar.MAX, vectors.MAX_OF),
-    "cw_mul": _componentwise("cw_mul", scalar.MUL), "cw_div": _componentwise("cw_div", scalar.DIV),
-    "smoothstep": scalar.smoothstep, "identity": identity, "quat_identity": quat_identity,
-    "matrix_from_cols": matrix_from_cols, "norm_l1": norm_l1, "norm_l2": vectors.LENGTH, "rand_init": random.rand_init,
-    "unot": negation, **ROTATIONS, **TRANSFORMS,
-    **NORMS, **DECOMPOSITIONS, **NOISES, "cast": cast, "bit_count": BIT_COUNT, "erfinv": ERFINV, "erfcinv": ERFCINV,
-}  # fmt: skip
+    "min": _folded(scalar.MIN, vectors.MIN_OF),
+    "max": _folded(scalar.MAX, vectors.MAX_OF),
+    "cw_mul": _componentwise("cw_mul", scalar.MUL),
+    "cw_div": _componentwise("cw_div", scalar.DIV),
+    "smoothstep": scalar.smoothstep,
+    "identity": identity,
+    "quat_identity": quat_identity,
+    "matrix_from_cols": matrix_from_cols,
+    "norm_l1": norm_l1,
+    "norm_l2": vectors.LENGTH,
+    "rand_init": random.rand_init,
+    "unot": negation,
+    **ROTATIONS,
+    **TRANSFORMS,
+    **NORMS,
+    **DECOMPOSITIONS,
+    **NOISES,
+    "cast": cast,
+    "bit_count": BIT_COUNT,
+    "erfinv": ERFINV,
+    "erfcinv": ERFCINV,
+}
 
 # Builtins that assign results to some of their arguments: how many there are then, and which; the first is read.
 STORING: dict[str, dict[int, tuple[int, ...]]] = {
-    "transform_set_translation": {2: (0,)}, "transform_set_rotation": {2: (0,)}, "quat_to_axis_angle": {3: (1, 2)},
-    "svd2": {4: (1, 2, 3)}, "svd3": {4: (1, 2, 3)}, "qr3": {3: (1, 2)}, "eig3": {3: (1, 2)},
-}  # fmt: skip
+    "transform_set_translation": {2: (0,)},
+    "transform_set_rotation": {2: (0,)},
+    "quat_to_axis_angle": {3: (1, 2)},
+    "svd2": {4: (1, 2, 3)},
+    "svd3": {4: (1, 2, 3)},
+    "qr3": {3: (1, 2)},
+    "eig3": {3: (1, 2)},
+}
 
 ATOMICS: dict[str, Row] = {row.name: row for row in memory.ATOMICS}
 
 # Python's own functions, and those of `math`, as kernels use them
 PYTHON: dict[Any, Callable[..., Any]] = {
     **{getattr(builtins, n): BUILTINS[n] for n in ("abs", "min", "max", "round", "pow")},
-    float: lambda x: convert(float, x), int: lambda x: convert(int, x), bool: truth,
+    float: lambda x: convert(float, x),
+    int: lambda x: convert(int, x),
+    bool: truth,
     **{getattr(math, n): f for n, f in BUILTINS.items() if hasattr(math, n)},
-    math.fabs: BUILTINS["abs"], math.fmod: BUILTINS["mod"],
-}  # fmt: skip
+    math.fabs: BUILTINS["abs"],
+    math.fmod: BUILTINS["mod"],
+}
 
 for _name, _made in (BUILTINS | STATEFUL).items():
     if not isinstance(_made, Row):  # rows have done so themselves

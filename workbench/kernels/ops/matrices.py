@@ -22,15 +22,7 @@ from .composite import (
     wants,
 )
 from .row import ROWS, kind, refuse, row
-from .scalar import (
-    ABS,
-    EVEN,
-    MAX,
-    MIN,
-    NEG,
-    TIMES,
-    same_type,
-)  # fmt: skip
+from .scalar import ABS, EVEN, MAX, MIN, NEG, TIMES, same_type
 from .vectors import CONSTRUCT, EXTRACT, narrowed, sum_of_products, total, widened
 
 
@@ -44,10 +36,14 @@ def _transpose(m, types, out):
 
 
 TRANSPOSE = multilinear(
-    "transpose", 1, expand=_transpose, adjoint=lambda g, y, m: (TRANSPOSE(g),), linear=True,
+    "transpose",
+    1,
+    expand=_transpose,
+    adjoint=lambda g, y, m: (TRANSPOSE(g),),
+    linear=True,
     doc="transpose(m: matrix) -> matrix.",
     type=one_type("transpose", Matrix, "a matrix", lambda t: matrix((t.cols, t.rows), t.scalar)),
-)  # fmt: skip
+)
 
 
 def _shape_error(name: str, a: Type, b: Type, instead: str = "") -> TypeError:
@@ -64,10 +60,13 @@ def _matvec_type(m: Type, v: Type) -> Type:
 
 
 MATVEC = multilinear(
-    "matvec", 2, type=numbers("*", _matvec_type), doc="matrix * vector",
+    "matvec",
+    2,
+    type=numbers("*", _matvec_type),
+    doc="matrix * vector",
     expand=lambda m, v, types, out: [sum_of_products(r, v) for r in _grid(m, types[0].cols)],
     adjoint=lambda g, y, m, v: (passed(OUTER, 0)(g, v), passed(MATVEC, 1)(TRANSPOSE(m), g)),
-)  # fmt: skip
+)
 
 
 def _matmul_type(a: Type, b: Type) -> Type:
@@ -85,9 +84,13 @@ def _matmul(a, b, types, out):
 
 
 MATMUL = multilinear(
-    "matmul", 2, type=numbers("*", _matmul_type), expand=_matmul, doc="matrix * matrix",
+    "matmul",
+    2,
+    type=numbers("*", _matmul_type),
+    expand=_matmul,
+    doc="matrix * matrix",
     adjoint=lambda g, y, a, b: (passed(MATMUL, 0)(g, TRANSPOSE(b)), passed(MATMUL, 1)(TRANSPOSE(a), g)),
-)  # fmt: skip
+)
 
 
 def _outer_type(a: Type, b: Type) -> Type:
@@ -98,10 +101,13 @@ def _outer_type(a: Type, b: Type) -> Type:
 
 
 OUTER = multilinear(
-    "outer", 2, type=numbers("outer", _outer_type), expand=lambda a, b, types, out: [x * y for x in a for y in b],
+    "outer",
+    2,
+    type=numbers("outer", _outer_type),
+    expand=lambda a, b, types, out: [x * y for x in a for y in b],
     adjoint=lambda g, y, a, b: (passed(MATVEC, 0)(g, b), passed(MATVEC, 0)(TRANSPOSE(g), a)),
     doc="outer(a: vector, b: vector) -> matrix a b^T.",
-)  # fmt: skip
+)
 
 
 def square(name: str, result: Callable[[Matrix], Type], sizes: tuple[int, ...] = ()) -> Callable[..., Type]:
@@ -116,20 +122,29 @@ def square(name: str, result: Callable[[Matrix], Type], sizes: tuple[int, ...] =
 
 
 TRACE = multilinear(
-    "trace", 1, type=numbers("trace", square("trace", lambda t: t.scalar)), doc="trace(m: square matrix) -> scalar.",
+    "trace",
+    1,
+    type=numbers("trace", square("trace", lambda t: t.scalar)),
+    doc="trace(m: square matrix) -> scalar.",
     expand=lambda m, types, out: total(m[:: types[0].cols + 1]),
     adjoint=lambda g, y, m: (DIAG(CONSTRUCT(*[g] * kind(m).rows, attr=vector(kind(m).rows, kind(g)))),),  # type: ignore
-)  # fmt: skip
+)
 GET_DIAG = multilinear(
-    "get_diag", 1, type=square("get_diag", lambda t: vector(t.rows, t.scalar)),
-    expand=lambda m, types, out: list(m[:: types[0].cols + 1]), adjoint=lambda g, y, m: (DIAG(g),),
+    "get_diag",
+    1,
+    type=square("get_diag", lambda t: vector(t.rows, t.scalar)),
+    expand=lambda m, types, out: list(m[:: types[0].cols + 1]),
+    adjoint=lambda g, y, m: (DIAG(g),),
     doc="get_diag(m: square matrix) -> vector of the diagonal.",
-)  # fmt: skip
+)
 DIAG = multilinear(
-    "diag", 1, type=one_type("diag", Vector, "a vector", lambda t: matrix((t.length, t.length), t.scalar)),
+    "diag",
+    1,
+    type=one_type("diag", Vector, "a vector", lambda t: matrix((t.length, t.length), t.scalar)),
     expand=lambda v, types, out: [v[i] if i == j else 0 for i in range(len(v)) for j in range(len(v))],
-    adjoint=lambda g, y, v: (GET_DIAG(g),), doc="diag(v: vector) -> square matrix with v on the diagonal.",
-)  # fmt: skip
+    adjoint=lambda g, y, v: (GET_DIAG(g),),
+    doc="diag(v: vector) -> square matrix with v on the diagonal.",
+)
 
 
 def _skew_type(v: Type) -> Type:
@@ -142,13 +157,22 @@ def _skew(v, types=None, out=None):
     return [0, -v[2], v[1], v[2], 0, -v[0], -v[1], v[0], 0]
 
 
-SKEW = multilinear("skew", 1, type=numbers("skew", _skew_type), expand=_skew, adjoint=lambda g, y, v: (AXIAL(g),),
-                    doc="skew(v: vec3) -> mat33 with skew(v) * u == cross(v, u).")  # fmt: skip
+SKEW = multilinear(
+    "skew",
+    1,
+    type=numbers("skew", _skew_type),
+    expand=_skew,
+    adjoint=lambda g, y, v: (AXIAL(g),),
+    doc="skew(v: vec3) -> mat33 with skew(v) * u == cross(v, u).",
+)
 AXIAL = multilinear(
-    "axial", 1, type=square("axial", lambda t: vector(3, t.scalar), (3,)), adjoint=lambda g, y, m: (SKEW(g),),
+    "axial",
+    1,
+    type=square("axial", lambda t: vector(3, t.scalar), (3,)),
+    adjoint=lambda g, y, m: (SKEW(g),),
     expand=lambda m, types, out: [m[7] - m[5], m[2] - m[6], m[3] - m[1]],
     doc="The vector of the antisymmetric part, times 2: the transpose of `skew`.",
-)  # fmt: skip
+)
 
 
 def _minor(rows: list[list], i: int, j: int) -> list[list]:
@@ -246,23 +270,32 @@ def _flat_inverse(t, y):
 
 _SIZES = (2, 3, 4)
 COFACTORS = curved(
-    "cofactors", type=floating("cofactors", square("cofactors", lambda t: t, _SIZES)), expand=_cofactors,
-    adjoint=lambda g, y, m: (ROWS["d_cofactors"](m, g),), exact=True,
+    "cofactors",
+    type=floating("cofactors", square("cofactors", lambda t: t, _SIZES)),
+    expand=_cofactors,
+    adjoint=lambda g, y, m: (ROWS["d_cofactors"](m, g),),
+    exact=True,
     doc="The matrix of cofactors: the derivative of the determinant. Its Jacobian, a Hessian, is symmetric.",
-)  # fmt: skip
+)
 DETERMINANT = row(
-    "determinant", type=floating("determinant", square("determinant", lambda t: t.scalar, _SIZES)),
+    "determinant",
+    type=floating("determinant", square("determinant", lambda t: t.scalar, _SIZES)),
     expand=_determinant,
-    adjoint=lambda g, y, m: (TIMES(g, COFACTORS(m)),), exact=True,
+    adjoint=lambda g, y, m: (TIMES(g, COFACTORS(m)),),
+    exact=True,
     tangent=lambda ts, y, m: None if ts[0] is None else ROWS["dot_both"](ts[0], COFACTORS(m)),
     doc="determinant(m: 2x2, 3x3 or 4x4 float matrix) -> scalar.",
-)  # fmt: skip
+)
 INVERSE = row(
-    "inverse", type=floating("inverse", square("inverse", lambda t: t, _SIZES)), expand=_inverse,
-    adjoint=lambda g, y, m: (_flat_inverse(g, TRANSPOSE(y)),), exact=True, cost=8,
+    "inverse",
+    type=floating("inverse", square("inverse", lambda t: t, _SIZES)),
+    expand=_inverse,
+    adjoint=lambda g, y, m: (_flat_inverse(g, TRANSPOSE(y)),),
+    exact=True,
+    cost=8,
     tangent=lambda ts, y, m: None if ts[0] is None else _flat_inverse(ts[0], y),
     doc="inverse(m: 2x2, 3x3 or 4x4 float matrix) -> matrix; not finite where m is singular.",
-)  # fmt: skip
+)
 
 
 def _rows_type(*types: Type) -> Type:
@@ -271,7 +304,11 @@ def _rows_type(*types: Type) -> Type:
 
 
 MATRIX_FROM_ROWS = row(
-    "matrix_from_rows", type=_rows_type, expand=lambda *rows, types, out: [x for r in rows for x in r],
+    "matrix_from_rows",
+    type=_rows_type,
+    expand=lambda *rows, types, out: [x for r in rows for x in r],
     adjoint=lambda g, y, *rows: tuple(EXTRACT(g, attr=(i,)) for i in range(len(rows))),
-    tangent=linear_tangent("matrix_from_rows"), exact=True, doc="matrix_from_rows(*vectors) -> matrix.",
-)  # fmt: skip
+    tangent=linear_tangent("matrix_from_rows"),
+    exact=True,
+    doc="matrix_from_rows(*vectors) -> matrix.",
+)

@@ -67,28 +67,77 @@ def _shape(array: Type, attr: int) -> Type:
 LOAD = row("load", type=_load, effect=Effect.READS, exact=True, moves=True, cheap=True)
 STORE = row("store", type=_store, effect=Effect.WRITES, sign="=")
 COMPONENTS = row("components", type=_components, cheap=True, cost=0)
-SHAPE = row("shape", type=_shape, typed_by_attr=True, cheap=True, eager=True, cost=0,
-            doc="Extent of an array along axis `attr`.")  # fmt: skip
+SHAPE = row(
+    "shape",
+    type=_shape,
+    typed_by_attr=True,
+    cheap=True,
+    eager=True,
+    cost=0,
+    doc="Extent of an array along axis `attr`.",
+)
 ACCUMULATE = row("accumulate", type=_store, effect=Effect.ACCUMULATES, update=ADD, adds=True, sign="+=")
 
-ATOMIC_ADD = row("atomic_add", type=_atomic, effect=Effect.ACCUMULATES, update=ADD, adds=True, exact=True, sign="+=",
-                 c="({T})({0} + {1})",
-                 doc="a[i] += v, atomically; returns the old value. Usage: atomic_add(a, i, ..., v).")  # fmt: skip
-ATOMIC_SUB = row("atomic_sub", type=_atomic, effect=Effect.ACCUMULATES, update=SUB, adds=True, exact=True, sign="-=",
-                 c="({T})({0} - {1})",
-                 doc="a[i] -= v, atomically; returns the old value.")  # fmt: skip
-ATOMIC_MIN = row("atomic_min", type=_atomic, effect=Effect.ACCUMULATES, update=MIN, exact=True,
-                 c="{1} < {0} ? {1} : {0}",
-                 doc="a[i] = min(a[i], v), atomically; returns the old value.")  # fmt: skip
-ATOMIC_MAX = row("atomic_max", type=_atomic, effect=Effect.ACCUMULATES, update=MAX, exact=True,
-                 c="{1} > {0} ? {1} : {0}",
-                 doc="a[i] = max(a[i], v), atomically; returns the old value.")  # fmt: skip
-ATOMIC_EXCH = row("atomic_exch", type=_atomic, effect=Effect.WRITES, adjoint=NO_GRADIENT, exact=True,
-                  update=lambda old, new: new, c="{1}",
-                  doc="a[i] = v, atomically; returns the old value. A gradient that arrives is refused.")  # fmt: skip
-ATOMIC_CAS = row("atomic_cas", type=_cas, effect=Effect.WRITES, adjoint=NO_GRADIENT, exact=True,
-                 update=lambda old, expected, new: WHERE(EQ(old, expected), new, old), c="{0} == {1} ? {2} : {0}",
-                 doc="a[i] = v where a[i] == compare, atomically; returns the old value. As atomic_exch.")  # fmt: skip
+ATOMIC_ADD = row(
+    "atomic_add",
+    type=_atomic,
+    effect=Effect.ACCUMULATES,
+    update=ADD,
+    adds=True,
+    exact=True,
+    sign="+=",
+    c="({T})({0} + {1})",
+    doc="a[i] += v, atomically; returns the old value. Usage: atomic_add(a, i, ..., v).",
+)
+ATOMIC_SUB = row(
+    "atomic_sub",
+    type=_atomic,
+    effect=Effect.ACCUMULATES,
+    update=SUB,
+    adds=True,
+    exact=True,
+    sign="-=",
+    c="({T})({0} - {1})",
+    doc="a[i] -= v, atomically; returns the old value.",
+)
+ATOMIC_MIN = row(
+    "atomic_min",
+    type=_atomic,
+    effect=Effect.ACCUMULATES,
+    update=MIN,
+    exact=True,
+    c="{1} < {0} ? {1} : {0}",
+    doc="a[i] = min(a[i], v), atomically; returns the old value.",
+)
+ATOMIC_MAX = row(
+    "atomic_max",
+    type=_atomic,
+    effect=Effect.ACCUMULATES,
+    update=MAX,
+    exact=True,
+    c="{1} > {0} ? {1} : {0}",
+    doc="a[i] = max(a[i], v), atomically; returns the old value.",
+)
+ATOMIC_EXCH = row(
+    "atomic_exch",
+    type=_atomic,
+    effect=Effect.WRITES,
+    adjoint=NO_GRADIENT,
+    exact=True,
+    update=lambda old, new: new,
+    c="{1}",
+    doc="a[i] = v, atomically; returns the old value. A gradient that arrives is refused.",
+)
+ATOMIC_CAS = row(
+    "atomic_cas",
+    type=_cas,
+    effect=Effect.WRITES,
+    adjoint=NO_GRADIENT,
+    exact=True,
+    update=lambda old, expected, new: WHERE(EQ(old, expected), new, old),
+    c="{0} == {1} ? {2} : {0}",
+    doc="a[i] = v where a[i] == compare, atomically; returns the old value. As atomic_exch.",
+)
 
 
 def _bits(name: str) -> Callable[..., Type]:
@@ -102,22 +151,30 @@ def _bits(name: str) -> Callable[..., Type]:
 
 
 def _bitwise(name: str, sign: str, update: Row) -> Row:
-    return row(name, type=_bits(name), effect=Effect.ACCUMULATES, update=update, exact=True, sign=f"{sign}=",
-               c=f"({{T}})({{0}} {sign} {{1}})",
-               doc=f"a[i] {sign}= v for integers, atomically; returns the old value.")  # fmt: skip
+    return row(
+        name,
+        type=_bits(name),
+        effect=Effect.ACCUMULATES,
+        update=update,
+        exact=True,
+        sign=f"{sign}=",
+        c=f"({{T}})({{0}} {sign} {{1}})",
+        doc=f"a[i] {sign}= v for integers, atomically; returns the old value.",
+    )
 
 
 ATOMIC_AND, ATOMIC_OR, ATOMIC_XOR = (
-    _bitwise("atomic_and", "&", BIT_AND), _bitwise("atomic_or", "|", BIT_OR), _bitwise("atomic_xor", "^", BIT_XOR),
-)  # fmt: skip
+    _bitwise("atomic_and", "&", BIT_AND),
+    _bitwise("atomic_or", "|", BIT_OR),
+    _bitwise("atomic_xor", "^", BIT_XOR),
+)
 
 # The private copy of a replay: `log_store` remembers what it overwrites; `rollback(mark())` puts it back.
 LOG_STORE = row("log_store", type=_store, effect=Effect.WRITES, sign="~=")
 MARK = row("mark", type=lambda: int64, effect=Effect.IO)
 ROLLBACK = row("rollback", type=lambda mark: None, effect=Effect.IO)
 
-ATOMICS = (ATOMIC_ADD, ATOMIC_SUB, ATOMIC_MIN, ATOMIC_MAX, ATOMIC_EXCH, ATOMIC_CAS, ATOMIC_AND,
-           ATOMIC_OR, ATOMIC_XOR)  # fmt: skip
+ATOMICS = (ATOMIC_ADD, ATOMIC_SUB, ATOMIC_MIN, ATOMIC_MAX, ATOMIC_EXCH, ATOMIC_CAS, ATOMIC_AND, ATOMIC_OR, ATOMIC_XOR)
 
 
 def _wrap(i: Type, n: Type) -> Type:
@@ -126,21 +183,22 @@ def _wrap(i: Type, n: Type) -> Type:
 
 
 WRAP = row(
-    "wrap", type=_wrap, cheap=True,
+    "wrap",
+    type=_wrap,
+    cheap=True,
     meaning=lambda i, n: i + type(i)(n) if i < 0 else i,
-    together=lambda i, n: np.where(i < 0, i + n.astype(i.dtype), i),
+    vectorised=lambda i, n: np.where(i < 0, i + n.astype(i.dtype), i),
     c="({0} < 0 ? {0} + {1} : {0})",
     doc="A negative index counts from the end.",
-)  # fmt: skip
+)
 
 # turns of `for`: max(0, ceil((stop - start) / step)), 0 for step 0
 TRIPS = row(
-    "trips", type=lambda start, stop, step: int32,
-    meaning=lambda start, stop, step: np.int32(
-        0 if step == 0 else max(0, -((int(start) - int(stop)) // int(step)))
-    ),
+    "trips",
+    type=lambda start, stop, step: int32,
+    meaning=lambda start, stop, step: np.int32(0 if step == 0 else max(0, -((int(start) - int(stop)) // int(step)))),
     c=lambda types, a, b, s: (
         f"({s} > 0 ? ({b} > {a} ? (int32_t)(((int64_t){b} - {a} + {s} - 1) / {s}) : 0)"
         f" : {s} < 0 ? ({b} < {a} ? (int32_t)(((int64_t){a} - {b} - {s} - 1) / -(int64_t){s}) : 0) : 0)"
     ),
-)  # fmt: skip
+)

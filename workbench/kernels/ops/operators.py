@@ -70,13 +70,28 @@ def matrix_multiply(a: Any, b: Any) -> Any:
 
 
 _BINARY: dict[str, Callable[[Any, Any], Any]] = {
-    "+": scalar.ADD, "-": scalar.SUB, "*": multiply, "/": divide, "//": scalar.FLOORDIV, "%": scalar.PYMOD,
-    "**": power, "@": matrix_multiply, "<<": scalar.LSHIFT, ">>": scalar.RSHIFT, "&": scalar.BIT_AND,
-    "|": scalar.BIT_OR, "^": scalar.BIT_XOR,
-}  # fmt: skip
+    "+": scalar.ADD,
+    "-": scalar.SUB,
+    "*": multiply,
+    "/": divide,
+    "//": scalar.FLOORDIV,
+    "%": scalar.PYMOD,
+    "**": power,
+    "@": matrix_multiply,
+    "<<": scalar.LSHIFT,
+    ">>": scalar.RSHIFT,
+    "&": scalar.BIT_AND,
+    "|": scalar.BIT_OR,
+    "^": scalar.BIT_XOR,
+}
 _COMPARE: dict[str, Row] = {
-    "<": scalar.LT, "<=": scalar.LE, ">": scalar.GT, ">=": scalar.GE, "==": scalar.EQ, "!=": scalar.NE,
-}  # fmt: skip
+    "<": scalar.LT,
+    "<=": scalar.LE,
+    ">": scalar.GT,
+    ">=": scalar.GE,
+    "==": scalar.EQ,
+    "!=": scalar.NE,
+}
 
 
 def binary(op: str, a: Any, b: Any) -> Any:
@@ -116,11 +131,21 @@ def _overload(method: str, function: Callable[..., Any], reflected: bool = False
 
 
 for _method, _function in {
-    "__add__": scalar.ADD, "__sub__": scalar.SUB, "__mul__": multiply, "__truediv__": divide, "__neg__": scalar.NEG,
-    "__lt__": scalar.LT, "__le__": scalar.LE, "__gt__": scalar.GT, "__ge__": scalar.GE,
-}.items():  # fmt: skip
+    "__add__": scalar.ADD,
+    "__sub__": scalar.SUB,
+    "__mul__": multiply,
+    "__truediv__": divide,
+    "__neg__": scalar.NEG,
+    "__lt__": scalar.LT,
+    "__le__": scalar.LE,
+    "__gt__": scalar.GT,
+    "__ge__": scalar.GE,
+}.items():
     _overload(_method, _function)
 for _method, _function in {
-    "__radd__": scalar.ADD, "__rsub__": scalar.SUB, "__rmul__": multiply, "__rtruediv__": divide,
-}.items():  # fmt: skip
+    "__radd__": scalar.ADD,
+    "__rsub__": scalar.SUB,
+    "__rmul__": multiply,
+    "__rtruediv__": divide,
+}.items():
     _overload(_method, _function, reflected=True)

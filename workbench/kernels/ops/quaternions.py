@@ -6,24 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from ..types import Quat, Scalar, Type, Vector, matrix, quaternion, vector
-from .composite import (
-    curved,
-    floating,
-    multilinear,
-    one_type,
-    passed,
-    passing,
-    scalars_agree,
-    wants,
-)
+from .composite import curved, floating, multilinear, one_type, passed, passing, scalars_agree, wants
 from .matrices import AXIAL, MATVEC, TRACE, TRANSPOSE
 from .row import kind, refuse
-from .scalar import (
-    ADD,
-    COS,
-    SIN,
-    TIMES,
-)  # fmt: skip
+from .scalar import ADD, COS, SIN, TIMES
 from .vectors import CONSTRUCT, CROSS, DOT, EXTRACT, SCALE, cross_product, sum_of_products
 
 
@@ -43,14 +29,21 @@ def _quat_mul(a, b, types=None, out=None):
 
 
 QUAT_MUL = multilinear(
-    "quat_mul", 2, type=_quats("*", lambda t: t), expand=_quat_mul, doc="quaternion * quaternion",
+    "quat_mul",
+    2,
+    type=_quats("*", lambda t: t),
+    expand=_quat_mul,
+    doc="quaternion * quaternion",
     adjoint=lambda g, y, a, b: (passed(QUAT_MUL, 0)(g, QUAT_INVERSE(b)), passed(QUAT_MUL, 1)(QUAT_INVERSE(a), g)),
-)  # fmt: skip
+)
 QUAT_INVERSE = multilinear(
-    "quat_inverse", 1, type=_quats("quat_inverse", lambda t: t), adjoint=lambda g, y, q: (QUAT_INVERSE(g),),
+    "quat_inverse",
+    1,
+    type=_quats("quat_inverse", lambda t: t),
+    adjoint=lambda g, y, q: (QUAT_INVERSE(g),),
     expand=lambda q, types, out: [-q[0], -q[1], -q[2], q[3]],
     doc="quat_inverse(q) -> quaternion: the conjugate, which is the inverse of a unit quaternion.",
-)  # fmt: skip
+)
 
 
 def _rotate_type(name: str) -> Callable[..., Type]:
@@ -97,15 +90,21 @@ def _adjoint_rotate(g: Any, q: Any, v: Any, sign: float) -> Any:
 
 
 QUAT_ROTATE = curved(
-    "quat_rotate", type=_rotate_type("quat_rotate"), expand=lambda q, v, types, out: _rotate(q, v),
-    adjoint=lambda g, y, q, v: (_adjoint_rotate(g, q, v, 1.0), passed(QUAT_ROTATE_INV, 1)(q, g)), exact=True,
+    "quat_rotate",
+    type=_rotate_type("quat_rotate"),
+    expand=lambda q, v, types, out: _rotate(q, v),
+    adjoint=lambda g, y, q, v: (_adjoint_rotate(g, q, v, 1.0), passed(QUAT_ROTATE_INV, 1)(q, g)),
+    exact=True,
     doc="quat_rotate(q: quaternion, v: vec3) -> vec3: v turned by q, which should have length 1.",
-)  # fmt: skip
+)
 QUAT_ROTATE_INV = curved(
-    "quat_rotate_inv", type=_rotate_type("quat_rotate_inv"), expand=lambda q, v, types, out: _rotate(q, v, -1),
-    adjoint=lambda g, y, q, v: (_adjoint_rotate(g, q, v, -1.0), passed(QUAT_ROTATE, 1)(q, g)), exact=True,
+    "quat_rotate_inv",
+    type=_rotate_type("quat_rotate_inv"),
+    expand=lambda q, v, types, out: _rotate(q, v, -1),
+    adjoint=lambda g, y, q, v: (_adjoint_rotate(g, q, v, -1.0), passed(QUAT_ROTATE, 1)(q, g)),
+    exact=True,
     doc="quat_rotate_inv(q: quaternion, v: vec3) -> vec3: v turned back by q, which should have length 1.",
-)  # fmt: skip
+)
 passing(QUAT_ROTATE, 1)
 passing(QUAT_ROTATE_INV, 1)
 
@@ -115,10 +114,16 @@ def _quat_matrix(q, types, out):
     plain = 2.0 * w * w - 1.0
     two = [2.0 * x, 2.0 * y, 2.0 * z]
     return [
-        plain + two[0] * x, two[0] * y - two[2] * w, two[0] * z + two[1] * w,
-        two[0] * y + two[2] * w, plain + two[1] * y, two[1] * z - two[0] * w,
-        two[0] * z - two[1] * w, two[1] * z + two[0] * w, plain + two[2] * z,
-    ]  # fmt: skip
+        plain + two[0] * x,
+        two[0] * y - two[2] * w,
+        two[0] * z + two[1] * w,
+        two[0] * y + two[2] * w,
+        plain + two[1] * y,
+        two[1] * z - two[0] * w,
+        two[0] * z - two[1] * w,
+        two[1] * z + two[0] * w,
+        plain + two[2] * z,
+    ]
 
 
 def _adjoint_quat_matrix(g, y, q):
@@ -129,10 +134,13 @@ def _adjoint_quat_matrix(g, y, q):
 
 
 QUAT_TO_MATRIX = curved(
-    "quat_to_matrix", type=_quats("quat_to_matrix", lambda t: matrix((3, 3), t.scalar)), expand=_quat_matrix,
-    adjoint=_adjoint_quat_matrix, exact=True,
+    "quat_to_matrix",
+    type=_quats("quat_to_matrix", lambda t: matrix((3, 3), t.scalar)),
+    expand=_quat_matrix,
+    adjoint=_adjoint_quat_matrix,
+    exact=True,
     doc="quat_to_matrix(q: unit quaternion) -> mat33 that turns as quat_rotate does.",
-)  # fmt: skip
+)
 
 
 def _axis_angle_type(axis: Type, angle: Type) -> Type:
@@ -154,7 +162,9 @@ def _adjoint_axis_angle(g, y, axis, angle):
 
 
 QUAT_FROM_AXIS_ANGLE = curved(
-    "quat_from_axis_angle", type=floating("quat_from_axis_angle", _axis_angle_type), expand=_axis_angle,
+    "quat_from_axis_angle",
+    type=floating("quat_from_axis_angle", _axis_angle_type),
+    expand=_axis_angle,
     adjoint=_adjoint_axis_angle,
     doc="quat_from_axis_angle(axis: unit vec3, angle: radians) -> quaternion.",
-)  # fmt: skip
+)

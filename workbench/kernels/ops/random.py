@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..types import Scalar, Type, float32, int32, is_int, uint32
-from . import together
+from . import vectorised
 from .c_text import helper
 from .row import kind, refuse, row, stop
 from .scalar import ADD, CAST, COS, LOG, PYMOD, RSHIFT, SQRT, SUB
@@ -37,7 +37,7 @@ def _pcg(state):
     return np.uint32((c >> 22) ^ c)
 
 
-PCG = row("pcg", type=_pcg_type, meaning=_pcg, together=together.pcg, c="wb_pcg({0})", doc="The next random state.")
+PCG = row("pcg", type=_pcg_type, meaning=_pcg, vectorised=vectorised.pcg, c="wb_pcg({0})", doc="The next random state.")
 
 
 def _draws(state, attr):
@@ -47,10 +47,18 @@ def _draws(state, attr):
     return made
 
 
-DRAWS = row("tile_draws", type=lambda state, attr: attr, typed_by_attr=True, meaning=_draws, cost=64,
-            block=lambda types, type, out, state, attr: f"WB_ONE {{ uint32_t wb_s = {state}; for (int32_t wb_k = 0;"
-            f" wb_k < {type.size}; ++wb_k) {out}.c[wb_k] = wb_s = wb_pcg(wb_s); }}",
-            doc="A tile with the states that follow on one, in their order.")  # fmt: skip
+DRAWS = row(
+    "tile_draws",
+    type=lambda state, attr: attr,
+    typed_by_attr=True,
+    meaning=_draws,
+    cost=64,
+    block=lambda types, type, out, state, attr: (
+        f"WB_ONE {{ uint32_t wb_s = {state}; for (int32_t wb_k = 0;"
+        f" wb_k < {type.size}; ++wb_k) {out}.c[wb_k] = wb_s = wb_pcg(wb_s); }}"
+    ),
+    doc="A tile with the states that follow on one, in their order.",
+)
 
 
 def _unsigned(seed: Any) -> Any:

@@ -18,24 +18,7 @@ from .conversions import here, static_number
 from .parts import JOIN, PART
 from .quaternions import QUAT_INVERSE, QUAT_MUL
 from .row import kind, stop
-from .scalar import (
-    ABS,
-    ADD,
-    ASIN,
-    ATAN2,
-    CLAMP,
-    COS,
-    DIV,
-    EQ,
-    GE,
-    GT,
-    LT,
-    MIN,
-    NEG,
-    SIN,
-    SQRT,
-    WHERE,
-)  # fmt: skip
+from .scalar import ABS, ADD, ASIN, ATAN2, CLAMP, COS, DIV, EQ, GE, GT, LT, MIN, NEG, SIN, SQRT, WHERE
 from .vectors import CONSTRUCT, CROSS, DOT, EXTRACT, LENGTH, LENGTH_SQ, NORMALIZE, SCALE
 
 
@@ -331,7 +314,16 @@ def quat_to_euler(q: Any, i: Any, j: Any, k: Any) -> Any:
 ROTATIONS: dict[str, Callable[..., Any]] = {
     f.__name__: f
     for f in (
-        quat_from_matrix, quat_to_axis_angle, quat_slerp, quat_between_vectors, quat_twist, quat_twist_angle,
-        quat_twist_angle_signed, quat_rpy, quat_to_rpy, quat_from_euler, quat_to_euler,
+        quat_from_matrix,
+        quat_to_axis_angle,
+        quat_slerp,
+        quat_between_vectors,
+        quat_twist,
+        quat_twist_angle,
+        quat_twist_angle_signed,
+        quat_rpy,
+        quat_to_rpy,
+        quat_from_euler,
+        quat_to_euler,
     )
-}  # fmt: skip
+}

@@ -115,7 +115,7 @@ class Row:
     name: str
     type: Callable[..., Any]
     meaning: Callable[..., Any] | None = None
-    together: Callable[..., Any] | None = None
+    vectorised: Callable[..., Any] | None = None
     c: str | Callable[..., str] | None = None
     expand: Callable[..., Any] | None = None
     adjoint: Any = None
@@ -281,8 +281,8 @@ def row(name: str, **fields: Any) -> Row:
     if callable(adjoint) and fields.get("expand") is None:
         fields.setdefault("tangent", diagonal(adjoint))
     vectors = fields.get("elementwise", False) or isinstance(fields.get("meaning"), np.ufunc)
-    if fields.setdefault("together", vectors or None) is True:
-        fields["together"] = fields.get("meaning")
+    if fields.setdefault("vectorised", vectors or None) is True:
+        fields["vectorised"] = fields.get("meaning")
     made = Row(name, **fields)
     assert name not in ROWS, f"two rows named {name}"
     ROWS[name] = made

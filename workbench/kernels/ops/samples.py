@@ -100,10 +100,17 @@ def sample_unit_hypercube(state: Any) -> Drawn:
 
 
 _SAMPLES: dict[Callable[..., Any], int] = {
-    sample_triangle: 2, sample_unit_ring: 2, sample_unit_disk: 2, sample_unit_sphere_surface: 3,
-    sample_unit_sphere: 3, sample_unit_hemisphere_surface: 3, sample_unit_hemisphere: 3, sample_unit_square: 2,
-    sample_unit_cube: 3, sample_unit_hypercube: 4,
-}  # fmt: skip
+    sample_triangle: 2,
+    sample_unit_ring: 2,
+    sample_unit_disk: 2,
+    sample_unit_sphere_surface: 3,
+    sample_unit_sphere: 3,
+    sample_unit_hemisphere_surface: 3,
+    sample_unit_hemisphere: 3,
+    sample_unit_square: 2,
+    sample_unit_cube: 3,
+    sample_unit_hypercube: 4,
+}
 for _f, _n in _SAMPLES.items():
     _f.__doc__ = f"""{_f.__doc__} On the host: the point and the next state.
 
@@ -112,5 +119,9 @@ for _f, _n in _SAMPLES.items():
 {_n}"""
 
 STATEFUL: dict[str, Callable[..., Any]] = {
-    "randf": randf, "randi": randi, "randn": randn, "randu": randu, **{f.__name__: f for f in _SAMPLES},
-}  # fmt: skip
+    "randf": randf,
+    "randi": randi,
+    "randn": randn,
+    "randu": randu,
+    **{f.__name__: f for f in _SAMPLES},
+}

@@ -17,17 +17,8 @@ import numpy as np
 
 from .. import ir
 from ..types import Composite, Scalar, Type, bool_, float64, is_float, is_int
-from . import sines, together
-from .c_text import (
-    c_abs,
-    c_cast,
-    c_div,
-    c_floordiv,
-    c_lshift,
-    c_pymod,
-    c_rshift,
-    c_small,
-)
+from . import sines, vectorised
+from .c_text import c_abs, c_cast, c_div, c_floordiv, c_lshift, c_pymod, c_rshift, c_small
 from .row import ROWS, Row, diagonal, kind, refuse, row, zero
 
 # ---- type rules
@@ -53,8 +44,11 @@ def same_type(name: str, types: tuple[Type, ...]) -> Type:
             hint = f"{wide}(...) around the operand that is not {wide}"
         else:
             hint = "operands of one type"
-        raise refuse(f"`{name}` takes operands of one type, got {_shown(types)}: nothing is converted silently",
-                     slug="mixed-types", instead=hint)  # fmt: skip
+        raise refuse(
+            f"`{name}` takes operands of one type, got {_shown(types)}: nothing is converted silently",
+            slug="mixed-types",
+            instead=hint,
+        )
     return first
 
 
@@ -145,41 +139,53 @@ _SINE: dict[str, Any] = {"library": (float64,), "cost": 8}
 # ---- choices between values, by which kinks are written
 
 LT = row(
-    "lt", sign="<", type=_rule_compare("<", True), meaning=lambda a, b: a < b, together=True, c="{0} < {1}", **_SIMPLE
+    "lt", sign="<", type=_rule_compare("<", True), meaning=lambda a, b: a < b, vectorised=True, c="{0} < {1}", **_SIMPLE
 )
 LE = row(
     "le",
     sign="<=",
     type=_rule_compare("<=", True),
     meaning=lambda a, b: a <= b,
-    together=True,
+    vectorised=True,
     c="{0} <= {1}",
     **_SIMPLE,
 )
 GT = row(
-    "gt", sign=">", type=_rule_compare(">", True), meaning=lambda a, b: a > b, together=True, c="{0} > {1}", **_SIMPLE
+    "gt", sign=">", type=_rule_compare(">", True), meaning=lambda a, b: a > b, vectorised=True, c="{0} > {1}", **_SIMPLE
 )
 GE = row(
     "ge",
     sign=">=",
     type=_rule_compare(">=", True),
     meaning=lambda a, b: a >= b,
-    together=True,
+    vectorised=True,
     c="{0} >= {1}",
     **_SIMPLE,
 )
-LOGICAL_AND = row("logical_and", sign="and", type=_rule_bools("and"), meaning=lambda a, b: bool(a) and bool(b),
-                  together=np.logical_and,
-                  c="{0} && {1}", **_SIMPLE)  # fmt: skip
-LOGICAL_OR = row("logical_or", sign="or", type=_rule_bools("or"), meaning=lambda a, b: bool(a) or bool(b),
-                 together=np.logical_or,
-                 c="{0} || {1}", **_SIMPLE)  # fmt: skip
+LOGICAL_AND = row(
+    "logical_and",
+    sign="and",
+    type=_rule_bools("and"),
+    meaning=lambda a, b: bool(a) and bool(b),
+    vectorised=np.logical_and,
+    c="{0} && {1}",
+    **_SIMPLE,
+)
+LOGICAL_OR = row(
+    "logical_or",
+    sign="or",
+    type=_rule_bools("or"),
+    meaning=lambda a, b: bool(a) or bool(b),
+    vectorised=np.logical_or,
+    c="{0} || {1}",
+    **_SIMPLE,
+)
 LOGICAL_NOT = row(
     "logical_not",
     sign="not ",
     type=_rule_bools("not"),
     meaning=lambda a: not a,
-    together=np.logical_not,
+    vectorised=np.logical_not,
     c="!{0}",
     **_SIMPLE,
 )
@@ -193,12 +199,32 @@ def _all_equal(a, b, types, out):
 
 
 ALL_EQ = row("all_eq", type=_rule_compare("==", False), expand=_all_equal, doc="Are all components equal.")
-ALL_NE = row("any_ne", type=_rule_compare("!=", False), doc="Does any component differ.",
-             expand=lambda a, b, types, out: LOGICAL_NOT(_all_equal(a, b, types, out)))  # fmt: skip
-EQ = row("eq", sign="==", type=_rule_compare("==", False), meaning=lambda a, b: a == b, together=True, c="{0} == {1}",
-         whole=ALL_EQ, **_SIMPLE)  # fmt: skip
-NE = row("ne", sign="!=", type=_rule_compare("!=", False), meaning=lambda a, b: a != b, together=True, c="{0} != {1}",
-         whole=ALL_NE, **_SIMPLE)  # fmt: skip
+ALL_NE = row(
+    "any_ne",
+    type=_rule_compare("!=", False),
+    doc="Does any component differ.",
+    expand=lambda a, b, types, out: LOGICAL_NOT(_all_equal(a, b, types, out)),
+)
+EQ = row(
+    "eq",
+    sign="==",
+    type=_rule_compare("==", False),
+    meaning=lambda a, b: a == b,
+    vectorised=True,
+    c="{0} == {1}",
+    whole=ALL_EQ,
+    **_SIMPLE,
+)
+NE = row(
+    "ne",
+    sign="!=",
+    type=_rule_compare("!=", False),
+    meaning=lambda a, b: a != b,
+    vectorised=True,
+    c="{0} != {1}",
+    whole=ALL_NE,
+    **_SIMPLE,
+)
 
 # What a comparison is where it does not hold, and what it is with its operands exchanged.
 NEGATED = {LT: GE, LE: GT, GT: LE, GE: LT, EQ: NE, NE: EQ}
@@ -214,38 +240,90 @@ def _where_type(cond: Type, a: Type, b: Type) -> Type:
 
 
 WHERE = row(
-    "where", type=_where_type, elementwise=True, linear=True, exact=True, cheap=True,
-    meaning=lambda cond, a, b: a if cond else b, together=np.where, c="{0} ? {1} : {2}",
+    "where",
+    type=_where_type,
+    elementwise=True,
+    linear=True,
+    exact=True,
+    cheap=True,
+    meaning=lambda cond, a, b: a if cond else b,
+    vectorised=np.where,
+    c="{0} ? {1} : {2}",
     adjoint=lambda g, y, cond, a, b: (None, WHERE(cond, g, zero(g)), WHERE(cond, zero(g), g)),
     doc="where(cond: bool, a: T, b: T) -> T: a where cond holds, else b. Both sides are computed.",
-)  # fmt: skip
+)
 PICK_LT = row(
-    "pick_lt", elementwise=True, cheap=True,
+    "pick_lt",
+    elementwise=True,
+    cheap=True,
     type=lambda a, b, x, y: (same_type("pick_lt", (a, b)), same_type("pick_lt", (x, y)))[1],
-    meaning=lambda a, b, x, y: np.where(a < b, x, y), c="{0} < {1} ? {2} : {3}",
+    meaning=lambda a, b, x, y: np.where(a < b, x, y),
+    c="{0} < {1} ? {2} : {3}",
     adjoint=lambda g, out, a, b, x, y: (None, None, PICK_LT(a, b, g, zero(g)), PICK_LT(a, b, zero(g), g)),
     doc="x where a < b, else y, component by component.",
-)  # fmt: skip
+)
 GATE = row(
-    "gate", type=_rule_numbers("gate"), elementwise=True, exact=True,
-    meaning=lambda g, d: np.where(g == 0, np.zeros_like(d), d), c="{0} == 0 ? 0 : {1}",
-    adjoint=lambda h, y, g, d: (None, h), tangent=lambda ts, y, g, d: None if ts[1] is None else GATE(g, ts[1]),
+    "gate",
+    type=_rule_numbers("gate"),
+    elementwise=True,
+    exact=True,
+    meaning=lambda g, d: np.where(g == 0, np.zeros_like(d), d),
+    c="{0} == 0 ? 0 : {1}",
+    adjoint=lambda h, y, g, d: (None, h),
+    tangent=lambda ts, y, g, d: None if ts[1] is None else GATE(g, ts[1]),
     doc="d, a product of g, but 0 where g is 0: an infinite partial derivative counts for nothing where nothing comes"
-        " in. By d its derivative is 1 also there: the product changes with g wherever the other factor is finite.",
-)  # fmt: skip
+    " in. By d its derivative is 1 also there: the product changes with g wherever the other factor is finite.",
+)
 
 # ---- arithmetic
 
-ADD = row("add", type=_rule_numbers("+"), elementwise=True, meaning=lambda a, b: a + b, c=c_small("{0} + {1}"),
-          adjoint=lambda g, y, a, b: (g, g), linear=True, sign="+", **_SIMPLE,
-          doc="add(a: T, b: T) -> T; whole numbers wrap.")  # fmt: skip
-SUB = row("sub", type=_rule_numbers("-"), elementwise=True, meaning=lambda a, b: a - b, c=c_small("{0} - {1}"),
-          adjoint=lambda g, y, a, b: (g, NEG(g)), linear=True, sign="-", **_SIMPLE,
-          doc="sub(a: T, b: T) -> T; whole numbers wrap.")  # fmt: skip
-NEG = row("neg", type=_rule_numbers("-"), elementwise=True, meaning=np.negative, c=c_small("-{0}"),
-          adjoint=lambda g, y, a: (NEG(g),), linear=True, sign="-", **_SIMPLE, doc="neg(a: T) -> T: -a.")  # fmt: skip
-POS = row("pos", type=_rule_numbers("+"), elementwise=True, meaning=lambda a: a, c="{0}",
-          adjoint=lambda g, y, a: (g,), linear=True, exact=True, doc="pos(a: T) -> T: a.")  # fmt: skip
+ADD = row(
+    "add",
+    type=_rule_numbers("+"),
+    elementwise=True,
+    meaning=lambda a, b: a + b,
+    c=c_small("{0} + {1}"),
+    adjoint=lambda g, y, a, b: (g, g),
+    linear=True,
+    sign="+",
+    **_SIMPLE,
+    doc="add(a: T, b: T) -> T; whole numbers wrap.",
+)
+SUB = row(
+    "sub",
+    type=_rule_numbers("-"),
+    elementwise=True,
+    meaning=lambda a, b: a - b,
+    c=c_small("{0} - {1}"),
+    adjoint=lambda g, y, a, b: (g, NEG(g)),
+    linear=True,
+    sign="-",
+    **_SIMPLE,
+    doc="sub(a: T, b: T) -> T; whole numbers wrap.",
+)
+NEG = row(
+    "neg",
+    type=_rule_numbers("-"),
+    elementwise=True,
+    meaning=np.negative,
+    c=c_small("-{0}"),
+    adjoint=lambda g, y, a: (NEG(g),),
+    linear=True,
+    sign="-",
+    **_SIMPLE,
+    doc="neg(a: T) -> T: -a.",
+)
+POS = row(
+    "pos",
+    type=_rule_numbers("+"),
+    elementwise=True,
+    meaning=lambda a: a,
+    c="{0}",
+    adjoint=lambda g, y, a: (g,),
+    linear=True,
+    exact=True,
+    doc="pos(a: T) -> T: a.",
+)
 
 
 def _fused_mul(stmt: ir.Stmt) -> ir.Stmt | None:
@@ -256,10 +334,20 @@ def _fused_mul(stmt: ir.Stmt) -> ir.Stmt | None:
     return None
 
 
-MUL = row("mul", type=_rule_numbers("*"), elementwise=True, meaning=lambda a, b: a * b, c=c_small("{0} * {1}"),
-          adjoint=lambda g, y, a, b: (TIMES(g, b), TIMES(g, a)), bilinear=True, sign="*", **_SIMPLE,
-          tangent=lambda ts, y, a, b: product_tangent(ts, a, b),
-          fused=_fused_mul, doc="Product of two scalars; of two composites component by component.")  # fmt: skip
+MUL = row(
+    "mul",
+    type=_rule_numbers("*"),
+    elementwise=True,
+    meaning=lambda a, b: a * b,
+    c=c_small("{0} * {1}"),
+    adjoint=lambda g, y, a, b: (TIMES(g, b), TIMES(g, a)),
+    bilinear=True,
+    sign="*",
+    **_SIMPLE,
+    tangent=lambda ts, y, a, b: product_tangent(ts, a, b),
+    fused=_fused_mul,
+    doc="Product of two scalars; of two composites component by component.",
+)
 
 
 def _adjoint_times_root(g, r, x):
@@ -267,8 +355,9 @@ def _adjoint_times_root(g, r, x):
 
 
 # the rule of x * r for the root r of x; no program has this row
-TIMES_ROOT = Row("times_root", type=MUL.type, elementwise=True, adjoint=_adjoint_times_root,
-                 tangent=diagonal(_adjoint_times_root))  # fmt: skip
+TIMES_ROOT = Row(
+    "times_root", type=MUL.type, elementwise=True, adjoint=_adjoint_times_root, tangent=diagonal(_adjoint_times_root)
+)
 
 
 def _quotient(a, b):
@@ -280,11 +369,19 @@ def _quotient(a, b):
     return np.where(b == 0, np.zeros_like(a), down + ((a % safe != 0) & ((a < 0) != (safe < 0))).astype(a.dtype))
 
 
-DIV = row("div", type=_rule_numbers("/"), elementwise=True, exact=True, cost=8, sign="/",
-          meaning=_quotient, c=c_div("{0} / {1}", "{0}", "{0} / {1}"),
-          adjoint=lambda g, y, a, b: (OVER(g, b), NEG(OVER(TIMES(g, y), b))),
-          doc="Quotient; of two composites component by component. Integers are rounded towards zero, as in C:"
-              " -7 / 2 is -3, where -7 // 2 is -4.")  # fmt: skip
+DIV = row(
+    "div",
+    type=_rule_numbers("/"),
+    elementwise=True,
+    exact=True,
+    cost=8,
+    sign="/",
+    meaning=_quotient,
+    c=c_div("{0} / {1}", "{0}", "{0} / {1}"),
+    adjoint=lambda g, y, a, b: (OVER(g, b), NEG(OVER(TIMES(g, y), b))),
+    doc="Quotient; of two composites component by component. Integers are rounded towards zero, as in C:"
+    " -7 / 2 is -3, where -7 // 2 is -4.",
+)
 
 # ---- products by which adjoints and tangents pass a row: exactly 0 stays 0, whatever the other factor is
 
@@ -337,19 +434,46 @@ def _tangent_over(ts, y, g, f):
     return second if first is None else first if second is None else ADD(first, second)
 
 
-TIMES = row("times", type=_either(MUL.type), elementwise=True, c="{0} * ({0} == 0 ? 0 : {1})", shown=MUL,
-            meaning=_times, adjoint=_adjoint_product, bilinear=True,
-            tangent=lambda ts, y, g, f: product_tangent(ts, g, f), **_SIMPLE,
-            doc="g * f for an adjoint g, but 0 where g is 0. By g its derivative is f also there: the product changes"
-                " with g wherever f is finite.")  # fmt: skip
-MOVES = row("moves", type=TIMES.type, elementwise=True, c="{0} == 0 || {1} == 0 ? 0 : {0} * {1}", shown=MUL,
-            meaning=_zero_or(lambda t, f: t * f, lambda t, f: (t == 0) | (f == 0)), adjoint=_adjoint_product,
-            bilinear=True, tangent=TIMES.tangent, **_SIMPLE,
-            doc="t * f for a tangent t, but 0 where either is 0: t may be infinite where f is exactly 0.")  # fmt: skip
-OVER = row("over", type=_either(_rule_floats("/", composite=True)), elementwise=True, shown=DIV,
-           c="{0} == 0 ? 0 : {0} / {1}",
-           meaning=_zero_or(lambda g, f: g / f, lambda g, f: g == 0), adjoint=_adjoint_over, tangent=_tangent_over,
-           exact=True, cost=8, doc="g / f for an adjoint g, but 0 where g is 0.")  # fmt: skip
+TIMES = row(
+    "times",
+    type=_either(MUL.type),
+    elementwise=True,
+    c="{0} * ({0} == 0 ? 0 : {1})",
+    shown=MUL,
+    meaning=_times,
+    adjoint=_adjoint_product,
+    bilinear=True,
+    tangent=lambda ts, y, g, f: product_tangent(ts, g, f),
+    **_SIMPLE,
+    doc="g * f for an adjoint g, but 0 where g is 0. By g its derivative is f also there: the product changes"
+    " with g wherever f is finite.",
+)
+MOVES = row(
+    "moves",
+    type=TIMES.type,
+    elementwise=True,
+    c="{0} == 0 || {1} == 0 ? 0 : {0} * {1}",
+    shown=MUL,
+    meaning=_zero_or(lambda t, f: t * f, lambda t, f: (t == 0) | (f == 0)),
+    adjoint=_adjoint_product,
+    bilinear=True,
+    tangent=TIMES.tangent,
+    **_SIMPLE,
+    doc="t * f for a tangent t, but 0 where either is 0: t may be infinite where f is exactly 0.",
+)
+OVER = row(
+    "over",
+    type=_either(_rule_floats("/", composite=True)),
+    elementwise=True,
+    shown=DIV,
+    c="{0} == 0 ? 0 : {0} / {1}",
+    meaning=_zero_or(lambda g, f: g / f, lambda g, f: g == 0),
+    adjoint=_adjoint_over,
+    tangent=_tangent_over,
+    exact=True,
+    cost=8,
+    doc="g / f for an adjoint g, but 0 where g is 0.",
+)
 
 
 def _floordiv(a, b):
@@ -378,15 +502,34 @@ def _adjoint_mod(g, y, a, b):
     return g, NEG(TIMES(g, RINT(DIV(SUB(a, y), b)))) if is_float(kind(a)) else None
 
 
-FLOORDIV = row("floordiv", sign="//", type=_rule_scalars("//"), meaning=_floordiv, together=together.floordiv,
-               c=c_floordiv,
-               doc="floordiv(a, b): rounds down, as in Python; 0 for an integer divided by 0.")  # fmt: skip
-PYMOD = row("pymod", sign="%", type=_rule_scalars("%"), meaning=_pymod, together=together.pymod, c=c_pymod,
-            adjoint=_adjoint_mod,
-            doc="a % b: has the sign of b, as in Python; 0 for an integer modulo 0.")  # fmt: skip
-MOD = row("mod", type=_rule_numbers("mod"), elementwise=True, meaning=np.fmod, adjoint=_adjoint_mod,
-          c=c_div("{0} % {1}", "0", "fmod{f}({0}, {1})"),
-          doc="mod(a: T, b: T) -> T, component by component: has the sign of a, as in C.")  # fmt: skip
+FLOORDIV = row(
+    "floordiv",
+    sign="//",
+    type=_rule_scalars("//"),
+    meaning=_floordiv,
+    vectorised=vectorised.floordiv,
+    c=c_floordiv,
+    doc="floordiv(a, b): rounds down, as in Python; 0 for an integer divided by 0.",
+)
+PYMOD = row(
+    "pymod",
+    sign="%",
+    type=_rule_scalars("%"),
+    meaning=_pymod,
+    vectorised=vectorised.pymod,
+    c=c_pymod,
+    adjoint=_adjoint_mod,
+    doc="a % b: has the sign of b, as in Python; 0 for an integer modulo 0.",
+)
+MOD = row(
+    "mod",
+    type=_rule_numbers("mod"),
+    elementwise=True,
+    meaning=np.fmod,
+    adjoint=_adjoint_mod,
+    c=c_div("{0} % {1}", "0", "fmod{f}({0}, {1})"),
+    doc="mod(a: T, b: T) -> T, component by component: has the sign of a, as in C.",
+)
 
 
 def _adjoint_pow(g, y, x, p):
@@ -418,22 +561,39 @@ def _c_pow(types, x, p):
     return text.format(x=x, p=p, f=f)
 
 
-POW = row("pow", type=_rule_floats("pow"), meaning=_pow, together=together.pow, c=_c_pow, adjoint=_adjoint_pow,
-          **_LIBRARY,
-          doc="pow(x: F, p: F) -> F, F float. By p it has a derivative for x > 0: 0 where y is 0.")  # fmt: skip
+POW = row(
+    "pow",
+    type=_rule_floats("pow"),
+    meaning=_pow,
+    vectorised=vectorised.pow,
+    c=_c_pow,
+    adjoint=_adjoint_pow,
+    **_LIBRARY,
+    doc="pow(x: F, p: F) -> F, F float. By p it has a derivative for x > 0: 0 where y is 0.",
+)
 
 MIN = row(
-    "min", type=_rule_numbers("min"), elementwise=True, exact=True, cheap=True,
-    meaning=lambda a, b: np.where(b < a, b, a), c="{1} < {0} ? {1} : {0}",
+    "min",
+    type=_rule_numbers("min"),
+    elementwise=True,
+    exact=True,
+    cheap=True,
+    meaning=lambda a, b: np.where(b < a, b, a),
+    c="{1} < {0} ? {1} : {0}",
     adjoint=lambda g, y, a, b: (PICK_LT(b, a, zero(g), g), PICK_LT(b, a, g, zero(g))),
     doc="min(a: T, b: T) -> T, component by component. At a tie the gradient goes to a.",
-)  # fmt: skip
+)
 MAX = row(
-    "max", type=_rule_numbers("max"), elementwise=True, exact=True, cheap=True,
-    meaning=lambda a, b: np.where(a < b, b, a), c="{0} < {1} ? {1} : {0}",
+    "max",
+    type=_rule_numbers("max"),
+    elementwise=True,
+    exact=True,
+    cheap=True,
+    meaning=lambda a, b: np.where(a < b, b, a),
+    c="{0} < {1} ? {1} : {0}",
     adjoint=lambda g, y, a, b: (PICK_LT(a, b, zero(g), g), PICK_LT(a, b, g, zero(g))),
     doc="max(a: T, b: T) -> T, component by component. At a tie the gradient goes to a.",
-)  # fmt: skip
+)
 
 
 def _adjoint_clamp(g, y, x, lo, hi):
@@ -445,29 +605,67 @@ def _adjoint_clamp(g, y, x, lo, hi):
 
 
 CLAMP = row(
-    "clamp", type=_rule_scalars("clamp"), adjoint=_adjoint_clamp, exact=True,
+    "clamp",
+    type=_rule_scalars("clamp"),
+    adjoint=_adjoint_clamp,
+    exact=True,
     meaning=lambda x, lo, hi: hi if hi < lo or hi < x else lo if x < lo else x,
-    together=lambda x, lo, hi: np.where((hi < lo) | (hi < x), hi, np.where(x < lo, lo, x)),
+    vectorised=lambda x, lo, hi: np.where((hi < lo) | (hi < x), hi, np.where(x < lo, lo, x)),
     c="({2} < {1} || {2} < {0}) ? {2} : {0} < {1} ? {1} : {0}",
     doc="clamp(x: T, lo: T, hi: T) -> T: min(max(lo, x), hi). On a bound the gradient goes to x.",
-)  # fmt: skip
+)
 ABS = row(
-    "abs", type=_rule_numbers("abs"), elementwise=True, meaning=np.abs, c=c_abs, exact=True, cheap=True,
+    "abs",
+    type=_rule_numbers("abs"),
+    elementwise=True,
+    meaning=np.abs,
+    c=c_abs,
+    exact=True,
+    cheap=True,
     adjoint=lambda g, y, x: (PICK_LT(x, zero(x), NEG(g), PICK_LT(zero(x), x, g, zero(g))),),
     doc="abs(x: T) -> T, component by component. Slope 0 at 0.",
-)  # fmt: skip
-SIGN = row("sign", type=_rule_numbers("sign"), elementwise=True, meaning=lambda x: np.where(x < 0, -1, 1),
-           exact=True, c="({T})({0} < 0 ? -1 : 1)",
-           doc="sign(x: T) -> T: -1 where x < 0, else 1, at 0 too.")  # fmt: skip
-STEP = row("step", type=_rule_scalars("step"), meaning=lambda x: x < 0, together=True,
-           c="({T})({0} < 0)", exact=True,
-           doc="step(x: T) -> T: 1 where x < 0, else 0.")  # fmt: skip
-NONZERO = row("nonzero", type=_rule_scalars("nonzero"), meaning=lambda x: x != 0, together=True,
-              c="({T})({0} != 0)", exact=True, doc="nonzero(x: T) -> T: 1 where x != 0, else 0.")  # fmt: skip
+)
+SIGN = row(
+    "sign",
+    type=_rule_numbers("sign"),
+    elementwise=True,
+    meaning=lambda x: np.where(x < 0, -1, 1),
+    exact=True,
+    c="({T})({0} < 0 ? -1 : 1)",
+    doc="sign(x: T) -> T: -1 where x < 0, else 1, at 0 too.",
+)
+STEP = row(
+    "step",
+    type=_rule_scalars("step"),
+    meaning=lambda x: x < 0,
+    vectorised=True,
+    c="({T})({0} < 0)",
+    exact=True,
+    doc="step(x: T) -> T: 1 where x < 0, else 0.",
+)
+NONZERO = row(
+    "nonzero",
+    type=_rule_scalars("nonzero"),
+    meaning=lambda x: x != 0,
+    vectorised=True,
+    c="({T})({0} != 0)",
+    exact=True,
+    doc="nonzero(x: T) -> T: 1 where x != 0, else 0.",
+)
 
-DETACH = row("detach", type=_rule_floats("detach", composite=True), meaning=lambda x: x, c="{0}", cut=True,
-             elementwise=True, exact=True, moves=True, cheap=True, cost=0,
-             doc="The value; no gradient passes, and that is meant.")  # fmt: skip
+DETACH = row(
+    "detach",
+    type=_rule_floats("detach", composite=True),
+    meaning=lambda x: x,
+    c="{0}",
+    cut=True,
+    elementwise=True,
+    exact=True,
+    moves=True,
+    cheap=True,
+    cost=0,
+    doc="The value; no gradient passes, and that is meant.",
+)
 
 # ---- casts
 
@@ -497,11 +695,18 @@ def _adjoint_cast(g, y, x, attr):
 
 
 CAST = row(
-    "cast", type=_cast_type, typed_by_attr=True, elementwise=True, meaning=_cast, c=c_cast, adjoint=_adjoint_cast,
+    "cast",
+    type=_cast_type,
+    typed_by_attr=True,
+    elementwise=True,
+    meaning=_cast,
+    c=c_cast,
+    adjoint=_adjoint_cast,
     tangent=lambda ts, y, x, attr: None if ts[0] is None or attr.kind != "f" else CAST(ts[0], attr=attr),
-    linear=True, cheap=True,
+    linear=True,
+    cheap=True,
     doc="Conversion to the scalar type `attr`, also of every component of a vector or matrix.",
-)  # fmt: skip
+)
 
 # ---- bits
 
@@ -513,35 +718,64 @@ def _places(a, n):
 
 def _bits(name: str, sign: str, meaning: Callable[..., Any]) -> Row:
     return row(
-        name, sign=sign, type=_rule_bits(sign), elementwise=True, meaning=meaning, c=f"({{T}})({{0}} {sign} {{1}})",
+        name,
+        sign=sign,
+        type=_rule_bits(sign),
+        elementwise=True,
+        meaning=meaning,
+        c=f"({{T}})({{0}} {sign} {{1}})",
         doc=f"{name}(a: I, b: I) -> I, I integer or bool, or a vector or matrix of such: a {sign} b.",
-    )  # fmt: skip
+    )
 
 
 BIT_AND = _bits("bit_and", "&", lambda a, b: a & b)
 BIT_OR = _bits("bit_or", "|", lambda a, b: a | b)
 BIT_XOR = _bits("bit_xor", "^", lambda a, b: a ^ b)
 INVERT = row(
-    "invert", sign="~", type=_rule_bits("~", bools=False), elementwise=True, meaning=np.invert, c="({T})~{0}",
+    "invert",
+    sign="~",
+    type=_rule_bits("~", bools=False),
+    elementwise=True,
+    meaning=np.invert,
+    c="({T})~{0}",
     doc="invert(a: I) -> I: ~a.",
-)  # fmt: skip
-LSHIFT = row("lshift", sign="<<", type=_rule_shift("<<"), elementwise=True, c=c_lshift,
-             meaning=lambda a, n: a << _places(a, n),
-             doc="a << n: n counts modulo the width of a.")  # fmt: skip
-RSHIFT = row("rshift", sign=">>", type=_rule_shift(">>"), elementwise=True, c=c_rshift,
-             meaning=lambda a, n: a >> _places(a, n),
-             doc="a >> n: n counts modulo the width of a; keeps the sign.")  # fmt: skip
+)
+LSHIFT = row(
+    "lshift",
+    sign="<<",
+    type=_rule_shift("<<"),
+    elementwise=True,
+    c=c_lshift,
+    meaning=lambda a, n: a << _places(a, n),
+    doc="a << n: n counts modulo the width of a.",
+)
+RSHIFT = row(
+    "rshift",
+    sign=">>",
+    type=_rule_shift(">>"),
+    elementwise=True,
+    c=c_rshift,
+    meaning=lambda a, n: a >> _places(a, n),
+    doc="a >> n: n counts modulo the width of a; keeps the sign.",
+)
 
 # ---- elementary functions of floats
 
 
 def _function(
-    name: str, meaning: Any, adjoint: Any = None, c: Any = "", doc: str = "", together: Any = True, **facts: Any
-) -> Row:  # fmt: skip
+    name: str, meaning: Any, adjoint: Any = None, c: Any = "", doc: str = "", vectorised: Any = True, **facts: Any
+) -> Row:
     """A function of one float; without `c`, one of C's math library by that name."""
-    facts = {"together": together, **(facts if c else {**_LIBRARY, **facts})}
-    return row(name, type=_rule_floats(name), meaning=meaning, adjoint=adjoint, c=c or name + "{f}({0})",
-               doc=doc or f"{name}(x: F) -> F, F float.", **facts)  # fmt: skip
+    facts = {"vectorised": vectorised, **(facts if c else {**_LIBRARY, **facts})}
+    return row(
+        name,
+        type=_rule_floats(name),
+        meaning=meaning,
+        adjoint=adjoint,
+        c=c or name + "{f}({0})",
+        doc=doc or f"{name}(x: F) -> F, F float.",
+        **facts,
+    )
 
 
 def _round(x):
@@ -584,12 +818,22 @@ _CLAMPED = "{name}{{f}}({{0}} > 1 ? 1 : {{0}} < -1 ? -1 : {{0}})"
 SIN = _function("sin", sines.sine, lambda g, y, x: (TIMES(g, COS(x)),), sines.c_call("sin"), **_SINE)
 COS = _function("cos", sines.cosine, lambda g, y, x: (NEG(TIMES(g, SIN(x))),), sines.c_call("cos"), **_SINE)
 TAN = _function("tan", np.tan, lambda g, y, x: (TIMES(g, 1.0 + y * y),))
-ASIN = _function("asin", lambda x: np.arcsin(np.clip(x, -1, 1)), lambda g, y, x: (_slope_on_the_circle(g, x),),
-                 _CLAMPED.format(name="asin"), "asin(x: F) -> F: of x clamped to [-1, 1]; derivative 0 outside.",
-                 **_LIBRARY)  # fmt: skip
-ACOS = _function("acos", lambda x: np.arccos(np.clip(x, -1, 1)), lambda g, y, x: (NEG(_slope_on_the_circle(g, x)),),
-                 _CLAMPED.format(name="acos"), "acos(x: F) -> F: of x clamped to [-1, 1]; derivative 0 outside.",
-                 **_LIBRARY)  # fmt: skip
+ASIN = _function(
+    "asin",
+    lambda x: np.arcsin(np.clip(x, -1, 1)),
+    lambda g, y, x: (_slope_on_the_circle(g, x),),
+    _CLAMPED.format(name="asin"),
+    "asin(x: F) -> F: of x clamped to [-1, 1]; derivative 0 outside.",
+    **_LIBRARY,
+)
+ACOS = _function(
+    "acos",
+    lambda x: np.arccos(np.clip(x, -1, 1)),
+    lambda g, y, x: (NEG(_slope_on_the_circle(g, x)),),
+    _CLAMPED.format(name="acos"),
+    "acos(x: F) -> F: of x clamped to [-1, 1]; derivative 0 outside.",
+    **_LIBRARY,
+)
 ATAN = _function("atan", np.arctan, _adjoint_atan)
 SINH = _function("sinh", np.sinh, lambda g, y, x: (TIMES(g, COSH(x)),))
 COSH = _function("cosh", np.cosh, lambda g, y, x: (TIMES(g, SINH(x)),))
@@ -616,27 +860,55 @@ def _fused_sqrt(stmt: ir.Stmt) -> ir.Stmt | None:
 
 
 SQRT = _function("sqrt", np.sqrt, lambda g, y, x: (OVER(g * 0.5, y),), fused=_fused_sqrt, **_INSTRUCTION)
-RSQRT = _function("rsqrt", lambda x: 1 / np.sqrt(x), lambda g, y, x: (OVER(TIMES(g * -0.5, y), x),),
-                  "1 / sqrt{f}({0})", "rsqrt(x: F) -> F: 1 / sqrt(x).")  # fmt: skip
+RSQRT = _function(
+    "rsqrt",
+    lambda x: 1 / np.sqrt(x),
+    lambda g, y, x: (OVER(TIMES(g * -0.5, y), x),),
+    "1 / sqrt{f}({0})",
+    "rsqrt(x: F) -> F: 1 / sqrt(x).",
+)
 CBRT = _function("cbrt", np.cbrt, lambda g, y, x: (OVER(g, 3.0 * (y * y)),))
-ERF = _function("erf", _of_python(math.erf), lambda g, y, x: (TIMES(g * (2.0 / math.sqrt(math.pi)), _bell(x)),),
-                together=None)  # fmt: skip
-ERFC = _function("erfc", _of_python(math.erfc), lambda g, y, x: (TIMES(g * (-2.0 / math.sqrt(math.pi)), _bell(x)),),
-                 together=None)  # fmt: skip
-DEGREES = _function("degrees", lambda x: x * x.dtype.type(180 / math.pi), lambda g, y, x: (g * (180 / math.pi),),
-                    "{0} * ({T})57.29577951308232", "degrees(x: F) -> F: radians to degrees.")  # fmt: skip
-RADIANS = _function("radians", lambda x: x * x.dtype.type(math.pi / 180), lambda g, y, x: (g * (math.pi / 180),),
-                    "{0} * ({T})0.017453292519943295", "radians(x: F) -> F: degrees to radians.")  # fmt: skip
+ERF = _function(
+    "erf", _of_python(math.erf), lambda g, y, x: (TIMES(g * (2.0 / math.sqrt(math.pi)), _bell(x)),), vectorised=None
+)
+ERFC = _function(
+    "erfc", _of_python(math.erfc), lambda g, y, x: (TIMES(g * (-2.0 / math.sqrt(math.pi)), _bell(x)),), vectorised=None
+)
+DEGREES = _function(
+    "degrees",
+    lambda x: x * x.dtype.type(180 / math.pi),
+    lambda g, y, x: (g * (180 / math.pi),),
+    "{0} * ({T})57.29577951308232",
+    "degrees(x: F) -> F: radians to degrees.",
+)
+RADIANS = _function(
+    "radians",
+    lambda x: x * x.dtype.type(math.pi / 180),
+    lambda g, y, x: (g * (math.pi / 180),),
+    "{0} * ({T})0.017453292519943295",
+    "radians(x: F) -> F: degrees to radians.",
+)
 FLOOR = _function("floor", np.floor, **_INSTRUCTION)
 CEIL = _function("ceil", np.ceil, **_INSTRUCTION)
 TRUNC = _function("trunc", np.trunc, **_INSTRUCTION)
-ROUND = _function("round", _round, together=together.round,
-                  doc="round(x: F) -> F: to the nearest whole number, halves away from zero, as in C.")  # fmt: skip
-RINT = row("rint", type=_rule_floats("rint", composite=True), elementwise=True, meaning=np.rint, c="rint{f}({0})",
-           cost=8,
-           doc="rint(x: F) -> F, component by component: to the nearest whole number, halves to even.")  # fmt: skip
-FRAC = _function("frac", lambda x: x - np.trunc(x), lambda g, y, x: (g,), "{0} - trunc{f}({0})",
-                 "frac(x: F) -> F: x - trunc(x).")  # fmt: skip
+ROUND = _function(
+    "round",
+    _round,
+    vectorised=vectorised.round,
+    doc="round(x: F) -> F: to the nearest whole number, halves away from zero, as in C.",
+)
+RINT = row(
+    "rint",
+    type=_rule_floats("rint", composite=True),
+    elementwise=True,
+    meaning=np.rint,
+    c="rint{f}({0})",
+    cost=8,
+    doc="rint(x: F) -> F, component by component: to the nearest whole number, halves to even.",
+)
+FRAC = _function(
+    "frac", lambda x: x - np.trunc(x), lambda g, y, x: (g,), "{0} - trunc{f}({0})", "frac(x: F) -> F: x - trunc(x)."
+)
 
 
 def _test(name: str, meaning: Callable[..., Any], c: str, every: bool) -> Row:
@@ -650,8 +922,14 @@ def _test(name: str, meaning: Callable[..., Any], c: str, every: bool) -> Row:
         return reduce(joined, [one(x) for x in parts])
 
     whole = row(f"{name}_of", type=rule, expand=expand, doc=f"{name} of the components.")
-    one = row(name, type=rule, meaning=meaning, c=c, whole=whole,
-              doc=f"{name}(x: F) -> bool; of a vector, matrix or quaternion: whether {of}.")  # fmt: skip
+    one = row(
+        name,
+        type=rule,
+        meaning=meaning,
+        c=c,
+        whole=whole,
+        doc=f"{name}(x: F) -> bool; of a vector, matrix or quaternion: whether {of}.",
+    )
     return one
 
 
@@ -671,11 +949,25 @@ def _adjoint_atan2(g, out, y, x):
     return OVER(TIMES(g, dy), far), NEG(OVER(TIMES(g, dx), far))
 
 
-ATAN2 = row("atan2", type=_rule_floats("atan2"), meaning=np.arctan2, c="atan2{f}({0}, {1})", adjoint=_adjoint_atan2,
-            **_LIBRARY, doc="atan2(y: F, x: F) -> F: angle of the point (x, y).")  # fmt: skip
-COPYSIGN = row("copysign", type=_rule_floats("copysign"), meaning=np.copysign, c="copysign{f}({0}, {1})", exact=True,
-               adjoint=lambda g, y, a, b: (WHERE(EQ(a, y), g, -g), None), cost=8,
-               doc="copysign(a: F, b: F) -> F: |a| with the sign of b.")  # fmt: skip
+ATAN2 = row(
+    "atan2",
+    type=_rule_floats("atan2"),
+    meaning=np.arctan2,
+    c="atan2{f}({0}, {1})",
+    adjoint=_adjoint_atan2,
+    **_LIBRARY,
+    doc="atan2(y: F, x: F) -> F: angle of the point (x, y).",
+)
+COPYSIGN = row(
+    "copysign",
+    type=_rule_floats("copysign"),
+    meaning=np.copysign,
+    c="copysign{f}({0}, {1})",
+    exact=True,
+    adjoint=lambda g, y, a, b: (WHERE(EQ(a, y), g, -g), None),
+    cost=8,
+    doc="copysign(a: F, b: F) -> F: |a| with the sign of b.",
+)
 
 
 # ---- powers of two, by which rows scale without a rounding
@@ -687,11 +979,18 @@ def _even(x, attr):
     return np.ldexp(x.dtype.type(1), int(min(max(attr - int(e), info.minexp), -info.minexp)))
 
 
-EVEN = row("even", type=lambda x, attr: _rule_floats("even")(x), typed_by_attr=True, meaning=_even, exact=True,
-           together=together.even,
-           cheap=True, c=lambda types, x, attr: f"wb_even{'' if types[0].bits == 64 else 'f'}({x}, {attr})",
-           doc="even(x: float32 or float64) -> a power of two that brings x near 2^attr. As much as it and its inverse "
-           "are normal numbers.")  # fmt: skip
+EVEN = row(
+    "even",
+    type=lambda x, attr: _rule_floats("even")(x),
+    typed_by_attr=True,
+    meaning=_even,
+    exact=True,
+    vectorised=vectorised.even,
+    cheap=True,
+    c=lambda types, x, attr: f"wb_even{'' if types[0].bits == 64 else 'f'}({x}, {attr})",
+    doc="even(x: float32 or float64) -> a power of two that brings x near 2^attr. As much as it and its inverse "
+    "are normal numbers.",
+)
 
 
 def smoothstep(lo, hi, x):

@@ -20,8 +20,14 @@ from .c_text import helper
 
 ONE_OVER_PI, PLACES = 0x517CC1B727220A94FE13ABE8FA9A6EE06DB14ACC9E21C820FF28B1D5EF5DE2B0, 256  # the integer / 2^256
 STARTS = (51, 77, 103)  # from 2^so much on, float32 numbers take later bits of 1 / pi
-SERIES = (3.1415926532498055, -5.16771271093252, 2.550161704272365, -0.5992351885933689, 0.08197722827772956,
-          -0.006918119734287166)  # fmt: skip
+SERIES = (
+    3.1415926532498055,
+    -5.16771271093252,
+    2.550161704272365,
+    -0.5992351885933689,
+    0.08197722827772956,
+    -0.006918119734287166,
+)
 WHOLE = 1.5 * 2.0**52  # added to a number, it leaves its nearest whole number in the last bits
 
 

@@ -91,12 +91,20 @@ def _one_float(name: str) -> Callable[[Type], Type]:
 
 def _row(name: str, value: Callable[[float], float], c: str, sign: float, doc: str) -> Any:
     return row(
-        name, type=_one_float(name), meaning=lambda x: type(x)(value(float(x))), c=c, library=True, cost=64, doc=doc,
+        name,
+        type=_one_float(name),
+        meaning=lambda x: type(x)(value(float(x))),
+        c=c,
+        library=True,
+        cost=64,
+        doc=doc,
         adjoint=lambda g, y, x: (TIMES(g * (sign * _HALF_ROOT_PI), EXP(y * y)),),
-    )  # fmt: skip
+    )
 
 
-ERFINV = _row("erfinv", erfinv_of, _ERFINV, 1.0,
-              "erfinv(x: F) -> F: y with erf(y) = x; infinite at -1 and 1, NaN outside.")  # fmt: skip
-ERFCINV = _row("erfcinv", erfcinv_of, _ERFCINV, -1.0,
-               "erfcinv(x: F) -> F: y with erfc(y) = x; infinite at 0 and 2, NaN outside.")  # fmt: skip
+ERFINV = _row(
+    "erfinv", erfinv_of, _ERFINV, 1.0, "erfinv(x: F) -> F: y with erf(y) = x; infinite at -1 and 1, NaN outside."
+)
+ERFCINV = _row(
+    "erfcinv", erfcinv_of, _ERFCINV, -1.0, "erfcinv(x: F) -> F: y with erfc(y) = x; infinite at 0 and 2, NaN outside."
+)

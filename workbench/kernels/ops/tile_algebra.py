@@ -24,8 +24,11 @@ def _square(name: str, t: Type) -> Tile:
     if found.dims[0] != found.dims[1]:
         raise refuse(f"`{name}` takes a square tile, not {found}", slug="tile-shape")
     if found.scalar is float16:
-        raise refuse(f"`{name}` takes float32 or float64, not {found}", slug="operand-type",
-                     instead="tile_astype(t, dtype=wb.float32)")  # fmt: skip
+        raise refuse(
+            f"`{name}` takes float32 or float64, not {found}",
+            slug="operand-type",
+            instead="tile_astype(t, dtype=wb.float32)",
+        )
     return found
 
 
@@ -44,10 +47,18 @@ def _part_block(types, type, out, t, attr):
     return f"WB_TILE(wb_k, {type.size}) {out}.c[wb_k] = {_PARTS[attr].format(r=r, c=c)} ? {value} : 0;"
 
 
-PART = row("tile_part", type=lambda t, attr: _square("tile_part", t), typed_by_attr=True, meaning=_part, linear=True,
-           exact=True, adjoint=lambda g, y, t, attr: (PART(g, attr=attr),), tangent=linear_tangent("tile_part"),
-           block=_part_block, doc="One triangle of a square tile, zeros elsewhere; `half`: the lower one with half the"
-           " diagonal.")  # fmt: skip
+PART = row(
+    "tile_part",
+    type=lambda t, attr: _square("tile_part", t),
+    typed_by_attr=True,
+    meaning=_part,
+    linear=True,
+    exact=True,
+    adjoint=lambda g, y, t, attr: (PART(g, attr=attr),),
+    tangent=linear_tangent("tile_part"),
+    block=_part_block,
+    doc="One triangle of a square tile, zeros elsewhere; `half`: the lower one with half the diagonal.",
+)
 
 
 def _diag_type(d: Type) -> Type:
@@ -60,17 +71,34 @@ def _diagonal_type(t: Type) -> Type:
     return Tile((min(found.dims),), found.scalar)
 
 
-DIAG = row("tile_diag", type=_diag_type, meaning=np.diag, linear=True, exact=True, moves=True,
-           adjoint=lambda g, y, d: (DIAGONAL(g),), tangent=linear_tangent("tile_diag"),
-           block=lambda types, type, out, d: f"WB_TILE(wb_k, {type.size}) {out}.c[wb_k] ="
-           f" wb_k % {type.dims[0] + 1} == 0"
-           f" ? {d}.c[wb_k / {type.dims[0]}] : 0;",
-           doc="The square tile with this diagonal.")  # fmt: skip
-DIAGONAL = row("tile_diagonal", type=_diagonal_type, meaning=np.diagonal, linear=True, exact=True, moves=True,
-               adjoint=lambda g, y, t: (DIAG(g),), tangent=linear_tangent("tile_diagonal"),
-               block=lambda types, type, out, t: f"WB_TILE(wb_k, {type.size}) {out}.c[wb_k] ="
-               f" {t}.c[wb_k * {types[0].dims[1] + 1}];",
-               doc="The diagonal of a square tile.")  # fmt: skip
+DIAG = row(
+    "tile_diag",
+    type=_diag_type,
+    meaning=np.diag,
+    linear=True,
+    exact=True,
+    moves=True,
+    adjoint=lambda g, y, d: (DIAGONAL(g),),
+    tangent=linear_tangent("tile_diag"),
+    block=lambda types, type, out, d: (
+        f"WB_TILE(wb_k, {type.size}) {out}.c[wb_k] = wb_k % {type.dims[0] + 1} == 0 ? {d}.c[wb_k / {type.dims[0]}] : 0;"
+    ),
+    doc="The square tile with this diagonal.",
+)
+DIAGONAL = row(
+    "tile_diagonal",
+    type=_diagonal_type,
+    meaning=np.diagonal,
+    linear=True,
+    exact=True,
+    moves=True,
+    adjoint=lambda g, y, t: (DIAG(g),),
+    tangent=linear_tangent("tile_diagonal"),
+    block=lambda types, type, out, t: (
+        f"WB_TILE(wb_k, {type.size}) {out}.c[wb_k] = {t}.c[wb_k * {types[0].dims[1] + 1}];"
+    ),
+    doc="The diagonal of a square tile.",
+)
 
 # ---- triangular systems and factors
 
@@ -120,9 +148,18 @@ def _tangent_solve(ts, x, a, y, attr):
     return None if total is None else SOLVE(a, total, attr=attr)
 
 
-SOLVE = row("tile_solve", type=_solve_type("tile_lower_solve"), typed_by_attr=True, meaning=_solve, onto=1, cost=16,
-            adjoint=nothing_of_zero(_adjoint_solve), tangent=moved_by_some(_tangent_solve), block=_solve_block,
-            doc="x with a x = y, where only the lower or upper triangle of `a` counts, as `attr` says.")  # fmt: skip
+SOLVE = row(
+    "tile_solve",
+    type=_solve_type("tile_lower_solve"),
+    typed_by_attr=True,
+    meaning=_solve,
+    onto=1,
+    cost=16,
+    adjoint=nothing_of_zero(_adjoint_solve),
+    tangent=moved_by_some(_tangent_solve),
+    block=_solve_block,
+    doc="x with a x = y, where only the lower or upper triangle of `a` counts, as `attr` says.",
+)
 
 
 def _cholesky(a: np.ndarray) -> np.ndarray:
@@ -155,11 +192,18 @@ def _tangent_cholesky(ts, low, a):
     return _product(low, PART(inner, attr="half"))
 
 
-CHOLESKY = row("tile_cholesky", type=lambda a: _square("tile_cholesky", a), meaning=_cholesky, onto=0, cost=64,
-               adjoint=nothing_of_zero(_adjoint_cholesky), tangent=moved_by_some(_tangent_cholesky),
-               block=_cholesky_block,
-               doc="The lower triangle l with l l^T = a, of which the lower triangle alone is read. Where a is not"
-               " positive definite, NaN.")  # fmt: skip
+CHOLESKY = row(
+    "tile_cholesky",
+    type=lambda a: _square("tile_cholesky", a),
+    meaning=_cholesky,
+    onto=0,
+    cost=64,
+    adjoint=nothing_of_zero(_adjoint_cholesky),
+    tangent=moved_by_some(_tangent_cholesky),
+    block=_cholesky_block,
+    doc="The lower triangle l with l l^T = a, of which the lower triangle alone is read. Where a is not"
+    " positive definite, NaN.",
+)
 
 # ---- sums so far
 
@@ -181,17 +225,28 @@ def _scan(t: np.ndarray, attr: tuple[bool, bool]) -> np.ndarray:
 
 def _scan_block(types, type, out, t, attr):
     inclusive, backward = attr
-    head = f"int32_t wb_k = {type.size} - 1; wb_k >= 0; --wb_k" if backward else (
-        f"int32_t wb_k = 0; wb_k < {type.size}; ++wb_k")  # fmt: skip
+    head = (
+        f"int32_t wb_k = {type.size} - 1; wb_k >= 0; --wb_k"
+        if backward
+        else (f"int32_t wb_k = 0; wb_k < {type.size}; ++wb_k")
+    )
     step = f"wb_s += {t}.c[wb_k]; {out}.c[wb_k] = wb_s;"
     if not inclusive:
         step = f"{type.scalar.c} wb_x = {t}.c[wb_k]; {out}.c[wb_k] = wb_s; wb_s += wb_x;"
     return f"WB_ONE {{ {type.scalar.c} wb_s = 0; for ({head}) {{ {step} }} }}"
 
 
-SCAN = row("tile_scan", type=_scan_type, typed_by_attr=True, meaning=_scan, linear=True, block=_scan_block,
-           adjoint=lambda g, y, t, attr: (SCAN(g, attr=(attr[0], not attr[1])),), tangent=linear_tangent("tile_scan"),
-           doc="The sums of all elements so far. `attr`: with the element itself; from the last one on.")  # fmt: skip
+SCAN = row(
+    "tile_scan",
+    type=_scan_type,
+    typed_by_attr=True,
+    meaning=_scan,
+    linear=True,
+    block=_scan_block,
+    adjoint=lambda g, y, t, attr: (SCAN(g, attr=(attr[0], not attr[1])),),
+    tangent=linear_tangent("tile_scan"),
+    doc="The sums of all elements so far. `attr`: with the element itself; from the last one on.",
+)
 
 # ---- orders
 
@@ -213,11 +268,17 @@ def _best_type(t: Type, attr: str) -> Type:
 
 
 BEST = row(
-    "tile_best", type=_best_type, typed_by_attr=True, meaning=_best, exact=True,
-    block=lambda types, type, out, t, attr: f"for (int32_t wb_k = 1; wb_k < {types[0].size}; ++wb_k)"
-    f" if ({t}.c[wb_k] {_BETTER[attr]} {t}.c[{out}]) {out} = wb_k;",
+    "tile_best",
+    type=_best_type,
+    typed_by_attr=True,
+    meaning=_best,
+    exact=True,
+    block=lambda types, type, out, t, attr: (
+        f"for (int32_t wb_k = 1; wb_k < {types[0].size}; ++wb_k)"
+        f" if ({t}.c[wb_k] {_BETTER[attr]} {t}.c[{out}]) {out} = wb_k;"
+    ),
     doc="The place of the smallest or largest element, the first of several.",
-)  # fmt: skip
+)
 
 
 def _best_so_far(t: np.ndarray, attr: str) -> np.ndarray:
@@ -229,24 +290,36 @@ def _best_so_far(t: np.ndarray, attr: str) -> np.ndarray:
 
 
 BEST_SO_FAR = row(
-    "tile_best_so_far", type=lambda t, attr: Tile(tile_of(f"tile_scan_{attr}_inclusive", t, 1).dims, int32),
-    typed_by_attr=True, meaning=_best_so_far, exact=True,
-    block=lambda types, type, out, t, attr: f"WB_ONE {{ int32_t wb_s = 0; for (int32_t wb_k = 0; wb_k < {type.size};"
-    f" ++wb_k) {{ if ({t}.c[wb_k] {_BETTER[attr]} {t}.c[wb_s]) wb_s = wb_k; {out}.c[wb_k] = wb_s; }} }}",
+    "tile_best_so_far",
+    type=lambda t, attr: Tile(tile_of(f"tile_scan_{attr}_inclusive", t, 1).dims, int32),
+    typed_by_attr=True,
+    meaning=_best_so_far,
+    exact=True,
+    block=lambda types, type, out, t, attr: (
+        f"WB_ONE {{ int32_t wb_s = 0; for (int32_t wb_k = 0; wb_k < {type.size};"
+        f" ++wb_k) {{ if ({t}.c[wb_k] {_BETTER[attr]} {t}.c[wb_s]) wb_s = wb_k; {out}.c[wb_k] = wb_s; }} }}"
+    ),
     doc="The place of the smallest or largest element up to each, the first of several.",
-)  # fmt: skip
+)
 
 
 def _order_block(types, type, out, t):
     n = type.size
-    return (f"WB_TILE(wb_k, {n}) {{ int32_t wb_s = 0; for (int32_t wb_j = 0; wb_j < {n}; ++wb_j)"
-            f" wb_s += WB_LESS({t}.c[wb_j], {t}.c[wb_k]) || (!WB_LESS({t}.c[wb_k], {t}.c[wb_j]) && wb_j < wb_k);"
-            f" {out}.c[wb_s] = wb_k; }}")  # fmt: skip
+    return (
+        f"WB_TILE(wb_k, {n}) {{ int32_t wb_s = 0; for (int32_t wb_j = 0; wb_j < {n}; ++wb_j)"
+        f" wb_s += WB_LESS({t}.c[wb_j], {t}.c[wb_k]) || (!WB_LESS({t}.c[wb_k], {t}.c[wb_j]) && wb_j < wb_k);"
+        f" {out}.c[wb_s] = wb_k; }}"
+    )
 
 
-ORDER = row("tile_order", type=lambda t: Tile(tile_of("tile_sort", t, 1).dims, int32), exact=True,
-            meaning=lambda t: np.argsort(t, kind="stable"), block=_order_block,
-            doc="The places of the elements, smallest first; equal ones keep their order.")  # fmt: skip
+ORDER = row(
+    "tile_order",
+    type=lambda t: Tile(tile_of("tile_sort", t, 1).dims, int32),
+    exact=True,
+    meaning=lambda t: np.argsort(t, kind="stable"),
+    block=_order_block,
+    doc="The places of the elements, smallest first; equal ones keep their order.",
+)
 
 
 def _take_type(t: Type, places: Type) -> Type:
@@ -261,14 +334,28 @@ def _put(t: np.ndarray, places: np.ndarray, v: np.ndarray) -> np.ndarray:
     return made
 
 
-TAKE = row("tile_take", type=_take_type, meaning=lambda t, places: np.asarray(t)[np.asarray(places)], linear=True,
-           exact=True, moves=True, tangent=linear_tangent("tile_take"),
-           adjoint=lambda g, y, t, places: (PUT(zero(t), places, g), None),
-           block=lambda types, type, out, t, places: f"WB_TILE(wb_k, {type.size})"
-           f" {out}.c[wb_k] = {t}.c[{places}.c[wb_k]];",
-           doc="The elements at these places.")  # fmt: skip
-PUT = row("tile_put", type=lambda t, places, v: tile_of("tile_sort", t, 1), meaning=_put, linear=True, onto=0,
-          tangent=linear_tangent("tile_put"), adjoint=lambda g, y, t, places, v: (g, None, TAKE(g, places)),
-          block=lambda types, type, out, t, places, v: f"WB_ONE for (int32_t wb_k = 0; wb_k < {types[2].size}; ++wb_k)"
-          f" {out}.c[{places}.c[wb_k]] += {v}.c[wb_k];",
-          doc="The tile with numbers added at these places.")  # fmt: skip
+TAKE = row(
+    "tile_take",
+    type=_take_type,
+    meaning=lambda t, places: np.asarray(t)[np.asarray(places)],
+    linear=True,
+    exact=True,
+    moves=True,
+    tangent=linear_tangent("tile_take"),
+    adjoint=lambda g, y, t, places: (PUT(zero(t), places, g), None),
+    block=lambda types, type, out, t, places: f"WB_TILE(wb_k, {type.size}) {out}.c[wb_k] = {t}.c[{places}.c[wb_k]];",
+    doc="The elements at these places.",
+)
+PUT = row(
+    "tile_put",
+    type=lambda t, places, v: tile_of("tile_sort", t, 1),
+    meaning=_put,
+    linear=True,
+    onto=0,
+    tangent=linear_tangent("tile_put"),
+    adjoint=lambda g, y, t, places, v: (g, None, TAKE(g, places)),
+    block=lambda types, type, out, t, places, v: (
+        f"WB_ONE for (int32_t wb_k = 0; wb_k < {types[2].size}; ++wb_k) {out}.c[{places}.c[wb_k]] += {v}.c[wb_k];"
+    ),
+    doc="The tile with numbers added at these places.",
+)

@@ -37,12 +37,31 @@ def _dft_block(types, type, out, t, attr):
     return f"WB_DFT({type.scalar.c}, {rows}, {n}, {out}.c, {t}.c, {attr})"
 
 
-FFT = row("tile_fft", type=_type, typed_by_attr=True, meaning=_transformed, linear=True, onto=0, cost=64,
-          adjoint=lambda g, y, t, attr: (FFT(g, attr=-attr),), tangent=linear_tangent("tile_fft"), block=_fft_block,
-          doc="sum over j of t[j] exp(`attr` 2 pi i j k / n), for n a power of 2.")  # fmt: skip
-DFT = row("tile_dft", type=_type, typed_by_attr=True, meaning=_transformed, linear=True, cost=256,
-          adjoint=lambda g, y, t, attr: (DFT(g, attr=-attr),), tangent=linear_tangent("tile_dft"), block=_dft_block,
-          doc="The same for any n.")  # fmt: skip
+FFT = row(
+    "tile_fft",
+    type=_type,
+    typed_by_attr=True,
+    meaning=_transformed,
+    linear=True,
+    onto=0,
+    cost=64,
+    adjoint=lambda g, y, t, attr: (FFT(g, attr=-attr),),
+    tangent=linear_tangent("tile_fft"),
+    block=_fft_block,
+    doc="sum over j of t[j] exp(`attr` 2 pi i j k / n), for n a power of 2.",
+)
+DFT = row(
+    "tile_dft",
+    type=_type,
+    typed_by_attr=True,
+    meaning=_transformed,
+    linear=True,
+    cost=256,
+    adjoint=lambda g, y, t, attr: (DFT(g, attr=-attr),),
+    tangent=linear_tangent("tile_dft"),
+    block=_dft_block,
+    doc="The same for any n.",
+)
 
 
 def transform(tile: Tile) -> object:

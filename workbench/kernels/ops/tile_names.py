@@ -72,7 +72,7 @@ _DOCS = {
     "tile_stack_clear": ("s", "Take everything off."),
     "tile_stack_count": ("s", "How many values there are."),
     "block_dim": ("", "1: the threads of a block share out its tiles, and the program is that of one of them."),
-}  # fmt: skip
+}
 
 
 class TileBuiltin:
@@ -88,9 +88,11 @@ class TileBuiltin:
 
     def __call__(self, *args: object, **named: object) -> object:
         raise KernelError(
-            f"`{self.__name__}` belongs into a kernel", slug="kernel-only", why="A tile lives in a block of a launch.",
+            f"`{self.__name__}` belongs into a kernel",
+            slug="kernel-only",
+            why="A tile lives in a block of a launch.",
             instead="@wb.kernel above the function that calls it, and wb.launch_tiled(...)",
-        )  # fmt: skip
+        )
 
 
 class TileName(TileBuiltin):
@@ -120,18 +122,34 @@ def annotated(dtype: Any, shape: Any) -> AnyTile | Tile | TileOf:
 TILES = {name: (TileName if name == "tile" else TileBuiltin)(name, *texts) for name, texts in _DOCS.items()}
 # What is done to each component of vectors on its own, and the argument with the tile.
 PER_PART = {
-    "tile_sum": "a", "tile_broadcast": "a", "tile_transpose": "a", "tile_view": "t", "tile_reshape": "t",
-    "tile_squeeze": "t", "tile_astype": "t", "tile_scan_inclusive": "a", "tile_scan_exclusive": "a",
-}  # fmt: skip
+    "tile_sum": "a",
+    "tile_broadcast": "a",
+    "tile_transpose": "a",
+    "tile_view": "t",
+    "tile_reshape": "t",
+    "tile_squeeze": "t",
+    "tile_astype": "t",
+    "tile_scan_inclusive": "a",
+    "tile_scan_exclusive": "a",
+}
 # What gives a part or another form of a tile, in its memory.
 SHOWING = ("tile_view", "tile_reshape", "tile_squeeze", "tile_broadcast", "tile_transpose")
 # Which arguments a call changes in place: (position, name).
 CHANGED = {
-    "tile_assign": ((0, "dst"),), "tile_axpy": ((2, "dest"),), "tile_sort": ((0, "keys"), (1, "values")),
-    "tile_matmul": ((2, "out"),), "tile_cholesky_inplace": ((0, "A"),), "tile_cholesky_solve_inplace": ((1, "y"),),
-    "tile_lower_solve_inplace": ((1, "y"),), "tile_upper_solve_inplace": ((1, "z"),),
-    "tile_scatter_add": ((0, "a"),), "tile_scatter_masked": ((0, "a"),), "tile_fft": ((0, "inout"),),
-    "tile_ifft": ((0, "inout"),), "tile_stack_push": ((0, "s"),), "tile_stack_pop": ((0, "s"),),
+    "tile_assign": ((0, "dst"),),
+    "tile_axpy": ((2, "dest"),),
+    "tile_sort": ((0, "keys"), (1, "values")),
+    "tile_matmul": ((2, "out"),),
+    "tile_cholesky_inplace": ((0, "A"),),
+    "tile_cholesky_solve_inplace": ((1, "y"),),
+    "tile_lower_solve_inplace": ((1, "y"),),
+    "tile_upper_solve_inplace": ((1, "z"),),
+    "tile_scatter_add": ((0, "a"),),
+    "tile_scatter_masked": ((0, "a"),),
+    "tile_fft": ((0, "inout"),),
+    "tile_ifft": ((0, "inout"),),
+    "tile_stack_push": ((0, "s"),),
+    "tile_stack_pop": ((0, "s"),),
     "tile_stack_clear": ((0, "s"),),
     **{f"tile_{sign}_inplace": ((0, "a"),) for sign in ("add", "sub", "bit_and", "bit_or", "bit_xor")},
-}  # fmt: skip
+}

@@ -66,18 +66,26 @@ def _numpy_index(t: np.ndarray, indices: tuple) -> tuple[int, ...]:
 # ---- made from nothing
 
 FILL = row(
-    "tile_fill", type=lambda s, attr: attr, typed_by_attr=True, exact=True, linear=True,
-    meaning=lambda s, attr: np.full(attr.dims, s), adjoint=lambda g, y, s, attr: (TOTAL(g),),
+    "tile_fill",
+    type=lambda s, attr: attr,
+    typed_by_attr=True,
+    exact=True,
+    linear=True,
+    meaning=lambda s, attr: np.full(attr.dims, s),
+    adjoint=lambda g, y, s, attr: (TOTAL(g),),
     tangent=lambda ts, y, s, attr: None if ts[0] is None else FILL(ts[0], attr=attr),
     block=lambda types, type, out, s, attr: f"WB_TILE(wb_k, {type.size}) {out}.c[wb_k] = {s};",
     doc="A tile of the type `attr` with one number everywhere.",
-)  # fmt: skip
+)
 INDEX = row(
-    "tile_index", type=lambda attr: attr, typed_by_attr=True, exact=True,
+    "tile_index",
+    type=lambda attr: attr,
+    typed_by_attr=True,
+    exact=True,
     meaning=lambda attr: np.arange(attr.size).reshape(attr.dims),
     block=lambda types, type, out, attr: f"WB_TILE(wb_k, {type.size}) {out}.c[wb_k] = wb_k;",
     doc="A tile of the type `attr` with 0, 1, 2, ...",
-)  # fmt: skip
+)
 
 # ---- single elements
 
@@ -91,8 +99,9 @@ def _set_type(t: Type, *rest: Type) -> Type:
     made = tile_of("tile_assign", t)
     _indices("t[...] = v", made, rest[:-1])
     if rest[-1] != made.scalar:
-        raise refuse(f"a value of type {rest[-1]} cannot go into {made}", slug="store-type",
-                     instead=f"{made.scalar}(...)")  # fmt: skip
+        raise refuse(
+            f"a value of type {rest[-1]} cannot go into {made}", slug="store-type", instead=f"{made.scalar}(...)"
+        )
     return made
 
 
@@ -121,17 +130,42 @@ def _get_block(types, type, out, t, *i):
     return f"{out} = {t}.c[{_at(types[0].dims, i)}];"
 
 
-GET = row("tile_get", type=_get_type, meaning=lambda t, *i: t[_numpy_index(t, i)], adjoint=_adjoint_get,
-          tangent=linear_tangent("tile_get"), linear=True, exact=True, moves=True, block=_get_block,
-          doc="The element of a tile that the indices name; negative ones count from the end.")  # fmt: skip
-SET = row("tile_set", type=_set_type, meaning=_set, adjoint=_adjoint_set, tangent=linear_tangent("tile_set"),
-          linear=True, exact=True, moves=True, onto=0,
-          block=lambda types, type, out, t, *r: f"WB_ONE {out}.c[{_at(type.dims, r[:-1])}] = {r[-1]};",
-          doc="The tile with the element that the indices name replaced.")  # fmt: skip
-ADD_AT = row("tile_add_at", type=_set_type, meaning=_add_at, tangent=linear_tangent("tile_add_at"), linear=True,
-             onto=0, adjoint=lambda g, y, t, *rest: (g, *[None] * (len(rest) - 1), GET(g, *rest[:-1])),
-             block=lambda types, type, out, t, *r: f"WB_ONE {out}.c[{_at(type.dims, r[:-1])}] += {r[-1]};",
-             doc="The tile with a number added to the element that the indices name.")  # fmt: skip
+GET = row(
+    "tile_get",
+    type=_get_type,
+    meaning=lambda t, *i: t[_numpy_index(t, i)],
+    adjoint=_adjoint_get,
+    tangent=linear_tangent("tile_get"),
+    linear=True,
+    exact=True,
+    moves=True,
+    block=_get_block,
+    doc="The element of a tile that the indices name; negative ones count from the end.",
+)
+SET = row(
+    "tile_set",
+    type=_set_type,
+    meaning=_set,
+    adjoint=_adjoint_set,
+    tangent=linear_tangent("tile_set"),
+    linear=True,
+    exact=True,
+    moves=True,
+    onto=0,
+    block=lambda types, type, out, t, *r: f"WB_ONE {out}.c[{_at(type.dims, r[:-1])}] = {r[-1]};",
+    doc="The tile with the element that the indices name replaced.",
+)
+ADD_AT = row(
+    "tile_add_at",
+    type=_set_type,
+    meaning=_add_at,
+    tangent=linear_tangent("tile_add_at"),
+    linear=True,
+    onto=0,
+    adjoint=lambda g, y, t, *rest: (g, *[None] * (len(rest) - 1), GET(g, *rest[:-1])),
+    block=lambda types, type, out, t, *r: f"WB_ONE {out}.c[{_at(type.dims, r[:-1])}] += {r[-1]};",
+    doc="The tile with a number added to the element that the indices name.",
+)
 
 # ---- sums
 
@@ -159,11 +193,15 @@ def _numbers(name: str) -> Callable[..., Type]:
 
 
 TOTAL = row(
-    "tile_total", type=_numbers("tile_sum"), meaning=_total, adjoint=lambda g, y, t: (FILL(g, attr=kind(t)),),
-    tangent=linear_tangent("tile_total"), linear=True,
+    "tile_total",
+    type=_numbers("tile_sum"),
+    meaning=_total,
+    adjoint=lambda g, y, t: (FILL(g, attr=kind(t)),),
+    tangent=linear_tangent("tile_total"),
+    linear=True,
     block=lambda types, type, out, t: f"WB_TOTAL({type.c}, {out}, {t}.c, {types[0].size})",
     doc="The sum of all elements.",
-)  # fmt: skip
+)
 
 
 def without(dims: tuple[int, ...], axis: int) -> tuple[int, ...]:
@@ -186,8 +224,10 @@ def _sum_axis_block(types, type, out, t, attr):
     dims = types[0].dims
     inner, n = math.prod(dims[attr + 1 :]), dims[attr]
     start = f"wb_k / {inner} * {inner * n} + wb_k % {inner}"
-    return (f"WB_TILE(wb_k, {type.size}) {{ {type.scalar.c} wb_s = 0; for (int32_t wb_j = 0; wb_j < {n}; ++wb_j)"
-            f" wb_s += {t}.c[{start} + wb_j * {inner}]; {out}.c[wb_k] = wb_s; }}")  # fmt: skip
+    return (
+        f"WB_TILE(wb_k, {type.size}) {{ {type.scalar.c} wb_s = 0; for (int32_t wb_j = 0; wb_j < {n}; ++wb_j)"
+        f" wb_s += {t}.c[{start} + wb_j * {inner}]; {out}.c[wb_k] = wb_s; }}"
+    )
 
 
 def _adjoint_sum_axis(g, y, t, attr):
@@ -196,9 +236,17 @@ def _adjoint_sum_axis(g, y, t, attr):
     return (BROADCAST(RESHAPE(g, attr=kept), attr=Tile(dims, kept.scalar)),)
 
 
-SUM_AXIS = row("tile_sum_axis", type=_axis_type, typed_by_attr=True, meaning=_sum_axis, adjoint=_adjoint_sum_axis,
-               tangent=linear_tangent("tile_sum_axis"), linear=True, block=_sum_axis_block,
-               doc="The sums along the axis `attr`, in the order of its indices.")  # fmt: skip
+SUM_AXIS = row(
+    "tile_sum_axis",
+    type=_axis_type,
+    typed_by_attr=True,
+    meaning=_sum_axis,
+    adjoint=_adjoint_sum_axis,
+    tangent=linear_tangent("tile_sum_axis"),
+    linear=True,
+    block=_sum_axis_block,
+    doc="The sums along the axis `attr`, in the order of its indices.",
+)
 
 # ---- the same numbers in another form
 
@@ -210,20 +258,30 @@ def _reshape_type(t: Type, attr: Tile) -> Type:
 
 
 RESHAPE = row(
-    "tile_reshape", type=_reshape_type, typed_by_attr=True, linear=True, exact=True, moves=True, onto=0,
-    meaning=lambda t, attr: np.reshape(t, attr.dims), tangent=linear_tangent("tile_reshape"),
+    "tile_reshape",
+    type=_reshape_type,
+    typed_by_attr=True,
+    linear=True,
+    exact=True,
+    moves=True,
+    onto=0,
+    meaning=lambda t, attr: np.reshape(t, attr.dims),
+    tangent=linear_tangent("tile_reshape"),
     adjoint=lambda g, y, t, attr: (RESHAPE(g, attr=Tile(kind(t).dims, kind(g).scalar)),),  # type: ignore[attr-defined]
     block=lambda types, type, out, t, attr: "",
     doc="The elements in their order, in the shape of the type `attr`.",
-)  # fmt: skip
+)
 
 
 def _broadcast_type(t: Type, attr: Tile) -> Type:
     dims = tile_of("tile_broadcast", t).dims
     wide = (1,) * (len(attr.dims) - len(dims)) + dims
     if len(wide) != len(attr.dims) or any(a not in (1, b) for a, b in zip(wide, attr.dims, strict=True)):
-        raise refuse(f"{t} does not broadcast to {attr.dims}", slug="tile-shape",
-                     instead="a shape whose last axes are those of the tile, or 1")  # fmt: skip
+        raise refuse(
+            f"{t} does not broadcast to {attr.dims}",
+            slug="tile-shape",
+            instead="a shape whose last axes are those of the tile, or 1",
+        )
     return attr
 
 
@@ -249,10 +307,19 @@ def _adjoint_broadcast(g, y, t, attr):
     return (RESHAPE(g, attr=Tile(dims, kind(g).scalar)),)  # type: ignore[attr-defined]
 
 
-BROADCAST = row("tile_broadcast", type=_broadcast_type, typed_by_attr=True, linear=True, exact=True, moves=True,
-                meaning=lambda t, attr: np.broadcast_to(t, attr.dims), adjoint=_adjoint_broadcast,
-                tangent=linear_tangent("tile_broadcast"), block=_broadcast_block,
-                doc="The tile repeated to the shape of the type `attr`, as NumPy broadcasts.")  # fmt: skip
+BROADCAST = row(
+    "tile_broadcast",
+    type=_broadcast_type,
+    typed_by_attr=True,
+    linear=True,
+    exact=True,
+    moves=True,
+    meaning=lambda t, attr: np.broadcast_to(t, attr.dims),
+    adjoint=_adjoint_broadcast,
+    tangent=linear_tangent("tile_broadcast"),
+    block=_broadcast_block,
+    doc="The tile repeated to the shape of the type `attr`, as NumPy broadcasts.",
+)
 
 
 def _transpose_type(t: Type) -> Type:
@@ -265,9 +332,18 @@ def _transpose_block(types, type, out, t):
     return f"WB_TILE(wb_k, {n * m}) {out}.c[wb_k] = {t}.c[wb_k % {m} * {n} + wb_k / {m}];"
 
 
-TRANSPOSE = row("tile_transpose", type=_transpose_type, meaning=np.transpose, linear=True, exact=True, moves=True,
-                adjoint=lambda g, y, t: (TRANSPOSE(g),), tangent=linear_tangent("tile_transpose"),
-                block=_transpose_block, doc="The tile with rows and columns exchanged.")  # fmt: skip
+TRANSPOSE = row(
+    "tile_transpose",
+    type=_transpose_type,
+    meaning=np.transpose,
+    linear=True,
+    exact=True,
+    moves=True,
+    adjoint=lambda g, y, t: (TRANSPOSE(g),),
+    tangent=linear_tangent("tile_transpose"),
+    block=_transpose_block,
+    doc="The tile with rows and columns exchanged.",
+)
 
 # ---- parts
 
@@ -325,19 +401,35 @@ def _adjoint_assign(g, y, t, *rest):
 
 
 VIEW = row(
-    "tile_view", type=_view_type, typed_by_attr=True, meaning=_view, adjoint=_adjoint_view, linear=True, exact=True,
-    moves=True, tangent=linear_tangent("tile_view"),
-    block=lambda types, type, out, t, *o, attr:
-        f"WB_TILE(wb_k, {type.size}) {out}.c[wb_k] = {t}.c[{_part_block(types, types[0], type, o)}];",
+    "tile_view",
+    type=_view_type,
+    typed_by_attr=True,
+    meaning=_view,
+    adjoint=_adjoint_view,
+    linear=True,
+    exact=True,
+    moves=True,
+    tangent=linear_tangent("tile_view"),
+    block=lambda types, type, out, t, *o, attr: (
+        f"WB_TILE(wb_k, {type.size}) {out}.c[wb_k] = {t}.c[{_part_block(types, types[0], type, o)}];"
+    ),
     doc="The part of a tile of the type `attr` that begins at the given indices.",
-)  # fmt: skip
+)
 ASSIGN = row(
-    "tile_assign", type=_assign_type, meaning=_assign, adjoint=_adjoint_assign, linear=True, exact=True, moves=True,
-    onto=0, tangent=linear_tangent("tile_assign"),
-    block=lambda types, type, out, t, *r:
-        f"WB_TILE(wb_k, {types[-1].size}) {out}.c[{_part_block(types, type, types[-1], r[:-1])}] = {r[-1]}.c[wb_k];",
+    "tile_assign",
+    type=_assign_type,
+    meaning=_assign,
+    adjoint=_adjoint_assign,
+    linear=True,
+    exact=True,
+    moves=True,
+    onto=0,
+    tangent=linear_tangent("tile_assign"),
+    block=lambda types, type, out, t, *r: (
+        f"WB_TILE(wb_k, {types[-1].size}) {out}.c[{_part_block(types, type, types[-1], r[:-1])}] = {r[-1]}.c[wb_k];"
+    ),
     doc="The tile with a part of it replaced by another tile, from the given indices on.",
-)  # fmt: skip
+)
 
 # Rows whose operands after the first are indices of it, which may lie outside.
 INDEXED = (GET, SET, ADD_AT, VIEW, ASSIGN)
@@ -348,11 +440,17 @@ INDEXED = (GET, SET, ADD_AT, VIEW, ASSIGN)
 def _matmul_type(c: Type, a: Type, b: Type, attr: int) -> Type:
     out, left, right = (floats_of("tile_matmul", t, 2) for t in (c, a, b))
     if left.dims[1] != right.dims[0] or out.dims != (left.dims[0], right.dims[1]):
-        raise refuse(f"`tile_matmul` of {left.dims} and {right.dims} gives no tile of {out.dims}", slug="tile-shape",
-                     instead="shapes (n, k), (k, m) and (n, m)")  # fmt: skip
+        raise refuse(
+            f"`tile_matmul` of {left.dims} and {right.dims} gives no tile of {out.dims}",
+            slug="tile-shape",
+            instead="shapes (n, k), (k, m) and (n, m)",
+        )
     if not left.scalar == right.scalar == out.scalar:
-        raise refuse(f"`tile_matmul` takes one scalar type, got {left}, {right} and {out}", slug="mixed-types",
-                     instead="tile_astype(t, dtype=...)")  # fmt: skip
+        raise refuse(
+            f"`tile_matmul` takes one scalar type, got {left}, {right} and {out}",
+            slug="mixed-types",
+            instead="tile_astype(t, dtype=...)",
+        )
     return out
 
 
@@ -387,8 +485,16 @@ def _tangent_matmul(ts, y, c, a, b, attr):
 
 
 MATMUL = row(
-    "tile_matmul", type=_matmul_type, typed_by_attr=True, meaning=_matmul, adjoint=_adjoint_matmul, onto=0,
-    tangent=_tangent_matmul, bilinear=True, cost=64, block=_matmul_block,
+    "tile_matmul",
+    type=_matmul_type,
+    typed_by_attr=True,
+    meaning=_matmul,
+    adjoint=_adjoint_matmul,
+    onto=0,
+    tangent=_tangent_matmul,
+    bilinear=True,
+    cost=64,
+    block=_matmul_block,
     doc="c + a @ b. `attr`: 0, or which of 1 (a) and 2 (b) is an adjoint, of which a number that is exactly 0 counts"
-        " for nothing, whatever it is multiplied by.",
-)  # fmt: skip
+    " for nothing, whatever it is multiplied by.",
+)

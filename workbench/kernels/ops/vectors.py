@@ -44,7 +44,7 @@ from .scalar import (
     WHERE,
     product_tangent,
     same_type,
-)  # fmt: skip
+)
 
 # ---- sums over components
 
@@ -63,11 +63,14 @@ def sum_of_products(a, b, types=None, out=None):
 
 
 DOT = multilinear(
-    "dot", 2, expand=sum_of_products,
+    "dot",
+    2,
+    expand=sum_of_products,
     type=numbers("dot", one_type("dot", Composite, "two vectors or quaternions", lambda t: t.scalar)),
-    adjoint=lambda g, y, a, b: (TIMES(g, b), TIMES(g, a)), bilinear=True,
+    adjoint=lambda g, y, a, b: (TIMES(g, b), TIMES(g, a)),
+    bilinear=True,
     doc="dot(a: V, b: V) -> scalar, V vector or quaternion: sum of the products of components.",
-)  # fmt: skip
+)
 
 
 def _scale_type(v: Type, s: Type) -> Type:
@@ -78,15 +81,29 @@ def _scale_type(v: Type, s: Type) -> Type:
 
 
 SCALE = row(
-    "scale", type=numbers("*", _scale_type), elementwise=True, meaning=MUL.meaning, c=MUL.c, exact=True, cheap=True,
+    "scale",
+    type=numbers("*", _scale_type),
+    elementwise=True,
+    meaning=MUL.meaning,
+    c=MUL.c,
+    exact=True,
+    cheap=True,
     bilinear=True,
-    adjoint=lambda g, y, v, s: (TIMES(g, s), passed(DOT, 0)(g, v)), doc="Every component of v times the scalar s.",
+    adjoint=lambda g, y, v, s: (TIMES(g, s), passed(DOT, 0)(g, v)),
+    doc="Every component of v times the scalar s.",
     tangent=lambda ts, y, v, s: product_tangent(ts, v, s),
-)  # fmt: skip
+)
 UNSCALE = row(
-    "unscale", type=floating("/", _scale_type), elementwise=True, meaning=DIV.meaning, c=DIV.c, exact=True,
-    adjoint=OVER.adjoint, tangent=OVER.tangent, doc="Every component of v divided by the scalar s.",
-)  # fmt: skip
+    "unscale",
+    type=floating("/", _scale_type),
+    elementwise=True,
+    meaning=DIV.meaning,
+    c=DIV.c,
+    exact=True,
+    adjoint=OVER.adjoint,
+    tangent=OVER.tangent,
+    doc="Every component of v divided by the scalar s.",
+)
 
 
 def inner(g: Any, b: Any) -> Any:
@@ -108,11 +125,15 @@ def _tangent_lerp(ts, y, a, b, t):
 
 
 LERP = row(
-    "lerp", type=floating("lerp", _lerp_type), elementwise=True, c="{0} * (1 - {2}) + {1} * {2}",
-    meaning=lambda a, b, t: a * (1 - t) + b * t, tangent=_tangent_lerp,
+    "lerp",
+    type=floating("lerp", _lerp_type),
+    elementwise=True,
+    c="{0} * (1 - {2}) + {1} * {2}",
+    meaning=lambda a, b, t: a * (1 - t) + b * t,
+    tangent=_tangent_lerp,
     adjoint=lambda g, y, a, b, t: (TIMES(g, 1.0 - t), TIMES(g, t), inner(g, SUB(b, a))),
     doc="lerp(a: T, b: T, t: scalar) -> T: a (1 - t) + b t.",
-)  # fmt: skip
+)
 
 # ---- making and taking apart
 
@@ -131,11 +152,18 @@ def _places(type: Composite) -> list[tuple[int, ...]]:
 
 
 CONSTRUCT = row(
-    "construct", type=_construct_type, typed_by_attr=True, expand=lambda *c, types, out, attr: list(c),
+    "construct",
+    type=_construct_type,
+    typed_by_attr=True,
+    expand=lambda *c, types, out, attr: list(c),
     adjoint=lambda g, y, *c, attr: tuple(EXTRACT(g, attr=i) for i in _places(attr)),
-    tangent=linear_tangent("construct"), linear=True, exact=True, moves=True, cheap=True,
+    tangent=linear_tangent("construct"),
+    linear=True,
+    exact=True,
+    moves=True,
+    cheap=True,
     doc="The composite `attr` of these components, row by row.",
-)  # fmt: skip
+)
 
 
 def static_index(type: Type, attr: Any) -> tuple[int, ...]:
@@ -181,16 +209,31 @@ def _insert_type(v: Type, s: Type, attr: Any) -> Type:
 
 
 EXTRACT = row(
-    "extract", type=lambda v, attr: _part_type(v, len(static_index(v, attr))), typed_by_attr=True, expand=_extract,
-    adjoint=lambda g, y, v, attr: (INSERT(zero(v), g, attr=attr),), tangent=linear_tangent("extract"),
-    linear=True, exact=True, moves=True, cheap=True,
+    "extract",
+    type=lambda v, attr: _part_type(v, len(static_index(v, attr))),
+    typed_by_attr=True,
+    expand=_extract,
+    adjoint=lambda g, y, v, attr: (INSERT(zero(v), g, attr=attr),),
+    tangent=linear_tangent("extract"),
+    linear=True,
+    exact=True,
+    moves=True,
+    cheap=True,
     doc="Component `attr` (indices known when compiled); one index into a matrix gives that row as a vector.",
-)  # fmt: skip
+)
 INSERT = row(
-    "insert", type=_insert_type, typed_by_attr=True, expand=_insert, tangent=linear_tangent("insert"),
+    "insert",
+    type=_insert_type,
+    typed_by_attr=True,
+    expand=_insert,
+    tangent=linear_tangent("insert"),
     adjoint=lambda g, y, v, s, attr: (INSERT(g, zero(s), attr=attr), EXTRACT(g, attr=attr)),
-    linear=True, exact=True, moves=True, cheap=True, doc="The composite with component `attr` replaced.",
-)  # fmt: skip
+    linear=True,
+    exact=True,
+    moves=True,
+    cheap=True,
+    doc="The composite with component `attr` replaced.",
+)
 
 
 def _runtime_indices(v: Type, indices: tuple[Type, ...]) -> Type:
@@ -263,15 +306,23 @@ def _adjoint_insert_at(g, y, v, *rest):
 
 
 EXTRACT_AT = row(
-    "extract_at", type=lambda v, *i: _runtime_indices(v, i), expand=_extract_at, adjoint=_adjoint_extract_at,
-    tangent=linear_tangent("extract_at"), exact=True,
+    "extract_at",
+    type=lambda v, *i: _runtime_indices(v, i),
+    expand=_extract_at,
+    adjoint=_adjoint_extract_at,
+    tangent=linear_tangent("extract_at"),
+    exact=True,
     doc="extract_at(v, *i): the component that run-time indices name; negative ones count from the end.",
-)  # fmt: skip
+)
 INSERT_AT = row(
-    "insert_at", type=_insert_at_type, expand=_insert_at, adjoint=_adjoint_insert_at,
-    tangent=linear_tangent("insert_at"), exact=True,
+    "insert_at",
+    type=_insert_at_type,
+    expand=_insert_at,
+    adjoint=_adjoint_insert_at,
+    tangent=linear_tangent("insert_at"),
+    exact=True,
     doc="insert_at(v, *i, s): v with the component at run-time indices replaced.",
-)  # fmt: skip
+)
 
 
 # ---- the smallest and largest component
@@ -298,19 +349,30 @@ def _best(better: Row) -> Callable[..., Any]:
     return expand
 
 
-ARGMIN = row("argmin", type=one_type("argmin", Vector, "a vector", lambda t: uint32), expand=_arg(LT),
-             doc="argmin(v: vector) -> uint32: place of the first smallest component.")  # fmt: skip
-ARGMAX = row("argmax", type=one_type("argmax", Vector, "a vector", lambda t: uint32), expand=_arg(GT),
-             doc="argmax(v: vector) -> uint32: place of the first largest component.")  # fmt: skip
+ARGMIN = row(
+    "argmin",
+    type=one_type("argmin", Vector, "a vector", lambda t: uint32),
+    expand=_arg(LT),
+    doc="argmin(v: vector) -> uint32: place of the first smallest component.",
+)
+ARGMAX = row(
+    "argmax",
+    type=one_type("argmax", Vector, "a vector", lambda t: uint32),
+    expand=_arg(GT),
+    doc="argmax(v: vector) -> uint32: place of the first largest component.",
+)
 
 
 def _extreme(name: str, better: Row, arg: Row) -> Row:
     return row(
-        name, type=one_type(name, Vector, "a vector", lambda t: t.scalar), expand=_best(better),
+        name,
+        type=one_type(name, Vector, "a vector", lambda t: t.scalar),
+        expand=_best(better),
         adjoint=lambda g, y, v: (INSERT_AT(zero(v), arg(v), g),),
         tangent=lambda ts, y, v: None if ts[0] is None else EXTRACT_AT(ts[0], arg(v)),
-        exact=True, doc=f"{name}(v: vector) -> scalar; at a tie the gradient goes to the first such component.",
-    )  # fmt: skip
+        exact=True,
+        doc=f"{name}(v: vector) -> scalar; at a tie the gradient goes to the first such component.",
+    )
 
 
 MIN_OF = _extreme("min_of", LT, ARGMIN)
@@ -330,9 +392,14 @@ def cross_product(a, b, types=None, out=None):
     return [a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]]
 
 
-CROSS = multilinear("cross", 2, type=numbers("cross", _cross_type), expand=cross_product,
-                    adjoint=lambda g, y, a, b: (passed(CROSS, 1)(b, g), passed(CROSS, 0)(g, a)),
-                    doc="cross(a: vec3, b: vec3) -> vec3.")  # fmt: skip
+CROSS = multilinear(
+    "cross",
+    2,
+    type=numbers("cross", _cross_type),
+    expand=cross_product,
+    adjoint=lambda g, y, a, b: (passed(CROSS, 1)(b, g), passed(CROSS, 0)(g, a)),
+    doc="cross(a: vec3, b: vec3) -> vec3.",
+)
 
 
 _RANGE = {32: (2.0**-50, 2.0**60, 2.0**80), 64: (2.0**-450, 2.0**500, 2.0**600)}
@@ -411,25 +478,42 @@ def _direction(v, size):
 
 _LINEAR_TYPES = (Vector, Quat)
 _SCALAR_OF = one_type("length_sq", _LINEAR_TYPES, "a vector or quaternion", lambda t: t.scalar)
-LENGTH_SQ = row("length_sq", type=numbers("length_sq", _SCALAR_OF),
-                expand=lambda v, types, out: sum_of_products(v, v), adjoint=lambda g, y, v: (TIMES(g, v + v),),
-                tangent=lambda ts, y, v: None if ts[0] is None else ROWS["dot_both"](ts[0], v + v),
-                exact=True, doc="length_sq(v: V) -> scalar: sum of squares.")  # fmt: skip
+LENGTH_SQ = row(
+    "length_sq",
+    type=numbers("length_sq", _SCALAR_OF),
+    expand=lambda v, types, out: sum_of_products(v, v),
+    adjoint=lambda g, y, v: (TIMES(g, v + v),),
+    tangent=lambda ts, y, v: None if ts[0] is None else ROWS["dot_both"](ts[0], v + v),
+    exact=True,
+    doc="length_sq(v: V) -> scalar: sum of squares.",
+)
 ACROSS = curved(
-    "across", type=floating("across", one_type("across", _LINEAR_TYPES, "vectors or quaternions", lambda t: t)),
-    expand=_across, adjoint=_adjoint_across, exact=True,
+    "across",
+    type=floating("across", one_type("across", _LINEAR_TYPES, "vectors or quaternions", lambda t: t)),
+    expand=_across,
+    adjoint=_adjoint_across,
+    exact=True,
     doc="across(g: V, y: V) -> V: g - (g · y) y for a y of length 1: what of g turns y.",
-)  # fmt: skip
+)
 passing(ACROSS, 0)
-LENGTH = row("length", type=floating("length", LENGTH_SQ.type), expand=_length, exact=True, cost=8,
-             adjoint=lambda g, y, v: (TIMES(g, _direction(v, y)),),
-             tangent=lambda ts, y, v: None if ts[0] is None else ROWS["dot_both"](ts[0], _direction(v, y)),
-             doc="length(v: V) -> scalar; derivative 0 at the zero vector.")  # fmt: skip
+LENGTH = row(
+    "length",
+    type=floating("length", LENGTH_SQ.type),
+    expand=_length,
+    exact=True,
+    cost=8,
+    adjoint=lambda g, y, v: (TIMES(g, _direction(v, y)),),
+    tangent=lambda ts, y, v: None if ts[0] is None else ROWS["dot_both"](ts[0], _direction(v, y)),
+    doc="length(v: V) -> scalar; derivative 0 at the zero vector.",
+)
 NORMALIZE = row(
-    "normalize", expand=_normalize,
+    "normalize",
+    expand=_normalize,
     type=floating("normalize", one_type("normalize", _LINEAR_TYPES, "a vector or quaternion", lambda t: t)),
-    adjoint=lambda g, y, v: (_flat_normalize(g, y, v),), exact=True, cost=8,
+    adjoint=lambda g, y, v: (_flat_normalize(g, y, v),),
+    exact=True,
+    cost=8,
     tangent=lambda ts, y, v: None if ts[0] is None else _flat_normalize(ts[0], y, v),
     doc="normalize(v: V) -> V: v / length(v); zero, with derivative 0, at the zero vector; (0, 0, 0, 1) of a"
-        " quaternion of zeros, also with derivative 0.",
-)  # fmt: skip
+    " quaternion of zeros, also with derivative 0.",
+)

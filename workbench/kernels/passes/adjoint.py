@@ -92,9 +92,14 @@ class Adjoint(Derivative):
         needs, private = self.asks(made)
         returned = next((s for s in self.reused if s.row.adds and s.outs[0] in self.varied), None)
         return Reverse(
-            made, self.active, needs | frozenset(self.extremal), private, bool(self.reused), self.extremal,
+            made,
+            self.active,
+            needs | frozenset(self.extremal),
+            private,
+            bool(self.reused),
+            self.extremal,
             returned=returned,
-        )  # fmt: skip
+        )
 
     def written_out(self) -> Function:
         """The adjoint with every statement left in."""
@@ -143,10 +148,11 @@ class Adjoint(Derivative):
         if stmt.row.adjoint is NO_GRADIENT:
             raise KernelError(
                 f"`{stmt.row.name}` has no derivative, and its result reaches an array whose gradient is asked for.",
-                slug="no-derivative", where=stmt.where,
+                slug="no-derivative",
+                where=stmt.where,
                 why="A wrong or zero gradient would be silent; so this is refused.",
                 instead="a differentiable expression, or keep the value out of arrays that need a gradient",
-            )  # fmt: skip
+            )
         if stmt.row.adjoint is None:
             return
         stmt = self.rule(stmt)
@@ -276,17 +282,21 @@ class Adjoint(Derivative):
                 name = array.name
                 raise KernelError(
                     f"the func_grad of `{stmt.attr.func.key}` reads {name!r}, which this kernel also writes.",
-                    slug="grad-reads-written", where=s.where, why="It would read what was written later.",
+                    slug="grad-reads-written",
+                    where=s.where,
+                    why="It would read what was written later.",
                     instead="the value as an argument of the func",
-                )  # fmt: skip
+                )
 
     def reverse_replayed(self, stmt: Stmt, known: dict, adjoints: dict, gs: list) -> None:
         region = self.again(stmt)
         if region is stmt.attr.replay and self.has_effect(stmt):
             raise KernelError(
                 f"`{stmt.attr.func.key}` writes to arrays with gradients; its func_replay does not tell their adjoint.",
-                slug="replay-effect", where=stmt.where, instead="a func_grad for it too",
-            )  # fmt: skip
+                slug="replay-effect",
+                where=stmt.where,
+                instead="a func_grad for it too",
+            )
         for result, g in zip(region.results, gs, strict=True):
             self.add(adjoints, result, g)
         self.reverse(region, known, adjoints)
@@ -327,8 +337,11 @@ class Adjoint(Derivative):
 
     def reverse_each(self, stmt: Stmt, known: dict, adjoints: dict) -> None:
         """Element by element: the adjoint of an `each` is an `each`; what all elements share gets the sum."""
-        gs = [(r, g) for o, r in zip(stmt.outs, stmt.regions[0].results, strict=True)
-              if (g := adjoints.pop(o, None)) is not None]  # fmt: skip
+        gs = [
+            (r, g)
+            for o, r in zip(stmt.outs, stmt.regions[0].results, strict=True)
+            if (g := adjoints.pop(o, None)) is not None
+        ]
         if not gs and not self.has_effect(stmt):
             return
         due: list[Value] = []
@@ -410,9 +423,11 @@ class Adjoint(Derivative):
             if s.row.writes and self.is_active(s.args[0]):
                 raise KernelError(
                     f"the condition of `while` writes to {root(s.args[0]).name!r}, whose gradient is asked for.",
-                    slug="while-effect", where=s.where, why="The reverse pass repeats the body of a loop only.",
+                    slug="while-effect",
+                    where=s.where,
+                    why="The reverse pass repeats the body of a loop only.",
                     instead="while True: ..., with the write in the body and a `break`",
-                )  # fmt: skip
+                )
 
 
 _REVERSE = {

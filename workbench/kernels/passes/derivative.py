@@ -54,20 +54,27 @@ class Derivative(Replay):
             return c.NoDerivative(
                 f"`{row.name}` on {name!r} returns what the cell held before, and that value is used: it cannot be"
                 " differentiated.",
-                "atomic-mixed", "What a thread finds in the cell depends on which threads came before it.",
-                "the atomic alone, and a second kernel that reads its result", always=True,
-            )  # fmt: skip
+                "atomic-mixed",
+                "What a thread finds in the cell depends on which threads came before it.",
+                "the atomic alone, and a second kernel that reads its result",
+                always=True,
+            )
         if row in EXTREMES and name in self.mixed:
             return c.NoDerivative(
                 f"`{row.name}` on {name!r} and another use of the same memory in one kernel cannot be differentiated.",
-                "atomic-mixed", "Who wins depends on what happened between the two.",
-                "two kernels: one with the atomic alone", always=True,
-            )  # fmt: skip
+                "atomic-mixed",
+                "Who wins depends on what happened between the two.",
+                "two kernels: one with the atomic alone",
+                always=True,
+            )
         if row in (mem.ATOMIC_EXCH, mem.ATOMIC_CAS):
             return c.NoDerivative(
-                f"`{row.name}` on an array whose gradient is asked for has no derivative.", "atomic-gradient", "",
-                "atomic_add, or a kernel in which one thread visits the elements in a loop", always=True,
-            )  # fmt: skip
+                f"`{row.name}` on an array whose gradient is asked for has no derivative.",
+                "atomic-gradient",
+                "",
+                "atomic_add, or a kernel in which one thread visits the elements in a loop",
+                always=True,
+            )
         return None
 
     def parameters(self, *roles: Role) -> dict[Key, Value]:

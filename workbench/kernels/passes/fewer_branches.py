@@ -7,7 +7,7 @@ from ..ops import control as c
 from ..ops.row import ROWS
 from ..types import Scalar, bool_
 from .named import named_pass
-from .simplify import Rewrite, Scope, constant_of
+from .simplify import Rewrite, ValueFacts, constant_of
 
 EAGER = 16  # statements that are worked out in vain
 
@@ -23,7 +23,7 @@ def fewer_branches(function: Function) -> Function:
 
 
 class _FewerBranches(Rewrite):
-    def regions(self, stmt: Stmt, args: tuple[Value, ...], scope: Scope) -> None:
+    def regions(self, stmt: Stmt, args: tuple[Value, ...], scope: ValueFacts) -> None:
         chained = _chained(stmt) if stmt.row is c.IF else None
         inner = _nested(stmt) if stmt.row is c.IF else None
         role = self.builder.role

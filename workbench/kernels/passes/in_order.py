@@ -7,7 +7,7 @@ from ..ops import control as c
 from ..ops.row import constant
 from ..types import int32
 from .named import named_pass
-from .simplify import Rewrite, Scope
+from .simplify import Rewrite, ValueFacts
 
 
 @named_pass("threads in order", always=True)
@@ -26,7 +26,7 @@ class _InOrder(Rewrite):
         self.thread: list[Value] = []
 
     def function(self, function: Function) -> Function:
-        scope = Scope()
+        scope = ValueFacts()
         for p in function.params:
             scope.values[p] = p.copied()
             self.builder.region.params.append(scope.values[p])
@@ -34,7 +34,7 @@ class _InOrder(Rewrite):
             self.loops(function.body, scope, self.dims)
         return function.with_body(self.builder.region, rank=1)
 
-    def loops(self, body: Region, scope: Scope, dims: tuple[int, ...]) -> None:
+    def loops(self, body: Region, scope: ValueFacts, dims: tuple[int, ...]) -> None:
         """A loop for each of these axes, and the thread inside."""
         if not dims:
             self.region(body, scope)
@@ -49,7 +49,7 @@ class _InOrder(Rewrite):
             self.loops(body, scope, tuple(rest))
         self.builder.append(c.FOR, tuple(bounds), (), (region,), attr=c.Loop(trips=n))
 
-    def stmt(self, stmt: Stmt, scope: Scope) -> None:
+    def stmt(self, stmt: Stmt, scope: ValueFacts) -> None:
         if stmt.row is c.TID:
             scope.values[stmt.outs[0]] = self.thread[stmt.attr.axis]
         elif stmt.row is c.DIM:

@@ -75,8 +75,14 @@ class _Watch:
                 companion(params, Role.STEP, of, int64, name=f"{p.name}_step{k}")
                 for k in range(p.type.ndim)  # type: ignore[attr-defined]
             ]
-        types = {"site": Array(int32, 1), "thread": Array(int32, 2), "value": Array(float64, 1),
-                 "state": Array(int64, 1), "sum": Array(float64, 1), "many": Array(int64, 1)}  # fmt: skip
+        types = {
+            "site": Array(int32, 1),
+            "thread": Array(int32, 2),
+            "value": Array(float64, 1),
+            "state": Array(int64, 1),
+            "sum": Array(float64, 1),
+            "many": Array(int64, 1),
+        }
         self.log = {name: companion(params, Role.LOG, "", t, name=f"log_{name}") for name, t in types.items()}
         with self.builder.open():
             self.builder.role = "adjoint"
@@ -153,9 +159,11 @@ class _Watch:
         type = value.type
         if isinstance(type, Composite):
             shape = type.shape
-            places = [(k,) for k in range(shape[0])] if len(shape) == 1 else [
-                (i, j) for i in range(shape[0]) for j in range(shape[1])
-            ]  # fmt: skip
+            places = (
+                [(k,) for k in range(shape[0])]
+                if len(shape) == 1
+                else [(i, j) for i in range(shape[0]) for j in range(shape[1])]
+            )
             parts = [ROWS["extract"](value, attr=at) for at in places]
             value = parts[0]
             for k, part in enumerate(parts[1:], 1):

@@ -10,7 +10,7 @@ from ...records import replace
 from ..ir import Function, Stmt, walk
 from ..ops import scalar
 from .named import named_pass
-from .simplify import Rewrite, Scope
+from .simplify import Rewrite, ValueFacts
 
 SLOPES = (scalar.MIN, scalar.MAX, scalar.ABS, scalar.CLAMP)
 
@@ -40,7 +40,7 @@ class _Other(Rewrite):
         super().__init__(None)
         self.chosen = chosen
 
-    def stmt(self, stmt: Stmt, scope: Scope) -> None:
+    def stmt(self, stmt: Stmt, scope: ValueFacts) -> None:
         if stmt in self.chosen and stmt.row is scalar.PICK_LT:
             a, b, less, other = stmt.args
             stmt = replace(stmt, args=(b, a, other, less))

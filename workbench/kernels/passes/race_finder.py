@@ -27,7 +27,7 @@ FOUND = PLACE + 6  # four axes and those of a matrix
 
 
 @record(frozen=True)
-class Guard:
+class RaceReplay:
     """The program and what it asks for.
 
     Parameters: the kernel's; then per checked array the MARKS (who stored here, in which statement, who updated it
@@ -46,7 +46,7 @@ MARKS = (Role.OWNER, Role.BY, Role.ADDER, Role.KIND)
 
 
 @named_pass("race finder")
-def guard(function: Function, names: frozenset[str], groups: Groups = ()) -> Guard:
+def guard(function: Function, names: frozenset[str], groups: Groups = ()) -> RaceReplay:
     """The race finder of a kernel for the array parameters `names`. `groups`: those that share memory."""
     return _Guard(function, names, groups).guard()
 
@@ -58,7 +58,7 @@ class _Guard(Replay):
         self.accesses: list[Stmt] = []
         self.marks: dict[tuple[Role, str], Value] = {}
 
-    def guard(self) -> Guard:
+    def guard(self) -> RaceReplay:
         known = self.parameters()
         params = self.builder.region.params
         for p in self.primal.arrays:
@@ -73,7 +73,7 @@ class _Guard(Replay):
         made = prune(simplify.rewrite(self.named("races")), self.groups)
         needs, private = self.asks(made)
         table = tuple((s.where, root(s.args[0]).name, s.row.name) for s in self.accesses)
-        return Guard(made, self.checked, needs, private, table)
+        return RaceReplay(made, self.checked, needs, private, table)
 
     def thread(self) -> Value:
         """The number of this thread, from 1."""

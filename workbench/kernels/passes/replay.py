@@ -136,8 +136,10 @@ class Replay:
                 self.replay(region, scope, record)
             regions.append(new)
             inner.append(scope)
-        columns = [tuple(scope[r.results[j]] for scope, r in zip(inner, stmt.regions, strict=True))
-                   for j in range(len(stmt.outs))]  # fmt: skip
+        columns = [
+            tuple(scope[r.results[j]] for scope, r in zip(inner, stmt.regions, strict=True))
+            for j in range(len(stmt.outs))
+        ]
         keys: list[Key] = list(stmt.outs)
         if record:
             for side in (0, 1):
@@ -203,9 +205,13 @@ class Replay:
             known[out] = new
 
     def each(
-        self, stmt: Stmt, known: dict, more: list[tuple[object, Value]], write: Callable[[Region, dict], list | None],
+        self,
+        stmt: Stmt,
+        known: dict,
+        more: list[tuple[object, Value]],
+        write: Callable[[Region, dict], list | None],
         attr: c.Each | None = None,
-    ) -> Stmt:  # fmt: skip
+    ) -> Stmt:
         """An `each` over the same indices. `more`: (key, tile) of further tiles whose elements `write` finds in its
         scope; it returns the results, or None for those of the primal.
         """

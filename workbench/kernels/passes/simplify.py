@@ -106,7 +106,7 @@ def _size(region: Region) -> int:
 
 
 @record
-class Scope:
+class ValueFacts:
     """Facts at one point (value numbering): available expressions, and memory cells with a known value.
 
     `found`: the keys of `pure` that a region has added; they go when it ends. Nobody asks for its `values` then.
@@ -117,8 +117,8 @@ class Scope:
     cells: dict[tuple, Value] = field(default_factory=dict)
     found: list[tuple] = field(default_factory=list)
 
-    def inner(self) -> Scope:
-        return Scope(self.values, self.pure, dict(self.cells))
+    def inner(self) -> ValueFacts:
+        return ValueFacts(self.values, self.pure, dict(self.cells))
 
     def leave(self) -> None:
         for key in self.found:
@@ -127,9 +127,12 @@ class Scope:
 
 class Rewrite:
     def __init__(
-        self, groups: tuple[frozenset[str], ...] | None, taken: frozenset[Stmt] = frozenset(), unroll: bool = False,
+        self,
+        groups: tuple[frozenset[str], ...] | None,
+        taken: frozenset[Stmt] = frozenset(),
+        unroll: bool = False,
         same: dict[str, str] | None = None,
-    ):  # fmt: skip
+    ):
         self.groups, self.taken, self.unroll, self.same = groups, taken, unroll, same or {}
         self.writes: dict[Stmt, frozenset[str]] = {}
         self.room = UNROLLED  # for loops that get their bounds from a counter written out: no `_size` has seen those
@@ -137,7 +140,7 @@ class Rewrite:
 
     def function(self, function: Function) -> Function:
         """The rewritten copy of a function."""
-        scope = Scope()
+        scope = ValueFacts()
         for p in function.params:
             scope.values[p] = p.copied()
             self.builder.region.params.append(scope.values[p])
@@ -147,7 +150,7 @@ class Rewrite:
             self.region(function.body, scope)
         return function.with_body(self.builder.region)
 
-    def region(self, region: Region, scope: Scope) -> None:
+    def region(self, region: Region, scope: ValueFacts) -> None:
         builder = self.builder
         before = builder.where, builder.of
         for stmt in region.body:
@@ -156,7 +159,7 @@ class Rewrite:
             self.stmt(stmt, scope)
         builder.where, builder.of = before
 
-    def stmt(self, stmt: Stmt, scope: Scope) -> None:
+    def stmt(self, stmt: Stmt, scope: ValueFacts) -> None:
         args = tuple([scope.values[a] for a in stmt.args])
         if stmt.regions:
             self.regions(stmt, args, scope)
@@ -177,7 +180,7 @@ class Rewrite:
         elif self.groups is not None:
             self.remember(made, scope)
 
-    def known(self, stmt: Stmt, args: tuple[Value, ...], scope: Scope, key: tuple) -> Value | None:
+    def known(self, stmt: Stmt, args: tuple[Value, ...], scope: ValueFacts, key: tuple) -> Value | None:
         """An existing value equal to this statement's result (CSE, store forwarding, folding), or None."""
         if stmt.row is mem.LOAD and self.groups is not None:
             return scope.cells.get(_cell(args[0], args[1:]))
@@ -207,7 +210,7 @@ class Rewrite:
         value = stmt.row.compute(*numbers, attr=stmt.attr)
         return constant(out, value.item()) if math.isfinite(value) else None
 
-    def remember(self, stmt: Stmt, scope: Scope) -> None:
+    def remember(self, stmt: Stmt, scope: ValueFacts) -> None:
         """Update the known cells: a write forgets those that may alias; a store or load makes its cell known."""
         if stmt.row is mem.LOAD:
             scope.cells[_cell(stmt.args[0], stmt.args[1:])] = stmt.outs[0]
@@ -217,14 +220,14 @@ class Rewrite:
             if stmt.row is mem.STORE:
                 scope.cells[_cell(stmt.args[0], indices)] = stmt.args[-1]
 
-    def forget(self, name: str, scope: Scope, written: tuple | None = None) -> None:
+    def forget(self, name: str, scope: ValueFacts, written: tuple | None = None) -> None:
         shared = next((g for g in self.groups or () if name in g), None)
         group = shared or frozenset((name,))
         for cell in list(scope.cells):  # in shared memory two indices may be one cell: a group of one overlaps itself
             if cell[0] in group and (shared or not _apart(cell, written)):
                 del scope.cells[cell]
 
-    def regions(self, stmt: Stmt, args: tuple[Value, ...], scope: Scope) -> None:
+    def regions(self, stmt: Stmt, args: tuple[Value, ...], scope: ValueFacts) -> None:
         known = True if stmt in self.taken else constant_of(args[0]) if stmt.row is c.IF else None
         if isinstance(known, bool | int):
             taken = stmt.regions[0 if known else 1]
@@ -278,7 +281,7 @@ class Rewrite:
         self.room -= size
         return turns
 
-    def write_out(self, stmt: Stmt, args: tuple[Value, ...], turns: range, scope: Scope) -> None:
+    def write_out(self, stmt: Stmt, args: tuple[Value, ...], turns: range, scope: ValueFacts) -> None:
         """Unroll a loop: its turns one after the other."""
         (region,) = stmt.regions
         counter, *params = region.params
@@ -319,9 +322,12 @@ def constant_of(value: Value) -> Any:
 
 
 def _is_zero(value: Value) -> bool:
-    return value.stmt is not None and value.stmt.row is c.CONST and isinstance(value.stmt.attr, (int, float)) and (
-        value.stmt.attr == 0
-    )  # fmt: skip
+    return (
+        value.stmt is not None
+        and value.stmt.row is c.CONST
+        and isinstance(value.stmt.attr, (int, float))
+        and (value.stmt.attr == 0)
+    )
 
 
 def _fold_add(self: Rewrite, stmt: Stmt, args: tuple[Value, ...]) -> Value | None:

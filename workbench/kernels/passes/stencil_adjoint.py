@@ -62,7 +62,7 @@ class Split:
 
 
 @record(frozen=True)
-class Pull:
+class PullAdjoint:
     """`pull` adds to each cell what the threads around it contribute; `rest` is the adjoint without that.
 
     `pull` runs first, with one thread per cell, up to `high` beyond the launch grid. `grid` are its last parameters:
@@ -84,7 +84,7 @@ def split(function: Function, targets: frozenset[str]) -> Split | None:
 
 
 @named_pass("stencil pull")
-def pull(function: Function, targets: frozenset[str], alike: frozenset[str] = frozenset()) -> Pull | None:
+def pull(function: Function, targets: frozenset[str], alike: frozenset[str] = frozenset()) -> PullAdjoint | None:
     """The split without stored parts; None if a contribution is costly, or reads memory the adjoint has changed.
 
     `alike`: other arrays of the targets' shape, whose accumulations come along where they have the same form.
@@ -247,7 +247,7 @@ class _Split:
             parts.append(Part(param, target, offsets))
         return parts
 
-    def pull(self) -> Pull | None:
+    def pull(self) -> PullAdjoint | None:
         found = self.lifted()
         if found is None:
             return None
@@ -278,7 +278,7 @@ class _Split:
         made = f.with_body(self.builder.region, f"{f.name}_pull", copy.rank)
         copy.name = f"{f.name}_rest"
         names = tuple(g.name for g in grid)
-        return Pull(simplify.adjoint(made), simplify.adjoint(copy), names, tuple(totals), high)
+        return PullAdjoint(simplify.adjoint(made), simplify.adjoint(copy), names, tuple(totals), high)
 
     def gather(self, parts: list[Part], low: Offset, high: Offset) -> Function:
         """Per cell: the array's own value plus the parts of the threads around it."""
@@ -295,8 +295,10 @@ class _Split:
                 total = None
                 for part, value in zip(parts, inputs, strict=True):
                     for offset in part.offsets if part.target == target else ():
-                        at = [ROWS["add"](x, constant(int32, h - n - o))
-                              for x, o, n, h in zip(cell, offset, low, high, strict=True)]  # fmt: skip
+                        at = [
+                            ROWS["add"](x, constant(int32, h - n - o))
+                            for x, o, n, h in zip(cell, offset, low, high, strict=True)
+                        ]
                         term = self.builder.emit(mem.LOAD, value, *at)
                         total = term if total is None else ROWS["add"](total, term)
                 if total is not None:

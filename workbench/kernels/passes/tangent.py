@@ -148,9 +148,11 @@ class _Tangent(Derivative):
             return
         raise KernelError(
             f"`{stmt.row.name}` has no derivative, and its result reaches an array whose tangent is asked for.",
-            slug="no-derivative", where=stmt.where, why="A wrong or zero tangent would be silent; so this is refused.",
+            slug="no-derivative",
+            where=stmt.where,
+            why="A wrong or zero tangent would be silent; so this is refused.",
             instead="a differentiable expression, or keep the value out of arrays that need a gradient",
-        )  # fmt: skip
+        )
 
     def replay_store(self, stmt: Stmt, known: dict, record: bool) -> None:
         self.repeat_store(stmt, known)
@@ -297,9 +299,11 @@ class Joint(_Tangent):
             if extreme or (s.row is c.CALL and s.attr.grad is not None):
                 raise KernelError(
                     f"`{s.attr.func.key if s.row is c.CALL else s.row.name}` has no second derivative.",
-                    slug="second-derivative", where=s.where, why="Its gradient is given by a rule, not by a program.",
+                    slug="second-derivative",
+                    where=s.where,
+                    why="Its gradient is given by a rule, not by a program.",
                     instead="hvp of a program without it",
-                )  # fmt: skip
+                )
         self.write()
         made = simplify.primal(self.named("joint"))
         for p in made.params:

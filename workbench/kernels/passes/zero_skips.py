@@ -13,7 +13,7 @@ from ..ops import memory as mem
 from ..ops.row import Effect
 from ..types import Composite, is_float
 from .named import named_pass
-from .simplify import Rewrite, Scope
+from .simplify import Rewrite, ValueFacts
 
 _PRODUCTS = vectors.CROSS, matrices.MATVEC, matrices.MATMUL, matrices.OUTER  # beside what is bilinear
 _SUMS = scalar.ADD, scalar.SUB
@@ -38,7 +38,7 @@ def skips(function: Function) -> dict[Stmt, Region]:
     for stmt in stmts:
         for idle, work, holds in _arms(stmt) if stmt.row is c.IF else ():
             zeros = _zeros(stmt.args[0], holds)
-            if zeros and _idle(idle) and _Nothing(zeros, written).comes_to(work, idle.results):
+            if zeros and _idle(idle) and _ZeroFacts(zeros, written).has_no_effect(work, idle.results):
                 found[stmt] = work
     return found
 
@@ -85,7 +85,7 @@ def is_zero(value: Value) -> bool:
     return isinstance(value.type, Composite) and stmt.row in _MOVES and all(map(is_zero, stmt.args))
 
 
-class _Nothing:
+class _ZeroFacts:
     """Facts under the assumption that some values are 0: other zeros, and values equal to an earlier one."""
 
     def __init__(self, zeros: set[Value], written: set[str]):
@@ -94,9 +94,9 @@ class _Nothing:
         loads = [z.stmt.args for z in zeros if z.stmt is not None and z.stmt.row is mem.LOAD]
         self.cells = {args for args in loads if root(args[0]).name not in written}  # read again they are the same
 
-    def comes_to(self, region: Region, results: tuple[Value, ...]) -> bool:
+    def has_no_effect(self, region: Region, results: tuple[Value, ...]) -> bool:
         """True if a region adds nothing to any array, and yields these results."""
-        return all(map(self.follows, region.body)) and all(map(self.equal, region.results, results))
+        return all(map(self.learn, region.body)) and all(map(self.equal, region.results, results))
 
     def first(self, value: Value) -> Value:
         while value in self.same:
@@ -109,13 +109,13 @@ class _Nothing:
     def equal(self, one: Value, other: Value) -> bool:
         return self.first(one) is self.first(other) or (self.none(one) and self.none(other))
 
-    def follows(self, stmt: Stmt) -> bool:
+    def learn(self, stmt: Stmt) -> bool:
         """Take note of a statement. False for one that may do something, or that is not understood."""
         if stmt.row in _ADDERS:
             return self.none(stmt.args[-1])
         if stmt.row is c.IF:
             then, otherwise = stmt.regions
-            return all(map(self.follows, (*then.body, *otherwise.body))) and self.joins(stmt, then, otherwise)
+            return all(map(self.learn, (*then.body, *otherwise.body))) and self.joins(stmt, then, otherwise)
         if stmt.row is c.FOR:
             return self.loop(stmt)
         if stmt.row is mem.LOAD or (stmt.row.effect is Effect.PURE and not stmt.regions):
@@ -152,7 +152,7 @@ class _Nothing:
         if stmt.attr is not None and getattr(stmt.attr, "breaks", False):
             return False
         self.same.update(zip(region.params[1:], carried, strict=True))
-        if not self.comes_to(region, tuple(region.params[1:])):
+        if not self.has_no_effect(region, tuple(region.params[1:])):
             return False
         self.same.update(zip(stmt.outs, carried, strict=True))
         return True
@@ -170,7 +170,7 @@ class _Without(Rewrite):
         super().__init__(None)
         self.found = found
 
-    def regions(self, stmt: Stmt, args: tuple[Value, ...], scope: Scope) -> None:
+    def regions(self, stmt: Stmt, args: tuple[Value, ...], scope: ValueFacts) -> None:
         work = self.found.get(stmt)
         if work is None:
             super().regions(stmt, args, scope)

@@ -16,7 +16,7 @@ from .. import ir
 from ..ops import scalar
 from ..types import Array, Composite, Scalar, Struct, Type, int64, is_int, scalar_of, uint64
 from .lower_bounds import static_int
-from .scope import Choice, Cut, Int, Record, Turn, View, describe
+from .scope import ArrayView, Choice, Int, SlicedAxis, StructParts, Turn, describe
 
 NUMBERS = uint64, int64  # the types that hold an address
 HANDED_OVER = "Memory is allocated by the host, and this is the address of none of the kernel's arrays."
@@ -34,35 +34,40 @@ def address_type(dtype: Type, first: Scalar) -> Address:
 
 
 def is_address(x: Any) -> bool:
-    return isinstance(x, Record) and isinstance(x.type, Address)
+    return isinstance(x, StructParts) and isinstance(x.type, Address)
 
 
 class Addresses:
     """Mixin of `Reader`: addresses, and arrays made of them."""
 
-    def address_of(self, array: Any, node: ast.AST) -> Record:
+    def address_of(self, array: Any, node: ast.AST) -> StructParts:
         """`x.ptr`. Raises KernelError [address] for what is not one axis of numbers, vectors or matrices."""
-        if not isinstance(array, View) or array.root.type.ndim != 1 or array.type.ndim != 1:  # type: ignore[attr-defined]
+        if not isinstance(array, ArrayView) or array.root.type.ndim != 1 or array.type.ndim != 1:  # type: ignore[attr-defined]
             raise self.error(
-                f"there is no address of {describe(array)} in a kernel", "address", node,
-                "An address counts the elements of an array of one axis.", "x[i, j], or x.flatten() at the launch",
-            )  # fmt: skip
+                f"there is no address of {describe(array)} in a kernel",
+                "address",
+                node,
+                "An address counts the elements of an array of one axis.",
+                "x[i, j], or x.flatten() at the launch",
+            )
         return self.address(array, 0)
 
-    def address(self, array: View, first: Int) -> Record:
+    def address(self, array: ArrayView, first: Int) -> StructParts:
         at = self.value(first)
-        return Record(address_type(array.type.dtype, at.type), {"of": array, "first": at})  # type: ignore[arg-type]
+        return StructParts(address_type(array.type.dtype, at.type), {"of": array, "first": at})  # type: ignore[arg-type]
 
-    def moved_address(self, sign: str, a: Any, b: Any) -> Record:
+    def moved_address(self, sign: str, a: Any, b: Any) -> StructParts:
         """An address plus or minus a number of bytes. Raises KernelError [address]."""
         base, by = (a, b) if is_address(a) else (b, a)
         steps = None if is_address(by) else self.elements_in(self.value(by), base.fields["of"].type.dtype.itemsize)
         if sign not in "+-" or steps is None or (sign == "-" and base is b):
             raise self.error(
-                f"the {base.type} takes whole elements alone", "address", None,
+                f"the {base.type} takes whole elements alone",
+                "address",
+                None,
                 "A number of bytes is added to it or taken away: an integer times the size of an element.",
                 "x.ptr + uint64(i) * uint64(4), or x[i:]",
-            )  # fmt: skip
+            )
         first = base.fields["first"]
         return self.address(base.fields["of"], self.plus(first, steps if sign == "+" else self.times(steps, -1)))
 
@@ -95,19 +100,22 @@ class Addresses:
         k = static_int(v)
         return self.wide(v) if k is None else k
 
-    def array_of_memory(self, node: ast.Call) -> View | Choice:
+    def array_of_memory(self, node: ast.Call) -> ArrayView | Choice:
         """`array(ptr=..., shape=..., dtype=...)`: a part of the array that the address is in, row by row."""
         names = "ptr", "shape", "dtype"
         given = dict(zip(names, (self.visit(a) for a in node.args), strict=False)) | self.named(node, names)
         at, shape, dtype = (given.get(name) for name in names)
         if not is_address(at):
             raise self.error("a kernel makes no array from memory", "not-callable", node, HANDED_OVER, WAY_OUT)
-        array: View | Choice = at.fields["of"]
+        array: ArrayView | Choice = at.fields["of"]
         if dtype is None or (dtype if isinstance(dtype, Composite) else scalar_of(dtype)) != array.type.dtype:
             raise self.error(
-                f"this address is one in {array.type}", "address", node,
-                "The array made of it has elements of that type.", f"dtype={array.type.dtype}",
-            )  # fmt: skip
+                f"this address is one in {array.type}",
+                "address",
+                node,
+                "The array made of it has elements of that type.",
+                f"dtype={array.type.dtype}",
+            )
         one = static_int(shape) is not None or (isinstance(shape, ir.Value) and is_int(shape.type))
         sizes = [shape] if one else self.unpacked(shape, node)
         lengths = [self.size_of_axis(n) for n in sizes]
@@ -119,7 +127,7 @@ class Addresses:
         k = static_int(n)
         return self.wide(self.value(n)) if k is None else k
 
-    def part_from(self, array: View, first: Int, sizes: list[Int], node: ast.AST) -> View:
+    def part_from(self, array: ArrayView, first: Int, sizes: list[Int], node: ast.AST) -> ArrayView:
         """So many elements of an array of one axis, from one on, seen as an array of this shape."""
         if not 1 <= len(sizes) <= 4:
             raise self.error("an array has one to four axes", "rank", node, "", "shape=(n, m)")
@@ -130,4 +138,4 @@ class Addresses:
         for n in reversed(sizes):
             turns.append(Turn(step, n))
             step = self.times(step, n)
-        return View(array.root, (Cut(start, tuple(reversed(turns))),))
+        return ArrayView(array.root, (SlicedAxis(start, tuple(reversed(turns))),))

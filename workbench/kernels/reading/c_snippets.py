@@ -15,36 +15,86 @@ from dataclasses import field
 from ...errors import KernelError, Where
 from ...records import record
 
-TYPES = {
-    "float": "float32", "double": "float64", "half": "float16", "int": "int32", "unsigned": "uint32", "long": "int64",
-    "unsigned int": "uint32", "long long": "int64", "unsigned long long": "uint64", "long long int": "int64",
-    "unsigned long": "uint64", "size_t": "uint64", "bool": "bool", "char": "int8", "short": "int16",
-    "unsigned char": "uint8", "unsigned short": "uint16",
-} | {f"{u}int{n}{t}": f"{u}int{n}" for u in ("", "u") for n in (8, 16, 32, 64) for t in ("", "_t")} | {
-    f"float{n}": f"float{n}" for n in (16, 32, 64)
-}  # fmt: skip
+TYPES = (
+    {
+        "float": "float32",
+        "double": "float64",
+        "half": "float16",
+        "int": "int32",
+        "unsigned": "uint32",
+        "long": "int64",
+        "unsigned int": "uint32",
+        "long long": "int64",
+        "unsigned long long": "uint64",
+        "long long int": "int64",
+        "unsigned long": "uint64",
+        "size_t": "uint64",
+        "bool": "bool",
+        "char": "int8",
+        "short": "int16",
+        "unsigned char": "uint8",
+        "unsigned short": "uint16",
+    }
+    | {f"{u}int{n}{t}": f"{u}int{n}" for u in ("", "u") for n in (8, 16, 32, 64) for t in ("", "_t")}
+    | {f"float{n}": f"float{n}" for n in (16, 32, 64)}
+)
 COMPOSITE = re.compile(r"(vec[234]|mat22|mat33|mat44|quat|transform|spatial_vector|spatial_matrix)[a-z]{0,2}$")
 VECTORS = {f"{c}{n}": f"vec{n}{s}" for c, s in (("float", ""), ("int", "i"), ("double", "d")) for n in (2, 3, 4)}
 FUNCTIONS = {f"make_{c}": made for c, made in VECTORS.items()} | {
-    "fabs": "abs", "fabsf": "abs", "fmaxf": "max", "fmax": "max", "fminf": "min", "fmin": "min", "fmodf": "mod",
-    "fmod": "mod", "atomicAdd": "atomic_add", "atomicSub": "atomic_sub", "atomicMax": "atomic_max",
-    "atomicMin": "atomic_min", "atomicCAS": "atomic_cas", "atomicExch": "atomic_exch",
-}  # fmt: skip
-FUNCTIONS |= {f"{n}f": n for n in "sin cos tan asin acos atan atan2 sinh cosh tanh exp log log2 log10 sqrt cbrt pow "
-              "floor ceil trunc round rint erf erfc".split()}  # fmt: skip
+    "fabs": "abs",
+    "fabsf": "abs",
+    "fmaxf": "max",
+    "fmax": "max",
+    "fminf": "min",
+    "fmin": "min",
+    "fmodf": "mod",
+    "fmod": "mod",
+    "atomicAdd": "atomic_add",
+    "atomicSub": "atomic_sub",
+    "atomicMax": "atomic_max",
+    "atomicMin": "atomic_min",
+    "atomicCAS": "atomic_cas",
+    "atomicExch": "atomic_exch",
+}
+FUNCTIONS |= {
+    f"{n}f": n
+    for n in "sin cos tan asin acos atan atan2 sinh cosh tanh exp log log2 log10 sqrt cbrt pow "
+    "floor ceil trunc round rint erf erfc".split()
+}
 FUNCTIONS |= dict.fromkeys("__builtin_popcount __builtin_popcountll __popc __popcll".split(), "bit_count")
 BARRIER = "WP_TILE_SYNC"
 SAME_BITS = {
-    "__float_as_int": "int32", "__float_as_uint": "uint32", "__int_as_float": "float32", "__uint_as_float": "float32",
-    "__double_as_longlong": "int64", "__longlong_as_double": "float64",
-}  # fmt: skip
+    "__float_as_int": "int32",
+    "__float_as_uint": "uint32",
+    "__int_as_float": "float32",
+    "__uint_as_float": "float32",
+    "__double_as_longlong": "int64",
+    "__longlong_as_double": "float64",
+}
 ADDRESSES = "uint64", "int64"  # the types that an address fits into
 FIRST_BIT = dict.fromkeys("__builtin_ffs __builtin_ffsll __ffs __ffsll".split(), "wp.where({0} == 0, 0, {1})")
 FIRST_BIT |= dict.fromkeys("__builtin_ctz __builtin_ctzl __builtin_ctzll".split(), "({1} - 1)")
-CONSTANTS = {"M_PI": "3.141592653589793", "M_PI_F": "3.141592653589793", "true": "True", "false": "False",
-             "INFINITY": "wp.inf", "FLT_MAX": "3.4028234663852886e38", "INT_MAX": "2147483647"}  # fmt: skip
-BINARY = (("||",), ("&&",), ("|",), ("^",), ("&",), ("==", "!="), ("<", "<=", ">", ">="), ("<<", ">>"), ("+", "-"),
-          ("*", "/", "%"))  # fmt: skip
+CONSTANTS = {
+    "M_PI": "3.141592653589793",
+    "M_PI_F": "3.141592653589793",
+    "true": "True",
+    "false": "False",
+    "INFINITY": "wp.inf",
+    "FLT_MAX": "3.4028234663852886e38",
+    "INT_MAX": "2147483647",
+}
+BINARY = (
+    ("||",),
+    ("&&",),
+    ("|",),
+    ("^",),
+    ("&",),
+    ("==", "!="),
+    ("<", "<=", ">", ">="),
+    ("<<", ">>"),
+    ("+", "-"),
+    ("*", "/", "%"),
+)
 TOKEN = re.compile(
     r"\s+|//[^\n]*|/\*.*?\*/|(?P<token>0[xX][0-9a-fA-F]+[uUlL]*|(?:\d+\.\d*|\.\d+|\d+)(?:[eE][-+]?\d+)?[fFuUlL]*|"
     r"(?:\w+::)*[A-Za-z_]\w*|<<=|>>=|->|\+\+|--|[-+*/%&|^]=|<<|>>|[<>=!]=|&&|\|\||[-+*/%<>=!&|^~?:;,.(){}\[\]])|(?P<odd>.)",
@@ -144,10 +194,12 @@ class Snippet:
         rows = self.text.split("\n")
         shown = rows[line - 1].strip() if 0 < line <= len(rows) else ""
         return KernelError(
-            f"{what} cannot be read in the snippet of `{self.where.function}`", slug="native-snippet", where=self.where,
+            f"{what} cannot be read in the snippet of `{self.where.function}`",
+            slug="native-snippet",
+            where=self.where,
             why=f"Its line {line} is: {shown}. " * bool(shown) + "What is read of C is what one thread does.",
             instead="the same in Python, in a func",
-        )  # fmt: skip
+        )
 
     # ---- tokens
 

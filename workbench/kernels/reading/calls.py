@@ -40,19 +40,31 @@ from ..types import (
     scalar_of,
     transformation,
     vector,
-)  # fmt: skip
+)
 from . import addresses, assigned_names, checks, declare, refused_syntax
 from . import python_names as names
 from .addresses import is_address
 from .conditions import Guarded
 from .control_flow import FRESH
 from .declare import Func
-from .gradients import Gradient, Gradients, grad
+from .gradients import Gradient, GradientsReader, grad
 from .indexed_arrays import is_indexed, with_args
 from .library import Library
 from .lower_bounds import static_int
 from .overloads import Overloads, refs
-from .scope import Choice, Local, Record, Shape, Slot, State, Unusable, View, describe, is_array, is_literal
+from .scope import (
+    ArrayView,
+    Choice,
+    Local,
+    LocalPart,
+    Shape,
+    State,
+    StructParts,
+    Unusable,
+    describe,
+    is_array,
+    is_literal,
+)
 from .source import source
 from .subscripts import chosen_cell
 from .tile_parts import is_tile
@@ -64,7 +76,7 @@ STORING = {id(ops.BUILTINS[name]): places for name, places in ops.STORING.items(
 OUTSIDE = "A func is read into the kernel; a plain Python function is not."
 
 
-class Calls(Overloads, Gradients):
+class Calls(Overloads, GradientsReader):
     """Mixin of `Reader`: calls."""
 
     def visit_Call(self, node: ast.Call) -> Any:
@@ -133,12 +145,18 @@ class Calls(Overloads, Gradients):
     def special(self, callee: Any) -> Callable[[ast.Call], Any] | None:
         """Names with a form of their own."""
         table = {
-            id(declare.tid): self.call_tid, id(declare.printf): self.call_printf, id(declare.static): self.call_static,
-            id(grad): self.call_grad_of, id(builtins.len): self.call_len, id(declare.len_): self.call_len,
+            id(declare.tid): self.call_tid,
+            id(declare.printf): self.call_printf,
+            id(declare.static): self.call_static,
+            id(grad): self.call_grad_of,
+            id(builtins.len): self.call_len,
+            id(declare.len_): self.call_len,
             id(builtins.type): self.call_type_of,
-            id(vector): self.call_vector, id(matrix): self.call_matrix,
-            id(quaternion): self.call_generic, id(transformation): self.call_generic,
-        }  # fmt: skip
+            id(vector): self.call_vector,
+            id(matrix): self.call_matrix,
+            id(quaternion): self.call_generic,
+            id(transformation): self.call_generic,
+        }
         if isinstance(callee, FunctionType) and callee in declare.LOCAL_ZEROS:
             return self.call_zeros
         if id(callee) in checks.MARKERS:
@@ -176,9 +194,12 @@ class Calls(Overloads, Gradients):
             raise self.error("a launch has one to four dimensions", "tid-rank", node, "", "i, j, k, l = tid()")
         if self.rank is not None and self.rank != rank:
             raise self.error(
-                f"tid() gives {rank} indices here and {self.rank} elsewhere", "tid-rank", node,
-                "A kernel has one launch grid.", "the same names on the left everywhere",
-            )  # fmt: skip
+                f"tid() gives {rank} indices here and {self.rank} elsewhere",
+                "tid-rank",
+                node,
+                "A kernel has one launch grid.",
+                "the same names on the left everywhere",
+            )
         self.rank = rank
         made = tuple(self.builder.emit(control.TID, attr=control.Tid(axis)) for axis in range(rank))
         return made if rank > 1 else made[0]
@@ -380,12 +401,15 @@ class Calls(Overloads, Gradients):
             return f(*[self.value(a) for a in self.arguments(node)])[0]
         if not node.args or not isinstance(node.args[0], ast.Name) or node.args[0].id not in self.state.names:
             raise self.error(
-                "a random state must be a local variable", "rand-state", node.args[0] if node.args else node,
-                "Drawing a number changes it.", "state = rand_init(seed, i), then: randf(state)",
-            )  # fmt: skip
+                "a random state must be a local variable",
+                "rand-state",
+                node.args[0] if node.args else node,
+                "Drawing a number changes it.",
+                "state = rand_init(seed, i), then: randf(state)",
+            )
         name = node.args[0].id
         result, state = f(*[self.value(a) for a in self.arguments(node)])
-        self.state.names[name] = self.settled(state, name)
+        self.state.names[name] = self.materialised(state, name)
         return result
 
     def call_storing(self, f: Any, places: Sequence[int], node: ast.Call) -> None:
@@ -422,7 +446,7 @@ class Calls(Overloads, Gradients):
                 )
             place, node = self.indexed_element(place, node.args[1 : n + 1]), with_args(node, n)
         view = place.view if hasattr(place, "view") else place
-        if not isinstance(view, View | Local | Choice):
+        if not isinstance(view, ArrayView | Local | Choice):
             raise self.error(
                 f"{row.name}() works on an array", "not-an-array", node.args[0], row.doc, f"{row.name}(a, i, v)"
             )
@@ -432,8 +456,10 @@ class Calls(Overloads, Gradients):
             raise self.error(
                 f"{row.name}() on {view.type} takes {view.type.ndim} indices and {count} value{'s' * (count > 1)}",
                 "rank",
-                node, row.doc, "",
-            )  # fmt: skip
+                node,
+                row.doc,
+                "",
+            )
         found = self.element(view, given[: view.type.ndim]) if view.type.ndim else place
         values = [self.visit(a) for a in given[view.type.ndim :]]
         if chosen := chosen_cell(found):
@@ -443,13 +469,13 @@ class Calls(Overloads, Gradients):
     def update_cell(self, row: Row, found: Any, values: list[Any], node: ast.Call) -> Any:
         """Emit an atomic on an element, or on components of one; returns the old value."""
         found = self.own(found)
-        if isinstance(found, Slot):
+        if isinstance(found, LocalPart):
             return self.update_local(row, found, values, node.args[0])
-        if isinstance(found, View):
+        if isinstance(found, ArrayView):
             return self.builder.emit(row, found.root, *found.prefix, *[self.typed(v, found.type.dtype) for v in values])
         return self.atomic_component(row, found, values, node)
 
-    def update_local(self, row: Row, slot: Slot, values: list[Any], node: ast.expr) -> Any:
+    def update_local(self, row: Row, slot: LocalPart, values: list[Any], node: ast.expr) -> Any:
         """An atomic on an array made in the kernel, which no other thread knows: the update alone."""
         old = slot.load()
         assert row.update is not None
@@ -465,7 +491,7 @@ class Calls(Overloads, Gradients):
 
     # ---- structs
 
-    def call_struct(self, struct: Struct, node: ast.Call) -> Record:
+    def call_struct(self, struct: Struct, node: ast.Call) -> StructParts:
         args, named = [self.visit(a) for a in node.args], {k.arg: self.visit(k.value) for k in node.keywords}
         order = [name for name, _ in struct.fields]
         if len(args) > len(order) or set(named) - set(order[len(args) :]):
@@ -481,7 +507,7 @@ class Calls(Overloads, Gradients):
         if not isinstance(type, Struct):
             return self.zero(type)
         fields = {n: self.unassigned(type, n, t) if isinstance(t, Array) else self.blank(t) for n, t in type.fields}
-        return Record(type, fields)
+        return StructParts(type, fields)
 
     # ---- funcs
 
@@ -504,9 +530,12 @@ class Calls(Overloads, Gradients):
         for frame in self.frames:
             if frame.fn.__code__ is f.fn.__code__:
                 raise self.error(
-                    f"`{f.key}` calls itself", "recursion", node, "A func is read into its caller, so it has no end.",
+                    f"`{f.key}` calls itself",
+                    "recursion",
+                    node,
+                    "A func is read into its caller, so it has no end.",
                     "a loop",
-                )  # fmt: skip
+                )
         if getattr(f.fn, "snippet", False):
             self.processor_only = self.processor_only or self.where(node)
         if f.custom and not any(frame.fn in (f.grad, f.replay) for frame in self.frames):
@@ -514,9 +543,13 @@ class Calls(Overloads, Gradients):
         return self.inlined(f.fn, bound, node, kept=kept)
 
     def inlined(
-        self, fn: Callable[..., Any], bound: dict[str, Any], node: ast.Call, hides: Where | None = None,
+        self,
+        fn: Callable[..., Any],
+        bound: dict[str, Any],
+        node: ast.Call,
+        hides: Where | None = None,
         kept: dict[str, Any] | None = None,
-    ) -> Any:  # fmt: skip
+    ) -> Any:
         """Read the body of a function here; its names are its own, its arrays are the caller's.
 
         With `hides`, what it does has that place in the source. `kept` takes what its names stand for at its end.
@@ -542,7 +575,7 @@ class Calls(Overloads, Gradients):
     def returned(self) -> Any:
         """The result of the function just read; unusable where only some paths return a value."""
         names = self.state.names
-        result, fn = self.settled(names.get("$value"), ""), self.frame.fn
+        result, fn = self.materialised(names.get("$value"), ""), self.frame.fn
         if result is None or names["$return"] is True:
             return result
         error = lambda at: self.missing_return(fn, at)  # noqa: E731
@@ -554,10 +587,12 @@ class Calls(Overloads, Gradients):
         """Names the func that was to return a value, and the line that uses it."""
         text = source(fn)
         return KernelError(
-            f"`{fn.__name__}` does not return a value on every path", slug="missing-return",
-            where=text.where(text.tree, at), why=f"Line {at.line} uses its value: {at.text.strip()}" if at else "",
+            f"`{fn.__name__}` does not return a value on every path",
+            slug="missing-return",
+            where=text.where(text.tree, at),
+            why=f"Line {at.line} uses its value: {at.text.strip()}" if at else "",
             instead="a `return` with a value at its end",
-        )  # fmt: skip
+        )
 
     def bound_arguments(self, fn: Callable[..., Any], node: ast.Call) -> dict[str, Any]:
         args = [self.checked(self.visit(a), a) for a in node.args]
@@ -582,7 +617,7 @@ class Calls(Overloads, Gradients):
         where = self.frame.caller
         wanted = names.annotation(self.frame.fn, name, self.frame.around, self.where(self.frame.source.tree))
         if wanted is None or wanted is typing.Any:
-            return self.settled(value, name)
+            return self.materialised(value, name)
         wanted = wanted.type if isinstance(wanted, Ref) else wanted
         if wanted is FUNCTION and callable(value) and not isinstance(value, Type):
             return value
@@ -590,14 +625,16 @@ class Calls(Overloads, Gradients):
             value = self.typed(value, wanted)
         if isinstance(wanted, Handle):
             value = self.open_handle(wanted, value)
-        value = self.settled(value, name)
+        value = self.materialised(value, name)
         held = is_address(value) and wanted in addresses.NUMBERS
         if not held and not covers(wanted, type_of_value(value)):
             raise KernelError(
-                f"`{self.frame.fn.__name__}` takes {wanted} as `{name}`, not {describe(value)}", slug="argument-type",
-                where=where, why="Nothing is converted silently.",
+                f"`{self.frame.fn.__name__}` takes {wanted} as `{name}`, not {describe(value)}",
+                slug="argument-type",
+                where=where,
+                why="Nothing is converted silently.",
                 instead=f"{wanted}(...)" if isinstance(wanted, Scalar) else "",
-            )  # fmt: skip
+            )
         return value
 
 
@@ -612,4 +649,4 @@ def wrapped(n: int, type: Scalar) -> int:
 
 
 def type_of_value(x: Any) -> Type | None:
-    return x.type if isinstance(x, ir.Value | Record) or is_array(x) else None
+    return x.type if isinstance(x, ir.Value | StructParts) or is_array(x) else None

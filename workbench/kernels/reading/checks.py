@@ -93,9 +93,12 @@ NaN is near nothing. See `expect_eq`.
 """,
 )
 MARKERS = {
-    id(builtins.print): "call_print", id(print_): "call_print", id(expect_eq): "call_expect_eq",
-    id(expect_neq): "call_expect_neq", id(expect_near): "call_expect_near",
-}  # fmt: skip
+    id(builtins.print): "call_print",
+    id(print_): "call_print",
+    id(expect_eq): "call_expect_eq",
+    id(expect_neq): "call_expect_neq",
+    id(expect_near): "call_expect_near",
+}
 
 
 class Checks:

@@ -12,7 +12,7 @@ from typing import Any
 
 from ...errors import KernelError, Where
 from .. import ir
-from .scope import Choice, Fields, Local, Record, View, is_array, placed_at, places, same_parts
+from .scope import ArrayView, Choice, Fields, Local, StructParts, is_array, placed_at, places, same_parts
 
 MOST = 16  # arrays that one name may stand for: each access is written once for each
 
@@ -51,7 +51,7 @@ class Chosen:
         made = {name: self.conformed(part, shape) for name, part, shape in inner}
         return None if None in made.values() else x.remade(made)
 
-    def as_choice(self, x: View | Local | Choice, pattern: Choice) -> Choice | None:
+    def as_choice(self, x: ArrayView | Local | Choice, pattern: Choice) -> Choice | None:
         own = options(x)
         found = [next((k for k, (o, _) in enumerate(own) if same_parts(o, p)), None) for p in pattern.options]
         if len([k for k in found if k is not None]) < len(own):
@@ -59,19 +59,19 @@ class Chosen:
         made = [self.elsewhere(p) if k is None else own[k][0] for k, p in zip(found, pattern.options, strict=True)]
         return Choice(tuple(made), tuple([False if k is None else own[k][1] for k in found]))
 
-    def elsewhere(self, option: View | Local) -> Any:
+    def elsewhere(self, option: ArrayView | Local) -> Any:
         """A dummy for an option that is not chosen: the same kind of view, at places 0."""
         return placed_at(option, [self.zero(n.type) if isinstance(n, ir.Value) else n for n in places(option)])
 
 
-def options(x: View | Local | Choice) -> list[tuple[View | Local, Any]]:
+def options(x: ArrayView | Local | Choice) -> list[tuple[ArrayView | Local, Any]]:
     """The arrays that `x` may be, as (array, flag that it is this one)."""
     return list(zip(x.options, x.flags, strict=True)) if isinstance(x, Choice) else [(x, True)]
 
 
 def parts(x: Any, y: Any) -> Iterator[tuple[str, Any, Any]] | None:
     """The fields of two structs, or of two arrays of structs, side by side; None for anything else."""
-    if isinstance(x, Record | Fields) and type(x) is type(y) and x.type == y.type:
+    if isinstance(x, StructParts | Fields) and type(x) is type(y) and x.type == y.type:
         return ((name, part, y.parts[name]) for name, part in x.parts.items())
     return None
 
@@ -91,9 +91,9 @@ def union(x: Any, y: Any) -> Any:
     return x if x is y else None
 
 
-def arrays(x: Any) -> Iterator[View | Local | Choice]:
+def arrays(x: Any) -> Iterator[ArrayView | Local | Choice]:
     """Every array in a tree."""
-    if isinstance(x, Record | Fields):
+    if isinstance(x, StructParts | Fields):
         for part in x.parts.values():
             yield from arrays(part)
     elif is_array(x):
@@ -102,7 +102,7 @@ def arrays(x: Any) -> Iterator[View | Local | Choice]:
 
 def with_arrays(x: Any, change: Callable[[Any], Any]) -> Any:
     """A tree over other arrays."""
-    if isinstance(x, Record | Fields):
+    if isinstance(x, StructParts | Fields):
         return x.remade({name: with_arrays(part, change) for name, part in x.parts.items()})
     return change(x) if is_array(x) else x
 
@@ -133,7 +133,9 @@ class Wider(KernelError):
 def array_choice(name: str, chosen: Where, at: Where | None, why: str = "") -> KernelError:
     """The refusal of an array that cannot be told."""
     return KernelError(
-        f"`{name}` would be one array or another", slug="array-choice", where=at or chosen,
+        f"`{name}` would be one array or another",
+        slug="array-choice",
+        where=at or chosen,
         why=why or f"Line {chosen.line} chooses between arrays at run time: {chosen.text.strip()}",
         instead="the load or store on each branch, or one array with one more axis",
-    )  # fmt: skip
+    )

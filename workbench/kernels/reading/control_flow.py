@@ -22,13 +22,13 @@ from . import refused_syntax
 from .assigned_names import assigned_first, has_break, leaves_always, read_after
 from .chosen_arrays import Wider, among_itself, array_choice, arrays, options_in, union
 from .conditions import Guarded
-from .joins import Join, maybe_unbound, same_array, same_constant, settle
+from .joins import Join, maybe_unbound, resolved, same_array, same_constant
 from .liveness import replaced
 from .lower_bounds import static_int
 from .scope import (
     Fields,
-    Record,
     State,
+    StructParts,
     Unusable,
     describe,
     is_array,
@@ -38,14 +38,14 @@ from .scope import (
     places,
     rebuild,
     same_parts,
-)  # fmt: skip
+)
 from .tile_sharing import cell_name, has_shown, is_tile_cell
 
 FLAGS = ("$stop", "$go", "$return")
 FRESH = {"$stop": False, "$go": True, "$return": False}
 
 
-class Flow:
+class ControlFlowReader:
     """Mixin of `Reader`: branches, loops and early exits."""
 
     # ---- blocks
@@ -147,8 +147,8 @@ class Flow:
         for out, place, pair in zip(stmt.outs, join.places, join.pairs, strict=True):
             out.name, place.becomes = place.name, out
             self.merged(self.merges, out, *pair)
-        self.state = State({k: settle(v) for k, v in names.items()}, {k: settle(v) for k, v in cells.items()})
-        return settle(result)
+        self.state = State({k: resolved(v) for k, v in names.items()}, {k: resolved(v) for k, v in cells.items()})
+        return resolved(result)
 
     # ---- exits
 
@@ -157,9 +157,12 @@ class Flow:
         value = self.checked(value, node.value) if isinstance(value, Guarded) else value
         if value is not None and self.frame.caller is None:
             raise KernelError(
-                "a kernel returns nothing", slug="kernel-return", where=self.where(node),
-                why="Its results are what it writes into arrays.", instead="out[i] = ..., then: return",
-            )  # fmt: skip
+                "a kernel returns nothing",
+                slug="kernel-return",
+                where=self.where(node),
+                why="Its results are what it writes into arrays.",
+                instead="out[i] = ..., then: return",
+            )
         names = self.state.names
         names["$value"] = None if value is None else self.returning(value)
         names.update({"$stop": True, "$go": False, "$return": True})
@@ -167,12 +170,12 @@ class Flow:
     def returning(self, value: Any) -> Any:
         """The value of `return`: a literal takes the declared type, else stays open for other paths to decide."""
         if isinstance(value, tuple):
-            return tuple(part if is_literal(part) else self.settled(part, "") for part in value)
+            return tuple(part if is_literal(part) else self.materialised(part, "") for part in value)
         wanted = self.frame.fn.__annotations__.get("return")
         if is_literal(value) and isinstance(wanted, Scalar | type):
             with suppress(TypeError):
                 return self.typed(value, scalar_of(wanted))
-        return value if is_literal(value) else self.settled(value, "")
+        return value if is_literal(value) else self.materialised(value, "")
 
     def visit_Break(self, node: ast.Break) -> None:
         self.state.names.update({"$stop": True, "$go": False})
@@ -199,7 +202,7 @@ class Flow:
     def read_for(self, node: ast.For, bounds: tuple[ir.Value, ...], trips: int | None, wider: dict[str, Any]) -> None:
         assert isinstance(node.target, ast.Name)
         start, stop, step = bounds
-        loop = Loop(self, node, {node.target.id}, wider, runs=bool(trips))
+        loop = OpenLoop(self, node, {node.target.id}, wider, runs=bool(trips))
         index = ir.Value(start.type, node.target.id, self.where(node.target))
         with self.builder.inside(loop.body), self.facts.assuming(None, True):
             self.bound_index(index, start, stop, step)
@@ -248,10 +251,12 @@ class Flow:
         for v, arg in zip(values, node.args, strict=True):
             if not is_int(v.type) or v.type != values[0].type:
                 raise KernelError(
-                    "the bounds of a range are integers of one type", slug="range-type", where=self.where(arg),
+                    "the bounds of a range are integers of one type",
+                    slug="range-type",
+                    where=self.where(arg),
                     why=f"This one is {v.type}" + ("" if v is values[0] else f", the first is {values[0].type}") + ".",
                     instead="range(int(n))",
-                )  # fmt: skip
+                )
         zero, one = (lambda n: self.typed(n, values[0].type))(0), None
         start, stop = (zero, values[0]) if len(values) == 1 else values[:2]
         one = values[2] if len(values) == 3 else self.typed(1, start.type)
@@ -282,7 +287,7 @@ class Flow:
             self.widened.pop()
 
     def read_while(self, node: ast.While, wider: dict[str, Any]) -> None:
-        loop = Loop(self, node, set(), wider)
+        loop = OpenLoop(self, node, set(), wider)
         go, assumed = self.loop_test(node, loop)
         if go is False:
             self.state = loop.before
@@ -297,7 +302,7 @@ class Flow:
         loop.test.params = [slot.test for slot in loop.slots]
         loop.write(control.WHILE, (), (loop.test, loop.body), None)
 
-    def loop_test(self, node: ast.While, loop: Loop) -> tuple[Any, list[tuple[ir.Value, int]]]:
+    def loop_test(self, node: ast.While, loop: OpenLoop) -> tuple[Any, list[tuple[ir.Value, int]]]:
         """Read the condition into its own region; facts about its parameters hold for those of the body."""
         body, self.state = self.state, loop.entered([slot.test for slot in loop.slots])
         before, low = self.state.copy(), []
@@ -305,10 +310,12 @@ class Flow:
             go = self.condition(node.test)
             if self.changed(before):
                 raise KernelError(
-                    "the condition of `while` changes a variable", slug="while-condition", where=self.where(node.test),
+                    "the condition of `while` changes a variable",
+                    slug="while-condition",
+                    where=self.where(node.test),
                     why="A random number drawn there would advance its state.",
                     instead="while True: ..., with a `break`",
-                )  # fmt: skip
+                )
             with self.facts.assuming(go, True):
                 for slot in loop.slots:
                     known = self.facts.known(slot.test) if is_int(slot.test.type) else None
@@ -338,7 +345,7 @@ def _differ(a: Any, b: Any) -> bool:
 
 
 @record(eq=False)
-class Slot:
+class CarriedSlot:
     """A loop-carried leaf: its initial value, its parameter in body and test, its next value, its result."""
 
     init: ir.Value
@@ -348,12 +355,12 @@ class Slot:
     out: ir.Value | None = None
 
 
-def _slot(init: ir.Value, next: ir.Value | None = None) -> Slot:
+def _slot(init: ir.Value, next: ir.Value | None = None) -> CarriedSlot:
     param, test = (ir.Value(init.type, init.name, init.where) for _ in range(2))
-    return Slot(init, param, test, next or param)
+    return CarriedSlot(init, param, test, next or param)
 
 
-class Loop:
+class OpenLoop:
     """One loop while it is read: the names it carries, and their values in and after it."""
 
     def __init__(
@@ -373,11 +380,13 @@ class Loop:
         self.groups = {name: [_slot(v) for v in leaves(tree)] for name, tree in self.carried}
         self.slots = [slot for group in self.groups.values() for slot in group]
         self.trees = dict(self.carried)
-        self.new: dict[str, tuple[Any, list[Slot]]] = {}
+        self.new: dict[str, tuple[Any, list[CarriedSlot]]] = {}
         self.unsure: set[str] = set()  # of these: names that have no value where the loop does not turn
         self.bounds: tuple[ir.Value, ...] = ()
         self.lost: dict[str, Any] = {}
-        self.earlier: dict[str, tuple[Slot, Any, list[Slot]]] = {}  # names of the turn before: had, tree, leaves
+        self.earlier: dict[
+            str, tuple[CarriedSlot, Any, list[CarriedSlot]]
+        ] = {}  # names of the turn before: had, tree, leaves
         reader.merges += 1
         self.merge = reader.merges
         for slot in self.slots:
@@ -395,7 +404,7 @@ class Loop:
                 tree = self.reader.movable(tree) if name in self.rebound else None
             elif has_shown(tree):  # it goes on showing the same, unless it is rebound
                 tree = self.reader.resolved(tree) if name in self.replaced else None
-            if any(True for _ in leaves(tree)) or (isinstance(tree, Record) and any(True for _ in arrays(tree))):
+            if any(True for _ in leaves(tree)) or (isinstance(tree, StructParts) and any(True for _ in arrays(tree))):
                 yield name, tree
         for key, held in self.before.cells.items():
             if self.changes_tiles or not is_tile_cell(key):
@@ -478,7 +487,7 @@ class Loop:
             self.add("$turned", self.reader.value(True))
         if self.returns:
             self.add("$return", self.reader.value(returns))
-            self.add("$value", self.reader.settled(end.names.get("$value"), ""))
+            self.add("$value", self.reader.materialised(end.names.get("$value"), ""))
 
     def read_again(self, name: str, tree: Any, end: State) -> bool:
         """True if a turn may read the value of a carried name from the turn before."""
@@ -488,7 +497,7 @@ class Loop:
         others = [v for key, other in end.names.items() if key != name for v in leaves(other)]
         if mine & {id(v) for v in (*ir.used(self.body), *ir.used(self.test), *others)}:
             return True
-        return isinstance(tree, Record) and any(arrays(tree)) and not assigned_first(name, self.node.body)
+        return isinstance(tree, StructParts) and any(arrays(tree)) and not assigned_first(name, self.node.body)
 
     def read_later(self, name: str) -> bool:
         """True if a name is read after the loop, as far as the text tells."""
@@ -511,7 +520,7 @@ class Loop:
     def retype(self, name: str, old: Any, new: Any, again: bool) -> None:
         """A carried name ends a turn as another type or array: raise if it is read `again`, else stop carrying it."""
         error = new.error if isinstance(new, Unusable) else None
-        if is_array(old) or is_array(new) or (isinstance(old, Record) and describe(old) == describe(new)):
+        if is_array(old) or is_array(new) or (isinstance(old, StructParts) and describe(old) == describe(new)):
             error = error or (lambda at: array_choice(name, self.where, at))
         error = error or (lambda at: loop_type(name, describe(old), describe(new), at or self.where))
         if again:
@@ -625,9 +634,12 @@ class Loop:
         if self.endless and not has_break(self.node.body):
             if not self.returns:
                 raise KernelError(
-                    "this loop never ends", slug="endless-loop", where=self.where,
-                    why="`while True` without `break` or `return`.", instead="if ...: break",
-                )  # fmt: skip
+                    "this loop never ends",
+                    slug="endless-loop",
+                    where=self.where,
+                    why="`while True` without `break` or `return`.",
+                    instead="if ...: break",
+                )
             state.names.update({"$stop": True, "$go": False, "$return": True})
         elif self.returns:
             left = state.names["$return"]
@@ -642,8 +654,10 @@ def alike(a: Any, b: Any) -> bool:
     """True for trees of the same structure, types and arrays, as a loop can carry them."""
     if isinstance(a, ir.Value):
         return isinstance(b, ir.Value) and a.type == b.type
-    if isinstance(a, Record):
-        return isinstance(b, Record) and a.type == b.type and all(alike(a.fields[k], b.fields[k]) for k in a.fields)
+    if isinstance(a, StructParts):
+        return (
+            isinstance(b, StructParts) and a.type == b.type and all(alike(a.fields[k], b.fields[k]) for k in a.fields)
+        )
     if isinstance(a, tuple):
         return isinstance(b, tuple) and len(a) == len(b) and all(map(alike, a, b))
     return a is b or _same_kind(a, b)
@@ -671,6 +685,8 @@ def substitute(region: ir.Region, new: dict[int, ir.Value]) -> None:
 def loop_type(name: str, before: str, after: str, at: Where) -> KernelError:
     return KernelError(
         f"`{name}` changes type inside the loop: {before} before it, {after} after one turn",
-        slug="loop-type", where=at,
-        why="A value that a loop carries keeps one type.", instead=f"{name} = {after}(...), before the loop",
-    )  # fmt: skip
+        slug="loop-type",
+        where=at,
+        why="A value that a loop carries keeps one type.",
+        instead=f"{name} = {after}(...), before the loop",
+    )

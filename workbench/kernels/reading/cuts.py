@@ -18,7 +18,7 @@ from ..ops import memory, scalar
 from ..ops.control import Claim
 from ..types import Scalar, int32, int64, uint32
 from .lower_bounds import static_int
-from .scope import Choice, Cut, Entry, Fields, Int, Local, Turn, View, free, is_array, placed_at, places
+from .scope import ArrayView, Choice, Entry, Fields, Int, Local, SlicedAxis, Turn, free, is_array, placed_at, places
 
 
 class Cuts:
@@ -26,7 +26,7 @@ class Cuts:
 
     # ---- axes
 
-    def turn(self, base: View | Local | Choice, axis: int) -> Turn | None:
+    def turn(self, base: ArrayView | Local | Choice, axis: int) -> Turn | None:
         """The `Turn` (step, length) of a free axis; None if no slice applies to it."""
         if isinstance(base, Local):
             return base.cut.turns[axis]
@@ -35,25 +35,25 @@ class Cuts:
             return Turn(1, self.extent(base, axis)) if cut else None
         for entry in base.prefix:
             if axis < free(entry):
-                return entry.turns[axis] if isinstance(entry, Cut) else None
+                return entry.turns[axis] if isinstance(entry, SlicedAxis) else None
             axis -= free(entry)
         return None
 
-    def extent(self, base: View | Local | Choice, axis: int) -> ir.Value:
+    def extent(self, base: ArrayView | Local | Choice, axis: int) -> ir.Value:
         """The number of elements along a free axis, as an IR value."""
         if isinstance(base, Choice):
             return self.value(self.each_option(base, lambda option: self.extent_as(option, axis, base)))
         turn = self.turn(base, axis)
         if turn is not None:
             return self.value(turn.length)
-        assert isinstance(base, View)
+        assert isinstance(base, ArrayView)
         for k, entry in enumerate(base.prefix):
             if axis < free(entry):
                 return self.builder.emit(memory.SHAPE, base.root, attr=k)
             axis -= free(entry)
         return self.builder.emit(memory.SHAPE, base.root, attr=len(base.prefix) + axis)
 
-    def extent_as(self, option: View | Local, axis: int, base: Choice) -> ir.Value:
+    def extent_as(self, option: ArrayView | Local, axis: int, base: Choice) -> ir.Value:
         """The extent of one option of a `Choice`, in the integer type common to all options."""
         n = self.extent(option, axis)
         wide = any(isinstance(v, ir.Value) and v.type == int64 for o in base.options for v in places(o))
@@ -71,29 +71,29 @@ class Cuts:
         prefix = [self.entry(e, rest) for e in base.prefix] + [self.entry(None, iter((p,))) for p in rest]
         while prefix and prefix[-1] is None:
             prefix.pop()
-        return View(base.root, tuple(prefix))
+        return ArrayView(base.root, tuple(prefix))
 
     def entry(self, entry: Entry, picks: Iterator[Any]) -> Entry:
         if entry is None:
             return next(picks, None)
-        if not isinstance(entry, Cut):
+        if not isinstance(entry, SlicedAxis):
             return entry
         made = self.cut_again(entry, picks)
         return made if made.turns else self.value(made.start)
 
-    def cut_again(self, cut: Cut, picks: Iterator[Any]) -> Cut:
+    def cut_again(self, cut: SlicedAxis, picks: Iterator[Any]) -> SlicedAxis:
         """The cut of a cut: a row or slice of an axis that is already sliced."""
         start, turns = cut.start, []
         for turn in cut.turns:
             pick = next(picks, None)
-            if isinstance(pick, Cut):
+            if isinstance(pick, SlicedAxis):
                 (inner,) = pick.turns
                 turns.append(Turn(self.times(inner.step, turn.step), inner.length, inner.safe))
             elif pick is None:
                 turns.append(turn)
             if pick is not None:
-                start = self.plus(start, self.times(pick.start if isinstance(pick, Cut) else pick, turn.step))
-        return Cut(start, tuple(turns))
+                start = self.plus(start, self.times(pick.start if isinstance(pick, SlicedAxis) else pick, turn.step))
+        return SlicedAxis(start, tuple(turns))
 
     def movable(self, x: Any) -> Any:
         """A view with every place as an IR value, so that a loop can carry it."""
@@ -101,14 +101,14 @@ class Cuts:
             return x.each(self.movable)
         return placed_at(x, [self.value(n) for n in places(x)]) if is_array(x) else x
 
-    def spot(self, base: View, indices: list[ir.Value]) -> tuple[ir.Value, ...]:
+    def spot(self, base: ArrayView, indices: list[ir.Value]) -> tuple[ir.Value, ...]:
         """The indices of memory for an element of a view."""
         return self.narrowed(base, indices).prefix if base.prefix else tuple(indices)
 
     # ---- indices and slices
 
-    def picked_along(self, base: View | Local | Choice, axis: int, node: ast.expr) -> Any:
-        """The wrapped index, or the `Cut` of a slice, along a free axis; None for `:`."""
+    def picked_along(self, base: ArrayView | Local | Choice, axis: int, node: ast.expr) -> Any:
+        """The wrapped index, or the `SlicedAxis` of a slice, along a free axis; None for `:`."""
         if not isinstance(node, ast.Slice):
             return self.wrapped(base, axis, node)
         if node.lower is None and node.upper is None and node.step is None:
@@ -116,7 +116,7 @@ class Cuts:
         with self.at(node):
             return self.slice_cut(base, axis, node)
 
-    def wrapped(self, base: View | Local | Choice, axis: int, node: ast.expr) -> ir.Value:
+    def wrapped(self, base: ArrayView | Local | Choice, axis: int, node: ast.expr) -> ir.Value:
         """An index as memory takes it: counted from the end where it is negative."""
         i, turn = self.index(node), self.turn(base, axis)
         i = i if turn is None else self.wide(i)
@@ -143,8 +143,8 @@ class Cuts:
         text = f"the index {ast.unparse(node)} lies outside of this slice or local array."
         self.claim(held, Claim(text, "bounds", "Its elements have the indices from 0 on, or from -1 down."))
 
-    def slice_cut(self, base: View | Local | Choice, axis: int, node: ast.Slice) -> Cut:
-        """The `Cut` (start, step, length) of a slice along an axis. Raises KernelError for step 0."""
+    def slice_cut(self, base: ArrayView | Local | Choice, axis: int, node: ast.Slice) -> SlicedAxis:
+        """The `SlicedAxis` (start, step, length) of a slice along an axis. Raises KernelError for step 0."""
         ends = [None if e is None else self.end(e) for e in (node.lower, node.upper, node.step)]
         lower, upper, step = ends[0], ends[1], 1 if ends[2] is None else ends[2]
         turn = self.turn(base, axis)
@@ -153,22 +153,22 @@ class Cuts:
             raise self.error("the step of a slice is not 0", "slice", node.step, "", "a[::2]")
         if size is not None and all(e is None or isinstance(e, int) for e in ends):
             found = range(*slice(*ends).indices(size))
-            return Cut(found.start, (Turn(found.step, len(found), len(found)),))
+            return SlicedAxis(found.start, (Turn(found.step, len(found), len(found)),))
         n = self.extent(base, axis)
         if isinstance(step, ir.Value) and (self.facts.lower(step) or 0) < 1:
             return self.of_either_sign(lower, upper, step, n, node)
         up = isinstance(step, ir.Value) or step > 0
         start, stop = self.ends(lower, upper, up, n)
-        return Cut(start, (Turn(step, self.elements(start, stop, step), safe(turn, lower, upper, step)),))
+        return SlicedAxis(start, (Turn(step, self.elements(start, stop, step), safe(turn, lower, upper, step)),))
 
-    def of_either_sign(self, lower: Any, upper: Any, step: ir.Value, n: ir.Value, node: ast.Slice) -> Cut:
+    def of_either_sign(self, lower: Any, upper: Any, step: ir.Value, n: ir.Value, node: ast.Slice) -> SlicedAxis:
         claim = Claim("the step of this slice is 0.", "slice", instead="a step that is not 0")
         self.claim(ops.compare("!=", step, self.value(0)), claim)
         up, sides = ops.compare(">", step, self.value(0)), []
         for ascending in (True, False):
             sides.append([self.value(e) for e in self.ends(lower, upper, ascending, n)])
         start, stop = (self.builder.emit(scalar.WHERE, up, a, b) for a, b in zip(*sides, strict=True))
-        return Cut(start, (Turn(step, self.elements(start, stop, step)),))
+        return SlicedAxis(start, (Turn(step, self.elements(start, stop, step)),))
 
     def ends(self, lower: Any, upper: Any, up: bool, n: ir.Value) -> tuple[Int, Int]:
         """Start and stop as `range` takes them. A start beyond the last element is left where nothing else can come."""

@@ -20,9 +20,9 @@ import numpy as np
 from ...errors import KernelError, LaunchError
 from ...records import record
 from .. import types as T
-from ..depth import deep
 from ..ir import Region
 from ..parameter_types import IndexedArray
+from ..recursion import recursive
 from . import refused_syntax
 from .overloads import attached, beside, candidates, cell
 
@@ -102,7 +102,7 @@ def func(
 
 
 def _func(fn: Callable[..., Any], name: str | None, around: dict[str, Any]) -> Func:
-    deep(refused_syntax.check)(fn)
+    recursive(refused_syntax.check)(fn)
     resolve(fn, around)
     made = Func(fn)
     made.key = name or made.key
@@ -116,7 +116,7 @@ def _attach(f: Func, slot: str) -> Callable[[Callable[..., Any]], Callable[..., 
         raise TypeError(f"func_{slot} takes a function decorated with func, not {f!r}")
 
     def attach(fn: Callable[..., Any]) -> Callable[..., Any]:
-        deep(refused_syntax.check)(fn)
+        recursive(refused_syntax.check)(fn)
         resolve(fn, sys._getframe(1).f_locals)
         setattr(attached(f, fn, parameters(fn), slot == "replay"), slot, fn)
         return fn
@@ -166,7 +166,7 @@ def func_replay(forward_fn: Func) -> Callable[[Callable[..., Any]], Callable[...
 
 
 @record(frozen=True, eq=False)
-class Custom:
+class CustomAdjoint:
     """Attribute of a `call` statement: the func, and its own adjoint and replay as regions closed in themselves.
 
     `replay` has the parameters and results of the call's region. `grad` has as parameters the call's arguments, one

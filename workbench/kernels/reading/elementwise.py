@@ -22,7 +22,7 @@ from .calls import FUNCTIONS, type_of_value
 from .control_flow import FRESH
 from .declare import Func
 from .reader import Reader, Reading
-from .scope import State, View, describe, is_array
+from .scope import ArrayView, State, describe, is_array
 
 
 @record(frozen=True, eq=False)
@@ -147,7 +147,7 @@ class _Mapper(Reader):
 
     def stored(self, part: Any, label: str, index: tuple[ir.Value, ...], where: Where | None) -> Type:
         """Store one result; the array for it is the next parameter."""
-        part = self.settled(part, "")
+        part = self.materialised(part, "")
         type = type_of_value(part)
         if not isinstance(type, (Scalar, Composite, Struct)):
             text = f"this func returns {describe(part)}"
@@ -157,7 +157,7 @@ class _Mapper(Reader):
         return type
 
     def store(self, place: Any, part: Any) -> None:
-        if isinstance(place, View):
+        if isinstance(place, ArrayView):
             self.builder.emit(ops.memory.STORE, place.root, *place.prefix, part)
         else:
             for name, inner in place.parts.items():

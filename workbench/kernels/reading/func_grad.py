@@ -20,10 +20,10 @@ from . import declare
 from .control_flow import FRESH
 from .declare import Func
 from .lower_bounds import Facts
-from .scope import Choice, Record, Slot, State, View, describe, leaves, rebuild
+from .scope import ArrayView, Choice, LocalPart, State, StructParts, describe, leaves, rebuild
 
 
-class Custom:
+class FuncGradReader:
     """Mixin of `Reader`: calls of funcs with their own adjoint or replay, and `adjoint[...]`."""
 
     def call_custom_each(self, f: Func, bound: dict[str, Any], node: ast.Call) -> Any:
@@ -34,7 +34,7 @@ class Custom:
         return self.each_option(bound[chosen], lambda one: self.call_custom_each(f, {**bound, chosen: one}, node))
 
     def call_custom(self, f: Func, bound: dict[str, Any], node: ast.Call) -> Any:
-        args = {name: self.settled(value, name) for name, value in bound.items()}
+        args = {name: self.materialised(value, name) for name, value in bound.items()}
         flat = [v for name, value in args.items() for v in self.flat(name, value, node)]
         region, result = self.region_of(f.fn, args, flat, node, same_arrays=True)
         custom = self.customs(f, args, flat, result, node)
@@ -45,7 +45,7 @@ class Custom:
 
     def customs(
         self, f: Func, args: dict[str, Any], flat: list[ir.Value], result: Any, node: ast.Call
-    ) -> declare.Custom:
+    ) -> declare.CustomAdjoint:
         arrays = tuple(k for k, v in enumerate(flat) if isinstance(v.type, Array) and is_float(v.type))
         values = tuple(k for k, v in enumerate(flat) if not isinstance(v.type, Array) and is_float(v.type))
         outs = tuple(k for k, v in enumerate(leaves(result)) if is_float(v.type)) if result is not None else ()
@@ -62,19 +62,21 @@ class Custom:
                     "",
                 )
             replay.results = tuple(leaves(again)) if again is not None else ()
-        return declare.Custom(f, grad, replay, arrays, values, outs)
+        return declare.CustomAdjoint(f, grad, replay, arrays, values, outs)
 
     def flat(self, name: str, value: Any, node: ast.Call) -> list[ir.Value]:
         """The IR values behind one argument."""
-        if isinstance(value, View):
+        if isinstance(value, ArrayView):
             return [value.root, *leaves(value)]
         if is_plain(value):
             return list(leaves(value))
         raise self.error(
             f"`{name}` cannot be an argument of a func with its own adjoint: {describe(value)}",
-            "custom-argument", node,
-            "Numbers, vectors, structs of them and arrays can.", "one argument per field",
-        )  # fmt: skip
+            "custom-argument",
+            node,
+            "Numbers, vectors, structs of them and arrays can.",
+            "one argument per field",
+        )
 
     def region_of(
         self, fn: Callable[..., Any], args: dict[str, Any], flat: list[ir.Value], node: ast.Call, same_arrays: bool
@@ -93,16 +95,21 @@ class Custom:
         values = iter(params)
         inner: dict[str, Any] = {}
         for name, value in args.items():
-            if isinstance(value, View):
+            if isinstance(value, ArrayView):
                 inner[name] = rebuild(replace(value, root=next(values)), values)
             else:
                 inner[name] = rebuild(value, values)
         return inner
 
     def enclosed(
-        self, fn: Callable[..., Any], region: ir.Region, inner: dict[str, Any], node: ast.Call,
-        gradients: dict[str, Any] | None = None, cells: dict[str, ir.Value] | None = None,
-    ) -> Any:  # fmt: skip
+        self,
+        fn: Callable[..., Any],
+        region: ir.Region,
+        inner: dict[str, Any],
+        node: ast.Call,
+        gradients: dict[str, Any] | None = None,
+        cells: dict[str, ir.Value] | None = None,
+    ) -> Any:
         """Read `fn` into `region`; nothing of the caller is visible there but what was known of its integers."""
         outer, facts, self.facts = self.state, self.facts, Facts()
         self.push(fn, self.where(node))
@@ -123,9 +130,15 @@ class Custom:
     # ---- the adjoint
 
     def own_adjoint(
-        self, f: Func, args: dict[str, Any], flat: list[ir.Value], result: Any,
-        arrays: tuple[int, ...], values: tuple[int, ...], node: ast.Call,
-    ) -> ir.Region:  # fmt: skip
+        self,
+        f: Func,
+        args: dict[str, Any],
+        flat: list[ir.Value],
+        result: Any,
+        arrays: tuple[int, ...],
+        values: tuple[int, ...],
+        node: ast.Call,
+    ) -> ir.Region:
         """Read the func_grad of `f`: parameters, shadows, incoming gradients in; gradients of values out."""
         fn = f.grad
         assert fn is not None
@@ -142,10 +155,11 @@ class Custom:
         if len(names) != len(given) + len(seeds):
             raise KernelError(
                 f"the adjoint of `{f.key}` takes {len(given) + len(seeds)} parameters, not {len(names)}",
-                slug="adjoint-signature", where=self.where(node),
+                slug="adjoint-signature",
+                where=self.where(node),
                 why="They are those of the func, then one gradient per returned value.",
                 instead=", ".join([*given, *[f"adj_{k}" for k in range(len(seeds))]]),
-            )  # fmt: skip
+            )
         inner = dict(zip(names, [*given.values(), *seeds], strict=True))
         self.every_gradient(f, fn, gradients, node)
         self.enclosed(fn, region, inner, node, gradients, cells)
@@ -157,10 +171,12 @@ class Custom:
         for s in ir.walk(region):
             if s.row is memory.STORE or s.row in memory.ATOMICS:
                 raise KernelError(
-                    f"the adjoint of `{f.key}` writes to an array", slug="grad-effect", where=s.where,
+                    f"the adjoint of `{f.key}` writes to an array",
+                    slug="grad-effect",
+                    where=s.where,
                     why="The reverse pass adds to gradients and leaves all other memory as it was.",
                     instead="adjoint[a][i] += ..., or a local variable",
-                )  # fmt: skip
+                )
 
     def seeds(self, result: Any, incoming: list[ir.Value]) -> list[Any]:
         """One gradient per returned value, zero for those that have none."""
@@ -176,16 +192,20 @@ class Custom:
         return list(tree) if isinstance(tree, tuple) else [tree]
 
     def gradient_places(
-        self, args: dict[str, Any], names: list[str], params: list[ir.Value],
-        shadows: dict[int, ir.Value], values: tuple[int, ...],
-    ) -> dict[str, Any]:  # fmt: skip
+        self,
+        args: dict[str, Any],
+        names: list[str],
+        params: list[ir.Value],
+        shadows: dict[int, ir.Value],
+        values: tuple[int, ...],
+    ) -> dict[str, Any]:
         """The place of `adjoint[a]` (shadow view or local), by the name that the func_grad gives to `a`."""
         places: dict[str, Any] = {}
         at = 0
         for name, value in zip(names, args.values(), strict=False):
-            if isinstance(value, View):
+            if isinstance(value, ArrayView):
                 if at in shadows:
-                    places[name] = rebuild(View(shadows[at], value.prefix), iter(params[at + 1 :]))
+                    places[name] = rebuild(ArrayView(shadows[at], value.prefix), iter(params[at + 1 :]))
                 at += 1 + len(list(leaves(value)))
                 continue
             for path in paths(name, value):
@@ -206,10 +226,12 @@ class Custom:
             if name not in named:
                 instead = f"adjoint[{name}] += 0.0 * {name}" if isinstance(place, str) else f"adjoint[{name}][0] += ..."
                 raise KernelError(
-                    f"the adjoint of `{f.key}` never adds to adjoint[{name}]", slug="adjoint-missing", where=where,
+                    f"the adjoint of `{f.key}` never adds to adjoint[{name}]",
+                    slug="adjoint-missing",
+                    where=where,
                     why=f"The gradient of `{name}` would be zero in silence.",
                     instead=instead,
-                )  # fmt: skip
+                )
 
     def gradient_in(self, target: ast.expr) -> ast.Subscript | None:
         """The `adjoint[a]` that a target is, or is a part of."""
@@ -230,19 +252,24 @@ class Custom:
         name = ast.unparse(node.slice)
         if name not in places:
             raise self.error(
-                "adjoint[...] takes the name of a float parameter, or of a field of one", "adjoint-name", node,
-                f"Here: {', '.join(places) or 'none'}.", "adjoint[a] += ...",
-            )  # fmt: skip
+                "adjoint[...] takes the name of a float parameter, or of a field of one",
+                "adjoint-name",
+                node,
+                f"Here: {', '.join(places) or 'none'}.",
+                "adjoint[a] += ...",
+            )
         return places[name]
 
     def gradient_read(self, node: ast.Subscript) -> Any:
         place = self.gradient(node)
         if isinstance(place, str):
             raise self.error(
-                "the gradient of a value cannot be read", "adjoint-read", node,
+                "the gradient of a value cannot be read",
+                "adjoint-read",
+                node,
                 "What other uses of it have added so far is a matter of their order.",
                 f"a local: g = ..., then {ast.unparse(node)} += g",
-            )  # fmt: skip
+            )
         return place
 
     def gradient_place(self, node: ast.Subscript) -> Any:
@@ -253,13 +280,16 @@ class Custom:
         def store(v: Any) -> None:
             self.state.cells[place] = v
 
-        return Slot(lambda: self.state.cells[place], store)
+        return LocalPart(lambda: self.state.cells[place], store)
 
     def gradient_assigned(self, node: ast.AST) -> KernelError:
         return self.error(
-            "a gradient can only be added to, with `+=` or `-=`", "adjoint-assign", node,
-            "Other uses of the argument, and other threads, add to it too.", f"{ast.unparse(node)} += ...",
-        )  # fmt: skip
+            "a gradient can only be added to, with `+=` or `-=`",
+            "adjoint-assign",
+            node,
+            "Other uses of the argument, and other threads, add to it too.",
+            f"{ast.unparse(node)} += ...",
+        )
 
     def refuse_gradient_assigned(self, target: ast.expr) -> None:
         if self.gradient_in(target) is not None:
@@ -274,11 +304,11 @@ def shadow_of(array: ir.Value) -> ir.Value:
 
 def is_plain(value: Any) -> bool:
     """True for a value (scalar or composite), or a struct of such."""
-    return isinstance(value, ir.Value) or (isinstance(value, Record) and all(map(is_plain, value.fields.values())))
+    return isinstance(value, ir.Value) or (isinstance(value, StructParts) and all(map(is_plain, value.fields.values())))
 
 
 def paths(name: str, value: Any) -> list[str]:
     """The names of the leaves of a plain value: `x`, or `x.field` for each field of a struct."""
-    if not isinstance(value, Record):
+    if not isinstance(value, StructParts):
         return [name]
     return [path for field, part in value.fields.items() for path in paths(f"{name}.{field}", part)]

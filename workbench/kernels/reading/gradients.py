@@ -60,7 +60,7 @@ def grad(func: Any) -> Gradient:
 _KNOWN = {f: f for f in ops.BUILTINS.values() if not isinstance(f, Row)} | dict(ops.PYTHON)
 
 
-class Gradients:
+class GradientsReader:
     """Mixin of `Reader`: calls of `grad(f)`."""
 
     def call_grad_of(self, node: ast.Call) -> Gradient:
@@ -91,7 +91,7 @@ class Gradients:
                 result = self.checked(self.call_bound(f, inner, node), node)
             else:
                 result = self.builtin(f, [*inner.values(), *(self.value(x) for x in named.values())], node)
-            region.results = tuple(v for v in leaves(self.settled(result, "")) if is_float(v.type))
+            region.results = tuple(v for v in leaves(self.materialised(result, "")) if is_float(v.type))
         self.differentiable(g, region, node)
         made = self.builder.append(control.GRAD, [bound[n] for n in wanted], [inner[n].type for n in wanted], (region,))
         outs = dict(zip(wanted, made.outs, strict=True))
@@ -101,7 +101,7 @@ class Gradients:
     def declared(self, f: Func, name: str, x: Any) -> Any:
         """An argument as a value; a literal has the type that the parameter declares."""
         wanted = names.annotation(f.fn, name, names.surroundings(f.fn), self.builder.where)
-        return self.typed(x, wanted) if is_literal(x) and isinstance(wanted, Scalar) else self.settled(x, name)
+        return self.typed(x, wanted) if is_literal(x) and isinstance(wanted, Scalar) else self.materialised(x, name)
 
     def is_function(self, f: Any, name: str) -> bool:
         return isinstance(f, Func) and dict(zip(f.fn.__code__.co_varnames, f.types, strict=False)).get(name) is FUNCTION
@@ -124,7 +124,9 @@ class Gradients:
                 raise self.error(text, "grad", node, why, "a func that returns a value")
             if s.row is control.CALL:
                 raise self.error(
-                    f"{g.__name__}: `{s.attr.func.key}` in it has an adjoint or a replay of its own", "grad", node,
+                    f"{g.__name__}: `{s.attr.func.key}` in it has an adjoint or a replay of its own",
+                    "grad",
+                    node,
                     "They say how gradients pass in the reverse pass, not what the derivative is.",
                     "a func without them",
-                )  # fmt: skip
+                )

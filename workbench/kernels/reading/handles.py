@@ -15,7 +15,7 @@ from ..ops import memory
 from ..types import Array, Handle, Query, Struct, Type, uint64
 from .declare import Func
 from .library import Library
-from .scope import Choice, Record, View, describe, is_literal
+from .scope import ArrayView, Choice, StructParts, describe, is_literal
 
 Opened = tuple[str, Handle, str]  # the parameter with the number, what it stands for, and the field: `points`, `a.b`
 
@@ -48,29 +48,35 @@ def all_of(handle: Struct) -> Handle:
     return Handle(handle.name, (("numbers", Array(uint64)), *fields), None, getattr(handle, "empty", None), every=True)
 
 
-class Handles:
+class HandlesReader:
     """Mixin of `Reader`: handles and loops over queries."""
 
-    def open_handle(self, wanted: Handle, value: Any) -> Record:
+    def open_handle(self, wanted: Handle, value: Any) -> StructParts:
         """The fields behind a number. Raises KernelError [handle] for a number that is no parameter."""
-        if isinstance(value, Record):
+        if isinstance(value, StructParts):
             return value  # checked by the caller, as every struct is
         if not isinstance(value, ir.Value) or value.type != uint64:
             raise self.error(
-                f"a {wanted.name} is given by its number, a uint64, not by {describe(value)}", "handle", None, "",
+                f"a {wanted.name} is given by its number, a uint64, not by {describe(value)}",
+                "handle",
+                None,
+                "",
                 "mesh: wb.uint64 in the kernel, and mesh.id at the launch",
-            )  # fmt: skip
+            )
         if value not in self.top.params:
             return self.chosen(wanted, value)
         known = next((handle for id, handle, _ in self.behind.values() if id == value.name), wanted)
         if known != wanted:
             raise self.error(
-                f"`{value.name}` is a {known.name} in one call and a {wanted.name} here", "handle", None, "",
+                f"`{value.name}` is a {known.name} in one call and a {wanted.name} here",
+                "handle",
+                None,
+                "",
                 "a parameter for each",
-            )  # fmt: skip
+            )
         return self.fields_behind(value.name, wanted, value.where)
 
-    def fields_behind(self, name: str, handle: Handle, where: Any) -> Record:
+    def fields_behind(self, name: str, handle: Handle, where: Any) -> StructParts:
         """The parameters that a handle stands for, made when first asked for."""
         if name not in self.handles:
             before = len(self.top.params)
@@ -80,14 +86,14 @@ class Handles:
                 self.behind[p.name] = name, handle, p.name.removeprefix(f"{name}.")
         return self.handles[name]
 
-    def chosen(self, wanted: Handle, number: ir.Value) -> Record:
+    def chosen(self, wanted: Handle, number: ir.Value) -> StructParts:
         """The fields behind an id computed in the kernel: one row of the arrays that hold all living objects."""
         every = self.fields_behind(f"every {wanted.name}", all_of(wanted), self.builder.where)
         bound = {"number": number, "numbers": every.fields["numbers"]}
         row = self.inlined(row_of, bound, self.frame.source.tree)
         return self.row(every, wanted, row)
 
-    def row(self, every: Record, wanted: Any, row: ir.Value) -> Record:
+    def row(self, every: StructParts, wanted: Any, row: ir.Value) -> StructParts:
         fields: dict[str, Any] = {}
         for name, type in wanted.fields:
             part = every.fields[name]
@@ -97,7 +103,7 @@ class Handles:
                 fields[name] = part.at((row,))
             else:
                 fields[name] = self.builder.emit(memory.LOAD, part.root, row)
-        return Record(wanted, fields)
+        return StructParts(wanted, fields)
 
     def refuse_writes(self) -> None:
         """Raises KernelError [handle] for a store into what stands for a copy."""
@@ -105,16 +111,18 @@ class Handles:
             name = ir.root(stmt.args[0]).name if stmt.row.writes and stmt.args else ""
             if name in self.behind and self.behind[name][1].every:
                 raise KernelError(
-                    f"this writes into a {self.behind[name][1].name} that the kernel chooses", slug="handle",
-                    where=stmt.where, why="Numbers chosen in a kernel stand for copies.",
+                    f"this writes into a {self.behind[name][1].name} that the kernel chooses",
+                    slug="handle",
+                    where=stmt.where,
+                    why="Numbers chosen in a kernel stand for copies.",
                     instead="a parameter for its number, or for the array",
-                )  # fmt: skip
+                )
 
     def call_library(self, f: Library, node: ast.Call) -> Any:
         f = f.form(node)
         bound = self.bound_arguments(f.fn, node)
         for name, other in f.like.items():
-            if is_literal(bound[name]) and isinstance(bound[other], View | Choice):
+            if is_literal(bound[name]) and isinstance(bound[other], ArrayView | Choice):
                 bound[name] = self.typed(bound[name], bound[other].type.dtype)
         result = self.inlined(f.fn, bound, node, self.where(node))
         if not f.hands_out:
@@ -123,9 +131,12 @@ class Handles:
         for target, part in zip(f.handed_out(node), new, strict=True):
             if not isinstance(target, ast.Name):
                 raise self.error(
-                    f"`{f.key}` gives something back here", "handed-out", target, "It takes the name of a local.",
+                    f"`{f.key}` gives something back here",
+                    "handed-out",
+                    target,
+                    "It takes the name of a local.",
                     "i = int(0), before this line, and i here",
-                )  # fmt: skip
+                )
             self.assign(target, part)
         return value
 
@@ -137,10 +148,10 @@ class Handles:
         if isinstance(over, ast.Call):
             if not isinstance(self.python_object(over.func), Func):
                 return False
-        elif not (isinstance(over, ast.Name) and isinstance(self.state.names.get(over.id), Record)):
+        elif not (isinstance(over, ast.Name) and isinstance(self.state.names.get(over.id), StructParts)):
             return False
         query = self.visit(over)
-        if not (isinstance(query, Record) and isinstance(query.type, Query)):
+        if not (isinstance(query, StructParts) and isinstance(query.type, Query)):
             return False
         number = self.serial()
         q, step, found = (f"{name} of loop {number}" for name in ("query", "step", "index"))

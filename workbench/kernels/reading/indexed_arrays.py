@@ -8,13 +8,13 @@ from typing import Any
 from .. import ir
 from ..parameter_types import IndexedArray, indexed_type
 from . import refused_syntax
-from .scope import Record, View
+from .scope import ArrayView, StructParts
 
 
 class IndexedArrays:
     """Mixin of `Reader`, in which an indexedarray is a struct: the array behind it, and the indices of each axis."""
 
-    def indexed_item(self, base: Record, nodes: list[ast.expr]) -> Any:
+    def indexed_item(self, base: StructParts, nodes: list[ast.expr]) -> Any:
         """`x[i, j]`; what goes beyond the axes picks components."""
         found, beyond = self.indexed_element(base, nodes[: base.type.ndim]), nodes[base.type.ndim :]
         if not beyond:
@@ -22,7 +22,7 @@ class IndexedArrays:
         whole = self.loaded(found)
         return self.component(whole, self.picked(self.composite(whole.type, beyond[0]), beyond))
 
-    def indexed_element(self, base: Record, nodes: list[ast.expr]) -> Any:
+    def indexed_element(self, base: StructParts, nodes: list[ast.expr]) -> Any:
         """An element of the array behind it; with fewer indices than axes the rest, as an indexedarray."""
         type = base.type
         assert isinstance(type, IndexedArray)
@@ -32,15 +32,15 @@ class IndexedArrays:
         if not rest:
             return data
         fields = {f"indices{k}": which for k, which in enumerate(rest)}
-        return Record(indexed_type(type.dtype, len(rest)), {"data": data, **fields})
+        return StructParts(indexed_type(type.dtype, len(rest)), {"data": data, **fields})
 
-    def index_behind(self, which: View, node: ast.expr) -> ir.Value:
+    def index_behind(self, which: ArrayView, node: ast.expr) -> ir.Value:
         """The index in the array behind."""
         if isinstance(node, ast.Slice):
             raise refused_syntax.refuse("Slice", self.where(node))
         return self.loaded(self.element(which, [node]))
 
-    def indexed_attribute(self, base: Record, node: ast.Attribute) -> Any:
+    def indexed_attribute(self, base: StructParts, node: ast.Attribute) -> Any:
         if node.attr == "dtype":
             return base.type.dtype
         if node.attr == "ndim":
@@ -48,13 +48,16 @@ class IndexedArrays:
         if node.attr == "shape":
             return tuple(self.length(base.fields[f"indices{axis}"], 0) for axis in range(base.type.ndim))
         raise self.error(
-            f"an indexedarray has no attribute `{node.attr}` in a kernel", "attribute", node,
-            "There are shape, ndim and dtype.", "x.shape[0]",
-        )  # fmt: skip
+            f"an indexedarray has no attribute `{node.attr}` in a kernel",
+            "attribute",
+            node,
+            "There are shape, ndim and dtype.",
+            "x.shape[0]",
+        )
 
 
 def is_indexed(x: Any) -> bool:
-    return isinstance(x, Record) and isinstance(x.type, IndexedArray)
+    return isinstance(x, StructParts) and isinstance(x.type, IndexedArray)
 
 
 def with_args(node: ast.Call, n: int) -> ast.Call:

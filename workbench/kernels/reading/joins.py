@@ -19,7 +19,7 @@ from .conditions import Guarded
 from .scope import (
     Choice,
     Fields,
-    Record,
+    StructParts,
     Unusable,
     describe,
     is_array,
@@ -28,10 +28,10 @@ from .scope import (
     places,
     rebuild,
     same_parts,
-)  # fmt: skip
+)
 
 
-class Place(ir.Value):
+class PendingResult(ir.Value):
     """Stands for a result of the `if` that is being closed, until that statement exists."""
 
     becomes: ir.Value
@@ -40,15 +40,15 @@ class Place(ir.Value):
         return id(self)
 
 
-def settle(tree: Any) -> Any:
-    """The tree with every `Place` replaced by the result it stands for."""
+def resolved(tree: Any) -> Any:
+    """The tree with every `PendingResult` replaced by the result it stands for."""
     if isinstance(tree, Guarded):
-        flag, inner = settle(tree.flag), settle(tree.tree)
+        flag, inner = resolved(tree.flag), resolved(tree.tree)
         return tree if flag is tree.flag and inner is tree.tree else replace(tree, flag=flag, tree=inner)
     found = list(leaves(tree))
-    if not any(isinstance(v, Place) for v in found):
+    if not any(isinstance(v, PendingResult) for v in found):
         return tree
-    return rebuild(tree, iter([v.becomes if isinstance(v, Place) else v for v in found]))
+    return rebuild(tree, iter([v.becomes if isinstance(v, PendingResult) else v for v in found]))
 
 
 class Join:
@@ -57,8 +57,8 @@ class Join:
     def __init__(self, reader: Any, node: ast.AST | None, then: ir.Region, other: ir.Region):
         self.reader, self.where, self.then, self.other = reader, reader.located(node), then, other
         self.pairs: list[tuple[ir.Value, ir.Value]] = []
-        self.places: list[Place] = []
-        self.made: dict[tuple[Any, Any], Place] = {}
+        self.places: list[PendingResult] = []
+        self.made: dict[tuple[Any, Any], PendingResult] = {}
 
     def name(self, name: str, a: dict[str, Any], b: dict[str, Any]) -> Any:
         if name == "$value" and (name not in a or name not in b):
@@ -88,7 +88,7 @@ class Join:
         error = lambda at: maybe_unbound(name, self.where, at)  # noqa: E731
         if None in trees:
             some, region = (trees[0], self.other) if trees[1] is None else (trees[1], self.then)
-            if self.reader.unsettled(some):
+            if self.reader.is_undecided(some):
                 return Unusable(error)
             trees = [self.reader.zeros_like(some, region) if tree is None else tree for tree in trees]
         tree = self.tree(name, *trees)
@@ -119,9 +119,9 @@ class Join:
             return a
         if is_array(a) or is_array(b):
             return self.array(name, a, b)
-        if isinstance(a, Record) and isinstance(b, Record) and a.type == b.type:
+        if isinstance(a, StructParts) and isinstance(b, StructParts) and a.type == b.type:
             parts = {k: self.tree(f"{name}.{k}", a.fields[k], b.fields[k]) for k in a.fields}
-            return Record(a.type, parts)
+            return StructParts(a.type, parts)
         if isinstance(a, tuple) and isinstance(b, tuple) and len(a) == len(b):
             return tuple(self.tree(name, p, q) for p, q in zip(a, b, strict=True))
         return self.leaf(name, a, b)
@@ -175,7 +175,7 @@ class Join:
             return self.clash(name, left, right)
         pair = (constant_key(left), constant_key(right))
         if pair not in self.made:
-            self.made[pair] = Place(left.type, "" if name.startswith("$") else name)
+            self.made[pair] = PendingResult(left.type, "" if name.startswith("$") else name)
             self.pairs.append((left, right))
             self.places.append(self.made[pair])
         return self.made[pair]
@@ -189,10 +189,12 @@ class Join:
         return Unusable(
             lambda at: KernelError(
                 f"{label} has two types: {describe(a)} on one branch, {describe(b)} on the other",
-                slug="branch-type", where=at or where, why=f"The branches part at line {where.line}.",
+                slug="branch-type",
+                where=at or where,
+                why=f"The branches part at line {where.line}.",
                 instead="the same type on both, with a cast such as float(...)",
             )
-        )  # fmt: skip
+        )
 
 
 def _assigned(x: Any) -> tuple[Any, Any, bool]:
@@ -209,7 +211,7 @@ def constant_key(v: ir.Value) -> Any:
 
 
 def same_constant(a: Any, b: Any) -> bool:
-    if isinstance(a, (ir.Value, Record, tuple)) or is_array(a):
+    if isinstance(a, (ir.Value, StructParts, tuple)) or is_array(a):
         return False
     return type(a) is type(b) and isinstance(a, (bool, int, float, str)) and repr(a) == repr(b)
 
@@ -222,7 +224,9 @@ def same_array(a: Any, b: Any) -> bool:
 
 def maybe_unbound(name: str, bound: Where, at: Where | None) -> KernelError:
     return KernelError(
-        f"`{name}` may have no value here", slug="maybe-unbound", where=at or bound,
+        f"`{name}` may have no value here",
+        slug="maybe-unbound",
+        where=at or bound,
         why=f"It is assigned on some of the paths through line {bound.line} only: {bound.text.strip()}",
         instead=f"{name} = ..., before line {bound.line}",
-    )  # fmt: skip
+    )

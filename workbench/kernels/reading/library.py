@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from ..depth import deep
+from ..recursion import recursive
 from . import refused_syntax
 from .declare import Func
 
@@ -22,9 +22,12 @@ class Library(Func):
     """
 
     def __init__(
-        self, fn: Callable[..., Any], hands_out: tuple[str, ...] = (), other: Library | None = None,
+        self,
+        fn: Callable[..., Any],
+        hands_out: tuple[str, ...] = (),
+        other: Library | None = None,
         like: dict[str, str] | None = None,
-    ):  # fmt: skip
+    ):
         super().__init__(fn)
         self.hands_out, self.other, self.like = hands_out, other, like or {}
         self.signature = inspect.signature(fn)
@@ -58,7 +61,7 @@ def library(
     """Decorator: a `Library` func."""
 
     def make(fn: Callable[..., Any]) -> Library:
-        deep(refused_syntax.check)(fn)
+        recursive(refused_syntax.check)(fn)
         return Library(fn, hands_out, other, like)
 
     return make

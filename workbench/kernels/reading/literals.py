@@ -22,10 +22,10 @@ from ...errors import KernelError
 from .. import ir, ops
 from ..ops.row import constant
 from ..types import Scalar, Small, Type, bool_, float32, float64, int32, int64, is_float, scalar_of
-from .scope import Record, Shape, Unusable, describe, is_array, is_literal
+from .scope import Shape, StructParts, Unusable, describe, is_array, is_literal
 
 
-class Numbers:
+class LiteralsReader:
     """Mixin of `Reader`: conversion of Python numbers to IR values."""
 
     def value(self, x: Any) -> ir.Value:
@@ -57,7 +57,7 @@ class Numbers:
     def not_a_value(self, x: Any) -> KernelError:
         if isinstance(x, Unusable):
             return x.error(self.builder.where)  # type: ignore[return-value]
-        if isinstance(x, Record | Shape | tuple) or is_array(x):
+        if isinstance(x, StructParts | Shape | tuple) or is_array(x):
             return self.error(f"{describe(x)} is not a number", "operand-type", None, "", "one element or field of it")
         why = "A kernel takes numbers, vectors, funcs and types from Python."
         return self.error(
@@ -70,7 +70,7 @@ class Numbers:
             return constant(
                 type, type.numpy.type(x).item() if type.kind == "b" else float(x) if type.kind == "f" else x
             )
-        if isinstance(x, Record):
+        if isinstance(x, StructParts):
             return x
         v = self.value(x)
         converts = v.type != type and isinstance(v.type, Scalar) and isinstance(type, Scalar) and self.in_snippet()
@@ -177,12 +177,25 @@ def is_float_of(type: Scalar, x: float, exactly: bool) -> bool:
 
 
 LITERAL: dict[str, Callable[[Any, Any], Any]] = {
-    "+": lambda a, b: a + b, "-": lambda a, b: a - b, "*": lambda a, b: a * b, "//": lambda a, b: a // b,
-    "%": lambda a, b: a % b, "**": lambda a, b: a**b, "/": lambda a, b: a / b, "&": lambda a, b: a & b,
-    "|": lambda a, b: a | b, "^": lambda a, b: a ^ b, "<<": lambda a, b: a << b, ">>": lambda a, b: a >> b,
-    "<": lambda a, b: a < b, "<=": lambda a, b: a <= b, ">": lambda a, b: a > b, ">=": lambda a, b: a >= b,
-    "==": lambda a, b: a == b, "!=": lambda a, b: a != b,
-}  # fmt: skip
+    "+": lambda a, b: a + b,
+    "-": lambda a, b: a - b,
+    "*": lambda a, b: a * b,
+    "//": lambda a, b: a // b,
+    "%": lambda a, b: a % b,
+    "**": lambda a, b: a**b,
+    "/": lambda a, b: a / b,
+    "&": lambda a, b: a & b,
+    "|": lambda a, b: a | b,
+    "^": lambda a, b: a ^ b,
+    "<<": lambda a, b: a << b,
+    ">>": lambda a, b: a >> b,
+    "<": lambda a, b: a < b,
+    "<=": lambda a, b: a <= b,
+    ">": lambda a, b: a > b,
+    ">=": lambda a, b: a >= b,
+    "==": lambda a, b: a == b,
+    "!=": lambda a, b: a != b,
+}
 
 
 def fold(sign: str, a: Any, b: Any) -> Any:

@@ -15,7 +15,7 @@ import numpy as np
 from .. import ir, ops
 from ..types import Array, Composite, Scalar, Stack, Struct, Tile, Vector, matrix, scalar_of, vector
 from .lower_bounds import static_int
-from .scope import Cut, Fields, Local, Slot, Turn
+from .scope import Fields, Local, LocalPart, SlicedAxis, Turn
 
 MOST = 1024  # numbers in one array: compilers are slow with larger values
 
@@ -32,9 +32,12 @@ class LocalArrays:
         sizes = [static_int(n) for n in (shape if isinstance(shape, tuple) else (shape,))]
         if not 1 <= len(sizes) <= 4 or any(n is None or n < 1 for n in sizes):
             raise self.error(
-                "an array made in a kernel has one to four axes of constant length", "local-array", node,
-                "It lives in the thread's registers.", "zeros(shape=(2, 3), dtype=float)",
-            )  # fmt: skip
+                "an array made in a kernel has one to four axes of constant length",
+                "local-array",
+                node,
+                "It lives in the thread's registers.",
+                "zeros(shape=(2, 3), dtype=float)",
+            )
         return self.local_zeros(dtype, sizes, node)  # type: ignore[arg-type]
 
     def local_zeros(self, dtype: Any, shape: list[int], node: ast.Call) -> Local | Fields:
@@ -42,23 +45,29 @@ class LocalArrays:
             return Fields(Array(dtype, len(shape)), {f: self.local_zeros(t, shape, node) for f, t in dtype.fields})
         if isinstance(dtype, Array | Stack | Tile):
             raise self.error(
-                f"an array made in a kernel holds numbers, vectors and structs of those, not {dtype}", "local-array",
-                node, "It lives in the thread's registers.", "an argument array with one more axis",
-            )  # fmt: skip
+                f"an array made in a kernel holds numbers, vectors and structs of those, not {dtype}",
+                "local-array",
+                node,
+                "It lives in the thread's registers.",
+                "an argument array with one more axis",
+            )
         type: Any = dtype if isinstance(dtype, Composite) else scalar_of(dtype)
         size = math.prod(shape) * type.size
         if size > MOST:
             raise self.error(
-                f"an array made in a kernel has at most {MOST} numbers, this one {size}", "local-array", node,
-                "It lives in the thread's registers.", "an argument array with one more axis, for each thread a row",
-            )  # fmt: skip
+                f"an array made in a kernel has at most {MOST} numbers, this one {size}",
+                "local-array",
+                node,
+                "It lives in the thread's registers.",
+                "an argument array with one more axis, for each thread a row",
+            )
         steps = [math.prod(shape[k + 1 :]) for k in range(len(shape))]
         safe = math.inf if len(shape) == 1 and type.size == 1 else 0
         turns = [Turn(step, n, max(n, safe)) for n, step in zip(shape, steps, strict=True)]
         key, count = f"[]{self.serial()}", math.prod(shape)
         whole = type.scalar is type
         self.state.cells[key] = self.zero(vector(count, type) if whole else matrix((count, type.size), type.scalar))
-        return Local(key, type, Cut(0, tuple(turns)))
+        return Local(key, type, SlicedAxis(0, tuple(turns)))
 
     def local_value(self, local: Local) -> ir.Value:
         """An element."""
@@ -73,8 +82,8 @@ class LocalArrays:
             v = ops.construct(vector(type.size, type.scalar), *[self.component(v, at) for at in np.ndindex(type.shape)])
         self.state.cells[local.key] = self.inserted(self.state.cells[local.key], (place(local),), v)
 
-    def local_slot(self, local: Local) -> Slot:
-        return Slot(lambda: self.local_value(local), lambda v: self.store_local(local, v))
+    def local_slot(self, local: Local) -> LocalPart:
+        return LocalPart(lambda: self.local_value(local), lambda v: self.store_local(local, v))
 
 
 def place(local: Local) -> int | ir.Value:

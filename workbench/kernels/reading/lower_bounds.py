@@ -14,9 +14,7 @@ from ..ops import Row, control, memory, scalar
 from ..types import is_int
 
 # Computed alike, these give the same: their values are compared by structure.
-_STRUCTURAL = (
-    scalar.ADD, scalar.SUB, scalar.MUL, scalar.NEG, control.TID, memory.SHAPE, scalar.FLOORDIV, scalar.PYMOD,
-)  # fmt: skip
+_STRUCTURAL = (scalar.ADD, scalar.SUB, scalar.MUL, scalar.NEG, control.TID, memory.SHAPE, scalar.FLOORDIV, scalar.PYMOD)
 
 
 def static_int(v: object) -> int | None:
@@ -176,8 +174,18 @@ def _is_constant(v: ir.Value, truth: bool) -> bool:
 
 
 _RULES: dict[Row, Callable[[Facts, ir.Value, ir.Stmt], int | None]] = {
-    control.CONST: Facts._const, control.TID: Facts._count, control.DIM: Facts._count, memory.SHAPE: Facts._count,
-    scalar.ADD: Facts._add, scalar.SUB: Facts._sub, scalar.MUL: Facts._mul, scalar.MIN: Facts._min,
-    scalar.MAX: Facts._max, scalar.FLOORDIV: Facts._floordiv, scalar.PYMOD: Facts._pymod, memory.WRAP: Facts._wrap,
-    scalar.CAST: Facts._cast, control.IF: Facts._if,
-}  # fmt: skip
+    control.CONST: Facts._const,
+    control.TID: Facts._count,
+    control.DIM: Facts._count,
+    memory.SHAPE: Facts._count,
+    scalar.ADD: Facts._add,
+    scalar.SUB: Facts._sub,
+    scalar.MUL: Facts._mul,
+    scalar.MIN: Facts._min,
+    scalar.MAX: Facts._max,
+    scalar.FLOORDIV: Facts._floordiv,
+    scalar.PYMOD: Facts._pymod,
+    memory.WRAP: Facts._wrap,
+    scalar.CAST: Facts._cast,
+    control.IF: Facts._if,
+}

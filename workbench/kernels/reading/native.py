@@ -88,11 +88,14 @@ def _lines(stub: Callable[..., Any], snippet: str, name: str, is_adjoint: bool =
     text = source(stub)
     kinds = {p: _type(stub.__annotations__.get(p)) for p in inspect.signature(stub).parameters}
     read = Snippet(
-        snippet, replace(text.where(text.tree), function=name), _params(stub, is_adjoint), adjoint=is_adjoint,
+        snippet,
+        replace(text.where(text.tree), function=name),
+        _params(stub, is_adjoint),
+        adjoint=is_adjoint,
         types={p: k.name for p, k in kinds.items() if isinstance(k, T.Scalar)},
         shapes={p: shape for p, k in kinds.items() if len(shape := _shape(p, k)) > 1},
         converts=isinstance(_type(stub.__annotations__.get("return")), T.Scalar) and not is_adjoint,
-    ).translated()  # fmt: skip
+    ).translated()
     return read.lines or ["    pass"], read.differs
 
 
@@ -142,7 +145,7 @@ def _cleared(stub: Callable[..., Any], lines: list[str], adjoint_lines: list[str
                 where=where.where(where.tree),
                 why=f"The snippet stores to {name}, so the gradient of what was there before ends here.",
                 instead=f"adj_{name}[i] = 0.0f; at its end, or no adj_snippet: the snippet is differentiated itself",
-            )  # fmt: skip
+            )
         found.append(f"    {adjoint_name}[{clear}] -= {adjoint_name}[{clear}]")
     return list(dict.fromkeys(found))
 

@@ -18,7 +18,7 @@ import numpy as np
 from ...errors import KernelError
 from ..parameter_types import Ref
 from ..types import FUNCTION, Type, bool_, covers, float32, int32, is_open, scalar_of
-from .scope import Record, describe, is_array, is_literal
+from .scope import StructParts, describe, is_array, is_literal
 from .source import source
 
 
@@ -117,15 +117,19 @@ class Overloads:
         have = "; ".join(map(signature, found or f.parts))
         if found:
             raise self.error(
-                f"{given} may mean several of its overloads", "overload", node,
+                f"{given} may mean several of its overloads",
+                "overload",
+                node,
                 f"These fit: {have}. Warp takes the first, which says no more of its parameters than the others.",
                 "the one with the narrower types first, or another name for one of them",
-            )  # fmt: skip
+            )
         raise self.error(
-            f"{given} fits none of its overloads", "overload", node,
+            f"{given} fits none of its overloads",
+            "overload",
+            node,
             f"There are {have}. Nothing is converted silently.",
             "arguments of these types, or one more @func of that name",
-        )  # fmt: skip
+        )
 
     # ---- parameters that are the caller's variables
 
@@ -140,9 +144,12 @@ class Overloads:
             return {}
         if f.custom:
             raise self.error(
-                f"`{f.key}` sets a variable of its caller and has an adjoint or a replay of its own", "ref", node,
-                "Its adjoint would not see that.", "a func that returns the new value",
-            )  # fmt: skip
+                f"`{f.key}` sets a variable of its caller and has an adjoint or a replay of its own",
+                "ref",
+                node,
+                "Its adjoint would not see that.",
+                "a func that returns the new value",
+            )
         given = bound(fn, node.args, {str(k.arg): k.value for k in node.keywords}) or {}
         found = {name: given[name] for name in given if isinstance(kinds.get(name), Ref)}
         elements = [target for target in found.values() if not self.is_local(target)]
@@ -151,10 +158,12 @@ class Overloads:
             alone = target not in elements or (len(elements) == 1 and self.is_apart(target, found, values))
             if twice or not alone:
                 raise self.error(
-                    f"`{fn.__name__}` sets its `{name}`, which takes a local variable of its own", "ref", target,
+                    f"`{fn.__name__}` sets its `{name}`, which takes a local variable of its own",
+                    "ref",
+                    target,
                     "It may be the same memory as another argument.",
                     f"v = {ast.unparse(target)}, then: {fn.__name__}(... v ...), then: {ast.unparse(target)} = v",
-                )  # fmt: skip
+                )
         return found
 
     def is_apart(self, target: ast.expr, found: dict[str, ast.expr], values: list[Any]) -> bool:
@@ -174,7 +183,7 @@ class Overloads:
 
 
 def holds_array(value: Any) -> bool:
-    if isinstance(value, Record):
+    if isinstance(value, StructParts):
         return any(map(holds_array, value.fields.values()))
     return is_array(value) or (isinstance(value, tuple) and any(map(holds_array, value)))
 
@@ -189,7 +198,7 @@ def refs(f: Any, node: ast.Call) -> list[ast.expr]:
 
 
 def described(x: Any) -> str:
-    if isinstance(x, Record | tuple) or is_array(x):
+    if isinstance(x, StructParts | tuple) or is_array(x):
         return describe(x)
     found = type_of(x)
     return str(found) if found is not None else getattr(x, "__name__", describe(x))
@@ -207,7 +216,9 @@ def attached(f: Any, fn: Callable[..., Any], own: tuple[Any, ...], exact: bool) 
         return fit[0]
     text = source(fn)
     raise KernelError(
-        f"`{fn.__name__}` belongs to {'several' if fit else 'none'} of the overloads of `{f.key}`", slug="overload",
-        where=text.where(text.tree), why=f"There are {'; '.join(map(signature, fit or f.parts))}.",
+        f"`{fn.__name__}` belongs to {'several' if fit else 'none'} of the overloads of `{f.key}`",
+        slug="overload",
+        where=text.where(text.tree),
+        why=f"There are {'; '.join(map(signature, fit or f.parts))}.",
         instead="the parameters of one of them first, with the same annotations",
-    )  # fmt: skip
+    )

@@ -29,22 +29,22 @@ from .calls import Calls
 from .checks import Checks
 from .chosen_arrays import Chosen
 from .conditions import Conditions, Guarded
-from .control_flow import FRESH, Flow
+from .control_flow import FRESH, ControlFlowReader
 from .cuts import Cuts
 from .declare import Func, Instance, Refused, struct_of, tid
-from .func_grad import Custom
-from .handles import Handles, Opened
-from .left_out import NONE, Builder, Gaps, LeftOut, not_given
-from .literals import LITERAL, Numbers, fold
+from .func_grad import FuncGradReader
+from .handles import HandlesReader, Opened
+from .literals import LITERAL, LiteralsReader, fold
 from .local_arrays import LocalArrays
 from .lower_bounds import Facts
+from .optional_arrays import NONE, AbsenceBuilder, LeftOut, MissingArrays, not_given
 from .scope import (
+    ArrayView,
     Fields,
-    Record,
     Shown,
     State,
+    StructParts,
     Unusable,
-    View,
     describe,
     is_array,
     is_literal,
@@ -59,9 +59,20 @@ from .tile_parts import is_tile
 from .tiles import Tiles
 
 BINARY = {
-    "Add": "+", "Sub": "-", "Mult": "*", "Div": "/", "FloorDiv": "//", "Mod": "%", "Pow": "**", "MatMult": "@",
-    "BitAnd": "&", "BitOr": "|", "BitXor": "^", "LShift": "<<", "RShift": ">>",
-}  # fmt: skip
+    "Add": "+",
+    "Sub": "-",
+    "Mult": "*",
+    "Div": "/",
+    "FloorDiv": "//",
+    "Mod": "%",
+    "Pow": "**",
+    "MatMult": "@",
+    "BitAnd": "&",
+    "BitOr": "|",
+    "BitXor": "^",
+    "LShift": "<<",
+    "RShift": ">>",
+}
 COMPARE = {"Lt": "<", "LtE": "<=", "Gt": ">", "GtE": ">=", "Eq": "==", "NotEq": "!="}
 UNARY = {"USub": "-", "UAdd": "+", "Invert": "~", "Not": "not"}
 
@@ -77,8 +88,8 @@ class Reading:
     attributes: list[tuple[Any, str, Any]] = field(default_factory=list)
     constants: list[tuple[np.ndarray, np.ndarray]] = field(default_factory=list)  # vectors, and what they held
     statics: list[tuple[Any, dict[str, Any], Any]] = field(default_factory=list)  # of what may change in place
-    gaps: Gaps = NONE
-    asked: set[str] = field(default_factory=set)  # flat array parameters used as conditions
+    gaps: MissingArrays = NONE
+    presence_tests: set[str] = field(default_factory=set)  # flat array parameters used as conditions
     behind: dict[str, Opened] = field(default_factory=dict)  # flat parameters that stand behind numbers of others
 
     def current(self) -> bool:
@@ -125,7 +136,11 @@ def _same_object(now: Any, then: Any) -> bool:
 
 
 def read(
-    fn: Callable[..., Any], *, name: str | None = None, generic_types: dict[str, Type] | None = None, gaps: Gaps = NONE
+    fn: Callable[..., Any],
+    *,
+    name: str | None = None,
+    generic_types: dict[str, Type] | None = None,
+    gaps: MissingArrays = NONE,
 ) -> Reading:
     """Read a kernel. `generic_types`: of parameters annotated with `typing.Any`; `gaps`: what a launch leaves out.
 
@@ -136,7 +151,7 @@ def read(
 
 
 @record(eq=False)
-class Frame:
+class FunctionFrame:
     """The function being read: its text, the Python names around it, and the call it is read for."""
 
     fn: Callable[..., Any]
@@ -147,7 +162,7 @@ class Frame:
     hides: Where | None = None  # inside a library func: the user's call, where all that it does has its place
 
 
-class Place(ir.At):
+class AtNode(ir.At):
     """`with reader.at(node)`."""
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
@@ -169,20 +184,32 @@ def unread(error: Exception, where: Where | None) -> KernelError:
 
 
 class Reader(
-    Flow, StaticLoops, Places, Cuts, LocalArrays, Addresses, Calls, Numbers, Checks, LeftOut, Chosen, Custom, Handles,
+    ControlFlowReader,
+    StaticLoops,
+    Places,
+    Cuts,
+    LocalArrays,
+    Addresses,
+    Calls,
+    LiteralsReader,
+    Checks,
+    LeftOut,
+    Chosen,
+    FuncGradReader,
+    HandlesReader,
     Tiles,
-):  # fmt: skip
+):
     """Reads one kernel."""
 
-    def __init__(self, gaps: Gaps = NONE) -> None:
-        self.builder = Builder()
+    def __init__(self, gaps: MissingArrays = NONE) -> None:
+        self.builder = AbsenceBuilder()
         self.gaps = gaps
-        self.asked: set[str] = set()
+        self.presence_tests: set[str] = set()
         self.state = State(dict(FRESH))
         self.facts = Facts()
         self.conditions = Conditions(self.builder.epochs)
         self.likely = Conditions(self.builder.own_epochs)  # looked at by each thread where it counts
-        self.frames: list[Frame] = []
+        self.frames: list[FunctionFrame] = []
         self.callers: list[tuple[dict[str, Any], ast.AST, ast.AST]] = []  # names, text and call of each that waits
         self.widened: list[dict[str, Any]] = []  # of each loop around: names that it carries as one array or another
         self.merges = 0  # branches and loops so far
@@ -201,8 +228,8 @@ class Reader(
         self.top = self.builder.region
         self.processor_only: Where | None = None
         self.behind: dict[str, Opened] = {}
-        self.handles: dict[str, Record] = {}
-        self.blanks: dict[str, View | Fields] = {}  # array fields of structs to which nothing was assigned
+        self.handles: dict[str, StructParts] = {}
+        self.blanks: dict[str, ArrayView | Fields] = {}  # array fields of structs to which nothing was assigned
 
     # ---- functions
 
@@ -216,16 +243,22 @@ class Reader(
             self.body()
         self.refuse_writes()
         function = ir.Function(
-            name, self.builder.region, self.rank or 1, self.where(src.tree), src.text, src.first, src.file,
+            name,
+            self.builder.region,
+            self.rank or 1,
+            self.where(src.tree),
+            src.text,
+            src.first,
+            src.file,
             self.processor_only,
-        )  # fmt: skip
+        )
         seen: tuple[Any, ...] = self.seen, self.cells, self.attributes, self.constants, self.statics
         return Reading(
             function,
             params,
             *[list(kept.values()) for kept in seen],
             gaps=self.gaps,
-            asked=self.asked,
+            presence_tests=self.presence_tests,
             behind=self.behind,
         )
 
@@ -250,7 +283,7 @@ class Reader(
     def parameter(self, name: str, type: Type, where: Where, given: bool = True) -> Any:
         """Flat parameters for one parameter of the user. Of an array that is not `given` there are none."""
         if isinstance(type, Struct):
-            return Record(type, {f: self.parameter(type.path(name, f), t, where) for f, t in type.fields})
+            return StructParts(type, {f: self.parameter(type.path(name, f), t, where) for f, t in type.fields})
         given = given and not (isinstance(type, Array) and name in self.gaps.absent)
         if isinstance(type, Array) and isinstance(type.dtype, Struct):
             fields = type.dtype.fields
@@ -261,17 +294,17 @@ class Reader(
             self.builder.region.params.append(value)
         else:
             self.builder.absent[value] = not_given(name)
-        return View(value) if isinstance(type, Array) else value
+        return ArrayView(value) if isinstance(type, Array) else value
 
     def push(self, fn: Callable[..., Any], caller: Where | None) -> None:
         hides = self.frames[-1].hides if self.frames else None
-        self.frames.append(Frame(fn, source(fn), python_names.surroundings(fn), caller, hides=hides))
+        self.frames.append(FunctionFrame(fn, source(fn), python_names.surroundings(fn), caller, hides=hides))
 
     def pop(self) -> None:
         self.frames.pop()
 
     @property
-    def frame(self) -> Frame:
+    def frame(self) -> FunctionFrame:
         return self.frames[-1]
 
     def body(self) -> None:
@@ -289,9 +322,9 @@ class Reader(
         """The place of `node`; of None, that of what is being read."""
         return self.builder.where if node is None else self.where(node)  # type: ignore[return-value]
 
-    def at(self, node: ast.AST | None) -> Place:
+    def at(self, node: ast.AST | None) -> AtNode:
         """Stamp what follows with the place of `node`; type errors of rows become the user's."""
-        return Place(self.builder, self.located(node))
+        return AtNode(self.builder, self.located(node))
 
     def visit(self, node: ast.AST) -> Any:
         method = getattr(self, f"visit_{refused_syntax.name_of(node)}", None)
@@ -345,9 +378,11 @@ class Reader(
             if value.type != type:
                 raise self.error(
                     f"`{ast.unparse(node.target)}` is declared {type} but gets {value.type}",
-                    "annotation", node.value, "",
+                    "annotation",
+                    node.value,
+                    "",
                     f"{type}({ast.unparse(node.value)})",
-                )  # fmt: skip
+                )
         self.assign(node.target, value)
 
     # ---- expressions
@@ -408,17 +443,20 @@ class Reader(
             for known in (self.conditions, self.likely):
                 known.pop()
 
-    def unsettled(self, x: Any) -> bool:
+    def is_undecided(self, x: Any) -> bool:
         """True for what a name can stand for and no value can: then there is none for the paths without it."""
-        return not (is_array(x) or isinstance(x, (Record, tuple)) or self.valued(x))
+        return not (is_array(x) or isinstance(x, (StructParts, tuple)) or self.valued(x))
 
     def outside(self, node: ast.Name) -> Any:
         """A Python variable around the function: a constant for the kernel."""
         if self.assigned_later(node.id):
             raise self.error(
-                f"`{node.id}` has no value here", "maybe-unbound", node, "It is assigned further down only.",
+                f"`{node.id}` has no value here",
+                "maybe-unbound",
+                node,
+                "It is assigned further down only.",
                 f"{node.id} = ..., before this line",
-            )  # fmt: skip
+            )
         known = [n for n in self.state.names if not n.startswith("$")]
         found = python_names.lookup(node.id, self.frame.around, known, self.where(node))
         self.note(node.id, found)
@@ -468,7 +506,7 @@ class Reader(
             return None
         if node.id in self.state.names:
             found = self.state.names[node.id]
-            return None if isinstance(found, (ir.Value, Record, Shown, Unusable)) or is_array(found) else found
+            return None if isinstance(found, (ir.Value, StructParts, Shown, Unusable)) or is_array(found) else found
         try:
             return python_names.lookup(node.id, self.frame.around, [], self.where(node))
         except KernelError:
@@ -504,7 +542,7 @@ class Reader(
         x = self.checked(self.visit(node.operand), node.operand)
         if is_literal(x) and not isinstance(x, bool) and (sign != "~" or isinstance(x, int)):
             return -x if sign == "-" else ~x if sign == "~" else x
-        if isinstance(x, Record) and is_tile(x) and sign == "-":
+        if isinstance(x, StructParts) and is_tile(x) and sign == "-":
             return self.negated(x)
         return ops.unary(sign, self.value(x))
 
@@ -576,17 +614,17 @@ class Reader(
         with self.builder.inside(region):
             return rebuild(tree, iter([self.zero(v.type) for v in leaves(tree)]))
 
-    def settled(self, x: Any, name: str) -> Any:
+    def materialised(self, x: Any, name: str) -> Any:
         """The value as bound to a name: literals get their type, values the user's name."""
         if isinstance(x, tuple):
-            return tuple(self.settled(part, name) for part in x)
+            return tuple(self.materialised(part, name) for part in x)
         if is_literal(x) or isinstance(x, (np.generic, Small)):
             x = self.value(x)
         if isinstance(x, ir.Value) and name and not x.name:
             x.name = name
-        if isinstance(x, Record) and name:
+        if isinstance(x, StructParts) and name:
             for field_name, part in x.fields.items():
-                self.settled(part, f"{name}.{field_name}")
+                self.materialised(part, f"{name}.{field_name}")
         return x
 
     def stores(self, node: ast.AST) -> tuple[set[str], set[str]]:

@@ -108,10 +108,7 @@ FENCES: dict[str, Fence] = {
         "walrus",
     ),
     "Slice": Fence(
-        "a slice cannot be taken of this",
-        "Arrays, vectors, matrices and tuples have slices.",
-        "an index",
-        "slice",
+        "a slice cannot be taken of this", "Arrays, vectors, matrices and tuples have slices.", "an index", "slice"
     ),
     "Match": Fence(
         "`match` cannot be used in a kernel", "It needs Python objects.", "if k == 0: ... elif k == 1: ...", "match"

@@ -33,18 +33,18 @@ class Turn:
 
 
 @record(frozen=True)
-class Cut:
+class SlicedAxis:
     """A cut through an axis of an array, or a local array: its first element, and its remaining axes."""
 
     start: Int
     turns: tuple[Turn, ...] = ()
 
 
-Entry = ir.Value | Cut | None
+Entry = ir.Value | SlicedAxis | None
 
 
 @record(frozen=True)
-class View:
+class ArrayView:
     """An array, or a row or slice of it. `prefix`: of leading axes the index taken, a cut, or None for all of it."""
 
     root: ir.Value
@@ -56,13 +56,13 @@ class View:
         taken = sum(1 - free(entry) for entry in self.prefix) if self.prefix else 0
         return Array(self.root.type.dtype, self.root.type.ndim - taken)
 
-    def at(self, indices: tuple[ir.Value, ...]) -> View:
-        return View(self.root, self.prefix + indices)
+    def at(self, indices: tuple[ir.Value, ...]) -> ArrayView:
+        return ArrayView(self.root, self.prefix + indices)
 
 
 def free(entry: Entry) -> int:
     """The number of axes that an entry of a prefix leaves."""
-    return len(entry.turns) if isinstance(entry, Cut) else int(entry is None)
+    return len(entry.turns) if isinstance(entry, SlicedAxis) else int(entry is None)
 
 
 @record(frozen=True)
@@ -70,7 +70,7 @@ class Fields:
     """An array of structs: one array per field."""
 
     type: Array
-    parts: dict[str, View | Fields | Local | Choice]
+    parts: dict[str, ArrayView | Fields | Local | Choice]
 
     @property
     def struct(self) -> Struct:
@@ -89,13 +89,13 @@ class Fields:
         return Fields(Array(self.type.dtype, next(iter(parts.values())).type.ndim), parts)
 
     @property
-    def first(self) -> View | Local | Choice:
+    def first(self) -> ArrayView | Local | Choice:
         part = next(iter(self.parts.values()))
         return part.first if isinstance(part, Fields) else part
 
 
 @record(frozen=True)
-class Record:
+class StructParts:
     """A struct taken apart."""
 
     type: Struct
@@ -105,11 +105,11 @@ class Record:
     def parts(self) -> dict[str, Any]:
         return self.fields
 
-    def remade(self, parts: dict[str, Any]) -> Record:
+    def remade(self, parts: dict[str, Any]) -> StructParts:
         """The same with other fields."""
-        return Record(self.type, parts)
+        return StructParts(self.type, parts)
 
-    def with_field(self, name: str, value: Any) -> Record:
+    def with_field(self, name: str, value: Any) -> StructParts:
         return self.remade({**self.fields, name: value})
 
 
@@ -117,7 +117,7 @@ class Record:
 class Shape:
     """`x.shape`."""
 
-    array: View | Local | Choice
+    array: ArrayView | Local | Choice
 
 
 @record(frozen=True)
@@ -126,7 +126,7 @@ class Local:
 
     key: str
     dtype: Any
-    cut: Cut
+    cut: SlicedAxis
 
     @property
     def type(self) -> Array:
@@ -137,7 +137,7 @@ class Local:
 class Choice:
     """One of several arrays of one type, which one is known when the kernel runs. Exactly one of `flags` holds."""
 
-    options: tuple[View | Local, ...]
+    options: tuple[ArrayView | Local, ...]
     flags: tuple[ir.Value | bool, ...]
 
     @property
@@ -153,7 +153,7 @@ class Choice:
 
 
 @record(frozen=True)
-class Step:
+class TilePart:
     """A part or another form of a tile: the row that makes it, the indices and the type that the row takes."""
 
     row: Any
@@ -167,11 +167,11 @@ class Shown:
 
     key: str
     type: Tile
-    steps: tuple[Step, ...] = ()
+    steps: tuple[TilePart, ...] = ()
 
 
 @record(frozen=True)
-class Slot:
+class LocalPart:
     """A part of a local: `load` gives its value, `store` rebinds the local with the part replaced."""
 
     load: Callable[[], Any]
@@ -197,20 +197,20 @@ class State:
 
 
 def is_array(x: Any) -> bool:
-    return isinstance(x, (View, Fields, Local, Choice))
+    return isinstance(x, (ArrayView, Fields, Local, Choice))
 
 
 def leaves(x: Any) -> Iterator[ir.Value]:
     """The IR values of a tree, in order, as control flow carries them; of an array view its places."""
     if isinstance(x, ir.Value):
         yield x
-    elif isinstance(x, Record):
+    elif isinstance(x, StructParts):
         for part in x.fields.values():
             yield from leaves(part)
     elif isinstance(x, tuple):
         for part in x:
             yield from leaves(part)
-    elif isinstance(x, View | Local | Choice):
+    elif isinstance(x, ArrayView | Local | Choice):
         yield from (n for n in places(x) if isinstance(n, ir.Value))
     elif isinstance(x, Fields):
         for part in x.parts.values():
@@ -224,11 +224,11 @@ def rebuild(x: Any, values: Iterator[ir.Value]) -> Any:
     """The same tree with its leaves, in order, taken from `values`."""
     if isinstance(x, ir.Value):
         return next(values)
-    if isinstance(x, Record):
-        return Record(x.type, {name: rebuild(part, values) for name, part in x.fields.items()})
+    if isinstance(x, StructParts):
+        return StructParts(x.type, {name: rebuild(part, values) for name, part in x.fields.items()})
     if isinstance(x, tuple):
         return tuple(rebuild(part, values) for part in x)
-    if isinstance(x, Local | Choice) or (isinstance(x, View) and x.prefix):
+    if isinstance(x, Local | Choice) or (isinstance(x, ArrayView) and x.prefix):
         return placed_at(x, [next(values) if isinstance(n, ir.Value) else n for n in places(x)], True)
     if isinstance(x, Shown):
         steps = [replace(step, indices=tuple([next(values) for _ in step.indices])) for step in x.steps]
@@ -241,8 +241,8 @@ def places(x: Any) -> list[Int]:
     if isinstance(x, Choice):
         return [*x.flags, *(n for option in x.options for n in places(option))]
     found: list[Int] = []
-    for entry in x.prefix if isinstance(x, View) else (x.cut,):
-        if isinstance(entry, Cut):
+    for entry in x.prefix if isinstance(x, ArrayView) else (x.cut,):
+        if isinstance(entry, SlicedAxis):
             found += [entry.start, *(n for turn in entry.turns for n in (turn.step, turn.length))]
         elif entry is not None:
             found.append(entry)
@@ -256,9 +256,12 @@ def same_parts(a: Any, b: Any) -> bool:
     if isinstance(a, Local) and isinstance(b, Local):
         return a.key == b.key and free(a.cut) == free(b.cut)
     return (
-        isinstance(a, View) and isinstance(b, View) and a.root is b.root and len(a.prefix) == len(b.prefix)
+        isinstance(a, ArrayView)
+        and isinstance(b, ArrayView)
+        and a.root is b.root
+        and len(a.prefix) == len(b.prefix)
         and all(type(x) is type(y) and free(x) == free(y) for x, y in zip(a.prefix, b.prefix, strict=True))
-    )  # fmt: skip
+    )
 
 
 def placed_at(x: Any, numbers: list[Int], safe: bool = False) -> Any:
@@ -270,12 +273,16 @@ def placed_at(x: Any, numbers: list[Int], safe: bool = False) -> Any:
         return Choice(tuple(options), flags)  # type: ignore[arg-type]
 
     def entry(e: Any) -> Any:
-        if not isinstance(e, Cut):
+        if not isinstance(e, SlicedAxis):
             return None if e is None else next(rest)
         start = next(rest)
-        return Cut(start, tuple([Turn(next(rest), next(rest), t.safe if safe else 0) for t in e.turns]))
+        return SlicedAxis(start, tuple([Turn(next(rest), next(rest), t.safe if safe else 0) for t in e.turns]))
 
-    return View(x.root, tuple([entry(e) for e in x.prefix])) if isinstance(x, View) else replace(x, cut=entry(x.cut))
+    return (
+        ArrayView(x.root, tuple([entry(e) for e in x.prefix]))
+        if isinstance(x, ArrayView)
+        else replace(x, cut=entry(x.cut))
+    )
 
 
 def local_keys(x: Any) -> set[str]:
@@ -284,15 +291,15 @@ def local_keys(x: Any) -> set[str]:
         return {x.key}
     if isinstance(x, Choice):
         return {key for option in x.options for key in local_keys(option)}
-    inner = x.parts.values() if isinstance(x, Fields) else x.fields.values() if isinstance(x, Record) else x
-    if isinstance(x, Fields | Record | tuple):
+    inner = x.parts.values() if isinstance(x, Fields) else x.fields.values() if isinstance(x, StructParts) else x
+    if isinstance(x, Fields | StructParts | tuple):
         return {key for part in inner for key in local_keys(part)}
     return local_keys(x.tree) if isinstance(x, Unusable) and hasattr(x, "tree") else set()
 
 
 def describe(x: Any) -> str:
     """The type of what a name stands for, as users write it."""
-    if isinstance(x, (ir.Value, View, Fields, Record, Choice)):
+    if isinstance(x, (ir.Value, ArrayView, Fields, StructParts, Choice)):
         return str(x.type)
     if isinstance(x, Local):
         return f"local {x.type}"

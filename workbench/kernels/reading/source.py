@@ -95,10 +95,11 @@ def _read(fn: Callable[..., Any]) -> Source:
     if not _same_code(fn, tree):
         raise KernelError(
             f"the text of `{fn.__name__}` in its file is not the text that Python runs",
-            slug="stale-source", where=Where(file, before + 1, text=raw[0], function=fn.__name__),
+            slug="stale-source",
+            where=Where(file, before + 1, text=raw[0], function=fn.__name__),
             why="The file was edited after it was imported; the kernel would be another function than yours.",
             instead="importlib.reload(module), or a restart of the notebook's kernel",
-        )  # fmt: skip
+        )
     return Source(fn, tree, text, file, before + 1, shift, tuple(raw))
 
 

@@ -22,13 +22,13 @@ from . import declare
 from .control_flow import FRESH
 from .declare import Func, Instance, instance, struct_of
 from .lower_bounds import static_int
-from .scope import Choice, Local, Record, Shown, Unusable, View, is_array, is_literal
+from .scope import ArrayView, Choice, Local, Shown, StructParts, Unusable, is_array, is_literal
 
 FIXED = (bool, int, float, str, np.generic, type, Type, FunctionType, ModuleType, Func, Row)  # not changed in place
 TURNS = 512  # more of them make a program that no compiler likes
 
 
-class Known:
+class StaticValue:
     """Stand-in for a value of the kernel inside `static`: its type, its length."""
 
     def __init__(self, type: Any, shape: tuple[int, ...] | None):
@@ -64,7 +64,7 @@ class StaticLoops:
         if not isinstance(found, Instance) or any(isinstance(t, Array) for _, t in struct_of(found).fields):
             return found
         fields = {name: self.struct_given(getattr(found, name)) for name, _ in struct_of(found).fields}
-        return Record(struct_of(found), fields)
+        return StructParts(struct_of(found), fields)
 
     def evaluated(self, expression: ast.expr, node: ast.AST) -> Any:
         """The value of a Python expression while the kernel is read."""
@@ -81,7 +81,7 @@ class StaticLoops:
         except Exception as e:
             why = "It sees Python variables, constants, and the lengths and types of locals."
             raise self.error(f"static() failed: {type(e).__name__}: {e}", "static", node, why, "") from None
-        if isinstance(found, Known):
+        if isinstance(found, StaticValue):
             text = f"`{ast.unparse(expression)}` is known only when the kernel runs"
             raise self.error(text, "static", node, "static() sees its length and type.", "static(len(v))")
         for name in (names & self.frame.around.keys()) - self.state.names.keys():
@@ -91,16 +91,16 @@ class StaticLoops:
         return found
 
     def known(self, x: Any) -> Any:
-        """A local as `static` sees it: a constant, or a `Known`; None where nothing is known."""
+        """A local as `static` sees it: a constant, or a `StaticValue`; None where nothing is known."""
         if isinstance(x, Local):
-            return Known(x.type, tuple(static_int(turn.length) or 0 for turn in x.cut.turns))
-        if isinstance(x, View | Choice):
-            return Known(x.type, None)
+            return StaticValue(x.type, tuple(static_int(turn.length) or 0 for turn in x.cut.turns))
+        if isinstance(x, ArrayView | Choice):
+            return StaticValue(x.type, None)
         if isinstance(x, ir.Value):
             if x.stmt is not None and x.stmt.row is control.CONST and not isinstance(x.type, Composite):
                 return x.stmt.attr
-            return Known(x.type, x.type.shape) if isinstance(x.type, Composite) else None
-        return None if isinstance(x, Unusable | Record | Shown) or is_array(x) else x
+            return StaticValue(x.type, x.type.shape) if isinstance(x.type, Composite) else None
+        return None if isinstance(x, Unusable | StructParts | Shown) or is_array(x) else x
 
     # ---- loops
 
@@ -111,9 +111,12 @@ class StaticLoops:
             return False
         if len(items) > TURNS:
             raise self.error(
-                f"this loop has {len(items)} turns, which are written out", "static-loop", node.iter,
-                f"There may be {TURNS}.", "an array, and a loop over range(...)",
-            )  # fmt: skip
+                f"this loop has {len(items)} turns, which are written out",
+                "static-loop",
+                node.iter,
+                f"There may be {TURNS}.",
+                "an array, and a loop over range(...)",
+            )
         self.turns(node, items)
         left = self.state.names["$return"]
         stays = not left if isinstance(left, bool) else ops.unary("not", left)

@@ -1,7 +1,7 @@
 """Reading and writing parts: elements and rows of arrays, components of vectors and matrices, fields of structs.
 
-A place that is assigned is either memory (a `View` whose indices are complete) or a part of a local: then writing makes
-a new value of the whole and rebinds the name, however deep the part lies.
+A place that is assigned is either memory (an `ArrayView` whose indices are complete) or a part of a local: then writing
+makes a new value of the whole and rebinds the name, however deep the part lies.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from . import refused_syntax
 from .indexed_arrays import IndexedArrays, is_indexed
 from .liveness import IN_PLACE_TILES
 from .lower_bounds import static_int
-from .scope import Choice, Fields, Local, Record, Shape, Slot, Unusable, View, describe, is_array
+from .scope import ArrayView, Choice, Fields, Local, LocalPart, Shape, StructParts, Unusable, describe, is_array
 from .tile_parts import is_tile
 from .tile_sharing import has_tiles
 
@@ -28,10 +28,10 @@ IN_PLACE = {"Add": memory.ATOMIC_ADD, "Sub": memory.ATOMIC_SUB}
 
 
 @record(frozen=True)
-class Cells:
+class ComponentCells:
     """Components of an array element: the element, the pick among them, and their type where they have one together."""
 
-    view: View | Choice
+    view: ArrayView | Choice
     pick: tuple[Any, ...]
     type: Composite | None = None
 
@@ -64,14 +64,14 @@ class Places(IndexedArrays):
 
     def loaded(self, x: Any) -> Any:
         """The value of an array element; anything else as it is."""
-        if isinstance(x, View) and x.type.ndim == 0:
+        if isinstance(x, ArrayView) and x.type.ndim == 0:
             return self.builder.emit(memory.LOAD, x.root, *x.prefix)
         if isinstance(x, Local) and x.type.ndim == 0:
             return self.local_value(x)
         if isinstance(x, Choice) and x.type.ndim == 0:
             return self.each_option(x, self.loaded)
         if isinstance(x, Fields) and x.type.ndim == 0:
-            return Record(x.struct, {name: self.loaded(part) for name, part in x.parts.items()})
+            return StructParts(x.struct, {name: self.loaded(part) for name, part in x.parts.items()})
         return x
 
     def item(self, base: Any, node: ast.Subscript) -> Any:
@@ -91,9 +91,12 @@ class Places(IndexedArrays):
         whole = self.value(base)
         if isinstance(whole.type, Array):
             raise self.error(
-                f"{describe(whole)} lies behind the elements of an array of structs", "struct-array", node,
-                "Which arrays such structs hold is known only when the kernel runs.", "one array of all their values",
-            )  # fmt: skip
+                f"{describe(whole)} lies behind the elements of an array of structs",
+                "struct-array",
+                node,
+                "Which arrays such structs hold is known only when the kernel runs.",
+                "one array of all their values",
+            )
         if not isinstance(whole.type, Composite):
             raise self.error(
                 f"{describe(whole)} has no components", "not-indexable", node, "Arrays, vectors and matrices have.", ""
@@ -109,7 +112,7 @@ class Places(IndexedArrays):
             return self.tile_attribute(base.type, node.attr)
         if is_indexed(base):
             return self.indexed_attribute(base, node)
-        if isinstance(base, Record):
+        if isinstance(base, StructParts):
             if node.attr not in base.fields:
                 raise self.no_field(base.type, node)
             return self.checked(base.fields[node.attr], node)
@@ -144,9 +147,12 @@ class Places(IndexedArrays):
         if node.attr == "ptr":
             return self.address_of(base, node)
         raise self.error(
-            f"an array has no attribute `{node.attr}` in a kernel", "attribute", node,
-            "There are shape, ndim, dtype and ptr.", "x.shape[0]",
-        )  # fmt: skip
+            f"an array has no attribute `{node.attr}` in a kernel",
+            "attribute",
+            node,
+            "There are shape, ndim, dtype and ptr.",
+            "x.shape[0]",
+        )
 
     def no_field(self, struct: Struct, node: ast.Attribute) -> KernelError:
         have = ", ".join(name for name, _ in struct.fields)
@@ -160,7 +166,7 @@ class Places(IndexedArrays):
             raise self.error(f"{type} has no component `{node.attr}`", "component", node, "", "v[0]")
         return k
 
-    def length(self, array: View | Fields | Local | Choice, axis: int) -> Any:
+    def length(self, array: ArrayView | Fields | Local | Choice, axis: int) -> Any:
         """The number of elements along an axis: a Python int where it is constant, else an IR value."""
         n = self.extent(array.first if isinstance(array, Fields) else array, axis)
         return n if (k := static_int(n)) is None else k
@@ -180,7 +186,7 @@ class Places(IndexedArrays):
             raise self.error(f"an index is an integer, not {v.type}", "index-type", node, "", "int(...)")
         return v
 
-    def element(self, base: View | Fields | Local | Choice, nodes: list[ast.expr]) -> Any:
+    def element(self, base: ArrayView | Fields | Local | Choice, nodes: list[ast.expr]) -> Any:
         """Rows, slices and elements; what goes beyond the axes of the array picks components."""
         taken, beyond = nodes[: base.type.ndim], nodes[base.type.ndim :]
         first = base.first if isinstance(base, Fields) else base
@@ -191,10 +197,10 @@ class Places(IndexedArrays):
         whole = self.loaded(found)
         return self.component(whole, self.picked(whole.type, beyond))
 
-    def refuse_extra(self, base: View | Fields | Local | Choice, found: Any, nodes: list[ast.expr]) -> None:
+    def refuse_extra(self, base: ArrayView | Fields | Local | Choice, found: Any, nodes: list[ast.expr]) -> None:
         """More indices than axes pick components, of one element."""
-        element = found.load() if isinstance(found, Slot) else found
-        if isinstance(found, Slot) and isinstance(getattr(element, "type", None), Composite):
+        element = found.load() if isinstance(found, LocalPart) else found
+        if isinstance(found, LocalPart) and isinstance(getattr(element, "type", None), Composite):
             return
         composite = is_array(found) and found.type.ndim == 0 and isinstance(found.type.dtype, Composite)
         if not composite:
@@ -304,8 +310,8 @@ class Places(IndexedArrays):
     def assign_array_field(self, target: ast.Attribute, value: Any) -> None:
         """`s.x = a`: rebinds the field, which stands for that array from here on."""
         base = self.place(target.value)
-        record = base.load() if isinstance(base, Slot) else None
-        wanted = dict(record.type.fields).get(target.attr) if isinstance(record, Record) else None
+        record = base.load() if isinstance(base, LocalPart) else None
+        wanted = dict(record.type.fields).get(target.attr) if isinstance(record, StructParts) else None
         if wanted is None or isinstance(value, Local) or value.type != wanted:
             raise self.error(
                 f"{describe(value)} cannot be assigned here", "assign", target, "", "a field of that array type"
@@ -331,7 +337,7 @@ class Places(IndexedArrays):
         raise self.error(f"{describe(value)} cannot be unpacked into names", "unpack", node, "", "a, b = f(x)")
 
     def bind(self, target: ast.Name, value: Any) -> None:
-        settled = self.settled(value, target.id)
+        settled = self.materialised(value, target.id)
         self.state.names[target.id] = self.shared(settled, target.id) if has_tiles(settled) else settled
 
     def place(self, node: ast.expr) -> Any:
@@ -340,15 +346,18 @@ class Places(IndexedArrays):
             name = node.id
             if name not in self.state.names and name in self.frame.around:
                 raise self.error(
-                    f"`{name}` is a Python variable outside: a kernel cannot change it", "global", node,
-                    "It is a constant for the kernel.", f"{name}_local = {name}, and change that",
-                )  # fmt: skip
+                    f"`{name}` is a Python variable outside: a kernel cannot change it",
+                    "global",
+                    node,
+                    "It is a constant for the kernel.",
+                    f"{name}_local = {name}, and change that",
+                )
             found = self.visit(node)
             if is_array(found) or is_indexed(found):
                 return found
             if isinstance(self.state.names.get(name, found), Unusable):
                 self.state.names[name] = found  # assigned here, if it was not certain before
-            return Slot(lambda: self.resolved(self.state.names[name]), lambda v: self.put_name(name, v))
+            return LocalPart(lambda: self.resolved(self.state.names[name]), lambda v: self.put_name(name, v))
         if isinstance(node, ast.Attribute):
             with self.at(node):
                 return self.field_place(self.place(node.value), node)
@@ -369,22 +378,22 @@ class Places(IndexedArrays):
     def field_place(self, base: Any, node: ast.Attribute) -> Any:
         if isinstance(base, Fields):
             return self.own(self.array_attribute(base, node))
-        if isinstance(base, View | Choice) and base.type.ndim == 0:
+        if isinstance(base, ArrayView | Choice) and base.type.ndim == 0:
             if (part := part_named(base.type.dtype, node.attr)) is not None:
-                return Cells(base, (range(part[0], part[0] + part[1].size),), part[1])
-            return Cells(base, (self.component_named(base.type.dtype, node),))
-        if isinstance(base, Cells) and base.type is not None:
-            return Cells(base.view, (base.pick[0][self.component_named(base.type, node)],))
-        if not isinstance(base, Slot):
+                return ComponentCells(base, (range(part[0], part[0] + part[1].size),), part[1])
+            return ComponentCells(base, (self.component_named(base.type.dtype, node),))
+        if isinstance(base, ComponentCells) and base.type is not None:
+            return ComponentCells(base.view, (base.pick[0][self.component_named(base.type, node)],))
+        if not isinstance(base, LocalPart):
             raise self.error(f"`{node.attr}` cannot be assigned here", "assign", node, "", "")
         whole = base.load()
-        if isinstance(whole, Record):
+        if isinstance(whole, StructParts):
             if node.attr not in whole.fields:
                 raise self.no_field(whole.type, node)
             if is_array(whole.fields[node.attr]) or is_indexed(whole.fields[node.attr]):
                 return whole.fields[node.attr]
             name = node.attr
-            return Slot(lambda: base.load().fields[name], lambda v: base.store(base.load().with_field(name, v)))
+            return LocalPart(lambda: base.load().fields[name], lambda v: base.store(base.load().with_field(name, v)))
         if (part := part_named(self.value(whole).type, node.attr)) is not None:
             return self.typed_slot(base, part)
         return self.part_slot(base, (self.component_named(self.value(whole).type, node),))
@@ -393,7 +402,9 @@ class Places(IndexedArrays):
         if is_indexed(base):
             nodes, n = self.indices(node.slice), base.type.ndim
             found, beyond = self.indexed_element(base, nodes[:n]), nodes[n:]
-            return Cells(found, self.picked(self.composite(found.type.dtype, node), beyond)) if beyond else found
+            return (
+                ComponentCells(found, self.picked(self.composite(found.type.dtype, node), beyond)) if beyond else found
+            )
         if is_array(base) and base.type.ndim > 0:
             nodes = self.indices(node.slice)
             found = self.own(self.element(base, nodes[: base.type.ndim]))
@@ -401,20 +412,20 @@ class Places(IndexedArrays):
             if not beyond:
                 return found
             self.refuse_extra(base, found, nodes)
-            if isinstance(found, Slot):
+            if isinstance(found, LocalPart):
                 return self.part_slot(found, self.picked(found.load().type, beyond))
-            return Cells(found, self.picked(found.type.dtype, beyond))
-        if isinstance(base, View | Choice):
-            return Cells(base, self.pick(self.composite(base.type.dtype, node), node.slice))
-        if isinstance(base, Cells) and base.type is not None:
-            return Cells(base.view, self.inside(base, self.pick(base.type, node.slice)[0]))
-        if isinstance(base, Cells):
+            return ComponentCells(found, self.picked(found.type.dtype, beyond))
+        if isinstance(base, ArrayView | Choice):
+            return ComponentCells(base, self.pick(self.composite(base.type.dtype, node), node.slice))
+        if isinstance(base, ComponentCells) and base.type is not None:
+            return ComponentCells(base.view, self.inside(base, self.pick(base.type, node.slice)[0]))
+        if isinstance(base, ComponentCells):
             rest = self.pick(self.composite(part_type(base.view.type.dtype, base.pick), node), node.slice)
-            return Cells(base.view, base.pick + rest)
-        if not isinstance(base, Slot):
+            return ComponentCells(base.view, base.pick + rest)
+        if not isinstance(base, LocalPart):
             raise self.error("this cannot be assigned to", "assign", node, "", "")
         if is_tile(base.load()):
-            return Slot(*self.tile_slot(base, listed(node.slice), node.value))
+            return LocalPart(*self.tile_slot(base, listed(node.slice), node.value))
         whole = self.value(base.load())
         return self.part_slot(base, self.pick(self.composite(whole.type, node), node.slice))
 
@@ -427,7 +438,7 @@ class Places(IndexedArrays):
             raise self.error(f"{type} has no components", "not-indexable", node, "Vectors and matrices have.", "")
         return type
 
-    def inside(self, base: Cells, pick: int | range | ir.Value) -> tuple[Any, ...]:
+    def inside(self, base: ComponentCells, pick: int | range | ir.Value) -> tuple[Any, ...]:
         """The pick among all components that means this one among those of a part."""
         start = base.pick[0].start
         if isinstance(pick, range):
@@ -438,18 +449,18 @@ class Places(IndexedArrays):
             pick = self.builder.emit(memory.WRAP, pick, self.typed(len(base.pick[0]), pick.type))
         return (ops.binary("+", pick, self.typed(start, pick.type)),)
 
-    def cell(self, place: Any, option: View | Local) -> View | Cells | Slot:
+    def cell(self, place: Any, option: ArrayView | Local) -> ArrayView | ComponentCells | LocalPart:
         """The element, or the components of one, in one of the arrays that it may be in."""
         found = self.own(option)
-        if not isinstance(place, Cells):
+        if not isinstance(place, ComponentCells):
             return found
-        if not isinstance(found, Slot):
-            return Cells(found, place.pick, place.type)
+        if not isinstance(found, LocalPart):
+            return ComponentCells(found, place.pick, place.type)
         if place.type is not None:
             return self.typed_slot(found, (place.pick[0].start, place.type))
         return self.part_slot(found, place.pick)
 
-    def typed_slot(self, base: Slot, part: tuple[int, Composite]) -> Slot:
+    def typed_slot(self, base: LocalPart, part: tuple[int, Composite]) -> LocalPart:
         """A named part of a local: of a transform its position or rotation."""
 
         def store(v: Any) -> None:
@@ -457,29 +468,29 @@ class Places(IndexedArrays):
             made.name = made.name or self.value(base.load()).name
             base.store(made)
 
-        return Slot(lambda: self.builder.emit(parts.PART, self.value(base.load()), attr=part), store)
+        return LocalPart(lambda: self.builder.emit(parts.PART, self.value(base.load()), attr=part), store)
 
-    def part_slot(self, base: Slot, pick: tuple[Any, ...]) -> Slot:
+    def part_slot(self, base: LocalPart, pick: tuple[Any, ...]) -> LocalPart:
         def store(v: Any) -> None:
             whole = self.value(base.load())
             made = self.inserted(whole, pick, v)
             made.name = made.name or whole.name
             base.store(made)
 
-        return Slot(lambda: self.component(self.value(base.load()), pick), store)
+        return LocalPart(lambda: self.component(self.value(base.load()), pick), store)
 
     # ---- writing to a place
 
     def write(self, place: Any, value: Any, node: ast.expr) -> None:
         if chosen := chosen_cell(place):
             self.each_option(chosen, lambda option: self.write(self.cell(place, option), value, node))
-        elif isinstance(place, Slot):
+        elif isinstance(place, LocalPart):
             place.store(self.fitting(place.load(), value, node))
-        elif isinstance(place, View):
+        elif isinstance(place, ArrayView):
             self.store_element(place, value, node)
         elif isinstance(place, Fields):
             self.store_struct(place, value, node)
-        elif isinstance(place, Cells):
+        elif isinstance(place, ComponentCells):
             for view, part in self.cell_parts(place, value):
                 if _is_shadow(view.root):
                     raise self.gradient_assigned(node)
@@ -493,34 +504,40 @@ class Places(IndexedArrays):
             new = self.typed(value, old.type)
             if new.type != old.type and not isinstance(node, ast.Subscript):
                 raise self.error(
-                    f"a value of type {new.type} cannot go into this {old.type}", "store-type", node, "",
+                    f"a value of type {new.type} cannot go into this {old.type}",
+                    "store-type",
+                    node,
+                    "",
                     f"{old.type}(...)",
-                )  # fmt: skip
+                )
             return new
-        same = is_array(value) if is_array(old) else isinstance(value, Record)
-        if (is_array(old) or isinstance(old, Record)) and not (same and value.type == old.type):
+        same = is_array(value) if is_array(old) else isinstance(value, StructParts)
+        if (is_array(old) or isinstance(old, StructParts)) and not (same and value.type == old.type):
             raise self.error(f"{describe(value)} cannot go into this {old.type}", "store-type", node, "", "")
         return value
 
-    def store_element(self, view: View, value: Any, node: ast.expr) -> None:
+    def store_element(self, view: ArrayView, value: Any, node: ast.expr) -> None:
         if _is_shadow(view.root):
             raise self.gradient_assigned(node)
         if view.type.ndim:
             raise self.error(
-                f"a row or slice cannot be assigned: {view.type.ndim} more indices are needed", "rank", node,
-                "An array is written element by element.", "for j in range(x.shape[1]): x[i, j] = ...",
-            )  # fmt: skip
+                f"a row or slice cannot be assigned: {view.type.ndim} more indices are needed",
+                "rank",
+                node,
+                "An array is written element by element.",
+                "for j in range(x.shape[1]): x[i, j] = ...",
+            )
         self.builder.emit(memory.STORE, view.root, *view.prefix, self.typed(value, view.type.dtype))
 
     def store_struct(self, place: Fields, value: Any, node: ast.expr) -> None:
-        if place.type.ndim or not isinstance(value, Record) or value.type != place.type.dtype:
+        if place.type.ndim or not isinstance(value, StructParts) or value.type != place.type.dtype:
             raise self.error(
                 f"{describe(value)} cannot be stored here", "store-type", node, f"This is {place.type}.", ""
             )
         for name, part in place.parts.items():
             self.write(self.own(part), value.fields[name], node)
 
-    def cell_parts(self, place: Cells, value: Any) -> list[tuple[View, ir.Value]]:
+    def cell_parts(self, place: ComponentCells, value: Any) -> list[tuple[ArrayView, ir.Value]]:
         """Scalar elements of an array of composites, seen as an array of scalars, and the value for each."""
         type = place.view.type.dtype
         assert isinstance(type, Composite)
@@ -530,7 +547,7 @@ class Places(IndexedArrays):
         one = len(spots) == 1 and not any(isinstance(p, range) for p in full)
         parts = [self.typed(value, type.scalar)] if one else self.split(value, len(spots), type.scalar)
         views = [
-            View(
+            ArrayView(
                 root,
                 place.view.prefix + tuple(self.component_index(p, n) for p, n in zip(spot, type.shape, strict=True)),
             )
@@ -551,9 +568,9 @@ class Places(IndexedArrays):
         op = refused_syntax.name_of(node.op)
         if op not in IN_PLACE:
             self.refuse_gradient_assigned(node.target)
-        if isinstance(place, (View, Cells, Choice)):
+        if isinstance(place, (ArrayView, ComponentCells, Choice)):
             return self.update_memory(place, node, op)
-        if not isinstance(place, Slot):
+        if not isinstance(place, LocalPart):
             raise self.error("a struct cannot be updated as a whole", "assign", node.target, "", "p[i].q += v")
         old = place.load()
         if isinstance(old, Unusable):
@@ -565,9 +582,9 @@ class Places(IndexedArrays):
         name = node.target.id if isinstance(node.target, ast.Name) else ""
         if isinstance(node.target, ast.Name) and is_tile(old) and not in_place:
             return self.bind(node.target, result)
-        place.store(self.settled(result, name) if name else self.fitting(old, result, node.target))
+        place.store(self.materialised(result, name) if name else self.fitting(old, result, node.target))
 
-    def add_to(self, row: Any, view: View, part: ir.Value) -> None:
+    def add_to(self, row: Any, view: ArrayView, part: ir.Value) -> None:
         """`+=` on memory: an atomic update; of a gradient, an accumulation without a result."""
         if not _is_shadow(view.root):
             self.builder.emit(row, view.root, *view.prefix, part)
@@ -581,10 +598,10 @@ class Places(IndexedArrays):
         """`+=` or `-=` on an element, or on components of one."""
         if chosen := chosen_cell(place):
             self.each_option(chosen, lambda option: self.add_value(row, self.cell(place, option), value, node))
-        elif isinstance(place, Slot):  # of an array made in the kernel
+        elif isinstance(place, LocalPart):  # of an array made in the kernel
             old = place.load()
             place.store(self.fitting(old, self.binary(node.op, old, value), node.target))
-        elif isinstance(place, Cells):
+        elif isinstance(place, ComponentCells):
             for view, part in self.cell_parts(place, value):
                 self.add_to(row, view, part)
         else:
@@ -592,13 +609,13 @@ class Places(IndexedArrays):
 
     def update_memory(self, place: Any, node: ast.AugAssign, op: str) -> None:
         """`a[i] += v` adds atomically; other operators load, compute and store."""
-        if not isinstance(place, Cells) and place.type.ndim:
+        if not isinstance(place, ComponentCells) and place.type.ndim:
             return self.store_element(place, None, node.target)
         row = IN_PLACE.get(op)
         if row is not None:
             return self.add_value(row, place, self.visit(node.value), node)
-        old = self.loaded(place.view if isinstance(place, Cells) else place)
-        if isinstance(place, Cells):
+        old = self.loaded(place.view if isinstance(place, ComponentCells) else place)
+        if isinstance(place, ComponentCells):
             typed = (place.pick[0].start, place.type) if place.type is not None else None
             emit = self.builder.emit
             old = self.component(old, place.pick) if typed is None else emit(parts.PART, old, attr=typed)
@@ -607,7 +624,7 @@ class Places(IndexedArrays):
 
 def chosen_cell(place: Any) -> Choice | None:
     """The element of one array or another that a place is, or has components of; None for any other place."""
-    found = place.view if isinstance(place, Cells) else place
+    found = place.view if isinstance(place, ComponentCells) else place
     return found if isinstance(found, Choice) and found.type.ndim == 0 else None
 
 

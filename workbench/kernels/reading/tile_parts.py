@@ -16,7 +16,7 @@ from ..ops import control, memory, scalar, tiles
 from ..ops.row import Row, constant
 from ..types import Composite, Scalar, Struct, Tile, TileOf, Type, int32, is_float, is_int, scalar_of, tile_type
 from .lower_bounds import static_int
-from .scope import Choice, Fields, Record, View, describe, leaves, rebuild
+from .scope import ArrayView, Choice, Fields, StructParts, describe, leaves, rebuild
 from .tile_sharing import Sharing
 
 LARGEST = 1 << 20  # bytes of one tile
@@ -42,9 +42,12 @@ class TileParts(Sharing):
         found = [static_int(n) for n in sizes]
         if not found or any(n is None or n < 1 for n in found):
             raise self.error(
-                "the shape of a tile is made of constants from 1 on", "tile-shape", node,
-                "It is a part of its type.", "shape=(16, 16), or names of constants",
-            )  # fmt: skip
+                "the shape of a tile is made of constants from 1 on",
+                "tile-shape",
+                node,
+                "It is a part of its type.",
+                "shape=(16, 16), or names of constants",
+            )
         return tuple(found)  # type: ignore[arg-type]
 
     def tile_type(self, dims: tuple[int, ...], dtype: Any, node: ast.AST) -> Tile | TileOf:
@@ -57,20 +60,23 @@ class TileParts(Sharing):
         size = sum(t.itemsize for t in flat(made))
         if size > LARGEST:
             raise self.error(
-                f"{made} takes {size:,} bytes", "tile-size", node,
-                f"A tile lives near the processor: {LARGEST:,} bytes are the most.", "smaller tiles, in a loop",
-            )  # fmt: skip
+                f"{made} takes {size:,} bytes",
+                "tile-size",
+                node,
+                f"A tile lives near the processor: {LARGEST:,} bytes are the most.",
+                "smaller tiles, in a loop",
+            )
         return made
 
     def dtype_of(self, x: Any) -> Any:
         """The type of a number, vector or struct that is to be an element."""
-        return x.type if isinstance(x, Record) else self.value(x).type
+        return x.type if isinstance(x, StructParts) else self.value(x).type
 
     # ---- elements
 
     def numbers(self, x: Any) -> list[ir.Value]:
         """The scalar components of an element, in the order of the tiles that hold them."""
-        if isinstance(x, Record):
+        if isinstance(x, StructParts):
             return [n for part in x.fields.values() for n in self.numbers(part)]
         v = self.value(x)
         return [self.component(v, at) for at in ir_indices(v.type)] if isinstance(v.type, Composite) else [v]
@@ -78,7 +84,7 @@ class TileParts(Sharing):
     def composed(self, dtype: Any, parts: Iterator[ir.Value]) -> Any:
         """The element of type `dtype` made of its scalar components."""
         if isinstance(dtype, Struct):
-            return Record(dtype, {name: self.composed(t, parts) for name, t in dtype.fields})
+            return StructParts(dtype, {name: self.composed(t, parts) for name, t in dtype.fields})
         if isinstance(dtype, Composite):
             return ops.construct(dtype, *[next(parts) for _ in range(dtype.size)])
         return next(parts)
@@ -86,7 +92,7 @@ class TileParts(Sharing):
     def as_tile(self, type: Tile | TileOf, parts: Iterator[ir.Value]) -> Any:
         """A tile (a Record if composite) made of the tiles of its components."""
         if isinstance(type, TileOf):
-            return Record(type, {name: self.as_tile(t, parts) for name, t in type.fields})  # type: ignore[arg-type]
+            return StructParts(type, {name: self.as_tile(t, parts) for name, t in type.fields})  # type: ignore[arg-type]
         return next(parts)
 
     def regrouped(self, dtype: Any, parts: Sequence[ir.Value]) -> Any:
@@ -98,15 +104,15 @@ class TileParts(Sharing):
 
     def per_part(self, x: Any, do: Callable[[ir.Value], ir.Value]) -> Any:
         """The tile with `do` applied to the tile of each component."""
-        if not isinstance(x, Record):
+        if not isinstance(x, StructParts):
             return do(x)
         return self.regrouped(x.type.dtype, [do(part) for part in leaves(x)])  # type: ignore[attr-defined]
 
     def any_tile(self, x: Any, node: ast.AST) -> Any:
-        return x if isinstance(x, Record) and is_tile(x) else self.tile_value(x, node)
+        return x if isinstance(x, StructParts) and is_tile(x) else self.tile_value(x, node)
 
     def tile_value(self, x: Any, node: ast.AST) -> ir.Value:
-        if isinstance(x, Record) and is_tile(x):
+        if isinstance(x, StructParts) and is_tile(x):
             raise self.error(f"this takes a tile of numbers, not {x.type}", "tile-operand", node, "", "tile_map(f, t)")
         v = self.value(x)
         if not isinstance(v.type, Tile):
@@ -142,9 +148,13 @@ class TileParts(Sharing):
     # ---- every element
 
     def each(
-        self, shape: tuple[int, ...], given: Sequence[ir.Value], write: Callable[[list[ir.Value], list[ir.Value]], Any],
-        bounds: bool = False, order: int = 0,
-    ) -> tuple[ir.Value, ...]:  # fmt: skip
+        self,
+        shape: tuple[int, ...],
+        given: Sequence[ir.Value],
+        write: Callable[[list[ir.Value], list[ir.Value]], Any],
+        bounds: bool = False,
+        order: int = 0,
+    ) -> tuple[ir.Value, ...]:
         """Emit an `each` whose body is `write(indices, elements)`; returns its result tiles."""
         region = ir.Region([ir.Value(int32, name) for name, _ in zip("ijklmn", shape, strict=False)])
         elements = [ir.Value(v.type.scalar) for v in given]  # type: ignore[attr-defined]
@@ -157,9 +167,14 @@ class TileParts(Sharing):
         return stmt.outs
 
     def each_of(
-        self, shape: tuple[int, ...], given: Sequence[Any], write: Callable[[list[ir.Value], list[Any]], Any],
-        node: ast.AST, bounds: bool = False, order: int = 0,
-    ) -> Any:  # fmt: skip
+        self,
+        shape: tuple[int, ...],
+        given: Sequence[Any],
+        write: Callable[[list[ir.Value], list[Any]], Any],
+        node: ast.AST,
+        bounds: bool = False,
+        order: int = 0,
+    ) -> Any:
         """Emit an `each` over tiles of any element type; returns the tile of the results of `write(indices, elements)`.
 
         A part of `given` that is no tile serves every element.
@@ -207,19 +222,22 @@ class TileParts(Sharing):
             out.append(v if v.type is int32 else self.builder.emit(scalar.CAST, v, attr=int32))
         return out
 
-    def tiled_array(self, a: Any, node: ast.AST) -> View | Fields:
+    def tiled_array(self, a: Any, node: ast.AST) -> ArrayView | Fields:
         if isinstance(a, Choice):
             raise self.error(
-                f"a tile of one array or another: {ast.unparse(node)}", "array-choice", node,
-                "The threads of a block would have to agree on it.", "the load or store on each branch",
-            )  # fmt: skip
-        if not isinstance(a, (View, Fields)) or a.type.ndim == 0:
+                f"a tile of one array or another: {ast.unparse(node)}",
+                "array-choice",
+                node,
+                "The threads of a block would have to agree on it.",
+                "the load or store on each branch",
+            )
+        if not isinstance(a, (ArrayView, Fields)) or a.type.ndim == 0:
             raise self.error(f"{describe(a)} is not an array", "not-an-array", node, "", "tile_load(a, ...)")
         return a
 
-    def within_array(self, a: View | Fields, at: list[ir.Value], before: list[int]) -> ir.Value:
+    def within_array(self, a: ArrayView | Fields, at: list[ir.Value], before: list[int]) -> ir.Value:
         """The condition that index `at` is in the array: below its extents, and not negative on the axes `before`."""
-        view, emit = a if isinstance(a, View) else a.first, self.builder.emit
+        view, emit = a if isinstance(a, ArrayView) else a.first, self.builder.emit
         held = [emit(scalar.LT, i, self.extent(view, axis)) for axis, i in enumerate(at)]
         held += [emit(scalar.GE, at[axis], constant(int32, 0)) for axis in before]
         return functools.reduce(lambda a, b: emit(scalar.LOGICAL_AND, a, b), held)
@@ -228,7 +246,7 @@ class TileParts(Sharing):
         return [k if static_int(o) == 0 else ops.binary("+", o, k) for o, k in zip(offsets, i, strict=True)]
 
     def guarded(
-        self, a: View | Fields, at: list[ir.Value], checked: bool, before: list[int], write: Callable[[], Any]
+        self, a: ArrayView | Fields, at: list[ir.Value], checked: bool, before: list[int], write: Callable[[], Any]
     ) -> Any:
         """The result of `write` where the element is in the array, 0 elsewhere; no branch unless `checked`."""
         if not checked:
@@ -251,17 +269,28 @@ class TileParts(Sharing):
         k, places = static_int(axis), self.tile_value(indices, node)
         if k is None or not 0 <= k < len(shape) or places.type != Tile((shape[k],), int32):
             raise self.error(
-                f"indices of {places.type} along axis {axis} of a tile of shape {shape}", "tile-shape", node,
-                "There is one int32 for each place along a constant axis.", "",
-            )  # fmt: skip
+                f"indices of {places.type} along axis {axis} of a tile of shape {shape}",
+                "tile-shape",
+                node,
+                "There is one int32 for each place along a constant axis.",
+                "",
+            )
         wide = Tile(tuple(shape[k] if d == k else 1 for d in range(len(shape))), int32)
         column = self.builder.emit(tiles.RESHAPE, places, attr=wide)
         return [self.builder.emit(tiles.BROADCAST, column, attr=Tile(shape, int32))], k
 
     def touched(
-        self, node: ast.AST, a: Any, shape: tuple[int, ...], offset: Any, checked: Any, given: list[Any],
-        indices: Any, axis: Any, write: Callable[..., Any],
-    ) -> Any:  # fmt: skip
+        self,
+        node: ast.AST,
+        a: Any,
+        shape: tuple[int, ...],
+        offset: Any,
+        checked: Any,
+        given: list[Any],
+        indices: Any,
+        axis: Any,
+        write: Callable[..., Any],
+    ) -> Any:
         """Emit `write(array, place, elements)` for every element of a tile that lies in an array."""
         a = self.tiled_array(a, node)
         if len(shape) != a.type.ndim:
@@ -280,28 +309,46 @@ class TileParts(Sharing):
         return self.each_of(shape, [*given, *more], element, node, checked is not False and not before, order)
 
     def read_tile_load(
-        self, node: ast.Call, a: Any, shape: Any, offset: Any = None, bounds_check: Any = True, indices: Any = None,
+        self,
+        node: ast.Call,
+        a: Any,
+        shape: Any,
+        offset: Any = None,
+        bounds_check: Any = True,
+        indices: Any = None,
         axis: Any = 0,
-    ) -> Any:  # fmt: skip
+    ) -> Any:
         dims = self.tile_dims(shape, node)
         self.tile_type(dims, self.tiled_array(a, node).type.dtype, node)
         load = lambda found, at, parts: self.loaded(self.narrowed(found, at))  # noqa: E731
         return self.touched(node, a, dims, offset, bounds_check, [], indices, axis, load)
 
     def read_tile_store(
-        self, node: ast.Call, a: Any, t: Any, offset: Any = None, bounds_check: Any = True, indices: Any = None,
-        axis: Any = 0, row: Row = memory.STORE,
-    ) -> None:  # fmt: skip
+        self,
+        node: ast.Call,
+        a: Any,
+        t: Any,
+        offset: Any = None,
+        bounds_check: Any = True,
+        indices: Any = None,
+        axis: Any = 0,
+        row: Row = memory.STORE,
+    ) -> None:
         found, v = self.tiled_array(a, node), self.any_tile(t, node)
         if number_of(v.type) != found.type.dtype:
-            raise self.error(f"{v.type} cannot go into {found.type}", "store-type", node, "",
-                             f"tile_astype(t, dtype={found.type.dtype})")  # fmt: skip
+            raise self.error(
+                f"{v.type} cannot go into {found.type}",
+                "store-type",
+                node,
+                "",
+                f"tile_astype(t, dtype={found.type.dtype})",
+            )
         if isinstance(found, Fields) and row is not memory.STORE:
             raise self.error("structs are not added", "operand-type", node, "", "an array for each field")
         write = lambda found, at, parts: self.put_at(self.narrowed(found, at), parts[0], row, node)  # noqa: E731
         self.touched(node, a, v.type.dims, offset, bounds_check, [v], indices, axis, write)
 
-    def put_at(self, place: View | Fields, x: Any, row: Row, node: ast.Call) -> None:
+    def put_at(self, place: ArrayView | Fields, x: Any, row: Row, node: ast.Call) -> None:
         if isinstance(place, Fields):
             self.write(place, x, node)
         else:
@@ -323,5 +370,8 @@ def flat(type: Any) -> list[Tile]:
 def ir_indices(type: Type) -> list[tuple[int, ...]]:
     """The indices of the components of a composite, row by row: (k,) or (row, column)."""
     shape = type.shape  # type: ignore[attr-defined]
-    return [(k,) for k in range(shape[0])] if len(shape) == 1 else [
-        (r, c) for r in range(shape[0]) for c in range(shape[1])]  # fmt: skip
+    return (
+        [(k,) for k in range(shape[0])]
+        if len(shape) == 1
+        else [(r, c) for r in range(shape[0]) for c in range(shape[1])]
+    )

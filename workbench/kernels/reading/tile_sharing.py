@@ -21,7 +21,7 @@ from .assigned_names import base
 from .conditions import Guarded
 from .declare import Func
 from .liveness import in_place, live_after, read_beside
-from .scope import Record, Shown, State, Step, Unusable, leaves
+from .scope import Shown, State, StructParts, TilePart, Unusable, leaves
 
 VIEWS = (tiles.VIEW, tiles.RESHAPE, tiles.BROADCAST, tiles.TRANSPOSE)
 CELL = "[]tile "
@@ -42,15 +42,15 @@ class Sharing:
             v = self.stepped(v, step)
         return v
 
-    def stepped(self, v: ir.Value, step: Step) -> ir.Value:
+    def stepped(self, v: ir.Value, step: TilePart) -> ir.Value:
         return self.builder.emit(step.row, v, *step.indices, attr=step.attr)
 
     def shared(self, x: Any, but: str = "") -> Any:
         """`x` as a name is bound to it: tiles that names other than `but` show too become `Shown`, there as well."""
         if isinstance(x, ir.Value):
             return (self.storage(x, self.cell_made, but) or x) if isinstance(x.type, Tile) else x
-        if isinstance(x, Record):
-            return Record(x.type, {name: self.shared(part, but) for name, part in x.fields.items()})
+        if isinstance(x, StructParts):
+            return StructParts(x.type, {name: self.shared(part, but) for name, part in x.fields.items()})
         return tuple([self.shared(part, but) for part in x]) if isinstance(x, tuple) else x
 
     def storage(self, v: ir.Value, cell: Callable[..., str | None], *more: str) -> Shown | None:
@@ -63,7 +63,7 @@ class Sharing:
             if whole in self.own_tiles or whole.stmt is None or whole.stmt.row not in VIEWS:
                 return None
             stmt = whole.stmt
-            steps.append(Step(stmt.row, stmt.args[1:], stmt.attr))
+            steps.append(TilePart(stmt.row, stmt.args[1:], stmt.attr))
             whole = stmt.args[0]
 
     def cell_of(self, v: ir.Value) -> str | None:
@@ -99,8 +99,8 @@ class Sharing:
         if isinstance(old, Shown):
             self.write_shown(old, new)
             return old
-        if isinstance(old, Record) and isinstance(new, Record):
-            return Record(new.type, {k: self.put(old.fields[k], part) for k, part in new.fields.items()})
+        if isinstance(old, StructParts) and isinstance(new, StructParts):
+            return StructParts(new.type, {k: self.put(old.fields[k], part) for k, part in new.fields.items()})
         if isinstance(old, tuple) and isinstance(new, tuple):
             return tuple([self.put(a, b) for a, b in zip(old, new, strict=True)])
         return new
@@ -116,7 +116,7 @@ class Sharing:
         new.name = new.name or held.name
         self.state.cells[place.key] = new
 
-    def written_back(self, step: Step, whole: ir.Value, part: ir.Value) -> ir.Value:
+    def written_back(self, step: TilePart, whole: ir.Value, part: ir.Value) -> ir.Value:
         """The whole tile after its part, or view, got the value `part`."""
         if step.row is tiles.VIEW:
             return self.builder.emit(tiles.ASSIGN, whole, *step.indices, part)
@@ -125,10 +125,12 @@ class Sharing:
         if step.row is tiles.RESHAPE:
             return self.builder.emit(tiles.RESHAPE, part, attr=whole.type)
         raise self.error(
-            "a tile that is repeated (`tile_broadcast`) is changed in place", "tile-alias", None,
+            "a tile that is repeated (`tile_broadcast`) is changed in place",
+            "tile-alias",
+            None,
             "Several of its elements are one of the tile that it repeats, which another name shows.",
             "a copy of it: tile_broadcast(...) + 0.0",
-        )  # fmt: skip
+        )
 
     def tiles_copied(self, x: Any) -> Any:
         """`u = t` copies a tile, as in Warp."""
@@ -201,9 +203,12 @@ class Sharing:
 
     def changed_unseen(self) -> KernelError:
         return self.error(
-            "a tile of before this loop is changed in it through another name", "tile-alias", None,
-            "It does not show in the text of the loop.", "the change under the name of the tile",
-        )  # fmt: skip
+            "a tile of before this loop is changed in it through another name",
+            "tile-alias",
+            None,
+            "It does not show in the text of the loop.",
+            "the change under the name of the tile",
+        )
 
     # ---- what cannot be followed
 
@@ -213,9 +218,12 @@ class Sharing:
             changed = [s for s in shown_in(tree) if cells.get(s.key) is not outer.cells.get(s.key)]
             if changed and read_beside(self.frame.source.tree, node, name):
                 raise self.error(
-                    f"the call changes `{name}` in place, and the same line reads it elsewhere", "tile-alias", node,
-                    "Which comes first?", "the call on a line of its own",
-                )  # fmt: skip
+                    f"the call changes `{name}` in place, and the same line reads it elsewhere",
+                    "tile-alias",
+                    node,
+                    "Which comes first?",
+                    "the call on a line of its own",
+                )
 
     def refuse_shared(self, old: Any, node: ast.AST) -> None:
         """Raise KernelError for a change in place of a tile that another name, live afterwards, may show.
@@ -251,10 +259,11 @@ class Sharing:
                 if self.may_share(old, v):
                     raise KernelError(
                         f"`{name}` is changed in place, and `{other}`, which is read later, may show the same tile",
-                        slug="tile-alias", where=where,
+                        slug="tile-alias",
+                        where=where,
                         why="Which tile it shows is known only when the kernel runs: a branch or a loop decides.",
                         instead=f"{name} = {name} + 0.0 before it, for a tile of its own",
-                    )  # fmt: skip
+                    )
 
     def merged(self, merge: int, made: ir.Value, *sources: ir.Value) -> None:
         """Branch or loop number `merge` makes this value of one of these."""
@@ -309,8 +318,8 @@ def with_shown(x: Any, change: Callable[[Shown], Any]) -> Any:
     """The tree with every `Shown` replaced."""
     if isinstance(x, Shown):
         return change(x)
-    if isinstance(x, Record):
-        return Record(x.type, {name: with_shown(part, change) for name, part in x.fields.items()})
+    if isinstance(x, StructParts):
+        return StructParts(x.type, {name: with_shown(part, change) for name, part in x.fields.items()})
     return tuple([with_shown(part, change) for part in x]) if isinstance(x, tuple) else x
 
 
@@ -318,8 +327,8 @@ def with_values(x: Any, change: Callable[[ir.Value], Any]) -> Any:
     """The tree with every plain value replaced."""
     if isinstance(x, ir.Value):
         return change(x)
-    if isinstance(x, Record):
-        return Record(x.type, {name: with_values(part, change) for name, part in x.fields.items()})
+    if isinstance(x, StructParts):
+        return StructParts(x.type, {name: with_values(part, change) for name, part in x.fields.items()})
     return tuple([with_values(part, change) for part in x]) if isinstance(x, tuple) else x
 
 
@@ -333,19 +342,19 @@ def plain_tiles(x: Any) -> list[ir.Value]:
     """The tiles that a tree holds itself."""
     if isinstance(x, ir.Value):
         return [x] if isinstance(x.type, Tile) else []
-    parts = x.fields.values() if isinstance(x, Record) else x if isinstance(x, tuple) else ()
+    parts = x.fields.values() if isinstance(x, StructParts) else x if isinstance(x, tuple) else ()
     return [v for part in parts for v in plain_tiles(part)]
 
 
 def only_tiles(x: Any) -> bool:
     """True for tiles alone. A stack also has a count, which no cell holds."""
-    if isinstance(x, Record):
+    if isinstance(x, StructParts):
         return all(map(only_tiles, x.fields.values()))
     return isinstance(x, Shown) or (isinstance(x, ir.Value) and isinstance(x.type, Tile))
 
 
 def has_shown(x: Any) -> bool:
-    if isinstance(x, Record):
+    if isinstance(x, StructParts):
         return any(map(has_shown, x.fields.values()))
     return any(map(has_shown, x)) if isinstance(x, tuple) else isinstance(x, Shown)
 

@@ -9,7 +9,7 @@ from typing import Any
 from .. import ir, ops
 from ..ops import control, random, scalar, tile_algebra, tile_fourier, tiles
 from ..types import Composite, Struct, Tile, TileStack, Vector, bool_, int32, scalar_of, uint32
-from .scope import Record, describe, leaves
+from .scope import StructParts, describe, leaves
 from .tile_parts import TileParts, flat, number_of
 
 
@@ -54,8 +54,13 @@ class MoreTiles(TileParts):
         t = self.any_tile(inout, node)
         pair = number_of(t.type)
         if not isinstance(pair, Vector) or pair.length != 2:
-            raise self.error(f"`{name}` takes a tile of vec2, not {t.type}", "tile-operand", node,
-                             "A component for the real and one for the imaginary part.", "")  # fmt: skip
+            raise self.error(
+                f"`{name}` takes a tile of vec2, not {t.type}",
+                "tile-operand",
+                node,
+                "A component for the real and one for the imaginary part.",
+                "",
+            )
         dims, parts = t.type.dims, list(leaves(t))
         rows, n = math.prod(dims[:-1]), dims[-1]
         both = self.zero(Tile((2, rows, n), pair.scalar))
@@ -72,27 +77,27 @@ class MoreTiles(TileParts):
 
     # ---- stacks
 
-    def read_tile_stack(self, node: ast.Call, capacity: Any, dtype: Any) -> Record:
+    def read_tile_stack(self, node: ast.Call, capacity: Any, dtype: Any) -> StructParts:
         (size,) = self.tile_dims(capacity, node)
         held = dtype if isinstance(dtype, (Composite, Struct)) else scalar_of(dtype)
         type = self.tile_type((size,), held, node)
         fields = (("values", type), ("count", int32))
         values = self.as_tile(type, iter([self.zero(t) for t in flat(type)]))
         made = TileStack(f"tile_stack(dtype={held}, capacity={size})", fields)  # type: ignore[arg-type]
-        return Record(made, {"values": values, "count": self.value(0)})
+        return StructParts(made, {"values": values, "count": self.value(0)})
 
     def stack_of(self, s: Any, node: ast.AST) -> tuple[Any, ir.Value]:
-        if not isinstance(s, Record) or not isinstance(s.type, TileStack):
+        if not isinstance(s, StructParts) or not isinstance(s.type, TileStack):
             raise self.error(f"{describe(s)} is no stack", "tile-operand", node, "", "s = wb.tile_stack(16, dtype=int)")
         return s.fields["values"], s.fields["count"]
 
-    def stacked(self, name: str, node: ast.Call, s: Record, values: Any, count: ir.Value) -> None:
+    def stacked(self, name: str, node: ast.Call, s: StructParts, values: Any, count: ir.Value) -> None:
         """Bind the name of a stack to its new contents."""
         target = self.tile_argument("s", 0, node)
         if values is not s.fields["values"]:
             self.refuse_shared(s.fields["values"], target)
             self.renamed(values, s.fields["values"])
-        self.place(target).store(Record(s.type, {"values": values, "count": count}))
+        self.place(target).store(StructParts(s.type, {"values": values, "count": count}))
 
     def read_tile_stack_push(self, node: ast.Call, s: Any, value: Any, has_value: Any = True) -> ir.Value:
         values, count = self.stack_of(s, node)

@@ -22,7 +22,7 @@ from ..ops.tile_names import CHANGED, PER_PART, SHOWING, TileBuiltin
 from ..types import Composite, Scalar, Tile, bool_, float16, float32, int32, matrix, scalar_of, vector
 from .declare import Func
 from .lower_bounds import static_int
-from .scope import Record, Slot, describe, is_literal, leaves, rebuild
+from .scope import LocalPart, StructParts, describe, is_literal, leaves, rebuild
 from .tile_parts import flat, is_tile, number_of
 from .tile_sharing import has_shown, has_tiles
 from .tile_tools import MoreTiles
@@ -52,16 +52,19 @@ class Tiles(MoreTiles):
         odd = [n for n in given if n not in allowed]
         if odd or any(n not in given for n in needed):
             raise self.error(
-                f"`{builtin.__name__}` does not take these arguments", "arguments", node,
-                f"It is {builtin.__name__}({builtin.arguments}).", "",
-            )  # fmt: skip
+                f"`{builtin.__name__}` does not take these arguments",
+                "arguments",
+                node,
+                f"It is {builtin.__name__}({builtin.arguments}).",
+                "",
+            )
         named = {n: (a, self.tile_argument_value(n, a)) for n, a in given.items()}
         for name in _IGNORED:
             if name not in names:
                 named.pop(name, None)
         values = {_PLAIN.get(n, n): v for n, (_, v) in named.items()}
         whole = PER_PART.get(builtin.__name__, "")
-        if not isinstance(values.get(whole), Record):
+        if not isinstance(values.get(whole), StructParts):
             return method(node, **values)
         return self.per_part(self.any_tile(values[whole], node), lambda p: method(node, **{**values, whole: p}))
 
@@ -84,8 +87,8 @@ class Tiles(MoreTiles):
 
     def read_tile_full(self, node: ast.Call, shape: Any, value: Any, dtype: Any = None) -> Any:
         dims = self.tile_dims(shape, node)
-        if dtype is None or isinstance(value, Record):
-            return self.filled_with(dims, value if isinstance(value, Record) else self.value(value), node)
+        if dtype is None or isinstance(value, StructParts):
+            return self.filled_with(dims, value if isinstance(value, StructParts) else self.value(value), node)
         if isinstance(dtype, Composite):
             return self.filled_with(dims, ops.construct(dtype, self.typed(value, dtype.scalar)), node)
         number = self.typed(value, scalar_of(dtype))
@@ -103,9 +106,12 @@ class Tiles(MoreTiles):
         ends = [x if isinstance(x, (int, float)) else static_int(x) for x in args]
         if named or not 1 <= len(ends) <= 3 or any(e is None for e in ends):
             raise self.error(
-                "`tile_arange` takes one to three constants", "arguments", node, "Its length is a part of its type.",
+                "`tile_arange` takes one to three constants",
+                "arguments",
+                node,
+                "Its length is a part of its type.",
                 "tile_arange(0, 16, 2, dtype=float)",
-            )  # fmt: skip
+            )
         start, stop, step = (0, *ends, 1) if len(ends) == 1 else (*ends, 1)[:3]
         count = max(0, math.ceil((stop - start) / step)) if step else 0  # type: ignore[operator]
         whole = all(isinstance(e, int) for e in ends)
@@ -116,7 +122,7 @@ class Tiles(MoreTiles):
         return self.tile_binary("+", constant(type, start), self.tile_binary("*", index, constant(type, step)))
 
     def read_tile(self, node: ast.Call, x: Any, preserve_type: Any = False) -> Any:
-        v = x if isinstance(x, Record) else self.value(x)
+        v = x if isinstance(x, StructParts) else self.value(x)
         if preserve_type or not isinstance(v.type, Composite):
             return self.one(v)
         dims = (*v.type.shape, 1)
@@ -132,11 +138,14 @@ class Tiles(MoreTiles):
         dims = v.type.dims
         if math.prod(dims) == 1:
             return self.element_at(v, [self.value(0)] * len(dims))
-        if isinstance(v, Record) or len(dims) not in (2, 3) or dims[-1] != 1:
+        if isinstance(v, StructParts) or len(dims) not in (2, 3) or dims[-1] != 1:
             raise self.error(
-                f"`untile` takes a tile of one element, or of the components of one, not {v.type}", "tile-shape", node,
-                "A block has one thread of the program.", "t[i]",
-            )  # fmt: skip
+                f"`untile` takes a tile of one element, or of the components of one, not {v.type}",
+                "tile-shape",
+                node,
+                "A block has one thread of the program.",
+                "t[i]",
+            )
         number = v.type.scalar  # type: ignore[attr-defined]
         type = vector(dims[0], number) if len(dims) == 2 else matrix(dims[:2], number)
         at = [[self.value(i) for i in (*index, 0)] for index in np.ndindex(*dims[:-1])]
@@ -170,9 +179,12 @@ class Tiles(MoreTiles):
         for n, m, o in zip(type.dims, part.dims, offsets, strict=False):
             if m > n or (static_int(o) or 0) + m > n:
                 raise self.error(
-                    f"a part of shape {part.dims} from {static_int(o)} on does not fit into {type}", "tile-shape", node,
-                    "", "a smaller shape or offset",
-                )  # fmt: skip
+                    f"a part of shape {part.dims} from {static_int(o)} on does not fit into {type}",
+                    "tile-shape",
+                    node,
+                    "",
+                    "a smaller shape or offset",
+                )
 
     def reshaped(self, v: ir.Value, dims: tuple[int, ...]) -> ir.Value:
         return self.builder.emit(tiles.RESHAPE, v, attr=Tile(dims, v.type.scalar))  # type: ignore[attr-defined]
@@ -217,7 +229,9 @@ class Tiles(MoreTiles):
                 f"`tile_map` over tiles of shapes {shapes}", "tile-shape", node, "", "tile_broadcast(t, shape)"
             )
         first = next((v.type.scalar for v in given if is_tile(v) and isinstance(v.type, Tile)), None)
-        values = [self.typed(g, first) if first is not None and is_literal(g) else self.settled(g, "") for g in given]
+        values = [
+            self.typed(g, first) if first is not None and is_literal(g) else self.materialised(g, "") for g in given
+        ]
         return self.mapped_elements(shapes[0], callee, values, node)
 
     def mapped_elements(self, dims: tuple[int, ...], callee: Any, values: list[Any], node: ast.Call) -> Any:
@@ -235,7 +249,7 @@ class Tiles(MoreTiles):
         own = {a.arg for a in function.args.args}
         names = {n.id for n in ast.walk(function.body) if isinstance(n, ast.Name)} - own
         known = {name: self.state.names[name] for name in sorted(names & self.state.names.keys())}
-        return {n: v for n, v in known.items() if isinstance(v, (ir.Value, Record)) and not has_tiles(v)}
+        return {n: v for n, v in known.items() if isinstance(v, (ir.Value, StructParts)) and not has_tiles(v)}
 
     @contextmanager
     def naming(self, names: dict[str, Any]) -> Iterator[None]:
@@ -279,7 +293,7 @@ class Tiles(MoreTiles):
                 "a builtin, or @wb.func above it",
             )
         made = self.checked(made, node)
-        if not isinstance(made, Record) and not (self.valued(made) and not is_tile(made)):
+        if not isinstance(made, StructParts) and not (self.valued(made) and not is_tile(made)):
             raise self.error(f"the function gives {describe(made)}", "tile-operand", node, "", "a number or vector")
         return made
 
@@ -464,13 +478,13 @@ class Tiles(MoreTiles):
             self.renamed(value, old)
             place.store(value)
 
-    def shown_place(self, target: ast.expr) -> Slot | None:
+    def shown_place(self, target: ast.expr) -> LocalPart | None:
         """The place that `tile_transpose(t)` and other views show, for a call that changes it; None without a name."""
         callee = self.python_object(target.func) if isinstance(target, ast.Call) else None
         if not isinstance(callee, TileBuiltin) or callee.__name__ not in SHOWING:
             return None
         place = self.shared(self.visit(target))
-        return Slot(lambda: self.resolved(place), lambda v: self.put(place, v)) if has_shown(place) else None
+        return LocalPart(lambda: self.resolved(place), lambda v: self.put(place, v)) if has_shown(place) else None
 
     def renamed(self, new: Any, old: Any) -> None:
         """Give the parts of a new tile the names of the old one's."""
@@ -540,7 +554,7 @@ class Tiles(MoreTiles):
         """An operator between tiles of one shape, or a tile and one value."""
         if is_tile(a) and is_tile(b) and a.type.dims != b.type.dims:
             raise self.odd_operands(sign, a, b)
-        if isinstance(a, Record) or isinstance(b, Record):
+        if isinstance(a, StructParts) or isinstance(b, StructParts):
             return self.composite_binary(sign, a, b)
         whole = a if is_tile(a) else b
         type = whole.type
@@ -569,14 +583,17 @@ class Tiles(MoreTiles):
         if sign in "+-" and is_tile(a) and is_tile(b) and a.type == b.type:
             pairs = zip(leaves(a), leaves(b), strict=True)
             return rebuild(a, iter([self.tile_binary(sign, x, y) for x, y in pairs]))
-        whole, number = (a, b) if isinstance(a, Record) and is_tile(a) else (b, a)
+        whole, number = (a, b) if isinstance(a, StructParts) and is_tile(a) else (b, a)
         plain = is_literal(number) or isinstance(getattr(number, "type", None), (Scalar, Tile))
-        if plain and isinstance(whole, Record) and (sign == "*" or (sign == "/" and whole is a)):
-            turn = (lambda p: self.tile_binary(sign, p, number)) if whole is a else (
-                lambda p: self.tile_binary(sign, number, p))  # fmt: skip
+        if plain and isinstance(whole, StructParts) and (sign == "*" or (sign == "/" and whole is a)):
+            turn = (
+                (lambda p: self.tile_binary(sign, p, number))
+                if whole is a
+                else (lambda p: self.tile_binary(sign, number, p))
+            )
             return self.per_part(whole, turn)
         shape, node = (a if is_tile(a) else b).type.dims, self.frame.source.tree
-        given = [x if isinstance(x, Record) or is_literal(x) else self.value(x) for x in (a, b)]
+        given = [x if isinstance(x, StructParts) or is_literal(x) else self.value(x) for x in (a, b)]
         apply = lambda i, parts: ops.binary(sign, *self.operands(sign, *parts))  # noqa: E731
         return self.each_of(shape, given, apply, node)
 
@@ -607,14 +624,21 @@ class Tiles(MoreTiles):
         known = all(e is None or k is not None for e, k in zip((node.lower, node.upper, node.step), ends, strict=True))
         found = range(n)[slice(*ends)] if known and ends[2] in (None, 1) else range(0)
         if not found:
-            raise self.error("a slice of a tile has constant ends and step 1", "slice", node, "",
-                             "tile_view(t, offset=..., shape=...)")  # fmt: skip
+            raise self.error(
+                "a slice of a tile has constant ends and step 1",
+                "slice",
+                node,
+                "",
+                "tile_view(t, offset=..., shape=...)",
+            )
         return found
 
     def part_picked(self, dims: tuple[int, ...], picked: list[Any]) -> tuple[list[Any], tuple, tuple]:
         """(offsets of a part, its shape with every axis, its shape without the axes that an index picks)."""
-        offsets = [self.value(p.start) if isinstance(p, range) else self.counted(p, n)
-                   for p, n in zip(picked, dims, strict=True)]  # fmt: skip
+        offsets = [
+            self.value(p.start) if isinstance(p, range) else self.counted(p, n)
+            for p, n in zip(picked, dims, strict=True)
+        ]
         whole = tuple(len(p) if isinstance(p, range) else 1 for p in picked)
         return offsets, whole, tuple(len(p) for p in picked if isinstance(p, range))
 
@@ -664,6 +688,15 @@ class Tiles(MoreTiles):
 
 _BITS = (scalar.BIT_AND, scalar.BIT_OR, scalar.BIT_XOR, scalar.LSHIFT, scalar.RSHIFT, scalar.FLOORDIV, scalar.PYMOD)
 _OPERATORS = {
-    "+": scalar.ADD, "-": scalar.SUB, "*": scalar.MUL, "/": scalar.DIV, "//": scalar.FLOORDIV, "%": scalar.PYMOD,
-    "&": scalar.BIT_AND, "|": scalar.BIT_OR, "^": scalar.BIT_XOR, "<<": scalar.LSHIFT, ">>": scalar.RSHIFT,
-}  # fmt: skip
+    "+": scalar.ADD,
+    "-": scalar.SUB,
+    "*": scalar.MUL,
+    "/": scalar.DIV,
+    "//": scalar.FLOORDIV,
+    "%": scalar.PYMOD,
+    "&": scalar.BIT_AND,
+    "|": scalar.BIT_OR,
+    "^": scalar.BIT_XOR,
+    "<<": scalar.LSHIFT,
+    ">>": scalar.RSHIFT,
+}

@@ -19,9 +19,9 @@ from ...arrays.array import array
 from ...arrays.workspace import Workspace
 from ...derivatives.pitfalls import Wrong
 from ...device import on_host
-from ...diagnose.against import Run, causes, cell_text, numbers_of, run_of, unlike
+from ...diagnose.against import TapeRun, causes, cell_text, numbers_of, run_of, unlike
 from ...diagnose.alignment import aligned, apart, memories
-from ...diagnose.walk_record import Access, accesses, shadow_of
+from ...diagnose.walk_record import EventAccess, accesses, shadow_of
 from ...errors import LaunchError
 from ...kernels.types import Scalar, Struct
 from ...tapes.events import Event
@@ -29,10 +29,10 @@ from ...tapes.naming import guess_names
 from ...tapes.seeds import seeds_of
 from ...tapes.tape import Tape
 from .gather import Levels, gather_pass
-from .lanes import Bar, Block
+from .headline import Said
+from .lanes import Bar, VersionBlock
 from .text import clean, level_text
 from .trace import AdjointLevel, AllocationTrack, EventColumn, Seed, Trace, ValueLevel, count
-from .verdict import Said
 
 MUCH = 1 << 28  # bytes of adjoints that are held of one pass
 Place = tuple[int | None, int | None]
@@ -51,7 +51,7 @@ class Side:
 
 
 @runtime_checkable
-class Recorded(Protocol):
+class ForeignPass(Protocol):
     """A pass recorded by somebody else: `retrace` replays, event by event, what it left."""
 
     tape: Tape
@@ -103,7 +103,7 @@ class Parting:
 
 
 @dataclass
-class Comparison:
+class PassComparison:
     """Two passes over common columns and lanes.
 
     trace      this pass: its columns and those that only the other has. `other`: the adjoint side of the other.
@@ -121,7 +121,7 @@ class Comparison:
     places: Sequence[Place]
     partings: list[Parting] = field(default_factory=list)
     said: list[str] = field(default_factory=list)
-    runs: tuple[Run, Run] | None = None
+    runs: tuple[TapeRun, TapeRun] | None = None
     _said_at: dict[int, list[str]] = field(default_factory=dict)
     _found: dict[str, dict[tuple[str, int], list[Parting]]] = field(default_factory=dict)
 
@@ -158,14 +158,16 @@ class Comparison:
         beside = [b for b in same if b.e0 < end <= b.e1 and b.lo < bar.hi and bar.lo < b.hi]
         return any(level_text(b.level) != level_text(bar.level) for b in beside if b.level is not None)
 
-    def parts_block(self, block: Block) -> bool:
+    def parts_block(self, block: VersionBlock) -> bool:
         """True if a version of this pass holds other values than the other's."""
         found = self._at("value")
         here = (p for p in found.get((block.allocation, block.e0), ()) if not p.found)
         later = (
-            p for e in range(block.e0 + 1, min(block.e1, len(self.places) - 1) + 1)
-            for p in found.get((block.allocation, e), ()) if p.found or None in self.places[e]
-        )  # fmt: skip
+            p
+            for e in range(block.e0 + 1, min(block.e1, len(self.places) - 1) + 1)
+            for p in found.get((block.allocation, e), ())
+            if p.found or None in self.places[e]
+        )
         return any(p.lo < block.hi and block.lo < p.hi for p in (*here, *later))
 
     def _at(self, kind: str) -> dict[tuple[str, int], list[Parting]]:
@@ -193,7 +195,7 @@ def told_apart(here: float, there: float) -> tuple[str, str]:
 def side_of(tape: Tape, other: Any = None) -> Side:
     """The `Side` for an `against=` argument: another tape, a wrong pass, or this tape with other seeds.
 
-    other  None for the last backward of `tape`; a tape; a `Wrong`; a `Recorded` pass; seeds {array: seed}, or an
+    other  None for the last backward of `tape`; a tape; a `Wrong`; a `ForeignPass` pass; seeds {array: seed}, or an
            array of one element as `backward` takes it. Raises LaunchError [against] for anything else, GradientError
            for seeds that do not fit.
     """
@@ -204,7 +206,7 @@ def side_of(tape: Tape, other: Any = None) -> Side:
     if isinstance(other, Tape):
         guess_names(other)
         return Side(other, other.retrace, other.last_seeds, "the other tape")
-    if isinstance(other, Recorded):
+    if isinstance(other, ForeignPass):
         return Side(other.tape, other.retrace, other.seeds, other.title, brief=other.brief)
     if isinstance(other, Mapping | array):
         with memory.LOCK, memory.unrecorded():
@@ -214,12 +216,13 @@ def side_of(tape: Tape, other: Any = None) -> Side:
         return Side(tape, lambda observe, before: tape.retrace(observe, before, seeds), seeds, "other seeds")
     raise LaunchError(
         f"against= takes a tape, a pass that is wrong on purpose, or seeds, not a {type(other).__name__}.",
-        slug="against", instead="tape.show(against=other_tape), or against={y: seed}",
-    )  # fmt: skip
+        slug="against",
+        instead="tape.show(against=other_tape), or against={y: seed}",
+    )
 
 
-def compare(tape: Tape, wrong: Wrong | None, against: Any) -> Comparison:
-    """The `Comparison` of two passes; if one of them is wrong on purpose, the exact one is the outline."""
+def compare(tape: Tape, wrong: Wrong | None, against: Any) -> PassComparison:
+    """The `PassComparison` of two passes; if one of them is wrong on purpose, the exact one is the outline."""
     here, there = side_of(tape, wrong), side_of(tape, against)
     if there.wrong is not None and here.wrong is None:
         here, there = there, here
@@ -241,10 +244,10 @@ class _Comparing:
         self.places = _merged(self.pairs, len(here.tape.events), len(there.tape.events))
         self.column = {n: k for k, (n, _) in enumerate(self.places) if n is not None}
         self.notes: list[str] = []
-        self.runs: tuple[Run, Run] | None = None
+        self.runs: tuple[TapeRun, TapeRun] | None = None
 
-    def made(self) -> Comparison:
-        held: dict[Event, list[tuple[Access, np.ndarray | None]]] = {}
+    def made(self) -> PassComparison:
+        held: dict[Event, list[tuple[EventAccess, np.ndarray | None]]] = {}
         room = MUCH
 
         def hold(event: Event, space: Workspace) -> None:
@@ -275,10 +278,15 @@ class _Comparing:
         values, reasons = self._values()
         trace, other = self._laid(ours, theirs)
         seeds = self._seeds(trace) if walked else []
-        made = Comparison(
-            self.here, self.there, trace, other, self.places, [*values, *seeds, *(adjoints if walked else [])],
+        made = PassComparison(
+            self.here,
+            self.there,
+            trace,
+            other,
+            self.places,
+            [*values, *seeds, *(adjoints if walked else [])],
             runs=self.runs,
-        )  # fmt: skip
+        )
         self._flag(made)
         made.said = self._said(made, reasons, walked)
         return made
@@ -287,7 +295,7 @@ class _Comparing:
 
     def _adjoints(self, position: int, event: Event, space: Workspace, theirs: Iterable[Any]) -> Iterable[Parting]:
         """Yields the differences of adjoints after a reverse step, for each memory that both events touched."""
-        known: dict[Any, list[tuple[Access, np.ndarray | None]]] = {}
+        known: dict[Any, list[tuple[EventAccess, np.ndarray | None]]] = {}
         for x, g in theirs:
             known.setdefault(self.partner.get(str(x.span.allocation)), []).append((x, g))
         for x in _once(accesses(self.here.tape, event)):
@@ -298,7 +306,9 @@ class _Comparing:
             if not unlike(x, y):
                 yield from self._apart("adjoint", position, x, shadow_of(space, x), g)
 
-    def _apart(self, kind: str, position: int, x: Access, a: Any, b: Any, found: bool = False) -> Iterable[Parting]:
+    def _apart(
+        self, kind: str, position: int, x: EventAccess, a: Any, b: Any, found: bool = False
+    ) -> Iterable[Parting]:
         if a is None and b is None:
             return
         a, b = (np.zeros_like(b) if a is None else a), (np.zeros_like(a) if b is None else b)
@@ -312,9 +322,19 @@ class _Comparing:
         here, there, most = (np.nan,) * 3 if struct else (one.here, one.there, one.most)
         cell = cell_text(x.name, one.index, 1 if struct else a.shape[-1])
         yield Parting(
-            kind, position, str(x.span.allocation), *x.span.hull(), cell, here, there, one.count, most, found,
-            one.index, self.there.brief,
-        )  # fmt: skip
+            kind,
+            position,
+            str(x.span.allocation),
+            *x.span.hull(),
+            cell,
+            here,
+            there,
+            one.count,
+            most,
+            found,
+            one.index,
+            self.there.brief,
+        )
 
     def _values(self) -> tuple[list[Parting], list[str]]:
         """(differences of values in program order, the reasons at the first such launch: arguments, grid, kernel)."""
@@ -334,7 +354,7 @@ class _Comparing:
             parts += new
         return parts, reasons
 
-    def _values_of(self, n: int, m: int, one: Run, two: Run, differ: set[Allocation]) -> Iterable[Parting]:
+    def _values_of(self, n: int, m: int, one: TapeRun, two: TapeRun, differ: set[Allocation]) -> Iterable[Parting]:
         """Yields the values that events n and m wrote differently, and read differently if nobody wrote them so."""
         ours, theirs = one.accesses[n], two.accesses[m]
         for k, writes in enumerate((False, True)):
@@ -418,7 +438,7 @@ class _Comparing:
         )
         return trace, Levels(levels, seeds, died)
 
-    def _flag(self, made: Comparison) -> None:
+    def _flag(self, made: PassComparison) -> None:
         """Put a flag, which survives folding, on the launch at which the passes first differ."""
         first = made.first
         if first is not None and first.position < len(self.places):
@@ -432,12 +452,15 @@ class _Comparing:
     def _agreed(self, walked: bool) -> str:
         """The sentence for passes without a difference. `walked`: adjoints were compared."""
         valued = self.here.tape is self.there.tape or (self.runs is not None and not any(r.why for r in self.runs))
-        what = {(True, True): "Both passes", (True, False): "The values of both passes",
-                (False, True): "The adjoints of both passes"}  # fmt: skip
+        what = {
+            (True, True): "Both passes",
+            (True, False): "The values of both passes",
+            (False, True): "The adjoints of both passes",
+        }
         found = what.get((valued, walked))
         return f"{found} agree but for rounding." if found else "Neither values nor adjoints could be compared."
 
-    def _said(self, made: Comparison, reasons: Sequence[str], walked: bool) -> list[str]:
+    def _said(self, made: PassComparison, reasons: Sequence[str], walked: bool) -> list[str]:
         said, first, ends = [], made.first, len(self.places)
         if first is None:
             said.append(self._agreed(walked))
@@ -457,7 +480,7 @@ class _Comparing:
                 said.append(f"Memory only {where}: {', '.join(names[:6])}{', …' if len(names) > 6 else ''}.")
         return [*said, *self.notes]
 
-    def _first(self, made: Comparison, first: Parting, reasons: Sequence[str]) -> str:
+    def _first(self, made: PassComparison, first: Parting, reasons: Sequence[str]) -> str:
         if first.position == len(self.places):
             where = "in their seeds"
         else:
@@ -485,7 +508,7 @@ def _merged(pairs: Sequence[tuple[int, int]], ours: int, theirs: int) -> list[Pl
     return places
 
 
-def _once(found: Iterable[Access]) -> list[Access]:
+def _once(found: Iterable[EventAccess]) -> list[EventAccess]:
     """Each range once."""
     return list({x.span: x for x in reversed(list(found))}.values())[::-1]
 

@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 
 from ...tables import bytes_text
-from .against import Comparison
-from .alike import AlikeEvents, Versions, spread, versions_at_once
+from .against import PassComparison
 from .envelope import Scale, ill_blocks, scale_of, sizes_of, state_of
+from .event_kinds import UniqueEvents, Versions, spread, versions_at_once
 from .families import families
 from .gather import Levels
-from .lanes import Adjoints, Bar, Block, Lane, Version, by_lane, cut_memory, pieces, rows_of, versions_of
+from .lanes import Adjoints, Bar, Lane, Version, VersionBlock, by_lane, cut_memory, pieces, rows_of, versions_of
 from .marks import (
     ARROWS,
     DRAWING,
@@ -120,7 +120,7 @@ class Columns:
     """The columns of one trace. `meta` is plain data for JSON, `data` the bytes of all tables one after the other."""
 
     def __init__(
-        self, trace: Trace, folds: Sequence[Fold] = (), grids: Sequence[int] = (), against: Comparison | None = None
+        self, trace: Trace, folds: Sequence[Fold] = (), grids: Sequence[int] = (), against: PassComparison | None = None
     ):
         """`grids`: per event the caller's number of its thread grid; -1 for none.
 
@@ -129,7 +129,7 @@ class Columns:
         self.against = against
         self.trace, self.names, self.grids = trace, Texts(), grids
         self.lanes = {track.id: n for n, track in enumerate(trace.allocations)}
-        events = trace.events.firsts if isinstance(trace.events, AlikeEvents) else trace.events
+        events = trace.events.firsts if isinstance(trace.events, UniqueEvents) else trace.events
         self.cuts = cut_memory(trace, events, PIECES)
         self.rows = rows_of(trace, trace.allocations, events, self.cuts, 0.0)
         self.boxes: dict[tuple[str, int, int, bool], BlockMark] = {}  # of versions but for their numbers
@@ -139,21 +139,33 @@ class Columns:
             self._event(event, rows)
         for lane, lo, hi, _ in self.names.ranges:
             self._spot(self.rows[trace.allocations[lane].id], lo, hi, rows["spots"])
-        if isinstance(trace.events, AlikeEvents):
+        if isinstance(trace.events, UniqueEvents):
             self._spread(trace.events, rows)
         else:
             for block in self.order:
                 self._block(block, rows["blocks"])
         tables, self.data = packed(TABLES, rows)
         self.meta: dict[str, Any] = {
-            "title": clean(trace.title), "wrong": trace.wrong, "summary": trace.summary,
+            "title": clean(trace.title),
+            "wrong": trace.wrong,
+            "summary": trace.summary,
             "sentence": sentence(trace),
-            "count": len(trace.events), "tables": tables, "flags": BITS, "how": HOW, "lanes": self._lanes(),
-            "texts": [clean(text) for text in self.names.texts], "ranges": [list(r) for r in self.names.ranges],
-            "folds": [_fold(fold) for fold in folds], "drawing": DRAWING, "badges": BADGES, "states": STATES,
+            "count": len(trace.events),
+            "tables": tables,
+            "flags": BITS,
+            "how": HOW,
+            "lanes": self._lanes(),
+            "texts": [clean(text) for text in self.names.texts],
+            "ranges": [list(r) for r in self.names.ranges],
+            "folds": [_fold(fold) for fold in folds],
+            "drawing": DRAWING,
+            "badges": BADGES,
+            "states": STATES,
             "families": [[one.name, one.note, one.members] for one in families(trace.allocations)],
-            "looks": LOOKS, "legend": LEGEND, "prefixes": [version_prefix(False), version_prefix(True)],
-        }  # fmt: skip
+            "looks": LOOKS,
+            "legend": LEGEND,
+            "prefixes": [version_prefix(False), version_prefix(True)],
+        }
 
     def _event(self, event: EventColumn, rows: Rows) -> None:
         text, ranges, lanes = self.names.text, self.names.range, self.lanes
@@ -162,22 +174,31 @@ class Columns:
             flags |= BITS.get(flag, 0)
         position = len(rows["events"]) // len(TABLES["events"])
         rows["events"] += (
-            text(event.label), text(event.kind), text(event.where), flags,
-            len(rows["touches"]) // len(TABLES["touches"]), len(rows["kept"]) // len(TABLES["kept"]), text(event.scope),
+            text(event.label),
+            text(event.kind),
+            text(event.where),
+            flags,
+            len(rows["touches"]) // len(TABLES["touches"]),
+            len(rows["kept"]) // len(TABLES["kept"]),
+            text(event.scope),
             self.grids[position] if self.grids else -1,
-        )  # fmt: skip
+        )
         reads, kepts = self._slots(event)
         for n, touch in enumerate(event.touches):
             rows["touches"] += (
-                ranges(lanes[touch.allocation], touch.lo, touch.hi, touch.strided), text(touch.name),
-                HOW.index(touch.how), touch.version_before, touch.version_after or 0, reads.get(n, 0),
-            )  # fmt: skip
+                ranges(lanes[touch.allocation], touch.lo, touch.hi, touch.strided),
+                text(touch.name),
+                HOW.index(touch.how),
+                touch.version_before,
+                touch.version_after or 0,
+                reads.get(n, 0),
+            )
         for n, kept in enumerate(event.kept):
             if kept.allocation in lanes:
                 said = f"{bytes_text(kept.nbytes, 1000)}: {kept.reason}"
                 rows["kept"] += (ranges(lanes[kept.allocation], kept.lo, kept.hi), text(said), kepts[n])
 
-    def _spread(self, events: AlikeEvents, rows: Rows) -> None:
+    def _spread(self, events: UniqueEvents, rows: Rows) -> None:
         """Expand the rows of the first events of each kind to all events, and add the versions of memory."""
         held = {name: np.array(rows[name], float).reshape(-1, len(fields)) for name, fields in TABLES.items()}
         told, which, end = held["events"], events.which, len(held["events"])
@@ -194,10 +215,22 @@ class Columns:
         versions = versions_at_once(events, self.cuts)
         boxes = self._boxes(versions)
         zero = np.zeros(len(versions.lane))
-        rows["blocks"] = np.stack([
-            versions.lane, versions.strided, boxes[:, 0], boxes[:, 1], boxes[:, 2], versions.mixed, versions.number,
-            boxes[:, 3], versions.e0, versions.e1, zero,
-        ], 1)  # fmt: skip
+        rows["blocks"] = np.stack(
+            [
+                versions.lane,
+                versions.strided,
+                boxes[:, 0],
+                boxes[:, 1],
+                boxes[:, 2],
+                versions.mixed,
+                versions.number,
+                boxes[:, 3],
+                versions.e0,
+                versions.e1,
+                zero,
+            ],
+            1,
+        )
 
     def _boxes(self, versions: Versions) -> np.ndarray:
         """The box of each version, its radius, and True if it is labelled; computed once for equal bytes."""
@@ -205,19 +238,21 @@ class Columns:
         kinds, which = np.unique(code, axis=0, return_inverse=True)
         ids, marks = list(self.lanes), []
         for lane, lo, hi, strided in kinds.tolist():
-            mark = block_mark(self.rows[ids[lane]], Block(ids[lane], lo, hi, Version(0, -1, bool(strided)), -1, 0))
+            mark = block_mark(
+                self.rows[ids[lane]], VersionBlock(ids[lane], lo, hi, Version(0, -1, bool(strided)), -1, 0)
+            )
             marks.append((mark.y, mark.tall, mark.radius, bool(mark.text)))
         return np.array(marks, float).reshape(-1, 4)[which.reshape(-1)]
 
     @cached_property
-    def order(self) -> list[Block]:
+    def order(self) -> list[VersionBlock]:
         """All versions, in the order of their table."""
         return versions_of(self.trace, self.cuts)
 
     @cached_property
     def blocks(self) -> dict[str, LaneBlocks]:
         """The versions of each memory."""
-        found: dict[str, list[Block]] = {key: [] for key in self.lanes}
+        found: dict[str, list[VersionBlock]] = {key: [] for key in self.lanes}
         for block in self.order:
             found[block.allocation].append(block)
         return {key: LaneBlocks(blocks) for key, blocks in found.items()}
@@ -227,9 +262,10 @@ class Columns:
         if not event.kept and sum(touch.how == "read" for touch in event.touches) < 2:
             return {}, {}  # a sign alone stays where it is
         key = (
-            *[(touch.allocation, touch.lo, touch.hi, touch.how) for touch in event.touches], None,
+            *[(touch.allocation, touch.lo, touch.hi, touch.how) for touch in event.touches],
+            None,
             *[(kept.allocation, kept.lo, kept.hi) for kept in event.kept],
-        )  # fmt: skip
+        )
         found = self.slots.get(key)
         if found is None:
             found = self.slots[key] = slots_of(self.rows, event)
@@ -239,28 +275,44 @@ class Columns:
         range_ = NameRange("", lo, hi)
         rows += (*pieces(lane.cuts, lo, hi), *touch_place(lane, range_), kept_place(lane, range_)[1])
 
-    def _block(self, block: Block, rows: list[float]) -> None:
+    def _block(self, block: VersionBlock, rows: list[float]) -> None:
         version, key = block.version, (block.allocation, block.lo, block.hi, block.version.strided)
         mark = self.boxes.get(key)
         if mark is None:
             mark = self.boxes[key] = block_mark(self.rows[block.allocation], block)
         rows += (
-            self.lanes[block.allocation], version.strided, mark.y, mark.tall, mark.radius, version.mixed,
-            version.number, bool(mark.text), block.e0, block.e1,
+            self.lanes[block.allocation],
+            version.strided,
+            mark.y,
+            mark.tall,
+            mark.radius,
+            version.mixed,
+            version.number,
+            bool(mark.text),
+            block.e0,
+            block.e1,
             self.against is not None and self.against.parts_block(block),
-        )  # fmt: skip
+        )
 
     def _lanes(self) -> list[dict[str, Any]]:
         return [
             {
-                "id": clean(track.id), "nbytes": track.nbytes, "itemsize": track.itemsize, "text": clean(track.text),
+                "id": clean(track.id),
+                "nbytes": track.nbytes,
+                "itemsize": track.itemsize,
+                "text": clean(track.text),
                 "names": [[clean(name.name), name.lo, name.hi, bool(name.strided)] for name in track.names],
-                "chips": [list(chip) for chip in chips(lane)], "note": list(note(lane)), "pieces": len(lane.cuts) - 1,
-                "top": lane.top, "height": lane.height, "value": lane.value_top, "adjoint": lane.adjoint_top,
+                "chips": [list(chip) for chip in chips(lane)],
+                "note": list(note(lane)),
+                "pieces": len(lane.cuts) - 1,
+                "top": lane.top,
+                "height": lane.height,
+                "value": lane.value_top,
+                "adjoint": lane.adjoint_top,
                 "tall": lane.track_height,
             }
             for track, lane in zip(self.trace.allocations, self.rows.values(), strict=True)
-        ]  # fmt: skip
+        ]
 
     # ---- the adjoint side
 
@@ -270,7 +322,7 @@ class Columns:
         second: these are those of the other pass.
         """
         scale = scale_of_levels(levels) if scale is None else scale
-        if isinstance(self.trace.events, AlikeEvents):  # from now on each of them is asked for again and again
+        if isinstance(self.trace.events, UniqueEvents):  # from now on each of them is asked for again and again
             self.trace = replace(self.trace, events=tuple(self.trace.events))
         events = self.trace.events
         watched = {n for n, event in enumerate(events) if len(event.touches) <= TOUCHES}
@@ -312,10 +364,20 @@ class Columns:
                 continue
             mark = bar_mark(lane, bar, level, scale)
             rows["bars"] += (
-                number, *pieces(lane.cuts, bar.lo, bar.hi), state_of(level), mark.y, mark.thick, mark.opacity,
-                mark.sign, _held(level.max_abs), _held(level.l2), level.contributions, bar.e0, bar.e1,
+                number,
+                *pieces(lane.cuts, bar.lo, bar.hi),
+                state_of(level),
+                mark.y,
+                mark.thick,
+                mark.opacity,
+                mark.sign,
+                _held(level.max_abs),
+                _held(level.l2),
+                level.contributions,
+                bar.e0,
+                bar.e1,
                 parts is not None and parts(bar),
-            )  # fmt: skip
+            )
             place = bar.allocation, level.lo, level.hi, bar.e1
             if bar.given and level.contributions > 1 and place not in meets:
                 meets.add(place)

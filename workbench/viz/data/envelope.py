@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .lanes import Bar, Block
+from .lanes import Bar, VersionBlock
 from .trace import AdjointLevel, ValueLevel
 
 VALUE, ZERO, NAN, INF, BOTH, ABSENT = 0, 1, 2, 3, 4, -1  # states of a bar; BOTH: NaN and Inf
@@ -35,20 +35,24 @@ class Bars(NamedTuple):
     def of(bars: Sequence[Bar]) -> Bars:
         levels = [bar.level for bar in bars]
         return Bars(
-            np.array([bar.e0 for bar in bars], np.int64), np.array([bar.e1 for bar in bars], np.int64),
+            np.array([bar.e0 for bar in bars], np.int64),
+            np.array([bar.e1 for bar in bars], np.int64),
             np.array([state_of(level) for level in levels], np.int64),
             np.array([0.0 if level is None else level.max_abs for level in levels], np.float64),
             np.array([level is not None and level.mixed for level in levels], bool),
-        )  # fmt: skip
+        )
 
 
-def version_bars(blocks: Sequence[Block]) -> Bars:
+def version_bars(blocks: Sequence[VersionBlock]) -> Bars:
     """Versions as bars without sizes, from which `envelopes` finds NaN and infinite values."""
     nothing = np.zeros(len(blocks))
     return Bars(
-        np.array([block.e0 for block in blocks], np.int64), np.array([block.e1 for block in blocks], np.int64),
-        np.array([block.state for block in blocks], np.int64), nothing, nothing.astype(bool),
-    )  # fmt: skip
+        np.array([block.e0 for block in blocks], np.int64),
+        np.array([block.e1 for block in blocks], np.int64),
+        np.array([block.state for block in blocks], np.int64),
+        nothing,
+        nothing.astype(bool),
+    )
 
 
 def state_of(level: AdjointLevel | None) -> int:
@@ -115,13 +119,19 @@ def envelopes(bars: Bars, edges: Array) -> Envelope:
         return found
 
     return Envelope(
-        most, np.where(np.isfinite(least), least, 0.0), any_of(state == VALUE), any_of(state == ZERO),
-        any_of((state == NAN) | (state == BOTH)), any_of((state == INF) | (state == BOTH)), any_of(state == ABSENT),
-        any_of(bars.bound[which] & (state != ABSENT)), ill_at,
-    )  # fmt: skip
+        most,
+        np.where(np.isfinite(least), least, 0.0),
+        any_of(state == VALUE),
+        any_of(state == ZERO),
+        any_of((state == NAN) | (state == BOTH)),
+        any_of((state == INF) | (state == BOTH)),
+        any_of(state == ABSENT),
+        any_of(bars.bound[which] & (state != ABSENT)),
+        ill_at,
+    )
 
 
-def ill_blocks(blocks: Sequence[Block], values: Iterable[ValueLevel]) -> dict[int, int]:
+def ill_blocks(blocks: Sequence[VersionBlock], values: Iterable[ValueLevel]) -> dict[int, int]:
     """The numbers of the blocks with a known NaN or infinity, and their states: NAN, INF or BOTH."""
     ending: dict[tuple[str, int], list[int]] = {}
     found: dict[int, int] = {}

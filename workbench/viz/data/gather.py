@@ -25,24 +25,14 @@ from ...errors import GradientError, KernelError
 from ...kernels import ir
 from ...kernels.program import Program
 from ...kernels.types import Scalar
-from ...tapes.events import Event, Kept
+from ...tapes.events import Event, KeptBytes
 from ...tapes.naming import reason_of
 from ...tapes.reverse import past_opaque
 from ...tapes.tape import Tape
-from .alike import AlikeEvents
-from .fold import folds
-from .ill_values import ill_values
-from .trace import (
-    AdjointLevel,
-    AllocationTrack,
-    EventColumn,
-    NameRange,
-    Seed,
-    TouchMark,
-    Trace,
-    ValueLevel,
-)
-from .trace import Kept as KeptMark
+from .event_kinds import UniqueEvents
+from .loops import folds
+from .non_finite import non_finite_values
+from .trace import AdjointLevel, AllocationTrack, EventColumn, KeptRange, NameRange, Seed, TouchMark, Trace, ValueLevel
 
 PART = 1 << 16  # numbers that are made float64 at once
 _KINDS = {"fill_": "fill", "zero_": "fill", "foreign": "assign"}
@@ -114,7 +104,7 @@ def levels(tape: Tape, retrace: Any = None, seeds: Mapping[Allocation, Any] | No
     made.name_all()
     found = made.walk() if made.walkable else []
     died = [n for n, event in enumerate(tape.events) if event in made.died]
-    return Levels([made.levels.get(event, []) for event in tape.events], found, died, ill_values(tape))
+    return Levels([made.levels.get(event, []) for event in tape.events], found, died, non_finite_values(tape))
 
 
 def with_levels(trace: Trace, found: Levels) -> Trace:
@@ -157,7 +147,7 @@ class _Gather:
         pairs = zip(self.columns(), tape.events, strict=True)
         events = [column.reversed_to(self.levels.get(event, ()), event in self.died) for column, event in pairs]
         tracks = [self.track(a) for a in self.names]
-        return Trace(tracks, events, seeds, values=ill_values(tape), folds=folds(tape))
+        return Trace(tracks, events, seeds, values=non_finite_values(tape), folds=folds(tape))
 
     def outline(self) -> Trace:
         """The trace without adjoints."""
@@ -165,7 +155,7 @@ class _Gather:
         events = self.columns()
         return Trace([self.track(a) for a in self.names], events, folds=folds(self.tape))
 
-    def columns(self) -> AlikeEvents:
+    def columns(self) -> UniqueEvents:
         """All columns, without adjoints; what equal events have in common is made once."""
         tape, known, firsts = self.tape, {}, []
         self.scopes = scopes(tape)
@@ -177,7 +167,7 @@ class _Gather:
                 found = known[key] = len(firsts)
                 firsts.append(self.column(n, event))
             which[n] = found
-        return AlikeEvents(firsts, which, [f"L{event.id}" for event in tape.events])
+        return UniqueEvents(firsts, which, [f"L{event.id}" for event in tape.events])
 
     def likeness(self, event: Event, scope: str) -> tuple:
         """A key: events with equal keys have the same column, up to versions."""
@@ -192,7 +182,7 @@ class _Gather:
             return *same, tuple(event.reads), tuple(event.writes), id(plan), *map(id, places)
         return *same, id(plan), *[id(places[k]) for k in plan.program.array_positions]
 
-    def reason(self, kept: Kept) -> str:
+    def reason(self, kept: KeptBytes) -> str:
         """`reason_of`, cached for bytes that the same adjoints read."""
         key = kept.said, *[(need.event.label, id(need.array), need.name) for need in kept.needs]
         found = self.reasons.get(key)
@@ -261,14 +251,21 @@ class _Gather:
 
     def column(self, n: int, event: Event) -> EventColumn:
         spans = [(k.span, self.reason(k)) for k in event.kept]
-        kept = [KeptMark(str(s.allocation), *s.hull(), s.nbytes, reason) for s, reason in spans]
+        kept = [KeptRange(str(s.allocation), *s.hull(), s.nbytes, reason) for s, reason in spans]
         where = self.places.get(event.place)
         if where is None:
             where = self.places[event.place] = str(event.where or "")
         return EventColumn(
-            f"L{event.id}", n, _KINDS.get(event.kind, event.kind), event.label, where,
-            self.scopes[n], touches=list(self.touches(event)), kept=kept, flags=["cut"] if _cuts(event) else [],
-        )  # fmt: skip
+            f"L{event.id}",
+            n,
+            _KINDS.get(event.kind, event.kind),
+            event.label,
+            where,
+            self.scopes[n],
+            touches=list(self.touches(event)),
+            kept=kept,
+            flags=["cut"] if _cuts(event) else [],
+        )
 
     # ---- the walk
 
@@ -301,12 +298,14 @@ class _Gather:
             return
         self.came = any(
             self.level(span.allocation, span, space[span.allocation].data).max_abs
-            for span in event.writes if span.allocation in space
-        )  # fmt: skip
+            for span in event.writes
+            if span.allocation in space
+        )
         self.carried = {
-            span for span in event.reads
+            span
+            for span in event.reads
             if span.allocation in space and self.level(span.allocation, span, space[span.allocation].data).max_abs
-        }  # fmt: skip
+        }
 
     def observe(self, event: Event, space: Workspace) -> None:
         if event in self.beyond:

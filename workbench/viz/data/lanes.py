@@ -30,7 +30,7 @@ class Version:
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class VersionBlock:
     """One version of bytes [lo, hi), from after event `e0` to event `e1`."""
 
     allocation: str
@@ -62,7 +62,7 @@ _Bar = TypeVar("_Bar", bound=Bar)
 
 
 @dataclass(frozen=True, slots=True)
-class Flow:
+class TouchAdjoint:
     """The adjoint of what a touch wrote (`after` the event) or read (`before` it)."""
 
     before: AdjointLevel | None
@@ -191,13 +191,15 @@ def runs(cells: Sequence[_Cell], first: int, last: int) -> Iterator[tuple[int, i
 # ---- versions, from left to right
 
 
-def versions_of(trace: Trace, cuts: Mapping[str, tuple[int, ...]]) -> list[Block]:
+def versions_of(trace: Trace, cuts: Mapping[str, tuple[int, ...]]) -> list[VersionBlock]:
     """Every version of every piece, except initial contents that nobody read."""
-    known: list[tuple[Any, list[Block]]] = trace.__dict__.setdefault("known_versions", [])  # a picture asks twice
+    known: list[tuple[Any, list[VersionBlock]]] = trace.__dict__.setdefault(
+        "known_versions", []
+    )  # a picture asks twice
     for asked, blocks in known:
         if asked == cuts:
             return list(blocks)
-    walk = Values(trace.events, cuts)
+    walk = PieceValues(trace.events, cuts)
     for position, event in enumerate(trace.events):
         walk.use(event.touches)
         for touch in event.touches:
@@ -209,7 +211,7 @@ def versions_of(trace: Trace, cuts: Mapping[str, tuple[int, ...]]) -> list[Block
     return list(walk.blocks)
 
 
-class Values:
+class PieceValues:
     """The version that each piece holds while events run. `used`: True if it has been read."""
 
     def __init__(self, events: Sequence[EventColumn], cuts: Mapping[str, tuple[int, ...]]):
@@ -220,7 +222,7 @@ class Values:
         self.cuts = cuts
         self.held = {key: [Version(first.get(key, 0), -1)] * (len(ends) - 1) for key, ends in cuts.items()}
         self.used = {key: [False] * len(held) for key, held in self.held.items()}
-        self.blocks: list[Block] = []
+        self.blocks: list[VersionBlock] = []
 
     def use(self, touches: Sequence[TouchMark]) -> None:
         """Mark what an event reads or adds to as used."""
@@ -243,12 +245,14 @@ class Values:
         if len(held) == 1:  # most memory is one piece, and a tape may have very many events
             version = held[0]
             if version.since < position and (used[0] or version.since >= 0):
-                self.blocks.append(Block(key, 0, cuts[1], version, version.since, position))
+                self.blocks.append(VersionBlock(key, 0, cuts[1], version, version.since, position))
             return
         shown = [held[n] if used[n] or held[n].since >= 0 else None for n in range(first, last)]
         for i, j, version in runs(shown, 0, last - first):
             if version is not None and version.since < position:
-                self.blocks.append(Block(key, cuts[first + i], cuts[first + j], version, version.since, position))
+                self.blocks.append(
+                    VersionBlock(key, cuts[first + i], cuts[first + j], version, version.since, position)
+                )
 
 
 # ---- adjoints, from right to left
@@ -264,7 +268,7 @@ class _Level:
 
 
 class Adjoints:
-    """The bars of one reverse pass, and per (event, touch) the `Flow`; `watched`: the events to record flows of."""
+    """The bars of one reverse pass, and per (event, touch) the `TouchAdjoint`; `watched`: events to record flows of."""
 
     def __init__(
         self,
@@ -276,7 +280,7 @@ class Adjoints:
     ):
         self.cuts = cuts
         self.bars: list[Bar] = []
-        self.flows: dict[tuple[int, int], Flow] = {}
+        self.flows: dict[tuple[int, int], TouchAdjoint] = {}
         count = len(trace.events)
         nothing = _Level(None, count)
         self.held = {key: [nothing] * (len(ends) - 1) for key, ends in cuts.items()}
@@ -295,7 +299,7 @@ class Adjoints:
             if level.allocation in self.held:
                 self._put(level, position, level.allocation in touched)
         for n, came in enumerate(after):
-            self.flows[position, n] = Flow(self._look(event.touches[n]), came)
+            self.flows[position, n] = TouchAdjoint(self._look(event.touches[n]), came)
 
     def _look(self, touch: TouchMark) -> AdjointLevel | None:
         if touch.allocation not in self.held:

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from ...arrays.nearby import Intervals
+from ...arrays.interval_index import Intervals
 from ...tables import bytes_text
 from .envelope import ALL, Envelope, Scale
-from .lanes import NAME_BUDGET, Bar, Block, Flow, Lane
+from .lanes import NAME_BUDGET, Bar, Lane, TouchAdjoint, VersionBlock
 from .text import clean, fit, text_width
-from .trace import AdjointLevel, EventColumn, Kept, NameRange, TouchMark
+from .trace import AdjointLevel, EventColumn, KeptRange, NameRange, TouchMark
 
 MOMENT = 3.0  # between an event and the versions and adjoints beside it
 SLOT = 9.0  # between two signs that would cover each other
@@ -57,13 +57,23 @@ SIDE_BY_SIDE = (  # what may be seen at once in one picture, and is told apart b
     ("plus", "minus", "twin"),  # the bars of a row
 )
 _GROUND = {  # what has no meaning of its own: grounds, lines and texts
-    "ground": ("#ffffff", "#0d1117"), "ink": ("#1f2328", "#e6edf3"), "muted": ("#59636e", "#9198a1"),
-    "line": ("#d0d7de", "#30363d"), "box": ("#f6f8fa", "#161b22"), "blank": ("#ffffff", "#161b22"),
-    "tint": ("#d8e5f7", "#17304f"), "hottext": ("#a04d00", "#f0a25c"), "now": ("#fff1e5", "#3a2412"),
-    "note": ("#0550ae", "#58a6ff"), "shared": ("#ddf4ff", "#0c2d4d"), "stripe": ("#54aeff", "#2f81c7"),
-    "ill": ("#000000", "#000000"), "sign": ("#ff7ae4", "#ff7ae4"), "oddtext": ("#5A1EE0", "#C4A5FF"),
+    "ground": ("#ffffff", "#0d1117"),
+    "ink": ("#1f2328", "#e6edf3"),
+    "muted": ("#59636e", "#9198a1"),
+    "line": ("#d0d7de", "#30363d"),
+    "box": ("#f6f8fa", "#161b22"),
+    "blank": ("#ffffff", "#161b22"),
+    "tint": ("#d8e5f7", "#17304f"),
+    "hottext": ("#a04d00", "#f0a25c"),
+    "now": ("#fff1e5", "#3a2412"),
+    "note": ("#0550ae", "#58a6ff"),
+    "shared": ("#ddf4ff", "#0c2d4d"),
+    "stripe": ("#54aeff", "#2f81c7"),
+    "ill": ("#000000", "#000000"),
+    "sign": ("#ff7ae4", "#ff7ae4"),
+    "oddtext": ("#5A1EE0", "#C4A5FF"),
     "absent": ("#838b95", "#7d8590"),
-}  # fmt: skip
+}
 LIGHT = {name: pair[0] for name, pair in _GROUND.items()} | {name: one.light for name, one in COLOURS.items()}
 DARK = {name: pair[1] for name, pair in _GROUND.items()} | {name: one.dark for name, one in COLOURS.items()}
 
@@ -98,17 +108,33 @@ ILL_DX, ILL_ROOM = 10.0, 34.0  # of the sign of NaN in a version: from its end, 
 LABEL_FIRST, LABEL, LABEL_ROOM = 9.0, 21.0, 26.0  # indents of the text of a version, and what it leaves free
 PASSES = ((-4.0, 6.0, ""), (4.0, 6.0, " twin"))  # strips of this pass and of another: from the middle, at most, look
 DRAWING = {
-    "moment": MOMENT, "slot": SLOT, "kept": KEPT_DX, "meet": MEET_DX, "arrow": [ARROW_FROM, ARROW_TO],
-    "bend": [BEND_MOST, BEND, BEND_END], "label": [LABEL_FIRST, LABEL, LABEL_ROOM],
-    "signs": [[how, *sign] for how, sign in SIGNS.items()], "thick": [THIN, THICK, ZERO], "wedge": WEDGE,
-    "ill": [ILL_DX, ILL_ROOM], "passes": PASSES,
-}  # fmt: skip
+    "moment": MOMENT,
+    "slot": SLOT,
+    "kept": KEPT_DX,
+    "meet": MEET_DX,
+    "arrow": [ARROW_FROM, ARROW_TO],
+    "bend": [BEND_MOST, BEND, BEND_END],
+    "label": [LABEL_FIRST, LABEL, LABEL_ROOM],
+    "signs": [[how, *sign] for how, sign in SIGNS.items()],
+    "thick": [THIN, THICK, ZERO],
+    "wedge": WEDGE,
+    "ill": [ILL_DX, ILL_ROOM],
+    "passes": PASSES,
+}
 
 LEGEND = {
-    "read": "read", "write": "write", "accumulate": "accumulate", "kept": "kept",
-    "zero": "exactly 0", "nan": "NaN", "inf": "Inf",
-    "absent": "no adjoint", "cut": "cut", "scale": "|adjoint|", "band": "many: smallest to largest",
-}  # fmt: skip
+    "read": "read",
+    "write": "write",
+    "accumulate": "accumulate",
+    "kept": "kept",
+    "zero": "exactly 0",
+    "nan": "NaN",
+    "inf": "Inf",
+    "absent": "no adjoint",
+    "cut": "cut",
+    "scale": "|adjoint|",
+    "band": "many: smallest to largest",
+}
 
 
 OUTLINE = 3.0  # by which the outline of the other pass is thicker than its adjoint
@@ -217,7 +243,7 @@ def note(lane: Lane) -> Note:
 # ---- versions and accesses
 
 
-def block_mark(lane: Lane, block: Block) -> BlockMark:
+def block_mark(lane: Lane, block: VersionBlock) -> BlockMark:
     y, tall = lane.value_span(block.lo, block.hi)
     tall = max(tall - 1, 1.5) if len(lane.cuts) > 2 else tall
     text = version_text(block) if tall >= 11 else ""
@@ -225,7 +251,7 @@ def block_mark(lane: Lane, block: Block) -> BlockMark:
     return BlockMark(look, y, tall, min(4, tall / 3), text)
 
 
-def version_text(block: Block) -> str:
+def version_text(block: VersionBlock) -> str:
     return f"{version_prefix(block.version.mixed)}{block.version.number}"
 
 
@@ -244,7 +270,7 @@ def touch_place(lane: Lane, touch: TouchMark | NameRange) -> tuple[float, float]
     return y + tall / 2, min(4.0, max(tall / 2 - 1.5, 2.0))
 
 
-def kept_place(lane: Lane, kept: Kept | NameRange) -> tuple[float, float]:
+def kept_place(lane: Lane, kept: KeptRange | NameRange) -> tuple[float, float]:
     """(y, half height) of the sign of kept bytes."""
     y, tall = lane.value_span(kept.lo, kept.hi)
     return y + tall / 2, min(5.0, max(tall / 2 - 1.5, 2.5))
@@ -377,15 +403,15 @@ def tag_top(lane: Lane) -> float:
 class LaneBlocks:
     """The blocks of one lane, indexed by bytes and events. Those of one range follow each other in time."""
 
-    def __init__(self, blocks: Sequence[Block]):
+    def __init__(self, blocks: Sequence[VersionBlock]):
         self.ranges: Intervals[tuple[int, int]] = Intervals()
-        self.on: dict[tuple[int, int], list[tuple[int, Block]]] = {}
+        self.on: dict[tuple[int, int], list[tuple[int, VersionBlock]]] = {}
         for n, block in enumerate(blocks):
             ends = block.lo, block.hi
             self.ranges.enter(ends, *ends)
             self.on.setdefault(ends, []).append((n, block))
 
-    def meeting(self, bar: Bar) -> Iterator[tuple[int, Block]]:
+    def meeting(self, bar: Bar) -> Iterator[tuple[int, VersionBlock]]:
         """Yields (number, block) for blocks that share bytes and time with a bar."""
         for ends in self.ranges.meeting(bar.lo, bar.hi):
             found = self.on[ends]
@@ -395,7 +421,7 @@ class LaneBlocks:
                 yield found[k]
 
 
-def absent_marks(lane: Lane, bar: Bar, blocks: LaneBlocks) -> Iterator[tuple[int, Block, BarMark]]:
+def absent_marks(lane: Lane, bar: Bar, blocks: LaneBlocks) -> Iterator[tuple[int, VersionBlock, BarMark]]:
     """Yields (number of the block, the piece, its mark) for values that were read but have no adjoint below.
 
     Below no value nothing is missing.
@@ -407,7 +433,7 @@ def absent_marks(lane: Lane, bar: Bar, blocks: LaneBlocks) -> Iterator[tuple[int
             continue
         y, tall = lane.adjoint_span(lo, hi)
         if tall >= 4 or lo == bar.lo:
-            piece = Block(block.allocation, lo, hi, block.version, e0, e1)
+            piece = VersionBlock(block.allocation, lo, hi, block.version, e0, e1)
             yield n, piece, BarMark("absent", y + tall / 2, 3.0)
 
 
@@ -422,7 +448,7 @@ def arrows_of(
     lanes: Mapping[str, Lane],
     event: EventColumn,
     position: int,
-    flows: Mapping[tuple[int, int], Flow],
+    flows: Mapping[tuple[int, int], TouchAdjoint],
     scale: Scale = ALL,
 ) -> Iterator[tuple[int, int, Arrow]]:
     """Yields (written touch, read touch, arrow) where an adjoint came in and something could receive it.

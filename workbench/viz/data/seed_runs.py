@@ -19,14 +19,14 @@ from ...arrays.workspace import Workspace
 from ...device import on_host
 from ...errors import GradientError
 from ...kernels.types import is_float
-from ...tapes.copies import leaves
 from ...tapes.events import checksum_of
 from ...tapes.jvp import components, on_device, shadow_of, value_of
-from ...tapes.replay import Replay, replay, starts
+from ...tapes.private_copies import leaves
+from ...tapes.replay import ReplayedTape, replay, starts
 from ...tapes.reverse import walk
 from ...tapes.seeds import check_seed
-from ...tapes.tally import tally
 from ...tapes.tape import Tape
+from ...tapes.touched_bytes import tally
 from .gather import gather_seeded
 from .text import clean
 from .trace import Trace
@@ -70,7 +70,7 @@ class LevelPair:
 
 
 @dataclass(frozen=True, eq=False)
-class Difference:
+class SeedDifference:
     """Two seeds: their gradients subtracted, and the levels of their walks side by side, the most different first."""
 
     one: SeedRun
@@ -94,15 +94,20 @@ class Seeds:
                 if event.kind == "func":
                     raise GradientError(
                         f"a tape with record_func({event.label}) cannot be walked again to look at it.",
-                        slug="func-replay", where=event.where, instead="wb.jacobian(tape, y, x)",
-                    )  # fmt: skip
+                        slug="func-replay",
+                        where=event.where,
+                        instead="wb.jacobian(tape, y, x)",
+                    )
             self.recorded: Tape = tape
             self.tape: Tape = tape
             self.outputs, found = _ends(tape, y)
             self.inputs = found if wrt is None else dict(_named(tape, wrt))
             if not self.inputs:
-                raise GradientError("seeds() of a tape without any array to take gradients by.", slug="no-leaf",
-                                    instead="x.requires_grad = True before the tape records")  # fmt: skip
+                raise GradientError(
+                    "seeds() of a tape without any array to take gradients by.",
+                    slug="no-leaf",
+                    instead="x.requires_grad = True before the tape records",
+                )
         self.version = 0
         self.values: dict[str, np.ndarray] = {}
         self.rows: dict[int, np.ndarray] = {}
@@ -126,7 +131,7 @@ class Seeds:
 
     def at(self, a: array) -> array:
         """The array on the walked tape: itself, or its copy on the replay with changed inputs."""
-        return self.tape.of(a) if isinstance(self.tape, Replay) else a
+        return self.tape.of(a) if isinstance(self.tape, ReplayedTape) else a
 
     @property
     def y(self) -> array:
@@ -160,8 +165,9 @@ class Seeds:
             if changed or (a.allocation.exposed and left is not None and left != checksum_of(a.span)):
                 raise GradientError(
                     f"{self.output!r} was changed since the tape wrote it: what it holds is no output of the tape.",
-                    slug="overwritten", instead="a seed of another kind, or the tape recorded again",
-                )  # fmt: skip
+                    slug="overwritten",
+                    instead="a seed of another kind, or the tape recorded again",
+                )
             return read_values(a).reshape(self.shape).copy()
 
     def seed(self, kind: str, element: int = 0, number: int = 0) -> np.ndarray:
@@ -199,8 +205,12 @@ class Seeds:
             if not look:
                 space.release()
         one = kind == "one-hot"
-        labels = {"one-hot": self.name_of(element), "ones": f"sum of {self.output}",
-                  "random": f"random {number} of {self.output}", "half norm": f"½‖{self.output}‖²"}  # fmt: skip
+        labels = {
+            "one-hot": self.name_of(element),
+            "ones": f"sum of {self.output}",
+            "random": f"random {number} of {self.output}",
+            "half norm": f"½‖{self.output}‖²",
+        }
         made = SeedRun(self.output, kind, element if one else None, labels[kind], seed, gradients, trace, self.version)
         if one and (len(self.rows) + 1) * self.width * 8 <= ROWS_BYTES:
             self.rows[element] = made.row
@@ -225,7 +235,7 @@ class Seeds:
             pass
         return np.stack([self.rows[k] for k in range(self.count)])
 
-    def compare(self, one: SeedRun, other: SeedRun) -> Difference:
+    def compare(self, one: SeedRun, other: SeedRun) -> SeedDifference:
         """The difference of two runs, `other` minus `one`: gradients, and the size of the adjoint at every event."""
         gradients = {n: other.gradients[n].astype(np.float64) - g for n, g in one.gradients.items()}
         pairs: list[LevelPair] = []
@@ -237,7 +247,7 @@ class Seeds:
                 found = second.get(key) or (seconds[n] if len(first) == len(seconds) else ("", "", 0.0))
                 pairs.append(LevelPair(heading, names.get(place, place), size, found[2]))
         pairs.sort(key=lambda p: -_ratio(p.one, p.other))
-        return Difference(one, other, gradients, tuple(pairs))
+        return SeedDifference(one, other, gradients, tuple(pairs))
 
     # ---- other inputs
 
@@ -263,7 +273,7 @@ class Seeds:
         self.version += 1
         self._forget()
 
-    def _again(self, values: dict[str, np.ndarray]) -> Replay:
+    def _again(self, values: dict[str, np.ndarray]) -> ReplayedTape:
         return replay(self.recorded, {self.inputs[n]: v for n, v in values.items()})
 
     # ---- differences
@@ -370,9 +380,10 @@ def _ends(tape: Tape, y: array | None) -> tuple[dict[str, array], dict[str, arra
     outputs = {n: a for n, a in known if a.span in wanted | hit}
     if not outputs:
         raise GradientError(
-            "nothing that this tape wrote depends on an array with requires_grad.", slug="seed-untouched",
+            "nothing that this tape wrote depends on an array with requires_grad.",
+            slug="seed-untouched",
             instead="x.requires_grad = True before the tape records",
-        )  # fmt: skip
+        )
     return outputs, {n: a for n, a in known if a.requires_grad and a.allocation.required.touch(a.span)}
 
 

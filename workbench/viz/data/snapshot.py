@@ -34,7 +34,7 @@ FRAMES = 8  # windows into arrays whose pictures are held
 
 
 @dataclass(frozen=True)
-class Frame:
+class DrawnSlice:
     """The part of an array that is drawn: two axes of its shape with components (one for a row), the others fixed.
 
     `window` is (row, column, rows, columns) of the cells that are drawn; `wrap`: cells of a row of a long line.
@@ -69,16 +69,20 @@ class Frame:
 
     def to_json(self) -> dict[str, Any]:
         return {
-            "full": self.full, "axes": self.axes, "fixed": self.fixed, "wrap": self.wrap, "window": self.window,
+            "full": self.full,
+            "axes": self.axes,
+            "fixed": self.fixed,
+            "wrap": self.wrap,
+            "window": self.window,
             "block": self.block,
-        }  # fmt: skip
+        }
 
 
 def full_shape(a: array) -> tuple[int, ...]:
     return (*a.shape, *getattr(a.dtype, "shape", ()))
 
 
-def frame_of(full: tuple[int, ...], fixed: Sequence[int] = (), window: Sequence[int] = ()) -> Frame:
+def frame_of(full: tuple[int, ...], fixed: Sequence[int] = (), window: Sequence[int] = ()) -> DrawnSlice:
     """The frame of a shape: a vector is wrapped to rows, few components are stacked, further axes are fixed."""
     axes: tuple[int, ...]
     if len(full) <= 1:
@@ -98,7 +102,7 @@ def frame_of(full: tuple[int, ...], fixed: Sequence[int] = (), window: Sequence[
     given = [int(n) for n in window] if len(window) == 4 else [0, 0, *shape]
     row, column = (min(max(given[k], 0), max(shape[k] - 1, 0)) for k in (0, 1))
     rows, columns = (max(min(given[k + 2], shape[k] - at), 1) for k, at in ((0, row), (1, column)))
-    return Frame(full, axes, held, wrap, (row, column, rows, columns))
+    return DrawnSlice(full, axes, held, wrap, (row, column, rows, columns))
 
 
 def reduced(values: np.ndarray, block: tuple[int, int]) -> np.ndarray:
@@ -114,19 +118,20 @@ def reduced(values: np.ndarray, block: tuple[int, int]) -> np.ndarray:
     return np.where(most >= -least, most, np.where(np.isnan(most), most, least)).astype(np.float32)
 
 
-def picture(plane: np.ndarray, frame: Frame) -> dict[str, Any]:
+def picture(plane: np.ndarray, frame: DrawnSlice) -> dict[str, Any]:
     """A plane as data for the page: cells, and statistics of all numbers behind them."""
     finite = plane[np.isfinite(plane)] if plane.dtype.kind == "f" else plane
     return {
         "cells": reduced(plane, frame.block),
-        "least": float(finite.min()) if finite.size else 0.0, "most": float(finite.max()) if finite.size else 0.0,
+        "least": float(finite.min()) if finite.size else 0.0,
+        "most": float(finite.max()) if finite.size else 0.0,
         "nan": int(np.isnan(plane).sum()) if plane.dtype.kind == "f" else 0,
         "inf": int(np.isinf(plane).sum()) if plane.dtype.kind == "f" else 0,
         "zero": int((plane == 0).sum()),
-    }  # fmt: skip
+    }
 
 
-class Moments:
+class TapeMoments:
     """Values and adjoints of the arrays of one tape at any moment. The caller holds the lock."""
 
     def __init__(self, tape: Tape, retrace: Callable[..., Any] | None = None, seeds: Any = None):
@@ -135,7 +140,7 @@ class Moments:
         self.retrace = retrace or tape.retrace
         self.seeds = seeds
         self.refused: GradientError | None = None  # what a walk raised: another one would raise it too
-        self.walked: dict[tuple[int, Frame], dict[int, dict[str, Any]]] = {}
+        self.walked: dict[tuple[int, DrawnSlice], dict[int, dict[str, Any]]] = {}
         self.values: tuple[Allocation, int, np.ndarray, np.ndarray, str] | None = None
         self.masks: dict[Allocation, tuple[int, np.ndarray, np.ndarray]] = {}
         self.held: dict[Allocation, tuple[np.ndarray, np.ndarray, str]] = {}
@@ -205,7 +210,7 @@ class Moments:
 
     # ---- adjoints
 
-    def adjoint(self, a: array, cursor: int, frame: Frame) -> dict[str, Any] | None:
+    def adjoint(self, a: array, cursor: int, frame: DrawnSlice) -> dict[str, Any] | None:
         """The picture of the adjoint; None before any backward, or where no walk can be repeated."""
         seeds = self.tape.last_seeds if self.seeds is None else self.seeds
         if not seeds or not is_float(a.dtype):
@@ -218,14 +223,14 @@ class Moments:
             self.take([(a, frame, self._wanted(touching, moment, frame)), *self._others(a, frame)])
         return self.walked[key][moment]
 
-    def _wanted(self, touching: Sequence[int], moment: int, frame: Frame) -> set[int]:
+    def _wanted(self, touching: Sequence[int], moment: int, frame: DrawnSlice) -> set[int]:
         """The moments of which the walk takes snapshots: all, or those nearest to this one within the memory budget."""
         room = max(PICTURES // size_of(frame), 8)
         end = len(self.events)
         at = bisect_left(touching, moment)
         return {*touching[max(at - room // 2, 0) : at + room // 2], moment, end}
 
-    def _others(self, a: array, frame: Frame) -> list[tuple[array, Frame, set[int]]]:
+    def _others(self, a: array, frame: DrawnSlice) -> list[tuple[array, DrawnSlice, set[int]]]:
         """Other arrays, whole, whose adjoints the same walk has time and room for."""
         if frame != frame_of(full_shape(a)) or self.walked:
             return []
@@ -240,17 +245,17 @@ class Moments:
             found.append((other, shown, {*touching, len(self.events)}))
         return found
 
-    def take(self, wanted: Sequence[tuple[array, Frame, Collection[int]]]) -> None:
+    def take(self, wanted: Sequence[tuple[array, DrawnSlice, Collection[int]]]) -> None:
         """Snapshots of the adjoints of several arrays, each at several moments, from one walk. See `adjoint`."""
         if self.refused is not None:
             raise self.refused
         seeds = self.tape.last_seeds if self.seeds is None else self.seeds
-        at: dict[int, list[tuple[array, Frame]]] = {}
+        at: dict[int, list[tuple[array, DrawnSlice]]] = {}
         for a, frame, moments in wanted:
             for n in moments:
                 at.setdefault(n, []).append((a, frame))
-        found: dict[tuple[int, Frame], dict[int, dict[str, Any]]] = {}
-        blank: dict[tuple[int, Frame], dict[str, Any]] = {}
+        found: dict[tuple[int, DrawnSlice], dict[int, dict[str, Any]]] = {}
+        blank: dict[tuple[int, DrawnSlice], dict[str, Any]] = {}
         places = {event: n for n, event in enumerate(self.events) if n in at}
 
         def take(position: int, space: Workspace) -> None:
@@ -284,7 +289,7 @@ class Moments:
             self.walked.pop(next(iter(self.walked)))
 
 
-def size_of(frame: Frame) -> int:
+def size_of(frame: DrawnSlice) -> int:
     """Bytes of a picture."""
     return (4 * SIDE * SIDE if max(frame.block) > 1 else 4 * math.prod(frame.window[2:])) + 400
 

@@ -12,9 +12,14 @@ from .trace import AdjointLevel, TouchMark, Trace
 
 MONO, SANS = 0.612, 0.56  # widths of a character, as parts of its size
 BADGES = {
-    "nan": "NaN", "inf": "Inf", "died": "died", "cut": "cut", "parts": "parts", "here": "only here",
+    "nan": "NaN",
+    "inf": "Inf",
+    "died": "died",
+    "cut": "cut",
+    "parts": "parts",
+    "here": "only here",
     "there": "only there",
-}  # fmt: skip
+}
 ODD = ("parts", "here", "there")  # badges about a second pass
 
 
@@ -113,5 +118,11 @@ def json_place(where: Where | None) -> dict[str, Any] | None:
     """A place as plain data: file, line, column, text, and where it was called from."""
     if where is None:
         return None
-    return {"file": shown_file(where.file), "line": where.line, "col": where.col, "text": where.text,
-            "function": where.function, "caller": json_place(where.caller)}  # fmt: skip
+    return {
+        "file": shown_file(where.file),
+        "line": where.line,
+        "col": where.col,
+        "text": where.text,
+        "function": where.function,
+        "caller": json_place(where.caller),
+    }

@@ -18,11 +18,17 @@ from typing import NamedTuple
 
 FLAGS: tuple[str, ...] = ("nan", "inf", "died", "kept", "aliased", "cut", "parts", "here", "there")
 KINDS = {
-    "launch": ("launch", "launches"), "copy": ("copy", "copies"), "cut": ("cut", "cuts"), "fill": ("fill", "fills"),
-    "zero": ("zero", "zeros"), "assign": ("assign", "assigns"), "func": ("func", "funcs"),
-    "opaque": ("opaque step", "opaque steps"), "loop": ("time loop", "time loops"),
+    "launch": ("launch", "launches"),
+    "copy": ("copy", "copies"),
+    "cut": ("cut", "cuts"),
+    "fill": ("fill", "fills"),
+    "zero": ("zero", "zeros"),
+    "assign": ("assign", "assigns"),
+    "func": ("func", "funcs"),
+    "opaque": ("opaque step", "opaque steps"),
+    "loop": ("time loop", "time loops"),
     "foreign": ("foreign write", "foreign writes"),
-}  # fmt: skip
+}
 HOW = ("read", "write", "accumulate")
 MIXED = -1.0  # in place of an L2 norm that is not known
 
@@ -36,7 +42,7 @@ class NameRange(NamedTuple):
     strided: bool = False
 
 
-class Kept(NamedTuple):
+class KeptRange(NamedTuple):
     """Bytes [lo, hi) that the tape saved before an event overwrote them, what that cost and why."""
 
     allocation: str
@@ -160,7 +166,7 @@ class EventColumn:
     where: str = ""
     scope: str = ""
     touches: Sequence[TouchMark] = ()
-    kept: Sequence[Kept] = ()
+    kept: Sequence[KeptRange] = ()
     adjoint: Sequence[AdjointLevel] = ()
     arrows: Sequence[tuple[int, int]] | None = None
     flags: Iterable[str] = field(default_factory=frozenset)
@@ -174,7 +180,7 @@ class EventColumn:
         put = object.__setattr__
         put(self, "kind", kind)
         put(self, "touches", tuple(self.touches))
-        put(self, "kept", tuple(Kept(*kept) for kept in self.kept))
+        put(self, "kept", tuple(KeptRange(*kept) for kept in self.kept))
         put(self, "adjoint", tuple(self.adjoint))
         put(self, "arrows", tuple(tuple(pair) for pair in arrows))
         put(self, "flags", frozenset(self.flags))

@@ -11,10 +11,7 @@ from ...arrays.allocation import Allocation
 from ...arrays.array import array
 from ...arrays.scalar import scalar
 from ...arrays.span import Span
-from ...arrays.workspace import (
-    Workspace,
-    gradient_dtype,
-)
+from ...arrays.workspace import Workspace, gradient_dtype
 from ...errors import GradientError
 from ...kernels.types import Struct, is_float
 from ...tapes.tape import Tape
@@ -53,8 +50,9 @@ def cell_of(tape: Tape, a: Any, index: Any) -> Cell:
     if isinstance(a, scalar):
         a, given = a.memory, (0, *given)
     if not isinstance(a, array):
-        raise GradientError(f"a ledger is of an array, not of {type(a).__name__}", slug="ledger-type",
-                            instead="tape.ledger(x, index)")  # fmt: skip
+        raise GradientError(
+            f"a ledger is of an array, not of {type(a).__name__}", slug="ledger-type", instead="tape.ledger(x, index)"
+        )
     part, label = a, tape.names.get(id(a)) or a.name or ""
     for name in (n for n in given if isinstance(n, str)):
         part, label = part.field(name), label and f"{label}.{name}"
@@ -62,21 +60,27 @@ def cell_of(tape: Tape, a: Any, index: Any) -> Cell:
     numbers = [n for n in given if not isinstance(n, str)]
     if isinstance(part.dtype, Struct) or not is_float(part.dtype):
         what = f"one field: {', '.join(n for n, _ in part.dtype.fields)}" if isinstance(part.dtype, Struct) else ""
-        raise GradientError(f"{label} is {part.dtype}: its ledger is that of one number.", slug="ledger-type",
-                            instead=f"tape.ledger({label}, (index, 'field')), with {what}" if what
-                            else "an array of floats")  # fmt: skip
+        raise GradientError(
+            f"{label} is {part.dtype}: its ledger is that of one number.",
+            slug="ledger-type",
+            instead=f"tape.ledger({label}, (index, 'field')), with {what}" if what else "an array of floats",
+        )
     shape = (*part.shape, *getattr(part.dtype, "shape", ()))
     offset, strides = part.span.offset, part.data.strides
     if len(numbers) != len(shape) or any(not isinstance(n, int | np.integer) for n in numbers):
         raise GradientError(
             f"{label} has shape {shape} with its components; an index of a cell is {len(shape)} whole numbers,"
             f" not {index!r}.",
-            slug="ledger-index", instead=f"tape.ledger({label}, {tuple(0 for _ in shape)})",
-        )  # fmt: skip
+            slug="ledger-index",
+            instead=f"tape.ledger({label}, {tuple(0 for _ in shape)})",
+        )
     for axis, (i, n) in enumerate(zip(numbers, shape, strict=True)):
         if not -n <= i < n:
-            raise GradientError(f"index {i} is outside axis {axis} of {label}, whose extent is {n}.",
-                                slug="ledger-index", instead=f"an index from 0 to {n - 1}")  # fmt: skip
+            raise GradientError(
+                f"index {i} is outside axis {axis} of {label}, whose extent is {n}.",
+                slug="ledger-index",
+                instead=f"an index from 0 to {n - 1}",
+            )
     exact = tuple(int(i) % n for i, n in zip(numbers, shape, strict=True))
     offset += sum(i * s for i, s in zip(exact, strides, strict=True))
     return Cell(part.allocation, offset, gradient_dtype(part), part.allocation.grad_scale or 1, label, exact, part)

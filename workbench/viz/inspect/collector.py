@@ -16,14 +16,7 @@ import numpy as np
 from ...arrays.allocation import Allocation
 from ...arrays.array import array
 from ...arrays.span import Span
-from ...arrays.workspace import (
-    Shadow,
-    Workspace,
-    add_into,
-    float_parts,
-    gradient_dtype,
-    same_part,
-)
+from ...arrays.workspace import Shadow, Workspace, add_into, float_parts, gradient_dtype, same_part
 from ...errors import GradientError, Where
 from ...kernels.compile import c_compiler
 from ...kernels.emit.signature import Variant
@@ -38,7 +31,7 @@ from ...tapes.rerun import Copies
 from ...tapes.reverse import extremal_memory, ties
 from ...tapes.tape import Tape
 from .cell import Cell
-from .ledger_table import Row
+from .ledger_table import Contribution
 
 HOST = ("copy", "assign", "fill_", "zero_")
 JOINED = 256  # contributions of one launch from which those of one line are one row
@@ -46,7 +39,7 @@ _SHARED = ("executables", "calls", "position")  # of the collectors of one walk
 ROWS = 20_000  # rows from which those of every further launch are joined by line
 
 
-class Done(Exception):
+class WalkDone(Exception):
     """Raised by `finish` to leave the walk at the moment that was asked for."""
 
 
@@ -56,7 +49,7 @@ class Collector:
     def __init__(self, tape: Tape, cell: Cell, until: Event | None, inclusive: bool):
         self.tape, self.cell, self.until, self.inclusive = tape, cell, until, inclusive
         self.position = {event: k for k, event in enumerate(tape.events)}
-        self.rows: list[Row] = []
+        self.rows: list[Contribution] = []
         self.value = 0.0
         self.held = 0.0  # by the cell before the present event
         self.after: dict[Allocation, Shadow] = {}
@@ -66,7 +59,7 @@ class Collector:
     def begin(self) -> None:
         seed = self.tape.last_seeds.get(self.cell.allocation)
         if seed is not None and (value := self.cell.value(seed)) != 0:
-            self.rows.append(Row(-1, "seed", "seed", None, None, self.cell.label, value))
+            self.rows.append(Contribution(-1, "seed", "seed", None, None, self.cell.label, value))
             self.value = value
         self.prepare(len(self.tape.events) - 1)
 
@@ -74,13 +67,13 @@ class Collector:
         self.begin()
         try:
             space = self.tape.retrace(self.observe, self.before)
-        except Done:
+        except WalkDone:
             return
         self.value = self.cell.read(space)
 
     def finish(self, space: Workspace) -> None:
         self.value = self.cell.read(space)
-        raise Done
+        raise WalkDone
 
     def prepare(self, position: int) -> None:
         """Before an event is reversed: copy its atomic_min and atomic_max targets, which its adjoint compares with."""
@@ -121,11 +114,14 @@ class Collector:
             self.calls[program] = any(s.row is control.CALL for s in walk(program.function.body))
         return self.calls[program] or any(self.cell.inside(s) for s in (*event.reads, *event.writes))
 
-    def add(self, event: Event, kind: str, thread: Any, where: Where | None, name: str, value: float,
-            count: int = 1) -> None:  # fmt: skip
+    def add(
+        self, event: Event, kind: str, thread: Any, where: Where | None, name: str, value: float, count: int = 1
+    ) -> None:
         if value != 0:  # NaN is a contribution
             position = self.position[event]
-            self.rows.append(Row(position, kind, f"#{position} {event.label}", thread, where, name, value, 0.0, count))
+            self.rows.append(
+                Contribution(position, kind, f"#{position} {event.label}", thread, where, name, value, 0.0, count)
+            )
 
     def name(self, a: array, parameter: str = "") -> str:
         """The user's name for the memory that a contribution came through."""
@@ -197,8 +193,10 @@ class Collector:
             raise GradientError(
                 f"the ledger of a cell that {event.label!r} touches with {', '.join(back.reverse.extremal)} under"
                 " atomic_min or atomic_max is made on the CPU only.",
-                slug="ledger-gpu", where=event.where, instead="device='cpu' for this launch",
-            )  # fmt: skip
+                slug="ledger-gpu",
+                where=event.where,
+                instead="device='cpu' for this launch",
+            )
         copies = Copies(event, space)
         arrays = [*copies.primal(), *(copies.shadow(command.places[k]) for k in back.shadows)]
         values: list = []
@@ -312,7 +310,7 @@ def elements_at(span: Span, offset: int) -> list[tuple[tuple[int, ...], int]]:
     return [(index, left) for index, left in found if 0 <= left < span.itemsize]
 
 
-class Group:
+class CollectorGroup:
     """The collectors of several cells in one walk: each is called only for events that touch its memory."""
 
     def __init__(self, tape: Tape, cells: Sequence[Cell]):
@@ -340,13 +338,13 @@ class Group:
                 one.value = one.cell.read(space)
             at(position)
             if position <= last:
-                raise Done
+                raise WalkDone
             self.concern(position - 1)
 
         for one in self.collectors:
             one.begin()
         self.concern(position - 1)
-        with contextlib.suppress(Done):
+        with contextlib.suppress(WalkDone):
             self.tape.retrace(observe, before)
 
     def concern(self, position: int) -> None:

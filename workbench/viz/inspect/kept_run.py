@@ -12,7 +12,7 @@ from ...arrays.array import array
 from ...errors import LaunchError
 from ...tapes.replay import keep_all
 from ...tapes.tape import Tape
-from ..data.snapshot import Moments
+from ..data.snapshot import TapeMoments
 from .microscope import event_of, microscope
 from .steps import Microscope
 
@@ -25,7 +25,7 @@ class KeptRun:
 
     def __init__(self, tape: Tape):
         self.tape, self.again = tape, keep_all(tape)
-        self.moments = Moments(self.again)
+        self.moments = TapeMoments(self.again)
         self.starts = list(self.again.positions.values())  # of each event of the second run: its number on the tape
         copies = {a.allocation: self.again.of(a).allocation for a in tape.arrays.values()}
         self.again.last_seeds = {copies[a]: data for a, data in tape.last_seeds.items() if a in copies}
@@ -34,7 +34,7 @@ class KeptRun:
             self.again.within = frozenset(event for event, n in pairs if tape.events[n] in tape.within)
 
     def value(self, a: array, cursor: int) -> tuple[np.ndarray, np.ndarray, str]:
-        """As `Moments.value`."""
+        """As `TapeMoments.value`."""
         numbers, known, note = self.moments.value(self.again.of(a), bisect_left(self.starts, cursor))
         return numbers, known, "" if known.all() else note
 

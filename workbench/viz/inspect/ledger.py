@@ -17,13 +17,13 @@ import numpy as np
 from ...arrays import allocation as memory
 from ...device import on_host
 from ...errors import GradientError
+from ...tapes.earlier_gradients import is_piled
 from ...tapes.events import Event
-from ...tapes.history import is_piled
 from ...tapes.seeds import check_seed
 from ...tapes.tape import Tape
 from .cell import Cell, cell_of
-from .collector import Collector, Group
-from .ledger_table import Ledger, Row
+from .collector import Collector, CollectorGroup
+from .ledger_table import Contribution, Ledger
 
 
 def ledger(tape: Tape, a: Any, index: Any = (), at: Any = None) -> Ledger:
@@ -38,8 +38,11 @@ def ledger(tape: Tape, a: Any, index: Any = (), at: Any = None) -> Ledger:
     rows that do not sum to the cell within rounding.
     """
     if not tape.last_seeds:
-        raise GradientError("ledger() before any backward(): there is no seed.", slug="no-seed",
-                            instead="tape.backward(loss), then tape.ledger(a, index)")  # fmt: skip
+        raise GradientError(
+            "ledger() before any backward(): there is no seed.",
+            slug="no-seed",
+            instead="tape.backward(loss), then tape.ledger(a, index)",
+        )
     cell = cell_of(tape, a, index)
     check_seed(tape, cell.of)
     until, inclusive = moment(tape, cell, at)
@@ -54,7 +57,7 @@ def ledgers(tape: Tape, wanted: Sequence[tuple[Any, Any, Collection[int]]]) -> l
 
     Per cell its ledgers by moment, or the error that `ledger` raises for it. A moment that is no event is left out.
     """
-    group = Group(tape, [cell_of(tape, a, index) for a, index, _ in wanted])
+    group = CollectorGroup(tape, [cell_of(tape, a, index) for a, index, _ in wanted])
     stops: dict[int, list[int]] = {}
     for k, (_, _, moments) in enumerate(wanted):
         for n in moments:
@@ -83,8 +86,11 @@ def moment(tape: Tape, cell: Cell, at: Any) -> tuple[Event | None, bool]:
     if isinstance(at, int) and -len(tape.events) <= at < len(tape.events):
         return tape.events[at], True
     if at not in tape.events:
-        raise GradientError(f"{at!r} is no event of this tape, which has {len(tape.events)}.", slug="ledger-event",
-                            instead="at=tape.events[k], or at='start'")  # fmt: skip
+        raise GradientError(
+            f"{at!r} is no event of this tape, which has {len(tape.events)}.",
+            slug="ledger-event",
+            instead="at=tape.events[k], or at='start'",
+        )
     return at, True
 
 
@@ -96,8 +102,11 @@ def summed(found: Collector) -> Ledger:
             total += row.value
             size += abs(row.value)
             count += row.count
-            rows.append(Row(row.position, row.kind, row.heading, row.thread, row.where, row.name, row.value, total,
-                            row.count))  # fmt: skip
+            rows.append(
+                Contribution(
+                    row.position, row.kind, row.heading, row.thread, row.where, row.name, row.value, total, row.count
+                )
+            )
     same = total == found.value or (math.isnan(total) and math.isnan(found.value))
     rounding = 0.0 if same else found.value - total
     bound = bound_of(cell.dtype, count, size)
@@ -105,9 +114,10 @@ def summed(found: Collector) -> Ledger:
         raise GradientError(
             f"the contributions to {cell.label}{list(cell.index)} sum to {total!r}, the reverse pass says"
             f" {found.value!r}: more than rounding ({bound:.2g}) lies between them.",
-            slug="ledger-sum", why="This is a bug of the workbench; the gradient itself was computed without the"
-            " ledger.", instead="tape.adjoint(a), and a report with the kernel",
-        )  # fmt: skip
+            slug="ledger-sum",
+            why="This is a bug of the workbench; the gradient itself was computed without the ledger.",
+            instead="tape.adjoint(a), and a report with the kernel",
+        )
     return Ledger(cell.label, cell.index, tuple(rows), total, found.value, rounding)
 
 
@@ -120,7 +130,7 @@ def with_earlier(tape: Tape, cell: Cell, made: Ledger) -> Ledger:
     if abs(earlier) <= bound_of(cell.dtype, 2, abs(now) + abs(made.published)):
         return made
     total = made.total + earlier
-    row = Row(-1, "earlier", "from earlier backward", None, None, cell.label, earlier, total)
+    row = Contribution(-1, "earlier", "from earlier backward", None, None, cell.label, earlier, total)
     return replace(made, rows=(*made.rows, row), total=total, published=now, rounding=now - total)
 
 

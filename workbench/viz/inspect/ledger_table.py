@@ -18,7 +18,7 @@ DRAWN = 60  # bars of a picture
 
 
 @dataclass(frozen=True)
-class Row:
+class Contribution:
     """One signed contribution.
 
     position: of the event in `tape.events`, -1 for a seed. thread: None where the row is of no single thread.
@@ -37,11 +37,16 @@ class Row:
 
     def to_json(self) -> dict[str, Any]:
         return {
-            "position": self.position, "kind": self.kind, "heading": self.heading,
-            "thread": None if self.thread is None else list(self.thread), "where": json_place(self.where),
-            "name": self.name, "value": json_number(self.value), "running": json_number(self.running),
+            "position": self.position,
+            "kind": self.kind,
+            "heading": self.heading,
+            "thread": None if self.thread is None else list(self.thread),
+            "where": json_place(self.where),
+            "name": self.name,
+            "value": json_number(self.value),
+            "running": json_number(self.running),
             "count": self.count,
-        }  # fmt: skip
+        }
 
 
 @dataclass(frozen=True)
@@ -53,7 +58,7 @@ class Ledger:
 
     array: str
     index: tuple[Any, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[Contribution, ...]
     total: float
     published: float | None
     rounding: float
@@ -66,11 +71,13 @@ class Ledger:
     def to_json(self) -> dict[str, Any]:
         """Plain data; NaN and infinities as text."""
         return {
-            "array": self.array, "index": list(self.index), "rows": [row.to_json() for row in self.rows],
+            "array": self.array,
+            "index": list(self.index),
+            "rows": [row.to_json() for row in self.rows],
             "total": json_number(self.total),
             "published": None if self.published is None else json_number(self.published),
             "rounding": json_number(self.rounding),
-        }  # fmt: skip
+        }
 
     def table(self) -> list[tuple[str, ...]]:
         """The rows as texts, below a head: who, thread, through, value, running sum, line."""
@@ -78,12 +85,20 @@ class Ledger:
         for row in self.listed():
             thread = "" if row.thread is None else ", ".join(map(str, row.thread))
             thread = thread or (f"{row.count} contributions" if row.count > 1 else "")
-            out.append((clean(row.heading), thread, clean(row.name), f"{row.value:+.6g}", f"{row.running:.6g}",
-                        line_of(row.where)))  # fmt: skip
+            out.append(
+                (
+                    clean(row.heading),
+                    thread,
+                    clean(row.name),
+                    f"{row.value:+.6g}",
+                    f"{row.running:.6g}",
+                    line_of(row.where),
+                )
+            )
         out.append(("rounding", "", "", f"{self.rounding:+.3g}", f"{self.published:.6g}", ""))
         return out
 
-    def listed(self) -> list[Row]:
+    def listed(self) -> list[Contribution]:
         """The rows to display: all, or the first and the last with one for those between."""
         rows = list(self.rows)
         if len(rows) <= LISTED:
@@ -92,7 +107,7 @@ class Ledger:
         value = float(np.sum([row.value for row in between]))
         count = sum(row.count for row in between)
         text = f"… {len(between)} rows"
-        return [*first, Row(-2, "rows", text, None, None, "", value, between[-1].running, count), *last]
+        return [*first, Contribution(-2, "rows", text, None, None, "", value, between[-1].running, count), *last]
 
     def __repr__(self) -> str:
         rows = self.listed()
@@ -150,7 +165,7 @@ def line_of(where: Where | None) -> str:
     return "" if where is None else f"{where.line}: {clean(where.text.strip())}"
 
 
-def label_of(row: Row) -> str:
+def label_of(row: Contribution) -> str:
     thread = "" if row.thread is None else f" thread {', '.join(map(str, row.thread))}"
     joined = f" ({row.count})" if row.count > 1 else ""
     return clean(f"{row.heading}{thread}{joined}" + (f"  {row.name}" if row.name else ""))

@@ -14,7 +14,7 @@ from typing import Any
 
 from ...errors import Where
 from ...kernels import ir
-from .steps import Step
+from .steps import StatementStep
 
 # an `if` by call and line -> the turns in which it was met, and whether the condition held
 Taken = dict[tuple[Any, int], list[tuple[tuple[int, ...], bool]]]
@@ -26,7 +26,7 @@ def frame_of(where: Where) -> tuple:
 
 
 def aliases(
-    steps: list[Step], known: dict[int, dict[str, None]], taken: Taken, function: ir.Function
+    steps: list[StatementStep], known: dict[int, dict[str, None]], taken: Taken, function: ir.Function
 ) -> dict[int, dict[str, None]]:
     """The further names of the value of each step: from control flow, and from plain copies.
 

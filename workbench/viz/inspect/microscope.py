@@ -21,9 +21,9 @@ from ...tapes.events import Event
 from ...tapes.rerun import Copies
 from ...tapes.reverse import extremal_memory, ties
 from ...tapes.tape import Tape
-from ..data.snapshot import Moments
+from ..data.snapshot import TapeMoments
 from .steps import Microscope
-from .thread import Done, Thread
+from .thread import RunDone, ThreadRun
 
 
 def microscope(tape: Tape, event: Any, thread: Any) -> Microscope:
@@ -44,14 +44,14 @@ def microscopes(tape: Tape, wanted: Sequence[tuple[Any, Any]]) -> list[Microscop
     chosen = [(found, thread_of(found, thread)) for found, thread in ((event_of(tape, e), t) for e, t in wanted)]
     first = min((places[event] for event, _ in chosen), default=0)
     after: dict[Allocation, Shadow] = {}
-    threads: dict[Event, list[Thread]] = {}
+    threads: dict[Event, list[ThreadRun]] = {}
 
     def before(event: Event, space: Workspace) -> None:
         for seen in threads.get(event, ()):
             seen.down(Copies(event))
             seen.up(Copies(event, space), space, helpers_of(tape, event, after))
         if event is tape.events[first]:
-            raise Done
+            raise RunDone
 
     def observe(event: Event, space: Workspace) -> None:
         ready(places[event] - 1)
@@ -63,13 +63,13 @@ def microscopes(tape: Tape, wanted: Sequence[tuple[Any, Any]]) -> list[Microscop
             after.update(extremal_memory(tape.events[position]))
 
     with memory.LOCK:
-        moments, made = Moments(tape), []
+        moments, made = TapeMoments(tape), []
         for event, index in sorted(chosen, key=lambda one: -places[one[0]]):  # from the right: masks are stepped back
             used = dict.fromkeys(x.allocation for x in event.command.places if isinstance(x, array))
-            seen = Thread(event, index, {a: moments.status(a, places[event]) for a in used})
+            seen = ThreadRun(event, index, {a: moments.status(a, places[event]) for a in used})
             threads.setdefault(event, []).append(seen)
         ready(len(tape.events) - 1)
-        with contextlib.suppress(Done):
+        with contextlib.suppress(RunDone):
             tape.retrace(observe, before)
         for event, index in chosen:
             seen = next(one for one in threads[event] if one.thread == index)
@@ -84,8 +84,12 @@ def helpers_of(tape: Tape, event: Event, after: dict[Allocation, Shadow]) -> lis
     if back is None or not back.extremal:
         return []
     if event.command.plan.form.backend == "cuda":
-        raise GradientError(f"{event.label!r} has atomic_min or atomic_max: the microscope shows it on the CPU only.",
-                            slug="microscope-gpu", where=event.where, instead="device='cpu'")  # fmt: skip
+        raise GradientError(
+            f"{event.label!r} has atomic_min or atomic_max: the microscope shows it on the CPU only.",
+            slug="microscope-gpu",
+            where=event.where,
+            instead="device='cpu'",
+        )
     return [shadow_view(event.command.flat[k], s) for k, s in ties(event, after)]
 
 
@@ -96,8 +100,9 @@ def event_of(tape: Tape, event: Any) -> Event:
     if isinstance(event, str):
         named = [(k, e) for k, e in enumerate(tape.events) if event in (e.label, f"#{k} {e.label}")]
         if len(named) > 1:
-            raise _no_event(tape, f"{len(named)} events are called {event!r}.",
-                            f"one of {_listed(k for k, _ in named)}")  # fmt: skip
+            raise _no_event(
+                tape, f"{len(named)} events are called {event!r}.", f"one of {_listed(k for k, _ in named)}"
+            )
         if not named:
             raise _no_event(tape, f"no event is called {event!r}.")
         found = named[0][1]
@@ -117,9 +122,12 @@ def event_of(tape: Tape, event: Any) -> Event:
 def _no_event(tape: Tape, what: str, instead: str = "") -> LaunchError:
     launches = [f"#{k} {e.label}" for k, e in enumerate(tape.events) if e.command is not None]
     some = ", ".join(launches[:8]) + (f", and {len(launches) - 8} more" if len(launches) > 8 else "")
-    return LaunchError(f"microscope: {what}", slug="microscope-event",
-                       why=f"This tape has {len(tape.events)} events; its launches: {some or 'none'}.",
-                       instead=instead or "tape.microscope(tape.launches[0], 0)")  # fmt: skip
+    return LaunchError(
+        f"microscope: {what}",
+        slug="microscope-event",
+        why=f"This tape has {len(tape.events)} events; its launches: {some or 'none'}.",
+        instead=instead or "tape.microscope(tape.launches[0], 0)",
+    )
 
 
 def _listed(numbers: Iterator[int]) -> str:
@@ -135,8 +143,9 @@ def thread_of(event: Event, thread: Any) -> tuple[int, ...]:
     if not whole or len(index) != len(dims) or any(not 0 <= i < n for i, n in zip(index, dims, strict=False)):
         last = tuple(n - 1 for n in dims)
         raise LaunchError(
-            f"microscope: {event.label!r} has no thread {thread!r}; its grid is {dims}.", slug="microscope-thread",
-            where=event.where, instead=f"{0 if len(dims) == 1 else tuple(0 for _ in dims)} to"
-            f" {last[0] if len(dims) == 1 else last}",
-        )  # fmt: skip
+            f"microscope: {event.label!r} has no thread {thread!r}; its grid is {dims}.",
+            slug="microscope-thread",
+            where=event.where,
+            instead=f"{0 if len(dims) == 1 else tuple(0 for _ in dims)} to {last[0] if len(dims) == 1 else last}",
+        )
     return tuple(int(i) for i in index)

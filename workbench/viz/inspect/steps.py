@@ -13,7 +13,7 @@ from ..data.text import clean, json_number, json_place
 
 
 @dataclass(frozen=True)
-class Step:
+class StatementStep:
     """One statement on the way down (phase "forward") or its adjoint on the way back ("reverse").
 
     name: of the local, or of the memory cell (`x[2]`). value: a number, or tuples of numbers for vectors and matrices;
@@ -38,11 +38,18 @@ class Step:
 
     def to_json(self) -> dict[str, Any]:
         return {
-            "phase": self.phase, "where": json_place(self.where), "name": self.name, "value": plain(self.value),
-            "adjoint": plain(self.adjoint), "depth": self.depth, "iteration": list(self.iteration),
-            "produced_by": self.produced_by, "aliases": list(self.aliases), "note": self.note,
+            "phase": self.phase,
+            "where": json_place(self.where),
+            "name": self.name,
+            "value": plain(self.value),
+            "adjoint": plain(self.adjoint),
+            "depth": self.depth,
+            "iteration": list(self.iteration),
+            "produced_by": self.produced_by,
+            "aliases": list(self.aliases),
+            "note": self.note,
             "loops": list(self.loops),
-        }  # fmt: skip
+        }
 
 
 @dataclass(frozen=True)
@@ -55,24 +62,28 @@ class Microscope:
     event: int
     heading: str
     thread: tuple[int, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[StatementStep, ...]
     note: str = ""
     loops: tuple[Where | None, ...] = ()
 
-    def find(self, name: str, iteration: tuple[int, ...] | None = None, phase: str = "forward") -> list[Step]:
+    def find(self, name: str, iteration: tuple[int, ...] | None = None, phase: str = "forward") -> list[StatementStep]:
         """The steps of a name or of an alias of it, in the order they ran."""
         return [
-            s for s in self.steps
+            s
+            for s in self.steps
             if s.phase == phase and name in (s.name, *s.aliases) and (iteration is None or s.iteration == iteration)
-        ]  # fmt: skip
+        ]
 
     def to_json(self) -> dict[str, Any]:
         """Plain data; NaN and infinities as text."""
         return {
-            "event": self.event, "heading": self.heading, "thread": list(self.thread),
-            "steps": [s.to_json() for s in self.steps], "note": self.note,
+            "event": self.event,
+            "heading": self.heading,
+            "thread": list(self.thread),
+            "steps": [s.to_json() for s in self.steps],
+            "note": self.note,
             "loops": [json_place(loop) for loop in self.loops],
-        }  # fmt: skip
+        }
 
     @property
     def title(self) -> str:
@@ -85,8 +96,17 @@ class Microscope:
             line = "" if s.where is None else f"{s.where.line}: {'  ' * s.depth}{clean(s.where.text.strip())}"
             names = clean(" = ".join([s.name, *s.aliases]))
             turn = ", ".join(map(str, s.iteration))
-            out.append(("↓" if s.phase == "forward" else "↑", line, names, shown(s.value),
-                        "" if s.adjoint is None else shown(s.adjoint), turn, clean(s.note)))  # fmt: skip
+            out.append(
+                (
+                    "↓" if s.phase == "forward" else "↑",
+                    line,
+                    names,
+                    shown(s.value),
+                    "" if s.adjoint is None else shown(s.adjoint),
+                    turn,
+                    clean(s.note),
+                )
+            )
         return out
 
     def __repr__(self) -> str:

@@ -21,7 +21,7 @@ from ...arrays.workspace import Workspace
 from ...errors import BoundsError, Where
 from ...kernels import ir
 from ...kernels.interpreter import run
-from ...kernels.interpreter.unknown_bytes import Doubt, cell_of
+from ...kernels.interpreter.taint import Taint, cell_of
 from ...kernels.ir import Stmt, Value, root, walk
 from ...kernels.ops import control
 from ...kernels.ops import memory as mem
@@ -30,7 +30,7 @@ from ...kernels.types import is_float
 from ...tapes.events import Event
 from ...tapes.rerun import THREADS, Copies
 from .local_names import Taken, aliases, frame_of
-from .steps import Step, held, shown
+from .steps import StatementStep, held, shown
 
 CAP = 5_000  # steps
 BUDGET = 300_000  # statements of a thread: half a second
@@ -39,7 +39,7 @@ _WRITES = (mem.STORE, *mem.ATOMICS)
 _working: weakref.WeakKeyDictionary[ir.Function, dict[Any, Working]] = weakref.WeakKeyDictionary()
 
 
-class Done(Exception):
+class RunDone(Exception):
     """Raised to leave the run once every wanted step has been seen."""
 
 
@@ -54,15 +54,13 @@ def working_of(event: Event) -> Working:
     return made[active, groups]
 
 
-class Thread:
+class ThreadRun:
     """One thread, run forward and back. `status`: by memory, the masks of known and of certain bytes."""
 
-    def __init__(
-        self, event: Event, thread: tuple[int, ...], status: dict[Allocation, tuple[np.ndarray, np.ndarray]]
-    ):  # fmt: skip
+    def __init__(self, event: Event, thread: tuple[int, ...], status: dict[Allocation, tuple[np.ndarray, np.ndarray]]):
         self.event, self.thread = event, thread
         self.work = working_of(event)
-        self.steps: list[Step] = []
+        self.steps: list[StatementStep] = []
         self.made: dict[Value, int] = {}  # the step that made a value
         self.names: dict[int, dict[str, None]] = {}  # further names of the value of a step
         self.at: dict[tuple[Stmt, tuple[int, ...]], int] = {}
@@ -71,7 +69,7 @@ class Thread:
         self.taken: Taken = {}
         self.note = ""
         self.status = status
-        self.doubt: Doubt | None = None
+        self.doubt: Taint | None = None
         self.missing = self.hidden = False  # is there a value, or a statement, that is not known
         self.present: dict[str, None] = {}  # arrays that are shown as they are now
         self.certain: list[tuple[int, np.ndarray]] = []
@@ -100,11 +98,11 @@ class Thread:
         everybody = itertools.product(*map(range, dims))
         return [*itertools.takewhile(lambda t: t != self.thread, everybody), self.thread]
 
-    def run(self, function: ir.Function, args: list, see: Callable[[Stmt, run.Values], None]) -> bool:
+    def run(self, function: ir.Function, args: list, see: Callable[[Stmt, run.LiveValues], None]) -> bool:
         """Run the function and call `see` for each statement of the thread; False if it ran into `BUDGET`."""
         left = BUDGET
 
-        def trace(thread: tuple[int, ...], stmt: Stmt, values: run.Values) -> None:
+        def trace(thread: tuple[int, ...], stmt: Stmt, values: run.LiveValues) -> None:
             nonlocal left
             if self.doubt is not None:
                 self.doubt.see(thread, stmt, values)
@@ -116,7 +114,7 @@ class Thread:
 
         try:
             run.run(function, self.event.command.plan.form.dims, args, trace=trace, threads=self.threads)
-        except Done:
+        except RunDone:
             return True
         except TimeoutError:
             return False
@@ -126,7 +124,7 @@ class Thread:
             self.hidden = True  # by an index that is not the launch's
         return True
 
-    def doubtful(self, function: ir.Function, copies: Copies) -> Doubt | None:
+    def doubtful(self, function: ir.Function, copies: Copies) -> Taint | None:
         """The taint tracker of unknown bytes; None if the launch reads known bytes only."""
         masks = {a: known for a, (known, _) in self.status.items()}
         read = self.event.reads
@@ -138,9 +136,9 @@ class Thread:
             copies.memory[a][~known] = 0
         memory = [(copies.memory[a], known.copy()) for a, known in masks.items()]
         shadows = [(data, np.ones(len(data), bool)) for data in copies.shadows.values()]
-        return Doubt(function, self.work.turns, memory + shadows)
+        return Taint(function, self.work.turns, memory + shadows)
 
-    def known(self, value: Value, values: run.Values) -> Any:
+    def known(self, value: Value, values: run.LiveValues) -> Any:
         """A value as shown: a number, tuples of them, or "not kept" if it rests on unknown bytes."""
         if self.doubt is None or value not in self.doubt:
             return held(values[value])
@@ -150,8 +148,10 @@ class Thread:
     def notes(self) -> str:
         texts = [self.note] if self.note else []
         if self.missing or self.hidden:
-            texts.append('Not kept: memory that was overwritten, and that no gradient needs, with all that was computed'
-                         ' from it; wb.Tape(keep="all") keeps everything.')  # fmt: skip
+            texts.append(
+                "Not kept: memory that was overwritten, and that no gradient needs, with all that was computed"
+                ' from it; wb.Tape(keep="all") keeps everything.'
+            )
         if self.hidden:
             texts.append("What ran behind a condition, a loop bound or an index on such a value is left out.")
         if self.present:
@@ -165,17 +165,18 @@ class Thread:
         self.doubt = self.doubtful(self.work.primal, copies)
         self.certain = [
             (copies.memory[a].__array_interface__["data"][0], certain)
-            for a, (_, certain) in self.status.items() if not certain.all()
-        ]  # fmt: skip
+            for a, (_, certain) in self.status.items()
+            if not certain.all()
+        ]
         complete = self.run(self.work.primal, copies.primal(), self.see)
         if len(self.steps) >= CAP // 2 or not complete:
             self.note = f"The first {len(self.steps)} steps on the way down are shown: the cap is {CAP} in all."
         for k, names in aliases(self.steps, self.names, self.taken, self.work.primal).items():
             self.steps[k] = replace(self.steps[k], aliases=tuple(names))
 
-    def see(self, stmt: Stmt, values: run.Values) -> None:
+    def see(self, stmt: Stmt, values: run.LiveValues) -> None:
         row = stmt.row
-        if self.doubt is not None and (self.doubt.dark(stmt) or stmt in self.doubt.missed):
+        if self.doubt is not None and (self.doubt.control_tainted(stmt) or stmt in self.doubt.missed):
             self.skip(stmt)
         elif stmt in self.work.turns:
             loop, region = self.work.turns[stmt]
@@ -233,16 +234,29 @@ class Thread:
 
     def enter(self, stmt: Stmt, name: str, value: Any, produced: int | None = None, note: str = "") -> int:
         if len(self.steps) >= CAP // 2:
-            raise Done
+            raise RunDone
         iteration, k = self.iteration(stmt), len(self.steps)
-        self.steps.append(Step("forward", stmt.where, name, value, None, _depth(stmt.where), iteration,
-                               produced, (), note, tuple(self.loops[loop] for loop in self.around[stmt])))  # fmt: skip
+        self.steps.append(
+            StatementStep(
+                "forward",
+                stmt.where,
+                name,
+                value,
+                None,
+                _depth(stmt.where),
+                iteration,
+                produced,
+                (),
+                note,
+                tuple(self.loops[loop] for loop in self.around[stmt]),
+            )
+        )
         self.at[stmt, iteration] = k
         for out in stmt.outs:
             self.made[out] = k
         return k
 
-    def cell(self, stmt: Stmt, values: run.Values) -> tuple[str, tuple[int, ...] | None]:
+    def cell(self, stmt: Stmt, values: run.LiveValues) -> tuple[str, tuple[int, ...] | None]:
         """(the memory cell of a statement as text, its key for comparisons or None if unknown)."""
         name = root(stmt.args[0]).name
         if self.doubt is not None and self.doubt.indexed(stmt):
@@ -251,7 +265,7 @@ class Thread:
         index, *key = cell_of(stmt, values)
         return f"{name}[{', '.join(map(str, index))}]", tuple(key)
 
-    def load(self, stmt: Stmt, values: run.Values) -> None:
+    def load(self, stmt: Stmt, values: run.LiveValues) -> None:
         cell, key = self.cell(stmt, values)
         name = stmt.outs[0].name
         if name.startswith("$"):
@@ -270,7 +284,7 @@ class Thread:
             if start <= address < start + len(certain) and not certain[address - start :][:size].all():
                 self.present[name] = None
 
-    def store(self, stmt: Stmt, values: run.Values) -> None:
+    def store(self, stmt: Stmt, values: run.LiveValues) -> None:
         cell, key = self.cell(stmt, values)
         value = stmt.args[-1]
         producer = self.made.get(value)
@@ -293,15 +307,15 @@ class Thread:
         if not self.run(self.work.function, args, self.see_back):
             self.note = f"The way back is too long to be shown: a thread is given up on after {BUDGET} statements."
 
-    def see_back(self, stmt: Stmt, values: run.Values) -> None:
+    def see_back(self, stmt: Stmt, values: run.LiveValues) -> None:
         moment = self.work.moments.get(stmt)
         if moment is None:
             if stmt.row is mem.ACCUMULATE and root(stmt.args[0]).belongs_to in self.declared:
                 self.steps.append(self.of_scalar(stmt, values))
             return
         if len(self.steps) >= CAP:
-            raise Done
-        if self.doubt is not None and self.doubt.dark(stmt):
+            raise RunDone
+        if self.doubt is not None and self.doubt.control_tainted(stmt):
             return
         k = self.at.get((moment.stmt, tuple(int(values[t]) for t in moment.turns)))
         if k is None:
@@ -323,15 +337,15 @@ class Thread:
         command = self.event.command
         return {command.program.leaves[k].name: k for k in command.declared}
 
-    def of_scalar(self, stmt: Stmt, values: run.Values) -> Step:
+    def of_scalar(self, stmt: Stmt, values: run.LiveValues) -> StatementStep:
         """The final step: the thread's contribution to a scalar parameter with a gradient."""
         k = self.declared[root(stmt.args[0]).belongs_to]
         param = self.event.command.program.function.params[k]
         value = held(np.asarray(self.event.command.flat[k], param.type.numpy))  # type: ignore[attr-defined]
         adjoint = self.known(stmt.args[-1], values)
-        return Step("reverse", param.where, param.name, value, adjoint, note=f"added to d {param.name}")
+        return StatementStep("reverse", param.where, param.name, value, adjoint, note=f"added to d {param.name}")
 
-    def noted(self, stmt: Stmt, values: run.Values, step: Step, moment: Moment, adjoint: Any) -> str:
+    def noted(self, stmt: Stmt, values: run.LiveValues, step: StatementStep, moment: Moment, adjoint: Any) -> str:
         """The note of a reverse step: its effect on memory, and any value that the replay found different."""
         cell = step.note.removeprefix("reads ") if step.note.startswith("reads ") else step.name
         note = ""

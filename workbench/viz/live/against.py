@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from ...diagnose import Finding
-from ..data.against import Comparison, Parting
+from ..data.against import Parting, PassComparison
 from ..data.columns import Columns, levels_of, scale_of_levels
+from ..data.headline import Verdict, verdict
 from ..data.text import clean
-from ..data.verdict import Verdict, verdict
 from ..picture.figure import TapeFigure
 from .saved import SIZE
 from .view import View
@@ -27,7 +27,7 @@ TOLD = 2000  # columns whose differences the table has
 class AgainstView(View):
     """The live view of a comparison. Questions about launches that only the other tape has are refused."""
 
-    def __init__(self, made: Comparison, findings: Sequence[Finding] = ()):
+    def __init__(self, made: PassComparison, findings: Sequence[Finding] = ()):
         self.made = made
         self._here = [k for k, (n, _) in enumerate(made.places) if n is not None]
         super().__init__(made.here.tape, made.here.wrong, findings)
@@ -38,12 +38,14 @@ class AgainstView(View):
         self.meta = {
             **meta,
             "against": {
-                "here": clean(made.here.title), "there": clean(made.there.title), "said": [clean(s) for s in made.said],
+                "here": clean(made.here.title),
+                "there": clean(made.there.title),
+                "said": [clean(s) for s in made.said],
                 "first": None if first is None else self._first(first, lanes[first.allocation]),
                 "differences": {k: made.differences(k) for k in range(min(len(made.places), TOLD))},
                 "numbers": None if numbers == list(range(len(numbers))) else numbers,
             },
-        }  # fmt: skip
+        }
 
     def _first(self, first: Parting, lane: int) -> dict[str, Any]:
         """The flag on the first difference: its column and lane, its text, and where to look."""
@@ -56,10 +58,15 @@ class AgainstView(View):
             element = [*cell, *(int(i) for i in np.unravel_index(component, shape))] if shape else cell
         late = first.kind == "value" and not first.found
         return {
-            "e": first.position, "lane": lane, "kind": first.kind, "text": clean(f"{first.cell}: {first.numbers}"),
-            "title": clean(first.text), "array": k, "element": element,
+            "e": first.position,
+            "lane": lane,
+            "kind": first.kind,
+            "text": clean(f"{first.cell}: {first.numbers}"),
+            "title": clean(first.text),
+            "array": k,
+            "element": element,
             "late": late,
-        }  # fmt: skip
+        }
 
     # ---- columns and events
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ..data.marks import DARK, LIGHT, scale_marks
-from ..data.seed_runs import Difference, SeedRun, Seeds
+from ..data.seed_runs import SeedDifference, SeedRun, Seeds
 from ..data.text import fit, text_width
 from ..picture.svg import quoted
 
@@ -179,8 +179,10 @@ def bars(seeds: Seeds, run: SeedRun, measured: np.ndarray | None, other: SeedRun
             parts.append(_bar(left, step, y, theirs[k], "wb-other", text))
         if measured is not None and math.isfinite(measured[k]):
             at = y(float(measured[k]))
-            parts.append(f'<path class="wb-tick" d="M{left + step * 0.02:.1f} {at:.1f}h{step * 0.96:.1f}"><title>'
-                         f"differences: {measured[k]:.6g}</title></path>")  # fmt: skip
+            parts.append(
+                f'<path class="wb-tick" d="M{left + step * 0.02:.1f} {at:.1f}h{step * 0.96:.1f}"><title>'
+                f"differences: {measured[k]:.6g}</title></path>"
+            )
     names, room = _bar_names([seeds.column_name(k) for k in shown], step, 2 * half + 16)
     alt = quoted(f"gradient of {run.label}: {len(row)} components, largest {np.nanmax(np.abs(row), initial=0.0):.3g}")
     less = f'<div class="wb-caption">the {len(shown)} largest of {len(row)}</div>' if len(shown) < len(row) else ""
@@ -244,7 +246,9 @@ def _bar(left: float, step: float, y: Callable[[float], float], value: float, cl
     )
 
 
-def rows_table(seeds: Seeds, run: SeedRun, measured: np.ndarray | None, difference: Difference | None = None) -> str:
+def rows_table(
+    seeds: Seeds, run: SeedRun, measured: np.ndarray | None, difference: SeedDifference | None = None
+) -> str:
     """The HTML table of the same numbers."""
     row = run.row
     head = ["component", "gradient"]
@@ -265,7 +269,7 @@ def rows_table(seeds: Seeds, run: SeedRun, measured: np.ndarray | None, differen
     return _table(f"gradient of {run.label}", head, body) + more
 
 
-def levels_table(difference: Difference) -> str:
+def levels_table(difference: SeedDifference) -> str:
     """The HTML table of adjoint sizes at each step under two seeds, the most different first."""
     body = [[p.heading, p.names, f"{p.one:.4g}", f"{p.other:.4g}"] for p in difference.levels[:ROWS]]
     head = ["launch", "memory", f"pinned: {difference.one.label}", difference.other.label]

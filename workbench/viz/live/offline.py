@@ -88,10 +88,14 @@ MISSING = {
 
 
 def to_html(
-    tape: Tape, path: str | Path, cells: Iterable[tuple[Any, Any]] | None = None,
-    threads: Iterable[tuple[Any, Any]] | None = None, wrong: Any = None, against: Any = None,
+    tape: Tape,
+    path: str | Path,
+    cells: Iterable[tuple[Any, Any]] | None = None,
+    threads: Iterable[tuple[Any, Any]] | None = None,
+    wrong: Any = None,
+    against: Any = None,
     findings: Sequence[Finding] = (),
-) -> Path:  # fmt: skip
+) -> Path:
     """Write the live view of a tape as one page that needs no kernel and no network. Returns the path.
 
     cells     (array, index) of the ledgers to store, as for `tape.ledger`; by default the first ones of each leaf.
@@ -245,7 +249,7 @@ class _Page:
             (a, tuple(int(i) for i in index))
             for a in leaves[:CELLS]
             for index in islice(np.ndindex(full_shape(a)), each)
-        ]  # fmt: skip
+        ]
 
     def stops(self, a: Any, index: Any) -> tuple[int, tuple[int, ...], list[int]]:
         """The (array, index, moments) of the ledgers of a cell."""
@@ -300,9 +304,18 @@ class _Page:
 
     def text(self) -> str:
         names = (
-            "meta", "levels_meta", "other_meta", "cursor", "array", "element", "launch", "thread", "warning", "status",
+            "meta",
+            "levels_meta",
+            "other_meta",
+            "cursor",
+            "array",
+            "element",
+            "launch",
+            "thread",
+            "warning",
+            "status",
             "walks",
-        )  # fmt: skip
+        )
         view, count = self.view, self.view.meta["count"]
         state: dict[str, Any] = {name: getattr(self.view, name) for name in names}
         state |= {"kind": "view", "ready": False, "chosen": {view.column_of(n): at for n, at in self.chosen.items()}}
@@ -312,9 +325,13 @@ class _Page:
         for name in blobs:
             state[name] = self.store(getattr(self.view, name))
         page = {
-            "state": state, "blobs": blobs, "answers": self.answers, "moments": self.moments,
-            "missing": MISSING, "end": len(self.tape.events),
-        }  # fmt: skip
+            "state": state,
+            "blobs": blobs,
+            "answers": self.answers,
+            "moments": self.moments,
+            "missing": MISSING,
+            "end": len(self.tape.events),
+        }
         if count != page["end"]:  # some columns are of another tape
             events = [view.event_of(k) for k in range(count + 1)]
             page["events"] = [[n, n if view.column_of(n) == k else -1] for k, n in enumerate(events)]
@@ -322,7 +339,11 @@ class _Page:
         packed = zlib.compress(len(said).to_bytes(4, "little") + said + b"".join(self.blobs), 6)
         title = quoted(self.view.meta["title"])
         return PAGE.format(
-            title=title, css=style("view.css"), sentence=quoted(self.view.meta["sentence"]),
-            data=base64.b64encode(packed).decode("ascii"), start=START,
-            left=quoted(self.left_out()), module=module(*SCRIPTS).replace("</", "<\\/"),
-        )  # fmt: skip
+            title=title,
+            css=style("view.css"),
+            sentence=quoted(self.view.meta["sentence"]),
+            data=base64.b64encode(packed).decode("ascii"),
+            start=START,
+            left=quoted(self.left_out()),
+            module=module(*SCRIPTS).replace("</", "<\\/"),
+        )

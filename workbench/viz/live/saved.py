@@ -13,10 +13,10 @@ from dataclasses import replace
 from typing import Any
 
 from ...derivatives.pitfalls import Wrong
+from ..data.excerpt import excerpt
 from ..data.gather import Levels, with_levels
-from ..data.shorten import shortened
+from ..data.headline import Verdict
 from ..data.trace import Trace
-from ..data.verdict import Verdict
 from ..picture.figure import TapeFigure
 
 SIZE = 280_000  # bytes that a still picture adds to a notebook
@@ -95,5 +95,5 @@ def still_of(
     """Text and HTML of a tape from its known structure, levels and findings, without looking at it again."""
     whole = trace if found is None else with_levels(trace, found)
     whole = whole if wrong is None else replace(whole, title=wrong.title, wrong=True)
-    shown = shortened(whole, ENDS) if len(whole.events) > EVENTS else whole
+    shown = excerpt(whole, ENDS) if len(whole.events) > EVENTS else whole
     return TapeFigure(shown, verdict=verdict).within(SIZE)

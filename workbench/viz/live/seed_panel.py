@@ -21,7 +21,7 @@ import traitlets
 from ...arrays import allocation
 from ...arrays.array import array, read_values
 from ...tapes.tape import Tape
-from ..data.seed_runs import KINDS, Difference, SeedRun, Seeds
+from ..data.seed_runs import KINDS, SeedDifference, SeedRun, Seeds
 from ..data.text import clean_lines, sentence
 from ..data.trace import Trace
 from ..picture.figure import TapeFigure
@@ -36,9 +36,11 @@ PATIENCE = 0.05  # seconds a callback waits for the lock
 FRAME = 0.2  # seconds between pictures while rows are filled
 TITLES = {"one-hot": "one element", "ones": "ones", "random": "random", "half norm": "½‖y‖²"}
 NOTES = {
-    "one-hot": "1 at one element: a row of the Jacobian", "ones": "the gradient of the sum",
-    "random": "a random combination of all rows", "half norm": "the gradient of ½‖y‖²: the seed is y itself",
-}  # fmt: skip
+    "one-hot": "1 at one element: a row of the Jacobian",
+    "ones": "the gradient of the sum",
+    "random": "a random combination of all rows",
+    "half norm": "the gradient of ½‖y‖²: the seed is y itself",
+}
 
 
 class Picker(Widget):
@@ -139,8 +141,13 @@ class SeedPanel(Saved, widgets.VBox):
         on(self.input, self._slider)
         on(self.component, self._slider)
         on(self.value, self._what_if)
-        for button, work in ((self.next, self._next), (self.fill, self._fill), (self.pin, self._pin),
-                             (self.unpin, self._unpin), (self.reset, self._reset)):  # fmt: skip
+        for button, work in (
+            (self.next, self._next),
+            (self.fill, self._fill),
+            (self.pin, self._pin),
+            (self.unpin, self._unpin),
+            (self.reset, self._reset),
+        ):
             button.on_click(lambda _, work=work: self._asked(work))
         self.stop.on_click(lambda _: self._halt.set())
 
@@ -356,7 +363,7 @@ class SeedPanel(Saved, widgets.VBox):
         self.row.value = _card(self._row_title(difference), self._row(run, difference))
         self._draw_tape(run, difference)
 
-    def _draw_tape(self, run: SeedRun, difference: Difference | None) -> None:
+    def _draw_tape(self, run: SeedRun, difference: SeedDifference | None) -> None:
         """Draw the live view of the seeded tape; its picture where that has no such seeds (float16)."""
         engine = self.engine
         if getattr(engine.y.dtype, "scalar", engine.y.dtype).bits == 16:
@@ -371,7 +378,7 @@ class SeedPanel(Saved, widgets.VBox):
         text = run.label if difference is None else f"{run.label} minus {difference.one.label}"
         self.view.set_seeds({y: array(run.seed, dtype=y.dtype)}, minus, text)
 
-    def _difference(self) -> Difference | None:
+    def _difference(self) -> SeedDifference | None:
         run, pinned = self.run, self.pinned
         if run is None or pinned is None or pinned is run or pinned.row.shape != run.row.shape:
             return None
@@ -383,12 +390,12 @@ class SeedPanel(Saved, widgets.VBox):
         text = f"Seeding {self.engine.output} ({shape}) · seed: {run.label}{changed}"
         return f"<h4>{quoted(text)}</h4>"
 
-    def _row_title(self, difference: Difference | None) -> str:
+    def _row_title(self, difference: SeedDifference | None) -> str:
         assert self.run is not None
         less = f", against {difference.one.label} (outline)" if difference is not None else ""
         return f"gradient of {self.run.label}{less}"
 
-    def _row(self, run: SeedRun, difference: Difference | None) -> str:
+    def _row(self, run: SeedRun, difference: SeedDifference | None) -> str:
         measured = self.engine.measure(run) if self.measure.value and run.inputs == self.engine.version else None
         tables = jacobian_html.rows_table(self.engine, run, measured, difference)
         if difference is not None:
@@ -397,7 +404,7 @@ class SeedPanel(Saved, widgets.VBox):
         note = '<div class="wb-caption">ticks: central differences</div>' if measured is not None else ""
         return f"{chart}{note}<details><summary>The same as a table</summary>{tables}</details>"
 
-    def _view(self, trace: Trace | None, difference: Difference | None) -> str:
+    def _view(self, trace: Trace | None, difference: SeedDifference | None) -> str:
         if trace is None:
             return ""
         pinned = ""
@@ -428,8 +435,10 @@ def _images(trace: Trace) -> str:
     scene, parts = draw(trace), []
     for theme in ("light", "dark"):
         data = base64.b64encode(render(scene, theme).encode("utf-8")).decode("ascii")
-        parts.append(f'<img class="wb-{theme}" alt="{quoted(sentence(trace))}" style="max-width:none"'
-                     f' src="data:image/svg+xml;base64,{data}">')  # fmt: skip
+        parts.append(
+            f'<img class="wb-{theme}" alt="{quoted(sentence(trace))}" style="max-width:none"'
+            f' src="data:image/svg+xml;base64,{data}">'
+        )
     return f'<div style="overflow-x:auto">{"".join(parts)}</div>'
 
 

@@ -31,15 +31,15 @@ from ...tapes.seeds import check_seed
 from ...tapes.tape import Tape
 from ..data.columns import Columns, Levels, levels_of, scale_of_levels
 from ..data.gather import levels, no_collector, structure
+from ..data.headline import NOTHING, PATIENT, Verdict, verdict
 from ..data.marks import DARK, LIGHT
-from ..data.snapshot import Moments, frame_of, full_shape, is_viewable, picture, reduced
+from ..data.snapshot import TapeMoments, frame_of, full_shape, is_viewable, picture, reduced
 from ..data.text import clean, clean_lines, json_number
 from ..data.trace import Trace
-from ..data.verdict import NOTHING, PATIENT, Verdict, verdict
 from ..inspect.cell import cell_of
 from ..inspect.kept_run import KeptRun
 from ..inspect.ledger import ledger
-from ..inspect.ledger_table import Ledger, Row
+from ..inspect.ledger_table import Contribution, Ledger
 from ..inspect.microscope import microscope
 from .saved import Answers, Saved, still_of
 from .widget import Widget
@@ -50,11 +50,41 @@ AT_ONCE = 2000  # events up to which the adjoint is walked before the page opens
 BUSY = "busy: recording"
 REMEMBERED = ("heat", "ledger", "microscope")  # answers that are given again to whoever asks the same
 SCRIPTS = (  # a file imports from those before it
-    "elements.js", "heat.js", "lanes.js", "envelope.js", "strips.js", "ask.js", "late.js", "state.js", "window.js",
-    "families.js", "against.js", "words.js", "search.js", "help.js", "play.js", "page.js", "heads.js", "compose.js",
-    "dock.js", "paint.js", "overview.js", "table.js", "tips.js", "keys.js", "section.js", "heat_panel.js",
-    "ledger_panel.js", "turns.js", "scope_panel.js", "panels.js", "legend.js", "verdict.js", "printed.js", "view.js",
-)  # fmt: skip
+    "elements.js",
+    "heat.js",
+    "lanes.js",
+    "envelope.js",
+    "strips.js",
+    "ask.js",
+    "late.js",
+    "state.js",
+    "window.js",
+    "families.js",
+    "against.js",
+    "words.js",
+    "search.js",
+    "help.js",
+    "play.js",
+    "page.js",
+    "heads.js",
+    "compose.js",
+    "dock.js",
+    "paint.js",
+    "overview.js",
+    "table.js",
+    "tips.js",
+    "keys.js",
+    "section.js",
+    "heat_panel.js",
+    "ledger_panel.js",
+    "turns.js",
+    "scope_panel.js",
+    "panels.js",
+    "legend.js",
+    "verdict.js",
+    "printed.js",
+    "view.js",
+)
 
 
 class Busy(Exception):
@@ -84,7 +114,7 @@ def style(*names: str) -> str:
     return text
 
 
-class Cells:
+class NotebookCells:
     """A monitor of running notebook cells, whose code may read memory that a walk changes for a while."""
 
     def __init__(self) -> None:
@@ -114,7 +144,7 @@ class Cells:
         return self.running and threading.current_thread() is not threading.main_thread()
 
 
-cells = Cells()
+cells = NotebookCells()
 
 
 @contextmanager
@@ -161,7 +191,7 @@ class View(Saved, Widget):
         cells.listen()
         self.tape, self.wrong, self.findings = tape, wrong, findings
         self.arrays: list[Any] = []
-        self.moments: Moments | None = None
+        self.moments: TapeMoments | None = None
         self._kept: KeptRun | None = None
         self._said: Verdict | None = None
         self.answers, self._events = Answers(), list(tape.events)
@@ -179,9 +209,11 @@ class View(Saved, Widget):
             given["array"] = next((k for k, a in enumerate(self.arrays) if a.allocation.asked), 0)
         title = {} if wrong is None else {"title": clean(wrong.title)}
         super().__init__(
-            meta={**self._columns.meta, **lists, **title}, columns=self._columns.data,
-            warning="" if wrong is None else f"Wrong on purpose: {clean(wrong.pitfall)}", **given,
-        )  # fmt: skip
+            meta={**self._columns.meta, **lists, **title},
+            columns=self._columns.data,
+            warning="" if wrong is None else f"Wrong on purpose: {clean(wrong.pitfall)}",
+            **given,
+        )
         self.on_msg(self._heard)
 
     # ---- what the page is given
@@ -259,8 +291,9 @@ class View(Saved, Widget):
             self.launch = self.column_of(position)
             self.thread = [int(i) for i in (thread if isinstance(thread, tuple | list) else [thread])]
 
-    def set_seeds(self, grads: Mapping[Any, Any] | None = None, minus: Mapping[Any, Any] | None = None,
-                  text: str = "") -> None:  # fmt: skip
+    def set_seeds(
+        self, grads: Mapping[Any, Any] | None = None, minus: Mapping[Any, Any] | None = None, text: str = ""
+    ) -> None:
         """Show the reverse pass of these seeds ({array: seed}, as for `backward`), in a workspace of its own.
 
         minus   other seeds: what is shown is the difference of both passes, which is the pass of the difference.
@@ -291,8 +324,9 @@ class View(Saved, Widget):
         found: dict[str, Any] = {}
         sides = {
             name: levels_of(side) if isinstance(side, Trace) else side
-            for name, side in (("levels", given), ("other", compare)) if side is not None
-        }  # fmt: skip
+            for name, side in (("levels", given), ("other", compare))
+            if side is not None
+        }
         scale = scale_of_levels(*sides.values()) if len(sides) == 2 else None
         for name, side in sides.items():
             found[f"{name}_meta"], found[name] = self._columns.levels(side, scale)
@@ -325,9 +359,13 @@ class View(Saved, Widget):
     def answer(self, content: Mapping[str, Any]) -> tuple[Any, list[bytes]]:
         """The answer to one question, and its buffers. Raises `Busy`, or the question's own error."""
         questions: dict[str, Callable[[Mapping[str, Any]], tuple[Any, list[bytes]]]] = {
-            "heat": self._heat, "ledger": self._ledger, "microscope": self._microscope, "findings": self._findings,
-            "levels": self._levels, "again": self._again,
-        }  # fmt: skip
+            "heat": self._heat,
+            "ledger": self._ledger,
+            "microscope": self._microscope,
+            "findings": self._findings,
+            "levels": self._levels,
+            "again": self._again,
+        }
         seeds = self.tape.last_seeds if self._seeds is None else self._seeds
         if self.moments is not None and seeds is not self.answers.seeds:
             self.moments.walked.clear()
@@ -350,17 +388,17 @@ class View(Saved, Widget):
         later = now[len(drawn) :]
         return now[: len(drawn)][-1:] == drawn[-1:] and all(event.kind == "foreign" for event in later)
 
-    def _walks(self) -> Moments:
-        """The `Moments`, for walks that restore past contents. Raises `Busy` while a cell runs that would see them."""
+    def _walks(self) -> TapeMoments:
+        """`TapeMoments`, for walks that restore past contents. Raises `Busy` while a cell runs that could see them."""
         if self.moments is None:
             self.moments = self._moments()
         if self.moments.rewinds and cells.beside:
             raise Busy("busy: a cell is running")
         return self.moments
 
-    def _moments(self) -> Moments:
-        """The tape's `Moments`, with present memory copied: made with the view, before memory is reused."""
-        found = Moments(self.tape, self._retrace, self._seeds)
+    def _moments(self) -> TapeMoments:
+        """The tape's `TapeMoments`, with present memory copied: made with the view, before memory is reused."""
+        found = TapeMoments(self.tape, self._retrace, self._seeds)
         found.hold(self.arrays)
         found.beside = sorted(self.arrays, key=lambda a: not a.allocation.asked)
         return found
@@ -412,7 +450,7 @@ class View(Saved, Widget):
         cell = cell_of(self.tape, a, index)
         seed = self.tape.last_seeds.get(cell.allocation)
         value = 0.0 if seed is None else cell.value(seed)
-        rows = (Row(-1, "seed", "seed", None, None, cell.label, value, value),) if value else ()
+        rows = (Contribution(-1, "seed", "seed", None, None, cell.label, value, value),) if value else ()
         return Ledger(cell.label, cell.index, rows, value, value, 0.0)
 
     def _microscope(self, asked: Mapping[str, Any]) -> tuple[Any, list[bytes]]:

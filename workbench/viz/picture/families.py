@@ -43,9 +43,14 @@ def _between(bars: Bars, edges: np.ndarray) -> Envelope:
 
 
 def _boxes(
-    scene: Scene, places: Sequence[tuple[int, float, float]], marks: Sequence[Strip], y: float, most: float, key: str,
+    scene: Scene,
+    places: Sequence[tuple[int, float, float]],
+    marks: Sequence[Strip],
+    y: float,
+    most: float,
+    key: str,
     titles: Sequence[str],
-) -> None:  # fmt: skip
+) -> None:
     for n, mark in enumerate(marks):
         x0, x1, tall = places[mark.first][1], places[mark.last - 1][2], min(mark.thick, most)
         title = ", ".join(dict.fromkeys(titles[mark.first : mark.last]))

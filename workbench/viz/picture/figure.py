@@ -10,11 +10,11 @@ import base64
 import json
 from pathlib import Path
 
-from ..data.against import Comparison
+from ..data.against import PassComparison
 from ..data.gather import no_collector
+from ..data.headline import Verdict, adjoint_range
 from ..data.text import clean_lines, sentence, text_width
 from ..data.trace import Trace
-from ..data.verdict import Verdict, adjoint_range
 from .layout import MARK_BUDGET
 from .scene import Mark, Scene, draw
 from .svg import THEMES, quoted, render
@@ -37,7 +37,7 @@ class TapeFigure:
     """
 
     def __init__(
-        self, trace: Trace, theme: str = "auto", against: Comparison | None = None, verdict: Verdict | None = None
+        self, trace: Trace, theme: str = "auto", against: PassComparison | None = None, verdict: Verdict | None = None
     ):
         if theme not in THEMES:
             raise ValueError(f"a theme is one of {THEMES}, not {theme!r}")
@@ -118,9 +118,9 @@ class TapeFigure:
         path.write_text(content, encoding="utf-8")
         return path
 
-    def beside(self, *others: TapeFigure) -> Beside:
+    def beside(self, *others: TapeFigure) -> TapeViews:
         """This view and others side by side, where there is room; else one below the other."""
-        return Beside((self, *others))
+        return TapeViews((self, *others))
 
     def __repr__(self) -> str:
         try:
@@ -138,7 +138,7 @@ class TapeFigure:
             return {"text/plain": repr(self), "text/html": html}
 
 
-class Beside:
+class TapeViews:
     """Several tape views in one output."""
 
     def __init__(self, figures: tuple[TapeFigure, ...]):

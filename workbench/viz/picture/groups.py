@@ -10,7 +10,7 @@ from ..data.lanes import Lane
 from ..data.marks import Strip, strip_marks, value_marks
 from ..data.text import clean, fit_middle
 from ..data.trace import events_text, fold_flags
-from .layout import Group, Layout
+from .layout import ColumnGroup, Layout
 
 if TYPE_CHECKING:
     from .scene import Scene
@@ -35,14 +35,14 @@ def groups(scene: Scene, layout: Layout, top: float) -> None:
         scene.label(f"{key}-label", "name", middle, top + 17, text, 12, mono=True, anchor="middle", title=title)
 
 
-def group_title(group: Group) -> str:
+def group_title(group: ColumnGroup) -> str:
     """The tooltip of many events: their name, how many of each kind, and their flags."""
     kinds = ", ".join(events_text(group.events))
     flags = "".join(f"\n{key}: {number}" for key, number in fold_flags(group.events).items())
     return f"{clean(group.name)}, {group.within}: {kinds}, in the table one by one{flags}"
 
 
-def _strips(scene: Scene, layout: Layout, group: Group, lane: Lane, key: str) -> None:
+def _strips(scene: Scene, layout: Layout, group: ColumnGroup, lane: Lane, key: str) -> None:
     x, wide = group.x0 + 3, group.x1 - group.x0 - 6
     edges = stretches(group.first, group.last, group.columns(int(wide / THIN)))
     whole = stretches(group.first, group.last, 1)
@@ -77,7 +77,7 @@ def _drawn(
         scene.add("path", f"{key}-sign", "strip sign nan", path=crosses, title=title)
 
 
-def _value_title(layout: Layout, bars: Bars, group: Group) -> str:
+def _value_title(layout: Layout, bars: Bars, group: ColumnGroup) -> str:
     ill = (bars.state >= NAN) & (bars.e1 >= group.first) & (bars.e0 < group.last)
     if not ill.any():
         return "values"
@@ -86,11 +86,11 @@ def _value_title(layout: Layout, bars: Bars, group: Group) -> str:
     return f"values: {' and '.join(names)} {f'written by {layout.moment(since)}' if since >= 0 else 'from the start'}"
 
 
-def _text(layout: Layout, said: Envelope, group: Group) -> str:
+def _text(layout: Layout, said: Envelope, group: ColumnGroup) -> str:
     return envelope_text(said, layout.moment, group.within)
 
 
-def group_texts(layout: Layout, group: Group) -> tuple[str, ...]:
+def group_texts(layout: Layout, group: ColumnGroup) -> tuple[str, ...]:
     """The adjoint of each memory inside, in words: what the table says of many events."""
     found = []
     for key, bars in layout.group_bars.items():

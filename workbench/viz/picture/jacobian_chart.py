@@ -12,9 +12,14 @@ from .chart import Chart
 
 
 def jacobian_chart(
-    jacobians: dict[tuple[int, int], np.ndarray], labels: tuple[list[str], list[str]], colorbar: bool, apart: bool,
-    title: str | None, colormap: str, log_scale: bool,
-) -> Chart:  # fmt: skip
+    jacobians: dict[tuple[int, int], np.ndarray],
+    labels: tuple[list[str], list[str]],
+    colorbar: bool,
+    apart: bool,
+    title: str | None,
+    colormap: str,
+    log_scale: bool,
+) -> Chart:
     """Images of (rows, columns, components of a column) by (input, output), a row for each output.
 
     Colours are symmetric about 0 and common to all, unless `apart`; on a logarithmic scale they show sizes.

@@ -10,10 +10,21 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeVar
 
-from ..data.against import Comparison
+from ..data.against import PassComparison
 from ..data.envelope import ALL, Bars, Scale, ill_blocks, scale_of, sizes_of, version_bars
 from ..data.families import families
-from ..data.lanes import Adjoints, Bar, Block, FamilyLane, Flow, Lane, by_lane, cut_memory, rows_of, versions_of
+from ..data.lanes import (
+    Adjoints,
+    Bar,
+    FamilyLane,
+    Lane,
+    TouchAdjoint,
+    VersionBlock,
+    by_lane,
+    cut_memory,
+    rows_of,
+    versions_of,
+)
 from ..data.marks import MOMENT, PASSES
 from ..data.text import clean
 from ..data.trace import AllocationTrack, EventColumn, Fold, Trace
@@ -28,11 +39,11 @@ GAP_WIDTH, GROUP_WIDTH, GROUPS_WIDTH = 176.0, 620.0, 1500.0  # of a group at lea
 OPEN = 60  # events up to which nothing is folded
 FOLDS = 8  # columns of folds
 PIECES = 64  # of a lane, from which its envelopes are of equal parts
-_Part = TypeVar("_Part", Bar, Block)
+_Part = TypeVar("_Part", Bar, VersionBlock)
 
 
 @dataclass(frozen=True, slots=True)
-class PlacedBlock(Block):
+class PlacedBlock(VersionBlock):
     """One version on the value track, from x0 to x1."""
 
     x0: float = 0.0
@@ -57,7 +68,7 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class ColumnGroup:
     """Events from `first` on that share one column: a fold, or the middle of a long tape. `within`: those inside."""
 
     events: Sequence[EventColumn]
@@ -95,7 +106,7 @@ class Group:
 class Layout:
     trace: Trace
     columns: tuple[Column, ...]
-    groups: tuple[Group, ...]
+    groups: tuple[ColumnGroup, ...]
     lanes: dict[str, Lane]
     hidden_lanes: int
     pitch: float
@@ -107,11 +118,11 @@ class Layout:
     height: float
     blocks: list[PlacedBlock] = field(default_factory=list)
     bars: list[PlacedBar] = field(default_factory=list)
-    flows: dict[tuple[int, int], Flow] = field(default_factory=dict)
+    flows: dict[tuple[int, int], TouchAdjoint] = field(default_factory=dict)
     scale: Scale = ALL
-    against: Comparison | None = None  # the other pass, with its bars and flows
+    against: PassComparison | None = None  # the other pass, with its bars and flows
     others: dict[str, list[PlacedBar]] = field(default_factory=dict)
-    other_flows: dict[tuple[int, int], Flow] = field(default_factory=dict)
+    other_flows: dict[tuple[int, int], TouchAdjoint] = field(default_factory=dict)
     group_bars: dict[str, Bars] = field(
         default_factory=dict
     )  # of every lane, drawn or not; only where there are groups
@@ -193,7 +204,7 @@ def arrange(
     label_width: float = 0.0,
     header: float = 86.0,
     lane_budget: int = LANE_BUDGET,
-    against: Comparison | None = None,
+    against: PassComparison | None = None,
     fold: bool = True,
 ) -> Layout:
     """The layout for the events in `shown` (see `both_ends`).
@@ -248,7 +259,9 @@ def arrange(
     return layout
 
 
-def _group_bars(layout: Layout, blocks: Sequence[Block], found: Adjoints, cuts: dict[str, tuple[int, ...]]) -> None:
+def _group_bars(
+    layout: Layout, blocks: Sequence[VersionBlock], found: Adjoints, cuts: dict[str, tuple[int, ...]]
+) -> None:
     """The blocks and bars of all lanes, exact for events that are not drawn too."""
     trace, against = layout.trace, layout.against
     whole = cut_memory(trace, trace.events, PIECES)
@@ -271,7 +284,7 @@ def _by_row(layout: Layout, row_of: dict[str, str], found: Iterable[_Part]) -> d
     return rows
 
 
-def _scale(trace: Trace, against: Comparison | None) -> Scale:
+def _scale(trace: Trace, against: PassComparison | None) -> Scale:
     """The scale of thickness that fits every adjoint of the trace, drawn or not, and those of another pass."""
     levels = [level for event in trace.events for level in event.adjoint]
     seeds = list(trace.seeds)
@@ -283,7 +296,7 @@ def _scale(trace: Trace, against: Comparison | None) -> Scale:
 
 def place_columns(
     trace: Trace, shown: list[tuple[int, EventColumn]], label_width: float
-) -> tuple[tuple[Column, ...], tuple[Group, ...], float, float]:
+) -> tuple[tuple[Column, ...], tuple[ColumnGroup, ...], float, float]:
     """The columns, the groups of the other events, the distance between columns and the right end of the tracks."""
     hidden = _hidden(trace, shown)
     widths = [_group_width(last - first, fold) for first, last, fold in hidden]
@@ -304,11 +317,11 @@ def place_columns(
     return tuple(columns), tuple(groups), pitch, max(x, LEFT + 3.5 * PITCH)
 
 
-def _group(trace: Trace, first: int, last: int, ends: tuple[float, float], fold: Fold | None) -> Group:
+def _group(trace: Trace, first: int, last: int, ends: tuple[float, float], fold: Fold | None) -> ColumnGroup:
     events = trace.events
     low = events[first - 1].index + 1 if first else events[0].index
     high = events[last].index - 1 if last < len(events) else events[-1].index
-    return Group(events[first:last], first, f"#{low}..#{high}", *ends, fold)
+    return ColumnGroup(events[first:last], first, f"#{low}..#{high}", *ends, fold)
 
 
 def _hidden(trace: Trace, shown: list[tuple[int, EventColumn]]) -> list[tuple[int, int, Fold | None]]:

@@ -66,9 +66,12 @@ def folded(scene: Scene, layout: Layout) -> None:
 
 
 def _lines(
-    scene: Scene, layout: Layout, events: tuple[int, int], rows: Mapping[str, Lane],
+    scene: Scene,
+    layout: Layout,
+    events: tuple[int, int],
+    rows: Mapping[str, Lane],
     place: Callable[[int], tuple[float, float]],
-) -> None:  # fmt: skip
+) -> None:
     """Draw the lines for these events; `rows`: the row of every memory; `place`: the (x0, x1) of an event."""
     ends: dict[tuple[str, str], list[int]] = {}
     for p in layout.against.partings if layout.against is not None else ():

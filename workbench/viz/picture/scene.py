@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ...tables import bytes_text
-from ..data.against import Comparison
+from ..data.against import PassComparison
 from ..data.envelope import BOTH, INF, NAN
-from ..data.lanes import Bar, Block, Lane
+from ..data.lanes import Bar, Lane, VersionBlock
 from ..data.marks import (
     ARROW_FROM,
     ARROW_TO,
@@ -124,9 +124,12 @@ class Scene:
 
 
 def draw(
-    trace: Trace, budget: int = MARK_BUDGET, against: Comparison | None = None, strip: Sequence[tuple[str, str]] = (),
+    trace: Trace,
+    budget: int = MARK_BUDGET,
+    against: PassComparison | None = None,
+    strip: Sequence[tuple[str, str]] = (),
     said: Sequence[str] | None = None,
-) -> Scene:  # fmt: skip
+) -> Scene:
     """The whole picture; `against`: with the other pass over it, whose columns `trace` must have.
 
     `strip`: lines above it, each with its severity; `said`: sentences about both passes, by default all there are.
@@ -340,7 +343,7 @@ def _block(scene: Scene, layout: Layout, lane: Lane, block: PlacedBlock, reach: 
         _glyph(scene, f"{key}-sign", STATES[block.state], *ill_sign(mark, block.x1), title)
 
 
-def _block_title(layout: Layout, lane: Lane, block: Block) -> str:
+def _block_title(layout: Layout, lane: Lane, block: VersionBlock) -> str:
     version = block.version
     heading = clean(layout.trace.events[block.e0].heading) if block.e0 >= 0 else ""
     origin = f", written by {heading}" if heading else ", from before the tape"
@@ -377,8 +380,18 @@ def _bar(scene: Scene, layout: Layout, bar: PlacedBar, level: AdjointLevel, key:
     title = _bar_title(layout, lane, bar, level)
     parts = layout.trace.wrong if layout.against is None else layout.against.parts_bar(bar, layout.others)
     look = mark.look + odd(parts, layout.trace.wrong)
-    scene.add("rect", key, look, bar.x0, mark.y - mark.thick / 2, wide, mark.thick, radius=mark.thick / 2,
-              title=title, opacity=mark.opacity)  # fmt: skip
+    scene.add(
+        "rect",
+        key,
+        look,
+        bar.x0,
+        mark.y - mark.thick / 2,
+        wide,
+        mark.thick,
+        radius=mark.thick / 2,
+        title=title,
+        opacity=mark.opacity,
+    )
     if mark.sign:
         _glyph(scene, f"{key}-sign", mark.state, bar.x0 + wide / 2, mark.y, mark.sign, title)
 

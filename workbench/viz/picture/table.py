@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ... import tables
-from ..data.against import Comparison
-from ..data.lanes import Flow
+from ..data.against import PassComparison
+from ..data.lanes import TouchAdjoint
 from ..data.text import clean, clean_lines, level_text, text_width, versions
 from ..data.trace import AllocationTrack, TouchMark, Trace, event_flags, events_text, fold_flags
 from .groups import group_texts
-from .layout import Column, Group, Layout, arrange, both_ends
+from .layout import Column, ColumnGroup, Layout, arrange, both_ends
 
 ROW_LIMIT = 200
 EVENT_HEAD = ("event", "line", "reads", "writes", "kept", "adjoint after", "adjoint before", "flags")
@@ -24,9 +24,13 @@ Row = tuple[tuple[str, ...], ...]
 
 
 def table(
-    trace: Trace, limit: int = ROW_LIMIT, rows: Sequence[Row] | None = None, against: Comparison | None = None,
-    verdict: str = "", said: Sequence[str] = (),
-) -> str:  # fmt: skip
+    trace: Trace,
+    limit: int = ROW_LIMIT,
+    rows: Sequence[Row] | None = None,
+    against: PassComparison | None = None,
+    verdict: str = "",
+    said: Sequence[str] = (),
+) -> str:
     """The whole tape as aligned plain text. At most `limit` events and allocations have a row of their own.
 
     `rows` are the event rows, if the caller has them already; `against`: the two passes that they are about, `said`:
@@ -42,7 +46,7 @@ def table(
 
 
 def html_table(
-    trace: Trace, limit: int = ROW_LIMIT, rows: Sequence[Row] | None = None, against: Comparison | None = None
+    trace: Trace, limit: int = ROW_LIMIT, rows: Sequence[Row] | None = None, against: PassComparison | None = None
 ) -> str:
     """The same rows as two HTML tables with captions and header cells."""
     rows = event_rows(trace, limit, against) if rows is None else rows
@@ -50,11 +54,11 @@ def html_table(
     return events + _html("Memory and its names", MEMORY_HEAD, memory_rows(trace, limit))
 
 
-def _head(against: Comparison | None) -> tuple[str, ...]:
+def _head(against: PassComparison | None) -> tuple[str, ...]:
     return EVENT_HEAD if against is None else (*EVENT_HEAD[:-1], *AGAINST_HEAD, EVENT_HEAD[-1])
 
 
-def event_rows(trace: Trace, limit: int = ROW_LIMIT, against: Comparison | None = None) -> list[Row]:
+def event_rows(trace: Trace, limit: int = ROW_LIMIT, against: PassComparison | None = None) -> list[Row]:
     """One row per event: each cell is a tuple of lines. `against`: with the other pass, and what differs."""
     shown = both_ends(trace, (limit + 1) // 2, limit // 2)
     layout = arrange(trace, shown, lane_budget=len(trace.allocations), against=against, fold=False)
@@ -67,7 +71,7 @@ def event_rows(trace: Trace, limit: int = ROW_LIMIT, against: Comparison | None 
     return rows
 
 
-def _gap_row(layout: Layout, group: Group) -> Row:
+def _gap_row(layout: Layout, group: ColumnGroup) -> Row:
     events = group.events
     kinds = events_text(events)
     noun = kinds[0].split(" ", 1)[-1] if len(kinds) == 1 else "events"
@@ -117,7 +121,7 @@ def _named(track: AllocationTrack, touch: TouchMark) -> str:
 
 
 def _adjoints(
-    layout: Layout, column: Column, flows: Mapping[tuple[int, int], Flow], after: bool = False
+    layout: Layout, column: Column, flows: Mapping[tuple[int, int], TouchAdjoint], after: bool = False
 ) -> tuple[str, ...]:
     """The adjoint of every range that the event touched, each range once."""
     found: dict[tuple[str, int, int], str] = {}

@@ -115,8 +115,9 @@ def noted_place(count: wp.array(dtype=int), places: wp.array(dtype=int), i: int)
 
 
 @wp.kernel
-def compacted(x: wp.array(dtype=float), count: wp.array(dtype=int), places: wp.array(dtype=int),
-              y: wp.array(dtype=float)):  # fmt: skip
+def compacted(
+    x: wp.array(dtype=float), count: wp.array(dtype=int), places: wp.array(dtype=int), y: wp.array(dtype=float)
+):
     i = wp.tid()
     if x[i] > 0.0:
         k = next_place(count, places, i)

@@ -194,8 +194,14 @@ def stencil(image):
 
 
 @wp.kernel
-def pushed(v: wp.array(dtype=float), x: wp.array(dtype=float), dt: float, k: float, v_new: wp.array(dtype=float),
-           x_new: wp.array(dtype=float)):  # fmt: skip
+def pushed(
+    v: wp.array(dtype=float),
+    x: wp.array(dtype=float),
+    dt: float,
+    k: float,
+    v_new: wp.array(dtype=float),
+    x_new: wp.array(dtype=float),
+):
     i = wp.tid()
     v_new[i] = v[i] - dt * k * wp.sin(x[i])
     x_new[i] = x[i] + dt * v_new[i]

@@ -1,0 +1,117 @@
+"""Operators of arrays, and errors for methods that only other libraries have: they say what to write instead."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..errors import LaunchError, compose
+
+_INSTEAD = {
+    "wb.utils.array_sum(x)": "sum mean",
+    "wb.map(f, x), or x.numpy() to look": "min max abs sqrt exp log sin cos clip clamp std var any all argmin argmax "
+    "round prod norm dot matmul cumsum sort where",
+    "wb.array(x, dtype=...) outside of tapes, or a kernel that casts": "astype float double half type int long",
+    "wb.clone(x)": "copy clone",
+    "wb.detach(x)": "detach stop_gradient",
+    "x.numpy()": "cpu to_numpy asnumpy as_numpy values data_ptr buffer",
+    "x.list()": "tolist to_list",
+    "x.view(dtype), x.reshape(shape) or x.flatten()": "ravel squeeze unsqueeze expand permute swapaxes resize",
+    "x.to('cuda:0')": "cuda gpu",
+    "x.fill_(value)": "fill set_",
+    "x.zero_()": "zero zeros clear",
+    "x.assign(values)": "set copy_ copyto put update",
+    "x.grad.zero_(), or tape.zero()": "zero_grad",
+    "tape.backward(loss), then x.grad": "backward gradient grads",
+    "x.requires_grad = True": "requires_grad_ watch requires_gradient requires_grads require_grad requires_gard",
+    "x.strides": "stride",
+}
+
+
+class Absent:
+    """Descriptor in place of a method that other libraries have: get and set raise AttributeError with what to write.
+
+    A `__getattr__` would do the same, and slow down every attribute of the class.
+    """
+
+    def __init__(self, what: str, instead: str):
+        self.what, self.instead = what, instead
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, obj: Any, owner: type) -> Any:
+        text = compose(f"{self.what} has no attribute {self.name!r}", None, "", self.instead, "attribute")
+        raise AttributeError(text, name=self.name, obj=obj)
+
+    def __set__(self, obj: Any, value: Any) -> None:
+        self.__get__(obj, type(obj))
+
+
+def place_absent(kind: Any, what: str, meant: dict[str, str]) -> None:
+    """Give a class an `Absent` for each of the names in `meant` that it does not have; `dir` does not list them."""
+    wanted = ((name, line) for line, names in meant.items() for name in names.split())
+    absent = {name: Absent(what, line) for name, line in wanted if not hasattr(kind, name)}
+    for name, stand_in in absent.items():
+        setattr(kind, name, stand_in)
+        stand_in.__set_name__(kind, name)
+    kind.__dir__ = lambda self: [n for n in object.__dir__(self) if n not in absent]
+
+
+def _compared(sign: str) -> Callable[[Any, Any], Any]:
+    """A comparison method that raises LaunchError [array-comparison]; NotImplemented beside objects of other kinds."""
+
+    def compare(a: Any, b: Any) -> Any:
+        if not isinstance(b, type(a) | int | float | np.generic | np.ndarray | list | tuple):
+            return NotImplemented
+        other = b.label if isinstance(b, type(a)) else "..."
+        values = f"{a.label}.numpy() {sign} " + (f"{other}.numpy()" if isinstance(b, type(a)) else other)
+        same = f"{a.label} is {other} for one object, " if sign in ("==", "!=") and isinstance(b, type(a)) else ""
+        raise LaunchError(
+            f"`{sign}` of the array {a.label} and {other if isinstance(b, type(a)) else type(b).__name__}.",
+            slug="array-comparison",
+            why="It would read values on the host, where no tape sees what depends on them.",
+            instead=f"{same}{values} for the values of now, or wb.map(f, ...) for an array of them",
+        )
+
+    return compare
+
+
+_COMPARISONS = {"__eq__": "==", "__ne__": "!=", "__lt__": "<", "__le__": "<=", "__gt__": ">", "__ge__": ">="}
+
+
+def install(kind: Any, operators: dict[str, Callable[[Any, Any], Any]]) -> None:
+    """Give a class of arrays these operators, by name (`__imul__`, ...), and the errors of this module for the rest."""
+    for name in "add sub mul truediv floordiv mod pow".split():
+        for how in ("i", "", "r"):
+            setattr(kind, f"__{how}{name}__", _operator(f"__{how}{name}__", operators))
+    kind.__neg__ = lambda self: _operator("__neg__", operators)(self, None)
+    for name, sign in _COMPARISONS.items():
+        setattr(kind, name, _compared(sign))
+    kind.__hash__ = object.__hash__
+    place_absent(kind, "an array", _INSTEAD)
+
+
+def _operator(name: str, operators: dict[str, Callable[[Any, Any], Any]]) -> Callable[[Any, Any], Any]:
+    def apply(self: Any, other: Any) -> Any:
+        if name in operators:
+            return operators[name](self, other)
+        raise LaunchError(
+            f"no operator {name.strip('_')} on arrays",
+            slug="array-operator",
+            why="Arrays are memory; arithmetic on their elements belongs in a kernel.",
+            instead="a kernel, wb.map(...), or x.numpy() for plain NumPy",
+        )
+
+    apply.__name__ = name
+    return apply
+
+
+def check_is_array(what: str, value: Any, kind: type, instead: str) -> None:
+    """Raise LaunchError [argument-type] if a value is no array."""
+    if not issubclass(type(value), kind):  # to `isinstance` annotations are arrays
+        wanted = "a NumPy array" if kind is np.ndarray else "an array"
+        text = f"{what} takes {wanted}, not {type(value).__name__}"
+        raise LaunchError(text, slug="argument-type", instead=instead)

@@ -1,0 +1,119 @@
+"""Rules about several tapes: gradients that stop at a tape's border, accumulate over passes, or were read too early."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from ..arrays.allocation import Allocation
+from ..arrays.workspace import Shadow, Workspace
+from ..device import on_host
+from ..errors import GradientError
+from ..kernels.types import Scalar
+from ..tapes.cross_tape import CrossTapeSearch, ForeignLeaf, memory_name
+from ..tapes.earlier_gradients import is_piled
+from ..tapes.earlier_gradients import read_too_early as read_now
+from ..tapes.tape import Tape
+from .finding import Finding
+from .rule import RuleInput
+
+MUCH = 64  # units in the last place
+
+
+def earlier_tapes(case: RuleInput) -> Iterator[Finding]:
+    """Finds results of another tape that this one starts from, if their gradient was not passed back to it."""
+    tape = case.tape
+    if case.trail.final is None or not case.seeded or not tape.borders:
+        return
+    seeds = Workspace()
+    for a, data in tape.last_seeds.items():
+        seeds[a] = Shadow(a, start=data)
+    crossing = CrossTapeSearch(tape, seeds)
+    if crossing.before is not None:
+        case.visit(crossing.before)
+    for b in crossing.found(case.trail.final):
+        b = next((c for c in tape.crossings if c.run is b.run and c.same(b)), b)
+        if b.stops:
+            yield Finding("earlier-tape", "warning", "", b.where, f"{b.told}.", b.ways_out, (b.name, *b.run.names))
+
+
+def not_handed_on(case: RuleInput) -> Iterator[Finding]:
+    """Finds gradients that later tapes computed for results of this one, if this one was not seeded with them."""
+    for b in [*case.tape.run.lost, *case.tape.run.waiting]:
+        if b.stops:
+            yield _not_handed_on(b)
+
+
+def _not_handed_on(b: ForeignLeaf) -> Finding:
+    return Finding(
+        "not-handed-on",
+        "warning",
+        "",
+        b.where,
+        f"a later tape started from {b.name}, which this one computed, and its gradient by {b.name} was not handed on:"
+        f" {', '.join(b.run.names)} lack it.",
+        f"backward(grads={{..., {b.name}: {b.name}.grad}}), with all that the later tape started from at once",
+        (b.name, *b.run.names),
+    )
+
+
+def piled_up(case: RuleInput) -> Iterator[Finding]:
+    """Finds leaf gradients that still hold what earlier backward passes left there."""
+    tape = case.tape
+    piled = [a for a, pile in tape.piled.items() if not pile.chained and is_piled(tape, a)]
+    try:
+        space = tape.retrace(None) if piled and case.trail.final is not None else Workspace()
+    except GradientError:
+        return
+    for a in piled:
+        if a in space and _holds_more(tape, a, space):
+            yield _piled(tape, a)
+
+
+def _holds_more(tape: Tape, a: Allocation, space: Workspace) -> bool:
+    scalar, grad = tape.scalars.get(a), a.grad
+    assert grad is not None
+    if not isinstance(scalar, Scalar):
+        return not np.array_equal(on_host(grad.bytes), on_host(space[a].data))
+    dtype = np.dtype(np.float32) if scalar.bits == 16 else scalar.numpy
+    now, mine = on_host(grad.bytes).view(dtype), on_host(space[a].data).view(dtype)
+    with np.errstate(all="ignore"):
+        return bool((np.abs(now - mine) > MUCH * np.finfo(dtype).eps * (np.abs(now) + np.abs(mine))).any())
+
+
+def _piled(tape: Tape, a: Allocation) -> Finding:
+    name, pile = memory_name(tape, a), tape.piled[a]
+    why = " It has changed since, so they are gradients at other values." if pile.moved else ""
+    why += " This tape was walked before." if pile.again else ""
+    return Finding(
+        "piled-up",
+        "warning" if pile.moved or pile.again else "info",
+        "",
+        None,
+        f"{name}.grad is the sum of this backward() and of earlier ones: nobody set it to zero in between.{why}",
+        f"tape.zero() or {name}.grad.zero_() before each backward(); if the sum is meant, ignore this",
+        (name,),
+    )
+
+
+def read_too_early(case: RuleInput) -> Iterator[Finding]:
+    """Finds leaf gradients that were read before this tape's backward."""
+    tape = case.tape
+    if not tape.events:
+        return
+    for a in dict.fromkeys(x.allocation for x in tape.arrays.values()):
+        text = ""
+        if a in tape.read_early:
+            text = "was read before this tape's backward(): it held zeros, or what others had left there."
+        elif not tape.last_seeds and a.required and a.grad is not None and a not in tape.written:
+            untouched = not a.grad.version and a.grad.user_written_mask(a.grad.span()) is None
+            if untouched or read_now(tape, a):
+                text = "was read, but this tape has not run backward yet."
+        if text:
+            name = memory_name(tape, a)
+            way_out = "tape.backward(loss) first"
+            yield Finding("read-before-backward", "warning", "", None, f"{name}.grad {text}", way_out, (name,))
+
+
+ACROSS = (earlier_tapes, not_handed_on, piled_up, read_too_early)

@@ -1,0 +1,91 @@
+"""The changes that the last launches of a line made to the state that each hands on to the next.
+
+One idea: a state is what a launch writes and the next launch of the line reads, in place or in a second buffer. Both
+values are looked at while the walk passes, where both are known.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from ..arrays.array import array
+from ..arrays.span import Span
+from ..device import on_host
+from ..tapes.events import Event
+
+if TYPE_CHECKING:
+    from .walk_record import EventAccess, WalkStep
+
+SERIES = 4  # launches of a line
+LOOKED = 6  # of them, the last
+
+Known = Callable[[Span], bool]
+
+
+class Change(NamedTuple):
+    """The change of a state by one launch: in its units, and relative to its norm."""
+
+    state: EventAccess
+    size: float
+    relative: float
+
+
+class StateChanges:
+    """`lines`: repeated launches by line, in program order. `changes`: by event, of the states that are known."""
+
+    def __init__(self, steps: list[WalkStep]):
+        self.lines: dict[tuple, list[WalkStep]] = {}
+        for step in steps:
+            if step.event.command is not None:
+                self.lines.setdefault((step.event.label, step.event.line), []).append(step)
+        self.lines = {key: found for key, found in self.lines.items() if len(found) >= SERIES}
+        self.changes: dict[Event, list[Change]] = {}
+        self._states: dict[Event, list[tuple[EventAccess, array]]] = {}
+        self._after: dict[EventAccess, np.ndarray] = {}
+        for found in self.lines.values():
+            for before, step in list(itertools.pairwise(found))[-LOOKED:]:
+                self._states[step.event] = _states(before, step)
+
+    def left(self, step: WalkStep, known: Known) -> None:
+        """Called with memory as this event left it."""
+        self._after = {}
+        for state, old in self._states.get(step.event, ()):
+            if known(state.array.span):
+                now = _data(state.array)
+                if old is state.array or old.span == state.array.span:
+                    self._after[state] = now.copy()
+                elif known(old.span):
+                    self._note(step, state, _data(old), now)
+
+    def found(self, step: WalkStep, known: Known) -> None:
+        """Called with memory as this event found it."""
+        for state, now in self._after.items():
+            if known(state.array.span):
+                self._note(step, state, _data(state.array), now)
+        self._after = {}
+
+    def _note(self, step: WalkStep, state: EventAccess, old: np.ndarray, now: np.ndarray) -> None:
+        size, change = np.linalg.norm(now), np.linalg.norm(now.astype(np.float64) - old)
+        if size > 0 and np.isfinite([size, change]).all():
+            self.changes.setdefault(step.event, []).append(Change(state, float(change), float(change / size)))
+
+
+def _states(before: WalkStep, step: WalkStep) -> list[tuple[EventAccess, array]]:
+    """Pairs (write of `step`, the array of the launch before that it replaces), for states that `step` reads."""
+    pairs = []
+    earlier = [x for x in before.accesses if x.writes]
+    for n, x in enumerate(x for x in step.accesses if x.writes):
+        if x.plain and x.scalar is not None and n < len(earlier):
+            old = earlier[n].array
+            read = any(r.array.span == old.span for r in step.accesses if not r.writes)
+            if read and old.shape == x.array.shape and old.dtype == x.array.dtype:
+                pairs.append((x, old))
+    return pairs
+
+
+def _data(a: array) -> np.ndarray:
+    return on_host(a.data)

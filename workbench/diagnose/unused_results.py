@@ -1,0 +1,267 @@
+"""Rules about results that nobody uses: overwritten or wiped unread, computed into the wrong buffer, or left over.
+
+One idea: a program that is right reads what it computes. What the host may have seen (memory that was ever shown to
+NumPy) counts as read; the last of a series whose others were read is ordinary.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import numpy as np
+
+from ..arrays.allocation import Allocation
+from ..device import on_host
+from ..tapes.events import Event
+from .finding import Finding
+from .results import History, Result, Site, history_of
+from .rule import RuleInput
+from .walk_record import EventAccess, WalkStep
+
+TWICE = 2
+
+
+def unused_results(case: RuleInput) -> Iterator[Finding]:
+    """Finds results lost unread, buffers read in place of another one, and leftovers."""
+    if not case.seeded or case.trail.final is None:
+        return
+    history = history_of(case)
+    seeded = set(case.trail.seeded)
+    told: set[Site] = set()
+    unwritten = list(_unwritten(history))
+    for step, read in unwritten:
+        twin = _twin(step, read, history, seeded)
+        if twin is not None:
+            told.add(twin.site)
+            yield _mistaken(step, read, twin)
+    yield from _wiped(history, seeded, told)
+    yield from _stale(history, seeded, told)
+    yield from _left(history, seeded, told)
+
+
+# ---- overwritten or wiped before anybody read it
+
+
+def _wiped(history: History, seeded: set[Allocation], told: set[Site]) -> Iterator[Finding]:
+    for result, by in history.wiped:
+        site = result.site
+        if site in told or result.access.span.allocation.exposed or history.reads.get(site, 0) > 1:
+            continue
+        told.add(site)
+        name, how, a = result.access.name, by.event.label, result.access.span.allocation
+        again = site[:2] == (by.event.label, by.event.line)
+        fixed = _fixed_input(by, history) if again else None
+        never = a not in history.last_read and a not in seeded
+        if (never or again) and _others_used(result, history, seeded):
+            continue  # an output beside others, for somebody else or of which the last is meant
+        if never and fixed is None:
+            yield _nobodys(result, "warning" if result.access.array.size > 1 else "info")
+            continue
+        if by.event.kind in ("zero_", "fill_"):
+            yield Finding(
+                "wiped",
+                "warning",
+                by.title,
+                by.event.where,
+                f"{name}.{how}() clears {name} here, before anybody read what {result.step.title} computed into it:"
+                " nothing of that, and none of its gradient, is used.",
+                f"{how}() before the launches that compute {name}, or behind those that read it",
+                (name,),
+            )
+            continue
+        yield Finding(
+            "overwritten-unread",
+            "warning",
+            by.title,
+            by.event.where,
+            f"{name} is overwritten here, and nobody read what {result.step.title}"
+            f" ({result.step.event.where}) computed into it." + _no_swap(by, fixed),
+            f"swap {fixed.name} and {name} behind each launch"
+            if fixed
+            else f"read {name} first, or use an array of its own for each result",
+            (name, *((fixed.name,) if fixed else ())),
+        )
+
+
+def _others_used(result: Result, history: History, seeded: set[Allocation]) -> bool:
+    """True if another output of the same launch is read or seeded."""
+    others = (s for s in history.sites if s[:2] == result.site[:2] and s != result.site)
+    used = (history.reads.get(s) or history.sites[s][-1].access.span.allocation in seeded for s in others)
+    return any(used)
+
+
+def _scratch(result: Result) -> bool:
+    """True if the launch reads again what it wrote."""
+    reads = [x.span for x in result.step.accesses if not x.writes]
+    return any(s.overlaps(result.access.span) is not False for s in reads)
+
+
+def _fixed_input(step: WalkStep, history: History) -> EventAccess | None:
+    """The input that a repeated launch reads each time although nobody writes it: one of two unswapped buffers."""
+    out = next(x for x in step.accesses if x.writes)
+    for x in step.accesses:
+        never = x.span.allocation not in history.first_write
+        if not x.writes and never and _alike(x, out):
+            return x
+    return None
+
+
+def _no_swap(step: WalkStep, fixed: EventAccess | None) -> str:
+    if fixed is None:
+        return ""
+    what = f"Every launch of {step.event.label!r} on this line reads {fixed.name}, which nobody writes"
+    return f" {what}: the two buffers are never swapped."
+
+
+# ---- a buffer read that nobody wrote
+
+
+def _unwritten(history: History) -> Iterator[tuple[WalkStep, EventAccess]]:
+    """Yields floats that a launch read and nobody wrote, each at its first read."""
+    for step, x in history.first_reads.values():
+        if x.scalar is not None and step.event.command is not None and not history.written(x.span):
+            yield step, x
+
+
+def _twin(step: WalkStep, read: EventAccess, history: History, seeded: set[Allocation]) -> Result | None:
+    """A result that may have been meant at this read: another item of the same list, or an unread similar array."""
+    a, earlier = read.span.allocation, []
+    blank = not np.any(on_host(read.array.data))
+    for site, results in history.sites.items():
+        if _item(read.name) is not None and _list(read.name) == _list(results[0].access.name):
+            before = [r for r in results if r.step.event.id < step.event.id and _alike(read, r.access)]
+            earlier += before if blank else []
+            continue
+        result = results[-1]
+        free = not history.reads.get(site) and _only_read_here(result, seeded)
+        meant = a in history.first_write or a.asked
+        if free and not meant and _alike(read, result.access) and (blank or _same_stem(read.name, result.access.name)):
+            return result
+    return min(earlier, key=lambda r: _distance(read, r), default=None)
+
+
+def _only_read_here(result: Result, seeded: set[Allocation]) -> bool:
+    """True if only the tape can read it: it is not seeded, and no other library has its memory."""
+    a = result.access.span.allocation
+    return a not in seeded and not a.exposed
+
+
+def _distance(read: EventAccess, result: Result) -> tuple[int, int]:
+    """The sort key of a candidate: the distance in the list, then the latest."""
+    return abs((_item(result.access.name) or 0) - (_item(read.name) or 0)), -result.step.event.id
+
+
+def _mistaken(step: WalkStep, read: EventAccess, twin: Result) -> Finding:
+    name, other = read.name, twin.access.name
+    return Finding(
+        "unwritten-read",
+        "warning",
+        step.title,
+        step.event.where,
+        f"{name} is read here, and nothing on this tape has written it, while {twin.step.title}"
+        f" ({twin.step.event.where}) computed {other}, of the same shape and type: one is taken for the other.",
+        f"pass {other} here, or let {twin.step.event.label!r} write {name}",
+        (name, other),
+    )
+
+
+def _alike(x: EventAccess, y: EventAccess) -> bool:
+    return x.array.shape == y.array.shape and x.array.dtype == y.array.dtype and x is not y
+
+
+_ITEM = re.compile(r"^(.*)\[(-?\d+)\]$")
+_WORD = re.compile(r"[A-Za-z]+")
+
+
+def _list(name: str) -> str:
+    return name[: name.rfind("[")] if _ITEM.match(name) else ""
+
+
+def _item(name: str) -> int | None:
+    found = _ITEM.match(name)
+    return int(found[2]) if found else None
+
+
+def _same_stem(a: str, b: str) -> bool:
+    """True for names such as `f` and `f2`, `force` and `force_new`, `self.v` and `self.v_next`."""
+    left, right = (_WORD.findall(name.rpartition(".")[2]) for name in (a, b))
+    return bool(left and right and left[0] == right[0])
+
+
+# ---- the last turn, and what is left over
+
+
+def _stale(history: History, seeded: set[Allocation], told: set[Site]) -> Iterator[Finding]:
+    """Finds a series whose last result is unread while the one before it is read after it."""
+    last: dict[Event, list[Result]] = {}
+    for result in history.left:
+        if history.reads.get(result.site, 0) >= TWICE and history.sites[result.site][-1] is result:
+            last.setdefault(result.step.event, []).append(result)
+    for results in last.values():
+        outputs = [x for x in results[0].step.accesses if x.writes and x.scalar is not None]
+        unread = [r for r in results if _only_read_here(r, seeded)]
+        if len(unread) < len(outputs):
+            continue
+        for result in unread:
+            reader = _read_instead(result, history)
+            if reader is not None and result.site not in told:
+                told.add(result.site)
+                yield _one_behind(result, *reader)
+                break
+
+
+def _read_instead(result: Result, history: History) -> tuple[WalkStep, EventAccess] | None:
+    """The (step, access) that reads, after the last launch of a series, the result of the launch before; or None."""
+    forerunner = history.sites[result.site][-2]
+    found = history.last_read.get(forerunner.access.span.allocation)
+    same = forerunner.access.span.allocation is result.access.span.allocation
+    if (
+        found is None
+        or same
+        or not any(x.span.allocation is forerunner.access.span.allocation for x in result.step.accesses if not x.writes)
+    ):
+        return None
+    _, step, access = found
+    return (step, access) if step.event.id > result.step.event.id else None
+
+
+def _one_behind(result: Result, step: WalkStep, access: EventAccess) -> Finding:
+    name, other = access.name, result.access.name
+    return Finding(
+        "stale-buffer",
+        "warning",
+        step.title,
+        step.event.where,
+        f"{name} is read here, which holds the last turn but one of {result.step.event.label!r}: its last launch,"
+        f" {result.step.title}, wrote {other}, and nobody reads that.",
+        f"pass {other} here (two buffers were swapped once too often, or once too seldom)",
+        (name, other),
+    )
+
+
+def _left(history: History, seeded: set[Allocation], told: set[Site]) -> Iterator[Finding]:
+    """Finds sites of which no result was ever read: a warning for sums, else an info."""
+    left = {r.site: r for r in history.left}
+    for site, result in left.items():
+        a = result.access.span.allocation
+        if site in told or history.reads.get(site) or a in seeded or a.exposed:
+            continue
+        if _others_used(result, history, seeded) or _scratch(result):
+            continue
+        same = len({r.access.span for r in history.sites[site]}) == 1 < TWICE < len(history.sites[site])
+        sums = same and not result.access.plain and result.access.array.size > 1
+        yield _nobodys(result, "warning" if sums else "info")
+
+
+def _nobodys(result: Result, severity: str) -> Finding:
+    name = result.access.name
+    return Finding(
+        "unread",
+        severity,
+        result.step.title,
+        result.step.event.where,
+        f"{name} is computed here from what has a gradient, and nobody reads it: it is no part of what is seeded.",
+        f"use {name}, seed it, or leave the launch out",
+        (name,),
+    )

@@ -1,0 +1,183 @@
+"""Functions of `wp.utils` that Warp computes in C++, as launches of ours on the twins: the same bits, with a gradient.
+
+Sums are added up in Warp's order, first to last. The permutation of a sort is found on the host, launches apply it.
+"""
+
+# The types of the kernel language are values, not types of Python.
+# pyright: reportInvalidTypeForm=false
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from ...arrays.array import array, clone
+from ...arrays.creation import zeros
+from ...kernels import kernel
+from ...kernels.reading.declare import tid
+from ...kernels.types import Composite
+from ...launches import array_tools
+from ...launches.launch import launch
+from .memory import HostWrite, Twins, Untranslated
+
+numbers = array(dtype=Any)
+pieces, planes = array(dtype=Any, ndim=3), array(dtype=Any, ndim=2)
+Given = Mapping[str, Any]
+
+
+@kernel
+def scanned(a: numbers, before: numbers, count: int, inclusive: bool, out: numbers):
+    total = before[0]
+    for i in range(count):
+        if inclusive:
+            total += a[i]
+            out[i] = total
+        else:
+            out[i] = total
+            total += a[i]
+
+
+@kernel
+def summed(a: pieces, count: int, out: planes):
+    i, j = tid()
+    total = a[i, 0, j]
+    for k in range(1, count):
+        total += a[i, k, j]
+    out[i, j] = total
+
+
+@kernel
+def product_summed(a: pieces, b: pieces, count: int, out: planes):
+    i, j = tid()
+    total = a[i, 0, j] * b[i, 0, j]
+    for k in range(1, count):
+        total += a[i, k, j] * b[i, k, j]
+    out[i, j] = total
+
+
+@kernel
+def dots_summed(a: pieces, b: pieces, count: int, width: int, out: planes):
+    i, j = tid()
+    total = a[i, 0, j][0] * b[i, 0, j][0]
+    for k in range(count):
+        for c in range(width):
+            if k + c > 0:
+                total += a[i, k, j][c] * b[i, k, j][c]
+    out[i, j] = total
+
+
+@kernel
+def scattered(values: numbers, places: array(dtype=int), out: numbers):
+    i = tid()
+    out[places[i]] = values[i]
+
+
+def host_write(write: HostWrite) -> None:
+    """Apply a host write to a twin."""
+    twin, values, places = write
+    if places is None:
+        twin.assign(values)
+    else:
+        launch(scattered, places.size, [array(values, dtype=twin.dtype), array(places, dtype=int)], [twin])
+
+
+def _scan(twins: Twins, g: Given) -> None:
+    a, out = _row(twins.array(g["in_array"])), _row(twins.array(g["out_array"]))
+    if a.span.overlaps(out.span) is not False:
+        a = clone(a)
+    if a.size:
+        launch(scanned, 1, [a, zeros(1, dtype=a.dtype), a.size, bool(g["inclusive"])], [out])
+
+
+def _sum(twins: Twins, g: Given) -> None:
+    a, out = twins.array(g["values"]), twins.array(g["out"])
+    a, out, count = _around(a, out, g["axis"], g["value_count"])
+    launch(summed, out.shape, [a, count], [out])
+
+
+def _inner(twins: Twins, g: Given) -> None:
+    a, b, out = (twins.array(g[name]) for name in ("a", "b", "out"))
+    one, out, count = _around(a, out, g["axis"], g["count"])
+    two = _around(b, None, g["axis"], g["count"])[0]
+    if not isinstance(a.dtype, Composite):
+        launch(product_summed, out.shape, [one, two, count], [out])
+    elif len(a.dtype.shape) == 1:
+        launch(dots_summed, out.shape, [one, two, count, a.dtype.shape[0]], [out])
+    else:
+        raise Untranslated(f"array_inner of {a.dtype}")
+
+
+def _sort(twins: Twins, g: Given) -> None:
+    keys, values, count = twins.array(g["keys"]), twins.array(g["values"]), g["count"]
+    array_tools.radix_sort_pairs(keys, values, count, g["begin_bit"], g["end_bit"])
+    _scratch(g, keys, values, count)
+
+
+def _sort_segments(twins: Twins, g: Given) -> None:
+    keys, values, starts = (twins.array(g[name]) for name in ("keys", "values", "segment_start_indices"))
+    ends = g["segment_end_indices"]
+    array_tools.segmented_sort_pairs(keys, values, g["count"], starts, None if ends is None else twins.array(ends))
+    _scratch(g, keys, values, g["count"])
+
+
+def _scratch(g: Given, keys: array, values: array, count: int) -> None:
+    """Copy Warp's scratch data behind the sorted elements to the twins, as a host write."""
+    for name, twin in (("keys", keys), ("values", values)):
+        rest = np.array(g[name].numpy()[count : 2 * count])
+        if len(rest) and not np.array_equal(rest, twin[count : 2 * count].numpy()):
+            twin[count : 2 * count].assign(rest)
+
+
+def _encode(twins: Twins, g: Given) -> None:
+    values, runs, lengths = (twins.array(g[name]) for name in ("values", "run_values", "run_lengths"))
+    count = g["run_count"]
+    array_tools.runlength_encode(
+        values, runs, lengths, None if count is None else twins.array(count)[:1], g["value_count"]
+    )
+
+
+def _cast(twins: Twins, g: Given) -> None:
+    array_tools.array_cast(twins.array(g["in_array"]), twins.array(g["out_array"]), g["count"])
+
+
+def _row(a: array) -> array:
+    return a if a.ndim == 1 else a.flatten()
+
+
+def _around(a: array, out: Any, axis: int | None, count: int | None) -> tuple[array, Any, int]:
+    """(`a` as (outer, axis, inner), `out` as (outer, inner) or None, the number of elements to reduce).
+
+    Raises Untranslated if an array is not contiguous, or there is nothing to reduce.
+    """
+    whole = a.size if axis is None else a.shape[axis]
+    count = whole if count is None else count
+    if not a.is_contiguous or (out is not None and not out.is_contiguous) or not 0 < count <= whole:
+        raise Untranslated("a reduction of an array that does not lie in one piece, or of nothing")
+    if axis is None:
+        shape = 1, whole, 1
+    else:
+        axis %= a.ndim
+        shape = int(np.prod(a.shape[:axis])), whole, int(np.prod(a.shape[axis + 1 :]))
+    made = None if out is None else out.flatten()[: shape[0] * shape[2]].reshape((shape[0], shape[2]))
+    return a.flatten().reshape(shape), made, count
+
+
+NATIVE: dict[str, Callable[[Twins, Given], None]] = {
+    "array_scan": _scan,
+    "array_sum": _sum,
+    "array_inner": _inner,
+    "radix_sort_pairs": _sort,
+    "segmented_sort_pairs": _sort_segments,
+    "runlength_encode": _encode,
+    "array_cast": _cast,
+}
+
+
+def given_to(function: Any, args: tuple, kwargs: dict) -> dict[str, Any]:
+    """The arguments of a call by name, those with defaults too. Raises TypeError where they do not fit."""
+    bound = inspect.signature(function).bind(*args, **kwargs)
+    bound.apply_defaults()
+    return dict(bound.arguments)

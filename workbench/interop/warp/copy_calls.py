@@ -1,0 +1,137 @@
+"""Copies, fills and assignments of a watched program, and what new arrays begin with."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from warp._src import types as warp_types
+
+from ...arrays.creation import copy as our_copy
+from .captures import FROM_HOST, Noted
+from .changed_bytes import EachBuffer
+from .deferred import Act, DeferredCall, Deferring
+from .memory import Twins, Untranslated, arrays_in, hull
+from .programs import caller
+
+
+class Moves(Deferring):
+    """The mixin of `Watch` that handles copies, fills, assignments and new arrays."""
+
+    twins: Twins
+    inside: bool
+    captured: list[Noted] | None
+    event: Callable[..., Any]
+    noted: Callable[..., Any]
+    quietly: Callable[[Callable[[], Any]], Any]
+
+    def _copy(
+        self,
+        original: Any,
+        dest: Any,
+        src: Any,
+        dest_offset: int = 0,
+        src_offset: int = 0,
+        count: int = 0,
+        stream: Any = None,
+    ) -> Any:
+        theirs = lambda: original(dest, src, dest_offset, src_offset, count, stream)  # noqa: E731
+        if self.inside:
+            return theirs()
+        ready = lambda: self.copying(dest, src, dest_offset, src_offset, count)  # noqa: E731
+        return self.moved("copy", [dest, src], theirs, ready, caller())
+
+    def copying(self, dest: Any, src: Any, dest_offset: int = 0, src_offset: int = 0, count: int = 0) -> Act:
+        to, source = self.twins.value(dest), self.twins.value(src)
+        if to.dtype is not source.dtype:
+            source = source.view(to.dtype)
+        return lambda: our_copy(to, source, dest_offset, src_offset, count)
+
+    def _fill(self, original: Any, a: Any, value: Any) -> Any:
+        theirs = lambda: original(a, value)  # noqa: E731
+        if self.inside:
+            return theirs()
+        return self.moved("fill_", [a], theirs, lambda: self.filling(a, value), caller())
+
+    def filling(self, a: Any, value: Any) -> Act:
+        twin = self.twins.value(a)
+        if isinstance(value, list | tuple | np.ndarray):
+            value = twin.dtype(*np.ravel(value).tolist())
+        number = self.twins.value(value)
+        return lambda: twin.fill_(number)
+
+    def _zero(self, original: Any, a: Any) -> Any:
+        if self.inside:
+            return original(a)
+        return self.moved("zero_", [a], lambda: original(a), lambda: self.twins.value(a).zero_, caller())
+
+    def _assign(self, original: Any, a: Any, src: Any) -> Any:
+        theirs = lambda: original(a, src)  # noqa: E731
+        if self.inside:
+            return theirs()
+        if self.captured is not None and not warp_types.is_array(src):
+            return self.noted("assign", FROM_HOST, list(arrays_in([a])), lambda: self.our_assign(a), theirs)
+        if warp_types.is_array(src):
+            return self.moved("assign", [a, src], theirs, lambda: self.copying(a, src), caller())
+        held: list[np.ndarray] = []
+
+        def theirs_and_values() -> Any:
+            result = theirs()
+            held.append(np.array(np.frombuffer(_bytes_of(a), np.uint8) if a.is_contiguous else a.numpy()))
+            return result
+
+        return self.moved("assign", [a], theirs_and_values, lambda: self.assigning(a, held), caller())
+
+    def our_assign(self, a: Any) -> None:
+        """Replay an assignment in a graph that has just run: the values are read from Warp's array."""
+        twin = self.twins.value(a)
+        twin.assign(np.array(a.numpy()).view(twin.data.dtype).reshape(twin.data.shape))
+
+    def assigning(self, a: Any, held: list[np.ndarray]) -> Act:
+        twin = self.twins.value(a)
+        shape, kind = twin.data.shape, twin.data.dtype
+        return lambda: twin.assign(held[-1].view(kind).reshape(shape) if a.is_contiguous else held[-1])
+
+    def moved(
+        self, kind: str, given: list[Any], theirs: Callable[[], Any], ready: Callable[[], Act], frame: Any
+    ) -> Any:
+        """Handle a copy, fill or assignment. `ready`: finds the twins, and returns the action to replay on them."""
+        arrays = list(arrays_in(given))
+        ours = lambda: ready()()  # noqa: E731
+        if self.captured is not None:
+            return self.noted(kind, kind, arrays, ours, theirs)
+        if not arrays or not _is_worth(self, kind, arrays):
+            return self.quietly(theirs)
+        try:
+            act, twins = ready(), tuple(self.twins.array(a) for a in arrays)
+            regions, written = self.twins.regions(arrays), self.twins.regions(arrays_in(given[:1]))
+        except Exception:  # noqa: BLE001  the event says what it was
+            return self.event(kind, kind, arrays, theirs, ours, frame)
+        call = DeferredCall(kind, kind, regions, act, self.place_of(frame), None, twins)
+        return self.postponed(call, EachBuffer(regions, written), theirs)
+
+    def _made(self, original: Any, a: Any, data: Any = None, *args: Any, **kwargs: Any) -> None:
+        """Handle a new array: the host data that it copies is its initial contents, not an event."""
+        if self.inside or data is None or warp_types.is_array(data):
+            original(a, data, *args, **kwargs)
+        else:
+            self.quietly(lambda: original(a, data, *args, **kwargs))
+
+
+def _bytes_of(a: Any) -> Any:
+    return (ctypes.c_char * (a.size * warp_types.type_size_in_bytes(a.dtype))).from_address(a.ptr)
+
+
+def _is_worth(seen: Any, kind: str, arrays: list[Any]) -> bool:
+    """True if a fill needs an event. False for fresh memory: it is snapshot when something first reads it."""
+    if kind == "copy" or len(arrays) > 1:
+        return True
+    if seen.twins.behind(arrays[0]):
+        return True
+    try:
+        low, high = hull(arrays[0])
+        return bool(seen.twins.meeting(low, high))
+    except Untranslated:
+        return False

@@ -1,0 +1,207 @@
+"""Snapshots of gradients when a backward begins, after each of its adjoint launches, and when it ends.
+
+They are taken while the program runs, and judged later. A backward in a capture runs when its graph is launched, with
+all that is around it: there the copies are made by the graph itself, unseen by the program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+import warp
+from warp._src import context
+
+from .arguments import as_now
+from .memory import TwinBuffer, Twins, arrays_in
+
+MUCH = 1 << 26  # bytes that are noted after the adjoint launches of one graph
+MOST = 1 << 28  # of one backward
+
+
+class GradientSnapshots:
+    """One backward, with snapshots of the gradients.
+
+    entries    the launches on Warp's tape; `gradients`: the arrays that it had gradients of.
+    arguments  of each entry when the backward began, see `as_now`.
+    arrays     those with a gradient, by id: the keys of `first` (before), `last` (after) and `values` (the array).
+    glimpses   after adjoint launches: the number of the entry, and [(array, its gradient)].
+    names      the program's names for its arrays, by the ids of twins.
+    changed    buffers that the host had changed without an event.
+    events, steps  how many there were of each when the watch came to it.
+    """
+
+    kind, label, kernel, most = "backward", "Tape.backward", None, MOST
+
+    def __init__(self, twins: Twins, tape: Any, loss: Any, grads: Any, others: Iterable[Any]):
+        self.twins, self.tape, self.loss, self.grads = twins, tape, loss, grads
+        self.entries, self.gradients = list(tape.launches), list(tape.gradients)
+        self.events = self.steps = self.noted = 0
+        self.refused = ""
+        self.names: dict[int, str] = {}
+        self.next = len(self.entries)
+        self.glimpses: list[tuple[int, list[tuple[Any, Any]]]] = []
+        self.changed: frozenset[TwinBuffer] = frozenset()
+        given = [*arrays_in([*(a for a in (loss, *(grads or ())) if a is not None), *self.gradients]), *others]
+        self.arguments: list[list[Any]] = []
+        for entry in self.entries:
+            values = [*entry[3], *entry[4]] if isinstance(entry, list) else []
+            self.arguments.append(list(map(as_now, values)))
+            given += twins.arrays_of(values)
+        self.arrays = {key: a for key, a in {id(a): a for a in given}.items() if a.grad is not None}
+        self.buffers: dict[int, Any] = {}
+        self.first: dict[int, Any] = {}
+        self.last: dict[int, Any] = {}
+        self.values: dict[int, Any] = {}
+        self.seeds: dict[int, Any] = {}
+
+    # ---- while it runs
+
+    def copy(self, a: Any) -> Any:
+        """A snapshot of a Warp array."""
+        raise NotImplementedError
+
+    def begin(self) -> None:
+        self.buffers = {key: a.grad for key, a in self.arrays.items()}
+        self.first = {key: self.copy(g) for key, g in self.buffers.items()}
+        self.seeds = {id(g): self.copy(g) for g in (self.grads or {}).values()}
+
+    def end(self) -> None:
+        self.last = {key: self.copy(a.grad) for key, a in self.arrays.items()}
+
+    def adjoint_launch(self, original: Any, args: tuple, kwargs: dict) -> Any:
+        """Run one adjoint launch of Warp's, and snapshot the gradients that it may have changed."""
+        result = original(*args, **kwargs)
+        n = entry_of(self.entries, self.next, kwargs.get("kernel"), kwargs.get("inputs"))
+        if n is not None and not self.refused:
+            self.next = n
+            given = arrays_in([*kwargs["inputs"], *kwargs["outputs"]])
+            pairs = [(a, g) for a in given if (g := a.grad) is not None]
+            self.noted += sum([g.capacity for _, g in pairs])
+            if self.noted > self.most:
+                self.glimpses.clear()
+            else:
+                self.glimpse(n, pairs)
+        return result
+
+    def glimpse(self, n: int, pairs: list[tuple[Any, Any]]) -> None:
+        self.glimpses.append((n, [(a, self.copy(g)) for a, g in pairs]))
+
+    # ---- afterwards
+
+    def knows(self, a: Any) -> bool:
+        return id(a) in self.last or bool(self.refused)
+
+    def before(self, a: Any) -> np.ndarray:
+        """The gradient of an array when the backward began; the present one if there is no snapshot."""
+        found = self.first.get(id(a))
+        return np.array(a.grad.numpy()) if found is None else found
+
+    def after(self, a: Any) -> np.ndarray:
+        """The gradient of an array when the backward had ended; the present one if there is no snapshot."""
+        found = self.last.get(id(a))
+        return np.array(a.grad.numpy()) if found is None else found
+
+    def seed(self, g: Any) -> np.ndarray:
+        found = self.seeds.get(id(g))
+        return np.array(g.numpy()) if found is None else found
+
+    def held(self, a: Any) -> np.ndarray:
+        """The contents of an array at the backward."""
+        return self.values[id(a)] if id(a) in self.values else self.twins.array(a).data
+
+    @property
+    def nbytes(self) -> int:
+        """The size of all snapshots."""
+        return self.noted + sum(v.nbytes for part in (self.first, self.last, self.values) for v in part.values())
+
+
+class LiveSnapshots(GradientSnapshots):
+    """A backward that runs at once; its snapshots are NumPy copies."""
+
+    def __init__(self, twins: Twins, tape: Any, loss: Any, grads: Any):
+        others = [a for known in list(twins.made.values()) if (a := known.ref()) is not None and a.size]
+        super().__init__(twins, tape, loss, grads, others)
+        self.views: dict[int, np.ndarray] = {}
+
+    def copy(self, a: Any) -> np.ndarray:
+        view = self.views.get(id(a))
+        if view is None:
+            view = self.views[id(a)] = a.numpy()
+        return view.copy()
+
+    def end(self) -> None:
+        super().end()
+        self.changed = frozenset(r for r in self.twins.by_low.values() if r.moved_on())
+        self.views.clear()
+
+
+class GraphSnapshots(GradientSnapshots):
+    """A backward inside a graph, as it was in one launch of that graph."""
+
+    def __init__(self, back: ReplayedSnapshots):
+        self.__dict__.update(back.__dict__)
+        self.back = back
+        for name in ("first", "last", "values", "seeds"):
+            setattr(self, name, {key: np.array(made.numpy()) for key, made in getattr(back, name).items()})
+        self.glimpses = [(n, [(a, np.array(made.numpy())) for a, made in noted]) for n, noted in back.glimpses]
+
+
+class ReplayedSnapshots(GradientSnapshots):
+    """A backward in a capture, whose snapshots are copies in the graph. `refused`: why there are none, or ""."""
+
+    most = MUCH
+    place: Any = None  # the line of the program
+
+    def touched(self) -> list[Any]:
+        """The arrays that need a twin because of this call: none that other calls of the graph do not touch."""
+        return []
+
+    def capture(self, act: Callable[[], Any]) -> Any:
+        """Let Warp record its backward, between the copies. Returns what Warp's call returns."""
+        if not self.refused:
+            self.noting(self.begin)
+        result = act()
+        if not self.refused:
+            self.noting(self.end)
+        return result
+
+    def begin(self) -> None:
+        super().begin()
+        self.values = {key: self.copy(a) for key, a in self.arrays.items()}
+
+    def glimpse(self, n: int, pairs: list[tuple[Any, Any]]) -> None:
+        self.noting(lambda: super(ReplayedSnapshots, self).glimpse(n, pairs))
+
+    def noting(self, act: Callable[[], None]) -> None:
+        """Run `act` with copies recorded in the open capture but not on Warp's tape."""
+        tape, context.runtime.tape = context.runtime.tape, None
+        try:
+            act()
+        except Exception as error:  # noqa: BLE001  Warp refuses some copy: the program goes on without
+            self.refused = f"in a capture, in whose graph its gradients cannot be noted ({error})"
+        finally:
+            context.runtime.tape = tape
+
+    def copy(self, a: Any) -> Any:
+        """A new array, into which the open capture copies `a` whenever its graph is launched."""
+        made = warp.empty(a.shape, dtype=a.dtype, device=a.device)
+        if a.size:
+            warp.copy(made, a)
+        return made
+
+
+def entry_of(entries: list[Any], before: int, kernel: Any, inputs: Any) -> int | None:
+    """The index of the last entry before `before` that launches this kernel with these inputs; None if none does."""
+    for n in range(before - 1, -1, -1):
+        entry = entries[n]
+        if isinstance(entry, list) and entry[0] is kernel and entry[3] is inputs:
+            return n
+    return None
+
+
+def digest(values: np.ndarray) -> bytes:
+    """A 16-byte digest of an array's contents."""
+    return blake2b(np.ascontiguousarray(values).tobytes(), digest_size=16).digest()

@@ -1,0 +1,82 @@
+"""Full stores: boxes of elements that a launch surely overwrites, whatever the data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ..kernels.analysis.accesses import Access, accesses_of
+from ..kernels.analysis.hulls import exact_in
+from ..kernels.analysis.launch_form import LaunchForm, Line
+from ..kernels.ir import Function
+from ..kernels.ops.memory import STORE
+
+
+def stored_boxes(function: Function, form: LaunchForm) -> Iterator[tuple[str, Any]]:
+    """Yield (parameter, box) of stores that reach every element of the box; box None: the whole array."""
+    for access in accesses_of(function):
+        if access.stmt.row is STORE and access.certain:
+            box = _box(access, form)
+            if box is not None:
+                yield access.name, None if box == tuple((0, n) for n in form.shapes[access.name]) else box
+
+
+def _box(access: Access, launch: LaunchForm) -> tuple[tuple[int, int], ...] | None:
+    """The box of cells of which an access surely visits every one; None if threads or loop turns may skip some."""
+    variables: Any = {("tid", k): (0, n - 1) for k, n in enumerate(launch.dims)}
+    limits = [launch.line(g.form) if g.op == "ge" else None for g in access.guards]
+    for turn in access.loops:
+        ends = [line.constant // -line.terms[turn] for line in limits if line is not None and _ends(line, turn)]
+        if not ends or min(ends) < 0:
+            return None
+        variables[turn] = (0, min(ends))
+    indices = [form.within_type() if form is not None else None for form in access.indices]
+    lines = [launch.line(i) if i is not None and exact_in(i, launch, variables) else None for i in indices]
+    if len(lines) != access.array.type.ndim or any(line is None or not _dense(line, variables) for line in lines):  # type: ignore[attr-defined]
+        return None
+    used = [v for line in lines if line is not None for v in line.terms]
+    box = [line.hull(variables) for line in lines if line is not None]
+    for guard, limit in zip(access.guards, limits, strict=True):
+        if limit is None or not exact_in(guard.form, launch, variables):
+            return None
+        if any(_ends(limit, turn) for turn in access.loops):
+            continue
+        cut = next((k for k, line in enumerate(lines) if line is not None and _cuts(limit, line)), None)
+        begun = next((k for k, line in enumerate(lines) if line is not None and _begins(limit, line)), None)
+        if cut is not None:
+            box[cut] = box[cut][0], min(box[cut][1], limit.constant + lines[cut].constant)  # type: ignore[union-attr]
+        elif begun is not None:
+            box[begun] = max(box[begun][0], lines[begun].constant - limit.constant), box[begun][1]  # type: ignore[union-attr]
+        elif limit.terms or limit.constant < 0:
+            return None
+    return (
+        tuple((lo, hi + 1) for lo, hi in box)
+        if len(used) == len(set(used)) and all(0 <= lo <= hi for lo, hi in box)
+        else None
+    )
+
+
+def _ends(limit: Line, turn: Any) -> bool:
+    """True for a guard that bounds one loop variable from above by a constant: it gives the trip count."""
+    return limit.terms.keys() == {turn} and limit.terms[turn] < 0
+
+
+def _cuts(limit: Line, index: Line) -> bool:
+    """True for a guard that bounds the index from above: it keeps a leading part of the cells without gaps."""
+    return bool(index.terms) and limit.terms == {v: -c for v, c in index.terms.items()}
+
+
+def _begins(limit: Line, index: Line) -> bool:
+    """True for a guard that bounds the index from below: it keeps a trailing part of the cells without gaps."""
+    return bool(index.terms) and limit.terms == index.terms
+
+
+def _dense(index: Line, variables: Any) -> bool:
+    """True if an index takes every value between its least and largest, as 4 i + k does with k from 0 to 3."""
+    span = 0
+    for v, c in sorted(index.terms.items(), key=lambda term: abs(term[1])):
+        if v not in variables or abs(c) > span + 1:
+            return False
+        lo, hi = variables[v]
+        span += abs(c) * (hi - lo)
+    return True

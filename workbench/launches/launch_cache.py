@@ -1,0 +1,242 @@
+"""The launch cache: everything that follows from the grid and the arguments of a launch is worked out once.
+
+The key of an entry has the serial numbers of the arrays, those in structs included. No two arrays ever have the same
+one, and an array never gets another memory, layout or dtype: equal serials mean equal layouts, aliases and bounds.
+The rest is a guard, compared at each launch: the kernel's source, the switches, the device that was asked for, and the
+numbers that indices use. Other numbers and vectors (dt, the number of a frame) may differ from launch to launch.
+Nothing here keeps an array alive. `config.remember_launches = False` turns it off.
+"""
+
+from __future__ import annotations
+
+from operator import index
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ..arrays.array import array, layout_numbers
+from ..arrays.host_reads import sources_of
+from ..config import config
+from ..kernels.parameter_types import IndexedArray
+from ..kernels.program import Kernel, Program
+from ..kernels.types import Array, Composite, Scalar, Small
+from .arguments import exact_ints, is_one
+from .plan import Plan
+
+if TYPE_CHECKING:
+    from .launch import Command
+
+MOST = 1 << 14  # launches that a kernel remembers: some hundred bytes each
+_NUMBERS = {int, float, bool, *[np.dtype(code).type for code in "?bhilqBHILQfd"]}  # which cannot change
+
+
+class VaryingArgument(NamedTuple):
+    """A value argument (number, vector or matrix) on which no plan depends, so it may differ from launch to launch.
+
+    code, offset   `struct` format of it (or of each component), and its offset in the block of arguments.
+    then, number   the argument of the cached launch (None for a vector, which is mutable), and the number passed on.
+    """
+
+    position: int
+    type: Any
+    code: str
+    offset: int
+    then: Any
+    number: Any
+
+    def taken(self, now: Any) -> Any:
+        """The number in the parameter's type, or a copy of the vector; None if the full path has to check it."""
+        if self.type.__class__ is not Scalar:
+            right = now.__class__ is Small and is_one(now, self.type) and not sources_of(now)
+            return now.view(np.ndarray).copy() if right else None
+        if now.__class__ is self.type.numpy.type:
+            return now.item()
+        if now.__class__ is float:
+            return now if self.type.kind == "f" else None
+        if now.__class__ is int and now in exact_ints(self.type):
+            return now if self.type.kind in "iu" else float(now)
+        return None
+
+
+class CachedLaunch:
+    """A cached launch: plan and packed arguments for one key (grid and arrays).
+
+    numbers   (position, argument, number passed on) of the value arguments that must be equal again: a guard.
+    free      those that may differ.
+    values    as `Signature.pack` takes them, with the numbers of the cached launch.
+    packed    the block of arguments made of `values`.
+    """
+
+    __slots__ = ("switches", "device", "numbers", "free", "plan", "values", "packed")
+
+    def __init__(self, device: Any, numbers: tuple, free: tuple[VaryingArgument, ...], plan: Plan, values: list):
+        self.switches, self.device, self.numbers = config.switches, device, numbers
+        self.free, self.plan, self.values = free, plan, values
+        self.packed: bytes | None = None
+
+    def fits(self, flat: Any) -> bool:
+        """True if the guarded numbers equal those of the cached launch."""
+        return all(flat[k] is then or _equal(flat[k], then) for k, then, _ in self.numbers)
+
+    def take(self, flat: list) -> bool | None:
+        """Put converted numbers into `flat`. True if any differs from the cached launch; None if one needs checking."""
+        for k, _, number in self.numbers:
+            flat[k] = number
+        changed = False
+        for free in self.free:
+            now = flat[free.position]
+            if now is free.then and now is not None:
+                flat[free.position] = free.number
+                continue
+            taken = free.taken(now)
+            if taken is None:
+                return None
+            flat[free.position] = taken
+            changed = True
+        return changed
+
+
+def flat_of(program: Program, args: tuple) -> Any:
+    """The arguments, with structs replaced by their fields. Raises AttributeError for objects without these fields."""
+    if program.structless:
+        return args
+    return tuple([args[leaf.arg] if take is None else take(args[leaf.arg]) for leaf, take, _ in program.sources])
+
+
+class LaunchCache:
+    """The launch cache of one program of a kernel."""
+
+    def __init__(self, kernel: Kernel, program: Program):
+        self.kernel, self.program = kernel, program
+        self.count = len(program.params)
+        self.arrays = program.array_positions
+        self.all_arrays = len(program.leaves) == len(self.arrays)
+        self.fixed = tuple([k for k in range(len(program.leaves)) if not (k in self.arrays or self._is_free(k))])
+        self.cached: dict[tuple, CachedLaunch] = {}
+        self.layouts: dict[Any, CachedLaunch] = {}  # for arrays that are new: one launch of each form
+        self.seen_once: set[int] = set()  # hashes of launches made once: of arrays new each time nothing more is kept
+
+    def _is_free(self, k: int) -> bool:
+        type: Any = self.program.leaves[k].type
+        return k not in self.program.index_positions and not (type.__class__ is Scalar and type.kind == "b")
+
+    def key(self, dim: Any, flat: Any) -> tuple:
+        """The cache key of a launch. Raises TypeError or AttributeError for arguments of other kinds."""
+        grid = dim if dim.__class__ is int else tuple(map(index, dim))
+        if self.all_arrays:
+            return (grid, *[a.serial for a in flat])
+        return (grid, *[flat[k].serial for k in self.arrays], *[flat[k] for k in self.fixed])
+
+    def find(self, dim: Any, args: tuple, device: Any) -> tuple[Plan, list, CachedLaunch | None, bool] | None:
+        """(plan, flat arguments, cache entry, True if numbers differ from the entry's) of this launch.
+
+        None on a cache miss.
+        """
+        if len(args) != self.count:
+            return None
+        try:
+            given = flat_of(self.program, args)
+            key = self.key(dim, given)
+            known = self.cached.get(key)
+            if known is None:
+                return self._alike(key, given, device)
+        except (TypeError, AttributeError):
+            return None
+        if known.device is not device or known.switches != config.switches:
+            return None
+        if not self.kernel.reads(self.program) or not known.fits(given):
+            return None
+        flat = [*given]
+        changed = known.take(flat)
+        if changed is None:
+            return None
+        return known.plan, flat, known, changed
+
+    def _alike(self, key: tuple, given: Any, device: Any) -> tuple[Plan, list, None, bool] | None:
+        """As `find`, for new arrays: by an entry for others of the same layouts, none aliased. Returns no entry."""
+        known = self.layouts.get(self._layout(key, given, device)) if hash(key) not in self.seen_once else None
+        if known is None or not self.kernel.reads(self.program) or not known.fits(given):
+            return None
+        flat = [*given]
+        if known.take(flat) is None:
+            return None
+        self._note_once(key)
+        return known.plan, flat, None, True
+
+    def _layout(self, key: tuple, given: Any, device: Any) -> tuple | None:
+        """The key of everything a plan depends on; None if arguments are no arrays, or two share an allocation."""
+        arrays = [given[k] for k in self.arrays]
+        if any(a.__class__ is not array for a in arrays) or len({a.allocation for a in arrays}) < len(arrays):
+            return None
+        return (key[0], config.switches, device, *layout_numbers(arrays), *key[1 + len(arrays) :])
+
+    def _note_once(self, key: tuple) -> None:
+        if len(self.seen_once) >= MOST:
+            self.seen_once.clear()
+        self.seen_once.add(hash(key))
+
+    def remember(self, dim: Any, args: tuple, device: Any, command: Command) -> None:
+        """Note a checked launch; enter it in the cache the second time (for its layouts, the first time)."""
+        try:
+            given = flat_of(self.program, args)
+            if any(given[k] is not command.flat[k] for k in self.arrays):
+                return
+            key = self.key(dim, given)
+            layout = self._layout(key, given, device)
+            first = hash(key) not in self.seen_once
+        except (TypeError, AttributeError):  # a number of another kind
+            return
+        if first:
+            self._note_once(key)
+            if layout is None or layout in self.layouts:
+                return
+        if any(given[k].__class__ not in _NUMBERS for k in self.fixed):
+            return
+        numbers = tuple([(k, given[k], command.flat[k]) for k in self.fixed])
+        free = self._free(given, command)
+        if any(f.taken(given[f.position]) is None for f in free):
+            return
+        made = CachedLaunch(device, numbers, free, command.plan, command.values)
+        if first:
+            if len(self.layouts) >= MOST:
+                self.layouts.clear()
+            self.layouts[layout] = made
+            return
+        if len(self.cached) >= MOST:
+            self.cached.clear()
+        self.cached[key] = command.cached = made
+
+    def _free(self, given: Any, command: Command) -> tuple[VaryingArgument, ...]:
+        found, fields = [], command.plan.forward.signature.fields_of_numbers
+        for k, (code, offset) in fields.items():
+            if k not in self.fixed:
+                then = given[k] if given[k].__class__ in _NUMBERS else None
+                found.append(VaryingArgument(k, self.program.leaves[k].type, code, offset, then, command.flat[k]))
+        return tuple(found)
+
+
+def _equal(now: Any, then: Any) -> bool:
+    """True for an equal number of the same type; False for float zeros, which may differ in sign."""
+    if now.__class__ is not then.__class__:
+        return False
+    if now.__class__ is float:
+        return now == then != 0.0
+    return (now.__class__ is int or issubclass(now.__class__, np.integer)) and now == then
+
+
+def launches_of(kernel: Kernel, program: Program) -> LaunchCache | None:
+    """A launch cache for this program of `kernel`; None if its arguments do not determine the launch.
+
+    The arrays behind handles may be exchanged, and an omitted array changes the program.
+    """
+    if kernel.reads_presence or program.presence_tests or program.handles or not program.array_positions:
+        return None
+    plain = all(
+        leaf.opened is None
+        and leaf.structs is None
+        and (leaf.type.__class__ in (Array, Scalar) or isinstance(leaf.type, Composite))
+        and not isinstance(program.params[leaf.arg][1], IndexedArray)
+        and not (k in program.index_positions and isinstance(leaf.type, Composite))
+        for k, leaf in enumerate(program.leaves)
+    )
+    return LaunchCache(kernel, program) if plain else None

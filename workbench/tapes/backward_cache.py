@@ -1,0 +1,198 @@
+"""The backward cache: the reverse pass over the same launches is compiled to one list of native calls.
+
+A program that repeats its step records the same launches on each new tape: the same kernels over the same arrays, in
+the same order (`launch_cache`). Then its walk does the same, if the same memories are seeded and ask for gradients, and
+no bytes had to be kept. The second walk notes its native calls, on private shadows; later ones copy their seeds
+and the numbers of their launches there and run the list. All checks that refuse a walk are made each time. Nothing
+here keeps an array alive.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import numpy as np
+
+from ..arrays import capture_log
+from ..arrays.allocation import Allocation
+from ..arrays.call_list import CallList
+from ..arrays.interval_index import SpanSet
+from ..arrays.span import Span
+from ..arrays.workspace import Shadow, Workspace, own_buffers
+from ..config import config
+from ..kernels.types import is_float
+from .events import Event
+from .overwrites import START
+from .publish import ports, publish
+from .recording import Recording
+from .reverse import walk
+
+MOST = 4  # lists, and signatures of which there is none yet, that are remembered
+BYTES = 16 << 20  # of the shadows of one list: above, a walk takes longer than what a list saves
+
+_once: list[tuple] = []  # signatures of walks that were made once
+_known: list[CompiledBackward] = []
+
+
+class CompiledBackward:
+    """A compiled walk: its native calls, and the private shadows that hold its results. Memories are held weakly.
+
+    calls     None for a walk that cannot be compiled.
+    seeds     the uint8 arrays of the shadows that are seeded.
+    left      the results: (reference to a memory, its shadow's bytes, their address, scale).
+    writes    id of a memory in `results` -> [(number of the event, number of the write)] of all writes to it.
+    """
+
+    def __init__(self, signature: tuple):
+        self.signature = signature
+        self.calls: CallList | None = None
+        self.seeds: list[Any] = []
+        self.results: list[tuple] = []
+        self.writes: dict[int, list[tuple[int, int]]] = {}
+
+    def run(self, seeds: Workspace, tape: Recording) -> None:
+        """Run the calls with these seeds and the numbers of this tape. The adjoints are in the shadows of `results`."""
+        assert self.calls is not None
+        if self.calls.numbers or self.calls.vectors:
+            self.calls.fill([() if e.command is None else e.command.flat for e in tape.events])
+        for data, shadow in zip(self.seeds, seeds.values(), strict=True):
+            data[...] = shadow.data
+        self.calls.run()
+
+    def publish(self, tape: Recording) -> None:
+        """Publish the adjoints in `results` into `.grad`, as `publish.publish` does.
+
+        The signature guards which memories ask for gradients, and that none is retained.
+        """
+        space = Workspace()
+        for ref, data, address, scale in self.results:
+            a = ref()
+            space[a] = shadow = object.__new__(Shadow)
+            shadow.allocation, shadow.data, shadow.address, shadow.scale, shadow.lent = a, data, address, scale, False
+        publish(tape, space, {}, self.wrote)
+
+    def wrote(self, tape: Recording, a: Allocation) -> tuple[SpanSet | None, dict[Span, None]]:
+        """`publish.counted` of one memory in `results`, without the tally of the tape."""
+        if a.id not in self.writes:
+            return None, {}
+        marks, stored = SpanSet(), {}
+        for e, k in self.writes[a.id]:
+            event = tape.events[e]
+            plan = None if event.command is None else event.command.plan
+            marks.add(event.writes[k])
+            if plan is None or plan.writes[k][0] not in plan.accumulates_only:
+                stored[event.writes[k]] = None
+        return marks, stored
+
+
+def forget() -> None:
+    """Clear the cache."""
+    _once.clear()
+    _known.clear()
+
+
+def signature(tape: Recording, seeds: Workspace) -> tuple | None:
+    """The cache key of the walk of a tape; None unless it consists of cached launches and fills."""
+    if not config.remember_launches or capture_log.opened is not None or seeds.places or tape.borders:
+        return None
+    steps = []
+    for event in tape.events:
+        command = event.command
+        if event.kept and not _unneeded(event):
+            return None
+        if command is None:
+            if event.kind not in ("zero_", "fill_") or event.sources or len(event.arrays) != 1:
+                return None
+            steps.append(event.arrays[0].serial)
+        elif command.cached is not None:
+            steps.append(command.cached)
+            steps.append(event.reverse)
+        else:
+            return None
+    memories = dict.fromkeys([a.allocation for a in tape.arrays.values()])
+    marks = [(a.id, a.asked, not a.required.spans, a.exposed) for a in memories]
+    if any(a.retained.spans or (a.exposed and ports) for a in memories):  # it may be a tensor's, whose library asks
+        return None
+    return steps, marks, [a.id for a in seeds]
+
+
+def _unneeded(event: Event) -> bool:
+    """True if no adjoint reads the bytes that an event kept, so the walk need not restore them."""
+    return all(kept.said == START and not kept.needs for kept in event.kept)
+
+
+def compiled_backward(tape: Recording, seeds: Workspace) -> CompiledBackward | None:
+    """The compiled walk of a tape, compiled at the second walk; None at the first, and if it cannot be compiled."""
+    key = signature(tape, seeds)
+    if key is None:
+        return None
+    for found in _known:
+        if found.signature == key:
+            return found if found.calls is not None else None
+    if key not in _once:
+        _once[:] = [*_once[1 - MOST :], key]
+        return None
+    _once.remove(key)
+    made = CompiledBackward(key)
+    _known[:] = [*_known[1 - MOST :], made]
+    if all(_plain(event) for event in tape.events):
+        _write_down(made, tape, seeds)
+    return made if made.calls is not None else None
+
+
+def _plain(event: Event) -> bool:
+    """True if the adjoint of an event does nothing but call compiled code on the event's arrays and their shadows."""
+    back, command = event.reverse, event.command
+    if command is None:
+        return is_float(event.arrays[0].dtype)
+    if command.plan.bits or command.declared:
+        return False
+    if back is None:
+        return True
+    odd = back.private or back.extremal or back.races or back.executable.form.backend != "c"
+    return not (odd or (back.gather and command.cached.free))  # there numbers lie elsewhere
+
+
+def _write_down(made: CompiledBackward, tape: Recording, seeds: Workspace) -> None:
+    """Walk once, noting native calls and results in `made`; too large or incomplete ones are dropped."""
+    calls = CallList()
+    begun: list[tuple[Event, int]] = []
+    with own_buffers():
+        space = Workspace()
+        for a, shadow in seeds.items():
+            space[a].data[...] = shadow.data
+        made.seeds = [shadow.data for shadow in space.values()]
+        capture_log.written_list = calls
+        try:
+            walk(tape, space, drop=True, before=lambda event, _: begun.append((event, len(calls.calls))))
+        finally:
+            capture_log.written_list = None
+    size = sum({id(data): len(data) for data in calls.kept if isinstance(data, np.ndarray)}.values())
+    if not calls.whole or not calls.calls or size > BYTES:
+        return
+    made.results = [(weakref.ref(a), shadow.data, shadow.address, shadow.scale) for a, shadow in space.items()]
+    for e, event in enumerate(tape.events):
+        for k, span in enumerate(event.writes):
+            if span.allocation in space:
+                made.writes.setdefault(span.allocation.id, []).append((e, k))
+    _note_numbers(tape, calls, begun)
+    made.calls = calls
+
+
+def _note_numbers(tape: Recording, calls: CallList, begun: list[tuple[Event, int]]) -> None:
+    """Note where the blocks of arguments hold the numbers of launches. `begun`: (event, number of its first call),
+    from the last event on."""
+    position = {event: number for number, event in enumerate(tape.events)}
+    ends = [first for _, first in begun[1:]] + [len(calls.calls)]
+    for (event, first), end in zip(begun, ends, strict=True):
+        back = event.reverse
+        if back is None or not event.command.cached.free or first == end:
+            continue
+        parts = [back.executable, *(back.pull.made.values() if back.pull is not None else ())]
+        own = {part.call.address for part in parts if part.call is not None}
+        for n in range(first, end):
+            call = calls.calls[n]
+            for block in calls.blocks.get(n, [call.args] if call.kernel in own else []):
+                for free in event.command.cached.free:
+                    calls.number(position[event], free, block)

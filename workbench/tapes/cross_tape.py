@@ -1,0 +1,394 @@
+"""Borders: leaves of a tape that another tape computed. The gradient stops there, which is warned about.
+
+Memory remembers which recording wrote it last from something with `requires_grad` (`Allocation.origins`), until
+somebody else writes it. A tape that meets such memory notes a border. After `backward` a border with an adjoint is
+reported at once if the writer can no longer be walked; else it waits: a later `backward` of the writer that is seeded
+with that adjoint resolves it; one that is not, or reading the gradient of what the writer started from, gives a
+warning.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+import weakref
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..arrays.allocation import Allocation
+from ..arrays.array import array
+from ..arrays.interval_index import SpanIndex
+from ..arrays.span import Span
+from ..arrays.workspace import Workspace
+from ..device import on_host
+from ..errors import GradientError, Where
+from ..kernels import ir
+from ..kernels.analysis import activity
+from ..kernels.types import Scalar
+from .events import Event, clock
+from .naming import guess_names, note_names
+
+if TYPE_CHECKING:
+    from .recording import Recording
+
+SMALL = 1 << 20  # bytes of seeds that are compared
+MOST = 64  # borders off active paths that are followed
+
+
+class RecordingId:
+    """Identity of a recording (a tape until it is reset), as other tapes refer to it.
+
+    outer     the run of the tape inside which this one was entered.
+    leaves    its leaves with `requires_grad`; `names` are theirs. wrote: ids of the memories that it wrote.
+    seeded    id of a memory -> checksum of its seed in the last backward; `when` that was.
+    waiting   borders of other tapes whose adjoint this one can be seeded with. lost: those it was not seeded with.
+    chained   True if the last backward was seeded with any of them.
+    """
+
+    def __init__(self, tape: Recording):
+        self.tape = weakref.ref(tape)
+        self.outer: RecordingId | None = None
+        self.leaves: list[weakref.ref[Allocation]] = []
+        self.names: tuple[str, ...] = ()
+        self.wrote: set[int] = set()
+        self.seeded: dict[int, int] = {}
+        self.when = 0
+        self.waiting: list[ForeignLeaf] = []
+        self.lost: list[ForeignLeaf] = []
+        self.chained = False
+
+    @property
+    def alive(self) -> bool:
+        """True if its tape exists and was not reset, so that it can be walked backwards."""
+        tape = self.tape()
+        return tape is not None and tape.run is self
+
+    def around(self, other: RecordingId | None) -> bool:
+        """True if the other run is this one, or its tape was entered inside this one's."""
+        while other is not None and other is not self:
+            other = other.outer
+        return other is self
+
+
+class ForeignLeaf:
+    """Parts of one memory that `run` wrote and another tape reads as a leaf, with the adjoint that has arrived there.
+
+    open      {part: mask of its numbers whose adjoint `run` was not yet seeded with}; without parts that are done.
+    said      True if it was warned about.
+    known     False if there is no adjoint, as no gradient was asked for.
+    marked    True if it has a `.grad` to seed `run` with.
+    """
+
+    def __init__(self, a: Allocation, run: RecordingId, known: bool, marked: bool):
+        self.allocation, self.run, self.known, self.marked = a, run, known, known and marked
+        self.open: dict[Span, np.ndarray] = {}
+        self.spans: SpanIndex[Span] = SpanIndex()
+        self.said, self.name = False, ""
+        self.where: Where | None = None  # it was read first
+
+    def add(self, span: Span, adjoint: np.ndarray | None) -> None:
+        self.spans.put(span, span)
+        if adjoint is not None:
+            self.open[span] = adjoint != 0
+
+    def replaced_by(self, newer: ForeignLeaf) -> None:
+        """Remove the parts that a newer walk has found again."""
+        for span in [s for s in newer.spans if s in self.spans] if newer.name == self.name else ():
+            self.spans.remove(span)
+            self.open.pop(span, None)
+
+    def same(self, other: ForeignLeaf) -> bool:
+        """True for the same parts under the same name."""
+        return self.name == other.name and set(self.spans) == set(other.spans)
+
+    @property
+    def can_wait(self) -> bool:
+        return self.marked and self.run.alive
+
+    @property
+    def stops(self) -> bool:
+        """True if the gradient has stopped here, so far."""
+        return bool(self.open) or not self.known
+
+    @property
+    def told(self) -> str:
+        source = ", ".join(self.run.names) or "arrays with requires_grad"
+        return f"{self.name} was written by an earlier tape from {source}; this gradient stops there"
+
+    @property
+    def ways_out(self) -> str:
+        name = self.name
+        first = "" if self.marked else f"{name}.requires_grad = True before the earlier tape, then "
+        first += "" if self.run.alive else "keep the earlier tape, then "
+        return (
+            f"one tape around both; or {first}earlier.backward(grads={{{name}: {name}.grad}}) behind this backward();"
+            f" or wb.detach({name}) if it is meant"
+        )
+
+    def seeded_with(self, seeds: Workspace) -> None:
+        """Clear `open` where the seeds of a backward of the writer are not zero."""
+        if self.allocation in seeds:
+            left = {s: mask & (_numbers(seeds, s, self.run.tape()) == 0) for s, mask in self.open.items()}
+            self.open = {s: mask for s, mask in left.items() if mask.any()}
+
+    def warn(self, more: str = "") -> None:
+        """Warn once that the gradient stops here, unless it was handed on."""
+        if self.stops and not self.said:
+            self.said = True
+            warn(f"{self.told}.{more} Ways out: {self.ways_out}.")
+
+
+def warn(text: str) -> None:
+    """Issue a warning at the user's line."""
+    level, frame = 1, sys._getframe(0)
+    while frame.f_back is not None and (frame.f_globals.get("__name__") or "").partition(".")[0] == "workbench":
+        level, frame = level + 1, frame.f_back
+    warnings.warn(text, stacklevel=level)
+
+
+# ---- what is noted while tapes record
+
+
+def update_borders(tape: Recording) -> None:
+    """Update `Allocation.origins` to the last event of a tape. Cheap if up to date."""
+    if tape.apart:
+        return
+    events, tape.noted_events = tape.events[tape.noted_events :], len(tape.events)
+    if not events or not tape.active:
+        return
+    last: dict[Span, bool] = {}
+    tape.constants.follow(tape)
+    for event in reversed(events):
+        for span, live in _written(tape, event):
+            if span not in last:
+                last[span] = live and event not in tape.constants
+    run = tape.run
+    run.wrote.update([span.allocation.id for span in last])
+    if not any(last.values()):
+        return
+    for span, live in reversed(last.items()):
+        span.allocation.note_origin(span, run, live)
+    leaves = [a for a in tape.active if a.required and a.id not in tape.run.wrote]
+    tape.run.leaves = [weakref.ref(a) for a in leaves]
+    named = leaves or [a for a in tape.active if a.required]
+    tape.run.names = tuple(memory_name(tape, a) for a in named[:3])
+
+
+def _written(tape: Recording, event: Event) -> Iterable[tuple[Span, bool]]:
+    """(span, True if it depends on something with a gradient) for the writes of an event; () if that is unknown."""
+    if event.reverse is not None:
+        return zip(event.writes, event.reverse.live, strict=True)
+    if event.kind in ("foreign", "func", "cut", "opaque"):
+        return ()
+    source = event.source
+    live_copy = event.kind == "loop" or (source is not None and source.allocation in tape.active)
+    return [(span, live_copy and span.allocation in tape.active) for span in event.writes]
+
+
+def memory_name(tape: Recording, a: Allocation, span: Span | None = None, arrays: Sequence[array] | None = None) -> str:
+    """The noted user's name of this memory, else its id. `arrays`: those on it, if the caller knows them."""
+    near = [x for x in tape.arrays.values() if x.allocation is a] if arrays is None else arrays
+    near = [x for x in near if span is None or x.span.overlaps(span) is not False]
+    return next((n for x in near if (n := tape.names.get(id(x)) or x.name)), str(a))
+
+
+# ---- what is said after a walk
+
+
+class CrossTapeSearch:
+    """Search for borders that an adjoint would have reached, had their memory been on an active path.
+
+    `watched`: {event on an active path: borders that it also depends on}. `ends`: {border: spans off active paths
+    that depend on it after the last event}. `reached`: borders found.
+    """
+
+    def __init__(self, tape: Recording, seeds: Workspace):
+        self.tape = tape
+        self.reached: set[tuple[Span, RecordingId]] = set()
+        self.watched: dict[Event, list[tuple[Span, RecordingId]]] = {}
+        unmarked = [b for b in tape.all_borders() if not b[0].allocation.required.touch(b[0])]
+        self.ends: dict[tuple[Span, RecordingId], SpanIndex[Span]] = {}
+        for border in unmarked[:MOST]:
+            self.ends[border] = SpanIndex()
+            self.ends[border].put(border[0], border[0])
+        if self.ends:
+            for event in tape.events:
+                self._follow(event)
+        for border, spans in self.ends.items():
+            if any(_any(seeds, span, tape) for span in spans):
+                self.reached.add(border)
+
+    def _follow(self, event: Event) -> None:
+        for border, spans in self.ends.items():
+            if not spans:
+                continue
+            new = list(self._passed_on(event, border, spans))
+            for written in event.writes:
+                for s in spans.near(written):
+                    if written.contains(s):
+                        spans.remove(s)
+            for s in new:
+                spans.put(s, s)
+
+    def _passed_on(self, event: Event, border: tuple[Span, RecordingId], spans: SpanIndex[Span]) -> Iterator[Span]:
+        """Yield spans off active paths that depend on `spans` after an event; joins of an active path are `watched`."""
+        if event.command is None:
+            source = event.source
+            if source is not None and source.allocation not in self.tape.active and spans.met(source.span):
+                if event.arrays[0].allocation in self.tape.active:
+                    self.watched.setdefault(event, []).append(border)
+                else:
+                    yield from event.writes
+            return
+        plan, shadows = event.command.plan, () if event.reverse is None else event.reverse.shadows
+        for (k, _), read in zip(plan.reads, event.reads, strict=False):
+            if k in plan.floats and k not in shadows and spans.met(read):
+                carried = _carried(plan, k)
+                if not carried.isdisjoint(shadows):
+                    self.watched.setdefault(event, []).append(border)
+                written = zip(plan.writes, event.writes, strict=True)
+                yield from (span for (j, _), span in written if j in carried and j not in shadows)
+
+    @property
+    def before(self) -> Callable[[Event, Workspace], None] | None:
+        """The function that the walk must call before each event; None if nothing is watched."""
+        return self._look if self.watched else None
+
+    def _look(self, event: Event, space: Workspace) -> None:
+        for border in self.watched.get(event, ()):
+            if border not in self.reached and any(_any(space, span, self.tape) for span in event.writes):
+                self.reached.add(border)
+
+    def found(self, space: Workspace) -> list[ForeignLeaf]:
+        """The unseeded borders that an adjoint reached, or would have reached, had a gradient been asked for."""
+        made: dict[tuple, ForeignLeaf] = {}
+        seeded: dict[tuple[Allocation, RecordingId], bool] = {}
+        for span, run in self.tape.all_borders():
+            a = span.allocation
+            adjoint = _numbers(space, span, self.tape) if a in space else None
+            there = adjoint is not None and bool((adjoint != 0).any())
+            if not there and (span, run) not in self.reached:
+                continue
+            if (a, run) not in seeded:
+                seeded[a, run] = run.when < self.tape.events[0].stamp and _same_seed(run, a, space)
+            if not (there and seeded[a, run]):
+                marked = a.required.touch(span)
+                border = made.setdefault((a, run, there, marked), ForeignLeaf(a, run, there, marked))
+                border.add(span, adjoint if there else None)
+        borders = list(made.values())
+        if borders:
+            note_names(self.tape, sys._getframe(1))
+            guess_names(self.tape)
+            self._named(borders)
+            self._read(borders)
+        return borders
+
+    def _named(self, borders: list[ForeignLeaf]) -> None:
+        on: dict[Allocation, list[array]] = {b.allocation: [] for b in borders}
+        for x in self.tape.arrays.values():
+            if x.allocation in on:
+                on[x.allocation].append(x)
+        for b in borders:
+            wholes = self.tape.wholes.get(b.allocation, {}).items() if len(b.spans) > 1 else ()
+            name = next((label for span, (label, _) in wholes if all(map(span.contains, b.spans))), "")
+            b.name = name or memory_name(self.tape, b.allocation, next(iter(b.spans)), on[b.allocation])
+
+    def _read(self, borders: list[ForeignLeaf]) -> None:
+        """Set `where` of each border to the line of its first reading event."""
+        waiting: dict[Allocation, list[ForeignLeaf]] = {}
+        for b in borders:
+            waiting.setdefault(b.allocation, []).append(b)
+        for event in self.tape.events:
+            for read in event.reads:
+                met = [b for b in waiting.get(read.allocation, ()) if b.spans.met(read)]
+                for b in met:
+                    b.where = event.where
+                    waiting[read.allocation].remove(b)
+
+
+def _any(space: Workspace, span: Span, tape: Recording) -> bool:
+    """True if the adjoint of these bytes has a number other than zero."""
+    return span.allocation in space and bool((_numbers(space, span, tape) != 0).any())
+
+
+@lru_cache(256)
+def _carried(plan: Any, k: int) -> frozenset[int]:
+    """Positions of the arguments to which a kernel writes values with a derivative by argument `k`."""
+    function, leaves = plan.forward.function, plan.program.leaves
+    varied = activity.varied(function, frozenset({leaves[k].name}), list(ir.walk(function.body)))
+    stores = [s for s in ir.walk(function.body) if s.row.writes and s.args[-1] in varied]
+    names = {ir.root(s.args[0]).name for s in stores}
+    return frozenset(j for j in plan.float_writes if leaves[j].name in names)
+
+
+def _numbers(space: Workspace, span: Span, tape: Recording | None) -> np.ndarray:
+    """A NumPy copy of the adjoint of a span, in its float type (uint8 for structs)."""
+    a = span.allocation
+    scalar = tape.scalars.get(a) if tape is not None else None
+    k = a.grad_scale or 1
+    dtype = (np.dtype(np.float32) if scalar.bits == 16 else scalar.numpy) if isinstance(scalar, Scalar) else np.uint8
+    if span.itemsize * k % np.dtype(dtype).itemsize:
+        dtype = np.uint8
+    return on_host(space[a].view(span, dtype)).copy()
+
+
+def _same_seed(run: RecordingId, a: Allocation, space: Workspace) -> bool:
+    """True if the last backward of `run` was seeded with this adjoint, as where a loss adds up over tapes."""
+    return a.id in run.seeded and len(space[a].data) <= SMALL and run.seeded[a.id] == _checksum(space[a].data)
+
+
+def _checksum(data: Any) -> int:
+    return zlib.crc32(np.ascontiguousarray(on_host(data)).data)
+
+
+def note_seeds(tape: Recording, seeds: Workspace) -> None:
+    """Note the seeds of a backward of this tape, and resolve the borders that wait for them."""
+    tape.run.when = next(clock)
+    tape.run.seeded = {a.id: _checksum(s.data) for a, s in seeds.items() if len(s.data) <= SMALL}
+    tape.run.chained = any(b.allocation in seeds for b in tape.run.waiting)
+    for border in tape.run.waiting:
+        border.seeded_with(seeds)
+
+
+def report_borders(tape: Recording, found: list[ForeignLeaf], blind: bool) -> None:
+    """After a walk, before publishing: refuse, warn or queue borders. `blind`: no seed lies on an active path.
+
+    Raises GradientError [nested-tape] where a tape inside another, or around it, lost the gradient for good.
+    """
+    lost = [b for b in found if not b.can_wait]
+    for b in lost:
+        inside = b.run.around(tape.run)
+        if inside or tape.run.around(b.run):
+            which = "around this one" if inside else "inside this one"
+            raise GradientError(
+                f"{b.name} was written by a tape {which}; a tape records nothing while another is open inside it, so"
+                " this gradient stops there.",
+                slug="nested-tape",
+                where=b.where,
+                why=f"It was computed from {', '.join(b.run.names)}.",
+                instead=b.ways_out,
+            )
+    for b in tape.run.waiting:
+        b.warn(f" This backward() has set {b.name}.grad to zero without being seeded with it.")
+    tape.run.lost = [b for b in tape.run.waiting if b.stops]
+    tape.run.waiting = []
+    tape.crossings = found
+    if not found and blind:
+        warn(
+            "what backward() is seeded with depends on nothing that has requires_grad: every gradient is zero."
+            " tape.diagnose() says where the way to it ends."
+        )
+    for b in found:
+        if b not in lost:
+            for w in b.run.waiting:
+                w.replaced_by(b)
+            b.run.waiting = [w for w in b.run.waiting if w.spans] + [b]
+            for ref in b.run.leaves:
+                if (leaf := ref()) is not None and leaf is not b.allocation:
+                    leaf.awaited = [*leaf.awaited, b]
+    for b in lost:
+        b.warn()

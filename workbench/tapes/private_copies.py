@@ -1,0 +1,356 @@
+"""Private copies of arrays, and launches on them, in float64 where wanted: derivatives are checked on these.
+
+Two arrays on one memory are again two arrays on one memory: an allocation is copied as a whole, stretched so that
+every float has room for a double. Nothing done here touches an array or a tape of the user.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..arrays.allocation import Allocation, allocate, host_write
+from ..arrays.array import array, array_on, read_values
+from ..arrays.host_writes import write_array
+from ..arrays.span import Span
+from ..arrays.workspace import Workspace, add_into
+from ..device import xp
+from ..errors import GradientError, Where
+from ..kernels.ir import Function
+from ..kernels.passes.tangent import joint
+from ..kernels.passes.to_float64 import wide, widen
+from ..kernels.program import Leaf, Program
+from ..kernels.types import Composite, Struct, is_float
+from ..launches.launch import Command
+from ..launches.plan import plan
+from .events import Event
+from .host_sources import lost
+from .jvp import value_of
+from .naming import called_by
+from .reverse import walk
+from .tape import Tape
+
+
+def leaves(a: array) -> Iterator[array]:
+    """Yield the array itself, or for an array of structs its fields, nested ones too."""
+    if not isinstance(a.dtype, Struct):
+        yield a
+        return
+    for name, _ in a.dtype.fields:
+        yield from leaves(a.field(name))
+
+
+class CopiedArrays:
+    """Copies of arrays that alias as the arrays do. `widened`: floats become float64."""
+
+    def __init__(self, arrays: Iterable[array], widened: bool):
+        self.widened = widened
+        self.scale: dict[Allocation, int] = {}
+        self.memory: dict[Allocation, Allocation] = {}
+        known: dict[Span, array] = {}
+        for whole in arrays:
+            for a in leaves(whole):
+                known.setdefault(a.span, a)
+                factor = 8 // a.dtype.scalar.itemsize if widened and is_float(a.dtype) else 1  # type: ignore[attr-defined]
+                self.scale[a.allocation] = max(self.scale.get(a.allocation, 1), factor)
+        for memory, k in self.scale.items():
+            self.memory[memory] = allocate(memory.nbytes * k, memory.device)
+        self.arrays = list(known.values())
+        for a in self.arrays:
+            self.of(a).data[...] = a.data
+
+    def of(self, a: array) -> array:
+        """The copy of one array of numbers or vectors."""
+        k, dtype = self.scale[a.allocation], wide(a.dtype) if self.widened else a.dtype
+        if isinstance(dtype, Composite) and dtype.itemsize != k * a.dtype.itemsize:  # type: ignore[attr-defined]
+            raise GradientError(
+                f"{a.label} shares its memory with floats of another width: it has no copy in float64.",
+                slug="gradcheck-mixed",
+                instead="gradcheck(..., dtype=None)",
+            )
+        return array_on(self.memory[a.allocation], dtype, a.shape, tuple(n * k for n in a.strides), a.span.offset * k)
+
+    def whole(self, a: array) -> array:
+        """The copy of an array of any dtype, structs too; only if not `widened`."""
+        assert not self.widened
+        return array_on(self.memory[a.allocation], a.dtype, a.shape, a.strides, a.span.offset)
+
+
+# ---- launches
+
+
+_wide: weakref.WeakKeyDictionary[Program, Program] = weakref.WeakKeyDictionary()
+
+
+def program(of: Program, widened: bool) -> Program:
+    """The program with one argument per flat parameter; over float64 if `widened`."""
+    if not widened:
+        return of
+    if of not in _wide:
+        _wide[of] = flat_program(of, widen(of.function))
+    return _wide[of]
+
+
+def flat_program(of: Program, function: Function) -> Program:
+    """A program made from another one, with one argument per parameter of its function."""
+    params = tuple((p.name, p.type) for p in function.params)
+    flat = tuple(Leaf(name, type, k, ()) for k, (name, type) in enumerate(params))
+    return Program(of.name, function, params, flat, of.enable_backward)
+
+
+@dataclass(eq=False)
+class Launch:
+    """One launch on copies. `flat` are its arguments, with an array for every declared scalar."""
+
+    program: Program
+    dims: tuple[int, ...]
+    flat: list[Any]
+    declared: tuple[int, ...] = ()
+
+    def run(self, record: bool) -> None:
+        """Launch on the present contents of the copies; `record`: by the open tape."""
+        flat = [self._number(k) if k in self.declared else a for k, a in enumerate(self.flat)]
+        command = Command(self.program, plan(self.program.name, self.program, self.dims, flat, None), flat)
+        command.places, command.declared = list(self.flat), self.declared
+        command.launch(record)
+
+    def _number(self, k: int) -> Any:
+        value = read_values(self.flat[k])[0]
+        return value.copy() if np.ndim(value) else value.item()
+
+
+def launch_of(command: Command, twins: CopiedArrays) -> Launch:
+    """The launch of `command` on copies."""
+    made = program(command.program, twins.widened)
+    flat = []
+    for p, a in zip(made.function.params, command.places, strict=True):
+        if isinstance(a, array):
+            flat.append(twins.of(a))
+        else:
+            flat.append(a.astype(p.type.numpy) if isinstance(a, np.ndarray) else a)  # type: ignore[attr-defined]
+    return Launch(made, command.plan.form.dims, flat, command.declared)
+
+
+# ---- what is checked: something that runs, with inputs and outputs
+
+
+@dataclass(eq=False)
+class LaunchCase:
+    """A program on copies, as a function of the contents of `inputs` to those of `outputs`. Arrays by label."""
+
+    label: str
+    where: Where | None
+    inputs: dict[str, array]
+    outputs: dict[str, array]
+    steps: list[Callable[[bool], None]]
+    start: list[tuple[Span, Any]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        for a in (*self.inputs.values(), *self.outputs.values()):
+            a.requires_grad = True
+        memories = dict.fromkeys(a.allocation for a in (*self.inputs.values(), *self.outputs.values()))
+        self.keep(memories)
+
+    def keep(self, memories: Iterable[Allocation]) -> None:
+        """Snapshot these memories for `restore`."""
+        self.start = [(m.span(), m.span().copy_out()) for m in memories]
+
+    def restore(self) -> None:
+        for span, data in self.start:
+            span.copy_in(data)
+
+    def run(self) -> dict[str, np.ndarray]:
+        """Run once, unrecorded. Returns {label: contents in float64} of the outputs."""
+        for step in self.steps:
+            step(False)
+        return {name: read_values(a).astype(np.float64) for name, a in self.outputs.items()}
+
+    def record(self) -> Tape:
+        """Run once under a tape of its own."""
+        tape = Tape(keep="all")
+        with tape:
+            for step in self.steps:
+                step(True)
+        return tape
+
+
+def case_of_launch(event: Event, number: int, widened: bool) -> LaunchCase:
+    """One recorded launch, on copies of the present contents of its arrays. `number`: its position on the tape."""
+    command, back = event.command, event.reverse
+    twins = CopiedArrays([a for a in command.places if isinstance(a, array)], widened)
+    made = launch_of(command, twins)
+    names = [leaf.name for leaf in command.program.leaves]
+    inputs, seen = {}, set()
+    for k in back.shadows:
+        if made.flat[k].span not in seen:  # one memory under two names is one input
+            seen.add(made.flat[k].span)
+            inputs[names[k]] = made.flat[k]
+    outputs = {names[k]: made.flat[k] for k in sorted(command.plan.float_writes) if k in back.shadows}
+    case = LaunchCase(f"#{number} {event.label}", event.where, inputs, outputs, [made.run])
+    case.keep(twins.memory.values())
+    return case
+
+
+class Rerun:
+    """A whole tape on copies, built while `jvp.passing` goes through its events.
+
+    Values that the host made from active memory are refused: on the copies they would stay what they were.
+    """
+
+    refuses_sources = True
+
+    def __init__(self, tape: Tape, widened: bool):
+        self.tape, self.widened = tape, widened
+        self.twins: CopiedArrays | None = None
+        self.steps: list[Callable[[bool], None]] = []
+
+    def before(self, event: Event) -> None:
+        if self.twins is None:  # memory is where the tape started
+            found = [a for e in self.tape.events for a in (*e.arrays, *places_of(e)) if isinstance(a, array)]
+            self.twins = CopiedArrays([*self.tape.arrays.values(), *found], self.widened)
+        if event.sources and self.refuses_sources:
+            raise lost(event, self.tape)
+        if event.command is not None:
+            self.steps.append(launch_of(event.command, self.twins).run)
+
+    def behind(self, event: Event) -> None:
+        assert self.twins is not None
+        if event.command is not None:
+            return
+        dst = list(leaves(event.arrays[0]))
+        src = list(leaves(event.arrays[1])) if len(event.arrays) == 2 else [None] * len(dst)
+        for to, of in zip(dst, src, strict=True):
+            if event.kind == "cut":
+                self.twins.of(to).data[...] = to.data
+                assert of is not None
+                self.steps.append(_cut(self.twins.of(to), self.twins.of(of)))
+                continue
+            values = None if of is not None else to.data.copy()
+            self.steps.append(_write(self.twins.of(to), None if of is None else self.twins.of(of), values))
+
+    def case(self, inputs: dict[str, array], outputs: dict[str, array]) -> LaunchCase:
+        assert self.twins is not None
+        made = LaunchCase(
+            "end to end",
+            None,
+            {n: self.twins.of(a) for n, a in inputs.items()},
+            {n: self.twins.of(a) for n, a in outputs.items()},
+            self.steps,
+        )
+        made.keep(self.twins.memory.values())
+        return made
+
+
+def places_of(event: Event) -> list[Any]:
+    return [] if event.command is None else event.command.places
+
+
+def _cut(to: array, of: array) -> Callable[[bool], None]:
+    """A step for a `cut`. Unrecorded it does nothing: differences must not pass it either, so `to` stays constant."""
+    return lambda record: write_array("cut", to, of) if record else None
+
+
+def _write(to: array, of: array | None, values: Any) -> Callable[[bool], None]:
+    """A step for a host write: a copy of `of`, or constant `values`."""
+
+    def perform() -> None:
+        to.data[...] = values if of is None else of.data.copy()
+
+    def step(record: bool) -> None:
+        if record:
+            host_write("fill_" if of is None else "copy", to, of, None, perform)
+        else:
+            perform()
+
+    return step
+
+
+class InFloat64(Rerun):
+    """A tape on copies whose launches also compute tangents, recorded for a reverse walk: second derivatives."""
+
+    def __init__(self, tape: Tape):
+        super().__init__(tape, False)
+        if tape.keep != "all":
+            raise GradientError(
+                "second derivatives by a tape that keeps only what adjoints read.",
+                slug="not-kept",
+                why="Its launches cannot be run again.",
+                instead='wb.Tape(keep="all")',
+            )
+
+    def before(self, event: Event) -> None:
+        first = self.twins is None
+        if event.kind in ("func", "loop", "foreign", "opaque"):
+            raise GradientError(
+                f"{event.label} is not a program of ours: it has no second derivative.",
+                slug="jvp-func",
+                where=event.where,
+                instead="wb.launch(...) in its place",
+            )
+        super().before(event)
+        assert self.twins is not None
+        if first:
+            self.moved = CopiedArrays(self.twins.arrays, False)
+            for m in self.moved.memory.values():
+                m.bytes[...] = 0
+        if event.reverse is not None:
+            self.steps[-1] = self._joint(event).run
+
+    def _joint(self, event: Event) -> Launch:
+        command, back = event.command, event.reverse
+        program = command.program
+        key = back.reverse.active, command.plan.changing
+        known = _joints.setdefault(program, {})
+        if key not in known:
+            function = joint(program.function, *key)
+            known[key] = flat_program(program, function)
+        made = launch_of(command, self.twins)  # type: ignore[arg-type]
+        tangents = [self.moved.of(command.places[k]) for k in back.shadows]
+        for k, p, t in zip(back.shadows, known[key].function.params[len(made.flat) :], tangents, strict=True):
+            if p.type.dtype != t.dtype:  # type: ignore[attr-defined]
+                name = called_by(self.tape, event, k)
+                raise GradientError(
+                    f"{event.label!r}: {name!r} is {t.dtype}, whose tangent is wider than it.",
+                    slug="hvp-half",
+                    where=event.where,
+                    instead="wb.array(values, dtype=float)",
+                )
+        return Launch(known[key], made.dims, [*made.flat, *tangents], made.declared)
+
+    def behind(self, event: Event) -> None:
+        done = len(self.steps)
+        super().behind(event)
+        if event.command is not None:
+            return
+        dst, src = leaves(event.arrays[0]), leaves(event.arrays[-1])
+        for to, of in zip(dst, src, strict=True):
+            copied = self.moved.of(of) if len(event.arrays) == 2 else None
+            if is_float(to.dtype) and event.kind != "cut":
+                self.steps.insert(done, _write(self.moved.of(to), copied, 0))
+
+    def product(self, loss: array, tangents: Any) -> dict[array, np.ndarray]:
+        """{array: NumPy gradient, by its start, of the final tangent of `loss`}, for the start tangents {array: v}."""
+        assert self.twins is not None
+        for x, v in tangents.items():
+            moved = self.moved.of(x)
+            add_into(moved.data, xp(x.device).asarray(v), moved.span)
+        for a in self.twins.arrays:
+            if is_float(a.dtype) and a.allocation in self.tape.active and a.requires_grad:
+                self.twins.of(a).requires_grad = True
+        for x in tangents:
+            self.twins.of(x).requires_grad = True
+        again, space = Tape(keep="all"), Workspace()
+        with again:
+            for step in self.steps:
+                step(True)
+        end = self.moved.of(loss)
+        space[end.allocation].view(end.span, end.data.dtype)[...] = 1
+        walk(again, space)
+        return {x: value_of(self.twins.of(x), space) for x in tangents}
+
+
+_joints: weakref.WeakKeyDictionary[Program, dict[Any, Program]] = weakref.WeakKeyDictionary()

@@ -1,0 +1,168 @@
+"""A very long tape shortened for a still picture: its first and last events, and few that stand for the others.
+
+Of those between the ends stay the events at which the adjoint of some memory is largest, smallest, exactly 0, NaN or
+infinite: the envelope of what is left out is that of what stays. The others are counted by kind and flags; one column
+has the adjoints that came out of them all, one the versions that they made, so both ends are drawn as they are.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from .event_kinds import UniqueEvents
+from .trace import AdjointLevel, AllocationTrack, EventColumn, TouchMark, Trace, ValueLevel, event_flags
+
+LANES = 48  # allocations
+RANGES = 16  # of each, whose largest and smallest adjoints stay
+
+
+def excerpt(trace: Trace, ends: int) -> Trace:
+    """The trace with its first and last `ends` events whole. Its summary and counts are those of the whole tape."""
+    count = len(trace.events)
+    if count <= 2 * ends:
+        return trace
+    first, middle, last = trace.events[:ends], trace.events[ends : count - ends], trace.events[count - ends :]
+    tracks = trace.allocations
+    if len(tracks) > LANES:
+        shown = {touch.allocation for event in (*first, *last) for touch in event.touches}
+        tracks = [track for track in tracks if track.id in shown][:LANES]
+    keys = {track.id for track in tracks}
+    ill = _first_ill(trace, keys, ends)
+    if isinstance(middle, UniqueEvents):  # which has no adjoints
+        return _outline(trace, first, middle, last, tracks)
+    stays = _extremes(middle, keys)
+    for value in ill:  # a value ends at the event that overwrites it
+        stays |= {value.moment - ends, *_writer(middle, value, ends)}
+    events = [*first, _adjoints(middle, keys)]
+    events += [middle[n] for n in sorted(stays)]
+    events += _counted(event for n, event in enumerate(middle) if n not in stays)
+    events += [_versions(middle, keys), *last]
+    order, shift = sorted(stays), len(events) - count
+    values = [value for value in trace.values if value.moment < ends and value.allocation in keys]
+    values += [_moved(value, ends + 1 + order.index(value.moment - ends)) for value in ill]
+    values += [
+        _moved(value, value.moment + shift)
+        for value in trace.values
+        if value.moment >= count - ends and value.allocation in keys
+    ]
+    return replace(
+        trace,
+        allocations=tracks,
+        events=[_within(event, keys) for event in events],
+        said=trace.summary,
+        values=values,
+        folds=(),
+    )
+
+
+def _outline(
+    trace: Trace,
+    first: Sequence[EventColumn],
+    middle: UniqueEvents,
+    last: Sequence[EventColumn],
+    tracks: Sequence[AllocationTrack],
+) -> Trace:
+    """`excerpt` for a trace without adjoints and known values: equal events are looked at once."""
+    keys = {track.id for track in tracks}
+    tally: Counter[tuple] = Counter()
+    for event, number in middle.kinds():
+        tally[event.kind, event_flags(event)] += number
+    events = [*first, _adjoints((), keys), *_columns(tally), _versions(middle.lasts(), keys), *last]
+    events = [_within(event, keys) for event in events]
+    return replace(trace, allocations=tracks, events=events, said=trace.summary, values=[], folds=())
+
+
+def _moved(value: ValueLevel, moment: int) -> ValueLevel:
+    return ValueLevel(value.allocation, value.lo, value.hi, moment, value.nan, value.inf)
+
+
+def _first_ill(trace: Trace, keys: set[str], ends: int) -> list[ValueLevel]:
+    """Per memory the first value between the ends with a NaN or an infinity."""
+    found: dict[str, ValueLevel] = {}
+    for value in sorted(trace.values, key=lambda value: value.moment):
+        if value.allocation in keys and ends <= value.moment < len(trace.events) - ends:
+            found.setdefault(value.allocation, value)
+    return list(found.values())
+
+
+def _writer(events: Sequence[EventColumn], value: ValueLevel, first: int) -> list[int]:
+    """The index of the last of these events that wrote a value, as a list; [] for none."""
+    return [n for n in range(value.moment - first - 1, -1, -1) if _writes(events[n], value)][:1]
+
+
+def _writes(event: EventColumn, value: ValueLevel) -> bool:
+    return any(
+        touch.how != "read" and touch.allocation == value.allocation and touch.lo < value.hi and value.lo < touch.hi
+        for touch in event.touches
+    )
+
+
+def _extremes(events: Sequence[EventColumn], keys: set[str]) -> set[int]:
+    """The events with the largest and smallest adjoint of each memory, and the first of each other state."""
+    found: dict[tuple, tuple[float, int]] = {}
+    ranges: dict[str, set[tuple[int, int]]] = {key: set() for key in keys}
+    for n, event in enumerate(events):
+        for level in event.adjoint:
+            known = ranges.get(level.allocation)
+            if known is None or ((level.lo, level.hi) not in known and len(known) >= RANGES):
+                continue
+            known.add((level.lo, level.hi))
+            key = level.allocation, level.lo, level.hi
+            if level.state != "value":
+                found.setdefault((*key, level.state, level.nan and level.inf), (0.0, n))
+            else:
+                most = found.get((*key, "most"))
+                if most is None or level.max_abs > most[0]:
+                    found[*key, "most"] = level.max_abs, n
+                least = found.get((*key, "least"))
+                if least is None or level.max_abs < least[0]:
+                    found[*key, "least"] = level.max_abs, n
+    return {n for _, n in found.values()}
+
+
+def _counted(events: Iterator[EventColumn]) -> list[EventColumn]:
+    """One column for all events of a kind with the same flags."""
+    return _columns(Counter((event.kind, event_flags(event)) for event in events))
+
+
+def _columns(tally: Counter[tuple]) -> list[EventColumn]:
+    return [EventColumn("", -1, kind, kind, flags=flags, count=n) for (kind, flags), n in tally.items()]
+
+
+def _adjoints(events: Sequence[EventColumn], keys: set[str]) -> EventColumn:
+    """The adjoints that came out of these events."""
+    levels: dict[tuple[str, int, int], AdjointLevel] = {}
+    for event in reversed(events):
+        for level in event.adjoint:
+            if level.allocation in keys:
+                key = level.allocation, level.lo, level.hi
+                levels.pop(key, None)
+                levels[key] = level
+    return EventColumn("", -1, "launch", "", adjoint=list(levels.values()), count=0)
+
+
+def _versions(events: Sequence[EventColumn], keys: set[str]) -> EventColumn:
+    """The last access of these events to each range, and the version it made."""
+    touches: dict[tuple[str, int, int, bool], TouchMark] = {}
+    for event in events:
+        for touch in event.touches:
+            if touch.allocation in keys:
+                key = touch.allocation, touch.lo, touch.hi, touch.how == "read"
+                touches.pop(key, None)
+                touches[key] = touch
+    return EventColumn("", -1, "launch", "", touches=list(touches.values()), arrows=(), count=0)
+
+
+def _within(event: EventColumn, keys: set[str]) -> EventColumn:
+    """The event without its effects on other memory."""
+    if all(touch.allocation in keys for touch in event.touches):
+        return event
+    return replace(
+        event,
+        touches=[touch for touch in event.touches if touch.allocation in keys],
+        arrows=None,
+        kept=[kept for kept in event.kept if kept.allocation in keys],
+        adjoint=[level for level in event.adjoint if level.allocation in keys],
+    )

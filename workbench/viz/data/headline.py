@@ -1,0 +1,222 @@
+"""The strip above a tape view: the findings of `tape.diagnose()` as plain data, the most important first.
+
+A tape longer than the caller has time for is only glanced at: what its arrays and gradients hold in the end, without a
+walk; the note says what was not looked for. Every text is safe to be shown as text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ...arrays import allocation as memory
+from ...arrays.array import array
+from ...diagnose import Finding, diagnose
+from ...diagnose.against import TapeRun
+from ...diagnose.against import against as compared
+from ...diagnose.final_values import glance
+from ...diagnose.walk_record import accesses
+from ...errors import Where, shown_file
+from ...kernels import ir
+from ...tapes.naming import name_of
+from ...tapes.tape import Tape
+from .snapshot import TapeMoments
+from .text import clean, clean_lines
+from .trace import Trace
+
+AT_ONCE = 2000  # events up to which a static picture waits for all findings
+PATIENT = 10_000  # the same for the live view and its pages
+NO_PROBLEM = "no problem found"
+SIGNS = {"error": "✕", "warning": "▲", "info": "•"}
+ORDINARY = ("overwritten-kept", "unread", "unsettled", "sum-not-mean", "detached")  # infos that most programs have
+ADJOINTS = (  # findings about the reverse pass
+    "died",
+    "adjoint-not-finite",
+    "growing",
+    "custom-rule",
+    "cut",
+    "saturated",
+    "kink",
+    "cancel",
+    "detached",
+    "not-on-path",
+)
+SHOWN = 4  # lines of a static strip
+
+
+@dataclass(frozen=True)
+class Said:
+    """One finding. `position` of its launch, -1 for none; `thread` or None; `lanes`: ids of the memory it is about.
+
+    place    the statement to open the microscope at, `phase` the direction it is read in there: forward or reverse.
+    known    False where the launch used numbers that were overwritten and not kept.
+    """
+
+    slug: str
+    severity: str
+    headline: str
+    sentence: str
+    fix: str
+    line: str
+    more: str
+    position: int
+    thread: tuple[int, ...] | None
+    arrays: tuple[str, ...]
+    lanes: tuple[str, ...]
+    place: dict[str, Any] | None
+    phase: str
+    known: bool = True
+
+    @property
+    def ordinary(self) -> bool:
+        """True for an `info` that most programs have, hidden at first."""
+        return self.severity == "info" and self.slug in ORDINARY
+
+    @property
+    def title(self) -> str:
+        """The headline with a sign for its severity, which is never told by colour alone."""
+        return " ".join(filter(None, (SIGNS[self.severity], self.headline, self.more)))
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """All findings; `note`: what was not checked; `partial`: True if a full check may find more."""
+
+    rows: tuple[Said, ...]
+    note: str = ""
+    partial: bool = False
+
+    @property
+    def calm(self) -> bool:
+        """True if there are only ordinary findings, or none."""
+        return all(row.ordinary for row in self.rows)
+
+    def lines(self, quiet: str = "", most: int = SHOWN) -> list[tuple[str, str]]:
+        """The (line, severity) pairs of a static strip; `quiet` for lines that report nothing wrong."""
+        said = [*self._calm(quiet), *((row.severity, row.title) for row in self.rows)]
+        if len(said) > most:
+            said[most - 1 :] = [("quiet", f"… and {len(said) - most + 1} more findings, below")]
+        return [*said, *([("quiet", self.note)] if self.note else [])]
+
+    def text(self, quiet: str = "") -> str:
+        """Every finding with its line and its fix, as plain text."""
+        lines = [text for _, text in self._calm(quiet)]
+        for row in self.rows:
+            fix = f"Fix: {row.fix}" if row.fix else ""
+            lines += [row.title, *(f"    {text}" for text in (row.line, fix) if text)]
+        return "\n".join([*lines, *([self.note] if self.note else [])])
+
+    def _calm(self, quiet: str) -> list[tuple[str, str]]:
+        calm = self.calm and not self.partial and not self.note
+        return [("quiet", ", ".join(filter(None, (NO_PROBLEM, quiet))))] if calm else []
+
+    def to_json(self) -> dict[str, Any]:
+        rows = [{**asdict(row), "ordinary": row.ordinary} for row in self.rows]
+        return {"rows": rows, "note": self.note, "partial": self.partial, "calm": self.calm}
+
+
+NOTHING = Verdict(())
+
+
+def verdict(
+    tape: Tape,
+    against: Tape | None = None,
+    limit: int | None = None,
+    runs: tuple[TapeRun, TapeRun] | None = None,
+    first: Sequence[Finding] = (),
+) -> Verdict:
+    """The findings about a tape, or its first difference from another one. Never raises: the note says what went wrong.
+
+    limit   events above which only the ends are looked at.
+    runs    of both tapes, where they have been run again already.
+    first   findings of somebody else, which come before the others.
+    """
+    partial = limit is not None and len(tape.events) > limit and against is None
+    try:
+        with memory.LOCK:
+            found = (
+                compared(tape, against, runs) if against is not None else glance(tape) if partial else diagnose(tape)
+            )
+        moments = TapeMoments(tape) if tape.keep != "all" and not partial else None
+        with memory.LOCK, memory.unrecorded():
+            known = {(f.slug, f.where) for f in first}
+            others = (f for f in found if (f.slug, f.where) not in known)
+            rows = tuple(_said(tape, f, moments) for f in (*first, *others))
+    except Exception as error:  # a picture is shown, whatever becomes of its findings
+        return Verdict((), clean_lines(f"What is wrong could not be looked for: {error or type(error).__name__}"))
+    return Verdict(rows, clean_lines(found.note), partial)
+
+
+def adjoint_range(trace: Trace) -> str:
+    """`adjoints from 0.02 to 5.5`: the smallest and the largest size other than zero; empty where there is none."""
+    sizes = [level.max_abs for event in trace.events for level in event.adjoint if level.state == "value"]
+    sizes += [s.level.max_abs for s in trace.seeds if s.level is not None and s.level.state == "value"]
+    return f"adjoints from {min(sizes):.3g} to {max(sizes):.3g}" if sizes else ""
+
+
+# ---- one finding
+
+
+def _said(tape: Tape, f: Finding, moments: TapeMoments | None) -> Said:
+    n = position_of(f.launch)
+    event = tape.events[n] if 0 <= n < len(tape.events) else None
+    touched = accesses(tape, event) if event is not None else []
+    about = [x for x in touched if x.name in f.arrays] or [x for x in touched if x.writes]
+    lanes = dict.fromkeys(str(x.span.allocation) for x in about)
+    known = True
+    if event is not None and event.command is not None and moments is not None and f.severity != "info":
+        used = dict.fromkeys(x.span.allocation for x in touched)
+        known = all(moments.status(a, n)[0].all() for a in used)
+    return Said(
+        f.slug,
+        f.severity,
+        clean(f.headline),
+        clean(f.sentence),
+        clean(f.fix),
+        clean(f"{f.where}: {f.where.text.strip()}") if f.where is not None else "",
+        f.more,
+        n,
+        (f.thread,) if isinstance(f.thread, int) else f.thread,
+        tuple(map(clean, f.arrays)),
+        tuple(lanes),
+        _place(tape, n, f),
+        "reverse" if f.slug in ADJOINTS else "forward",
+        known,
+    )
+
+
+def position_of(launch: str) -> int:
+    """The position in a finding's launch, 3 for `#3 integrate`; -1 if it is about the whole tape."""
+    found = re.match(r"#(\d+)", launch)
+    return int(found[1]) if found else -1
+
+
+def _place(tape: Tape, n: int, f: Finding) -> dict[str, Any] | None:
+    """A finding's place in its kernel: its own statement, else one that writes, or reads, its arrays; None without."""
+    event = tape.events[n] if 0 <= n < len(tape.events) else None
+    if event is None or event.command is None:
+        return None
+    program = event.command.program
+    stmts = [s for s in ir.walk(program.function.body) if s.where is not None]
+    lines = {(w.file, w.line) for s in stmts for w in _calls(s.where)}
+    for where in (f.inside, f.where):
+        if where is not None and (where.file, where.line) in lines:
+            return {"file": shown_file(where.file), "line": where.line}
+    pairs = zip(program.leaves, event.command.places, strict=True)
+    about = {leaf.name for leaf, a in pairs if isinstance(a, array) and name_of(tape, a, leaf.name) in f.arrays}
+    touching = [s for s in stmts if s.args and _is_array(s.args[0]) and ir.root(s.args[0]).name in about]
+    first = next((s.where for s in (*(s for s in touching if s.row.writes), *touching)), None)
+    return None if first is None else {"file": shown_file(first.file), "line": first.line}
+
+
+def _calls(where: Where | None) -> Iterator[Where]:
+    """Yields a place, then its call sites outwards."""
+    while where is not None:
+        yield where
+        where = where.caller
+
+
+def _is_array(value: ir.Value) -> bool:
+    return not ir.is_value(value.type)
