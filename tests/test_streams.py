@@ -136,7 +136,7 @@ def launched(function, fake, check_bounds=False, alone=False):
     """Run one function as a launch on a GPU would; the log of what happened."""
     form = LaunchForm((4,), backend="cuda")
     executable = executables.Executable(squares.program(), function, form, Variant(check_bounds=check_bounds))
-    executable.alone = alone
+    executable.one_thread = alone
     said = lambda packed, cells, stream, **size: fake.log.append(f"launch on {stream}{note(**size)}")  # noqa: E731
     executable.call = SimpleNamespace(launch=said)
     values = [v for p in function.arrays for v in (0, *(4,) * p.type.ndim, *(4,) * p.type.ndim)]
@@ -197,8 +197,8 @@ def scattered(x: wb.array(dtype=float), n: wb.array(dtype=int), y: wb.array(dtyp
 def test_what_repeats_atomics_as_plain_updates_is_done_by_one_thread_of_a_gpu(kernel, fake):
     arrays = [wb.ones(4), wb.zeros(4, dtype=int), wb.zeros(4)]
     finder = wb.launch(kernel, dim=4, inputs=arrays, record_cmd=True).plan.races
-    assert finder is not None and finder.executable.alone == (kernel is slots)
-    assert not (finder.executable.alone and finder.executable.variant.atomic)
+    assert finder is not None and finder.executable.one_thread == (kernel is slots)
+    assert not (finder.executable.one_thread and finder.executable.variant.atomic)
     by_one = " by 1 thread in blocks of 1" if kernel is slots else ""
-    log = launched(finder.executable.function, fake, alone=finder.executable.alone)
+    log = launched(finder.executable.function, fake, alone=finder.executable.one_thread)
     assert log == ["7 waits for 9", f"launch on 7{by_one}", "9 waits for 7"]

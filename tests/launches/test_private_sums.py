@@ -45,7 +45,7 @@ def run(threads, deterministic=False):
         wb.launch(spread, N, inputs=[x, w, index, y, total])
     seed = wb.array(rng.uniform(-1, 1, (CELLS, 2)).astype(np.float32), dtype=wb.vec2)
     tape.backward(grads={y: seed, total: wb.ones(1)})
-    shared = tape.launches[0].command.plan.forward.shares
+    shared = tape.launches[0].command.plan.forward.private_sums
     return shared, [a.numpy().copy() for a in (y, total, x.grad, w.grad)]
 
 
@@ -238,8 +238,8 @@ def collected(backend, threads, cells):
         wb.launch(fill, size, inputs=[masses, total, index, x])
         wb.launch(weigh, size, inputs=[nodes, masses, index, y])
     tape.backward(grads={y: wb.array(rng.uniform(-1, 1, size))})
-    shared = [event.command.plan.forward.shares for event in tape.launches]
-    shared += [event.reverse.executable.shares for event in tape.launches]
+    shared = [event.command.plan.forward.private_sums for event in tape.launches]
+    shared += [event.reverse.executable.private_sums for event in tape.launches]
     records = [nodes.numpy(), nodes.grad.numpy(), masses.numpy(), masses.grad.numpy()]
     fields = [r[name].copy() for r in records for name in r.dtype.names]
     return shared, [*fields, count.numpy().copy(), total.numpy().copy(), y.numpy().copy(), x.grad.numpy().copy()]
@@ -321,8 +321,8 @@ def turns_of_a_loop(remember):
         found.append(x.grad.numpy().tobytes())
         tape.zero()
     found += [y.numpy().tobytes(), loss.numpy().tobytes()]
-    shared = [event.command.plan.forward.shares is not None for event in tape.launches]
-    shared += [event.reverse.executable.shares is not None for event in tape.launches]
+    shared = [event.command.plan.forward.private_sums is not None for event in tape.launches]
+    shared += [event.reverse.executable.private_sums is not None for event in tape.launches]
     return found, shared
 
 

@@ -270,14 +270,14 @@ def test_what_is_overwritten_afterwards_is_kept(lists: list[Any]) -> None:
 def test_a_launch_that_breaks_off(monkeypatch: pytest.MonkeyPatch) -> None:
     program, _ = turns(True, Program())
     forward = program.tape.launches[0].command.plan.forward  # which all of them share
-    left = [forward.direct] * 2
+    left = [forward.native_call] * 2
 
     def broken(*given: Any) -> None:
         if not left:
             raise KeyboardInterrupt
         left.pop()(*given)
 
-    monkeypatch.setattr(forward, "direct", broken)
+    monkeypatch.setattr(forward, "native_call", broken)
     tape = program.tape = wb.Tape()
     with pytest.raises(KeyboardInterrupt), tape:
         program.run()

@@ -83,11 +83,12 @@ def test_one_percent_off_in_a_number_that_is_small_beside_others_is_wrong(k: Any
 def test_rounding_that_either_measure_sees_excuses_a_number(k: Any) -> None:
     """Scaled seeds move one number alone, moved memory the other: each is excused by the measure that saw it."""
     from workbench.interop.warp.compare import VerdictRow
-    from workbench.interop.warp.passes import Published, WarpBackward
+    from workbench.interop.warp.passes import WarpBackward
+    from workbench.interop.warp.verdicts import PublishedGradient
 
     twin, one = object(), WarpBackward.__new__(WarpBackward)
     exact, theirs = np.array([1.0, 0.0, 1e-5], np.float32), np.array([1.0, 1e-7, 1.01e-5], np.float32)
-    row, published = VerdictRow("x", "not asked", theirs=theirs), Published(None, twin, exact)  # type: ignore[arg-type]
+    row, published = VerdictRow("x", "not asked", theirs=theirs), PublishedGradient(None, twin, exact)  # type: ignore[arg-type]
     one.noise, one.moved = {id(twin): np.array([0, 0, 1e-8])}, {id(twin): np.array([0, 1e-8, 0])}
     assert one._judged(published, row, exact)[0] == "agrees"
     one.moved[id(twin)] *= 0
