@@ -29,7 +29,7 @@ from ..kernels.program import Kernel
 from ..kernels.reading.declare import Instance
 from ..kernels.types import is_float
 from ..launches.arguments import flatten
-from ..launches.launch import Command
+from ..launches.command import Command
 from ..launches.plan import grid, plan
 from ..tapes.events import Event
 from ..tapes.jvp import on_device, passing, shadow_of, value_of

@@ -10,7 +10,7 @@ Nothing here keeps an array alive. `config.remember_launches = False` turns it o
 from __future__ import annotations
 
 from operator import index
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,10 +21,7 @@ from ..kernels.parameter_types import IndexedArray
 from ..kernels.program import Kernel, Program
 from ..kernels.types import Array, Composite, Scalar, Small
 from .arguments import exact_ints, is_one
-from .plan import Plan
-
-if TYPE_CHECKING:
-    from .launch import Command
+from .plan import Plan, PlannedLaunch
 
 MOST = 1 << 14  # launches that a kernel remembers: some hundred bytes each
 _NUMBERS = {int, float, bool, *[np.dtype(code).type for code in "?bhilqBHILQfd"]}  # which cannot change
@@ -175,7 +172,7 @@ class LaunchCache:
             self.seen_once.clear()
         self.seen_once.add(hash(key))
 
-    def remember(self, dim: Any, args: tuple, device: Any, command: Command) -> None:
+    def remember(self, dim: Any, args: tuple, device: Any, command: PlannedLaunch) -> None:
         """Note a checked launch; enter it in the cache the second time (for its layouts, the first time)."""
         try:
             given = flat_of(self.program, args)
@@ -206,7 +203,7 @@ class LaunchCache:
             self.cached.clear()
         self.cached[key] = command.cached = made
 
-    def _free(self, given: Any, command: Command) -> tuple[VaryingArgument, ...]:
+    def _free(self, given: Any, command: PlannedLaunch) -> tuple[VaryingArgument, ...]:
         found, fields = [], command.plan.forward.signature.fields_of_numbers
         for k, (code, offset) in fields.items():
             if k not in self.fixed:
