@@ -1,4 +1,12 @@
-"""Launches: arguments are checked, a plan is looked up, and the kernel runs, recorded if a tape is open."""
+"""Launches: arguments are checked, a plan is looked up, and the kernel runs, recorded if a tape is open.
+
+Ways in: 1. the launch cache knows the grid and the arrays, or their layouts (`_seen`); 2. arguments are checked and a
+plan is looked up or made (`_launch_anew`); 3. a command that was kept is launched again (`RecordedLaunch.launch`).
+Ways to run, in this order: 1. it waits for the replays of an open capture, where what it takes is built there
+(`Command._wait`); 2. it runs and is noted for the replays (`Command._note`); 3. one call of compiled code with the
+packed arguments (`Executable.native_call`); 4. the interpreter, a GPU, sums in shares and what can fail
+(`Executable.run`); 5. its adjoint runs in its place (`single_adjoint.pull_back`).
+"""
 
 from __future__ import annotations
 
@@ -125,7 +133,7 @@ def _remembered(kernel: Kernel, command: Command, dim: Any, args: tuple, device:
     if known is None or (known and known.program is not command.program):
         known = kernel.launches = launches_of(kernel, command.program) or False
     if known:
-        known.remember(dim, args, device, command)
+        command.cached = known.remember(dim, args, device, command)
     return command
 
 

@@ -143,13 +143,14 @@ def plan(kernel: str, program: Program, dims: tuple[int, ...], flat: list[Any], 
     twins = _twins(program, positions, flat) if groups else ()
     numbers = tuple([flat[k] for k in program.index_positions]) if program.index_positions else ()
     key = (dims, numbers, groups, twins, config.switches, device and device.ordinal, *layout_numbers(arrays))
-    found = program.plans.get(key)
+    found = program.plans.find(key)
     if found is None:
         if config.verbose:
             import logging
 
             logging.getLogger("workbench").info("kernel %s: a new plan for dim=%s", kernel, dims)
-        found = program.plans[key] = _make(kernel, program, dims, flat, positions, groups, twins, device)
+        found = _make(kernel, program, dims, flat, positions, groups, twins, device)
+        program.plans.enter(key, found)
     return found
 
 
@@ -238,7 +239,7 @@ def _make(
     atomics = [s for s in walk(function.body) if s.row in rows.ATOMICS]
     recalled = {root_name(s) for s in atomics if s.outs[0] in used(function.body)}
     read, written = dict(reads), dict(writes)
-    return Plan(
+    made = Plan(
         program,
         form,
         executable_for(program, function, form),
@@ -250,6 +251,9 @@ def _make(
         floats=floats,
         plain=frozenset(k for k, type in floats.items() if flat[k].is_contiguous and type.bits > 16),
     )
+    form.lines.clear()  # a third of the memory of a plan, and hardly looked at again
+    form.hulls.clear()
+    return made
 
 
 def _touched(
