@@ -18,6 +18,7 @@ from workbench.kernels.analysis.launch_form import LaunchForm
 from workbench.kernels.emit.signature import Variant, needs_scratch
 from workbench.launches import executable as executables
 from workbench.launches import race_check
+from workbench.launches.race_check import races_of
 
 GPU = Device("cuda:0", 0)
 
@@ -196,7 +197,7 @@ def scattered(x: wb.array(dtype=float), n: wb.array(dtype=int), y: wb.array(dtyp
 @pytest.mark.parametrize("kernel", [slots, scattered], ids=lambda k: k.key)
 def test_what_repeats_atomics_as_plain_updates_is_done_by_one_thread_of_a_gpu(kernel, fake):
     arrays = [wb.ones(4), wb.zeros(4, dtype=int), wb.zeros(4)]
-    finder = wb.launch(kernel, dim=4, inputs=arrays, record_cmd=True).plan.races
+    finder = races_of(wb.launch(kernel, dim=4, inputs=arrays, record_cmd=True).plan)
     assert finder is not None and finder.executable.one_thread == (kernel is slots)
     assert not (finder.executable.one_thread and finder.executable.variant.atomic)
     by_one = " by 1 thread in blocks of 1" if kernel is slots else ""

@@ -71,44 +71,37 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-# Switches of Warp that change no result here, with their defaults there: what is assigned is kept and does nothing.
-HARMLESS: dict[str, Any] = {
-    "quiet": False,
-    "log_level": 20,
-    "verbose_warnings": False,
-    "print_launches": False,
-    "lineinfo": False,
-    "line_directives": True,
-    "cache_kernels": True,
-    "enable_backward": True,
+def _set_to(value: Any, names: str) -> dict[str, Any]:
+    return dict.fromkeys(names.split(), value)
+
+
+# Names of Warp that change no result here, with their defaults there: what is assigned is kept and does nothing.
+# There is always an adjoint, no fast arithmetic, and loops are never unrolled for their derivative's sake.
+_OF_BOTH: dict[str, Any] = {
     "max_unroll": 16,
-    "verify_cuda": False,
-    "verify_autograd_array_access": False,
-    "optimization_level": None,
-    "cpu_compiler_flags": None,
-    "cuda_output": None,
-    "ptx_target_arch": None,
-    "cuda_arch_suffix": None,
-    "llvm_cuda": False,
-    "compile_time_trace": False,
-    "use_precompiled_headers": True,
-    "enable_graph_capture_module_load_by_default": True,
-    "enable_mempools_at_init": True,
-    "enable_mathdx_gemm": True,
-    "enable_mathdx_fft": True,
-    "enable_mathdx_solver": True,
-    "enable_tiles_in_stack_memory": True,
-    "enable_vector_component_overwrites": False,
-    "enable_cpu_blocks": False,
-    "legacy_cpu_linker": False,
-    "legacy_scalar_return_types": False,
-    "load_module_max_workers": None,
-    "default_grid_stride": None,
-    "launch_array_access_mode": None,
-    "deterministic_debug": False,
-    "deterministic_max_records": None,
-    "track_memory": False,
-    "fast_math": False,
+    **_set_to(True, "enable_backward line_directives use_precompiled_headers"),
+    **_set_to(True, "enable_mathdx_gemm enable_mathdx_fft enable_mathdx_solver"),
+    **_set_to(False, "fast_math lineinfo llvm_cuda compile_time_trace legacy_scalar_return_types"),
+    **_set_to(None, "optimization_level cpu_compiler_flags cuda_output ptx_target_arch cuda_arch_suffix"),
+    **_set_to(None, "default_grid_stride deterministic_max_records"),
+}
+HARMLESS: dict[str, Any] = {  # switches of the whole program
+    **_OF_BOTH,
+    "log_level": 20,
+    **_set_to(True, "cache_kernels enable_graph_capture_module_load_by_default enable_mempools_at_init"),
+    **_set_to(True, "enable_tiles_in_stack_memory"),
+    **_set_to(False, "quiet verbose_warnings print_launches verify_cuda verify_autograd_array_access track_memory"),
+    **_set_to(False, "enable_vector_component_overwrites enable_cpu_blocks legacy_cpu_linker deterministic_debug"),
+    **_set_to(None, "load_module_max_workers launch_array_access_mode"),
+}
+MODULE_OPTIONS: dict[str, Any] = {
+    **_OF_BOTH,
+    "block_dim": 256,
+    "extra_preamble": "",
+    "fuse_fp": True,
+    **_set_to(False, "strip_hash verify_fp generate_fast_code"),
+    **_set_to(None, "mode deterministic grid_stride cuda_max_registers enable_cuda_smem_spilling cluster_dim"),
+    **_set_to(None, "enable_tiles_in_stack_memory enable_vector_component_overwrites launch_bounds"),
 }
 
 

@@ -106,9 +106,9 @@ def functions(workload: str, size: str) -> Iterator[Executable]:
         form = replace(plan.form, backend="cuda")
         forward = executable_for(plan.program, plan.program.function, form)
         yield forward
-        active = next(iter(plan.reverses))
+        active = next(key for key in plan.derived if key != "races")
         back = plan_adjoint(
-            replace(plan, form=form, forward=forward, reverses={}),
+            replace(plan, form=form, forward=forward, derived={}),
             frozenset(plan.program.leaves[k].name for k in active),
         )
         if back.pull is not None:

@@ -349,3 +349,25 @@ def test_new_arrays_of_known_layouts_are_launched_as_they_are() -> None:
             wb.launch(scaled, n, [x, 1.0, turn, wb.zeros(n, dtype=wb.float64)])
         with pytest.raises(wb.LaunchError):
             wb.launch(scaled, n, [x, 1.0, 0.5, wb.zeros(n)])
+
+
+def test_of_many_index_numbers_the_least_recently_used_are_forgotten() -> None:
+    @wb.kernel
+    def window(x: wb.array[float], k: int, y: wb.array[float]):
+        i = wb.tid()
+        y[i] = x[i + k]
+
+    x, y = wb.array(values(32)), wb.zeros(4)
+    wb.launch(window, 4, [x, 0], [y])
+    wb.launch(window, 4, [x, 0], [y])
+    plans, cached = window.program().plans, window.launches.cached
+    assert cached.most == plans.most < launches_seen.MOST
+    plans.most = cached.most = window.launches.layouts.most = 4
+    for k in range(1, 20):
+        for number in (k, k, 0):
+            wb.launch(window, 4, [x, number], [y])
+            assert y.list() == values(32)[number : number + 4].tolist()
+    assert len(plans) == len(cached) == 4
+    assert window.launches.find(4, (x, 0, y), None) is not None
+    assert window.launches.find(4, (x, 19, y), None) is not None
+    assert not any(key[-1] in (1, 10) for key in cached)

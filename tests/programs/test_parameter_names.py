@@ -17,6 +17,7 @@ from workbench.derivatives import pitfalls
 from workbench.kernels.ir import Role
 from workbench.kernels.passes import stencil_adjoint
 from workbench.launches import thresholds
+from workbench.launches.race_check import races_of
 
 # Gradients of overwritten arrays are read on purpose here; the warning about them has tests of its own.
 pytestmark = [
@@ -181,7 +182,7 @@ def test_the_race_finder_knows_that_marks_of_shared_memory_share_it():
     memory = wb.array(np.arange(8.0), dtype=F, requires_grad=True)
     with wb.Tape() as tape:
         wb.launch(k, 4, [memory[2:6], memory[0:4], wb.array([0, 1, 2, 3], dtype=int)])
-    races = tape.launches[0].command.plan.races
+    races = races_of(tape.launches[0].command.plan)
     assert races is not None and not races.executable.variant.restrict
     with pytest.raises(wb.GradientError, match=r"\[race\]"):
         tape.backward(grads={memory: wb.ones(8, dtype=F)})

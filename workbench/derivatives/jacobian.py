@@ -67,14 +67,7 @@ def jacobian(
            [0., 0., 6.]], dtype=float32)
     """
     check_tape("jacobian(tape, y, x)", tape, y, x)
-    for a in (x, y):
-        if not isinstance(a, array) or isinstance(a.dtype, Struct):
-            got = a.dtype if isinstance(a, array) else type(a).__name__
-            raise GradientError(
-                f"jacobian() takes arrays of numbers or vectors, not {got}.",
-                slug="seed-type",
-                instead="one field: a.field(name)" if isinstance(a, array) else "jacobian(tape, y, x), with arrays",
-            )
+    _check_numbers(x, y)
     if mode not in (None, "rows", "columns"):
         raise ValueError('mode is "rows", "columns" or None')
     with allocation.LOCK, allocation.unrecorded():
@@ -92,6 +85,18 @@ def jacobian(
         return np.array(rows, gradient_dtype(x)).reshape(outer + inner)
     stacked = np.array(columns, gradient_dtype(y)).reshape((_count(x), _count(y)))
     return np.ascontiguousarray(stacked.T).reshape(outer + inner)
+
+
+def _check_numbers(*given: Any) -> None:
+    """Raises GradientError [seed-type] for what is no array of numbers or vectors."""
+    for a in given:
+        if not isinstance(a, array) or isinstance(a.dtype, Struct):
+            got = a.dtype if isinstance(a, array) else type(a).__name__
+            raise GradientError(
+                f"jacobian() takes arrays of numbers or vectors, not {got}.",
+                slug="seed-type",
+                instead="one field: a.field(name)" if isinstance(a, array) else "jacobian(tape, y, x), with arrays",
+            )
 
 
 def first_rows(tape: Tape, y: array, x: array, count: int) -> np.ndarray:

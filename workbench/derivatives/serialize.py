@@ -38,7 +38,8 @@ from ..kernels.ops.row import ROWS
 from ..kernels.program import Kernel, Leaf, Program
 from ..kernels.reading.declare import CustomAdjoint, Func, same_struct
 from ..kernels.reading.source import source
-from ..launches.launch import Command
+from ..launches.adjoint_plan import adjoint_of
+from ..launches.command import Command
 from ..launches.plan import backend_for, plan
 from ..tapes.events import Event, KeptBytes, Scope
 from ..tapes.naming import reason_of
@@ -367,7 +368,7 @@ def _event_again(
             if places is not None:
                 command.places, command.declared = places, declared
             made.command = command
-            made.reverse = None if shadows is None else command.plan.backward(tuple(shadows))
+            made.reverse = None if shadows is None else adjoint_of(command.plan, tuple(shadows))
         finally:
             config.backend = before
     return made

@@ -29,7 +29,7 @@ from ..kernels.program import Kernel
 from ..kernels.reading.declare import Instance
 from ..kernels.types import is_float
 from ..launches.arguments import flatten
-from ..launches.launch import Command
+from ..launches.command import Command
 from ..launches.plan import grid, plan
 from ..tapes.events import Event
 from ..tapes.jvp import on_device, passing, shadow_of, value_of
@@ -112,15 +112,7 @@ def gradcheck(
     eps, rtol, atol = [p if given is None else given for given, p in zip((eps, rtol, atol), picks, strict=True)]
     rules = _Rules(full, directions, eps, rtol, atol, widened)
     report = Report()
-    with memory.LOCK, memory.unrecorded():
-        if isinstance(what, Tape):
-            tape, results = what, None
-        elif isinstance(what, Kernel):
-            tape, results = _launched(what, dim, (*inputs, *outputs)), None
-        elif callable(what):
-            tape, results = _called(what, (*inputs, *outputs))
-        else:
-            raise TypeError(f"gradcheck takes a kernel, a function or a tape, not {what!r}")
+    tape, results = _recorded(what, dim, (*inputs, *outputs))
     _check_tape(tape, results, report, rules, executor)
     report.notes += dict.fromkeys(row.cause for row in report.rows if row.cause)
     refuse_vacuous(report)
@@ -156,6 +148,18 @@ def _disagreement(report: Report) -> GradientError:
         text, instead = f"{r.cause}\n{text[0].upper()}{text[1:]}", r.fix
     table = Report(report.rows, [n for n in report.notes if n != r.cause])
     return GradientError(text, slug="gradcheck", where=r.where, why=str(table), instead=instead)
+
+
+def _recorded(what: Any, dim: Any, args: tuple) -> tuple[Tape, Any]:
+    """The tape that is checked, and what the function returned, if it is one. Raises TypeError."""
+    with memory.LOCK, memory.unrecorded():
+        if isinstance(what, Tape):
+            return what, None
+        if isinstance(what, Kernel):
+            return _launched(what, dim, args), None
+        if callable(what):
+            return _called(what, args)
+    raise TypeError(f"gradcheck takes a kernel, a function or a tape, not {what!r}")
 
 
 def _launched(kernel: Kernel, dim: Any, args: Sequence[Any]) -> Tape:

@@ -2,88 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ..device import DeviceLike
 from ..errors import LaunchError
 
 
-def is_mempool_supported(device: DeviceLike = None) -> bool:
-    """False: no pool is managed here.
+def _question(name: str) -> Callable[..., bool]:
+    def asked(device: DeviceLike = None) -> bool:
+        return False
 
-    >>> wb.is_mempool_supported("cpu")
-    False
-    """
-    return False
+    return asked
 
 
-def is_mempool_enabled(device: DeviceLike = None) -> bool:
-    """False: no pool is managed here.
+def _question_of_two(name: str) -> Callable[..., bool]:
+    def asked(target_device: DeviceLike, peer_device: DeviceLike) -> bool:
+        return False
 
-    >>> wb.is_mempool_enabled("cpu")
-    False
-    """
-    return False
+    return asked
 
 
-def is_mempool_access_supported(target_device: DeviceLike, peer_device: DeviceLike) -> bool:
-    """False: arrays are used on the device where they live.
+def _switch(name: str) -> Callable[..., None]:
+    def switch(device: DeviceLike, enable: bool) -> None:
+        _only_off(name, enable)
 
-    >>> wb.is_mempool_access_supported("cpu", "cpu")
-    False
-    """
-    return False
+    return switch
 
 
-def is_mempool_access_enabled(target_device: DeviceLike, peer_device: DeviceLike) -> bool:
-    """False: arrays are used on the device where they live.
+def _switch_of_two(name: str) -> Callable[..., None]:
+    def switch(target_device: DeviceLike, peer_device: DeviceLike, enable: bool) -> None:
+        _only_off(name, enable)
 
-    >>> wb.is_mempool_access_enabled("cpu", "cpu")
-    False
-    """
-    return False
-
-
-def is_peer_access_supported(target_device: DeviceLike, peer_device: DeviceLike) -> bool:
-    """False: arrays are used on the device where they live.
-
-    >>> wb.is_peer_access_supported("cpu", "cpu")
-    False
-    """
-    return False
-
-
-def is_peer_access_enabled(target_device: DeviceLike, peer_device: DeviceLike) -> bool:
-    """False: arrays are used on the device where they live.
-
-    >>> wb.is_peer_access_enabled("cpu", "cpu")
-    False
-    """
-    return False
-
-
-def set_mempool_enabled(device: DeviceLike, enable: bool) -> None:
-    """No-op for `enable=False`. Raises LaunchError [not-here] for True.
-
-    >>> wb.set_mempool_enabled("cpu", False)
-    """
-    _only_off("set_mempool_enabled", enable)
-
-
-def set_mempool_access_enabled(target_device: DeviceLike, peer_device: DeviceLike, enable: bool) -> None:
-    """No-op for `enable=False`. Raises LaunchError [not-here] for True.
-
-    >>> wb.set_mempool_access_enabled("cpu", "cpu", False)
-    """
-    _only_off("set_mempool_access_enabled", enable)
-
-
-def set_peer_access_enabled(target_device: DeviceLike, peer_device: DeviceLike, enable: bool) -> None:
-    """No-op for `enable=False`. Raises LaunchError [not-here] for True.
-
-    >>> wb.set_peer_access_enabled("cpu", "cpu", False)
-    """
-    _only_off("set_peer_access_enabled", enable)
+    return switch
 
 
 def _only_off(name: str, enable: Any) -> None:
@@ -94,3 +45,21 @@ def _only_off(name: str, enable: Any) -> None:
             why="CuPy takes memory of a GPU from a pool of its own already.",
             instead="cupy.cuda.set_allocator(...)",
         )
+
+
+_OFF = "No-op for `enable=False`. Raises LaunchError [not-here] for True."
+_AT_HOME = "False: arrays are used on the device where they live."
+# how it is made, what it says, its example, its names
+_TABLE: tuple[tuple[Callable[[str], Any], str, str, str], ...] = (
+    (_question, "False: no pool is managed here.", '("cpu")\nFalse', "is_mempool_supported is_mempool_enabled"),
+    (_question_of_two, _AT_HOME, '("cpu", "cpu")\nFalse', "is_mempool_access_supported is_mempool_access_enabled"),
+    (_question_of_two, _AT_HOME, '("cpu", "cpu")\nFalse', "is_peer_access_supported is_peer_access_enabled"),
+    (_switch, _OFF, '("cpu", False)', "set_mempool_enabled"),
+    (_switch_of_two, _OFF, '("cpu", "cpu", False)', "set_mempool_access_enabled set_peer_access_enabled"),
+)
+for _make, _said, _example, _names in _TABLE:
+    for _name in _names.split():
+        _made = _make(_name)
+        _made.__name__ = _made.__qualname__ = _name
+        _made.__doc__ = f"{_said}\n\n>>> wb.{_name}{_example}\n"
+        globals()[_name] = _made

@@ -6,9 +6,10 @@ import sys
 from types import ModuleType
 from typing import Any
 
+from ..config import MODULE_OPTIONS
 from ..device import get_device
 from ..errors import LaunchError
-from ..kernels.modules import OPTIONS, Module, get_module, load, loaded_modules
+from ..kernels.modules import Module, get_module, load, loaded_modules
 from ..launches.executable import wait_with_bar
 
 
@@ -30,11 +31,10 @@ def set_module_options(options: dict[str, Any], module: Any = None) -> None:
     >>> wb.get_module_options()["enable_backward"]
     False
     """
-    unknown = options.keys() - OPTIONS.keys()
+    unknown = options.keys() - MODULE_OPTIONS.keys()
     if unknown:
-        raise LaunchError(
-            f"there is no module option {min(unknown)!r}", slug="module-option", why=f"Known: {', '.join(OPTIONS)}."
-        )
+        text = f"there is no module option {min(unknown)!r}"
+        raise LaunchError(text, slug="module-option", why=f"Known: {', '.join(MODULE_OPTIONS)}.")
     _module(module, 2).options.update(options)
 
 

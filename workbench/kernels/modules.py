@@ -6,50 +6,11 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
-from ..config import config
+from ..config import MODULE_OPTIONS, config
 from .compile import c_compiler
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
-
-# Options of Warp's modules. None of them changes what a kernel computes here: there is always an adjoint, no fast
-# arithmetic, and loops are never unrolled for their derivative's sake.
-OPTIONS: dict[str, Any] = {
-    "max_unroll": 16,
-    "enable_backward": True,
-    "fast_math": False,
-    "fuse_fp": True,
-    "lineinfo": False,
-    "cuda_output": None,
-    "mode": None,
-    "optimization_level": None,
-    "block_dim": 256,
-    "compile_time_trace": False,
-    "cpu_compiler_flags": None,
-    "strip_hash": False,
-    "enable_mathdx_gemm": True,
-    "enable_mathdx_fft": True,
-    "enable_mathdx_solver": True,
-    "deterministic": None,
-    "deterministic_max_records": None,
-    "use_precompiled_headers": True,
-    "default_grid_stride": None,
-    "grid_stride": None,
-    "cuda_max_registers": None,
-    "enable_cuda_smem_spilling": None,
-    "cluster_dim": None,
-    "extra_preamble": "",
-    "verify_fp": False,
-    "enable_tiles_in_stack_memory": None,
-    "llvm_cuda": False,
-    "generate_fast_code": False,
-    "legacy_scalar_return_types": False,
-    "enable_vector_component_overwrites": None,
-    "launch_bounds": None,
-    "line_directives": True,
-    "ptx_target_arch": None,
-    "cuda_arch_suffix": None,
-}
 
 
 def result(coming: Future) -> Any:
@@ -66,7 +27,7 @@ class Module:
 
     def __init__(self, name: str):
         self.name = name
-        self.options = dict(OPTIONS)
+        self.options = dict(MODULE_OPTIONS)
         self.kernels: WeakValueDictionary[int, Any] = WeakValueDictionary()  # by `id`, in the order of definition
 
     def __repr__(self) -> str:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..config import config
 from ..errors import KernelError, LaunchError
+from ..recently_used import RecentlyUsed
 from ..records import record, replace
 from . import show
 from .analysis.accesses import relevant_scalars
@@ -41,6 +42,8 @@ from .reading.reader import Reading, read
 from .reading.source import Source, source
 from .recursion import recursive
 from .types import Array, Composite, Handle, Scalar, Struct, Type, covers, is_float, is_open
+
+MOST_PLANS = 3000  # of one program, 6 kB each: every number that an index uses has a plan of its own
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -88,7 +91,7 @@ class Program:
     compiled: dict[tuple, Any] = field(default_factory=dict)
     made: dict[tuple, Any] = field(default_factory=dict)
     coming: dict[tuple, Future] = field(default_factory=dict)  # what is being compiled
-    plans: dict[tuple, Any] = field(default_factory=dict)
+    plans: RecentlyUsed = field(default_factory=lambda: RecentlyUsed(MOST_PLANS))
     presence_tests: tuple[
         int, ...
     ] = ()  # positions of the arrays that it uses as conditions: it holds for ones with elements

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -11,10 +11,7 @@ from ..arrays import capture_log
 from ..arrays.allocation import Allocation
 from ..arrays.array import array, pack_companions, pack_values
 from ..arrays.workspace import Shadow, shadow_view
-from .arguments import views
-
-if TYPE_CHECKING:
-    from .launch import Command
+from .plan import PlannedLaunch
 
 Beside = list[tuple[int, Shadow]]
 """(position of a parameter, its companion), in the order of the function's parameters behind the kernel's own."""
@@ -33,7 +30,7 @@ class AdjointArguments:
 
     __slots__ = ("command", "beside", "more", "copies", "values", "first")
 
-    def __init__(self, command: Command, private: Sequence[int], beside: Beside, more: Sequence[Any] = ()):
+    def __init__(self, command: PlannedLaunch, private: Sequence[int], beside: Beside, more: Sequence[Any] = ()):
         self.command, self.beside, self.more = command, beside, more
         self.copies = _copies(private, command.flat) if private else {}
         self.values = _moved_values(command.flat, self.copies) if private else list(command.values)
@@ -45,7 +42,7 @@ class AdjointArguments:
     def views(self) -> list:
         """The arguments for the interpreter: NumPy views and numbers."""
         command = self.command
-        arrays = views(command.program.function, command.flat)
+        arrays = command.views()
         for k, (data, first) in self.copies.items():
             whole, offset = arrays[k], command.flat[k].span.offset - first
             arrays[k] = np.ndarray(whole.shape, whole.dtype, data, offset, whole.strides)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -19,14 +19,13 @@ from ..kernels.ops.row import Effect
 from ..kernels.passes import simplify
 from ..kernels.passes import stencil_adjoint as gathering
 from ..kernels.passes.adjoint import Reverse
+from ..kernels.recursion import recursive
 from ..records import record, replace
 from . import thresholds
 from .adjoint_arguments import AdjointArguments
 from .executable import Executable, executable_for
-from .race_check import Races
-
-if TYPE_CHECKING:
-    from .plan import Plan
+from .plan import Plan
+from .race_check import Races, races_of
 
 
 @record(eq=False)
@@ -119,6 +118,15 @@ class Gather:
         self.executable.run(shadow_values + self.part_values, None)
 
 
+def adjoint_of(plan: Plan, active: tuple[int, ...]) -> Backward:
+    """The adjoint of the launches of a plan for these active positions, with how to run it."""
+    found = plan.derived.get(active)
+    if found is None:
+        names = frozenset(plan.program.leaves[k].name for k in active)
+        found = plan.derived[active] = recursive(plan_adjoint)(plan, names)
+    return found
+
+
 def plan_adjoint(plan: Plan, active: frozenset[str]) -> Backward:
     """The adjoint for these active parameters, in the fastest form that this launch allows."""
     program = plan.program
@@ -146,7 +154,7 @@ def plan_adjoint(plan: Plan, active: frozenset[str]) -> Backward:
         for part in (main, gather.executable if gather else None):
             if part is not None:
                 program.prepare(part.function, form.backend, part.variant)
-    races = plan.races if config.race_guard else None
+    races = races_of(plan) if config.race_guard else None
     needs = reverse.needs | (races.guard.needs if races else frozenset())
     carries = any(k in plan.float_reads or k in plan.accumulates_only for k in shadows)
     return Backward(

@@ -1,4 +1,12 @@
-"""Launches: arguments are checked, a plan is looked up, and the kernel runs, recorded if a tape is open."""
+"""Launches: arguments are checked, a plan is looked up, and the kernel runs, recorded if a tape is open.
+
+Ways in: 1. the launch cache knows the grid and the arrays, or their layouts (`_seen`); 2. arguments are checked and a
+plan is looked up or made (`_launch_anew`); 3. a command that was kept is launched again (`RecordedLaunch.launch`).
+Ways to run, in this order: 1. it waits for the replays of an open capture, where what it takes is built there
+(`Command._wait`); 2. it runs and is noted for the replays (`Command._note`); 3. one call of compiled code with the
+packed arguments (`Executable.native_call`); 4. the interpreter, a GPU, sums in shares and what can fail
+(`Executable.run`); 5. its adjoint runs in its place (`single_adjoint.pull_back`).
+"""
 
 from __future__ import annotations
 
@@ -9,8 +17,7 @@ from typing import Any, TypeVar
 
 from ..arrays import allocation as memory
 from ..arrays import capture_log
-from ..arrays.array import array, pack_values, spans_of
-from ..arrays.gradient_views import open_views, sync_views
+from ..arrays.array import array
 from ..arrays.scalar import scalar
 from ..config import config
 from ..device import get_device
@@ -19,11 +26,12 @@ from ..kernels.parameter_types import IndexedArray, indexed_type
 from ..kernels.program import Kernel, Program
 from ..kernels.reading.declare import Instance
 from ..kernels.types import Array, Type, covers, float32, scalar_of
-from .arguments import check_lists, flatten, foreign, shown, value_type, views
-from .handles import NotBuilt, hold, part_of
-from .launch_cache import CachedLaunch, launches_of
+from .arguments import check_lists, flatten, foreign, shown, value_type
+from .command import Command
+from .handles import NotBuilt, hold
+from .launch_cache import launches_of
 from .optional_arrays import fitted, is_left_out
-from .plan import Plan, grid, plan
+from .plan import grid, plan
 from .single_adjoint import pull_back
 
 
@@ -80,19 +88,34 @@ def launch(
         kernel = kernel.overload(_generic_types(kernel, args))
     if not (adjoint or record_cmd) and (seen := _seen(kernel, dim, args, device)) is not None:
         return seen.launch(record_tape, _caller())
+    adjoints = (*adj_inputs, *adj_outputs) if adjoint else None
+    return _launch_anew(kernel, dim, args, device, adjoints, record_tape, record_cmd, _caller())
+
+
+def _launch_anew(
+    kernel: Kernel,
+    dim: Any,
+    args: tuple,
+    device: Any,
+    adjoints: tuple | None,
+    record_tape: bool,
+    record_cmd: bool,
+    frame: Any,
+) -> Any:
+    """`launch` without the launch cache. `adjoints`: those of the arguments, where the adjoint is to run instead."""
     try:
         program, flat = _taken(kernel, args)
     except NotBuilt as refusal:
-        return _wait(refusal, kernel, dim, args, device, adjoint or record_cmd)
+        return _wait(refusal, kernel, dim, args, device, adjoints is not None or record_cmd)
     where = None if device is None else get_device(device)
     command = Command(program, plan(program.name, program, grid(program.name, dim), flat, where), flat)
     if program.takes_numbers and scalar in [a.__class__ for a in args]:
         command.declare(args, record_cmd)
-    if adjoint:
-        return _pull_back(command, (*adj_inputs, *adj_outputs), record_cmd)
+    if adjoints is not None:
+        return _pull_back(command, adjoints, record_cmd)
     if record_cmd:
         return RecordedLaunch(kernel, dim, where, args, command.kept())
-    return _remembered(kernel, command, dim, args, device).launch(record_tape, _caller())
+    return _remembered(kernel, command, dim, args, device).launch(record_tape, frame)
 
 
 def _seen(kernel: Kernel, dim: Any, args: tuple, device: Any) -> Command | None:
@@ -110,7 +133,7 @@ def _remembered(kernel: Kernel, command: Command, dim: Any, args: tuple, device:
     if known is None or (known and known.program is not command.program):
         known = kernel.launches = launches_of(kernel, command.program) or False
     if known:
-        known.remember(dim, args, device, command)
+        command.cached = known.remember(dim, args, device, command)
     return command
 
 
@@ -277,151 +300,6 @@ def _refuse_odd(kernel: Any, others: dict[str, Any], adjoint: bool, *adjoints: A
     if kernel.__class__ is not Kernel:
         text = f"launch takes a kernel, got {shown(kernel)}"
         raise LaunchError(text, slug="not-a-kernel", instead="@wb.kernel above it")
-
-
-class Command:
-    """A launch with its arguments, planned and ready to run; `RecordedLaunch` is the one that users hold."""
-
-    __slots__ = ("program", "plan", "flat", "values", "cached", "places", "declared", "held", "__weakref__")
-
-    def __init__(
-        self, program: Program, plan: Plan, flat: list[Any], seen: CachedLaunch | None = None, changed: bool = False
-    ):
-        """`changed`: its numbers differ from those in `cached`."""
-        self.program, self.plan, self.flat, self.cached = program, plan, flat, seen
-        self.values = pack_values(flat) if seen is None or changed else seen.values
-        self.places = flat  # like `flat`, but with the memory behind declared scalars, which are at `declared`
-        self.declared: tuple[int, ...] = ()
-        self.held = False  # looked at again before each launch: see `kept`
-
-    def declare(self, args: Sequence[Any], kept: bool) -> None:
-        """Note which arguments are scalars with a gradient. Raises LaunchError if the command is `kept` for later."""
-        name, self.places = self.program.name, list(self.flat)
-        for k, leaf in enumerate(self.program.leaves):
-            given = args[leaf.arg]
-            if not isinstance(given, scalar) or leaf.opened is not None:
-                continue
-            if not kept:
-                capture_log.refuse("The declared scalar of a launch", "a number, or an array of one element")
-            if not given.requires_grad:
-                continue
-            if kept:
-                raise LaunchError(
-                    f"Kernel {name!r}: a command with the declared scalar {leaf.name!r}.",
-                    slug="command-scalar",
-                    why="It would be launched with the value of now, and the scalar may have changed by then.",
-                    instead="wb.launch(...) each time, or an array of one element",
-                )
-            others = {a.device for a in self.flat if isinstance(a, array)} - {given.memory.device}
-            if others:
-                raise LaunchError(
-                    f"Kernel {name!r}: the scalar {leaf.name!r} on {given.memory.device}, arrays on {others.pop()}.",
-                    slug="device",
-                    instead="wb.scalar(..., device=...)",
-                )
-            self.places[k] = given.memory
-            self.declared += (k,)
-
-    def kept(self) -> Command:
-        """Return this command, marked as launched later: each launch checks that its meshes and grids are the same."""
-        self.held = bool(self.program.handles)
-        return self
-
-    def declaring(self, places: list[Any], declared: tuple[int, ...]) -> Command:
-        """The same launch with arrays for declared scalars: `places` are its arguments where derivatives are taken."""
-        made = object.__new__(Command)
-        made.program, made.plan, made.flat, made.values = self.program, self.plan, self.flat, self.values
-        made.cached = None
-        made.places, made.declared, made.held = places, declared, self.held
-        return made
-
-    def launch(self, record_tape: bool = True, frame: Any = None) -> None:
-        """Run it, recorded if a tape is open."""
-        frame = frame or sys._getframe(1)
-        plan, flat = self.plan, self.flat
-        if capture_log.opened is not None and (notes := capture_log.active_capture()) is not None and notes.late:
-            return self._wait()
-        if self.held:
-            self.check_handles()
-        with memory.LOCK:
-            if open_views:
-                sync_views(flat)
-            tape = memory.recorder() if record_tape else None
-            if tape is None:
-                event, writes = None, spans_of(flat, plan.writes)
-            else:
-                event = tape.before_launch(self, frame)
-                writes = event.writes
-            memory.about_to_write(writes, self.program.name, tape)
-            try:
-                if config.check_races and (finder := plan.races) is not None:
-                    finder.check(self)
-                    finder.fix(self)
-                if capture_log.opened is not None:
-                    self._run_for_capture()
-                elif self.cached is not None and plan.forward.native_call is not None:
-                    shared = self.cached.packed if self.values is self.cached.values else None
-                    plan.forward.native_call(shared or self._pack(), 0, plan.form.dims[0])
-                else:
-                    plan.forward.run(self.values, self.views)
-            except BaseException as failure:
-                if event is not None:
-                    tape.after_failure(event, failure)
-                raise
-            if event is not None:
-                tape.after_launch(event)
-
-    def _wait(self) -> None:
-        """Defer this launch to the replays, as an earlier launch of the block was. Raises LaunchError [capture]."""
-        if memory.recorder() is not None or self.declared:
-            capture_log.refuse("A tape or a declared scalar behind a launch with a grid that is built later")
-        self.held = bool(self.program.handles)
-        capture_log.wait(self.launch)
-
-    def _pack(self) -> bytes:
-        """The packed block of arguments, shared by launches of the same arrays and numbers."""
-        packed, seen = self.plan.forward.packed(self.values), self.cached
-        if seen is not None and self.values is seen.values:
-            seen.packed = packed
-        return packed
-
-    def _run_for_capture(self) -> None:
-        if capture_log.active_capture() is None:
-            self.plan.forward.run(self.values, self.views)
-        else:
-            self._note()
-
-    def _note(self) -> None:
-        """Run it and note it for the replays. Raises LaunchError [capture] for a declared scalar."""
-        if self.declared:
-            capture_log.refuse("The declared scalar of a launch", "an array of one element")
-        capture_log.keep(self)
-        if self.program.handles:
-            capture_log.active_capture().unchanged[self] = self.check_handles  # type: ignore[union-attr]
-        for a in self.flat:
-            if isinstance(a, array):
-                capture_log.active_capture().use(a.allocation, "read")  # type: ignore[union-attr]
-        with capture_log.allowed():
-            self.plan.forward.run(self.values, self.views)
-
-    def check_handles(self) -> None:
-        """Raises LaunchError [handle] if a mesh, tree or grid has other arrays by now than this launch was given."""
-        for number, k, handle, field in self.program.handles:
-            try:
-                now = part_of(handle, self.flat[number], field)
-            except LookupError:
-                now = None
-            if not (now is self.flat[k] or (not isinstance(now, array) and now == self.flat[k])):
-                raise LaunchError(
-                    f"Kernel {self.program.name!r}: the {field} of a {handle.name} are others now than when this launch"
-                    " was made.",
-                    slug="handle",
-                    why="It was built anew, or given other arrays, and would be seen as it was.",
-                    instead="wb.launch(...) each time; a capture once more after it is built",
-                )
-
-    def views(self) -> list:
-        return views(self.program.function, self.flat)
 
 
 class RecordedLaunch:

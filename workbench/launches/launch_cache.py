@@ -10,7 +10,7 @@ Nothing here keeps an array alive. `config.remember_launches = False` turns it o
 from __future__ import annotations
 
 from operator import index
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,15 +18,13 @@ from ..arrays.array import array, layout_numbers
 from ..arrays.host_reads import sources_of
 from ..config import config
 from ..kernels.parameter_types import IndexedArray
-from ..kernels.program import Kernel, Program
+from ..kernels.program import MOST_PLANS, Kernel, Program
 from ..kernels.types import Array, Composite, Scalar, Small
+from ..recently_used import RecentlyUsed
 from .arguments import exact_ints, is_one
-from .plan import Plan
+from .plan import Plan, PlannedLaunch
 
-if TYPE_CHECKING:
-    from .launch import Command
-
-MOST = 1 << 14  # launches that a kernel remembers: some hundred bytes each
+MOST = 1 << 14  # launches that a kernel remembers: some hundred bytes each, and its plan where indices use numbers
 _NUMBERS = {int, float, bool, *[np.dtype(code).type for code in "?bhilqBHILQfd"]}  # which cannot change
 
 
@@ -112,8 +110,9 @@ class LaunchCache:
         self.arrays = program.array_positions
         self.all_arrays = len(program.leaves) == len(self.arrays)
         self.fixed = tuple([k for k in range(len(program.leaves)) if not (k in self.arrays or self._is_free(k))])
-        self.cached: dict[tuple, CachedLaunch] = {}
-        self.layouts: dict[Any, CachedLaunch] = {}  # for arrays that are new: one launch of each form
+        most = MOST_PLANS if self.fixed else MOST
+        self.cached = RecentlyUsed(most)  # key -> CachedLaunch
+        self.layouts = RecentlyUsed(most)  # for arrays that are new: one launch of each form
         self.seen_once: set[int] = set()  # hashes of launches made once: of arrays new each time nothing more is kept
 
     def _is_free(self, k: int) -> bool:
@@ -140,7 +139,8 @@ class LaunchCache:
             known = self.cached.get(key)
             if known is None:
                 return self._alike(key, given, device)
-        except (TypeError, AttributeError):
+            self.cached.move_to_end(key)
+        except (TypeError, AttributeError, KeyError):  # KeyError: another thread has removed it by now
             return None
         if known.device is not device or known.switches != config.switches:
             return None
@@ -154,7 +154,7 @@ class LaunchCache:
 
     def _alike(self, key: tuple, given: Any, device: Any) -> tuple[Plan, list, None, bool] | None:
         """As `find`, for new arrays: by an entry for others of the same layouts, none aliased. Returns no entry."""
-        known = self.layouts.get(self._layout(key, given, device)) if hash(key) not in self.seen_once else None
+        known = self.layouts.find(self._layout(key, given, device)) if hash(key) not in self.seen_once else None
         if known is None or not self.kernel.reads(self.program) or not known.fits(given):
             return None
         flat = [*given]
@@ -175,38 +175,38 @@ class LaunchCache:
             self.seen_once.clear()
         self.seen_once.add(hash(key))
 
-    def remember(self, dim: Any, args: tuple, device: Any, command: Command) -> None:
-        """Note a checked launch; enter it in the cache the second time (for its layouts, the first time)."""
+    def remember(self, dim: Any, args: tuple, device: Any, command: PlannedLaunch) -> CachedLaunch | None:
+        """Note a checked launch; enter it in the cache the second time, and return the entry.
+
+        For its layouts it is entered the first time.
+        """
         try:
             given = flat_of(self.program, args)
             if any(given[k] is not command.flat[k] for k in self.arrays):
-                return
+                return None
             key = self.key(dim, given)
             layout = self._layout(key, given, device)
             first = hash(key) not in self.seen_once
         except (TypeError, AttributeError):  # a number of another kind
-            return
+            return None
         if first:
             self._note_once(key)
             if layout is None or layout in self.layouts:
-                return
+                return None
         if any(given[k].__class__ not in _NUMBERS for k in self.fixed):
-            return
+            return None
         numbers = tuple([(k, given[k], command.flat[k]) for k in self.fixed])
         free = self._free(given, command)
         if any(f.taken(given[f.position]) is None for f in free):
-            return
+            return None
         made = CachedLaunch(device, numbers, free, command.plan, command.values)
         if first:
-            if len(self.layouts) >= MOST:
-                self.layouts.clear()
-            self.layouts[layout] = made
-            return
-        if len(self.cached) >= MOST:
-            self.cached.clear()
-        self.cached[key] = command.cached = made
+            self.layouts.enter(layout, made)
+            return None
+        self.cached.enter(key, made)
+        return made
 
-    def _free(self, given: Any, command: Command) -> tuple[VaryingArgument, ...]:
+    def _free(self, given: Any, command: PlannedLaunch) -> tuple[VaryingArgument, ...]:
         found, fields = [], command.plan.forward.signature.fields_of_numbers
         for k, (code, offset) in fields.items():
             if k not in self.fixed:

@@ -1,12 +1,15 @@
-"""Limits of every launch: the number of threads, and the length of an axis that an int32 index can count."""
+"""Limits of every launch: its number of threads, what an int32 index can count, one store per element."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from ..errors import LaunchError
 from ..kernels.analysis.launch_form import LaunchForm
+from ..kernels.analysis.thread_conflicts import write_race
 from ..kernels.ir import Function
+from .executable import root_name
 
 LONGEST = 2**31 - 1  # elements along an axis: thread indices and extents are int32
 MOST_THREADS = {"numpy": 2**32, "c": 2**40, "cuda": 2**42}  # hours of work even where a thread does nothing
@@ -34,3 +37,30 @@ def refuse_size(kernel: str, function: Function, form: LaunchForm) -> None:
                     why=f"An index in a kernel is an int32, which counts to {LONGEST:,}.",
                     instead=f"{name}.reshape((n, -1)), or {name}[:{LONGEST}]",
                 )
+
+
+def refuse_race(kernel: str, function: Function, form: LaunchForm) -> None:
+    """Raises LaunchError [race] where two threads certainly store to one element."""
+    race = write_race(function, form)
+    if race is not None:
+        stmt, name = race.stmt, root_name(race.stmt)
+        lines = f"line {race.stmt.where.line if race.stmt.where else '?'}"
+        if race.other_stmt is not stmt:
+            lines += f" and line {race.other_stmt.where.line if race.other_stmt.where else '?'}"
+        place = element_text(function, name, race.element, form.shapes[name])
+        raise LaunchError(
+            f"Kernel {kernel!r}: threads {race.thread} and {race.other} both store to one element of {name!r},"
+            f" {place}, in {lines}.",
+            slug="race",
+            where=stmt.where,
+            why="Threads have no order, so the result, and its gradient, would be a matter of luck.",
+            instead=f"wb.atomic_add({name}, ..., value), or an index that differs between threads",
+        )
+
+
+def element_text(function: Function, name: str, words: Sequence[int], shape: tuple[int, ...]) -> str:
+    """`y[3]`, or `y[3][1]` for a component. Negative indices count from the end."""
+    inner = next(getattr(p.type.dtype, "shape", ()) for p in function.arrays if p.name == name)  # type: ignore[attr-defined]
+    index = [i % n for i, n in zip(words, (*shape, *inner), strict=False)]
+    parts = index[: len(shape)], index[len(shape) :]
+    return name + "".join(str(part) for part in parts if part)

@@ -24,7 +24,7 @@ from ..kernels.reading.elementwise import Mapped, callable_in_kernels, elementwi
 from ..kernels.types import Array, Small, Type, float32
 from ..records import record
 from .arguments import flatten, value_type
-from .launch import Command
+from .command import Command
 from .plan import grid, plan
 
 

@@ -29,11 +29,10 @@ from ..kernels.program import Program
 from ..kernels.recursion import recursive
 from ..kernels.types import is_float
 from ..records import record
-from .adjoint_plan import Backward, plan_adjoint
+from .arguments import views
 from .executable import Executable, executable_for, root_name
 from .full_stores import stored_boxes
-from .limits import refuse_size
-from .race_check import Races, find_races, refuse_race
+from .limits import refuse_race, refuse_size
 
 
 @record(eq=False)
@@ -50,7 +49,7 @@ class Plan:
     float_writes: frozenset[int]
     floats: dict[int, Any]  # position -> scalar type
     plain: frozenset[int]  # of `floats`: contiguous arrays of 32 or 64 bits per number
-    reverses: dict[tuple[int, ...], Backward] = field(default_factory=dict)
+    derived: dict[Any, Any] = field(default_factory=dict)  # see `adjoint_plan.adjoint_of`, `race_check.races_of`
 
     @cached_property
     def bits(self) -> tuple[int, ...]:
@@ -90,18 +89,26 @@ class Plan:
         alone = tuple(frozenset((n,)) for n in sorted(self.form.overlapping))
         return tuple(g for g in (*self.form.groups, *alone) if g & self.written)
 
-    @cached_property
-    def races(self) -> Races | None:
-        """The race finder of these launches; None where no two threads can touch one element."""
-        return find_races(self)
 
-    def backward(self, active: tuple[int, ...]) -> Backward:
-        """The adjoint for these active positions, with how to run it."""
-        found = self.reverses.get(active)
-        if found is None:
-            names = frozenset(self.program.leaves[k].name for k in active)
-            found = self.reverses[active] = recursive(plan_adjoint)(self, names)
-        return found
+class PlannedLaunch:
+    """A plan with the arguments of one launch: what its adjoint, its tangents and its race check read of it.
+
+    values, declared   `flat` as `Executable.run` takes it, and the positions of declared scalars.
+    places             like `flat`, but with the memory behind declared scalars.
+    """
+
+    __slots__ = ("program", "plan", "flat", "values", "places", "declared", "__weakref__")
+
+    program: Program
+    plan: Plan
+    flat: list[Any]
+    values: list[Any]
+    places: list[Any]
+    declared: tuple[int, ...]
+
+    def views(self) -> list:
+        """The arguments for the interpreter."""
+        return views(self.program.function, self.flat)
 
 
 def grid(kernel: str, dim: Any) -> tuple[int, ...]:
@@ -136,13 +143,14 @@ def plan(kernel: str, program: Program, dims: tuple[int, ...], flat: list[Any], 
     twins = _twins(program, positions, flat) if groups else ()
     numbers = tuple([flat[k] for k in program.index_positions]) if program.index_positions else ()
     key = (dims, numbers, groups, twins, config.switches, device and device.ordinal, *layout_numbers(arrays))
-    found = program.plans.get(key)
+    found = program.plans.find(key)
     if found is None:
         if config.verbose:
             import logging
 
             logging.getLogger("workbench").info("kernel %s: a new plan for dim=%s", kernel, dims)
-        found = program.plans[key] = _make(kernel, program, dims, flat, positions, groups, twins, device)
+        found = _make(kernel, program, dims, flat, positions, groups, twins, device)
+        program.plans.enter(key, found)
     return found
 
 
@@ -231,7 +239,7 @@ def _make(
     atomics = [s for s in walk(function.body) if s.row in rows.ATOMICS]
     recalled = {root_name(s) for s in atomics if s.outs[0] in used(function.body)}
     read, written = dict(reads), dict(writes)
-    return Plan(
+    made = Plan(
         program,
         form,
         executable_for(program, function, form),
@@ -243,6 +251,9 @@ def _make(
         floats=floats,
         plain=frozenset(k for k, type in floats.items() if flat[k].is_contiguous and type.bits > 16),
     )
+    form.lines.clear()  # a third of the memory of a plan, and hardly looked at again
+    form.hulls.clear()
+    return made
 
 
 def _touched(

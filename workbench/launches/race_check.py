@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ..arrays import capture_log
 from ..arrays.workspace import mark_view
 from ..device import xp
-from ..errors import GradientError, LaunchError
-from ..kernels.analysis.launch_form import LaunchForm
-from ..kernels.analysis.thread_conflicts import private, write_race
+from ..errors import GradientError
+from ..kernels.analysis.thread_conflicts import private
 from ..kernels.ir import Function, walk
 from ..kernels.ops import Row
 from ..kernels.ops import memory as rows
@@ -22,10 +21,8 @@ from ..kernels.types import is_int
 from ..records import record, replace
 from .adjoint_arguments import AdjointArguments
 from .executable import Executable, executable_for, root_name
-
-if TYPE_CHECKING:
-    from .launch import Command
-    from .plan import Plan
+from .limits import element_text
+from .plan import Plan, PlannedLaunch
 
 
 @record(eq=False)
@@ -37,12 +34,12 @@ class Races:
     checked: tuple[int, ...]
     private: tuple[int, ...]
 
-    def check(self, command: Command) -> None:
+    def check(self, command: PlannedLaunch) -> None:
         """Run the race finder twice over the present memory, which is what the launch sees. Raises GradientError."""
         with capture_log.paused():
             self._check(command)
 
-    def _check(self, command: Command) -> None:
+    def _check(self, command: PlannedLaunch) -> None:
         flat = command.flat
         module = xp(flat[self.checked[0]].device)
         memories = {flat[k].allocation for k in self.checked}
@@ -56,7 +53,7 @@ class Races:
         if found[0]:
             raise self.refuse(command.plan, found)
 
-    def fix(self, command: Command) -> None:
+    def fix(self, command: PlannedLaunch) -> None:
         """In a capture: note the arrays whose values decide on races: they must not change, as replays do not check."""
         notes = capture_log.active_capture()
         if notes is not None:
@@ -71,7 +68,7 @@ class Races:
         there, _, other_row = self.guard.table[found[3] - 1]
         one, other = (_thread(n, plan.form.dims) for n in (found[1], found[2]))
         lines = f"line {where.line if where else '?'} ({row}) and line {there.line if there else '?'} ({other_row})"
-        place = _element(plan.program.function, name, found[racing.PLACE :], plan.form.shapes[name])
+        place = element_text(plan.program.function, name, found[racing.PLACE :], plan.form.shapes[name])
         return GradientError(
             f"Kernel {plan.program.name!r}: threads {one} and {other} touch one element of {name!r}, {place},"
             f" in {lines}.",
@@ -80,6 +77,13 @@ class Races:
             why="Threads have no order, so the result, and its gradient, are a matter of luck.",
             instead=f"wb.atomic_add({name}, ..., value), or another array for the results",
         )
+
+
+def races_of(plan: Plan) -> Races | None:
+    """The race finder of the launches of a plan; None where no two threads can touch one element."""
+    if "races" not in plan.derived:
+        plan.derived["races"] = find_races(plan)
+    return plan.derived["races"]
 
 
 def find_races(plan: Plan, counts: bool = True) -> Races | None:
@@ -123,33 +127,6 @@ def _counts(function: Function, name: str, kinds: set[Row]) -> bool:
     """True for an array of integers that is only read and added to, never stored to."""
     integers = any(p.name == name and is_int(p.type.dtype) for p in function.arrays)  # type: ignore[attr-defined]
     return integers and all(r.adds or r is rows.LOAD for r in kinds)
-
-
-def refuse_race(kernel: str, function: Function, form: LaunchForm) -> None:
-    """Raises LaunchError [race] where two threads certainly store to one element."""
-    race = write_race(function, form)
-    if race is not None:
-        stmt, name = race.stmt, root_name(race.stmt)
-        lines = f"line {race.stmt.where.line if race.stmt.where else '?'}"
-        if race.other_stmt is not stmt:
-            lines += f" and line {race.other_stmt.where.line if race.other_stmt.where else '?'}"
-        place = _element(function, name, race.element, form.shapes[name])
-        raise LaunchError(
-            f"Kernel {kernel!r}: threads {race.thread} and {race.other} both store to one element of {name!r},"
-            f" {place}, in {lines}.",
-            slug="race",
-            where=stmt.where,
-            why="Threads have no order, so the result, and its gradient, would be a matter of luck.",
-            instead=f"wb.atomic_add({name}, ..., value), or an index that differs between threads",
-        )
-
-
-def _element(function: Function, name: str, words: Sequence[int], shape: tuple[int, ...]) -> str:
-    """`y[3]`, or `y[3][1]` for a component. Negative indices count from the end."""
-    inner = next(getattr(p.type.dtype, "shape", ()) for p in function.arrays if p.name == name)  # type: ignore[attr-defined]
-    index = [i % n for i, n in zip(words, (*shape, *inner), strict=False)]
-    parts = index[: len(shape)], index[len(shape) :]
-    return name + "".join(str(part) for part in parts if part)
 
 
 def _thread(number: int, dims: tuple[int, ...]) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..arrays import allocation as memory
 from ..arrays.array import array
@@ -16,15 +16,12 @@ from ..arrays.workspace import Workspace, add_into, gradient_dtype, is_float_mem
 from ..errors import GradientError, LaunchError
 from ..kernels.program import Program
 from .adjoint_arguments import AdjointArguments
-from .adjoint_plan import Backward
+from .adjoint_plan import Backward, adjoint_of
 from .arguments import shown
-from .plan import Plan
-
-if TYPE_CHECKING:
-    from .launch import Command
+from .plan import Plan, PlannedLaunch
 
 
-def pull_back(command: Command, given: Sequence[Any]) -> None:
+def pull_back(command: PlannedLaunch, given: Sequence[Any]) -> None:
     """Run the adjoint of a launch: each of `given` receives the derivative by the contents of its argument before it.
 
     `given`: one per argument of the kernel, an array like the argument, or None for the argument's own `.grad`, or for
@@ -42,7 +39,7 @@ def pull_back(command: Command, given: Sequence[Any]) -> None:
             instead="adj_inputs=[wb.zeros_like(x)], adj_outputs=[seed]",
         )
     with memory.LOCK, memory.unrecorded():
-        back = plan.backward(tuple(plan.floats))
+        back = adjoint_of(plan, tuple(plan.floats))
         _refuse(plan, back, adjoints)
         if back.races is not None:
             back.races.check(command)

@@ -129,6 +129,8 @@ def compiled_backward(tape: Recording, seeds: Workspace) -> CompiledBackward | N
         return None
     for found in _known:
         if found.signature == key:
+            _known.remove(found)
+            _known.append(found)  # the least recently used is at the front
             return found if found.calls is not None else None
     if key not in _once:
         _once[:] = [*_once[1 - MOST :], key]

@@ -25,7 +25,7 @@ from ..kernels.passes.tangent import joint
 from ..kernels.passes.to_float64 import wide, widen
 from ..kernels.program import Leaf, Program
 from ..kernels.types import Composite, Struct, is_float
-from ..launches.launch import Command
+from ..launches.command import Command
 from ..launches.plan import plan
 from .events import Event
 from .host_sources import lost

@@ -25,6 +25,7 @@ from ..arrays.workspace import is_float_memory
 from ..config import config
 from ..errors import GradientError, LaunchError, Where
 from ..kernels.types import Scalar, Struct
+from ..launches.adjoint_plan import adjoint_of
 from . import host_sources, overwrites
 from .constants import Constants
 from .cross_tape import ForeignLeaf, RecordingId, update_borders
@@ -175,10 +176,10 @@ class Recording:
         )
         mask = self._activate(plan, flat) if not command.declared else self._activate_declared(event, command)
         if not plan.float_writes.isdisjoint(mask):
-            back = plan.reverses.get(mask)
+            back = plan.derived.get(mask)
             if back is None:
                 self._differentiable(plan)
-                back = plan.backward(mask)
+                back = adjoint_of(plan, mask)
             event.reverse = back
             for k, box in back.needs:
                 a = flat[k]

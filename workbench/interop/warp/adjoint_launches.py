@@ -21,7 +21,8 @@ from ...arrays.array import array
 from ...arrays.span import Span
 from ...arrays.workspace import Workspace, gradient_dtype, is_float_memory, shadow_view
 from ...errors import GradientError, WorkbenchError
-from ...launches.launch import Command
+from ...launches.adjoint_plan import adjoint_of
+from ...launches.command import Command
 from ...tapes.events import Event
 from ...tapes.reverse import extremal_memory, put_back, reverse, rewind
 from .causes import needed
@@ -310,7 +311,7 @@ def _as_now(command: Command) -> Event:
     plan, flat = command.plan, command.flat
     reads, writes = (tuple(flat[k].span for k, _ in spans) for spans in (plan.reads, plan.writes))
     event = Event(0, "launch", plan.program.name, None, reads, writes, command)
-    event.reverse = plan.backward(tuple(plan.floats))
+    event.reverse = adjoint_of(plan, tuple(plan.floats))
     return event
 
 

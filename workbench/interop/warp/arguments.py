@@ -11,7 +11,7 @@ from warp._src import codegen
 
 from ...arrays.array import array
 from ...arrays.workspace import Workspace
-from ...launches.launch import Command
+from ...launches.command import Command
 from ...tapes.events import Event
 from ...tapes.reverse import reverse
 from .memory import Twins, Untranslated

@@ -17,9 +17,9 @@ from ...arrays import allocation as memory
 from ...errors import GradientError
 from ...kernels.passes.in_order import in_order
 from ...kernels.program import Program
-from ...launches.launch import Command
+from ...launches.command import Command
 from ...launches.plan import plan
-from ...launches.race_check import find_races
+from ...launches.race_check import find_races, races_of
 
 MOST = 1 << 16  # threads that are run one by one
 
@@ -30,7 +30,7 @@ def serialised(command: Command) -> Command:
     A launch whose result depends on the order of its threads is returned as it is: backward refuses it [race]. Memory
     must be as the launch sees it, and is restored.
     """
-    races, dims = command.plan.races, command.plan.form.dims
+    races, dims = races_of(command.plan), command.plan.form.dims
     if races is None or math.prod(dims) > MOST or command.declared:
         return command
     with memory.LOCK:

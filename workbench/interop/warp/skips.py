@@ -12,7 +12,7 @@ from ...config import config
 from ...errors import WorkbenchError
 from ...kernels.passes.zero_skips import without_zero_skips
 from ...kernels.program import Program
-from ...launches.launch import Command
+from ...launches.command import Command
 from .serialised import of_program, results, serialised
 
 

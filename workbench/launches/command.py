@@ -1,0 +1,161 @@
+"""Commands: a launch with its arguments, planned and ready to run, once or many times."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from ..arrays import allocation as memory
+from ..arrays import capture_log
+from ..arrays.array import array, pack_values, spans_of
+from ..arrays.gradient_views import open_views, sync_views
+from ..arrays.scalar import scalar
+from ..config import config
+from ..errors import LaunchError
+from ..kernels.program import Program
+from .handles import part_of
+from .launch_cache import CachedLaunch
+from .plan import Plan, PlannedLaunch
+from .race_check import races_of
+
+
+class Command(PlannedLaunch):
+    """A launch with its arguments, planned and ready to run; `RecordedLaunch` is the one that users hold."""
+
+    __slots__ = ("cached", "held")
+
+    def __init__(
+        self, program: Program, plan: Plan, flat: list[Any], seen: CachedLaunch | None = None, changed: bool = False
+    ):
+        """`changed`: its numbers differ from those in `cached`."""
+        self.program, self.plan, self.flat, self.cached = program, plan, flat, seen
+        self.values = pack_values(flat) if seen is None or changed else seen.values
+        self.places, self.declared = flat, ()
+        self.held = False  # looked at again before each launch: see `kept`
+
+    def declare(self, args: Sequence[Any], kept: bool) -> None:
+        """Note which arguments are scalars with a gradient. Raises LaunchError if the command is `kept` for later."""
+        name, self.places = self.program.name, list(self.flat)
+        for k, leaf in enumerate(self.program.leaves):
+            given = args[leaf.arg]
+            if not isinstance(given, scalar) or leaf.opened is not None:
+                continue
+            if not kept:
+                capture_log.refuse("The declared scalar of a launch", "a number, or an array of one element")
+            if not given.requires_grad:
+                continue
+            if kept:
+                raise LaunchError(
+                    f"Kernel {name!r}: a command with the declared scalar {leaf.name!r}.",
+                    slug="command-scalar",
+                    why="It would be launched with the value of now, and the scalar may have changed by then.",
+                    instead="wb.launch(...) each time, or an array of one element",
+                )
+            others = {a.device for a in self.flat if isinstance(a, array)} - {given.memory.device}
+            if others:
+                raise LaunchError(
+                    f"Kernel {name!r}: the scalar {leaf.name!r} on {given.memory.device}, arrays on {others.pop()}.",
+                    slug="device",
+                    instead="wb.scalar(..., device=...)",
+                )
+            self.places[k] = given.memory
+            self.declared += (k,)
+
+    def kept(self) -> Command:
+        """Return this command, marked as launched later: each launch checks that its meshes and grids are the same."""
+        self.held = bool(self.program.handles)
+        return self
+
+    def declaring(self, places: list[Any], declared: tuple[int, ...]) -> Command:
+        """The same launch with arrays for declared scalars: `places` are its arguments where derivatives are taken."""
+        made = object.__new__(Command)
+        made.program, made.plan, made.flat, made.values = self.program, self.plan, self.flat, self.values
+        made.cached = None
+        made.places, made.declared, made.held = places, declared, self.held
+        return made
+
+    def launch(self, record_tape: bool = True, frame: Any = None) -> None:
+        """Run it, recorded if a tape is open."""
+        frame = frame or sys._getframe(1)
+        plan, flat = self.plan, self.flat
+        if capture_log.opened is not None and (notes := capture_log.active_capture()) is not None and notes.late:
+            return self._wait()
+        if self.held:
+            self.check_handles()
+        with memory.LOCK:
+            if open_views:
+                sync_views(flat)
+            tape = memory.recorder() if record_tape else None
+            if tape is None:
+                event, writes = None, spans_of(flat, plan.writes)
+            else:
+                event = tape.before_launch(self, frame)
+                writes = event.writes
+            memory.about_to_write(writes, self.program.name, tape)
+            try:
+                if config.check_races and (finder := races_of(plan)) is not None:
+                    finder.check(self)
+                    finder.fix(self)
+                if capture_log.opened is not None:
+                    self._run_for_capture()
+                elif self.cached is not None and plan.forward.native_call is not None:
+                    shared = self.cached.packed if self.values is self.cached.values else None
+                    plan.forward.native_call(shared or self._pack(), 0, plan.form.dims[0])
+                else:
+                    plan.forward.run(self.values, self.views)
+            except BaseException as failure:
+                if event is not None:
+                    tape.after_failure(event, failure)
+                raise
+            if event is not None:
+                tape.after_launch(event)
+
+    def _wait(self) -> None:
+        """Defer this launch to the replays, as an earlier launch of the block was. Raises LaunchError [capture]."""
+        if memory.recorder() is not None or self.declared:
+            capture_log.refuse("A tape or a declared scalar behind a launch with a grid that is built later")
+        self.held = bool(self.program.handles)
+        capture_log.wait(self.launch)
+
+    def _pack(self) -> bytes:
+        """The packed block of arguments, shared by launches of the same arrays and numbers."""
+        packed, seen = self.plan.forward.packed(self.values), self.cached
+        if seen is not None and self.values is seen.values:
+            seen.packed = packed
+        return packed
+
+    def _run_for_capture(self) -> None:
+        if capture_log.active_capture() is None:
+            self.plan.forward.run(self.values, self.views)
+        else:
+            self._note()
+
+    def _note(self) -> None:
+        """Run it and note it for the replays. Raises LaunchError [capture] for a declared scalar."""
+        if self.declared:
+            capture_log.refuse("The declared scalar of a launch", "an array of one element")
+        capture_log.keep(self)
+        if self.program.handles:
+            capture_log.active_capture().unchanged[self] = self.check_handles  # type: ignore[union-attr]
+        for a in self.flat:
+            if isinstance(a, array):
+                capture_log.active_capture().use(a.allocation, "read")  # type: ignore[union-attr]
+        with capture_log.allowed():
+            self.plan.forward.run(self.values, self.views)
+
+    def check_handles(self) -> None:
+        """Raises LaunchError [handle] if a mesh, tree or grid has other arrays by now than this launch was given."""
+        for number, k, handle, field in self.program.handles:
+            try:
+                now = part_of(handle, self.flat[number], field)
+            except LookupError:
+                now = None
+            if not (now is self.flat[k] or (not isinstance(now, array) and now == self.flat[k])):
+                raise LaunchError(
+                    f"Kernel {self.program.name!r}: the {field} of a {handle.name} are others now than when this launch"
+                    " was made.",
+                    slug="handle",
+                    why="It was built anew, or given other arrays, and would be seen as it was.",
+                    instead="wb.launch(...) each time; a capture once more after it is built",
+                )
