@@ -20,8 +20,8 @@ from ...records import record
 from ..ir import Function, Region, Stmt, Value, root, walk
 from ..ops import control
 from ..ops import memory as mem
-from ..ops.row import Row
 from ..ops.scalar import TIMES
+from ..row import Row
 from ..types import Array, Composite, Scalar, Stack, Tile, Type, bool_, float16, float64
 from . import components
 from .c_names import CNames, literal, type_name, zero

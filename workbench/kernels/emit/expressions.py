@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..ops.row import ROWS, Row, weak_type
+from ..ops.row import ROWS
+from ..row import Row, weak_type
 from ..types import Scalar, Type, scalar_of
 from .c_names import literal
 
