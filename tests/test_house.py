@@ -37,6 +37,7 @@ LAYERS = (
     ("tables",),
     ("kernels.types", "kernels.recursion", "kernels.host_products", "kernels.type_queries"),
     ("kernels.parameter_types",),
+    ("kernels.row",),
     ("kernels.ir",),
     ("kernels.ops.examples",),
     ("kernels.ops.row",),

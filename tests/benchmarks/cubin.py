@@ -31,7 +31,7 @@ from workbench.kernels.compile.cubin import Resources
 from workbench.kernels.emit import cuda
 from workbench.kernels.ir import root, walk
 from workbench.kernels.ops import memory as rows
-from workbench.kernels.ops.row import Effect
+from workbench.kernels.row import Effect
 from workbench.launches.adjoint_plan import plan_adjoint
 from workbench.launches.executable import Executable, executable_for
 

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import workbench as wb
-from workbench.kernels.ops.row import NO_GRADIENT, ROWS, Effect
+from workbench.kernels.ops.row import ROWS
+from workbench.kernels.row import NO_GRADIENT, Effect
 
 F = wb.float64
 

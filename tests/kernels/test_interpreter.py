@@ -12,7 +12,7 @@ from workbench.kernels import ir
 from workbench.kernels.check import check
 from workbench.kernels.interpreter.run import run
 from workbench.kernels.ops import control, matrices, memory, scalar, vectors
-from workbench.kernels.ops.row import Row, type_of
+from workbench.kernels.row import Row, type_of
 from workbench.kernels.types import (
     Array,
     Stack,

@@ -14,7 +14,8 @@ from workbench.kernels.analysis.affine import limits_of
 from workbench.kernels.analysis.launch_form import LaunchForm
 from workbench.kernels.analysis.thread_conflicts import private, write_race
 from workbench.kernels.ops import control, memory
-from workbench.kernels.ops.row import ROWS, Effect, Row
+from workbench.kernels.ops.row import ROWS
+from workbench.kernels.row import Effect, Row
 
 I32, BOOL, F32 = types.int32, types.bool_, types.float32
 COMPARE = {

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import workbench as wb
-from workbench.kernels.ops.row import NO_GRADIENT, ROWS
+from workbench.kernels.ops.row import ROWS
+from workbench.kernels.row import NO_GRADIENT
 
 F = wb.float64
 

@@ -33,7 +33,7 @@ from workbench.kernels.ops import (
     unary,
     why_refused,
 )
-from workbench.kernels.ops.row import Effect, Row, host, weak_type
+from workbench.kernels.row import Effect, Row, host, weak_type
 
 S = T.float64
 V2, V3, V4 = (T.vector(n, S) for n in (2, 3, 4))

@@ -10,7 +10,8 @@ import pytest
 
 import workbench as wb
 from tests.support.both_ways import hold, same
-from workbench.kernels.ops.row import ROWS, arity
+from workbench.kernels.ops.row import ROWS
+from workbench.kernels.row import arity
 from workbench.kernels.types import Scalar, bool_, float16, float32, float64, int8, int32, int64, uint8, uint32
 
 COUNT = 67  # four registers, and some more

@@ -10,7 +10,7 @@ from test_ops import COMPOSITES, FLAT, drawn, floats, label, result_type, rule_k
 
 from workbench.kernels import types as T
 from workbench.kernels.ops import ROWS
-from workbench.kernels.ops.row import host
+from workbench.kernels.row import host
 
 EXTREME = [math.inf, -math.inf, math.nan, 1e308, -1e308, 5e-324, 0.0, 1.5]
 

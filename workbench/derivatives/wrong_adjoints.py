@@ -16,11 +16,11 @@ from ..kernels.ir import Region, Stmt, Value, walk
 from ..kernels.ops import control as c
 from ..kernels.ops import memory as mem
 from ..kernels.ops import vectors
-from ..kernels.ops.row import Row
 from ..kernels.passes import simplify
 from ..kernels.passes.adjoint import Adjoint, Reverse
 from ..kernels.passes.adjoint import adjoint as exact
 from ..kernels.reading.reader import Reader
+from ..kernels.row import Row
 from ..kernels.types import is_float
 
 if TYPE_CHECKING:

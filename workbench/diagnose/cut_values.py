@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from ..kernels import ir
 from ..kernels.ir import is_value
 from ..kernels.ops import control, memory, scalar, vectors
-from ..kernels.ops.row import Effect
+from ..kernels.row import Effect
 from ..kernels.types import bool_, is_float
 
 Read = tuple  # (array parameter, *indices): two reads of one element are one

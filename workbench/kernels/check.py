@@ -15,7 +15,7 @@ import numpy as np
 from . import ir, show
 from .ops import control
 from .ops.memory import COMPONENTS
-from .ops.row import Row
+from .row import Row
 from .types import Array, Composite, Scalar, Stack, Tile, Type, bool_, int32, is_int
 
 

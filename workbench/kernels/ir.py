@@ -13,14 +13,14 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import field
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
 
 from ..errors import KernelError, Where
 from ..records import record, replace
-from .types import Array, Stack, Tile, Type
-
-if TYPE_CHECKING:
-    from .ops import Row
+from .row import Row, type_of, weak_type
+from .types import Array, Composite, Stack, Tile, Type, bool_
 
 
 class Role(enum.Enum):
@@ -79,7 +79,17 @@ class Value:
         """The same parameter, for another function."""
         return Value(self.type, self.name, self.where, None, self.companion)
 
-    # Operators write IR through the current builder; `ops` fills them in, so that a rule is plain arithmetic.
+    def apply_row(self, row: Row, args: tuple, attr: Any) -> Any:
+        """The result of a row of which this is an operand, written by the current builder."""
+        beside = [kind(a) for a in args if isinstance(a, (Value, np.generic, np.ndarray))]
+        values = []
+        for a in args:
+            if isinstance(a, (bool, int, float)) and not isinstance(a, np.generic):
+                a = constant(weak_type(a, beside), a)
+            values.append(a if isinstance(a, Value) else constant(type_of(a), a))
+        if row.whole is not None and isinstance(values[0].type, Composite):
+            row = row.whole
+        return current().emit(row, *values, attr=attr)
 
 
 @record(eq=False)
@@ -289,3 +299,21 @@ class Builder:
 def is_value(type: Type) -> bool:
     """True for the types that control flow can carry: all but arrays and stacks."""
     return not isinstance(type, (Array, Stack))
+
+
+# attr: a Python number for scalars; for composites one number for all components or a flat tuple of them
+CONST = Row("const", type=lambda attr: None, typed_by_attr=True, exact=True, moves=True, cheap=True, eager=True, cost=0)
+
+
+def constant(type: Type, value: Any) -> Value:
+    """A constant of `type` in the current builder: `value` is one number, or all components."""
+    flat = [value] if value.__class__ in (bool, int, float) else np.ravel(value).tolist()
+    if getattr(type, "scalar", None) is bool_:
+        flat = [bool(x) for x in flat]
+    attr = flat[0] if len(flat) == 1 else tuple(flat)
+    return current().append(CONST, (), (type,), attr=attr).outs[0]
+
+
+def kind(x: Any) -> Type:
+    """The type of an operand of a rule: IR value or number."""
+    return x.type if isinstance(x, Value) else type_of(x)

@@ -15,11 +15,11 @@ from ..errors import GradientError
 from ..kernels.analysis.launch_form import Groups, LaunchForm
 from ..kernels.ir import Function, Role, root, walk
 from ..kernels.ops import memory as rows
-from ..kernels.ops.row import Effect
 from ..kernels.passes import simplify
 from ..kernels.passes import stencil_adjoint as gathering
 from ..kernels.passes.adjoint import Reverse
 from ..kernels.recursion import recursive
+from ..kernels.row import Effect
 from ..records import record, replace
 from . import thresholds
 from .adjoint_arguments import AdjointArguments

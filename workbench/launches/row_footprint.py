@@ -17,7 +17,7 @@ from ..kernels.emit.tiles import has_tiles
 from ..kernels.ir import Function, walk
 from ..kernels.ops import control
 from ..kernels.ops import memory as rows
-from ..kernels.ops.row import Effect
+from ..kernels.row import Effect
 from ..kernels.types import Array
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from ...errors import Where
 from ...records import record
 from .. import ir
 from ..ops import Row, control, memory, scalar
-from ..ops.row import Effect
+from ..row import Effect
 from ..types import Array, Composite, Type, is_int
 from .affine import (
     COMPARISONS,

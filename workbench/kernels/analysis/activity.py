@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from ..ir import Function, Stmt, Value, root, walk
 from ..ops import control as c
 from ..ops import memory as mem
-from ..ops.row import Effect
+from ..row import Effect
 from ..types import Array, is_float
 
 

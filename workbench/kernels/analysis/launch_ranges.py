@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ...errors import BoundsError
 from .. import ir
-from ..ops.row import Effect
+from ..row import Effect
 from .accesses import Access, accesses_of, decisions
 from .affine import Point, Symbol, symbols_in
 from .hulls import Hull, exact_in

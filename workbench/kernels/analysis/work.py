@@ -10,7 +10,7 @@ import numpy as np
 from ...records import record
 from .. import ir
 from ..ops import control, memory, scalar
-from ..ops.row import Effect
+from ..row import Effect
 from ..types import Array, Scalar, is_float
 from .launch_form import LaunchForm
 

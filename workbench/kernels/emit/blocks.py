@@ -16,8 +16,9 @@ from ...records import record
 from ..ir import Function, Region, Stmt, Value, root, used, walk
 from ..ops import control, scalar
 from ..ops import memory as rows
-from ..ops.row import Effect, calls_library
+from ..ops.row import calls_library
 from ..passes import simplify
+from ..row import Effect
 from ..types import Array, Composite, Type, is_float
 from .body import Body, nested
 from .c_names import type_name

@@ -20,13 +20,12 @@ from ...records import record
 from ..ir import Function, Region, Stmt, Value, root, walk
 from ..ops import control
 from ..ops import memory as mem
-from ..ops.row import Row
-from ..ops.scalar import TIMES
-from ..types import Array, Composite, Scalar, Stack, Tile, Type, bool_, float16, float64
+from ..row import Row
+from ..types import Array, Composite, Scalar, Stack, Tile, Type, bool_
 from . import components
 from .c_names import CNames, literal, type_name, zero
 from .components import ComponentText
-from .expressions import Expr
+from .expressions import Expr, ExpressionText
 from .signature import BOUNDS, CLAIM, Signature, Variant, accesses, claims, logs
 from .tiles import TileText
 
@@ -56,7 +55,7 @@ class StackText:
 
 
 @record
-class Body(TileText, ComponentText):
+class Body(TileText, ComponentText, ExpressionText):
     """Writes the statements of one thread. `update` is the dialect's text of one read-modify-write."""
 
     function: Function
@@ -185,11 +184,6 @@ class Body(TileText, ComponentText):
         self.helpers.setdefault(name, text)
         return name
 
-    def short(self, e: Expr) -> Expr:
-        if len(e.text) > 48:
-            e.text = self.variable(e.type, e.text)
-        return e
-
     # -- statements
 
     def region(self, region: Region) -> None:
@@ -213,23 +207,6 @@ class Body(TileText, ComponentText):
             self.line = where.line
             text = where.text.strip().replace("*/", "* /").replace("/*", "/ *").replace("\\", "/")
             self.put(f"/* {where.line}: {text} */" if text else f"/* line {where.line} */")
-
-    def scalar_text(self, row: Row, types: Sequence[Type], out: Type, texts: Sequence[str], attr: Any) -> str:
-        """The C text of a row on scalars, parenthesised. float16 is computed in float and rounded at every step."""
-        if row is TIMES and self.positive and out is not float16 and texts[1] in self.numbers:
-            self.factors[texts[1]] = None
-            return f"({texts[0]} * {texts[1]})"  # 0 times it is 0 without a test, of the same sign
-        if float16 in types:
-            texts = [f"((float){x})" if t is float16 else x for t, x in zip(types, texts, strict=True)]
-        if callable(row.c):
-            text = row.c(types, *texts, **({"attr": attr} if row.typed_by_attr else {}))
-        else:
-            assert isinstance(row.c, str), f"row {row.name} has no C text"
-            floats = [t for t in (out, *types) if isinstance(t, Scalar) and t.kind == "f"]
-            wide = floats[0] if floats else float64
-            text = row.c.format(*texts, T=out.scalar.c, f="" if wide is float64 else "f")  # type: ignore[attr-defined]
-        narrow = isinstance(out, Scalar) and out.bits < 32 and out.kind != "b"
-        return f"(({out.c})({text}))" if narrow else f"({text})"  # type: ignore[attr-defined]
 
     def value_row(self, stmt: Stmt) -> None:
         row, out = stmt.row, stmt.outs

@@ -14,8 +14,8 @@ from ...errors import Where
 from ..ir import Function
 from ..ops import memory as rows
 from ..ops import prelude
-from ..ops.row import Row
 from ..passes.fewer_branches import fewer_branches
+from ..row import Row
 from ..types import Scalar
 from . import blocks
 from .body import Body

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..ir import Stmt
 from ..ops import vectors
-from ..ops.row import Row
+from ..row import Row
 from ..types import Composite, Type
 from .signature import BOUNDS, Variant
 

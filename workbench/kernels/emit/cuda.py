@@ -18,7 +18,7 @@ from ...records import replace
 from ..ir import Function, Stmt, Value, used, walk
 from ..ops import control, prelude
 from ..ops import memory as rows
-from ..ops.row import Effect, Row
+from ..row import Effect, Row
 from ..types import Array, Composite, Scalar, Type, float16, float32, float64, int32, uint32, uint64
 from . import cuda_tiles
 from .body import ArrayNames, Body

@@ -2,22 +2,54 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
-from ..ops.row import ROWS, Row, weak_type
-from ..types import Scalar, Type, scalar_of
+from ..ops.row import ROWS
+from ..ops.scalar import TIMES
+from ..row import Row, weak_type
+from ..types import Scalar, Type, float16, float64, scalar_of
 from .c_names import literal
 
-if TYPE_CHECKING:
-    from .body import Body
+
+class ExpressionText:
+    """Mixin of `Body`: the C text of one operation on scalars."""
+
+    positive: bool
+    numbers: set[str]
+    factors: dict[str, None]
+    variable: Callable[..., str]
+
+    def short(self, e: Expr) -> Expr:
+        """`e`, put into a variable if its text is long."""
+        if len(e.text) > 48:
+            e.text = self.variable(e.type, e.text)
+        return e
+
+    def scalar_text(self, row: Row, types: Sequence[Type], out: Type, texts: Sequence[str], attr: Any) -> str:
+        """The C text of a row on scalars, parenthesised. float16 is computed in float and rounded at every step."""
+        if row is TIMES and self.positive and out is not float16 and texts[1] in self.numbers:
+            self.factors[texts[1]] = None
+            return f"({texts[0]} * {texts[1]})"  # 0 times it is 0 without a test, of the same sign
+        if float16 in types:
+            texts = [f"((float){x})" if t is float16 else x for t, x in zip(types, texts, strict=True)]
+        if callable(row.c):
+            text = row.c(types, *texts, **({"attr": attr} if row.typed_by_attr else {}))
+        else:
+            assert isinstance(row.c, str), f"row {row.name} has no C text"
+            floats = [t for t in (out, *types) if isinstance(t, Scalar) and t.kind == "f"]
+            wide = floats[0] if floats else float64
+            text = row.c.format(*texts, T=out.scalar.c, f="" if wide is float64 else "f")  # type: ignore[attr-defined]
+        narrow = isinstance(out, Scalar) and out.bits < 32 and out.kind != "b"
+        return f"(({out.c})({text}))" if narrow else f"({text})"  # type: ignore[attr-defined]
 
 
 class Expr:
     """A scalar C expression: rows applied to it write C. Long texts are put into a variable."""
 
-    def __init__(self, body: Body, text: str, type: Scalar):
+    def __init__(self, body: ExpressionText, text: str, type: Scalar):
         self.body, self.text, self.type = body, text, type
 
     def apply_row(self, row: Row, args: tuple, attr: Any) -> Any:

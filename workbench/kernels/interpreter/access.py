@@ -11,7 +11,7 @@ from ...errors import BoundsError
 from .. import ir
 from ..ops import memory as rows
 from ..ops import vectors
-from ..ops.row import Row
+from ..row import Row
 from ..types import Array
 from .closures import LOG, THREAD, BoundArray, Closures, Step, converter
 

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from .. import ir
-from ..ops.row import Row, constant, on_components
+from ..ir import constant
+from ..row import Row, on_components
 from ..types import Composite, Scalar, Type
 from .closures import Closures, Step, converter
 

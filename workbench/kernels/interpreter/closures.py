@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from .. import ir
-from ..ops.row import Row
+from ..row import Row
 from ..types import Array, Composite, Scalar, Small, Type
 
 Step = Callable[[list], None]

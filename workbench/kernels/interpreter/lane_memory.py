@@ -18,7 +18,7 @@ from ...records import record
 from .. import ir
 from ..ops import memory as rows
 from ..ops import vectors
-from ..ops.row import Row
+from ..row import Row
 from ..types import Composite
 from .closures import LOG, THREAD, Step
 from .closures import memory as memory_of

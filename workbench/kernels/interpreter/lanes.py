@@ -21,7 +21,7 @@ import numpy as np
 
 from .. import ir
 from ..ops import control as rows
-from ..ops.row import on_components
+from ..row import on_components
 from ..types import Array, Composite, Scalar, Stack, Type
 from . import lane_memory
 from .arithmetic import linear

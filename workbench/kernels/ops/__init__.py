@@ -9,12 +9,13 @@ Nothing outside this folder lists operations by name or asks for the name of a r
 
 from __future__ import annotations
 
+from ..row import NO_GRADIENT, Effect, Row, refuse
 from . import control, matrices, memory, parts, quaternions, random, scalar, tile_algebra, tile_fourier, tiles, vectors
 from .c_text import PRELUDES, prelude
 from .conversions import construct, convert
 from .functions import BUILTINS, PYTHON, STORING
 from .operators import binary, compare, unary
-from .row import NO_GRADIENT, ROWS, Effect, Row, refuse, row
+from .row import ROWS, row
 from .samples import STATEFUL
 from .tile_names import TILES
 from .warp_names import REFUSED, instead_of, why_refused

@@ -6,9 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from ..ir import kind
+from ..row import NO_GRADIENT, refuse
 from ..types import SCALARS, Composite, Scalar, Type, int32, is_int, scalar_of
 from .c_text import helper
-from .row import NO_GRADIENT, kind, refuse, row, stop
+from .row import row, stop
 
 helper(
     "wb_bit_count",

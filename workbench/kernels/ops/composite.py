@@ -13,8 +13,10 @@ from functools import wraps
 from typing import Any
 
 from ...records import record
+from ..ir import kind
+from ..row import NO_GRADIENT, Row, refuse
 from ..types import Composite, Scalar, Tile, Type, bool_, is_float
-from .row import NO_GRADIENT, ROWS, Row, kind, refuse, row, zero
+from .row import ROWS, row, zero
 from .scalar import ADD, DIV, MOVES, MUL, NEG, SUB, TIMES, same_type
 
 # ---- type rules

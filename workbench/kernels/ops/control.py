@@ -19,8 +19,10 @@ from typing import Any
 
 from ...errors import GradientError, LaunchError, Where
 from ...records import record
+from .. import ir
+from ..row import Effect
 from ..types import Stack, Type, int32
-from .row import Effect, row
+from .row import row
 
 
 @record(frozen=True)
@@ -53,8 +55,7 @@ class Tid:
 
 _FREE: dict[str, Any] = {"cheap": True, "eager": True, "cost": 0}
 
-# attr: a Python number for scalars; for composites one number for all components or a flat tuple of them
-CONST = row("const", type=lambda attr: None, typed_by_attr=True, exact=True, moves=True, **_FREE)
+CONST = ir.CONST
 TID = row(
     "tid", type=lambda attr: int32, typed_by_attr=True, **_FREE, doc="Index of this thread along axis `attr.axis`."
 )

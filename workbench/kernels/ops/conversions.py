@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 
 from .. import ir
+from ..ir import constant, kind
 from ..types import Composite, Matrix, Scalar, Transform, Type, Vector, bool_, float32, matrix, quaternion, scalar_of
 from . import control
 from .parts import JOIN
-from .row import constant, kind, stop
+from .row import stop
 from .scalar import CAST
 from .vectors import CONSTRUCT
 

@@ -18,12 +18,14 @@ from typing import Any
 
 import numpy as np
 
+from ..ir import kind
+from ..row import Row, refuse
 from ..types import Matrix, Scalar, Type, float32, float64, scalar_of, vector
 from .c_text import helper
 from .composite import floating, moved_by_some, multilinear, nothing_of_zero, plus
 from .matrices import DIAG, GET_DIAG, INVERSE, MATMUL, MATVEC, OUTER, TRANSPOSE, square
 from .parts import JOIN, PART
-from .row import Row, kind, like, refuse, row
+from .row import like, row
 from .scalar import ABS, ADD, COPYSIGN, EQ, LE, LT, MAX, MUL, NE, NEG, SQRT, SUB, WHERE
 from .vectors import total
 

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 
 from .. import ir
+from ..ir import kind
+from ..row import Row
 from ..types import Composite, Matrix, Small, is_float
 from . import matrices, memory, random, scalar, vectors
 from .bits import BIT_COUNT, cast
@@ -22,7 +24,7 @@ from .noise import NOISES
 from .norms import NORMS
 from .operators import divide, multiply, power, unary
 from .rotations import ROTATIONS
-from .row import ROWS, Row, kind, stop
+from .row import ROWS, stop
 from .samples import STATEFUL
 from .special import ERFCINV, ERFINV
 from .transforms import TRANSFORMS

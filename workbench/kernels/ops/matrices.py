@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from ..ir import kind
+from ..row import refuse
 from ..types import Matrix, Scalar, Type, Vector, float16, matrix, vector
 from .composite import (
     curved,
@@ -21,7 +23,7 @@ from .composite import (
     scalars_agree,
     wants,
 )
-from .row import ROWS, kind, refuse, row
+from .row import ROWS, row
 from .scalar import ABS, EVEN, MAX, MIN, NEG, TIMES, same_type
 from .vectors import CONSTRUCT, EXTRACT, narrowed, sum_of_products, total, widened
 

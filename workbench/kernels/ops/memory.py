@@ -13,8 +13,9 @@ from collections.abc import Callable
 
 import numpy as np
 
+from ..row import NO_GRADIENT, Effect, Row, refuse
 from ..types import Array, Composite, Scalar, Type, int32, int64, is_int
-from .row import NO_GRADIENT, Effect, Row, refuse, row
+from .row import row
 from .scalar import ADD, BIT_AND, BIT_OR, BIT_XOR, EQ, MAX, MIN, SUB, WHERE
 
 

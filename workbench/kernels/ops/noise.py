@@ -12,11 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from ..ir import kind
+from ..row import refuse
 from ..types import Composite, Type, Vector, float32, float64, int32, is_int, uint32, vector
 from .composite import curved
 from .conversions import convert, static_number
 from .random import PCG, rand_init
-from .row import ROWS, kind, refuse, row, stop, zero
+from .row import ROWS, row, stop, zero
 from .scalar import ADD, BIT_XOR, CAST, FLOOR, MOVES, MUL, NE, NEG, PYMOD, RSHIFT, SQRT, SUB, TIMES, WHERE
 from .vectors import CONSTRUCT, EXTRACT, SCALE, total
 

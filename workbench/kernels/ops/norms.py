@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ..ir import kind
 from ..types import Quat, Vector
 from .matrices import INVERSE
 from .operators import divide
-from .row import kind, stop
+from .row import stop
 from .scalar import LE, SQRT, WHERE
 from .vectors import LENGTH, LENGTH_SQ, UNSCALE
 

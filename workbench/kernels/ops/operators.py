@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 
 from .. import ir
+from ..ir import constant, kind
+from ..row import Row, type_of, weak_type
 from ..types import Composite, Matrix, Quat, Scalar, Transform, Type, Vector, is_int
 from . import scalar
 from .conversions import truth
 from .matrices import MATMUL, MATVEC, TRANSPOSE
 from .quaternions import QUAT_MUL
-from .row import Row, constant, kind, stop, type_of, weak_type
+from .row import stop
 from .scalar import CAST
 from .transforms import transform_multiply
 from .vectors import CONSTRUCT, SCALE, UNSCALE

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..ir import kind
+from ..row import refuse
 from ..types import Composite, Matrix, Scalar, Type, vector
 from .composite import linear_tangent
-from .row import kind, refuse, row, zero
+from .row import row, zero
 from .vectors import EXTRACT
 
 Place = tuple[int, Any]  # first component, and a type: of the part, or of the whole

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ..ir import kind
+from ..row import refuse
 from ..types import Quat, Scalar, Type, Vector, matrix, quaternion, vector
 from .composite import curved, floating, multilinear, one_type, passed, passing, scalars_agree, wants
 from .matrices import AXIAL, MATVEC, TRACE, TRANSPOSE
-from .row import kind, refuse
 from .scalar import ADD, COS, SIN, TIMES
 from .vectors import CONSTRUCT, CROSS, DOT, EXTRACT, SCALE, cross_product, sum_of_products
 

@@ -12,10 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from ..ir import kind
+from ..row import refuse
 from ..types import Scalar, Type, float32, int32, is_int, uint32
 from . import vectorised
 from .c_text import helper
-from .row import kind, refuse, row, stop
+from .row import row, stop
 from .scalar import ADD, CAST, COS, LOG, PYMOD, RSHIFT, SQRT, SUB
 
 helper(

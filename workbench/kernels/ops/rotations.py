@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 
 from .. import ir
+from ..ir import kind
 from ..types import Matrix, Quat, Scalar, Type, Vector, quaternion, vector
 from . import control
 from .conversions import here, static_number
 from .parts import JOIN, PART
 from .quaternions import QUAT_INVERSE, QUAT_MUL
-from .row import kind, stop
+from .row import stop
 from .scalar import ABS, ADD, ASIN, ATAN2, CLAMP, COS, DIV, EQ, GE, GT, LT, MIN, NEG, SIN, SQRT, WHERE
 from .vectors import CONSTRUCT, CROSS, DOT, EXTRACT, LENGTH, LENGTH_SQ, NORMALIZE, SCALE
 

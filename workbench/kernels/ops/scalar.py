@@ -16,10 +16,12 @@ from typing import Any
 import numpy as np
 
 from .. import ir
+from ..ir import kind
+from ..row import Row, refuse
 from ..types import Composite, Scalar, Type, bool_, float64, is_float, is_int
 from . import sines, vectorised
 from .c_text import c_abs, c_cast, c_div, c_floordiv, c_lshift, c_pymod, c_rshift, c_small
-from .row import ROWS, Row, diagonal, kind, refuse, row, zero
+from .row import ROWS, diagonal, row, zero
 
 # ---- type rules
 

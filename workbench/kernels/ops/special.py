@@ -6,9 +6,10 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from ..row import refuse
 from ..types import Scalar, Type, is_float
 from .c_text import helper
-from .row import refuse, row
+from .row import row
 from .scalar import EXP, TIMES
 
 _HALF_ROOT_PI = 0.5 * math.sqrt(math.pi)

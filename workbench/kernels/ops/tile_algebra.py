@@ -10,9 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from ..ir import kind
+from ..row import refuse
 from ..types import Tile, Type, float16, int32
 from .composite import linear_tangent, moved_by_some, nothing_of_zero
-from .row import kind, like, refuse, row, zero
+from .row import like, row, zero
 from .scalar import ADD, NEG, SUB
 from .tiles import MATMUL, TRANSPOSE, floats_of, tile_of
 

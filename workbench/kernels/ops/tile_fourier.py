@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..row import refuse
 from ..types import Tile, Type, float16
 from .composite import linear_tangent
-from .row import refuse, row
+from .row import row
 from .tiles import floats_of
 
 

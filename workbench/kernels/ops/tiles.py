@@ -15,9 +15,11 @@ from typing import Any
 
 import numpy as np
 
+from ..ir import kind
+from ..row import refuse
 from ..types import Tile, Type, is_float, is_int
 from .composite import linear_tangent
-from .row import kind, refuse, row, zero
+from .row import row, zero
 
 SIDES = 16  # sums that are taken side by side
 

@@ -12,13 +12,14 @@ from typing import Any
 
 import numpy as np
 
+from ..ir import kind
 from ..types import Matrix, Quat, Transform, Vector, transformation, vector
 from .conversions import here
 from .matrices import MATRIX_FROM_ROWS, MATVEC
 from .parts import JOIN, PART, replaced
 from .quaternions import QUAT_INVERSE, QUAT_MUL, QUAT_ROTATE, QUAT_TO_MATRIX
 from .rotations import quat_from_matrix
-from .row import kind, stop
+from .row import stop
 from .scalar import ADD, DIV, EQ, MUL, NEG, WHERE
 from .vectors import CONSTRUCT, CROSS, DOT, EXTRACT, LENGTH
 

@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from ..ir import kind
+from ..row import Row, refuse
 from ..types import Composite, Quat, Scalar, Type, Vector, float16, float32, is_int, uint32, vector
 from .composite import (
     curved,
@@ -24,7 +26,7 @@ from .composite import (
     scalars_agree,
     wants,
 )
-from .row import ROWS, Row, kind, refuse, row, zero
+from .row import ROWS, row, zero
 from .scalar import (
     ABS,
     CAST,

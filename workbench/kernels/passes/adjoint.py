@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from ...errors import KernelError
 from ...records import record, replace
-from ..ir import Function, Region, Role, Stmt, Value, root, walk
+from ..ir import Function, Region, Role, Stmt, Value, constant, root, walk
 from ..ops import control as c
 from ..ops import memory as mem
 from ..ops import tiles
-from ..ops.row import NO_GRADIENT, ROWS, constant
+from ..ops.row import ROWS
+from ..row import NO_GRADIENT
 from ..types import Array, Tile, Type, int32, shadow_type
 from . import simplify
 from .derivative import EXTREMES, Derivative

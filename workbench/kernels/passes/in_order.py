@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from ..ir import Function, Region, Stmt, Value
+from ..ir import Function, Region, Stmt, Value, constant
 from ..ops import control as c
-from ..ops.row import constant
 from ..types import int32
 from .named import named_pass
 from .simplify import Rewrite, ValueFacts

@@ -11,10 +11,10 @@ import weakref
 
 from ...errors import Where
 from ...records import record
-from ..ir import Builder, Function, Region, Role, Stmt, Value, companion, root
+from ..ir import Builder, Function, Region, Role, Stmt, Value, companion, constant, root
 from ..ops import control as c
 from ..ops import memory as mem
-from ..ops.row import ROWS, constant
+from ..ops.row import ROWS
 from ..types import Array, Composite, float64, int32, int64
 from .named import named_pass
 

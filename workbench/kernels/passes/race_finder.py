@@ -12,10 +12,10 @@ import itertools
 
 from ...errors import Where
 from ...records import record
-from ..ir import Function, Region, Role, Stmt, Value, companion, root
+from ..ir import Function, Region, Role, Stmt, Value, companion, constant, root
 from ..ops import control as c
 from ..ops import memory as mem
-from ..ops.row import ROWS, constant
+from ..ops.row import ROWS
 from ..types import Array, Composite, int32
 from . import simplify
 from .named import named_pass

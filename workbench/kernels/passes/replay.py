@@ -14,10 +14,10 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator
 
-from ..ir import Builder, Function, Region, Stmt, Value, is_value, root, used, walk
+from ..ir import Builder, Function, Region, Stmt, Value, constant, is_value, root, used, walk
 from ..ops import control as c
 from ..ops import memory as mem
-from ..ops.row import ROWS, constant
+from ..ops.row import ROWS
 from ..types import Array, Stack, Tile, Type, bool_, int32, int64
 
 Key = object  # a primal Value, or (stmt, "trips") for the number of turns a loop made

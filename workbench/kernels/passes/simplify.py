@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 
 from ...records import record
-from ..ir import Builder, Function, Region, Stmt, Value, root, walk
+from ..ir import Builder, Function, Region, Stmt, Value, constant, root, walk
 from ..ops import control as c
 from ..ops import memory as mem
 from ..ops import parts, scalar, vectors
-from ..ops.row import Effect, constant
+from ..row import Effect
 from ..types import Composite, Scalar
 from .named import named_pass
 from .prune import prune

@@ -15,10 +15,11 @@ from dataclasses import field
 
 from ...records import record
 from ..analysis.accesses import Access, accesses_of
-from ..ir import Builder, Function, Region, Role, Stmt, Value, companion, root, walk
+from ..ir import Builder, Function, Region, Role, Stmt, Value, companion, constant, root, walk
 from ..ops import control as c
 from ..ops import memory as mem
-from ..ops.row import ROWS, Effect, constant
+from ..ops.row import ROWS
+from ..row import Effect
 from ..types import Array, int32, is_float
 from . import simplify
 from .named import named_pass

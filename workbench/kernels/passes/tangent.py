@@ -15,10 +15,11 @@ from typing import Any
 from ...errors import KernelError
 from ...records import record
 from ..analysis import activity
-from ..ir import Function, Region, Role, Stmt, Value, walk
+from ..ir import Function, Region, Role, Stmt, Value, constant, walk
 from ..ops import control as c
 from ..ops import memory as mem
-from ..ops.row import NO_GRADIENT, ROWS, Effect, Row, constant, like
+from ..ops.row import ROWS, like
+from ..row import NO_GRADIENT, Effect, Row
 from ..types import Array, Composite, Scalar, Type, int32, shadow_type
 from . import simplify
 from .derivative import EXTREMES, Derivative

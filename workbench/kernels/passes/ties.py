@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ...records import record
-from ..ir import Function, Region, Role, Stmt, root
+from ..ir import Function, Region, Role, Stmt, constant, root
 from ..ops import memory as mem
-from ..ops.row import ROWS, constant
+from ..ops.row import ROWS
 from . import simplify
 from .derivative import Derivative
 from .named import named_pass

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from ...errors import KernelError
 from ...records import record
-from ..ir import Function, Region, Role, Stmt, Value, root, walk
+from ..ir import Function, Region, Role, Stmt, Value, constant, root, walk
 from ..ops import control as c
 from ..ops import memory as mem
-from ..ops.row import constant
 from ..types import int32
 from . import simplify
 from .adjoint import Adjoint

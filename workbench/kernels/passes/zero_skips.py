@@ -10,7 +10,7 @@ from ..ir import Function, Region, Stmt, Value, root, walk
 from ..ops import control as c
 from ..ops import matrices, scalar, vectors
 from ..ops import memory as mem
-from ..ops.row import Effect
+from ..row import Effect
 from ..types import Composite, is_float
 from .named import named_pass
 from .simplify import Rewrite, ValueFacts

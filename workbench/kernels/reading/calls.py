@@ -18,10 +18,11 @@ import numpy as np
 
 from ...errors import KernelError, Where
 from .. import ir, ops
+from ..ir import constant
 from ..ops import control, memory
-from ..ops.row import Row, arity, constant
 from ..ops.tile_names import TileBuiltin
 from ..parameter_types import Ref
+from ..row import Row, arity
 from ..types import (
     FUNCTION,
     Array,

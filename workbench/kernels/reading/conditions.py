@@ -13,7 +13,7 @@ from typing import Any
 from ...records import record
 from .. import ir
 from ..ops import control, memory, scalar
-from ..ops.row import Effect
+from ..row import Effect
 from ..types import is_int
 from .scope import Unusable
 

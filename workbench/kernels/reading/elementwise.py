@@ -15,7 +15,7 @@ from ...errors import KernelError, Where
 from ...records import record
 from .. import ir, ops
 from ..ops import control
-from ..ops.row import Row, weak_type
+from ..row import Row, weak_type
 from ..types import Array, Composite, Scalar, Struct, Type
 from . import python_names
 from .calls import FUNCTIONS, type_of_value

@@ -11,7 +11,7 @@ from typing import Any
 
 from .. import ir, ops
 from ..ops import control, memory
-from ..ops.row import Row
+from ..row import Row
 from ..types import FUNCTION, Composite, Scalar, is_float
 from . import python_names as names
 from .declare import Func

@@ -20,7 +20,7 @@ import numpy as np
 
 from ...errors import KernelError
 from .. import ir, ops
-from ..ops.row import constant
+from ..ir import constant
 from ..types import Scalar, Small, Type, bool_, float32, float64, int32, int64, is_float, scalar_of
 from .scope import Shape, StructParts, Unusable, describe, is_array, is_literal
 

@@ -19,8 +19,8 @@ import numpy as np
 from ...errors import KernelError, Where, WorkbenchError
 from ...records import record
 from .. import ir, ops
+from ..ir import constant
 from ..ops.control import Claim
-from ..ops.row import constant
 from ..types import Array, Composite, Scalar, Small, Struct, Type, bool_, is_int, scalar_of
 from . import assigned_names as stores
 from . import python_names, refused_syntax

@@ -16,7 +16,7 @@ import numpy as np
 
 from .. import ir, ops
 from ..ops import control
-from ..ops.row import Row
+from ..row import Row
 from ..types import Array, Composite, Type
 from . import declare
 from .control_flow import FRESH

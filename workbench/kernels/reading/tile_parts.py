@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from .. import ir, ops
+from ..ir import constant
 from ..ops import control, memory, scalar, tiles
-from ..ops.row import Row, constant
+from ..row import Row
 from ..types import Composite, Scalar, Struct, Tile, TileOf, Type, int32, is_float, is_int, scalar_of, tile_type
 from .lower_bounds import static_int
 from .scope import ArrayView, Choice, Fields, StructParts, describe, leaves, rebuild

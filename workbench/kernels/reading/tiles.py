@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 
 from .. import ir, ops
+from ..ir import constant
 from ..ops import control, scalar, tile_algebra, tiles
-from ..ops.row import Row, arity, constant
 from ..ops.tile_names import CHANGED, PER_PART, SHOWING, TileBuiltin
+from ..row import Row, arity
 from ..types import Composite, Scalar, Tile, bool_, float16, float32, int32, matrix, scalar_of, vector
 from .declare import Func
 from .lower_bounds import static_int
