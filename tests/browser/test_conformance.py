@@ -18,7 +18,8 @@ from workbench.viz.data.trace import Trace
 from workbench.viz.live.view import SCRIPTS, module
 from workbench.viz.picture import scene as scene_module
 from workbench.viz.picture.layout import LEFT, Layout
-from workbench.viz.picture.scene import Mark, draw
+from workbench.viz.picture.marks import Mark
+from workbench.viz.picture.scene import draw
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import workbench as wb
 from tests.support import view_samples as samples
-from workbench.diagnose.walk_record import WalkStep
+from workbench.diagnose.walk_step import WalkStep
 
 
 def looked_at(chains: int, monkeypatch) -> int:

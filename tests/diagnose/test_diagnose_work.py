@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import workbench as wb
+from workbench import diagnose
 from workbench.diagnose import kinks, rule, walk_record
 
 pytestmark = pytest.mark.usefixtures("backend")
@@ -33,7 +34,7 @@ def worked(monkeypatch, launches: int, turns: int, cells: int = 8) -> tuple[int,
             x = y
     seen, walks, real = [], [], walk_record.walk
     with monkeypatch.context() as patched:
-        patched.setattr(walk_record, "Kinks", lambda: seen.append(kinks.Kinks()) or seen[-1])
+        patched.setattr(diagnose, "Kinks", lambda: seen.append(kinks.Kinks()) or seen[-1])
         for place in (walk_record, rule):
             patched.setattr(place, "walk", lambda *given, **named: walks.append(1) or real(*given, **named))
         tape.diagnose(grads={y: wb.ones(cells)})

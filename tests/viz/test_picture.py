@@ -29,7 +29,8 @@ from workbench.viz.data.trace import (
 from workbench.viz.picture import layout as layout_module
 from workbench.viz.picture.figure import TapeFigure
 from workbench.viz.picture.layout import arrange, both_ends
-from workbench.viz.picture.scene import Mark, Scene, draw
+from workbench.viz.picture.marks import Mark, Scene
+from workbench.viz.picture.scene import draw
 from workbench.viz.picture.svg import render
 from workbench.viz.picture.table import event_rows, table
 

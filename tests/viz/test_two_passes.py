@@ -16,7 +16,8 @@ from workbench.diagnose.alignment import aligned
 from workbench.viz.data.against import PassComparison, compare, told_apart
 from workbench.viz.data.trace import Trace
 from workbench.viz.picture.layout import arrange, shown_events
-from workbench.viz.picture.scene import Scene, draw
+from workbench.viz.picture.marks import Scene
+from workbench.viz.picture.scene import draw
 from workbench.viz.picture.table import event_rows
 
 N = 3

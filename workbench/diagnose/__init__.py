@@ -23,9 +23,12 @@ from .finding import Findings as Findings
 from .finding import folded
 from .finite import FINITE
 from .flow import FLOW
+from .kinks import Kinks
+from .loop_turns import Loops
 from .memory_held import Holdings as Holdings
 from .record import RECORD
 from .rule import RuleInput, View, refused, walk_and_look
+from .saturated import Bounds
 from .several_tapes import ACROSS
 from .walk_record import WalkRecord
 
@@ -46,7 +49,7 @@ def diagnose(tape: Tape, loss: array | None = None, grads: dict[array, array] | 
             return Findings([refused(error)], len(tape.events))
         seeded = any(s.data.any() for s in seeds.values())
         only = None if given else tape.within
-        trail = WalkRecord(tape, seeds, only)
+        trail = WalkRecord(tape, seeds, only, (Kinks(), Bounds(), Loops()))
 
         def visit(look: View) -> None:
             walk_and_look(tape, _seeds(tape, loss, grads), look, only)

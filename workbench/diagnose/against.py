@@ -24,7 +24,7 @@ from ..tapes.replay import keep_all
 from ..tapes.tape import Tape
 from .alignment import aligned, apart
 from .finding import Finding, Findings
-from .walk_record import EventAccess, accesses
+from .walk_step import EventAccess, accesses
 
 MUCH = 1 << 28  # bytes of values that are held of one run
 FIX = "make both the same here; what comes later follows from it"

@@ -15,7 +15,7 @@ import numpy as np
 
 from ..arrays.allocation import Allocation
 from ..tapes.tape import Tape
-from .walk_record import accesses
+from .walk_step import accesses
 
 ROUNDING = 32  # units in the last place of the largest number: the order of a sum is no difference
 EDITS = 300  # events that may be lacking in the midst of two tapes; what differs more is not laid side by side

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from ..arrays.allocation import Allocation
 from ..errors import Where
 from ..kernels.types import is_float
+from ..tapes.naming import name_of
 from .cut_values import CutWrite, cuts_of
 from .finding import Finding
 from .rule import RuleInput
-from .walk_record import WalkStep, name_of
+from .walk_step import WalkStep
 from .zero_adjoint import flat
 
 

@@ -14,7 +14,8 @@ from ..tapes.replay import keep_all
 from .finding import OVERFLOW, Finding
 from .first_nan import Birth, first_not_finite, first_not_finite_adjoint
 from .rule import RuleInput, View, any_name, walk_and_look
-from .walk_record import WalkRecord, WalkStep
+from .walk_record import WalkRecord
+from .walk_step import WalkStep
 
 UNSEEN = "in a launch that is too large, or of a kind (atomic_min, atomic_max), to be run again statement by statement"
 MUCH = 1 << 31  # bytes that a tape run again to be looked at may keep

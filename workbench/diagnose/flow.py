@@ -17,13 +17,14 @@ from .custom import Disagreement, disagreement, has_rules
 from .cuts import cut_derivatives
 from .finding import Finding
 from .growth import growing
-from .kinks import where_of
+from .kinks import Kinks, where_of
 from .loop_turns import growing_turns, saturated_turns
 from .objectives import seed_of_ones, unsettled
 from .rule import RuleInput, title
 from .saturated import saturated
 from .unused_results import unused_results
-from .walk_record import EventAccess, WalkStep, leaf_accesses, norm_of, positions
+from .walk_record import leaf_accesses, norm_of
+from .walk_step import EventAccess, WalkStep, positions
 from .zero_adjoint import DETACHED, ZeroedAt, first_death
 
 TRIED = 4  # places where a gradient may have died, until one is sure
@@ -231,7 +232,7 @@ def kinks(case: RuleInput) -> Iterator[Finding]:
     """Finds comparisons that another backend, or another precision, may decide otherwise."""
     if not case.seeded or case.trail.final is None:
         return
-    seen = case.trail.kinks
+    seen = case.trail.observer(Kinks)
     worst = seen.worst()
     if worst is not None:
         stmt, number, event, thread = worst

@@ -8,15 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from .finding import Finding
-
-if TYPE_CHECKING:
-    from .rule import RuleInput
-    from .walk_record import WalkStep
+from .rule import RuleInput
+from .walk_step import WalkStep
 
 STEPS = 8
 ALL = 1e6  # over all steps, whatever the state does: an unstable simulation grows by as much as its adjoint

@@ -20,6 +20,7 @@ from ..kernels.interpreter import run
 from ..kernels.ops import scalar
 from ..tapes.events import Event
 from ..tapes.rerun import Enough, is_number, sample_adjoint, small, watched_costs
+from .walk_step import WalkObserver, WalkStep
 
 ULPS = 4
 MOST = 120_000  # statements of one diagnosis: a fraction of a second
@@ -29,7 +30,7 @@ _COMPARISONS = (scalar.LT, scalar.LE, scalar.GT, scalar.GE, scalar.PICK_LT)
 
 
 @dataclass
-class Kinks:
+class Kinks(WalkObserver):
     """An observer of comparisons during a walk: how many, the close ones by statement, in how many launches.
 
     `chosen`: the launches to look at; `run`: how many statements that took.
@@ -43,16 +44,18 @@ class Kinks:
     run: int = 0
     costs: dict[ir.Function, dict[ir.Stmt, int]] = field(default_factory=dict)
 
-    def choose(self, events: Sequence[Event]) -> None:
+    def choose(self, steps: Sequence[WalkStep]) -> None:
         """Choose launches to look at, within a budget that does not grow with the tape."""
+        events = [step.event for step in steps]
         able = [e for e in events if e.reverse is not None and small(e) and not e.reverse.extremal and self._costs(e)]
         whole = sum(sum(self._costs(e).values()) * math.prod(e.command.plan.form.dims) for e in able)
         most = min(max(MOST * len(able) // max(whole, 1), LAUNCHES), MANY)
         picked = np.linspace(0, len(able) - 1, min(len(able), most)).round().astype(int)
         self.chosen = frozenset(able[k] for k in picked)
 
-    def look(self, event: Event, space: Workspace) -> None:
+    def observe(self, step: WalkStep, space: Workspace) -> None:
         """Look at some threads of one launch, if it was chosen."""
+        event = step.event
         if event not in self.chosen:
             return
         self.launches += 1

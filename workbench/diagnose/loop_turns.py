@@ -11,7 +11,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,11 +25,9 @@ from ..tapes.rerun import Enough, is_number, sample_adjoint, sample_primal, smal
 from .finding import Finding
 from .growth import WAY_OUT, Series
 from .kinks import where_of
+from .rule import RuleInput
 from .saturated import LIMITS, TAIL, brings, held_at_bound, limits_of, saturation
-
-if TYPE_CHECKING:
-    from .rule import RuleInput
-    from .walk_record import WalkStep
+from .walk_step import WalkObserver, WalkStep
 
 TURNS = 8  # of a loop that counts as a series
 THREADS = 64  # forward, evenly spread
@@ -83,7 +81,7 @@ class LoopObservations:
         return Series(sizes[known], states[known].tolist()), turns - int(known[0]), turns
 
 
-class Loops:
+class Loops(WalkObserver):
     """An observer of the loops of a tape, by launch. A walk shows it the last launch of each line."""
 
     def __init__(self) -> None:
@@ -103,7 +101,7 @@ class Loops:
                     self.open.setdefault((event.label, event.line), set()).add(event)
         self.share //= max(len(self.open), 1)
 
-    def look(self, step: WalkStep, space: Workspace) -> None:
+    def observe(self, step: WalkStep, space: Workspace) -> None:
         """Look at one launch, with memory as it found it and the adjoint of its results."""
         event, key = step.event, (step.event.label, step.event.line)
         if step.flowing > 0 and event in self.open.get(key, ()):
@@ -302,7 +300,7 @@ def _handed_on(loop: ir.Stmt) -> set[ir.Value]:
 
 def growing_turns(case: RuleInput) -> Iterator[Finding]:
     """Finds a loop in a kernel whose adjoint grows by a factor with every turn back."""
-    for event, seen in case.trail.loops.seen.items() if case.seeded else ():
+    for event, seen in case.trail.observer(Loops).seen.items() if case.seeded else ():
         for line in dict.fromkeys(line for line, _ in seen.adjoints):
             found = seen.series(line)
             if found is not None and found[0].explodes:
@@ -324,7 +322,7 @@ def growing_turns(case: RuleInput) -> Iterator[Finding]:
 
 def saturated_turns(case: RuleInput) -> Iterator[Finding]:
     """Finds a bound that a loop in a kernel reaches in some turn and never leaves."""
-    for event, seen in case.trail.loops.seen.items() if case.seeded and case.trail.final is not None else ():
+    for event, seen in case.trail.observer(Loops).seen.items() if case.seeded and case.trail.final is not None else ():
         lines: dict[Line, list[Reached]] = {}
         for r in seen.reached:
             if (r.stmt.where, r.thread) in seen.came:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from ..tapes.events import Event
 from .finding import Finding
 from .rule import RuleInput
-from .walk_record import WalkStep
+from .walk_step import WalkStep
 
 FEW_PER_CENT = 0.03
 SHRINKING = 0.98  # by how much each change is smaller than the one before it, in an iteration that converges

@@ -19,7 +19,7 @@ from ..tapes.overwrites import START
 from ..tapes.tape import Tape
 from .finding import Finding
 from .rule import RuleInput, refused, title
-from .walk_record import WalkStep
+from .walk_step import WalkStep
 
 KEPT_MUCH = 1 << 30
 MANY_NAMES = 16  # rows of a trajectory are not aliases

@@ -16,7 +16,7 @@ from ..arrays.span import Span
 from ..kernels.analysis.accesses import accesses_by_array
 from ..kernels.ops import memory
 from .rule import RuleInput
-from .walk_record import EventAccess, WalkStep, positions
+from .walk_step import EventAccess, WalkStep, positions
 
 Site = tuple  # (label, line, which of its writes)
 

@@ -20,7 +20,8 @@ from ..tapes.rerun import Enough
 from ..tapes.reverse import walk
 from ..tapes.tape import Tape
 from .finding import Finding
-from .walk_record import WalkRecord, WalkStep
+from .walk_record import WalkRecord
+from .walk_step import WalkStep
 
 View = Callable[[Event, Workspace], object]
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -27,10 +26,8 @@ from ..tapes.events import Event
 from ..tapes.rerun import run_adjoint, run_primal, small
 from .finding import Finding
 from .kinks import where_of
-
-if TYPE_CHECKING:
-    from .rule import RuleInput
-    from .walk_record import WalkStep
+from .rule import RuleInput
+from .walk_step import WalkObserver, WalkStep
 
 TURNS = 4  # launches of a line that are a series
 TAIL = 3  # of them at the bound, at least
@@ -56,7 +53,7 @@ class _BoundLine:
     zero: set[Place] = field(default_factory=set)  # that bound is 0
 
 
-class Bounds:
+class Bounds(WalkObserver):
     """An observer of `clamp`, `min` and `max`, by line. A walk shows it the launches of a series."""
 
     def __init__(self) -> None:
@@ -80,7 +77,7 @@ class Bounds:
                 self.lines.append(line)
                 self.of.update((s.event, line) for s in line.steps)
 
-    def look(self, step: WalkStep, space: Workspace) -> None:
+    def observe(self, step: WalkStep, space: Workspace) -> None:
         """Look at one launch, with memory as it found it and the adjoint of its results."""
         line = self.of.get(step.event)
         if line is not None and self.left > 0 and (line.last is not None or step.flowing > 0):
@@ -89,7 +86,7 @@ class Bounds:
 
 def saturated(case: RuleInput) -> Iterator[Finding]:
     """Finds bounds that are reached in a series of launches and never left."""
-    for line in case.trail.bounds.lines if case.seeded and case.trail.final is not None else ():
+    for line in case.trail.observer(Bounds).lines if case.seeded and case.trail.final is not None else ():
         found = _reached(line)
         if found is not None:
             yield _told(line, *found)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,9 +16,7 @@ from ..arrays.array import array
 from ..arrays.span import Span
 from ..device import on_host
 from ..tapes.events import Event
-
-if TYPE_CHECKING:
-    from .walk_record import EventAccess, WalkStep
+from .walk_step import EventAccess, WalkStep
 
 SERIES = 4  # launches of a line
 LOOKED = 6  # of them, the last

@@ -17,7 +17,7 @@ from ..tapes.events import Event
 from .finding import Finding
 from .results import History, Result, Site, history_of
 from .rule import RuleInput
-from .walk_record import EventAccess, WalkStep
+from .walk_step import EventAccess, WalkStep
 
 TWICE = 2
 

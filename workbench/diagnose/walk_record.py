@@ -1,130 +1,49 @@
 """The record of one reverse walk: norms of adjoints at every event, and where numbers become non-finite.
 
-One idea: two observers of a real walk read the shadows and the rewound memory; nothing is computed but sizes, norms
-and differences of numbers that the walk left there. Forward values are looked at only where they are known: bytes that
+One idea: `before` and `after` read the shadows and the rewound memory of a real walk; nothing is computed but sizes,
+norms and differences of numbers that it left there. Forward values are looked at only where they are known: bytes that
 somebody overwrote and nobody kept are `lost`, and whoever asks is told so.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Container
-from dataclasses import dataclass, field
+from collections.abc import Container, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from ..arrays import allocation as memory
 from ..arrays.allocation import Allocation
-from ..arrays.array import array
 from ..arrays.interval_index import SpanIndex, SpanSet
 from ..arrays.span import Span
 from ..arrays.workspace import Workspace
 from ..device import on_host
 from ..errors import GradientError, KernelError
-from ..kernels.types import Scalar, Struct, is_float
+from ..kernels.types import Scalar
 from ..tapes.events import Event
-from ..tapes.naming import name_of
 from ..tapes.reverse import check_races, walk
 from ..tapes.tape import Tape
-from .kinks import Kinks
-from .loop_turns import Loops
-from .saturated import Bounds
 from .state_changes import StateChanges
+from .walk_step import EventAccess, WalkObserver, WalkStep, accesses, shadow_view
 
 PART = 1 << 16  # numbers whose norm is taken at once: what that needs beside them stays small
 SOME = 4  # cells that are remembered of what is not finite
 
-
-@dataclass(frozen=True, eq=False)
-class EventAccess:
-    """One read or write of an event. `plain`: a write that stores, not only accumulates."""
-
-    array: array
-    span: Span
-    name: str
-    writes: bool
-    plain: bool = True
-
-    @cached_property
-    def scalar(self) -> Scalar | None:
-        """Its floating-point type; None for integers and for structs."""
-        dtype = self.array.dtype
-        return dtype.scalar if not isinstance(dtype, Struct) and is_float(dtype) else None  # type: ignore[attr-defined]
-
-
-def accesses(tape: Tape, event: Event) -> list[EventAccess]:
-    """All accesses of an event, reads first."""
-    if event.kind == "foreign":
-        return []
-    if event.command is None:
-        if event.kind in ("func", "opaque"):
-            return [EventAccess(a, a.span, name_of(tape, a), a.span in event.writes, False) for a in event.arrays]
-        if event.loop is not None:
-            state = event.arrays[: len(event.writes)]
-            reads = [EventAccess(a, a.span, name_of(tape, a), False) for a in event.arrays]
-            return [*reads, *[EventAccess(a, a.span, name_of(tape, a), True) for a in state]]
-        return [EventAccess(a, a.span, name_of(tape, a), k == 0) for k, a in reversed(list(enumerate(event.arrays)))]
-    plan, places = event.command.plan, event.command.places
-    found = []
-    for how, spans in (("reads", event.reads), ("writes", event.writes)):
-        for k, span in zip(positions(event, how), spans, strict=True):
-            name = name_of(tape, places[k], plan.program.leaves[k].name)
-            found.append(EventAccess(places[k], span, name, how == "writes", k not in plan.accumulates_only))
-    return found
-
-
-def positions(event: Event, how: str) -> list[int]:
-    """The parameter positions in the kernel of the spans in `event.reads` or `event.writes` (`how`)."""
-    found = [k for k, _ in getattr(event.command.plan, how)]
-    return [*found, *event.command.declared] if how == "reads" else found
-
-
-def shadow_of(space: Workspace, access: EventAccess) -> np.ndarray | None:
-    """A host copy of the adjoint of an access; None if it has none."""
-    found = _shadow_now(space, access)
-    return None if found is None else found.copy()
-
-
-def _shadow_now(space: Workspace, access: EventAccess) -> np.ndarray | None:
-    """The adjoint of an access (on a CPU a view, which the walk changes later); None if it has none."""
-    if access.scalar is None or access.span.allocation not in space or not access.span.nbytes:
-        return None
-    dtype = np.dtype(np.float32) if access.scalar.bits == 16 else access.scalar.numpy
-    return on_host(space[access.span.allocation].view(access.span, dtype))
-
-
-@dataclass
-class WalkStep:
-    """One event of the walk, with norms of adjoints: `came` in on its writes, `gave` to its reads."""
-
-    event: Event
-    accesses: list[EventAccess]
-    title: str  # as in the picture
-    came: dict[EventAccess, float] = field(default_factory=dict)
-    gave: dict[EventAccess, float] = field(default_factory=dict)
-    wrote: dict[EventAccess, float] = field(default_factory=dict)  # sizes of the values it left, where they are known
-    bad_before: bool = False  # something not finite in the adjoints it starts from
-    bad_after: bool = False
-    not_finite: list[str] = field(default_factory=list)  # forward: what it wrote
-    inherited: list[str] = field(default_factory=list)  # forward: what it read
-    clouded: list[str] = field(default_factory=list)  # forward: read, and not known any more
-    unknown: list[str] = field(default_factory=list)  # forward: written, not looked at
-    bad_written: list[tuple[int, ...]] = field(default_factory=list)  # some cells it wrote that are not finite
-    bad_given: list[tuple[int, ...]] = field(default_factory=list)  # some cells whose adjoint is not finite
-
-    @property
-    def flowing(self) -> float:
-        """The norm of all incoming adjoints."""
-        return math.sqrt(sum(n * n for n in self.came.values()))
+Observer = TypeVar("Observer", bound=WalkObserver)
 
 
 class WalkRecord:
-    """The record of a walk (of `only` some events). `steps` in program order; `error`: the refusal, if any."""
+    """The record of a walk (of `only` some events). `steps` in program order; `error`: the refusal, if any.
 
-    def __init__(self, tape: Tape, seeds: Workspace, only: Container[Event] | None = None):
-        self.tape = tape
+    `observers` are shown the walk, unless every seed is zero.
+    """
+
+    def __init__(
+        self, tape: Tape, seeds: Workspace, only: Container[Event] | None = None, observers: Sequence[WalkObserver] = ()
+    ):
+        self.tape, self.observers = tape, observers
         self.error: GradientError | KernelError | None = None
         self.steps = [WalkStep(e, accesses(tape, e), f"#{n} {e.label}") for n, e in enumerate(tape.events)]
         self.of = {s.event: s for s in self.steps}
@@ -138,9 +57,6 @@ class WalkRecord:
         self.final: Workspace | None = None
         self.failed: Event | None = None
         self._here: Event | None = None
-        self.kinks = Kinks()
-        self.bounds = Bounds()
-        self.loops = Loops()
         with memory.LOCK, memory.unrecorded(), np.errstate(all="ignore"):
             self.seeded = {a: _finite(tape, a, s.data) for a, s in seeds.items()}
             self.ones = {a: n for a, s in seeds.items() if (n := _ones(tape, a, s.data)) > 1}
@@ -149,11 +65,10 @@ class WalkRecord:
             if self.steps:
                 self._written(self.steps[-1])
             if any(s.data.any() for s in seeds.values()):
-                self.kinks.choose(tape.events)
-                self.bounds.choose(self.steps)
-                self.loops.choose(self.steps)
+                for observer in observers:
+                    observer.choose(self.steps)
             try:
-                self.final = walk(tape, seeds, self.observe, self.before, only=only)[0]
+                self.final = walk(tape, seeds, self.after, self.before, only=only)[0]
             except (GradientError, KernelError) as error:
                 self.error, self.failed = error, self._here
 
@@ -166,7 +81,11 @@ class WalkRecord:
                 found.setdefault(a, []).append(n)
         return found
 
-    # ---- the two observers
+    def observer(self, kind: type[Observer]) -> Observer:
+        """The observer of this class that the walk was shown to."""
+        return next(o for o in self.observers if isinstance(o, kind))
+
+    # ---- what the walk calls
 
     def before(self, event: Event, space: Workspace) -> None:
         """Observe an event before its reversal: memory as it found it, the adjoint of its results."""
@@ -175,25 +94,24 @@ class WalkRecord:
         self._race(event)
         self.turns.found(step, self.known)
         self._read(step)
-        self.kinks.look(event, space)
         self.present = {}
         for access in step.accesses:
-            data = _shadow_now(space, access)
+            data = shadow_view(space, access)
             if data is not None:
                 step.bad_before |= not np.isfinite(data).all()
                 if access.writes:
                     step.came[access] = _norm(data)
                 else:
                     self.present[access] = data.copy()
-        self.bounds.look(step, space)
-        self.loops.look(step, space)
+        for observer in self.observers:
+            observer.observe(step, space)
 
-    def observe(self, event: Event, space: Workspace) -> None:
+    def after(self, event: Event, space: Workspace) -> None:
         """Observe an event after its reversal: memory as its predecessor left it, the adjoint of what it read."""
         step = self.of[event]
         written = [a.span for a in step.accesses if a.writes and a.plain]
         for access in step.accesses:
-            data = _shadow_now(space, access)
+            data = shadow_view(space, access)
             if data is None:
                 continue
             fine = np.isfinite(data)
@@ -308,7 +226,7 @@ def _norm(data: np.ndarray) -> float:
 
 def norm_of(space: Workspace, access: EventAccess) -> float:
     """The norm of the adjoint of an access in a workspace."""
-    data = shadow_of(space, access)
+    data = shadow_view(space, access)
     return 0.0 if data is None else _norm(data)
 
 

@@ -21,7 +21,7 @@ from ...derivatives.pitfalls import Wrong
 from ...device import on_host
 from ...diagnose.against import TapeRun, causes, cell_text, numbers_of, run_of, unlike
 from ...diagnose.alignment import aligned, apart, memories
-from ...diagnose.walk_record import EventAccess, accesses, shadow_of
+from ...diagnose.walk_step import EventAccess, accesses, shadow_of
 from ...errors import LaunchError
 from ...kernels.types import Scalar, Struct
 from ...tapes.events import Event

@@ -17,7 +17,7 @@ from ...diagnose import Finding, diagnose
 from ...diagnose.against import TapeRun
 from ...diagnose.against import against as compared
 from ...diagnose.final_values import glance
-from ...diagnose.walk_record import accesses
+from ...diagnose.walk_step import accesses
 from ...errors import Where, shown_file
 from ...kernels import ir
 from ...tapes.naming import name_of

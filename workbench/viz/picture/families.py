@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,9 +12,7 @@ from ..data.lanes import Lane
 from ..data.marks import KEPT_DX, SIGNS, SLOT, Strip, strip_marks, touch_place, value_marks
 from ..data.text import clean, touch_text
 from .layout import LEFT, Column, Layout
-
-if TYPE_CHECKING:
-    from .scene import Scene
+from .marks import Scene
 
 
 def envelope_rows(scene: Scene, layout: Layout) -> None:

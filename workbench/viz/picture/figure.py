@@ -16,7 +16,8 @@ from ..data.headline import Verdict, adjoint_range
 from ..data.text import clean_lines, sentence, text_width
 from ..data.trace import Trace
 from .layout import MARK_BUDGET
-from .scene import Mark, Scene, draw
+from .marks import Mark, Scene
+from .scene import draw
 from .svg import THEMES, quoted, render
 from .table import ROW_LIMIT, Row, event_rows, html_table, table
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from ..data.envelope import BOTH, INF, NAN, Bars, Envelope, envelope_text, envelopes, stretches
 from ..data.lanes import Lane
@@ -11,9 +10,7 @@ from ..data.marks import Strip, strip_marks, value_marks
 from ..data.text import clean, fit_middle
 from ..data.trace import events_text, fold_flags
 from .layout import ColumnGroup, Layout
-
-if TYPE_CHECKING:
-    from .scene import Scene
+from .marks import Scene
 
 THIN = 1.5  # width of a thin column at least
 

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from textwrap import wrap
-from typing import TYPE_CHECKING
 
 from ..data.lanes import Lane
 from ..data.marks import TAG, TAG_SIZE, odd, outline_mark, tag_top
 from ..data.text import clean, fit, level_text, text_width
 from .layout import LEFT, MARGIN, Layout
-
-if TYPE_CHECKING:
-    from .scene import Scene
+from .marks import Scene
 
 LINE = 17.0
 

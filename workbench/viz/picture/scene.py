@@ -1,15 +1,13 @@
-"""The picture as a list of marks: plain data that SVG, tests and a live view share.
+"""Draws a trace: the lanes with values and adjoints, the events above them, the title and the legend.
 
-Every mark has a stable id, a class (its look), a box and a tooltip. Invariants: the order is the drawing order,
-the same trace gives the same marks, and no two labels overlap: a label that has no room is shortened or left
-to its tooltip.
+Invariants: the order is the drawing order, the same trace gives the same marks, and no two labels overlap: a label that
+has no room is shortened or left to its tooltip.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 from ...tables import bytes_text
 from ..data.against import PassComparison
@@ -69,58 +67,10 @@ from .layout import (
     place_columns,
     shown_events,
 )
+from .marks import Scene
 from .overlay import folded, outlines, said_height, tag, two_passes, wrapped
 
 STRIP, BOLD = 18.0, 0.9  # of a line of the strip: its height, and what bold letters leave of its room
-
-
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """One thing to draw. A label's (x, y) is its anchor on the baseline; `box()` gives the area it covers."""
-
-    kind: str
-    id: str
-    cls: str
-    x: float = 0.0
-    y: float = 0.0
-    w: float = 0.0
-    h: float = 0.0
-    text: str = ""
-    title: str = ""
-    path: str = ""
-    size: float = 0.0
-    radius: float = 0.0
-    opacity: float = 1.0
-    anchor: str = "start"
-    mono: bool = False
-    turned: bool = False
-
-    def box(self) -> tuple[float, float, float, float]:
-        """(left, top, right, bottom)."""
-        if self.kind != "label":
-            return self.x, self.y, self.x + self.w, self.y + self.h
-        wide = text_width(self.text, self.size, self.mono)
-        if self.turned:
-            return self.x - 0.78 * self.size, self.y - wide, self.x + 0.22 * self.size, self.y
-        left = self.x - {"start": 0.0, "middle": wide / 2, "end": wide}[self.anchor]
-        return left, self.y - 0.78 * self.size, left + wide, self.y + 0.22 * self.size
-
-
-@dataclass
-class Scene:
-    width: float
-    height: float
-    sentence: str
-    marks: list[Mark] = field(default_factory=list)
-
-    def add(self, kind: str, id: str, cls: str, *place: float, **rest: object) -> None:
-        self.marks.append(Mark(kind, id, cls, *(round(value, 2) for value in place), **rest))  # type: ignore[arg-type]
-
-    def label(self, id: str, cls: str, x: float, y: float, text: str, size: float, **rest: object) -> None:
-        self.add("label", id, cls, x, y, text=text, size=size, **rest)
-
-    def labels(self) -> list[Mark]:
-        return [mark for mark in self.marks if mark.kind == "label" and mark.text]
 
 
 def draw(

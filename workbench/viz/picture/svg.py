@@ -11,7 +11,7 @@ from html import escape
 
 from ..data.marks import DARK, LIGHT
 from ..data.text import clean_lines
-from .scene import Mark, Scene
+from .marks import Mark, Scene
 
 THEMES = ("auto", "light", "dark")
 SANS = "system-ui,-apple-system,'Segoe UI',sans-serif"
