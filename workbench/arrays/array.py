@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, get_args
 
 import numpy as np
@@ -21,7 +22,7 @@ from ..kernels import types
 from ..kernels.reading.declare import Refused
 from ..kernels.types import Composite, Type
 from . import capture_log
-from .allocation import LOCK, Allocation, allocate, allocation_at, allocation_of, clock, recorder
+from .allocation import LOCK, allocate, allocation_at, allocation_of, clock, recorder
 from .copying import duplicate, parted
 from .dtypes import casting, differentiable, dtype_of, inner_shape, is_half, itemsize_of
 from .host_copies import HostCopies
@@ -34,7 +35,7 @@ from .missing_methods import check_is_array, install
 from .names import variable_of
 from .other_libraries import Foreign, operators
 from .span import Span, row_strides
-from .view_layout import field_of, indexed, layout_number, serials, viewed
+from .strided import indexed, placed
 
 
 def _annotation(dtype: Any, ndim: int | None) -> Any:
@@ -72,39 +73,14 @@ class array(Foreign):
     workbench.errors.LaunchError: ...
     """
 
-    __slots__ = (
-        "dtype",
-        "ndim",
-        "shape",
-        "strides",
-        "size",
-        "allocation",
-        "device",
-        "_address",
-        "_offset",
-        "_layout",
-        "_packed",
-        "_span",
-        "_data",
-        "_grad",
-        "_name",
-        "_differentiable",
-        "serial",
-        "__weakref__",
-        "__dict__",
-    )
+    __slots__ = ()
 
     _fixed_ndim: int | None = None
-
-    dtype: Type
-    ndim: int
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    size: int
-    allocation: Allocation
-    device: Device
-    _span: Span | None
     _grad: array | None
+    _span: Span | None
+    _layout: int
+    _packed: tuple[int, ...]
+    _offset: int
 
     def __new__(
         cls,
@@ -152,30 +128,6 @@ class array(Foreign):
     # ---- what it is
 
     @property
-    def span(self) -> Span:
-        """The bytes of this array within its allocation."""
-        if self._span is None:
-            self._span = Span(self.allocation, self._offset, self.shape, self.strides, itemsize_of(self.dtype))
-        return self._span
-
-    @property
-    def data(self) -> Any:
-        """The bytes as a strided NumPy (CuPy) array of shape `(*shape, *components)`. For internal reading."""
-        if self.allocation.gradient_view is not None:
-            self.allocation.gradient_view.pull(self.allocation)
-        if self._data is None:
-            self._data = self.span.view(self.dtype.numpy, inner_shape(self.dtype))  # type: ignore[attr-defined]
-        return self._data
-
-    @property
-    def is_contiguous(self) -> bool:
-        return self.span.contiguous
-
-    @property
-    def nbytes(self) -> int:
-        return self.span.nbytes
-
-    @property
     def ptr(self) -> int:
         """Address of the first element. Reading it exposes the memory: writes through it are checked for."""
         self.allocation.expose()
@@ -196,7 +148,7 @@ class array(Foreign):
     @property
     def label(self) -> str:
         """The name used in messages: its `name`, else the user's variable or attribute, else the id of its memory."""
-        return self._name or variable_of(self) or f"{self.allocation}"
+        return self._name or variable_of(self) or super().label
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -263,11 +215,6 @@ class array(Foreign):
             )
 
     @property
-    def is_gradient(self) -> bool:
-        """True if this array is the gradient of another."""
-        return self.allocation.is_gradient
-
-    @property
     def grad(self) -> array | None:
         """The gradient: an array of the same shape (float32 for float16), the same object at every reading.
 
@@ -331,10 +278,6 @@ class array(Foreign):
         places = zip(flat, np.ndindex(self.shape), strict=True)
         return [self.carrying(self._element(v), self._cell(at)) for v, at in places]
 
-    def _cell(self, place: Sequence[int]) -> array:
-        offset = self._offset + sum(i * s for i, s in zip(place, self.strides, strict=True))
-        return self._view(self.dtype, (1,), (itemsize_of(self.dtype),), offset)
-
     def item(self) -> Any:
         """The value of an array of one element."""
         if self.size != 1:
@@ -364,16 +307,7 @@ class array(Foreign):
         made = array_on(duplicate(self.allocation, memo), self.dtype, self.shape, self.strides, self._offset)
         return finished(made, False, False, None, self._name)
 
-    # ---- views
-
-    def _view(self, dtype: Type, shape: tuple[int, ...], strides: tuple[int, ...], offset: int) -> array:
-        return array_on(self.allocation, dtype, shape, strides, offset)
-
-    def _boxed(self, picked: list[range], stays: list[bool]) -> array:
-        box = self.span.box(picked)
-        kept = [i for i, stay in enumerate(stays) if stay]
-        shape, strides = tuple(box.shape[i] for i in kept), tuple(box.strides[i] for i in kept)
-        return self._view(self.dtype, shape, strides, box.offset)
+    # ---- elements
 
     def __getitem__(self, key: Any) -> Any:
         """Slices and partial indices give views of the same memory; an index for every axis gives the value.
@@ -404,54 +338,6 @@ class array(Foreign):
             target.fill_(value)
         else:
             target.assign(value)
-
-    def reshape(self, shape: int | Sequence[int], *more: int) -> array:
-        """The same elements in another shape (one axis may be -1). Needs contiguous memory [layout]."""
-        new = shape_of((shape, *more) if more else shape, self.size)
-        if math.prod(new) != self.size:
-            raise LaunchError(f"cannot reshape {self.label} of shape {self.shape} to {new}", slug="shape")
-        self._need_contiguous("reshape")
-        return self._view(self.dtype, new, row_strides(new, itemsize_of(self.dtype)), self._offset)
-
-    def flatten(self) -> array:
-        """The same elements as one axis. Needs contiguous memory [layout]."""
-        return self.reshape((self.size,))
-
-    def transpose(self, axes: Sequence[int] | None = None) -> array:
-        """The same memory with its axes in another order, by default reversed."""
-        order = tuple(reversed(range(self.ndim))) if axes is None else tuple(int(a) % self.ndim for a in axes)
-        if sorted(order) != list(range(self.ndim)):
-            raise LaunchError(f"transpose{tuple(axes or ())} of {self.ndim} axes", slug="shape")
-        shape, strides = tuple(self.shape[a] for a in order), tuple(self.strides[a] for a in order)
-        return self._view(self.dtype, shape, strides, self._offset)
-
-    @property
-    def T(self) -> array:
-        return self.transpose()
-
-    def view(self, dtype: Any) -> array:
-        """The same bytes as another dtype. Views of one float scalar type share their gradient.
-
-        Equal element size: any layout. Otherwise the last axis must be contiguous: `(n, 3)` floats are `(n,)` vec3,
-        `(6,)` floats are `(2,)` vec3, and `(n,)` vec3 are `(n, 3)` floats.
-        """
-        new = dtype_of(dtype)
-        shape, strides = viewed(self, new)
-        return self._view(new, shape, strides, self._offset)
-
-    def field(self, path: str) -> array:
-        """One field (`"q"`, `"inner.a"`) of an array of structs: a strided array on the same memory."""
-        dtype, offset = field_of(self.dtype, path)
-        return self._view(dtype, self.shape, self.strides, self._offset + offset)
-
-    def _need_contiguous(self, what: str) -> None:
-        if not self.is_contiguous:
-            raise LaunchError(
-                f"{what} of {self.label}: shape {self.shape} with strides {self.strides} is not contiguous",
-                slug="layout",
-                why="It would have to copy, and a copy has its own gradient.",
-                instead=f"x.contiguous().{what}(...)",
-            )
 
     # ---- writing
 
@@ -539,22 +425,6 @@ def spans_of(flat: Sequence[Any], boxes: Iterable[tuple[int, Any]]) -> tuple[Spa
     return tuple([flat[k]._span or flat[k].span if box is None else flat[k].span.part(box) for k, box in boxes])
 
 
-def array_on(memory: Allocation, dtype: Type, shape: tuple, strides: tuple, offset: int) -> array:
-    """A new array object of this layout (byte strides, byte offset) on `memory`. All arrays are made here."""
-    made = object.__new__(array)
-    made.dtype, made.shape, made.strides, made.ndim = dtype, shape, strides, len(shape)
-    made.size = math.prod(shape)
-    made.allocation, made.device = memory, memory.device
-    made._offset, made._address = offset, memory.address + offset
-    made._layout = layout_number(dtype, shape, strides, memory.device.ordinal)
-    made._packed = (made._address, *shape, *strides)
-    made._span = made._data = made._grad = made._name = None
-    made._differentiable, made.serial = differentiable(dtype), next(serials)
-    if memory.grad_scale is None and made._differentiable:  # the first float array on the memory decides
-        memory.grad_scale = 2 if is_half(dtype) else 1
-    return made
-
-
 def pack_values(flat: Sequence[Any]) -> list:
     """Flat arguments as the numbers of `Signature.pack`: pointer, shape, byte strides of arrays; components."""
     values: list = []
@@ -579,7 +449,10 @@ def pack_companions(places: Sequence[Any], beside: Iterable[tuple[int, Any]]) ->
     return values
 
 
-exact = HostCopies(array_on)
+array_on = partial(placed, array)
+"""`placed` for `array`: memory, dtype, shape, byte strides, byte offset."""
+
+exact: HostCopies[array] = HostCopies(array_on)
 """What a tape can record as copies of memory although it comes from the host."""
 
 

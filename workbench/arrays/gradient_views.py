@@ -10,15 +10,13 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from .allocation import LOCK, Allocation, clock
 from .span import AddressedMemory
-
-if TYPE_CHECKING:
-    from .array import array
+from .strided import StridedArray
 
 open_views: dict[int, weakref.ref[Allocation]] = {}  # gradients with a view, by id
 
@@ -63,7 +61,7 @@ class GradientView:
         memory.previous_view = self if self.holder() is not None else None
 
 
-def open_view(a: array) -> np.ndarray:
+def open_view(a: StridedArray) -> np.ndarray:
     """A NumPy view of a gradient on the CPU: of its copy, or of its memory if nothing is published yet."""
     with LOCK:
         memory = a.allocation

@@ -7,7 +7,7 @@ Lists of arrays and elements are taken apart. What is left are values that NumPy
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -15,26 +15,26 @@ from ..kernels.reading.declare import Instance
 from ..kernels.types import Composite, Struct, Type
 from .allocation import known_memory, recorder
 from .dtypes import differentiable, inner_shape
-from .host_reads import HostRead, origin_of, sources_of, stripped
+from .host_reads import origin_of, sources_of, stripped
 from .host_writes import write_array, write_values
+from .provenance import HostRead
 from .span import row_strides
+from .strided import StridedArray
 
-if TYPE_CHECKING:
-    from .array import array
-
+A = TypeVar("A", bound=StridedArray)
 PIECES = 1024  # copies that one list may become; a longer one is values
 
 
-class HostCopies:
+class HostCopies(Generic[A]):
     """Recognises host values as parts of arrays. `on(memory, dtype, shape, strides, offset)` makes an array.
 
     Unless a tape records, `memory` and `cell` return None, `fill` and `trace` False.
     """
 
-    def __init__(self, on: Callable[..., array]):
+    def __init__(self, on: Callable[..., A]):
         self.on = on
 
-    def memory(self, values: Any, dtype: Type | None) -> array | None:
+    def memory(self, values: Any, dtype: Type | None) -> A | None:
         """The array of this dtype that a NumPy array is a view of; None if it is none, or for dtype None."""
         if recorder() is None or not isinstance(values, np.ndarray) or not values.ndim:
             return None
@@ -49,7 +49,7 @@ class HostCopies:
             return None
         return self.on(found[0], dtype, values.shape[:outer], values.strides[:outer], found[1])
 
-    def cell(self, value: Any) -> array | None:
+    def cell(self, value: Any) -> A | None:
         """The array element that a value was read from and still equals; an array of one element itself; else None."""
         tape = recorder()
         if tape is None:
@@ -62,7 +62,7 @@ class HostCopies:
         now = np.asarray(cell.data.reshape(-1))
         return cell if now.tobytes() == np.asarray(stripped(value), now.dtype).tobytes() else None
 
-    def fill(self, dst: array, value: Any) -> bool:
+    def fill(self, dst: A, value: Any) -> bool:
         """Fill `dst` by a recorded copy if `value` is an element of an array (see `cell`). True if so."""
         cell = self.cell(value)
         if cell is None:
@@ -74,7 +74,7 @@ class HostCopies:
         write_array("copy", dst, self.on(cell.allocation, dst.dtype, dst.shape, (0,) * dst.ndim, cell.span.offset))
         return True
 
-    def numbers(self, a: array) -> array:
+    def numbers(self, a: A) -> A:
         """A view of an array of vectors or matrices as one of scalars, components as last axes, for any strides."""
         if not isinstance(a.dtype, Composite):
             return a
@@ -84,7 +84,7 @@ class HostCopies:
 
     # ---- lists
 
-    def trace(self, dst: array, data: Any) -> bool:
+    def trace(self, dst: A, data: Any) -> bool:
         """Record the provenance of the parts of new memory `dst`, filled from `data` already. True if any has one."""
         if recorder() is None or not differentiable(dst.dtype):
             return False
@@ -102,7 +102,7 @@ class HostCopies:
             return True
         return any(done)
 
-    def _piece(self, part: array, value: Any) -> bool:
+    def _piece(self, part: A, value: Any) -> bool:
         part = part if part.ndim else part.reshape((1,))
         if hasattr(type(value), "allocation") and value.size == part.size and value.dtype == part.dtype:
             write_array("copy", part, value if value.shape == part.shape else value.reshape(part.shape))
@@ -123,7 +123,7 @@ class HostCopies:
             write_values(part, part.data.copy(), origin)
         return bool(origin)
 
-    def _parts(self, dst: array, data: Any) -> Iterator[tuple[Any, Any]]:
+    def _parts(self, dst: A, data: Any) -> Iterator[tuple[Any, Any]]:
         """(part of `dst`, value) for values in nested lists that may have provenance; part None: shapes do not fit."""
         if isinstance(data, Instance):
             for name, _ in dst.dtype.fields:  # type: ignore[attr-defined]
@@ -143,7 +143,7 @@ class HostCopies:
         elif isinstance(data, float | np.floating) and origin_of(data):
             yield dst, data
 
-    def _row(self, a: array, i: int) -> array:
+    def _row(self, a: A, i: int) -> A:
         return self.on(a.allocation, a.dtype, a.shape[1:], a.strides[1:], a.span.offset + i * a.strides[0])
 
 

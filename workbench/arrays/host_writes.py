@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -12,12 +12,10 @@ from ..errors import LaunchError
 from . import capture_log
 from .allocation import host_write, recorder
 from .dtypes import casting
-
-if TYPE_CHECKING:
-    from .array import array
+from .strided import StridedArray
 
 
-def check_same(dst: array, src: array, what: str) -> None:
+def check_same(dst: StridedArray, src: StridedArray, what: str) -> None:
     """Raises LaunchError [dtype], [shape] if one cannot be copied to the other as it is."""
     if dst.dtype != src.dtype:
         raise LaunchError(
@@ -31,18 +29,18 @@ def check_same(dst: array, src: array, what: str) -> None:
         )
 
 
-def put(dst: array, values: Any) -> None:
+def put(dst: StridedArray, values: Any) -> None:
     """Write values to all of `dst`. In a capture each replay writes them again, so the caller must not change them."""
     to, values = dst.data, xp(dst.device).asarray(values) if dst.device.is_cuda else values
     capture_log.do(lambda: to.__setitem__(..., values), capture_log.gpu_of(to, values) if dst.device.is_cuda else None)
 
 
-def write_array(kind: str, dst: array, src: array) -> None:
+def write_array(kind: str, dst: StridedArray, src: StridedArray) -> None:
     """dst = src between arrays, recorded as an event of this `kind` (copy, assign or cut) or announced."""
     host_write(kind, dst, src, None, lambda: _copy(dst, src))
 
 
-def _copy(dst: array, src: array) -> None:
+def _copy(dst: StridedArray, src: StridedArray) -> None:
     if dst.device is not src.device:
         capture_log.do(lambda: _move(dst, src))
         return
@@ -53,14 +51,14 @@ def _copy(dst: array, src: array) -> None:
         capture_log.do(lambda: to.__setitem__(..., source.copy()), capture_log.gpu_of(to, source))
 
 
-def _move(dst: array, src: array) -> None:
+def _move(dst: StridedArray, src: StridedArray) -> None:
     if dst.device.is_cpu:
         dst.data[...] = src.data.get()
     else:
         dst.data[...] = xp(dst.device).asarray(src.data)
 
 
-def write_values(dst: array, values: np.ndarray, sources: tuple = ()) -> None:
+def write_values(dst: StridedArray, values: np.ndarray, sources: tuple = ()) -> None:
     """dst = host values of shape `(*shape, *components)`. `sources`: the readings they were made from."""
     # an event keeps them, and the caller may go on writing to his array, which may be this very memory
     noted = recorder() is not None or capture_log.active_capture() is not None
@@ -70,7 +68,7 @@ def write_values(dst: array, values: np.ndarray, sources: tuple = ()) -> None:
     host_write("assign", dst, None, values, lambda: put(dst, values), sources)
 
 
-def write_value(kind: str, dst: array, value: Any, sources: tuple = ()) -> None:
+def write_value(kind: str, dst: StridedArray, value: Any, sources: tuple = ()) -> None:
     """Set every element to one value (`fill_`), or every byte to zero (`zero_`)."""
     value = None if value is None else np.array(value)
 
@@ -87,7 +85,7 @@ def write_value(kind: str, dst: array, value: Any, sources: tuple = ()) -> None:
     host_write(kind, dst, None, value, perform, sources)
 
 
-def write_gradient(mine: array, value: Any, label: str) -> None:
+def write_gradient(mine: StridedArray, value: Any, label: str) -> None:
     """Copy `value` to the gradient of the array `label`. Raises LaunchError [grad-dtype], [grad-shape]."""
     if not hasattr(type(value), "allocation"):
         raise LaunchError(

@@ -13,16 +13,15 @@ from functools import cache
 from inspect import CO_OPTIMIZED
 from sys import getrefcount
 from types import BuiltinFunctionType, FrameType, FunctionType, GetSetDescriptorType, MemberDescriptorType, ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from ..kernels.reading.declare import Instance
 from ..kernels.types import Struct
+from .strided import StridedArray
 
-if TYPE_CHECKING:
-    from .array import array
-
+A = TypeVar("A", bound=StridedArray)
 DEPTH = 5  # objects within objects
 ITEMS = 1000  # of one list
 MOST = 20_000  # values looked at
@@ -46,8 +45,8 @@ known: list[Callable[[Any], Any]] = [_of_scalar]
 
 
 def names_in(
-    variables: Mapping[str, Any], kind: type[array], most: int = MOST, enough: Callable[[], bool] = lambda: False
-) -> Iterator[tuple[str, array]]:
+    variables: Mapping[str, Any], kind: type[A], most: int = MOST, enough: Callable[[], bool] = lambda: False
+) -> Iterator[tuple[str, A]]:
     """Pairs of (label, array) for all arrays that variables lead to, those with the shortest way first.
 
     kind     the class of arrays.
@@ -170,7 +169,7 @@ def variables(frame: FrameType) -> dict[str, Any]:
     return {**own, **{k: v for k, v in shared.items() if k not in own}}
 
 
-def variable_of(a: array) -> str:
+def variable_of(a: StridedArray) -> str:
     """The user's name of this array, found in the calling frames, or `x[1:]` for a part of `x`; "" if there is none."""
     whole = ""
     for frame in reversed(list(user_frames(sys._getframe(1)))):
@@ -185,7 +184,7 @@ def variable_of(a: array) -> str:
 # ---- parts of arrays
 
 
-def part_of(label: str, whole: array, part: array) -> str:
+def part_of(label: str, whole: StridedArray, part: StridedArray) -> str:
     """`x[2:5]` or `x.velocity` for an array that lies in the memory of one called `x`; `x` where it is not so plain."""
     if whole.span == part.span and whole.dtype == part.dtype:
         return label
@@ -195,7 +194,7 @@ def part_of(label: str, whole: array, part: array) -> str:
     return f"{label}.{field}" if field else label
 
 
-def _subscript(whole: array, part: array) -> str | None:
+def _subscript(whole: StridedArray, part: StridedArray) -> str | None:
     if any(s <= 0 for s in whole.strides):
         return None
     rest, axes, taken = part.span.offset - whole.span.offset, [], 0

@@ -11,7 +11,9 @@ from ..kernels.types import Array
 from . import capture_log
 from .allocation import clock, recorder
 from .gradient_views import open_view
-from .host_reads import carrying, source_of
+from .host_reads import carrying
+from .provenance import source_of
+from .strided import StridedArray
 
 operators: dict[str, Callable[..., Any]] = {}
 """Array operators by the name of Python's method and of NumPy's function (`__imul__`, `__add__`, `multiply`, ...).
@@ -27,7 +29,7 @@ class _Kind(type):
         return super().__instancecheck__(value) or (value.__class__ is Array and cls.__name__ == "array")
 
 
-class Foreign(metaclass=_Kind):
+class Foreign(StridedArray, metaclass=_Kind):
     """The protocols by which other libraries read an array. The memory is exposed where they can write to it."""
 
     __slots__ = ()
@@ -51,7 +53,7 @@ class Foreign(metaclass=_Kind):
         if self.is_gradient:
             self._say_notes()
             if self.device.is_cpu:
-                return open_view(self)  # type: ignore[arg-type]
+                return open_view(self)
             self.allocation.read_at = next(clock)
         if self.device.is_cpu:
             self.allocation.expose()

@@ -12,14 +12,12 @@ import weakref
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..kernels.ops.functions import is_meant
-
-if TYPE_CHECKING:
-    from .host_reads import HostRead
+from .provenance import HostRead
 
 COUNTED = 1 << 16  # numbers that a tape remembers having given away
 FEW = 64  # elements of a list or array that are compared one by one

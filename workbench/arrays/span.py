@@ -10,21 +10,32 @@ import math
 import weakref
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
 from . import capture_log
-
-if TYPE_CHECKING:
-    from .allocation import Allocation
 
 _WORK = 20_000  # candidate solutions tried by the exact overlap solver before it answers "undecided"
 _WORDS = {width: np.dtype(f"u{width}") for width in (1, 2, 4, 8)}
 PARTS = 64  # boxes that a span remembers
 
 
-class Span:
+class Memory(Protocol):
+    """Interface of what a span lies in: a whole buffer."""
+
+    id: int
+    address: int
+    nbytes: int
+
+    def window(self, dtype: np.dtype, shape: tuple[int, ...], offset: int, strides: tuple[int, ...]) -> Any:
+        """A strided view of the bytes; `offset` and `strides` in bytes."""
+
+
+M = TypeVar("M", bound=Memory)
+
+
+class Span(Generic[M]):
     """The bytes of one array: `shape` elements of `itemsize` bytes, `strides` in bytes, from `offset` on.
 
     Immutable; equal by content within one allocation.
@@ -32,7 +43,7 @@ class Span:
 
     __slots__ = ("allocation", "offset", "shape", "strides", "itemsize", "_key", "_hash", "_hull", "_parts", "_words")
 
-    def __init__(self, allocation: Allocation, offset: int, shape: tuple, strides: tuple, itemsize: int):
+    def __init__(self, allocation: M, offset: int, shape: tuple, strides: tuple, itemsize: int):
         self.allocation, self.offset, self.shape, self.strides, self.itemsize = (
             allocation,
             offset,
@@ -196,8 +207,8 @@ class WeakSpan(Span):
     __slots__ = ("of",)
 
     @property
-    def allocation(self) -> Allocation:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.of()  # type: ignore[return-value]
+    def allocation(self) -> Any:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.of()
 
     def weak(self) -> Span:
         return self

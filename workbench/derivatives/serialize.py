@@ -26,7 +26,8 @@ from ..arrays import allocation as memory
 from ..arrays.allocation import Allocation
 from ..arrays.array import array, array_on
 from ..arrays.copying import set_gradient
-from ..arrays.host_reads import HostRead, Supposed
+from ..arrays.host_reads import Supposed
+from ..arrays.provenance import HostRead
 from ..arrays.scalar import scalar, scalar_on
 from ..arrays.span import Span
 from ..config import config

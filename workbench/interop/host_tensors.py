@@ -11,7 +11,8 @@ import torch
 from ..arrays.allocation import caller_where, recorder
 from ..arrays.array import array
 from ..arrays.dtypes import differentiable
-from ..arrays.host_reads import HostRead, carrying, given_away, received, source_of, united
+from ..arrays.host_reads import carrying, given_away, received
+from ..arrays.provenance import HostRead, source_of, united
 
 
 class HostTensor(torch.Tensor):

@@ -15,8 +15,9 @@ import numpy as np
 
 from ..arrays.allocation import Allocation, caller_where, recorders
 from ..arrays.array import array, array_on, exact, new_array
-from ..arrays.host_reads import HostRead, Supposed
+from ..arrays.host_reads import Supposed
 from ..arrays.host_writes import write_values
+from ..arrays.provenance import HostRead
 from ..arrays.read_values import sample
 from ..arrays.span import Span
 from ..arrays.workspace import Workspace, float_parts, gradient_dtype, is_float_memory

@@ -17,8 +17,8 @@ from ..arrays import allocation as memory
 from ..arrays import capture_log
 from ..arrays.allocation import Allocation
 from ..arrays.array import array, spans_of
-from ..arrays.host_reads import HostRead
 from ..arrays.interval_index import SpanSet
+from ..arrays.provenance import HostRead
 from ..arrays.read_values import ReadValues
 from ..arrays.span import Span
 from ..arrays.workspace import is_float_memory
