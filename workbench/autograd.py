@@ -19,6 +19,7 @@ from .kernels.types import is_float
 from .launches.launch import launch
 from .tapes.tape import Tape
 
+__all__ = ["gradcheck", "gradcheck_tape", "jacobian", "jacobian_fd", "jacobian_plot"]
 Mask = list[tuple[Any, Any]] | None  # numbers or names of an input and an output
 Found = dict[tuple[int, int], array]
 
@@ -282,3 +283,7 @@ def _run(function: Any, dim: Any, inputs: list, outputs: Sequence[Any] | None, d
 def _as_array(rows: np.ndarray, x: array) -> array:
     rows = rows.reshape(len(rows), x.size, *x.dtype.shape)  # type: ignore[attr-defined]
     return array(rows.astype(x.dtype.numpy), dtype=x.dtype, device=x.device)  # type: ignore[attr-defined]
+
+
+def __dir__() -> list[str]:
+    return __all__

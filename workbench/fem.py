@@ -19,6 +19,16 @@ from .kernels.reading.declare import Func, Refused, func
 from .kernels.reading.library import library
 from .kernels.types import matrix, vector
 
+__all__ = [
+    "NULL_ELEMENT_INDEX",
+    "NULL_NODE_INDEX",
+    "NULL_QP_INDEX",
+    "OUTSIDE",
+    "SkewSymmetricTensorMapper",
+    "SymmetricTensorMapper",
+    "cache",
+    "skew",
+]
 __path__: list[str] = []  # names below it are looked for, and are refused where they are used
 NULL_ELEMENT_INDEX = NULL_QP_INDEX = -1
 NULL_NODE_INDEX = 2**31 - 1
@@ -143,3 +153,7 @@ def __getattr__(name: str) -> Refused:
     if name.startswith("__"):
         raise AttributeError(name)
     return Refused(f"fem.{name}", "Finite-element spaces and integrands are not in the language: write kernels.")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -5,6 +5,8 @@ each, 0.7 ms a class, a fifth of the whole import. Here only `__init__` is compi
 functions over the fields' names. `field`, `fields`, `replace` and `asdict` of `dataclasses` work on records as well;
 `replace` of this file is faster.
 Classes with `slots=True`, and those of rooms that come in later, use the standard decorator.
+
+`@offers`: what `dir` and completion show of the objects that people hold.
 """
 
 from __future__ import annotations
@@ -156,3 +158,28 @@ class _StandardFields:
         found = make_dataclass(cls.__name__, listed, init=False, repr=False, eq=False).__dataclass_fields__
         cls.__dataclass_fields__ = found
         return found
+
+
+class Listed(type):
+    """Metaclass of a class whose own `dir`, which IPython adds to that of its objects, shows what it `offers`, too."""
+
+    def __dir__(cls) -> list[str]:
+        return [name for name in super().__dir__() if name in cls.offered or name.startswith("__")]  # type: ignore[attr-defined]
+
+
+def offers(names: str) -> Callable[[type[T]], type[T]]:
+    """Decorate a class: `dir` and completion show these names of its objects, those of its bases, and Python's own.
+
+    Every other attribute can be used as before.
+    """
+
+    def decorate(cls: type[T]) -> type[T]:
+        cls.offered = frozenset(names.split()) | getattr(cls, "offered", frozenset())  # type: ignore[attr-defined]
+        cls.__dir__ = _offered  # type: ignore[assignment]
+        return cls
+
+    return decorate
+
+
+def _offered(self: Any) -> list[str]:
+    return sorted({*type(self).offered, *(name for name in object.__dir__(self) if name.startswith("__"))})

@@ -21,6 +21,7 @@ from ..errors import LaunchError
 from ..kernels import types
 from ..kernels.reading.declare import Refused
 from ..kernels.types import Composite, Type
+from ..records import offers
 from . import capture_log
 from .allocation import LOCK, allocate, allocation_at, allocation_of, clock, recorder
 from .copying import duplicate, parted
@@ -43,6 +44,10 @@ def _annotation(dtype: Any, ndim: int | None) -> Any:
     return made if isinstance(made, Refused) else types.Array(made, 1 if ndim is None else ndim)
 
 
+@offers(
+    "T assign capacity contiguous detach device dtype field fill_ flatten grad is_contiguous item label list name "
+    "nbytes ndim numpy ptr requires_grad reshape retain_grad shape size strides to transpose view zero_"
+)
 class array(Foreign):
     """Memory of one dtype, or (without data) the annotation of a kernel's array parameter.
 

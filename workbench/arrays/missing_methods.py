@@ -51,13 +51,12 @@ class Absent:
 
 
 def place_absent(kind: Any, what: str, meant: dict[str, str]) -> None:
-    """Give a class an `Absent` for each of the names in `meant` that it does not have; `dir` does not list them."""
+    """Give a class an `Absent` for each of the names in `meant` that it does not have."""
     wanted = ((name, line) for line, names in meant.items() for name in names.split())
     absent = {name: Absent(what, line) for name, line in wanted if not hasattr(kind, name)}
     for name, stand_in in absent.items():
         setattr(kind, name, stand_in)
         stand_in.__set_name__(kind, name)
-    kind.__dir__ = lambda self: [n for n in object.__dir__(self) if n not in absent]
 
 
 def _compared(sign: str) -> Callable[[Any, Any], Any]:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..kernels.types import Array
+from ..records import Listed
 from . import capture_log
 from .allocation import clock, recorder
 from .gradient_views import open_view
@@ -22,7 +23,7 @@ Filled by the layer that can launch kernels.
 """
 
 
-class _Kind(type):
+class _Kind(Listed):
     """Metaclass for which an array annotation is an instance of `array`: Warp's programs test fields in this way."""
 
     def __instancecheck__(cls, value: Any) -> bool:

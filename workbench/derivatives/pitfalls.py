@@ -33,6 +33,20 @@ from ..tapes.reverse import reverse, walk
 from ..tapes.tape import Tape
 from . import wrong_adjoints
 
+__all__ = [
+    "ALL",
+    "Pitfall",
+    "Wrong",
+    "alias",
+    "components",
+    "frozen_loops",
+    "missing_requires_grad",
+    "overwritten",
+    "persistent_seeds",
+    "several_outputs",
+    "struct_field",
+    "values",
+]
 Hook = Callable[[Event, Workspace], None]
 
 
@@ -321,3 +335,7 @@ ALL = (
     frozen_loops,
     missing_requires_grad,
 )
+
+
+def __dir__() -> list[str]:
+    return __all__

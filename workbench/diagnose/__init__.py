@@ -81,3 +81,7 @@ def _note(tape: Tape, given: bool) -> str:
     if given or tape.last_seeds or not tape.events:
         return ""
     return "No backward has run: adjoints were not looked at. tape.diagnose(loss=...) does that without publishing."
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -7,6 +7,8 @@ from pathlib import Path
 
 from ..errors import LaunchError
 
+__all__ = ["get_asset_directory", "get_source_directory"]
+
 
 def get_source_directory() -> str:
     """The folder of Warp's examples. Raises LaunchError [not-here] where the package `warp-lang` is not installed.
@@ -30,3 +32,7 @@ def get_asset_directory() -> str:
     Raises LaunchError [not-here] where `warp-lang` is not installed.
     """
     return str(Path(get_source_directory()) / "assets")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -20,6 +20,31 @@ from ..errors import LaunchError
 from ..kernels.types import Array, Scalar, Type
 from ..launches.arguments import foreign
 
+__all__ = [
+    "JaxCallableGraphMode",
+    "JaxModulePreloadMode",
+    "clear_jax_callable_graph_cache",
+    "device_from_jax",
+    "device_from_torch",
+    "device_to_jax",
+    "device_to_torch",
+    "dlpack",
+    "dtype_from_jax",
+    "dtype_from_torch",
+    "dtype_to_jax",
+    "dtype_to_torch",
+    "from_dlpack",
+    "from_jax",
+    "from_torch",
+    "jax",
+    "jax_callable",
+    "jax_kernel",
+    "to_jax",
+    "to_torch",
+    "torch",
+    "warp",
+]
+
 
 def __getattr__(name: str) -> Any:
     """`wb.interop.torch`: the module is imported when it is first named."""
@@ -311,3 +336,7 @@ def _known(value: Any) -> Iterator[array]:
 
 foreign.append(_wrapped)
 known.append(_known)
+
+
+def __dir__() -> list[str]:
+    return __all__

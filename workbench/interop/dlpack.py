@@ -20,6 +20,7 @@ from ..device import get_device, xp
 from ..errors import LaunchError, Where
 from . import is_tensor
 
+__all__ = ["from_dlpack"]
 CPU, CUDA = 1, 2  # DLPack's numbers for kinds of devices
 
 
@@ -120,3 +121,7 @@ def guard(a: array, constant: Constant) -> None:
             return
         _guards[a.allocation] = [*known, constant]
         a.allocation.watch(constant)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -28,6 +28,8 @@ from ..launches.plan import grid
 from ..tapes.tape import Tape
 from .dlpack import Constant, guard, share
 
+__all__ = ["device_to_jax", "dtype_from_jax", "dtype_to_jax", "from_jax", "function", "to_jax"]
+
 
 def from_jax(x: jax.Array, dtype: Any = None, requires_grad: bool = False, copy: bool = False) -> array:
     """An array on the memory of a JAX array, for reading: a write to it is refused [read-only].
@@ -300,3 +302,7 @@ def _inputs(program: Program, values: Sequence[Any], record: bool) -> list[Any]:
         else:
             made.append(data if data.ndim else data[()])
     return made
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -41,6 +41,16 @@ from ..tapes.reverse import walk
 from ..tapes.tape import Tape
 from .host_tensors import read_as, wrapped
 
+__all__ = [
+    "device_from_torch",
+    "device_to_torch",
+    "dtype_from_torch",
+    "dtype_to_torch",
+    "from_torch",
+    "function",
+    "to_torch",
+]
+
 Layout = tuple[int, tuple[int, ...], tuple[int, ...], int]  # offset, shape, strides in bytes, itemsize
 
 _SCALARS: dict[torch.dtype, Scalar] = {getattr(torch, s.name): s for s in types.SCALARS if hasattr(torch, s.name)}
@@ -654,3 +664,7 @@ class _Once(torch.autograd.Function):
 
 ports.append(_publish)
 stampers.append(_stamp)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -21,6 +21,7 @@ from ..config import config
 from ..errors import KernelError, LaunchError
 from ..recently_used import RecentlyUsed
 from ..records import record, replace
+from ..records import offers, record, replace
 from . import show
 from .analysis.accesses import relevant_scalars
 from .analysis.launch_form import Groups
@@ -268,6 +269,7 @@ def program(reading: Reading, name: str, enable_backward: bool = True) -> Progra
     return Program(name, function, tuple(reading.params), tuple(flat), enable_backward, presence_tests=asked)
 
 
+@offers("adjoint c cuda enable_backward func ir key module overload resources source steps types")
 class Kernel:
     """A function over a launch grid. Launch it with `launch(kernel, dim, inputs, outputs)`.
 

@@ -9,3 +9,7 @@ from . import linear
 from .steps import SGD, Adam
 
 __all__ = ["SGD", "Adam", "linear"]
+
+
+def __dir__() -> list[str]:
+    return __all__

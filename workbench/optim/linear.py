@@ -33,6 +33,20 @@ from .operators import LinearOperator, aslinearoperator
 from .preconditioners import preconditioner as preconditioner
 from .steps import flat
 
+__all__ = [
+    "BiCGSTAB",
+    "CG",
+    "CR",
+    "GMRES",
+    "LinearOperator",
+    "LinearSolverState",
+    "aslinearoperator",
+    "bicgstab",
+    "cg",
+    "cr",
+    "gmres",
+    "preconditioner",
+]
 numbers = array(dtype=Any)
 
 
@@ -602,3 +616,7 @@ def gmres(
     """
     solver = GMRES(A, b, x, tol, atol, restart, maxiter, M, callback, check_every, use_cuda_graph)
     return solver() if run else solver
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -59,3 +59,7 @@ __all__ = [
     "bsr_transposed",
     "bsr_zeros",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -20,12 +20,14 @@ from ..arrays.gradient_views import sync_views
 from ..config import config
 from ..errors import GradientError, LaunchError
 from ..kernels.compile import thread_pool
+from ..records import offers
 from . import cuda_graph
 from .events import checksum_of, clock
 from .publish import gradients_of
 from .time_tiles import tiled
 
 
+@offers("replay")
 class Graph:
     """The recorded steps of a capture; `replay()` runs them again."""
 

@@ -17,6 +17,7 @@ from ..arrays.allocation import clock as clock
 from ..arrays.array import array
 from ..arrays.span import Span
 from ..errors import Where
+from ..records import offers
 
 
 @dataclass(eq=False, slots=True)
@@ -29,6 +30,7 @@ class KeptBytes:
     said: str = ""  # why, where no need of this process says it
 
 
+@offers("arrays id kept kind label line reads reason source where writes")
 class Event:
     """One thing that happened to memory. `reads` and `writes` are the spans it touched.
 

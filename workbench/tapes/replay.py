@@ -20,6 +20,7 @@ from ..arrays.span import Span
 from ..device import on_host
 from ..errors import GradientError
 from ..kernels.types import Struct
+from ..records import offers
 from .events import Event, Scope, checksum_of
 from .host_sources import lost
 from .jvp import on_device, passing
@@ -29,6 +30,7 @@ from .tape import Tape
 from .touched_bytes import tally
 
 
+@offers("of original")
 class ReplayedTape(Tape):
     """Tape returned by `Tape.replay`, on copies of the arrays of the `original`.
 

@@ -19,6 +19,7 @@ from ..arrays.array import array
 from ..arrays.missing_methods import place_absent
 from ..arrays.workspace import Shadow, Workspace, shadow_view
 from ..errors import GradientError, LaunchError
+from ..records import Listed, offers
 from .backward_cache import CompiledBackward, compiled_backward
 from .cross_tape import CrossTapeSearch, note_seeds, report_borders, update_borders
 from .events import Event
@@ -47,7 +48,11 @@ _MEANT = {
 }
 
 
-class Tape(Recording):
+@offers(
+    "adjoint arrays backward diagnose events explore gradients keep launches ledger memory microscope record_func "
+    "replay reset scope seeds show to_html zero"
+)
+class Tape(Recording, metaclass=Listed):
     """Records launches and writes while it is open (`with wb.Tape() as tape:`), and walks them backwards.
 
     keep="all" keeps every version of all memory the tape touched: gradients stay exact whatever is overwritten later,

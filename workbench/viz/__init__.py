@@ -21,6 +21,8 @@ from .data.gather import gather, no_collector
 from .data.headline import AT_ONCE, verdict
 from .picture.figure import TapeFigure
 
+__all__ = ["TapeFigure", "explore", "predict", "seal", "seeds", "show", "to_html"]
+
 
 def show(tape: Tape, wrong: Wrong | None = None, against: Any = None, findings: Sequence[Finding] = ()) -> TapeFigure:
     """The static tape view: a picture and a table that survive wherever a notebook is rendered.
@@ -79,3 +81,7 @@ def __getattr__(name: str) -> Any:
     from .live import quiz
 
     return getattr(quiz, name)
+
+
+def __dir__() -> list[str]:
+    return __all__

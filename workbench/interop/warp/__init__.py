@@ -14,3 +14,7 @@ from .compare import VerdictTable as Comparison
 from .watch import Watch, watch
 
 __all__ = ["TESTED", "Comparison", "Row", "Watch", "watch"]
+
+
+def __dir__() -> list[str]:
+    return __all__
