@@ -19,8 +19,6 @@ from pathlib import Path
 
 import pytest
 
-from tests import structure
-
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "workbench"
 SOURCES = sorted(PACKAGE.rglob("*.py"))
@@ -586,9 +584,11 @@ def test_no_module_reaches_upwards_by_name() -> None:
     )
 
 
-# Lists that modules above fill when they are imported, each said where it is made. No others: what comes in on first
-# use is asked for by `tapes.late_imports`.
+# Modules that fill the lists of `arrays.ports` when they are imported. Nothing else is filled from above: what comes in
+# on first use is asked for by `tapes.late_imports`.
 PORTS = {
+    "workbench.arrays.creation": "`zeros` in a kernel is a local array, and arrays lie above the reader",
+    "workbench.arrays.scalar": "a declared scalar stands for its memory",
     "workbench.interop": "recognises foreign arrays at a launch, without importing their libraries",
     "workbench.interop.torch": "torch's gradients, version counters and streams: entered when torch is in use",
     "workbench.launches.operators": "arithmetic on arrays is a launch, and arrays lie below launches",
@@ -614,13 +614,16 @@ def filled_from_outside(text: str) -> list[str]:
             changed.append(node.value)
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in adding:
             changed.append(node.func.value)
-    return [n.id for n in changed if isinstance(n, ast.Name) and n.id in foreign]
+    return [ast.unparse(n) for n in changed if ast.unparse(n).partition(".")[0] in foreign]
 
 
 @pytest.mark.parametrize("module", sorted(MODULES))
 def test_no_registry_is_filled_from_above(module: str) -> None:
     filled = filled_from_outside(MODULES[module].read_text("utf-8"))
     assert bool(filled) == (module in PORTS), filled
+    ports = vars(importlib.import_module("workbench.arrays.ports"))
+    others = {"BsrMatrix", "declare.LOCAL_ZEROS"}
+    assert [name for name in filled if name.split(".")[-1] not in ports and name not in others] == []
 
 
 def test_registries_filled_from_outside_are_found() -> None:
@@ -665,52 +668,3 @@ def test_no_two_parts_of_the_reader_define_the_same_method() -> None:
     parts = ReaderOfMaps.__mro__[:-1]
     defined = Counter(name for part in parts for name in vars(part) if not name.startswith("__"))
     assert [name for name, count in defined.items() if count > 1] == []
-
-
-# --- names and circles
-
-
-def test_a_class_name_stands_for_one_thing() -> None:
-    assert structure.repeated_class_names() == {}
-
-
-def test_docstrings_say_instead_of_asking() -> None:
-    assert structure.questions() == []
-
-
-def test_the_layout_of_the_code_is_left_to_the_formatter() -> None:
-    assert structure.comments()["fmt"] == 0
-
-
-# Modules that import each other, counted with the imports for the type checker, by where they lie.
-CIRCLES = {
-    "arrays": [2, 3, 8],
-    "diagnose": [6],
-    "interop.warp": [13],
-    "kernels": [27],
-    "kernels.emit": [2],
-    "launches": [7],
-    "tapes": [8],
-    "viz.picture": [4],
-}
-
-
-def test_circles_of_imports_for_the_type_checker_are_those_that_are_known() -> None:
-    assert structure.circles(structure.arrows(typing=False)) == []
-    found: dict[str, list[int]] = {}
-    for part in structure.circles(structure.arrows(typing=True)):
-        homes = {m.removeprefix("workbench.").rpartition(".")[0] for m in part}
-        found.setdefault(min(homes, key=len), []).append(len(part))
-    assert {home: sorted(sizes) for home, sizes in found.items()} == CIRCLES
-
-
-def test_a_circle_of_imports_under_type_checking_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    texts = {
-        "workbench.a": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from .b import B\n",
-        "workbench.b": "from . import c\n",
-        "workbench.c": "def f():\n    from .a import A\n",
-    }
-    monkeypatch.setattr(structure, "modules", lambda: {name: ast.parse(text) for name, text in texts.items()})
-    monkeypatch.setattr(structure, "packages", set)
-    assert structure.circles(structure.arrows(typing=False)) == []
-    assert structure.circles(structure.arrows(typing=True)) == [["workbench.a", "workbench.b", "workbench.c"]]

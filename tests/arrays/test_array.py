@@ -10,7 +10,7 @@ import pytest
 
 import workbench as wb
 from workbench.arrays import allocation as memory
-from workbench.arrays.array import array, array1d, array2d, array3d, clone, operators
+from workbench.arrays.array import array, array1d, array2d, array3d, clone
 from workbench.arrays.creation import (
     copy,
     empty,
@@ -23,6 +23,7 @@ from workbench.arrays.creation import (
     zeros,
     zeros_like,
 )
+from workbench.arrays.ports import array_operators
 from workbench.arrays.read_values import ReadValues
 from workbench.config import config
 from workbench.errors import BoundsError, LaunchError
@@ -586,10 +587,10 @@ def test_equal_layouts_are_one_object():
 
 
 def test_operators_are_refused_until_a_layer_provides_them(x, monkeypatch):
-    monkeypatch.delitem(operators, "__imul__", raising=False)
+    monkeypatch.delitem(array_operators, "__imul__", raising=False)
     with refused("array-operator"):
         x *= x
-    monkeypatch.setitem(operators, "__imul__", lambda a, b: a.fill_(b))
+    monkeypatch.setitem(array_operators, "__imul__", lambda a, b: a.fill_(b))
     x[1:3] *= 2.0
     assert x.numpy().tolist() == [0, 2, 2, 3, 4, 5]
 

@@ -31,9 +31,10 @@ import numpy as np
 import workbench as wb
 from tests.fuzz import loop_kernels
 from tests.fuzz.loop_texts import Program
+from workbench.arrays import ports
 from workbench.arrays.array import read_values
 from workbench.launches import launch_cache
-from workbench.tapes import backward_cache, publish
+from workbench.tapes import backward_cache
 
 counts: collections.Counter[str] = collections.Counter()
 SAID = re.compile(r"0x[0-9a-f]+|<L\d+|\bm\d+\b")
@@ -193,7 +194,7 @@ class Run:
 
     def torched(self, a: Any, by: float | None = None) -> None:
         """Give an array to PyTorch, where it is in use, and let that change it."""
-        if "torch" in sys.modules and publish.ports:
+        if "torch" in sys.modules and ports.gradient_takers:
             t = wb.to_torch(a)
             self.names["held"].append(t)
             if by is not None:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import workbench as wb
+from workbench.arrays import ports
 from workbench.kernels.compile import thread_pool
 from workbench.tapes import backward_cache
 
@@ -328,7 +329,7 @@ def turns_of_a_loop(remember):
 
 def test_a_loop_with_private_sums_runs_as_a_list_and_its_numbers_change(monkeypatch):
     lists, run = [], backward_cache.CompiledBackward.run
-    monkeypatch.setattr(backward_cache, "ports", [])  # another file may have imported PyTorch, which ends all lists
+    monkeypatch.setattr(ports, "gradient_takers", [])  # another file may have imported PyTorch, which ends all lists
     monkeypatch.setattr(backward_cache.CompiledBackward, "run", lambda *given: (lists.append(given[0]), run(*given))[1])
     plain = turns_of_a_loop(False)
     assert not lists

@@ -9,8 +9,8 @@ import pytest
 from tests.fuzz import loops as fuzz_loops
 from tests.fuzz.loop_texts import Program
 from tests.fuzz.loops import verdict
+from workbench.arrays import ports
 from workbench.launches import launch_cache
-from workbench.tapes import backward_cache, publish
 
 pytestmark = pytest.mark.needs_cc
 
@@ -18,8 +18,7 @@ pytestmark = pytest.mark.needs_cc
 @pytest.fixture(autouse=True)
 def met(monkeypatch: pytest.MonkeyPatch) -> Any:
     """How often what is remembered was met."""
-    for module in (backward_cache, publish):
-        monkeypatch.setattr(module, "ports", [])  # another file may have imported PyTorch, which ends all lists
+    monkeypatch.setattr(ports, "gradient_takers", [])  # another file may have imported PyTorch, which ends all lists
     fuzz_loops.counts.clear()
     return fuzz_loops.counts
 

@@ -16,11 +16,12 @@ from typing import Any
 import numpy as np
 
 from workbench import device
+from workbench.arrays import ports
 from workbench.kernels.emit.signature import Variant
 from workbench.kernels.program import Program
 from workbench.launches import executable as executables
 from workbench.launches import race_check
-from workbench.tapes import cuda_graph, publish, reverse
+from workbench.tapes import cuda_graph
 
 
 class Block:
@@ -250,10 +251,9 @@ class Kernel:
         gpu.queue(lambda: self.call(packed, 0, first, 1), f"launch on {stream}")
 
 
-def ports(monkeypatch, *mine: Callable[..., Any]) -> None:
+def only_ports(monkeypatch, *mine: Callable[..., Any]) -> None:
     """Only these are output ports now, whatever libraries are loaded."""
-    for module in (publish, reverse):
-        monkeypatch.setattr(module, "ports", [*mine])
+    monkeypatch.setattr(ports, "gradient_takers", [*mine])
 
 
 def generated_c(program: Program, function: Any, variant: Variant, *rest: Any) -> Kernel:
@@ -275,5 +275,5 @@ def install(monkeypatch: Any, kernel: Callable[..., Any] = generated_c) -> Gpu:
     for module in (device, cuda_graph, executables, race_check):
         monkeypatch.setattr(module, "xp", lambda where: made if where.is_cuda else np)
     monkeypatch.setitem(sys.modules, "cupy", made)
-    ports(monkeypatch)
+    only_ports(monkeypatch)
     return made

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import workbench as wb
-from tests.support.stand_in_gpu import Stream, install, ports
+from tests.support.stand_in_gpu import Stream, install, only_ports
 from workbench import device
 from workbench.errors import BoundsError
 from workbench.launches import executable as executables
@@ -158,7 +158,7 @@ def test_what_meets_the_host_is_no_part_of_a_graph(gpu):
 
 
 def test_gradients_handed_to_torch_stay_between_two_graphs(gpu, monkeypatch):
-    ports(monkeypatch, lambda tape, space: gpu.log.append("port"))
+    only_ports(monkeypatch, lambda tape, space: gpu.log.append("port"))
     block, _, _ = walk("cuda:0")
     with wb.capture() as graph:
         block()

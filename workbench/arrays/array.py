@@ -34,7 +34,8 @@ from .indexed import indexedarray
 from .interval_index import SpanSet
 from .missing_methods import check_is_array, install
 from .names import variable_of
-from .other_libraries import Foreign, operators
+from .other_libraries import Foreign
+from .ports import array_operators
 from .span import Span, row_strides
 from .strided import indexed, placed
 
@@ -401,7 +402,7 @@ def _fixed(n: int) -> type[array]:
 array1d, array2d, array3d, array4d = (_fixed(n) for n in (1, 2, 3, 4))
 
 
-install(array, operators)
+install(array, array_operators)
 
 
 # ---- making arrays

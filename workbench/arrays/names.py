@@ -19,6 +19,7 @@ import numpy as np
 
 from ..kernels.reading.declare import Instance
 from ..kernels.types import Struct
+from . import ports
 from .strided import StridedArray
 
 A = TypeVar("A", bound=StridedArray)
@@ -34,14 +35,6 @@ _SHELL = ("In", "Out", "exit", "quit", "get_ipython")
 _PLAIN = frozenset(
     (int, float, str, bool, complex, bytes, type(None), type, ModuleType, FunctionType, BuiltinFunctionType, np.ndarray)
 )
-
-
-def _of_scalar(value: Any) -> tuple[Any, ...]:
-    return (value.memory,) if type(value).__module__ == f"{__package__}.scalar" else ()
-
-
-# functions that give the arrays which stand behind a value: a declared scalar, a tensor of another library
-known: list[Callable[[Any], Any]] = [_of_scalar]
 
 
 def names_in(
@@ -118,7 +111,7 @@ def _parts(label: str, value: Any) -> Iterator[tuple[str, Any]]:
     kind = type(value)
     package = str(kind.__module__).partition(".")[0]
     if not (issubclass(kind, Instance) or package in opened or _is_users(package)):
-        for behind in known:
+        for behind in ports.arrays_behind:
             yield from ((label, a) for a in behind(value))
         return
     for base in kind.__mro__:

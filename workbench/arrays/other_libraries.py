@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,14 +12,9 @@ from . import capture_log
 from .allocation import clock, recorder
 from .gradient_views import open_view
 from .host_reads import carrying
+from .ports import array_operators
 from .provenance import source_of
 from .strided import StridedArray
-
-operators: dict[str, Callable[..., Any]] = {}
-"""Array operators by the name of Python's method and of NumPy's function (`__imul__`, `__add__`, `multiply`, ...).
-
-Filled by the layer that can launch kernels.
-"""
 
 
 class _Kind(Listed):
@@ -85,8 +79,8 @@ class Foreign(StridedArray, metaclass=_Kind):
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **choices: Any) -> Any:
         """Apply the array operator that a ufunc stands for, if there is one; any other ufunc to NumPy arrays."""
-        if method == "__call__" and not choices and ufunc.__name__ in operators:
-            made = operators[ufunc.__name__](*inputs)
+        if method == "__call__" and not choices and ufunc.__name__ in array_operators:
+            made = array_operators[ufunc.__name__](*inputs)
             if made is not NotImplemented:
                 return made
         return getattr(ufunc, method)(*map(_as_numpy, inputs), **{k: _as_numpy(v) for k, v in choices.items()})

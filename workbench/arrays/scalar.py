@@ -11,6 +11,7 @@ from typing import Any
 
 from ..errors import LaunchError
 from ..kernels.types import Struct
+from . import ports
 from .allocation import recorder, unrecorded
 from .array import array
 from .creation import full
@@ -116,3 +117,6 @@ def scalar_on(memory: array, value: Any) -> scalar:
     made = object.__new__(scalar)
     made.memory, made._value = memory, value
     return made
+
+
+ports.arrays_behind.append(lambda value: (value.memory,) if isinstance(value, scalar) else ())

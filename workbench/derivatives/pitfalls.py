@@ -18,7 +18,7 @@ import numpy as np
 from ..arrays import allocation as memory
 from ..arrays.allocation import Allocation
 from ..arrays.array import array
-from ..arrays.names import known
+from ..arrays.ports import arrays_behind
 from ..arrays.workspace import Shadow, Workspace, shadow_view
 from ..device import on_host
 from ..errors import GradientError
@@ -90,7 +90,7 @@ class Wrong(Mapping):
         if isinstance(key, array):
             found = next((g for a, g in self._found.items() if a is key or a.span == key.span), None)
         else:
-            spans = [a.span for behind in known for a in behind(key)]
+            spans = [a.span for behind in arrays_behind for a in behind(key)]
             found = next((g for a, g in self._found.items() if a.span in spans), None)
         if found is None:
             raise KeyError("no array of this tape with requires_grad")

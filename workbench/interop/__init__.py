@@ -13,12 +13,11 @@ from collections.abc import Callable, Iterable, Iterator
 from enum import IntEnum
 from typing import Any
 
+from ..arrays import ports
 from ..arrays.array import array
-from ..arrays.names import known
 from ..device import Device, get_device
 from ..errors import LaunchError
 from ..kernels.types import Array, Scalar, Type
-from ..launches.arguments import foreign
 
 __all__ = [
     "JaxCallableGraphMode",
@@ -325,17 +324,17 @@ def is_tensor(value: Any) -> bool:
 
 
 def _wrapped(value: Any, type: Type) -> array | None:
-    """For `launch.foreign`: a tensor passed straight to a launch."""
+    """For `ports.wrappers`: a tensor passed straight to a launch."""
     return _bridge().straight(value, type) if is_tensor(value) and isinstance(type, Array) else None
 
 
 def _known(value: Any) -> Iterator[array]:
-    """For `arrays.names.known`: the arrays that launches have wrapped a tensor as."""
+    """For `ports.arrays_behind`: the arrays that launches have wrapped a tensor as."""
     return _bridge().wrappers(value) if is_tensor(value) else iter(())
 
 
-foreign.append(_wrapped)
-known.append(_known)
+ports.wrappers.append(_wrapped)
+ports.arrays_behind.append(_known)
 
 
 def __dir__() -> list[str]:

@@ -19,6 +19,7 @@ import torch
 from torch.utils.weak import WeakIdKeyDictionary
 
 from ..arrays import allocation as memory
+from ..arrays import ports
 from ..arrays.allocation import Allocation
 from ..arrays.array import array, array_on
 from ..arrays.dtypes import dtype_of
@@ -33,9 +34,7 @@ from ..kernels.reading.declare import Instance, struct_of
 from ..kernels.types import Array, Scalar, Struct, Type
 from ..launches.launch import launch
 from ..launches.plan import grid as grid_of
-from ..tapes.events import stampers
 from ..tapes.overwrites import verify
-from ..tapes.publish import ports
 from ..tapes.recording import Recording
 from ..tapes.reverse import walk
 from ..tapes.tape import Tape
@@ -662,8 +661,8 @@ class _Once(torch.autograd.Function):
         )
 
 
-ports.append(_publish)
-stampers.append(_stamp)
+ports.gradient_takers.append(_publish)
+ports.version_counters.append(_stamp)
 
 
 def __dir__() -> list[str]:

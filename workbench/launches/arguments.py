@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays import capture_log
+from ..arrays import capture_log, ports
 from ..arrays.array import array
 from ..arrays.creation import from_numpy
 from ..arrays.host_reads import given_away, sources_of
@@ -25,9 +25,6 @@ from ..kernels.program import Leaf, Program
 from ..kernels.reading.declare import Instance, struct_of
 from ..kernels.types import Array, Composite, Scalar, Small, Struct, Type, scalar_of
 from .handles import NotBuilt, living, part_of
-
-# interop modules enter a function here that wraps a foreign array, or returns None if it is not theirs
-foreign: list[Any] = []
 
 
 def flatten(kernel: str, program: Program, args: Sequence[Any]) -> list[Any]:
@@ -127,7 +124,7 @@ def _argument(kernel: str, program: Program, leaf: Leaf, arg: Any) -> Any:
     if isinstance(leaf.type, Array):
         if isinstance(arg, np.ndarray):
             arg = _shared(arg, leaf.type)
-        for wrap in foreign if not isinstance(arg, array) else ():
+        for wrap in ports.wrappers if not isinstance(arg, array) else ():
             wrapped = wrap(arg, leaf.type)
             if wrapped is not None:
                 arg = wrapped

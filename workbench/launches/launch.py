@@ -16,7 +16,7 @@ from copy import deepcopy
 from typing import Any, TypeVar
 
 from ..arrays import allocation as memory
-from ..arrays import capture_log
+from ..arrays import capture_log, ports
 from ..arrays.array import array
 from ..arrays.scalar import scalar
 from ..config import config
@@ -26,7 +26,7 @@ from ..kernels.parameter_types import IndexedArray, indexed_type
 from ..kernels.program import Kernel, Program
 from ..kernels.reading.declare import Instance
 from ..kernels.types import Array, Type, covers, float32, scalar_of
-from .arguments import check_lists, flatten, foreign, shown, value_type
+from .arguments import check_lists, flatten, shown, value_type
 from .command import Command
 from .handles import NotBuilt, hold
 from .launch_cache import launches_of
@@ -249,7 +249,7 @@ def _generic_types(kernel: Kernel, args: tuple) -> dict[str, Type]:
 def _generic_type(kernel: Kernel, name: str, wanted: Any, arg: Any) -> Type:
     """The type for one generic parameter: numbers of Python have their default types, arrays keep the declared rank."""
     if not isinstance(arg, array):
-        tensors = (wrap(arg, wanted if isinstance(wanted, Array) else Array(float32)) for wrap in foreign)
+        tensors = (wrap(arg, wanted if isinstance(wanted, Array) else Array(float32)) for wrap in ports.wrappers)
         arg = next((a for a in tensors if a is not None), arg)
     if isinstance(arg, array):
         made = indexed_type if isinstance(wanted, IndexedArray) else Array

@@ -16,7 +16,7 @@ from ..arrays.array import array, copied
 from ..arrays.creation import empty
 from ..arrays.dtypes import differentiable, inner_shape
 from ..arrays.host_reads import carrying, sources_of, stripped
-from ..arrays.other_libraries import operators
+from ..arrays.ports import array_operators
 from ..errors import KernelError, LaunchError
 from ..kernels import ops
 from ..kernels.program import Program, program
@@ -258,6 +258,6 @@ _NUMPY = {
 }
 
 for _name, (_sign, _f) in _SIGNS.items():
-    operators.update(_operators(_name, _sign, _f))
-    operators[_NUMPY[_name]] = _numpy_operator(_f, _sign)
-operators["__neg__"] = lambda a, _: _operate(ops.BUILTINS["neg"], "-", (a,))
+    array_operators.update(_operators(_name, _sign, _f))
+    array_operators[_NUMPY[_name]] = _numpy_operator(_f, _sign)
+array_operators["__neg__"] = lambda a, _: _operate(ops.BUILTINS["neg"], "-", (a,))

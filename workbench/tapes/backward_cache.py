@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays import capture_log
+from ..arrays import capture_log, ports
 from ..arrays.allocation import Allocation
 from ..arrays.call_list import CallList
 from ..arrays.interval_index import SpanSet
@@ -24,7 +24,7 @@ from ..config import config
 from ..kernels.types import is_float
 from .events import Event
 from .overwrites import START
-from .publish import ports, publish
+from .publish import publish
 from .recording import Recording
 from .reverse import walk
 
@@ -112,7 +112,9 @@ def signature(tape: Recording, seeds: Workspace) -> tuple | None:
             return None
     memories = dict.fromkeys([a.allocation for a in tape.arrays.values()])
     marks = [(a.id, a.asked, not a.required.spans, a.exposed) for a in memories]
-    if any(a.retained.spans or (a.exposed and ports) for a in memories):  # it may be a tensor's, whose library asks
+    if any(
+        a.retained.spans or (a.exposed and ports.gradient_takers) for a in memories
+    ):  # it may be a tensor's, whose library asks
         return None
     return steps, marks, [a.id for a in seeds]
 

@@ -15,6 +15,7 @@ import numpy as np
 from ..arrays.allocation import Allocation
 from ..arrays.allocation import clock as clock
 from ..arrays.array import array
+from ..arrays.ports import version_counters
 from ..arrays.span import Span
 from ..errors import Where
 from ..records import offers
@@ -170,14 +171,10 @@ def _columns(code: Any, instruction: int) -> tuple[int, int]:
 
 def stamp_of(a: Allocation) -> Any:
     """The count of changes that another library keeps of this memory (torch's versions); None if none does."""
-    return next((found for stamper in stampers if (found := stamper(a)) is not None), None)
+    return next((found for counter in version_counters if (found := counter(a)) is not None), None)
 
 
 def checksum_of(span: Span) -> int:
     data = span.words()
     data = data.get() if span.allocation.device.is_cuda else data
     return zlib.crc32(np.ascontiguousarray(data).data)
-
-
-# functions of an allocation: a number that grows whenever the library that owns it changes it, None if it is not theirs
-stampers: list[Callable[[Allocation], Any]] = []

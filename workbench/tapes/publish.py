@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
-from ..arrays import capture_log
+from ..arrays import capture_log, ports
 from ..arrays.allocation import Allocation
 from ..arrays.array import array
 from ..arrays.interval_index import SpanSet
@@ -56,7 +56,7 @@ def publish(tape: Recording, space: Workspace, retained: dict[Span, Any], wrote:
         if a.asked:
             _publish_one(tape, a, space[a], retained, *wrote(tape, a))
     shown = Workspace(space)  # which a replay shows again
-    for port in ports:
+    for port in ports.gradient_takers:
         if (notes := capture_log.active_capture()) is not None and notes.before is not None:
             notes.steps.append(partial(port, tape, shown))  # their memory is not ours to put back
         else:
@@ -131,10 +131,6 @@ def gradients_of(tape: Recording) -> list[Allocation]:
     """The gradient memories of the arrays of a tape."""
     memories = dict.fromkeys([a.allocation for a in tape.arrays.values()])
     return [a.grad for a in memories if a.grad is not None]
-
-
-# called after every publishing with (tape, workspace): output ports of other libraries
-ports: list[Callable[[Recording, Workspace], None]] = []
 
 
 _USED_UP = (

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays import capture_log
+from ..arrays import capture_log, ports
 from ..arrays.allocation import Allocation
 from ..arrays.array import array
 from ..arrays.gradient_views import sync_views
@@ -35,7 +35,6 @@ from .events import Event
 from .host_sources import refuse
 from .naming import called_by
 from .overwrites import verify
-from .publish import ports
 from .recording import Recording
 from .touched_bytes import tally
 
@@ -125,7 +124,7 @@ def _drop(tape: Recording, event: Event, space: Workspace) -> None:
 
 def _is_last(tape: Recording, event: Event, a: Allocation) -> bool:
     """True if no earlier event touched the memory and no gradient was asked of it: its shadow can be freed."""
-    return tape.first.get(a) is event and not (a.asked or a in tape.borders or (a.exposed and ports))
+    return tape.first.get(a) is event and not (a.asked or a in tape.borders or (a.exposed and ports.gradient_takers))
 
 
 def _dying(tape: Recording, event: Event, pull: Any, space: Workspace) -> bool:

@@ -26,7 +26,7 @@ from ...arrays import allocation as memory
 from ...arrays.array import array, array_on
 from ...arrays.dtypes import differentiable, dtype_of, itemsize_of
 from ...arrays.indexed import indexedarray
-from ...arrays.names import known as names_behind
+from ...arrays.ports import arrays_behind
 from ...errors import LaunchError
 from ...kernels.types import Struct, Type
 from .handles import TwinHandles
@@ -192,8 +192,8 @@ class Twins:
         self.uses: dict[int, tuple[Any, set[str]]] = {}  # of each kernel
         behind = weakref.WeakMethod(self.behind)
         named = lambda value: found(value) if (found := behind()) is not None else ()  # noqa: E731
-        names_behind.append(named)
-        weakref.finalize(self, names_behind.remove, named)
+        arrays_behind.append(named)
+        weakref.finalize(self, arrays_behind.remove, named)
 
     def close(self) -> None:
         """Keep Warp's array names for their twins, and stop looking at Warp's buffers."""
