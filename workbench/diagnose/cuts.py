@@ -15,7 +15,7 @@ from ..kernels.types import is_float
 from .cut_values import CutWrite, cuts_of
 from .finding import Finding
 from .rule import RuleInput
-from .walk_record import WalkStep, name_of
+from .walk_record import WalkStep
 from .zero_adjoint import flat
 
 
@@ -88,7 +88,7 @@ def _allocation(step: WalkStep, parameter: str) -> Allocation:
 
 def _name(case: RuleInput, step: WalkStep, parameter: str) -> str:
     k = _position(step, parameter)
-    return name_of(case.tape, step.event.command.places[k], parameter)
+    return case.tape.names.of(step.event.command.places[k], parameter)
 
 
 def _is_float(step: WalkStep, parameter: str) -> bool:
