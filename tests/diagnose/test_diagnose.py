@@ -535,7 +535,7 @@ def test_programs_of_the_corpus_have_no_problem_but_a_product_with_zero_and_a_ro
         arrays = program.arrays(wb.float64, program.start())
         with wb.Tape() as tape:
             program.run(wb.float64, arrays)
-        floats = [a for a in arrays.values() if wb.types.is_float(a.dtype) and tape.has_touched(a.span)]
+        floats = [a for a in arrays.values() if wb.types.is_float(a.dtype) and tape.log.has_touched(a.span)]
         seeds = {a: np.random.default_rng(1).uniform(0.5, 1.5, a.data.shape) for a in floats}
         tape.backward(grads={a: wb.array(data, dtype=a.dtype) for a, data in seeds.items()})
         slugs = {f.slug for f in tape.diagnose().problems}

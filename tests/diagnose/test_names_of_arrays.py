@@ -161,7 +161,7 @@ def test_locals_of_a_function_that_has_returned_are_named_by_the_line_of_the_lau
         run(x, y)
     found = tape.diagnose(grads={y: wb.ones(N)})
     assert found.named("died")[0].arrays == ("x",)
-    assert list(tape.names.values()).count("between") == 1 and "with_more[-1]" in tape.names.values()
+    assert list(tape.names.noted.values()).count("between") == 1 and "with_more[-1]" in tape.names.noted.values()
 
 
 def test_a_closure_and_the_callers_variables_name_an_array():
@@ -251,7 +251,7 @@ def test_one_array_under_several_names_is_no_alias():
         wb.launch(double, dim=N, inputs=[h], outputs=[sim.x])
         wb.launch(double, dim=2, inputs=[h[1:]], outputs=[sim.x[:2]])
     assert tape.diagnose().named("aliased") == []
-    assert tape.names[id(x)] == "x"
+    assert tape.names.noted[id(x)] == "x"
 
 
 def simulate(n):

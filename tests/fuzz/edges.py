@@ -70,7 +70,7 @@ class Edge(Stencil):
         held = {name: a.grad.numpy() for name, a in arrays.items()}
         with wb.Tape() as tape:
             self.run(scope, arrays)
-        touched = {name for name, a in arrays.items() if tape.has_touched(a.span)}
+        touched = {name for name, a in arrays.items() if tape.log.has_touched(a.span)}
         given = {arrays[name]: wb.array(seeds[name], dtype=F) for name in touched}
         tape.backward(grads=given)
         tape.zero()
@@ -98,7 +98,7 @@ def _spread(values: np.ndarray, grad: bool) -> wb.array:
 
 def _written(tape: wb.Tape, a: wb.array) -> np.ndarray:
     """Which elements an event of the tape has written: there publishing replaces, elsewhere it adds."""
-    marks, found = tape.written.get(a.allocation), np.zeros(a.shape, bool)
+    marks, found = tape.log.written.get(a.allocation), np.zeros(a.shape, bool)
     for at in np.ndindex(a.shape) if marks is not None else ():
         found[at] = marks.touch(a.span.part(tuple((k, k + 1) for k in at)))
     return found

@@ -71,10 +71,10 @@ def gradient(program: Program) -> tuple[dict[str, np.ndarray], float]:
         w = program.run(program.start, True)
     outputs = program.outputs(w)
     value = sum(float((np.array(a.numpy()) * seed).sum()) for a, seed in outputs)
-    seeded = [(a, seed) for a, seed in outputs if tape.has_touched(a.span)]
+    seeded = [(a, seed) for a, seed in outputs if tape.log.has_touched(a.span)]
     tape.backward(grads={a: wb.array(seed, dtype=a.dtype) for a, seed in seeded})
     found = {name: a.grad.numpy().copy() for name, a in w.leaves.items()}
-    untouched = [a for a, _ in outputs if not tape.has_touched(a.span)]
+    untouched = [a for a, _ in outputs if not tape.log.has_touched(a.span)]
     for name, a in w.leaves.items():  # what no event has met passes its own seed on
         if any(a is u for u in untouched):
             found[name] = next(seed for u, seed in outputs if u is a)

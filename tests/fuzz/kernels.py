@@ -1051,7 +1051,7 @@ class Program:
         arrays = self.arrays(self.contents(), True) if arrays is None else arrays
         with wb.Tape(keep=keep) as tape:
             self.run(arrays)
-        seeds = {n: self.fill(n, w, False) for n, w in self.seeds().items() if tape.has_touched(arrays[n].span)}
+        seeds = {n: self.fill(n, w, False) for n, w in self.seeds().items() if tape.log.has_touched(arrays[n].span)}
         tape.backward(grads={arrays[n]: seed for n, seed in seeds.items()})
         return tape, arrays, seeds
 
@@ -1064,7 +1064,7 @@ class Program:
         final = {n: plain(arrays[n]) for n in (*contents, "J")}
         seeds = {}
         for n, w in self.seeds().items():
-            if tape.has_touched(arrays[n].span):
+            if tape.log.has_touched(arrays[n].span):
                 seeds[arrays[n]] = self.fill(n, w, False)
         tape.backward(grads=seeds)
         if twice:

@@ -77,7 +77,7 @@ class Stencil:
         final = {name: a.numpy().copy() for name, a in arrays.items()}
         if self.later is not None:
             self.write(self.later, arrays)
-        touched = {name for name, a in arrays.items() if tape.has_touched(a.span)}
+        touched = {name for name, a in arrays.items() if tape.log.has_touched(a.span)}
         for _ in range(2):
             tape.zero()
             tape.backward(grads={arrays[name]: wb.array(seeds[name], dtype=F) for name in touched})

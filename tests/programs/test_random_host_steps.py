@@ -272,7 +272,7 @@ def outcome(seed: int) -> str:
                 begin(v)
                 for _, step in steps:
                     step(v)
-            grads = {b: wb.array(s, dtype=F) for b, s in zip(v, seeds, strict=True) if tape.has_touched(b.span)}
+            grads = {b: wb.array(s, dtype=F) for b, s in zip(v, seeds, strict=True) if tape.log.has_touched(b.span)}
             tape.backward(grads=grads)
         except wb.GradientError as error:
             assert error.slug in ("host-values", "overwritten", "race", "two-types"), error

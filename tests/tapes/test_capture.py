@@ -116,7 +116,7 @@ def fuzzed(program, contents, capture):
     def block():
         with wb.Tape(keep="all" if program.seed % 7 == 0 else "needed") as tape:
             program.run(arrays)
-        touched = {arrays[n]: s for n, s in seeds.items() if tape.has_touched(arrays[n].span)}
+        touched = {arrays[n]: s for n, s in seeds.items() if tape.log.has_touched(arrays[n].span)}
         tape.backward(grads=touched)
 
     if not capture:

@@ -158,8 +158,10 @@ def picture(program: Program) -> list[Any]:
         )
         for e in tape.events
     ]
-    noted = [[order[a] for a in found] for found in (tape.active, tape.begun, tape.left, tape.needs)]
-    names = {order[a.allocation]: tape.names.get(id(a)) for a in tape.arrays.values()}
+    noted = [
+        [order[a] for a in found] for found in (tape.active, tape.needed.begun, tape.needed.left, tape.needed.needs)
+    ]
+    names = {order[a.allocation]: tape.names.noted.get(id(a)) for a in tape.arrays.values()}
     origins = [[(s.offset, s.shape) for s, _ in (a.origins.spans if a.origins else ())] for a in order]
     stamps = [e.stamp for e in tape.events]
     watched = [any(ref() is tape for ref in a.watchers) for a in order]

@@ -215,7 +215,7 @@ def test_lines_names_and_scopes_are_those_of_the_recorded_program():
     assert [e.where.line for e in again.events] == [e.where.line for e in tape.events]
     assert [e.label for e in again.events] == [e.label for e in tape.events]
     assert [(s.name, s.first, s.last) for s in again.scopes] == [("step", 0, 2)]
-    assert {"x", "y"} <= set(again.names.values())
+    assert {"x", "y"} <= set(again.names.noted.values())
 
 
 # ---- keep="needed"

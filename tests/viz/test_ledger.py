@@ -358,7 +358,7 @@ def ledgers(program: fuzz.Program, tape: wb.Tape, arrays: dict, seeds: dict) -> 
         field = rng.choice("av") if a is arrays["P"] else ""
         part = a.field(field) if field else a
         index = tuple(rng.randrange(n) for n in (*part.shape, *getattr(part.dtype, "shape", ())))
-        if not tape.has_touched(part.span):  # nothing to ask: refused
+        if not tape.log.has_touched(part.span):  # nothing to ask: refused
             continue
         at = rng.choice([None, *tape.events])
         book = tape.ledger(a, (field, *index) if field else index, at)
@@ -450,7 +450,7 @@ def of_all(seed, keep):
         tape, arrays, _ = program.walked(keep=keep)
     found = []
     for name, a in arrays.items():
-        if a.dtype in (float, wb.float32, wb.float64) and a.size and tape.has_touched(a.span):
+        if a.dtype in (float, wb.float32, wb.float64) and a.size and tape.log.has_touched(a.span):
             book = tape.ledger(a, tuple(0 for _ in a.shape), at="start")
             for r in book.rows:
                 line = r.where.line if r.where is not None else 0

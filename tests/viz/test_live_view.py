@@ -258,7 +258,7 @@ def test_names_of_the_user_are_cleaned_of_what_a_page_cannot_carry():
     y = wb.zeros(1, dtype=float, requires_grad=True)
     with wb.Tape() as tape:
         wb.launch(samples.root, dim=1, inputs=[x], outputs=[y])
-    tape.names.clear()
+    tape.names.noted.clear()
     texts = json.dumps(View(tape).meta)
     assert "\\u202e" not in texts and "\\u0000" not in texts and "<b>" in texts
 

@@ -14,7 +14,7 @@ import pytest
 import workbench as wb
 from tests.fuzz import kernels as fuzz
 from workbench.errors import LaunchError
-from workbench.tapes import overwrites
+from workbench.tapes.needed_bytes import NeededBytes
 from workbench.viz.inspect.steps import Microscope
 from workbench.viz.inspect.thread import CAP, NOT_KEPT
 
@@ -452,7 +452,7 @@ def waved(keep="needed"):
 @pytest.fixture
 def starts_not_kept(monkeypatch):
     """Tapes as if the start of what they overwrite were not kept: then there is something in doubt."""
-    monkeypatch.setattr(overwrites, "keep_start", lambda *_: None)
+    monkeypatch.setattr(NeededBytes, "keep_start", lambda *_: None)
 
 
 @pytest.mark.usefixtures("starts_not_kept")

@@ -269,10 +269,10 @@ def test_a_request_while_another_thread_holds_the_lock_is_busy_and_answered_late
 
 
 def test_an_error_is_shown_and_not_raised_and_the_panel_works_on(panel):
-    panel.engine.recorded.conflicts.append(GradientError("<b>gone</b>", slug="overwritten"))
+    panel.engine.recorded.needed.conflicts.append(GradientError("<b>gone</b>", slug="overwritten"))
     panel.kind.value = "ones"
     assert "GradientError: &lt;b&gt;gone&lt;/b&gt;" in panel.message and "wb-wrong" in panel.status.value
-    panel.engine.recorded.conflicts.clear()
+    panel.engine.recorded.needed.conflicts.clear()
     panel.kind.value = "half norm"
     assert panel.message == "" and panel.run.kind == "half norm"
     panel.picker.picked = 99
@@ -344,7 +344,7 @@ def test_without_a_widget_there_is_a_picture_and_names_are_no_html():
     x, y = wb.array(X, requires_grad=True, name="<script>x</script>"), wb.zeros(4, name='"><img src=q>')
     with wb.Tape(keep="all") as tape:
         wb.launch(mix, 4, inputs=[x, x], outputs=[y])
-    tape.names = dict.fromkeys(tape.names, "<i>n</i>")
+    tape.names.noted = dict.fromkeys(tape.names.noted, "<i>n</i>")
     bundle, _ = tape.seeds(y)._repr_mimebundle_()
     assert "application/vnd.jupyter.widget-view+json" in bundle and "seeding panel" in bundle["text/plain"]
     html = bundle["text/html"]

@@ -249,7 +249,7 @@ def levels_at(trace: Trace, made: PassComparison) -> None:
         def note(event, space, tape=side.tape, adjoints=adjoints):
             for a in tape.arrays.values():
                 size = float(np.abs(space[a.allocation].data.view(np.float32)).max()) if a.allocation in space else 0.0
-                adjoints[tape.events.index(event), tape.names[id(a)]] = size
+                adjoints[tape.events.index(event), tape.names.noted[id(a)]] = size
 
         side.tape.retrace(note)
         for bar in bars:

@@ -24,7 +24,6 @@ from ..tapes.private_copies import InFloat64
 from ..tapes.reverse import walk
 from ..tapes.seeds import check_pairs, check_seed, check_tape
 from ..tapes.tape import Tape
-from ..tapes.touched_bytes import tally
 from . import sparsity as sparsity
 from .sweep import spread
 
@@ -109,8 +108,8 @@ def first_rows(tape: Tape, y: array, x: array, count: int) -> np.ndarray:
 
 def _check_order(tape: Tape, y: array, x: array) -> None:
     """Refuse an output that the tape never wrote by an input that it did: all zeros, most likely swapped arguments."""
-    tally(tape)
-    by_tape = [(m := tape.written.get(a.allocation)) is not None and m.touch(a.span) for a in (y, x)]
+    tape.log.tally()
+    by_tape = [(m := tape.log.written.get(a.allocation)) is not None and m.touch(a.span) for a in (y, x)]
     if by_tape == [False, True]:
         raise GradientError(
             f"jacobian(tape, {y.label}, {x.label}): the tape wrote {x.label} and only read {y.label}.",
@@ -262,7 +261,7 @@ class ValueAndGrad:
                 instead="return loss",
             )
         for k, a in zip(picked, inputs, strict=True):
-            if not self.tape.has_touched(a.span):
+            if not self.tape.log.has_touched(a.span):
                 raise GradientError(
                     f"{self.__name__} never used its argument {k} in a launch: its gradient would be zero in silence.",
                     slug="unused-argument",

@@ -103,7 +103,7 @@ class Wrong(Mapping):
         return len(self._found)
 
     def __repr__(self) -> str:
-        names = {a: self.tape.names.get(id(a)) or a.label for a in self}
+        names = {a: self.tape.names.noted.get(id(a)) or a.label for a in self}
         lines = [f"{names[a]}: {np.array2string(g, threshold=12, precision=6)}" for a, g in self._found.items()]
         return "\n".join([f"{self.title}. {self.pitfall.what}", *lines])
 
@@ -195,7 +195,7 @@ def _values_as_gradients(tape: Tape, space: Workspace) -> None:
     """The mistake of one memory for both: a leaf's gradient starts as its values."""
     for a in tape.active:
         alike = isinstance(tape.scalars.get(a), Scalar) and (a.grad_scale or 1) == 1
-        if alike and a.asked and a not in tape.written and a not in space:
+        if alike and a.asked and a not in tape.log.written and a not in space:
             space[a] = Shadow(a, start=a.bytes)
 
 
@@ -285,7 +285,7 @@ several_outputs = Pitfall(
     "nothing: every backward pass has a workspace of its own.",
     adjoint=wrong_adjoints.outputs,
     start=_outputs.add,
-    end=lambda tape, space: _outputs.keep(tape, space, lambda a: a in tape.written),
+    end=lambda tape, space: _outputs.keep(tape, space, lambda a: a in tape.log.written),
 )
 components = Pitfall(
     "components",

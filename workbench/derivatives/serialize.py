@@ -43,8 +43,7 @@ from ..launches.adjoint_plan import adjoint_of
 from ..launches.command import Command
 from ..launches.plan import backend_for, plan
 from ..tapes.events import Event, KeptBytes, Scope
-from ..tapes.naming import reason_of
-from ..tapes.overwrites import verify, watch_again
+from ..tapes.reverse import verify
 from ..tapes.tape import Tape
 
 
@@ -304,8 +303,8 @@ def _tape(t: Tape) -> Any:
             )
     verify(t)
     for kept in (k for e in t.events for k in e.kept):
-        kept.said = reason_of(t, kept)
-    arrays = [(a, t.names.get(id(a))) for a in t.arrays.values()]
+        kept.said = t.names.reason_of(kept)
+    arrays = [(a, t.names.noted.get(id(a))) for a in t.arrays.values()]
     for a in t.last_seeds:
         if a.device.is_cuda:
             raise pickle.PicklingError("memory of a GPU stays there: send x.to('cpu')")
@@ -325,9 +324,9 @@ def _record(t: Tape, state: tuple) -> None:
     t.active.update(dict.fromkeys(active))
     t.scalars.update(scalars)
     t.arrays.update((id(a), a) for a, _ in arrays)
-    t.names.update((id(a), name) for a, name in arrays if name)
-    t.walked = bool(seeds)
-    watch_again(t)
+    t.names.noted.update((id(a), name) for a, name in arrays if name)
+    t.needed.walked = bool(seeds)
+    t.needed.watch_again()
 
 
 def _event(e: Event) -> Any:

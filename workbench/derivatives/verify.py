@@ -33,11 +33,9 @@ from ..launches.command import Command
 from ..launches.plan import grid, plan
 from ..tapes.events import Event
 from ..tapes.jvp import on_device, passing, shadow_of, value_of
-from ..tapes.naming import name_of
 from ..tapes.private_copies import CopiedArrays, LaunchCase, Rerun, case_of_launch, leaves
 from ..tapes.reverse import walk
 from ..tapes.tape import Tape
-from ..tapes.touched_bytes import tally
 from .call_check import wrong_call
 from .differences import UNSURE, WRONG, verdict
 from .func_grad_check import check_rule as check_rule
@@ -187,7 +185,7 @@ def _called(fn: Callable, args: Sequence[Any]) -> tuple[Tape, list[array] | None
     names = list(inspect.signature(fn).parameters) + [f"argument {k}" for k in range(len(args))]
     for name, value in zip(names, made, strict=False):
         for label, a in names_in({name: value}, array):
-            tape.names.setdefault(id(a), label)
+            tape.names.noted.setdefault(id(a), label)
     return tape, list(_arrays([result])) or None
 
 
@@ -289,15 +287,15 @@ def _ends(tape: Tape, results: list[array] | None) -> tuple[dict[str, array], di
     known: dict[Span, tuple[str, array]] = {}
     taken: Counter[str] = Counter()
     for whole in [*(results or []), *tape.arrays.values()]:
-        label = whole.name or name_of(tape, whole)
+        label = whole.name or tape.names.of(whole)
         for a in leaves(whole):
             if is_float(a.dtype) and a.span not in known:
                 name = label if a is whole else f"{label}+{a.span.offset}"
                 taken[name] += 1
                 known[a.span] = (name if taken[name] == 1 else f"{name} ({taken[name]})", a)
-    tally(tape)
+    tape.log.tally()
     inputs = {n: a for n, a in known.values() if a.requires_grad and a.allocation in tape.active}
-    written = [(n, a) for n, a in known.values() if (m := tape.written.get(a.allocation)) and m.touch(a.span)]
+    written = [(n, a) for n, a in known.values() if (m := tape.log.written.get(a.allocation)) and m.touch(a.span)]
     wanted = {a.span for whole in results or () for a in leaves(whole)}
     return inputs, {n: a for n, a in written if a.allocation in tape.active and (not wanted or a.span in wanted)}
 

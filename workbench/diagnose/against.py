@@ -19,7 +19,6 @@ from ..kernels import ir
 from ..kernels.types import Struct
 from ..tapes.events import Event
 from ..tapes.jvp import passing
-from ..tapes.naming import guess_names, name_of
 from ..tapes.replay import keep_all
 from ..tapes.tape import Tape
 from .alignment import aligned, apart
@@ -58,7 +57,7 @@ def against(tape: Tape, other: Tape, runs: tuple[TapeRun, TapeRun] | None = None
             slug="against",
             instead="tape.diagnose(against=other_tape)",
         )
-    guess_names(other)
+    other.names.guess()
     here, there = runs or (run_of(tape), run_of(other))
     both = min(len(tape.events), len(other.events))
     pairs = aligned(tape, other)
@@ -192,7 +191,7 @@ def causes(n: int, m: int, here: TapeRun, there: TapeRun) -> Iterator[str]:
                 yield f"{leaf.name} is {_shown(a)} here, {_shown(b)} there"
             continue
         if (a.shape, a.dtype, here.met.get(a.allocation)) != (b.shape, b.dtype, there.met.get(b.allocation)):
-            mine, yours = (f"{name_of(run.tape, x)} ({x.dtype} {x.shape})" for run, x in ((here, a), (there, b)))
+            mine, yours = (f"{run.tape.names.of(x)} ({x.dtype} {x.shape})" for run, x in ((here, a), (there, b)))
             yield f"{leaf.name} is {mine} here, {yours} there"
 
 

@@ -122,7 +122,7 @@ def _names(tape: Tape, whole: bool) -> dict[str, Allocation | None]:
     """{name: its allocation}, None for a name that several have."""
     found: dict[str, Allocation | None] = {}
     for a in tape.arrays.values():
-        name = tape.names.get(id(a)) or a.name or ""
+        name = tape.names.given(a)
         name = name if whole else name.rpartition(".")[2]
         if name:
             found[name] = a.allocation if found.get(name, a.allocation) is a.allocation else None

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from ..arrays.allocation import Allocation
 from ..errors import Where
 from ..kernels.types import is_float
-from ..tapes.naming import name_of
 from .cut_values import CutWrite, cuts_of
 from .finding import Finding
 from .rule import RuleInput
@@ -89,7 +88,7 @@ def _allocation(step: WalkStep, parameter: str) -> Allocation:
 
 def _name(case: RuleInput, step: WalkStep, parameter: str) -> str:
     k = _position(step, parameter)
-    return name_of(case.tape, step.event.command.places[k], parameter)
+    return case.tape.names.of(step.event.command.places[k], parameter)
 
 
 def _is_float(step: WalkStep, parameter: str) -> bool:

@@ -8,7 +8,6 @@ from ..arrays.array import array
 from ..arrays.workspace import gradient_dtype
 from ..device import on_host
 from ..kernels.types import Struct, is_float
-from ..tapes.naming import name_of
 from ..tapes.tape import Tape
 from .finding import Finding, Findings
 
@@ -22,7 +21,7 @@ def glance(tape: Tape) -> Findings:
     """
     found = []
     for a in {x.allocation: x for x in tape.arrays.values() if _numbers(x)}.values():
-        names = (name_of(tape, a),)
+        names = (tape.names.of(a),)
         if not np.isfinite(on_host(a.data)).all():
             found.append(_ends("not-finite", f"{names[0]} holds NaN or infinity in the end.", names))
         grad = a.allocation.grad if tape.last_seeds and a.allocation.asked else None

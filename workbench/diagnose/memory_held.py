@@ -12,7 +12,6 @@ from typing import Any
 
 from ..arrays.allocation import Allocation
 from ..tables import aligned, bytes_text, html_table
-from ..tapes.naming import name_of, reason_of
 from ..tapes.tape import Tape
 
 HEAD = ("what", "bytes", "of", "held by", "why")
@@ -92,7 +91,7 @@ def _kept(tape: Tape, names: Names) -> list[Holding]:
     for event in tape.events:
         for kept in event.kept:
             a = kept.span.allocation
-            key = event.label, event.where, names.get(a, str(a)), reason_of(tape, kept)
+            key = event.label, event.where, names.get(a, str(a)), tape.names.reason_of(kept)
             rows.setdefault(key, []).append(kept.span.nbytes)
     found = []
     for (label, where, of, reason), sizes in rows.items():
@@ -144,6 +143,6 @@ def _names(tape: Tape) -> Names:
     """The user's names for each allocation of the tape, joined and shortened."""
     found: dict[Allocation, dict[str, None]] = {}
     for x in tape.arrays.values():
-        found.setdefault(x.allocation, {})[name_of(tape, x)] = None
+        found.setdefault(x.allocation, {})[tape.names.of(x)] = None
     texts = {a: ", ".join(names) for a, names in found.items()}
     return {a: text if len(text) <= SHORT else f"{text[: SHORT - 1]}…" for a, text in texts.items()}

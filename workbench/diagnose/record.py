@@ -13,9 +13,7 @@ from ..arrays.span import Span
 from ..errors import GradientError, KernelError, Where
 from ..tables import bytes_text
 from ..tapes.events import Event
-from ..tapes.host_sources import suspicion
-from ..tapes.naming import name_of, own_name, reason_of
-from ..tapes.overwrites import START
+from ..tapes.needed_bytes import START
 from ..tapes.tape import Tape
 from .finding import Finding
 from .rule import RuleInput, refused, title
@@ -36,7 +34,7 @@ def aliased(case: RuleInput) -> Iterator[Finding]:
             key = step.event.label, step.event.where, tuple(names)
             if key not in seen and written & {id(a) for a in names.values()}:
                 seen.add(key)
-                arrays = tuple(dict.fromkeys(name_of(case.tape, a) for a in names.values()))
+                arrays = tuple(dict.fromkeys(case.tape.names.of(a) for a in names.values()))
                 yield _shared(
                     step.title,
                     step.event.where,
@@ -74,7 +72,7 @@ def _shared_names(case: RuleInput) -> dict[tuple[str, ...], WalkStep]:
     found: dict[tuple[str, ...], WalkStep] = {}
     for step in case.trail.steps:
         for x in step.accesses:
-            if own_name(case.tape, x.array):
+            if case.tape.names.own(x.array):
                 spans.setdefault(x.span.allocation, {}).setdefault(x.name, x.array.span)
     for step in case.trail.steps:
         for x in step.accesses if step.event.kind != "func" else ():
@@ -88,7 +86,7 @@ def _shared_names(case: RuleInput) -> dict[tuple[str, ...], WalkStep]:
 
 def _names(tape: Tape, event: Event, group: frozenset[str]) -> dict:
     pairs = zip(event.command.program.leaves, event.command.flat, strict=True)
-    return {f"{p.name}={name_of(tape, a)}": a for p, a in pairs if p.name in group}
+    return {f"{p.name}={tape.names.of(a)}": a for p, a in pairs if p.name in group}
 
 
 def kept(case: RuleInput) -> Iterator[Finding]:
@@ -103,7 +101,7 @@ def kept(case: RuleInput) -> Iterator[Finding]:
                 step.event.label,
                 step.event.where,
                 names[0] if names else str(k.span.allocation),
-                reason_of(case.tape, k),
+                case.tape.names.reason_of(k),
             )
             found.setdefault(key, []).append((step.event, k))
     for (_, where, name, reason), items in found.items():
@@ -126,7 +124,7 @@ def no_leaf(case: RuleInput) -> Iterator[Finding]:
     """Finds a tape that read no array with requires_grad."""
     tape = case.tape
     if tape.events and not any(a.allocation.asked for a in tape.arrays.values()):
-        names = tuple(dict.fromkeys(name_of(tape, a) for a in tape.arrays.values()))
+        names = tuple(dict.fromkeys(tape.names.of(a) for a in tape.arrays.values()))
         yield Finding(
             "no-leaf",
             "warning",
@@ -140,9 +138,9 @@ def no_leaf(case: RuleInput) -> Iterator[Finding]:
 
 def supposed(case: RuleInput) -> Iterator[Finding]:
     """Finds host numbers equal to values read from active memory, at places where a gradient arrives."""
-    for event in case.tape.suspects:
-        sentence, _, fix = suspicion(event, case.tape).rpartition(". ")
-        names = (name_of(case.tape, event.arrays[0]),)
+    for event in case.tape.host.suspects:
+        sentence, _, fix = case.tape.host.suspicion(event).rpartition(". ")
+        names = (case.tape.names.of(event.arrays[0]),)
         yield Finding("host-number", "warning", title(case, event), event.where, sentence + ".", fix, names)
 
 
@@ -158,7 +156,7 @@ def _refused(case: RuleInput, error: GradientError | KernelError, event: Event |
     found, command = refused(error, title(case, event)), event.command if event is not None else None
     said = set(re.findall(r"'([^']+)'", found.sentence))
     pairs = zip(command.program.leaves, command.places, strict=True) if command is not None else ()
-    called = ((leaf.name, name_of(case.tape, a, leaf.name)) for leaf, a in pairs if isinstance(a, array))
+    called = ((leaf.name, case.tape.names.of(a, leaf.name)) for leaf, a in pairs if isinstance(a, array))
     names = tuple(dict.fromkeys(name for leaf, name in called if {leaf, name} & said))
     thread = re.search(r"\bthreads? (\d+|\([\d, ]+\))", found.sentence)
     return replace(found, arrays=names, thread=literal_eval(thread[1]) if thread else None)

@@ -15,7 +15,6 @@ from ..arrays.allocation import Allocation
 from ..arrays.workspace import Workspace
 from ..errors import GradientError, KernelError
 from ..tapes.events import Event
-from ..tapes.naming import name_of
 from ..tapes.rerun import Enough
 from ..tapes.reverse import walk
 from ..tapes.tape import Tape
@@ -76,5 +75,5 @@ def refused(error: Exception, launch: str = "") -> Finding:
 
 
 def any_name(tape: Tape, a: Allocation) -> str:
-    names = [name_of(tape, x) for x in tape.arrays.values() if x.allocation is a]
+    names = [tape.names.of(x) for x in tape.arrays.values() if x.allocation is a]
     return next((n for n in names if n != str(a)), str(a))

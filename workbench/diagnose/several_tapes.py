@@ -11,9 +11,7 @@ from ..arrays.workspace import Shadow, Workspace
 from ..device import on_host
 from ..errors import GradientError
 from ..kernels.types import Scalar
-from ..tapes.cross_tape import CrossTapeSearch, ForeignLeaf, memory_name
-from ..tapes.earlier_gradients import is_piled
-from ..tapes.earlier_gradients import read_too_early as read_now
+from ..tapes.cross_tape import CrossTapeSearch, ForeignLeaf
 from ..tapes.tape import Tape
 from .finding import Finding
 from .rule import RuleInput
@@ -24,23 +22,23 @@ MUCH = 64  # units in the last place
 def earlier_tapes(case: RuleInput) -> Iterator[Finding]:
     """Finds results of another tape that this one starts from, if their gradient was not passed back to it."""
     tape = case.tape
-    if case.trail.final is None or not case.seeded or not tape.borders:
+    if case.trail.final is None or not case.seeded or not tape.border.met:
         return
     seeds = Workspace()
     for a, data in tape.last_seeds.items():
         seeds[a] = Shadow(a, start=data)
-    crossing = CrossTapeSearch(tape, seeds)
+    crossing = CrossTapeSearch(tape.border, seeds)
     if crossing.before is not None:
         case.visit(crossing.before)
     for b in crossing.found(case.trail.final):
-        b = next((c for c in tape.crossings if c.run is b.run and c.same(b)), b)
+        b = next((c for c in tape.border.crossings if c.run is b.run and c.same(b)), b)
         if b.stops:
             yield Finding("earlier-tape", "warning", "", b.where, f"{b.told}.", b.ways_out, (b.name, *b.run.names))
 
 
 def not_handed_on(case: RuleInput) -> Iterator[Finding]:
     """Finds gradients that later tapes computed for results of this one, if this one was not seeded with them."""
-    for b in [*case.tape.run.lost, *case.tape.run.waiting]:
+    for b in [*case.tape.border.run.lost, *case.tape.border.run.waiting]:
         if b.stops:
             yield _not_handed_on(b)
 
@@ -61,7 +59,7 @@ def _not_handed_on(b: ForeignLeaf) -> Finding:
 def piled_up(case: RuleInput) -> Iterator[Finding]:
     """Finds leaf gradients that still hold what earlier backward passes left there."""
     tape = case.tape
-    piled = [a for a, pile in tape.piled.items() if not pile.chained and is_piled(tape, a)]
+    piled = [a for a, pile in tape.earlier.piled.items() if not pile.chained and tape.earlier.is_piled(a)]
     try:
         space = tape.retrace(None) if piled and case.trail.final is not None else Workspace()
     except GradientError:
@@ -83,7 +81,7 @@ def _holds_more(tape: Tape, a: Allocation, space: Workspace) -> bool:
 
 
 def _piled(tape: Tape, a: Allocation) -> Finding:
-    name, pile = memory_name(tape, a), tape.piled[a]
+    name, pile = tape.names.of_memory(a), tape.earlier.piled[a]
     why = " It has changed since, so they are gradients at other values." if pile.moved else ""
     why += " This tape was walked before." if pile.again else ""
     return Finding(
@@ -104,14 +102,14 @@ def read_too_early(case: RuleInput) -> Iterator[Finding]:
         return
     for a in dict.fromkeys(x.allocation for x in tape.arrays.values()):
         text = ""
-        if a in tape.read_early:
+        if a in tape.earlier.read_early:
             text = "was read before this tape's backward(): it held zeros, or what others had left there."
-        elif not tape.last_seeds and a.required and a.grad is not None and a not in tape.written:
+        elif not tape.last_seeds and a.required and a.grad is not None and a not in tape.log.written:
             untouched = not a.grad.version and a.grad.user_written_mask(a.grad.span()) is None
-            if untouched or read_now(tape, a):
+            if untouched or tape.earlier.read_too_early(a):
                 text = "was read, but this tape has not run backward yet."
         if text:
-            name = memory_name(tape, a)
+            name = tape.names.of_memory(a)
             way_out = "tape.backward(loss) first"
             yield Finding("read-before-backward", "warning", "", None, f"{name}.grad {text}", way_out, (name,))
 

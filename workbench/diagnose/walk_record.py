@@ -49,7 +49,7 @@ class WalkRecord:
         self.of = {s.event: s for s in self.steps}
         self.order = {e: n for n, e in enumerate(tape.events)}
         self.lost: dict[Allocation, SpanIndex[Span]] = {}
-        for span in (span for spans in tape.changed.values() for span in spans):
+        for span in (span for spans in tape.needed.changed.values() for span in spans):
             self._lose(span)
         self.turns = StateChanges(self.steps)
         self.present: dict[EventAccess, np.ndarray] = {}

@@ -18,7 +18,6 @@ from ..arrays.workspace import Workspace
 from ..device import on_host
 from ..kernels.types import Scalar, Struct, is_float
 from ..tapes.events import Event
-from ..tapes.naming import name_of
 from ..tapes.tape import Tape
 
 
@@ -45,17 +44,17 @@ def accesses(tape: Tape, event: Event) -> list[EventAccess]:
         return []
     if event.command is None:
         if event.kind in ("func", "opaque"):
-            return [EventAccess(a, a.span, name_of(tape, a), a.span in event.writes, False) for a in event.arrays]
+            return [EventAccess(a, a.span, tape.names.of(a), a.span in event.writes, False) for a in event.arrays]
         if event.loop is not None:
             state = event.arrays[: len(event.writes)]
-            reads = [EventAccess(a, a.span, name_of(tape, a), False) for a in event.arrays]
-            return [*reads, *[EventAccess(a, a.span, name_of(tape, a), True) for a in state]]
-        return [EventAccess(a, a.span, name_of(tape, a), k == 0) for k, a in reversed(list(enumerate(event.arrays)))]
+            reads = [EventAccess(a, a.span, tape.names.of(a), False) for a in event.arrays]
+            return [*reads, *[EventAccess(a, a.span, tape.names.of(a), True) for a in state]]
+        return [EventAccess(a, a.span, tape.names.of(a), k == 0) for k, a in reversed(list(enumerate(event.arrays)))]
     plan, places = event.command.plan, event.command.places
     found = []
     for how, spans in (("reads", event.reads), ("writes", event.writes)):
         for k, span in zip(positions(event, how), spans, strict=True):
-            name = name_of(tape, places[k], plan.program.leaves[k].name)
+            name = tape.names.of(places[k], plan.program.leaves[k].name)
             found.append(EventAccess(places[k], span, name, how == "writes", k not in plan.accumulates_only))
     return found
 

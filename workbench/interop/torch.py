@@ -34,9 +34,8 @@ from ..kernels.reading.declare import Instance, struct_of
 from ..kernels.types import Array, Scalar, Struct, Type
 from ..launches.launch import launch
 from ..launches.plan import grid as grid_of
-from ..tapes.overwrites import verify
 from ..tapes.recording import Recording
-from ..tapes.reverse import walk
+from ..tapes.reverse import verify, walk
 from ..tapes.tape import Tape
 from .host_tensors import read_as, wrapped
 
@@ -346,7 +345,7 @@ def _publish(tape: Recording, space: Workspace) -> None:
         watch = _watches.get(a)
         for t, layout in watch.living() if watch is not None else ():
             span = Span(a, *layout)
-            if t.requires_grad and t.is_leaf and tape.has_touched(span):
+            if t.requires_grad and t.is_leaf and tape.log.has_touched(span):
                 _check_place(t, span)
                 leaves.append(t)
                 increments.append(_like(shadow.view(span, _wide(t.dtype)), t))
@@ -543,7 +542,9 @@ class TorchCall:
             command.launch()
         finally:
             memory.pop_recorder(tape)
-        self.needed = [n for n, arrays in enumerate(self.inputs) if any(a.allocation in tape.needs for a in arrays)]
+        self.needed = [
+            n for n, arrays in enumerate(self.inputs) if any(a.allocation in tape.needed.needs for a in arrays)
+        ]
 
     def gradients(self, seeds: Sequence[torch.Tensor | None], wanted: Sequence[bool]) -> list[torch.Tensor | None]:
         """One gradient per tensor. The seeds are copied: torch may hand the same one to others."""
@@ -633,7 +634,7 @@ class _Bridge(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *seeds: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
         call = ctx.call
-        if call.tape.needs:
+        if call.tape.needed.needs:
             with memory.LOCK:
                 verify(call.tape)  # names the array and the launch, where torch would name neither
         _ = ctx.saved_tensors  # raises if the graph has been freed

@@ -23,7 +23,7 @@ from ..arrays.workspace import Shadow, Workspace, own_buffers
 from ..config import config
 from ..kernels.types import is_float
 from .events import Event
-from .overwrites import START
+from .needed_bytes import START
 from .publish import publish
 from .recording import Recording
 from .reverse import walk
@@ -94,7 +94,7 @@ def forget() -> None:
 
 def signature(tape: Recording, seeds: Workspace) -> tuple | None:
     """The cache key of the walk of a tape; None unless it consists of cached launches and fills."""
-    if not config.remember_launches or capture_log.opened is not None or seeds.places or tape.borders:
+    if not config.remember_launches or capture_log.opened is not None or seeds.places or tape.border.met:
         return None
     steps = []
     for event in tape.events:

@@ -84,7 +84,7 @@ class Graph:
                     tape.muted = False
                 self._mark()
             for tape, refusal in self._undone:
-                tape.conflicts[:] = [c for c in tape.conflicts if c is not refusal]
+                tape.needed.conflicts[:] = [c for c in tape.needed.conflicts if c is not refusal]
             self._undone.clear()
             failed = [error for look in self._notes.checks if (error := look()) is not None]
             if failed:
@@ -139,7 +139,7 @@ class Graph:
                     why="Memory is what it was before the capture, so nothing has run yet.",
                     instead="wb.capture_launch(graph)   first",
                 )
-                tape.conflicts.append(refusal)
+                tape.needed.conflicts.append(refusal)
                 self._undone.append((tape, refusal))
 
     def _check(self) -> None:
@@ -190,7 +190,7 @@ class Graph:
             if len(tape.events) == len(events) and (not events or tape.events[-1] is events[-1]):
                 own[id(ref)] = tape
             elif events and tape.events and tape.events[0] is events[0]:
-                tape.spoil(events[0])
+                tape.needed.spoil(events[0])
         for event in self._raced:
             event.checked = False
         return own

@@ -25,10 +25,8 @@ from ..arrays.workspace import Workspace
 from ..errors import GradientError, LaunchError, Where
 from ..launches.handles import owner_of
 from .events import Event, checksum_of, clock
-from .naming import called_by
-from .overwrites import check_left, keep_before, need, remember_left, verify
 from .recording import Recording
-from .reverse import walk
+from .reverse import verify, walk
 from .tape import Tape
 
 State = list[Any]  # the bytes of each state array, packed
@@ -167,11 +165,11 @@ class _Loop:
         event.writes = tuple(a.span for a in self.state)
         event.reads = event.writes
         self.active, self.scalars = dict(tape.active), dict(tape.scalars)
-        if tape.guarded:
-            check_left(tape, event)
-        keep_before(tape, event)
+        if tape.needed.guarded:
+            tape.needed.check_left(event)
+        tape.needed.keep_before(event)
         for span in event.writes:
-            tape.meet(span)
+            tape.border.meet(span)
             span.allocation.about_to_write(span, self.loop.__name__, where, tape)
         reads: dict[Span, array] = {}
         try:
@@ -188,9 +186,9 @@ class _Loop:
         tape.scalars.update(self.scalars)
         for n, (span, a) in enumerate([*[(a.span, a) for a in self.state], *reads.items()]):
             tape.arrays[id(a)] = a
-            need(tape, span, event, n)
+            tape.needed.need(span, event, n)
         tape.events.append(event)
-        remember_left(tape, event)
+        tape.needed.remember_left(event)
 
     def _forward(self, reads: dict[Span, array]) -> None:
         self.actions, self.kept = _schedule(self.loop.steps, self.loop.budget), {0: self._copies()}
@@ -212,21 +210,20 @@ class _Loop:
         inner.apart = True
         inner.active.update(self.active)
         inner.scalars.update(self.scalars)
-        inner.around, inner.inherited = self.tape, frozenset(self.active)
-        inner.numbers = self.tape.numbers
+        inner.host.around, inner.host.inherited = self.tape.host, frozenset(self.active)
+        inner.border, inner.numbers = self.tape.border, self.tape.numbers
         spans = [a.span for a in self.state]
         for span in spans:
-            inner.touched.setdefault(span.allocation, SpanSet()).add(span)  # no step starts a leaf
-            inner.left[span.allocation] = {}
-            span.allocation.watch(inner)
+            inner.log.touched.setdefault(span.allocation, SpanSet()).add(span)  # no step starts a leaf
+            inner.needed.follow_left(span.allocation)
             if span.allocation.exposed:
-                inner.left[span.allocation][span] = checksum_of(span)
-                inner.guarded = True
+                inner.needed.left[span.allocation][span] = checksum_of(span)
+                inner.needed.guarded = True
         with inner:
             self.loop.step(k, *self.state)
         end = Event(next(clock), "func", "the end of the step", None, tuple(spans), ())
-        check_left(inner, end)
-        if inner.conflicts:
+        inner.needed.check_left(end)
+        if inner.needed.conflicts:
             verify(inner)
         self.active.update(inner.active)
         self.scalars.update(inner.scalars)
@@ -329,7 +326,7 @@ class _Loop:
         elif kind == "Reverse":
             assert action.n1 - action.n0 == 1 and self.ready is not None
             walk(self.ready, space)
-            self.tape.suspects.update(self.ready.suspects)
+            self.tape.host.suspects.update(self.ready.host.suspects)
             self.ready = None
             done.update()
 
@@ -356,7 +353,7 @@ def _label(tape: Tape, event: Event, span: Span) -> str:
     """The user's name of memory that an event writes."""
     places = enumerate(event.command.places if event.command is not None else event.arrays)
     position = next(k for k, a in places if isinstance(a, array) and a.allocation is span.allocation)
-    return called_by(tape, event, position)
+    return tape.names.called_by(event, position)
 
 
 def _signature(inner: Tape) -> int:

@@ -6,14 +6,9 @@ gradient if all that it read was overwritten with numbers before. Only what is c
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ..arrays.allocation import Allocation
 from ..arrays.span import Span
 from .events import Event
-
-if TYPE_CHECKING:
-    from .recording import Recording
 
 FILLS = ("assign", "fill_", "zero_")
 
@@ -21,8 +16,8 @@ FILLS = ("assign", "fill_", "zero_")
 class Constants:
     """State after each event of a tape: `spans` hold constants, `live` may depend on something with a gradient."""
 
-    def __init__(self) -> None:
-        self.done = 0
+    def __init__(self, all_events: list[Event]) -> None:
+        self.all_events, self.done = all_events, 0
         self.spans: dict[Allocation, dict[Span, None]] = {}
         self.live: dict[Allocation, dict[Span, None]] = {}
         self.events: set[Event] = set()
@@ -31,12 +26,12 @@ class Constants:
         """True if this event wrote constants only."""
         return event in self.events
 
-    def follow(self, tape: Recording) -> None:
+    def follow(self) -> None:
         """Update to the last event of the tape."""
-        events = tape.events[self.done :]
-        if not self.spans and not any(e.kind in FILLS for e in tape.events):
+        events = self.all_events[self.done :]
+        if not self.spans and not any(e.kind in FILLS for e in self.all_events):
             return
-        self.done = len(tape.events)
+        self.done = len(self.all_events)
         for event in events:
             constant = self._is_constant(event)
             if constant:

@@ -13,9 +13,9 @@ import sys
 import warnings
 import weakref
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -29,11 +29,10 @@ from ..errors import GradientError, Where
 from ..kernels import ir
 from ..kernels.analysis import activity
 from ..kernels.types import Scalar
+from .constants import Constants
+from .event_log import EventLog
 from .events import Event, clock
-from .naming import guess_names, note_names
-
-if TYPE_CHECKING:
-    from .recording import Recording
+from .naming import ArrayNames
 
 SMALL = 1 << 20  # bytes of seeds that are compared
 MOST = 64  # borders off active paths that are followed
@@ -49,8 +48,8 @@ class RecordingId:
     chained   True if the last backward was seeded with any of them.
     """
 
-    def __init__(self, tape: Recording):
-        self.tape = weakref.ref(tape)
+    def __init__(self, border: Border):
+        self.border = weakref.ref(border)
         self.outer: RecordingId | None = None
         self.leaves: list[weakref.ref[Allocation]] = []
         self.names: tuple[str, ...] = ()
@@ -64,8 +63,8 @@ class RecordingId:
     @property
     def alive(self) -> bool:
         """True if its tape exists and was not reset, so that it can be walked backwards."""
-        tape = self.tape()
-        return tape is not None and tape.run is self
+        border = self.border()
+        return border is not None and border.run is self
 
     def around(self, other: RecordingId | None) -> bool:
         """True if the other run is this one, or its tape was entered inside this one's."""
@@ -132,7 +131,7 @@ class ForeignLeaf:
     def seeded_with(self, seeds: Workspace) -> None:
         """Clear `open` where the seeds of a backward of the writer are not zero."""
         if self.allocation in seeds:
-            left = {s: mask & (_numbers(seeds, s, self.run.tape()) == 0) for s, mask in self.open.items()}
+            left = {s: mask & (_numbers(seeds, s, self.run.border()) == 0) for s, mask in self.open.items()}
             self.open = {s: mask for s, mask in left.items() if mask.any()}
 
     def warn(self, more: str = "") -> None:
@@ -150,53 +149,122 @@ def warn(text: str) -> None:
     warnings.warn(text, stacklevel=level)
 
 
-# ---- what is noted while tapes record
+class Border:
+    """What a tape reads that other tapes wrote. Steps of a checkpointed loop share the border of the tape around it.
 
+    run         identity of the present recording.
+    met         (span, writer's run) in each memory: what other tapes wrote, met by this one.
+    crossings   those at which the last backward stopped.
+    """
 
-def update_borders(tape: Recording) -> None:
-    """Update `Allocation.origins` to the last event of a tape. Cheap if up to date."""
-    if tape.apart:
-        return
-    events, tape.noted_events = tape.events[tape.noted_events :], len(tape.events)
-    if not events or not tape.active:
-        return
-    last: dict[Span, bool] = {}
-    tape.constants.follow(tape)
-    for event in reversed(events):
-        for span, live in _written(tape, event):
-            if span not in last:
-                last[span] = live and event not in tape.constants
-    run = tape.run
-    run.wrote.update([span.allocation.id for span in last])
-    if not any(last.values()):
-        return
-    for span, live in reversed(last.items()):
-        span.allocation.note_origin(span, run, live)
-    leaves = [a for a in tape.active if a.required and a.id not in tape.run.wrote]
-    tape.run.leaves = [weakref.ref(a) for a in leaves]
-    named = leaves or [a for a in tape.active if a.required]
-    tape.run.names = tuple(memory_name(tape, a) for a in named[:3])
+    def __init__(self, log: EventLog, names: ArrayNames) -> None:
+        self.log, self.names = log, names
+        self.clear()
 
+    def clear(self) -> None:
+        """Start a new run."""
+        self.run = RecordingId(self)
+        self.met: dict[Allocation, dict[tuple[Span, RecordingId], None]] = {}
+        self.crossings: list[ForeignLeaf] = []
+        self._constants = Constants(self.log.events)
+        self._noted = 0  # so many events are in `met` and in the origins of memory
 
-def _written(tape: Recording, event: Event) -> Iterable[tuple[Span, bool]]:
-    """(span, True if it depends on something with a gradient) for the writes of an event; () if that is unknown."""
-    if event.reverse is not None:
-        return zip(event.writes, event.reverse.live, strict=True)
-    if event.kind in ("foreign", "func", "cut", "opaque"):
-        return ()
-    source = event.source
-    live_copy = event.kind == "loop" or (source is not None and source.allocation in tape.active)
-    return [(span, live_copy and span.allocation in tape.active) for span in event.writes]
+    def all_met(self) -> Iterator[tuple[Span, RecordingId]]:
+        """All (span, writer's run) that other tapes wrote and this one read."""
+        return (met for found in self.met.values() for met in found)
 
+    # ---- what is noted while tapes record
 
-def memory_name(tape: Recording, a: Allocation, span: Span | None = None, arrays: Sequence[array] | None = None) -> str:
-    """The noted user's name of this memory, else its id. `arrays`: those on it, if the caller knows them."""
-    near = [x for x in tape.arrays.values() if x.allocation is a] if arrays is None else arrays
-    near = [x for x in near if span is None or x.span.overlaps(span) is not False]
-    return next((n for x in near if (n := tape.names.get(id(x)) or x.name)), str(a))
+    def meet(self, read: Span) -> None:
+        """Note parts that other tapes wrote in the bytes that this tape is about to read."""
+        for span, run in read.allocation.origins.met(read) if read.allocation.origins else ():
+            self.crossed(span, run)
 
+    def crossed(self, span: Span, run: RecordingId) -> None:
+        """Note that another tape, during `run`, wrote bytes that this one meets."""
+        if run is not self.run:
+            self.met.setdefault(span.allocation, {})[span, run] = None
 
-# ---- what is said after a walk
+    def update(self) -> None:
+        """Update `Allocation.origins` to the last event of the tape. Cheap if up to date."""
+        log, run = self.log, self.run
+        events, self._noted = log.events[self._noted :], len(log.events)
+        if not events or not log.active:
+            return
+        last: dict[Span, bool] = {}
+        self._constants.follow()
+        for event in reversed(events):
+            for span, live in self._written(event):
+                if span not in last:
+                    last[span] = live and event not in self._constants
+        run.wrote.update([span.allocation.id for span in last])
+        if not any(last.values()):
+            return
+        for span, live in reversed(last.items()):
+            span.allocation.note_origin(span, run, live)
+        leaves = [a for a in log.active if a.required and a.id not in run.wrote]
+        run.leaves = [weakref.ref(a) for a in leaves]
+        named = leaves or [a for a in log.active if a.required]
+        run.names = tuple(self.names.of_memory(a) for a in named[:3])
+
+    def _written(self, event: Event) -> Iterable[tuple[Span, bool]]:
+        """(span, True if it depends on something with a gradient) for an event's writes; () if that is unknown."""
+        if event.reverse is not None:
+            return zip(event.writes, event.reverse.live, strict=True)
+        if event.kind in ("foreign", "func", "cut", "opaque"):
+            return ()
+        source, active = event.source, self.log.active
+        live_copy = event.kind == "loop" or (source is not None and source.allocation in active)
+        return [(span, live_copy and span.allocation in active) for span in event.writes]
+
+    # ---- what is said after a walk
+
+    def note_seeds(self, seeds: Workspace) -> None:
+        """Note the seeds of a backward of this tape, and resolve the borders that wait for them."""
+        self.run.when = next(clock)
+        self.run.seeded = {a.id: _checksum(s.data) for a, s in seeds.items() if len(s.data) <= SMALL}
+        self.run.chained = any(b.allocation in seeds for b in self.run.waiting)
+        for border in self.run.waiting:
+            border.seeded_with(seeds)
+
+    def report(self, found: list[ForeignLeaf], blind: bool) -> None:
+        """After a walk, before publishing: refuse, warn or queue borders. `blind`: no seed lies on an active path.
+
+        Raises GradientError [nested-tape] where a tape inside another, or around it, lost the gradient for good.
+        """
+        lost = [b for b in found if not b.can_wait]
+        for b in lost:
+            inside = b.run.around(self.run)
+            if inside or self.run.around(b.run):
+                which = "around this one" if inside else "inside this one"
+                raise GradientError(
+                    f"{b.name} was written by a tape {which}; a tape records nothing while another is open inside it,"
+                    " so this gradient stops there.",
+                    slug="nested-tape",
+                    where=b.where,
+                    why=f"It was computed from {', '.join(b.run.names)}.",
+                    instead=b.ways_out,
+                )
+        for b in self.run.waiting:
+            b.warn(f" This backward() has set {b.name}.grad to zero without being seeded with it.")
+        self.run.lost = [b for b in self.run.waiting if b.stops]
+        self.run.waiting = []
+        self.crossings = found
+        if not found and blind:
+            warn(
+                "what backward() is seeded with depends on nothing that has requires_grad: every gradient is zero."
+                " tape.diagnose() says where the way to it ends."
+            )
+        for b in found:
+            if b not in lost:
+                for w in b.run.waiting:
+                    w.replaced_by(b)
+                b.run.waiting = [w for w in b.run.waiting if w.spans] + [b]
+                for ref in b.run.leaves:
+                    if (leaf := ref()) is not None and leaf is not b.allocation:
+                        leaf.awaited = [*leaf.awaited, b]
+        for b in lost:
+            b.warn()
 
 
 class CrossTapeSearch:
@@ -206,21 +274,21 @@ class CrossTapeSearch:
     that depend on it after the last event}. `reached`: borders found.
     """
 
-    def __init__(self, tape: Recording, seeds: Workspace):
-        self.tape = tape
+    def __init__(self, border: Border, seeds: Workspace):
+        self.border, self.log = border, border.log
         self.reached: set[tuple[Span, RecordingId]] = set()
         self.watched: dict[Event, list[tuple[Span, RecordingId]]] = {}
-        unmarked = [b for b in tape.all_borders() if not b[0].allocation.required.touch(b[0])]
+        unmarked = [met for met in border.all_met() if not met[0].allocation.required.touch(met[0])]
         self.ends: dict[tuple[Span, RecordingId], SpanIndex[Span]] = {}
-        for border in unmarked[:MOST]:
-            self.ends[border] = SpanIndex()
-            self.ends[border].put(border[0], border[0])
+        for met in unmarked[:MOST]:
+            self.ends[met] = SpanIndex()
+            self.ends[met].put(met[0], met[0])
         if self.ends:
-            for event in tape.events:
+            for event in self.log.events:
                 self._follow(event)
-        for border, spans in self.ends.items():
-            if any(_any(seeds, span, tape) for span in spans):
-                self.reached.add(border)
+        for met, spans in self.ends.items():
+            if any(_any(seeds, span, border) for span in spans):
+                self.reached.add(met)
 
     def _follow(self, event: Event) -> None:
         for border, spans in self.ends.items():
@@ -238,8 +306,8 @@ class CrossTapeSearch:
         """Yield spans off active paths that depend on `spans` after an event; joins of an active path are `watched`."""
         if event.command is None:
             source = event.source
-            if source is not None and source.allocation not in self.tape.active and spans.met(source.span):
-                if event.arrays[0].allocation in self.tape.active:
+            if source is not None and source.allocation not in self.log.active and spans.met(source.span):
+                if event.arrays[0].allocation in self.log.active:
                     self.watched.setdefault(event, []).append(border)
                 else:
                     yield from event.writes
@@ -260,49 +328,50 @@ class CrossTapeSearch:
 
     def _look(self, event: Event, space: Workspace) -> None:
         for border in self.watched.get(event, ()):
-            if border not in self.reached and any(_any(space, span, self.tape) for span in event.writes):
+            if border not in self.reached and any(_any(space, span, self.border) for span in event.writes):
                 self.reached.add(border)
 
     def found(self, space: Workspace) -> list[ForeignLeaf]:
         """The unseeded borders that an adjoint reached, or would have reached, had a gradient been asked for."""
         made: dict[tuple, ForeignLeaf] = {}
         seeded: dict[tuple[Allocation, RecordingId], bool] = {}
-        for span, run in self.tape.all_borders():
+        for span, run in self.border.all_met():
             a = span.allocation
-            adjoint = _numbers(space, span, self.tape) if a in space else None
+            adjoint = _numbers(space, span, self.border) if a in space else None
             there = adjoint is not None and bool((adjoint != 0).any())
             if not there and (span, run) not in self.reached:
                 continue
             if (a, run) not in seeded:
-                seeded[a, run] = run.when < self.tape.events[0].stamp and _same_seed(run, a, space)
+                seeded[a, run] = run.when < self.log.events[0].stamp and _same_seed(run, a, space)
             if not (there and seeded[a, run]):
                 marked = a.required.touch(span)
                 border = made.setdefault((a, run, there, marked), ForeignLeaf(a, run, there, marked))
                 border.add(span, adjoint if there else None)
         borders = list(made.values())
         if borders:
-            note_names(self.tape, sys._getframe(1))
-            guess_names(self.tape)
+            self.border.names.note(sys._getframe(1))
+            self.border.names.guess()
             self._named(borders)
             self._read(borders)
         return borders
 
     def _named(self, borders: list[ForeignLeaf]) -> None:
+        names = self.border.names
         on: dict[Allocation, list[array]] = {b.allocation: [] for b in borders}
-        for x in self.tape.arrays.values():
+        for x in self.log.arrays.values():
             if x.allocation in on:
                 on[x.allocation].append(x)
         for b in borders:
-            wholes = self.tape.wholes.get(b.allocation, {}).items() if len(b.spans) > 1 else ()
+            wholes = names.wholes.get(b.allocation, {}).items() if len(b.spans) > 1 else ()
             name = next((label for span, (label, _) in wholes if all(map(span.contains, b.spans))), "")
-            b.name = name or memory_name(self.tape, b.allocation, next(iter(b.spans)), on[b.allocation])
+            b.name = name or names.of_memory(b.allocation, next(iter(b.spans)), on[b.allocation])
 
     def _read(self, borders: list[ForeignLeaf]) -> None:
         """Set `where` of each border to the line of its first reading event."""
         waiting: dict[Allocation, list[ForeignLeaf]] = {}
         for b in borders:
             waiting.setdefault(b.allocation, []).append(b)
-        for event in self.tape.events:
+        for event in self.log.events:
             for read in event.reads:
                 met = [b for b in waiting.get(read.allocation, ()) if b.spans.met(read)]
                 for b in met:
@@ -310,9 +379,9 @@ class CrossTapeSearch:
                     waiting[read.allocation].remove(b)
 
 
-def _any(space: Workspace, span: Span, tape: Recording) -> bool:
+def _any(space: Workspace, span: Span, border: Border) -> bool:
     """True if the adjoint of these bytes has a number other than zero."""
-    return span.allocation in space and bool((_numbers(space, span, tape) != 0).any())
+    return span.allocation in space and bool((_numbers(space, span, border) != 0).any())
 
 
 @lru_cache(256)
@@ -325,10 +394,10 @@ def _carried(plan: Any, k: int) -> frozenset[int]:
     return frozenset(j for j in plan.float_writes if leaves[j].name in names)
 
 
-def _numbers(space: Workspace, span: Span, tape: Recording | None) -> np.ndarray:
+def _numbers(space: Workspace, span: Span, border: Border | None) -> np.ndarray:
     """A NumPy copy of the adjoint of a span, in its float type (uint8 for structs)."""
     a = span.allocation
-    scalar = tape.scalars.get(a) if tape is not None else None
+    scalar = border.log.scalars.get(a) if border is not None else None
     k = a.grad_scale or 1
     dtype = (np.dtype(np.float32) if scalar.bits == 16 else scalar.numpy) if isinstance(scalar, Scalar) else np.uint8
     if span.itemsize * k % np.dtype(dtype).itemsize:
@@ -343,52 +412,3 @@ def _same_seed(run: RecordingId, a: Allocation, space: Workspace) -> bool:
 
 def _checksum(data: Any) -> int:
     return zlib.crc32(np.ascontiguousarray(on_host(data)).data)
-
-
-def note_seeds(tape: Recording, seeds: Workspace) -> None:
-    """Note the seeds of a backward of this tape, and resolve the borders that wait for them."""
-    tape.run.when = next(clock)
-    tape.run.seeded = {a.id: _checksum(s.data) for a, s in seeds.items() if len(s.data) <= SMALL}
-    tape.run.chained = any(b.allocation in seeds for b in tape.run.waiting)
-    for border in tape.run.waiting:
-        border.seeded_with(seeds)
-
-
-def report_borders(tape: Recording, found: list[ForeignLeaf], blind: bool) -> None:
-    """After a walk, before publishing: refuse, warn or queue borders. `blind`: no seed lies on an active path.
-
-    Raises GradientError [nested-tape] where a tape inside another, or around it, lost the gradient for good.
-    """
-    lost = [b for b in found if not b.can_wait]
-    for b in lost:
-        inside = b.run.around(tape.run)
-        if inside or tape.run.around(b.run):
-            which = "around this one" if inside else "inside this one"
-            raise GradientError(
-                f"{b.name} was written by a tape {which}; a tape records nothing while another is open inside it, so"
-                " this gradient stops there.",
-                slug="nested-tape",
-                where=b.where,
-                why=f"It was computed from {', '.join(b.run.names)}.",
-                instead=b.ways_out,
-            )
-    for b in tape.run.waiting:
-        b.warn(f" This backward() has set {b.name}.grad to zero without being seeded with it.")
-    tape.run.lost = [b for b in tape.run.waiting if b.stops]
-    tape.run.waiting = []
-    tape.crossings = found
-    if not found and blind:
-        warn(
-            "what backward() is seeded with depends on nothing that has requires_grad: every gradient is zero."
-            " tape.diagnose() says where the way to it ends."
-        )
-    for b in found:
-        if b not in lost:
-            for w in b.run.waiting:
-                w.replaced_by(b)
-            b.run.waiting = [w for w in b.run.waiting if w.spans] + [b]
-            for ref in b.run.leaves:
-                if (leaf := ref()) is not None and leaf is not b.allocation:
-                    leaf.awaited = [*leaf.awaited, b]
-    for b in lost:
-        b.warn()

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import weakref
+from typing import Any
 
 from ..arrays.allocation import Allocation
 from ..records import record
-
-if TYPE_CHECKING:
-    from .recording import Recording
+from .events import Event
 
 
 @record(frozen=True)
@@ -23,29 +22,39 @@ class EarlierGradient:
     chained: bool
 
 
-def note_before(tape: Recording, a: Allocation, blank: bool) -> None:
-    """Note the state of a leaf's gradient before its adjoint is added. `blank`: the gradient is all zeros."""
-    grad = a.gradient()
-    if read_too_early(tape, a):
-        tape.read_early[a] = None
-    tape.piled.pop(a, None)
-    when, by = grad.publisher
-    if when and not blank:
-        tape.piled[a] = EarlierGradient(by is not None and by() is tape, grad.stood_at != a.version, tape.run.chained)
-    grad.stood_at = a.version
+class EarlierGradients:
+    """Leaves of a tape whose gradient the last backward added to another (`piled`), or that was `read_early`."""
 
+    def __init__(self, events: list[Event], tape: weakref.ref[Any]) -> None:
+        self.events, self._tape = events, tape
+        self.clear()
 
-def read_too_early(tape: Recording, a: Allocation) -> bool:
-    """True if this gradient was read after the tape's last event although no backward had published since."""
-    grad = a.grad
-    if grad is None or not grad.publisher[0] < tape.events[-1].stamp < grad.read_at:
-        return False
-    return grad.user_written_mask(grad.span()) is None
+    def clear(self) -> None:
+        """Forget all leaves."""
+        self.piled: dict[Allocation, EarlierGradient] = {}
+        self.read_early: dict[Allocation, None] = {}
 
+    def note(self, a: Allocation, blank: bool, chained: bool) -> None:
+        """Note the state of a leaf's gradient before its adjoint is added. `blank`: the gradient is all zeros."""
+        grad = a.gradient()
+        if self.read_too_early(a):
+            self.read_early[a] = None
+        self.piled.pop(a, None)
+        when, by = grad.publisher
+        if when and not blank:
+            self.piled[a] = EarlierGradient(by is self._tape, grad.stood_at != a.version, chained)
+        grad.stood_at = a.version
 
-def is_piled(tape: Recording, a: Allocation) -> bool:
-    """True if the gradient of `a` is a sum that this tape published, not written by the user since."""
-    grad = a.grad
-    if a not in tape.piled or grad is None or grad.publisher[1] is None or grad.publisher[1]() is not tape:
-        return False
-    return grad.user_written_mask(grad.span()) is None
+    def read_too_early(self, a: Allocation) -> bool:
+        """True if this gradient was read after the tape's last event although no backward had published since."""
+        grad = a.grad
+        if grad is None or not grad.publisher[0] < self.events[-1].stamp < grad.read_at:
+            return False
+        return grad.user_written_mask(grad.span()) is None
+
+    def is_piled(self, a: Allocation) -> bool:
+        """True if the gradient of `a` is a sum that this tape published, not written by the user since."""
+        grad = a.grad
+        if a not in self.piled or grad is None or grad.publisher[1] is not self._tape:
+            return False
+        return grad.user_written_mask(grad.span()) is None

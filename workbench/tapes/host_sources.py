@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import warnings
 import weakref
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Container, Iterable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -18,55 +18,239 @@ from ..arrays.array import array, array_on, exact, new_array
 from ..arrays.host_reads import Supposed
 from ..arrays.host_writes import write_values
 from ..arrays.provenance import HostRead
-from ..arrays.read_values import sample
+from ..arrays.read_values import ReadValues, sample
 from ..arrays.span import Span
 from ..arrays.workspace import Workspace, float_parts, gradient_dtype, is_float_memory
 from ..errors import GradientError, Where
 from ..kernels.types import Composite, Scalar, is_float, scalar_of
+from .event_log import EventLog
 from .events import Event, clock
-from .naming import called
+from .naming import ArrayNames
 
-if TYPE_CHECKING:
-    from .recording import Recording
+INSIDE = "a tape inside this one"
 
 
-def live(tape: Recording, sources: tuple[HostRead, ...], dst: Span | None = None) -> tuple[HostRead, ...]:
-    """The sources whose memory depended on something with `requires_grad` when it was read.
+class HostValues:
+    """What a tape knows of values that the host has read and written.
 
-    `dst`: one that the tape has not touched becomes a new leaf: untouched sources that overlap it are left out.
+    glimpsed    exposed memory off active paths: some of what it held when a launch read it.
+    suspects    events that wrote numbers of the host, supposed to come from active memory.
+    around      the host values of the tape around a checkpointed loop, if this is one of its steps.
+    inherited   what was active when this tape began.
     """
-    found = tuple(s for s in sources if _active(tape, s))
-    if dst is None or tape.has_touched(dst):
-        return found
-    return tuple(s for s in found if s.span.overlaps(dst) is False or tape.has_touched(s.span))
 
+    around: HostValues | None = None
+    inherited: frozenset[Allocation] = frozenset()
 
-def behind(tape: Recording, dst: array, sources: tuple[HostRead, ...]) -> tuple[HostRead, ...]:
-    """The `live` sources of values about to be written to `dst`; () if no gradient can pass there."""
-    if not sources or tape.muted or not is_followed(dst):
-        return ()
-    found = live(tape, sources, dst.span)
-    return Supposed(found) if isinstance(sources, Supposed) else found
+    def __init__(self, log: EventLog, names: ArrayNames, tape: weakref.ref[Any]) -> None:
+        self.log, self.names, self._tape = log, names, tape
+        self.clear()
 
+    def clear(self) -> None:
+        """Forget all values."""
+        self.glimpsed: dict[Span, bytes] = {}
+        self.suspects: dict[Event, None] = {}
 
-def _active(tape: Recording, source: HostRead) -> bool:
-    memory, span, at = source.span.allocation, source.span, source.at(tape)
-    if at is None:  # read before a step of a checkpointed loop, which has a tape of its own
-        return tape.around is not None and (memory in tape.inherited or _active(tape.around, source))
-    if memory.is_gradient or not (memory.asked or memory in tape.active):
-        return False
-    for event in reversed(tape.events[:at]):
-        hit = [s for s in event.writes if s.overlaps(span) is not False]
-        if hit and _writes_active(tape, event):
-            return True
-        if event.command is None and event.kind != "foreign" and any(s.contains(span) for s in hit):
+    def live(self, sources: tuple[HostRead, ...], dst: Span | None = None) -> tuple[HostRead, ...]:
+        """The sources whose memory depended on something with `requires_grad` when it was read.
+
+        `dst`: one that the tape has not touched becomes a new leaf: untouched sources that overlap it are left out.
+        """
+        found = tuple(s for s in sources if self._active(s))
+        if dst is None or self.log.has_touched(dst):
+            return found
+        return tuple(s for s in found if s.span.overlaps(dst) is False or self.log.has_touched(s.span))
+
+    def behind(self, dst: array, sources: tuple[HostRead, ...]) -> tuple[HostRead, ...]:
+        """The `live` sources of values about to be written to `dst`; () if no gradient can pass there."""
+        if not sources or not is_followed(dst):
+            return ()
+        found = self.live(sources, dst.span)
+        return Supposed(found) if isinstance(sources, Supposed) else found
+
+    def _active(self, source: HostRead) -> bool:
+        memory, span, at = source.span.allocation, source.span, source.at(self._tape())
+        if at is None:  # read before a step of a checkpointed loop, which has a tape of its own
+            return self.around is not None and (memory in self.inherited or self.around._active(source))
+        if memory.is_gradient or not (memory.asked or memory in self.log.active):
             return False
-    if memory in tape.inherited:
-        return True
-    return memory.required.touch(span) or memory.retained.touch(span)
+        for event in reversed(self.log.events[:at]):
+            hit = [s for s in event.writes if s.overlaps(span) is not False]
+            if hit and _writes_active(event):
+                return True
+            if event.command is None and event.kind != "foreign" and any(s.contains(span) for s in hit):
+                return False
+        if memory in self.inherited:
+            return True
+        return memory.required.touch(span) or memory.retained.touch(span)
+
+    def written(
+        self, memory: Allocation, offset: int, values: np.ndarray, sources: tuple[HostRead, ...], where: Where | None
+    ) -> None:
+        """Note that NumPy wrote `values`, which lie at `offset` in this memory, from these sources, by its address."""
+        if values.dtype.names:
+            for name, (_, at, *_) in values.dtype.fields.items():  # type: ignore[union-attr]
+                self.written(memory, offset + at, values[name], sources, where)
+            return
+        if values.dtype.kind != "f":
+            return
+        dst = array_on(
+            memory, scalar_of(values.dtype), values.shape or (1,), values.strides or (values.itemsize,), offset
+        )
+        while self.log.events and self.log.events[-1].noted and dst.span.contains(self.log.events[-1].writes[0]):
+            self.log.events.pop()  # nobody has met what this overwrites
+        self.tell_around([dst], sources, where)
+        found = self.behind(dst, sources) if sources else ()
+        if found or (dst.allocation in self.log.active and self.log.has_touched(dst.span)):
+            self.note(dst, found, where)
+
+    def note(self, dst: array, sources: tuple[HostRead, ...], where: Where | None, by: str = "numpy()") -> None:
+        """Record an event for a write of values from these sources that the tape did not see."""
+        event = Event(next(clock), "foreign", by, where, (), (dst.span,), arrays=(dst,))
+        event.sources, event.noted = sources, True
+        self.log.arrays[id(dst)] = dst
+        if sources:
+            self.follow(dst)
+        self.log.events.append(event)
+
+    # ---- tapes inside one another
+
+    def tell_around(self, written: Iterable[array], sources: tuple[HostRead, ...], where: Where | None) -> None:
+        """Tell the tapes around this one that values with these sources are about to be written."""
+        around = [t for t in recorders() if t.host is not self and not t.muted] if sources else ()
+        for tape in around:
+            for dst in written:
+                if found := tape.host.behind(dst, sources):
+                    tape.host.note(dst, found, where)
+
+    def note_inside(self, events: Sequence[Event], active: Container[Allocation]) -> None:
+        """Note events of a tape inside this one, of `active` memory, that read what is active here: a lost gradient."""
+        for event in events:
+            if event.reverse is not None or event.kind in ("cut", "foreign", "func", "loop") or not event.reads:
+                continue
+            if event.command is None and event.arrays[-1].allocation in active and event.followed:
+                continue
+            here = ((self._tape, len(self.log.events)),)
+            read = (HostRead(s, repr(s.allocation), len(self.log.events), event.where, here) for s in event.reads)
+            sources = self.live(tuple(read))
+            for dst in _written_by(event) if sources else ():
+                if is_followed(dst):
+                    self.note(dst, sources, event.where, INSIDE)
+
+    def look(self, command: Any, numbers: ReadValues) -> None:
+        """Compare exposed memory that this launch will read with earlier readings; note it if it seems derived."""
+        for k in sorted({k for k, _ in command.plan.reads}):
+            a = command.flat[k]
+            memory = a.allocation
+            if (
+                memory.exposed
+                and memory not in self.log.active
+                and a.is_contiguous
+                and a.device.is_cpu
+                and is_followed(a)
+            ):
+                some = sample(a.data.ravel()).tobytes()
+                if self.glimpsed.get(a.span) != some:
+                    self.glimpsed[a.span] = some
+                    if not self.log.has_touched(a.span) or self.log.last_writer(a.span) is None:
+                        found = self.live(numbers.supposed(a.data))
+                        found = tuple(s for s in found if s.span.overlaps(a.span) is False)
+                        if found:
+                            self.note(a, Supposed(found), caller_where())
+
+    def follow(self, dst: array) -> None:
+        """Put this memory on an active path."""
+        self.log.active[dst.allocation] = None
+        self.log.check_scalar(dst, "a value of the host")
+
+    def declared(self, command: Any, numbers: ReadValues) -> Any:
+        """The command, with numbers that were read from memory on an active path replaced by declared scalars."""
+        places = list(command.places)
+        found = list(command.declared)
+        for k, leaf in enumerate(command.program.leaves):
+            value = command.flat[k]
+            if k in found or not is_float(leaf.type) or isinstance(value, array):
+                continue
+            sources = self.live(numbers.of(value))
+            supposed = self.live(numbers.supposed(value)) if not sources else ()
+            if sources or supposed:
+                places[k] = _standing_for(f"{leaf.name} of {command.program.name}", leaf.type, value, supposed)
+                found.append(k)
+            known = numbers.of(value) or Supposed(numbers.supposed(value))
+            if known:
+                self.tell_around([command.flat[j] for j in command.plan.float_writes], known, caller_where())
+        return command if len(found) == len(command.declared) else command.declaring(places, tuple(sorted(found)))
+
+    def refuse(self, event: Event, space: Workspace) -> None:
+        """Raise GradientError [host-values] if an event wrote values of the host and their adjoint is not zero.
+
+        What NumPy wrote that came from nowhere is a constant: there is no adjoint before it. If it is only supposed
+        that values came from active memory, the event is entered in `suspects`.
+        """
+        dst = event.arrays[0]
+        if dst.allocation not in space:
+            return
+        for part in float_parts(dst).values():
+            adjoint = space[dst.allocation].view(part.span, gradient_dtype(part))
+            if not event.sources:
+                adjoint[...] = 0
+            elif adjoint.any():
+                if not isinstance(event.sources, Supposed):
+                    raise self.lost(event)
+                self.suspects[event] = None
+
+    def warn(self) -> None:
+        """Warn, at the user's lines, of writes where a gradient may silently have ended."""
+        said = dict.fromkeys(
+            (self.suspicion(e), e.where.file, e.where.line) for e in self.suspects if e.where is not None
+        )
+        for text, file, line in said:
+            warnings.warn_explicit(f"{text} [host-number]", UserWarning, file, line)
+
+    def suspicion(self, event: Event) -> str:
+        """The warning text for a write that may end a gradient."""
+        agree = "agree in all digits, as they are or after simple arithmetic, with what was read from"
+        text = f"{self.names.called(event.arrays[0])} got values that {agree} {self._readings(event)}."
+        return text + " If they came from there, the gradient ends here. wb.detach(value) says that it is meant."
+
+    def lost(self, event: Event) -> GradientError:
+        """The GradientError [host-values] or [nested-tape] for a write that ends a gradient."""
+        dst = event.arrays[0]
+        if event.label == INSIDE:
+            return GradientError(
+                f"{self.names.called(dst)} was written by a tape inside this one; a tape records nothing while another"
+                " is open inside it, so this gradient stops there.",
+                slug="nested-tape",
+                where=event.where,
+                why=f"It was computed from {self._readings(event)}.",
+                instead="with wb.Tape() as tape:   around both, without the inner one;"
+                f" wb.detach({self.names.called(dst)}) if it is meant",
+            )
+        return GradientError(
+            f"{self.names.called(dst)} was written with values that the host made from {self._readings(event)}.",
+            slug="host-values",
+            where=event.where,
+            why="The tape does not see what NumPy or Python did in between: the gradient would end here in silence.",
+            instead="y * 2, wb.map(f, y), wb.copy(z, y) or a kernel in its place; tape.record_func(backward, [y, z]) if"
+            " only the host can do it; wb.detach(values) if it is meant",
+        )
+
+    def _readings(self, event: Event) -> str:
+        """Text of the sources of an event: names, and lines of reading."""
+        lines = []
+        for source in event.sources:
+            at = f", read at {source.where}: {source.where.text.strip()}" if source.where else ""
+            lines.append(f"{self._named(source)}{at}")
+        return "; ".join(lines)
+
+    def _named(self, source: HostRead) -> str:
+        """The user's name of the memory that was read."""
+        near = [a for a in self.log.arrays.values() if a.span.overlaps(source.span) is not False]
+        near.sort(key=lambda a: a.span != source.span)
+        return self.names.called(near[0]) if near else source.label
 
 
-def _writes_active(tape: Recording, event: Event) -> bool:
+def _writes_active(event: Event) -> bool:
     if event.command is not None:
         return event.reverse is not None
     if event.kind in ("func", "loop") or event.sources:
@@ -74,116 +258,10 @@ def _writes_active(tape: Recording, event: Event) -> bool:
     return len(event.arrays) == 2 and event.followed
 
 
-def written(
-    tape: Recording,
-    memory: Allocation,
-    offset: int,
-    values: np.ndarray,
-    sources: tuple[HostRead, ...],
-    where: Where | None,
-) -> None:
-    """Note that NumPy wrote `values`, which lie at `offset` in this memory, from these sources, by its raw address."""
-    if values.dtype.names:
-        for name, (_, at, *_) in values.dtype.fields.items():  # type: ignore[union-attr]
-            written(tape, memory, offset + at, values[name], sources, where)
-        return
-    if values.dtype.kind != "f" or tape.muted:
-        return
-    dst = array_on(memory, scalar_of(values.dtype), values.shape or (1,), values.strides or (values.itemsize,), offset)
-    while tape.events and tape.events[-1].noted and dst.span.contains(tape.events[-1].writes[0]):
-        tape.events.pop()  # nobody has met what this overwrites
-    tell_around(tape, [dst], sources, where)
-    found = behind(tape, dst, sources) if sources else ()
-    if found or (dst.allocation in tape.active and tape.has_touched(dst.span)):
-        _note(tape, dst, found, where)
-
-
-def _note(tape: Recording, dst: array, sources: tuple[HostRead, ...], where: Where | None, by: str = "numpy()") -> None:
-    """Record an event for a write of values from these sources that the tape did not see."""
-    event = Event(next(clock), "foreign", by, where, (), (dst.span,), arrays=(dst,))
-    event.sources, event.noted = sources, True
-    tape.arrays[id(dst)] = dst
-    if sources:
-        follow(tape, dst)
-    tape.events.append(event)
-
-
-# ---- tapes inside one another
-
-INSIDE = "a tape inside this one"
-
-
-def tell_around(tape: Recording, written: Iterable[array], sources: tuple[HostRead, ...], where: Where | None) -> None:
-    """Tell the tapes around this one that values with these sources are about to be written."""
-    around = [t for t in recorders() if t is not tape] if sources else ()
-    for other in around:
-        for dst in written:
-            if found := behind(other, dst, sources):
-                _note(other, dst, found, where)
-
-
-def note_inside(tape: Recording, inner: Recording, events: Sequence[Event]) -> None:
-    """Note events of a tape inside this one that read memory on an active path of this one: that gradient is lost."""
-    if tape is inner or tape.muted or inner.apart:
-        return
-    for event in events:
-        if event.reverse is not None or event.kind in ("cut", "foreign", "func", "loop") or not event.reads:
-            continue
-        if event.command is None and event.arrays[-1].allocation in inner.active and event.followed:
-            continue
-        here = ((weakref.ref(tape), len(tape.events)),)
-        read = (HostRead(s, repr(s.allocation), len(tape.events), event.where, here) for s in event.reads)
-        sources = live(tape, tuple(read))
-        for dst in _written_by(event) if sources else ():
-            if is_followed(dst):
-                _note(tape, dst, sources, event.where, INSIDE)
-
-
 def _written_by(event: Event) -> list[array]:
     if event.command is None:
         return [event.arrays[0]]
     return [event.command.flat[k] for k in dict.fromkeys(k for k, _ in event.command.plan.writes)]
-
-
-def look(tape: Recording, command: Any) -> None:
-    """Compare exposed memory that this launch is about to read with earlier readings; note it if it seems derived."""
-    for k in sorted({k for k, _ in command.plan.reads}):
-        a = command.flat[k]
-        memory = a.allocation
-        if memory.exposed and memory not in tape.active and a.is_contiguous and a.device.is_cpu and is_followed(a):
-            some = sample(a.data.ravel()).tobytes()
-            if tape.glimpsed.get(a.span) != some:
-                tape.glimpsed[a.span] = some
-                if not tape.has_touched(a.span) or tape.last_writer(a.span) is None:
-                    found = live(tape, tape.numbers.supposed(a.data))
-                    found = tuple(s for s in found if s.span.overlaps(a.span) is False)
-                    if found:
-                        _note(tape, a, Supposed(found), caller_where())
-
-
-def follow(tape: Recording, dst: array) -> None:
-    """Put this memory on an active path."""
-    tape.active[dst.allocation] = None
-    tape.check_scalar(dst, "a value of the host")
-
-
-def declared(tape: Recording, command: Any) -> Any:
-    """The command, with numbers that were read from memory on an active path replaced by declared scalars."""
-    places = list(command.places)
-    found = list(command.declared)
-    for k, leaf in enumerate(command.program.leaves):
-        value = command.flat[k]
-        if k in found or not is_float(leaf.type) or isinstance(value, array):
-            continue
-        sources = live(tape, tape.numbers.of(value))
-        supposed = live(tape, tape.numbers.supposed(value)) if not sources else ()
-        if sources or supposed:
-            places[k] = _standing_for(f"{leaf.name} of {command.program.name}", leaf.type, value, supposed)
-            found.append(k)
-        known = tape.numbers.of(value) or Supposed(tape.numbers.supposed(value))
-        if known:
-            tell_around(tape, [command.flat[j] for j in command.plan.float_writes], known, caller_where())
-    return command if len(found) == len(command.declared) else command.declaring(places, tuple(sorted(found)))
 
 
 def _standing_for(name: str, type: Scalar | Composite, value: Any, supposed: tuple[HostRead, ...]) -> array:
@@ -196,78 +274,6 @@ def _standing_for(name: str, type: Scalar | Composite, value: Any, supposed: tup
     else:
         exact.trace(made, value)
     return made
-
-
-def refuse(event: Event, space: Workspace, tape: Recording) -> None:
-    """Raises GradientError [host-values] if an event wrote values of the host and their adjoint is not zero.
-
-    What NumPy wrote that came from nowhere is a constant: there is no adjoint before it. If it is only supposed that
-    values came from active memory, the event is entered in the tape's `suspects`.
-    """
-    dst = event.arrays[0]
-    if dst.allocation not in space:
-        return
-    for part in float_parts(dst).values():
-        adjoint = space[dst.allocation].view(part.span, gradient_dtype(part))
-        if not event.sources:
-            adjoint[...] = 0
-        elif adjoint.any():
-            if not isinstance(event.sources, Supposed):
-                raise lost(event, tape)
-            tape.suspects[event] = None
-
-
-def warn(tape: Recording) -> None:
-    """Warn, at the user's lines, of writes where a gradient may silently have ended."""
-    said = dict.fromkeys((suspicion(e, tape), e.where.file, e.where.line) for e in tape.suspects if e.where is not None)
-    for text, file, line in said:
-        warnings.warn_explicit(f"{text} [host-number]", UserWarning, file, line)
-
-
-def suspicion(event: Event, tape: Recording) -> str:
-    """The warning text for a write that may end a gradient."""
-    agree = "agree in all digits, as they are or after simple arithmetic, with what was read from"
-    text = f"{called(tape, event.arrays[0])} got values that {agree} {_readings(event, tape)}."
-    return text + " If they came from there, the gradient ends here. wb.detach(value) says that it is meant."
-
-
-def lost(event: Event, tape: Recording) -> GradientError:
-    """The GradientError [host-values] or [nested-tape] for a write that ends a gradient."""
-    dst = event.arrays[0]
-    if event.label == INSIDE:
-        return GradientError(
-            f"{called(tape, dst)} was written by a tape inside this one; a tape records nothing while another is open"
-            " inside it, so this gradient stops there.",
-            slug="nested-tape",
-            where=event.where,
-            why=f"It was computed from {_readings(event, tape)}.",
-            instead="with wb.Tape() as tape:   around both, without the inner one;"
-            f" wb.detach({called(tape, dst)}) if it is meant",
-        )
-    return GradientError(
-        f"{called(tape, dst)} was written with values that the host made from {_readings(event, tape)}.",
-        slug="host-values",
-        where=event.where,
-        why="The tape does not see what NumPy or Python did in between: the gradient would end here in silence.",
-        instead="y * 2, wb.map(f, y), wb.copy(z, y) or a kernel in its place; tape.record_func(backward, [y, z]) if"
-        " only the host can do it; wb.detach(values) if it is meant",
-    )
-
-
-def _readings(event: Event, tape: Recording) -> str:
-    """Text of the sources of an event: names, and lines of reading."""
-    lines = []
-    for source in event.sources:
-        at = f", read at {source.where}: {source.where.text.strip()}" if source.where else ""
-        lines.append(f"{_named(tape, source)}{at}")
-    return "; ".join(lines)
-
-
-def _named(tape: Recording, source: HostRead) -> str:
-    """The user's name of the memory that was read."""
-    near = [a for a in tape.arrays.values() if a.span.overlaps(source.span) is not False]
-    near.sort(key=lambda a: a.span != source.span)
-    return called(tape, near[0]) if near else source.label
 
 
 def is_followed(dst: array) -> bool:

@@ -28,13 +28,9 @@ from ..kernels.types import Struct, is_float
 from ..launches.adjoint_arguments import AdjointArguments
 from ..launches.executable import executable_for
 from .events import Event
-from .host_sources import lost
-from .naming import called_by
-from .overwrites import verify
-from .reverse import check_races, consume_extreme, extremal_memory, meets, put_back, rewind, ties
+from .reverse import check_races, consume_extreme, extremal_memory, meets, put_back, rewind, ties, verify
 from .seeds import check_pairs, check_tape
 from .tape import Tape
-from .touched_bytes import tally
 
 
 class Tangents(Mapping):
@@ -177,7 +173,7 @@ def passing(tape: Tape, before: Callable[[Event, dict], None], behind: Callable[
     Only bytes that the tape kept are restored; with Tape(keep="all") that is everything it wrote.
     """
     verify(tape)
-    tally(tape)
+    tape.log.tally()
     undone: list[dict] = []
     extremes: dict[Event, dict] = {}
     try:
@@ -223,7 +219,7 @@ def _refuse_unfollowed(tape: Tape, event: Event, space: Workspace) -> None:
     for k in plan.float_reads | plan.float_writes if plan.float_writes else ():
         if k not in followed and flat[k].allocation in space:
             raise GradientError(
-                f"{called_by(tape, event, k)!r} was not yet on an active path when {event.label!r} was recorded.",
+                f"{tape.names.called_by(event, k)!r} was not yet on an active path when {event.label!r} was recorded.",
                 slug="late-grad",
                 where=event.where,
                 why="What its derivative needs was not kept.",
@@ -249,8 +245,8 @@ def _unchanged_since(tape: Tape, event: Event, span: Span) -> bool:
     """True if these bytes surely are as the event found them: no later event, call or foreign library wrote them."""
     a = span.allocation
     later = tape.events[tape.events.index(event) :]
-    hands = [s for e in later for s in e.writes] + list(tape.changed.get(a, ()))
-    return a in tape.left and not a.exposed and not any(s.overlaps(span) is not False for s in hands)
+    hands = [s for e in later for s in e.writes] + list(tape.needed.changed.get(a, ()))
+    return a in tape.needed.left and not a.exposed and not any(s.overlaps(span) is not False for s in hands)
 
 
 def _host(tape: Tape, event: Event, space: Workspace, after: dict) -> None:
@@ -272,7 +268,7 @@ def _host(tape: Tape, event: Event, space: Workspace, after: dict) -> None:
 def _refuse_sources(tape: Tape, event: Event, space: Workspace) -> None:
     """Raise GradientError for values that the host made from memory with a tangent: theirs is unknown."""
     if any(s.span.allocation in space for s in event.sources):
-        raise lost(event, tape)
+        raise tape.host.lost(event)
 
 
 def _func(tape: Tape, event: Event, space: Workspace, after: dict) -> None:

@@ -9,113 +9,134 @@ from __future__ import annotations
 import ast
 import linecache
 import sys
+from collections.abc import Sequence
 from functools import lru_cache
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ..arrays.allocation import Allocation
 from ..arrays.array import array
 from ..arrays.names import MOST, names_in, part_of, scopes, user_frames, variables
+from ..arrays.span import Span
+from .event_log import EventLog
 from .events import Event, KeptBytes
-
-if TYPE_CHECKING:
-    from .recording import Recording
 
 FEW = 500  # values that a tape looks at when it closes: that is part of every step of a loop
 NEAR = 3  # `model.body[3].f` is three steps from a variable: farther is called by a nearer variable
 
 
-def note_names(tape: Recording, frame: FrameType | None) -> None:
-    """Note names of the arrays of a tape from the variables visible in the calling frames.
+class ArrayNames:
+    """The names of the arrays of a tape.
 
-    The outermost frame comes first: a script's or a cell's `sim.x` says more than the `x` of a function it called.
+    noted     id of an array -> what the user calls it. guessed: those of them that no variable was seen to be.
+    wholes    what has a name in each memory: span -> (name, array).
     """
-    memories = {a.allocation for a in tape.arrays.values()}
-    missing = set(tape.arrays)
-    found: dict[int, str] = {}
-    for place in reversed(list(user_frames(frame))):
-        for label, a in names_in(variables(place), array, MOST, lambda: not missing):
-            if a.allocation in memories:
-                tape.wholes.setdefault(a.allocation, {}).setdefault(a.span, (label, a))
+
+    def __init__(self, log: EventLog) -> None:
+        self.log = log
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget all names."""
+        self.noted: dict[int, str] = {}
+        self.guessed: set[int] = set()
+        self.wholes: dict[Allocation, dict[Span, tuple[str, array]]] = {}
+
+    def note(self, frame: FrameType | None) -> None:
+        """Note names of the arrays of the tape from the variables visible in the calling frames.
+
+        The outermost frame comes first: a script's or a cell's `sim.x` says more than the `x` of a function it called.
+        """
+        arrays = self.log.arrays
+        memories = {a.allocation for a in arrays.values()}
+        missing = set(arrays)
+        found: dict[int, str] = {}
+        for place in reversed(list(user_frames(frame))):
+            for label, a in names_in(variables(place), array, MOST, lambda: not missing):
+                if a.allocation in memories:
+                    self.wholes.setdefault(a.allocation, {}).setdefault(a.span, (label, a))
+                    if id(a) in missing:
+                        found.setdefault(id(a), label)
+                        if label.count(".") + label.count("[") <= NEAR:
+                            missing.discard(id(a))
+                            found[id(a)] = label
+            if not missing:
+                break
+        self.noted.update(found)
+        self.noted.update((i, a.name) for i, a in arrays.items() if a.name)
+        self.guessed.difference_update(found)
+
+    def note_near(self, frame: FrameType) -> None:
+        """Note names from one frame, when the tape closes, before the variables of that function are gone."""
+        missing = {i for i in self.log.arrays if i not in self.noted}
+        if not missing or next(user_frames(frame), None) is not frame:
+            return
+        own, shared = scopes(frame)
+        for scope in (own, shared):
+            for label, a in names_in(scope, array, FEW, lambda: not missing) if missing else ():
                 if id(a) in missing:
-                    found.setdefault(id(a), label)
-                    if label.count(".") + label.count("[") <= NEAR:
-                        missing.discard(id(a))
-                        found[id(a)] = label
-        if not missing:
-            break
-    tape.names.update(found)
-    tape.names.update((i, a.name) for i, a in tape.arrays.items() if a.name)
-    tape.guessed.difference_update(found)
+                    missing.discard(id(a))
+                    self.noted[id(a)] = label
 
+    def guess(self) -> None:
+        """Name the arrays that no variable is: by the array they are a part of, or by the line that launched them."""
+        sure = self.noted.keys() - self.guessed
+        for event in self.log.events:
+            texts: list[str] | None = None
+            for k, a in enumerate(event.command.places if event.command is not None else event.arrays):
+                if id(a) in sure or not isinstance(a, array):
+                    continue
+                guess = a.name or self._part(a)
+                if not guess and event.command is not None and id(a) not in self.noted:
+                    texts = argument_texts(event) if texts is None else texts
+                    guess = texts[k]
+                if guess:
+                    self.noted[id(a)] = guess
+                    self.guessed.add(id(a))
 
-def note_near_names(tape: Recording, frame: FrameType) -> None:
-    """Note names from one frame, when a tape closes, before the variables of that function are gone."""
-    missing = {i for i in tape.arrays if i not in tape.names}
-    if not missing or next(user_frames(frame), None) is not frame:
-        return
-    own, shared = scopes(frame)
-    for scope in (own, shared):
-        for label, a in names_in(scope, array, FEW, lambda: not missing) if missing else ():
-            if id(a) in missing:
-                missing.discard(id(a))
-                tape.names[id(a)] = label
+    def _part(self, a: array) -> str:
+        known = self.wholes.get(a.allocation, {})
+        label, whole = known.get(a.span, ("", None))
+        if whole is None:
+            label, whole = next((found for span, found in known.items() if span.contains(a.span)), ("", None))
+        return part_of(label, whole, a) if whole is not None else ""
 
+    def of(self, a: array, parameter: str = "") -> str:
+        """The noted name of an array; else its own `name`, the parameter, or the id of its memory."""
+        return self.given(a) or parameter or str(a.allocation)
 
-def guess_names(tape: Recording) -> None:
-    """Name the arrays that no variable is: by the array they are a part of, or by the line that launched with them."""
-    sure = tape.names.keys() - tape.guessed
-    for event in tape.events:
-        texts: list[str] | None = None
-        for k, a in enumerate(event.command.places if event.command is not None else event.arrays):
-            if id(a) in sure or not isinstance(a, array):
-                continue
-            guess = a.name or _part(tape, a)
-            if not guess and event.command is not None and id(a) not in tape.names:
-                texts = argument_texts(event) if texts is None else texts
-                guess = texts[k]
-            if guess:
-                tape.names[id(a)] = guess
-                tape.guessed.add(id(a))
+    def given(self, a: array) -> str:
+        """The noted name of an array, or its own `name`; "" if it has neither."""
+        return self.noted.get(id(a)) or a.name or ""
 
+    def own(self, a: array) -> str:
+        """The user's name of this array object; "" if its name is only a guess, as for a temporary view."""
+        return a.name or (self.noted.get(id(a), "") if id(a) not in self.guessed else "")
 
-def _part(tape: Recording, a: array) -> str:
-    known = tape.wholes.get(a.allocation, {})
-    label, whole = known.get(a.span, ("", None))
-    if whole is None:
-        label, whole = next((found for span, found in known.items() if span.contains(a.span)), ("", None))
-    return part_of(label, whole, a) if whole is not None else ""
+    def of_memory(self, a: Allocation, span: Span | None = None, arrays: Sequence[array] | None = None) -> str:
+        """The noted user's name of this memory, else its id. `arrays`: those on it, if the caller knows them."""
+        near = [x for x in self.log.arrays.values() if x.allocation is a] if arrays is None else arrays
+        near = [x for x in near if span is None or x.span.overlaps(span) is not False]
+        return next((n for x in near if (n := self.given(x))), str(a))
 
+    def called(self, a: array, parameter: str = "") -> str:
+        """The name of an array of this tape for messages, searched in the calling frames (slow)."""
+        self.note(sys._getframe(1))
+        self.guess()
+        return self.of(a, parameter)
 
-def called_by(tape: Recording, event: Event, position: int) -> str:
-    """`called` for the argument of a launch, or the array of another event, at this position."""
-    command = event.command
-    parameter = command.program.leaves[position].name if command is not None else ""
-    return called(tape, (command.places if command is not None else event.arrays)[position], parameter)
+    def called_by(self, event: Event, position: int) -> str:
+        """`called` for the argument of a launch, or the array of another event, at this position."""
+        command = event.command
+        parameter = command.program.leaves[position].name if command is not None else ""
+        return self.called((command.places if command is not None else event.arrays)[position], parameter)
 
-
-def reason_of(tape: Recording, kept: KeptBytes) -> str:
-    """Text of the reason why bytes were kept: the adjoints that will read them, and under which names."""
-    if kept.said:
-        return kept.said
-    needs = {f"adjoint of {n.event.label} reads {name_of(tape, n.array, n.name)}" for n in kept.needs}
-    return ", ".join(sorted(needs)) or 'keep="all"'
-
-
-def called(tape: Recording, a: array, parameter: str = "") -> str:
-    """The name of an array of this tape for messages, searched in the calling frames (slow)."""
-    note_names(tape, sys._getframe(1))
-    guess_names(tape)
-    return name_of(tape, a, parameter)
-
-
-def name_of(tape: Recording, a: array, parameter: str = "") -> str:
-    """The noted name of an array; else its own `name`, the parameter, or the id of its memory."""
-    return tape.names.get(id(a)) or a.name or parameter or str(a.allocation)
-
-
-def own_name(tape: Recording, a: array) -> str:
-    """The user's name of this array object; "" if its name is only a guess, as for a temporary view."""
-    return a.name or (tape.names.get(id(a), "") if id(a) not in tape.guessed else "")
+    def reason_of(self, kept: KeptBytes) -> str:
+        """Text of the reason why bytes were kept: the adjoints that will read them, and under which names."""
+        if kept.said:
+            return kept.said
+        needs = {f"adjoint of {n.event.label} reads {self.of(n.array, n.name)}" for n in kept.needs}
+        return ", ".join(sorted(needs)) or 'keep="all"'
 
 
 # ---- the source of a launch

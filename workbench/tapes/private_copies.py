@@ -28,9 +28,7 @@ from ..kernels.types import Composite, Struct, is_float
 from ..launches.command import Command
 from ..launches.plan import plan
 from .events import Event
-from .host_sources import lost
 from .jvp import value_of
-from .naming import called_by
 from .reverse import walk
 from .tape import Tape
 
@@ -213,7 +211,7 @@ class Rerun:
             found = [a for e in self.tape.events for a in (*e.arrays, *places_of(e)) if isinstance(a, array)]
             self.twins = CopiedArrays([*self.tape.arrays.values(), *found], self.widened)
         if event.sources and self.refuses_sources:
-            raise lost(event, self.tape)
+            raise self.tape.host.lost(event)
         if event.command is not None:
             self.steps.append(launch_of(event.command, self.twins).run)
 
@@ -312,7 +310,7 @@ class InFloat64(Rerun):
         tangents = [self.moved.of(command.places[k]) for k in back.shadows]
         for k, p, t in zip(back.shadows, known[key].function.params[len(made.flat) :], tangents, strict=True):
             if p.type.dtype != t.dtype:  # type: ignore[attr-defined]
-                name = called_by(self.tape, event, k)
+                name = self.tape.names.called_by(event, k)
                 raise GradientError(
                     f"{event.label!r}: {name!r} is {t.dtype}, whose tangent is wider than it.",
                     slug="hvp-half",

@@ -15,8 +15,7 @@ from ..arrays.interval_index import SpanSet
 from ..arrays.span import Span
 from ..arrays.workspace import Shadow, Workspace, accumulate, is_float_memory
 from ..kernels.types import Struct
-from .cross_tape import memory_name, warn
-from .earlier_gradients import note_before
+from .cross_tape import warn
 from .events import clock
 from .recording import Recording
 
@@ -35,7 +34,7 @@ def computed_in_place(tape: Recording, seeds: Workspace, grads: dict[array, arra
     for a in memories:
         if not a.asked or a in seeds or a.grad in memories or a in shown:
             continue
-        grad, written = a.gradient(), tape.written.get(a)
+        grad, written = a.gradient(), tape.log.written.get(a)
         blank = grad.blank == grad.version and not grad.exposed and (grad in notes.cleared or tape in notes.zeroed)
         if blank or (written is not None and written.everything):
             found.add(a)
@@ -47,7 +46,7 @@ Wrote = Callable[[Recording, Allocation], tuple[SpanSet | None, Iterable[Span]]]
 
 def counted(tape: Recording, a: Allocation) -> tuple[SpanSet | None, Iterable[Span]]:
     """(marks of all writes of a memory or None, spans surely stored to), from the tally of the tape."""
-    return tape.written.get(a), tape.stored.get(a, ())
+    return tape.log.written.get(a), tape.log.stored.get(a, ())
 
 
 def publish(tape: Recording, space: Workspace, retained: dict[Span, Any], wrote: Wrote = counted) -> None:
@@ -73,20 +72,9 @@ def _publish_one(
 ) -> None:
     """Add the shadow of a leaf to its `.grad`; replace the `.grad` of what events wrote."""
     grad, k = a.gradient(), a.grad_scale or 1
-    dtype = tape.scalars.get(a)
-    if dtype is None:  # seeded itself, and on no active path
-        floats = (x.dtype for x in tape.arrays.values() if x.allocation is a and is_float_memory(x))
-        dtype = next((t if isinstance(t, Struct) else t.scalar for t in floats), None)  # type: ignore[attr-defined]
-    if grad.previous_view is not None and grad.previous_view.touched:
-        warn(
-            f"an array that {memory_name(tape, a)}.grad.numpy() gave before the last backward() was written to since:"
-            " that does not change the gradient any more. Take .grad.numpy() again; a .copy() of it is yours."
-        )
-    grad.previous_view = None
-    if grad.gradient_view is not None:
-        grad.gradient_view.close(grad)
+    _close_views(tape, a, grad)
     if written is None and grad.written and grad.bytes.any():
-        name = next((n for n in (tape.names.get(i) for i, x in tape.arrays.items() if x.allocation is a) if n), a)
+        name = next((n for n in (tape.names.noted.get(i) for i, x in tape.arrays.items() if x.allocation is a) if n), a)
         warnings.warn(
             f"the gradient of {name} was added to values that you had written into its .grad: leaves accumulate."
             " x.grad.zero_() or tape.zero() before backward() starts anew; assigning x.grad = b copied b.",
@@ -94,7 +82,7 @@ def _publish_one(
         )
     blank = grad.blank == grad.version and not grad.exposed
     if written is None and capture_log.active_capture() is None:
-        note_before(tape, a, blank)
+        tape.earlier.note(a, blank, tape.border.run.chained)
     if (notes := capture_log.active_capture()) is not None:
         notes.remember(grad)
         if blank and grad not in notes.cleared and (blank := tape in notes.zeroed):
@@ -109,7 +97,7 @@ def _publish_one(
     elif blank or (written is not None and written.everything):
         capture_log.move(grad.bytes, shadow.data)
     else:
-        accumulate(grad, shadow, dtype)
+        accumulate(grad, shadow, _scalar_of(tape, a))
         for span in written or ():
             at = Span(grad, span.offset * k, span.shape, tuple(s * k for s in span.strides), span.itemsize * k)
             words = at.words()
@@ -125,6 +113,26 @@ def _publish_one(
     grad.version += 1
     grad.mark_published()
     grad.publisher = next(clock), weakref.ref(tape)
+
+
+def _close_views(tape: Recording, a: Allocation, grad: Allocation) -> None:
+    """Cut off the arrays that `.grad.numpy()` gave; warn if an older one was written to since the last backward."""
+    if grad.previous_view is not None and grad.previous_view.touched:
+        warn(
+            f"an array that {tape.names.of_memory(a)}.grad.numpy() gave before the last backward() was written to"
+            " since: that does not change the gradient any more. Take .grad.numpy() again; a .copy() of it is yours."
+        )
+    grad.previous_view = None
+    if grad.gradient_view is not None:
+        grad.gradient_view.close(grad)
+
+
+def _scalar_of(tape: Recording, a: Allocation) -> Any:
+    """The scalar type of memory on an active path, or of what was seeded itself, off all of them."""
+    if a in tape.scalars:
+        return tape.scalars[a]
+    floats = (x.dtype for x in tape.arrays.values() if x.allocation is a and is_float_memory(x))
+    return next((t if isinstance(t, Struct) else t.scalar for t in floats), None)  # type: ignore[attr-defined]
 
 
 def gradients_of(tape: Recording) -> list[Allocation]:

@@ -22,12 +22,10 @@ from ..errors import GradientError
 from ..kernels.types import Struct
 from ..records import offers
 from .events import Event, Scope, checksum_of
-from .host_sources import lost
 from .jvp import on_device, passing
 from .private_copies import CopiedArrays, Rerun, places_of
 from .seeds import check_pairs
 from .tape import Tape
-from .touched_bytes import tally
 
 
 @offers("of original")
@@ -69,7 +67,7 @@ def replay(tape: Tape, inputs: Mapping[Any, Any] | None = None) -> ReplayedTape:
         made = ReplayedTape(tape, again.twins, tape.keep)  # type: ignore[arg-type]
         known = next((e for e in tape.events if e.sources), None)
         if inputs and known is not None:
-            raise lost(known, tape)
+            raise tape.host.lost(known)
         for x, values in (inputs or {}).items():
             _set(made, x, values)
         again.record(made)
@@ -95,11 +93,11 @@ def keep_all(tape: Tape) -> ReplayedTape:
 
 
 def _refuse_other_bits(tape: Tape, made: ReplayedTape, copies: Mapping[Allocation, Allocation]) -> None:
-    tally(tape)
+    tape.log.tally()
     pairs = [
         (s, s.words(), Span(b, s.offset, s.shape, s.strides, s.itemsize).words())
         for a, b in copies.items()
-        for s in tape.written.get(a, ())
+        for s in tape.log.written.get(a, ())
     ]
     for new, n in made.positions.items():
         again = {(k.span.allocation, k.span.offset, k.span.shape, k.span.strides): k.data for k in new.kept}
@@ -195,7 +193,7 @@ class _Again(Rerun):
 
     def verify(self, position: int) -> None:
         """Raise GradientError [overwritten] if exposed memory first met at event `position` was changed unseen."""
-        for a, (when, checksum) in self.tape.met.items():
+        for a, (when, checksum) in self.tape.needed.met.items():
             if when == position and checksum is not None and checksum != checksum_of(a.span()):
                 raise GradientError(
                     f"{_name(self.tape, a.span())} was changed behind the tape's back, through its raw memory.",
@@ -220,9 +218,9 @@ class _Again(Rerun):
             done = end
             starts.append(len(into.events))
         into.scopes = [Scope(s.name, starts[s.first], None if s.last is None else starts[s.last]) for s in tape.scopes]
-        for key, name in tape.names.items():
+        for key, name in tape.names.noted.items():
             if (a := tape.arrays.get(key)) is not None:
-                into.names[id(into.of(a))] = name
+                into.names.noted[id(into.of(a))] = name
 
 
 # ---- inputs
@@ -231,7 +229,7 @@ class _Again(Rerun):
 def _set(made: ReplayedTape, x: Any, values: Any) -> None:
     """Write the new values of an input to its copy."""
     a = x.memory if isinstance(x, scalar) else x
-    if not isinstance(a, array) or not made.original.has_touched(a.span):
+    if not isinstance(a, array) or not made.original.log.has_touched(a.span):
         raise _stranger(a)
     copy = made.of(a)
     if isinstance(values, array):
@@ -327,21 +325,21 @@ def _refuse_unknown(tape: Tape, looking: bool = False) -> None:
 def _started(tape: Tape, n: int, span: Span) -> bool:
     """True if the walk can put back what event `n` found in these bytes, which no sure write has made."""
     a, event = span.allocation, tape.events[n]
-    needed = any(need.event.id <= event.id and need.span.contains(span) for need in tape.needs.get(a, ()))
-    watched = a in tape.left and event.reverse is not None
+    needed = any(need.event.id <= event.id and need.span.contains(span) for need in tape.needed.needs.get(a, ()))
+    watched = a in tape.needed.left and event.reverse is not None
     writer = next((e for e in tape.events[n:] if any(s.overlaps(span) is not False for s in e.writes)), None)
     if writer is not None:
         return watched and any(kept.span.contains(span) for kept in writer.kept)
-    if any(s.overlaps(span) is not False for s in tape.changed.get(a, ())):
+    if any(s.overlaps(span) is not False for s in tape.needed.changed.get(a, ())):
         return False
-    return needed or (watched and (not a.exposed or tape.left[a].get(span) == checksum_of(span)))
+    return needed or (watched and (not a.exposed or tape.needed.left[a].get(span) == checksum_of(span)))
 
 
 def _probably_started(tape: Tape, span: Span) -> bool:
     """True if no write to these bytes is known, or if they were zeros to begin with."""
     a = span.allocation
     unwritten = all(s.overlaps(span) is False for e in tape.events for s in e.writes)
-    if unwritten and all(s.overlaps(span) is False for s in tape.changed.get(a, ())):
+    if unwritten and all(s.overlaps(span) is False for s in tape.needed.changed.get(a, ())):
         return True
     return _began_as_zeros(tape, a)
 
@@ -357,5 +355,5 @@ def _sure_writes(event: Event) -> list[Span]:
 def _name(tape: Tape, span: Span) -> str:
     """The user's name of these bytes, quoted; else the id of their memory."""
     near = [a for a in tape.arrays.values() if a.span.overlaps(span) is not False]
-    near.sort(key=lambda a: (a.span != span, tape.names.get(id(a)) is None and a.name is None))
-    return repr(tape.names.get(id(near[0])) or near[0].name or near[0].label) if near else str(span.allocation)
+    near.sort(key=lambda a: (a.span != span, not tape.names.given(a)))
+    return repr(tape.names.given(near[0]) or near[0].label) if near else str(span.allocation)

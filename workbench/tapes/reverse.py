@@ -32,11 +32,7 @@ from ..arrays.workspace import (
 from ..errors import GradientError
 from ..launches.adjoint_arguments import AdjointArguments
 from .events import Event
-from .host_sources import refuse
-from .naming import called_by
-from .overwrites import verify
 from .recording import Recording
-from .touched_bytes import tally
 
 Observer = Callable[[Event, Workspace], None]
 Step = Callable[[Recording, Event, Workspace, dict], None]
@@ -67,7 +63,7 @@ def walk(
     space.dropping = drop
     if rewinds:
         verify(tape)
-    tally(tape)
+    tape.log.tally()
     undone: dict[Span, Any] = {}
     retained: dict[Span, Any] = {}
     try:
@@ -89,6 +85,12 @@ def walk(
     finally:
         put_back(undone)
     return space, retained
+
+
+def verify(tape: Recording) -> None:
+    """Raise GradientError if a needed value was overwritten, a launch broke off, or the types of memory conflict."""
+    tape.log.refuse_bits()
+    tape.needed.verify()
 
 
 def rewind(event: Event, undone: dict[Span, Any]) -> None:
@@ -124,7 +126,9 @@ def _drop(tape: Recording, event: Event, space: Workspace) -> None:
 
 def _is_last(tape: Recording, event: Event, a: Allocation) -> bool:
     """True if no earlier event touched the memory and no gradient was asked of it: its shadow can be freed."""
-    return tape.first.get(a) is event and not (a.asked or a in tape.borders or (a.exposed and ports.gradient_takers))
+    return tape.log.first.get(a) is event and not (
+        a.asked or a in tape.border.met or (a.exposed and ports.gradient_takers)
+    )
 
 
 def _dying(tape: Recording, event: Event, pull: Any, space: Workspace) -> bool:
@@ -247,7 +251,7 @@ def consume_extreme(a: array, space: Workspace, ties: Shadow, after: dict) -> No
 def _refuse_late(tape: Recording, event: Event, plan: Any, flat: list, back: Any) -> None:
     for k in plan.float_reads | plan.float_writes if plan.float_writes else ():
         if (back is None or k not in back.shadows) and flat[k].allocation.required:
-            raise _late(called_by(tape, event, k), event)
+            raise _late(tape.names.called_by(event, k), event)
 
 
 def _late(name: str, event: Event) -> GradientError:
@@ -264,11 +268,11 @@ def _host(tape: Recording, event: Event, space: Workspace, after: dict) -> None:
     """Reverse a host write: a copy's source gets the adjoint of the target; every write clears what it overwrote."""
     dst = event.arrays[0]
     if not event.followed and event.arrays[1].allocation.required:
-        raise _late(called_by(tape, event, 1), event)
+        raise _late(tape.names.called_by(event, 1), event)
     if dst.allocation not in space:
         return
     if event.sources:
-        refuse(event, space, tape)
+        tape.host.refuse(event, space)
     for path, part in float_parts(dst).items():
         g = space[dst.allocation].view(part.span, gradient_dtype(part))
         if len(event.arrays) == 2 and event.arrays[1].allocation in tape.active:
@@ -319,7 +323,7 @@ def _loop(tape: Recording, event: Event, space: Workspace, after: dict) -> None:
 def _nothing(tape: Recording, event: Event, space: Workspace, after: dict) -> None:
     """Pass over a foreign write, whose memory has been restored, or a cut, which makes a leaf."""
     if event.noted:
-        refuse(event, space, tape)
+        tape.host.refuse(event, space)
 
 
 def opaque_meets(event: Event, space: Workspace) -> bool:

@@ -15,9 +15,7 @@ from ..arrays.span import Span, byte_entries
 from ..arrays.workspace import Workspace, add_seed, gradient_dtype
 from ..device import xp
 from ..errors import GradientError
-from .cross_tape import memory_name
 from .recording import Recording
-from .touched_bytes import tally
 
 
 def seeds_of(tape: Recording, loss: array | None, grads: dict[array, array] | None) -> Workspace:
@@ -122,7 +120,7 @@ def check_seed(tape: Recording, a: Any) -> None:
             slug="seed-type",
             instead=f"{a}, the array, without quotes" if isinstance(a, str) else "{y: seed}, with an array y",
         )
-    if not tape.has_touched(a.span):
+    if not tape.log.has_touched(a.span):
         raise GradientError(
             f"{a.label} was neither read nor written while this tape recorded.",
             slug="seed-untouched",
@@ -133,22 +131,22 @@ def check_seed(tape: Recording, a: Any) -> None:
 
 def _written_seeds(tape: Recording, space: Workspace) -> None:
     """The gradient bytes that the user, or a later tape, wrote into what this tape computed."""
-    tally(tape)
-    for a, marks in tape.written.items():
+    tape.log.tally()
+    for a, marks in tape.log.written.items():
         grad = a.grad
         if grad is None or a not in tape.active:
             continue
         mask = grad.user_written_mask(grad.span())
         if grad.previous_view is not None and grad.previous_view.touched:
             raise GradientError(
-                f"the seed of {memory_name(tape, a)} was written to an array that .grad.numpy() gave before the last"
+                f"the seed of {tape.names.of_memory(a)} was written to an array that .grad.numpy() gave before the last"
                 " backward().",
                 slug="old-view",
                 why="Since then it is an array of its own, and the seed would be lost.",
                 instead="x.grad.numpy()[...] = seed, taken anew, or backward(grads={x: seed})",
             )
         when, by = grad.publisher
-        later = when > tape.stamps.get(a, 0) and by is not weakref.ref(tape)
+        later = when > tape.log.stamps.get(a, 0) and by is not weakref.ref(tape)
         if mask is None and not later:
             continue
         k = a.grad_scale or 1

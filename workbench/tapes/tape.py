@@ -21,12 +21,9 @@ from ..arrays.workspace import Shadow, Workspace, shadow_view
 from ..errors import GradientError, LaunchError
 from ..records import Listed, offers
 from .backward_cache import CompiledBackward, compiled_backward
-from .cross_tape import CrossTapeSearch, note_seeds, report_borders, update_borders
+from .cross_tape import CrossTapeSearch
 from .events import Event
-from .host_sources import warn
 from .late_imports import ask
-from .naming import guess_names, note_names
-from .overwrites import verify_needs
 from .publish import computed_in_place, gradients_of, publish
 from .recording import Recording
 from .reverse import Observer, Step, reverse, walk
@@ -134,26 +131,26 @@ class Tape(Recording, metaclass=Listed):
             before = {a: a.gradient().bytes.copy() for a in space.places}
             try:
                 space, retained = walk(self, space, before=crossing and crossing.before, drop=True)
-                report_borders(self, [] if crossing is None else crossing.found(space), blind)
+                self.border.report([] if crossing is None else crossing.found(space), blind)
                 publish(self, space, retained)
             except BaseException:
                 for a, data in before.items():
                     a.gradient().bytes[...] = data
                 raise
             space.release()
-            self.walked = not self.captured
-            warn(self)
+            self.needed.walked = not self.captured
+            self.host.warn()
         return None
 
     def _publish_prepared(self, known: CompiledBackward, seeds: Workspace, blind: bool) -> None:
         """Run a compiled walk (`backward_cache`) and publish it: the rest of a `backward`."""
-        verify_needs(self)
+        self.needed.verify()
         known.run(seeds, self)
         seeds.release()
-        report_borders(self, [], blind)
+        self.border.report([], blind)
         known.publish(self)
-        self.walked = True
-        warn(self)
+        self.needed.walked = True
+        self.host.warn()
 
     def _refuse_without_leaf(self) -> None:
         if self.events and not self.active and not any(a.allocation.asked for a in self.arrays.values()):
@@ -169,9 +166,9 @@ class Tape(Recording, metaclass=Listed):
         """The border search for a walk; None if the tape has no borders, and in a capture, as numbers are unknown."""
         if capture_log.active_capture() is not None:
             return None
-        note_seeds(self, seeds)
-        update_borders(self)
-        return CrossTapeSearch(self, seeds) if self.borders else None
+        self.border.note_seeds(seeds)
+        self.border.update()
+        return CrossTapeSearch(self.border, seeds) if self.border.met else None
 
     def _remember(self, seeds: Workspace) -> None:
         """Keep the seeds for `retrace` and the views, in the buffers of the last ones where they fit."""
@@ -228,7 +225,7 @@ class Tape(Recording, metaclass=Listed):
             raise GradientError(
                 f"adjoint(..., at={at!r}): that is no event of this tape.", slug="event", instead="at=tape.events[k]"
             )
-        place = at or self.last_writer(a.span)
+        place = at or self.log.last_writer(a.span)
         found: list[np.ndarray] = []
 
         def take(space: Workspace) -> None:
@@ -401,12 +398,12 @@ class Tape(Recording, metaclass=Listed):
     def _name_other(self, other: Any) -> None:
         """Note what the program of our caller calls the arrays of another tape."""
         if isinstance(other, Tape):
-            note_names(other, sys._getframe(2))
+            other.names.note(sys._getframe(2))
 
     def _ask(self, question: str, *args: Any, **choices: Any) -> Any:
         capture_log.refuse(f"tape.{question}()")
-        note_names(self, sys._getframe(2))
-        guess_names(self)
+        self.names.note(sys._getframe(2))
+        self.names.guess()
         return ask(question, self, *args, **choices)
 
 

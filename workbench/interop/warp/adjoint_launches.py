@@ -212,7 +212,7 @@ class AdjointLaunches(Deferring):
             self.host_writes(regions, frame)
         except (Untranslated, WorkbenchError) as error:
             reason = said(error)
-        if any(id(twin) not in self._tape.names for a, _ in pairs for twin in self.twins.behind(a)):
+        if any(id(twin) not in self._tape.names.noted for a, _ in pairs for twin in self.twins.behind(a)):
             self.note_names(frame)
         first = {id(a): np.array(g.numpy()) for a, g in pairs}
         tape = context.runtime.tape

@@ -211,7 +211,7 @@ class Captures(Deferring):
         for one in taken:
             self.gone_back(list(one.arrays.values()))
         if self.ran and self.check == "gradient":
-            self.tape.names.update(names if isinstance(frame, CallSite) else self.note_names(frame))
+            self.tape.names.noted.update(names if isinstance(frame, CallSite) else self.note_names(frame))
             self.judged(self.ran, steps, refused)
         return refused
 

@@ -18,7 +18,6 @@ from ...arrays.array import array
 from ...arrays.span import Span
 from ...errors import GradientError
 from ...tapes.events import Event, Need
-from ...tapes.naming import name_of
 from .arguments import Changed, WithNumbers, changed
 from .compare import accuracy
 from .events import WarpStep, asks_mesh
@@ -100,7 +99,7 @@ def leaked(seen: Watch, one: Verdicts, row: VerdictRow) -> Found | None:
     found = exact[id(mine.twin)] if mine.written else exact[id(mine.twin)] + mine.before
     if not accuracy(row.theirs, found, None).fine:
         return None
-    names = ", ".join(f"`{name_of(seen.tape, p.twin)}.grad`" for p in left)
+    names = ", ".join(f"`{seen.tape.names.of(p.twin)}.grad`" for p in left)
     return (
         "leaked seed",
         f"{names} still held what an earlier backward had left, and was walked back again",
@@ -168,7 +167,7 @@ def _without_gradient(seen: Watch, step: WarpStep) -> str | None:
     for known in list(seen.twins.made.values()):
         a = known.ref()
         if a is not None and a.grad is None and _touches(step.event, known.twin.span):
-            return name_of(seen.tape, known.twin)
+            return seen.tape.names.of(known.twin)
     return None
 
 
@@ -222,7 +221,7 @@ def without_gradient(seen: Watch, one: Verdicts, row: VerdictRow) -> Found | Non
     for step, leaf, twin in ends:
         if not _passes(seen, one, row, twin):
             continue
-        name = name_of(seen.tape, twin, leaf.name)
+        name = seen.tape.names.of(twin, leaf.name)
         if leaf.path:
             cause, name = "missing requires_grad in a struct", f"{leaf.name}"
         else:
@@ -258,7 +257,7 @@ def aliased(seen: Watch, one: Verdicts, row: VerdictRow) -> Found | None:
                 known.setdefault(id(a), (a, set()))[1].add(step.event)
     for step, a, other in reversed(found):
         if row.step is None or step.number >= row.step.number:
-            names = name_of(seen.tape, seen.twins.array(a)), name_of(seen.tape, seen.twins.array(other))
+            names = seen.tape.names.of(seen.twins.array(a)), seen.tape.names.of(seen.twins.array(other))
             first, second = names if names[0] != names[1] else ("another array", names[1])
             sentence = f"{step!r} takes `{first}`, which lies in the memory of `{second}` and has a gradient of its own"
             return "alias", sentence, step, f"`{second}` itself, or a view of it, as argument of {step!r}"
@@ -314,7 +313,7 @@ def _overwritten(seen: Watch, one: Verdicts, wrong: WarpStep, by: WarpStep, need
             None,
             f"a {kind} of its own for each time that it is {built} and that {wrong!r} shares with others",
         )
-    name = name_of(seen.tape, need.array, need.name)
+    name = seen.tape.names.of(need.array, need.name)
     sentence = f"its adjoint reads `{name}` as it is now; `{name}` was overwritten by {by!r}"
     if by.where is not None and by is not wrong:
         sentence += f" in line {by.where.line}"
@@ -352,7 +351,7 @@ def host_wrote(seen: Watch, one: Verdicts, row: VerdictRow) -> Found | None:
         k = needed.get(id(region.allocation))
         if k is not None:
             twin = event.command.places[k]
-            name = name_of(seen.tape, twin, event.command.program.leaves[k].name)
+            name = seen.tape.names.of(twin, event.command.program.leaves[k].name)
             if (again := _written_again(one, row, twin)) is not None:
                 return _by_warp(name, *again)
             sentence = f"its adjoint reads `{name}` as it is now; the host has written to `{name}` since"
@@ -394,7 +393,7 @@ def not_cleared(seen: Watch, one: Verdicts, row: VerdictRow) -> Found | None:
         seeded = any(_meets(p.twin.span, [twin.span]) for twin, _ in one.seeds)
         for step in unheard:
             if (last > step.number or seeded) and step.event is not None and _meets(p.twin.span, step.event.writes):
-                name = name_of(seen.tape, p.twin)
+                name = seen.tape.names.of(p.twin)
                 sentence = (
                     f"Warp's tape does not hear {step!r}: the gradient of `{name}` flows past it, to what was there"
                 )
@@ -410,7 +409,7 @@ def retained(seen: Watch, one: Verdicts, row: VerdictRow) -> Found | None:
     for p in (p for p in one.published if p.theirs.retain_grad and _touches(row.step.event, p.twin.span)):
         writers = [e for e in one.events if _meets(p.twin.span, e.writes)]
         if len(writers) > 1:
-            name = name_of(seen.tape, p.twin)
+            name = seen.tape.names.of(p.twin)
             sentence = (
                 f"`{name}` has retain_grad=True and is written {len(writers)} times: no store clears its gradient"
             )

@@ -16,7 +16,6 @@ from ...kernels.ops.memory import ATOMIC_ADD, ATOMIC_SUB
 from ...kernels.ops.scalar import ADD, MUL, SUB
 from ...kernels.types import is_float
 from ...tables import aligned, html_table
-from ...tapes.naming import name_of
 from .events import ForwardDifference, WarpStep
 
 if TYPE_CHECKING:
@@ -87,7 +86,7 @@ class Differences:
 def _row(seen: Watch, step: WarpStep, found: ForwardDifference) -> Differing:
     event = step.event
     arrays = [] if event is None else [a for a in seen.tape.arrays.values() if a.allocation is found.region.allocation]
-    return Differing(step, name_of(seen.tape, arrays[0]) if arrays else "", found, why(step, found))
+    return Differing(step, seen.tape.names.of(arrays[0]) if arrays else "", found, why(step, found))
 
 
 def why(step: WarpStep, found: ForwardDifference) -> str:

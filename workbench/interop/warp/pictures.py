@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...tapes.late_imports import ask
-from ...tapes.naming import guess_names
 from .compare import VerdictTable
 from .deferred import Deferring
 from .published import PublishedBackward, findings
@@ -64,7 +63,7 @@ class Pictures(Deferring):
     def _asked(self, question: str, *args: Any) -> Any:
         one = self.shown
         before = self.tape.last_seeds, self.tape.within
-        guess_names(self.tape)
+        self.tape.names.guess()
         if one is not None and one.seeds:
             one.show()
         try:

@@ -16,7 +16,6 @@ from ...arrays.allocation import Allocation
 from ...arrays.array import array
 from ...arrays.workspace import Workspace
 from ...tapes.events import Event
-from ...tapes.naming import name_of
 from ...tapes.reverse import reverse
 from .causes import NOTEBOOKS, explain
 from .compare import NOISY, ROUNDED, SLIGHT, SMALL, Verdict, VerdictRow, accuracy
@@ -109,7 +108,7 @@ class Verdicts:
     def _row(self, one: PublishedGradient, error: str, wrong_at: dict[int, WarpStep]) -> VerdictRow:
         theirs = self.moment.after(one.theirs)
         row = VerdictRow(
-            name_of(self.seen.tape, one.twin), "not asked", backward=self.number, theirs=theirs, subject=one
+            self.seen.tape.names.of(one.twin), "not asked", backward=self.number, theirs=theirs, subject=one
         )
         if theirs.dtype.names is not None or (one.at is None and self.complete and not error):
             row.cause = "launches overwrite it, so that its gradient has no one meaning"
@@ -138,7 +137,7 @@ class Verdicts:
         if row.verdict == "agrees" and not self.seeds:
             row.verdict, row.cause = "not asked", NO_SEED
         elif row.verdict == "agrees" and self.again and self._rests_on_left(one, exact):
-            name = name_of(self.seen.tape, self.again[0].twin)
+            name = self.seen.tape.names.of(self.again[0].twin)
             row.verdict = "unverified"
             row.cause = f"leaked seed: `{name}.grad` holds what an earlier backward has left, and is a seed once more"
             row.remedy = f"tape.zero(), or `{name}.grad.zero_()`, before the new seeds; or tape.backward(grads={{...}})"
@@ -260,7 +259,7 @@ class Verdicts:
         exact = self.with_seeds([*self.seeds, *((p.twin, p.before) for p in more)]).get(id(one.twin)) if more else None
         if exact is None or self._judged(one, row, exact if one.written else exact + one.before)[0] == "wrong":
             return False
-        name, number = name_of(self.seen.tape, more[0].twin), left[more[0].theirs.grad].number
+        name, number = self.seen.tape.names.of(more[0].twin), left[more[0].theirs.grad].number
         row.verdict = "unverified"
         row.cause = f"leaked seed: `{name}.grad` holds what backward {number} has left, and is walked back as well"
         row.remedy = f"`{name}.grad.zero_()`, or tape.backward(grads={{...}}) with all seeds if it is meant"

@@ -27,7 +27,6 @@ from ...arrays import allocation as memory
 from ...arrays.array import array
 from ...errors import GradientError, KernelError, LaunchError, WorkbenchError
 from ...launches.launch import launch as our_launch
-from ...tapes.naming import note_names
 from ...tapes.tape import Tape
 from .adjoint_launches import TWICE, AdjointLaunch, AdjointLaunches
 from .builds import Builds
@@ -169,10 +168,10 @@ class Watch(Moves, Captures, AdjointLaunches, Pictures):
         pending = itertools.chain.from_iterable(self.twins_of_pending.values())
         early = {id(a): a for a in pending if id(a) not in tape.arrays}
         tape.arrays.update(early)
-        note_names(tape, frame)
+        tape.names.note(frame)
         for i in early:
             del tape.arrays[i]
-        return dict(tape.names)
+        return dict(tape.names.noted)
 
     # ---- one event
 
@@ -293,7 +292,7 @@ class Watch(Moves, Captures, AdjointLaunches, Pictures):
 
     def undo(self, count: int) -> None:
         """Drop our events from number `count` on after a failure: an opaque one takes their place."""
-        self.tape.failure = None
+        self.tape.needed.failure = None
         del self.tape.events[count:]
 
     def opaque(
@@ -560,7 +559,7 @@ class Watch(Moves, Captures, AdjointLaunches, Pictures):
     def judge(self, moment: LiveSnapshots) -> None:
         """Compare the gradients of a backward with the exact ones."""
         moment.events, moment.steps = len(self.tape.events), len(self.steps)
-        self.tape.names.update(moment.names)
+        self.tape.names.noted.update(moment.names)
         one = WarpBackward(self, len(self.passes), moment)
         one.judge()
         self.passes.append(one)

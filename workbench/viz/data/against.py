@@ -25,7 +25,6 @@ from ...diagnose.walk_step import EventAccess, accesses, shadow_of
 from ...errors import LaunchError
 from ...kernels.types import Scalar, Struct
 from ...tapes.events import Event
-from ...tapes.naming import guess_names
 from ...tapes.seeds import seeds_of
 from ...tapes.tape import Tape
 from .gather import Levels, gather_pass
@@ -204,7 +203,7 @@ def side_of(tape: Tape, other: Any = None) -> Side:
     if isinstance(other, Wrong):
         return Side(other.tape, other.retrace, other.seeds, other.title, other)
     if isinstance(other, Tape):
-        guess_names(other)
+        other.names.guess()
         return Side(other, other.retrace, other.last_seeds, "the other tape")
     if isinstance(other, ForeignPass):
         return Side(other.tape, other.retrace, other.seeds, other.title, brief=other.brief)

@@ -26,7 +26,6 @@ from ...kernels import ir
 from ...kernels.program import Program
 from ...kernels.types import Scalar
 from ...tapes.events import Event, KeptBytes
-from ...tapes.naming import reason_of
 from ...tapes.reverse import past_opaque
 from ...tapes.tape import Tape
 from .event_kinds import UniqueEvents
@@ -187,7 +186,7 @@ class _Gather:
         key = kept.said, *[(need.event.label, id(need.array), need.name) for need in kept.needs]
         found = self.reasons.get(key)
         if found is None:
-            found = self.reasons[key] = reason_of(self.tape, kept)
+            found = self.reasons[key] = self.tape.names.reason_of(kept)
         return found
 
     @property
@@ -196,7 +195,7 @@ class _Gather:
 
     def name_all(self) -> None:
         for a in self.tape.arrays.values():
-            self.name(a.span, self.tape.names.get(id(a)) or a.name or "")
+            self.name(a.span, self.tape.names.given(a))
 
     def name(self, span: Span, name: str) -> None:
         if span.nbytes:
@@ -245,7 +244,7 @@ class _Gather:
         }
 
     def label(self, a: Any, parameter: str) -> str:
-        name = self.tape.names.get(id(a)) or a.name or parameter or str(a.allocation)
+        name = self.tape.names.of(a, parameter)
         self.name(a.span, name)
         return name
 

@@ -20,7 +20,6 @@ from ...diagnose.final_values import glance
 from ...diagnose.walk_step import accesses
 from ...errors import Where, shown_file
 from ...kernels import ir
-from ...tapes.naming import name_of
 from ...tapes.tape import Tape
 from .snapshot import TapeMoments
 from .text import clean, clean_lines
@@ -205,7 +204,7 @@ def _place(tape: Tape, n: int, f: Finding) -> dict[str, Any] | None:
         if where is not None and (where.file, where.line) in lines:
             return {"file": shown_file(where.file), "line": where.line}
     pairs = zip(program.leaves, event.command.places, strict=True)
-    about = {leaf.name for leaf, a in pairs if isinstance(a, array) and name_of(tape, a, leaf.name) in f.arrays}
+    about = {leaf.name for leaf, a in pairs if isinstance(a, array) and tape.names.of(a, leaf.name) in f.arrays}
     touching = [s for s in stmts if s.args and _is_array(s.args[0]) and ir.root(s.args[0]).name in about]
     first = next((s.where for s in (*(s for s in touching if s.row.writes), *touching)), None)
     return None if first is None else {"file": shown_file(first.file), "line": first.line}

@@ -26,7 +26,6 @@ from ...tapes.replay import ReplayedTape, replay, starts
 from ...tapes.reverse import walk
 from ...tapes.seeds import check_seed
 from ...tapes.tape import Tape
-from ...tapes.touched_bytes import tally
 from .gather import gather_seeded
 from .text import clean
 from .trace import Trace
@@ -160,8 +159,8 @@ class Seeds:
         """A copy of the output's contents at the end of the tape. Raises GradientError [overwritten]."""
         with memory.LOCK:
             a = self.at(self.y)
-            changed = any(s.overlaps(a.span) is not False for s in self.tape.changed.get(a.allocation, ()))
-            left = self.tape.left.get(a.allocation, {}).get(a.span)
+            changed = any(s.overlaps(a.span) is not False for s in self.tape.needed.changed.get(a.allocation, ()))
+            left = self.tape.needed.left.get(a.allocation, {}).get(a.span)
             if changed or (a.allocation.exposed and left is not None and left != checksum_of(a.span)):
                 raise GradientError(
                     f"{self.output!r} was changed since the tape wrote it: what it holds is no output of the tape.",
@@ -346,7 +345,7 @@ def _named(tape: Tape, arrays: Any) -> Iterator[tuple[str, array]]:
             if not is_float(a.dtype) or a.span in seen or not a.size:
                 continue
             seen.add(a.span)
-            base = tape.names.get(id(whole)) or whole.name or str(whole.allocation)
+            base = tape.names.of(whole)
             name = clean(base if a is whole else f"{base}.{_field(whole, a)}")
             while name in taken:
                 name += "'"
@@ -370,13 +369,15 @@ def _ends(tape: Tape, y: array | None) -> tuple[dict[str, array], dict[str, arra
     if y is not None:
         check_seed(tape, y)
     arrays = list(tape.arrays.values())
-    arrays.sort(key=lambda a: tape.names.get(id(a)) is None)  # those with names of the user's speak for the others
+    arrays.sort(
+        key=lambda a: tape.names.noted.get(id(a)) is None
+    )  # those with names of the user's speak for the others
     if y is not None and all(a is not y for a in arrays):
         arrays.append(y)
-    tally(tape)
+    tape.log.tally()
     known = [(n, a) for n, a in _named(tape, arrays) if a.allocation in tape.active]
     wanted = {a.span for a in leaves(y)} if y is not None else set()
-    hit = {a.span for _, a in known if (m := tape.written.get(a.allocation)) is not None and m.touch(a.span)}
+    hit = {a.span for _, a in known if (m := tape.log.written.get(a.allocation)) is not None and m.touch(a.span)}
     outputs = {n: a for n, a in known if a.span in wanted | hit}
     if not outputs:
         raise GradientError(

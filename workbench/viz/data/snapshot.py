@@ -298,10 +298,10 @@ def present(tape: Tape, a: Allocation) -> tuple[np.ndarray, np.ndarray, str]:
     """(a memory's present bytes, mask of those unchanged since the last event, a remark)."""
     data = on_host(a.bytes)
     known = np.ones(len(data), bool)
-    left = tape.left.get(a)
-    if left is None and a not in tape.needs:
+    left = tape.needed.left.get(a)
+    if left is None and a not in tape.needed.needs:
         return data, known, "as it is now: the tape does not watch this memory"
-    for span in tape.changed.get(a, ()):
+    for span in tape.needed.changed.get(a, ()):
         byte_entries(span, known)[...] = False
     for span, checksum in (left or {}).items():
         if a.exposed and checksum != checksum_of(span):
@@ -341,10 +341,10 @@ def _restored(event: Event, a: Allocation) -> Iterator[tuple[Span, Any]]:
 
 def _watched(tape: Tape, a: Allocation) -> np.ndarray:
     """A mask of the bytes whose version the tape checks: a foreign write to them would be noticed."""
-    if a in tape.left or (a in tape.met and not a.exposed):
+    if a in tape.needed.left or (a in tape.needed.met and not a.exposed):
         return np.ones(a.nbytes, bool)
     found = np.zeros(a.nbytes, bool)
-    for need in tape.needs.get(a, ()):
+    for need in tape.needed.needs.get(a, ()):
         byte_entries(need.span, found)[...] = True
     return found
 

@@ -53,7 +53,7 @@ def cell_of(tape: Tape, a: Any, index: Any) -> Cell:
         raise GradientError(
             f"a ledger is of an array, not of {type(a).__name__}", slug="ledger-type", instead="tape.ledger(x, index)"
         )
-    part, label = a, tape.names.get(id(a)) or a.name or ""
+    part, label = a, tape.names.given(a)
     for name in (n for n in given if isinstance(n, str)):
         part, label = part.field(name), label and f"{label}.{name}"
     label = label or parameter_of(tape, part.span) or a.label

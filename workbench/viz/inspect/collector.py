@@ -125,7 +125,7 @@ class Collector:
 
     def name(self, a: array, parameter: str = "") -> str:
         """The user's name for the memory that a contribution came through."""
-        return self.tape.names.get(id(a)) or a.name or parameter or self.cell.label
+        return self.tape.names.given(a) or parameter or self.cell.label
 
     # ---- launches
 

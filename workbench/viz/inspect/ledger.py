@@ -17,7 +17,6 @@ import numpy as np
 from ...arrays import allocation as memory
 from ...device import on_host
 from ...errors import GradientError
-from ...tapes.earlier_gradients import is_piled
 from ...tapes.events import Event
 from ...tapes.seeds import check_seed
 from ...tapes.tape import Tape
@@ -79,7 +78,7 @@ def ledgers(tape: Tape, wanted: Sequence[tuple[Any, Any, Collection[int]]]) -> l
 def moment(tape: Tape, cell: Cell, at: Any) -> tuple[Event | None, bool]:
     """(the event at which the walk may stop or None, True if that event is still reversed). Raises GradientError."""
     if at is None:
-        writer = tape.last_writer(cell.of.span)
+        writer = tape.log.last_writer(cell.of.span)
         return writer, writer is None
     if isinstance(at, str) and at == "start":
         return None, True
@@ -123,7 +122,7 @@ def summed(found: Collector) -> Ledger:
 
 def with_earlier(tape: Tape, cell: Cell, made: Ledger) -> Ledger:
     """The ledger with a row for what earlier backward passes left in a leaf's gradient: it then sums to `.grad`."""
-    if not is_piled(tape, cell.allocation) or cell.allocation.grad is None or made.published is None:
+    if not tape.earlier.is_piled(cell.allocation) or cell.allocation.grad is None or made.published is None:
         return made
     now = cell.value(on_host(cell.allocation.grad.bytes))
     earlier = now - made.published

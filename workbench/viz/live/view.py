@@ -246,7 +246,7 @@ class View(Saved, Widget):
         if track.id not in self._parts:
             self._parts[track.id] = {(name.lo, name.hi): name.name for name in reversed(track.names)}
         same = self._parts[track.id].get(a.span.hull(), "")
-        return self.tape.names.get(id(a)) or a.name or same or a.label
+        return self.tape.names.given(a) or same or a.label
 
     def _level_traits(self) -> dict[str, Any]:
         self._found = levels(self.tape, self._retrace, self._seeds)

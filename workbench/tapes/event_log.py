@@ -1,0 +1,164 @@
+"""Event log: the events of a tape, the arrays in them, and what the events did to memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ..arrays.allocation import Allocation
+from ..arrays.array import array
+from ..arrays.interval_index import SpanSet
+from ..arrays.span import Span
+from ..arrays.workspace import is_float_memory
+from ..errors import GradientError
+from ..kernels.types import Scalar, Struct, is_float
+from .events import Event
+
+
+class EventLog:
+    """Events in order, `arrays` by their ids, and what is known of their memory. A tape and its parts share one.
+
+    active    memory that depends on something with `requires_grad`; `scalars`: its scalar type, or a struct.
+    What follows is brought up to the last event by `tally`, on demand, so that recording is not slowed down:
+    touched   bytes that an event has read or written; `first`: that event. written: bytes that an event has written.
+    stored    spans surely stored to. stamps: the stamp of the last event that wrote the memory.
+    bits      what was written as whole numbers.
+    """
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self.arrays: dict[int, array] = {}
+        self.active: dict[Allocation, None] = {}
+        self.scalars: dict[Allocation, Any] = {}
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget all events."""
+        self.events.clear()
+        self.arrays.clear()
+        self.active.clear()
+        self.scalars.clear()
+        self.touched: dict[Allocation, SpanSet] = {}
+        self.first: dict[Allocation, Event] = {}
+        self.written: dict[Allocation, SpanSet] = {}
+        self.stored: dict[Allocation, dict[Span, None]] = {}
+        self.stamps: dict[Allocation, int] = {}
+        self.bits: dict[Span, tuple[array, Event]] = {}
+        self._tallied = 0
+
+    def tally(self) -> None:
+        """Bring all but the first four attributes up to the last event."""
+        for event in self.events[self._tallied :]:
+            if event.kind == "foreign" and not event.noted:
+                continue
+            for span in (*event.reads, *event.writes):
+                marks = self.touched.get(span.allocation)
+                if marks is None:
+                    marks = self.touched[span.allocation] = SpanSet()
+                    self.first[span.allocation] = event
+                marks.add(span)
+            for a in _written_as_integers(event):
+                self.bits.setdefault(a.span, (a, event))
+            plain = event.command.plan.accumulates_only if event.command is not None else ()
+            for k, span in enumerate(event.writes if event.kind != "cut" else ()):  # what a cut makes is a leaf
+                if event.command is None or event.command.plan.writes[k][0] not in plain:
+                    self.stored.setdefault(span.allocation, {})[span] = None
+                marks = self.written.get(span.allocation)
+                if marks is None:
+                    marks = self.written[span.allocation] = SpanSet()
+                marks.add(span)
+                self.stamps[span.allocation] = event.stamp
+        self._tallied = len(self.events)
+
+    def has_touched(self, span: Span) -> bool:
+        """True if an event of this tape has read or written one of these bytes, or may have."""
+        if self.events and span in (last := self.events[-1]).writes and (last.kind != "foreign" or last.noted):
+            return True  # as of most losses, which the last launch writes
+        self.tally()
+        marks = self.touched.get(span.allocation)
+        return marks is not None and marks.touch(span)
+
+    def last_writer(self, span: Span) -> Event | None:
+        """The last event that wrote one of these bytes; changes by others are not the program's."""
+        for event in reversed(self.events):
+            if event.kind != "foreign" and any(s.overlaps(span) is not False for s in event.writes):
+                return event
+        return None
+
+    # ---- memory on active paths, which has one gradient
+
+    def follows(self, a: Allocation) -> bool:
+        """True if this memory is on an active path, or has asked for a gradient."""
+        return a.asked or a in self.active
+
+    def check_scalar(self, a: array, what: str) -> None:
+        """Note the scalar type of memory on an active path. Raises GradientError [two-types] at a second one."""
+        dtype, memory = a.dtype, a.allocation
+        if not isinstance(dtype, Struct):
+            dtype = dtype.scalar  # type: ignore[attr-defined]
+            _check_place(a, dtype)
+        known = self.scalars.setdefault(memory, dtype)
+        if known is dtype or isinstance(known, Struct):
+            return
+        if not isinstance(dtype, Struct):
+            raise GradientError(
+                f"{a.label} is used as {dtype} and as {known}, both with gradients.",
+                slug="two-types",
+                why="Memory has one gradient, of one scalar type.",
+                instead="wb.zeros(n, dtype=wb.float64)   for the other type, and a kernel that converts",
+            )
+        self.scalars[memory] = dtype
+
+    def refuse_bits(self) -> None:
+        """Refuse memory on an active path that is written or read as integers: no adjoint clears or passes on that."""
+        self.tally()
+        for span, (a, event) in self.bits.items():
+            if span.allocation not in self.active and not self._reads_bits(event):
+                continue
+            for b in self.arrays.values():
+                if is_float(b.dtype) and not isinstance(b.dtype, Struct) and b.span.overlaps(span) is not False:
+                    raise GradientError(
+                        f"{event.label!r} writes {a.dtype} into the memory of {b.label}, which is used as {b.dtype},"
+                        " with gradients.",
+                        slug="two-types",
+                        where=event.where,
+                        why="Memory has one gradient, of one scalar type.",
+                        instead="bits = wb.zeros(n, dtype=int)   of its own, and a kernel that converts",
+                    )
+
+    def _reads_bits(self, event: Event) -> bool:
+        """True if the event reads, as integers, memory that holds floats with a gradient."""
+        if event.command is None:
+            return False
+        plan, flat = event.command.plan, event.command.flat
+        read = [flat[k].span for k, _ in plan.reads if k not in plan.floats]
+        floats = [b.span for b in self.arrays.values() if is_float(b.dtype) and b.allocation in self.active]
+        return any(r.allocation.required.touch(r) or any(b.overlaps(r) is not False for b in floats) for r in read)
+
+
+def _check_place(a: array, dtype: Scalar) -> None:
+    """Refuse an array whose elements do not lie where gradients of its memory can: at multiples of a word."""
+    if dtype.bits == 16 and a.allocation.grad_scale != 2:
+        raise GradientError(
+            f"{a.label} is float16 in the memory of a struct or of another type; its gradient is float32 and has no"
+            " room there.",
+            slug="struct-float16",
+            instead="wb.array[wb.float16] beside the structs, or float32 for the field",
+        )
+    if a.span.offset == 0 and a.span.contiguous:
+        return
+    word = dtype.itemsize
+    if any(n % word for n in (a.span.offset, *a.strides)):
+        raise GradientError(
+            f"the elements of {a.label} do not lie at multiples of {word} bytes of their memory.",
+            slug="unaligned",
+            why="Gradients of one memory are added up number by number.",
+            instead="wb.array(x), which copies",
+        )
+
+
+def _written_as_integers(event: Event) -> Iterator[array]:
+    if event.command is not None:
+        yield from (event.command.flat[k] for k in event.command.plan.bits)
+    elif event.kind in ("copy", "assign", "fill_", "zero_", "loop"):
+        yield from (a for a in event.arrays if a.span in event.writes and not is_float_memory(a))
