@@ -688,7 +688,6 @@ CIRCLES = {
     "interop.warp": [13],
     "kernels": [27],
     "kernels.emit": [2],
-    "launches": [7],
     "tapes": [8],
     "viz.picture": [4],
 }
