@@ -30,7 +30,7 @@ has_init = pytest.mark.skipif("workbench" not in MODULES, reason="workbench/__in
 # Lowest first. A module imports from layers below; inside a layer anything goes that makes no cycle.
 # The first pattern that fits counts, except that an exact name beats a pattern with a star.
 LAYERS = (
-    ("errors", "recently_used", "records"),
+    ("errors", "lru", "records"),
     ("config",),
     ("tables",),
     ("kernels.types", "kernels.recursion", "kernels.host_products", "kernels.type_queries"),

@@ -189,7 +189,7 @@ _LATER["Graph"] = "tapes.capture:Graph"
 _LATER |= {name: name for name in ("autograd", "fem", "optim", "sparse")}
 _LATER["examples"] = "host.examples"
 # Not offered: these modules (what is in them is) and what pytest writes into a module whose `assert` it explains.
-_ROOMS = set("arrays derivatives device errors geometry host kernels launches records tables tapes".split())
+_ROOMS = set("arrays derivatives device errors geometry host kernels launches lru records tables tapes".split())
 __all__ = sorted({name for name in globals() if name[0] not in "_@"} - _ROOMS | set(_LATER))  # noqa: PLE0605
 
 

@@ -149,7 +149,7 @@ def _disagreement(report: Report) -> GradientError:
     return GradientError(text, slug="gradcheck", where=r.where, why=str(table), instead=instead)
 
 
-def _recorded(what: Any, dim: Any, args: tuple) -> tuple[Tape, Any]:
+def _recorded(what: Any, dim: Any, args: tuple) -> tuple[Tape, list[array] | None]:
     """The tape that is checked, and what the function returned, if it is one. Raises TypeError."""
     with memory.LOCK, memory.unrecorded():
         if isinstance(what, Tape):

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..config import config
 from ..errors import KernelError, LaunchError
-from ..recently_used import RecentlyUsed
+from ..lru import RecentlyUsed
 from ..records import offers, record, replace
 from . import show
 from .analysis.accesses import relevant_scalars

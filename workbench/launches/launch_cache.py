@@ -20,7 +20,7 @@ from ..config import config
 from ..kernels.parameter_types import IndexedArray
 from ..kernels.program import MOST_PLANS, Kernel, Program
 from ..kernels.types import Array, Composite, Scalar, Small
-from ..recently_used import RecentlyUsed
+from ..lru import RecentlyUsed
 from .arguments import exact_ints, is_one
 from .plan import Plan, PlannedLaunch
 
