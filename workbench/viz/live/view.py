@@ -56,7 +56,7 @@ SCRIPTS = (  # a file imports from those before it
     "envelope.js",
     "strips.js",
     "ask.js",
-    "late.js",
+    "late_messages.js",
     "state.js",
     "window.js",
     "families.js",
@@ -68,7 +68,7 @@ SCRIPTS = (  # a file imports from those before it
     "page.js",
     "heads.js",
     "compose.js",
-    "dock.js",
+    "panel_height.js",
     "paint.js",
     "overview.js",
     "table.js",
@@ -170,7 +170,6 @@ class View(Saved, Widget):
 
     _esm = module(*SCRIPTS)
     _css = style("view.css")
-    kind = traitlets.Unicode("view").tag(sync=True)
     meta = traitlets.Dict().tag(sync=True)
     columns = traitlets.Bytes().tag(sync=True)
     levels_meta = traitlets.Dict().tag(sync=True)
@@ -510,36 +509,6 @@ class View(Saved, Widget):
             with memory.LOCK, memory.unrecorded():
                 self._said = self._verdict(SHORT)
         return still_of(self._columns.trace, self._found, self.wrong, self._said)
-
-
-class HeatMap(Widget):
-    """A stand-alone heat-map: `show(values)`; `picked` is the index of the chosen element."""
-
-    _esm = module(*SCRIPTS)
-    _css = style("view.css")
-    kind = traitlets.Unicode("heat").tag(sync=True)
-    label = traitlets.Unicode("").tag(sync=True)
-    info = traitlets.Dict().tag(sync=True)
-    cells = traitlets.Bytes().tag(sync=True)
-    known = traitlets.Bytes().tag(sync=True)
-    picked = traitlets.List().tag(sync=True)
-    ready = traitlets.Bool(False).tag(sync=True)
-
-    def __init__(self, values: Any = None, label: str = "", on_pick: Callable[[tuple[int, ...]], None] | None = None):
-        super().__init__(label=label)
-        if values is not None:
-            self.show(values)
-        if on_pick is not None:
-            self.observe(lambda change: on_pick(tuple(change["new"])), "picked")
-
-    def show(self, values: Any, known: Any = None) -> None:
-        """Show numbers of any shape; of more than two axes the first ones are held at 0. known: a mask of them."""
-        numbers = np.asarray(values)
-        frame = frame_of(numbers.shape)
-        mask = np.ones(numbers.shape, bool) if known is None else np.asarray(known, bool)
-        said, (shown, sure) = _known_picture(numbers, mask, frame)
-        with self.hold_sync():
-            self.info, self.cells, self.known = {"frame": frame.to_json(), **said}, shown, sure
 
 
 # ---- small parts
