@@ -7,7 +7,8 @@ the panel gets it, and a name to be read by. */
 import { floats, heatmap } from "./heat.js";
 import { hearLate } from "./late_messages.js";
 
-const FOCUSABLE = "input, button, select, textarea, summary, [tabindex]", WIDE = 640;
+const FOCUSABLE = "input, button, select, textarea, summary, [tabindex]";
+const WIDE = 640, TALL = 220, CELL = 5; // pixels: a cell that the mouse can hit
 
 /** Names and keys for everything in the panel that can have the focus. @param {Element} root */
 function care(root) {
@@ -49,7 +50,9 @@ function attach(model, el, repaint, signal) {
 function render({ model, el, signal }) {
   el.classList.add("wb-pick");
   const map = heatmap(el, {
-    label: "", follow: true, room: () => Math.min(el.clientWidth || WIDE, WIDE),
+    label: "", follow: true,
+    room: () => Math.min(el.clientWidth || WIDE, WIDE),
+    tall: () => Math.max(TALL, CELL * (model.get("info").rows ?? 0)),
     pick(element) {
       model.set("picked", element);
       model.save_changes();

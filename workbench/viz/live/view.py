@@ -420,7 +420,7 @@ class View(Saved, Widget):
             adjoint, note = None, clean_lines(f"No adjoint: {error}")
         found: dict[str, Any] = {"frame": frame.to_json(), "value": {**value, "note": note}, "adjoint": None}
         if adjoint is not None:
-            found["adjoint"] = _said(adjoint)
+            found["adjoint"] = _sized(adjoint)
             blobs.append(adjoint["cells"].tobytes())
         element = tuple(int(i) for i in asked.get("element") or ())
         if element and len(element) == numbers.ndim and all(0 <= i < n for i, n in zip(element, numbers.shape)):
@@ -526,12 +526,12 @@ def _known_picture(numbers: np.ndarray, known: np.ndarray, frame: Any) -> tuple[
     finite = sure[np.isfinite(sure)] if sure.dtype.kind == "f" else sure
     found["least"], found["most"] = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 0.0)
     some, every = bool(known.any()), bool(known.all())
-    said = {**_said(found), "state": "known" if every else "partly" if some else "not kept"}
+    said = {**_sized(found), "state": "known" if every else "partly" if some else "not kept"}
     sure_cells = reduced(~mask, frame.block) == 0
     return said, [found["cells"].tobytes(), sure_cells.astype(np.uint8).tobytes()]
 
 
-def _said(found: Mapping[str, Any]) -> dict[str, Any]:
+def _sized(found: Mapping[str, Any]) -> dict[str, Any]:
     cells = found["cells"]
     return {"rows": cells.shape[0], "columns": cells.shape[1], **{k: v for k, v in found.items() if k != "cells"}}
 
