@@ -684,13 +684,11 @@ def test_the_layout_of_the_code_is_left_to_the_formatter() -> None:
 # Modules that import each other, counted with the imports for the type checker, by where they lie.
 CIRCLES = {
     "arrays": [2, 3, 8],
-    "diagnose": [6],
     "interop.warp": [13],
     "kernels": [27],
     "kernels.emit": [2],
     "launches": [7],
     "tapes": [8],
-    "viz.picture": [4],
 }
 
 
