@@ -249,22 +249,6 @@ def test_two_views_of_one_tape_are_independent(lab, browser):
         eventually(lambda: sorted(seen.all_text_contents()), lambda texts: texts == ["reverse 3/5", "reverse 5/5"], 20)
 
 
-def test_a_heat_map_alone_tells_the_kernel_what_was_picked(lab, browser):
-    text = "import numpy as np\nfrom workbench.viz.live.view import HeatMap\n"
-    cells = [text + "heat = HeatMap(np.arange(6.0).reshape(2, 3), 'J')\nheat"]
-    write_notebook(lab.files / "heat.ipynb", cells)
-    with opened(browser, lab, "heat.ipynb") as notebook:
-        notebook.run_all()
-        canvas = notebook.page.locator("canvas.wb-heat")
-        canvas.wait_for()
-        canvas.focus()
-        for key in ("ArrowRight", "ArrowDown", "Enter"):
-            notebook.page.keyboard.press(key)
-        with lab.kernel_of("heat.ipynb") as kernel:
-            eventually(lambda: kernel.value("heat.picked"), lambda found: found == [1, 1])
-        assert notebook.ours() == []
-
-
 def test_a_saved_notebook_keeps_a_picture_for_readers_without_widgets(view):
     view.notebook.save()
     still, live = (output["data"] for output in view.notebook.cells()[1]["outputs"])

@@ -211,7 +211,7 @@ def test_heat_maps_show_value_and_adjoint_of_the_moment(show, pages):
     page.says(".wb-heats .wb-head", "before #2 forces")
     values.focus()
     page.press("ArrowLeft", "ArrowRight")
-    was = wb.viz.live.view.Moments(tape).value(x, 2)[0]
+    was = wb.viz.live.view.TapeMoments(tape).value(x, 2)[0]
     said = float(reads.nth(0).inner_text().split(" = ")[1].replace("−", "-"))
     assert said == pytest.approx(float(was[2, 0]), rel=1e-4)
 

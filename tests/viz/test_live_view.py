@@ -23,7 +23,7 @@ from workbench.viz.data.loops import folds
 from workbench.viz.data.marks import STATES
 from workbench.viz.data.snapshot import TapeMoments, frame_of, reduced
 from workbench.viz.live import view as view_module
-from workbench.viz.live.view import BUSY, SCRIPTS, Busy, HeatMap, View, module
+from workbench.viz.live.view import BUSY, SCRIPTS, Busy, View, module
 
 pytest.importorskip("anywidget")
 
@@ -462,14 +462,6 @@ def test_an_empty_tape_is_shown_as_empty():
     with wb.Tape() as tape:
         pass
     assert View(tape).meta["count"] == 0
-
-
-def test_a_heat_map_alone_shows_numbers_and_tells_what_was_picked():
-    picked = []
-    heat = HeatMap(np.array([[1.0, -2.0], [np.nan, 0.0]]), "J", picked.append)
-    assert heat.info["nan"] == 1 and heat.info["least"] == -2.0
-    heat.picked = [1, 0]
-    assert picked == [(1, 0)]
 
 
 # --- the files

@@ -206,8 +206,8 @@ def panel():
 def test_controls_choose_the_seed_and_each_one_hot_seed_fills_a_row(panel):
     assert isinstance(panel, SeedPanel) and panel.run.label == "y[0]"
     panel.element.value = 2
-    assert panel.run.label == "y[2]" and panel.picker.picked == 2
-    panel.picker.picked = 1
+    assert panel.run.label == "y[2]" and panel.picker.picked == [2]
+    panel.picker.picked = [1]
     assert panel.run.label == "y[1]" and panel.element.value == 1
     panel.kind.value = "half norm"
     assert panel.run.label == "½‖y‖²"
@@ -275,7 +275,7 @@ def test_an_error_is_shown_and_not_raised_and_the_panel_works_on(panel):
     panel.engine.recorded.needed.conflicts.clear()
     panel.kind.value = "half norm"
     assert panel.message == "" and panel.run.kind == "half norm"
-    panel.picker.picked = 99
+    panel.picker.picked = [99]
     assert "IndexError" in panel.message
 
 

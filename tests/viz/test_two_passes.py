@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import workbench as wb
 from workbench import pitfalls
 from workbench.diagnose.alignment import aligned
-from workbench.viz.data.against import PassComparison, compare, told_apart
+from workbench.viz.data.against import PassComparison, compare, distinct_digits
 from workbench.viz.data.trace import Trace
 from workbench.viz.picture.layout import arrange, shown_events
 from workbench.viz.picture.marks import Scene
@@ -342,10 +342,10 @@ def test_renamed_kernels_and_much_that_differs_are_laid_beside_each_other_by_pla
 
 
 def test_numbers_have_as_many_digits_as_tell_them_apart():
-    assert told_apart(-0.10081, -0.11023) == ("-0.1008", "-0.1102")
-    one, two = told_apart(1.0, float(np.nextafter(np.float32(1), np.float32(2))))
+    assert distinct_digits(-0.10081, -0.11023) == ("-0.1008", "-0.1102")
+    one, two = distinct_digits(1.0, float(np.nextafter(np.float32(1), np.float32(2))))
     assert one != two and re.fullmatch(r"1\.\d+", two)
-    assert told_apart(float("nan"), 1.0) == ("nan", "1")
+    assert distinct_digits(float("nan"), 1.0) == ("nan", "1")
 
 
 # ---- many launches and lanes

@@ -2,10 +2,9 @@
 
 Rules (`record`, `finite`, `flow`) look at the tape, at the IR of its kernels and at one real walk (`walk_record`); for
 a statement the launch runs once more in the interpreter, on copies (`first_nan`, `zero_adjoint`, `custom`, `kinks`).
-Causes have files of their own: derivatives cut by a statement (`cuts`), results that nobody uses (`unread`), adjoints
-that grow (`growth`), bounds that are never left (`saturated`), both in a loop of one kernel (`loop_turns`), iterations
-and sums (`objectives`),
-several tapes (`across`).
+Causes have files of their own: derivatives cut by a statement (`cuts`), results that nobody uses (`unused_results`),
+adjoints that grow (`growth`), bounds that are never left (`saturated`), both in a loop of one kernel (`loop_turns`),
+iterations and sums (`objectives`), several tapes (`several_tapes`).
 No gradient changes. Imports `tapes` and below. To add a finding: a rule in one of these files, entered in the
 file's list, with a slug, a sentence, a way out, and a test in which it fires and one in which it must not.
 """
@@ -27,7 +26,7 @@ from .kinks import Kinks
 from .loop_turns import Loops
 from .memory_held import Holdings as Holdings
 from .record import RECORD
-from .rule import RuleInput, View, refused, walk_and_look
+from .rule import RuleInput, View, refused, walk_again
 from .saturated import Bounds
 from .several_tapes import ACROSS
 from .walk_record import WalkRecord
@@ -52,7 +51,7 @@ def diagnose(tape: Tape, loss: array | None = None, grads: dict[array, array] | 
         trail = WalkRecord(tape, seeds, only, (Kinks(), Bounds(), Loops()))
 
         def visit(look: View) -> None:
-            walk_and_look(tape, _seeds(tape, loss, grads), look, only)
+            walk_again(tape, _seeds(tape, loss, grads), look, only)
 
         case = RuleInput(tape, trail, seeded, visit)
         found = [f for rule in (*RECORD, *ACROSS, *FINITE, *FLOW) for f in rule(case)]

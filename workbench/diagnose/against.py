@@ -21,7 +21,7 @@ from ..tapes.events import Event
 from ..tapes.jvp import passing
 from ..tapes.replay import keep_all
 from ..tapes.tape import Tape
-from .alignment import aligned, apart
+from .alignment import aligned, first_difference
 from .finding import Finding, Findings
 from .walk_step import EventAccess, accesses
 
@@ -250,7 +250,7 @@ def _numbers(one: EventAccess, two: EventAccess, v: Any, w: Any) -> str:
     if text := unlike(one, two):
         return text
     a = numbers_of(one, v)
-    found = apart(a, numbers_of(two, w))
+    found = first_difference(a, numbers_of(two, w))
     if found is None:
         return ""
     if isinstance(one.array.dtype, Struct):

@@ -149,7 +149,7 @@ class FirstDifference:
     most: float
 
 
-def apart(a: np.ndarray, b: np.ndarray) -> FirstDifference | None:
+def first_difference(a: np.ndarray, b: np.ndarray) -> FirstDifference | None:
     """The first difference of two arrays of one shape beyond rounding in the coarser type; None if there is none."""
     if a.dtype == b.dtype and np.array_equal(a, b):
         return None

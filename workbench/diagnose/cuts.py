@@ -49,7 +49,7 @@ def cut_derivatives(case: RuleInput) -> Iterator[Finding]:
             elif _arrives(step, target):
                 others = makers.get(target, set()) - {(step.event.label, step.event.line)}
                 soft = cut.compares and (cut.alive or (cut.decides and (bool(others) or target.asked)))
-                finding = _told(step, cut, found, case, soft)
+                finding = _cut_finding(step, cut, found, case, soft)
                 if (finding.where, finding.arrays) not in told:
                     told.add((finding.where, finding.arrays))
                     yield finding
@@ -99,7 +99,7 @@ def _arrives(step: WalkStep, target: Allocation) -> bool:
     return any(size > 0 for x, size in step.came.items() if x.span.allocation is target)
 
 
-def _told(step: WalkStep, cut: CutWrite, found: _Origin, case: RuleInput, soft: bool) -> Finding:
+def _cut_finding(step: WalkStep, cut: CutWrite, found: _Origin, case: RuleInput, soft: bool) -> Finding:
     assert found.cut.stmt is not None
     death = flat(found.cut.stmt)
     sources, into = tuple(found.sources.values()), _name(case, step, cut.into)

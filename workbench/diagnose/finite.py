@@ -13,7 +13,7 @@ from ..tapes.events import Event
 from ..tapes.replay import keep_all
 from .finding import OVERFLOW, Finding
 from .first_nan import Birth, first_not_finite, first_not_finite_adjoint
-from .rule import RuleInput, View, any_name, walk_and_look
+from .rule import RuleInput, View, any_name, walk_again
 from .walk_record import WalkRecord
 from .walk_step import WalkStep
 
@@ -55,7 +55,7 @@ def _again(case: RuleInput) -> tuple[RuleInput, str]:
         return case, error.what.rstrip(".")
 
     def visit(look: View) -> None:
-        walk_and_look(again, Workspace(), look)
+        walk_again(again, Workspace(), look)
 
     return RuleInput(again, WalkRecord(again, Workspace()), False, visit), ""
 

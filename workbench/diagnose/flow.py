@@ -31,7 +31,7 @@ TRIED = 4  # places where a gradient may have died, until one is sure
 DIGITS = 1e3  # a sum of which fewer than three digits are left
 
 
-def died(case: RuleInput) -> Iterator[Finding]:
+def zero_gradients(case: RuleInput) -> Iterator[Finding]:
     """Finds leaves with an all-zero gradient that lie on a path to the seed: where it ended, and why."""
     if case.trail.final is None or not case.seeded:
         return
@@ -45,7 +45,7 @@ def died(case: RuleInput) -> Iterator[Finding]:
         cone, reached = _cone(case, found)
         if reached and not _cone(case, found, False)[1]:
             at = next(e for e in cone if e.kind == "cut")
-            yield _died(case.step(at), ZeroedAt(at.where, DETACHED, kind="meant"), name)
+            yield _zero_finding(case.step(at), ZeroedAt(at.where, DETACHED, kind="meant"), name)
             continue
         ends = [s for s, reads in ((case.step(e), cone[e]) for e in reversed(cone)) if _ends(s, reads)]
         if not reached or not ends:
@@ -57,15 +57,15 @@ def died(case: RuleInput) -> Iterator[Finding]:
             apart.append(_not_on_path(case, name, step.event))
         elif (step.event, name) not in told:
             told.add((step.event, name))
-            yield _died(step, death, name)
+            yield _zero_finding(step, death, name)
     for finding in apart:  # of no leaf at all: then the seed is on the wrong array
         yield replace(finding, severity="warning") if len(apart) == len(leaves) else finding
 
 
-def ended(case: RuleInput) -> Iterator[Finding]:
+def gradient_ends(case: RuleInput) -> Iterator[Finding]:
     """Finds where gradients end: of whole leaves, and on single paths beside others that live. Each place once."""
     cuts, told = list(cut_derivatives(case)), set()
-    for death in died(case):
+    for death in zero_gradients(case):
         cause = next((c for c in cuts if death.slug == "died" and set(death.arrays) & set(c.arrays[1:])), None)
         if cause is not None:  # the line of a statement without a derivative says more than the launch behind it
             cuts.remove(cause)
@@ -144,7 +144,7 @@ def _death(case: RuleInput, step: WalkStep, reads: list[EventAccess], name: str)
     return ZeroedAt(event.where, "an adjoint comes in, and exactly zero goes out")
 
 
-def _died(step: WalkStep, death: ZeroedAt, name: str) -> Finding:
+def _zero_finding(step: WalkStep, death: ZeroedAt, name: str) -> Finding:
     slug, severity = {"cancelled": ("cancel", "info"), "meant": ("detached", "info")}.get(
         death.kind, ("died", "warning")
     )
@@ -251,4 +251,4 @@ def kinks(case: RuleInput) -> Iterator[Finding]:
         )
 
 
-FLOW = (ended, unused_results, custom_rules, cancelling, growing, growing_turns, unsettled, seed_of_ones, kinks)
+FLOW = (gradient_ends, unused_results, custom_rules, cancelling, growing, growing_turns, unsettled, seed_of_ones, kinks)

@@ -60,7 +60,7 @@ class Series:
         most = max(size for _, size in known[1:])
         return float((most / known[0][1]) ** (1 / (known[-1][0] - known[0][0])))
 
-    def told(self, unit: str, computed: str) -> str:
+    def text(self, unit: str, computed: str) -> str:
         """The growth as text: from what to what, and the state's beside it."""
         state = self.state_rate
         beside = "" if state is None else f"a factor of {state:.3g} a {unit}" if state > 1.005 else "no factor at all"
@@ -82,7 +82,7 @@ def growing(case: RuleInput) -> Iterator[Finding]:
             first.title,
             first.event.where,
             f"going back through {len(steps)} launches of {first.event.label!r}, from {first.title} to {last.title}, "
-            + worst.told("step", "they compute"),
+            + worst.text("step", "they compute"),
             WAY_OUT,
             tuple(dict.fromkeys(x.name for x in first.came)),
             brief=f"the adjoint of {{arrays}} explodes {{at}} and before: from {worst.sizes[0]:.3g} to"

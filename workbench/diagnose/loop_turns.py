@@ -26,7 +26,7 @@ from .finding import Finding
 from .growth import WAY_OUT, Series
 from .kinks import where_of
 from .rule import RuleInput
-from .saturated import LIMITS, TAIL, brings, held_at_bound, limits_of, saturation
+from .saturated import LIMITS, TAIL, carries_adjoint, held_at_bound, limits_of, saturation
 from .walk_step import WalkObserver, WalkStep
 
 TURNS = 8  # of a loop that counts as a series
@@ -106,10 +106,10 @@ class Loops(WalkObserver):
         event, key = step.event, (step.event.label, step.event.line)
         if step.flowing > 0 and event in self.open.get(key, ()):
             del self.open[key]
-            self.seen[event] = _looked(event, space, self.share // 2)
+            self.seen[event] = _observe_threads(event, space, self.share // 2)
 
 
-def _looked(event: Event, space: Workspace, allowed: int) -> LoopObservations:
+def _observe_threads(event: Event, space: Workspace, allowed: int) -> LoopObservations:
     dims, back = event.command.plan.form.dims, event.reverse.reverse
     number = math.prod(dims)
     picked = np.unique(np.linspace(0, number - 1, min(number, THREADS)).astype(int))
@@ -162,7 +162,7 @@ class _TurnCounter:
             if fresh:
                 sums.append(self.carried(loop, values))
             if stmt in self.watched:
-                sums[-1] += self.seen(stmt, loop, path, turn, values)
+                sums[-1] += self.measure(stmt, loop, path, turn, values)
             path = *path, turn
 
     def _turn(self, loop: ir.Stmt, path: tuple[int, ...], values: run.LiveValues) -> tuple[int, bool]:
@@ -178,7 +178,7 @@ class _TurnCounter:
             self.floats[loop] = [p for p in loop.regions[-1].params if is_number(p)]
         return sum([_square(values[p]) for p in self.floats[loop]])
 
-    def seen(self, stmt: ir.Stmt, loop: ir.Stmt, path: tuple[int, ...], turn: int, values: run.LiveValues) -> float:
+    def measure(self, stmt: ir.Stmt, loop: ir.Stmt, path: tuple[int, ...], turn: int, values: run.LiveValues) -> float:
         raise NotImplementedError
 
     def forget(self, thread: Thread) -> None:
@@ -200,7 +200,7 @@ class _Forward(_TurnCounter):
         super().__init__(function, stores | set(self.limits), allowed)
         self.held: dict[tuple, dict[tuple[int, ...], dict[int, tuple[bool, bool]]]] = {}
 
-    def seen(self, stmt: ir.Stmt, loop: ir.Stmt, path: tuple[int, ...], turn: int, values: run.LiveValues) -> float:
+    def measure(self, stmt: ir.Stmt, loop: ir.Stmt, path: tuple[int, ...], turn: int, values: run.LiveValues) -> float:
         if stmt not in self.limits:
             return _square(values[stmt.args[-1]])
         if not self.handed[loop].isdisjoint(stmt.args):
@@ -243,10 +243,10 @@ class _Backward(_TurnCounter):
         }
         super().__init__(function, self.loads | limits, allowed)
 
-    def seen(self, stmt: ir.Stmt, loop: ir.Stmt, path: tuple[int, ...], turn: int, values: run.LiveValues) -> float:
+    def measure(self, stmt: ir.Stmt, loop: ir.Stmt, path: tuple[int, ...], turn: int, values: run.LiveValues) -> float:
         if stmt in self.loads:
             return _square(values[stmt.outs[0]]) if loop.role == "adjoint" else 0.0
-        if any(brings(a, stmt, values) for a in stmt.args):
+        if any(carries_adjoint(a, stmt, values) for a in stmt.args):
             self.came.add((stmt.of.where, self.thread))  # type: ignore[union-attr]
         return 0.0
 
@@ -295,7 +295,7 @@ def _handed_on(loop: ir.Stmt) -> set[ir.Value]:
     return found
 
 
-# ---- what is said
+# ---- findings
 
 
 def growing_turns(case: RuleInput) -> Iterator[Finding]:
@@ -312,7 +312,7 @@ def growing_turns(case: RuleInput) -> Iterator[Finding]:
                     step.title,
                     line or event.where,
                     f"going back through the loop in this line, from turn {first} of {turns} to turn {last}, "
-                    + series.told("turn", "the turns compute"),
+                    + series.text("turn", "the turns compute"),
                     WAY_OUT,
                     tuple(dict.fromkeys(x.name for x in step.came)),
                     brief=f"the adjoint explodes in the loop {{at}}: from {series.sizes[0]:.3g} in turn {first} to"

@@ -50,7 +50,7 @@ class RuleInput:
         return self.trail.of[event]
 
 
-def walk_and_look(tape: Tape, space: Workspace, look: View, only: Container[Event] | None = None) -> None:
+def walk_again(tape: Tape, space: Workspace, look: View, only: Container[Event] | None = None) -> None:
     """Walk again (`only` some events), calling `look` before each is reversed. Memory is restored in any case."""
 
     def before(event: Event, space: Workspace) -> None:

@@ -81,7 +81,7 @@ class Bounds(WalkObserver):
         """Look at one launch, with memory as it found it and the adjoint of its results."""
         line = self.of.get(step.event)
         if line is not None and self.left > 0 and (line.last is not None or step.flowing > 0):
-            self.left -= _look(line, step.event, space)
+            self.left -= _record_bounds(line, step.event, space)
 
 
 def saturated(case: RuleInput) -> Iterator[Finding]:
@@ -89,7 +89,7 @@ def saturated(case: RuleInput) -> Iterator[Finding]:
     for line in case.trail.observer(Bounds).lines if case.seeded and case.trail.final is not None else ():
         found = _reached(line)
         if found is not None:
-            yield _told(line, *found)
+            yield _saturated_finding(line, *found)
 
 
 def _kind(event: Event) -> tuple[Plan, frozenset[str]]:
@@ -114,7 +114,7 @@ def _smooth(stmt: ir.Stmt) -> bool:
     return stmt.where is not None and "smoothstep" in stmt.where.text
 
 
-def _look(line: _BoundLine, event: Event, space: Workspace) -> int:
+def _record_bounds(line: _BoundLine, event: Event, space: Workspace) -> int:
     """Record the places at their bound in this launch. Returns the number of statements that ran."""
     plan = event.command.plan
     limits = line.limits[_kind(event)]
@@ -160,7 +160,7 @@ def _keep_reached(line: _BoundLine, event: Event, space: Workspace) -> None:
     def trace(thread: tuple[int, ...], stmt: ir.Stmt, values: run.LiveValues) -> None:
         of = stmt.of
         limit = of is not None and of.row in LIMITS and of.where in wanted and stmt.role == "adjoint"
-        if limit and any(brings(a, stmt, values) for a in stmt.args):
+        if limit and any(carries_adjoint(a, stmt, values) for a in stmt.args):
             came.add((of.where, thread))  # type: ignore[union-attr]
 
     run_adjoint(event, space, trace, list(dict.fromkeys(thread for _, thread, _ in places)))
@@ -168,7 +168,7 @@ def _keep_reached(line: _BoundLine, event: Event, space: Workspace) -> None:
     line.held = {p: line.held[p] for p in reached[:FOLLOWED]}
 
 
-def brings(value: ir.Value, stmt: ir.Stmt, values: run.LiveValues) -> bool:
+def carries_adjoint(value: ir.Value, stmt: ir.Stmt, values: run.LiveValues) -> bool:
     """True if `value`, an operand of an adjoint statement, is a non-zero adjoint of another primal statement."""
     made = value.stmt
     if made is None or made.role != "adjoint" or made.of is stmt.of or not is_float(value.type):
@@ -208,7 +208,7 @@ def _reached(line: _BoundLine) -> tuple[Place, int, int] | None:
     return best
 
 
-def _told(line: _BoundLine, place: Place, begin: int, end: int) -> Finding:
+def _saturated_finding(line: _BoundLine, place: Place, begin: int, end: int) -> Finding:
     (stmt, thread, component), step, zero = place, line.steps[begin], place in line.zero
     where = where_of(stmt) or step.event.where
     if begin == 0:  # `min(dt, limit)` may be meant so, a clamp less likely

@@ -48,7 +48,7 @@ class StateChanges:
             for before, step in list(itertools.pairwise(found))[-LOOKED:]:
                 self._states[step.event] = _states(before, step)
 
-    def left(self, step: WalkStep, known: Known) -> None:
+    def observe_after(self, step: WalkStep, known: Known) -> None:
         """Called with memory as this event left it."""
         self._after = {}
         for state, old in self._states.get(step.event, ()):
@@ -59,7 +59,7 @@ class StateChanges:
                 elif known(old.span):
                     self._note(step, state, _data(old), now)
 
-    def found(self, step: WalkStep, known: Known) -> None:
+    def observe_before(self, step: WalkStep, known: Known) -> None:
         """Called with memory as this event found it."""
         for state, now in self._after.items():
             if known(state.array.span):

@@ -37,7 +37,7 @@ def unused_results(case: RuleInput) -> Iterator[Finding]:
             yield _mistaken(step, read, twin)
     yield from _wiped(history, seeded, told)
     yield from _stale(history, seeded, told)
-    yield from _left(history, seeded, told)
+    yield from _unread_results(history, seeded, told)
 
 
 # ---- overwritten or wiped before anybody read it
@@ -240,7 +240,7 @@ def _one_behind(result: Result, step: WalkStep, access: EventAccess) -> Finding:
     )
 
 
-def _left(history: History, seeded: set[Allocation], told: set[Site]) -> Iterator[Finding]:
+def _unread_results(history: History, seeded: set[Allocation], told: set[Site]) -> Iterator[Finding]:
     """Finds sites of which no result was ever read: a warning for sums, else an info."""
     left = {r.site: r for r in history.left}
     for site, result in left.items():

@@ -92,7 +92,7 @@ class WalkRecord:
         step, self._here = self.of[event], event
         self._rewound(event)
         self._race(event)
-        self.turns.found(step, self.known)
+        self.turns.observe_before(step, self.known)
         self._read(step)
         self.present = {}
         for access in step.accesses:
@@ -154,7 +154,7 @@ class WalkRecord:
         return span.allocation not in self.lost or not self.lost[span.allocation].met(span)
 
     def _written(self, step: WalkStep) -> None:
-        self.turns.left(step, self.known)
+        self.turns.observe_after(step, self.known)
         for access in step.accesses:
             if access.writes and access.scalar is not None and access.span.nbytes:
                 if not self.known(access.span):

@@ -105,7 +105,7 @@ class WalkStep:
 
 
 class WalkObserver:
-    """What a walk shows its steps to, each with memory as the event found it and the adjoint of its results."""
+    """An observer of a walk: it sees steps with memory as the event found it and the adjoint of its results."""
 
     def choose(self, steps: Sequence[WalkStep]) -> None:
         """Choose the launches to look at, before the walk."""

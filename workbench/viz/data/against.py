@@ -20,7 +20,7 @@ from ...arrays.workspace import Workspace
 from ...derivatives.pitfalls import Wrong
 from ...device import on_host
 from ...diagnose.against import TapeRun, causes, cell_text, numbers_of, run_of, unlike
-from ...diagnose.alignment import aligned, apart, memories
+from ...diagnose.alignment import aligned, first_difference, memories
 from ...diagnose.walk_step import EventAccess, accesses, shadow_of
 from ...errors import LaunchError
 from ...kernels.types import Scalar, Struct
@@ -92,8 +92,8 @@ class Parting:
         if np.isnan(self.here) and np.isnan(self.there):
             return "another struct"
         if self.other:
-            return "exact {}, {other} {}".format(*told_apart(self.here, self.there), other=self.other)
-        return " instead of ".join(told_apart(self.here, self.there))
+            return "exact {}, {other} {}".format(*distinct_digits(self.here, self.there), other=self.other)
+        return " instead of ".join(distinct_digits(self.here, self.there))
 
     @property
     def text(self) -> str:
@@ -179,7 +179,7 @@ class PassComparison:
         return self._found[kind]
 
 
-def told_apart(here: float, there: float) -> tuple[str, str]:
+def distinct_digits(here: float, there: float) -> tuple[str, str]:
     """Both numbers, with as many digits as it takes to tell them apart, four at least."""
     for digits in (4, 6, 9, 17):
         one, two = (f"{x:.{digits}g}" for x in (here, there))
@@ -287,7 +287,7 @@ class _Comparing:
             runs=self.runs,
         )
         self._flag(made)
-        made.said = self._said(made, reasons, walked)
+        made.said = self._sentences(made, reasons, walked)
         return made
 
     # ---- numbers
@@ -303,9 +303,9 @@ class _Comparing:
                 continue
             y, g = rest.pop(0)
             if not unlike(x, y):
-                yield from self._apart("adjoint", position, x, shadow_of(space, x), g)
+                yield from self._partings("adjoint", position, x, shadow_of(space, x), g)
 
-    def _apart(
+    def _partings(
         self, kind: str, position: int, x: EventAccess, a: Any, b: Any, found: bool = False
     ) -> Iterable[Parting]:
         if a is None and b is None:
@@ -314,7 +314,7 @@ class _Comparing:
         if not a.size:
             return
         a, b = (g.reshape(*x.span.shape, -1) for g in (a, b))
-        one = apart(a, b)
+        one = first_difference(a, b)
         if one is None:
             return
         struct = isinstance(x.array.dtype, Struct)  # its bytes are no numbers
@@ -363,7 +363,7 @@ class _Comparing:
                     continue
                 at = self.column[n] if writes else self._lacking(self.column[n], x.span.allocation)
                 found = not writes and at == self.column[n]
-                new = list(self._apart("value", at, x, numbers_of(x, v), numbers_of(y, w), found))
+                new = list(self._partings("value", at, x, numbers_of(x, v), numbers_of(y, w), found))
                 if new:
                     differ.add(x.span.allocation)
                 yield from new
@@ -390,7 +390,7 @@ class _Comparing:
             if g is None and h is None:
                 continue
             g, h = (np.zeros_like(h) if g is None else g), (np.zeros_like(g) if h is None else h)
-            one = apart(g, h) if len(g) == len(h) else None
+            one = first_difference(g, h) if len(g) == len(h) else None
             if one is not None:
                 name = next(t.names[0].name for t in trace.allocations if t.id == str(a))
                 numbers = one.here, one.there, one.count, one.most
@@ -459,7 +459,7 @@ class _Comparing:
         found = what.get((valued, walked))
         return f"{found} agree but for rounding." if found else "Neither values nor adjoints could be compared."
 
-    def _said(self, made: PassComparison, reasons: Sequence[str], walked: bool) -> list[str]:
+    def _sentences(self, made: PassComparison, reasons: Sequence[str], walked: bool) -> list[str]:
         said, first, ends = [], made.first, len(self.places)
         if first is None:
             said.append(self._agreed(walked))

@@ -293,15 +293,15 @@ class Adjoints:
             self._close(key, 0, len(held), -1)
 
     def _step(self, position: int, event: EventColumn, levels: Sequence[AdjointLevel], watched: bool) -> None:
-        after = [self._look(touch) for touch in event.touches] if watched else []
+        after = [self._present_level(touch) for touch in event.touches] if watched else []
         touched = {touch.allocation for touch in event.touches} if levels else ()
         for level in levels:
             if level.allocation in self.held:
                 self._put(level, position, level.allocation in touched)
         for n, came in enumerate(after):
-            self.flows[position, n] = TouchAdjoint(self._look(event.touches[n]), came)
+            self.flows[position, n] = TouchAdjoint(self._present_level(event.touches[n]), came)
 
-    def _look(self, touch: TouchMark) -> AdjointLevel | None:
+    def _present_level(self, touch: TouchMark) -> AdjointLevel | None:
         if touch.allocation not in self.held:
             return None
         held = self.held[touch.allocation]

@@ -273,12 +273,12 @@ class ThreadRun:
         before = None if key is None else self.cells.get(key)
         value = self.known(stmt.outs[0], values)
         if before is None and key is not None and value is not NOT_KEPT:
-            self.look(root(stmt.args[0]).name, *key)
+            self.note_foreign(root(stmt.args[0]).name, *key)
         self.enter(stmt, name or cell, value, before, f"reads {cell}" if name else "")
         if before is not None:  # reading back is a copy
             self.made[stmt.outs[0]] = before
 
-    def look(self, name: str, address: int, size: int) -> None:
+    def note_foreign(self, name: str, address: int, size: int) -> None:
         """Put a read into `present` if a foreign write to its memory would have gone unnoticed."""
         for start, certain in self.certain:
             if start <= address < start + len(certain) and not certain[address - start :][:size].all():

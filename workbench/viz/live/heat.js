@@ -45,7 +45,7 @@ export function cellOf(frame, index) {
 
 /** The share of full colour that a number gets, with its sign: a square root, so that small ones are seen.
  * @param {number} v @param {number} most */
-export function shade(v, most) {
+function shade(v, most) {
   return most > 0 ? Math.sign(v) * Math.sqrt(Math.min(Math.abs(v) / most, 1)) : 0;
 }
 
@@ -57,7 +57,7 @@ export function scaleMarks(least, most) {
 }
 
 /** What the colours between two numbers mean: a bar with numbers below. @param {number} least @param {number} most */
-export function colourBar(least, most) {
+function colourBar(least, most) {
   const marks = scaleMarks(least, most), ground = "var(--wb-blank, var(--wb-ground))";
   const inks = [...(least < 0 ? ["var(--wb-minus)"] : []), ground, ...(most > 0 || least >= 0 ? ["var(--wb-plus)"] : [])];
   return h("div", { class: "wb-colours", role: "img", "aria-label": `colours: ${marks.map(([, v]) => short(v, 2)).join(", ")}` },
@@ -67,7 +67,8 @@ export function colourBar(least, most) {
 
 /**
  * @param {HTMLElement} root @param {{label: string, room?: () => number, tall?: () => number,
- *   pick?: (element: number[], cell: number[]) => void}} options
+ *   pick?: (element: number[], cell: number[]) => void, follow?: boolean}} options
+ * follow: the keyboard picks every cell that it comes to, and what is picked stays in words below.
  */
 export function heatmap(root, options) {
   const canvas = /** @type {HTMLCanvasElement} */ (h("canvas", {
@@ -98,6 +99,7 @@ export function heatmap(root, options) {
       m.chosen = index && index.length ? index : null;
       const cell = m.data && m.chosen && cellOf(m.data.frame, m.chosen);
       if (cell) m.at = cell;
+      if (options.follow) readout.textContent = cell ? cellText(m, cell[0], cell[1]) : "";
       paintHeat(m);
     },
     /** @param {Heat} given @param {string} [label] */
@@ -147,11 +149,12 @@ function keyOnHeat(m, event) {
   event.preventDefault();
   m.at = [Math.min(Math.max(m.at[0], 0), data.rows - 1), Math.min(Math.max(m.at[1], 0), data.columns - 1)];
   m.readout.textContent = cellText(m, m.at[0], m.at[1]);
+  if (m.options.follow) pickCell(m, m.at);
   paintHeat(m);
 }
 
 /** The largest finite size of some numbers: what has the full colour. @param {Float32Array} values */
-export function largest(values) {
+function largest(values) {
   let most = 0;
   for (const v of values) if (Number.isFinite(v)) most = Math.max(most, Math.abs(v));
   return most;
@@ -243,28 +246,4 @@ export function raw(bytes) {
   if (!bytes) return new Uint8Array(0);
   const view = bytes instanceof ArrayBuffer ? new Uint8Array(bytes) : new Uint8Array(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   return view.slice();
-}
-
-/** The widget that is a heat-map alone. @param {any} model @param {HTMLElement} el @param {AbortSignal} signal */
-export function heatWidget(model, el, signal) {
-  const root = h("div", { class: "wb-view wb-alone" });
-  el.append(root);
-  const map = heatmap(root, {
-    label: model.get("label") || "heat-map",
-    pick(element) {
-      model.set("picked", element);
-      model.save_changes();
-    },
-  });
-  const draw = () => {
-    const info = model.get("info");
-    if (!info.frame) return;
-    map.draw({ ...info, cells: floats(model.get("cells")), known: raw(model.get("known")) }, model.get("label"));
-    map.select(model.get("picked"));
-  };
-  for (const name of ["info", "picked", "label"]) model.on(`change:${name}`, draw);
-  signal?.addEventListener("abort", () => ["info", "picked", "label"].forEach((n) => model.off(`change:${n}`, draw)));
-  draw();
-  model.set("ready", true);
-  model.save_changes();
 }

@@ -318,7 +318,7 @@ class _Page:
         )
         view, count = self.view, self.view.meta["count"]
         state: dict[str, Any] = {name: getattr(self.view, name) for name in names}
-        state |= {"kind": "view", "ready": False, "chosen": {view.column_of(n): at for n, at in self.chosen.items()}}
+        state |= {"ready": False, "chosen": {view.column_of(n): at for n, at in self.chosen.items()}}
         for row in self.answers.get("findings", {"ok": {"rows": []}})["ok"]["rows"]:
             row["position"] = view.column_of(row["position"]) if row["position"] >= 0 else -1
         blobs = ["columns", "levels", *(["other"] if self.view.other_meta else [])]

@@ -1,7 +1,7 @@
 // @ts-check
 // Marks to elements, and the cursor over them.
 import { tallOf } from "./compose.js";
-import { stretchDock } from "./dock.js";
+import { stretchDock } from "./panel_height.js";
 import { pageAround, s } from "./elements.js";
 import { signAt } from "./heads.js";
 import { veil } from "./strips.js";

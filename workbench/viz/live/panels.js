@@ -1,7 +1,7 @@
 // @ts-check
 // The panels of the inspector, which ask the kernel. A new panel is a file like ledger_panel.js, a line here, a question
 // in `View.answer`, and its answers in offline.py.
-import { dockOf } from "./dock.js";
+import { dockOf } from "./panel_height.js";
 import { heatPanel } from "./heat_panel.js";
 import { threadFor } from "./keys.js";
 import { ledgerPanel } from "./ledger_panel.js";

@@ -11,11 +11,11 @@ export function play(v) {
   const stop = () => {
     clearInterval(v.timer);
     v.timer = null;
-    said(v, "play");
+    labelButton(v, "play");
   };
   if (v.timer) { stop(); return; }
   if (v.get("cursor") === 0) step(v, v.n);
-  said(v, "pause");
+  labelButton(v, "pause");
   const stops = stopsBefore(v, v.get("cursor")), pace = v.still ? SLOW : PACE, whole = Math.min(stops.length * pace, LONGEST), begun = performance.now();
   let last = v.get("cursor");
   v.timer = setInterval(() => {
@@ -34,7 +34,7 @@ function stopsBefore(v, cursor) {
 }
 
 /** @param {any} v @param {string} what */
-function said(v, what) {
+function labelButton(v, what) {
   v.playing.textContent = what;
   v.playing.setAttribute("aria-label", `${what} the reverse pass`);
 }

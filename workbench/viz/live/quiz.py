@@ -50,7 +50,7 @@ class Prediction(Saved, Widget):
     told   what the page is told once there is an answer, or the question is skipped: `right`, `because`.
     """
 
-    _esm = module("elements.js", "late.js", "quiz.js")
+    _esm = module("elements.js", "late_messages.js", "quiz.js")
     _css = style("quiz.css")
     question = traitlets.Unicode().tag(sync=True)
     answers = traitlets.List(traitlets.Unicode()).tag(sync=True)

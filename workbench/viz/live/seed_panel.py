@@ -22,6 +22,7 @@ from ...arrays import allocation
 from ...arrays.array import array, read_values
 from ...tapes.tape import Tape
 from ..data.seed_runs import KINDS, SeedDifference, SeedRun, Seeds
+from ..data.snapshot import SIDE, frame_of, picture
 from ..data.text import clean_lines, sentence
 from ..data.trace import Trace
 from ..picture.figure import TapeFigure
@@ -44,23 +45,28 @@ NOTES = {
 
 
 class Picker(Widget):
-    """The values of an array as cells, of which one is picked by click or keyboard."""
+    """The heat-map of an array, in which an element is picked by click or keyboard; `picked` is its index."""
 
-    _esm = module("elements.js", "heat.js", "late.js", "seeds.js")
+    _esm = module("elements.js", "heat.js", "late_messages.js", "seeds.js")
     _css = style("seeds.css")
-    values = traitlets.Bytes().tag(sync=True)
-    columns = traitlets.Int(1).tag(sync=True)
-    count = traitlets.Int(1).tag(sync=True)
-    names = traitlets.List().tag(sync=True)
-    picked = traitlets.Int(0).tag(sync=True)
+    label = traitlets.Unicode("").tag(sync=True)
+    info = traitlets.Dict().tag(sync=True)
+    cells = traitlets.Bytes().tag(sync=True)
+    picked = traitlets.List().tag(sync=True)
     ready = traitlets.Bool(False).tag(sync=True)
 
-    def show(self, name: str, values: np.ndarray) -> None:
-        """Show an array of any shape, its last axis in columns; one of one axis in lines of 32."""
-        flat = np.ascontiguousarray(values, np.float32).reshape(-1)
+    def show(self, name: str, values: np.ndarray, index: list[int]) -> None:
+        """Show the elements of an array around this one, each as a cell of its own."""
+        frame = frame_of(values.shape, index)
+        if frame.block != (1, 1):
+            places = [index[axis] for axis in frame.axes]
+            corner = [n // SIDE * SIDE for n in (divmod(places[0], frame.wrap) if frame.wrap else places)]
+            frame = frame_of(values.shape, index, (*corner, SIDE, SIDE))
+        info = picture(frame.plane(values, 0), frame)
+        cells = info.pop("cells")
         with self.hold_sync():
-            self.columns = min(values.shape[-1], 64) if values.ndim > 1 else min(max(flat.size, 1), 32)
-            self.count, self.names, self.values = flat.size, [name], flat.tobytes()
+            self.label, self.cells = f"element of {name}", cells.tobytes()
+            self.info = {"frame": frame.to_json(), "rows": cells.shape[0], "columns": cells.shape[1], **info}
 
 
 class SeedPanel(Saved, widgets.VBox):
@@ -209,7 +215,7 @@ class SeedPanel(Saved, widgets.VBox):
         self.pinned = None
         self._set(self.unpin, disabled=True)
         self._set(self.element, max=max(self.engine.count - 1, 0), value=0)
-        self._set(self.picker, picked=0)
+        self._set(self.picker, picked=self._index(0))
         self._set(self.progress, max=max(self.engine.count, 1), value=0)
         try:
             self._slider()
@@ -220,14 +226,19 @@ class SeedPanel(Saved, widgets.VBox):
         self._seed()
 
     def _pick(self) -> None:
-        self._set(self.picker, picked=self.element.value)
+        self._set(self.picker, picked=self._index(self.element.value))
         self._set(self.kind, value="one-hot")
         self._seed()
 
+    def _index(self, k: int) -> list[int]:
+        """The index of the component with this number."""
+        return [int(i) for i in np.unravel_index(k, self.engine.shape)] if self.engine.count else []
+
     def _picked(self) -> None:
-        if not 0 <= self.picker.picked < self.engine.count:
-            raise IndexError(f"{self.engine.output} has no component {self.picker.picked}")
-        self._set(self.element, value=self.picker.picked)
+        index, shape = self.picker.picked, self.engine.shape
+        if len(index) != len(shape) or not all(0 <= i < n for i, n in zip(index, shape, strict=True)):
+            raise IndexError(f"{self.engine.output} has no component {index}")
+        self._set(self.element, value=int(np.ravel_multi_index(index, shape)))
         self._set(self.kind, value="one-hot")
         self._seed()
 
@@ -353,8 +364,8 @@ class SeedPanel(Saved, widgets.VBox):
         self.progress.value = len(engine.rows)
         self._number_line.layout.display = None if run.kind == "random" else "none"
         values = read_values(engine.at(engine.y)).reshape(engine.shape)
-        self.picker.show(engine.output, values)
         k = self.element.value
+        self.picker.show(engine.output, values, self._index(k))
         self.element_says.value = _meant(f"{engine.name_of(k)} = {values.reshape(-1)[k]:.4g}" if values.size else "")
         self._say_value()
         self.title.value = self._heading(run)

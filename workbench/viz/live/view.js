@@ -2,13 +2,12 @@
 // The live tape view: draws a window of the lanes, moves the cursor, asks for heat-maps, ledgers and microscopes.
 // Names and source lines only ever become text. The page holds at most as many marks as compose.js allows, at any zoom.
 import { arrange, composed } from "./compose.js";
-import { holdInSight, keepInSight, measured } from "./dock.js";
+import { holdInSight, keepInSight, measured } from "./panel_height.js";
 import { h } from "./elements.js";
 import { showSeed } from "./families.js";
-import { heatWidget } from "./heat.js";
 import { listenToPicture } from "./keys.js";
 import { decodeLevels, tallies } from "./lanes.js";
-import { hearLate } from "./late.js";
+import { hearLate } from "./late_messages.js";
 import { listenToMap, paintFrame, paintMap } from "./overview.js";
 import { pageOf } from "./page.js";
 import { drawLegend, drawScale } from "./legend.js";
@@ -137,8 +136,7 @@ export default {
   render({ model, el, signal }) {
     hearLate(model);
     try {
-      if (model.get("kind") === "heat") heatWidget(model, el, signal);
-      else explorer(model, el, signal);
+      explorer(model, el, signal);
     } catch (error) { // drawing must not take the cell down
       el.append(h("p", { class: "wb-view wb-error" }, `The tape view could not be drawn: ${error}. The tape and its gradients are not affected.`));
       throw error;

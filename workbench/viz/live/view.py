@@ -56,7 +56,7 @@ SCRIPTS = (  # a file imports from those before it
     "envelope.js",
     "strips.js",
     "ask.js",
-    "late.js",
+    "late_messages.js",
     "state.js",
     "window.js",
     "families.js",
@@ -68,7 +68,7 @@ SCRIPTS = (  # a file imports from those before it
     "page.js",
     "heads.js",
     "compose.js",
-    "dock.js",
+    "panel_height.js",
     "paint.js",
     "overview.js",
     "table.js",
@@ -170,7 +170,6 @@ class View(Saved, Widget):
 
     _esm = module(*SCRIPTS)
     _css = style("view.css")
-    kind = traitlets.Unicode("view").tag(sync=True)
     meta = traitlets.Dict().tag(sync=True)
     columns = traitlets.Bytes().tag(sync=True)
     levels_meta = traitlets.Dict().tag(sync=True)
@@ -421,7 +420,7 @@ class View(Saved, Widget):
             adjoint, note = None, clean_lines(f"No adjoint: {error}")
         found: dict[str, Any] = {"frame": frame.to_json(), "value": {**value, "note": note}, "adjoint": None}
         if adjoint is not None:
-            found["adjoint"] = _said(adjoint)
+            found["adjoint"] = _sized(adjoint)
             blobs.append(adjoint["cells"].tobytes())
         element = tuple(int(i) for i in asked.get("element") or ())
         if element and len(element) == numbers.ndim and all(0 <= i < n for i, n in zip(element, numbers.shape)):
@@ -512,36 +511,6 @@ class View(Saved, Widget):
         return still_of(self._columns.trace, self._found, self.wrong, self._said)
 
 
-class HeatMap(Widget):
-    """A stand-alone heat-map: `show(values)`; `picked` is the index of the chosen element."""
-
-    _esm = module(*SCRIPTS)
-    _css = style("view.css")
-    kind = traitlets.Unicode("heat").tag(sync=True)
-    label = traitlets.Unicode("").tag(sync=True)
-    info = traitlets.Dict().tag(sync=True)
-    cells = traitlets.Bytes().tag(sync=True)
-    known = traitlets.Bytes().tag(sync=True)
-    picked = traitlets.List().tag(sync=True)
-    ready = traitlets.Bool(False).tag(sync=True)
-
-    def __init__(self, values: Any = None, label: str = "", on_pick: Callable[[tuple[int, ...]], None] | None = None):
-        super().__init__(label=label)
-        if values is not None:
-            self.show(values)
-        if on_pick is not None:
-            self.observe(lambda change: on_pick(tuple(change["new"])), "picked")
-
-    def show(self, values: Any, known: Any = None) -> None:
-        """Show numbers of any shape; of more than two axes the first ones are held at 0. known: a mask of them."""
-        numbers = np.asarray(values)
-        frame = frame_of(numbers.shape)
-        mask = np.ones(numbers.shape, bool) if known is None else np.asarray(known, bool)
-        said, (shown, sure) = _known_picture(numbers, mask, frame)
-        with self.hold_sync():
-            self.info, self.cells, self.known = {"frame": frame.to_json(), **said}, shown, sure
-
-
 # ---- small parts
 
 
@@ -557,12 +526,12 @@ def _known_picture(numbers: np.ndarray, known: np.ndarray, frame: Any) -> tuple[
     finite = sure[np.isfinite(sure)] if sure.dtype.kind == "f" else sure
     found["least"], found["most"] = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 0.0)
     some, every = bool(known.any()), bool(known.all())
-    said = {**_said(found), "state": "known" if every else "partly" if some else "not kept"}
+    said = {**_sized(found), "state": "known" if every else "partly" if some else "not kept"}
     sure_cells = reduced(~mask, frame.block) == 0
     return said, [found["cells"].tobytes(), sure_cells.astype(np.uint8).tobytes()]
 
 
-def _said(found: Mapping[str, Any]) -> dict[str, Any]:
+def _sized(found: Mapping[str, Any]) -> dict[str, Any]:
     cells = found["cells"]
     return {"rows": cells.shape[0], "columns": cells.shape[1], **{k: v for k, v in found.items() if k != "cells"}}
 

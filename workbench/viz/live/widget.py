@@ -10,7 +10,7 @@ import traitlets
 
 
 class Widget(anywidget.AnyWidget):
-    """comm_id  the name of its connection, by which the page finds its own model: see `late.js`."""
+    """comm_id  the name of its connection, by which the page finds its own model: see `late_messages.js`."""
 
     comm_id = traitlets.Unicode("").tag(sync=True)
 

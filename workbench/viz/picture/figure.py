@@ -84,9 +84,11 @@ class TapeFigure:
 
     def _drawn(self, marks: int, tips: bool = True) -> str:
         strip = [] if self.verdict is None else self.verdict.lines(adjoint_range(self.trace))
-        return render(draw(self.trace, marks, against=self.against, strip=strip, said=self._said()), self.theme, tips)
+        return render(
+            draw(self.trace, marks, against=self.against, strip=strip, said=self._sentences()), self.theme, tips
+        )
 
-    def _said(self) -> list[str]:
+    def _sentences(self) -> list[str]:
         """The sentences about two passes, besides the findings."""
         if self.against is None:
             return []
@@ -94,7 +96,7 @@ class TapeFigure:
 
     def _table(self, rows: list[Row], limit: int = ROW_LIMIT) -> str:
         verdict = "" if self.verdict is None else self.verdict.text(adjoint_range(self.trace))
-        return table(self.trace, limit, rows, against=self.against, verdict=verdict, said=self._said())
+        return table(self.trace, limit, rows, against=self.against, verdict=verdict, said=self._sentences())
 
     def _page(self, svg: str, tables: str) -> str:
         said = " ".join(["", *self.against.said]) if self.against is not None else ""
