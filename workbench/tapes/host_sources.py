@@ -146,7 +146,7 @@ def _written_by(event: Event) -> list[array]:
 
 
 def look(tape: Recording, command: Any) -> None:
-    """Compare exposed memory that this launch is about to read with earlier readings; note it if it seems derived."""
+    """Compare exposed memory that this launch is about to read with earlier readings; note it if they are the same."""
     for k in sorted({k for k, _ in command.plan.reads}):
         a = command.flat[k]
         memory = a.allocation
@@ -226,8 +226,7 @@ def warn(tape: Recording) -> None:
 
 def suspicion(event: Event, tape: Recording) -> str:
     """The warning text for a write that may end a gradient."""
-    agree = "agree in all digits, as they are or after simple arithmetic, with what was read from"
-    text = f"{called(tape, event.arrays[0])} got values that {agree} {_readings(event, tape)}."
+    text = f"{called(tape, event.arrays[0])} got values equal to what was read from {_readings(event, tape)}."
     return text + " If they came from there, the gradient ends here. wb.detach(value) says that it is meant."
 
 
