@@ -9,7 +9,7 @@ import numpy as np
 
 from ..kernels.types import Array
 from . import capture_log
-from .allocation import clock, recorder
+from .allocation import GradientMemory, clock, recorder
 from .gradient_views import open_view
 from .host_reads import carrying
 from .provenance import source_of
@@ -50,11 +50,11 @@ class Foreign(StridedArray, metaclass=_Kind):
         that would have to pass there is refused.
         """
         capture_log.refuse("Values are read")
-        if self.is_gradient:
-            self._say_notes()
+        if isinstance(memory := self.allocation, GradientMemory):
+            self._say_notes(memory)
             if self.device.is_cpu:
-                return open_view(self)
-            self.allocation.read_at = next(clock)
+                return open_view(self, memory)
+            memory.read_at = next(clock)
         if self.device.is_cpu:
             self.allocation.expose()
         values = self.data.get() if self.device.is_cuda else self.data[...]
