@@ -9,7 +9,6 @@ Every write goes through `Allocation.about_to_write` before the bytes change: it
 
 from __future__ import annotations
 
-import bisect
 import itertools
 import linecache
 import os
@@ -18,7 +17,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -26,6 +25,7 @@ from ..device import Device, catch_up, cpu, get_device, let_follow, xp
 from ..errors import LaunchError, Where
 from ..tables import bytes_text
 from . import capture_log
+from .address_ranges import AddressRanges
 from .interval_index import SpanIndex, WeakSpanSet
 from .span import AddressedMemory, Span, byte_entries
 
@@ -72,14 +72,9 @@ class Allocation:
     required     spans the user asked gradients of (`requires_grad`); `retained`: those to keep (`retain_grad`);
                  `asked`: True if there is any of either.
     grad         the published gradient memory, laid out element for element like this one, or None so far.
-    of           set on gradient memory: the allocation it is the gradient of.
     names        labels for pictures: name -> span.
     grad_notes   span -> a warning, given once when the gradient of these bytes is read and is zero.
     blank        the version at which it was all zeros, if it is known; else -1.
-    written      on gradient memory: spans written through this API since `mark_published`.
-    publisher    on gradient memory: when a tape last published it, and which (a weak reference).
-    gradient_view   on gradient memory: the copy that `numpy()` returned; `previous_view`: the one before.
-    read_at      on gradient memory: clock of the last read; `stood_at`: the primal's version when last published.
     origins      (span, run of a tape): the spans that a tape wrote last, from something with `requires_grad`.
     awaited      borders (`tapes.cross_tape`) that may make the gradient incomplete: its next reader is warned of each.
     grad_scale   bytes of gradient per byte here: 2 for float16 (its gradient is float32), else 1; None: not fixed yet.
@@ -98,24 +93,18 @@ class Allocation:
         "retained",
         "asked",
         "grad",
-        "_of",
         "names",
         "grad_notes",
         "grad_scale",
-        "publisher",
         "blank",
         "_bytes",
-        "written",
-        "_published",
-        "gradient_view",
-        "previous_view",
-        "read_at",
-        "stood_at",
-        "_by_hand",
         "origins",
         "awaited",
         "__weakref__",
     )
+
+    is_gradient = False
+    gradient_view: Any = None  # only gradient memory has one
 
     def __init__(self, owner: Any, address: int, nbytes: int, device: Device, exposed: bool):
         self.id = next(_ids)
@@ -124,20 +113,12 @@ class Allocation:
         self.exposed = exposed
         self.watchers: list[weakref.ref[Any]] = []
         self.required, self.retained, self.asked = WeakSpanSet(), WeakSpanSet(), False
-        self.grad: Allocation | None = None
-        self._of: weakref.ref[Allocation] | None = None
+        self.grad: GradientMemory | None = None
         self.names: dict[str, Span] = {}
         self.grad_notes: dict[Span, str] = {}
         self.grad_scale: int | None = None
-        self.publisher: tuple[int, Any] = (0, None)
         self.blank = -1
         self._bytes: Any = None
-        self.written: dict[Span, None] = {}
-        self._published: Any = None
-        self.gradient_view: Any = None
-        self.previous_view: Any = None
-        self.read_at = self.stood_at = 0
-        self._by_hand: np.ndarray | None = None
         self.origins: SpanIndex[tuple[Span, Any]] | None = None
         self.awaited: Sequence[Any] = ()
 
@@ -179,15 +160,11 @@ class Allocation:
         capture_log.refuse("Memory is shown to others")
         if self.exposed:
             return
-        if self.gradient_view is not None:
-            self.gradient_view.close(self)
         with LOCK:
             for ref in self.watchers:
                 if (tape := ref()) is not None:
                     tape.exposing(self)
             self.exposed = True
-            if self.is_gradient:
-                self._published = self.bytes.copy()
 
     # ---- writes
 
@@ -215,13 +192,6 @@ class Allocation:
             self.forget_origins(span, by)
         if capture_log.opened is not None and (notes := capture_log.active_capture()) is not None:
             notes.written.setdefault(self, {})[span] = what
-        if self._of is not None:
-            if self.gradient_view is not None:
-                self.gradient_view.close(self)
-            self.written[span] = None
-            primal = self.of
-            if primal is not None:
-                primal.grad_notes.clear()
 
     def about_to_be_noted(self) -> None:
         """Snapshot this memory for an open capture that will undo its block; call before its bytes change."""
@@ -230,21 +200,16 @@ class Allocation:
             notes.remember(self)
 
     def remembered(self) -> tuple:
-        """A snapshot for `put_back`: the bytes, whether they are all zeros, and the marks of a gradient."""
-        origins, notes = self._origins_now(), dict(self.grad_notes)
-        marks = dict(self.written), self._by_hand, self.publisher, self.read_at, origins, notes
-        return self.bytes.copy(), self.blank == self.version, marks
+        """A snapshot for `put_back`: the bytes, whether they are all zeros, origins and notes."""
+        return self.bytes.copy(), self.blank == self.version, self._origins_now(), dict(self.grad_notes)
 
     def put_back(self, state: tuple) -> None:
         """Restore a snapshot that `remembered` returned; it can be restored again."""
-        kept, blank, marks = state
+        kept, blank, self.origins, self.grad_notes = state
         self.bytes[...] = kept
         self.version += 1
         if blank:
             self.blank = self.version
-        if self.is_gradient:
-            self.mark_published()
-        self.written, self._by_hand, self.publisher, self.read_at, self.origins, self.grad_notes = marks
         self.origins = self._origins_now()  # `state` may be put back again
 
     def forget_origins(self, span: Span, by: Any = None) -> None:
@@ -292,23 +257,15 @@ class Allocation:
         asks += 1
         self.asked = bool(self.required) or bool(self.retained)
 
-    @property
-    def is_gradient(self) -> bool:
-        return self._of is not None
-
-    @property
-    def of(self) -> Allocation | None:
-        return None if self._of is None else self._of()
-
-    def gradient(self) -> Allocation:
+    def gradient(self) -> GradientMemory:
         """The gradient's allocation, created as zeros on first call."""
         if self.grad is None:
             if self.grad_scale is None:
                 self.grad_scale = 1
             notes = capture_log.active_capture()
-            made = allocate(self.nbytes * self.grad_scale, self.device, lasting=notes is None or self not in notes.made)
-            made._of, made.blank = weakref.ref(self), made.version
-            self.grad = made
+            lasting = notes is None or self not in notes.made
+            self.grad = _allocated(GradientMemory, self.nbytes * self.grad_scale, self.device, True, lasting)
+            self.grad._of = weakref.ref(self)
         return self.grad
 
     def gradient_span(self, span: Span) -> Span:
@@ -319,8 +276,82 @@ class Allocation:
             return Span(memory, span.offset, span.shape, span.strides, span.itemsize)
         return Span(memory, span.offset * k, span.shape, tuple(s * k for s in span.strides), span.itemsize * k)
 
+
+A = TypeVar("A", bound=Allocation)
+
+
+class GradientMemory(Allocation):
+    """The gradient of an allocation, made by `Allocation.gradient`.
+
+    written        spans written through this API since `mark_published`.
+    publisher      when a tape last published it, and which (a weak reference).
+    gradient_view  the copy that `numpy()` returned; `previous_view`: the one before.
+    read_at        clock of the last read; `stood_at`: the primal's version when last published.
+    """
+
+    __slots__ = (
+        "_of",
+        "written",
+        "publisher",
+        "gradient_view",
+        "previous_view",
+        "read_at",
+        "stood_at",
+        "_published",
+        "_by_hand",
+    )
+
+    is_gradient = True
+
+    def __init__(self, owner: Any, address: int, nbytes: int, device: Device, exposed: bool):
+        super().__init__(owner, address, nbytes, device, exposed)
+        self._of: weakref.ref[Allocation] | None = None
+        self.written: dict[Span, None] = {}
+        self.publisher: tuple[int, Any] = (0, None)
+        self.gradient_view: Any = None
+        self.previous_view: Any = None
+        self.read_at = self.stood_at = 0
+        self._published: Any = None
+        self._by_hand: np.ndarray | None = None
+
+    @property
+    def of(self) -> Allocation | None:
+        """The allocation it is the gradient of; None once that is gone."""
+        return None if self._of is None else self._of()
+
+    def expose(self) -> None:
+        """As `Allocation.expose`; what is published by then is kept, to find later writes."""
+        capture_log.refuse("Memory is shown to others")
+        if self.exposed:
+            return
+        if self.gradient_view is not None:
+            self.gradient_view.close(self)
+        with LOCK:
+            super().expose()
+            self._published = self.bytes.copy()
+
+    def about_to_write(self, span: Span, what: str, where: Where | None = None, by: Any = None) -> None:
+        """As `Allocation.about_to_write`; the bytes count as written by the user until `mark_published`."""
+        super().about_to_write(span, what, where, by)
+        if self.gradient_view is not None:
+            self.gradient_view.close(self)
+        self.written[span] = None
+        if (primal := self.of) is not None:
+            primal.grad_notes.clear()
+
+    def remembered(self) -> tuple:
+        """As `Allocation.remembered`, and what was published and written since."""
+        return super().remembered(), (dict(self.written), self._by_hand, self.publisher, self.read_at)
+
+    def put_back(self, state: tuple) -> None:
+        """As `Allocation.put_back`."""
+        memory, marks = state
+        super().put_back(memory)
+        self.mark_published()
+        self.written, self._by_hand, self.publisher, self.read_at = marks
+
     def about_to_change_by_hand(self, changed: np.ndarray) -> None:
-        """On gradient memory: call before bytes (mask `changed`) become what the user wrote into a NumPy copy."""
+        """Call before bytes (mask `changed`) become what the user wrote into a NumPy copy."""
         for ref in self.watchers:
             if (tape := ref()) is not None and not _silence:
                 tape.foreign_write(self.span(), "a write through numpy()", None)
@@ -330,7 +361,7 @@ class Allocation:
             primal.grad_notes.clear()
 
     def mark_published(self, written: Iterable[Span] = ()) -> None:
-        """On gradient memory: the bytes now count as published by a tape, not written by the user, except `written`."""
+        """The bytes now count as published by a tape, not written by the user, except `written`."""
         self.written = dict.fromkeys(written)
         self._by_hand = None
         if self.exposed and self._published is not None:
@@ -339,7 +370,7 @@ class Allocation:
             self._published = self.bytes.copy()
 
     def forget_written(self, span: Span) -> None:
-        """On gradient memory: the bytes of `span` no longer count as written by the user (they were cleared)."""
+        """The bytes of `span` no longer count as written by the user (they were cleared)."""
         rest = self.user_written_mask(self.span()) if self.written or self._by_hand is not None else None
         self.written.clear()
         self._by_hand = None
@@ -350,7 +381,7 @@ class Allocation:
             byte_entries(span, self._published)[...] = byte_entries(span, self.bytes)
 
     def user_written_mask(self, span: Span) -> np.ndarray | None:
-        """On gradient memory: mask of the elements of `span` with a byte that the user wrote since `mark_published`.
+        """Mask of the elements of `span` with a byte that the user wrote since `mark_published`.
 
         A bool array of the span's shape on the host, or None if nowhere. Writes through our API count whatever they
         wrote; writes through a raw view (`numpy()`, `ptr`) count where the bits now differ from what was published.
@@ -387,11 +418,13 @@ def _on_large_pages(make: Callable[..., np.ndarray], nbytes: int) -> np.ndarray:
     return np.asarray(AddressedMemory(address + -address % LARGE_PAGE, (nbytes,), None, 1, whole))
 
 
-def allocate(nbytes: int, device: Device | str | None = None, zeroed: bool = True, lasting: bool = False) -> Allocation:
-    """A new allocation.
+def allocate(nbytes: int, device: Device | str | None = None, zeroed: bool = True) -> Allocation:
+    """A new allocation. In an open capture each replay clears `zeroed` memory again."""
+    return _allocated(Allocation, nbytes, device, zeroed, False)
 
-    In an open capture each replay clears `zeroed` memory again, except with `lasting`.
-    """
+
+def _allocated(kind: type[A], nbytes: int, device: Device | str | None, zeroed: bool, lasting: bool) -> A:
+    """`allocate` for a class of allocations; with `lasting`, replays do not clear it."""
     where = get_device(device)
     try:
         if where.is_cuda:
@@ -408,7 +441,7 @@ def allocate(nbytes: int, device: Device | str | None = None, zeroed: bool = Tru
             instead="a smaller shape",
         ) from None
     owner, address = (raw.data.mem, int(raw.data.ptr)) if where.is_cuda else (raw, raw.__array_interface__["data"][0])
-    made = Allocation(owner, address, nbytes, where, exposed=False)
+    made = kind(owner, address, nbytes, where, exposed=False)
     made._bytes = raw
     made.blank = 0 if zeroed else -1
     _register(made)
@@ -423,60 +456,14 @@ def allocate(nbytes: int, device: Device | str | None = None, zeroed: bool = Tru
 # ---- which allocation is it
 
 
-class _Ranges:
-    """Sorted index of the live allocations of one device by address. Dead ones are dropped when met, and in sweeps."""
-
-    def __init__(self) -> None:
-        self.starts: list[int] = []
-        self.entries: dict[int, weakref.ref[Allocation]] = {}
-        self.sweep_at = 256
-
-    def live(self, address: int) -> Allocation | None:
-        return self.entries[address]()
-
-    def add(self, new: Allocation) -> None:
-        for stale in self.meeting(new.address, new.address + new.nbytes):  # a bare pointer that outlived its memory
-            del self.entries[stale.address]
-            self.starts.remove(stale.address)
-        if new.address not in self.entries:
-            bisect.insort(self.starts, new.address)
-        self.entries[new.address] = weakref.ref(new)
-        if len(self.starts) > self.sweep_at:
-            self.entries = {a: ref for a, ref in self.entries.items() if ref() is not None}
-            self.starts = sorted(self.entries)
-            self.sweep_at = 2 * len(self.starts) + 256
-
-    def misses(self, low: int, high: int) -> bool:
-        """True if no live allocation has a byte in [low, high); False also where a dead entry leaves it undecided."""
-        at = bisect.bisect_left(self.starts, high)
-        if at == 0:
-            return True
-        below = self.live(self.starts[at - 1])
-        return below is not None and below.address + below.nbytes <= low
-
-    def meeting(self, low: int, high: int) -> list[Allocation]:
-        """The live allocations that share a byte with [low, high), in order of address."""
-        at = bisect.bisect_right(self.starts, low)
-        found = []
-        for i in range(at - 1, -1, -1):  # live ones never overlap: the first live one below decides
-            if (below := self.live(self.starts[i])) is not None:
-                found += [below] if below.address + below.nbytes > low else []
-                break
-        while at < len(self.starts) and self.starts[at] < high:
-            if (above := self.live(self.starts[at])) is not None:
-                found.append(above)
-            at += 1
-        return found
-
-
-_ranges: dict[Device, _Ranges] = {}
+_ranges: dict[Device, AddressRanges[Allocation]] = {}
 
 
 def _register(new: Allocation) -> None:
     if new.nbytes:
         with LOCK:
             if (known := _ranges.get(new.device)) is None:
-                known = _ranges[new.device] = _Ranges()
+                known = _ranges[new.device] = AddressRanges()
             known.add(new)
 
 
@@ -486,7 +473,7 @@ def allocation_at(address: int, nbytes: int, device: Device, owner: Any = None) 
     Raises LaunchError [partial-overlap] if the bytes lie partly inside known memory.
     """
     with LOCK:
-        known = _ranges.setdefault(device, _Ranges()).meeting(address, address + nbytes) if nbytes else []
+        known = _ranges.setdefault(device, AddressRanges()).meeting(address, address + nbytes) if nbytes else []
         for other in known:
             same = owner is not None and other.owner is owner and other.address == address
             if same or (other.address <= address and address + nbytes <= other.address + other.nbytes):
@@ -673,7 +660,7 @@ def about_to_write(spans: Iterable[Span], what: str, by: Any) -> None:
     alone = None if by is None else [weakref.ref(by)]
     for span in spans:
         a = span.allocation
-        if (a.watchers and a.watchers != alone) or a.origins or a._of is not None or capture_log.opened is not None:
+        if (a.watchers and a.watchers != alone) or a.origins or a.is_gradient or capture_log.opened is not None:
             a.about_to_write(span, what, None, by)
         else:
             a.version += 1

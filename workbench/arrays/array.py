@@ -23,7 +23,7 @@ from ..kernels.reading.declare import Refused
 from ..kernels.types import Composite, Type
 from ..records import offers
 from . import capture_log
-from .allocation import LOCK, allocate, allocation_at, allocation_of, clock, recorder
+from .allocation import LOCK, GradientMemory, allocate, allocation_at, allocation_of, clock, recorder
 from .copying import duplicate, parted
 from .dtypes import casting, differentiable, dtype_of, inner_shape, is_half, itemsize_of
 from .host_copies import HostCopies
@@ -238,9 +238,9 @@ class array(Foreign):
                 one.warn()
         return self._grad
 
-    def _say_notes(self) -> None:
+    def _say_notes(self, memory: GradientMemory) -> None:
         """On a gradient: give the warning noted for it (`grad_notes`), once, if it is zero."""
-        primal = self.allocation.of
+        primal = memory.of
         for span, note in list(primal.grad_notes.items()) if primal is not None else ():
             used_up = primal.gradient_span(span)
             if used_up.overlaps(self.span) is not False and not self.span.words().any() and not used_up.words().any():
@@ -411,8 +411,8 @@ install(array, array_operators)
 def read_values(a: array) -> np.ndarray:
     """The values for reading: on the CPU the memory itself, from a GPU a copy. Refused while a capture is open."""
     capture_log.refuse("Values are read")
-    if a.is_gradient:
-        a.allocation.read_at = next(clock)
+    if isinstance(memory := a.allocation, GradientMemory):
+        memory.read_at = next(clock)
     return a.data.get() if a.device.is_cuda else a.data
 
 

@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from .allocation import LOCK, Allocation, clock
+from .allocation import LOCK, GradientMemory, clock
 from .span import AddressedMemory
 from .strided import StridedArray
 
-open_views: dict[int, weakref.ref[Allocation]] = {}  # gradients with a view, by id
+open_views: dict[int, weakref.ref[GradientMemory]] = {}  # gradients with a view, by id
 
 
 class GradientView:
@@ -26,7 +26,7 @@ class GradientView:
 
     __slots__ = ("given", "base", "holder")
 
-    def __init__(self, memory: Allocation):
+    def __init__(self, memory: GradientMemory):
         self.given = memory.bytes.copy()
         self.base = self.given.copy()
         self.holder: Any = lambda: None
@@ -45,7 +45,7 @@ class GradientView:
         """True if a view of it is alive and it was written to since the last write-back."""
         return self.holder() is not None and not np.array_equal(self.given, self.base)
 
-    def pull(self, memory: Allocation) -> None:
+    def pull(self, memory: GradientMemory) -> None:
         """Copy the bytes that were written to the view into the gradient."""
         changed = self.given != self.base
         if changed.any():
@@ -53,7 +53,7 @@ class GradientView:
             memory.bytes[changed] = self.given[changed]
             self.base[changed] = self.given[changed]
 
-    def close(self, memory: Allocation) -> None:
+    def close(self, memory: GradientMemory) -> None:
         """Write back for the last time, as the gradient is about to change."""
         memory.gradient_view = None
         open_views.pop(memory.id, None)
@@ -61,10 +61,9 @@ class GradientView:
         memory.previous_view = self if self.holder() is not None else None
 
 
-def open_view(a: StridedArray) -> np.ndarray:
-    """A NumPy view of a gradient on the CPU: of its copy, or of its memory if nothing is published yet."""
+def open_view(a: StridedArray, memory: GradientMemory) -> np.ndarray:
+    """A NumPy view of the gradient `a`, on the CPU: of a copy, or of `memory` if nothing is published yet."""
     with LOCK:
-        memory = a.allocation
         memory.read_at = next(clock)
         if memory.gradient_view is not None:
             memory.gradient_view.pull(memory)
@@ -96,7 +95,7 @@ def sync_views(arrays: Iterable[Any] | None = None) -> None:
             _take_back(memory)
 
 
-def _take_back(memory: Allocation) -> None:
+def _take_back(memory: GradientMemory) -> None:
     """Write back a view, and close it if no NumPy array of it is alive."""
     if memory.gradient_view.holder() is None:
         memory.gradient_view.close(memory)

@@ -24,7 +24,7 @@ from ..kernels.reading.declare import Instance
 from ..kernels.types import Small
 from .allocation import Allocation, caller_where, known_memory, recorder
 from .provenance import HostRead, source_of, united
-from .read_values import checksum
+from .read_values import WHOLE, checksum
 from .span import Span
 
 # ---- arrays
@@ -325,6 +325,8 @@ def carrying(result: Any, sources: tuple[HostRead, ...], cell: Any = None) -> An
             return result.view(np.ndarray) if isinstance(result, HostValues) else result
         if not isinstance(result, HostValues) and known_memory(result) is None:
             note(result, sources)
+        elif (tape := recorder()) is not None and result.nbytes <= WHOLE:
+            tape.numbers.made(checksum(np.asarray(result)), result.nbytes, sources)
         small = isinstance(result, Small) and result.type is not None
         values = result.view(HostSmall if small else HostValues)
         values.sources = sources
@@ -426,7 +428,7 @@ def note(values: np.ndarray, sources: tuple[HostRead, ...]) -> None:
         kept = digits if root is values else checksum(root)
         _noted[key] = weakref.ref(root, lambda _: _noted.pop(key, None)), sources, kept
     if (tape := recorder()) is not None and values.nbytes:
-        tape.numbers.contents[digits, values.nbytes] = sources
+        tape.numbers.made(digits, values.nbytes, sources)
 
 
 def received(target: Any, sources: tuple[HostRead, ...], whole: Any = None) -> None:
@@ -458,11 +460,11 @@ def given_away(value: Any, sources: tuple[HostRead, ...], cell: Any = None) -> A
 
 
 class Supposed(tuple):
-    """Guessed sources: the values are only equal to what was read (`read_values`)."""
+    """Supposed sources: the values are another object with the bytes of what was read (`read_values`)."""
 
 
 def origin_of(value: Any) -> tuple[HostRead, ...]:
-    """The sources of values about to be written: `sources_of`, else a guess, as a `Supposed`."""
+    """The sources of values about to be written: `sources_of`, else readings of the same bytes, as a `Supposed`."""
     tape = recorder()
     if tape is None:
         return ()
@@ -473,7 +475,7 @@ def origin_of(value: Any) -> tuple[HostRead, ...]:
 
 
 def _origin_of_any(values: Iterable[Any]) -> tuple[HostRead, ...]:
-    """`origin_of` for several values that are combined: all certain sources, else all guessed ones."""
+    """`origin_of` for several values that are combined: all certain sources, else all supposed ones."""
     groups = [origin_of(v) for v in values]
     certain = united(g for g in groups if not isinstance(g, Supposed))
     return certain or Supposed(united(groups))

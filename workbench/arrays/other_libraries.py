@@ -9,7 +9,7 @@ import numpy as np
 from ..kernels.types import Array
 from ..records import Listed
 from . import capture_log
-from .allocation import clock, recorder
+from .allocation import GradientMemory, clock, recorder
 from .gradient_views import open_view
 from .host_reads import carrying
 from .ports import array_operators
@@ -45,11 +45,11 @@ class Foreign(StridedArray, metaclass=_Kind):
         that would have to pass there is refused.
         """
         capture_log.refuse("Values are read")
-        if self.is_gradient:
-            self._say_notes()
+        if isinstance(memory := self.allocation, GradientMemory):
+            self._say_notes(memory)
             if self.device.is_cpu:
-                return open_view(self)
-            self.allocation.read_at = next(clock)
+                return open_view(self, memory)
+            memory.read_at = next(clock)
         if self.device.is_cpu:
             self.allocation.expose()
         values = self.data.get() if self.device.is_cuda else self.data[...]
@@ -67,15 +67,8 @@ class Foreign(StridedArray, metaclass=_Kind):
         return value if source is None else carrying(value, (source,), cell)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        values = self._for_numpy()
-        return np.array(values, dtype=dtype, subok=True) if copy or dtype is not None else values
-
-    def _for_numpy(self) -> np.ndarray:
-        """`numpy()` for NumPy's protocols, whose plain result carries no sources; the tape notes that."""
         values = self.numpy()
-        if (tape := recorder()) is not None:
-            tape.numbers.read(values, plain=True)
-        return values
+        return np.array(values, dtype=dtype, subok=True) if copy or dtype is not None else values
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **choices: Any) -> Any:
         """Apply the array operator that a ufunc stands for, if there is one; any other ufunc to NumPy arrays."""
@@ -94,7 +87,7 @@ class Foreign(StridedArray, metaclass=_Kind):
     def __array_interface__(self) -> dict[str, Any]:
         if self.device.is_cuda or self.is_gradient:  # of a gradient NumPy takes `__array__`, which is kept alive
             raise AttributeError("__array_interface__ of an array on a GPU, or of a gradient")
-        return self._for_numpy().__array_interface__
+        return self.numpy().__array_interface__
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
@@ -107,7 +100,7 @@ class Foreign(StridedArray, metaclass=_Kind):
         """DLPack: another library takes this memory as it is. The memory is exposed from now on."""
         self.allocation.expose()
         if self.device.is_cpu and (tape := recorder()) is not None:
-            tape.numbers.read(self.carrying(self.data), plain=True)
+            tape.numbers.read(self.carrying(self.data))
         return self.data.__dlpack__(**options)
 
     def __dlpack_device__(self) -> tuple[int, int]:

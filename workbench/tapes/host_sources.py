@@ -138,7 +138,7 @@ class HostValues:
                     self.note(dst, sources, event.where, INSIDE)
 
     def look(self, command: Any, numbers: ReadValues) -> None:
-        """Compare exposed memory that this launch will read with earlier readings; note it if it seems derived."""
+        """Compare exposed memory that this launch will read with earlier readings; note it if they are the same."""
         for k in sorted({k for k, _ in command.plan.reads}):
             a = command.flat[k]
             memory = a.allocation
@@ -209,8 +209,7 @@ class HostValues:
 
     def suspicion(self, event: Event) -> str:
         """The warning text for a write that may end a gradient."""
-        agree = "agree in all digits, as they are or after simple arithmetic, with what was read from"
-        text = f"{self.names.called(event.arrays[0])} got values that {agree} {self._readings(event)}."
+        text = f"{self.names.called(event.arrays[0])} got values equal to what was read from {self._readings(event)}."
         return text + " If they came from there, the gradient ends here. wb.detach(value) says that it is meant."
 
     def lost(self, event: Event) -> GradientError:

@@ -1,0 +1,55 @@
+"""Which memory has an address: an index of the live memories of one device, which it does not keep alive."""
+
+from __future__ import annotations
+
+import bisect
+import weakref
+from typing import Generic
+
+from .span import M
+
+
+class AddressRanges(Generic[M]):
+    """Sorted index of the live memories of one device by address. Dead ones are dropped when met, and in sweeps."""
+
+    def __init__(self) -> None:
+        self.starts: list[int] = []
+        self.entries: dict[int, weakref.ref[M]] = {}
+        self.sweep_at = 256
+
+    def live(self, address: int) -> M | None:
+        return self.entries[address]()
+
+    def add(self, new: M) -> None:
+        for stale in self.meeting(new.address, new.address + new.nbytes):  # a bare pointer that outlived its memory
+            del self.entries[stale.address]
+            self.starts.remove(stale.address)
+        if new.address not in self.entries:
+            bisect.insort(self.starts, new.address)
+        self.entries[new.address] = weakref.ref(new)
+        if len(self.starts) > self.sweep_at:
+            self.entries = {a: ref for a, ref in self.entries.items() if ref() is not None}
+            self.starts = sorted(self.entries)
+            self.sweep_at = 2 * len(self.starts) + 256
+
+    def misses(self, low: int, high: int) -> bool:
+        """True if no live memory has a byte in [low, high); False also where a dead entry leaves it undecided."""
+        at = bisect.bisect_left(self.starts, high)
+        if at == 0:
+            return True
+        below = self.live(self.starts[at - 1])
+        return below is not None and below.address + below.nbytes <= low
+
+    def meeting(self, low: int, high: int) -> list[M]:
+        """The live memories that share a byte with [low, high), in order of address."""
+        at = bisect.bisect_right(self.starts, low)
+        found = []
+        for i in range(at - 1, -1, -1):  # live ones never overlap: the first live one below decides
+            if (below := self.live(self.starts[i])) is not None:
+                found += [below] if below.address + below.nbytes > low else []
+                break
+        while at < len(self.starts) and self.starts[at] < high:
+            if (above := self.live(self.starts[at])) is not None:
+                found.append(above)
+            at += 1
+        return found
