@@ -45,6 +45,7 @@ from .device import (
 from .errors import BoundsError, GradientError, KernelError, LaunchError
 from .errors import compose as _compose
 from .host.imports import HostModules as _Names
+from .host.tracebacks import install as _install
 from .interop import (
     JaxCallableGraphMode,
     JaxModulePreloadMode,
@@ -234,6 +235,7 @@ for _kind in (
     _copyreg.pickle(_kind, _reduced)  # type: ignore[arg-type]
 
 
+_install()
 _sys.meta_path.append(_Names())  # asked last, for names of this package that are no files
 
 
