@@ -1,11 +1,15 @@
 """Differentiable physics in notebooks: kernels in Python, exact gradients, and pictures of how they came about.
 
-import workbench as wb
+A first session: `kernel launch array zeros Tape`, then `tape.backward x.grad`; `tape.show tape.explore tape.diagnose`
+say how a gradient came about, `gradcheck` compares it with differences.
 
-@wb.kernel
-def square(x: wb.array(dtype=float), y: wb.array(dtype=float)):
-    i = wb.tid()
-    y[i] = x[i] * x[i]
+>>> @wb.kernel
+... def square(x: wb.array[float], y: wb.array[float]):
+...     y[wb.tid()] = x[wb.tid()] * x[wb.tid()]
+>>> x, y = wb.array([3.0], requires_grad=True), wb.zeros(1)
+>>> with wb.Tape() as tape: wb.launch(square, dim=1, inputs=[x], outputs=[y])
+>>> tape.backward(y)
+>>> assert x.grad.list() == [6.0]
 """
 
 import copyreg as _copyreg
@@ -45,6 +49,7 @@ from .device import (
 from .errors import BoundsError, GradientError, KernelError, LaunchError
 from .errors import compose as _compose
 from .host.imports import HostModules as _Names
+from .host.tracebacks import install as _install
 from .interop import (
     JaxCallableGraphMode,
     JaxModulePreloadMode,
@@ -234,6 +239,7 @@ for _kind in (
     _copyreg.pickle(_kind, _reduced)  # type: ignore[arg-type]
 
 
+_install()
 _sys.meta_path.append(_Names())  # asked last, for names of this package that are no files
 
 

@@ -68,6 +68,7 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
     "remember_launches": _flag,
     "tile_captures": _flag,
     "verbose": _flag,
+    "full_traceback": _flag,
 }
 
 
@@ -135,6 +136,9 @@ class Config:
     tile_captures run launches of a capture that follow each other on one grid piece by piece, several launches on the
                   rows that are in the cache, where that is the same to the last bit. Off: launch by launch.
     verbose       log every new plan of a launch on the logger "workbench" (level INFO).
+    full_traceback
+                  show the frames of the workbench in tracebacks of errors that it raises on purpose, which end at your
+                  line else. On from the start where the environment has WORKBENCH_FULL_TRACEBACK=1.
 
     Under Warp's names: `kernel_cache_dir` is `cache_dir`, `mode = "debug"` is `check_bounds = True`, `version` is the
     Warp that was followed. `verify_fp` is refused: `tape.diagnose()` finds the first NaN. Its other switches change no
@@ -163,6 +167,7 @@ class Config:
     remember_launches: bool
     tile_captures: bool
     verbose: bool
+    full_traceback: bool
 
     def __init__(self) -> None:
         self.reset()
@@ -181,6 +186,7 @@ class Config:
         self.remember_launches = True
         self.tile_captures = True
         self.verbose = False
+        self.full_traceback = os.environ.get("WORKBENCH_FULL_TRACEBACK") == "1"
         vars(self).update(HARMLESS)
 
     @property

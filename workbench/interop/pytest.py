@@ -1,6 +1,7 @@
 """`pytest --workbench-watch`: a test that walks back a Warp tape fails where a gradient that it gets is not exact.
 
-The report of the failure is the table of `interop.warp.watch`. Without the option nothing is imported and nothing done.
+The report of the failure is the table of `interop.warp.watch`. Without the option nothing is watched.
+In every report the tracebacks of refusals end at the user's line.
 """
 
 from __future__ import annotations
@@ -8,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Generator
 
 import pytest
+
+from ..host.tracebacks import shorten
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -28,3 +31,9 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     if (found := seen.compare()).wrong:
         pytest.fail(f"a gradient of Warp's is not exact:\n{found!r}", pytrace=False)
     return result
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
+    if call.excinfo is not None:
+        shorten(call.excinfo.value)

@@ -77,7 +77,7 @@ SAME_BITS = row(
 
 
 def cast(x: Any, dtype: Any) -> Any:
-    """cast(x: number, dtype) -> a number of type dtype with the same bits, of 32 or 64.
+    """cast(x: number, dtype) -> number of type dtype with the same bits, of 32 or 64.
 
     No gradient passes to another type.
 

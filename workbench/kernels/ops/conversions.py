@@ -82,12 +82,12 @@ def static_number(x: Any) -> int:
 
 
 def identity(n: Any, dtype: Any = float32) -> Any:
-    """identity(n: constant int, dtype: scalar type = float32) -> n by n unit matrix."""
+    """identity(n: constant int, dtype: scalar type = float32) -> matrix: the n by n unit matrix."""
     size = static_number(n)
     type = matrix((size, size), scalar_of(dtype))
     return here(type, np.eye(size, dtype=type.numpy))
 
 
 def quat_identity(dtype: Any = float32) -> Any:
-    """quat_identity(dtype = float32) -> the quaternion (0, 0, 0, 1), which turns nothing."""
+    """quat_identity(dtype = float32) -> quaternion: (0, 0, 0, 1), which turns nothing."""
     return here(quaternion(scalar_of(dtype)), (0, 0, 0, 1))

@@ -18,7 +18,6 @@ from . import matrices, memory, random, scalar, vectors
 from .bits import BIT_COUNT, cast
 from .conversions import convert, here, identity, quat_identity, truth
 from .decompositions import DECOMPOSITIONS
-from .examples import documented
 from .matrices import TRANSPOSE
 from .noise import NOISES
 from .norms import NORMS
@@ -26,6 +25,7 @@ from .operators import divide, multiply, power, unary
 from .rotations import ROTATIONS
 from .row import ROWS, stop
 from .samples import STATEFUL
+from .signatures import describe
 from .special import ERFCINV, ERFINV
 from .transforms import TRANSFORMS
 from .vectors import DOT
@@ -47,8 +47,7 @@ def _folded(two: Row, one: Row) -> Callable[..., Any]:
             out = two(out, a)
         return out
 
-    function.__name__ = two.name
-    function.__doc__ = f"{two.doc} Of one vector: {one.doc}"
+    function.__doc__ = two.doc.replace("b: T)", "*more: T)", 1) + f" Of one vector: {one.doc}"
     return function
 
 
@@ -124,7 +123,6 @@ def _componentwise(name: str, made_by: Row) -> Callable[[Any, Any], Any]:
             raise stop((a, b), f"`{name}` takes vectors or matrices, not {kind(a)}", slug="operand-type")
         return made_by(a, b)
 
-    function.__name__ = name
     function.__doc__ = f"{name}(a: V, b: V) -> V: component by component."
     return function
 
@@ -204,6 +202,8 @@ PYTHON: dict[Any, Callable[..., Any]] = {
     math.fmod: BUILTINS["mod"],
 }
 
-for _name, _made in (BUILTINS | STATEFUL).items():
-    if not isinstance(_made, Row):  # rows have done so themselves
-        _made.__doc__ = documented(_made.__doc__ or "", _name)
+for _name, _made in (BUILTINS | STATEFUL | ATOMICS).items():
+    if isinstance(_made, Row):
+        describe(_made, _made.name, _made.doc)
+    else:
+        describe(_made, _name, _made.__doc__ or "")

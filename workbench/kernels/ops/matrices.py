@@ -108,7 +108,7 @@ OUTER = multilinear(
     type=numbers("outer", _outer_type),
     expand=lambda a, b, types, out: [x * y for x in a for y in b],
     adjoint=lambda g, y, a, b: (passed(MATVEC, 0)(g, b), passed(MATVEC, 0)(TRANSPOSE(g), a)),
-    doc="outer(a: vector, b: vector) -> matrix a b^T.",
+    doc="outer(a: vector, b: vector) -> matrix: a b^T.",
 )
 
 

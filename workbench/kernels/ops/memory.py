@@ -88,7 +88,7 @@ ATOMIC_ADD = row(
     exact=True,
     sign="+=",
     c="({T})({0} + {1})",
-    doc="a[i] += v, atomically; returns the old value. Usage: atomic_add(a, i, ..., v).",
+    doc="atomic_add(a: array, *i: int, v: T) -> T: a[i] += v, atomically; returns the old value.",
 )
 ATOMIC_SUB = row(
     "atomic_sub",
@@ -99,7 +99,7 @@ ATOMIC_SUB = row(
     exact=True,
     sign="-=",
     c="({T})({0} - {1})",
-    doc="a[i] -= v, atomically; returns the old value.",
+    doc="atomic_sub(a: array, *i: int, v: T) -> T: a[i] -= v, atomically; returns the old value.",
 )
 ATOMIC_MIN = row(
     "atomic_min",
@@ -108,7 +108,7 @@ ATOMIC_MIN = row(
     update=MIN,
     exact=True,
     c="{1} < {0} ? {1} : {0}",
-    doc="a[i] = min(a[i], v), atomically; returns the old value.",
+    doc="atomic_min(a: array, *i: int, v: T) -> T: a[i] = min(a[i], v), atomically; returns the old value.",
 )
 ATOMIC_MAX = row(
     "atomic_max",
@@ -117,7 +117,7 @@ ATOMIC_MAX = row(
     update=MAX,
     exact=True,
     c="{1} > {0} ? {1} : {0}",
-    doc="a[i] = max(a[i], v), atomically; returns the old value.",
+    doc="atomic_max(a: array, *i: int, v: T) -> T: a[i] = max(a[i], v), atomically; returns the old value.",
 )
 ATOMIC_EXCH = row(
     "atomic_exch",
@@ -127,7 +127,8 @@ ATOMIC_EXCH = row(
     exact=True,
     update=lambda old, new: new,
     c="{1}",
-    doc="a[i] = v, atomically; returns the old value. A gradient that arrives is refused.",
+    doc="atomic_exch(a: array, *i: int, v: T) -> T: a[i] = v, atomically; returns the old value. A gradient that"
+    " arrives is refused.",
 )
 ATOMIC_CAS = row(
     "atomic_cas",
@@ -137,7 +138,8 @@ ATOMIC_CAS = row(
     exact=True,
     update=lambda old, expected, new: WHERE(EQ(old, expected), new, old),
     c="{0} == {1} ? {2} : {0}",
-    doc="a[i] = v where a[i] == compare, atomically; returns the old value. As atomic_exch.",
+    doc="atomic_cas(a: array, *i: int, compare: T, v: T) -> T: a[i] = v where a[i] == compare, atomically; returns the"
+    " old value. As atomic_exch.",
 )
 
 
@@ -160,7 +162,7 @@ def _bitwise(name: str, sign: str, update: Row) -> Row:
         exact=True,
         sign=f"{sign}=",
         c=f"({{T}})({{0}} {sign} {{1}})",
-        doc=f"a[i] {sign}= v for integers, atomically; returns the old value.",
+        doc=f"{name}(a: array, *i: int, v: I) -> I: a[i] {sign}= v, atomically; returns the old value.",
     )
 
 

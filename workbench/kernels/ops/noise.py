@@ -145,7 +145,7 @@ NOISE = row(
 
 
 def noise(state: Any, x: Any) -> Any:
-    """noise(state: uint32, x: float, vec2, vec3 or vec4) -> float: smooth noise, 0 where all coordinates are whole.
+    """noise(state: uint32, x: float or vec2 to vec4) -> float: smooth noise, 0 where all coordinates are whole.
 
     >>> wb.noise(wb.rand_init(42), wb.vec2(1.0, 2.0))
     np.float32(0.0)
@@ -154,7 +154,7 @@ def noise(state: Any, x: Any) -> Any:
 
 
 def pnoise(state: Any, x: Any, *periods: Any) -> Any:
-    """pnoise(state: uint32, x: float, vec2, vec3 or vec4, *periods: int) -> float: noise that repeats itself.
+    """pnoise(state: uint32, x: float or vec2 to vec4, *periods: int) -> float: noise that repeats itself.
 
     There is one period for each axis. Other than in Warp it repeats itself below zero too.
 
@@ -179,7 +179,7 @@ def _curl(fields: list[Any], type: Any) -> Any:
 
 
 def curlnoise(state: Any, x: Any, octaves: Any = 1, lacunarity: Any = 2.0, gain: Any = 0.5) -> Any:
-    """curlnoise(state: uint32, x: vec2, vec3 or vec4, octaves = 1, lacunarity = 2, gain = 0.5) -> vec2 or vec3.
+    """curlnoise(state: uint32, x: vec2 to vec4, octaves = 1, lacunarity = 2, gain = 0.5) -> vec2 or vec3.
 
     A field without divergence: the curl of noise by the first two or three coordinates; the fourth is time. Each octave
     is finer by lacunarity and weaker by gain than the one before; how many there are is a constant.

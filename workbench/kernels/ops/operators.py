@@ -22,7 +22,7 @@ from .vectors import CONSTRUCT, SCALE, UNSCALE
 
 
 def multiply(a: Any, b: Any) -> Any:
-    """a * b: scalars, scalar and composite, matrix * vector, vector * matrix (v^T m), matrix * matrix, quaternions."""
+    """mul(a: T, b: T) -> T: a * b of scalars, scalar and composite, matrix and vector, matrices, quaternions."""
     ta, tb = kind(a), kind(b)
     if isinstance(ta, Scalar) and isinstance(tb, Scalar):
         return scalar.MUL(a, b)
@@ -44,7 +44,7 @@ def multiply(a: Any, b: Any) -> Any:
 
 
 def divide(a: Any, b: Any) -> Any:
-    """a / b: floats, a composite divided by a scalar, or a scalar divided by each component of a composite."""
+    """div(a: T, b: T) -> T: a / b of floats, of a composite and a scalar, or of a scalar and each component."""
     ta, tb = kind(a), kind(b)
     if isinstance(ta, Composite) and isinstance(tb, Scalar):
         return UNSCALE(a, b)
@@ -57,7 +57,7 @@ def divide(a: Any, b: Any) -> Any:
 
 
 def power(a: Any, b: Any) -> Any:
-    """a ** b: floats; an integer exponent is converted to the type of the base."""
+    """pow(a: F, b: F) -> F: a ** b; an integer exponent is converted to the type of the base."""
     ta, tb = kind(a), kind(b)
     if isinstance(ta, Scalar) and ta.kind == "f" and is_int(tb):
         b = CAST(b, attr=ta)

@@ -43,7 +43,7 @@ QUAT_INVERSE = multilinear(
     type=_quats("quat_inverse", lambda t: t),
     adjoint=lambda g, y, q: (QUAT_INVERSE(g),),
     expand=lambda q, types, out: [-q[0], -q[1], -q[2], q[3]],
-    doc="quat_inverse(q) -> quaternion: the conjugate, which is the inverse of a unit quaternion.",
+    doc="quat_inverse(q: quaternion) -> quaternion: the conjugate, which is the inverse of a unit quaternion.",
 )
 
 

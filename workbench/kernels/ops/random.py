@@ -72,7 +72,7 @@ def _unsigned(seed: Any) -> Any:
 
 
 def rand_init(seed, offset=None):
-    """rand_init(seed: int, offset: int = 0) -> uint32 state: equal arguments start equal sequences."""
+    """rand_init(seed: int, offset: int = 0) -> uint32: a state; equal arguments start equal sequences."""
     if offset is None:
         return PCG(_unsigned(seed))
     return PCG(ADD(_unsigned(seed), PCG(_unsigned(offset))))

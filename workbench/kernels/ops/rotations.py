@@ -218,7 +218,7 @@ def quat_rpy(roll: Any, pitch: Any, yaw: Any) -> Any:
 
 
 def quat_to_rpy(q: Any) -> Any:
-    """quat_to_rpy(q: quaternion of length 1) -> vec3 (roll, pitch, yaw) of which quat_rpy makes this rotation.
+    """quat_to_rpy(q: quaternion of length 1) -> vec3: (roll, pitch, yaw) of which quat_rpy makes this rotation.
 
     Where pitch is a quarter turn, roll and yaw turn about one axis: neither has a derivative there, and none is finite.
 
@@ -242,7 +242,7 @@ def _axes(name: str, axes: Sequence[Any]) -> tuple[int, int, int]:
 
 
 def quat_from_euler(angles: Any, i: Any, j: Any, k: Any) -> Any:
-    """quat_from_euler(angles: vec3, i, j, k: int, 0 to 2) -> quaternion.
+    """quat_from_euler(angles: vec3, i: int, j: int, k: int) -> quaternion.
 
     It turns about the fixed axis i by angles[i], then about j by angles[j], then about k by angles[k]. Where the axes
     are no constants, a turn about none of 0, 1 and 2 is no turn.

@@ -511,7 +511,7 @@ FLOORDIV = row(
     meaning=_floordiv,
     vectorised=vectorised.floordiv,
     c=c_floordiv,
-    doc="floordiv(a, b): rounds down, as in Python; 0 for an integer divided by 0.",
+    doc="floordiv(a: T, b: T) -> T: rounds down, as in Python; 0 for an integer divided by 0.",
 )
 PYMOD = row(
     "pymod",
@@ -749,7 +749,7 @@ LSHIFT = row(
     elementwise=True,
     c=c_lshift,
     meaning=lambda a, n: a << _places(a, n),
-    doc="a << n: n counts modulo the width of a.",
+    doc="lshift(a: I, n: I) -> I: a << n, where n counts modulo the width of a.",
 )
 RSHIFT = row(
     "rshift",
@@ -758,7 +758,7 @@ RSHIFT = row(
     elementwise=True,
     c=c_rshift,
     meaning=lambda a, n: a >> _places(a, n),
-    doc="a >> n: n counts modulo the width of a; keeps the sign.",
+    doc="rshift(a: I, n: I) -> I: a >> n, where n counts modulo the width of a; keeps the sign.",
 )
 
 # ---- elementary functions of floats
@@ -775,7 +775,7 @@ def _function(
         meaning=meaning,
         adjoint=adjoint,
         c=c or name + "{f}({0})",
-        doc=doc or f"{name}(x: F) -> F, F float.",
+        doc=doc or f"{name}(x: F) -> F.",
         **facts,
     )
 

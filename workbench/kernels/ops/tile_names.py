@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from ...errors import KernelError
 from ..types import AnyTile, Tile, TileOf, Type, scalar_of, tile_type
+from .signatures import signature
 
 # name: (its arguments, what it is)
 _DOCS = {
@@ -82,6 +84,7 @@ class TileBuiltin:
         self.__name__ = self.__qualname__ = name
         self.__doc__ = f"{name}({arguments}): {what} In kernels only."
         self.arguments = arguments
+        self.__signature__ = signature("(" + re.sub(r"(\w+), \.\.\.", r"*\1", arguments) + ")")
 
     def __repr__(self) -> str:
         return f"<builtin {self.__name__}>"

@@ -73,7 +73,7 @@ def _vec(v: Any, length: int) -> Any:
 
 
 def transform_identity(dtype: Any = float) -> Any:
-    """transform_identity(dtype = float32) -> the transform that moves and turns nothing.
+    """transform_identity(dtype = float32) -> transform that moves and turns nothing.
 
     >>> wb.transform_identity()
     Small([0., 0., 0., 0., 0., 0., 1.], dtype=float32)
@@ -240,7 +240,7 @@ def transform_decompose(m: Any) -> tuple[Any, Any, Any]:
 
 
 def transform_expand(values: Any) -> Any:
-    """transform_expand(values) -> the transform of seven numbers, on the host.
+    """transform_expand(values) -> transform of seven numbers, on the host.
 
     >>> wb.transform_expand([1, 2, 3, 0, 0, 0, 1])
     Small([1., 2., 3., 0., 0., 0., 1.], dtype=float32)

@@ -37,7 +37,7 @@ def _near(a: Any, b: Any, tolerance: float = 1e-6) -> bool:
 
 print_ = Marker(
     "print",
-    """Print values from a thread, as `print` does, which kernels take too: numbers, bools (as 1 and 0), vectors, text.
+    """print(*values): print numbers, bools (as 1 and 0), vectors and text from a thread. Python's `print` does it too.
 
 >>> @wb.kernel
 ... def look(x: wb.array[float]):

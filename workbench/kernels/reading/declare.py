@@ -21,6 +21,7 @@ from ...errors import KernelError, LaunchError
 from ...records import record
 from .. import types as T
 from ..ir import Region
+from ..ops.signatures import signature
 from ..parameter_types import IndexedArray
 from ..recursion import recursive
 from . import refused_syntax
@@ -191,6 +192,8 @@ class Marker:
 
     def __init__(self, name: str, doc: str):
         self.__name__, self.__doc__ = name, doc
+        if doc.startswith(f"{name}("):
+            self.__signature__ = signature(doc)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         raise TypeError(f"{self.__name__}() can only be called inside a kernel or a func")
@@ -230,7 +233,7 @@ class Refused(Marker):
 
 tid = Marker(
     "tid",
-    """Index of this thread: `i = tid()`, or `i, j = tid()` for a launch over two dimensions.
+    """tid() -> int or ints: index of this thread, `i = tid()`, or `i, j = tid()` for a launch over two dimensions.
 
 >>> @wb.kernel
 ... def number(x: wb.array2d[int]):
@@ -245,7 +248,7 @@ array([[ 0,  1],
 )
 printf = Marker(
     "printf",
-    r"""Print from a thread, with C's format: `printf("%d %f\n", i, x)`.
+    r"""printf(format: text, *values): print from a thread, with C's format, `printf("%d %f\n", i, x)`.
 
 >>> @wb.kernel
 ... def look(x: wb.array[float]):
@@ -264,7 +267,7 @@ class _Len(Marker):
 
 len_ = _Len(
     "len",
-    """Python's `len`, which kernels take too: an array's first extent, the length of a vector, the rows of a matrix.
+    """len(x) -> int: an array's first extent, the length of a vector, the rows of a matrix. Python's `len` does it too.
 
 >>> @wb.kernel
 ... def last(x: wb.array[float]):
