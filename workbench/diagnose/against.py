@@ -83,7 +83,7 @@ def run_of(tape: Tape) -> TapeRun:
     """The values that every event of a tape read and wrote, from running it again with everything kept."""
     held = TapeRun(tape, [])
     try:
-        again = tape if tape.keep == "all" and all(e.kind != "func" for e in tape.events) else keep_all(tape)
+        again = tape if tape.keep == "all" and not any(e.kind.calls_back for e in tape.events) else keep_all(tape)
         room = MUCH
 
         def values(event: Event, writes: bool) -> list[Any]:

@@ -77,7 +77,7 @@ def _shared_names(case: RuleInput) -> dict[tuple[str, ...], WalkStep]:
             if own_name(case.tape, x.array):
                 spans.setdefault(x.span.allocation, {}).setdefault(x.name, x.array.span)
     for step in case.trail.steps:
-        for x in step.accesses if step.event.kind != "func" else ():
+        for x in step.accesses if not step.event.kind.calls_back else ():
             known = spans.get(x.span.allocation, {})
             if x.writes and 1 < len(known) <= MANY_NAMES:
                 names = tuple(sorted(n for n, s in known.items() if s.overlaps(x.span) is not False))
@@ -96,7 +96,7 @@ def kept(case: RuleInput) -> Iterator[Finding]:
     found: dict[tuple, list] = {}
     for step in case.trail.steps:
         for k in step.event.kept:
-            if k.said == START or step.event.kind == "foreign" or not (k.said or k.needs):  # kept by keep="all" alone
+            if k.said == START or not step.event.kind.own or not (k.said or k.needs):  # kept by keep="all" alone
                 continue
             names = [a.name for a in step.accesses if a.span.allocation is k.span.allocation]
             key = (

@@ -56,15 +56,15 @@ class EventAccess:
 
 def accesses(tape: Tape, event: Event) -> list[EventAccess]:
     """All accesses of an event, reads first."""
-    if event.kind == "foreign":
+    if not event.kind.own:
         return []
     if event.command is None:
-        if event.kind in ("func", "opaque"):
-            return [EventAccess(a, a.span, name_of(tape, a), a.span in event.writes, False) for a in event.arrays]
         if event.loop is not None:
             state = event.arrays[: len(event.writes)]
             reads = [EventAccess(a, a.span, name_of(tape, a), False) for a in event.arrays]
             return [*reads, *[EventAccess(a, a.span, name_of(tape, a), True) for a in state]]
+        if event.kind.closed:
+            return [EventAccess(a, a.span, name_of(tape, a), a.span in event.writes, False) for a in event.arrays]
         return [EventAccess(a, a.span, name_of(tape, a), k == 0) for k, a in reversed(list(enumerate(event.arrays)))]
     plan, places = event.command.plan, event.command.places
     found = []
@@ -144,7 +144,7 @@ class WalkRecord:
         with memory.LOCK, memory.unrecorded(), np.errstate(all="ignore"):
             self.seeded = {a: _finite(tape, a, s.data) for a, s in seeds.items()}
             self.ones = {a: n for a, s in seeds.items() if (n := _ones(tape, a, s.data)) > 1}
-            if any(e.kind == "func" for e in tape.events):  # a walk would call what the user recorded
+            if any(e.kind.calls_back for e in tape.events):  # a walk would call what the user recorded
                 return
             if self.steps:
                 self._written(self.steps[-1])

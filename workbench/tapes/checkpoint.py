@@ -25,6 +25,7 @@ from ..arrays.workspace import Workspace
 from ..errors import GradientError, LaunchError, Where
 from ..launches.handles import owner_of
 from .events import Event, checksum_of, clock
+from .kinds import FUNC, LOOP
 from .naming import called_by
 from .overwrites import check_left, keep_before, need, remember_left, verify
 from .recording import Recording
@@ -162,7 +163,7 @@ class _Loop:
 
     def record(self, where: Where | None) -> None:
         """Run the loop as one event of the tape."""
-        tape, event = self.tape, Event(next(clock), "loop", self.loop.__name__, where)
+        tape, event = self.tape, Event(next(clock), LOOP, self.loop.__name__, where)
         event.arrays, event.loop = tuple(self.state), self
         event.writes = tuple(a.span for a in self.state)
         event.reads = event.writes
@@ -224,7 +225,7 @@ class _Loop:
                 inner.guarded = True
         with inner:
             self.loop.step(k, *self.state)
-        end = Event(next(clock), "func", "the end of the step", None, tuple(spans), ())
+        end = Event(next(clock), FUNC, "the end of the step", None, tuple(spans), ())
         check_left(inner, end)
         if inner.conflicts:
             verify(inner)
@@ -254,7 +255,7 @@ class _Loop:
     def _check_writes(self, inner: Tape) -> None:
         own = {a.allocation: a.span for a in self.state}
         for event in inner.events:
-            if event.kind in ("func", "foreign", "loop", "opaque"):
+            if not event.kind.repeatable:
                 raise LaunchError(
                     f"a step of {self.loop.__name__!r} holds {event.label!r}, which cannot be run again.",
                     slug="checkpoint-step",

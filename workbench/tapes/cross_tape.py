@@ -182,10 +182,10 @@ def _written(tape: Recording, event: Event) -> Iterable[tuple[Span, bool]]:
     """(span, True if it depends on something with a gradient) for the writes of an event; () if that is unknown."""
     if event.reverse is not None:
         return zip(event.writes, event.reverse.live, strict=True)
-    if event.kind in ("foreign", "func", "cut", "opaque"):
+    if not event.kind.passes:
         return ()
     source = event.source
-    live_copy = event.kind == "loop" or (source is not None and source.allocation in tape.active)
+    live_copy = event.loop is not None or (source is not None and source.allocation in tape.active)
     return [(span, live_copy and span.allocation in tape.active) for span in event.writes]
 
 

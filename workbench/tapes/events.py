@@ -17,6 +17,7 @@ from ..arrays.allocation import clock as clock
 from ..arrays.array import array
 from ..arrays.span import Span
 from ..errors import Where
+from .kinds import Kind
 
 
 @dataclass(eq=False, slots=True)
@@ -49,7 +50,7 @@ class Event:
     def __init__(
         self,
         id: int,
-        kind: str,
+        kind: Kind,
         label: str,
         place: Any,
         reads: tuple[Span, ...] = (),
@@ -57,8 +58,7 @@ class Event:
         command: Any = None,
         arrays: tuple[array, ...] = (),
     ):
-        self.id, self.label = id, label
-        self.kind = kind  # launch | copy | cut | assign | fill_ | zero_ | func | loop | foreign | opaque
+        self.id, self.kind, self.label = id, kind, label
         self.place = place  # Where, or (code, its present instruction) until somebody asks
         self.reads, self.writes, self.command = reads, writes, command
         if arrays:
@@ -72,7 +72,7 @@ class Event:
     @property
     def source(self) -> array | None:
         """The array that a copy reads, which gets its adjoint; None for other kinds, `cut` too."""
-        return self.arrays[1] if len(self.arrays) == 2 and self.kind != "cut" else None
+        return self.arrays[1] if len(self.arrays) == 2 and not self.kind.cuts else None
 
     @property
     def line(self) -> int:

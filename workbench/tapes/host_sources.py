@@ -23,6 +23,7 @@ from ..arrays.workspace import Workspace, float_parts, gradient_dtype, is_float_
 from ..errors import GradientError, Where
 from ..kernels.types import Composite, Scalar, is_float, scalar_of
 from .events import Event, clock
+from .kinds import FOREIGN
 from .naming import called
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def _active(tape: Recording, source: HostRead) -> bool:
         hit = [s for s in event.writes if s.overlaps(span) is not False]
         if hit and _writes_active(tape, event):
             return True
-        if event.command is None and event.kind != "foreign" and any(s.contains(span) for s in hit):
+        if event.command is None and event.kind.own and any(s.contains(span) for s in hit):
             return False
     if memory in tape.inherited:
         return True
@@ -68,7 +69,7 @@ def _active(tape: Recording, source: HostRead) -> bool:
 def _writes_active(tape: Recording, event: Event) -> bool:
     if event.command is not None:
         return event.reverse is not None
-    if event.kind in ("func", "loop") or event.sources:
+    if event.kind.active or event.sources:
         return True
     return len(event.arrays) == 2 and event.followed
 
@@ -99,7 +100,7 @@ def written(
 
 def _note(tape: Recording, dst: array, sources: tuple[HostRead, ...], where: Where | None, by: str = "numpy()") -> None:
     """Record an event for a write of values from these sources that the tape did not see."""
-    event = Event(next(clock), "foreign", by, where, (), (dst.span,), arrays=(dst,))
+    event = Event(next(clock), FOREIGN, by, where, (), (dst.span,), arrays=(dst,))
     event.sources, event.noted = sources, True
     tape.arrays[id(dst)] = dst
     if sources:
@@ -126,7 +127,8 @@ def note_inside(tape: Recording, inner: Recording, events: Sequence[Event]) -> N
     if tape is inner or tape.muted or inner.apart:
         return
     for event in events:
-        if event.reverse is not None or event.kind in ("cut", "foreign", "func", "loop") or not event.reads:
+        kind = event.kind
+        if event.reverse is not None or kind.active or kind.cuts or not kind.own or not event.reads:
             continue
         if event.command is None and event.arrays[-1].allocation in inner.active and event.followed:
             continue

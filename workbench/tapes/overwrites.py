@@ -85,7 +85,7 @@ def check_left(tape: Recording, event: Event) -> None:
     """Note a conflict where this event touches bytes that changed, unrecorded, since an earlier one touched them."""
     for span in dict.fromkeys((*event.reads, *event.writes)):
         for old in [s for s in tape.changed.get(span.allocation, ()) if s.overlaps(span) is not False]:
-            anew = event.command is None and event.kind != "func" and span in event.writes and span.contains(old)
+            anew = event.command is None and not event.kind.calls_back and span in event.writes and span.contains(old)
             if not anew:
                 tape.conflicts.append(_unrecorded(tape, old, event))
             del tape.changed[span.allocation][old]

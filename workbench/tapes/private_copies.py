@@ -224,7 +224,7 @@ class Rerun:
         dst = list(leaves(event.arrays[0]))
         src = list(leaves(event.arrays[1])) if len(event.arrays) == 2 else [None] * len(dst)
         for to, of in zip(dst, src, strict=True):
-            if event.kind == "cut":
+            if event.kind.cuts:
                 self.twins.of(to).data[...] = to.data
                 assert of is not None
                 self.steps.append(_cut(self.twins.of(to), self.twins.of(of)))
@@ -284,7 +284,7 @@ class InFloat64(Rerun):
 
     def before(self, event: Event) -> None:
         first = self.twins is None
-        if event.kind in ("func", "loop", "foreign", "opaque"):
+        if not event.kind.repeatable:
             raise GradientError(
                 f"{event.label} is not a program of ours: it has no second derivative.",
                 slug="jvp-func",
@@ -329,7 +329,7 @@ class InFloat64(Rerun):
         dst, src = leaves(event.arrays[0]), leaves(event.arrays[-1])
         for to, of in zip(dst, src, strict=True):
             copied = self.moved.of(of) if len(event.arrays) == 2 else None
-            if is_float(to.dtype) and event.kind != "cut":
+            if is_float(to.dtype) and not event.kind.cuts:
                 self.steps.insert(done, _write(self.moved.of(to), copied, 0))
 
     def product(self, loss: array, tangents: Any) -> dict[array, np.ndarray]:

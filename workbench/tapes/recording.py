@@ -25,7 +25,7 @@ from ..arrays.workspace import is_float_memory
 from ..config import config
 from ..errors import GradientError, LaunchError, Where
 from ..kernels.types import Scalar, Struct
-from . import host_sources, overwrites
+from . import host_sources, kinds, overwrites
 from .constants import Constants
 from .cross_tape import ForeignLeaf, RecordingId, update_borders
 from .earlier_gradients import EarlierGradient
@@ -166,7 +166,7 @@ class Recording:
         plan, flat = command.plan, command.flat
         event = Event(
             next(clock),
-            "launch",
+            kinds.LAUNCH,
             plan.program.name,
             (frame.f_code, frame.f_lasti),
             spans_of(flat, plan.reads),
@@ -282,7 +282,7 @@ class Recording:
 
     def after_failure(self, event: Event, failure: BaseException) -> None:
         """Called under LOCK when a launch broke off: its writes are unknown, so the walk will be refused."""
-        event.kind, event.reverse = "foreign", None
+        event.kind, event.reverse = kinds.FOREIGN, None
         self.events.append(event)
         self.failure = self.failure or (event, failure)
 
@@ -297,21 +297,21 @@ class Recording:
         sources: tuple[HostRead, ...] = (),
     ) -> None:
         """A host write while this tape records: an event, unless it starts a leaf that the tape has not touched."""
-        target = dst.allocation
-        followed = src is not None and kind != "cut" and is_float_memory(src) and self._follows(src.allocation)
+        target, row = dst.allocation, kinds.KINDS[kind]
+        followed = src is not None and not row.cuts and is_float_memory(src) and self._follows(src.allocation)
         host_sources.tell_around(self, [dst], sources, where)
         sources = host_sources.behind(self, dst, sources)
-        starts_leaf = kind == "assign" and not (followed or sources or self.has_touched(dst.span))
+        starts_leaf = row is kinds.ASSIGN and not (followed or sources or self.has_touched(dst.span))
         starts_leaf = starts_leaf and bool(target.required)
         reads = () if src is None else (src.span,)
-        event = Event(next(clock), kind, kind, where, reads, (dst.span,), arrays=(dst,) if src is None else (dst, src))
+        event = Event(next(clock), row, kind, where, reads, (dst.span,), arrays=(dst,) if src is None else (dst, src))
         event.followed, event.sources = followed or src is None, sources
         if not starts_leaf and not target.is_gradient:
             if src is not None and followed:
                 self._refuse_crowd(dst, event)
                 self.active[src.allocation] = self.active[target] = None
                 self.check_scalar(src, kind)
-            elif kind == "cut" and src is not None and is_float_memory(src) and self._follows(src.allocation):
+            elif row.cuts and src is not None and is_float_memory(src) and self._follows(src.allocation):
                 self.active[src.allocation] = None  # it may be seeded itself
                 self.check_scalar(src, kind)
             if is_float_memory(dst) and (target.asked or sources):
@@ -333,9 +333,9 @@ class Recording:
             target.forget_origins(dst.span)  # all of these bytes are written
         target.about_to_write(dst.span, kind, where, self)
         perform()
-        if kind == "cut":
+        if row.cuts:
             self.cut[target] = None
-        if self.events and self.events[-1] is event and (kind == "cut" or target in self.active):
+        if self.events and self.events[-1] is event and (row.cuts or target in self.active):
             overwrites.remember_left(self, event)
 
     def opaque_event(
@@ -352,7 +352,7 @@ class Recording:
         A walk whose adjoint arrives there is refused with the `reason`; gradients that do not pass there are exact.
         """
         reads, writes = tuple(a.span for a in arrays), tuple(a.span for a in written)
-        event = Event(next(clock), "opaque", label, place, reads, writes, arrays=tuple(arrays))
+        event = Event(next(clock), kinds.OPAQUE, label, place, reads, writes, arrays=tuple(arrays))
         event.reason = reason
         with memory.LOCK:
             for a in arrays:
@@ -437,7 +437,7 @@ class Recording:
         with memory.LOCK:
             if forward is not None:
                 _do(forward, [a.allocation for a in arrays])
-            event = Event(next(clock), "func", getattr(backward, "__name__", "func"), memory.caller_where())
+            event = Event(next(clock), kinds.FUNC, getattr(backward, "__name__", "func"), memory.caller_where())
             event.callback, event.arrays = backward, tuple(arrays)
             for a in arrays:
                 self.arrays[id(a)] = a
@@ -493,7 +493,7 @@ class Recording:
 
     def has_touched(self, span: Span) -> bool:
         """True if an event of this tape has read or written one of these bytes, or may have."""
-        if self.events and span in (last := self.events[-1]).writes and (last.kind != "foreign" or last.noted):
+        if self.events and span in (last := self.events[-1]).writes and (last.kind.own or last.noted):
             return True  # as of most losses, which the last launch writes
         tally(self)
         marks = self.touched.get(span.allocation)
@@ -502,7 +502,7 @@ class Recording:
     def last_writer(self, span: Span) -> Event | None:
         """The last event that wrote one of these bytes; changes by others are not the program's."""
         for event in reversed(self.events):
-            if event.kind != "foreign" and any(s.overlaps(span) is not False for s in event.writes):
+            if event.kind.own and any(s.overlaps(span) is not False for s in event.writes):
                 return event
         return None
 
@@ -521,7 +521,7 @@ class Recording:
             return
         needs = self.needs.get(span.allocation)
         if self.keep == "all" or (self.walked and needs and needs.meeting(span)):
-            event = Event(next(clock), "foreign", what, where or memory.caller_where(), (), (span,))
+            event = Event(next(clock), kinds.FOREIGN, what, where or memory.caller_where(), (), (span,))
             overwrites.keep(self, span, event, needs)
             self.events.append(event)
             needs = None

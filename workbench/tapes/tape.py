@@ -23,6 +23,7 @@ from .backward_cache import CompiledBackward, compiled_backward
 from .cross_tape import CrossTapeSearch, note_seeds, report_borders, update_borders
 from .events import Event
 from .host_sources import warn
+from .kinds import LAUNCH
 from .late_imports import ask
 from .naming import guess_names, note_names
 from .overwrites import verify_needs
@@ -193,7 +194,7 @@ class Tape(Recording):
         """
         capture_log.refuse("Looking at a tape")
         for event in self.events:
-            if event.kind == "func":
+            if event.kind.calls_back:
                 raise GradientError(
                     f"a tape with record_func({event.label}) cannot be walked again to look at it.",
                     slug="func-replay",
@@ -249,7 +250,7 @@ class Tape(Recording):
     @property
     def launches(self) -> list[Event]:
         """The recorded launches, in order."""
-        return [e for e in self.events if e.kind == "launch"]
+        return [e for e in self.events if e.kind is LAUNCH]
 
     def zero(self) -> None:
         """Set the gradients of every array of this tape to zero."""

@@ -22,7 +22,7 @@ def tally(tape: Recording) -> None:
     Called on demand, so that recording is not slowed down.
     """
     for event in tape.events[tape.tallied :]:
-        if event.kind == "foreign" and not event.noted:
+        if not event.kind.own and not event.noted:
             continue
         for span in (*event.reads, *event.writes):
             marks = tape.touched.get(span.allocation)
@@ -33,7 +33,7 @@ def tally(tape: Recording) -> None:
         for a in _written_as_integers(event):
             tape.bits.setdefault(a.span, (a, event))
         plain = event.command.plan.accumulates_only if event.command is not None else ()
-        for k, span in enumerate(event.writes if event.kind != "cut" else ()):  # what a cut makes is a leaf
+        for k, span in enumerate(event.writes if not event.kind.cuts else ()):  # what a cut makes is a leaf
             if event.command is None or event.command.plan.writes[k][0] not in plain:
                 tape.stored.setdefault(span.allocation, {})[span] = None
             marks = tape.written.get(span.allocation)
@@ -75,5 +75,5 @@ def _reads_bits(tape: Recording, event: Event) -> bool:
 def _written_as_integers(event: Event) -> Iterator[array]:
     if event.command is not None:
         yield from (event.command.flat[k] for k in event.command.plan.bits)
-    elif event.kind in ("copy", "assign", "fill_", "zero_", "loop"):
+    elif event.kind.passes:
         yield from (a for a in event.arrays if a.span in event.writes and not is_float_memory(a))

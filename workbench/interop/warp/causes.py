@@ -552,7 +552,7 @@ def _behind(steps: list[WarpStep], row: VerdictRow) -> list[WarpStep]:
 def _is_active(step: WarpStep) -> bool:
     """True if a step's result depends on what gradients are asked of."""
     event = step.event
-    return event is not None and event.kind != "opaque" and (event.reverse is not None or event.source is not None)
+    return event is not None and not event.kind.opaque and (event.reverse is not None or event.source is not None)
 
 
 def _active_arrays(one: Verdicts, row: VerdictRow) -> Iterator[tuple[WarpStep, Any, Any]]:
