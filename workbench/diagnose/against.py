@@ -180,8 +180,8 @@ def causes(n: int, m: int, here: TapeRun, there: TapeRun) -> Iterator[str]:
         yield f"{ours} here, {theirs} there"
     if one.command.plan.form.dims != two.command.plan.form.dims:
         yield f"dim is {_grid(one)} here, {_grid(two)} there"
-    known = {leaf.name: a for leaf, a in zip(two.command.program.leaves, two.command.places, strict=True)}
-    for leaf, a in zip(one.command.program.leaves, one.command.places, strict=True):
+    known = {leaf.name: a for leaf, a in two.arguments}
+    for leaf, a in one.arguments:
         b = known.get(leaf.name)
         if b is None:
             continue

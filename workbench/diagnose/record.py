@@ -155,9 +155,9 @@ def refusals(case: RuleInput) -> Iterator[Finding]:
 
 def _refused(case: RuleInput, error: GradientError | KernelError, event: Event | None) -> Finding:
     """An error as a finding, with its arrays and thread."""
-    found, command = refused(error, title(case, event)), event.command if event is not None else None
+    found = refused(error, title(case, event))
     said = set(re.findall(r"'([^']+)'", found.sentence))
-    pairs = zip(command.program.leaves, command.places, strict=True) if command is not None else ()
+    pairs = event.arguments if event is not None else ()
     called = ((leaf.name, name_of(case.tape, a, leaf.name)) for leaf, a in pairs if isinstance(a, array))
     names = tuple(dict.fromkeys(name for leaf, name in called if {leaf, name} & said))
     thread = re.search(r"\bthreads? (\d+|\([\d, ]+\))", found.sentence)

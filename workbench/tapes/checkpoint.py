@@ -286,9 +286,7 @@ class _Loop:
     def _note_reads(self, inner: Tape, reads: dict[Span, array]) -> None:
         own = {a.allocation for a in self.state}
         for event in inner.events:
-            named = [
-                a for a in (event.command.places if event.command is not None else event.arrays) if isinstance(a, array)
-            ]
+            named = [a for a in event.places if isinstance(a, array)]
             for span in event.reads:
                 if span.allocation not in own and span not in reads:
                     reads[span] = next(a for a in named if a.allocation is span.allocation)
@@ -355,8 +353,7 @@ class _Loop:
 
 def _label(tape: Tape, event: Event, span: Span) -> str:
     """The user's name of memory that an event writes."""
-    places = enumerate(event.command.places if event.command is not None else event.arrays)
-    position = next(k for k, a in places if isinstance(a, array) and a.allocation is span.allocation)
+    position = next(k for k, a in enumerate(event.places) if isinstance(a, array) and a.allocation is span.allocation)
     return called_by(tape, event, position)
 
 

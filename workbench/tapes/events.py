@@ -17,6 +17,7 @@ from ..arrays.allocation import clock as clock
 from ..arrays.array import array
 from ..arrays.span import Span
 from ..errors import Where
+from ..kernels.program import Leaf
 from .kinds import Kind
 
 
@@ -75,6 +76,16 @@ class Event:
         return self.arrays[1] if len(self.arrays) == 2 and not self.kind.cuts else None
 
     @property
+    def places(self) -> Sequence[Any]:
+        """The arguments of a launch, one for each leaf of its kernel's parameters; of other events the arrays."""
+        return self.arrays if self.command is None else self.command.places
+
+    @property
+    def arguments(self) -> Iterable[tuple[Leaf, Any]]:
+        """Pairs of a leaf of the kernel's parameters and what a launch took for it; none for other events."""
+        return () if self.command is None else zip(self.command.program.leaves, self.places, strict=True)
+
+    @property
     def line(self) -> int:
         """The number of the user's line that made this event; 0 where it is not known."""
         return _line(*self.place) if isinstance(self.place, tuple) else getattr(self.place, "line", 0)
@@ -104,8 +115,7 @@ class Need:
 
     @property
     def array(self) -> array:
-        command = self.event.command
-        return (self.event.arrays if command is None else command.places)[self.position]
+        return self.event.places[self.position]
 
     @property
     def name(self) -> str:

@@ -66,7 +66,7 @@ def guess_names(tape: Recording) -> None:
     sure = tape.names.keys() - tape.guessed
     for event in tape.events:
         texts: list[str] | None = None
-        for k, a in enumerate(event.command.places if event.command is not None else event.arrays):
+        for k, a in enumerate(event.places):
             if id(a) in sure or not isinstance(a, array):
                 continue
             guess = a.name or _part(tape, a)
@@ -90,7 +90,7 @@ def called_by(tape: Recording, event: Event, position: int) -> str:
     """`called` for the argument of a launch, or the array of another event, at this position."""
     command = event.command
     parameter = command.program.leaves[position].name if command is not None else ""
-    return called(tape, (command.places if command is not None else event.arrays)[position], parameter)
+    return called(tape, event.places[position], parameter)
 
 
 def reason_of(tape: Recording, kept: KeptBytes) -> str:

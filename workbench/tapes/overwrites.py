@@ -97,11 +97,8 @@ def check_left(tape: Recording, event: Event) -> None:
 
 
 def _unrecorded(tape: Recording, span: Span, event: Event) -> GradientError:
-    name = ""
-    if event.command is not None:
-        pairs = zip(event.command.program.leaves, event.command.places, strict=True)
-        found = ((p.name, a) for p, a in pairs if getattr(a, "allocation", None) is span.allocation)
-        name = next((called(tape, a, parameter) for parameter, a in found), "")
+    found = ((p.name, a) for p, a in event.arguments if getattr(a, "allocation", None) is span.allocation)
+    name = next((called(tape, a, parameter) for parameter, a in found), "")
     return GradientError(
         f"{name or str(span.allocation)!r} was changed between two events of this tape, before {event.label!r}"
         " met it, and the tape could not see how.",

@@ -210,7 +210,7 @@ class Rerun:
 
     def before(self, event: Event) -> None:
         if self.twins is None:  # memory is where the tape started
-            found = [a for e in self.tape.events for a in (*e.arrays, *places_of(e)) if isinstance(a, array)]
+            found = [a for e in self.tape.events for a in e.places if isinstance(a, array)]
             self.twins = CopiedArrays([*self.tape.arrays.values(), *found], self.widened)
         if event.sources and self.refuses_sources:
             raise lost(event, self.tape)
@@ -243,10 +243,6 @@ class Rerun:
         )
         made.keep(self.twins.memory.values())
         return made
-
-
-def places_of(event: Event) -> list[Any]:
-    return [] if event.command is None else event.command.places
 
 
 def _cut(to: array, of: array) -> Callable[[bool], None]:

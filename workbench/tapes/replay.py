@@ -23,7 +23,7 @@ from ..kernels.types import Struct
 from .events import Event, Scope, checksum_of
 from .host_sources import lost
 from .jvp import on_device, passing
-from .private_copies import CopiedArrays, Rerun, places_of
+from .private_copies import CopiedArrays, Rerun
 from .seeds import check_pairs
 from .tape import Tape
 from .touched_bytes import tally
@@ -182,7 +182,7 @@ class _Again(Rerun):
     def before(self, event: Event) -> None:
         self.verify(len(self.ends))
         if self.twins is None:
-            found = [a for e in self.tape.events for a in (*e.arrays, *places_of(e)) if isinstance(a, array)]
+            found = [a for e in self.tape.events for a in e.places if isinstance(a, array)]
             self.twins = _Copies([*self.tape.arrays.values(), *found])
         super().before(event)
 

@@ -484,8 +484,7 @@ def behind_mesh(seen: Watch, one: Verdicts, row: VerdictRow) -> Found | None:
     for step in reversed(one.steps):
         if step.event is None or not asks_mesh(step.event):
             continue
-        command = step.event.command
-        for leaf, place in zip(command.program.leaves, command.places, strict=True):
+        for leaf, place in step.event.arguments:
             if leaf.opened is not None and getattr(place, "allocation", None) is mine.twin.allocation:
                 part = leaf.name.rpartition(".")[2]
                 sentence = f"Warp's adjoint of {step!r} gives nothing to `{row.array}`, the {part} of a mesh"

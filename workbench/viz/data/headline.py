@@ -204,8 +204,8 @@ def _place(tape: Tape, n: int, f: Finding) -> dict[str, Any] | None:
     for where in (f.inside, f.where):
         if where is not None and (where.file, where.line) in lines:
             return {"file": shown_file(where.file), "line": where.line}
-    pairs = zip(program.leaves, event.command.places, strict=True)
-    about = {leaf.name for leaf, a in pairs if isinstance(a, array) and name_of(tape, a, leaf.name) in f.arrays}
+    named = ((leaf.name, name_of(tape, a, leaf.name)) for leaf, a in event.arguments if isinstance(a, array))
+    about = {parameter for parameter, name in named if name in f.arrays}
     touching = [s for s in stmts if s.args and _is_array(s.args[0]) and ir.root(s.args[0]).name in about]
     first = next((s.where for s in (*(s for s in touching if s.row.writes), *touching)), None)
     return None if first is None else {"file": shown_file(first.file), "line": first.line}
