@@ -73,7 +73,7 @@ def jacobian(
         check_seed(tape, y)
         check_direction(tape, x)
         _check_order(tape, y, x)
-        opaque = any(e.kind in ("func", "loop", "opaque") for e in tape.events)
+        opaque = any(e.kind.closed for e in tape.events)
     if sparse:
         return _sparse(tape, y, x, "rows" if opaque else mode, pattern, executor)
     mode = mode or ("rows" if opaque or _count(y) <= _count(x) else "columns")

@@ -43,6 +43,7 @@ from ..launches.adjoint_plan import adjoint_of
 from ..launches.command import Command
 from ..launches.plan import backend_for, plan
 from ..tapes.events import Event, KeptBytes, Scope
+from ..tapes.kinds import KINDS
 from ..tapes.reverse import verify
 from ..tapes.tape import Tape
 
@@ -293,7 +294,7 @@ def _placed(memory: Allocation, dtype: T.Type, shape: tuple, strides: tuple, off
 
 def _tape(t: Tape) -> Any:
     for e in t.events:
-        if e.kind in ("func", "loop", "opaque"):
+        if e.kind.closed:
             raise GradientError(
                 f"a tape with {e.label!r} cannot be sent to another process.",
                 slug="travel",
@@ -339,7 +340,7 @@ def _event(e: Event) -> Any:
         launch = c.program, form.dims, form.backend, c.flat, places, c.declared, back
     sources = [(s.span, s.label, s.moment, s.where) for s in e.sources]
     marks = e.followed, e.checked, e.noted, (isinstance(e.sources, Supposed), sources)
-    return _event_again, (e.id, e.kind, e.label, e.where, e.reads, e.writes, kept, e.arrays, marks, launch)
+    return _event_again, (e.id, e.kind.name, e.label, e.where, e.reads, e.writes, kept, e.arrays, marks, launch)
 
 
 def _event_again(
@@ -354,7 +355,7 @@ def _event_again(
     marks: tuple[bool, bool, bool, tuple[bool, list]],
     launch: Any,
 ) -> Event:
-    made = Event(number, kind, label, where, reads, writes)
+    made = Event(number, KINDS[kind], label, where, reads, writes)
     made.kept, made.arrays = tuple(KeptBytes(*k) for k in kept), arrays
     made.followed, made.checked, made.noted, (supposed, sources) = marks
     made.sources = (Supposed if supposed else tuple)(HostRead(*s, ()) for s in sources)  # type: ignore[call-arg]

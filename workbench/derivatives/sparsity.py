@@ -88,10 +88,10 @@ class _Pattern:
             _Launch(self, event).run()
 
     def host(self, event: Event) -> None:
-        if event.kind in ("func", "loop", "foreign", "opaque"):
+        if not event.kind.repeatable:
             raise _refused(f"nothing is known of {event.label!r}", event)
         target = event.arrays[0]
-        if target.allocation not in self.tape.active or event.kind == "cut":
+        if target.allocation not in self.tape.active or event.kind.cuts:
             return
         places = words_of(target.span, self.word(target.allocation))
         source = event.source

@@ -232,7 +232,7 @@ def _check_tape(
             instead='wb.Tape(keep="all")',
         )
     launches = [n for n, e in enumerate(tape.events) if e.reverse is not None and 0 not in e.command.plan.form.dims]
-    opaque = [e for e in tape.events if e.kind in ("func", "loop", "foreign", "opaque")]
+    opaque = [e for e in tape.events if not e.kind.repeatable]
     held = {n: cut for n in launches if (cut := _first_cut(tape.events[n])) is not None}
     for cut in dict.fromkeys(held.values()):
         report.notes.append(f"not compared: wb.detach at {cut.where} holds a value that differences move")

@@ -75,7 +75,7 @@ def _zero_seed(tape: Tape, seeded: bool, given: bool) -> list[Finding]:
 
 
 def _note(tape: Tape, given: bool) -> str:
-    if any(event.kind == "func" for event in tape.events):
+    if any(event.kind.calls_back for event in tape.events):
         return "Adjoints and values were not looked at: that would call the functions of record_func again."
     if given or tape.last_seeds or not tape.events:
         return ""

@@ -82,7 +82,7 @@ def run_of(tape: Tape) -> TapeRun:
     """The values that every event of a tape read and wrote, from running it again with everything kept."""
     held = TapeRun(tape, [])
     try:
-        again = tape if tape.keep == "all" and all(e.kind != "func" for e in tape.events) else keep_all(tape)
+        again = tape if tape.keep == "all" and not any(e.kind.calls_back for e in tape.events) else keep_all(tape)
         room = MUCH
 
         def values(event: Event, writes: bool) -> list[Any]:
@@ -179,8 +179,8 @@ def causes(n: int, m: int, here: TapeRun, there: TapeRun) -> Iterator[str]:
         yield f"{ours} here, {theirs} there"
     if one.command.plan.form.dims != two.command.plan.form.dims:
         yield f"dim is {_grid(one)} here, {_grid(two)} there"
-    known = {leaf.name: a for leaf, a in zip(two.command.program.leaves, two.command.places, strict=True)}
-    for leaf, a in zip(one.command.program.leaves, one.command.places, strict=True):
+    known = {leaf.name: a for leaf, a in two.arguments}
+    for leaf, a in one.arguments:
         b = known.get(leaf.name)
         if b is None:
             continue

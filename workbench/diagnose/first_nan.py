@@ -172,7 +172,7 @@ def _beside(event: Event, cells: Threads) -> Threads:
 
 def _called(tape: Tape, event: Event, function: ir.Function) -> dict[str, str]:
     """The user's names for the arrays behind a program's parameters, and `adjoint of ...` for their shadows."""
-    pairs = zip(event.command.program.leaves, event.command.places, strict=True)
+    pairs = event.arguments
     found = {leaf.name: tape.names.of(a, leaf.name) for leaf, a in pairs if isinstance(a, array)}
     beside = {p.name: p.belongs_to for p in function.arrays if p.role is ir.Role.SHADOW}
     return found | {name: f"adjoint of {found[of]}" for name, of in beside.items() if of in found}

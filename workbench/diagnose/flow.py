@@ -44,7 +44,7 @@ def zero_gradients(case: RuleInput) -> Iterator[Finding]:
             continue
         cone, reached = _cone(case, found)
         if reached and not _cone(case, found, False)[1]:
-            at = next(e for e in cone if e.kind == "cut")
+            at = next(e for e in cone if e.kind.cuts)
             yield _zero_finding(case.step(at), ZeroedAt(at.where, DETACHED, kind="meant"), name)
             continue
         ends = [s for s, reads in ((case.step(e), cone[e]) for e in reversed(cone)) if _ends(s, reads)]
@@ -115,7 +115,7 @@ def _cone(case: RuleInput, found: list[EventAccess], cuts: bool = True) -> tuple
             for x in step.accesses
             if not x.writes and x.span.allocation in reach and x.span.nbytes and reach[x.span.allocation].touch(x.span)
         ]
-        if reads and (cuts or step.event.kind != "cut"):
+        if reads and (cuts or not step.event.kind.cuts):
             cone[step.event] = reads
             reached |= step.flowing > 0
             for x in step.accesses:

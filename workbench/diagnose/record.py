@@ -75,7 +75,7 @@ def _shared_names(case: RuleInput) -> dict[tuple[str, ...], WalkStep]:
             if case.tape.names.own(x.array):
                 spans.setdefault(x.span.allocation, {}).setdefault(x.name, x.array.span)
     for step in case.trail.steps:
-        for x in step.accesses if step.event.kind != "func" else ():
+        for x in step.accesses if not step.event.kind.calls_back else ():
             known = spans.get(x.span.allocation, {})
             if x.writes and 1 < len(known) <= MANY_NAMES:
                 names = tuple(sorted(n for n, s in known.items() if s.overlaps(x.span) is not False))
@@ -94,7 +94,7 @@ def kept(case: RuleInput) -> Iterator[Finding]:
     found: dict[tuple, list] = {}
     for step in case.trail.steps:
         for k in step.event.kept:
-            if k.said == START or step.event.kind == "foreign" or not (k.said or k.needs):  # kept by keep="all" alone
+            if k.said == START or not step.event.kind.own or not (k.said or k.needs):  # kept by keep="all" alone
                 continue
             names = [a.name for a in step.accesses if a.span.allocation is k.span.allocation]
             key = (
@@ -153,9 +153,9 @@ def refusals(case: RuleInput) -> Iterator[Finding]:
 
 def _refused(case: RuleInput, error: GradientError | KernelError, event: Event | None) -> Finding:
     """An error as a finding, with its arrays and thread."""
-    found, command = refused(error, title(case, event)), event.command if event is not None else None
+    found = refused(error, title(case, event))
     said = set(re.findall(r"'([^']+)'", found.sentence))
-    pairs = zip(command.program.leaves, command.places, strict=True) if command is not None else ()
+    pairs = event.arguments if event is not None else ()
     called = ((leaf.name, case.tape.names.of(a, leaf.name)) for leaf, a in pairs if isinstance(a, array))
     names = tuple(dict.fromkeys(name for leaf, name in called if {leaf, name} & said))
     thread = re.search(r"\bthreads? (\d+|\([\d, ]+\))", found.sentence)

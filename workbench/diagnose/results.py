@@ -15,6 +15,7 @@ from ..arrays.interval_index import SpanIndex
 from ..arrays.span import Span
 from ..kernels.analysis.accesses import accesses_by_array
 from ..kernels.ops import memory
+from ..tapes.kinds import COPY
 from .rule import RuleInput
 from .walk_step import EventAccess, WalkStep, positions
 
@@ -92,7 +93,7 @@ def history_of(case: RuleInput) -> History:
     found = History()
     pending = Pending()
     for n, step in enumerate(case.trail.steps):
-        if step.event.kind == "foreign":
+        if not step.event.kind.own:
             continue
         _reads(n, step, pending, found)
         writes = [x for x in step.accesses if x.writes and x.span.nbytes]
@@ -113,7 +114,7 @@ def history_of(case: RuleInput) -> History:
 
 def _reads(n: int, step: WalkStep, pending: Pending, found: History) -> None:
     for x in step.accesses:
-        if (x.writes and step.event.kind != "func") or not x.span.nbytes:
+        if (x.writes and not step.event.kind.calls_back) or not x.span.nbytes:
             continue
         a = x.span.allocation
         found.first_reads.setdefault(x.span, (step, x))
@@ -136,7 +137,7 @@ def _wipe(step: WalkStep, k: int, x: EventAccess, covering: list[Span], pending:
 
 def _matters(case: RuleInput, step: WalkStep, x: EventAccess) -> bool:
     event = step.event
-    active = event.reverse is not None if event.command is not None else event.kind == "copy" and event.followed
+    active = event.reverse is not None if event.command is not None else event.kind is COPY and event.followed
     return active and x.scalar is not None and x.span.allocation in case.tape.active
 
 
@@ -144,7 +145,7 @@ def _covering(step: WalkStep, writes: list[EventAccess]) -> Iterator[Span]:
     """The spans that an event certainly stores to, every byte of them."""
     command = step.event.command
     if command is None:
-        yield from (x.span for x in writes if x.plain and step.event.kind != "func")
+        yield from (x.span for x in writes if x.plain)
         return
     yield from (span_of(command.flat[k], box) for k, box in command.plan.stores)
 

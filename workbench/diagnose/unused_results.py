@@ -58,7 +58,7 @@ def _wiped(history: History, seeded: set[Allocation], told: set[Site]) -> Iterat
         if never and fixed is None:
             yield _nobodys(result, "warning" if result.access.array.size > 1 else "info")
             continue
-        if by.event.kind in ("zero_", "fill_"):
+        if by.event.kind.fills:
             yield Finding(
                 "wiped",
                 "warning",

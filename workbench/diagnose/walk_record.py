@@ -60,7 +60,7 @@ class WalkRecord:
         with memory.LOCK, memory.unrecorded(), np.errstate(all="ignore"):
             self.seeded = {a: _finite(tape, a, s.data) for a, s in seeds.items()}
             self.ones = {a: n for a, s in seeds.items() if (n := _ones(tape, a, s.data)) > 1}
-            if any(e.kind == "func" for e in tape.events):  # a walk would call what the user recorded
+            if any(e.kind.calls_back for e in tape.events):  # a walk would call what the user recorded
                 return
             if self.steps:
                 self._written(self.steps[-1])

@@ -40,15 +40,15 @@ class EventAccess:
 
 def accesses(tape: Tape, event: Event) -> list[EventAccess]:
     """All accesses of an event, reads first."""
-    if event.kind == "foreign":
+    if not event.kind.own:
         return []
     if event.command is None:
-        if event.kind in ("func", "opaque"):
-            return [EventAccess(a, a.span, tape.names.of(a), a.span in event.writes, False) for a in event.arrays]
         if event.loop is not None:
             state = event.arrays[: len(event.writes)]
             reads = [EventAccess(a, a.span, tape.names.of(a), False) for a in event.arrays]
             return [*reads, *[EventAccess(a, a.span, tape.names.of(a), True) for a in state]]
+        if event.kind.closed:
+            return [EventAccess(a, a.span, tape.names.of(a), a.span in event.writes, False) for a in event.arrays]
         return [EventAccess(a, a.span, tape.names.of(a), k == 0) for k, a in reversed(list(enumerate(event.arrays)))]
     plan, places = event.command.plan, event.command.places
     found = []

@@ -102,7 +102,7 @@ def signature(tape: Recording, seeds: Workspace) -> tuple | None:
         if event.kept and not _unneeded(event):
             return None
         if command is None:
-            if event.kind not in ("zero_", "fill_") or event.sources or len(event.arrays) != 1:
+            if not event.kind.fills or event.sources or len(event.arrays) != 1:
                 return None
             steps.append(event.arrays[0].serial)
         elif command.cached is not None:

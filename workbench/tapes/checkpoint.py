@@ -25,6 +25,7 @@ from ..arrays.workspace import Workspace
 from ..errors import GradientError, LaunchError, Where
 from ..launches.handles import owner_of
 from .events import Event, checksum_of, clock
+from .kinds import FUNC, LOOP
 from .recording import Recording
 from .reverse import verify, walk
 from .tape import Tape
@@ -160,7 +161,7 @@ class _Loop:
 
     def record(self, where: Where | None) -> None:
         """Run the loop as one event of the tape."""
-        tape, event = self.tape, Event(next(clock), "loop", self.loop.__name__, where)
+        tape, event = self.tape, Event(next(clock), LOOP, self.loop.__name__, where)
         event.arrays, event.loop = tuple(self.state), self
         event.writes = tuple(a.span for a in self.state)
         event.reads = event.writes
@@ -221,7 +222,7 @@ class _Loop:
                 inner.needed.guarded = True
         with inner:
             self.loop.step(k, *self.state)
-        end = Event(next(clock), "func", "the end of the step", None, tuple(spans), ())
+        end = Event(next(clock), FUNC, "the end of the step", None, tuple(spans), ())
         inner.needed.check_left(end)
         if inner.needed.conflicts:
             verify(inner)
@@ -251,7 +252,7 @@ class _Loop:
     def _check_writes(self, inner: Tape) -> None:
         own = {a.allocation: a.span for a in self.state}
         for event in inner.events:
-            if event.kind in ("func", "foreign", "loop", "opaque"):
+            if not event.kind.repeatable:
                 raise LaunchError(
                     f"a step of {self.loop.__name__!r} holds {event.label!r}, which cannot be run again.",
                     slug="checkpoint-step",
@@ -282,9 +283,7 @@ class _Loop:
     def _note_reads(self, inner: Tape, reads: dict[Span, array]) -> None:
         own = {a.allocation for a in self.state}
         for event in inner.events:
-            named = [
-                a for a in (event.command.places if event.command is not None else event.arrays) if isinstance(a, array)
-            ]
+            named = [a for a in event.places if isinstance(a, array)]
             for span in event.reads:
                 if span.allocation not in own and span not in reads:
                     reads[span] = next(a for a in named if a.allocation is span.allocation)
@@ -351,7 +350,7 @@ class _Loop:
 
 def _label(tape: Tape, event: Event, span: Span) -> str:
     """The user's name of memory that an event writes."""
-    places = enumerate(event.command.places if event.command is not None else event.arrays)
+    places = enumerate(event.places)
     position = next(k for k, a in places if isinstance(a, array) and a.allocation is span.allocation)
     return tape.names.called_by(event, position)
 

@@ -10,8 +10,6 @@ from ..arrays.allocation import Allocation
 from ..arrays.span import Span
 from .events import Event
 
-FILLS = ("assign", "fill_", "zero_")
-
 
 class Constants:
     """State after each event of a tape: `spans` hold constants, `live` may depend on something with a gradient."""
@@ -29,7 +27,7 @@ class Constants:
     def follow(self) -> None:
         """Update to the last event of the tape."""
         events = self.all_events[self.done :]
-        if not self.spans and not any(e.kind in FILLS for e in self.all_events):
+        if not self.spans and not any(e.kind.from_host for e in self.all_events):
             return
         self.done = len(self.all_events)
         for event in events:
@@ -48,9 +46,9 @@ class Constants:
 
     def _is_constant(self, event: Event) -> bool:
         if event.command is None:
-            if event.kind in FILLS and event.source is None:
-                return not event.sources
-            return event.kind in ("copy", *FILLS) and self._all_constant(event.reads)
+            if event.kind.step != "write":
+                return False
+            return not event.sources if event.source is None else self._all_constant(event.reads)
         back = event.reverse
         if back is None or event.command.declared or not self.spans:
             return False

@@ -211,10 +211,10 @@ class Border:
         """(span, True if it depends on something with a gradient) for an event's writes; () if that is unknown."""
         if event.reverse is not None:
             return zip(event.writes, event.reverse.live, strict=True)
-        if event.kind in ("foreign", "func", "cut", "opaque"):
+        if not event.kind.passes:
             return ()
         source, active = event.source, self.log.active
-        live_copy = event.kind == "loop" or (source is not None and source.allocation in active)
+        live_copy = event.loop is not None or (source is not None and source.allocation in active)
         return [(span, live_copy and span.allocation in active) for span in event.writes]
 
     # ---- what is said after a walk

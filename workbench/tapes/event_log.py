@@ -49,7 +49,7 @@ class EventLog:
     def tally(self) -> None:
         """Bring all but the first four attributes up to the last event."""
         for event in self.events[self._tallied :]:
-            if event.kind == "foreign" and not event.noted:
+            if not event.kind.own and not event.noted:
                 continue
             for span in (*event.reads, *event.writes):
                 marks = self.touched.get(span.allocation)
@@ -60,7 +60,7 @@ class EventLog:
             for a in _written_as_integers(event):
                 self.bits.setdefault(a.span, (a, event))
             plain = event.command.plan.accumulates_only if event.command is not None else ()
-            for k, span in enumerate(event.writes if event.kind != "cut" else ()):  # what a cut makes is a leaf
+            for k, span in enumerate(event.writes if not event.kind.cuts else ()):  # what a cut makes is a leaf
                 if event.command is None or event.command.plan.writes[k][0] not in plain:
                     self.stored.setdefault(span.allocation, {})[span] = None
                 marks = self.written.get(span.allocation)
@@ -72,7 +72,7 @@ class EventLog:
 
     def has_touched(self, span: Span) -> bool:
         """True if an event of this tape has read or written one of these bytes, or may have."""
-        if self.events and span in (last := self.events[-1]).writes and (last.kind != "foreign" or last.noted):
+        if self.events and span in (last := self.events[-1]).writes and (last.kind.own or last.noted):
             return True  # as of most losses, which the last launch writes
         self.tally()
         marks = self.touched.get(span.allocation)
@@ -81,7 +81,7 @@ class EventLog:
     def last_writer(self, span: Span) -> Event | None:
         """The last event that wrote one of these bytes; changes by others are not the program's."""
         for event in reversed(self.events):
-            if event.kind != "foreign" and any(s.overlaps(span) is not False for s in event.writes):
+            if event.kind.own and any(s.overlaps(span) is not False for s in event.writes):
                 return event
         return None
 
@@ -160,5 +160,5 @@ def _check_place(a: array, dtype: Scalar) -> None:
 def _written_as_integers(event: Event) -> Iterator[array]:
     if event.command is not None:
         yield from (event.command.flat[k] for k in event.command.plan.bits)
-    elif event.kind in ("copy", "assign", "fill_", "zero_", "loop"):
+    elif event.kind.passes:
         yield from (a for a in event.arrays if a.span in event.writes and not is_float_memory(a))

@@ -18,7 +18,9 @@ from ..arrays.array import array
 from ..arrays.ports import version_counters
 from ..arrays.span import Span
 from ..errors import Where
+from ..kernels.program import Leaf
 from ..records import offers
+from .kinds import Kind
 
 
 @dataclass(eq=False, slots=True)
@@ -52,7 +54,7 @@ class Event:
     def __init__(
         self,
         id: int,
-        kind: str,
+        kind: Kind,
         label: str,
         place: Any,
         reads: tuple[Span, ...] = (),
@@ -60,8 +62,7 @@ class Event:
         command: Any = None,
         arrays: tuple[array, ...] = (),
     ):
-        self.id, self.label = id, label
-        self.kind = kind  # launch | copy | cut | assign | fill_ | zero_ | func | loop | foreign | opaque
+        self.id, self.kind, self.label = id, kind, label
         self.place = place  # Where, or (code, its present instruction) until somebody asks
         self.reads, self.writes, self.command = reads, writes, command
         if arrays:
@@ -75,7 +76,17 @@ class Event:
     @property
     def source(self) -> array | None:
         """The array that a copy reads, which gets its adjoint; None for other kinds, `cut` too."""
-        return self.arrays[1] if len(self.arrays) == 2 and self.kind != "cut" else None
+        return self.arrays[1] if len(self.arrays) == 2 and not self.kind.cuts else None
+
+    @property
+    def places(self) -> Sequence[Any]:
+        """The arguments of a launch, one for each leaf of its kernel's parameters; of other events the arrays."""
+        return self.arrays if self.command is None else self.command.places
+
+    @property
+    def arguments(self) -> Iterable[tuple[Leaf, Any]]:
+        """Pairs of a leaf of the kernel's parameters and what a launch took for it; none for other events."""
+        return () if self.command is None else zip(self.command.program.leaves, self.places, strict=True)
 
     @property
     def line(self) -> int:
@@ -107,8 +118,7 @@ class Need:
 
     @property
     def array(self) -> array:
-        command = self.event.command
-        return (self.event.arrays if command is None else command.places)[self.position]
+        return self.event.places[self.position]
 
     @property
     def name(self) -> str:

@@ -25,6 +25,7 @@ from ..errors import GradientError, Where
 from ..kernels.types import Composite, Scalar, is_float, scalar_of
 from .event_log import EventLog
 from .events import Event, clock
+from .kinds import FOREIGN
 from .naming import ArrayNames
 
 INSIDE = "a tape inside this one"
@@ -78,7 +79,7 @@ class HostValues:
             hit = [s for s in event.writes if s.overlaps(span) is not False]
             if hit and _writes_active(event):
                 return True
-            if event.command is None and event.kind != "foreign" and any(s.contains(span) for s in hit):
+            if event.command is None and event.kind.own and any(s.contains(span) for s in hit):
                 return False
         if memory in self.inherited:
             return True
@@ -106,7 +107,7 @@ class HostValues:
 
     def note(self, dst: array, sources: tuple[HostRead, ...], where: Where | None, by: str = "numpy()") -> None:
         """Record an event for a write of values from these sources that the tape did not see."""
-        event = Event(next(clock), "foreign", by, where, (), (dst.span,), arrays=(dst,))
+        event = Event(next(clock), FOREIGN, by, where, (), (dst.span,), arrays=(dst,))
         event.sources, event.noted = sources, True
         self.log.arrays[id(dst)] = dst
         if sources:
@@ -126,7 +127,8 @@ class HostValues:
     def note_inside(self, events: Sequence[Event], active: Container[Allocation]) -> None:
         """Note events of a tape inside this one, of `active` memory, that read what is active here: a lost gradient."""
         for event in events:
-            if event.reverse is not None or event.kind in ("cut", "foreign", "func", "loop") or not event.reads:
+            kind = event.kind
+            if event.reverse is not None or kind.active or kind.cuts or not kind.own or not event.reads:
                 continue
             if event.command is None and event.arrays[-1].allocation in active and event.followed:
                 continue
@@ -252,7 +254,7 @@ class HostValues:
 def _writes_active(event: Event) -> bool:
     if event.command is not None:
         return event.reverse is not None
-    if event.kind in ("func", "loop") or event.sources:
+    if event.kind.active or event.sources:
         return True
     return len(event.arrays) == 2 and event.followed
 

@@ -163,7 +163,7 @@ def on_device(a: array, values: np.ndarray) -> Any:
 
 def carry_tangents(tape: Tape, space: Workspace) -> Workspace:
     """Carry the tangents in `space` through every event. Call under LOCK. Memory is as it was when this returns."""
-    passing(tape, lambda event, after: _FORWARD[event.kind](tape, event, space, after))
+    passing(tape, lambda event, after: STEPS[event.kind.step](tape, event, space, after))
     return space
 
 
@@ -296,17 +296,13 @@ def _nothing(tape: Tape, event: Event, space: Workspace, after: dict) -> None:
     _refuse_sources(tape, event, space)
 
 
-_FORWARD: dict[str, Callable[[Tape, Event, Workspace, dict], None]] = {
+STEPS: dict[str, Callable[[Tape, Event, Workspace, dict], None]] = {
     "launch": _launch,
-    "copy": _host,
-    "cut": _nothing,
-    "assign": _host,
-    "fill_": _host,
-    "zero_": _host,
+    "write": _host,
     "func": _func,
     "loop": _func,
     "opaque": _opaque,
-    "foreign": _nothing,
+    "none": _nothing,
 }
 
 

@@ -83,7 +83,7 @@ class ArrayNames:
         sure = self.noted.keys() - self.guessed
         for event in self.log.events:
             texts: list[str] | None = None
-            for k, a in enumerate(event.command.places if event.command is not None else event.arrays):
+            for k, a in enumerate(event.places):
                 if id(a) in sure or not isinstance(a, array):
                     continue
                 guess = a.name or self._part(a)
@@ -129,7 +129,7 @@ class ArrayNames:
         """`called` for the argument of a launch, or the array of another event, at this position."""
         command = event.command
         parameter = command.program.leaves[position].name if command is not None else ""
-        return self.called((command.places if command is not None else event.arrays)[position], parameter)
+        return self.called(event.places[position], parameter)
 
     def reason_of(self, kept: KeptBytes) -> str:
         """Text of the reason why bytes were kept: the adjoints that will read them, and under which names."""

@@ -14,6 +14,7 @@ from ..arrays.span import Span
 from ..errors import GradientError, Where
 from .event_log import EventLog
 from .events import Event, KeptBytes, Need, Needs, checksum_of, clock, stamp_of
+from .kinds import FOREIGN
 from .naming import ArrayNames
 
 START = "the start of the tape, to run the program again"
@@ -125,8 +126,8 @@ class NeededBytes:
         """Note a conflict where this event touches bytes that changed, unrecorded, since an earlier one did."""
         for span in dict.fromkeys((*event.reads, *event.writes)):
             for old in [s for s in self.changed.get(span.allocation, ()) if s.overlaps(span) is not False]:
-                anew = event.command is None and event.kind != "func" and span in event.writes and span.contains(old)
-                if not anew:
+                plain = event.command is None and not event.kind.calls_back
+                if not (plain and span in event.writes and span.contains(old)):
                     self.conflicts.append(self._unrecorded(old, event))
                 del self.changed[span.allocation][old]
             left = self.left.get(span.allocation)
@@ -136,11 +137,8 @@ class NeededBytes:
                     self.conflicts.append(self._unrecorded(old, event))
 
     def _unrecorded(self, span: Span, event: Event) -> GradientError:
-        name = ""
-        if event.command is not None:
-            pairs = zip(event.command.program.leaves, event.command.places, strict=True)
-            found = ((p.name, a) for p, a in pairs if getattr(a, "allocation", None) is span.allocation)
-            name = next((self.names.called(a, parameter) for parameter, a in found), "")
+        found = ((p.name, a) for p, a in event.arguments if getattr(a, "allocation", None) is span.allocation)
+        name = next((self.names.called(a, parameter) for parameter, a in found), "")
         return GradientError(
             f"{name or str(span.allocation)!r} was changed between two events of this tape, before {event.label!r}"
             " met it, and the tape could not see how.",
@@ -211,7 +209,7 @@ class NeededBytes:
         a = span.allocation
         needs = self.needs.get(a)
         if self.keeps_all or (self.walked and needs and needs.meeting(span)):
-            event = Event(next(clock), "foreign", what, where or caller_where(), (), (span,))
+            event = Event(next(clock), FOREIGN, what, where or caller_where(), (), (span,))
             self.keep(span, event, needs)
             self.log.events.append(event)
             needs = None

@@ -208,7 +208,7 @@ class Rerun:
 
     def before(self, event: Event) -> None:
         if self.twins is None:  # memory is where the tape started
-            found = [a for e in self.tape.events for a in (*e.arrays, *places_of(e)) if isinstance(a, array)]
+            found = [a for e in self.tape.events for a in e.places if isinstance(a, array)]
             self.twins = CopiedArrays([*self.tape.arrays.values(), *found], self.widened)
         if event.sources and self.refuses_sources:
             raise self.tape.host.lost(event)
@@ -222,7 +222,7 @@ class Rerun:
         dst = list(leaves(event.arrays[0]))
         src = list(leaves(event.arrays[1])) if len(event.arrays) == 2 else [None] * len(dst)
         for to, of in zip(dst, src, strict=True):
-            if event.kind == "cut":
+            if event.kind.cuts:
                 self.twins.of(to).data[...] = to.data
                 assert of is not None
                 self.steps.append(_cut(self.twins.of(to), self.twins.of(of)))
@@ -241,10 +241,6 @@ class Rerun:
         )
         made.keep(self.twins.memory.values())
         return made
-
-
-def places_of(event: Event) -> list[Any]:
-    return [] if event.command is None else event.command.places
 
 
 def _cut(to: array, of: array) -> Callable[[bool], None]:
@@ -282,7 +278,7 @@ class InFloat64(Rerun):
 
     def before(self, event: Event) -> None:
         first = self.twins is None
-        if event.kind in ("func", "loop", "foreign", "opaque"):
+        if not event.kind.repeatable:
             raise GradientError(
                 f"{event.label} is not a program of ours: it has no second derivative.",
                 slug="jvp-func",
@@ -327,7 +323,7 @@ class InFloat64(Rerun):
         dst, src = leaves(event.arrays[0]), leaves(event.arrays[-1])
         for to, of in zip(dst, src, strict=True):
             copied = self.moved.of(of) if len(event.arrays) == 2 else None
-            if is_float(to.dtype) and event.kind != "cut":
+            if is_float(to.dtype) and not event.kind.cuts:
                 self.steps.insert(done, _write(self.moved.of(to), copied, 0))
 
     def product(self, loss: array, tangents: Any) -> dict[array, np.ndarray]:

@@ -30,7 +30,9 @@ def computed_in_place(tape: Recording, seeds: Workspace, grads: dict[array, arra
         return frozenset()
     found = set()
     memories = dict.fromkeys(known.allocation for known in tape.arrays.values())
-    shown = {a.allocation for e in tape.events if e.kind == "func" for a in e.arrays}  # their callbacks see other bytes
+    shown = {
+        a.allocation for e in tape.events if e.kind.calls_back for a in e.arrays
+    }  # their callbacks see other bytes
     for a in memories:
         if not a.asked or a in seeds or a.grad in memories or a in shown:
             continue

@@ -26,6 +26,7 @@ from ..config import config
 from ..errors import GradientError, LaunchError, Where
 from ..kernels.types import Struct
 from ..launches.adjoint_plan import adjoint_of
+from . import kinds
 from .cross_tape import Border, RecordingId
 from .earlier_gradients import EarlierGradients
 from .event_log import EventLog
@@ -130,7 +131,7 @@ class Recording:
         plan, flat = command.plan, command.flat
         event = Event(
             next(clock),
-            "launch",
+            kinds.LAUNCH,
             plan.program.name,
             (frame.f_code, frame.f_lasti),
             spans_of(flat, plan.reads),
@@ -247,7 +248,7 @@ class Recording:
 
     def after_failure(self, event: Event, failure: BaseException) -> None:
         """Called under LOCK when a launch broke off: its writes are unknown, so the walk will be refused."""
-        event.kind, event.reverse = "foreign", None
+        event.kind, event.reverse = kinds.FOREIGN, None
         self.events.append(event)
         self.needed.failure = self.needed.failure or (event, failure)
 
@@ -262,21 +263,21 @@ class Recording:
         sources: tuple[HostRead, ...] = (),
     ) -> None:
         """A host write while this tape records: an event, unless it starts a leaf that the tape has not touched."""
-        target, log, needed = dst.allocation, self.log, self.needed
-        followed = src is not None and kind != "cut" and is_float_memory(src) and log.follows(src.allocation)
+        target, log, needed, row = dst.allocation, self.log, self.needed, kinds.KINDS[kind]
+        followed = src is not None and not row.cuts and is_float_memory(src) and log.follows(src.allocation)
         self.host.tell_around([dst], sources, where)
         sources = self.host.behind(dst, sources) if not self.muted else ()
-        starts_leaf = kind == "assign" and not (followed or sources or log.has_touched(dst.span))
+        starts_leaf = row is kinds.ASSIGN and not (followed or sources or log.has_touched(dst.span))
         starts_leaf = starts_leaf and bool(target.required)
         reads = () if src is None else (src.span,)
-        event = Event(next(clock), kind, kind, where, reads, (dst.span,), arrays=(dst,) if src is None else (dst, src))
+        event = Event(next(clock), row, kind, where, reads, (dst.span,), arrays=(dst,) if src is None else (dst, src))
         event.followed, event.sources = followed or src is None, sources
         if not starts_leaf and not target.is_gradient:
             if src is not None and followed:
                 _refuse_crowd(dst, event)
                 self.active[src.allocation] = self.active[target] = None
                 log.check_scalar(src, kind)
-            elif kind == "cut" and src is not None and is_float_memory(src) and log.follows(src.allocation):
+            elif row.cuts and src is not None and is_float_memory(src) and log.follows(src.allocation):
                 self.active[src.allocation] = None  # it may be seeded itself
                 log.check_scalar(src, kind)
             if is_float_memory(dst) and (target.asked or sources):
@@ -298,9 +299,9 @@ class Recording:
             target.forget_origins(dst.span)  # all of these bytes are written
         target.about_to_write(dst.span, kind, where, self)
         perform()
-        if kind == "cut":
+        if row.cuts:
             needed.cut[target] = None
-        if self.events and self.events[-1] is event and (kind == "cut" or target in self.active):
+        if self.events and self.events[-1] is event and (row.cuts or target in self.active):
             needed.remember_left(event)
 
     def opaque_event(
@@ -317,7 +318,7 @@ class Recording:
         A walk whose adjoint arrives there is refused with the `reason`; gradients that do not pass there are exact.
         """
         reads, writes = tuple(a.span for a in arrays), tuple(a.span for a in written)
-        event = Event(next(clock), "opaque", label, place, reads, writes, arrays=tuple(arrays))
+        event = Event(next(clock), kinds.OPAQUE, label, place, reads, writes, arrays=tuple(arrays))
         event.reason = reason
         with memory.LOCK:
             for a in arrays:
@@ -390,7 +391,7 @@ class Recording:
         with memory.LOCK:
             if forward is not None:
                 _do(forward, [a.allocation for a in arrays])
-            event = Event(next(clock), "func", getattr(backward, "__name__", "func"), memory.caller_where())
+            event = Event(next(clock), kinds.FUNC, getattr(backward, "__name__", "func"), memory.caller_where())
             event.callback, event.arrays = backward, tuple(arrays)
             for a in arrays:
                 self.arrays[id(a)] = a

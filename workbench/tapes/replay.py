@@ -23,7 +23,7 @@ from ..kernels.types import Struct
 from ..records import offers
 from .events import Event, Scope, checksum_of
 from .jvp import on_device, passing
-from .private_copies import CopiedArrays, Rerun, places_of
+from .private_copies import CopiedArrays, Rerun
 from .seeds import check_pairs
 from .tape import Tape
 
@@ -182,12 +182,12 @@ class _Again(Rerun):
     def before(self, event: Event) -> None:
         self.verify(len(self.ends))
         if self.twins is None:
-            found = [a for e in self.tape.events for a in (*e.arrays, *places_of(e)) if isinstance(a, array)]
+            found = [a for e in self.tape.events for a in e.places if isinstance(a, array)]
             self.twins = _Copies([*self.tape.arrays.values(), *found])
         super().before(event)
 
     def behind(self, event: Event) -> None:
-        if event.kind != "foreign":
+        if event.kind.own:
             super().behind(event)
         self.ends.append(len(self.steps))
 
@@ -275,18 +275,17 @@ def _misfit(a: array, got: str) -> GradientError:
 
 def _refuse_opaque(tape: Tape) -> None:
     for n, event in enumerate(tape.events):
-        if event.kind in ("func", "loop", "opaque"):
-            what = {"loop": "a checkpointed loop", "opaque": "an opaque event"}.get(event.kind, "record_func")
+        if event.kind.closed:
             raise GradientError(
-                f"a tape with {what} ({event.label}) cannot be replayed.",
+                f"a tape with {event.kind.closed} ({event.label}) cannot be replayed.",
                 slug="replay-func",
                 where=event.where,
                 why=event.reason or "It runs code of yours on your own arrays, not on copies.",
                 instead="wb.launch(...) in its place",
             )
-        if event.kind != "foreign":
+        if event.kind.own:
             continue
-        later = [s for e in tape.events[n + 1 :] for s in (*e.reads, *e.writes) if e.kind != "foreign"]
+        later = [s for e in tape.events[n + 1 :] for s in (*e.reads, *e.writes) if e.kind.own]
         if any(s.overlaps(w) is not False for w in event.writes for s in later):
             raise GradientError(
                 f"{_name(tape, event.writes[0])} was changed by {event.label!r} between two events of this tape.",
@@ -347,7 +346,7 @@ def _probably_started(tape: Tape, span: Span) -> bool:
 def _sure_writes(event: Event) -> list[Span]:
     """The written spans of which every byte is surely written, whatever the values are."""
     if event.command is None:
-        return [] if event.kind == "foreign" else list(event.writes)
+        return list(event.writes) if event.kind.own else []
     plan, flat = event.command.plan, event.command.flat
     return [span_of(flat[k], box) for k, box in plan.stores]
 

@@ -40,7 +40,7 @@ Step = Callable[[Recording, Event, Workspace, dict], None]
 
 def reverse(tape: Recording, event: Event, space: Workspace, after: dict) -> None:
     """Reverse one event in a workspace. `after`: the contents of its extremal arrays behind it."""
-    REVERSE[event.kind](tape, event, space, after)
+    STEPS[event.kind.step](tape, event, space, after)
 
 
 def walk(
@@ -354,7 +354,7 @@ def _opaque(tape: Recording, event: Event, space: Workspace, after: dict) -> Non
 
 def past_opaque(tape: Recording, event: Event, space: Workspace, after: dict) -> None:
     """As `reverse`, but an opaque event is passed: the adjoint of memory it may have read becomes NaN."""
-    if event.kind != "opaque":
+    if not event.kind.opaque:
         reverse(tape, event, space, after)
     elif opaque_meets(event, space):
         for part in (part for a in event.arrays for part in float_parts(a).values()):
@@ -371,16 +371,11 @@ def _share(g: Any, now: Any, after: Any, ties: Any) -> None:
     g[...] = np.where(kept, share, 0) if isinstance(g, np.ndarray) else share * kept
 
 
-# by kind of event
-REVERSE: dict[str, Step] = {
+STEPS: dict[str, Step] = {
     "launch": _launch,
-    "copy": _host,
-    "cut": _nothing,
-    "assign": _host,
-    "fill_": _host,
-    "zero_": _host,
+    "write": _host,
     "func": _func,
     "loop": _loop,
-    "foreign": _nothing,
     "opaque": _opaque,
+    "none": _nothing,
 }

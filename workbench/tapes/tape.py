@@ -23,6 +23,7 @@ from ..records import Listed, offers
 from .backward_cache import CompiledBackward, compiled_backward
 from .cross_tape import CrossTapeSearch
 from .events import Event
+from .kinds import LAUNCH
 from .late_imports import ask
 from .publish import computed_in_place, gradients_of, publish
 from .recording import Recording
@@ -195,7 +196,7 @@ class Tape(Recording, metaclass=Listed):
         """
         capture_log.refuse("Looking at a tape")
         for event in self.events:
-            if event.kind == "func":
+            if event.kind.calls_back:
                 raise GradientError(
                     f"a tape with record_func({event.label}) cannot be walked again to look at it.",
                     slug="func-replay",
@@ -251,7 +252,7 @@ class Tape(Recording, metaclass=Listed):
     @property
     def launches(self) -> list[Event]:
         """The recorded launches, in order."""
-        return [e for e in self.events if e.kind == "launch"]
+        return [e for e in self.events if e.kind is LAUNCH]
 
     def zero(self) -> None:
         """Set the gradients of every array of this tape to zero."""

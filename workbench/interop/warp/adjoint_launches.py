@@ -24,6 +24,7 @@ from ...errors import GradientError, WorkbenchError
 from ...launches.adjoint_plan import adjoint_of
 from ...launches.command import Command
 from ...tapes.events import Event
+from ...tapes.kinds import LAUNCH
 from ...tapes.reverse import extremal_memory, put_back, reverse, rewind
 from .causes import needed
 from .compare import VerdictRow
@@ -310,7 +311,7 @@ def _as_now(command: Command) -> Event:
     """An event of no tape for a launch that was never made, at the present memory."""
     plan, flat = command.plan, command.flat
     reads, writes = (tuple(flat[k].span for k, _ in spans) for spans in (plan.reads, plan.writes))
-    event = Event(0, "launch", plan.program.name, None, reads, writes, command)
+    event = Event(0, LAUNCH, plan.program.name, None, reads, writes, command)
     event.reverse = adjoint_of(plan, tuple(plan.floats))
     return event
 

@@ -483,8 +483,7 @@ def behind_mesh(seen: Watch, one: Verdicts, row: VerdictRow) -> Found | None:
     for step in reversed(one.steps):
         if step.event is None or not asks_mesh(step.event):
             continue
-        command = step.event.command
-        for leaf, place in zip(command.program.leaves, command.places, strict=True):
+        for leaf, place in step.event.arguments:
             if leaf.opened is not None and getattr(place, "allocation", None) is mine.twin.allocation:
                 part = leaf.name.rpartition(".")[2]
                 sentence = f"Warp's adjoint of {step!r} gives nothing to `{row.array}`, the {part} of a mesh"
@@ -551,7 +550,7 @@ def _behind(steps: list[WarpStep], row: VerdictRow) -> list[WarpStep]:
 def _is_active(step: WarpStep) -> bool:
     """True if a step's result depends on what gradients are asked of."""
     event = step.event
-    return event is not None and event.kind != "opaque" and (event.reverse is not None or event.source is not None)
+    return event is not None and not event.kind.opaque and (event.reverse is not None or event.source is not None)
 
 
 def _active_arrays(one: Verdicts, row: VerdictRow) -> Iterator[tuple[WarpStep, Any, Any]]:

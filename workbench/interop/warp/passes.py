@@ -31,7 +31,6 @@ from .verdicts import SCALES, Act, Left, PublishedGradient, Verdicts
 if TYPE_CHECKING:
     from .watch import Watch
 
-HOST = ("assign", "fill_", "zero_", "foreign")
 MUCH = 1 << 26  # bytes of Warp's gradient buffers that are kept of one backward, for its picture
 
 
@@ -125,7 +124,7 @@ class WarpBackward(Verdicts):
         events = self.seen.tape.events[: self.moment.events]
         results = [span for event in own.values() for span in event.writes]
         begun = next((n for n, e in enumerate(events) if id(e) in own), len(events))
-        others = (e for e in events[begun:] if id(e) not in own and not _is_host(e) and e.kind != "opaque")
+        others = (e for e in events[begun:] if id(e) not in own and not _is_host(e) and not e.kind.opaque)
         return [e for e in others if any(_touches(results, span) for span in e.reads)]
 
     def _with_gradients(self) -> list[PublishedGradient]:
@@ -158,7 +157,7 @@ class WarpBackward(Verdicts):
     def _beside(self) -> Iterator[Any]:
         """Yields arrays with a gradient that the pass only reads, in launches that Warp's tape does not hold too."""
         own = {id(s.event) for s in self.steps if s.event is not None}
-        missed = [e for e in self.events if id(e) not in own and not _is_host(e) and e.kind != "opaque"]
+        missed = [e for e in self.events if id(e) not in own and not _is_host(e) and not e.kind.opaque]
         taken = {id(a) for e in self.events if e.command is not None for a in e.command.flat}
         for known in list(self.seen.twins.made.values()):
             a, span = known.ref(), known.twin.span
@@ -336,7 +335,7 @@ class WarpBackward(Verdicts):
         def step(tape: Any, event: Event, space: Workspace, after: dict) -> None:
             if not inside:
                 return
-            if event.kind == "opaque" or id(event) in doubtful:
+            if event.kind.opaque or id(event) in doubtful:
                 if _meets(event, space):
                     self.reached.append(event)
                     _spoil(event, space)
@@ -406,7 +405,7 @@ def _numbers(values: np.ndarray) -> np.ndarray:
 
 
 def _is_host(event: Event) -> bool:
-    return event.kind in HOST or event.label == HOST_WRITE
+    return event.kind.from_host or event.label == HOST_WRITE
 
 
 def _touches(spans: Any, span: Span) -> bool:

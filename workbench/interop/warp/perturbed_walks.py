@@ -30,8 +30,7 @@ THREADS = 512  # of a launch, looked at for operands that are equal
 
 def floats(event: Event) -> Iterator[array]:
     """Yields the float arrays that an event touches; of struct arrays each float field."""
-    given = event.arrays if event.command is None else [a for a in event.command.places if isinstance(a, array)]
-    yield from (part for a in given for part in float_parts(a).values())
+    yield from (part for a in event.places if isinstance(a, array) for part in float_parts(a).values())
 
 
 class Rounded:

@@ -16,6 +16,7 @@ from ...arrays.array import array
 from ...arrays.workspace import Shadow, Workspace, is_float_memory, shadow_view
 from ...diagnose.finding import Finding
 from ...tapes.events import Event
+from ...tapes.kinds import COPY, OPAQUE
 from .compare import VerdictRow
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 Observer = Callable[[Event, Workspace], object]
 MOST = 8  # names in a sentence
-MOVED = ("copy", "opaque")  # kinds of events after whose reversal Warp's buffers were not looked at
+MOVED = (COPY, OPAQUE)  # kinds of events after whose reversal Warp's buffers were not looked at
 
 
 class PublishedBackward:

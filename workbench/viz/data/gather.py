@@ -34,7 +34,6 @@ from .non_finite import non_finite_values
 from .trace import AdjointLevel, AllocationTrack, EventColumn, KeptRange, NameRange, Seed, TouchMark, Trace, ValueLevel
 
 PART = 1 << 16  # numbers that are made float64 at once
-_KINDS = {"fill_": "fill", "zero_": "fill", "foreign": "assign"}
 
 
 @contextmanager
@@ -121,7 +120,7 @@ def _range(span: Span) -> tuple[int, int, bool]:
 class _Gather:
     def __init__(self, tape: Tape):
         self.tape = tape
-        self.opaque = any(event.kind == "opaque" for event in tape.events)
+        self.opaque = any(event.kind.opaque for event in tape.events)
         self.retrace: Any = tape.retrace
         self.seeds: Mapping[Allocation, Any] = tape.last_seeds
         self.names: dict[Allocation, dict[tuple[int, int, bool], str]] = {}
@@ -191,7 +190,7 @@ class _Gather:
 
     @property
     def walkable(self) -> bool:
-        return bool(self.seeds) and all(e.kind != "func" for e in self.tape.events)
+        return bool(self.seeds) and not any(e.kind.calls_back for e in self.tape.events)
 
     def name_all(self) -> None:
         for a in self.tape.arrays.values():
@@ -230,7 +229,9 @@ class _Gather:
     def labels(self, event: Event) -> dict[str, list[tuple[int, str]]]:
         if event.command is None:
             arrays, n = list(event.arrays), len(event.writes)
-            if event.kind == "opaque":
+            if not arrays:  # bytes that others changed, by no array of ours
+                return {"read": [], "write": [(-1, self.any_name(span.allocation)) for span in event.writes]}
+            if event.kind.opaque:
                 by_span = {a.span: self.label(a, "") for a in reversed(arrays)}
                 both = {"read": event.reads, "write": event.writes}
                 return {how: [(-1, by_span[span]) for span in spans] for how, spans in both.items()}
@@ -257,7 +258,7 @@ class _Gather:
         return EventColumn(
             f"L{event.id}",
             n,
-            _KINDS.get(event.kind, event.kind),
+            event.kind.drawn or event.kind.name,
             event.label,
             where,
             self.scopes[n],
@@ -319,15 +320,15 @@ class _Gather:
             level = self.level(a, span, space[a].data)
             if self.opaque and level.nan:  # so `past_opaque` marks what may depend on such an event
                 level = AdjointLevel(level.allocation, level.lo, level.hi, unknown=True)
-            if event.kind == "cut" and span in event.writes:  # a leaf begins here: before, nothing depends on it
+            if event.kind.cuts and span in event.writes:  # a leaf begins here: before, nothing depends on it
                 level = AdjointLevel(level.allocation, level.lo, level.hi, zero=True)
-            meeting = 0 if event.kind == "cut" else meeting
+            meeting = 0 if event.kind.cuts else meeting
             levels.append(replace(level, contributions=meeting if meeting > 1 and not level.zero else 0))
         self.levels[event] = levels
         if self.bar is not None:
             self.bar.update()
         given = [level for level, span in zip(levels, spans, strict=True) if span in event.reads]
-        if self.came and given and all(level.zero for level in given) and event.kind != "cut":
+        if self.came and given and all(level.zero for level in given) and not event.kind.cuts:
             self.died.add(event)
 
     def level(self, a: Allocation, span: Span, data: Any) -> AdjointLevel:
@@ -355,7 +356,7 @@ class _Gather:
 def _cuts(event: Event) -> bool:
     """True if the event stops a gradient on purpose: a detached array, or a kernel that detaches values."""
     if event.command is None:
-        return event.kind == "cut"
+        return event.kind.cuts
     program = event.command.program
     if program not in _cutting:
         _cutting[program] = any(s.row.cut for s in ir.walk(program.function.body))

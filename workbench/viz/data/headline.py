@@ -203,7 +203,7 @@ def _place(tape: Tape, n: int, f: Finding) -> dict[str, Any] | None:
     for where in (f.inside, f.where):
         if where is not None and (where.file, where.line) in lines:
             return {"file": shown_file(where.file), "line": where.line}
-    pairs = zip(program.leaves, event.command.places, strict=True)
+    pairs = event.arguments
     about = {leaf.name for leaf, a in pairs if isinstance(a, array) and tape.names.of(a, leaf.name) in f.arrays}
     touching = [s for s in stmts if s.args and _is_array(s.args[0]) and ir.root(s.args[0]).name in about]
     first = next((s.where for s in (*(s for s in touching if s.row.writes), *touching)), None)

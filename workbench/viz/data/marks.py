@@ -458,7 +458,7 @@ def arrows_of(
     crowd = 0.65 if len(event.arrows or ()) > CROWD else 1.0
     for w, r in event.arrows or ():
         after, before = flows[position, w].after, flows[position, r].before
-        cut = event.kind == "cut"
+        cut = event.facts.cuts
         if not cut and (after is None or before is None or after.state == "zero"):
             continue
         written, read = event.touches[w], event.touches[r]

@@ -90,7 +90,7 @@ class Seeds:
     def __init__(self, tape: Tape, y: array | None = None, wrt: list[array] | None = None):
         with memory.LOCK:
             for event in tape.events:
-                if event.kind == "func":
+                if event.kind.calls_back:
                     raise GradientError(
                         f"a tape with record_func({event.label}) cannot be walked again to look at it.",
                         slug="func-replay",

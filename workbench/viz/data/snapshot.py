@@ -333,7 +333,7 @@ def _restored(event: Event, a: Allocation) -> Iterator[tuple[Span, Any]]:
     for kept in reversed(event.kept):
         if kept.span.allocation is a:
             yield kept.span, kept.data
-    if event.loop is not None and event.kind == "loop":
+    if event.loop is not None and event.kind.own:
         for x, data in zip(event.loop.state, event.loop.kept[0], strict=True):
             if x.allocation is a:
                 yield x.span, data

@@ -16,19 +16,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
+from ...tapes import kinds
+
 FLAGS: tuple[str, ...] = ("nan", "inf", "died", "kept", "aliased", "cut", "parts", "here", "there")
-KINDS = {
-    "launch": ("launch", "launches"),
-    "copy": ("copy", "copies"),
-    "cut": ("cut", "cuts"),
-    "fill": ("fill", "fills"),
-    "zero": ("zero", "zeros"),
-    "assign": ("assign", "assigns"),
-    "func": ("func", "funcs"),
-    "opaque": ("opaque step", "opaque steps"),
-    "loop": ("time loop", "time loops"),
-    "foreign": ("foreign write", "foreign writes"),
-}
+KINDS = {name.rstrip("_"): kind for name, kind in kinds.KINDS.items()}
 HOW = ("read", "write", "accumulate")
 MIXED = -1.0  # in place of an L2 norm that is not known
 
@@ -185,6 +176,11 @@ class EventColumn:
         put(self, "arrows", tuple(tuple(pair) for pair in arrows))
         put(self, "flags", frozenset(self.flags))
 
+    @property
+    def facts(self) -> kinds.Kind:
+        """The kind of event that it draws."""
+        return KINDS[self.kind]
+
     def _all_arrows(self) -> list[tuple[int, int]]:
         written = [n for n, touch in enumerate(self.touches) if touch.how != "read"]
         read = [n for n, touch in enumerate(self.touches) if touch.how == "read"]
@@ -285,7 +281,7 @@ def events_text(events: Sequence[EventColumn]) -> list[str]:
     tally: Counter[str] = Counter()
     for event, number in kinds_of(events):
         tally[event.kind] += event.count * number
-    return [count(tally[kind], *words) for kind, words in KINDS.items() if tally[kind]] or ["0 launches"]
+    return [count(tally[name], *kind.words) for name, kind in KINDS.items() if tally[name]] or ["0 launches"]
 
 
 def join_levels(levels: Sequence[AdjointLevel]) -> AdjointLevel | None:

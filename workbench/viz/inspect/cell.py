@@ -89,8 +89,7 @@ def cell_of(tape: Tape, a: Any, index: Any) -> Cell:
 def parameter_of(tape: Tape, span: Span) -> str:
     """The parameter name of this memory in the first launch that takes exactly it; "" if there is none."""
     for event in tape.events:
-        if event.command is not None:
-            for leaf, x in zip(event.command.program.leaves, event.command.places, strict=True):
-                if isinstance(x, array) and x.span == span:
-                    return leaf.name
+        for leaf, x in event.arguments:
+            if isinstance(x, array) and x.span == span:
+                return leaf.name
     return ""

@@ -33,7 +33,6 @@ from ...tapes.tape import Tape
 from .cell import Cell
 from .ledger_table import Contribution
 
-HOST = ("copy", "assign", "fill_", "zero_")
 JOINED = 256  # contributions of one launch from which those of one line are one row
 _SHARED = ("executables", "calls", "position")  # of the collectors of one walk
 ROWS = 20_000  # rows from which those of every further launch are joined by line
@@ -87,16 +86,16 @@ class Collector:
         if event is self.until and not self.inclusive:
             self.finish(space)
         self.held = self.cell.read(space)
-        if event.kind == "launch":
+        if event.kind.step == "launch":
             if self.concerns(event, space):
                 self.launch(event, space)
-        elif event.kind in HOST:
+        elif event.kind.step == "write":
             self.host(event, space)
 
     def observe(self, event: Event, space: Workspace) -> None:
         if event.reverse is not None and event.reverse.extremal:
             self.shared(event, space)
-        elif event.kind not in ("launch", *HOST):
+        elif event.kind.step not in ("launch", "write"):
             self.opaque(event, space)
         self.prepare(self.position[event] - 1)
         if event is self.until:
@@ -247,9 +246,9 @@ class Collector:
         now = self.cell.read(space)
         if any(self.cell.inside(s) for s in event.writes):
             self.rows.clear()
-            self.add(event, event.kind, None, event.where, self.cell.label, now)
+            self.add(event, event.kind.name, None, event.where, self.cell.label, now)
         elif now != self.held:
-            self.add(event, event.kind, None, event.where, self.cell.label, now - self.held)
+            self.add(event, event.kind.name, None, event.where, self.cell.label, now - self.held)
 
     # ---- writes of the host
 

@@ -385,7 +385,7 @@ class View(Saved, Widget):
         """True if the tape's events are those drawn; later foreign writes to its memory do not count."""
         now, drawn = self.tape.events, self._events
         later = now[len(drawn) :]
-        return now[: len(drawn)][-1:] == drawn[-1:] and all(event.kind == "foreign" for event in later)
+        return now[: len(drawn)][-1:] == drawn[-1:] and not any(event.kind.own for event in later)
 
     def _walks(self) -> TapeMoments:
         """`TapeMoments`, for walks that restore past contents. Raises `Busy` while a cell runs that could see them."""

@@ -161,7 +161,7 @@ def _event_box(scene: Scene, layout: Layout, column: Column, top: float, tall: f
         wide = max(text_width(text, 12, True) + 14, min(84.0, layout.pitch - 10))
     x = column.x
     scene.add("path", f"guide-{key}", "guide", path=f"M{x:.1f} {top + tall:.1f}V{layout.bottom:.1f}")
-    look = "event lacking" if "there" in event.flags else "event" if event.kind == "launch" else "event other"
+    look = "event lacking" if "there" in event.flags else "event" if event.facts.step == "launch" else "event other"
     look += " current" if key == layout.trace.cursor else ""
     scene.add("rect", f"event-{key}", look, x - wide / 2, top, wide, tall, radius=6, title=title)
     if turned:
@@ -394,7 +394,7 @@ def _arrow(scene: Scene, layout: Layout, column: Column, w: int, r: int, arrow: 
         f" {x1 + BEND_END * bend:.1f} {arrow.y1:.1f} {x1:.1f} {arrow.y1:.1f}"
     )
     event, place = column.event, column.position
-    stopped = "cut on purpose, " if event.kind == "cut" else ""
+    stopped = "cut on purpose, " if event.facts.cuts else ""
     title = (
         f"{clean(event.heading)}: {stopped}from the adjoint of {clean(event.touches[w].name)}"
         f" ({level_text(layout.flows[place, w].after)}) to {clean(event.touches[r].name)}"

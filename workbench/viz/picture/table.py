@@ -90,7 +90,7 @@ def _gap_row(layout: Layout, group: ColumnGroup) -> Row:
 
 def _event_row(layout: Layout, column: Column) -> Row:
     event, lanes = column.event, layout.lanes
-    heading = clean(event.heading) if event.kind == "launch" else f"{clean(event.heading)} ({event.kind})"
+    heading = clean(event.heading) if event.facts.step == "launch" else f"{clean(event.heading)} ({event.kind})"
     reads = tuple(_touch(lanes[touch.allocation].track, touch) for touch in event.touches if touch.how == "read")
     writes = tuple(_touch(lanes[touch.allocation].track, touch) for touch in event.touches if touch.how != "read")
     kept = tuple(f"{tables.bytes_text(kept.nbytes, 1000)}: {clean(kept.reason)}".rstrip(": ") for kept in event.kept)

@@ -1,0 +1,178 @@
+"""Each kind of event, made by a program: its gradient, its pickle, its place in pictures, and whether it runs again."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import workbench as wb
+from tests.support.squares import ONE, F, X, empty, leaf, seed, square, times
+from workbench import GradientError
+from workbench.arrays import allocation as memory
+from workbench.tapes import jvp, kinds, reverse
+
+EVERY = pytest.mark.parametrize("name", kinds.KINDS)
+
+
+@wb.kernel
+def doubled(x: wb.array(dtype=F)):
+    i = wb.tid()
+    x[i] = x[i] * F(2.0)
+
+
+def launch(tape: wb.Tape, x: wb.array, y: wb.array) -> None:
+    wb.launch(square, 4, [x], [y])
+
+
+def between(step: Callable[[wb.array], Any]) -> Callable[[wb.Tape, wb.array, wb.array], None]:
+    """A program: y = x c where c = x x, and then what `step` returns or makes of it."""
+
+    def program(tape: wb.Tape, x: wb.array, y: wb.array) -> None:
+        c = empty()
+        wb.launch(square, 4, [x], [c])
+        made = step(c)
+        wb.launch(times, 4, [x, c if made is None else made], [y])
+
+    return program
+
+
+def copied(c: wb.array) -> wb.array:
+    made = empty()
+    wb.copy(made, c)
+    return made
+
+
+def sines(tape: wb.Tape, x: wb.array, y: wb.array) -> None:
+    def pull_back():
+        x.grad.numpy()[:] += np.cos(x.numpy()) * y.grad.numpy()
+        y.grad.zero_()
+
+    tape.record_func(pull_back, [x, y], only_read=[x], forward=lambda: y.assign(np.sin(x.numpy())))
+
+
+def unknown(tape: wb.Tape, x: wb.array, y: wb.array) -> None:
+    tape.opaque_event("unknown", [x, y], [y], lambda: y.data.__setitem__(..., 1.0), "nobody knows it.", None)
+
+
+def three_turns(tape: wb.Tape, x: wb.array, y: wb.array) -> None:
+    @wb.checkpoint(3, 1)
+    def turns(turn, y):
+        wb.launch(doubled, 4, [y])
+
+    wb.copy(y, x)
+    turns(y)
+
+
+def overwritten(tape: wb.Tape, x: wb.array, y: wb.array) -> None:
+    c = empty()
+    wb.launch(square, 4, [x], [c])
+    wb.launch(times, 4, [x, c], [y])
+    with memory.unrecorded():
+        c.fill_(0.0)
+
+
+# by kind: the program, and the derivative of its y by x
+PROGRAMS: dict[str, tuple[Callable[[wb.Tape, wb.array, wb.array], None], Any]] = {
+    "launch": (launch, 2 * X),
+    "copy": (between(copied), 3 * X**2),
+    "cut": (between(wb.detach), X**2),
+    "fill_": (between(lambda c: c.fill_(3.0) and None), 3.0),
+    "zero_": (between(lambda c: c.zero_() and None), 0.0),
+    "assign": (between(lambda c: c.assign(np.arange(4.0)) and None), np.arange(4.0)),
+    "func": (sines, np.cos(X)),
+    "opaque": (unknown, None),
+    "loop": (three_turns, 8.0),
+    "foreign": (overwritten, 3 * X**2),
+}
+
+
+def recorded(name: str) -> tuple[wb.Tape, wb.array, wb.array]:
+    x, y = leaf(), empty()
+    with wb.Tape(keep="all") as tape:
+        PROGRAMS[name][0](tape, x, y)
+    return tape, x, y
+
+
+@EVERY
+def test_a_kind_has_all_facts(name):
+    kind = kinds.KINDS[name]
+    assert isinstance(kind.name, str) and len(kind.words) == 2
+    assert kind.step in reverse.STEPS and kind.step in jvp.STEPS
+    assert not kind.drawn or kind.drawn.rstrip("_") in {k.rstrip("_") for k in kinds.KINDS}
+    assert kind.passes + kind.cuts + kind.opaque + kind.calls_back + (not kind.own) == 1
+    assert kind.repeatable == (kind.step in ("launch", "write") or kind.cuts)
+
+
+@EVERY
+def test_a_kind_is_its_name(name):
+    tape, *_ = recorded(name)
+    (kind,) = {e.kind for e in tape.events if e.kind == name}
+    assert kind is kinds.KINDS[name] and kind in (name, "other")
+    assert (f"{kind}", repr(kind), hash(kind)) == (name, repr(name), hash(name))
+    assert pickle.loads(pickle.dumps(kind)) is kind and copy.deepcopy(kind) is kind
+
+
+@EVERY
+def test_the_gradient_is_that_of_the_program(name):
+    tape, x, y = recorded(name)
+    exact = PROGRAMS[name][1]
+    if exact is None:
+        with pytest.raises(GradientError, match="nobody knows it") as refused:
+            tape.backward(grads={y: seed(*ONE)})
+        assert refused.value.slug == "opaque"
+        return
+    tape.backward(grads={y: seed(*ONE)})
+    np.testing.assert_allclose(x.grad.numpy(), np.broadcast_to(exact, X.shape), rtol=1e-12)
+
+
+@EVERY
+def test_a_tape_with_it_goes_through_pickle_or_is_refused(name):
+    tape, *_ = recorded(name)
+    if kinds.KINDS[name].closed:
+        with pytest.raises(GradientError) as refused:
+            pickle.dumps(tape)
+        assert refused.value.slug == "travel"
+        return
+    again = pickle.loads(pickle.dumps(tape))
+    assert [e.kind for e in again.events] == [e.kind for e in tape.events]
+    assert all(e.kind is kinds.KINDS[e.kind] for e in again.events)
+
+
+@EVERY
+def test_a_tape_with_it_runs_again_or_is_refused(name):
+    tape, _, y = recorded(name)
+    if closed := kinds.KINDS[name].closed:
+        with pytest.raises(GradientError, match=closed) as refused:
+            tape.replay()
+        assert refused.value.slug == "replay-func"
+        return
+    np.testing.assert_array_equal(tape.replay()[y].numpy(), y.numpy())
+
+
+@EVERY
+def test_the_tangent_is_that_of_the_program_or_is_refused(name):
+    tape, x, y = recorded(name)
+    exact, kind = PROGRAMS[name][1], kinds.KINDS[name]
+    if kind.closed:
+        with pytest.raises(GradientError) as refused:
+            wb.jvp(tape, {x: seed(*ONE)})
+        assert refused.value.slug == ("opaque" if kind.opaque else "jvp-func")
+        return
+    np.testing.assert_allclose(wb.jvp(tape, {x: seed(*ONE)})[y], np.broadcast_to(exact, X.shape), rtol=1e-12)
+
+
+@EVERY
+def test_it_is_drawn_and_named(name):
+    kind = kinds.KINDS[name]
+    tape, *_ = recorded(name)
+    n, event = next((n, e) for n, e in enumerate(tape.events) if e.kind is kind)
+    figure = tape.show()
+    drawn = (kind.drawn or name).rstrip("_")
+    heading = f"#{n} {event.label}" if kind is kinds.LAUNCH else f"#{n} {event.label} ({drawn})"
+    assert any(line.startswith(heading) for line in figure.text.split("\n"))
+    assert f"#{n} {event.label} ({drawn})" in figure.svg
