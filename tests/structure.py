@@ -153,7 +153,7 @@ def asking_for_kinds() -> set[str]:
 
 
 def _is_event(node: ast.AST) -> bool:
-    return ast.unparse(node).split(".")[-1] in {"event", "e", "last", "before", "past", "later", "inner", "one", "self"}
+    return ast.unparse(node).split(".")[-1] in {"event", "e", "last", "before", "past", "later", "inner", "one"}
 
 
 def changing_state() -> list[str]:

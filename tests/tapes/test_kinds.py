@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import workbench as wb
+from tests import structure
 from tests.support.squares import ONE, F, X, empty, leaf, seed, square, times
 from workbench import GradientError
 from workbench.arrays import allocation as memory
@@ -106,6 +107,11 @@ def test_a_kind_has_all_facts(name):
     assert not kind.drawn or kind.drawn.rstrip("_") in {k.rstrip("_") for k in kinds.KINDS}
     assert kind.passes + kind.cuts + kind.opaque + kind.calls_back + (not kind.own) == 1
     assert kind.repeatable == (kind.step in ("launch", "write") or kind.cuts)
+
+
+def test_few_modules_ask_for_a_kind_instead_of_a_fact():
+    asking = {module.removeprefix("workbench.") for module in structure.asking_for_kinds()}
+    assert asking == {"diagnose.results", "interop.warp.published", "tapes.tape"}
 
 
 @EVERY
