@@ -604,9 +604,8 @@ class OpenLoop:
             )
         for slot, out in zip(kept, stmt.outs, strict=True):
             slot.out, out.name = out, slot.param.name
-            tile_sharing.note_merge(
-                self.reader, self.reader.merges, out, slot.next if slot in added else slot.init, slot.next
-            )
+            first = slot.next if slot in added else slot.init
+            tile_sharing.note_merge(self.reader, self.reader.merges, out, first, slot.next)
         self.leave()
 
     def prune(self, regions: tuple[ir.Region, ...]) -> None:
