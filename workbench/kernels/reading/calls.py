@@ -439,7 +439,7 @@ class Calls(ReaderBase):
             return [node.args[k] for k in places]
         if isinstance(callee, Func) and (found := refs(callee, node)):
             return found
-        return node.args[:1] if id(callee) in STATEFUL else changed_tiles(self, callee, node)
+        return node.args[:1] if id(callee) in STATEFUL else changed_tiles(callee, node)
 
     # ---- atomics
 

@@ -96,10 +96,10 @@ def region_of(
     region = ir.Region(params=[ir.Value(v.type, v.name, v.where) for v in flat])
     here = zip(flat, region.params, strict=True)
     seen = [v if same_arrays and isinstance(v.type, Array) else p for v, p in here]
-    return region, enclosed(reader, fn, region, inside_args(reader, args, seen), node)
+    return region, enclosed(reader, fn, region, inside_args(args, seen), node)
 
 
-def inside_args(reader: ReaderBase, args: dict[str, Any], params: list[ir.Value]) -> dict[str, Any]:
+def inside_args(args: dict[str, Any], params: list[ir.Value]) -> dict[str, Any]:
     values = iter(params)
     inner: dict[str, Any] = {}
     for name, value in args.items():
@@ -157,12 +157,12 @@ def own_adjoint(
     shadows = {k: shadow_of(flat[k]) for k in arrays}
     incoming = [ir.Value(v.type, "g") for v in leaves(result) if is_float(v.type)] if result is not None else []
     region = ir.Region(params=[*params, *shadows.values(), *incoming])
-    given = inside_args(reader, args, params)
+    given = inside_args(args, params)
     names = list(fn.__code__.co_varnames[: fn.__code__.co_argcount])
     with reader.builder.inside(region):
         cells = {f"[]d_{k}": reader.zero(flat[k].type) for k in values}
         seeds = seeds_of(reader, result, incoming)
-    gradients = gradient_places(reader, args, names, params, shadows, values)
+    gradients = gradient_places(args, names, params, shadows, values)
     if len(names) != len(given) + len(seeds):
         raise KernelError(
             f"the adjoint of `{f.key}` takes {len(given) + len(seeds)} parameters, not {len(names)}",
@@ -174,12 +174,12 @@ def own_adjoint(
     inner = dict(zip(names, [*given.values(), *seeds], strict=True))
     every_gradient(reader, f, fn, gradients, node)
     enclosed(reader, fn, region, inner, node, gradients, cells)
-    refuse_effects(reader, f, region)
+    refuse_effects(f, region)
     region.results = tuple(cells[f"[]d_{k}"] for k in values)
     return region
 
 
-def refuse_effects(reader: ReaderBase, f: Func, region: ir.Region) -> None:
+def refuse_effects(f: Func, region: ir.Region) -> None:
     for s in ir.walk(region):
         if s.row is memory.STORE or s.row in memory.ATOMICS:
             raise KernelError(
@@ -206,7 +206,6 @@ def seeds_of(reader: ReaderBase, result: Any, incoming: list[ir.Value]) -> list[
 
 
 def gradient_places(
-    reader: ReaderBase,
     args: dict[str, Any],
     names: list[str],
     params: list[ir.Value],

@@ -96,7 +96,7 @@ def call_gradient(reader: ReaderBase, g: Gradient, node: ast.Call) -> Any:
     differentiable(reader, g, region, node)
     made = reader.builder.append(control.GRAD, [bound[n] for n in wanted], [inner[n].type for n in wanted], (region,))
     outs = dict(zip(wanted, made.outs, strict=True))
-    found = [outs.get(n) or no_derivative(reader, n, x) for n, x in bound.items() if not is_function(reader, f, n)]
+    found = [outs.get(n) or no_derivative(reader, n, x) for n, x in bound.items() if not is_function(f, n)]
     return found[0] if len(found) == 1 else tuple(found)
 
 
@@ -106,7 +106,7 @@ def declared(reader: ReaderBase, f: Func, name: str, x: Any) -> Any:
     return reader.typed(x, wanted) if is_literal(x) and isinstance(wanted, Scalar) else reader.materialised(x, name)
 
 
-def is_function(reader: ReaderBase, f: Any, name: str) -> bool:
+def is_function(f: Any, name: str) -> bool:
     return isinstance(f, Func) and dict(zip(f.fn.__code__.co_varnames, f.types, strict=False)).get(name) is FUNCTION
 
 

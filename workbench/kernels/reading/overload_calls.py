@@ -63,7 +63,7 @@ def references(reader: ReaderBase, f: Any, node: ast.Call, values: list[Any]) ->
     elements = [target for target in found.values() if not is_local(reader, target)]
     for k, (name, target) in enumerate(found.items()):
         twice = ast.dump(target) in map(ast.dump, list(found.values())[:k])
-        alone = target not in elements or (len(elements) == 1 and is_apart(reader, target, found, values))
+        alone = target not in elements or (len(elements) == 1 and is_apart(target, found, values))
         if twice or not alone:
             raise reader.error(
                 f"`{fn.__name__}` sets its `{name}`, which takes a local variable of its own",
@@ -75,7 +75,7 @@ def references(reader: ReaderBase, f: Any, node: ast.Call, values: list[Any]) ->
     return found
 
 
-def is_apart(reader: ReaderBase, target: ast.expr, found: dict[str, ast.expr], values: list[Any]) -> bool:
+def is_apart(target: ast.expr, found: dict[str, ast.expr], values: list[Any]) -> bool:
     """True if no other argument can reach this array element, and its index has no calls."""
     if not isinstance(target, (ast.Subscript, ast.Attribute)) or any(map(holds_array, values)):
         return False

@@ -380,7 +380,7 @@ class Reader(ControlFlowReader, Places, Calls, LiteralsReader):
         if is_literal(x) and not isinstance(x, bool) and (sign != "~" or isinstance(x, int)):
             return -x if sign == "-" else ~x if sign == "~" else x
         if isinstance(x, StructParts) and is_tile(x) and sign == "-":
-            return negated(self, x)
+            return negated(x)
         return ops.unary(sign, self.value(x))
 
     def visit_Compare(self, node: ast.Compare) -> Any:

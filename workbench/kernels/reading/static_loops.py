@@ -55,14 +55,14 @@ def kept(x: Any) -> Any:
 def call_static(reader: ReaderBase, node: ast.Call) -> Any:
     if len(node.args) != 1 or node.keywords:
         raise reader.error("static() takes one expression", "arguments", node, "", "static(N + 1)")
-    return struct_given(reader, evaluated(reader, node.args[0], node))
+    return struct_given(evaluated(reader, node.args[0], node))
 
 
-def struct_given(reader: ReaderBase, found: Any) -> Any:
+def struct_given(found: Any) -> Any:
     """An instance of a struct without arrays as a value of the kernel; anything else as it is."""
     if not isinstance(found, Instance) or any(isinstance(t, Array) for _, t in struct_of(found).fields):
         return found
-    fields = {name: struct_given(reader, getattr(found, name)) for name, _ in struct_of(found).fields}
+    fields = {name: struct_given(getattr(found, name)) for name, _ in struct_of(found).fields}
     return StructParts(struct_of(found), fields)
 
 
@@ -72,7 +72,7 @@ def evaluated(reader: ReaderBase, expression: ast.expr, node: ast.AST) -> Any:
     around = dict(reader.frame.around)
     names = {n.id for n in ast.walk(expression) if isinstance(n, ast.Name)}
     for name in names & reader.state.names.keys():
-        found = known_value(reader, reader.state.names[name])
+        found = known_value(reader.state.names[name])
         around.pop(name, None)
         if found is not None:
             around[name] = found
@@ -91,7 +91,7 @@ def evaluated(reader: ReaderBase, expression: ast.expr, node: ast.AST) -> Any:
     return found
 
 
-def known_value(reader: ReaderBase, x: Any) -> Any:
+def known_value(x: Any) -> Any:
     """A local as `static` sees it: a constant, or a `StaticValue`; None where nothing is known."""
     if isinstance(x, Local):
         return StaticValue(x.type, tuple(static_int(turn.length) or 0 for turn in x.cut.turns))

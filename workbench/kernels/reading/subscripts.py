@@ -116,7 +116,7 @@ class Places(ReaderBase):
         if is_array(base):
             return self.array_attribute(base, node)
         if is_tile(base) and node.attr in ("dtype", "shape", "size"):
-            return tile_attribute(self, base.type, node.attr)
+            return tile_attribute(base.type, node.attr)
         if is_indexed(base):
             return indexed_attribute(self, base, node)
         if isinstance(base, StructParts):

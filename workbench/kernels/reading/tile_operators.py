@@ -80,18 +80,18 @@ def composite_binary(reader: ReaderBase, sign: str, a: Any, b: Any) -> Any:
             if whole is a
             else (lambda p: tile_binary(reader, sign, number, p))
         )
-        return per_part(reader, whole, turn)
+        return per_part(whole, turn)
     shape, node = (a if is_tile(a) else b).type.dims, reader.frame.source.tree
     given = [x if isinstance(x, StructParts) or is_literal(x) else reader.value(x) for x in (a, b)]
     apply = lambda i, parts: ops.binary(sign, *reader.operands(sign, *parts))  # noqa: E731
     return each_of(reader, shape, given, apply, node)
 
 
-def negated(reader: ReaderBase, t: Any) -> Any:
-    return per_part(reader, t, lambda p: ops.unary("-", p))
+def negated(t: Any) -> Any:
+    return per_part(t, lambda p: ops.unary("-", p))
 
 
-def tile_attribute(reader: ReaderBase, type: Any, name: str) -> Any:
+def tile_attribute(type: Any, name: str) -> Any:
     return number_of(type) if name == "dtype" else type.dims if name == "shape" else math.prod(type.dims)
 
 
@@ -153,7 +153,7 @@ def tile_read(reader: ReaderBase, t: Any, nodes: list[ast.expr]) -> Any:
         made = reader.builder.emit(tiles.VIEW, p, *offsets, attr=Tile(whole, p.type.scalar))  # type: ignore[attr-defined]
         return made if whole == dims else reshaped(reader, made, dims)
 
-    return per_part(reader, t, part)
+    return per_part(t, part)
 
 
 def tile_slot(reader: ReaderBase, base: Any, nodes: list[ast.expr], node: ast.expr) -> tuple[Any, Any]:
@@ -167,13 +167,13 @@ def tile_slot(reader: ReaderBase, base: Any, nodes: list[ast.expr], node: ast.ex
         part = v if is_tile(v) else filled_with(reader, dims, reader.typed(v, number_of(whole.type)), node)
         if part.type.dims != dims or number_of(part.type) != number_of(whole.type):
             raise reader.error(f"{describe(v)} cannot go into {dims} of {whole.type}", "store-type", node, "", "")
-        return with_part(reader, whole, per_part(reader, part, lambda p: reshaped(reader, p, shape)), offsets, node)
+        return with_part(reader, whole, per_part(part, lambda p: reshaped(reader, p, shape)), offsets, node)
 
     def store(v: Any) -> None:
         whole = base.load()
         refuse_shared(reader, whole, node)
         made = replaced(whole, v)
-        renamed(reader, made, whole)
+        renamed(made, whole)
         base.store(made)
 
     return lambda: tile_read(reader, base.load(), nodes), store

@@ -88,35 +88,35 @@ def numbers_of(reader: ReaderBase, x: Any) -> list[ir.Value]:
     return [reader.component(v, at) for at in ir_indices(v.type)] if isinstance(v.type, Composite) else [v]
 
 
-def composed(reader: ReaderBase, dtype: Any, parts: Iterator[ir.Value]) -> Any:
+def composed(dtype: Any, parts: Iterator[ir.Value]) -> Any:
     """The element of type `dtype` made of its scalar components."""
     if isinstance(dtype, Struct):
-        return StructParts(dtype, {name: composed(reader, t, parts) for name, t in dtype.fields})
+        return StructParts(dtype, {name: composed(t, parts) for name, t in dtype.fields})
     if isinstance(dtype, Composite):
         return ops.construct(dtype, *[next(parts) for _ in range(dtype.size)])
     return next(parts)
 
 
-def as_tile(reader: ReaderBase, type: Tile | TileOf, parts: Iterator[ir.Value]) -> Any:
+def as_tile(type: Tile | TileOf, parts: Iterator[ir.Value]) -> Any:
     """A tile (a Record if composite) made of the tiles of its components."""
     if isinstance(type, TileOf):
-        return StructParts(type, {name: as_tile(reader, t, parts) for name, t in type.fields})  # type: ignore[arg-type]
+        return StructParts(type, {name: as_tile(t, parts) for name, t in type.fields})  # type: ignore[arg-type]
     return next(parts)
 
 
-def regrouped(reader: ReaderBase, dtype: Any, parts: Sequence[ir.Value]) -> Any:
+def regrouped(dtype: Any, parts: Sequence[ir.Value]) -> Any:
     """Tiles of one shape as one tile of `dtype`, or of `dtype` over their scalar."""
     first: Any = parts[0].type
     if isinstance(dtype, (Scalar, Composite)):
         dtype = dtype.over(first.scalar)
-    return as_tile(reader, tile_type(first.dims, dtype), iter(parts))
+    return as_tile(tile_type(first.dims, dtype), iter(parts))
 
 
-def per_part(reader: ReaderBase, x: Any, do: Callable[[ir.Value], ir.Value]) -> Any:
+def per_part(x: Any, do: Callable[[ir.Value], ir.Value]) -> Any:
     """The tile with `do` applied to the tile of each component."""
     if not isinstance(x, StructParts):
         return do(x)
-    return regrouped(reader, x.type.dtype, [do(part) for part in leaves(x)])  # type: ignore[attr-defined]
+    return regrouped(x.type.dtype, [do(part) for part in leaves(x)])  # type: ignore[attr-defined]
 
 
 def any_tile(reader: ReaderBase, x: Any, node: ast.AST) -> Any:
@@ -141,7 +141,7 @@ def filled(reader: ReaderBase, type: Tile, number: ir.Value) -> ir.Value:
 def filled_with(reader: ReaderBase, dims: tuple[int, ...], x: Any, node: ast.AST) -> Any:
     """A tile with one element everywhere."""
     type = type_of_tile(reader, dims, dtype_of(reader, x), node)
-    return as_tile(reader, type, iter([filled(reader, Tile(dims, n.type), n) for n in numbers_of(reader, x)]))  # type: ignore[arg-type]
+    return as_tile(type, iter([filled(reader, Tile(dims, n.type), n) for n in numbers_of(reader, x)]))  # type: ignore[arg-type]
 
 
 def tile_of_one(reader: ReaderBase, number: Any) -> Any:
@@ -151,7 +151,7 @@ def tile_of_one(reader: ReaderBase, number: Any) -> Any:
 
 def element_at(reader: ReaderBase, t: Any, indices: Sequence[ir.Value]) -> Any:
     got = iter([reader.builder.emit(tiles.GET, part, *indices) for part in leaves(t)])
-    return composed(reader, number_of(t.type), got)
+    return composed(number_of(t.type), got)
 
 
 def with_element(reader: ReaderBase, t: Any, indices: Sequence[ir.Value], x: Any, row: Row = tiles.SET) -> Any:
@@ -209,9 +209,7 @@ def each_of(
 
     def inner(i: list[ir.Value], parts: list[ir.Value]) -> list[ir.Value]:
         rest = iter(parts)
-        elements = [
-            composed(reader, number_of(g.type), rest) if tiled else served(reader, g, rest) for g, tiled in open
-        ]
+        elements = [composed(number_of(g.type), rest) if tiled else served(g, rest) for g, tiled in open]
         result = write(i, elements)
         if result is None:
             return []
@@ -219,11 +217,11 @@ def each_of(
         return numbers_of(reader, result)
 
     outs = each_element(reader, shape, sources, inner, bounds, order)
-    return as_tile(reader, type_of_tile(reader, shape, found[0], node), iter(outs)) if found else None
+    return as_tile(type_of_tile(reader, shape, found[0], node), iter(outs)) if found else None
 
 
-def served(reader: ReaderBase, g: Any, parts: Iterator[ir.Value]) -> Any:
-    new = [composed(reader, v.type, parts) if is_float(v.type) else v for v in leaves(g)]
+def served(g: Any, parts: Iterator[ir.Value]) -> Any:
+    new = [composed(v.type, parts) if is_float(v.type) else v for v in leaves(g)]
     return rebuild(g, iter(new))
 
 
@@ -268,7 +266,7 @@ def within_array(reader: ReaderBase, a: ArrayView | Fields, at: list[ir.Value], 
     return functools.reduce(lambda a, b: emit(scalar.LOGICAL_AND, a, b), held)
 
 
-def places_from(reader: ReaderBase, offsets: list[ir.Value], i: list[ir.Value]) -> list[ir.Value]:
+def places_from(offsets: list[ir.Value], i: list[ir.Value]) -> list[ir.Value]:
     return [k if static_int(o) == 0 else ops.binary("+", o, k) for o, k in zip(offsets, i, strict=True)]
 
 
@@ -336,9 +334,9 @@ def each_in_array(
     before = [k for k, o in enumerate(offsets) if k == along or not reader.facts.non_negative(o)]
 
     def element(i: list[ir.Value], parts: list[Any]) -> Any:
-        at = places_from(reader, offsets, i)
+        at = places_from(offsets, i)
         if along is not None:
-            at[along] = places_from(reader, [offsets[along]], [parts[-1]])[0]
+            at[along] = places_from([offsets[along]], [parts[-1]])[0]
         return guarded(reader, a, at, checked is not False, before, lambda: write(a, at, parts))
 
     order = 1 if along is not None and given else 0
@@ -419,7 +417,7 @@ def reshaped(reader: ReaderBase, v: ir.Value, dims: tuple[int, ...]) -> ir.Value
 # ---- changes in place
 
 
-def tile_argument(reader: ReaderBase, name: str, position: int, node: ast.Call) -> ast.expr:
+def tile_argument(name: str, position: int, node: ast.Call) -> ast.expr:
     named = [k.value for k in node.keywords if k.arg == name]
     return named[0] if named else node.args[position]
 
@@ -427,13 +425,13 @@ def tile_argument(reader: ReaderBase, name: str, position: int, node: ast.Call) 
 def rebind_tiles(reader: ReaderBase, builtin: str, node: ast.Call, *values: Any) -> None:
     """Bind the names of the arguments that a call changes to their new values."""
     for (k, name), value in zip(CHANGED[builtin], values, strict=True):
-        target = tile_argument(reader, name, k, node)
+        target = tile_argument(name, k, node)
         place = shown_place(reader, target) or reader.place(target)
         old = any_tile(reader, place.load(), target)
         refuse_shared(reader, old, target)
         if value.type != old.type:
             raise reader.error(f"{value.type} cannot go into {old.type}", "store-type", node, "", "")
-        renamed(reader, value, old)
+        renamed(value, old)
         place.store(value)
 
 
@@ -450,7 +448,7 @@ def shown_place(reader: ReaderBase, target: ast.expr) -> LocalPart | None:
     )
 
 
-def renamed(reader: ReaderBase, new: Any, old: Any) -> None:
+def renamed(new: Any, old: Any) -> None:
     """Give the parts of a new tile the names of the old one's."""
     for part, before in zip(leaves(new), leaves(old), strict=True):
         part.name = part.name or before.name

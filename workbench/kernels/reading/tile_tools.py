@@ -104,7 +104,7 @@ def read_tile_fft(reader: ReaderBase, node: ast.Call, inout: Any, name: str = "t
     made = reader.builder.emit(tile_fourier.transform(both.type), both, attr=sign)  # type: ignore[arg-type]
     row = Tile((1, rows, n), pair.scalar)
     views = [reader.builder.emit(tiles.VIEW, made, *[reader.value(i) for i in (k, 0, 0)], attr=row) for k in range(2)]
-    rebind_tiles(reader, name, node, regrouped(reader, pair, [reshaped(reader, v, dims) for v in views]))
+    rebind_tiles(reader, name, node, regrouped(pair, [reshaped(reader, v, dims) for v in views]))
 
 
 @reads(TILES["tile_ifft"])
@@ -121,7 +121,7 @@ def read_tile_stack(reader: ReaderBase, node: ast.Call, capacity: Any, dtype: An
     held = dtype if isinstance(dtype, (Composite, Struct)) else scalar_of(dtype)
     type = type_of_tile(reader, (size,), held, node)
     fields = (("values", type), ("count", int32))
-    values = as_tile(reader, type, iter([reader.zero(t) for t in flat(type)]))
+    values = as_tile(type, iter([reader.zero(t) for t in flat(type)]))
     made = TileStack(f"tile_stack(dtype={held}, capacity={size})", fields)  # type: ignore[arg-type]
     return StructParts(made, {"values": values, "count": reader.value(0)})
 
@@ -134,10 +134,10 @@ def stack_of(reader: ReaderBase, s: Any, node: ast.AST) -> tuple[Any, ir.Value]:
 
 def stacked(reader: ReaderBase, name: str, node: ast.Call, s: StructParts, values: Any, count: ir.Value) -> None:
     """Bind the name of a stack to its new contents."""
-    target = tile_argument(reader, "s", 0, node)
+    target = tile_argument("s", 0, node)
     if values is not s.fields["values"]:
         refuse_shared(reader, s.fields["values"], target)
-        renamed(reader, values, s.fields["values"])
+        renamed(values, s.fields["values"])
     reader.place(target).store(StructParts(s.type, {"values": values, "count": count}))
 
 
@@ -155,7 +155,7 @@ def read_tile_stack_push(reader: ReaderBase, node: ast.Call, s: Any, value: Any,
         other.results = (*leaves(values), count, reader.value(-1))
     types = [v.type for v in then.results]
     *parts, after, place = reader.builder.append(control.IF, (condition,), types, (then, other)).outs
-    stacked(reader, "tile_stack_push", node, s, as_tile(reader, values.type, iter(parts)), after)
+    stacked(reader, "tile_stack_push", node, s, as_tile(values.type, iter(parts)), after)
     return place
 
 
@@ -174,7 +174,7 @@ def read_tile_stack_pop(reader: ReaderBase, node: ast.Call, s: Any) -> tuple[Any
     some = reader.builder.emit(scalar.LT, reader.value(0), count)
     *parts, after, place = reader.builder.append(control.IF, (some,), types, (then, other)).outs
     stacked(reader, "tile_stack_pop", node, s, values, after)
-    return composed(reader, held, iter(parts)), place
+    return composed(held, iter(parts)), place
 
 
 @reads(TILES["tile_stack_clear"])

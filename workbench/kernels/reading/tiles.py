@@ -86,7 +86,7 @@ def call_tile(reader: ReaderBase, builtin: TileBuiltin, node: ast.Call) -> Any:
     whole = PER_PART.get(builtin.__name__, "")
     if not isinstance(values.get(whole), StructParts):
         return read(reader, node, **values)
-    return per_part(reader, any_tile(reader, values[whole], node), lambda p: read(reader, node, **{**values, whole: p}))
+    return per_part(any_tile(reader, values[whole], node), lambda p: read(reader, node, **{**values, whole: p}))
 
 
 def tile_argument_value(reader: ReaderBase, name: str, node: ast.expr) -> Any:
@@ -102,7 +102,7 @@ def tile_argument_value(reader: ReaderBase, name: str, node: ast.expr) -> Any:
 def read_tile_zeros(reader: ReaderBase, node: ast.Call, shape: Any, dtype: Any = float, number: Any = 0) -> Any:
     type = type_of_tile(reader, tile_dims(reader, shape, node), dtype, node)
     parts = [constant(t, bool(number) if t.scalar is bool_ else number) for t in flat(type)]
-    return as_tile(reader, type, iter(parts))
+    return as_tile(type, iter(parts))
 
 
 @reads(TILES["tile_ones"])
@@ -387,7 +387,7 @@ def read_tile_reduce(reader: ReaderBase, node: ast.Call, op: Any, a: Any, axis: 
     v = any_tile(reader, a, node)
     dims = v.type.dims
     if axis is None:
-        v, count = per_part(reader, v, lambda p: reshaped(reader, p, (math.prod(dims),))), math.prod(dims)
+        v, count = per_part(v, lambda p: reshaped(reader, p, (math.prod(dims),))), math.prod(dims)
         got = lambda place: element_at(reader, v, [place])  # noqa: E731
         apply = lambda x, y: call_of_values(reader, op, [x, y], node)  # noqa: E731
     else:
@@ -402,7 +402,7 @@ def read_tile_reduce(reader: ReaderBase, node: ast.Call, op: Any, a: Any, axis: 
                 view = reader.builder.emit(tiles.VIEW, p, *offset, attr=Tile(row, p.type.scalar))  # type: ignore[attr-defined]
                 return reshaped(reader, view, rest)
 
-            return per_part(reader, v, part)
+            return per_part(v, part)
 
         def apply(x: Any, y: Any) -> Any:
             return mapped_elements(reader, rest, op, [x, y], node)
@@ -542,7 +542,7 @@ def read_tile_upper_solve_inplace(reader: ReaderBase, node: ast.Call, up: Any, y
     rebind_tiles(reader, "tile_upper_solve_inplace", node, read_tile_upper_solve(reader, node, up, y))
 
 
-def changed_tiles(reader: ReaderBase, callee: Any, node: ast.Call) -> list[ast.expr]:
+def changed_tiles(callee: Any, node: ast.Call) -> list[ast.expr]:
     """The arguments that a call changes in place."""
     if not isinstance(callee, TileBuiltin):
         return []
@@ -577,7 +577,7 @@ def read_tile_sort(reader: ReaderBase, node: ast.Call, keys: Any, values: Any) -
     if k.type.dims != v.type.dims:  # type: ignore[attr-defined]
         raise reader.error(f"{k.type} does not sort {v.type}", "tile-shape", node, "", "tiles of one shape")
     take = lambda p: reader.builder.emit(tile_algebra.TAKE, p, order)  # noqa: E731
-    rebind_tiles(reader, "tile_sort", node, take(k), per_part(reader, v, take))
+    rebind_tiles(reader, "tile_sort", node, take(k), per_part(v, take))
 
 
 def scattered(reader: ReaderBase, builtin: str, row: Row, node: ast.Call) -> None:
