@@ -15,6 +15,8 @@ from ...records import record
 from .. import ir
 from ..ops import scalar
 from ..types import Array, Composite, Scalar, Struct, Type, int64, is_int, scalar_of, uint64
+from .base import ReaderBase
+from .cuts import plus, times, turn_of, wide
 from .lower_bounds import static_int
 from .scope import ArrayView, Choice, Int, SlicedAxis, StructParts, Turn, describe
 
@@ -37,105 +39,113 @@ def is_address(x: Any) -> bool:
     return isinstance(x, StructParts) and isinstance(x.type, Address)
 
 
-class Addresses:
-    """Mixin of `Reader`: addresses, and arrays made of them."""
+def address_of(reader: ReaderBase, array: Any, node: ast.AST) -> StructParts:
+    """`x.ptr`. Raises KernelError [address] for what is not one axis of numbers, vectors or matrices."""
+    if not isinstance(array, ArrayView) or array.root.type.ndim != 1 or array.type.ndim != 1:  # type: ignore[attr-defined]
+        raise reader.error(
+            f"there is no address of {describe(array)} in a kernel",
+            "address",
+            node,
+            "An address counts the elements of an array of one axis.",
+            "x[i, j], or x.flatten() at the launch",
+        )
+    return address(reader, array, 0)
 
-    def address_of(self, array: Any, node: ast.AST) -> StructParts:
-        """`x.ptr`. Raises KernelError [address] for what is not one axis of numbers, vectors or matrices."""
-        if not isinstance(array, ArrayView) or array.root.type.ndim != 1 or array.type.ndim != 1:  # type: ignore[attr-defined]
-            raise self.error(
-                f"there is no address of {describe(array)} in a kernel",
-                "address",
-                node,
-                "An address counts the elements of an array of one axis.",
-                "x[i, j], or x.flatten() at the launch",
-            )
-        return self.address(array, 0)
 
-    def address(self, array: ArrayView, first: Int) -> StructParts:
-        at = self.value(first)
-        return StructParts(address_type(array.type.dtype, at.type), {"of": array, "first": at})  # type: ignore[arg-type]
+def address(reader: ReaderBase, array: ArrayView, first: Int) -> StructParts:
+    at = reader.value(first)
+    return StructParts(address_type(array.type.dtype, at.type), {"of": array, "first": at})  # type: ignore[arg-type]
 
-    def moved_address(self, sign: str, a: Any, b: Any) -> StructParts:
-        """An address plus or minus a number of bytes. Raises KernelError [address]."""
-        base, by = (a, b) if is_address(a) else (b, a)
-        steps = None if is_address(by) else self.elements_in(self.value(by), base.fields["of"].type.dtype.itemsize)
-        if sign not in "+-" or steps is None or (sign == "-" and base is b):
-            raise self.error(
-                f"the {base.type} takes whole elements alone",
-                "address",
-                None,
-                "A number of bytes is added to it or taken away: an integer times the size of an element.",
-                "x.ptr + uint64(i) * uint64(4), or x[i:]",
-            )
-        first = base.fields["first"]
-        return self.address(base.fields["of"], self.plus(first, steps if sign == "+" else self.times(steps, -1)))
 
-    def elements_in(self, size: ir.Value, item: int) -> Int | None:
-        """The number of elements in `size` bytes; None unless the program shows that it is a whole number."""
-        while size.stmt is not None and size.stmt.row is scalar.CAST and is_int(size.stmt.args[0].type):
-            if size.type.bits < size.stmt.args[0].type.bits:  # type: ignore[attr-defined]
-                break
-            size = size.stmt.args[0]
-        if (k := static_int(size)) is not None:
-            return None if k % item else k // item
-        if not is_int(size.type):
-            return None
-        made = size.stmt
-        if made is not None and made.row in (scalar.ADD, scalar.SUB):
-            a, b = self.elements_in(made.args[0], item), self.elements_in(made.args[1], item)
-            return None if a is None or b is None else self.plus(a, b if made.row is scalar.ADD else self.times(b, -1))
-        if made is not None and made.row is scalar.MUL:
-            for one, other in (made.args, made.args[::-1]):
-                if (k := static_int(one)) is not None and k % item == 0:
-                    return self.times(self.number_of_elements(other), k // item)
-        return self.number_of_elements(size) if item == 1 else None
+def moved_address(reader: ReaderBase, sign: str, a: Any, b: Any) -> StructParts:
+    """An address plus or minus a number of bytes. Raises KernelError [address]."""
+    base, by = (a, b) if is_address(a) else (b, a)
+    steps = None if is_address(by) else elements_in(reader, reader.value(by), base.fields["of"].type.dtype.itemsize)
+    if sign not in "+-" or steps is None or (sign == "-" and base is b):
+        raise reader.error(
+            f"the {base.type} takes whole elements alone",
+            "address",
+            None,
+            "A number of bytes is added to it or taken away: an integer times the size of an element.",
+            "x.ptr + uint64(i) * uint64(4), or x[i:]",
+        )
+    first = base.fields["first"]
+    return address(reader, base.fields["of"], plus(reader, first, steps if sign == "+" else times(reader, steps, -1)))
 
-    def number_of_elements(self, v: ir.Value) -> Int:
-        """A number as it was before it was made one of bytes: `i` of `uint64(i)`."""
-        while v.stmt is not None and v.stmt.row is scalar.CAST and is_int(v.stmt.args[0].type):
-            if v.type.bits < v.stmt.args[0].type.bits:  # type: ignore[attr-defined]
-                break
-            v = v.stmt.args[0]
-        k = static_int(v)
-        return self.wide(v) if k is None else k
 
-    def array_of_memory(self, node: ast.Call) -> ArrayView | Choice:
-        """`array(ptr=..., shape=..., dtype=...)`: a part of the array that the address is in, row by row."""
-        names = "ptr", "shape", "dtype"
-        given = dict(zip(names, (self.visit(a) for a in node.args), strict=False)) | self.named(node, names)
-        at, shape, dtype = (given.get(name) for name in names)
-        if not is_address(at):
-            raise self.error("a kernel makes no array from memory", "not-callable", node, HANDED_OVER, WAY_OUT)
-        array: ArrayView | Choice = at.fields["of"]
-        if dtype is None or (dtype if isinstance(dtype, Composite) else scalar_of(dtype)) != array.type.dtype:
-            raise self.error(
-                f"this address is one in {array.type}",
-                "address",
-                node,
-                "The array made of it has elements of that type.",
-                f"dtype={array.type.dtype}",
-            )
-        one = static_int(shape) is not None or (isinstance(shape, ir.Value) and is_int(shape.type))
-        sizes = [shape] if one else self.unpacked(shape, node)
-        lengths = [self.size_of_axis(n) for n in sizes]
-        if isinstance(array, Choice):
-            return array.each(lambda option: self.part_from(option, at.fields["first"], lengths, node))
-        return self.part_from(array, at.fields["first"], lengths, node)
+def elements_in(reader: ReaderBase, size: ir.Value, item: int) -> Int | None:
+    """The number of elements in `size` bytes; None unless the program shows that it is a whole number."""
+    while size.stmt is not None and size.stmt.row is scalar.CAST and is_int(size.stmt.args[0].type):
+        if size.type.bits < size.stmt.args[0].type.bits:  # type: ignore[attr-defined]
+            break
+        size = size.stmt.args[0]
+    if (k := static_int(size)) is not None:
+        return None if k % item else k // item
+    if not is_int(size.type):
+        return None
+    made = size.stmt
+    if made is not None and made.row in (scalar.ADD, scalar.SUB):
+        a, b = elements_in(reader, made.args[0], item), elements_in(reader, made.args[1], item)
+        return (
+            None if a is None or b is None else plus(reader, a, b if made.row is scalar.ADD else times(reader, b, -1))
+        )
+    if made is not None and made.row is scalar.MUL:
+        for one, other in (made.args, made.args[::-1]):
+            if (k := static_int(one)) is not None and k % item == 0:
+                return times(reader, number_of_elements(reader, other), k // item)
+    return number_of_elements(reader, size) if item == 1 else None
 
-    def size_of_axis(self, n: Any) -> Int:
-        k = static_int(n)
-        return self.wide(self.value(n)) if k is None else k
 
-    def part_from(self, array: ArrayView, first: Int, sizes: list[Int], node: ast.AST) -> ArrayView:
-        """So many elements of an array of one axis, from one on, seen as an array of this shape."""
-        if not 1 <= len(sizes) <= 4:
-            raise self.error("an array has one to four axes", "rank", node, "", "shape=(n, m)")
-        whole = self.turn(array, 0)
-        step: Int = 1 if whole is None else whole.step
-        start = self.times(first, step) if whole is None else self.plus(array.prefix[0].start, self.times(first, step))
-        turns: list[Turn] = []
-        for n in reversed(sizes):
-            turns.append(Turn(step, n))
-            step = self.times(step, n)
-        return ArrayView(array.root, (SlicedAxis(start, tuple(reversed(turns))),))
+def number_of_elements(reader: ReaderBase, v: ir.Value) -> Int:
+    """A number as it was before it was made one of bytes: `i` of `uint64(i)`."""
+    while v.stmt is not None and v.stmt.row is scalar.CAST and is_int(v.stmt.args[0].type):
+        if v.type.bits < v.stmt.args[0].type.bits:  # type: ignore[attr-defined]
+            break
+        v = v.stmt.args[0]
+    k = static_int(v)
+    return wide(reader, v) if k is None else k
+
+
+def array_of_memory(reader: ReaderBase, node: ast.Call) -> ArrayView | Choice:
+    """`array(ptr=..., shape=..., dtype=...)`: a part of the array that the address is in, row by row."""
+    names = "ptr", "shape", "dtype"
+    given = dict(zip(names, (reader.visit(a) for a in node.args), strict=False)) | reader.named(node, names)
+    at, shape, dtype = (given.get(name) for name in names)
+    if not is_address(at):
+        raise reader.error("a kernel makes no array from memory", "not-callable", node, HANDED_OVER, WAY_OUT)
+    array: ArrayView | Choice = at.fields["of"]
+    if dtype is None or (dtype if isinstance(dtype, Composite) else scalar_of(dtype)) != array.type.dtype:
+        raise reader.error(
+            f"this address is one in {array.type}",
+            "address",
+            node,
+            "The array made of it has elements of that type.",
+            f"dtype={array.type.dtype}",
+        )
+    one = static_int(shape) is not None or (isinstance(shape, ir.Value) and is_int(shape.type))
+    sizes = [shape] if one else reader.unpacked(shape, node)
+    lengths = [size_of_axis(reader, n) for n in sizes]
+    if isinstance(array, Choice):
+        return array.each(lambda option: part_from(reader, option, at.fields["first"], lengths, node))
+    return part_from(reader, array, at.fields["first"], lengths, node)
+
+
+def size_of_axis(reader: ReaderBase, n: Any) -> Int:
+    k = static_int(n)
+    return wide(reader, reader.value(n)) if k is None else k
+
+
+def part_from(reader: ReaderBase, array: ArrayView, first: Int, sizes: list[Int], node: ast.AST) -> ArrayView:
+    """So many elements of an array of one axis, from one on, seen as an array of this shape."""
+    if not 1 <= len(sizes) <= 4:
+        raise reader.error("an array has one to four axes", "rank", node, "", "shape=(n, m)")
+    whole = turn_of(reader, array, 0)
+    step: Int = 1 if whole is None else whole.step
+    start = (
+        times(reader, first, step) if whole is None else plus(reader, array.prefix[0].start, times(reader, first, step))
+    )
+    turns: list[Turn] = []
+    for n in reversed(sizes):
+        turns.append(Turn(step, n))
+        step = times(reader, step, n)
+    return ArrayView(array.root, (SlicedAxis(start, tuple(reversed(turns))),))

@@ -11,6 +11,7 @@ import inspect
 import typing
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from types import FunctionType
 from typing import Any
 
@@ -42,18 +43,26 @@ from ..types import (
     transformation,
     vector,
 )
-from . import addresses, assigned_names, checks, declare, refused_syntax
+
+# checks and tile_tools are imported to enter their readers of builtins
+from . import addresses, assigned_names, checks, declare, refused_syntax, tile_tools  # noqa: F401
 from . import python_names as names
-from .addresses import is_address
+from .addresses import array_of_memory, is_address
+from .base import READERS, ReaderBase
+from .chosen_arrays import each_option, unassigned
 from .conditions import Guarded
-from .control_flow import FRESH
 from .declare import Func
-from .gradients import Gradient, GradientsReader, grad
-from .indexed_arrays import is_indexed, with_args
+from .func_grad import call_custom_each
+from .gradients import Gradient, call_gradient
+from .handles import call_library, open_handle
+from .indexed_arrays import indexed_element, is_indexed, with_args
 from .library import Library
+from .local_arrays import call_zeros
 from .lower_bounds import static_int
-from .overloads import Overloads, refs
+from .overload_calls import overload, references
+from .overloads import refs
 from .scope import (
+    FRESH,
     ArrayView,
     Choice,
     Local,
@@ -69,6 +78,8 @@ from .scope import (
 from .source import source
 from .subscripts import chosen_cell
 from .tile_parts import is_tile
+from .tile_sharing import refuse_read_beside, shared
+from .tiles import call_tile, changed_tiles
 
 UPDATES = {id(row): row for row in memory.ATOMICS}
 STATEFUL = {id(f): f for f in ops.STATEFUL.values()}
@@ -77,7 +88,7 @@ STORING = {id(ops.BUILTINS[name]): places for name, places in ops.STORING.items(
 OUTSIDE = "A func is read into the kernel; a plain Python function is not."
 
 
-class Calls(Overloads, GradientsReader):
+class Calls(ReaderBase):
     """Mixin of `Reader`: calls."""
 
     def visit_Call(self, node: ast.Call) -> Any:
@@ -115,16 +126,16 @@ class Calls(Overloads, GradientsReader):
 
     def call(self, callee: Any, node: ast.Call) -> Any:
         if isinstance(callee, TileBuiltin):
-            return self.call_tile(callee, node)
+            return call_tile(self, callee, node)
         special = self.special(callee)
         if special is not None:
             return special(node)
         if isinstance(callee, Library):
-            return self.call_library(callee, node)
+            return call_library(self, callee, node)
         if isinstance(callee, Func):
             return self.call_func(callee, node)
         if isinstance(callee, Gradient):
-            return self.call_gradient(callee, node)
+            return call_gradient(self, callee, node)
         if isinstance(callee, Struct):
             return self.call_struct(callee, node)
         if isinstance(callee, Type) or (isinstance(callee, type) and is_number_type(callee)):
@@ -140,7 +151,7 @@ class Calls(Overloads, GradientsReader):
         if isinstance(callee, typing.Hashable) and callee in ops.PYTHON:
             return self.call_builtin(ops.PYTHON[callee], node)
         if getattr(callee, "__name__", "") == "array":  # the class of the host: no name of the compiler's
-            return self.array_of_memory(node)
+            return array_of_memory(self, node)
         raise self.not_callable(callee, node)
 
     def special(self, callee: Any) -> Callable[[ast.Call], Any] | None:
@@ -148,8 +159,6 @@ class Calls(Overloads, GradientsReader):
         table = {
             id(declare.tid): self.call_tid,
             id(declare.printf): self.call_printf,
-            id(declare.static): self.call_static,
-            id(grad): self.call_grad_of,
             id(builtins.len): self.call_len,
             id(declare.len_): self.call_len,
             id(builtins.type): self.call_type_of,
@@ -159,9 +168,9 @@ class Calls(Overloads, GradientsReader):
             id(transformation): self.call_generic,
         }
         if isinstance(callee, FunctionType) and callee in declare.LOCAL_ZEROS:
-            return self.call_zeros
-        if id(callee) in checks.MARKERS:
-            return getattr(self, checks.MARKERS[id(callee)])
+            return partial(call_zeros, self)
+        if id(callee) in READERS:
+            return partial(READERS[id(callee)], self)
         return table.get(id(callee))
 
     def not_callable(self, callee: Any, node: ast.Call) -> KernelError:
@@ -430,7 +439,7 @@ class Calls(Overloads, GradientsReader):
             return [node.args[k] for k in places]
         if isinstance(callee, Func) and (found := refs(callee, node)):
             return found
-        return node.args[:1] if id(callee) in STATEFUL else self.changed_tiles(callee, node)
+        return node.args[:1] if id(callee) in STATEFUL else changed_tiles(callee, node)
 
     # ---- atomics
 
@@ -445,7 +454,7 @@ class Calls(Overloads, GradientsReader):
                 raise self.error(
                     f"{row.name}() on {place.type} takes {n} indices and a value", "rank", node, row.doc, ""
                 )
-            place, node = self.indexed_element(place, node.args[1 : n + 1]), with_args(node, n)
+            place, node = indexed_element(self, place, node.args[1 : n + 1]), with_args(node, n)
         view = place.view if hasattr(place, "view") else place
         if not isinstance(view, ArrayView | Local | Choice):
             raise self.error(
@@ -464,7 +473,7 @@ class Calls(Overloads, GradientsReader):
         found = self.element(view, given[: view.type.ndim]) if view.type.ndim else place
         values = [self.visit(a) for a in given[view.type.ndim :]]
         if chosen := chosen_cell(found):
-            return self.each_option(chosen, lambda one: self.update_cell(row, self.cell(found, one), values, node))
+            return each_option(self, chosen, lambda one: self.update_cell(row, self.cell(found, one), values, node))
         return self.update_cell(row, found, values, node)
 
     def update_cell(self, row: Row, found: Any, values: list[Any], node: ast.Call) -> Any:
@@ -507,7 +516,7 @@ class Calls(Overloads, GradientsReader):
         """A value before its parts are assigned: zeros, and no arrays."""
         if not isinstance(type, Struct):
             return self.zero(type)
-        fields = {n: self.unassigned(type, n, t) if isinstance(t, Array) else self.blank(t) for n, t in type.fields}
+        fields = {n: unassigned(self, type, n, t) if isinstance(t, Array) else self.blank(t) for n, t in type.fields}
         return StructParts(type, fields)
 
     # ---- funcs
@@ -515,8 +524,8 @@ class Calls(Overloads, GradientsReader):
     def call_func(self, f: Func, node: ast.Call) -> Any:
         args = [self.checked(self.visit(a), a) for a in node.args]
         named = {str(k.arg): self.checked(self.visit(k.value), k.value) for k in node.keywords}
-        f = self.overload(f, args, named, node)
-        targets = self.references(f, node, [*args, *named.values()])
+        f = overload(self, f, args, named, node)
+        targets = references(self, f, node, [*args, *named.values()])
         kept: dict[str, Any] = {}
         result = self.call_bound(f, self.bound(f.fn, args, named, node), node, kept)
         for name, target in targets.items():
@@ -540,7 +549,7 @@ class Calls(Overloads, GradientsReader):
         if getattr(f.fn, "snippet", False):
             self.processor_only = self.processor_only or self.where(node)
         if f.custom and not any(frame.fn in (f.grad, f.replay) for frame in self.frames):
-            return self.call_custom_each(f, bound, node)
+            return call_custom_each(self, f, bound, node)
         return self.inlined(f.fn, bound, node, kept=kept)
 
     def inlined(
@@ -560,7 +569,7 @@ class Calls(Overloads, GradientsReader):
         self.frame.hides = self.frame.hides or hides
         self.callers.append((outer.names, self.frames[-2].source.tree, node))
         try:
-            params = {name: self.shared(self.argument(name, value)) for name, value in bound.items()}
+            params = {name: shared(self, self.argument(name, value)) for name, value in bound.items()}
             self.state = State({**FRESH, **params}, dict(outer.cells))
             self.body()
             result = self.returned()
@@ -569,7 +578,7 @@ class Calls(Overloads, GradientsReader):
         finally:
             self.pop()
             self.callers.pop()
-        self.refuse_read_beside(outer, self.state.cells, node)
+        refuse_read_beside(self, outer, self.state.cells, node)
         self.state = State(outer.names, self.state.cells)
         return result
 
@@ -625,7 +634,7 @@ class Calls(Overloads, GradientsReader):
         if is_literal(value) and isinstance(wanted, Scalar):
             value = self.typed(value, wanted)
         if isinstance(wanted, Handle):
-            value = self.open_handle(wanted, value)
+            value = open_handle(self, wanted, value)
         value = self.materialised(value, name)
         held = is_address(value) and wanted in addresses.NUMBERS
         if not held and not covers(wanted, type_of_value(value)):

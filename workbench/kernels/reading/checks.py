@@ -15,6 +15,7 @@ import numpy as np
 from .. import ir, ops
 from ..ops import control
 from ..types import Composite, Matrix, Scalar, is_float
+from .base import ReaderBase, reads
 from .declare import Marker
 from .scope import describe
 
@@ -92,95 +93,82 @@ NaN is near nothing. See `expect_eq`.
 >>> wb.launch(unit, dim=1, inputs=[wb.array([[0.6, 0.0, 0.8]], dtype=wb.vec3)])
 """,
 )
-MARKERS = {
-    id(builtins.print): "call_print",
-    id(print_): "call_print",
-    id(expect_eq): "call_expect_eq",
-    id(expect_neq): "call_expect_neq",
-    id(expect_near): "call_expect_near",
-}
 
 
-class Checks:
-    """Mixin of `Reader`: `print`, `assert` and the `expect_...` builtins."""
+# ---- expect
 
-    def claim(self, holds: Any, claim: control.Claim) -> None:
-        """Write that `holds` is claimed here; nothing where that is known to be so."""
-        if holds is not True:
-            self.builder.emit(control.ASSERT, self.value(holds), attr=claim)
 
-    def visit_Assert(self, node: ast.Assert) -> None:
-        message = node.msg.value if isinstance(node.msg, ast.Constant) else None
-        if node.msg is not None and not isinstance(message, str):
-            raise self.error(
-                "the message of `assert` is a text in quotes", "assert", node.msg, "", 'assert n > 0, "..."'
-            )
-        holds = self.condition(node.test)
-        text = f"{message or 'this does not hold'}: {ast.unparse(node.test)}"
-        self.claim(holds, control.Claim(text))
+def expected(reader: ReaderBase, node: ast.Call, most: int) -> tuple[Any, ...]:
+    """The arguments, a literal among them in the type beside it."""
+    names = ("a", "b", "tolerance")[len(node.args) : most]
+    named = {k.arg: k.value for k in node.keywords if k.arg in names}
+    if len(named) < len(node.keywords) or list(named) != [n for n in names if n in named]:
+        text = f"the names of its other arguments are, in this order: {', '.join(names) or 'none'}"
+        usage = "expect_near(a, b, tolerance=1e-6)" if most == 3 else "expect_eq(a, b)"
+        raise reader.error(text, "arguments", node, "", usage)
+    given = [reader.visit(a) for a in (*node.args, *named.values())]
+    if not 2 <= len(given) <= most:
+        takes = "two values" + " and a tolerance" * (most == 3)
+        raise reader.error(f"this takes {takes}, got {len(given)}", "arguments", node, "", "expect_eq(a, b)")
+    a, b = reader.operands("==", given[0], given[1])
+    return (a, b, *given[2:])
 
-    # ---- expect
 
-    def expected(self, node: ast.Call, most: int) -> tuple[Any, ...]:
-        """The arguments, a literal among them in the type beside it."""
-        names = ("a", "b", "tolerance")[len(node.args) : most]
-        named = {k.arg: k.value for k in node.keywords if k.arg in names}
-        if len(named) < len(node.keywords) or list(named) != [n for n in names if n in named]:
-            text = f"the names of its other arguments are, in this order: {', '.join(names) or 'none'}"
-            usage = "expect_near(a, b, tolerance=1e-6)" if most == 3 else "expect_eq(a, b)"
-            raise self.error(text, "arguments", node, "", usage)
-        given = [self.visit(a) for a in (*node.args, *named.values())]
-        if not 2 <= len(given) <= most:
-            takes = "two values" + " and a tolerance" * (most == 3)
-            raise self.error(f"this takes {takes}, got {len(given)}", "arguments", node, "", "expect_eq(a, b)")
-        a, b = self.operands("==", given[0], given[1])
-        return (a, b, *given[2:])
+@reads(expect_eq)
+def call_expect_eq(reader: ReaderBase, node: ast.Call) -> None:
+    expect_equal(reader, node, True, "values that were to be equal differ")
 
-    def call_expect_eq(self, node: ast.Call) -> None:
-        self.expect_equal(node, True, "values that were to be equal differ")
 
-    def call_expect_neq(self, node: ast.Call) -> None:
-        self.expect_equal(node, False, "values that were to differ are equal")
+@reads(expect_neq)
+def call_expect_neq(reader: ReaderBase, node: ast.Call) -> None:
+    expect_equal(reader, node, False, "values that were to differ are equal")
 
-    def expect_equal(self, node: ast.Call, equal: bool, text: str) -> None:
-        a, b = self.expected(node, 2)
-        holds = ops.compare("==" if equal else "!=", a, b)
-        self.claim(holds, control.Claim(f"{text}: {ast.unparse(node)}", "expect", always=True))
 
-    def call_expect_near(self, node: ast.Call) -> None:
-        a, b, *rest = self.expected(node, 3)
-        if not is_float(a.type) or a.type != b.type:
-            what = f"expect_near() compares floats of one type, not {describe(a)} and {describe(b)}"
-            raise self.error(what, "operand-type", node, "", "expect_eq(a, b)")
-        tolerance = self.typed(rest[0] if rest else 1e-6, a.type.scalar)
-        claim = control.Claim(f"values that were to be near differ by more: {ast.unparse(node)}", "expect", always=True)
-        for x, y in zip(self.components(a), self.components(b), strict=True):
-            self.claim(ops.compare("<=", ops.BUILTINS["abs"](ops.binary("-", x, y)), tolerance), claim)
+def expect_equal(reader: ReaderBase, node: ast.Call, equal: bool, text: str) -> None:
+    a, b = expected(reader, node, 2)
+    holds = ops.compare("==" if equal else "!=", a, b)
+    reader.claim(holds, control.Claim(f"{text}: {ast.unparse(node)}", "expect", always=True))
 
-    def components(self, v: ir.Value) -> list[ir.Value]:
-        if not isinstance(v.type, Composite):
-            return [v]
-        return [self.component(v, place) for place in np.ndindex(*v.type.shape)]
 
-    # ---- print
+@reads(expect_near)
+def call_expect_near(reader: ReaderBase, node: ast.Call) -> None:
+    a, b, *rest = expected(reader, node, 3)
+    if not is_float(a.type) or a.type != b.type:
+        what = f"expect_near() compares floats of one type, not {describe(a)} and {describe(b)}"
+        raise reader.error(what, "operand-type", node, "", "expect_eq(a, b)")
+    tolerance = reader.typed(rest[0] if rest else 1e-6, a.type.scalar)
+    claim = control.Claim(f"values that were to be near differ by more: {ast.unparse(node)}", "expect", always=True)
+    for x, y in zip(components(reader, a), components(reader, b), strict=True):
+        reader.claim(ops.compare("<=", ops.BUILTINS["abs"](ops.binary("-", x, y)), tolerance), claim)
 
-    def call_print(self, node: ast.Call) -> None:
-        if node.keywords:
-            raise self.error(
-                "print() takes values alone in a kernel", "arguments", node.keywords[0].value, "", "print(a, b)"
-            )
-        parts: list[str] = []
-        values: list[ir.Value] = []
-        for arg in node.args:
-            if isinstance(arg, ast.Constant) and isinstance(arg.value, str):
-                parts.append(arg.value.replace("%", "%%"))
-                continue
-            given = self.visit(arg)
-            for x in given if isinstance(given, tuple) else (given,):
-                values.append(self.value(x))
-                parts.append(conversions(values[-1].type))
-        shown = tuple(ast.unparse(a) for a in node.args)
-        self.builder.emit(control.PRINTF, *values, attr=(" ".join(parts) + "\n", shown))
+
+def components(reader: ReaderBase, v: ir.Value) -> list[ir.Value]:
+    if not isinstance(v.type, Composite):
+        return [v]
+    return [reader.component(v, place) for place in np.ndindex(*v.type.shape)]
+
+
+# ---- print
+
+
+@reads(builtins.print, print_)
+def call_print(reader: ReaderBase, node: ast.Call) -> None:
+    if node.keywords:
+        raise reader.error(
+            "print() takes values alone in a kernel", "arguments", node.keywords[0].value, "", "print(a, b)"
+        )
+    parts: list[str] = []
+    values: list[ir.Value] = []
+    for arg in node.args:
+        if isinstance(arg, ast.Constant) and isinstance(arg.value, str):
+            parts.append(arg.value.replace("%", "%%"))
+            continue
+        given = reader.visit(arg)
+        for x in given if isinstance(given, tuple) else (given,):
+            values.append(reader.value(x))
+            parts.append(conversions(values[-1].type))
+    shown = tuple(ast.unparse(a) for a in node.args)
+    reader.builder.emit(control.PRINTF, *values, attr=(" ".join(parts) + "\n", shown))
 
 
 def conversions(type: Any) -> str:

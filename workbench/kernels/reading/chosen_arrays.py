@@ -7,61 +7,61 @@ Where the conditions around a line say which array is meant, there is no branch.
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from ...errors import KernelError, Where
 from .. import ir
+from ..ops import control
+from ..types import Array, Struct
+from . import refused_syntax
+from .base import ReaderBase
 from .scope import ArrayView, Choice, Fields, Local, StructParts, is_array, placed_at, places, same_parts
 
 MOST = 16  # arrays that one name may stand for: each access is written once for each
 
 
-class Chosen:
-    """Mixin of `Reader`: names that stand for one array or another."""
+def each_option(reader: ReaderBase, choice: Choice, do: Callable[[Any], Any]) -> Any:
+    """The result of `do` for the array that is meant: one branch per option that is possible here."""
+    known = [reader.conditions.truth(flag) for flag in choice.flags]
+    if True in known:
+        return do(choice.options[known.index(True)])
+    open_ = [k for k, truth in enumerate(known) if truth is None] or [0]
+    return one_of(reader, [(choice.options[k], choice.flags[k]) for k in open_], do)
 
-    def each_option(self, choice: Choice, do: Callable[[Any], Any]) -> Any:
-        """The result of `do` for the array that is meant: one branch per option that is possible here."""
-        known = [self.conditions.truth(flag) for flag in choice.flags]
-        if True in known:
-            return do(choice.options[known.index(True)])
-        open_ = [k for k, truth in enumerate(known) if truth is None] or [0]
-        return self.one_of([(choice.options[k], choice.flags[k]) for k in open_], do)
 
-    def one_of(self, pairs: Sequence[tuple[Any, Any]], do: Callable[[Any], Any]) -> Any:
-        (option, flag), *rest = pairs
-        if not rest:
-            return do(option)
-        return self.branch(None, flag, lambda: do(option), lambda: self.one_of(rest, do))
+def one_of(reader: ReaderBase, pairs: Sequence[tuple[Any, Any]], do: Callable[[Any], Any]) -> Any:
+    (option, flag), *rest = pairs
+    if not rest:
+        return do(option)
+    return reader.branch(None, flag, lambda: do(option), lambda: one_of(reader, rest, do))
 
-    # ---- loops
 
-    def as_carried(self, x: Any, pattern: Any) -> Any:
-        """`conformed`, with every place and flag as an IR value, so that a loop can carry it."""
-        made = self.conformed(x, pattern)
-        return None if made is None else with_arrays(made, self.movable)
+def conformed(reader: ReaderBase, x: Any, pattern: Any) -> Any:
+    """`x` with a choice wherever `pattern` has one, among the same arrays; None where it may be another."""
+    if isinstance(pattern, Choice):
+        return as_choice(reader, x, pattern) if is_array(x) and not isinstance(x, Fields) else None
+    inner = parts(x, pattern)
+    if inner is None:
+        return x
+    made = {name: conformed(reader, part, shape) for name, part, shape in inner}
+    return None if None in made.values() else x.remade(made)
 
-    def conformed(self, x: Any, pattern: Any) -> Any:
-        """`x` with a choice wherever `pattern` has one, among the same arrays; None where it may be another."""
-        if isinstance(pattern, Choice):
-            return self.as_choice(x, pattern) if is_array(x) and not isinstance(x, Fields) else None
-        inner = parts(x, pattern)
-        if inner is None:
-            return x
-        made = {name: self.conformed(part, shape) for name, part, shape in inner}
-        return None if None in made.values() else x.remade(made)
 
-    def as_choice(self, x: ArrayView | Local | Choice, pattern: Choice) -> Choice | None:
-        own = options(x)
-        found = [next((k for k, (o, _) in enumerate(own) if same_parts(o, p)), None) for p in pattern.options]
-        if len([k for k in found if k is not None]) < len(own):
-            return None
-        made = [self.elsewhere(p) if k is None else own[k][0] for k, p in zip(found, pattern.options, strict=True)]
-        return Choice(tuple(made), tuple([False if k is None else own[k][1] for k in found]))
+def as_choice(reader: ReaderBase, x: ArrayView | Local | Choice, pattern: Choice) -> Choice | None:
+    own = options(x)
+    found = [next((k for k, (o, _) in enumerate(own) if same_parts(o, p)), None) for p in pattern.options]
+    if len([k for k in found if k is not None]) < len(own):
+        return None
+    made = [elsewhere(reader, p) if k is None else own[k][0] for k, p in zip(found, pattern.options, strict=True)]
+    return Choice(tuple(made), tuple([False if k is None else own[k][1] for k in found]))
 
-    def elsewhere(self, option: ArrayView | Local) -> Any:
-        """A dummy for an option that is not chosen: the same kind of view, at places 0."""
-        return placed_at(option, [self.zero(n.type) if isinstance(n, ir.Value) else n for n in places(option)])
+
+def elsewhere(reader: ReaderBase, option: ArrayView | Local) -> Any:
+    """A dummy for an option that is not chosen: the same kind of view, at places 0."""
+    return placed_at(option, [reader.zero(n.type) if isinstance(n, ir.Value) else n for n in places(option)])
 
 
 def options(x: ArrayView | Local | Choice) -> list[tuple[ArrayView | Local, Any]]:
@@ -139,3 +139,49 @@ def array_choice(name: str, chosen: Where, at: Where | None, why: str = "") -> K
         why=why or f"Line {chosen.line} chooses between arrays at run time: {chosen.text.strip()}",
         instead="the load or store on each branch, or one array with one more axis",
     )
+
+
+def array_given(reader: ReaderBase, x: Any) -> Any:
+    """The truth value of an array as a condition: True if it was passed and has elements."""
+    x = _first(x)
+    if isinstance(x, Choice):
+        return each_option(reader, x, partial(array_given, reader))
+    if isinstance(x, Local):
+        return True
+    root = ir.root(x.root)
+    if root in reader.builder.absent or root.name in reader.gaps.empty:
+        return False
+    if any(p.name == root.name for p in reader.top.params):
+        reader.presence_tests.add(root.name)
+    return True
+
+
+def is_none(reader: ReaderBase, op: ast.cmpop, x: Any, node: ast.Compare) -> Any:
+    """`a is None`, `a is not None`: of an array, whether it was left out."""
+    if not is_array(x):
+        raise refused_syntax.refuse(refused_syntax.name_of(op), reader.where(node))
+    x = _first(x)
+    if isinstance(x, Choice):
+        return each_option(reader, x, lambda option: is_none(reader, op, option, node))
+    absent = not isinstance(x, Local) and ir.root(x.root) in reader.builder.absent
+    return absent if isinstance(op, ast.Is) else not absent
+
+
+def unassigned(reader: ReaderBase, struct: Struct, field: str, type: Array) -> ArrayView | Fields:
+    """The array field of a struct that was made just now: None, until an array is assigned to it."""
+    name = struct.path(struct.name, field)
+    made = reader.blanks.setdefault(name, reader.parameter(name, type, reader.builder.where, given=False))
+    for array in arrays(made):
+        reader.builder.unassigned.setdefault(array.root, set()).add(reader.builder.branch)
+        reader.builder.absent[array.root] = control.Claim(
+            f"the array field {field!r} of {struct} is touched, to which nothing was assigned.",
+            "array-field",
+            "The array fields of a new struct are None.",
+            f"s.{field} = ..., before this line, on every path to it",
+            always=True,
+        )
+    return made
+
+
+def _first(x: Any) -> ArrayView | Local | Choice:
+    return x.first if isinstance(x, Fields) else x

@@ -18,14 +18,18 @@ from ...records import record
 from .. import ir, ops
 from ..ops import control, memory
 from ..types import Scalar, is_int, scalar_of
-from . import refused_syntax
+from . import refused_syntax, tile_sharing
 from .assigned_names import assigned_first, has_break, leaves_always, read_after
+from .base import ReaderBase
 from .chosen_arrays import Wider, among_itself, array_choice, arrays, options_in, union
 from .conditions import Guarded
+from .cuts import as_carried, movable
+from .handles import query_loop, with_plain_test
 from .joins import Join, maybe_unbound, resolved, same_array, same_constant
 from .liveness import replaced
 from .lower_bounds import static_int
 from .scope import (
+    FRESH,
     Fields,
     State,
     StructParts,
@@ -39,13 +43,13 @@ from .scope import (
     rebuild,
     same_parts,
 )
+from .static_loops import static_loop
 from .tile_sharing import cell_name, has_shown, is_tile_cell
 
 FLAGS = ("$stop", "$go", "$return")
-FRESH = {"$stop": False, "$go": True, "$return": False}
 
 
-class ControlFlowReader:
+class ControlFlowReader(ReaderBase):
     """Mixin of `Reader`: branches, loops and early exits."""
 
     # ---- blocks
@@ -126,7 +130,7 @@ class ControlFlowReader:
 
     def merge(self, node: ast.AST | None, condition: ir.Value, ends: list[tuple[ir.Region, State, Any]]) -> Any:
         """Close an `if`: one result per leaf that differs; names that cannot be joined become unusable."""
-        self.part_ways(node, ends)
+        tile_sharing.part_ways(self, node, ends)
         join = Join(self, node, ends[0][0], ends[1][0])
         (_, a, x), (_, b, y) = ends
         names = {name: join.name(name, a.names, b.names) for name in {**a.names, **b.names}}
@@ -146,7 +150,7 @@ class ControlFlowReader:
         self.merges += 1
         for out, place, pair in zip(stmt.outs, join.places, join.pairs, strict=True):
             out.name, place.becomes = place.name, out
-            self.merged(self.merges, out, *pair)
+            tile_sharing.note_merge(self, self.merges, out, *pair)
         self.state = State({k: resolved(v) for k, v in names.items()}, {k: resolved(v) for k, v in cells.items()})
         return resolved(result)
 
@@ -154,7 +158,7 @@ class ControlFlowReader:
 
     def visit_Return(self, node: ast.Return) -> None:
         value = None if node.value is None else self.visit(node.value)
-        value = self.checked(value, node.value) if isinstance(value, Guarded) else value
+        value = self.checked(value, node.value) if node.value and isinstance(value, Guarded) else value
         if value is not None and self.frame.caller is None:
             raise KernelError(
                 "a kernel returns nothing",
@@ -188,11 +192,11 @@ class ControlFlowReader:
     def visit_For(self, node: ast.For) -> None:
         if node.orelse:
             raise refused_syntax.refuse("ForElse", self.where(node.orelse[0]))
-        if self.static_loop(node):
+        if static_loop(self, node):
             return
         if not isinstance(node.target, ast.Name):
             raise refused_syntax.refuse("ForIter", self.where(node.target))
-        if self.query_loop(node):
+        if query_loop(self, node):
             return
         start, stop, step = self.range_bounds(node.iter)
         bounds = [b for b in map(static_int, (start, stop, step)) if b is not None]
@@ -265,7 +269,7 @@ class ControlFlowReader:
     def visit_While(self, node: ast.While) -> None:
         if node.orelse:
             raise refused_syntax.refuse("WhileElse", self.where(node.orelse[0]))
-        node = self.with_plain_test(node)
+        node = with_plain_test(self, node)
         self.widening(lambda wider: self.read_while(node, wider))
 
     def widening(self, read: Callable[[dict[str, Any]], None]) -> None:
@@ -369,7 +373,7 @@ class OpenLoop:
         self.reader, self.node, self.runs, self.endless = reader, node, runs, False
         self.wider = wider  # names that are carried as one array or another, as in these trees
         self.replaced = replaced(node)
-        self.changes_tiles = reader.tiles_may_change(node, self.replaced)
+        self.changes_tiles = tile_sharing.tiles_may_change(reader, node, self.replaced)
         self.where: Where = reader.where(node)
         self.before: State = reader.state
         reader.builder.epoch += 1
@@ -390,7 +394,7 @@ class OpenLoop:
         reader.merges += 1
         self.merge = reader.merges
         for slot in self.slots:
-            reader.merged(self.merge, slot.param, slot.init)
+            tile_sharing.note_merge(reader, self.merge, slot.param, slot.init)
         self.changes = len(reader.changes)
         reader.state = self.entered([slot.param for slot in self.slots])
 
@@ -399,11 +403,11 @@ class OpenLoop:
             if name not in self.rebound | self.updated or name.startswith("$"):
                 continue
             if name in self.wider:
-                tree = self.reader.as_carried(tree, self.wider[name])
+                tree = as_carried(self.reader, tree, self.wider[name])
             elif is_array(tree):  # writing to its elements leaves it what it is
-                tree = self.reader.movable(tree) if name in self.rebound else None
+                tree = movable(self.reader, tree) if name in self.rebound else None
             elif has_shown(tree):  # it goes on showing the same, unless it is rebound
-                tree = self.reader.resolved(tree) if name in self.replaced else None
+                tree = tile_sharing.present_tiles(self.reader, tree) if name in self.replaced else None
             if any(True for _ in leaves(tree)) or (isinstance(tree, StructParts) and any(True for _ in arrays(tree))):
                 yield name, tree
         for key, held in self.before.cells.items():
@@ -444,7 +448,10 @@ class OpenLoop:
 
     def hand_on(self, name: str) -> None:
         """At the end of a turn: carry a name, first assigned in the loop, into the next turn."""
-        found, (had, _, slots) = self.reader.resolved(self.reader.state.names[name]), self.earlier[name]
+        found, (had, _, slots) = (
+            tile_sharing.present_tiles(self.reader, self.reader.state.names[name]),
+            self.earlier[name],
+        )
         if isinstance(found, Unusable) and not isinstance(found, Guarded):
             raise found.error(None)
         end = self.with_earlier(name, found if isinstance(found, Guarded) else Guarded(self.unbound(name), True, found))
@@ -466,9 +473,9 @@ class OpenLoop:
         self.breaks, self.returns = go is not True, returns is not False
         self.go = self.reader.value(go) if self.breaks else None
         for name, tree in self.carried:
-            after = self.reader.resolved(bindings(end, name).get(name))
-            conformed = self.reader.as_carried(after, tree) if name in self.wider else None
-            after = self.reader.movable(after) if conformed is None else conformed
+            after = tile_sharing.present_tiles(self.reader, bindings(end, name).get(name))
+            conformed = as_carried(self.reader, after, tree) if name in self.wider else None
+            after = movable(self.reader, after) if conformed is None else conformed
             if alike(tree, after):
                 for slot, value in zip(self.groups[name], leaves(after), strict=True):
                     slot.next = value
@@ -481,8 +488,8 @@ class OpenLoop:
         self.slots += [slot for had, _, slots in self.earlier.values() for slot in (had, *slots)]
         for name, tree in end.names.items():
             if not name.startswith("$") and name not in self.trees and name not in self.earlier:
-                self.bind_new(name, self.reader.shown_after(self.before.names.get(name), tree, self.runs))
-        self.reader.refuse_changed_cells(self.before.cells, self.trees)
+                self.bind_new(name, tile_sharing.shown_after(self.reader, self.before.names.get(name), tree, self.runs))
+        tile_sharing.refuse_changed_cells(self.reader, self.before.cells, self.trees)
         if self.unsure and isinstance(self.node, ast.While):
             self.add("$turned", self.reader.value(True))
         if self.returns:
@@ -577,10 +584,10 @@ class OpenLoop:
         self.bounds = bounds
         self.reader.merges += 1
         for slot in self.slots:
-            self.reader.merged(self.merge, slot.param, slot.next)
+            tile_sharing.note_merge(self.reader, self.merge, slot.param, slot.next)
         if len(self.reader.changes) > self.changes:
             self.reader.made_in[self.merge] = {v for s in ir.walk(self.body) for v in s.outs}
-            self.reader.recheck_shared(self.changes)
+            tile_sharing.recheck_shared(self.reader, self.changes)
         for slot in (*added, *[slot for had, _, slots in self.earlier.values() for slot in (had, *slots)]):
             slot.init = self.reader.zero(slot.next.type)
         self.prune(regions)
@@ -597,7 +604,8 @@ class OpenLoop:
             )
         for slot, out in zip(kept, stmt.outs, strict=True):
             slot.out, out.name = out, slot.param.name
-            self.reader.merged(self.reader.merges, out, slot.next if slot in added else slot.init, slot.next)
+            first = slot.next if slot in added else slot.init
+            tile_sharing.note_merge(self.reader, self.reader.merges, out, first, slot.next)
         self.leave()
 
     def prune(self, regions: tuple[ir.Region, ...]) -> None:

@@ -19,10 +19,11 @@ from ..row import Row, weak_type
 from ..types import Array, Composite, Scalar, Struct, Type
 from . import python_names
 from .calls import FUNCTIONS, type_of_value
-from .control_flow import FRESH
 from .declare import Func
+from .func_grad import call_custom
+from .overload_calls import overload
 from .reader import Reader, Reading
-from .scope import ArrayView, State, describe, is_array
+from .scope import FRESH, ArrayView, State, describe, is_array
 
 
 @record(frozen=True, eq=False)
@@ -80,7 +81,7 @@ class _Mapper(Reader):
         if not (isinstance(f, Func) and f.overloads):
             return f
         known = self.element_types(None, [""] * len(types), types)
-        return self.overload(f, [ir.Value(t.dtype if isinstance(t, Array) else t) for t in known], {}, None)
+        return overload(self, f, [ir.Value(t.dtype if isinstance(t, Array) else t) for t in known], {}, None)
 
     def written(self, f: Any, where: Where | None) -> ir.Function:
         region, rank, name = self.builder.region, self.rank or 1, getattr(f, "__name__", "map")
@@ -129,7 +130,7 @@ class _Mapper(Reader):
         bound.apply_defaults()
         params = {name: self.taken(name, value) for name, value in bound.arguments.items()}
         if isinstance(f, Func) and f.custom:
-            result = self.call_custom(f, params, tree)  # type: ignore[arg-type]
+            result = call_custom(self, f, params, tree)  # type: ignore[arg-type]
         else:
             self.state = State({**FRESH, **params}, {})
             self.body()

@@ -14,7 +14,9 @@ from ..ops import control, memory
 from ..row import Row
 from ..types import FUNCTION, Composite, Scalar, is_float
 from . import python_names as names
+from .base import ReaderBase, reads
 from .declare import Func
+from .overload_calls import overload
 from .scope import Unusable, describe, is_literal, leaves
 
 
@@ -60,73 +62,76 @@ def grad(func: Any) -> Gradient:
 _KNOWN = {f: f for f in ops.BUILTINS.values() if not isinstance(f, Row)} | dict(ops.PYTHON)
 
 
-class GradientsReader:
-    """Mixin of `Reader`: calls of `grad(f)`."""
+@reads(grad)
+def call_grad_of(reader: ReaderBase, node: ast.Call) -> Gradient:
+    """`grad(f)` itself."""
+    (f,) = reader.exactly(1, node)
+    try:
+        return grad(f)
+    except TypeError:
+        raise reader.error(
+            f"grad takes a func or a builtin, not {describe(f)}", "grad", node, "", "grad(f)(x), with @func above f"
+        ) from None
 
-    def call_grad_of(self, node: ast.Call) -> Gradient:
-        """`grad(f)` itself."""
-        (f,) = self.exactly(1, node)
-        try:
-            return grad(f)
-        except TypeError:
-            raise self.error(
-                f"grad takes a func or a builtin, not {describe(f)}", "grad", node, "", "grad(f)(x), with @func above f"
-            ) from None
 
-    def call_gradient(self, g: Gradient, node: ast.Call) -> Any:
-        args = [self.checked(self.visit(a), a) for a in node.args]
-        named = {str(k.arg): self.checked(self.visit(k.value), k.value) for k in node.keywords}
-        f = g.func
+def call_gradient(reader: ReaderBase, g: Gradient, node: ast.Call) -> Any:
+    args = [reader.checked(reader.visit(a), a) for a in node.args]
+    named = {str(k.arg): reader.checked(reader.visit(k.value), k.value) for k in node.keywords}
+    f = g.func
+    if isinstance(f, Func):
+        f = overload(reader, f, args, named, node)
+        bound = {name: declared(reader, f, name, x) for name, x in reader.bound(f.fn, args, named, node).items()}
+    else:
+        bound = {f"argument {k}": reader.value(x) for k, x in enumerate(args)}
+    wanted = [name for name, x in bound.items() if isinstance(x, ir.Value) and is_float(x.type)]
+    number = reader.serial()
+    inner = {n: ir.Value(bound[n].type, f"{n} of grad {number}") if n in wanted else x for n, x in bound.items()}
+    region = ir.Region(params=[inner[n] for n in wanted])
+    with reader.builder.inside(region):
         if isinstance(f, Func):
-            f = self.overload(f, args, named, node)
-            bound = {name: self.declared(f, name, x) for name, x in self.bound(f.fn, args, named, node).items()}
+            result = reader.checked(reader.call_bound(f, inner, node), node)
         else:
-            bound = {f"argument {k}": self.value(x) for k, x in enumerate(args)}
-        wanted = [name for name, x in bound.items() if isinstance(x, ir.Value) and is_float(x.type)]
-        number = self.serial()
-        inner = {n: ir.Value(bound[n].type, f"{n} of grad {number}") if n in wanted else x for n, x in bound.items()}
-        region = ir.Region(params=[inner[n] for n in wanted])
-        with self.builder.inside(region):
-            if isinstance(f, Func):
-                result = self.checked(self.call_bound(f, inner, node), node)
-            else:
-                result = self.builtin(f, [*inner.values(), *(self.value(x) for x in named.values())], node)
-            region.results = tuple(v for v in leaves(self.materialised(result, "")) if is_float(v.type))
-        self.differentiable(g, region, node)
-        made = self.builder.append(control.GRAD, [bound[n] for n in wanted], [inner[n].type for n in wanted], (region,))
-        outs = dict(zip(wanted, made.outs, strict=True))
-        found = [outs.get(n) or self.no_derivative(n, x) for n, x in bound.items() if not self.is_function(f, n)]
-        return found[0] if len(found) == 1 else tuple(found)
+            result = reader.builtin(f, [*inner.values(), *(reader.value(x) for x in named.values())], node)
+        region.results = tuple(v for v in leaves(reader.materialised(result, "")) if is_float(v.type))
+    differentiable(reader, g, region, node)
+    made = reader.builder.append(control.GRAD, [bound[n] for n in wanted], [inner[n].type for n in wanted], (region,))
+    outs = dict(zip(wanted, made.outs, strict=True))
+    found = [outs.get(n) or no_derivative(reader, n, x) for n, x in bound.items() if not is_function(f, n)]
+    return found[0] if len(found) == 1 else tuple(found)
 
-    def declared(self, f: Func, name: str, x: Any) -> Any:
-        """An argument as a value; a literal has the type that the parameter declares."""
-        wanted = names.annotation(f.fn, name, names.surroundings(f.fn), self.builder.where)
-        return self.typed(x, wanted) if is_literal(x) and isinstance(wanted, Scalar) else self.materialised(x, name)
 
-    def is_function(self, f: Any, name: str) -> bool:
-        return isinstance(f, Func) and dict(zip(f.fn.__code__.co_varnames, f.types, strict=False)).get(name) is FUNCTION
+def declared(reader: ReaderBase, f: Func, name: str, x: Any) -> Any:
+    """An argument as a value; a literal has the type that the parameter declares."""
+    wanted = names.annotation(f.fn, name, names.surroundings(f.fn), reader.located(None))
+    return reader.typed(x, wanted) if is_literal(x) and isinstance(wanted, Scalar) else reader.materialised(x, name)
 
-    def no_derivative(self, name: str, x: Any) -> Any:
-        """The derivative by an argument that has none: 0 for a number or vector, else `Unusable`."""
-        if isinstance(x, ir.Value) and isinstance(x.type, (Scalar, Composite)):
-            return self.zero(x.type)
-        text, why = f"grad gives no derivative by `{name}`, {describe(x)}", "There are those by numbers and vectors."
-        return Unusable(lambda at: self.error(text, "grad", None, why, "one argument per number"))
 
-    def differentiable(self, g: Gradient, region: ir.Region, node: ast.Call) -> None:
-        """Refuse what has no derivative of this kind."""
-        if not region.results:
-            raise self.error(f"{g.__name__}: the function gives no float", "grad", node, "", "")
-        for s in ir.walk(region):
-            if s.row.writes or s.row is memory.STORE or s.row in memory.ATOMICS:
-                why = "It is for the derivative of what a function returns."
-                text = f"{g.__name__}: the function writes to memory"
-                raise self.error(text, "grad", node, why, "a func that returns a value")
-            if s.row is control.CALL:
-                raise self.error(
-                    f"{g.__name__}: `{s.attr.func.key}` in it has an adjoint or a replay of its own",
-                    "grad",
-                    node,
-                    "They say how gradients pass in the reverse pass, not what the derivative is.",
-                    "a func without them",
-                )
+def is_function(f: Any, name: str) -> bool:
+    return isinstance(f, Func) and dict(zip(f.fn.__code__.co_varnames, f.types, strict=False)).get(name) is FUNCTION
+
+
+def no_derivative(reader: ReaderBase, name: str, x: Any) -> Any:
+    """The derivative by an argument that has none: 0 for a number or vector, else `Unusable`."""
+    if isinstance(x, ir.Value) and isinstance(x.type, (Scalar, Composite)):
+        return reader.zero(x.type)
+    text, why = f"grad gives no derivative by `{name}`, {describe(x)}", "There are those by numbers and vectors."
+    return Unusable(lambda at: reader.error(text, "grad", None, why, "one argument per number"))
+
+
+def differentiable(reader: ReaderBase, g: Gradient, region: ir.Region, node: ast.Call) -> None:
+    """Refuse what has no derivative of this kind."""
+    if not region.results:
+        raise reader.error(f"{g.__name__}: the function gives no float", "grad", node, "", "")
+    for s in ir.walk(region):
+        if s.row.writes or s.row is memory.STORE or s.row in memory.ATOMICS:
+            why = "It is for the derivative of what a function returns."
+            text = f"{g.__name__}: the function writes to memory"
+            raise reader.error(text, "grad", node, why, "a func that returns a value")
+        if s.row is control.CALL:
+            raise reader.error(
+                f"{g.__name__}: `{s.attr.func.key}` in it has an adjoint or a replay of its own",
+                "grad",
+                node,
+                "They say how gradients pass in the reverse pass, not what the derivative is.",
+                "a func without them",
+            )

@@ -13,11 +13,10 @@ from ...errors import KernelError
 from .. import ir
 from ..ops import memory
 from ..types import Array, Handle, Query, Struct, Type, uint64
+from .base import ReaderBase
 from .declare import Func
 from .library import Library
 from .scope import ArrayView, Choice, StructParts, describe, is_literal
-
-Opened = tuple[str, Handle, str]  # the parameter with the number, what it stands for, and the field: `points`, `a.b`
 
 
 def row_of(number: uint64, numbers: Array(uint64)):  # pyright: ignore[reportInvalidTypeForm]
@@ -48,135 +47,140 @@ def all_of(handle: Struct) -> Handle:
     return Handle(handle.name, (("numbers", Array(uint64)), *fields), None, getattr(handle, "empty", None), every=True)
 
 
-class HandlesReader:
-    """Mixin of `Reader`: handles and loops over queries."""
+def open_handle(reader: ReaderBase, wanted: Handle, value: Any) -> StructParts:
+    """The fields behind a number. Raises KernelError [handle] for a number that is no parameter."""
+    if isinstance(value, StructParts):
+        return value  # checked by the caller, as every struct is
+    if not isinstance(value, ir.Value) or value.type != uint64:
+        raise reader.error(
+            f"a {wanted.name} is given by its number, a uint64, not by {describe(value)}",
+            "handle",
+            None,
+            "",
+            "mesh: wb.uint64 in the kernel, and mesh.id at the launch",
+        )
+    if value not in reader.top.params:
+        return chosen_handle(reader, wanted, value)
+    known = next((handle for id, handle, _ in reader.behind.values() if id == value.name), wanted)
+    if known != wanted:
+        raise reader.error(
+            f"`{value.name}` is a {known.name} in one call and a {wanted.name} here",
+            "handle",
+            None,
+            "",
+            "a parameter for each",
+        )
+    return fields_behind(reader, value.name, wanted, value.where)
 
-    def open_handle(self, wanted: Handle, value: Any) -> StructParts:
-        """The fields behind a number. Raises KernelError [handle] for a number that is no parameter."""
-        if isinstance(value, StructParts):
-            return value  # checked by the caller, as every struct is
-        if not isinstance(value, ir.Value) or value.type != uint64:
-            raise self.error(
-                f"a {wanted.name} is given by its number, a uint64, not by {describe(value)}",
-                "handle",
-                None,
-                "",
-                "mesh: wb.uint64 in the kernel, and mesh.id at the launch",
+
+def fields_behind(reader: ReaderBase, name: str, handle: Handle, where: Any) -> StructParts:
+    """The parameters that a handle stands for, made when first asked for."""
+    if name not in reader.handles:
+        before = len(reader.top.params)
+        with reader.builder.inside(reader.top):
+            reader.handles[name] = reader.parameter(name, handle, where)
+        for p in reader.top.params[before:]:
+            reader.behind[p.name] = name, handle, p.name.removeprefix(f"{name}.")
+    return reader.handles[name]
+
+
+def chosen_handle(reader: ReaderBase, wanted: Handle, number: ir.Value) -> StructParts:
+    """The fields behind an id computed in the kernel: one row of the arrays that hold all living objects."""
+    every = fields_behind(reader, f"every {wanted.name}", all_of(wanted), reader.builder.where)
+    bound = {"number": number, "numbers": every.fields["numbers"]}
+    row = reader.inlined(row_of, bound, reader.frame.source.tree)
+    return row_behind(reader, every, wanted, row)
+
+
+def row_behind(reader: ReaderBase, every: StructParts, wanted: Any, row: ir.Value) -> StructParts:
+    fields: dict[str, Any] = {}
+    for name, type in wanted.fields:
+        part = every.fields[name]
+        if isinstance(type, Struct):
+            fields[name] = row_behind(reader, part, type, row)
+        elif isinstance(type, Array):
+            fields[name] = part.at((row,))
+        else:
+            fields[name] = reader.builder.emit(memory.LOAD, part.root, row)
+    return StructParts(wanted, fields)
+
+
+def refuse_writes(reader: ReaderBase) -> None:
+    """Raises KernelError [handle] for a store into what stands for a copy."""
+    for stmt in ir.walk(reader.top):
+        name = ir.root(stmt.args[0]).name if stmt.row.writes and stmt.args else ""
+        if name in reader.behind and reader.behind[name][1].every:
+            raise KernelError(
+                f"this writes into a {reader.behind[name][1].name} that the kernel chooses",
+                slug="handle",
+                where=stmt.where,
+                why="Numbers chosen in a kernel stand for copies.",
+                instead="a parameter for its number, or for the array",
             )
-        if value not in self.top.params:
-            return self.chosen(wanted, value)
-        known = next((handle for id, handle, _ in self.behind.values() if id == value.name), wanted)
-        if known != wanted:
-            raise self.error(
-                f"`{value.name}` is a {known.name} in one call and a {wanted.name} here",
-                "handle",
-                None,
-                "",
-                "a parameter for each",
+
+
+def call_library(reader: ReaderBase, f: Library, node: ast.Call) -> Any:
+    f = f.form(node)
+    bound = reader.bound_arguments(f.fn, node)
+    for name, other in f.like.items():
+        if is_literal(bound[name]) and isinstance(bound[other], ArrayView | Choice):
+            bound[name] = reader.typed(bound[name], bound[other].type.dtype)
+    result = reader.inlined(f.fn, bound, node, reader.where(node))
+    if not f.hands_out:
+        return result
+    value, *new = reader.checked(result, node)
+    for target, part in zip(f.handed_out(node), new, strict=True):
+        if not isinstance(target, ast.Name):
+            raise reader.error(
+                f"`{f.key}` gives something back here",
+                "handed-out",
+                target,
+                "It takes the name of a local.",
+                "i = int(0), before this line, and i here",
             )
-        return self.fields_behind(value.name, wanted, value.where)
+        reader.assign(target, part)
+    return value
 
-    def fields_behind(self, name: str, handle: Handle, where: Any) -> StructParts:
-        """The parameters that a handle stands for, made when first asked for."""
-        if name not in self.handles:
-            before = len(self.top.params)
-            with self.builder.inside(self.top):
-                self.handles[name] = self.parameter(name, handle, where)
-            for p in self.top.params[before:]:
-                self.behind[p.name] = name, handle, p.name.removeprefix(f"{name}.")
-        return self.handles[name]
 
-    def chosen(self, wanted: Handle, number: ir.Value) -> StructParts:
-        """The fields behind an id computed in the kernel: one row of the arrays that hold all living objects."""
-        every = self.fields_behind(f"every {wanted.name}", all_of(wanted), self.builder.where)
-        bound = {"number": number, "numbers": every.fields["numbers"]}
-        row = self.inlined(row_of, bound, self.frame.source.tree)
-        return self.row(every, wanted, row)
+# ---- loops
 
-    def row(self, every: StructParts, wanted: Any, row: ir.Value) -> StructParts:
-        fields: dict[str, Any] = {}
-        for name, type in wanted.fields:
-            part = every.fields[name]
-            if isinstance(type, Struct):
-                fields[name] = self.row(part, type, row)
-            elif isinstance(type, Array):
-                fields[name] = part.at((row,))
-            else:
-                fields[name] = self.builder.emit(memory.LOAD, part.root, row)
-        return StructParts(wanted, fields)
 
-    def refuse_writes(self) -> None:
-        """Raises KernelError [handle] for a store into what stands for a copy."""
-        for stmt in ir.walk(self.top):
-            name = ir.root(stmt.args[0]).name if stmt.row.writes and stmt.args else ""
-            if name in self.behind and self.behind[name][1].every:
-                raise KernelError(
-                    f"this writes into a {self.behind[name][1].name} that the kernel chooses",
-                    slug="handle",
-                    where=stmt.where,
-                    why="Numbers chosen in a kernel stand for copies.",
-                    instead="a parameter for its number, or for the array",
-                )
-
-    def call_library(self, f: Library, node: ast.Call) -> Any:
-        f = f.form(node)
-        bound = self.bound_arguments(f.fn, node)
-        for name, other in f.like.items():
-            if is_literal(bound[name]) and isinstance(bound[other], ArrayView | Choice):
-                bound[name] = self.typed(bound[name], bound[other].type.dtype)
-        result = self.inlined(f.fn, bound, node, self.where(node))
-        if not f.hands_out:
-            return result
-        value, *new = self.checked(result, node)
-        for target, part in zip(f.handed_out(node), new, strict=True):
-            if not isinstance(target, ast.Name):
-                raise self.error(
-                    f"`{f.key}` gives something back here",
-                    "handed-out",
-                    target,
-                    "It takes the name of a local.",
-                    "i = int(0), before this line, and i here",
-                )
-            self.assign(target, part)
-        return value
-
-    # ---- loops
-
-    def query_loop(self, node: ast.For) -> bool:
-        """Read `for i in query`. False if what it runs over is no query."""
-        over = node.iter
-        if isinstance(over, ast.Call):
-            if not isinstance(self.python_object(over.func), Func):
-                return False
-        elif not (isinstance(over, ast.Name) and isinstance(self.state.names.get(over.id), StructParts)):
+def query_loop(reader: ReaderBase, node: ast.For) -> bool:
+    """Read `for i in query`. False if what it runs over is no query."""
+    over = node.iter
+    if isinstance(over, ast.Call):
+        if not isinstance(reader.python_object(over.func), Func):
             return False
-        query = self.visit(over)
-        if not (isinstance(query, StructParts) and isinstance(query.type, Query)):
-            return False
-        number = self.serial()
-        q, step, found = (f"{name} of loop {number}" for name in ("query", "step", "index"))
-        self.state.names[q], self.state.names[step] = query, query.type.next
-        read, write = ast.Load(), ast.Store()
-        turn = [
-            ast.Assign(
-                [ast.Tuple([ast.Name(q, write), ast.Name(found, write)], write)],
-                ast.Call(ast.Name(step, read), [ast.Name(q, read)], []),
-            ),
-            ast.If(ast.Compare(ast.Name(found, read), [ast.Lt()], [ast.Constant(0)]), [ast.Break()], []),
-            ast.Assign([node.target], ast.Name(found, read)),
-        ]
-        self.visit(placed(ast.While(ast.Constant(True), [*turn, *node.body], []), node))
-        for name in (q, step, found):
-            self.state.names.pop(name, None)
-        return True
+    elif not (isinstance(over, ast.Name) and isinstance(reader.state.names.get(over.id), StructParts)):
+        return False
+    query = reader.visit(over)
+    if not (isinstance(query, StructParts) and isinstance(query.type, Query)):
+        return False
+    number = reader.serial()
+    q, step, found = (f"{name} of loop {number}" for name in ("query", "step", "index"))
+    reader.state.names[q], reader.state.names[step] = query, query.type.next
+    read, write = ast.Load(), ast.Store()
+    turn = [
+        ast.Assign(
+            [ast.Tuple([ast.Name(q, write), ast.Name(found, write)], write)],
+            ast.Call(ast.Name(step, read), [ast.Name(q, read)], []),
+        ),
+        ast.If(ast.Compare(ast.Name(found, read), [ast.Lt()], [ast.Constant(0)]), [ast.Break()], []),
+        ast.Assign([node.target], ast.Name(found, read)),
+    ]
+    reader.visit(placed(ast.While(ast.Constant(True), [*turn, *node.body], []), node))
+    for name in (q, step, found):
+        reader.state.names.pop(name, None)
+    return True
 
-    def with_plain_test(self, node: ast.While) -> ast.While:
-        """`while f(query, i): ...` where f hands out: the same loop with its test at the start of each turn."""
-        calls = (n for n in ast.walk(node.test) if isinstance(n, ast.Call))
-        if not any(isinstance(self.python_object(n.func), Library) and self.changed_by(n) for n in calls):
-            return node
-        leave = ast.If(ast.UnaryOp(ast.Not(), node.test), [ast.Break()], [])
-        return placed(ast.While(ast.Constant(True), [leave, *node.body], []), node)
+
+def with_plain_test(reader: ReaderBase, node: ast.While) -> ast.While:
+    """`while f(query, i): ...` where f hands out: the same loop with its test at the start of each turn."""
+    calls = (n for n in ast.walk(node.test) if isinstance(n, ast.Call))
+    if not any(isinstance(reader.python_object(n.func), Library) and reader.changed_by(n) for n in calls):
+        return node
+    leave = ast.If(ast.UnaryOp(ast.Not(), node.test), [ast.Break()], [])
+    return placed(ast.While(ast.Constant(True), [leave, *node.body], []), node)
 
 
 def placed(new: Any, old: ast.stmt) -> Any:

@@ -8,52 +8,53 @@ from typing import Any
 from .. import ir
 from ..parameter_types import IndexedArray, indexed_type
 from . import refused_syntax
+from .base import ReaderBase
 from .scope import ArrayView, StructParts
 
 
-class IndexedArrays:
-    """Mixin of `Reader`, in which an indexedarray is a struct: the array behind it, and the indices of each axis."""
+def indexed_item(reader: ReaderBase, base: StructParts, nodes: list[ast.expr]) -> Any:
+    """`x[i, j]`; what goes beyond the axes picks components."""
+    found, beyond = indexed_element(reader, base, nodes[: base.type.ndim]), nodes[base.type.ndim :]
+    if not beyond:
+        return found
+    whole = reader.loaded(found)
+    return reader.component(whole, reader.picked(reader.composite(whole.type, beyond[0]), beyond))
 
-    def indexed_item(self, base: StructParts, nodes: list[ast.expr]) -> Any:
-        """`x[i, j]`; what goes beyond the axes picks components."""
-        found, beyond = self.indexed_element(base, nodes[: base.type.ndim]), nodes[base.type.ndim :]
-        if not beyond:
-            return found
-        whole = self.loaded(found)
-        return self.component(whole, self.picked(self.composite(whole.type, beyond[0]), beyond))
 
-    def indexed_element(self, base: StructParts, nodes: list[ast.expr]) -> Any:
-        """An element of the array behind it; with fewer indices than axes the rest, as an indexedarray."""
-        type = base.type
-        assert isinstance(type, IndexedArray)
-        lists = [base.fields[f"indices{axis}"] for axis in range(type.ndim)]
-        places = tuple(self.index_behind(which, n) for which, n in zip(lists, nodes, strict=False))
-        data, rest = base.fields["data"].at(places), lists[len(nodes) :]
-        if not rest:
-            return data
-        fields = {f"indices{k}": which for k, which in enumerate(rest)}
-        return StructParts(indexed_type(type.dtype, len(rest)), {"data": data, **fields})
+def indexed_element(reader: ReaderBase, base: StructParts, nodes: list[ast.expr]) -> Any:
+    """An element of the array behind it; with fewer indices than axes the rest, as an indexedarray."""
+    type = base.type
+    assert isinstance(type, IndexedArray)
+    lists = [base.fields[f"indices{axis}"] for axis in range(type.ndim)]
+    places = tuple(index_behind(reader, which, n) for which, n in zip(lists, nodes, strict=False))
+    data, rest = base.fields["data"].at(places), lists[len(nodes) :]
+    if not rest:
+        return data
+    fields = {f"indices{k}": which for k, which in enumerate(rest)}
+    return StructParts(indexed_type(type.dtype, len(rest)), {"data": data, **fields})
 
-    def index_behind(self, which: ArrayView, node: ast.expr) -> ir.Value:
-        """The index in the array behind."""
-        if isinstance(node, ast.Slice):
-            raise refused_syntax.refuse("Slice", self.where(node))
-        return self.loaded(self.element(which, [node]))
 
-    def indexed_attribute(self, base: StructParts, node: ast.Attribute) -> Any:
-        if node.attr == "dtype":
-            return base.type.dtype
-        if node.attr == "ndim":
-            return base.type.ndim
-        if node.attr == "shape":
-            return tuple(self.length(base.fields[f"indices{axis}"], 0) for axis in range(base.type.ndim))
-        raise self.error(
-            f"an indexedarray has no attribute `{node.attr}` in a kernel",
-            "attribute",
-            node,
-            "There are shape, ndim and dtype.",
-            "x.shape[0]",
-        )
+def index_behind(reader: ReaderBase, which: ArrayView, node: ast.expr) -> ir.Value:
+    """The index in the array behind."""
+    if isinstance(node, ast.Slice):
+        raise refused_syntax.refuse("Slice", reader.where(node))
+    return reader.loaded(reader.element(which, [node]))
+
+
+def indexed_attribute(reader: ReaderBase, base: StructParts, node: ast.Attribute) -> Any:
+    if node.attr == "dtype":
+        return base.type.dtype
+    if node.attr == "ndim":
+        return base.type.ndim
+    if node.attr == "shape":
+        return tuple(reader.length(base.fields[f"indices{axis}"], 0) for axis in range(base.type.ndim))
+    raise reader.error(
+        f"an indexedarray has no attribute `{node.attr}` in a kernel",
+        "attribute",
+        node,
+        "There are shape, ndim and dtype.",
+        "x.shape[0]",
+    )
 
 
 def is_indexed(x: Any) -> bool:

@@ -22,10 +22,11 @@ from ...errors import KernelError
 from .. import ir, ops
 from ..ir import constant
 from ..types import Scalar, Small, Type, bool_, float32, float64, int32, int64, is_float, scalar_of
+from .base import ReaderBase
 from .scope import Shape, StructParts, Unusable, describe, is_array, is_literal
 
 
-class LiteralsReader:
+class LiteralsReader(ReaderBase):
     """Mixin of `Reader`: conversion of Python numbers to IR values."""
 
     def value(self, x: Any) -> ir.Value:

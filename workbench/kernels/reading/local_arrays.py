@@ -14,76 +14,78 @@ import numpy as np
 
 from .. import ir, ops
 from ..types import Array, Composite, Scalar, Stack, Struct, Tile, Vector, matrix, scalar_of, vector
+from .base import ReaderBase
 from .lower_bounds import static_int
 from .scope import Fields, Local, LocalPart, SlicedAxis, Turn
 
 MOST = 1024  # numbers in one array: compilers are slow with larger values
 
 
-class LocalArrays:
-    """Mixin of `Reader`: arrays made inside a kernel."""
+def call_zeros(reader: ReaderBase, node: ast.Call) -> Local | Fields:
+    named = reader.named(node, ("shape", "dtype"))
+    if len(node.args) > 2 or set(named) & set(("shape", "dtype")[: len(node.args)]):
+        raise reader.error("zeros() takes a shape and a dtype", "arguments", node, "", "zeros(shape=4, dtype=float)")
+    shape = reader.visit(node.args[0]) if node.args else named.get("shape")
+    dtype = reader.visit(node.args[1]) if len(node.args) > 1 else named.get("dtype", float)
+    sizes = [static_int(n) for n in (shape if isinstance(shape, tuple) else (shape,))]
+    if not 1 <= len(sizes) <= 4 or any(n is None or n < 1 for n in sizes):
+        raise reader.error(
+            "an array made in a kernel has one to four axes of constant length",
+            "local-array",
+            node,
+            "It lives in the thread's registers.",
+            "zeros(shape=(2, 3), dtype=float)",
+        )
+    return local_zeros(reader, dtype, sizes, node)  # type: ignore[arg-type]
 
-    def call_zeros(self, node: ast.Call) -> Local | Fields:
-        named = self.named(node, ("shape", "dtype"))
-        if len(node.args) > 2 or set(named) & set(("shape", "dtype")[: len(node.args)]):
-            raise self.error("zeros() takes a shape and a dtype", "arguments", node, "", "zeros(shape=4, dtype=float)")
-        shape = self.visit(node.args[0]) if node.args else named.get("shape")
-        dtype = self.visit(node.args[1]) if len(node.args) > 1 else named.get("dtype", float)
-        sizes = [static_int(n) for n in (shape if isinstance(shape, tuple) else (shape,))]
-        if not 1 <= len(sizes) <= 4 or any(n is None or n < 1 for n in sizes):
-            raise self.error(
-                "an array made in a kernel has one to four axes of constant length",
-                "local-array",
-                node,
-                "It lives in the thread's registers.",
-                "zeros(shape=(2, 3), dtype=float)",
-            )
-        return self.local_zeros(dtype, sizes, node)  # type: ignore[arg-type]
 
-    def local_zeros(self, dtype: Any, shape: list[int], node: ast.Call) -> Local | Fields:
-        if isinstance(dtype, Struct):
-            return Fields(Array(dtype, len(shape)), {f: self.local_zeros(t, shape, node) for f, t in dtype.fields})
-        if isinstance(dtype, Array | Stack | Tile):
-            raise self.error(
-                f"an array made in a kernel holds numbers, vectors and structs of those, not {dtype}",
-                "local-array",
-                node,
-                "It lives in the thread's registers.",
-                "an argument array with one more axis",
-            )
-        type: Any = dtype if isinstance(dtype, Composite) else scalar_of(dtype)
-        size = math.prod(shape) * type.size
-        if size > MOST:
-            raise self.error(
-                f"an array made in a kernel has at most {MOST} numbers, this one {size}",
-                "local-array",
-                node,
-                "It lives in the thread's registers.",
-                "an argument array with one more axis, for each thread a row",
-            )
-        steps = [math.prod(shape[k + 1 :]) for k in range(len(shape))]
-        safe = math.inf if len(shape) == 1 and type.size == 1 else 0
-        turns = [Turn(step, n, max(n, safe)) for n, step in zip(shape, steps, strict=True)]
-        key, count = f"[]{self.serial()}", math.prod(shape)
-        whole = type.scalar is type
-        self.state.cells[key] = self.zero(vector(count, type) if whole else matrix((count, type.size), type.scalar))
-        return Local(key, type, SlicedAxis(0, tuple(turns)))
+def local_zeros(reader: ReaderBase, dtype: Any, shape: list[int], node: ast.Call) -> Local | Fields:
+    if isinstance(dtype, Struct):
+        return Fields(Array(dtype, len(shape)), {f: local_zeros(reader, t, shape, node) for f, t in dtype.fields})
+    if isinstance(dtype, Array | Stack | Tile):
+        raise reader.error(
+            f"an array made in a kernel holds numbers, vectors and structs of those, not {dtype}",
+            "local-array",
+            node,
+            "It lives in the thread's registers.",
+            "an argument array with one more axis",
+        )
+    type: Any = dtype if isinstance(dtype, Composite) else scalar_of(dtype)
+    size = math.prod(shape) * type.size
+    if size > MOST:
+        raise reader.error(
+            f"an array made in a kernel has at most {MOST} numbers, this one {size}",
+            "local-array",
+            node,
+            "It lives in the thread's registers.",
+            "an argument array with one more axis, for each thread a row",
+        )
+    steps = [math.prod(shape[k + 1 :]) for k in range(len(shape))]
+    safe = math.inf if len(shape) == 1 and type.size == 1 else 0
+    turns = [Turn(step, n, max(n, safe)) for n, step in zip(shape, steps, strict=True)]
+    key, count = f"[]{reader.serial()}", math.prod(shape)
+    whole = type.scalar is type
+    reader.state.cells[key] = reader.zero(vector(count, type) if whole else matrix((count, type.size), type.scalar))
+    return Local(key, type, SlicedAxis(0, tuple(turns)))
 
-    def local_value(self, local: Local) -> ir.Value:
-        """An element."""
-        found = self.component(self.state.cells[local.key], (place(local),))
-        if isinstance(local.dtype, Scalar | Vector):
-            return found
-        return ops.construct(local.dtype, *[self.component(found, (k,)) for k in range(local.dtype.size)])
 
-    def store_local(self, local: Local, value: Any) -> None:
-        v, type = self.value(value), local.dtype
-        if not isinstance(type, Scalar | Vector):
-            v = ops.construct(vector(type.size, type.scalar), *[self.component(v, at) for at in np.ndindex(type.shape)])
-        self.state.cells[local.key] = self.inserted(self.state.cells[local.key], (place(local),), v)
+def local_value(reader: ReaderBase, local: Local) -> ir.Value:
+    """An element."""
+    found = reader.component(reader.state.cells[local.key], (place(local),))
+    if isinstance(local.dtype, Scalar | Vector):
+        return found
+    return ops.construct(local.dtype, *[reader.component(found, (k,)) for k in range(local.dtype.size)])
 
-    def local_slot(self, local: Local) -> LocalPart:
-        return LocalPart(lambda: self.local_value(local), lambda v: self.store_local(local, v))
+
+def store_local(reader: ReaderBase, local: Local, value: Any) -> None:
+    v, type = reader.value(value), local.dtype
+    if not isinstance(type, Scalar | Vector):
+        v = ops.construct(vector(type.size, type.scalar), *[reader.component(v, at) for at in np.ndindex(type.shape)])
+    reader.state.cells[local.key] = reader.inserted(reader.state.cells[local.key], (place(local),), v)
+
+
+def local_slot(reader: ReaderBase, local: Local) -> LocalPart:
+    return LocalPart(lambda: local_value(reader, local), lambda v: store_local(reader, local, v))
 
 
 def place(local: Local) -> int | ir.Value:

@@ -7,16 +7,12 @@ are 0. What touches one of its elements nevertheless is a claim that fails (`ops
 
 from __future__ import annotations
 
-import ast
 from typing import Any, NamedTuple
 
 from ...errors import KernelError
 from .. import ir
 from ..ops import control, memory
-from ..types import Array, Scalar, Struct, bool_
-from . import refused_syntax
-from .chosen_arrays import arrays
-from .scope import ArrayView, Choice, Fields, Local, is_array
+from ..types import Array, Scalar, bool_
 
 SLUG = "array-left-out"
 
@@ -111,53 +107,6 @@ def not_given(name: str) -> control.Claim:
         f"if {name}: ..., around this line, or an array for {name!r}",
         always=True,
     )
-
-
-class LeftOut:
-    """Mixin of `Reader`: arrays as conditions."""
-
-    def given(self, x: Any) -> Any:
-        """The truth value of an array as a condition: True if it was passed and has elements."""
-        x = _first(x)
-        if isinstance(x, Choice):
-            return self.each_option(x, self.given)
-        if isinstance(x, Local):
-            return True
-        root = ir.root(x.root)
-        if root in self.builder.absent or root.name in self.gaps.empty:
-            return False
-        if any(p.name == root.name for p in self.top.params):
-            self.presence_tests.add(root.name)
-        return True
-
-    def is_none(self, op: ast.cmpop, x: Any, node: ast.Compare) -> Any:
-        """`a is None`, `a is not None`: of an array, whether it was left out."""
-        if not is_array(x):
-            raise refused_syntax.refuse(refused_syntax.name_of(op), self.where(node))
-        x = _first(x)
-        if isinstance(x, Choice):
-            return self.each_option(x, lambda option: self.is_none(op, option, node))
-        absent = not isinstance(x, Local) and ir.root(x.root) in self.builder.absent
-        return absent if isinstance(op, ast.Is) else not absent
-
-    def unassigned(self, struct: Struct, field: str, type: Array) -> ArrayView | Fields:
-        """The array field of a struct that was made just now: None, until an array is assigned to it."""
-        name = struct.path(struct.name, field)
-        made = self.blanks.setdefault(name, self.parameter(name, type, self.builder.where, given=False))
-        for array in arrays(made):
-            self.builder.unassigned.setdefault(array.root, set()).add(self.builder.branch)
-            self.builder.absent[array.root] = control.Claim(
-                f"the array field {field!r} of {struct} is touched, to which nothing was assigned.",
-                "array-field",
-                "The array fields of a new struct are None.",
-                f"s.{field} = ..., before this line, on every path to it",
-                always=True,
-            )
-        return made
-
-
-def _first(x: Any) -> ArrayView | Local | Choice:
-    return x.first if isinstance(x, Fields) else x
 
 
 def certain(function: ir.Function) -> ir.Stmt | None:

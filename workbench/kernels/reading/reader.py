@@ -8,55 +8,36 @@ reads, a name stands for a value, an array handle, a struct taken apart, or a Py
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import field
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
-from ...errors import KernelError, Where, WorkbenchError
+from ...errors import KernelError, Where
 from ...records import record
 from .. import ir, ops
-from ..ir import constant
+from ..ops import control
 from ..ops.control import Claim
 from ..types import Array, Composite, Scalar, Small, Struct, Type, bool_, is_int, scalar_of
 from . import assigned_names as stores
 from . import python_names, refused_syntax
-from .addresses import Addresses, is_address
+from .addresses import is_address, moved_address
+from .base import Opened
 from .calls import Calls
-from .checks import Checks
-from .chosen_arrays import Chosen
-from .conditions import Conditions, Guarded
-from .control_flow import FRESH, ControlFlowReader
-from .cuts import Cuts
+from .chosen_arrays import array_given, is_none
+from .conditions import Guarded
+from .control_flow import ControlFlowReader
 from .declare import Func, Instance, Refused, struct_of, tid
-from .func_grad import FuncGradReader
-from .handles import HandlesReader, Opened
+from .handles import refuse_writes
 from .literals import LITERAL, LiteralsReader, fold
-from .local_arrays import LocalArrays
-from .lower_bounds import Facts
-from .optional_arrays import NONE, AbsenceBuilder, LeftOut, MissingArrays, not_given
-from .scope import (
-    ArrayView,
-    Fields,
-    Shown,
-    State,
-    StructParts,
-    Unusable,
-    describe,
-    is_array,
-    is_literal,
-    leaves,
-    local_keys,
-    rebuild,
-)
-from .source import Source, source
-from .static_loops import StaticLoops
+from .optional_arrays import NONE, MissingArrays, not_given
+from .scope import ArrayView, Fields, StructParts, Unusable, describe, is_array, is_literal, local_keys
 from .subscripts import Places
+from .tile_operators import negated, tile_binary
 from .tile_parts import is_tile
-from .tiles import Tiles
+from .tile_sharing import present_tiles, tiles_copied
 
 BINARY = {
     "Add": "+",
@@ -150,86 +131,8 @@ def read(
     return reader.kernel(fn, name or fn.__name__, generic_types or {})
 
 
-@record(eq=False)
-class FunctionFrame:
-    """The function being read: its text, the Python names around it, and the call it is read for."""
-
-    fn: Callable[..., Any]
-    source: Source
-    around: dict[str, Any]
-    caller: Where | None
-    gradients: dict[str, Any] | None = None  # inside a func_grad: where the gradient of each argument is
-    hides: Where | None = None  # inside a library func: the user's call, where all that it does has its place
-
-
-class AtNode(ir.At):
-    """`with reader.at(node)`."""
-
-    def __exit__(self, kind: object, error: object, trace: object) -> None:
-        super().__exit__(kind, error, trace)
-        if isinstance(error, TypeError) and hasattr(error, "slug"):
-            slug, instead = error.slug, getattr(error, "instead", "")  # type: ignore[attr-defined]
-            raise KernelError(str(error), slug=slug, where=self.where, instead=instead) from None
-        if isinstance(error, Exception) and not isinstance(error, KernelError | WorkbenchError):
-            raise unread(error, self.where) from error
-
-
-def unread(error: Exception, where: Where | None) -> KernelError:
-    """The error for a line on which the reader itself failed."""
-    if isinstance(error, RecursionError):
-        text, why = "this is nested too deeply", "Each part of it is read inside of the one around it."
-        return KernelError(text, slug="nesting", where=where, why=why, instead="several lines, or a func")
-    text = f"this line cannot be read: {type(error).__name__}: {error}"
-    return KernelError(text, slug="unread", where=where, why="The workbench should have said why: please report it.")
-
-
-class Reader(
-    ControlFlowReader,
-    StaticLoops,
-    Places,
-    Cuts,
-    LocalArrays,
-    Addresses,
-    Calls,
-    LiteralsReader,
-    Checks,
-    LeftOut,
-    Chosen,
-    FuncGradReader,
-    HandlesReader,
-    Tiles,
-):
+class Reader(ControlFlowReader, Places, Calls, LiteralsReader):
     """Reads one kernel."""
-
-    def __init__(self, gaps: MissingArrays = NONE) -> None:
-        self.builder = AbsenceBuilder()
-        self.gaps = gaps
-        self.presence_tests: set[str] = set()
-        self.state = State(dict(FRESH))
-        self.facts = Facts()
-        self.conditions = Conditions(self.builder.epochs)
-        self.likely = Conditions(self.builder.own_epochs)  # looked at by each thread where it counts
-        self.frames: list[FunctionFrame] = []
-        self.callers: list[tuple[dict[str, Any], ast.AST, ast.AST]] = []  # names, text and call of each that waits
-        self.widened: list[dict[str, Any]] = []  # of each loop around: names that it carries as one array or another
-        self.merges = 0  # branches and loops so far
-        self.merged_tiles: dict[ir.Value, tuple[int, list[ir.Value]]] = {}  # of which merge, and of what
-        self.own_tiles: set[ir.Value] = set()  # copies: they share memory with nothing
-        self.made_in: dict[int, set[ir.Value]] = {}  # by the turns of a loop
-        self.changes: list[tuple[Any, ...]] = []  # of tiles in place: name, tile, what other names show, place
-        self.rank: int | None = None
-        self.unpacking: int | None = None  # how many names take the result of tid()
-        self.seen: dict[tuple[int, str], tuple[dict[str, Any], str, Any]] = {}
-        self.cells: dict[int, tuple[Any, Any]] = {}
-        self.attributes: dict[tuple[int, str], tuple[Any, str, Any]] = {}
-        self.constants: dict[int, tuple[np.ndarray, np.ndarray]] = {}
-        self.statics: dict[int, tuple[Any, dict[str, Any], Any]] = {}
-        self.count = 0
-        self.top = self.builder.region
-        self.processor_only: Where | None = None
-        self.behind: dict[str, Opened] = {}
-        self.handles: dict[str, StructParts] = {}
-        self.blanks: dict[str, ArrayView | Fields] = {}  # array fields of structs to which nothing was assigned
 
     # ---- functions
 
@@ -241,7 +144,7 @@ class Reader(
             for (param, type), node in zip(params, self.parameters(src.tree), strict=True):
                 self.state.names[param] = self.parameter(param, type, self.where(node))
             self.body()
-        self.refuse_writes()
+        refuse_writes(self)
         function = ir.Function(
             name,
             self.builder.region,
@@ -296,44 +199,10 @@ class Reader(
             self.builder.absent[value] = not_given(name)
         return ArrayView(value) if isinstance(type, Array) else value
 
-    def push(self, fn: Callable[..., Any], caller: Where | None) -> None:
-        hides = self.frames[-1].hides if self.frames else None
-        self.frames.append(FunctionFrame(fn, source(fn), python_names.surroundings(fn), caller, hides=hides))
-
-    def pop(self) -> None:
-        self.frames.pop()
-
-    @property
-    def frame(self) -> FunctionFrame:
-        return self.frames[-1]
-
     def body(self) -> None:
         self.block(self.frame.source.tree.body)
 
     # ---- visiting
-
-    def where(self, node: ast.AST) -> Where:
-        return self.frame.hides or self.frame.source.where(node, self.frame.caller)
-
-    def error(self, what: str, slug: str, node: ast.AST | None, why: str = "", instead: str = "") -> KernelError:
-        return KernelError(what, slug=slug, where=self.located(node), why=why, instead=instead)
-
-    def located(self, node: ast.AST | None) -> Where:
-        """The place of `node`; of None, that of what is being read."""
-        return self.builder.where if node is None else self.where(node)  # type: ignore[return-value]
-
-    def at(self, node: ast.AST | None) -> AtNode:
-        """Stamp what follows with the place of `node`; type errors of rows become the user's."""
-        return AtNode(self.builder, self.located(node))
-
-    def visit(self, node: ast.AST) -> Any:
-        method = getattr(self, f"visit_{refused_syntax.name_of(node)}", None)
-        if method is None:
-            raise refused_syntax.refuse(refused_syntax.name_of(node), self.where(node))
-        if isinstance(node, ast.Name | ast.Constant):  # writes nothing
-            return method(node)
-        with self.at(node):
-            return method(node)
 
     # ---- statements
 
@@ -353,7 +222,7 @@ class Reader(
         target = node.targets[0]
         value = self.right_side(node.value, target)
         if isinstance(node.value, ast.Name):
-            value = self.tiles_copied(value)
+            value = tiles_copied(self, value)
         for target in node.targets:
             self.assign(target, value)
 
@@ -385,6 +254,16 @@ class Reader(
                 )
         self.assign(node.target, value)
 
+    def visit_Assert(self, node: ast.Assert) -> None:
+        message = node.msg.value if isinstance(node.msg, ast.Constant) else None
+        if node.msg is not None and not isinstance(message, str):
+            raise self.error(
+                "the message of `assert` is a text in quotes", "assert", node.msg, "", 'assert n > 0, "..."'
+            )
+        holds = self.condition(node.test)
+        text = f"{message or 'this does not hold'}: {ast.unparse(node.test)}"
+        self.claim(holds, control.Claim(text))
+
     # ---- expressions
 
     def visit_Constant(self, node: ast.Constant) -> Any:
@@ -397,7 +276,7 @@ class Reader(
     def visit_Name(self, node: ast.Name) -> Any:
         if node.id in self.state.names:
             found = self.state.names[node.id]
-            return self.assigned(found, node) if isinstance(found, Unusable) else self.resolved(found)
+            return self.assigned(found, node) if isinstance(found, Unusable) else present_tiles(self, found)
         return self.outside(node)
 
     def assigned(self, x: Unusable, node: ast.Name) -> Any:
@@ -430,19 +309,6 @@ class Reader(
                 return x.tree
         raise refusal
 
-    @contextmanager
-    def supposing(self, condition: Any, truth: bool) -> Iterator[None]:
-        """Inside, `condition` is known to be `truth`."""
-        for known in (self.conditions, self.likely):
-            known.push(condition, truth)
-        around, self.builder.branch = self.builder.branch, object()
-        try:
-            yield
-        finally:
-            self.builder.branch = around
-            for known in (self.conditions, self.likely):
-                known.pop()
-
     def is_undecided(self, x: Any) -> bool:
         """True for what a name can stand for and no value can: then there is none for the paths without it."""
         return not (is_array(x) or isinstance(x, (StructParts, tuple)) or self.valued(x))
@@ -465,21 +331,6 @@ class Reader(
     def assigned_later(self, name: str) -> bool:
         return name in stores.names(self.frame.source.tree)
 
-    def note(self, name: str, found: Any) -> None:
-        """Remember where a Python object came from, to notice when the name means another one."""
-        fn = self.frame.fn
-        if name in fn.__code__.co_freevars and fn.__closure__:
-            cell = fn.__closure__[fn.__code__.co_freevars.index(name)]
-            self.cells[id(cell)] = cell, found
-        elif name in fn.__globals__:
-            self.watch(fn.__globals__, name, found)
-        for f in found.parts if isinstance(found, Func) else ():
-            self.watch(vars(f), "grad", f.grad)
-            self.watch(vars(f), "replay", f.replay)
-
-    def watch(self, holder: dict[str, Any], name: str, found: Any) -> None:
-        self.seen[id(holder), name] = holder, name, found
-
     def python_attribute(self, base: Any, node: ast.Attribute) -> Any:
         try:
             found = getattr(base, node.attr)
@@ -498,20 +349,6 @@ class Reader(
             close = "" if reason else ops.instead_of(node.attr, dir(base), ast.unparse(node.value))
             raise self.error(f"`{name}` has no `{node.attr}`", "unknown-name", node, reason or "", close) from None
 
-    def python_object(self, node: ast.expr) -> Any:
-        """The Python object that an expression of names and dots stands for, or None; reads nothing."""
-        if isinstance(node, ast.Attribute):
-            return getattr(self.python_object(node.value), node.attr, None)
-        if not isinstance(node, ast.Name):
-            return None
-        if node.id in self.state.names:
-            found = self.state.names[node.id]
-            return None if isinstance(found, (ir.Value, StructParts, Shown, Unusable)) or is_array(found) else found
-        try:
-            return python_names.lookup(node.id, self.frame.around, [], self.where(node))
-        except KernelError:
-            return None
-
     def visit_Tuple(self, node: ast.Tuple) -> tuple[Any, ...]:
         return tuple(self.checked(self.visit(item), item) for item in node.elts)
 
@@ -522,9 +359,9 @@ class Reader(
     def binary(self, op: ast.operator, a: Any, b: Any) -> Any:
         sign = BINARY[refused_syntax.name_of(op)]
         if is_tile(a) or is_tile(b):
-            return self.tile_binary(sign, a, b)
+            return tile_binary(self, sign, a, b)
         if is_address(a) or is_address(b):
-            return self.moved_address(sign, a, b)
+            return moved_address(self, sign, a, b)
         if is_literal(a) and is_literal(b):
             folded = fold(sign, a, b)
             if folded is not None:
@@ -543,7 +380,7 @@ class Reader(
         if is_literal(x) and not isinstance(x, bool) and (sign != "~" or isinstance(x, int)):
             return -x if sign == "-" else ~x if sign == "~" else x
         if isinstance(x, StructParts) and is_tile(x) and sign == "-":
-            return self.negated(x)
+            return negated(x)
         return ops.unary(sign, self.value(x))
 
     def visit_Compare(self, node: ast.Compare) -> Any:
@@ -553,7 +390,7 @@ class Reader(
 
         def part(op: ast.cmpop, right: ast.expr) -> Any:
             if isinstance(op, ast.Is | ast.IsNot) and isinstance(right, ast.Constant) and right.value is None:
-                return self.is_none(op, held[0], node)
+                return is_none(self, op, held[0], node)
             a, b = held[0], self.checked(self.visit(right), right)
             held[0] = b
             return self.compared(op, a, b, node)
@@ -576,7 +413,7 @@ class Reader(
         if is_literal(x):
             return bool(x)
         if is_array(x):
-            return self.given(x)
+            return array_given(self, x)
         with self.at(node):
             v = self.value(x)
             if v.type == bool_:
@@ -601,39 +438,5 @@ class Reader(
             )
         return x
 
-    def valued(self, x: Any) -> bool:
-        """True if `value` can make an IR value of it."""
-        return isinstance(x, (ir.Value, np.generic)) or is_literal(x) or isinstance(getattr(x, "type", None), Composite)
-
-    def zero(self, type: Type) -> ir.Value:
-        scalar = type.scalar  # type: ignore[attr-defined]
-        return constant(type, 0.0 if scalar.kind == "f" else False if scalar.kind == "b" else 0)
-
-    def zeros_like(self, tree: Any, region: ir.Region) -> Any:
-        """A tree of zeros, written into `region`."""
-        with self.builder.inside(region):
-            return rebuild(tree, iter([self.zero(v.type) for v in leaves(tree)]))
-
-    def materialised(self, x: Any, name: str) -> Any:
-        """The value as bound to a name: literals get their type, values the user's name."""
-        if isinstance(x, tuple):
-            return tuple(self.materialised(part, name) for part in x)
-        if is_literal(x) or isinstance(x, (np.generic, Small)):
-            x = self.value(x)
-        if isinstance(x, ir.Value) and name and not x.name:
-            x.name = name
-        if isinstance(x, StructParts) and name:
-            for field_name, part in x.fields.items():
-                self.materialised(part, f"{name}.{field_name}")
-        return x
-
     def stores(self, node: ast.AST) -> tuple[set[str], set[str]]:
         return stores.stores(node, self.changed_by)
-
-    def read_outside(self, name: str, node: ast.AST) -> bool:
-        """True if `name` is read anywhere in the function outside `node`."""
-        return stores.reads(self.frame.source.tree, name) > stores.reads(node, name)
-
-    def serial(self) -> int:
-        self.count += 1
-        return self.count

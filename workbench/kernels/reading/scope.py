@@ -19,6 +19,8 @@ from ..types import Array, Struct, Tile
 
 Int = ir.Value | int
 
+FRESH = {"$stop": False, "$go": True, "$return": False}  # at the start of a function
+
 
 @record(frozen=True)
 class Turn:

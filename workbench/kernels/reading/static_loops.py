@@ -19,10 +19,10 @@ from ..ops import control
 from ..row import Row
 from ..types import Array, Composite, Type
 from . import declare
-from .control_flow import FRESH
+from .base import ReaderBase, reads
 from .declare import Func, Instance, instance, struct_of
 from .lower_bounds import static_int
-from .scope import ArrayView, Choice, Local, Shown, StructParts, Unusable, is_array, is_literal
+from .scope import FRESH, ArrayView, Choice, Local, Shown, StructParts, Unusable, is_array, is_literal
 
 FIXED = (bool, int, float, str, np.generic, type, Type, FunctionType, ModuleType, Func, Row)  # not changed in place
 TURNS = 512  # more of them make a program that no compiler likes
@@ -51,136 +51,139 @@ def kept(x: Any) -> Any:
     return x.copy() if isinstance(x, np.ndarray) else x
 
 
-class StaticLoops:
-    """Mixin of `Reader`: `static(...)` and unrolled loops."""
+@reads(declare.static)
+def call_static(reader: ReaderBase, node: ast.Call) -> Any:
+    if len(node.args) != 1 or node.keywords:
+        raise reader.error("static() takes one expression", "arguments", node, "", "static(N + 1)")
+    return struct_given(evaluated(reader, node.args[0], node))
 
-    def call_static(self, node: ast.Call) -> Any:
-        if len(node.args) != 1 or node.keywords:
-            raise self.error("static() takes one expression", "arguments", node, "", "static(N + 1)")
-        return self.struct_given(self.evaluated(node.args[0], node))
 
-    def struct_given(self, found: Any) -> Any:
-        """An instance of a struct without arrays as a value of the kernel; anything else as it is."""
-        if not isinstance(found, Instance) or any(isinstance(t, Array) for _, t in struct_of(found).fields):
-            return found
-        fields = {name: self.struct_given(getattr(found, name)) for name, _ in struct_of(found).fields}
-        return StructParts(struct_of(found), fields)
-
-    def evaluated(self, expression: ast.expr, node: ast.AST) -> Any:
-        """The value of a Python expression while the kernel is read."""
-        code = compile(ast.Expression(expression), self.frame.source.file, "eval")
-        around = dict(self.frame.around)
-        names = {n.id for n in ast.walk(expression) if isinstance(n, ast.Name)}
-        for name in names & self.state.names.keys():
-            found = self.known(self.state.names[name])
-            around.pop(name, None)
-            if found is not None:
-                around[name] = found
-        try:
-            found = eval(code, around)  # the user's own expression, in the user's own module
-        except Exception as e:
-            why = "It sees Python variables, constants, and the lengths and types of locals."
-            raise self.error(f"static() failed: {type(e).__name__}: {e}", "static", node, why, "") from None
-        if isinstance(found, StaticValue):
-            text = f"`{ast.unparse(expression)}` is known only when the kernel runs"
-            raise self.error(text, "static", node, "static() sees its length and type.", "static(len(v))")
-        for name in (names & self.frame.around.keys()) - self.state.names.keys():
-            self.note(name, self.frame.around[name])
-            if not isinstance(self.frame.around[name], FIXED):
-                self.statics[id(code)] = code, around, kept(found)
+def struct_given(found: Any) -> Any:
+    """An instance of a struct without arrays as a value of the kernel; anything else as it is."""
+    if not isinstance(found, Instance) or any(isinstance(t, Array) for _, t in struct_of(found).fields):
         return found
+    fields = {name: struct_given(getattr(found, name)) for name, _ in struct_of(found).fields}
+    return StructParts(struct_of(found), fields)
 
-    def known(self, x: Any) -> Any:
-        """A local as `static` sees it: a constant, or a `StaticValue`; None where nothing is known."""
-        if isinstance(x, Local):
-            return StaticValue(x.type, tuple(static_int(turn.length) or 0 for turn in x.cut.turns))
-        if isinstance(x, ArrayView | Choice):
-            return StaticValue(x.type, None)
-        if isinstance(x, ir.Value):
-            if x.stmt is not None and x.stmt.row is control.CONST and not isinstance(x.type, Composite):
-                return x.stmt.attr
-            return StaticValue(x.type, x.type.shape) if isinstance(x.type, Composite) else None
-        return None if isinstance(x, Unusable | StructParts | Shown) or is_array(x) else x
 
-    # ---- loops
+def evaluated(reader: ReaderBase, expression: ast.expr, node: ast.AST) -> Any:
+    """The value of a Python expression while the kernel is read."""
+    code = compile(ast.Expression(expression), reader.frame.source.file, "eval")
+    around = dict(reader.frame.around)
+    names = {n.id for n in ast.walk(expression) if isinstance(n, ast.Name)}
+    for name in names & reader.state.names.keys():
+        found = known_value(reader.state.names[name])
+        around.pop(name, None)
+        if found is not None:
+            around[name] = found
+    try:
+        found = eval(code, around)  # the user's own expression, in the user's own module
+    except Exception as e:
+        why = "It sees Python variables, constants, and the lengths and types of locals."
+        raise reader.error(f"static() failed: {type(e).__name__}: {e}", "static", node, why, "") from None
+    if isinstance(found, StaticValue):
+        text = f"`{ast.unparse(expression)}` is known only when the kernel runs"
+        raise reader.error(text, "static", node, "static() sees its length and type.", "static(len(v))")
+    for name in (names & reader.frame.around.keys()) - reader.state.names.keys():
+        reader.note(name, reader.frame.around[name])
+        if not isinstance(reader.frame.around[name], FIXED):
+            reader.statics[id(code)] = code, around, kept(found)
+    return found
 
-    def static_loop(self, node: ast.For) -> bool:
-        """Read a loop over things that are known. False if it is another loop."""
-        items = self.items(node.iter, node)
-        if items is None:
-            return False
-        if len(items) > TURNS:
-            raise self.error(
-                f"this loop has {len(items)} turns, which are written out",
-                "static-loop",
-                node.iter,
-                f"There may be {TURNS}.",
-                "an array, and a loop over range(...)",
-            )
-        self.turns(node, items)
-        left = self.state.names["$return"]
-        stays = not left if isinstance(left, bool) else ops.unary("not", left)
-        self.state.names.update({"$stop": left, "$go": stays})
-        return True
 
-    def turns(self, node: ast.For, items: Sequence[Any]) -> None:
-        """One turn after the other, each where the ones before have not left the loop."""
-        if not items:
-            return
-        self.state.names.update(FRESH)
-        self.take(node.target, items[0], isinstance(items, range))
-        self.block(node.body)
-        go, rest = self.state.names["$go"], items[1:]
-        if rest and go is not False:
-            self.branch(node, go, lambda: self.turns(node, rest), lambda: None)
+def known_value(x: Any) -> Any:
+    """A local as `static` sees it: a constant, or a `StaticValue`; None where nothing is known."""
+    if isinstance(x, Local):
+        return StaticValue(x.type, tuple(static_int(turn.length) or 0 for turn in x.cut.turns))
+    if isinstance(x, ArrayView | Choice):
+        return StaticValue(x.type, None)
+    if isinstance(x, ir.Value):
+        if x.stmt is not None and x.stmt.row is control.CONST and not isinstance(x.type, Composite):
+            return x.stmt.attr
+        return StaticValue(x.type, x.type.shape) if isinstance(x.type, Composite) else None
+    return None if isinstance(x, Unusable | StructParts | Shown) or is_array(x) else x
 
-    def take(self, target: ast.expr, item: Any, counted: bool) -> None:
-        """Bind what a turn is about. Numbers of a list are constants of Python, whose type is that beside them."""
-        if (
-            isinstance(target, ast.Tuple | ast.List)
-            and isinstance(item, tuple | list)
-            and len(item) == len(target.elts)
-        ):
-            for t, part in zip(target.elts, item, strict=True):
-                self.take(t, part, counted)
-        elif isinstance(target, ast.Name) and is_literal(item) and not counted:
-            self.state.names[target.id] = item
-        else:
-            self.assign(target, item)
 
-    def items(self, over: ast.expr, node: ast.For) -> Sequence[Any] | None:
-        """The things that a loop runs over, where they are known; None of other loops."""
-        if isinstance(over, ast.Tuple | ast.List):
-            return self.visit_Tuple(over)
-        if not isinstance(over, ast.Call):
-            found = self.python_object(over) if isinstance(over, ast.Name | ast.Attribute) else None
-            if isinstance(found, list):
-                return self.evaluated(over, over)
-            return self.visit(over) if isinstance(found, tuple) else None
-        callee = self.python_object(over.func)
-        if callee is declare.static:
-            found = self.visit(over)
-            return list(found) if isinstance(found, list | tuple | range | np.ndarray | dict) else None
-        if any(callee is f for f in (builtins.enumerate, builtins.zip, builtins.reversed)) and not over.keywords:
-            parts = [self.items(arg, node) for arg in over.args]
-            return None if None in parts else list(callee(*parts))  # type: ignore[arg-type]
-        if callee is not range or not self.wants_numbers(node) or over.keywords:
-            return None
-        bounds = [static_int(self.visit(a)) for a in over.args]
-        return None if None in bounds else range(*bounds)  # type: ignore[arg-type]
+# ---- loops
 
-    def wants_numbers(self, node: ast.For) -> bool:
-        """True if the turn's number is part of what must be known: in `static(...)`, or an index of a Python object."""
-        if not isinstance(node.target, ast.Name):
-            return False
-        name = node.target.id
-        for n in (n for stmt in node.body for n in ast.walk(stmt)):
-            if isinstance(n, ast.Call) and self.python_object(n.func) is declare.static:
-                within = n
-            elif isinstance(n, ast.Subscript) and isinstance(self.python_object(n.value), tuple):
-                within = n.slice
-            else:
-                continue
-            if any(isinstance(m, ast.Name) and m.id == name for m in ast.walk(within)):
-                return True
+
+def static_loop(reader: ReaderBase, node: ast.For) -> bool:
+    """Read a loop over things that are known. False if it is another loop."""
+    items = items_of(reader, node.iter, node)
+    if items is None:
         return False
+    if len(items) > TURNS:
+        raise reader.error(
+            f"this loop has {len(items)} turns, which are written out",
+            "static-loop",
+            node.iter,
+            f"There may be {TURNS}.",
+            "an array, and a loop over range(...)",
+        )
+    read_turns(reader, node, items)
+    left = reader.state.names["$return"]
+    stays = not left if isinstance(left, bool) else ops.unary("not", left)
+    reader.state.names.update({"$stop": left, "$go": stays})
+    return True
+
+
+def read_turns(reader: ReaderBase, node: ast.For, items: Sequence[Any]) -> None:
+    """One turn after the other, each where the ones before have not left the loop."""
+    if not items:
+        return
+    reader.state.names.update(FRESH)
+    take_item(reader, node.target, items[0], isinstance(items, range))
+    reader.block(node.body)
+    go, rest = reader.state.names["$go"], items[1:]
+    if rest and go is not False:
+        reader.branch(node, go, lambda: read_turns(reader, node, rest), lambda: None)
+
+
+def take_item(reader: ReaderBase, target: ast.expr, item: Any, counted: bool) -> None:
+    """Bind what a turn is about. Numbers of a list are constants of Python, whose type is that beside them."""
+    if isinstance(target, ast.Tuple | ast.List) and isinstance(item, tuple | list) and len(item) == len(target.elts):
+        for t, part in zip(target.elts, item, strict=True):
+            take_item(reader, t, part, counted)
+    elif isinstance(target, ast.Name) and is_literal(item) and not counted:
+        reader.state.names[target.id] = item
+    else:
+        reader.assign(target, item)
+
+
+def items_of(reader: ReaderBase, over: ast.expr, node: ast.For) -> Sequence[Any] | None:
+    """The things that a loop runs over, where they are known; None of other loops."""
+    if isinstance(over, ast.Tuple | ast.List):
+        return reader.visit_Tuple(over)
+    if not isinstance(over, ast.Call):
+        found = reader.python_object(over) if isinstance(over, ast.Name | ast.Attribute) else None
+        if isinstance(found, list):
+            return evaluated(reader, over, over)
+        return reader.visit(over) if isinstance(found, tuple) else None
+    callee = reader.python_object(over.func)
+    if callee is declare.static:
+        found = reader.visit(over)
+        return list(found) if isinstance(found, list | tuple | range | np.ndarray | dict) else None
+    if any(callee is f for f in (builtins.enumerate, builtins.zip, builtins.reversed)) and not over.keywords:
+        parts = [items_of(reader, arg, node) for arg in over.args]
+        return None if None in parts else list(callee(*parts))  # type: ignore[arg-type]
+    if callee is not range or not wants_numbers(reader, node) or over.keywords:
+        return None
+    bounds = [static_int(reader.visit(a)) for a in over.args]
+    return None if None in bounds else range(*bounds)  # type: ignore[arg-type]
+
+
+def wants_numbers(reader: ReaderBase, node: ast.For) -> bool:
+    """True if the turn's number is part of what must be known: in `static(...)`, or an index of a Python object."""
+    if not isinstance(node.target, ast.Name):
+        return False
+    name = node.target.id
+    for n in (n for stmt in node.body for n in ast.walk(stmt)):
+        if isinstance(n, ast.Call) and reader.python_object(n.func) is declare.static:
+            within = n
+        elif isinstance(n, ast.Subscript) and isinstance(reader.python_object(n.value), tuple):
+            within = n.slice
+        else:
+            continue
+        if any(isinstance(m, ast.Name) and m.id == name for m in ast.walk(within)):
+            return True
+    return False

@@ -16,12 +16,19 @@ from .. import ir, ops
 from ..ops import memory, parts, scalar, vectors
 from ..types import Array, Composite, Matrix, Struct, Transform, Vector, float16, float32, is_int, matrix, vector
 from . import refused_syntax
-from .indexed_arrays import IndexedArrays, is_indexed
+from .addresses import address_of
+from .base import ReaderBase
+from .chosen_arrays import each_option
+from .cuts import extent, narrowed, picked_along
+from .func_grad import gradient_assigned, gradient_place, gradient_read, is_gradient, refuse_gradient_assigned
+from .indexed_arrays import indexed_attribute, indexed_element, indexed_item, is_indexed
 from .liveness import IN_PLACE_TILES
+from .local_arrays import local_slot, local_value
 from .lower_bounds import static_int
 from .scope import ArrayView, Choice, Fields, Local, LocalPart, Shape, StructParts, Unusable, describe, is_array
+from .tile_operators import tile_attribute, tile_read, tile_slot
 from .tile_parts import is_tile
-from .tile_sharing import has_tiles
+from .tile_sharing import has_tiles, present_tiles, put_name, refuse_shared, shared
 
 NAMES = {"x": 0, "y": 1, "z": 2, "w": 3}
 IN_PLACE = {"Add": memory.ATOMIC_ADD, "Sub": memory.ATOMIC_SUB}
@@ -36,14 +43,14 @@ class ComponentCells:
     type: Composite | None = None
 
 
-class Places(IndexedArrays):
+class Places(ReaderBase):
     """Mixin of `Reader`: subscripts and attributes, read and assigned."""
 
     # ---- reading
 
     def visit_Subscript(self, node: ast.Subscript) -> Any:
-        if self.is_gradient(node.value):
-            return self.gradient_read(node)
+        if is_gradient(self, node.value):
+            return gradient_read(self, node)
         return self.loaded(self.item(self.visit(node.value), node))
 
     def visit_Attribute(self, node: ast.Attribute) -> Any:
@@ -51,7 +58,7 @@ class Places(IndexedArrays):
 
     def partly(self, node: ast.expr) -> Any:
         """Like `visit`, but an element of an array of structs is not loaded yet: one field may be all that is read."""
-        if isinstance(node, ast.Subscript) and not self.is_gradient(node.value):
+        if isinstance(node, ast.Subscript) and not is_gradient(self, node.value):
             base = self.partly(node.value)
             with self.at(node):
                 found = self.item(base, node)
@@ -67,9 +74,9 @@ class Places(IndexedArrays):
         if isinstance(x, ArrayView) and x.type.ndim == 0:
             return self.builder.emit(memory.LOAD, x.root, *x.prefix)
         if isinstance(x, Local) and x.type.ndim == 0:
-            return self.local_value(x)
+            return local_value(self, x)
         if isinstance(x, Choice) and x.type.ndim == 0:
-            return self.each_option(x, self.loaded)
+            return each_option(self, x, self.loaded)
         if isinstance(x, Fields) and x.type.ndim == 0:
             return StructParts(x.struct, {name: self.loaded(part) for name, part in x.parts.items()})
         return x
@@ -77,7 +84,7 @@ class Places(IndexedArrays):
     def item(self, base: Any, node: ast.Subscript) -> Any:
         """`base[...]`; elements of arrays stay views, so that they can be stored to as well."""
         if is_indexed(base):
-            return self.indexed_item(base, self.indices(node.slice))
+            return indexed_item(self, base, self.indices(node.slice))
         if is_array(base):
             return self.element(base, self.indices(node.slice))
         if isinstance(base, Shape):
@@ -87,7 +94,7 @@ class Places(IndexedArrays):
         if isinstance(base, tuple):
             return base[self.static_index(node.slice, len(base))]
         if is_tile(base):
-            return self.tile_read(base, listed(node.slice))
+            return tile_read(self, base, listed(node.slice))
         whole = self.value(base)
         if isinstance(whole.type, Array):
             raise self.error(
@@ -109,9 +116,9 @@ class Places(IndexedArrays):
         if is_array(base):
             return self.array_attribute(base, node)
         if is_tile(base) and node.attr in ("dtype", "shape", "size"):
-            return self.tile_attribute(base.type, node.attr)
+            return tile_attribute(base.type, node.attr)
         if is_indexed(base):
-            return self.indexed_attribute(base, node)
+            return indexed_attribute(self, base, node)
         if isinstance(base, StructParts):
             if node.attr not in base.fields:
                 raise self.no_field(base.type, node)
@@ -145,7 +152,7 @@ class Places(IndexedArrays):
         if node.attr == "shape":
             return Shape(base.first if isinstance(base, Fields) else base)
         if node.attr == "ptr":
-            return self.address_of(base, node)
+            return address_of(self, base, node)
         raise self.error(
             f"an array has no attribute `{node.attr}` in a kernel",
             "attribute",
@@ -168,7 +175,7 @@ class Places(IndexedArrays):
 
     def length(self, array: ArrayView | Fields | Local | Choice, axis: int) -> Any:
         """The number of elements along an axis: a Python int where it is constant, else an IR value."""
-        n = self.extent(array.first if isinstance(array, Fields) else array, axis)
+        n = extent(self, array.first if isinstance(array, Fields) else array, axis)
         return n if (k := static_int(n)) is None else k
 
     # ---- indices
@@ -190,7 +197,7 @@ class Places(IndexedArrays):
         """Rows, slices and elements; what goes beyond the axes of the array picks components."""
         taken, beyond = nodes[: base.type.ndim], nodes[base.type.ndim :]
         first = base.first if isinstance(base, Fields) else base
-        found = self.narrowed(base, [self.picked_along(first, axis, n) for axis, n in enumerate(taken)])
+        found = narrowed(self, base, [picked_along(self, first, axis, n) for axis, n in enumerate(taken)])
         if not beyond:
             return found
         self.refuse_extra(base, found, nodes)
@@ -301,7 +308,7 @@ class Places(IndexedArrays):
             return self.bind(target, value)
         if not isinstance(target, (ast.Attribute, ast.Subscript)):
             raise refused_syntax.refuse(refused_syntax.name_of(target), self.where(target))
-        self.refuse_gradient_assigned(target)
+        refuse_gradient_assigned(self, target)
         with self.at(target):
             if is_array(value) and isinstance(target, ast.Attribute):
                 return self.assign_array_field(target, value)
@@ -338,7 +345,7 @@ class Places(IndexedArrays):
 
     def bind(self, target: ast.Name, value: Any) -> None:
         settled = self.materialised(value, target.id)
-        self.state.names[target.id] = self.shared(settled, target.id) if has_tiles(settled) else settled
+        self.state.names[target.id] = shared(self, settled, target.id) if has_tiles(settled) else settled
 
     def place(self, node: ast.expr) -> Any:
         """The target of an assignment: a Slot of a local, a View or Fields (memory), Cells, or a Local's element."""
@@ -357,13 +364,13 @@ class Places(IndexedArrays):
                 return found
             if isinstance(self.state.names.get(name, found), Unusable):
                 self.state.names[name] = found  # assigned here, if it was not certain before
-            return LocalPart(lambda: self.resolved(self.state.names[name]), lambda v: self.put_name(name, v))
+            return LocalPart(lambda: present_tiles(self, self.state.names[name]), lambda v: put_name(self, name, v))
         if isinstance(node, ast.Attribute):
             with self.at(node):
                 return self.field_place(self.place(node.value), node)
         if isinstance(node, ast.Subscript):
-            if self.is_gradient(node.value):
-                return self.gradient_place(node)
+            if is_gradient(self, node.value):
+                return gradient_place(self, node)
             with self.at(node):
                 return self.item_place(self.place(node.value), node)
         if isinstance(node, ast.Starred):
@@ -401,7 +408,7 @@ class Places(IndexedArrays):
     def item_place(self, base: Any, node: ast.Subscript) -> Any:
         if is_indexed(base):
             nodes, n = self.indices(node.slice), base.type.ndim
-            found, beyond = self.indexed_element(base, nodes[:n]), nodes[n:]
+            found, beyond = indexed_element(self, base, nodes[:n]), nodes[n:]
             return (
                 ComponentCells(found, self.picked(self.composite(found.type.dtype, node), beyond)) if beyond else found
             )
@@ -425,13 +432,13 @@ class Places(IndexedArrays):
         if not isinstance(base, LocalPart):
             raise self.error("this cannot be assigned to", "assign", node, "", "")
         if is_tile(base.load()):
-            return LocalPart(*self.tile_slot(base, listed(node.slice), node.value))
+            return LocalPart(*tile_slot(self, base, listed(node.slice), node.value))
         whole = self.value(base.load())
         return self.part_slot(base, self.pick(self.composite(whole.type, node), node.slice))
 
     def own(self, found: Any) -> Any:
         """A complete element of an array made in the kernel is written like part of any other local."""
-        return self.local_slot(found) if isinstance(found, Local) and found.type.ndim == 0 else found
+        return local_slot(self, found) if isinstance(found, Local) and found.type.ndim == 0 else found
 
     def composite(self, type: Any, node: ast.expr) -> Composite:
         if not isinstance(type, Composite):
@@ -483,7 +490,7 @@ class Places(IndexedArrays):
 
     def write(self, place: Any, value: Any, node: ast.expr) -> None:
         if chosen := chosen_cell(place):
-            self.each_option(chosen, lambda option: self.write(self.cell(place, option), value, node))
+            each_option(self, chosen, lambda option: self.write(self.cell(place, option), value, node))
         elif isinstance(place, LocalPart):
             place.store(self.fitting(place.load(), value, node))
         elif isinstance(place, ArrayView):
@@ -493,7 +500,7 @@ class Places(IndexedArrays):
         elif isinstance(place, ComponentCells):
             for view, part in self.cell_parts(place, value):
                 if _is_shadow(view.root):
-                    raise self.gradient_assigned(node)
+                    raise gradient_assigned(self, node)
                 self.builder.emit(memory.STORE, view.root, *view.prefix, part)
         else:
             raise self.error("this cannot be assigned to", "assign", node, "", "")
@@ -518,7 +525,7 @@ class Places(IndexedArrays):
 
     def store_element(self, view: ArrayView, value: Any, node: ast.expr) -> None:
         if _is_shadow(view.root):
-            raise self.gradient_assigned(node)
+            raise gradient_assigned(self, node)
         if view.type.ndim:
             raise self.error(
                 f"a row or slice cannot be assigned: {view.type.ndim} more indices are needed",
@@ -567,7 +574,7 @@ class Places(IndexedArrays):
             place = self.place(node.target)
         op = refused_syntax.name_of(node.op)
         if op not in IN_PLACE:
-            self.refuse_gradient_assigned(node.target)
+            refuse_gradient_assigned(self, node.target)
         if isinstance(place, (ArrayView, ComponentCells, Choice)):
             return self.update_memory(place, node, op)
         if not isinstance(place, LocalPart):
@@ -577,7 +584,7 @@ class Places(IndexedArrays):
             raise old.error(self.where(node.target))
         in_place = is_tile(old) and isinstance(node.target, ast.Name) and op in IN_PLACE_TILES
         if in_place:
-            self.refuse_shared(old, node.target)
+            refuse_shared(self, old, node.target)
         result = self.binary(node.op, old, self.visit(node.value))
         name = node.target.id if isinstance(node.target, ast.Name) else ""
         if isinstance(node.target, ast.Name) and is_tile(old) and not in_place:
@@ -597,7 +604,7 @@ class Places(IndexedArrays):
     def add_value(self, row: Any, place: Any, value: Any, node: ast.AugAssign) -> None:
         """`+=` or `-=` on an element, or on components of one."""
         if chosen := chosen_cell(place):
-            self.each_option(chosen, lambda option: self.add_value(row, self.cell(place, option), value, node))
+            each_option(self, chosen, lambda option: self.add_value(row, self.cell(place, option), value, node))
         elif isinstance(place, LocalPart):  # of an array made in the kernel
             old = place.load()
             place.store(self.fitting(old, self.binary(node.op, old, value), node.target))

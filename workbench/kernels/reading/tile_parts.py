@@ -14,11 +14,14 @@ from typing import Any
 from .. import ir, ops
 from ..ir import constant
 from ..ops import control, memory, scalar, tiles
+from ..ops.tile_names import CHANGED, SHOWING, TILES, TileBuiltin
 from ..row import Row
 from ..types import Composite, Scalar, Struct, Tile, TileOf, Type, int32, is_float, is_int, scalar_of, tile_type
+from .base import ReaderBase, reads
+from .cuts import extent, narrowed
 from .lower_bounds import static_int
-from .scope import ArrayView, Choice, Fields, StructParts, describe, leaves, rebuild
-from .tile_sharing import Sharing
+from .scope import ArrayView, Choice, Fields, LocalPart, StructParts, describe, leaves, rebuild
+from .tile_sharing import has_shown, present_tiles, put_in_place, refuse_shared, shared
 
 LARGEST = 1 << 20  # bytes of one tile
 
@@ -33,334 +36,363 @@ def number_of(type: Any) -> Any:
     return type.dtype if isinstance(type, TileOf) else type.scalar
 
 
-class TileParts(Sharing):
-    """Mixin of `Reader`: tiles of any element type, element by element and part by part."""
+# ---- types
 
-    # ---- types
 
-    def tile_dims(self, shape: Any, node: ast.AST) -> tuple[int, ...]:
-        sizes = shape if isinstance(shape, tuple) else (shape,)
-        found = [static_int(n) for n in sizes]
-        if not found or any(n is None or n < 1 for n in found):
-            raise self.error(
-                "the shape of a tile is made of constants from 1 on",
-                "tile-shape",
-                node,
-                "It is a part of its type.",
-                "shape=(16, 16), or names of constants",
-            )
-        return tuple(found)  # type: ignore[arg-type]
+def tile_dims(reader: ReaderBase, shape: Any, node: ast.AST) -> tuple[int, ...]:
+    sizes = shape if isinstance(shape, tuple) else (shape,)
+    found = [static_int(n) for n in sizes]
+    if not found or any(n is None or n < 1 for n in found):
+        raise reader.error(
+            "the shape of a tile is made of constants from 1 on",
+            "tile-shape",
+            node,
+            "It is a part of its type.",
+            "shape=(16, 16), or names of constants",
+        )
+    return tuple(found)  # type: ignore[arg-type]
 
-    def tile_type(self, dims: tuple[int, ...], dtype: Any, node: ast.AST) -> Tile | TileOf:
-        try:
-            made = tile_type(dims, dtype if isinstance(dtype, (Composite, Struct)) else scalar_of(dtype))
-        except TypeError as e:
-            if hasattr(e, "slug"):
-                raise
-            raise self.error(str(e), "tile-type", node, "", "the numbers of it in a struct of their own") from None
-        size = sum(t.itemsize for t in flat(made))
-        if size > LARGEST:
-            raise self.error(
-                f"{made} takes {size:,} bytes",
-                "tile-size",
-                node,
-                f"A tile lives near the processor: {LARGEST:,} bytes are the most.",
-                "smaller tiles, in a loop",
-            )
-        return made
 
-    def dtype_of(self, x: Any) -> Any:
-        """The type of a number, vector or struct that is to be an element."""
-        return x.type if isinstance(x, StructParts) else self.value(x).type
+def type_of_tile(reader: ReaderBase, dims: tuple[int, ...], dtype: Any, node: ast.AST) -> Tile | TileOf:
+    try:
+        made = tile_type(dims, dtype if isinstance(dtype, (Composite, Struct)) else scalar_of(dtype))
+    except TypeError as e:
+        if hasattr(e, "slug"):
+            raise
+        raise reader.error(str(e), "tile-type", node, "", "the numbers of it in a struct of their own") from None
+    size = sum(t.itemsize for t in flat(made))
+    if size > LARGEST:
+        raise reader.error(
+            f"{made} takes {size:,} bytes",
+            "tile-size",
+            node,
+            f"A tile lives near the processor: {LARGEST:,} bytes are the most.",
+            "smaller tiles, in a loop",
+        )
+    return made
 
-    # ---- elements
 
-    def numbers(self, x: Any) -> list[ir.Value]:
-        """The scalar components of an element, in the order of the tiles that hold them."""
-        if isinstance(x, StructParts):
-            return [n for part in x.fields.values() for n in self.numbers(part)]
-        v = self.value(x)
-        return [self.component(v, at) for at in ir_indices(v.type)] if isinstance(v.type, Composite) else [v]
+def dtype_of(reader: ReaderBase, x: Any) -> Any:
+    """The type of a number, vector or struct that is to be an element."""
+    return x.type if isinstance(x, StructParts) else reader.value(x).type
 
-    def composed(self, dtype: Any, parts: Iterator[ir.Value]) -> Any:
-        """The element of type `dtype` made of its scalar components."""
-        if isinstance(dtype, Struct):
-            return StructParts(dtype, {name: self.composed(t, parts) for name, t in dtype.fields})
-        if isinstance(dtype, Composite):
-            return ops.construct(dtype, *[next(parts) for _ in range(dtype.size)])
-        return next(parts)
 
-    def as_tile(self, type: Tile | TileOf, parts: Iterator[ir.Value]) -> Any:
-        """A tile (a Record if composite) made of the tiles of its components."""
-        if isinstance(type, TileOf):
-            return StructParts(type, {name: self.as_tile(t, parts) for name, t in type.fields})  # type: ignore[arg-type]
-        return next(parts)
+# ---- elements
 
-    def regrouped(self, dtype: Any, parts: Sequence[ir.Value]) -> Any:
-        """Tiles of one shape as one tile of `dtype`, or of `dtype` over their scalar."""
-        first: Any = parts[0].type
-        if isinstance(dtype, (Scalar, Composite)):
-            dtype = dtype.over(first.scalar)
-        return self.as_tile(tile_type(first.dims, dtype), iter(parts))
 
-    def per_part(self, x: Any, do: Callable[[ir.Value], ir.Value]) -> Any:
-        """The tile with `do` applied to the tile of each component."""
-        if not isinstance(x, StructParts):
-            return do(x)
-        return self.regrouped(x.type.dtype, [do(part) for part in leaves(x)])  # type: ignore[attr-defined]
+def numbers_of(reader: ReaderBase, x: Any) -> list[ir.Value]:
+    """The scalar components of an element, in the order of the tiles that hold them."""
+    if isinstance(x, StructParts):
+        return [n for part in x.fields.values() for n in numbers_of(reader, part)]
+    v = reader.value(x)
+    return [reader.component(v, at) for at in ir_indices(v.type)] if isinstance(v.type, Composite) else [v]
 
-    def any_tile(self, x: Any, node: ast.AST) -> Any:
-        return x if isinstance(x, StructParts) and is_tile(x) else self.tile_value(x, node)
 
-    def tile_value(self, x: Any, node: ast.AST) -> ir.Value:
-        if isinstance(x, StructParts) and is_tile(x):
-            raise self.error(f"this takes a tile of numbers, not {x.type}", "tile-operand", node, "", "tile_map(f, t)")
-        v = self.value(x)
-        if not isinstance(v.type, Tile):
-            raise self.error(f"{describe(v)} is no tile", "tile-operand", node, "", "wb.tile_load(a, shape=...)")
-        return v
+def composed(dtype: Any, parts: Iterator[ir.Value]) -> Any:
+    """The element of type `dtype` made of its scalar components."""
+    if isinstance(dtype, Struct):
+        return StructParts(dtype, {name: composed(t, parts) for name, t in dtype.fields})
+    if isinstance(dtype, Composite):
+        return ops.construct(dtype, *[next(parts) for _ in range(dtype.size)])
+    return next(parts)
 
-    def filled(self, type: Tile, number: ir.Value) -> ir.Value:
-        if number.stmt is not None and number.stmt.row is control.CONST:
-            return constant(type, number.stmt.attr)
-        return self.builder.emit(tiles.FILL, number, attr=type)
 
-    def filled_with(self, dims: tuple[int, ...], x: Any, node: ast.AST) -> Any:
-        """A tile with one element everywhere."""
-        type = self.tile_type(dims, self.dtype_of(x), node)
-        return self.as_tile(type, iter([self.filled(Tile(dims, n.type), n) for n in self.numbers(x)]))  # type: ignore[arg-type]
+def as_tile(type: Tile | TileOf, parts: Iterator[ir.Value]) -> Any:
+    """A tile (a Record if composite) made of the tiles of its components."""
+    if isinstance(type, TileOf):
+        return StructParts(type, {name: as_tile(t, parts) for name, t in type.fields})  # type: ignore[arg-type]
+    return next(parts)
 
-    def one(self, number: Any) -> Any:
-        """A tile of one element, as Warp gives the result of a reduction."""
-        return self.filled_with((1,), number, self.frame.source.tree)
 
-    def element_at(self, t: Any, indices: Sequence[ir.Value]) -> Any:
-        got = iter([self.builder.emit(tiles.GET, part, *indices) for part in leaves(t)])
-        return self.composed(number_of(t.type), got)
+def regrouped(dtype: Any, parts: Sequence[ir.Value]) -> Any:
+    """Tiles of one shape as one tile of `dtype`, or of `dtype` over their scalar."""
+    first: Any = parts[0].type
+    if isinstance(dtype, (Scalar, Composite)):
+        dtype = dtype.over(first.scalar)
+    return as_tile(tile_type(first.dims, dtype), iter(parts))
 
-    def with_element(self, t: Any, indices: Sequence[ir.Value], x: Any, row: Row = tiles.SET) -> Any:
-        """The tile with an element replaced."""
-        x = self.typed(x, number_of(t.type)) if isinstance(t, ir.Value) else x
-        if self.dtype_of(x) != number_of(t.type):
-            raise self.error(f"{describe(x)} cannot go into {t.type}", "store-type", None, "", f"{number_of(t.type)}")
-        numbers = zip(leaves(t), self.numbers(x), strict=True)
-        return rebuild(t, iter([self.builder.emit(row, part, *indices, n) for part, n in numbers]))
 
-    # ---- every element
+def per_part(x: Any, do: Callable[[ir.Value], ir.Value]) -> Any:
+    """The tile with `do` applied to the tile of each component."""
+    if not isinstance(x, StructParts):
+        return do(x)
+    return regrouped(x.type.dtype, [do(part) for part in leaves(x)])  # type: ignore[attr-defined]
 
-    def each(
-        self,
-        shape: tuple[int, ...],
-        given: Sequence[ir.Value],
-        write: Callable[[list[ir.Value], list[ir.Value]], Any],
-        bounds: bool = False,
-        order: int = 0,
-    ) -> tuple[ir.Value, ...]:
-        """Emit an `each` whose body is `write(indices, elements)`; returns its result tiles."""
-        region = ir.Region([ir.Value(int32, name) for name, _ in zip("ijklmn", shape, strict=False)])
-        elements = [ir.Value(v.type.scalar) for v in given]  # type: ignore[attr-defined]
-        with self.builder.inside(region):
-            results = write(list(region.params), elements)
-        region.params += elements
-        region.results = tuple(results or ())
-        types = [Tile(shape, r.type) for r in region.results]  # type: ignore[arg-type]
-        stmt = self.builder.append(control.EACH, tuple(given), types, (region,), control.Each(shape, bounds, order))
-        return stmt.outs
 
-    def each_of(
-        self,
-        shape: tuple[int, ...],
-        given: Sequence[Any],
-        write: Callable[[list[ir.Value], list[Any]], Any],
-        node: ast.AST,
-        bounds: bool = False,
-        order: int = 0,
-    ) -> Any:
-        """Emit an `each` over tiles of any element type; returns the tile of the results of `write(indices, elements)`.
+def any_tile(reader: ReaderBase, x: Any, node: ast.AST) -> Any:
+    return x if isinstance(x, StructParts) and is_tile(x) else tile_value(reader, x, node)
 
-        A part of `given` that is no tile serves every element.
-        """
-        sources, open = [], []
-        for g in given:
-            tiled = is_tile(g)
-            parts = list(leaves(g)) if tiled else [n for v in leaves(g) if is_float(v.type) for n in self.numbers(v)]
-            open.append((g, tiled))
-            sources += parts if tiled else [self.filled(Tile(shape, n.type), n) for n in parts]  # type: ignore[arg-type]
-        found: list[Any] = []
 
-        def inner(i: list[ir.Value], parts: list[ir.Value]) -> list[ir.Value]:
-            rest = iter(parts)
-            elements = [self.composed(number_of(g.type), rest) if tiled else self.served(g, rest) for g, tiled in open]
-            result = write(i, elements)
-            if result is None:
-                return []
-            found.append(self.dtype_of(result))
-            return self.numbers(result)
+def tile_value(reader: ReaderBase, x: Any, node: ast.AST) -> ir.Value:
+    if isinstance(x, StructParts) and is_tile(x):
+        raise reader.error(f"this takes a tile of numbers, not {x.type}", "tile-operand", node, "", "tile_map(f, t)")
+    v = reader.value(x)
+    if not isinstance(v.type, Tile):
+        raise reader.error(f"{describe(v)} is no tile", "tile-operand", node, "", "wb.tile_load(a, shape=...)")
+    return v
 
-        outs = self.each(shape, sources, inner, bounds, order)
-        return self.as_tile(self.tile_type(shape, found[0], node), iter(outs)) if found else None
 
-    def served(self, g: Any, parts: Iterator[ir.Value]) -> Any:
-        new = [self.composed(v.type, parts) if is_float(v.type) else v for v in leaves(g)]
-        return rebuild(g, iter(new))
+def filled(reader: ReaderBase, type: Tile, number: ir.Value) -> ir.Value:
+    if number.stmt is not None and number.stmt.row is control.CONST:
+        return constant(type, number.stmt.attr)
+    return reader.builder.emit(tiles.FILL, number, attr=type)
 
-    # ---- memory
 
-    def offsets(self, offset: Any, rank: int, node: ast.AST) -> list[ir.Value]:
-        given = offset if isinstance(offset, tuple) else (offset,) + (0,) * (rank - 1) if offset is not None else ()
-        given = given or (0,) * rank
-        if len(given) != rank:
-            raise self.error(f"an offset of {len(given)} numbers, {rank} axes", "rank", node, "", "offset=(i, j)")
-        out = []
-        for o in given:
-            v = self.value(o)
-            if not is_int(v.type):
-                raise self.error(f"an offset is an integer, not {v.type}", "index-type", node, "", "int(...)")
-            if (static_int(v) or 0) < 0:
-                raise self.error(
-                    "an offset is not negative", "tile-offset", node, "It does not count from the end.", ""
-                )
-            out.append(v if v.type is int32 else self.builder.emit(scalar.CAST, v, attr=int32))
-        return out
+def filled_with(reader: ReaderBase, dims: tuple[int, ...], x: Any, node: ast.AST) -> Any:
+    """A tile with one element everywhere."""
+    type = type_of_tile(reader, dims, dtype_of(reader, x), node)
+    return as_tile(type, iter([filled(reader, Tile(dims, n.type), n) for n in numbers_of(reader, x)]))  # type: ignore[arg-type]
 
-    def tiled_array(self, a: Any, node: ast.AST) -> ArrayView | Fields:
-        if isinstance(a, Choice):
-            raise self.error(
-                f"a tile of one array or another: {ast.unparse(node)}",
-                "array-choice",
-                node,
-                "The threads of a block would have to agree on it.",
-                "the load or store on each branch",
-            )
-        if not isinstance(a, (ArrayView, Fields)) or a.type.ndim == 0:
-            raise self.error(f"{describe(a)} is not an array", "not-an-array", node, "", "tile_load(a, ...)")
-        return a
 
-    def within_array(self, a: ArrayView | Fields, at: list[ir.Value], before: list[int]) -> ir.Value:
-        """The condition that index `at` is in the array: below its extents, and not negative on the axes `before`."""
-        view, emit = a if isinstance(a, ArrayView) else a.first, self.builder.emit
-        held = [emit(scalar.LT, i, self.extent(view, axis)) for axis, i in enumerate(at)]
-        held += [emit(scalar.GE, at[axis], constant(int32, 0)) for axis in before]
-        return functools.reduce(lambda a, b: emit(scalar.LOGICAL_AND, a, b), held)
+def tile_of_one(reader: ReaderBase, number: Any) -> Any:
+    """A tile of one element, as Warp gives the result of a reduction."""
+    return filled_with(reader, (1,), number, reader.frame.source.tree)
 
-    def places(self, offsets: list[ir.Value], i: list[ir.Value]) -> list[ir.Value]:
-        return [k if static_int(o) == 0 else ops.binary("+", o, k) for o, k in zip(offsets, i, strict=True)]
 
-    def guarded(
-        self, a: ArrayView | Fields, at: list[ir.Value], checked: bool, before: list[int], write: Callable[[], Any]
-    ) -> Any:
-        """The result of `write` where the element is in the array, 0 elsewhere; no branch unless `checked`."""
-        if not checked:
-            return write()
-        held = self.within_array(a, at, before)
-        then, other = ir.Region(), ir.Region()
-        with self.builder.inside(then):
-            made = write()
-        then.results = tuple(leaves(made))
-        with self.builder.inside(other):
-            other.results = tuple(self.zero(v.type) for v in then.results)
-        types = [v.type for v in then.results]
-        stmt = self.builder.append(control.IF, (held,), types, (then, other))  # type: ignore[arg-type]
-        return rebuild(made, iter(stmt.outs))
+def element_at(reader: ReaderBase, t: Any, indices: Sequence[ir.Value]) -> Any:
+    got = iter([reader.builder.emit(tiles.GET, part, *indices) for part in leaves(t)])
+    return composed(number_of(t.type), got)
 
-    def indexed(self, shape: tuple[int, ...], indices: Any, axis: Any, node: ast.AST) -> tuple[list, int | None]:
-        """([tile of the indices along one axis, broadcast to the shape], that axis); ([], None) without indices."""
-        if indices is None:
-            return [], None
-        k, places = static_int(axis), self.tile_value(indices, node)
-        if k is None or not 0 <= k < len(shape) or places.type != Tile((shape[k],), int32):
-            raise self.error(
-                f"indices of {places.type} along axis {axis} of a tile of shape {shape}",
-                "tile-shape",
-                node,
-                "There is one int32 for each place along a constant axis.",
-                "",
-            )
-        wide = Tile(tuple(shape[k] if d == k else 1 for d in range(len(shape))), int32)
-        column = self.builder.emit(tiles.RESHAPE, places, attr=wide)
-        return [self.builder.emit(tiles.BROADCAST, column, attr=Tile(shape, int32))], k
 
-    def touched(
-        self,
-        node: ast.AST,
-        a: Any,
-        shape: tuple[int, ...],
-        offset: Any,
-        checked: Any,
-        given: list[Any],
-        indices: Any,
-        axis: Any,
-        write: Callable[..., Any],
-    ) -> Any:
-        """Emit `write(array, place, elements)` for every element of a tile that lies in an array."""
-        a = self.tiled_array(a, node)
-        if len(shape) != a.type.ndim:
-            raise self.error(f"a tile of {len(shape)} axes and {a.type}", "rank", node, "", "as many axes as the array")
-        offsets = self.offsets(offset, len(shape), node)
-        more, along = self.indexed(shape, indices, axis, node)
-        before = [k for k, o in enumerate(offsets) if k == along or not self.facts.non_negative(o)]
+def with_element(reader: ReaderBase, t: Any, indices: Sequence[ir.Value], x: Any, row: Row = tiles.SET) -> Any:
+    """The tile with an element replaced."""
+    x = reader.typed(x, number_of(t.type)) if isinstance(t, ir.Value) else x
+    if dtype_of(reader, x) != number_of(t.type):
+        raise reader.error(f"{describe(x)} cannot go into {t.type}", "store-type", None, "", f"{number_of(t.type)}")
+    numbers = zip(leaves(t), numbers_of(reader, x), strict=True)
+    return rebuild(t, iter([reader.builder.emit(row, part, *indices, n) for part, n in numbers]))
 
-        def element(i: list[ir.Value], parts: list[Any]) -> Any:
-            at = self.places(offsets, i)
-            if along is not None:
-                at[along] = self.places([offsets[along]], [parts[-1]])[0]
-            return self.guarded(a, at, checked is not False, before, lambda: write(a, at, parts))
 
-        order = 1 if along is not None and given else 0
-        return self.each_of(shape, [*given, *more], element, node, checked is not False and not before, order)
+# ---- every element
 
-    def read_tile_load(
-        self,
-        node: ast.Call,
-        a: Any,
-        shape: Any,
-        offset: Any = None,
-        bounds_check: Any = True,
-        indices: Any = None,
-        axis: Any = 0,
-    ) -> Any:
-        dims = self.tile_dims(shape, node)
-        self.tile_type(dims, self.tiled_array(a, node).type.dtype, node)
-        load = lambda found, at, parts: self.loaded(self.narrowed(found, at))  # noqa: E731
-        return self.touched(node, a, dims, offset, bounds_check, [], indices, axis, load)
 
-    def read_tile_store(
-        self,
-        node: ast.Call,
-        a: Any,
-        t: Any,
-        offset: Any = None,
-        bounds_check: Any = True,
-        indices: Any = None,
-        axis: Any = 0,
-        row: Row = memory.STORE,
-    ) -> None:
-        found, v = self.tiled_array(a, node), self.any_tile(t, node)
-        if number_of(v.type) != found.type.dtype:
-            raise self.error(
-                f"{v.type} cannot go into {found.type}",
-                "store-type",
-                node,
-                "",
-                f"tile_astype(t, dtype={found.type.dtype})",
-            )
-        if isinstance(found, Fields) and row is not memory.STORE:
-            raise self.error("structs are not added", "operand-type", node, "", "an array for each field")
-        write = lambda found, at, parts: self.put_at(self.narrowed(found, at), parts[0], row, node)  # noqa: E731
-        self.touched(node, a, v.type.dims, offset, bounds_check, [v], indices, axis, write)
+def each_element(
+    reader: ReaderBase,
+    shape: tuple[int, ...],
+    given: Sequence[ir.Value],
+    write: Callable[[list[ir.Value], list[ir.Value]], Any],
+    bounds: bool = False,
+    order: int = 0,
+) -> tuple[ir.Value, ...]:
+    """Emit an `each` whose body is `write(indices, elements)`; returns its result tiles."""
+    region = ir.Region([ir.Value(int32, name) for name, _ in zip("ijklmn", shape, strict=False)])
+    elements = [ir.Value(v.type.scalar) for v in given]  # type: ignore[attr-defined]
+    with reader.builder.inside(region):
+        results = write(list(region.params), elements)
+    region.params += elements
+    region.results = tuple(results or ())
+    types = [Tile(shape, r.type) for r in region.results]  # type: ignore[arg-type]
+    stmt = reader.builder.append(control.EACH, tuple(given), types, (region,), control.Each(shape, bounds, order))
+    return stmt.outs
 
-    def put_at(self, place: ArrayView | Fields, x: Any, row: Row, node: ast.Call) -> None:
-        if isinstance(place, Fields):
-            self.write(place, x, node)
-        else:
-            self.builder.emit(row, place.root, *place.prefix, x)
 
-    def read_tile_atomic_add(self, node: ast.Call, a: Any, t: Any, **more: Any) -> None:
-        self.read_tile_store(node, a, t, row=memory.ATOMIC_ADD, **more)
+def each_of(
+    reader: ReaderBase,
+    shape: tuple[int, ...],
+    given: Sequence[Any],
+    write: Callable[[list[ir.Value], list[Any]], Any],
+    node: ast.AST,
+    bounds: bool = False,
+    order: int = 0,
+) -> Any:
+    """Emit an `each` over tiles of any element type; returns the tile of the results of `write(indices, elements)`.
 
-    read_tile_load_indexed = read_tile_load
-    read_tile_store_indexed = read_tile_store
-    read_tile_atomic_add_indexed = read_tile_atomic_add
+    A part of `given` that is no tile serves every element.
+    """
+    sources, open = [], []
+    for g in given:
+        tiled = is_tile(g)
+        parts = list(leaves(g)) if tiled else [n for v in leaves(g) if is_float(v.type) for n in numbers_of(reader, v)]
+        open.append((g, tiled))
+        sources += parts if tiled else [filled(reader, Tile(shape, n.type), n) for n in parts]  # type: ignore[arg-type]
+    found: list[Any] = []
+
+    def inner(i: list[ir.Value], parts: list[ir.Value]) -> list[ir.Value]:
+        rest = iter(parts)
+        elements = [composed(number_of(g.type), rest) if tiled else served(g, rest) for g, tiled in open]
+        result = write(i, elements)
+        if result is None:
+            return []
+        found.append(dtype_of(reader, result))
+        return numbers_of(reader, result)
+
+    outs = each_element(reader, shape, sources, inner, bounds, order)
+    return as_tile(type_of_tile(reader, shape, found[0], node), iter(outs)) if found else None
+
+
+def served(g: Any, parts: Iterator[ir.Value]) -> Any:
+    new = [composed(v.type, parts) if is_float(v.type) else v for v in leaves(g)]
+    return rebuild(g, iter(new))
+
+
+# ---- memory
+
+
+def offsets_of(reader: ReaderBase, offset: Any, rank: int, node: ast.AST) -> list[ir.Value]:
+    given = offset if isinstance(offset, tuple) else (offset,) + (0,) * (rank - 1) if offset is not None else ()
+    given = given or (0,) * rank
+    if len(given) != rank:
+        raise reader.error(f"an offset of {len(given)} numbers, {rank} axes", "rank", node, "", "offset=(i, j)")
+    out = []
+    for o in given:
+        v = reader.value(o)
+        if not is_int(v.type):
+            raise reader.error(f"an offset is an integer, not {v.type}", "index-type", node, "", "int(...)")
+        if (static_int(v) or 0) < 0:
+            raise reader.error("an offset is not negative", "tile-offset", node, "It does not count from the end.", "")
+        out.append(v if v.type is int32 else reader.builder.emit(scalar.CAST, v, attr=int32))
+    return out
+
+
+def tiled_array(reader: ReaderBase, a: Any, node: ast.AST) -> ArrayView | Fields:
+    if isinstance(a, Choice):
+        raise reader.error(
+            f"a tile of one array or another: {ast.unparse(node)}",
+            "array-choice",
+            node,
+            "The threads of a block would have to agree on it.",
+            "the load or store on each branch",
+        )
+    if not isinstance(a, (ArrayView, Fields)) or a.type.ndim == 0:
+        raise reader.error(f"{describe(a)} is not an array", "not-an-array", node, "", "tile_load(a, ...)")
+    return a
+
+
+def within_array(reader: ReaderBase, a: ArrayView | Fields, at: list[ir.Value], before: list[int]) -> ir.Value:
+    """The condition that index `at` is in the array: below its extents, and not negative on the axes `before`."""
+    view, emit = a if isinstance(a, ArrayView) else a.first, reader.builder.emit
+    held = [emit(scalar.LT, i, extent(reader, view, axis)) for axis, i in enumerate(at)]
+    held += [emit(scalar.GE, at[axis], constant(int32, 0)) for axis in before]
+    return functools.reduce(lambda a, b: emit(scalar.LOGICAL_AND, a, b), held)
+
+
+def places_from(offsets: list[ir.Value], i: list[ir.Value]) -> list[ir.Value]:
+    return [k if static_int(o) == 0 else ops.binary("+", o, k) for o, k in zip(offsets, i, strict=True)]
+
+
+def guarded(
+    reader: ReaderBase,
+    a: ArrayView | Fields,
+    at: list[ir.Value],
+    checked: bool,
+    before: list[int],
+    write: Callable[[], Any],
+) -> Any:
+    """The result of `write` where the element is in the array, 0 elsewhere; no branch unless `checked`."""
+    if not checked:
+        return write()
+    held = within_array(reader, a, at, before)
+    then, other = ir.Region(), ir.Region()
+    with reader.builder.inside(then):
+        made = write()
+    then.results = tuple(leaves(made))
+    with reader.builder.inside(other):
+        other.results = tuple(reader.zero(v.type) for v in then.results)
+    types = [v.type for v in then.results]
+    stmt = reader.builder.append(control.IF, (held,), types, (then, other))  # type: ignore[arg-type]
+    return rebuild(made, iter(stmt.outs))
+
+
+def indexed(
+    reader: ReaderBase, shape: tuple[int, ...], indices: Any, axis: Any, node: ast.AST
+) -> tuple[list, int | None]:
+    """([tile of the indices along one axis, broadcast to the shape], that axis); ([], None) without indices."""
+    if indices is None:
+        return [], None
+    k, places = static_int(axis), tile_value(reader, indices, node)
+    if k is None or not 0 <= k < len(shape) or places.type != Tile((shape[k],), int32):
+        raise reader.error(
+            f"indices of {places.type} along axis {axis} of a tile of shape {shape}",
+            "tile-shape",
+            node,
+            "There is one int32 for each place along a constant axis.",
+            "",
+        )
+    wide = Tile(tuple(shape[k] if d == k else 1 for d in range(len(shape))), int32)
+    column = reader.builder.emit(tiles.RESHAPE, places, attr=wide)
+    return [reader.builder.emit(tiles.BROADCAST, column, attr=Tile(shape, int32))], k
+
+
+def each_in_array(
+    reader: ReaderBase,
+    node: ast.AST,
+    a: Any,
+    shape: tuple[int, ...],
+    offset: Any,
+    checked: Any,
+    given: list[Any],
+    indices: Any,
+    axis: Any,
+    write: Callable[..., Any],
+) -> Any:
+    """Emit `write(array, place, elements)` for every element of a tile that lies in an array."""
+    a = tiled_array(reader, a, node)
+    if len(shape) != a.type.ndim:
+        raise reader.error(f"a tile of {len(shape)} axes and {a.type}", "rank", node, "", "as many axes as the array")
+    offsets = offsets_of(reader, offset, len(shape), node)
+    more, along = indexed(reader, shape, indices, axis, node)
+    before = [k for k, o in enumerate(offsets) if k == along or not reader.facts.non_negative(o)]
+
+    def element(i: list[ir.Value], parts: list[Any]) -> Any:
+        at = places_from(offsets, i)
+        if along is not None:
+            at[along] = places_from([offsets[along]], [parts[-1]])[0]
+        return guarded(reader, a, at, checked is not False, before, lambda: write(a, at, parts))
+
+    order = 1 if along is not None and given else 0
+    return each_of(reader, shape, [*given, *more], element, node, checked is not False and not before, order)
+
+
+@reads(TILES["tile_load"], TILES["tile_load_indexed"])
+def read_tile_load(
+    reader: ReaderBase,
+    node: ast.Call,
+    a: Any,
+    shape: Any,
+    offset: Any = None,
+    bounds_check: Any = True,
+    indices: Any = None,
+    axis: Any = 0,
+) -> Any:
+    dims = tile_dims(reader, shape, node)
+    type_of_tile(reader, dims, tiled_array(reader, a, node).type.dtype, node)
+    load = lambda found, at, parts: reader.loaded(narrowed(reader, found, at))  # noqa: E731
+    return each_in_array(reader, node, a, dims, offset, bounds_check, [], indices, axis, load)
+
+
+@reads(TILES["tile_store"], TILES["tile_store_indexed"])
+def read_tile_store(
+    reader: ReaderBase,
+    node: ast.Call,
+    a: Any,
+    t: Any,
+    offset: Any = None,
+    bounds_check: Any = True,
+    indices: Any = None,
+    axis: Any = 0,
+    row: Row = memory.STORE,
+) -> None:
+    found, v = tiled_array(reader, a, node), any_tile(reader, t, node)
+    if number_of(v.type) != found.type.dtype:
+        raise reader.error(
+            f"{v.type} cannot go into {found.type}", "store-type", node, "", f"tile_astype(t, dtype={found.type.dtype})"
+        )
+    if isinstance(found, Fields) and row is not memory.STORE:
+        raise reader.error("structs are not added", "operand-type", node, "", "an array for each field")
+    write = lambda found, at, parts: put_at(reader, narrowed(reader, found, at), parts[0], row, node)  # noqa: E731
+    each_in_array(reader, node, a, v.type.dims, offset, bounds_check, [v], indices, axis, write)
+
+
+def put_at(reader: ReaderBase, place: ArrayView | Fields, x: Any, row: Row, node: ast.Call) -> None:
+    if isinstance(place, Fields):
+        reader.write(place, x, node)
+    else:
+        reader.builder.emit(row, place.root, *place.prefix, x)
+
+
+@reads(TILES["tile_atomic_add"], TILES["tile_atomic_add_indexed"])
+def read_tile_atomic_add(reader: ReaderBase, node: ast.Call, a: Any, t: Any, **more: Any) -> None:
+    read_tile_store(reader, node, a, t, row=memory.ATOMIC_ADD, **more)
 
 
 def flat(type: Any) -> list[Tile]:
@@ -376,3 +408,47 @@ def ir_indices(type: Type) -> list[tuple[int, ...]]:
         if len(shape) == 1
         else [(r, c) for r in range(shape[0]) for c in range(shape[1])]
     )
+
+
+def reshaped(reader: ReaderBase, v: ir.Value, dims: tuple[int, ...]) -> ir.Value:
+    return reader.builder.emit(tiles.RESHAPE, v, attr=Tile(dims, v.type.scalar))  # type: ignore[attr-defined]
+
+
+# ---- changes in place
+
+
+def tile_argument(name: str, position: int, node: ast.Call) -> ast.expr:
+    named = [k.value for k in node.keywords if k.arg == name]
+    return named[0] if named else node.args[position]
+
+
+def rebind_tiles(reader: ReaderBase, builtin: str, node: ast.Call, *values: Any) -> None:
+    """Bind the names of the arguments that a call changes to their new values."""
+    for (k, name), value in zip(CHANGED[builtin], values, strict=True):
+        target = tile_argument(name, k, node)
+        place = shown_place(reader, target) or reader.place(target)
+        old = any_tile(reader, place.load(), target)
+        refuse_shared(reader, old, target)
+        if value.type != old.type:
+            raise reader.error(f"{value.type} cannot go into {old.type}", "store-type", node, "", "")
+        renamed(value, old)
+        place.store(value)
+
+
+def shown_place(reader: ReaderBase, target: ast.expr) -> LocalPart | None:
+    """The place that `tile_transpose(t)` and other views show, for a call that changes it; None without a name."""
+    callee = reader.python_object(target.func) if isinstance(target, ast.Call) else None
+    if not isinstance(callee, TileBuiltin) or callee.__name__ not in SHOWING:
+        return None
+    place = shared(reader, reader.visit(target))
+    return (
+        LocalPart(lambda: present_tiles(reader, place), lambda v: put_in_place(reader, place, v))
+        if has_shown(place)
+        else None
+    )
+
+
+def renamed(new: Any, old: Any) -> None:
+    """Give the parts of a new tile the names of the old one's."""
+    for part, before in zip(leaves(new), leaves(old), strict=True):
+        part.name = part.name or before.name

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from ...errors import KernelError
@@ -18,6 +19,7 @@ from ..ops import tiles
 from ..ops.tile_names import CHANGED, TileBuiltin
 from ..types import Tile
 from .assigned_names import base
+from .base import ReaderBase
 from .conditions import Guarded
 from .declare import Func
 from .liveness import in_place, live_after, read_beside
@@ -27,277 +29,303 @@ VIEWS = (tiles.VIEW, tiles.RESHAPE, tiles.BROADCAST, tiles.TRANSPOSE)
 CELL = "[]tile "
 
 
-class Sharing:
-    """Mixin of `Reader`: tiles changed in place, and their aliasing through branches and loops."""
+# ---- names and what they show
 
-    # ---- names and what they show
 
-    def resolved(self, x: Any) -> Any:
-        """`x` with each `Shown` replaced by the present value of its tile."""
-        return with_shown(x, self.now) if has_shown(x) else x
+def present_tiles(reader: ReaderBase, x: Any) -> Any:
+    """`x` with each `Shown` replaced by the present value of its tile."""
+    return with_shown(x, partial(present, reader)) if has_shown(x) else x
 
-    def now(self, x: Shown) -> ir.Value:
-        v = self.state.cells[x.key]
-        for step in x.steps:
-            v = self.stepped(v, step)
-        return v
 
-    def stepped(self, v: ir.Value, step: TilePart) -> ir.Value:
-        return self.builder.emit(step.row, v, *step.indices, attr=step.attr)
+def present(reader: ReaderBase, x: Shown) -> ir.Value:
+    v = reader.state.cells[x.key]
+    for step in x.steps:
+        v = stepped(reader, v, step)
+    return v
 
-    def shared(self, x: Any, but: str = "") -> Any:
-        """`x` as a name is bound to it: tiles that names other than `but` show too become `Shown`, there as well."""
-        if isinstance(x, ir.Value):
-            return (self.storage(x, self.cell_made, but) or x) if isinstance(x.type, Tile) else x
-        if isinstance(x, StructParts):
-            return StructParts(x.type, {name: self.shared(part, but) for name, part in x.fields.items()})
-        return tuple([self.shared(part, but) for part in x]) if isinstance(x, tuple) else x
 
-    def storage(self, v: ir.Value, cell: Callable[..., str | None], *more: str) -> Shown | None:
-        """The `Shown` (cell, steps) that a tile is a view of; None if no cell holds it. `cell`: tile -> its cell."""
-        whole, steps = v, []
-        while True:
-            key = cell(whole, *more)
-            if key is not None:
-                return Shown(key, v.type, tuple(reversed(steps)))  # type: ignore[arg-type]
-            if whole in self.own_tiles or whole.stmt is None or whole.stmt.row not in VIEWS:
-                return None
-            stmt = whole.stmt
-            steps.append(TilePart(stmt.row, stmt.args[1:], stmt.attr))
-            whole = stmt.args[0]
+def stepped(reader: ReaderBase, v: ir.Value, step: TilePart) -> ir.Value:
+    return reader.builder.emit(step.row, v, *step.indices, attr=step.attr)
 
-    def cell_of(self, v: ir.Value) -> str | None:
-        return next((key for key, held in self.state.cells.items() if held is v), None)
 
-    def cell_made(self, v: ir.Value, but: str) -> str | None:
-        """The cell that holds this tile. If it is a name other than `but` that does, a cell is made of it."""
-        for name, tree in self.state.names.items():
-            if name == but or name.startswith("$") or not only_tiles(tree):
+def shared(reader: ReaderBase, x: Any, but: str = "") -> Any:
+    """`x` as a name is bound to it: tiles that names other than `but` show too become `Shown`, there as well."""
+    if isinstance(x, ir.Value):
+        return (storage(reader, x, partial(cell_made, reader), but) or x) if isinstance(x.type, Tile) else x
+    if isinstance(x, StructParts):
+        return StructParts(x.type, {name: shared(reader, part, but) for name, part in x.fields.items()})
+    return tuple([shared(reader, part, but) for part in x]) if isinstance(x, tuple) else x
+
+
+def storage(reader: ReaderBase, v: ir.Value, cell: Callable[..., str | None], *more: str) -> Shown | None:
+    """The `Shown` (cell, steps) that a tile is a view of; None if no cell holds it. `cell`: tile -> its cell."""
+    whole, steps = v, []
+    while True:
+        key = cell(whole, *more)
+        if key is not None:
+            return Shown(key, v.type, tuple(reversed(steps)))  # type: ignore[arg-type]
+        if whole in reader.own_tiles or whole.stmt is None or whole.stmt.row not in VIEWS:
+            return None
+        stmt = whole.stmt
+        steps.append(TilePart(stmt.row, stmt.args[1:], stmt.attr))
+        whole = stmt.args[0]
+
+
+def cell_of(reader: ReaderBase, v: ir.Value) -> str | None:
+    return next((key for key, held in reader.state.cells.items() if held is v), None)
+
+
+def cell_made(reader: ReaderBase, v: ir.Value, but: str) -> str | None:
+    """The cell that holds this tile. If it is a name other than `but` that does, a cell is made of it."""
+    for name, tree in reader.state.names.items():
+        if name == but or name.startswith("$") or not only_tiles(tree):
+            continue
+        if any(v is part for part in plain_tiles(tree)):
+            reader.state.names[name] = in_cells(reader, name, tree)
+    return cell_of(reader, v)
+
+
+def in_cells(reader: ReaderBase, name: str, tree: Any) -> Any:
+    """The tree with its tiles moved to cells of the state, each replaced by a `Shown`."""
+
+    def moved(v: ir.Value) -> Any:
+        if not isinstance(v.type, Tile):
+            return v
+        key = cell_of(reader, v) or f"{CELL}{reader.serial()} {name}"
+        reader.state.cells[key] = v
+        return Shown(key, v.type)
+
+    return with_values(tree, moved)
+
+
+def put_name(reader: ReaderBase, name: str, new: Any) -> None:
+    """Change what a name stands for, in place where it shows a tile."""
+    old = reader.state.names[name]
+    reader.state.names[name] = put_in_place(reader, old, new) if has_shown(old) else new
+
+
+def put_in_place(reader: ReaderBase, old: Any, new: Any) -> Any:
+    if isinstance(old, Shown):
+        write_shown(reader, old, new)
+        return old
+    if isinstance(old, StructParts) and isinstance(new, StructParts):
+        return StructParts(new.type, {k: put_in_place(reader, old.fields[k], part) for k, part in new.fields.items()})
+    if isinstance(old, tuple) and isinstance(new, tuple):
+        return tuple([put_in_place(reader, a, b) for a, b in zip(old, new, strict=True)])
+    return new
+
+
+def write_shown(reader: ReaderBase, place: Shown, new: ir.Value) -> None:
+    """Replace the part of a tile that a name shows."""
+    wholes = [reader.state.cells[place.key]]
+    for step in place.steps[:-1]:
+        wholes.append(stepped(reader, wholes[-1], step))
+    for step, whole in zip(reversed(place.steps), reversed(wholes), strict=False):
+        new = written_back(reader, step, whole, new)
+    held = reader.state.cells[place.key]
+    new.name = new.name or held.name
+    reader.state.cells[place.key] = new
+
+
+def written_back(reader: ReaderBase, step: TilePart, whole: ir.Value, part: ir.Value) -> ir.Value:
+    """The whole tile after its part, or view, got the value `part`."""
+    if step.row is tiles.VIEW:
+        return reader.builder.emit(tiles.ASSIGN, whole, *step.indices, part)
+    if step.row is tiles.TRANSPOSE:
+        return reader.builder.emit(tiles.TRANSPOSE, part)
+    if step.row is tiles.RESHAPE:
+        return reader.builder.emit(tiles.RESHAPE, part, attr=whole.type)
+    raise reader.error(
+        "a tile that is repeated (`tile_broadcast`) is changed in place",
+        "tile-alias",
+        None,
+        "Several of its elements are one of the tile that it repeats, which another name shows.",
+        "a copy of it: tile_broadcast(...) + 0.0",
+    )
+
+
+def tiles_copied(reader: ReaderBase, x: Any) -> Any:
+    """`u = t` copies a tile, as in Warp."""
+
+    def copied(v: ir.Value) -> ir.Value:
+        if not isinstance(v.type, Tile):
+            return v
+        made = reader.builder.emit(tiles.RESHAPE, v, attr=v.type)
+        reader.own_tiles.add(made)
+        return made
+
+    return with_values(x, copied) if has_tiles(x) else x
+
+
+# ---- branches and loops
+
+
+def part_ways(reader: ReaderBase, node: ast.AST | None, ends: list[Any]) -> None:
+    """Before a join: replace `Shown` by values for names that do not show the same on both sides."""
+    (one, a, _), (two, b, _) = ends
+    for name in {**a.names, **b.names}:
+        x, y = a.names.get(name), b.names.get(name)
+        if not (has_shown(x) or has_shown(y)) or x is y:
+            continue
+        if x == y:
+            b.names[name] = x
+            continue
+        for region, state in ((one, a), (two, b)):
+            if has_shown(state.names.get(name)):
+                state.names[name] = in_region(reader, node, region, state, state.names[name])
+
+
+def in_region(reader: ReaderBase, node: ast.AST | None, region: ir.Region, state: State, tree: Any) -> Any:
+    outer, reader.state = reader.state, state
+    with reader.builder.inside(region), reader.at(node):
+        found = present_tiles(reader, tree)
+    reader.state = outer
+    return found
+
+
+def tiles_may_change(reader: ReaderBase, node: ast.AST, rebound: set[str]) -> bool:
+    """True if a loop may change an earlier tile in place; such tiles are put in cells, which the loop carries."""
+    names = reader.state.names
+    held = {n: tree for n, tree in names.items() if only_tiles(tree) and not n.startswith("$")}
+    if not held or not any(changes_tile(reader, n) for n in ast.walk(node)):
+        return False
+    for name in held.keys() - rebound:
+        names[name] = in_cells(reader, name, held[name])
+    return True
+
+
+def changes_tile(reader: ReaderBase, node: ast.AST) -> bool:
+    if isinstance(node, ast.Call):
+        callee = reader.python_object(node.func)
+        return isinstance(callee, Func) or (isinstance(callee, TileBuiltin) and callee.__name__ in CHANGED)
+    found = [reader.state.names.get(base(target) or "") for target in in_place(node)]
+    return any(x is None or isinstance(x, Unusable) or has_tiles(x) for x in found)
+
+
+def shown_after(reader: ReaderBase, before: Any, after: Any, runs: bool) -> Any:
+    """The value after a loop of a name that it does not carry."""
+    if not has_shown(after) or before == after:
+        return before if has_shown(after) else after
+    if before is not None and not has_shown(before) and has_tiles(before):
+        now = present_tiles(reader, after)
+        if all(a is b for a, b in zip(leaves(before), leaves(now), strict=False)):
+            return before
+        raise changed_unseen(reader)
+    return after if runs else present_tiles(reader, after)
+
+
+def refuse_changed_cells(reader: ReaderBase, before: dict[str, Any], carried: Any) -> None:
+    """A loop must have known which tiles its turns change."""
+    now = reader.state.cells
+    if any(is_tile_cell(k) and k not in carried and now.get(k) is not v for k, v in before.items()):
+        raise changed_unseen(reader)
+
+
+def changed_unseen(reader: ReaderBase) -> KernelError:
+    return reader.error(
+        "a tile of before this loop is changed in it through another name",
+        "tile-alias",
+        None,
+        "It does not show in the text of the loop.",
+        "the change under the name of the tile",
+    )
+
+
+# ---- what cannot be followed
+
+
+def refuse_read_beside(reader: ReaderBase, outer: State, cells: dict[str, Any], node: ast.AST) -> None:
+    """Raise KernelError if a func changes a tile that the line of its call also reads elsewhere."""
+    for name, tree in outer.names.items():
+        changed = [s for s in shown_in(tree) if cells.get(s.key) is not outer.cells.get(s.key)]
+        if changed and read_beside(reader.frame.source.tree, node, name):
+            raise reader.error(
+                f"the call changes `{name}` in place, and the same line reads it elsewhere",
+                "tile-alias",
+                node,
+                "Which comes first?",
+                "the call on a line of its own",
+            )
+
+
+def refuse_shared(reader: ReaderBase, old: Any, node: ast.AST) -> None:
+    """Raise KernelError for a change in place of a tile that another name, live afterwards, may show.
+
+    The change is also noted: what names show inside a loop is known only where the loop ends (`recheck_shared`).
+    """
+    name = ast.unparse(node) if isinstance(node, ast.expr) else ""
+    known = {place.key for part in leaves(old) if (place := storage(reader, part, partial(cell_of, reader)))}
+    others: list[tuple[str, ir.Value]] = []
+    reading = (reader.state.names, reader.frame.source.tree, node)
+    for names, text, at in (reading, *reader.callers):
+        for other, tree in names.items():
+            if other.startswith("$") or (names is reader.state.names and _begins(name, other)):
                 continue
-            if any(v is part for part in plain_tiles(tree)):
-                self.state.names[name] = self.in_cells(name, tree)
-        return self.cell_of(v)
+            found = uncertain(reader, tree, known)
+            if found and live_after(text, at, other):
+                others += [(other, v) for v in found]
+    first = len(reader.changes)
+    with reader.at(node):
+        reader.changes.extend((name, part, others, reader.where(node)) for part in leaves(old))
+    recheck_shared(reader, first)
 
-    def in_cells(self, name: str, tree: Any) -> Any:
-        """The tree with its tiles moved to cells of the state, each replaced by a `Shown`."""
 
-        def moved(v: ir.Value) -> Any:
-            if not isinstance(v.type, Tile):
-                return v
-            key = self.cell_of(v) or f"{CELL}{self.serial()} {name}"
-            self.state.cells[key] = v
-            return Shown(key, v.type)
+def uncertain(reader: ReaderBase, tree: Any, known: set[str]) -> list[ir.Value]:
+    """The tiles of a name but for those in cells whose change it shows."""
+    tree = tree.tree if isinstance(tree, Guarded) else tree
+    held = [reader.state.cells[s.key] for s in shown_in(tree) if s.key not in known and s.key in reader.state.cells]
+    return [*held, *plain_tiles(tree)]
 
-        return with_values(tree, moved)
 
-    def put_name(self, name: str, new: Any) -> None:
-        """Change what a name stands for, in place where it shows a tile."""
-        old = self.state.names[name]
-        self.state.names[name] = self.put(old, new) if has_shown(old) else new
-
-    def put(self, old: Any, new: Any) -> Any:
-        if isinstance(old, Shown):
-            self.write_shown(old, new)
-            return old
-        if isinstance(old, StructParts) and isinstance(new, StructParts):
-            return StructParts(new.type, {k: self.put(old.fields[k], part) for k, part in new.fields.items()})
-        if isinstance(old, tuple) and isinstance(new, tuple):
-            return tuple([self.put(a, b) for a, b in zip(old, new, strict=True)])
-        return new
-
-    def write_shown(self, place: Shown, new: ir.Value) -> None:
-        """Replace the part of a tile that a name shows."""
-        wholes = [self.state.cells[place.key]]
-        for step in place.steps[:-1]:
-            wholes.append(self.stepped(wholes[-1], step))
-        for step, whole in zip(reversed(place.steps), reversed(wholes), strict=False):
-            new = self.written_back(step, whole, new)
-        held = self.state.cells[place.key]
-        new.name = new.name or held.name
-        self.state.cells[place.key] = new
-
-    def written_back(self, step: TilePart, whole: ir.Value, part: ir.Value) -> ir.Value:
-        """The whole tile after its part, or view, got the value `part`."""
-        if step.row is tiles.VIEW:
-            return self.builder.emit(tiles.ASSIGN, whole, *step.indices, part)
-        if step.row is tiles.TRANSPOSE:
-            return self.builder.emit(tiles.TRANSPOSE, part)
-        if step.row is tiles.RESHAPE:
-            return self.builder.emit(tiles.RESHAPE, part, attr=whole.type)
-        raise self.error(
-            "a tile that is repeated (`tile_broadcast`) is changed in place",
-            "tile-alias",
-            None,
-            "Several of its elements are one of the tile that it repeats, which another name shows.",
-            "a copy of it: tile_broadcast(...) + 0.0",
-        )
-
-    def tiles_copied(self, x: Any) -> Any:
-        """`u = t` copies a tile, as in Warp."""
-
-        def copied(v: ir.Value) -> ir.Value:
-            if not isinstance(v.type, Tile):
-                return v
-            made = self.builder.emit(tiles.RESHAPE, v, attr=v.type)
-            self.own_tiles.add(made)
-            return made
-
-        return with_values(x, copied) if has_tiles(x) else x
-
-    # ---- branches and loops
-
-    def part_ways(self, node: ast.AST, ends: list[Any]) -> None:
-        """Before a join: replace `Shown` by values for names that do not show the same on both sides."""
-        (one, a, _), (two, b, _) = ends
-        for name in {**a.names, **b.names}:
-            x, y = a.names.get(name), b.names.get(name)
-            if not (has_shown(x) or has_shown(y)) or x is y:
-                continue
-            if x == y:
-                b.names[name] = x
-                continue
-            for region, state in ((one, a), (two, b)):
-                if has_shown(state.names.get(name)):
-                    state.names[name] = self.in_region(node, region, state, state.names[name])
-
-    def in_region(self, node: ast.AST, region: ir.Region, state: State, tree: Any) -> Any:
-        outer, self.state = self.state, state
-        with self.builder.inside(region), self.at(node):
-            found = self.resolved(tree)
-        self.state = outer
-        return found
-
-    def tiles_may_change(self, node: ast.AST, rebound: set[str]) -> bool:
-        """True if a loop may change an earlier tile in place; such tiles are put in cells, which the loop carries."""
-        names = self.state.names
-        held = {n: tree for n, tree in names.items() if only_tiles(tree) and not n.startswith("$")}
-        if not held or not any(self.changes_tile(n) for n in ast.walk(node)):
-            return False
-        for name in held.keys() - rebound:
-            names[name] = self.in_cells(name, held[name])
-        return True
-
-    def changes_tile(self, node: ast.AST) -> bool:
-        if isinstance(node, ast.Call):
-            callee = self.python_object(node.func)
-            return isinstance(callee, Func) or (isinstance(callee, TileBuiltin) and callee.__name__ in CHANGED)
-        found = [self.state.names.get(base(target) or "") for target in in_place(node)]
-        return any(x is None or isinstance(x, Unusable) or has_tiles(x) for x in found)
-
-    def shown_after(self, before: Any, after: Any, runs: bool) -> Any:
-        """The value after a loop of a name that it does not carry."""
-        if not has_shown(after) or before == after:
-            return before if has_shown(after) else after
-        if before is not None and not has_shown(before) and has_tiles(before):
-            now = self.resolved(after)
-            if all(a is b for a, b in zip(leaves(before), leaves(now), strict=False)):
-                return before
-            raise self.changed_unseen()
-        return after if runs else self.resolved(after)
-
-    def refuse_changed_cells(self, before: dict[str, Any], carried: Any) -> None:
-        """A loop must have known which tiles its turns change."""
-        now = self.state.cells
-        if any(is_tile_cell(k) and k not in carried and now.get(k) is not v for k, v in before.items()):
-            raise self.changed_unseen()
-
-    def changed_unseen(self) -> KernelError:
-        return self.error(
-            "a tile of before this loop is changed in it through another name",
-            "tile-alias",
-            None,
-            "It does not show in the text of the loop.",
-            "the change under the name of the tile",
-        )
-
-    # ---- what cannot be followed
-
-    def refuse_read_beside(self, outer: State, cells: dict[str, Any], node: ast.AST) -> None:
-        """Raise KernelError if a func changes a tile that the line of its call also reads elsewhere."""
-        for name, tree in outer.names.items():
-            changed = [s for s in shown_in(tree) if cells.get(s.key) is not outer.cells.get(s.key)]
-            if changed and read_beside(self.frame.source.tree, node, name):
-                raise self.error(
-                    f"the call changes `{name}` in place, and the same line reads it elsewhere",
-                    "tile-alias",
-                    node,
-                    "Which comes first?",
-                    "the call on a line of its own",
+def recheck_shared(reader: ReaderBase, first: int) -> None:
+    """Refuse the changes in place from number `first` on of which another name may show the tile."""
+    for name, old, others, where in reader.changes[first:]:
+        for other, v in others:
+            if may_share(reader, old, v):
+                raise KernelError(
+                    f"`{name}` is changed in place, and `{other}`, which is read later, may show the same tile",
+                    slug="tile-alias",
+                    where=where,
+                    why="Which tile it shows is known only when the kernel runs: a branch or a loop decides.",
+                    instead=f"{name} = {name} + 0.0 before it, for a tile of its own",
                 )
 
-    def refuse_shared(self, old: Any, node: ast.AST) -> None:
-        """Raise KernelError for a change in place of a tile that another name, live afterwards, may show.
 
-        The change is also noted: what names show inside a loop is known only where the loop ends (`recheck_shared`).
-        """
-        name = ast.unparse(node) if isinstance(node, ast.expr) else ""
-        known = {place.key for part in leaves(old) if (place := self.storage(part, self.cell_of))}
-        others: list[tuple[str, ir.Value]] = []
-        reading = (self.state.names, self.frame.source.tree, node)
-        for names, text, at in (reading, *self.callers):
-            for other, tree in names.items():
-                if other.startswith("$") or (names is self.state.names and _begins(name, other)):
-                    continue
-                found = self.uncertain(tree, known)
-                if found and live_after(text, at, other):
-                    others += [(other, v) for v in found]
-        first = len(self.changes)
-        with self.at(node):
-            self.changes.extend((name, part, others, self.where(node)) for part in leaves(old))
-        self.recheck_shared(first)
+def note_merge(reader: ReaderBase, merge: int, made: ir.Value, *sources: ir.Value) -> None:
+    """Branch or loop number `merge` makes this value of one of these."""
+    if isinstance(made.type, Tile):
+        reader.merged_tiles.setdefault(made, (merge, []))[1].extend(sources)
 
-    def uncertain(self, tree: Any, known: set[str]) -> list[ir.Value]:
-        """The tiles of a name but for those in cells whose change it shows."""
-        tree = tree.tree if isinstance(tree, Guarded) else tree
-        held = [self.state.cells[s.key] for s in shown_in(tree) if s.key not in known and s.key in self.state.cells]
-        return [*held, *plain_tiles(tree)]
 
-    def recheck_shared(self, first: int) -> None:
-        """Refuse the changes in place from number `first` on of which another name may show the tile."""
-        for name, old, others, where in self.changes[first:]:
-            for other, v in others:
-                if self.may_share(old, v):
-                    raise KernelError(
-                        f"`{name}` is changed in place, and `{other}`, which is read later, may show the same tile",
-                        slug="tile-alias",
-                        where=where,
-                        why="Which tile it shows is known only when the kernel runs: a branch or a loop decides.",
-                        instead=f"{name} = {name} + 0.0 before it, for a tile of its own",
-                    )
+def may_share(reader: ReaderBase, a: ir.Value, b: ir.Value) -> bool:
+    """True if two tiles, live at one moment, may alias in Warp: be one tile, or parts of one.
 
-    def merged(self, merge: int, made: ir.Value, *sources: ir.Value) -> None:
-        """Branch or loop number `merge` makes this value of one of these."""
-        if isinstance(made.type, Tile):
-            self.merged_tiles.setdefault(made, (merge, []))[1].extend(sources)
+    Results of one merge come from the same side. The later merge is followed first, so both sides of a pair stay
+    values of one turn of a loop; what a turn made is nothing that the turn began with.
+    """
+    seen, left = set(), [(a, b)]
+    while left:
+        a, b = (whole_of(reader, v) for v in left.pop())
+        if a is b:
+            return True
+        if (a, b) in seen:
+            continue
+        seen.add((a, b))
+        (m, xs), (n, ys) = (reader.merged_tiles.get(v, (0, [])) for v in (a, b))
+        if m == n:
+            left += zip(xs, ys, strict=False)
+        elif m > n:
+            left += [(v, b) for v in xs] if b not in reader.made_in.get(m, ()) else []
+        else:
+            left += [(a, v) for v in ys] if a not in reader.made_in.get(n, ()) else []
+    return False
 
-    def may_share(self, a: ir.Value, b: ir.Value) -> bool:
-        """True if two tiles, live at one moment, may alias in Warp: be one tile, or parts of one.
 
-        Results of one merge come from the same side. The later merge is followed first, so both sides of a pair stay
-        values of one turn of a loop; what a turn made is nothing that the turn began with.
-        """
-        seen, left = set(), [(a, b)]
-        while left:
-            a, b = (self.whole(v) for v in left.pop())
-            if a is b:
-                return True
-            if (a, b) in seen:
-                continue
-            seen.add((a, b))
-            (m, xs), (n, ys) = (self.merged_tiles.get(v, (0, [])) for v in (a, b))
-            if m == n:
-                left += zip(xs, ys, strict=False)
-            elif m > n:
-                left += [(v, b) for v in xs] if b not in self.made_in.get(m, ()) else []
-            else:
-                left += [(a, v) for v in ys] if a not in self.made_in.get(n, ()) else []
-        return False
-
-    def whole(self, v: ir.Value) -> ir.Value:
-        """The tile of which this is a part or another form."""
-        while v.stmt is not None and v.stmt.row in VIEWS and v not in self.own_tiles:
-            v = v.stmt.args[0]
-        return v
+def whole_of(reader: ReaderBase, v: ir.Value) -> ir.Value:
+    """The tile of which this is a part or another form."""
+    while v.stmt is not None and v.stmt.row in VIEWS and v not in reader.own_tiles:
+        v = v.stmt.args[0]
+    return v
 
 
 def _begins(target: str, name: str) -> bool:

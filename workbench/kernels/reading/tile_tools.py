@@ -8,132 +8,181 @@ from typing import Any
 
 from .. import ir, ops
 from ..ops import control, random, scalar, tile_algebra, tile_fourier, tiles
+from ..ops.tile_names import TILES
 from ..types import Composite, Struct, Tile, TileStack, Vector, bool_, int32, scalar_of, uint32
+from .base import ReaderBase, reads
 from .scope import StructParts, describe, leaves
-from .tile_parts import TileParts, flat, number_of
+from .tile_parts import (
+    any_tile,
+    as_tile,
+    composed,
+    each_of,
+    element_at,
+    flat,
+    number_of,
+    numbers_of,
+    rebind_tiles,
+    regrouped,
+    renamed,
+    reshaped,
+    tile_argument,
+    tile_dims,
+    tile_value,
+    type_of_tile,
+    with_element,
+)
+from .tile_sharing import refuse_shared
+
+# ---- random numbers
 
 
-class MoreTiles(TileParts):
-    """Mixin of `Reader`: calls of the tile builtins of this module."""
+def drawn(reader: ReaderBase, node: ast.Call, shape: Any, rng: Any) -> ir.Value:
+    """The states behind the elements: those that follow on the one after `rng`, as in Warp for a block of one."""
+    state = reader.value(rng)
+    if state.type is not uint32:
+        raise reader.error(f"a random state is a uint32, not {state.type}", "operand-type", node, "", "rand_init(1)")
+    type = type_of_tile(reader, tile_dims(reader, shape, node), uint32, node)
+    return reader.builder.emit(random.DRAWS, reader.builder.emit(random.PCG, state), attr=type)
 
-    # ---- random numbers
 
-    def drawn(self, node: ast.Call, shape: Any, rng: Any) -> ir.Value:
-        """The states behind the elements: those that follow on the one after `rng`, as in Warp for a block of one."""
-        state = self.value(rng)
-        if state.type is not uint32:
-            raise self.error(f"a random state is a uint32, not {state.type}", "operand-type", node, "", "rand_init(1)")
-        type = self.tile_type(self.tile_dims(shape, node), uint32, node)
-        return self.builder.emit(random.DRAWS, self.builder.emit(random.PCG, state), attr=type)
+@reads(TILES["tile_randf"])
+def read_tile_randf(
+    reader: ReaderBase, node: ast.Call, shape: Any, rng: Any, min: Any = None, max: Any = None
+) -> ir.Value:
+    states = drawn(reader, node, shape, rng)
+    ends = [] if min is None else [reader.typed(min, scalar_of(float)), reader.typed(max, scalar_of(float))]
+    return each_of(reader, states.type.dims, [states, *ends], lambda i, parts: random.unit(*parts), node)  # type: ignore[attr-defined]
 
-    def read_tile_randf(self, node: ast.Call, shape: Any, rng: Any, min: Any = None, max: Any = None) -> ir.Value:
-        states = self.drawn(node, shape, rng)
-        ends = [] if min is None else [self.typed(min, scalar_of(float)), self.typed(max, scalar_of(float))]
-        return self.each_of(states.type.dims, [states, *ends], lambda i, parts: random.unit(*parts), node)  # type: ignore[attr-defined]
 
-    def read_tile_randi(self, node: ast.Call, shape: Any, rng: Any, min: Any = None, max: Any = None) -> ir.Value:
-        states = self.drawn(node, shape, rng)
-        ends = [] if min is None else [self.typed(min, int32), self.typed(max, int32)]
-        return self.each_of(states.type.dims, [states, *ends], lambda i, parts: random.whole(*parts), node)  # type: ignore[attr-defined]
+@reads(TILES["tile_randi"])
+def read_tile_randi(
+    reader: ReaderBase, node: ast.Call, shape: Any, rng: Any, min: Any = None, max: Any = None
+) -> ir.Value:
+    states = drawn(reader, node, shape, rng)
+    ends = [] if min is None else [reader.typed(min, int32), reader.typed(max, int32)]
+    return each_of(reader, states.type.dims, [states, *ends], lambda i, parts: random.whole(*parts), node)  # type: ignore[attr-defined]
 
-    # ---- running extremes
 
-    def read_tile_scan_max_inclusive(self, node: ast.Call, a: Any, which: str = "max") -> ir.Value:
-        v = self.tile_value(a, node)
-        dims = v.type.dims  # type: ignore[attr-defined]
-        flat = self.reshaped(v, (math.prod(dims),))
-        best = self.builder.emit(tile_algebra.BEST_SO_FAR, flat, attr=which)
-        return self.reshaped(self.builder.emit(tile_algebra.TAKE, flat, best), dims)
+# ---- running extremes
 
-    def read_tile_scan_min_inclusive(self, node: ast.Call, a: Any) -> ir.Value:
-        return self.read_tile_scan_max_inclusive(node, a, "min")
 
-    # ---- Fourier transforms
+@reads(TILES["tile_scan_max_inclusive"])
+def read_tile_scan_max_inclusive(reader: ReaderBase, node: ast.Call, a: Any, which: str = "max") -> ir.Value:
+    v = tile_value(reader, a, node)
+    dims = v.type.dims  # type: ignore[attr-defined]
+    flat = reshaped(reader, v, (math.prod(dims),))
+    best = reader.builder.emit(tile_algebra.BEST_SO_FAR, flat, attr=which)
+    return reshaped(reader, reader.builder.emit(tile_algebra.TAKE, flat, best), dims)
 
-    def read_tile_fft(self, node: ast.Call, inout: Any, name: str = "tile_fft", sign: int = -1) -> None:
-        t = self.any_tile(inout, node)
-        pair = number_of(t.type)
-        if not isinstance(pair, Vector) or pair.length != 2:
-            raise self.error(
-                f"`{name}` takes a tile of vec2, not {t.type}",
-                "tile-operand",
-                node,
-                "A component for the real and one for the imaginary part.",
-                "",
-            )
-        dims, parts = t.type.dims, list(leaves(t))
-        rows, n = math.prod(dims[:-1]), dims[-1]
-        both = self.zero(Tile((2, rows, n), pair.scalar))
-        for k, part in enumerate(parts):
-            at = [self.value(i) for i in (k, 0, 0)]
-            both = self.builder.emit(tiles.ASSIGN, both, *at, self.reshaped(part, (1, rows, n)))
-        made = self.builder.emit(tile_fourier.transform(both.type), both, attr=sign)  # type: ignore[arg-type]
-        row = Tile((1, rows, n), pair.scalar)
-        views = [self.builder.emit(tiles.VIEW, made, *[self.value(i) for i in (k, 0, 0)], attr=row) for k in range(2)]
-        self.rebind_tiles(name, node, self.regrouped(pair, [self.reshaped(v, dims) for v in views]))
 
-    def read_tile_ifft(self, node: ast.Call, inout: Any) -> None:
-        self.read_tile_fft(node, inout, "tile_ifft", 1)
+@reads(TILES["tile_scan_min_inclusive"])
+def read_tile_scan_min_inclusive(reader: ReaderBase, node: ast.Call, a: Any) -> ir.Value:
+    return read_tile_scan_max_inclusive(reader, node, a, "min")
 
-    # ---- stacks
 
-    def read_tile_stack(self, node: ast.Call, capacity: Any, dtype: Any) -> StructParts:
-        (size,) = self.tile_dims(capacity, node)
-        held = dtype if isinstance(dtype, (Composite, Struct)) else scalar_of(dtype)
-        type = self.tile_type((size,), held, node)
-        fields = (("values", type), ("count", int32))
-        values = self.as_tile(type, iter([self.zero(t) for t in flat(type)]))
-        made = TileStack(f"tile_stack(dtype={held}, capacity={size})", fields)  # type: ignore[arg-type]
-        return StructParts(made, {"values": values, "count": self.value(0)})
+# ---- Fourier transforms
 
-    def stack_of(self, s: Any, node: ast.AST) -> tuple[Any, ir.Value]:
-        if not isinstance(s, StructParts) or not isinstance(s.type, TileStack):
-            raise self.error(f"{describe(s)} is no stack", "tile-operand", node, "", "s = wb.tile_stack(16, dtype=int)")
-        return s.fields["values"], s.fields["count"]
 
-    def stacked(self, name: str, node: ast.Call, s: StructParts, values: Any, count: ir.Value) -> None:
-        """Bind the name of a stack to its new contents."""
-        target = self.tile_argument("s", 0, node)
-        if values is not s.fields["values"]:
-            self.refuse_shared(s.fields["values"], target)
-            self.renamed(values, s.fields["values"])
-        self.place(target).store(StructParts(s.type, {"values": values, "count": count}))
+@reads(TILES["tile_fft"])
+def read_tile_fft(reader: ReaderBase, node: ast.Call, inout: Any, name: str = "tile_fft", sign: int = -1) -> None:
+    t = any_tile(reader, inout, node)
+    pair = number_of(t.type)
+    if not isinstance(pair, Vector) or pair.length != 2:
+        raise reader.error(
+            f"`{name}` takes a tile of vec2, not {t.type}",
+            "tile-operand",
+            node,
+            "A component for the real and one for the imaginary part.",
+            "",
+        )
+    dims, parts = t.type.dims, list(leaves(t))
+    rows, n = math.prod(dims[:-1]), dims[-1]
+    both = reader.zero(Tile((2, rows, n), pair.scalar))
+    for k, part in enumerate(parts):
+        at = [reader.value(i) for i in (k, 0, 0)]
+        both = reader.builder.emit(tiles.ASSIGN, both, *at, reshaped(reader, part, (1, rows, n)))
+    made = reader.builder.emit(tile_fourier.transform(both.type), both, attr=sign)  # type: ignore[arg-type]
+    row = Tile((1, rows, n), pair.scalar)
+    views = [reader.builder.emit(tiles.VIEW, made, *[reader.value(i) for i in (k, 0, 0)], attr=row) for k in range(2)]
+    rebind_tiles(reader, name, node, regrouped(pair, [reshaped(reader, v, dims) for v in views]))
 
-    def read_tile_stack_push(self, node: ast.Call, s: Any, value: Any, has_value: Any = True) -> ir.Value:
-        values, count = self.stack_of(s, node)
-        held = ops.convert(bool_, self.value(has_value))
-        room = self.builder.emit(scalar.LT, count, self.value(values.type.dims[0]))
-        condition = self.builder.emit(scalar.LOGICAL_AND, held, room)
-        then, other = ir.Region(), ir.Region()
-        with self.builder.inside(then):
-            new = self.with_element(values, [count], value)
-            then.results = (*leaves(new), self.builder.emit(scalar.ADD, count, self.value(1)), count)
-        with self.builder.inside(other):
-            other.results = (*leaves(values), count, self.value(-1))
-        types = [v.type for v in then.results]
-        *parts, after, place = self.builder.append(control.IF, (condition,), types, (then, other)).outs
-        self.stacked("tile_stack_push", node, s, self.as_tile(values.type, iter(parts)), after)
-        return place
 
-    def read_tile_stack_pop(self, node: ast.Call, s: Any) -> tuple[Any, ir.Value]:
-        values, count = self.stack_of(s, node)
-        held = number_of(values.type)
-        then, other = ir.Region(), ir.Region()
-        with self.builder.inside(then):
-            top = self.builder.emit(scalar.SUB, count, self.value(1))
-            then.results = (*self.numbers(self.element_at(values, [top])), top, top)
-        with self.builder.inside(other):
-            zeros = [self.zero(v.type) for v in then.results[:-2]]
-            other.results = (*zeros, self.value(0), self.value(-1))
-        types = [v.type for v in then.results]
-        some = self.builder.emit(scalar.LT, self.value(0), count)
-        *parts, after, place = self.builder.append(control.IF, (some,), types, (then, other)).outs
-        self.stacked("tile_stack_pop", node, s, values, after)
-        return self.composed(held, iter(parts)), place
+@reads(TILES["tile_ifft"])
+def read_tile_ifft(reader: ReaderBase, node: ast.Call, inout: Any) -> None:
+    read_tile_fft(reader, node, inout, "tile_ifft", 1)
 
-    def read_tile_stack_clear(self, node: ast.Call, s: Any) -> None:
-        values, _ = self.stack_of(s, node)
-        self.stacked("tile_stack_clear", node, s, values, self.value(0))
 
-    def read_tile_stack_count(self, node: ast.Call, s: Any) -> ir.Value:
-        return self.stack_of(s, node)[1]
+# ---- stacks
+
+
+@reads(TILES["tile_stack"])
+def read_tile_stack(reader: ReaderBase, node: ast.Call, capacity: Any, dtype: Any) -> StructParts:
+    (size,) = tile_dims(reader, capacity, node)
+    held = dtype if isinstance(dtype, (Composite, Struct)) else scalar_of(dtype)
+    type = type_of_tile(reader, (size,), held, node)
+    fields = (("values", type), ("count", int32))
+    values = as_tile(type, iter([reader.zero(t) for t in flat(type)]))
+    made = TileStack(f"tile_stack(dtype={held}, capacity={size})", fields)  # type: ignore[arg-type]
+    return StructParts(made, {"values": values, "count": reader.value(0)})
+
+
+def stack_of(reader: ReaderBase, s: Any, node: ast.AST) -> tuple[Any, ir.Value]:
+    if not isinstance(s, StructParts) or not isinstance(s.type, TileStack):
+        raise reader.error(f"{describe(s)} is no stack", "tile-operand", node, "", "s = wb.tile_stack(16, dtype=int)")
+    return s.fields["values"], s.fields["count"]
+
+
+def stacked(reader: ReaderBase, name: str, node: ast.Call, s: StructParts, values: Any, count: ir.Value) -> None:
+    """Bind the name of a stack to its new contents."""
+    target = tile_argument("s", 0, node)
+    if values is not s.fields["values"]:
+        refuse_shared(reader, s.fields["values"], target)
+        renamed(values, s.fields["values"])
+    reader.place(target).store(StructParts(s.type, {"values": values, "count": count}))
+
+
+@reads(TILES["tile_stack_push"])
+def read_tile_stack_push(reader: ReaderBase, node: ast.Call, s: Any, value: Any, has_value: Any = True) -> ir.Value:
+    values, count = stack_of(reader, s, node)
+    held = ops.convert(bool_, reader.value(has_value))
+    room = reader.builder.emit(scalar.LT, count, reader.value(values.type.dims[0]))
+    condition = reader.builder.emit(scalar.LOGICAL_AND, held, room)
+    then, other = ir.Region(), ir.Region()
+    with reader.builder.inside(then):
+        new = with_element(reader, values, [count], value)
+        then.results = (*leaves(new), reader.builder.emit(scalar.ADD, count, reader.value(1)), count)
+    with reader.builder.inside(other):
+        other.results = (*leaves(values), count, reader.value(-1))
+    types = [v.type for v in then.results]
+    *parts, after, place = reader.builder.append(control.IF, (condition,), types, (then, other)).outs
+    stacked(reader, "tile_stack_push", node, s, as_tile(values.type, iter(parts)), after)
+    return place
+
+
+@reads(TILES["tile_stack_pop"])
+def read_tile_stack_pop(reader: ReaderBase, node: ast.Call, s: Any) -> tuple[Any, ir.Value]:
+    values, count = stack_of(reader, s, node)
+    held = number_of(values.type)
+    then, other = ir.Region(), ir.Region()
+    with reader.builder.inside(then):
+        top = reader.builder.emit(scalar.SUB, count, reader.value(1))
+        then.results = (*numbers_of(reader, element_at(reader, values, [top])), top, top)
+    with reader.builder.inside(other):
+        zeros = [reader.zero(v.type) for v in then.results[:-2]]
+        other.results = (*zeros, reader.value(0), reader.value(-1))
+    types = [v.type for v in then.results]
+    some = reader.builder.emit(scalar.LT, reader.value(0), count)
+    *parts, after, place = reader.builder.append(control.IF, (some,), types, (then, other)).outs
+    stacked(reader, "tile_stack_pop", node, s, values, after)
+    return composed(held, iter(parts)), place
+
+
+@reads(TILES["tile_stack_clear"])
+def read_tile_stack_clear(reader: ReaderBase, node: ast.Call, s: Any) -> None:
+    values, _ = stack_of(reader, s, node)
+    stacked(reader, "tile_stack_clear", node, s, values, reader.value(0))
+
+
+@reads(TILES["tile_stack_count"])
+def read_tile_stack_count(reader: ReaderBase, node: ast.Call, s: Any) -> ir.Value:
+    return stack_of(reader, s, node)[1]

@@ -1,0 +1,266 @@
+"""What every part of the reader reads with: the state, places in the source, refusals, and values of plain kinds."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from ...errors import KernelError, Where, WorkbenchError
+from ...records import record
+from .. import ir
+from ..ir import constant
+from ..ops import control
+from ..types import Composite, Handle, Small, Type
+from . import assigned_names as stores
+from . import python_names, refused_syntax
+from .conditions import Conditions
+from .declare import Func
+from .lower_bounds import Facts
+from .optional_arrays import NONE, AbsenceBuilder, MissingArrays
+from .scope import FRESH, ArrayView, Fields, Shown, State, StructParts, Unusable, is_array, is_literal, leaves, rebuild
+from .source import Source, source
+
+Opened = tuple[str, Handle, str]  # the parameter with the number, what it stands for, and the field: `points`, `a.b`
+
+READERS: dict[int, Callable[..., Any]] = {}  # of builtins with a form of their own, by the id of what is called
+
+
+def reads(*builtins: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Decorator: the function reads calls of these builtins; it takes the reader and the call."""
+
+    def enter(read: Callable[..., Any]) -> Callable[..., Any]:
+        READERS.update(dict.fromkeys(map(id, builtins), read))
+        return read
+
+    return enter
+
+
+@record(eq=False)
+class FunctionFrame:
+    """The function being read: its text, the Python names around it, and the call it is read for."""
+
+    fn: Callable[..., Any]
+    source: Source
+    around: dict[str, Any]
+    caller: Where | None
+    gradients: dict[str, Any] | None = None  # inside a func_grad: where the gradient of each argument is
+    hides: Where | None = None  # inside a library func: the user's call, where all that it does has its place
+
+
+class AtNode(ir.At):
+    """`with reader.at(node)`."""
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        super().__exit__(kind, error, trace)
+        if isinstance(error, TypeError) and hasattr(error, "slug"):
+            slug, instead = error.slug, getattr(error, "instead", "")  # type: ignore[attr-defined]
+            raise KernelError(str(error), slug=slug, where=self.where, instead=instead) from None
+        if isinstance(error, Exception) and not isinstance(error, KernelError | WorkbenchError):
+            raise unread(error, self.where) from error
+
+
+def unread(error: Exception, where: Where | None) -> KernelError:
+    """The error for a line on which the reader itself failed."""
+    if isinstance(error, RecursionError):
+        text, why = "this is nested too deeply", "Each part of it is read inside of the one around it."
+        return KernelError(text, slug="nesting", where=where, why=why, instead="several lines, or a func")
+    text = f"this line cannot be read: {type(error).__name__}: {error}"
+    return KernelError(text, slug="unread", where=where, why="The workbench should have said why: please report it.")
+
+
+class ReaderBase:
+    """What is known while a kernel is read. What is read with it, statements and calls, is in `Reader`."""
+
+    # What `Reader` adds, and what lies below it asks for: literals,
+    value: Callable[[Any], ir.Value]
+    typed: Callable[[Any, Type], Any]
+    operands: Callable[[str, Any, Any], tuple[ir.Value, ir.Value]]
+    as_float: Callable[[Any], float]
+    beside: Callable[[Any, Sequence[Any]], Any]
+    # statements and expressions,
+    body: Callable[[], None]
+    block: Callable[[list[ast.stmt]], None]
+    branch: Callable[[ast.AST | None, Any, Callable[[], Any], Callable[[], Any]], Any]
+    binary: Callable[[ast.operator, Any, Any], Any]
+    condition: Callable[[ast.expr], Any]
+    checked: Callable[[Any, ast.expr], Any]
+    python_attribute: Callable[[Any, ast.Attribute], Any]
+    parameter: Callable[..., Any]
+    # parts and places,
+    place: Callable[[ast.expr], Any]
+    assign: Callable[[ast.expr, Any], None]
+    write: Callable[[Any, Any, ast.expr], None]
+    fitting: Callable[[Any, Any, ast.expr], Any]
+    unpacked: Callable[[Any, ast.expr], list[Any]]
+    index: Callable[[ast.expr], ir.Value]
+    length: Callable[[Any, int], Any]
+    element: Callable[[Any, list[ast.expr]], Any]
+    loaded: Callable[[Any], Any]
+    own: Callable[[Any], Any]
+    cell: Callable[..., Any]
+    cell_parts: Callable[..., list[tuple[ArrayView, ir.Value]]]
+    composite: Callable[[Any, ast.expr], Composite]
+    component: Callable[[ir.Value, tuple[Any, ...]], ir.Value]
+    component_within: Callable[[int, int, ast.expr], int]
+    picked: Callable[[Composite, list[ast.expr]], tuple[Any, ...]]
+    inserted: Callable[[ir.Value, tuple[Any, ...], Any], ir.Value]
+    # calls
+    exactly: Callable[[int, ast.Call], list[Any]]
+    named: Callable[[ast.Call, tuple[str, ...]], dict[str, Any]]
+    builtin: Callable[[Any, list[Any], ast.Call], Any]
+    bound: Callable[..., dict[str, Any]]
+    bound_arguments: Callable[[Callable[..., Any], ast.Call], dict[str, Any]]
+    call_bound: Callable[..., Any]
+    inlined: Callable[..., Any]
+    argument: Callable[[str, Any], Any]
+    returned: Callable[[], Any]
+    changed_by: Callable[[ast.Call], Sequence[ast.expr]]
+
+    def __init__(self, gaps: MissingArrays = NONE) -> None:
+        self.builder = AbsenceBuilder()
+        self.gaps = gaps
+        self.presence_tests: set[str] = set()
+        self.state = State(dict(FRESH))
+        self.facts = Facts()
+        self.conditions = Conditions(self.builder.epochs)
+        self.likely = Conditions(self.builder.own_epochs)  # looked at by each thread where it counts
+        self.frames: list[FunctionFrame] = []
+        self.callers: list[tuple[dict[str, Any], ast.AST, ast.AST]] = []  # names, text and call of each that waits
+        self.widened: list[dict[str, Any]] = []  # of each loop around: names that it carries as one array or another
+        self.merges = 0  # branches and loops so far
+        self.merged_tiles: dict[ir.Value, tuple[int, list[ir.Value]]] = {}  # of which merge, and of what
+        self.own_tiles: set[ir.Value] = set()  # copies: they share memory with nothing
+        self.made_in: dict[int, set[ir.Value]] = {}  # by the turns of a loop
+        self.changes: list[tuple[Any, ...]] = []  # of tiles in place: name, tile, what other names show, place
+        self.rank: int | None = None
+        self.unpacking: int | None = None  # how many names take the result of tid()
+        self.seen: dict[tuple[int, str], tuple[dict[str, Any], str, Any]] = {}
+        self.cells: dict[int, tuple[Any, Any]] = {}
+        self.attributes: dict[tuple[int, str], tuple[Any, str, Any]] = {}
+        self.constants: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+        self.statics: dict[int, tuple[Any, dict[str, Any], Any]] = {}
+        self.count = 0
+        self.top = self.builder.region
+        self.processor_only: Where | None = None
+        self.behind: dict[str, Opened] = {}
+        self.handles: dict[str, StructParts] = {}
+        self.blanks: dict[str, ArrayView | Fields] = {}  # array fields of structs to which nothing was assigned
+
+    def push(self, fn: Callable[..., Any], caller: Where | None) -> None:
+        hides = self.frames[-1].hides if self.frames else None
+        self.frames.append(FunctionFrame(fn, source(fn), python_names.surroundings(fn), caller, hides=hides))
+
+    def pop(self) -> None:
+        self.frames.pop()
+
+    @property
+    def frame(self) -> FunctionFrame:
+        return self.frames[-1]
+
+    def where(self, node: ast.AST) -> Where:
+        return self.frame.hides or self.frame.source.where(node, self.frame.caller)
+
+    def error(self, what: str, slug: str, node: ast.AST | None, why: str = "", instead: str = "") -> KernelError:
+        return KernelError(what, slug=slug, where=self.located(node), why=why, instead=instead)
+
+    def located(self, node: ast.AST | None) -> Where:
+        """The place of `node`; of None, that of what is being read."""
+        return self.builder.where if node is None else self.where(node)  # type: ignore[return-value]
+
+    def at(self, node: ast.AST | None) -> AtNode:
+        """Stamp what follows with the place of `node`; type errors of rows become the user's."""
+        return AtNode(self.builder, self.located(node))
+
+    def visit(self, node: ast.AST) -> Any:
+        method = getattr(self, f"visit_{refused_syntax.name_of(node)}", None)
+        if method is None:
+            raise refused_syntax.refuse(refused_syntax.name_of(node), self.where(node))
+        if isinstance(node, ast.Name | ast.Constant):  # writes nothing
+            return method(node)
+        with self.at(node):
+            return method(node)
+
+    @contextmanager
+    def supposing(self, condition: Any, truth: bool) -> Iterator[None]:
+        """Inside, `condition` is known to be `truth`."""
+        for known in (self.conditions, self.likely):
+            known.push(condition, truth)
+        around, self.builder.branch = self.builder.branch, object()
+        try:
+            yield
+        finally:
+            self.builder.branch = around
+            for known in (self.conditions, self.likely):
+                known.pop()
+
+    def note(self, name: str, found: Any) -> None:
+        """Remember where a Python object came from, to notice when the name means another one."""
+        fn = self.frame.fn
+        if name in fn.__code__.co_freevars and fn.__closure__:
+            cell = fn.__closure__[fn.__code__.co_freevars.index(name)]
+            self.cells[id(cell)] = cell, found
+        elif name in fn.__globals__:
+            self.watch(fn.__globals__, name, found)
+        for f in found.parts if isinstance(found, Func) else ():
+            self.watch(vars(f), "grad", f.grad)
+            self.watch(vars(f), "replay", f.replay)
+
+    def watch(self, holder: dict[str, Any], name: str, found: Any) -> None:
+        self.seen[id(holder), name] = holder, name, found
+
+    def python_object(self, node: ast.expr) -> Any:
+        """The Python object that an expression of names and dots stands for, or None; reads nothing."""
+        if isinstance(node, ast.Attribute):
+            return getattr(self.python_object(node.value), node.attr, None)
+        if not isinstance(node, ast.Name):
+            return None
+        if node.id in self.state.names:
+            found = self.state.names[node.id]
+            return None if isinstance(found, (ir.Value, StructParts, Shown, Unusable)) or is_array(found) else found
+        try:
+            return python_names.lookup(node.id, self.frame.around, [], self.where(node))
+        except KernelError:
+            return None
+
+    def valued(self, x: Any) -> bool:
+        """True if `value` can make an IR value of it."""
+        return isinstance(x, (ir.Value, np.generic)) or is_literal(x) or isinstance(getattr(x, "type", None), Composite)
+
+    def zero(self, type: Type) -> ir.Value:
+        scalar = type.scalar  # type: ignore[attr-defined]
+        return constant(type, 0.0 if scalar.kind == "f" else False if scalar.kind == "b" else 0)
+
+    def zeros_like(self, tree: Any, region: ir.Region) -> Any:
+        """A tree of zeros, written into `region`."""
+        with self.builder.inside(region):
+            return rebuild(tree, iter([self.zero(v.type) for v in leaves(tree)]))
+
+    def materialised(self, x: Any, name: str) -> Any:
+        """The value as bound to a name: literals get their type, values the user's name."""
+        if isinstance(x, tuple):
+            return tuple(self.materialised(part, name) for part in x)
+        if is_literal(x) or isinstance(x, (np.generic, Small)):
+            x = self.value(x)
+        if isinstance(x, ir.Value) and name and not x.name:
+            x.name = name
+        if isinstance(x, StructParts) and name:
+            for field_name, part in x.fields.items():
+                self.materialised(part, f"{name}.{field_name}")
+        return x
+
+    def read_outside(self, name: str, node: ast.AST) -> bool:
+        """True if `name` is read anywhere in the function outside `node`."""
+        return stores.reads(self.frame.source.tree, name) > stores.reads(node, name)
+
+    def serial(self) -> int:
+        self.count += 1
+        return self.count
+
+    def claim(self, holds: Any, claim: control.Claim) -> None:
+        """Write that `holds` is claimed here; nothing where that is known to be so."""
+        if holds is not True:
+            self.builder.emit(control.ASSERT, self.value(holds), attr=claim)
