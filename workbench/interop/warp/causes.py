@@ -8,7 +8,7 @@ to differ: they can only be compared where there is one.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import warp
@@ -20,9 +20,10 @@ from ...errors import GradientError
 from ...tapes.events import Event, Need
 from ...tapes.naming import name_of
 from .arguments import Changed, WithNumbers, changed
-from .compare import accuracy
+from .compare import VerdictRow, accuracy
 from .events import WarpStep, asks_mesh
 from .memory import Untranslated
+from .session import Session
 from .source_patterns import (
     AGAIN,
     BRANCH,
@@ -35,11 +36,7 @@ from .source_patterns import (
     returned_by_atomics,
     suspects,
 )
-
-if TYPE_CHECKING:
-    from .compare import VerdictRow
-    from .verdicts import Verdicts
-    from .watch import Watch
+from .walks import GradientWalks
 
 HOST = ("host", "assign", "fill_", "zero_")
 WITHIN = 8  # times the effect of rounding each operation of one adjoint otherwise
@@ -58,7 +55,7 @@ NOTEBOOKS = {
 Found = tuple[str, str, WarpStep | None, str]  # the cause, what happened, where (None: where it was seen), the remedy
 
 
-def explain(seen: Watch, one: Verdicts, row: VerdictRow) -> tuple[str, str]:
+def explain(one: GradientWalks, row: VerdictRow) -> tuple[str, str]:
     """The cause of a wrong row, and the remedy: a sentence each, "" where nothing is known.
 
     The cause begins with its name, one of `NOTEBOOKS` or "adjoint switched off", "adjoint on the tape", "not on the
@@ -70,7 +67,7 @@ def explain(seen: Watch, one: Verdicts, row: VerdictRow) -> tuple[str, str]:
     for rule in RULES:
         known = (rule, None if rule in OF_ROWS else row.step)
         try:
-            found = one.told[known] if known in one.told else rule(seen, one, row)
+            found = one.told[known] if known in one.told else rule(one, row)
         except (GradientError, Untranslated):
             found = None
         if rule not in OF_ROWS:
@@ -87,7 +84,7 @@ def explain(seen: Watch, one: Verdicts, row: VerdictRow) -> tuple[str, str]:
 # ---- what stood in gradients before
 
 
-def leaked(seen: Watch, one: Verdicts, row: VerdictRow) -> Found | None:
+def leaked(one: GradientWalks, row: VerdictRow) -> Found | None:
     """Finds gradients left by an earlier pass that Warp's walk took as seeds: with them Warp's numbers come out."""
     seeded = {id(twin) for twin, _ in one.seeds}
     left = [p for p in one.published if p.written and id(p.twin) not in seeded and p.holds]
@@ -100,7 +97,7 @@ def leaked(seen: Watch, one: Verdicts, row: VerdictRow) -> Found | None:
     found = exact[id(mine.twin)] if mine.written else exact[id(mine.twin)] + mine.before
     if not accuracy(row.theirs, found, None).fine:
         return None
-    names = ", ".join(f"`{name_of(seen.tape, p.twin)}.grad`" for p in left)
+    names = ", ".join(f"`{name_of(one.session.tape, p.twin)}.grad`" for p in left)
     return (
         "leaked seed",
         f"{names} still held what an earlier backward had left, and was walked back again",
@@ -112,7 +109,7 @@ def leaked(seen: Watch, one: Verdicts, row: VerdictRow) -> Found | None:
 # ---- launches without an adjoint, or with two
 
 
-def launched_back(seen: Watch, one: Verdicts, row: VerdictRow) -> Found | None:
+def launched_back(one: GradientWalks, row: VerdictRow) -> Found | None:
     """Finds an adjoint launch that Warp's tape recorded as a forward launch, so that it is reversed a second time."""
     for step in _behind(one.steps, row):
         if step.kind == "adjoint":
@@ -121,7 +118,7 @@ def launched_back(seen: Watch, one: Verdicts, row: VerdictRow) -> Found | None:
     return None
 
 
-def no_adjoint(seen: Watch, one: Verdicts, row: VerdictRow) -> Found | None:
+def no_adjoint(one: GradientWalks, row: VerdictRow) -> Found | None:
     """Finds a launch that Warp's walk skips: its kernel or module has enable_backward=False."""
     for step in _behind(one.steps, row):
         kernel = step.kernel
@@ -138,14 +135,14 @@ def no_adjoint(seen: Watch, one: Verdicts, row: VerdictRow) -> Found | None:
     return None
 
 
-def not_recorded(seen: Watch, one: Verdicts, row: VerdictRow) -> Found | None:
+def not_recorded(one: GradientWalks, row: VerdictRow) -> Found | None:
     """Finds a step on the gradient's path that Warp's tape has not recorded."""
     own = {id(s) for s in one.steps}
     events = {id(e) for e in one.events}
     for step in _behind([s for s in one.past if id(s.event) in events], row):
         if id(step) in own or step.kind in ("host", "opaque", "adjoint") or not _is_active(step):
             continue
-        if (bare := _without_gradient(seen, step)) is not None:
+        if (bare := _without_gradient(one.session, step)) is not None:
             sentence = f"`{bare}` has no gradient, so that Warp's tape leaves {step!r} out, and the gradient with it"
             return "missing requires_grad", sentence, step, f"`{bare}` made with requires_grad=True"
         if step.kind == "launch":
@@ -161,21 +158,21 @@ def not_recorded(seen: Watch, one: Verdicts, row: VerdictRow) -> Found | None:
     return None
 
 
-def _without_gradient(seen: Watch, step: WarpStep) -> str | None:
+def _without_gradient(session: Session, step: WarpStep) -> str | None:
     """The name of an array without a gradient that a copy or assignment reads or writes; None if there is none."""
     if step.kind not in ("copy", "assign") or step.event is None:
         return None
-    for known in list(seen.twins.made.values()):
+    for known in list(session.twins.made.values()):
         a = known.ref()
         if a is not None and a.grad is None and _touches(step.event, known.twin.span):
-            return name_of(seen.tape, known.twin)
+            return name_of(session.tape, known.twin)
     return None
 
 
-def argument_changed(seen: Watch, one: Verdicts, row: VerdictRow) -> Found | None:
+def argument_changed(one: GradientWalks, row: VerdictRow) -> Found | None:
     """Finds a struct, vector or list argument changed since the launch: Warp's tape holds it by reference."""
     if "changed" not in one.told:
-        one.told["changed"] = _changed_arguments(seen, one)
+        one.told["changed"] = _changed_arguments(one)
     found, numbers, exact = one.told["changed"]
     mine, step = row.subject, row.step
     moved = numbers and not np.array_equal(exact[id(mine.twin)], one.exact[id(mine.twin)], equal_nan=True)
@@ -194,7 +191,7 @@ def argument_changed(seen: Watch, one: Verdicts, row: VerdictRow) -> Found | Non
     return None
 
 
-def _changed_arguments(seen: Watch, one: Verdicts) -> tuple[dict[WarpStep, list[Changed]], bool, dict[int, np.ndarray]]:
+def _changed_arguments(one: GradientWalks) -> tuple[dict[WarpStep, list[Changed]], bool, dict[int, np.ndarray]]:
     """(changed arguments by step, True if numbers are among them, the exact gradients with the present numbers)."""
     found: dict[WarpStep, list[Changed]] = {}
     numbers: dict[Event, dict[int, Any]] = {}
@@ -203,7 +200,7 @@ def _changed_arguments(seen: Watch, one: Verdicts) -> tuple[dict[WarpStep, list[
         if step is None or event is None or event.command is None or event.reverse is None:
             continue
         active = {*event.reverse.shadows, *(k for k, _ in event.reverse.needs)}
-        for k, then, now in changed(seen.twins, event.command, one.moment.arguments[n]):
+        for k, then, now in changed(one.session.twins, event.command, one.moment.arguments[n]):
             if not isinstance(then, array):
                 numbers.setdefault(event, {})[k] = now
             elif k not in active:
@@ -212,17 +209,17 @@ def _changed_arguments(seen: Watch, one: Verdicts) -> tuple[dict[WarpStep, list[
     return found, bool(numbers), one.with_step(WithNumbers(numbers)) if numbers else {}
 
 
-def without_gradient(seen: Watch, one: Verdicts, row: VerdictRow) -> Found | None:
+def without_gradient(one: GradientWalks, row: VerdictRow) -> Found | None:
     """Finds an intermediate array without requires_grad: Warp's backward silently stops there."""
     written = {s.allocation for e in one.events for s in e.writes}
-    ends = [(step, leaf, seen.twins.array(a)) for step, leaf, a in _active_arrays(one, row) if a.grad is None]
+    ends = [(step, leaf, one.session.twins.array(a)) for step, leaf, a in _active_arrays(one, row) if a.grad is None]
     ends = [end for end in ends if end[2].allocation in written]
-    if not ends or not _passes(seen, one, row, *(twin for _, _, twin in ends)):
+    if not ends or not _passes(one, row, *(twin for _, _, twin in ends)):
         return None
     for step, leaf, twin in ends:
-        if not _passes(seen, one, row, twin):
+        if not _passes(one, row, twin):
             continue
-        name = name_of(seen.tape, twin, leaf.name)
+        name = name_of(one.session.tape, twin, leaf.name)
         if leaf.path:
             cause, name = "missing requires_grad in a struct", f"{leaf.name}"
         else:
@@ -232,7 +229,7 @@ def without_gradient(seen: Watch, one: Verdicts, row: VerdictRow) -> Found | Non
     return None
 
 
-def _passes(seen: Watch, one: Verdicts, row: VerdictRow, *twins: array) -> bool:
+def _passes(one: GradientWalks, row: VerdictRow, *twins: array) -> bool:
     """True if the row's gradient flows through one of these arrays: cutting their adjoints changes it."""
     mine = row.subject
     if mine is None:
@@ -240,7 +237,7 @@ def _passes(seen: Watch, one: Verdicts, row: VerdictRow, *twins: array) -> bool:
     return not np.array_equal(one.without(*twins)[id(mine.twin)], one.exact[id(mine.twin)], equal_nan=True)
 
 
-def aliased(seen: Watch, one: Verdicts, row: VerdictRow) -> Found | None:
+def aliased(one: GradientWalks, row: VerdictRow) -> Found | None:
     """Finds memory written through one array and read through another, each with a gradient buffer of its own."""
     writers: dict[Any, dict[int, tuple[Any, set[Event]]]] = {}  # by memory: the arrays, and the events that wrote them
     found: list[tuple[WarpStep, Any, Any]] = []
@@ -248,18 +245,18 @@ def aliased(seen: Watch, one: Verdicts, row: VerdictRow) -> Found | None:
         if step is None or not isinstance(entry, list) or step.event is None:
             continue
         for _, a in _arrays_of(step, entry):
-            for other, events in writers.get(seen.twins.array(a).allocation, {}).values():
+            for other, events in writers.get(one.session.twins.array(a).allocation, {}).values():
                 if other is a or _same_gradient(a, other) or events == {step.event}:
                     continue
-                found += [(step, a, other)] if _same_memory(seen, a, other) else []
+                found += [(step, a, other)] if _same_memory(one.session, a, other) else []
         for _, a in _arrays_of(step, entry):
-            if _writes(seen, step, a):
-                known = writers.setdefault(seen.twins.array(a).allocation, {})
+            if _writes(one.session, step, a):
+                known = writers.setdefault(one.session.twins.array(a).allocation, {})
                 known.setdefault(id(a), (a, set()))[1].add(step.event)
     for step, a, other in reversed(found):
         if row.step is None or step.number >= row.step.number:
-            names = name_of(seen.tape, seen.twins.array(a)), name_of(seen.tape, seen.twins.array(other))
-            first, second = names if names[0] != names[1] else ("another array", names[1])
+            first, second = (name_of(one.session.tape, one.session.twins.array(b)) for b in (a, other))
+            first = first if first != second else "another array"
             sentence = f"{step!r} takes `{first}`, which lies in the memory of `{second}` and has a gradient of its own"
             return "alias", sentence, step, f"`{second}` itself, or a view of it, as argument of {step!r}"
     return None
@@ -274,7 +271,7 @@ BUILT = {
 }
 
 
-def overwritten(seen: Watch, one: Verdicts, row: VerdictRow) -> Found | None:
+def overwritten(one: GradientWalks, row: VerdictRow) -> Found | None:
     """Finds memory that the wrong launch's adjoint reads and a later event has overwritten."""
     event = None if row.step is None else row.step.event
     if row.step is None or event is None or event.command is None:
@@ -287,7 +284,7 @@ def overwritten(seen: Watch, one: Verdicts, row: VerdictRow) -> Found | None:
             need = next((need for need in kept.needs if need.event is event), None)
             need = need or next((need for need in own if need.span.overlaps(kept.span) is not False), None)
             if need is not None:
-                return _overwritten(seen, one, row.step, step, need)
+                return _overwritten(one, row.step, step, need)
     return None
 
 
@@ -300,7 +297,7 @@ def needed(event: Event) -> list[Need]:
     return found
 
 
-def _overwritten(seen: Watch, one: Verdicts, wrong: WarpStep, by: WarpStep, need: Any) -> Found:
+def _overwritten(one: GradientWalks, wrong: WarpStep, by: WarpStep, need: Any) -> Found:
     if by.kind == "build":
         kind = by.label.partition(".")[0]
         what, built = BUILT.get(kind, ("hash grid", "built anew"))
@@ -314,7 +311,7 @@ def _overwritten(seen: Watch, one: Verdicts, wrong: WarpStep, by: WarpStep, need
             None,
             f"a {kind} of its own for each time that it is {built} and that {wrong!r} shares with others",
         )
-    name = name_of(seen.tape, need.array, need.name)
+    name = name_of(one.session.tape, need.array, need.name)
     sentence = f"its adjoint reads `{name}` as it is now; `{name}` was overwritten by {by!r}"
     if by.where is not None and by is not wrong:
         sentence += f" in line {by.where.line}"
@@ -333,7 +330,7 @@ def _overwritten(seen: Watch, one: Verdicts, wrong: WarpStep, by: WarpStep, need
     return "overwritten memory", sentence, None, mend
 
 
-def _is_used(one: Verdicts, by: WarpStep) -> bool:
+def _is_used(one: GradientWalks, by: WarpStep) -> bool:
     """True if a later event of the pass, or a seed, reads what a step has written."""
     if by.event is None or not any(e is by.event for e in one.events):
         return False
@@ -342,7 +339,7 @@ def _is_used(one: Verdicts, by: WarpStep) -> bool:
     return any(_meets(span, by.event.writes) for span in read)
 
 
-def host_wrote(seen: Watch, one: Verdicts, row: VerdictRow) -> Found | None:
+def host_wrote(one: GradientWalks, row: VerdictRow) -> Found | None:
     """Finds memory that the adjoint reads and the host has changed since the watch last saw it."""
     event = None if row.step is None else row.step.event
     if event is None or event.reverse is None:
@@ -352,7 +349,7 @@ def host_wrote(seen: Watch, one: Verdicts, row: VerdictRow) -> Found | None:
         k = needed.get(id(region.allocation))
         if k is not None:
             twin = event.command.places[k]
-            name = name_of(seen.tape, twin, event.command.program.leaves[k].name)
+            name = name_of(one.session.tape, twin, event.command.program.leaves[k].name)
             if (again := _written_again(one, row, twin)) is not None:
                 return _by_warp(name, *again)
             sentence = f"its adjoint reads `{name}` as it is now; the host has written to `{name}` since"
@@ -360,7 +357,7 @@ def host_wrote(seen: Watch, one: Verdicts, row: VerdictRow) -> Found | None:
     return None
 
 
-def _written_again(one: Verdicts, row: VerdictRow, twin: array) -> tuple[WarpStep, str] | None:
+def _written_again(one: GradientWalks, row: VerdictRow, twin: array) -> tuple[WarpStep, str] | None:
     """(step, parameter) of a launch reversed earlier that writes this memory in a wp.func; None if there is none."""
     for step in _behind(one.steps, row):
         command = None if step.event is None else step.event.command
@@ -382,7 +379,7 @@ def _by_warp(name: str, step: WarpStep, inside: str) -> Found:
     return "overwritten memory", sentence, None, f"the writing to `{inside}` in the kernel itself, not in a wp.func"
 
 
-def not_cleared(seen: Watch, one: Verdicts, row: VerdictRow) -> Found | None:
+def not_cleared(one: GradientWalks, row: VerdictRow) -> Found | None:
     """Finds an overwrite that Warp's tape did not record: the gradient flows past it to the earlier value."""
     if row.step is None or row.step.event is None:
         return None
@@ -394,7 +391,7 @@ def not_cleared(seen: Watch, one: Verdicts, row: VerdictRow) -> Found | None:
         seeded = any(_meets(p.twin.span, [twin.span]) for twin, _ in one.seeds)
         for step in unheard:
             if (last > step.number or seeded) and step.event is not None and _meets(p.twin.span, step.event.writes):
-                name = name_of(seen.tape, p.twin)
+                name = name_of(one.session.tape, p.twin)
                 sentence = (
                     f"Warp's tape does not hear {step!r}: the gradient of `{name}` flows past it, to what was there"
                 )
@@ -403,14 +400,14 @@ def not_cleared(seen: Watch, one: Verdicts, row: VerdictRow) -> Found | None:
     return None
 
 
-def retained(seen: Watch, one: Verdicts, row: VerdictRow) -> Found | None:
+def retained(one: GradientWalks, row: VerdictRow) -> Found | None:
     """Finds an array with retain_grad that is written more than once: earlier values get the gradient of later ones."""
     if row.step is None or row.step.event is None:
         return None
     for p in (p for p in one.published if p.theirs.retain_grad and _touches(row.step.event, p.twin.span)):
         writers = [e for e in one.events if _meets(p.twin.span, e.writes)]
         if len(writers) > 1:
-            name = name_of(seen.tape, p.twin)
+            name = name_of(one.session.tape, p.twin)
             sentence = (
                 f"`{name}` has retain_grad=True and is written {len(writers)} times: no store clears its gradient"
             )
@@ -430,7 +427,7 @@ def _before_host(name: str) -> str:
 # ---- the adjoint of the kernel itself
 
 
-def in_kernel(seen: Watch, one: Verdicts, row: VerdictRow) -> Found | None:
+def in_kernel(one: GradientWalks, row: VerdictRow) -> Found | None:
     """Finds a statement in the kernel that Warp's adjoint does not reverse correctly."""
     if row.step is None or row.step.kernel is None:
         return None
@@ -476,7 +473,7 @@ def _mended(s: Suspect) -> str:
     }[s.cause]
 
 
-def behind_mesh(seen: Watch, one: Verdicts, row: VerdictRow) -> Found | None:
+def behind_mesh(one: GradientWalks, row: VerdictRow) -> Found | None:
     """Finds points of a mesh that kernels get by id: Warp's adjoints of mesh queries give them no gradient."""
     mine = row.subject
     if mine is None or row.theirs is None or not np.array_equal(row.theirs, mine.before):
@@ -494,7 +491,7 @@ def behind_mesh(seen: Watch, one: Verdicts, row: VerdictRow) -> Found | None:
     return None
 
 
-def rounded(seen: Watch, one: Verdicts, row: VerdictRow) -> Found | None:
+def rounded(one: GradientWalks, row: VerdictRow) -> Found | None:
     """Finds cancellation: rounding alone moves the sum as far as Warp's gradient is off."""
     mine = row.subject
     if mine is None or row.step is None or row.exact is None or row.theirs is None or row.step.event is None:
@@ -507,7 +504,7 @@ def rounded(seen: Watch, one: Verdicts, row: VerdictRow) -> Found | None:
     return "precision", sentence, None, "wp.float64, or a formula without the large terms"
 
 
-def unexplained(seen: Watch, one: Verdicts, row: VerdictRow) -> Found | None:
+def unexplained(one: GradientWalks, row: VerdictRow) -> Found | None:
     """The last resort: memory was unchanged, and no statement of the kernel is known to go wrong."""
     if row.step is None or row.step.kernel is None:
         return None
@@ -555,7 +552,7 @@ def _is_active(step: WarpStep) -> bool:
     return event is not None and event.kind != "opaque" and (event.reverse is not None or event.source is not None)
 
 
-def _active_arrays(one: Verdicts, row: VerdictRow) -> Iterator[tuple[WarpStep, Any, Any]]:
+def _active_arrays(one: GradientWalks, row: VerdictRow) -> Iterator[tuple[WarpStep, Any, Any]]:
     """Yields (step, parameter, Warp's array) of all active arguments of recorded launches, the last launch first."""
     pairs = {id(s): e for s, e in zip(one.by_entry, one.entries, strict=True) if s is not None and isinstance(e, list)}
     for step in _behind(one.steps, row):
@@ -590,8 +587,8 @@ def _touches(event: Event, span: Span) -> bool:
     return _meets(span, (*event.reads, *event.writes))
 
 
-def _same_memory(seen: Watch, a: Any, b: Any) -> bool:
-    one, two = seen.twins.array(a), seen.twins.array(b)
+def _same_memory(session: Session, a: Any, b: Any) -> bool:
+    one, two = session.twins.array(a), session.twins.array(b)
     return one.allocation is two.allocation and one.span.overlaps(two.span) is not False
 
 
@@ -602,7 +599,7 @@ def _same_gradient(a: Any, b: Any) -> bool:
     return a.grad.ptr - a.ptr == b.grad.ptr - b.ptr
 
 
-def _writes(seen: Watch, step: WarpStep, a: Any) -> bool:
-    twin: array = seen.twins.array(a)
+def _writes(session: Session, step: WarpStep, a: Any) -> bool:
+    twin: array = session.twins.array(a)
     assert step.event is not None
     return _meets(twin.span, step.event.writes)

@@ -1,0 +1,155 @@
+"""The exact gradients of the events that a backward of Warp's reverses, by walks over our tape.
+
+Further walks, with other seeds, other numbers in memory or an adjoint cut out, measure rounding and test causes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...arrays.allocation import Allocation
+from ...arrays.array import array
+from ...arrays.workspace import Workspace
+from ...tapes.events import Event
+from ...tapes.reverse import reverse
+from .compare import NOISY, ROUNDED, VerdictRow
+from .events import WarpStep
+from .perturbed_walks import OtherSlopes, Rounded, RoundedWithin, ZeroedStep
+from .session import Session
+
+Act = Callable[[Any, Event, Workspace, dict], None]
+SCALES = (1.0, 1.37, 0.811, 2.93)  # of the seeds: each rounds differently, which tells how far rounding goes
+TRIALS = 3  # walks in which everything is moved by a rounding
+
+
+@dataclass(eq=False)
+class PublishedGradient:
+    """An array of Warp with a gradient, its twin, and what its gradient held before the pass."""
+
+    theirs: Any
+    twin: array
+    before: np.ndarray
+    written: bool = False  # by an event of the pass that is no host write
+    at: Event | None = None  # the event whose reversal leaves the exact gradient; None: there is none to compare
+    after: np.ndarray | None = None  # what Warp has published
+
+    @property
+    def holds(self) -> bool:
+        """True if its gradient was non-zero before the pass. False for structs."""
+        return self.before.dtype.names is None and bool(np.any(self.before))
+
+
+class GradientWalks:
+    """Exact gradients of some events. `rows`: the verdicts on Warp's, as far as there are any.
+
+    steps      what has been walked back, in order; `past`: all steps before, `events`: ours.
+    seeds      (twin, values): what the walk starts from.
+    published  the arrays whose gradients are looked at.
+    exact      by the id of a twin: the exact gradient.
+    reached    the opaque or doubtful events that an adjoint came to.
+    """
+
+    published: list[PublishedGradient]
+    seeds: list[tuple[array, np.ndarray]]
+    again: list[PublishedGradient]
+    events: list[Event]
+    steps: list[WarpStep]
+    by_entry: list[WarpStep | None]
+    complete: bool
+
+    def __init__(self, session: Session, number: int, moment: Any, past: list[WarpStep], entries: list[Any]):
+        self.session, self.number, self.moment, self.past, self.entries = session, number, moment, past, entries
+        self.rows: list[VerdictRow] = []
+        self.reached: list[Event] = []
+        self.stopped: Event | None = None  # at which a walk broke off
+        self.exact: dict[int, np.ndarray] = {}
+        self.noise: dict[int, np.ndarray] = {}
+        self.moved: dict[int, np.ndarray] = {}
+        self.slopes: OtherSlopes | None = None
+        self.within: dict[Event, dict[int, np.ndarray]] = {}  # of an event, see `moved_within`; empty if too large
+        self.cuts: dict[frozenset[Allocation], dict[int, np.ndarray]] = {}  # by the memory that lets no adjoint pass
+        self.told: dict[Any, Any] = {}  # what rules have said of a launch, see `explain`
+        self.other: dict[int, np.ndarray] = {}  # the exact gradients with the other slope at kinks
+
+    def _walk(self, scale: float, act: Act = reverse) -> tuple[dict[int, np.ndarray], dict[int, WarpStep]]:
+        """(exact gradients by twin id, the step where Warp's buffer of each array first differs).
+
+        `act` reverses an event; the seeds are `scale` times as large.
+        """
+        raise NotImplementedError
+
+    def row_of(self, one: PublishedGradient) -> VerdictRow | None:
+        """The row about an array."""
+        return next((row for p, row in zip(self.published, self.rows, strict=False) if p is one), None)
+
+    def _measure_noise(self) -> None:
+        """Measure the rounding noise of the gradients: walk with scaled seeds, and scale back."""
+        for scale in SCALES[1:]:
+            _note(self.noise, self._walk(scale)[0], self.exact, scale)
+
+    def noise_of(self, one: PublishedGradient) -> np.ndarray | None:
+        """The rounding noise of each number of this gradient, measured by scaled seeds; None if unknown."""
+        if not self.noise:
+            self._measure_noise()
+        return self.noise.get(id(one.twin))
+
+    def _moved_of(self, one: PublishedGradient) -> np.ndarray | None:
+        """The movement of each number of this gradient when all memory and adjoints are perturbed by a rounding."""
+        if not self.moved:
+            for seed in range(TRIALS):
+                _note(self.moved, self._walk(SCALES[0], Rounded(seed))[0], self.exact)
+        return self.moved.get(id(one.twin))
+
+    def _rounding_of(self, one: PublishedGradient) -> np.ndarray | None:
+        """A bound on the rounding error of each number of this gradient, the larger of both measures, or None."""
+        noise, moved = self.noise_of(one), self._moved_of(one)
+        return None if noise is None or moved is None else np.maximum(NOISY * noise, ROUNDED * moved)
+
+    def moved_within(self, one: PublishedGradient, event: Event) -> np.ndarray | None:
+        """The movement of this gradient when every operation of one launch's adjoint is perturbed by a rounding.
+
+        None where that launch is too large to be interpreted.
+        """
+        if event not in self.within:
+            self.within[event] = self._moves_within(event)
+        return self.within[event].get(id(one.twin))
+
+    def _moves_within(self, event: Event) -> dict[int, np.ndarray]:
+        moved: dict[int, np.ndarray] = {}
+        for seed in range(TRIALS):
+            act = RoundedWithin(event, seed)
+            _note(moved, self._walk(SCALES[0], act)[0], self.exact)
+            if not act.ran:
+                return {}
+        return moved
+
+    def with_step(self, act: Act) -> dict[int, np.ndarray]:
+        """The gradients of the pass with `act` reversing its events, by twin id."""
+        return self._walk(SCALES[0], act)[0]
+
+    def with_seeds(self, seeds: list[tuple[array, np.ndarray]]) -> dict[int, np.ndarray]:
+        """The exact gradients of the pass for other seeds, by twin id."""
+        kept, self.seeds = self.seeds, seeds
+        try:
+            return self._walk(SCALES[0])[0]
+        finally:
+            self.seeds = kept
+
+    def without(self, *twins: array) -> dict[int, np.ndarray]:
+        """The gradients of the pass with the adjoints of these arrays cut, by twin id."""
+        lost = frozenset(twin.allocation for twin in twins)
+        if lost not in self.cuts:
+            self.cuts[lost] = self._walk(SCALES[0], ZeroedStep(lost))[0]
+        return self.cuts[lost]
+
+
+def _note(noise: dict[int, np.ndarray], others: dict[int, np.ndarray], exact: dict, scale: float = 1.0) -> None:
+    """Keep, per number, the larger of the noise so far and the deviation of `others` / `scale` from `exact`."""
+    for key, values in others.items():
+        with np.errstate(all="ignore"):
+            apart = np.abs(values.astype(np.float64) / scale - exact[key].astype(np.float64))
+        noise[key] = np.maximum(noise.get(key, 0.0), apart)
