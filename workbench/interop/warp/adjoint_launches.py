@@ -18,7 +18,7 @@ from warp._src import types as warp_types
 from ...arrays import allocation as memory
 from ...arrays.array import array
 from ...arrays.span import Span
-from ...arrays.workspace import Workspace, gradient_dtype, is_float_memory, shadow_view
+from ...arrays.workspace import Workspace, is_float_memory, shadow_view
 from ...errors import GradientError
 from ...launches.launch import Command
 from ...tapes.events import Event
@@ -32,8 +32,8 @@ from .programs import said
 from .recorder import EventRecorder
 from .session import Session
 from .twin_launches import TwinLaunches
-from .verdicts import PublishedGradient, Verdicts
-from .walks import SCALES, Act
+from .verdicts import Verdicts
+from .walks import SCALES, Act, PublishedGradient, gradient_in, meets, reads
 
 IN_CAPTURE = "an adjoint that the program launches itself, in a capture"
 Pair = tuple[Any, Any]  # an array of Warp among the arguments of a launch, and the one that holds its adjoint
@@ -84,8 +84,8 @@ class AdjointLaunch(Verdicts):
             one = PublishedGradient(a, session.twins.array(a), moment.before(a))
             if not is_float_memory(one.twin):
                 continue
-            one.written = _meets(one.twin.span, self.event.writes)
-            one.at = self.event if _reads(self.event, one.twin.span) else None
+            one.written = meets(one.twin.span, self.event.writes)
+            one.at = self.event if reads(self.event, one.twin.span) else None
             if one.written:
                 self.seeds.append((one.twin, one.before))
             if one.at is not None:
@@ -99,16 +99,16 @@ class AdjointLaunch(Verdicts):
         limit, chained = len(events), False
         backs = {id(back.step.event): back for back in earlier}
         for a, g in pairs:
-            if not _meets(self.session.twins.array(a).span, _writes(self.command)):
+            if not meets(self.session.twins.array(a).span, _writes(self.command)):
                 continue
             seed = self.session.twins.array(g).span
             for event in reversed(events):
-                if not _meets(seed, event.writes):
+                if not meets(seed, event.writes):
                     continue
                 back = backs.get(id(event))
                 if back is None:
                     break
-                if back.event is not None and back.recorded and _meets(seed, back.given):
+                if back.event is not None and back.recorded and meets(seed, back.given):
                     limit, chained = min(limit, events.index(back.event)), True
         found = (e for e in reversed(events[:limit]) if same(e.command, self.command))
         return next(found, None), chained
@@ -123,9 +123,9 @@ class AdjointLaunch(Verdicts):
         if any(a.shape != g.shape or not is_float_memory(twins.array(g)) for a, g in pairs):
             return f"an adjoint of another shape than its array of `{label}`"
         adjoints = list({id(g): twins.array(g).span for _, g in pairs}.values())
-        if any(_meets(span, adjoints[:n]) for n, span in enumerate(adjoints)):
+        if any(meets(span, adjoints[:n]) for n, span in enumerate(adjoints)):
             return f"two adjoints of `{label}` share memory"
-        lost = any(_meets(event.command.flat[k].span, event.writes) for k, _ in event.reverse.needs)
+        lost = any(meets(event.command.flat[k].span, event.writes) for k, _ in event.reverse.needs)
         if not self.recorded and (lost or event.reverse.extremal):
             return f"`{label}` overwrites what its adjoint reads, and no such launch was seen before its adjoint"
         return ""
@@ -180,7 +180,7 @@ class AdjointLaunch(Verdicts):
             view += (values.reshape(view.shape) * scale).astype(view.dtype)
         with memory.LOCK, memory.unrecorded(), _memory_of(tape, event, rewinds and self.recorded) as after:
             act(tape, event, space, after)
-        return {id(one.twin): _read(one.twin, space) for one in self.published}, {}
+        return {id(one.twin): gradient_in(space, one.twin) for one in self.published}, {}
 
 
 class AdjointLaunches:
@@ -305,19 +305,3 @@ def _alike(a: Any, b: Any) -> bool:
 
 def _writes(command: Command) -> list[Span]:
     return [command.flat[k].span for k, _ in command.plan.writes]
-
-
-def _reads(event: Event, span: Span) -> bool:
-    """True if a launch reads these bytes other than to accumulate into them."""
-    plan, flat = event.command.plan, event.command.flat
-    return _meets(span, [flat[k].span for k, _ in plan.reads if k not in plan.accumulates_only])
-
-
-def _meets(span: Span, spans: Any) -> bool:
-    return any(s.allocation is span.allocation and s.overlaps(span) is not False for s in spans)
-
-
-def _read(twin: array, space: Workspace) -> np.ndarray:
-    if twin.allocation not in space:
-        return np.zeros(twin.data.shape, gradient_dtype(twin))
-    return np.array(shadow_view(twin, space[twin.allocation]))

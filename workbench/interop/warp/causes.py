@@ -7,7 +7,7 @@ to differ: they can only be compared where there is one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -36,7 +36,7 @@ from .source_patterns import (
     returned_by_atomics,
     suspects,
 )
-from .walks import GradientWalks
+from .walks import GradientWalks, meets
 
 HOST = ("host", "assign", "fill_", "zero_")
 WITHIN = 8  # times the effect of rounding each operation of one adjoint otherwise
@@ -336,7 +336,7 @@ def _is_used(one: GradientWalks, by: WarpStep) -> bool:
         return False
     at = next(n for n, e in enumerate(one.events) if e is by.event)
     read = [span for e in one.events[at + 1 :] for span in e.reads] + [twin.span for twin, _ in one.seeds]
-    return any(_meets(span, by.event.writes) for span in read)
+    return any(meets(span, by.event.writes) for span in read)
 
 
 def host_wrote(one: GradientWalks, row: VerdictRow) -> Found | None:
@@ -366,7 +366,7 @@ def _written_again(one: GradientWalks, row: VerdictRow, twin: array) -> tuple[Wa
         passed = given_to_funcs(step.kernel)
         for k, _ in command.plan.writes:
             name = command.program.leaves[k].name
-            if name in passed and _meets(twin.span, [command.flat[k].span]):
+            if name in passed and meets(twin.span, [command.flat[k].span]):
                 return step, name
     return None
 
@@ -388,9 +388,9 @@ def not_cleared(one: GradientWalks, row: VerdictRow) -> Found | None:
     met = [p for p in one.published if unheard and _touches(row.step.event, p.twin.span)]
     for p in met:
         last = max((s.number for s in one.steps if s.event and _touches(s.event, p.twin.span)), default=-1)
-        seeded = any(_meets(p.twin.span, [twin.span]) for twin, _ in one.seeds)
+        seeded = any(meets(p.twin.span, [twin.span]) for twin, _ in one.seeds)
         for step in unheard:
-            if (last > step.number or seeded) and step.event is not None and _meets(p.twin.span, step.event.writes):
+            if (last > step.number or seeded) and step.event is not None and meets(p.twin.span, step.event.writes):
                 name = name_of(one.session.tape, p.twin)
                 sentence = (
                     f"Warp's tape does not hear {step!r}: the gradient of `{name}` flows past it, to what was there"
@@ -405,7 +405,7 @@ def retained(one: GradientWalks, row: VerdictRow) -> Found | None:
     if row.step is None or row.step.event is None:
         return None
     for p in (p for p in one.published if p.theirs.retain_grad and _touches(row.step.event, p.twin.span)):
-        writers = [e for e in one.events if _meets(p.twin.span, e.writes)]
+        writers = [e for e in one.events if meets(p.twin.span, e.writes)]
         if len(writers) > 1:
             name = name_of(one.session.tape, p.twin)
             sentence = (
@@ -578,13 +578,8 @@ def _arrays_of(step: WarpStep, entry: list) -> Iterator[tuple[Any, Any]]:
             yield leaf, value
 
 
-def _meets(span: Span, spans: Iterable[Span]) -> bool:
-    """True if one of `spans` shares a byte with `span`, or may."""
-    return any(s.allocation is span.allocation and s.overlaps(span) is not False for s in spans)
-
-
 def _touches(event: Event, span: Span) -> bool:
-    return _meets(span, (*event.reads, *event.writes))
+    return meets(span, (*event.reads, *event.writes))
 
 
 def _same_memory(session: Session, a: Any, b: Any) -> bool:
@@ -602,4 +597,4 @@ def _same_gradient(a: Any, b: Any) -> bool:
 def _writes(session: Session, step: WarpStep, a: Any) -> bool:
     twin: array = session.twins.array(a)
     assert step.event is not None
-    return _meets(twin.span, step.event.writes)
+    return meets(twin.span, step.event.writes)

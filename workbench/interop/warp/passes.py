@@ -15,8 +15,7 @@ import numpy as np
 from ...arrays import allocation as memory
 from ...arrays.allocation import Allocation
 from ...arrays.array import array
-from ...arrays.span import Span
-from ...arrays.workspace import Workspace, float_parts, gradient_dtype, is_float_memory, shadow_view
+from ...arrays.workspace import Workspace, float_parts, gradient_dtype, shadow_view
 from ...errors import GradientError
 from ...tapes.events import Event
 from ...tapes.reverse import opaque_meets, reverse, walk
@@ -29,7 +28,7 @@ from .programs import said
 from .session import LeftGradient, Session
 from .snapshots import GradientSnapshots, digest
 from .verdicts import Verdicts
-from .walks import SCALES, Act, PublishedGradient
+from .walks import SCALES, Act, PublishedGradient, gradient_in, meets, reads
 
 HOST = ("assign", "fill_", "zero_", "foreign")
 MUCH = 1 << 26  # bytes of Warp's gradient buffers that are kept of one backward, for its picture
@@ -99,7 +98,7 @@ class WarpBackward(Verdicts):
         first = next((n for n, e in enumerate(events[: places[0]]) if id(e) in missed), places[0])
         last = places[-1]
         for twin in (found[0] for a in seeded if (found := self.session.twins.behind(a))):
-            writers = [n for n, e in enumerate(events) if not _is_host(e) and _touches(e.writes, twin.span)]
+            writers = [n for n, e in enumerate(events) if not _is_host(e) and meets(twin.span, e.writes)]
             if writers and not own.intersection(id(events[n]) for n in writers):
                 last = max(last, writers[-1])
         return events[first : last + 1]
@@ -115,7 +114,7 @@ class WarpBackward(Verdicts):
             a = known.ref()
             if a is None or a.grad is None or not self.moment.knows(a) or not np.any(_numbers(self.moment.before(a))):
                 continue
-            if self.session.left.get(a.grad) is None and any(_touches(e.writes, known.twin.span) for e in missed):
+            if self.session.left.get(a.grad) is None and any(meets(known.twin.span, e.writes) for e in missed):
                 found.append(a)
         return found
 
@@ -126,7 +125,7 @@ class WarpBackward(Verdicts):
         results = [span for event in own.values() for span in event.writes]
         begun = next((n for n, e in enumerate(events) if id(e) in own), len(events))
         others = (e for e in events[begun:] if id(e) not in own and not _is_host(e) and e.kind != "opaque")
-        return [e for e in others if any(_touches(results, span) for span in e.reads)]
+        return [e for e in others if any(meets(span, results) for span in e.reads)]
 
     def _with_gradients(self) -> list[PublishedGradient]:
         """The arrays that publish a gradient; of overlapping gradients the largest."""
@@ -164,22 +163,22 @@ class WarpBackward(Verdicts):
             a, span = known.ref(), known.twin.span
             if a is None or a.grad is None:
                 continue
-            read = id(known.twin) in taken or any(_touches(e.reads, span) for e in missed)
-            if read and not any(_touches(e.writes, span) for e in self.meeting.get(span.allocation, ())):
+            read = id(known.twin) in taken or any(meets(span, e.reads) for e in missed)
+            if read and not any(meets(span, e.writes) for e in self.meeting.get(span.allocation, ())):
                 yield a
 
     def _place(self, one: PublishedGradient) -> None:
         """Set `at` to the first event that reads the array's outside contents: the gradient is by these."""
         started = False
         for event in self.meeting.get(one.twin.allocation, ()):
-            writes, reads = _touches(event.writes, one.twin.span), _reads(event, one.twin.span)
-            if not (writes or reads):
+            written, read = meets(one.twin.span, event.writes), reads(event, one.twin.span)
+            if not (written or read):
                 continue
             if _is_host(event):
                 started = started or one.at is None
                 continue
-            one.written = one.written or writes
-            if one.at is None and reads:
+            one.written = one.written or written
+            if one.at is None and read:
                 one.at = event
             elif one.at is None:
                 one.written = True
@@ -226,7 +225,7 @@ class WarpBackward(Verdicts):
             and (left := self.session.left.get(one.theirs.grad)) is not None
             and left.computed
             and np.array_equal(left.gradient, one.before)
-            and any(_reads(e, one.twin.span) for e in self.events)
+            and any(reads(e, one.twin.span) for e in self.events)
         ]
 
     def _unlisted(self, a: Any) -> PublishedGradient | None:
@@ -349,7 +348,7 @@ class WarpBackward(Verdicts):
 
         def observe(event: Event, space: Workspace) -> None:
             for one in wanted.get(id(event), ()):
-                exact[id(one.twin)] = _read(one.twin, space)
+                exact[id(one.twin)] = gradient_in(space, one.twin)
             if (glimpse := glimpses.get(id(event))) is not None:
                 self._look(glimpse, space, wrong)
             if event is first:
@@ -366,7 +365,7 @@ class WarpBackward(Verdicts):
         """Compare Warp's buffers after one adjoint launch with the adjoints of the walk."""
         for twin, theirs in glimpse.values:
             for part, values, base in self._parts(twin, theirs) if id(twin) not in wrong else ():
-                exact = _read(part, space)
+                exact = gradient_in(space, part)
                 if base is not None:
                     exact = exact + base
                 if exact.shape == values.shape and not is_near(values, exact) and not np.isnan(exact).any():
@@ -409,36 +408,13 @@ def _is_host(event: Event) -> bool:
     return event.kind in HOST or event.label == HOST_WRITE
 
 
-def _touches(spans: Any, span: Span) -> bool:
-    return any(s.allocation is span.allocation and s.overlaps(span) is not False for s in spans)
-
-
-def _reads(event: Event, span: Span) -> bool:
-    """True if an event reads these bytes other than to accumulate into them."""
-    if event.command is None:
-        return _touches(event.reads, span)
-    plan = event.command.plan
-    added = plan.accumulates_only
-    return any(
-        s.allocation is span.allocation and s.overlaps(span) is not False
-        for (k, _), s in zip(plan.reads, event.reads, strict=False)
-        if k not in added
-    )
-
-
-def _read(twin: array, space: Workspace) -> np.ndarray:
-    if twin.allocation not in space or not is_float_memory(twin):
-        return np.zeros(twin.data.shape, np.float32)
-    return np.array(shadow_view(twin, space[twin.allocation]))
-
-
 def _meets(event: Event, space: Workspace) -> bool:
     if event.command is None:
         return opaque_meets(event, space)
     return any(
         part.allocation in space and np.any(space[part.allocation].view(part.span, gradient_dtype(part)))
         for part in floats(event)
-        if _touches(event.writes, part.span)
+        if meets(part.span, event.writes)
     )
 
 

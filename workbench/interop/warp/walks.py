@@ -5,7 +5,7 @@ Further walks, with other seeds, other numbers in memory or an adjoint cut out, 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,8 @@ import numpy as np
 
 from ...arrays.allocation import Allocation
 from ...arrays.array import array
-from ...arrays.workspace import Workspace
+from ...arrays.span import Span
+from ...arrays.workspace import Workspace, gradient_dtype, is_float_memory, shadow_view
 from ...tapes.events import Event
 from ...tapes.reverse import reverse
 from .compare import NOISY, ROUNDED, VerdictRow
@@ -153,3 +154,26 @@ def _note(noise: dict[int, np.ndarray], others: dict[int, np.ndarray], exact: di
         with np.errstate(all="ignore"):
             apart = np.abs(values.astype(np.float64) / scale - exact[key].astype(np.float64))
         noise[key] = np.maximum(noise.get(key, 0.0), apart)
+
+
+def meets(span: Span, spans: Iterable[Span]) -> bool:
+    """True if one of `spans` shares a byte with `span`, or may."""
+    return any(s.allocation is span.allocation and s.overlaps(span) is not False for s in spans)
+
+
+def reads(event: Event, span: Span) -> bool:
+    """True if an event reads these bytes other than to accumulate into them."""
+    if event.command is None:
+        return meets(span, event.reads)
+    plan = event.command.plan
+    pairs = zip(plan.reads, event.reads, strict=False)
+    return meets(span, (s for (k, _), s in pairs if k not in plan.accumulates_only))
+
+
+def gradient_in(space: Workspace, twin: array) -> np.ndarray:
+    """A copy of the adjoint of an array, zeros where the walk has none."""
+    if not is_float_memory(twin):
+        return np.zeros(twin.data.shape, np.float32)
+    if twin.allocation not in space:
+        return np.zeros(twin.data.shape, gradient_dtype(twin))
+    return np.array(shadow_view(twin, space[twin.allocation]))
