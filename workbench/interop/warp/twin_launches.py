@@ -13,7 +13,7 @@ from .memory import KnownArray, Untranslated
 from .progress import Progress
 from .serialised import serialised
 from .session import Session
-from .skips import to_repeat, without_skips
+from .zero_skips import to_repeat, without_skips
 
 MOST_COMMANDS = 4096
 
