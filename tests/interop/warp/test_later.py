@@ -206,7 +206,7 @@ def test_launches_with_named_numbers_are_followed_later(k: Any, wp: Any) -> None
     with wb.interop.warp.watch() as seen:
         for n in (Turns.ONE, Turns.ONE, Turns.TWO, Turns.ONE | Turns.TWO, 2, Turns.TWO):
             wp.launch(k.looped, 3, inputs=[x, n], outputs=[y])
-        assert len(seen.session.pending) == 5 and len(seen.launches.commands) == 1
+        assert len(seen.session.pending) == 5 and len(seen.launches.twin_launches.commands) == 1
     assert not seen.opaque_steps and not any(s.difference for s in seen.steps)
     np.testing.assert_allclose(y.numpy(), X**4, rtol=1e-6)
     seen.backward(grads={y: np.ones(3, np.float32)})
@@ -236,14 +236,14 @@ def test_many_scattered_host_writes_are_one_event_through_which_nothing_flows(k:
 
 
 def test_reading_kernels_shows_a_bar_only_once_it_has_taken_long(monkeypatch: Any, capsys: Any) -> None:
-    from workbench.interop.warp import progress
+    from workbench.interop.warp import launch_calls
 
-    quick = progress.Progress()
+    quick = launch_calls.Progress()
     with quick.reading("a"):
         pass
     assert quick.bar is None and capsys.readouterr().err == ""
-    monkeypatch.setattr(progress, "PATIENCE_S", -1.0)
-    slow = progress.Progress()
+    monkeypatch.setattr(launch_calls, "PATIENCE_S", -1.0)
+    slow = launch_calls.Progress()
     for name in ("a", "b"):
         with slow.reading(name):
             pass
@@ -268,7 +268,7 @@ def test_what_a_launch_has_changed_was_not_written_by_the_host(k: Any, wp: Any) 
 def test_a_flag_that_is_combined_between_two_watches_is_no_change() -> None:
     """Python notes `A | B` in the class; kernels that use the class are not read anew for that."""
     pytest.importorskip("warp")
-    from workbench.interop.warp.parts import is_same, parts_of
+    from workbench.interop.warp.identity import is_same, parts_of
 
     flags = enum.IntFlag("flags", {"A": 1, "B": 2})
     then = parts_of(flags)

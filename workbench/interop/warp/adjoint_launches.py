@@ -7,35 +7,29 @@ the adjoint is taken at the present memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from warp._src import types as warp_types
 
 from ...arrays import allocation as memory
 from ...arrays.array import array
 from ...arrays.span import Span
-from ...arrays.workspace import Workspace, is_float_memory, shadow_view
+from ...arrays.workspace import Workspace, is_float_memory
 from ...errors import GradientError
 from ...launches.launch import Command
 from ...tapes.events import Event
 from ...tapes.reverse import extremal_memory, put_back, reverse, rewind
-from .captures import Captures
 from .causes import needed
 from .compare import VerdictRow
 from .events import WarpStep
-from .memory import TwinBuffer, Untranslated, arrays_in
-from .programs import said
-from .recorder import EventRecorder
+from .memory import TwinBuffer, Untranslated
 from .session import Session
-from .twin_launches import TwinLaunches
 from .verdicts import Verdicts
-from .walks import SCALES, Act, PublishedGradient, gradient_in, meets, reads
+from .walks import SCALES, Act, PublishedGradient, add_seeds, gradient_in, meets, reads
 
-IN_CAPTURE = "an adjoint that the program launches itself, in a capture"
 Pair = tuple[Any, Any]  # an array of Warp among the arguments of a launch, and the one that holds its adjoint
 
 
@@ -175,93 +169,10 @@ class AdjointLaunch(Verdicts):
         tape, event = self.session.tape, self.event
         assert event is not None
         space = Workspace()
-        for twin, values in self.seeds:
-            view = shadow_view(twin, space[twin.allocation])
-            view += (values.reshape(view.shape) * scale).astype(view.dtype)
+        add_seeds(space, self.seeds, scale)
         with memory.LOCK, memory.unrecorded(), _memory_of(tape, event, rewinds and self.recorded) as after:
             act(tape, event, space, after)
         return {id(one.twin): gradient_in(space, one.twin) for one in self.published}, {}
-
-
-class AdjointLaunches:
-    """Handles adjoint launches. `judged`: those so far."""
-
-    def __init__(self, session: Session, recorder: EventRecorder, captures: Captures, launches: TwinLaunches):
-        self.session, self.recorder, self.captures, self.launches = session, recorder, captures, launches
-        self.judged: list[AdjointLaunch] = []
-
-    def launched(
-        self,
-        kernel: Any,
-        dims: tuple[int, ...],
-        values: list[Any],
-        adjoints: list[Any],
-        theirs: Callable[[], Any],
-        frame: Any,
-    ) -> Any:
-        """One launch with `adjoint=True`. Returns what Warp's call returns."""
-        session, recorder = self.session, self.recorder
-        label = f"adjoint of {kernel.func.__name__}"
-        pairs = list({(id(a), id(g)): (a, g) for a, g in _pairs(values, adjoints)}.values())
-        arrays = [*session.twins.arrays_of(values), *(g for _, g in pairs)]
-        if self.captures.calls is not None:
-            return self.captures.record("opaque", label, arrays, _in_capture, theirs, kernel)
-        session.catch_up()
-        regions, reason = recorder.reach(arrays, frame)
-        if any(id(twin) not in session.tape.names for a, _ in pairs for twin in session.twins.behind(a)):
-            session.note_names(frame)
-        first = {id(a): np.array(g.numpy()) for a, g in pairs}
-        result, tape, entries = session.run(theirs)
-        step = recorder.step("adjoint", label, tape, entries, kernel, reason)
-        back = None
-        if not reason:
-            moment = AdjointSnapshots(first, {id(a): np.array(g.numpy()) for a, g in pairs})
-            back = self.back(step, kernel, dims, values, pairs, moment)
-        changed = None if step.reason else [region for region in regions if region.changed()]
-        step.event = recorder.opaque(step, arrays, regions, frame, changed)
-        if back is not None:
-            self.judged.append(back)
-        session.steps.append(step)
-        recorder.note_entries(tape, entries, step)
-        return result
-
-    def back(
-        self,
-        step: WarpStep,
-        kernel: Any,
-        dims: tuple[int, ...],
-        values: list[Any],
-        pairs: list[Pair],
-        moment: AdjointSnapshots,
-    ) -> AdjointLaunch | None:
-        """The judged `AdjointLaunch`; None if gradients are not checked, or it failed (then `step.reason` says why)."""
-        if self.session.check != "gradient":
-            return None
-        try:
-            command = self.launches.command(kernel, dims, values)
-            back = AdjointLaunch(self.session, step, command, pairs, moment, self.judged)
-            back.judge()
-        except Exception as error:  # noqa: BLE001  whatever ours cannot do is opaque, and the program goes on
-            step.reason, step.kind = said(error), "opaque"
-            return None
-        return back
-
-
-def _pairs(values: list[Any], adjoints: list[Any]) -> Iterator[Pair]:
-    """The arrays among the arguments, those in structs too, each with the array that holds its adjoint.
-
-    Without one of its own Warp takes the array's gradient, and always of an array in a struct.
-    """
-    for value, adjoint in zip(values, adjoints, strict=False):
-        own = warp_types.is_array(value) and warp_types.is_array(adjoint) and adjoint.ptr
-        for a in arrays_in([value]):
-            held = adjoint if own else a.grad
-            if held is not None:
-                yield a, held
-
-
-def _in_capture() -> None:
-    raise Untranslated(IN_CAPTURE)
 
 
 @contextmanager

@@ -52,13 +52,13 @@ class Backwards:
         if self.captures.calls is not None:
             return self.captures.record_backward(theirs, tape, loss, grads)
         if session.check == "gradient":
-            result = self.noted(theirs, tape, loss, grads)
+            result = self.with_snapshots(theirs, tape, loss, grads)
         else:
             result = session.quietly(theirs)
         session.postpone(partial(self.recorder.gone_back, [a for a in arrays_in(tape.gradients) if a.grad is not None]))
         return result
 
-    def noted(self, theirs: Callable[[], Any], tape: Any, loss: Any, grads: Any) -> Any:
+    def with_snapshots(self, theirs: Callable[[], Any], tape: Any, loss: Any, grads: Any) -> Any:
         """Run a backward, with snapshots of the gradients to judge it by later. Returns what Warp's call returns."""
         session = self.session
         session.backward = moment = LiveSnapshots(session.twins, tape, loss, grads)

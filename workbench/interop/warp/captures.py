@@ -12,10 +12,10 @@ import numpy as np
 from warp._src import context
 
 from ...arrays.array import array
-from .deferred import CallSite, Repeated
 from .hooks import Hooks
 from .programs import caller
-from .session import Session
+from .recorder import Repeated
+from .session import CallSite, Session
 from .snapshots import ReplayedSnapshots
 
 FROM_HOST = "assign of numbers of the host"

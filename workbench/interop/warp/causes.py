@@ -67,11 +67,11 @@ def explain(one: GradientWalks, row: VerdictRow) -> tuple[str, str]:
     for rule in RULES:
         known = (rule, None if rule in OF_ROWS else row.step)
         try:
-            found = one.told[known] if known in one.told else rule(one, row)
+            found = one.answers[known] if known in one.answers else rule(one, row)
         except (GradientError, Untranslated):
             found = None
         if rule not in OF_ROWS:
-            one.told[known] = found
+            one.answers[known] = found
         if found is None:
             continue
         cause, sentence, step, remedy = found
@@ -171,9 +171,9 @@ def _without_gradient(session: Session, step: WarpStep) -> str | None:
 
 def argument_changed(one: GradientWalks, row: VerdictRow) -> Found | None:
     """Finds a struct, vector or list argument changed since the launch: Warp's tape holds it by reference."""
-    if "changed" not in one.told:
-        one.told["changed"] = _changed_arguments(one)
-    found, numbers, exact = one.told["changed"]
+    if "changed" not in one.answers:
+        one.answers["changed"] = _changed_arguments(one)
+    found, numbers, exact = one.answers["changed"]
     mine, step = row.subject, row.step
     moved = numbers and not np.array_equal(exact[id(mine.twin)], one.exact[id(mine.twin)], equal_nan=True)
     for at in [step, *_behind(one.steps, row)] if step is not None else []:

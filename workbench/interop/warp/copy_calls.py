@@ -13,11 +13,10 @@ from warp._src import types as warp_types
 from ...arrays.creation import copy as our_copy
 from .captures import FROM_HOST, Captures
 from .changed_bytes import EachBuffer
-from .deferred import WarpCall
 from .hooks import Hooks
 from .memory import Twins, Untranslated, arrays_in, hull
 from .programs import caller
-from .recorder import EventRecorder
+from .recorder import EventRecorder, WarpCall
 from .session import Act, Session
 
 

@@ -15,13 +15,12 @@ from ...arrays.array import array
 from .backward_calls import Backwards
 from .captures import FROM_HOST, Captured, CapturedCall, CapturedLoop, Captures, inner
 from .changed_bytes import PackedBuffers, StoredBytes
-from .deferred import AsOfCall, CallSite, WarpCall, no_twin
 from .events import WarpStep
 from .hooks import Hooks
 from .memory import TwinBuffer, hull
-from .programs import caller, said
-from .recorder import EventRecorder
-from .session import Session
+from .programs import caller, first_line
+from .recorder import AsOfCall, EventRecorder, WarpCall, no_twin
+from .session import CallSite, Session
 from .snapshots import GraphSnapshots, ReplayedSnapshots
 
 TURNS = 100_000  # of a captured loop
@@ -201,7 +200,7 @@ class GraphLaunches:
                 self.recorder.named(step)
                 self.recorder.place(count, call.place)
         except Exception as error:  # noqa: BLE001  the graph becomes one opaque event
-            step.reason = said(error)
+            step.reason = first_line(error)
         return step
 
     def undo_replay(

@@ -15,7 +15,7 @@ import numpy as np
 from ...arrays import allocation as memory
 from ...arrays.allocation import Allocation
 from ...arrays.array import array
-from ...arrays.workspace import Workspace, float_parts, gradient_dtype, shadow_view
+from ...arrays.workspace import Workspace, float_parts, gradient_dtype
 from ...errors import GradientError
 from ...tapes.events import Event
 from ...tapes.reverse import opaque_meets, reverse, walk
@@ -24,11 +24,11 @@ from .compare import SMALL, accuracy, is_near
 from .events import HOST_WRITE, RACE, WarpStep
 from .memory import Untranslated, arrays_in, root_of
 from .perturbed_walks import floats
-from .programs import said
+from .programs import first_line
 from .session import LeftGradient, Session
 from .snapshots import GradientSnapshots, digest
 from .verdicts import Verdicts
-from .walks import SCALES, Act, PublishedGradient, gradient_in, meets, reads
+from .walks import SCALES, Act, PublishedGradient, add_seeds, gradient_in, meets, reads
 
 HOST = ("assign", "fill_", "zero_", "foreign")
 MUCH = 1 << 26  # bytes of Warp's gradient buffers that are kept of one backward, for its picture
@@ -246,7 +246,7 @@ class WarpBackward(Verdicts):
             self._judge(error)
         except Exception as failure:  # noqa: BLE001  the program goes on, and its rows say what went wrong here
             self.rows.clear()
-            self._judge(error or said(failure))
+            self._judge(error or first_line(failure))
         if any(row.verdict == "wrong" for row in self.rows) and (known := self._repeated()) is not None:
             self._may_be_of(WarpBackward(self.session, self.number, self.moment, known))
 
@@ -301,9 +301,7 @@ class WarpBackward(Verdicts):
     def show(self) -> None:
         """Point the tools of our tape at this pass: its seeds and its events."""
         space = Workspace()
-        for twin, values in self.seeds:
-            view = shadow_view(twin, space[twin.allocation])
-            view += values.reshape(view.shape).astype(view.dtype)
+        add_seeds(space, self.seeds)
         tape = self.session.tape
         tape.last_seeds = {a: shadow.data.copy() for a, shadow in space.items()}
         tape.within = frozenset(self.events)
@@ -328,9 +326,7 @@ class WarpBackward(Verdicts):
             nonlocal inside
             if event is last:
                 inside = True
-                for twin, values in self.seeds:
-                    view = shadow_view(twin, space[twin.allocation])
-                    view += (values.reshape(view.shape) * scale).astype(view.dtype)
+                add_seeds(space, self.seeds, scale)
 
         def step(tape: Any, event: Event, space: Workspace, after: dict) -> None:
             if not inside:

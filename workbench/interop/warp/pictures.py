@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from ...tapes.events import Event, Scope
 from ...tapes.late_imports import ask
 from ...tapes.naming import guess_names
 from .backward_calls import Backwards
 from .compare import VerdictTable
+from .events import WarpStep
 from .published import PublishedBackward, findings
+
+SHORTEST = 2  # events that make a block
 
 
 class Pictures:
@@ -41,3 +47,27 @@ class Pictures:
         shown = f'<div style="font:13px/1.45 system-ui,sans-serif;margin:12px">{table.html(asked=True)}</div>'
         written.write_text(f"{head}{body}{start}{close}{shown}{after}" if body else text, "utf-8")
         return written
+
+
+def by_module(steps: list[WarpStep], events: list[Event]) -> Iterator[Scope]:
+    """Blocks of consecutive events whose kernels are defined in one module of a package, named after the module.
+
+    Copies and fills belong to the launch before them. Kernels of a script or a notebook have no block.
+    """
+    homes = {id(step.event): _home(step.kernel) for step in steps if step.kernel is not None}
+    home, found = "", []
+    for event in events:
+        home = homes.get(id(event), home)
+        found.append(home)
+    first = 0
+    for name, run in groupby(found):
+        count = len(list(run))
+        if name and count >= SHORTEST:
+            yield Scope(name, first, first + count)
+        first += count
+
+
+def _home(kernel: Any) -> str:
+    """The last part of a kernel's module name; "" outside of packages."""
+    package, _, name = (kernel.func.__module__ or "").rpartition(".")
+    return name if package else ""

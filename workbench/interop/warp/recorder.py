@@ -1,13 +1,15 @@
 """Each call of Warp as an event of our tape: the host's writes before it, its twin, and how the results differ.
 
 `event` does so right after the call. `postponed` takes snapshots and leaves the rest to `follow`, which does on them
-what `event` does on memory; the result is the same.
+what `event` does on memory; the result is the same. For a call that ran before with the same arguments the buffers are
+known: its twin needs only the host's changes before it and the bytes that it left.
 """
 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -18,15 +20,73 @@ from ...arrays.array import array
 from ...errors import WorkbenchError
 from .builtin_calls import host_write
 from .changed_bytes import EachBuffer, PackedBuffers
-from .deferred import AsOfCall, Repeated, WarpCall, no_twin
 from .events import HOST_WRITE, RACE, WarpStep, asks_mesh, difference_of
-from .memory import TwinBuffer, Untranslated, hull, root_of
-from .programs import said
+from .memory import Snapshot, TwinBuffer, Untranslated, hull, root_of
+from .programs import first_line
 from .session import Session
 
 LARGE = 1 << 16  # bytes: comparing less takes no time
 TWICE = "it ran the adjoint of a launch, so that its own derivative is a second derivative"
 GRADIENT = "it computed gradients, so that its own derivative is a second derivative"
+
+
+@dataclass(eq=False)
+class Repeated:
+    """A compiled launch of ours, ready to run again: its arrays, their buffers, and those that it writes."""
+
+    command: Any
+    place: Any
+    twins: tuple[array, ...]
+    regions: list[TwinBuffer]
+    written: list[TwinBuffer]
+    look: EachBuffer
+
+
+@dataclass(eq=False, slots=True)
+class WarpCall:
+    """A call of Warp, whose twin runs right after it or later.
+
+    regions  the buffers it touches; `host`: snapshots of those that the host changed before; `after`: of its results.
+    ours     what the twins do; a `Repeated` if the launch ran before.
+    tape     Warp's open tape; `entries`: what that has recorded of the call.
+    """
+
+    kind: str
+    label: str
+    regions: list[TwinBuffer]
+    ours: Callable[[], Any] | Repeated
+    place: Any
+    kernel: Any = None
+    twins: tuple[Any, ...] = ()
+    tape: Any = None
+    entries: Sequence[Any] = ()
+    host: Sequence[tuple[TwinBuffer, Snapshot]] = ()
+    after: Iterable[tuple[TwinBuffer, Snapshot]] = ()
+    follow: Callable[[WarpCall], None] | None = None  # replays it
+
+    def __call__(self) -> None:
+        assert self.follow is not None
+        self.follow(self)
+
+
+class AsOfCall:
+    """A context in which the buffers' current bytes are those before a deferred call; on exit the live ones again."""
+
+    def __init__(self, call: WarpCall):
+        self.call = call
+
+    def __enter__(self) -> None:
+        for region in self.call.regions:
+            region.theirs = region.seen
+        for region, snapshot in self.call.host:
+            region.back_to(snapshot)
+
+    def __exit__(self, *exc: object) -> None:
+        for region, snapshot in (*self.call.host, *self.call.after):
+            if region.latest is snapshot:
+                region.latest = None
+        for region in self.call.regions:
+            region.theirs = region.live
 
 
 class EventRecorder:
@@ -106,7 +166,7 @@ class EventRecorder:
             regions = self.twins.regions(arrays)
             self.host_writes(regions, frame)
         except (Untranslated, WorkbenchError) as error:
-            return regions, said(error)
+            return regions, first_line(error)
         return regions, ""
 
     def reached(self, call: WarpCall) -> str:
@@ -115,7 +175,7 @@ class EventRecorder:
         try:
             self.host_writes(call.regions, call.place)
         except (Untranslated, WorkbenchError) as error:
-            reason = said(error)
+            reason = first_line(error)
         for region, snapshot in call.after if call.ours is not no_twin else ():
             region.back_to(snapshot)
         return reason
@@ -134,7 +194,7 @@ class EventRecorder:
             try:
                 self.on_our_tape(ours)
             except Exception as error:  # noqa: BLE001  whatever ours cannot do is opaque, and the program goes on
-                step.reason = (RACE if getattr(error, "slug", "") == "race" else "") + said(error)
+                step.reason = (RACE if getattr(error, "slug", "") == "race" else "") + first_line(error)
                 self.undo(count)
         if step.reason:
             step.kind = "opaque"
@@ -290,3 +350,15 @@ class EventRecorder:
         place = frame.f_code, frame.f_lasti
         step.event = tape.opaque_event(step.label, [*twins, gradient], [gradient], perform, GRADIENT, place)
         self.session.recorded_steps.append(step)
+
+
+def no_twin() -> None:
+    """The replay of a call that raised in Warp: it does nothing."""
+
+
+def repeated(command: Any, place: Any, regions: list[TwinBuffer]) -> Repeated:
+    """A `Repeated` of our launch `command` on these buffers."""
+    places = {command.flat[k].allocation for k, _ in command.plan.writes}
+    twins = tuple(a for a in command.flat if isinstance(a, array))
+    written = [r for r in regions if r.allocation in places]
+    return Repeated(command, place, twins, regions, written, EachBuffer(regions, written))

@@ -15,7 +15,6 @@ from ...arrays.array import array
 from ...errors import GradientError
 from ...tapes.naming import note_names
 from ...tapes.tape import Tape
-from .deferred import CallSite
 from .events import WarpStep
 from .memory import Twins
 from .programs import programs
@@ -24,6 +23,14 @@ from .snapshots import GradientSnapshots
 Act = Callable[[], Any]
 MOST_BYTES = 1 << 28  # of snapshots, before the twins follow
 MOST_CALLS = 1 << 15
+
+
+@dataclass(frozen=True)
+class CallSite:
+    """A call site: the part of a frame that events need."""
+
+    f_code: Any
+    f_lasti: int
 
 
 @dataclass(eq=False)

@@ -73,7 +73,7 @@ class GradientWalks:
         self.slopes: OtherSlopes | None = None
         self.within: dict[Event, dict[int, np.ndarray]] = {}  # of an event, see `moved_within`; empty if too large
         self.cuts: dict[frozenset[Allocation], dict[int, np.ndarray]] = {}  # by the memory that lets no adjoint pass
-        self.told: dict[Any, Any] = {}  # what rules have said of a launch, see `explain`
+        self.answers: dict[Any, Any] = {}  # what rules have said of a launch, see `explain`
         self.other: dict[int, np.ndarray] = {}  # the exact gradients with the other slope at kinks
 
     def _walk(self, scale: float, act: Act = reverse) -> tuple[dict[int, np.ndarray], dict[int, WarpStep]]:
@@ -87,22 +87,16 @@ class GradientWalks:
         """The row about an array."""
         return next((row for p, row in zip(self.published, self.rows, strict=False) if p is one), None)
 
-    def _measure_noise(self) -> None:
-        """Measure the rounding noise of the gradients: walk with scaled seeds, and scale back."""
-        for scale in SCALES[1:]:
-            _note(self.noise, self._walk(scale)[0], self.exact, scale)
-
     def noise_of(self, one: PublishedGradient) -> np.ndarray | None:
         """The rounding noise of each number of this gradient, measured by scaled seeds; None if unknown."""
-        if not self.noise:
-            self._measure_noise()
+        for scale in SCALES[1:] if not self.noise else ():
+            _note(self.noise, self._walk(scale)[0], self.exact, scale)
         return self.noise.get(id(one.twin))
 
     def _moved_of(self, one: PublishedGradient) -> np.ndarray | None:
         """The movement of each number of this gradient when all memory and adjoints are perturbed by a rounding."""
-        if not self.moved:
-            for seed in range(TRIALS):
-                _note(self.moved, self._walk(SCALES[0], Rounded(seed))[0], self.exact)
+        for seed in range(TRIALS) if not self.moved else ():
+            _note(self.moved, self._walk(SCALES[0], Rounded(seed))[0], self.exact)
         return self.moved.get(id(one.twin))
 
     def _rounding_of(self, one: PublishedGradient) -> np.ndarray | None:
@@ -159,6 +153,13 @@ def _note(noise: dict[int, np.ndarray], others: dict[int, np.ndarray], exact: di
 def meets(span: Span, spans: Iterable[Span]) -> bool:
     """True if one of `spans` shares a byte with `span`, or may."""
     return any(s.allocation is span.allocation and s.overlaps(span) is not False for s in spans)
+
+
+def add_seeds(space: Workspace, seeds: Iterable[tuple[array, np.ndarray]], scale: float = 1.0) -> None:
+    """Add seeds, `scale` times as large, to the adjoints of a walk."""
+    for twin, values in seeds:
+        view = shadow_view(twin, space[twin.allocation])
+        view += (values.reshape(view.shape) * scale).astype(view.dtype)
 
 
 def reads(event: Event, span: Span) -> bool:

@@ -20,7 +20,6 @@ from ...arrays import allocation as memory
 from ...arrays.array import array
 from ...errors import GradientError, LaunchError
 from ...tapes.tape import Tape
-from .adjoint_launches import AdjointLaunches
 from .backward_calls import Backwards
 from .builds import Builds
 from .captures import Captures
@@ -32,11 +31,9 @@ from .graph_launches import GraphLaunches
 from .hooks import Hooks, refuse_walks
 from .launch_calls import LaunchCalls
 from .passes import WarpBackward
-from .pictures import Pictures
+from .pictures import Pictures, by_module
 from .recorder import EventRecorder
-from .scopes import by_module
 from .session import Session
-from .twin_launches import TwinLaunches
 
 CHECKS = ("gradient", "forward", None)
 _open: list[Watch] = []
@@ -69,13 +66,12 @@ class Watch:
     def __init__(self, keep: str = "needed", check: str | None = "gradient"):
         self.session = session = Session(keep, check)
         recorder, captures = EventRecorder(session), Captures(session)
-        self.launches = TwinLaunches(session)
-        self.adjoints = AdjointLaunches(session, recorder, captures, self.launches)
+        self.launches = LaunchCalls(session, recorder, captures)
         self.backwards = Backwards(session, recorder, captures)
         self.pictures = Pictures(self.backwards)
         self.hooks = Hooks(lambda name: refuse_walks(self.tape, name))
         self.hooked = (
-            LaunchCalls(session, recorder, captures, self.launches, self.adjoints),
+            self.launches,
             CopyCalls(session, recorder, captures),
             Builds(session, recorder, captures),
             self.backwards,
@@ -105,7 +101,7 @@ class Watch:
         session.postpone(self._group)
         session.twins.close()
         session.programs.close()
-        self.launches.close()
+        self.launches.twin_launches.close()
 
     def _group(self) -> None:
         """Group the events of each library module into a block for pictures."""
@@ -142,7 +138,7 @@ class Watch:
                     "not asked", where Warp's `.grad` has no one meaning (what launches have overwritten).
         difference  the largest, as a share of the largest number in the gradient.
         """
-        return VerdictTable([row for one in (*self.passes, *self.adjoints.judged) for row in one.rows])
+        return VerdictTable([row for one in (*self.passes, *self.launches.adjoints) for row in one.rows])
 
     def differences(self) -> Differences:
         """A row for each event whose result is not Warp's to the bit: where, how far apart, what rounds otherwise."""
@@ -204,7 +200,7 @@ class Watch:
     def summary(self) -> str:
         """The number of events, opaque ones, differing results and backwards, in a line."""
         apart = [s.difference.ulps for s in self.steps if s.difference is not None]
-        alone = f", adjoint launches: {len(self.adjoints.judged)}" if self.adjoints.judged else ""
+        alone = f", adjoint launches: {len(self.launches.adjoints)}" if self.launches.adjoints else ""
         most = f" (by {max(apart):.3g} units in the last place at most: differences())" if apart else ""
         return (
             f"{len(self.steps)} events, {len(self.opaque_steps)} opaque, {len(apart)} with results that differ from"
