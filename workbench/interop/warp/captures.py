@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import weakref
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,41 +14,13 @@ from warp._src import context
 from ...arrays.array import array
 from .hooks import Hooks
 from .programs import caller
-from .recorder import Repeated
-from .session import CallSite, Session
+from .recorder import WarpCall
+from .session import Session
 from .snapshots import ReplayedSnapshots
 
 FROM_HOST = "assign of numbers of the host"
 SAVED = "in a capture that may be saved: nothing can be noted in its graph"
 IN_LOOP = "in a loop of a capture: what its graph notes is of the last turn"
-
-
-@dataclass(eq=False)
-class CapturedCall:
-    """A call of Warp in a capture, to be repeated when its graph is launched."""
-
-    kind: str
-    label: str
-    arrays: list[Any]
-    ours: Callable[[], Any]
-    place: CallSite
-    kernel: Any = None
-    known: Repeated | None = None  # a launch, once it has been repeated
-    tape: Any = None  # of Warp, if one was open
-    entries: list[Any] = field(default_factory=list)  # what it has recorded of this call
-
-    def touched(self) -> list[Any]:
-        """The Warp arrays that the call may read or write."""
-        return self.arrays
-
-    def repeat(self) -> None:
-        """Replay the call on the twins; a launch is compiled once and then repeated."""
-        if self.known is not None:
-            self.known.command.launch(True, self.known.place)
-        elif self.kind == "launch":
-            self.known = self.ours()
-        else:
-            self.ours()
 
 
 @dataclass(eq=False)
@@ -59,9 +31,6 @@ class CapturedLoop:
     parts: list[list[Any]]
     loops: bool
 
-    def touched(self) -> list[Any]:
-        return [self.condition, *(a for part in self.parts for call in part for a in call.touched())]
-
     def next(self, condition: array) -> list[Any] | None:
         """The part to run next for this value of the condition; None to leave."""
         holds = bool(np.ravel(condition.data)[0])
@@ -70,7 +39,7 @@ class CapturedLoop:
         return None if self.loops or len(self.parts) < 2 else self.parts[1]
 
 
-Captured = CapturedCall | CapturedLoop | ReplayedSnapshots
+Captured = WarpCall | CapturedLoop | ReplayedSnapshots
 _BEGIN = tuple(inspect.signature(context.capture_begin).parameters)
 
 
@@ -130,13 +99,13 @@ class Captures:
         assert self.calls is not None
         place = self.session.place_of(caller())
         result, tape, entries = self.session.run(theirs)
-        self.calls.append(CapturedCall(kind, label, arrays, ours, place, kernel, None, tape, entries))
+        self.calls.append(WarpCall(kind, label, [], ours, place, kernel, arrays, tape, entries))
         return result
 
     def record_backward(self, theirs: Callable[[], Any], tape: Any, loss: Any, grads: Any) -> Any:
         """Record a backward in the open capture, with graph copies of the gradients before and after it."""
         assert self.calls is not None
-        others = [a for call in self.calls for a in call.touched()]
+        others = list(touched(self.calls))
         self.session.backward = back = ReplayedSnapshots(self.session.twins, tape, loss, grads, others)
         frame = caller()
         back.place = self.session.place_of(frame)
@@ -185,7 +154,7 @@ class Captures:
         return heard
 
 
-def inner(calls: list[Captured]) -> Iterator[CapturedCall | ReplayedSnapshots]:
+def inner(calls: list[Captured]) -> Iterator[WarpCall | ReplayedSnapshots]:
     """All calls of a graph, those of its loops and branches too."""
     for call in calls:
         if isinstance(call, CapturedLoop):
@@ -193,3 +162,14 @@ def inner(calls: list[Captured]) -> Iterator[CapturedCall | ReplayedSnapshots]:
                 yield from inner(part)
         else:
             yield call
+
+
+def touched(calls: list[Captured]) -> Iterator[Any]:
+    """Yields the Warp arrays that the calls of a graph may read or write; backwards touch none beside those."""
+    for call in calls:
+        if isinstance(call, WarpCall):
+            yield from call.arrays
+        elif isinstance(call, CapturedLoop):
+            yield call.condition
+            for part in call.parts:
+                yield from touched(part)

@@ -239,23 +239,24 @@ def _passes(one: GradientWalks, row: VerdictRow, *twins: array) -> bool:
 
 def aliased(one: GradientWalks, row: VerdictRow) -> Found | None:
     """Finds memory written through one array and read through another, each with a gradient buffer of its own."""
+    twin_of = one.session.twins.array
     writers: dict[Any, dict[int, tuple[Any, set[Event]]]] = {}  # by memory: the arrays, and the events that wrote them
     found: list[tuple[WarpStep, Any, Any]] = []
     for step, entry in zip(one.by_entry, one.entries, strict=True):
         if step is None or not isinstance(entry, list) or step.event is None:
             continue
         for _, a in _arrays_of(step, entry):
-            for other, events in writers.get(one.session.twins.array(a).allocation, {}).values():
+            for other, events in writers.get(twin_of(a).allocation, {}).values():
                 if other is a or _same_gradient(a, other) or events == {step.event}:
                     continue
-                found += [(step, a, other)] if _same_memory(one.session, a, other) else []
+                found += [(step, a, other)] if meets(twin_of(a).span, [twin_of(other).span]) else []
         for _, a in _arrays_of(step, entry):
-            if _writes(one.session, step, a):
-                known = writers.setdefault(one.session.twins.array(a).allocation, {})
+            if meets(twin_of(a).span, step.event.writes):
+                known = writers.setdefault(twin_of(a).allocation, {})
                 known.setdefault(id(a), (a, set()))[1].add(step.event)
     for step, a, other in reversed(found):
         if row.step is None or step.number >= row.step.number:
-            first, second = (name_of(one.session.tape, one.session.twins.array(b)) for b in (a, other))
+            first, second = (name_of(one.session.tape, twin_of(b)) for b in (a, other))
             first = first if first != second else "another array"
             sentence = f"{step!r} takes `{first}`, which lies in the memory of `{second}` and has a gradient of its own"
             return "alias", sentence, step, f"`{second}` itself, or a view of it, as argument of {step!r}"
@@ -582,19 +583,8 @@ def _touches(event: Event, span: Span) -> bool:
     return meets(span, (*event.reads, *event.writes))
 
 
-def _same_memory(session: Session, a: Any, b: Any) -> bool:
-    one, two = session.twins.array(a), session.twins.array(b)
-    return one.allocation is two.allocation and one.span.overlaps(two.span) is not False
-
-
 def _same_gradient(a: Any, b: Any) -> bool:
     """True if the gradients of two arrays lie at the same offset from their arrays, or one has none."""
     if a.grad is None or b.grad is None:
         return True
     return a.grad.ptr - a.ptr == b.grad.ptr - b.ptr
-
-
-def _writes(session: Session, step: WarpStep, a: Any) -> bool:
-    twin: array = session.twins.array(a)
-    assert step.event is not None
-    return meets(twin.span, step.event.writes)

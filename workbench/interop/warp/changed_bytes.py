@@ -14,9 +14,7 @@ import numpy as np
 from .memory import LITTLE, PackedSnapshot, Snapshot, TwinBuffer
 
 PIECE = 1 << 22  # bytes, for which NumPy asks the system for large pages
-Written = tuple[
-    Iterable[tuple[TwinBuffer, Snapshot]], int
-]  # buffers and what they hold, and how many bytes were copied for it
+Written = tuple[Iterable[tuple[TwinBuffer, Snapshot]], int]  # buffers and what they hold, and the bytes copied for it
 
 
 class EachBuffer:

@@ -13,13 +13,13 @@ from warp._src import context
 
 from ...arrays.array import array
 from .backward_calls import Backwards
-from .captures import FROM_HOST, Captured, CapturedCall, CapturedLoop, Captures, inner
+from .captures import FROM_HOST, Captured, CapturedLoop, Captures, inner, touched
 from .changed_bytes import PackedBuffers, StoredBytes
-from .events import WarpStep
+from .events import RACE, WarpStep
 from .hooks import Hooks
 from .memory import TwinBuffer, hull
-from .programs import caller, first_line
-from .recorder import AsOfCall, EventRecorder, WarpCall, no_twin
+from .programs import caller
+from .recorder import AsOfCall, EventRecorder, Repeated, WarpCall, no_twin
 from .session import CallSite, Session
 from .snapshots import GraphSnapshots, ReplayedSnapshots
 
@@ -66,10 +66,10 @@ class GraphLaunches:
         names = self.session.note_names(frame) if backs and self.session.check == "gradient" else {}
         if ready is not None:
             call = WarpCall("graph", "capture_launch", ready.regions, _ran, self.session.place_of(frame))
-            follow = lambda call: self.follow(call, calls, taken, names)  # noqa: E731
-            return self.recorder.postponed(call, ready.look, theirs, follow)
+            call.follow = lambda call: self.follow(call, calls, taken, names)
+            return self.recorder.postponed(call, ready.look, theirs)
         self.session.catch_up()
-        regions, refused = self.recorder.reach(_touched(calls), frame)
+        regions, refused = self.recorder.reach(touched(calls), frame)
         result = self.session.quietly(theirs)
         refused = self.repeated(calls, regions, refused, frame, taken, names)
         if not refused and all(_is_ready(call) for call in inner(calls)):
@@ -80,8 +80,9 @@ class GraphLaunches:
         """The buffers among `regions` that a graph may write."""
         read = {region for region in regions if region.size}
         for call in inner(calls):
-            if isinstance(call, CapturedCall):
-                read.difference_update(self.twins.regions(call.arrays) if call.known is None else call.known.written)
+            if isinstance(call, WarpCall):
+                known = call.ours if isinstance(call.ours, Repeated) else None
+                read.difference_update(self.twins.regions(call.arrays) if known is None else known.written)
             else:
                 read.difference_update(*(self.twins.meeting(*hull(g)) for g in call.buffers.values() if g.size))
         return [region for region in regions if region not in read]
@@ -111,10 +112,15 @@ class GraphLaunches:
             self.repeat(calls, regions)
         steps = self.session.steps[before:]
         if refused or any(step.reason for step in steps) or not steps:
-            refused = self.undo_replay(steps, first, _touched(calls), regions, refused, frame)
+            refused = refused or next((f"{s.label}: {s.reason.removeprefix(RACE)}" for s in steps if s.reason), "")
+            del self.session.steps[before:]
+            self.recorder.undo(first)
+            step = self.stop("capture_launch", refused)
+            arrays = list({id(a): a for a in touched(calls)}.values())
+            step.event = self.recorder.opaque(step, arrays, regions, frame)
             for call in inner(calls):
-                if isinstance(call, CapturedCall) and call.entries:
-                    self.recorder.note_entries(call.tape, call.entries, self.session.steps[-1])
+                if isinstance(call, WarpCall) and call.entries:
+                    self.recorder.note_entries(call.tape, call.entries, step)
             self.ran = taken
         else:
             self.recorder.accept(steps[-1], regions)
@@ -163,10 +169,8 @@ class GraphLaunches:
             elif isinstance(call, CapturedLoop):
                 if not self.repeat_turns(call, regions):
                     return False
-            else:
-                self.session.steps.append(self.replayed(call))
-                if self.session.steps[-1].reason:
-                    return False
+            elif self.recorder.replay(call).reason:
+                return False
         return True
 
     def repeat_turns(self, loop: CapturedLoop, regions: list[TwinBuffer]) -> bool:
@@ -189,50 +193,18 @@ class GraphLaunches:
         self.session.steps.append(step)
         return step
 
-    def replayed(self, call: CapturedCall) -> WarpStep:
-        """Replay one call of a graph on the twins. Returns its step, with the reason if it failed."""
-        step = self.recorder.step(call.kind, call.label, call.tape, call.entries, call.kernel)
-        self.recorder.note_entries(call.tape, call.entries, step)
-        count = len(self.session.tape.events)
-        try:
-            self.recorder.on_our_tape(call.repeat)
-            if len(self.session.tape.events) > count:
-                self.recorder.named(step)
-                self.recorder.place(count, call.place)
-        except Exception as error:  # noqa: BLE001  the graph becomes one opaque event
-            step.reason = first_line(error)
-        return step
-
-    def undo_replay(
-        self, steps: list[WarpStep], first: int, arrays: list[Any], regions: list[TwinBuffer], refused: str, frame: Any
-    ) -> str:
-        """Replace the replayed calls of a graph by one opaque event, because one of them has no twin.
-
-        Returns the reason.
-        """
-        reason = refused or next((f"{s.label}: {s.reason}" for s in steps if s.reason), "")
-        del self.session.steps[len(self.session.steps) - len(steps) :]
-        self.recorder.undo(first)
-        step = self.stop("capture_launch", reason)
-        step.event = self.recorder.opaque(step, arrays, regions, frame)
-        return reason
-
-
-def _touched(calls: list[Captured]) -> list[Any]:
-    """The Warp arrays that the calls of a graph may read or write, each once."""
-    return list({id(a): a for call in calls for a in call.touched()}.values())
-
 
 def _backs(calls: list[Captured]) -> list[ReplayedSnapshots]:
     """The backwards in a graph."""
     return [call for call in inner(calls) if isinstance(call, ReplayedSnapshots)]
 
 
-def _is_ready(call: CapturedCall | ReplayedSnapshots) -> bool:
+def _is_ready(call: WarpCall | ReplayedSnapshots) -> bool:
     """True if a call of a graph can be replayed later, after Warp's arrays have changed."""
     if isinstance(call, ReplayedSnapshots):
         return not call.refused
-    return call.known is not None or (call.kind in ("copy", "fill_", "zero_", "assign") and call.label != FROM_HOST)
+    is_copy = call.kind in ("copy", "fill_", "zero_", "assign") and call.label != FROM_HOST
+    return is_copy or isinstance(call.ours, Repeated)
 
 
 def _ran() -> None:

@@ -22,11 +22,10 @@ from .adjoint_launches import AdjointLaunch, AdjointSnapshots, Pair
 from .builtin_calls import NATIVE, given_to
 from .captures import Captures
 from .changed_bytes import EachBuffer
-from .events import WarpStep
 from .hooks import Hooks
 from .memory import KnownArray, TwinBuffer, Untranslated, arrays_in
 from .programs import caller, first_line
-from .recorder import EventRecorder, Repeated, WarpCall, repeated
+from .recorder import EventRecorder, Repeated, WarpCall, no_twin, repeated
 from .serialised import serialised
 from .session import CallSite, Session
 from .zero_skips import to_repeat, without_skips
@@ -225,7 +224,7 @@ class LaunchCalls:
             refused = "a grid with more axes than its kernel tells apart"
         if refused:
             arrays = list(arrays_in([*values, *adjoints]))
-            return self.recorder.event("opaque", kernel.func.__name__, arrays, theirs, _nothing, frame, kernel, refused)
+            return self.recorder.event("opaque", kernel.func.__name__, arrays, theirs, no_twin, frame, kernel, refused)
         if command.adjoint:
             return self.launched_back(kernel, dims, values, adjoints, theirs, frame)
         return self.launched(kernel, dims, values, theirs, frame)
@@ -280,9 +279,14 @@ class LaunchCalls:
         result, tape, entries = session.run(theirs)
         step = recorder.step("adjoint", label, tape, entries, kernel, reason)
         back = None
-        if not reason:
+        if not reason and session.check == "gradient":
             moment = AdjointSnapshots(first, {id(a): np.array(g.numpy()) for a, g in pairs})
-            back = self.judged(step, kernel, dims, values, pairs, moment)
+            try:
+                command = self.twin_launches.command(kernel, dims, values)
+                back = AdjointLaunch(session, step, command, pairs, moment, self.adjoints)
+                back.judge()
+            except Exception as error:  # noqa: BLE001  whatever ours cannot do is opaque, and the program goes on
+                step.reason, step.kind, back = first_line(error), "opaque", None
         changed = None if step.reason else [region for region in regions if region.changed()]
         step.event = recorder.opaque(step, arrays, regions, frame, changed)
         if back is not None:
@@ -290,27 +294,6 @@ class LaunchCalls:
         session.steps.append(step)
         recorder.note_entries(tape, entries, step)
         return result
-
-    def judged(
-        self,
-        step: WarpStep,
-        kernel: Any,
-        dims: tuple[int, ...],
-        values: list[Any],
-        pairs: list[Pair],
-        moment: AdjointSnapshots,
-    ) -> AdjointLaunch | None:
-        """The judged `AdjointLaunch`; None if gradients are not checked, or it failed (then `step.reason` says why)."""
-        if self.session.check != "gradient":
-            return None
-        try:
-            command = self.twin_launches.command(kernel, dims, values)
-            back = AdjointLaunch(self.session, step, command, pairs, moment, self.adjoints)
-            back.judge()
-        except Exception as error:  # noqa: BLE001  whatever ours cannot do is opaque, and the program goes on
-            step.reason, step.kind = first_line(error), "opaque"
-            return None
-        return back
 
     def native(self, original: Any, *args: Any, **kwargs: Any) -> Any:
         """Handle a function of `wp.utils` that Warp computes in C++."""
@@ -328,10 +311,6 @@ class LaunchCalls:
         if self.captures.calls is not None:
             return self.captures.record("native", name, arrays, ours, theirs)
         return self.recorder.event("native", name, arrays, theirs, ours, frame)
-
-
-def _nothing() -> None:
-    """The twin of a call that has no part of ours."""
 
 
 def _dims(dim: Any) -> tuple[int, ...]:

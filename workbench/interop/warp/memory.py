@@ -14,7 +14,7 @@ import itertools
 import math
 import mmap
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -326,7 +326,7 @@ class Twins:
         size = itemsize_of(element)
         return array_on(region.allocation, element, (region.allocation.nbytes // size,), (size,), 0)
 
-    def read_only(self, kernel: Any, values: list[Any]) -> set[int]:
+    def read_only(self, kernel: Any, values: Sequence[Any]) -> set[int]:
         """The ids of launch arguments that the kernel surely does not write: 1-D arrays that it only reads as `x[...]`.
 
         With more axes `x[i]` may be a row through which it writes.

@@ -46,7 +46,8 @@ class Repeated:
 class WarpCall:
     """A call of Warp, whose twin runs right after it or later.
 
-    regions  the buffers it touches; `host`: snapshots of those that the host changed before; `after`: of its results.
+    arrays   of Warp that it touches, or their twins.
+    regions  their buffers; `host`: snapshots of those that the host changed before; `after`: of its results.
     ours     what the twins do; a `Repeated` if the launch ran before.
     tape     Warp's open tape; `entries`: what that has recorded of the call.
     """
@@ -57,7 +58,7 @@ class WarpCall:
     ours: Callable[[], Any] | Repeated
     place: Any
     kernel: Any = None
-    twins: tuple[Any, ...] = ()
+    arrays: Sequence[Any] = ()
     tape: Any = None
     entries: Sequence[Any] = ()
     host: Sequence[tuple[TwinBuffer, Snapshot]] = ()
@@ -67,6 +68,13 @@ class WarpCall:
     def __call__(self) -> None:
         assert self.follow is not None
         self.follow(self)
+
+    def run(self) -> None:
+        """Run the twin. A launch is compiled once, and repeated where the call runs again."""
+        if isinstance(self.ours, Repeated):
+            self.ours.command.launch(True, self.place)
+        elif isinstance(made := self.ours(), Repeated):
+            self.ours = made
 
 
 class AsOfCall:
@@ -114,23 +122,14 @@ class EventRecorder:
         self.session.catch_up()
         regions, reason = self.reach(arrays, frame)
         result, tape, entries = self.session.run(theirs)
-        call = WarpCall(kind, label, regions, ours, frame, kernel, (), tape, entries)
-        self.record(call, refused or reason, arrays, values)
+        call = WarpCall(kind, label, regions, ours, frame, kernel, arrays, tape, entries)
+        self.record(call, refused or reason, values)
         return result
 
-    def postponed(
-        self,
-        call: WarpCall,
-        look: EachBuffer | PackedBuffers,
-        theirs: Callable[[], Any],
-        follow: Callable[[WarpCall], None] | None = None,
-    ) -> Any:
-        """Run a call of Warp's and take the snapshots that its deferred replay needs. Returns what Warp's call returns.
-
-        `look` takes the snapshots; `follow` replaces `EventRecorder.follow` if given.
-        """
+    def postponed(self, call: WarpCall, look: EachBuffer | PackedBuffers, theirs: Callable[[], Any]) -> Any:
+        """Run a call of Warp's, and let `look` take the snapshots for its replay. Returns what Warp's call returns."""
         session = self.session
-        call.follow = follow or self.follow
+        call.follow = call.follow or self.follow
         call.tape = tape = context.runtime.tape
         before, size = 0 if tape is None else len(tape.launches), 0
         if moved := look.moved_on():
@@ -149,7 +148,7 @@ class EventRecorder:
                 size += more
             if tape is not None:
                 call.entries = tape.launches[before:]
-            session.postpone(call, call.twins, size)
+            session.postpone(call, call.arrays, size)
         return result
 
     def follow(self, call: WarpCall) -> None:
@@ -157,9 +156,9 @@ class EventRecorder:
         with AsOfCall(call):
             reason = self.reached(call)
             if call.ours is not no_twin:
-                self.record(call, reason, call.twins)
+                self.record(call, reason)
 
-    def reach(self, arrays: list[Any], frame: Any) -> tuple[list[TwinBuffer], str]:
+    def reach(self, arrays: Iterable[Any], frame: Any) -> tuple[list[TwinBuffer], str]:
         """Record the host writes before a call. Returns (the buffers of its arrays, why it has no twin or "")."""
         regions: list[TwinBuffer] = []
         try:
@@ -180,32 +179,36 @@ class EventRecorder:
             region.back_to(snapshot)
         return reason
 
-    def record(self, call: WarpCall, reason: str, arrays: Sequence[Any], values: Sequence[Any] = ()) -> None:
+    def record(self, call: WarpCall, reason: str, values: Sequence[Any] = ()) -> None:
         """Run the twin of a call that Warp has run, compare the results, and copy Warp's bytes to the twins.
 
-        `reason`: why there is no twin; `arrays`: of the call, Warp's or their twins; `values`: the arguments.
+        `reason`: why there is no twin; `values`: the arguments.
         """
-        tape = self.session.tape
-        count, ours = len(tape.events), call.ours
+        count = len(self.session.tape.events)
+        step = self.replay(call, reason)
+        if step.reason:
+            step.kind = "opaque"
+            step.event = self.opaque(step, call.arrays, call.regions, call.place, values=values)
+        else:
+            self.accept(step, self.changed_by(count, call.regions))
+
+    def replay(self, call: WarpCall, reason: str = "") -> WarpStep:
+        """Run the twin of a call. Returns its step, with the reason if it failed."""
+        events = self.session.tape.events
+        count = len(events)
         step = self.step(call.kind, call.label, call.tape, call.entries, call.kernel, reason)
-        if isinstance(ours, Repeated):
-            ours = partial(ours.command.launch, True, call.place)
-        if not step.reason:
+        if not reason:
             try:
-                self.on_our_tape(ours)
+                self.on_our_tape(call.run)
+                if len(events) > count:
+                    self.named(step)
+                    self.place(count, call.place)
             except Exception as error:  # noqa: BLE001  whatever ours cannot do is opaque, and the program goes on
                 step.reason = (RACE if getattr(error, "slug", "") == "race" else "") + first_line(error)
                 self.undo(count)
-        if step.reason:
-            step.kind = "opaque"
-            step.event = self.opaque(step, arrays, call.regions, call.place, values=values)
-        else:
-            if len(tape.events) > count:
-                self.named(step)
-                self.place(count, call.place)
-            self.accept(step, self.changed_by(count, call.regions))
         self.session.steps.append(step)
         self.note_entries(call.tape, call.entries, step)
+        return step
 
     def step(
         self, kind: str, label: str, tape: Any, entries: Sequence[Any], kernel: Any = None, reason: str = ""
@@ -353,7 +356,7 @@ class EventRecorder:
 
 
 def no_twin() -> None:
-    """The replay of a call that raised in Warp: it does nothing."""
+    """The twin of a call that raised in Warp, or is opaque: it does nothing."""
 
 
 def repeated(command: Any, place: Any, regions: list[TwinBuffer]) -> Repeated:

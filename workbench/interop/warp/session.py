@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,7 +67,7 @@ class Session:
         self.backward: GradientSnapshots | None = None
         self.pending: list[Act] = []
         self.pending_bytes = 0
-        self.pending_twins: dict[int, tuple[array, ...]] = {}  # by the id of the tuple
+        self.pending_twins: dict[int, Sequence[array]] = {}  # by the id of the tuple
         self.places: dict[tuple[int, int], CallSite] = {}
         self.tapes: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self.recorded: weakref.WeakKeyDictionary[Any, dict[int, WarpStep | None]] = weakref.WeakKeyDictionary()
@@ -117,7 +117,7 @@ class Session:
 
     # ---- the queue
 
-    def postpone(self, act: Act, twins: tuple[array, ...] = (), size: int = 0) -> None:
+    def postpone(self, act: Act, twins: Sequence[array] = (), size: int = 0) -> None:
         """Defer an action. Everything deferred runs at once when the snapshots exceed MOST_BYTES or MOST_CALLS."""
         self.pending.append(act)
         self.pending_bytes += size

@@ -110,17 +110,15 @@ class GradientWalks:
         None where that launch is too large to be interpreted.
         """
         if event not in self.within:
-            self.within[event] = self._moves_within(event)
+            moved: dict[int, np.ndarray] = {}
+            for seed in range(TRIALS):
+                act = RoundedWithin(event, seed)
+                _note(moved, self._walk(SCALES[0], act)[0], self.exact)
+                if not act.ran:
+                    moved.clear()
+                    break
+            self.within[event] = moved
         return self.within[event].get(id(one.twin))
-
-    def _moves_within(self, event: Event) -> dict[int, np.ndarray]:
-        moved: dict[int, np.ndarray] = {}
-        for seed in range(TRIALS):
-            act = RoundedWithin(event, seed)
-            _note(moved, self._walk(SCALES[0], act)[0], self.exact)
-            if not act.ran:
-                return {}
-        return moved
 
     def with_step(self, act: Act) -> dict[int, np.ndarray]:
         """The gradients of the pass with `act` reversing its events, by twin id."""
