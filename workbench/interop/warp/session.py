@@ -67,7 +67,7 @@ class Session:
         self.backward: GradientSnapshots | None = None
         self.pending: list[Act] = []
         self.pending_bytes = 0
-        self.pending_twins: dict[int, Sequence[array]] = {}  # by the id of the tuple
+        self.pending_twins: dict[int, Sequence[array]] = {}  # by the id of the sequence
         self.places: dict[tuple[int, int], CallSite] = {}
         self.tapes: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self.recorded: weakref.WeakKeyDictionary[Any, dict[int, WarpStep | None]] = weakref.WeakKeyDictionary()
