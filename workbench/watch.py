@@ -86,7 +86,7 @@ def said(seen: Any) -> str:
     if not asked or len(asked) == len(found):
         return repr(seen)
     left = f"{len(found) - len(asked)} more are not asked: launches overwrite these arrays"
-    return f"{seen.summary()}\n{VerdictTable(asked, seen)!r}\n{left}"
+    return f"{seen.summary()}\n{VerdictTable(asked)!r}\n{left}"
 
 
 if __name__ == "__main__":

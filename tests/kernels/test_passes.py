@@ -15,7 +15,6 @@ from workbench.kernels.passes import (
     adjoint,
     fewer_branches,
     gradients,
-    in_order,
     ledger_adjoint,
     named,
     other_slope,
@@ -26,7 +25,6 @@ from workbench.kernels.passes import (
     ties,
     to_float64,
     unpruned_adjoint,
-    zero_skips,
 )
 
 BOTH = frozenset("xy")
@@ -59,15 +57,6 @@ def smallest(x: wb.array[float], y: wb.array[float]):
     y[i] = wb.min(x[i], 0.0) + wb.abs(x[i]) * wb.clamp(x[i], -1.0, 0.0)
 
 
-@wb.kernel
-def skipping(x: wb.array[float], y: wb.array[float]):
-    i = wb.tid()
-    a = x[i]
-    if a == 0.0:
-        return
-    wb.atomic_add(y, 0, a * 3.0)
-
-
 def of(kernel: wb.Kernel) -> Function:
     return kernel.program().function
 
@@ -94,7 +83,6 @@ RUN: dict[str, Callable[[], object]] = {
     "stencil pull": lambda: stencil_adjoint.pull(adjoint.adjoint(of(diffuse), BOTH).function, frozenset({"d_x"})),
     "stencil split": lambda: stencil_adjoint.split(adjoint.adjoint(of(diffuse), BOTH).function, frozenset({"d_x"})),
     "stencil store": lambda: stencil_adjoint.storing(pulled(), frozenset({"d_x"})),
-    "threads in order": lambda: in_order.in_order(of(diffuse), (3, 4)),
     "race finder": lambda: race_finder.guard(of(diffuse), frozenset("y")),
     "ledger adjoint": lambda: ledger_adjoint.ledger_adjoint(adjoint.adjoint(of(diffuse), BOTH).function),
     "unpruned adjoint": lambda: unpruned_adjoint.working(of(diffuse), BOTH),
@@ -103,7 +91,6 @@ RUN: dict[str, Callable[[], object]] = {
     "merge parameters": lambda: simplify.merged(of(diffuse), (("x", "y"),)),
     "unroll": lambda: simplify.unrolled(of(largest)),
     "other slope": lambda: other_slope.other_slope(adjoint.adjoint(of(smallest), BOTH).function),
-    "zero skips": lambda: zero_skips.without_zero_skips(of(skipping)),
     "fewer branches": lambda: fewer_branches.fewer_branches(of(diffuse)),
 }
 

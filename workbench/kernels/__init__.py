@@ -21,7 +21,6 @@ from .passes import (
     adjoint,
     fewer_branches,
     gradients,
-    in_order,
     ledger_adjoint,
     other_slope,
     race_finder,
@@ -31,7 +30,6 @@ from .passes import (
     ties,
     to_float64,
     unpruned_adjoint,
-    zero_skips,
 )
 from .program import Kernel, Program, kernel, overload
 
@@ -64,7 +62,6 @@ PASSES = (
     ),
     Pass(stencil_adjoint.storing, "The same for arrays that hold nothing yet: stores in place of additions."),
     Pass(race_finder.guard, "The thread again, leaving its number on every cell: it meets those of other threads."),
-    Pass(in_order.in_order, "All threads of a launch as the turns of loops in one thread, each after the one before."),
     Pass(ledger_adjoint.ledger_adjoint, "An adjoint that also writes down every contribution to a gradient cell."),
     Pass(unpruned_adjoint.working, "The adjoint with every statement left in, for the microscope."),
     Pass(to_float64.widen, "The same program over float64, against which rounding is measured."),
@@ -73,5 +70,4 @@ PASSES = (
     Pass(simplify.unrolled, "Short loops of known turns, written out."),
     Pass(fewer_branches.fewer_branches, "Cheap conditions are worked out unasked: for compilers that vectorise."),
     Pass(other_slope.other_slope, "An adjoint that takes the other slope at ties of `min`, `max`, `abs` and `clamp`."),
-    Pass(zero_skips.without_zero_skips, "Work on zeros that comes to nothing is done, not left out."),
 )

@@ -84,7 +84,7 @@ def test_rounding_that_either_measure_sees_excuses_a_number(k: Any) -> None:
     """Scaled seeds move one number alone, moved memory the other: each is excused by the measure that saw it."""
     from workbench.interop.warp.compare import VerdictRow
     from workbench.interop.warp.passes import WarpBackward
-    from workbench.interop.warp.verdicts import PublishedGradient
+    from workbench.interop.warp.walks import PublishedGradient
 
     twin, one = object(), WarpBackward.__new__(WarpBackward)
     exact, theirs = np.array([1.0, 0.0, 1e-5], np.float32), np.array([1.0, 1e-7, 1.01e-5], np.float32)

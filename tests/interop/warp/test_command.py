@@ -89,7 +89,7 @@ class Seen:
         from workbench.interop.warp.compare import VerdictRow, VerdictTable
 
         return VerdictTable(
-            [VerdictRow("x", "agrees"), VerdictRow("scratch", "not asked"), VerdictRow("swap", "not asked")], self
+            [VerdictRow("x", "agrees"), VerdictRow("scratch", "not asked"), VerdictRow("swap", "not asked")]
         )
 
     def summary(self) -> str:

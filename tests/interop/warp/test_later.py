@@ -110,12 +110,12 @@ def long_and_short(k: Any, wp: Any, watched: Callable[[], Any] = lambda: None) -
 def test_later_and_at_once_are_the_same(k: Any, wp: Any, program: Any) -> None:  # noqa: F811
     with wb.interop.warp.watch() as deferred:
         arrays = program(k, wp)
-        assert len(deferred.pending) > 3  # not followed yet
+        assert len(deferred.session.pending) > 3  # not followed yet
     kept = {name: a.numpy().copy() for name, a in arrays.items()}
     found = told(deferred, arrays)
     with wb.interop.warp.watch() as seen:
         again = program(k, wp, lambda: seen.steps)
-        assert not seen.pending
+        assert not seen.session.pending
     assert told(seen, again) == found
     for name, a in again.items():
         np.testing.assert_array_equal(a.numpy(), kept[name])
@@ -125,15 +125,15 @@ def test_later_and_at_once_are_the_same(k: Any, wp: Any, program: Any) -> None: 
 
 
 def test_the_twins_follow_at_the_latest_when_much_has_been_noted(k: Any, wp: Any, monkeypatch: Any) -> None:  # noqa: F811
-    from workbench.interop.warp import deferred
+    from workbench.interop.warp import session
 
     with wb.interop.warp.watch() as seen:
         arrays = training(k, wp)
     found = told(seen, arrays)
-    monkeypatch.setattr(deferred, "MOST_BYTES", 64)
+    monkeypatch.setattr(session, "MOST_BYTES", 64)
     with wb.interop.warp.watch() as seen:
         arrays = training(k, wp)
-        assert len(seen.pending) < 6
+        assert len(seen.session.pending) < 6
     assert told(seen, arrays) == found
 
 
@@ -161,7 +161,7 @@ def test_memory_that_a_launch_to_be_followed_used_may_go(k: Any, wp: Any) -> Non
             wp.launch(k.square, 3, inputs=[z], outputs=[y])
             wp.launch(k.square, 3, inputs=[y], outputs=[y])
             del z
-        assert len(seen.pending) == 8  # all but the first: a launch of a kernel on other arrays too
+        assert len(seen.session.pending) == 8  # all but the first: a launch of a kernel on other arrays too
     assert [s.label for s in seen.steps] == ["square"] * 9
     assert not any(s.difference for s in seen.steps) and not seen.opaque_steps
     np.testing.assert_array_equal(y.numpy(), (X + 2) ** 4)
@@ -185,11 +185,12 @@ def test_a_graph_looks_at_no_buffer_by_itself_and_notes_once_what_does_not_chang
         looks.clear()
         for n in range(1, 6):
             wp.capture_launch(capture.graph)
-            assert (len(looks), seen.noted_bytes) == (0, y.capacity)
-            assert len(seen.pending) == n
+            assert (len(looks), seen.session.pending_bytes) == (0, y.capacity)
+            assert len(seen.session.pending) == n
         x.numpy()[1] = 7.0
         wp.capture_launch(capture.graph)
-        assert set(looks) == set(seen.twins.regions([x, y])) and seen.noted_bytes == 2 * y.capacity + x.capacity
+        assert set(looks) == set(seen.session.twins.regions([x, y]))
+        assert seen.session.pending_bytes == 2 * y.capacity + x.capacity
     assert [s.label for s in seen.steps] == ["square"] * 6 + ["host write", "square"]
     assert not any(s.difference for s in seen.steps)
 
@@ -205,7 +206,7 @@ def test_launches_with_named_numbers_are_followed_later(k: Any, wp: Any) -> None
     with wb.interop.warp.watch() as seen:
         for n in (Turns.ONE, Turns.ONE, Turns.TWO, Turns.ONE | Turns.TWO, 2, Turns.TWO):
             wp.launch(k.looped, 3, inputs=[x, n], outputs=[y])
-        assert len(seen.pending) == 5 and len(seen.commands) == 1
+        assert len(seen.session.pending) == 5 and len(seen.launches.twin_launches.commands) == 1
     assert not seen.opaque_steps and not any(s.difference for s in seen.steps)
     np.testing.assert_allclose(y.numpy(), X**4, rtol=1e-6)
     seen.backward(grads={y: np.ones(3, np.float32)})
@@ -235,14 +236,14 @@ def test_many_scattered_host_writes_are_one_event_through_which_nothing_flows(k:
 
 
 def test_reading_kernels_shows_a_bar_only_once_it_has_taken_long(monkeypatch: Any, capsys: Any) -> None:
-    from workbench.interop.warp import progress
+    from workbench.interop.warp import launch_calls
 
-    quick = progress.Progress()
+    quick = launch_calls.Progress()
     with quick.reading("a"):
         pass
     assert quick.bar is None and capsys.readouterr().err == ""
-    monkeypatch.setattr(progress, "PATIENCE_S", -1.0)
-    slow = progress.Progress()
+    monkeypatch.setattr(launch_calls, "PATIENCE_S", -1.0)
+    slow = launch_calls.Progress()
     for name in ("a", "b"):
         with slow.reading(name):
             pass
@@ -260,14 +261,14 @@ def test_what_a_launch_has_changed_was_not_written_by_the_host(k: Any, wp: Any) 
                 wp.launch(k.total, 3, inputs=[y], outputs=[loss])
             tape.backward(loss)
             wp.launch(k.descend, 3, inputs=[x, x.grad, 0.125])
-    memory = seen.twins.array(x).allocation
+    memory = seen.session.twins.array(x).allocation
     assert [p.number for p in seen.passes if any(r.allocation is memory for r in p.moment.changed)] == []
 
 
 def test_a_flag_that_is_combined_between_two_watches_is_no_change() -> None:
     """Python notes `A | B` in the class; kernels that use the class are not read anew for that."""
     pytest.importorskip("warp")
-    from workbench.interop.warp.parts import is_same, parts_of
+    from workbench.interop.warp.identity import is_same, parts_of
 
     flags = enum.IntFlag("flags", {"A": 1, "B": 2})
     then = parts_of(flags)

@@ -35,7 +35,7 @@ def rows_of(seen: Any, a: Any) -> list[Any]:
     """The rows of the last backward, or adjoint launch, about an array of Warp, or about views of it."""
     from workbench.interop.warp.memory import root_of
 
-    rows = [r for one in (*seen.passes, *seen.launched_back) for r in one.rows if root_of(r.subject.theirs) is a]
+    rows = [r for one in (*seen.passes, *seen.launches.adjoints) for r in one.rows if root_of(r.subject.theirs) is a]
     return [r for r in rows if r.backward == rows[-1].backward]
 
 

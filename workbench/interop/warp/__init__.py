@@ -1,9 +1,9 @@
 """Programs of NVIDIA Warp: watched while they run, recorded as a tape of ours, their gradients checked.
 
-`watch` runs a Warp program beside its twin. `hooks` hears Warp's calls, `memory` gives each buffer of Warp a twin,
-`rebind` translates kernels, `events` says what each call is on our tape, `passes` takes the exact gradient beside each
-backward of Warp's, `compare` judges and `causes` explains. Importing this needs `warp-lang`; importing the workbench
-does not.
+`watch` runs a Warp program beside its twin; a `Session` is its record. `hooks` turns Warp's calls over to handlers
+(`launch_calls`, `copy_calls`, ...), `recorder` makes each an event of our tape. `memory` gives each buffer of Warp a
+twin, `rebind` translates kernels, `passes` takes the exact gradient beside each backward of Warp's, `verdicts` judges
+and `causes` explains. Importing this needs `warp-lang`; importing the workbench does not.
 """
 
 from __future__ import annotations

@@ -3,35 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from warp._src import types as warp_types
 
+from .captures import Captures
 from .handles import PARTS
+from .hooks import Hooks
 from .memory import arrays_in
 from .programs import caller
-
-if TYPE_CHECKING:
-    from .watch import Watch
+from .recorder import EventRecorder
+from .session import Session
 
 REPEATED = ("HashGrid.build", "Bvh.refit", "Bvh.rebuild")  # which a graph does each time; the rest only when captured
 
 
 class Builds:
-    """Handlers for the calls of Warp that build and fit."""
+    """Handles the calls of Warp that build and fit."""
 
-    def __init__(self, watch: Watch):
-        self.watch, self.handles = watch, watch.twins.handles
-        put = watch.hooks.put
-        put(warp_types.HashGrid.build, self.grid)
+    def __init__(self, session: Session, recorder: EventRecorder, captures: Captures):
+        self.session, self.recorder, self.captures, self.handles = session, recorder, captures, session.twins.handles
+
+    def install(self, hooks: Hooks) -> None:
+        hooks.put(warp_types.HashGrid.build, self.grid)
         for kind in PARTS:
-            put(kind.__init__, self.made)
-        put(warp_types.Bvh.rebuild, self.rebuilt)
-        for kind in PARTS:
-            put(kind.refit, self.refitted)
+            hooks.put(kind.__init__, self.made)
+            hooks.put(kind.refit, self.refitted)
+        hooks.put(warp_types.Bvh.rebuild, self.rebuilt)
         for name in ("points", "velocities"):
             setter = lambda original, mesh, new, name=name: self.replaced(original, mesh, name, new)  # noqa: E731
-            put(vars(warp_types.Mesh)[name].fset, setter)
+            hooks.put(vars(warp_types.Mesh)[name].fset, setter)
 
     def grid(self, original: Any, grid: Any, points: Any, radius: float, groups: Any = None) -> Any:
         theirs = lambda: original(grid, points, radius, groups)  # noqa: E731
@@ -62,8 +63,8 @@ class Builds:
         self, thing: Any, label: str, theirs: Callable[[], Any], act: Callable[[Any], None], *given: Any
     ) -> None:
         """Handle a rebuild or refit of a mesh or BVH. Nothing is recorded before its twin, made by a launch, exists."""
-        if self.handles.twin(thing) is None and self.watch.captured is None:
-            self.watch.quietly(theirs)
+        if self.handles.twin(thing) is None and self.captures.calls is None:
+            self.session.quietly(theirs)
             return
 
         def ours() -> None:
@@ -75,12 +76,12 @@ class Builds:
     def event(
         self, thing: Any, label: str, given: list[Any], theirs: Callable[[], Any], ours: Callable[[], None]
     ) -> Any:
-        watch, name = self.watch, type(thing).__name__
-        if watch.inside:
+        name = type(thing).__name__
+        if self.session.inside:
             return theirs()
         label = f"{name}.{label}" if label else name
-        if watch.captured is not None and label not in REPEATED:
-            result = watch.quietly(theirs)
+        if self.captures.calls is not None and label not in REPEATED:
+            result = self.session.quietly(theirs)
             self.handles.forget(thing)
             return result
 
@@ -91,6 +92,6 @@ class Builds:
                 self.handles.forget(thing)
                 raise
 
-        if watch.captured is not None:
-            return watch.noted("build", label, list(arrays_in(given)), or_forget, theirs)
-        return watch.event("build", label, list(arrays_in(given)), theirs, or_forget, caller())
+        if self.captures.calls is not None:
+            return self.captures.record("build", label, list(arrays_in(given)), or_forget, theirs)
+        return self.recorder.event("build", label, list(arrays_in(given)), theirs, or_forget, caller())

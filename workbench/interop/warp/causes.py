@@ -7,8 +7,8 @@ to differ: they can only be compared where there is one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import warp
@@ -19,9 +19,10 @@ from ...arrays.span import Span
 from ...errors import GradientError
 from ...tapes.events import Event, Need
 from .arguments import Changed, WithNumbers, changed
-from .compare import accuracy
+from .compare import VerdictRow, accuracy
 from .events import WarpStep, asks_mesh
 from .memory import Untranslated
+from .session import Session
 from .source_patterns import (
     AGAIN,
     BRANCH,
@@ -34,11 +35,7 @@ from .source_patterns import (
     returned_by_atomics,
     suspects,
 )
-
-if TYPE_CHECKING:
-    from .compare import VerdictRow
-    from .verdicts import Verdicts
-    from .watch import Watch
+from .walks import GradientWalks, meets
 
 HOST = ("host", "assign", "fill_", "zero_")
 WITHIN = 8  # times the effect of rounding each operation of one adjoint otherwise
@@ -57,7 +54,7 @@ NOTEBOOKS = {
 Found = tuple[str, str, WarpStep | None, str]  # the cause, what happened, where (None: where it was seen), the remedy
 
 
-def explain(seen: Watch, one: Verdicts, row: VerdictRow) -> tuple[str, str]:
+def explain(one: GradientWalks, row: VerdictRow) -> tuple[str, str]:
     """The cause of a wrong row, and the remedy: a sentence each, "" where nothing is known.
 
     The cause begins with its name, one of `NOTEBOOKS` or "adjoint switched off", "adjoint on the tape", "not on the
@@ -69,11 +66,11 @@ def explain(seen: Watch, one: Verdicts, row: VerdictRow) -> tuple[str, str]:
     for rule in RULES:
         known = (rule, None if rule in OF_ROWS else row.step)
         try:
-            found = one.told[known] if known in one.told else rule(seen, one, row)
+            found = one.answers[known] if known in one.answers else rule(one, row)
         except (GradientError, Untranslated):
             found = None
         if rule not in OF_ROWS:
-            one.told[known] = found
+            one.answers[known] = found
         if found is None:
             continue
         cause, sentence, step, remedy = found
@@ -86,7 +83,7 @@ def explain(seen: Watch, one: Verdicts, row: VerdictRow) -> tuple[str, str]:
 # ---- what stood in gradients before
 
 
-def leaked(seen: Watch, one: Verdicts, row: VerdictRow) -> Found | None:
+def leaked(one: GradientWalks, row: VerdictRow) -> Found | None:
     """Finds gradients left by an earlier pass that Warp's walk took as seeds: with them Warp's numbers come out."""
     seeded = {id(twin) for twin, _ in one.seeds}
     left = [p for p in one.published if p.written and id(p.twin) not in seeded and p.holds]
@@ -99,7 +96,7 @@ def leaked(seen: Watch, one: Verdicts, row: VerdictRow) -> Found | None:
     found = exact[id(mine.twin)] if mine.written else exact[id(mine.twin)] + mine.before
     if not accuracy(row.theirs, found, None).fine:
         return None
-    names = ", ".join(f"`{seen.tape.names.of(p.twin)}.grad`" for p in left)
+    names = ", ".join(f"`{one.session.tape.names.of(p.twin)}.grad`" for p in left)
     return (
         "leaked seed",
         f"{names} still held what an earlier backward had left, and was walked back again",
@@ -111,7 +108,7 @@ def leaked(seen: Watch, one: Verdicts, row: VerdictRow) -> Found | None:
 # ---- launches without an adjoint, or with two
 
 
-def launched_back(seen: Watch, one: Verdicts, row: VerdictRow) -> Found | None:
+def launched_back(one: GradientWalks, row: VerdictRow) -> Found | None:
     """Finds an adjoint launch that Warp's tape recorded as a forward launch, so that it is reversed a second time."""
     for step in _behind(one.steps, row):
         if step.kind == "adjoint":
@@ -120,7 +117,7 @@ def launched_back(seen: Watch, one: Verdicts, row: VerdictRow) -> Found | None:
     return None
 
 
-def no_adjoint(seen: Watch, one: Verdicts, row: VerdictRow) -> Found | None:
+def no_adjoint(one: GradientWalks, row: VerdictRow) -> Found | None:
     """Finds a launch that Warp's walk skips: its kernel or module has enable_backward=False."""
     for step in _behind(one.steps, row):
         kernel = step.kernel
@@ -137,14 +134,14 @@ def no_adjoint(seen: Watch, one: Verdicts, row: VerdictRow) -> Found | None:
     return None
 
 
-def not_recorded(seen: Watch, one: Verdicts, row: VerdictRow) -> Found | None:
+def not_recorded(one: GradientWalks, row: VerdictRow) -> Found | None:
     """Finds a step on the gradient's path that Warp's tape has not recorded."""
     own = {id(s) for s in one.steps}
     events = {id(e) for e in one.events}
     for step in _behind([s for s in one.past if id(s.event) in events], row):
         if id(step) in own or step.kind in ("host", "opaque", "adjoint") or not _is_active(step):
             continue
-        if (bare := _without_gradient(seen, step)) is not None:
+        if (bare := _without_gradient(one.session, step)) is not None:
             sentence = f"`{bare}` has no gradient, so that Warp's tape leaves {step!r} out, and the gradient with it"
             return "missing requires_grad", sentence, step, f"`{bare}` made with requires_grad=True"
         if step.kind == "launch":
@@ -160,22 +157,22 @@ def not_recorded(seen: Watch, one: Verdicts, row: VerdictRow) -> Found | None:
     return None
 
 
-def _without_gradient(seen: Watch, step: WarpStep) -> str | None:
+def _without_gradient(session: Session, step: WarpStep) -> str | None:
     """The name of an array without a gradient that a copy or assignment reads or writes; None if there is none."""
     if step.kind not in ("copy", "assign") or step.event is None:
         return None
-    for known in list(seen.twins.made.values()):
+    for known in list(session.twins.made.values()):
         a = known.ref()
         if a is not None and a.grad is None and _touches(step.event, known.twin.span):
-            return seen.tape.names.of(known.twin)
+            return session.tape.names.of(known.twin)
     return None
 
 
-def argument_changed(seen: Watch, one: Verdicts, row: VerdictRow) -> Found | None:
+def argument_changed(one: GradientWalks, row: VerdictRow) -> Found | None:
     """Finds a struct, vector or list argument changed since the launch: Warp's tape holds it by reference."""
-    if "changed" not in one.told:
-        one.told["changed"] = _changed_arguments(seen, one)
-    found, numbers, exact = one.told["changed"]
+    if "changed" not in one.answers:
+        one.answers["changed"] = _changed_arguments(one)
+    found, numbers, exact = one.answers["changed"]
     mine, step = row.subject, row.step
     moved = numbers and not np.array_equal(exact[id(mine.twin)], one.exact[id(mine.twin)], equal_nan=True)
     for at in [step, *_behind(one.steps, row)] if step is not None else []:
@@ -193,7 +190,7 @@ def argument_changed(seen: Watch, one: Verdicts, row: VerdictRow) -> Found | Non
     return None
 
 
-def _changed_arguments(seen: Watch, one: Verdicts) -> tuple[dict[WarpStep, list[Changed]], bool, dict[int, np.ndarray]]:
+def _changed_arguments(one: GradientWalks) -> tuple[dict[WarpStep, list[Changed]], bool, dict[int, np.ndarray]]:
     """(changed arguments by step, True if numbers are among them, the exact gradients with the present numbers)."""
     found: dict[WarpStep, list[Changed]] = {}
     numbers: dict[Event, dict[int, Any]] = {}
@@ -202,7 +199,7 @@ def _changed_arguments(seen: Watch, one: Verdicts) -> tuple[dict[WarpStep, list[
         if step is None or event is None or event.command is None or event.reverse is None:
             continue
         active = {*event.reverse.shadows, *(k for k, _ in event.reverse.needs)}
-        for k, then, now in changed(seen.twins, event.command, one.moment.arguments[n]):
+        for k, then, now in changed(one.session.twins, event.command, one.moment.arguments[n]):
             if not isinstance(then, array):
                 numbers.setdefault(event, {})[k] = now
             elif k not in active:
@@ -211,17 +208,17 @@ def _changed_arguments(seen: Watch, one: Verdicts) -> tuple[dict[WarpStep, list[
     return found, bool(numbers), one.with_step(WithNumbers(numbers)) if numbers else {}
 
 
-def without_gradient(seen: Watch, one: Verdicts, row: VerdictRow) -> Found | None:
+def without_gradient(one: GradientWalks, row: VerdictRow) -> Found | None:
     """Finds an intermediate array without requires_grad: Warp's backward silently stops there."""
     written = {s.allocation for e in one.events for s in e.writes}
-    ends = [(step, leaf, seen.twins.array(a)) for step, leaf, a in _active_arrays(one, row) if a.grad is None]
+    ends = [(step, leaf, one.session.twins.array(a)) for step, leaf, a in _active_arrays(one, row) if a.grad is None]
     ends = [end for end in ends if end[2].allocation in written]
-    if not ends or not _passes(seen, one, row, *(twin for _, _, twin in ends)):
+    if not ends or not _passes(one, row, *(twin for _, _, twin in ends)):
         return None
     for step, leaf, twin in ends:
-        if not _passes(seen, one, row, twin):
+        if not _passes(one, row, twin):
             continue
-        name = seen.tape.names.of(twin, leaf.name)
+        name = one.session.tape.names.of(twin, leaf.name)
         if leaf.path:
             cause, name = "missing requires_grad in a struct", f"{leaf.name}"
         else:
@@ -231,7 +228,7 @@ def without_gradient(seen: Watch, one: Verdicts, row: VerdictRow) -> Found | Non
     return None
 
 
-def _passes(seen: Watch, one: Verdicts, row: VerdictRow, *twins: array) -> bool:
+def _passes(one: GradientWalks, row: VerdictRow, *twins: array) -> bool:
     """True if the row's gradient flows through one of these arrays: cutting their adjoints changes it."""
     mine = row.subject
     if mine is None:
@@ -239,26 +236,27 @@ def _passes(seen: Watch, one: Verdicts, row: VerdictRow, *twins: array) -> bool:
     return not np.array_equal(one.without(*twins)[id(mine.twin)], one.exact[id(mine.twin)], equal_nan=True)
 
 
-def aliased(seen: Watch, one: Verdicts, row: VerdictRow) -> Found | None:
+def aliased(one: GradientWalks, row: VerdictRow) -> Found | None:
     """Finds memory written through one array and read through another, each with a gradient buffer of its own."""
+    twin_of = one.session.twins.array
     writers: dict[Any, dict[int, tuple[Any, set[Event]]]] = {}  # by memory: the arrays, and the events that wrote them
     found: list[tuple[WarpStep, Any, Any]] = []
     for step, entry in zip(one.by_entry, one.entries, strict=True):
         if step is None or not isinstance(entry, list) or step.event is None:
             continue
         for _, a in _arrays_of(step, entry):
-            for other, events in writers.get(seen.twins.array(a).allocation, {}).values():
+            for other, events in writers.get(twin_of(a).allocation, {}).values():
                 if other is a or _same_gradient(a, other) or events == {step.event}:
                     continue
-                found += [(step, a, other)] if _same_memory(seen, a, other) else []
+                found += [(step, a, other)] if meets(twin_of(a).span, [twin_of(other).span]) else []
         for _, a in _arrays_of(step, entry):
-            if _writes(seen, step, a):
-                known = writers.setdefault(seen.twins.array(a).allocation, {})
+            if meets(twin_of(a).span, step.event.writes):
+                known = writers.setdefault(twin_of(a).allocation, {})
                 known.setdefault(id(a), (a, set()))[1].add(step.event)
     for step, a, other in reversed(found):
         if row.step is None or step.number >= row.step.number:
-            names = seen.tape.names.of(seen.twins.array(a)), seen.tape.names.of(seen.twins.array(other))
-            first, second = names if names[0] != names[1] else ("another array", names[1])
+            first, second = (one.session.tape.names.of(twin_of(b)) for b in (a, other))
+            first = first if first != second else "another array"
             sentence = f"{step!r} takes `{first}`, which lies in the memory of `{second}` and has a gradient of its own"
             return "alias", sentence, step, f"`{second}` itself, or a view of it, as argument of {step!r}"
     return None
@@ -273,7 +271,7 @@ BUILT = {
 }
 
 
-def overwritten(seen: Watch, one: Verdicts, row: VerdictRow) -> Found | None:
+def overwritten(one: GradientWalks, row: VerdictRow) -> Found | None:
     """Finds memory that the wrong launch's adjoint reads and a later event has overwritten."""
     event = None if row.step is None else row.step.event
     if row.step is None or event is None or event.command is None:
@@ -286,7 +284,7 @@ def overwritten(seen: Watch, one: Verdicts, row: VerdictRow) -> Found | None:
             need = next((need for need in kept.needs if need.event is event), None)
             need = need or next((need for need in own if need.span.overlaps(kept.span) is not False), None)
             if need is not None:
-                return _overwritten(seen, one, row.step, step, need)
+                return _overwritten(one, row.step, step, need)
     return None
 
 
@@ -299,7 +297,7 @@ def needed(event: Event) -> list[Need]:
     return found
 
 
-def _overwritten(seen: Watch, one: Verdicts, wrong: WarpStep, by: WarpStep, need: Any) -> Found:
+def _overwritten(one: GradientWalks, wrong: WarpStep, by: WarpStep, need: Any) -> Found:
     if by.kind == "build":
         kind = by.label.partition(".")[0]
         what, built = BUILT.get(kind, ("hash grid", "built anew"))
@@ -313,7 +311,7 @@ def _overwritten(seen: Watch, one: Verdicts, wrong: WarpStep, by: WarpStep, need
             None,
             f"a {kind} of its own for each time that it is {built} and that {wrong!r} shares with others",
         )
-    name = seen.tape.names.of(need.array, need.name)
+    name = one.session.tape.names.of(need.array, need.name)
     sentence = f"its adjoint reads `{name}` as it is now; `{name}` was overwritten by {by!r}"
     if by.where is not None and by is not wrong:
         sentence += f" in line {by.where.line}"
@@ -332,16 +330,16 @@ def _overwritten(seen: Watch, one: Verdicts, wrong: WarpStep, by: WarpStep, need
     return "overwritten memory", sentence, None, mend
 
 
-def _is_used(one: Verdicts, by: WarpStep) -> bool:
+def _is_used(one: GradientWalks, by: WarpStep) -> bool:
     """True if a later event of the pass, or a seed, reads what a step has written."""
     if by.event is None or not any(e is by.event for e in one.events):
         return False
     at = next(n for n, e in enumerate(one.events) if e is by.event)
     read = [span for e in one.events[at + 1 :] for span in e.reads] + [twin.span for twin, _ in one.seeds]
-    return any(_meets(span, by.event.writes) for span in read)
+    return any(meets(span, by.event.writes) for span in read)
 
 
-def host_wrote(seen: Watch, one: Verdicts, row: VerdictRow) -> Found | None:
+def host_wrote(one: GradientWalks, row: VerdictRow) -> Found | None:
     """Finds memory that the adjoint reads and the host has changed since the watch last saw it."""
     event = None if row.step is None else row.step.event
     if event is None or event.reverse is None:
@@ -351,7 +349,7 @@ def host_wrote(seen: Watch, one: Verdicts, row: VerdictRow) -> Found | None:
         k = needed.get(id(region.allocation))
         if k is not None:
             twin = event.command.places[k]
-            name = seen.tape.names.of(twin, event.command.program.leaves[k].name)
+            name = one.session.tape.names.of(twin, event.command.program.leaves[k].name)
             if (again := _written_again(one, row, twin)) is not None:
                 return _by_warp(name, *again)
             sentence = f"its adjoint reads `{name}` as it is now; the host has written to `{name}` since"
@@ -359,7 +357,7 @@ def host_wrote(seen: Watch, one: Verdicts, row: VerdictRow) -> Found | None:
     return None
 
 
-def _written_again(one: Verdicts, row: VerdictRow, twin: array) -> tuple[WarpStep, str] | None:
+def _written_again(one: GradientWalks, row: VerdictRow, twin: array) -> tuple[WarpStep, str] | None:
     """(step, parameter) of a launch reversed earlier that writes this memory in a wp.func; None if there is none."""
     for step in _behind(one.steps, row):
         command = None if step.event is None else step.event.command
@@ -368,7 +366,7 @@ def _written_again(one: Verdicts, row: VerdictRow, twin: array) -> tuple[WarpSte
         passed = given_to_funcs(step.kernel)
         for k, _ in command.plan.writes:
             name = command.program.leaves[k].name
-            if name in passed and _meets(twin.span, [command.flat[k].span]):
+            if name in passed and meets(twin.span, [command.flat[k].span]):
                 return step, name
     return None
 
@@ -381,7 +379,7 @@ def _by_warp(name: str, step: WarpStep, inside: str) -> Found:
     return "overwritten memory", sentence, None, f"the writing to `{inside}` in the kernel itself, not in a wp.func"
 
 
-def not_cleared(seen: Watch, one: Verdicts, row: VerdictRow) -> Found | None:
+def not_cleared(one: GradientWalks, row: VerdictRow) -> Found | None:
     """Finds an overwrite that Warp's tape did not record: the gradient flows past it to the earlier value."""
     if row.step is None or row.step.event is None:
         return None
@@ -390,10 +388,10 @@ def not_cleared(seen: Watch, one: Verdicts, row: VerdictRow) -> Found | None:
     met = [p for p in one.published if unheard and _touches(row.step.event, p.twin.span)]
     for p in met:
         last = max((s.number for s in one.steps if s.event and _touches(s.event, p.twin.span)), default=-1)
-        seeded = any(_meets(p.twin.span, [twin.span]) for twin, _ in one.seeds)
+        seeded = any(meets(p.twin.span, [twin.span]) for twin, _ in one.seeds)
         for step in unheard:
-            if (last > step.number or seeded) and step.event is not None and _meets(p.twin.span, step.event.writes):
-                name = seen.tape.names.of(p.twin)
+            if (last > step.number or seeded) and step.event is not None and meets(p.twin.span, step.event.writes):
+                name = one.session.tape.names.of(p.twin)
                 sentence = (
                     f"Warp's tape does not hear {step!r}: the gradient of `{name}` flows past it, to what was there"
                 )
@@ -402,14 +400,14 @@ def not_cleared(seen: Watch, one: Verdicts, row: VerdictRow) -> Found | None:
     return None
 
 
-def retained(seen: Watch, one: Verdicts, row: VerdictRow) -> Found | None:
+def retained(one: GradientWalks, row: VerdictRow) -> Found | None:
     """Finds an array with retain_grad that is written more than once: earlier values get the gradient of later ones."""
     if row.step is None or row.step.event is None:
         return None
     for p in (p for p in one.published if p.theirs.retain_grad and _touches(row.step.event, p.twin.span)):
-        writers = [e for e in one.events if _meets(p.twin.span, e.writes)]
+        writers = [e for e in one.events if meets(p.twin.span, e.writes)]
         if len(writers) > 1:
-            name = seen.tape.names.of(p.twin)
+            name = one.session.tape.names.of(p.twin)
             sentence = (
                 f"`{name}` has retain_grad=True and is written {len(writers)} times: no store clears its gradient"
             )
@@ -429,7 +427,7 @@ def _before_host(name: str) -> str:
 # ---- the adjoint of the kernel itself
 
 
-def in_kernel(seen: Watch, one: Verdicts, row: VerdictRow) -> Found | None:
+def in_kernel(one: GradientWalks, row: VerdictRow) -> Found | None:
     """Finds a statement in the kernel that Warp's adjoint does not reverse correctly."""
     if row.step is None or row.step.kernel is None:
         return None
@@ -475,7 +473,7 @@ def _mended(s: Suspect) -> str:
     }[s.cause]
 
 
-def behind_mesh(seen: Watch, one: Verdicts, row: VerdictRow) -> Found | None:
+def behind_mesh(one: GradientWalks, row: VerdictRow) -> Found | None:
     """Finds points of a mesh that kernels get by id: Warp's adjoints of mesh queries give them no gradient."""
     mine = row.subject
     if mine is None or row.theirs is None or not np.array_equal(row.theirs, mine.before):
@@ -492,7 +490,7 @@ def behind_mesh(seen: Watch, one: Verdicts, row: VerdictRow) -> Found | None:
     return None
 
 
-def rounded(seen: Watch, one: Verdicts, row: VerdictRow) -> Found | None:
+def rounded(one: GradientWalks, row: VerdictRow) -> Found | None:
     """Finds cancellation: rounding alone moves the sum as far as Warp's gradient is off."""
     mine = row.subject
     if mine is None or row.step is None or row.exact is None or row.theirs is None or row.step.event is None:
@@ -505,7 +503,7 @@ def rounded(seen: Watch, one: Verdicts, row: VerdictRow) -> Found | None:
     return "precision", sentence, None, "wp.float64, or a formula without the large terms"
 
 
-def unexplained(seen: Watch, one: Verdicts, row: VerdictRow) -> Found | None:
+def unexplained(one: GradientWalks, row: VerdictRow) -> Found | None:
     """The last resort: memory was unchanged, and no statement of the kernel is known to go wrong."""
     if row.step is None or row.step.kernel is None:
         return None
@@ -553,7 +551,7 @@ def _is_active(step: WarpStep) -> bool:
     return event is not None and not event.kind.opaque and (event.reverse is not None or event.source is not None)
 
 
-def _active_arrays(one: Verdicts, row: VerdictRow) -> Iterator[tuple[WarpStep, Any, Any]]:
+def _active_arrays(one: GradientWalks, row: VerdictRow) -> Iterator[tuple[WarpStep, Any, Any]]:
     """Yields (step, parameter, Warp's array) of all active arguments of recorded launches, the last launch first."""
     pairs = {id(s): e for s, e in zip(one.by_entry, one.entries, strict=True) if s is not None and isinstance(e, list)}
     for step in _behind(one.steps, row):
@@ -579,18 +577,8 @@ def _arrays_of(step: WarpStep, entry: list) -> Iterator[tuple[Any, Any]]:
             yield leaf, value
 
 
-def _meets(span: Span, spans: Iterable[Span]) -> bool:
-    """True if one of `spans` shares a byte with `span`, or may."""
-    return any(s.allocation is span.allocation and s.overlaps(span) is not False for s in spans)
-
-
 def _touches(event: Event, span: Span) -> bool:
-    return _meets(span, (*event.reads, *event.writes))
-
-
-def _same_memory(seen: Watch, a: Any, b: Any) -> bool:
-    one, two = seen.twins.array(a), seen.twins.array(b)
-    return one.allocation is two.allocation and one.span.overlaps(two.span) is not False
+    return meets(span, (*event.reads, *event.writes))
 
 
 def _same_gradient(a: Any, b: Any) -> bool:
@@ -598,9 +586,3 @@ def _same_gradient(a: Any, b: Any) -> bool:
     if a.grad is None or b.grad is None:
         return True
     return a.grad.ptr - a.ptr == b.grad.ptr - b.ptr
-
-
-def _writes(seen: Watch, step: WarpStep, a: Any) -> bool:
-    twin: array = seen.twins.array(a)
-    assert step.event is not None
-    return _meets(twin.span, step.event.writes)

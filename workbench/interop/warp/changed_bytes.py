@@ -11,12 +11,10 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from .memory import LITTLE, Noted, PackedSnapshot, TwinBuffer
+from .memory import LITTLE, PackedSnapshot, Snapshot, TwinBuffer
 
 PIECE = 1 << 22  # bytes, for which NumPy asks the system for large pages
-Left = tuple[
-    Iterable[tuple[TwinBuffer, Noted]], int
-]  # buffers and what they hold, and how many bytes were copied for it
+Written = tuple[Iterable[tuple[TwinBuffer, Snapshot]], int]  # buffers and what they hold, and the bytes copied for it
 
 
 class EachBuffer:
@@ -36,16 +34,16 @@ class EachBuffer:
                 found.append(region)
         return found
 
-    def noted(self) -> Left:
+    def snapshots(self) -> Written:
         """Snapshot the buffers that the call may have written."""
-        found: list[tuple[TwinBuffer, Noted]] = []
+        found: list[tuple[TwinBuffer, Snapshot]] = []
         size = 0
         for region in self.moved_on() if self.written is None else self.written:
             if region.size <= LITTLE:
                 region.latest = latest = region.live.tobytes()
                 found.append((region, latest))
             else:
-                found.append((region, region.note()))
+                found.append((region, region.snapshot()))
             size += region.size
         return found, size
 
@@ -65,34 +63,34 @@ class PackedBuffers:
         self.spans = [r.live.data for r in self.read], [r.live.data for r in self.written]
         ends = list(itertools.accumulate(r.size for r in self.written))
         self.places = {r: slice(end - r.size, end) for r, end in zip(self.written, ends, strict=True)}
-        self.latest: list[Noted | None] = []
+        self.latest: list[Snapshot | None] = []
         self.texts = b"", b""
-        self.kept: PackedSnapshot | None = None
+        self.packed: PackedSnapshot | None = None
         self.store = store
 
     def moved_on(self) -> list[TwinBuffer]:
         """The buffers whose bytes differ from the last event's."""
         if self.latest != [r.latest for r in self.short]:
             self.texts = b"".join([r.held() for r in self.read]), b"".join([r.held() for r in self.written])
-            self.latest, self.kept = [r.latest for r in self.short], None
+            self.latest, self.packed = [r.latest for r in self.short], None
         read, written = self.spans
         if (b"".join(read), b"".join(written)) == self.texts:
             return self.long.moved_on()
         return [r for r in self.short if r.moved_on()] + self.long.moved_on()
 
-    def noted(self) -> Left:
+    def snapshots(self) -> Written:
         """Snapshot what the graph has written. Bytes equal to those of its last launch are not copied again."""
         read, last = self.texts
         text, size = b"".join(self.spans[1]), 0
-        if self.kept is None or text != last:
-            self.kept, size = PackedSnapshot(self.store.put(text), self.places), len(text)
-        kept = self.kept
+        if self.packed is None or text != last:
+            self.packed, size = PackedSnapshot(self.store.put(text), self.places), len(text)
+        packed = self.packed
         for region in self.written:
-            region.latest = kept
-        self.latest[len(self.read) :] = [kept] * len(self.written)
+            region.latest = packed
+        self.latest[len(self.read) :] = [packed] * len(self.written)
         self.texts = read, text
-        long, more = self.long.noted()
-        return Pairs(self.written, kept, long), size + more
+        long, more = self.long.snapshots()
+        return WrittenSnapshots(self.written, packed, long), size + more
 
 
 class StoredBytes:
@@ -110,15 +108,15 @@ class StoredBytes:
         return made
 
 
-class Pairs:
+class WrittenSnapshots:
     """An iterable of (buffer, snapshot): short buffers share one packed snapshot, long ones have their own."""
 
-    __slots__ = ("kept", "long", "short")
+    __slots__ = ("packed", "long", "short")
 
-    def __init__(self, short: list[TwinBuffer], kept: PackedSnapshot, long: Iterable[tuple[TwinBuffer, Noted]]):
-        self.short, self.kept, self.long = short, kept, long
+    def __init__(self, short: list[TwinBuffer], packed: PackedSnapshot, long: Iterable[tuple[TwinBuffer, Snapshot]]):
+        self.short, self.packed, self.long = short, packed, long
 
-    def __iter__(self) -> Iterator[tuple[TwinBuffer, Noted]]:
+    def __iter__(self) -> Iterator[tuple[TwinBuffer, Snapshot]]:
         for region in self.short:
-            yield region, self.kept
+            yield region, self.packed
         yield from self.long

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from ...tables import aligned, html_table
 from .events import WarpStep
-
-if TYPE_CHECKING:
-    from .watch import Watch
 
 Verdict = Literal["agrees", "wrong", "unverified", "not asked"]
 FIELDS = ("array", "verdict", "difference", "launch", "line", "cause", "remedy")
@@ -66,8 +63,8 @@ class VerdictRow:
 class VerdictTable:
     """Rows, which print as a table. Iterate over them, or ask `wrong`, `agrees`."""
 
-    def __init__(self, rows: list[VerdictRow], seen: Watch):
-        self.rows, self.seen = rows, seen
+    def __init__(self, rows: list[VerdictRow]):
+        self.rows = rows
 
     def __iter__(self) -> Iterator[VerdictRow]:
         return iter(self.rows)

@@ -7,27 +7,34 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from warp._src import context
 from warp._src import types as warp_types
 
 from ...arrays.creation import copy as our_copy
-from .captures import FROM_HOST, Noted
+from .captures import FROM_HOST, Captures
 from .changed_bytes import EachBuffer
-from .deferred import Act, DeferredCall, Deferring
+from .hooks import Hooks
 from .memory import Twins, Untranslated, arrays_in, hull
 from .programs import caller
+from .recorder import EventRecorder, WarpCall
+from .session import Act, Session
 
 
-class Moves(Deferring):
-    """The mixin of `Watch` that handles copies, fills, assignments and new arrays."""
+class CopyCalls:
+    """Handles copies, fills, assignments and new arrays."""
 
-    twins: Twins
-    inside: bool
-    captured: list[Noted] | None
-    event: Callable[..., Any]
-    noted: Callable[..., Any]
-    quietly: Callable[[Callable[[], Any]], Any]
+    def __init__(self, session: Session, recorder: EventRecorder, captures: Captures):
+        self.session, self.recorder, self.captures, self.twins = session, recorder, captures, session.twins
 
-    def _copy(
+    def install(self, hooks: Hooks) -> None:
+        hooks.put(context.copy, self.copy)
+        for kind in (warp_types.array, warp_types.noncontiguous_array_base):
+            hooks.put(kind.fill_, self.fill)
+            hooks.put(kind.zero_, self.zero)
+            hooks.put(kind.assign, self.assign)
+        hooks.put(warp_types.array.__init__, self.made)
+
+    def copy(
         self,
         original: Any,
         dest: Any,
@@ -38,7 +45,7 @@ class Moves(Deferring):
         stream: Any = None,
     ) -> Any:
         theirs = lambda: original(dest, src, dest_offset, src_offset, count, stream)  # noqa: E731
-        if self.inside:
+        if self.session.inside:
             return theirs()
         ready = lambda: self.copying(dest, src, dest_offset, src_offset, count)  # noqa: E731
         return self.moved("copy", [dest, src], theirs, ready, caller())
@@ -49,9 +56,9 @@ class Moves(Deferring):
             source = source.view(to.dtype)
         return lambda: our_copy(to, source, dest_offset, src_offset, count)
 
-    def _fill(self, original: Any, a: Any, value: Any) -> Any:
+    def fill(self, original: Any, a: Any, value: Any) -> Any:
         theirs = lambda: original(a, value)  # noqa: E731
-        if self.inside:
+        if self.session.inside:
             return theirs()
         return self.moved("fill_", [a], theirs, lambda: self.filling(a, value), caller())
 
@@ -62,17 +69,17 @@ class Moves(Deferring):
         number = self.twins.value(value)
         return lambda: twin.fill_(number)
 
-    def _zero(self, original: Any, a: Any) -> Any:
-        if self.inside:
+    def zero(self, original: Any, a: Any) -> Any:
+        if self.session.inside:
             return original(a)
         return self.moved("zero_", [a], lambda: original(a), lambda: self.twins.value(a).zero_, caller())
 
-    def _assign(self, original: Any, a: Any, src: Any) -> Any:
+    def assign(self, original: Any, a: Any, src: Any) -> Any:
         theirs = lambda: original(a, src)  # noqa: E731
-        if self.inside:
+        if self.session.inside:
             return theirs()
-        if self.captured is not None and not warp_types.is_array(src):
-            return self.noted("assign", FROM_HOST, list(arrays_in([a])), lambda: self.our_assign(a), theirs)
+        if self.captures.calls is not None and not warp_types.is_array(src):
+            return self.captures.record("assign", FROM_HOST, list(arrays_in([a])), lambda: self.our_assign(a), theirs)
         if warp_types.is_array(src):
             return self.moved("assign", [a, src], theirs, lambda: self.copying(a, src), caller())
         held: list[np.ndarray] = []
@@ -100,38 +107,38 @@ class Moves(Deferring):
         """Handle a copy, fill or assignment. `ready`: finds the twins, and returns the action to replay on them."""
         arrays = list(arrays_in(given))
         ours = lambda: ready()()  # noqa: E731
-        if self.captured is not None:
-            return self.noted(kind, kind, arrays, ours, theirs)
-        if not arrays or not _is_worth(self, kind, arrays):
-            return self.quietly(theirs)
+        if self.captures.calls is not None:
+            return self.captures.record(kind, kind, arrays, ours, theirs)
+        if not arrays or not _is_worth(self.twins, kind, arrays):
+            return self.session.quietly(theirs)
         try:
             act, twins = ready(), tuple(self.twins.array(a) for a in arrays)
             regions, written = self.twins.regions(arrays), self.twins.regions(arrays_in(given[:1]))
         except Exception:  # noqa: BLE001  the event says what it was
-            return self.event(kind, kind, arrays, theirs, ours, frame)
-        call = DeferredCall(kind, kind, regions, act, self.place_of(frame), None, twins)
-        return self.postponed(call, EachBuffer(regions, written), theirs)
+            return self.recorder.event(kind, kind, arrays, theirs, ours, frame)
+        call = WarpCall(kind, kind, regions, act, self.session.place_of(frame), None, twins)
+        return self.recorder.postponed(call, EachBuffer(regions, written), theirs)
 
-    def _made(self, original: Any, a: Any, data: Any = None, *args: Any, **kwargs: Any) -> None:
+    def made(self, original: Any, a: Any, data: Any = None, *args: Any, **kwargs: Any) -> None:
         """Handle a new array: the host data that it copies is its initial contents, not an event."""
-        if self.inside or data is None or warp_types.is_array(data):
+        if self.session.inside or data is None or warp_types.is_array(data):
             original(a, data, *args, **kwargs)
         else:
-            self.quietly(lambda: original(a, data, *args, **kwargs))
+            self.session.quietly(lambda: original(a, data, *args, **kwargs))
 
 
 def _bytes_of(a: Any) -> Any:
     return (ctypes.c_char * (a.size * warp_types.type_size_in_bytes(a.dtype))).from_address(a.ptr)
 
 
-def _is_worth(seen: Any, kind: str, arrays: list[Any]) -> bool:
+def _is_worth(twins: Twins, kind: str, arrays: list[Any]) -> bool:
     """True if a fill needs an event. False for fresh memory: it is snapshot when something first reads it."""
     if kind == "copy" or len(arrays) > 1:
         return True
-    if seen.twins.behind(arrays[0]):
+    if twins.behind(arrays[0]):
         return True
     try:
         low, high = hull(arrays[0])
-        return bool(seen.twins.meeting(low, high))
+        return bool(twins.meeting(low, high))
     except Untranslated:
         return False

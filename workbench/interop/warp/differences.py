@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from ...kernels import ir
 from ...kernels.ops.memory import ATOMIC_ADD, ATOMIC_SUB
@@ -17,9 +16,7 @@ from ...kernels.ops.scalar import ADD, MUL, SUB
 from ...kernels.types import is_float
 from ...tables import aligned, html_table
 from .events import ForwardDifference, WarpStep
-
-if TYPE_CHECKING:
-    from .watch import Watch
+from .session import Session
 
 FIELDS = ("event", "line", "array", "number", "here", "Warp", "ulps", "why")
 FUNCTION = 8  # what such a function costs at least, beside the 1 of a sum
@@ -59,8 +56,8 @@ class Differing:
 class Differences:
     """Rows, which print as a table, the farthest first."""
 
-    def __init__(self, seen: Watch):
-        rows = [_row(seen, step, step.difference) for step in seen.steps if step.difference is not None]
+    def __init__(self, session: Session):
+        rows = [_row(session, step, step.difference) for step in session.steps if step.difference is not None]
         self.rows = sorted(rows, key=lambda row: -row.difference.ulps)
 
     def __iter__(self) -> Iterator[Differing]:
@@ -83,10 +80,11 @@ class Differences:
         return {"text/plain": repr(self), "text/html": html}
 
 
-def _row(seen: Watch, step: WarpStep, found: ForwardDifference) -> Differing:
+def _row(session: Session, step: WarpStep, found: ForwardDifference) -> Differing:
     event = step.event
-    arrays = [] if event is None else [a for a in seen.tape.arrays.values() if a.allocation is found.region.allocation]
-    return Differing(step, seen.tape.names.of(arrays[0]) if arrays else "", found, why(step, found))
+    known = [] if event is None else session.tape.arrays.values()
+    arrays = [a for a in known if a.allocation is found.region.allocation]
+    return Differing(step, session.tape.names.of(arrays[0]) if arrays else "", found, why(step, found))
 
 
 def why(step: WarpStep, found: ForwardDifference) -> str:

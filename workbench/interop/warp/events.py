@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -65,7 +65,6 @@ class WarpStep:
     reason: str = ""
     difference: ForwardDifference | None = None
     chosen: bool = False
-    values: list[Any] = field(default_factory=list)  # the arguments of a launch, while it runs
 
     @property
     def where(self) -> Where | None:

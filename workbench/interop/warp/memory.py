@@ -14,7 +14,7 @@ import itertools
 import math
 import mmap
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -71,7 +71,7 @@ class TwinBuffer:
         self.allocation = memory.allocate(self.size, zeroed=False)
         self.allocation.bytes[...] = self.live
         self.apart: np.ndarray | None = None  # Warp's bytes when last seen, where the twin holds others on purpose
-        self.latest: Noted | None = None
+        self.latest: Snapshot | None = None
         self.gone = False  # its array is, and others may have its addresses
 
     @property
@@ -105,12 +105,12 @@ class TwinBuffer:
             return self.live.tobytes() != seen[: self.size].tobytes()
         return _memcmp(self.low, seen.ctypes.data, self.size) != 0
 
-    def note(self) -> bytes | np.ndarray:
+    def snapshot(self) -> bytes | np.ndarray:
         """Snapshot Warp's bytes as those of the last event, which the twin will replay later."""
         self.latest = noted = self.live.tobytes() if self.size <= LITTLE else self.live.copy()
         return noted
 
-    def back_to(self, noted: Noted) -> None:
+    def back_to(self, noted: Snapshot) -> None:
         """Make a snapshot the current bytes."""
         self.theirs = noted.of(self) if isinstance(noted, PackedSnapshot) else np.frombuffer(noted, np.uint8)
 
@@ -130,7 +130,7 @@ class TwinBuffer:
             self.apart = None
 
 
-Noted = bytes | np.ndarray | PackedSnapshot
+Snapshot = bytes | np.ndarray | PackedSnapshot
 _numbers = itertools.count()
 _memcmp = ctypes.CDLL(None).memcmp
 _memcmp.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
@@ -326,7 +326,7 @@ class Twins:
         size = itemsize_of(element)
         return array_on(region.allocation, element, (region.allocation.nbytes // size,), (size,), 0)
 
-    def read_only(self, kernel: Any, values: list[Any]) -> set[int]:
+    def read_only(self, kernel: Any, values: Sequence[Any]) -> set[int]:
         """The ids of launch arguments that the kernel surely does not write: 1-D arrays that it only reads as `x[...]`.
 
         With more axes `x[i]` may be a row through which it writes.

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from ...arrays import allocation as memory
 from ...arrays.allocation import Allocation
 from ...arrays.array import array
-from ...arrays.span import Span
-from ...arrays.workspace import Workspace, float_parts, gradient_dtype, is_float_memory, shadow_view
+from ...arrays.workspace import Workspace, float_parts, gradient_dtype
 from ...errors import GradientError
 from ...tapes.events import Event
 from ...tapes.reverse import opaque_meets, reverse, walk
@@ -24,12 +24,11 @@ from .compare import SMALL, accuracy, is_near
 from .events import HOST_WRITE, RACE, WarpStep
 from .memory import Untranslated, arrays_in, root_of
 from .perturbed_walks import floats
-from .programs import said
+from .programs import first_line
+from .session import LeftGradient, Session
 from .snapshots import GradientSnapshots, digest
-from .verdicts import SCALES, Act, Left, PublishedGradient, Verdicts
-
-if TYPE_CHECKING:
-    from .watch import Watch
+from .verdicts import Verdicts
+from .walks import SCALES, Act, PublishedGradient, add_seeds, gradient_in, meets, reads
 
 MUCH = 1 << 26  # bytes of Warp's gradient buffers that are kept of one backward, for its picture
 
@@ -58,23 +57,23 @@ class WarpBackward(Verdicts):
     """
 
     def __init__(
-        self, seen: Watch, number: int, moment: GradientSnapshots, known: dict[int, WarpStep | None] | None = None
+        self, session: Session, number: int, moment: GradientSnapshots, known: dict[int, WarpStep | None] | None = None
     ):
         """`known`: the step of each entry of Warp's tape, by entry id; None: as recorded."""
-        super().__init__(seen, number, moment, seen.steps[: moment.steps], moment.entries)
-        known = seen.recorded.get(moment.tape, {}) if known is None else known
+        super().__init__(session, number, moment, session.steps[: moment.steps], moment.entries)
+        known = session.recorded.get(moment.tape, {}) if known is None else known
         self.complete = all(id(e) in known for e in self.entries)
         self.by_entry = [known.get(id(e)) for e in self.entries]
         self.steps = [s for s in self.by_entry if s is not None]
         self.glimpses: list[Glimpse] = []
         loss, grads = moment.loss, moment.grads
-        escaped = seen.escaped.get(moment.tape, [])
+        escaped = session.escaped.get(moment.tape, [])
         self.seeded = [a for a in (loss, *(grads or ())) if a is not None] or self._seeded_by_hand(escaped)
         self.events = self._window(self.seeded, escaped)
         self.meeting: dict[Allocation, list[Event]] = {}  # the events that touch a memory
         for event in self.events:
-            for memory in {span.allocation for span in (*event.reads, *event.writes)}:
-                self.meeting.setdefault(memory, []).append(event)
+            for place in {span.allocation for span in (*event.reads, *event.writes)}:
+                self.meeting.setdefault(place, []).append(event)
         self.published = self._with_gradients()
         self.seeds = self._seeds(loss, grads)
         self.bases = {id(p.twin): p.before for p in reversed(self.published) if not p.written}
@@ -87,7 +86,7 @@ class WarpBackward(Verdicts):
         array that no recorded event writes.
         """
         events, own = (
-            self.seen.tape.events[: self.moment.events],
+            self.session.tape.events[: self.moment.events],
             {id(s.event) for s in self.steps if s.event is not None},
         )
         places = [n for n, e in enumerate(events) if id(e) in own]
@@ -97,8 +96,8 @@ class WarpBackward(Verdicts):
         missed = {id(event) for event in heard if not _is_host(event)}
         first = next((n for n, e in enumerate(events[: places[0]]) if id(e) in missed), places[0])
         last = places[-1]
-        for twin in (found[0] for a in seeded if (found := self.seen.twins.behind(a))):
-            writers = [n for n, e in enumerate(events) if not _is_host(e) and _touches(e.writes, twin.span)]
+        for twin in (found[0] for a in seeded if (found := self.session.twins.behind(a))):
+            writers = [n for n, e in enumerate(events) if not _is_host(e) and meets(twin.span, e.writes)]
             if writers and not own.intersection(id(events[n]) for n in writers):
                 last = max(last, writers[-1])
         return events[first : last + 1]
@@ -110,29 +109,29 @@ class WarpBackward(Verdicts):
         missed = [s.event for s in escaped if s.event is not None and s.kind != "adjoint" and not _is_host(s.event)]
         missed += self._going_on()
         found = []
-        for known in list(self.seen.twins.made.values()) if missed else ():
+        for known in list(self.session.twins.made.values()) if missed else ():
             a = known.ref()
             if a is None or a.grad is None or not self.moment.knows(a) or not np.any(_numbers(self.moment.before(a))):
                 continue
-            if self.seen.left.get(a.grad) is None and any(_touches(e.writes, known.twin.span) for e in missed):
+            if self.session.left.get(a.grad) is None and any(meets(known.twin.span, e.writes) for e in missed):
                 found.append(a)
         return found
 
     def _going_on(self) -> list[Event]:
         """Events that read results of the recorded ones but are not on Warp's tape."""
         own = {id(s.event): s.event for s in self.steps if s.event is not None}
-        events = self.seen.tape.events[: self.moment.events]
+        events = self.session.tape.events[: self.moment.events]
         results = [span for event in own.values() for span in event.writes]
         begun = next((n for n, e in enumerate(events) if id(e) in own), len(events))
-        others = (e for e in events[begun:] if id(e) not in own and not _is_host(e) and not e.kind.opaque)
-        return [e for e in others if any(_touches(results, span) for span in e.reads)]
+        others = (e for e in events[begun:] if id(e) not in own and not _is_host(e) and e.kind != "opaque")
+        return [e for e in others if any(meets(span, results) for span in e.reads)]
 
     def _with_gradients(self) -> list[PublishedGradient]:
         """The arrays that publish a gradient; of overlapping gradients the largest."""
         found: dict[int, Any] = {}
         for entry in self.entries:
             if isinstance(entry, list):
-                given = self.seen.twins.arrays_of([*entry[3], *entry[4]])
+                given = self.session.twins.arrays_of([*entry[3], *entry[4]])
                 found.update((id(a), a) for a in given if a.grad is not None)
         found.update((id(a), a) for a in arrays_in(self.moment.gradients) if a.grad is not None)
         found.update((id(a), a) for a in self._beside())
@@ -145,7 +144,7 @@ class WarpBackward(Verdicts):
             if any(r == root and lo <= low and high <= hi for r, lo, hi in spans) or not a.size:
                 continue
             try:
-                twin = self.seen.twins.array(a)
+                twin = self.session.twins.array(a)
             except Untranslated:
                 continue
             spans.append((root, low, high))
@@ -159,26 +158,26 @@ class WarpBackward(Verdicts):
         own = {id(s.event) for s in self.steps if s.event is not None}
         missed = [e for e in self.events if id(e) not in own and not _is_host(e) and not e.kind.opaque]
         taken = {id(a) for e in self.events if e.command is not None for a in e.command.flat}
-        for known in list(self.seen.twins.made.values()):
+        for known in list(self.session.twins.made.values()):
             a, span = known.ref(), known.twin.span
             if a is None or a.grad is None:
                 continue
-            read = id(known.twin) in taken or any(_touches(e.reads, span) for e in missed)
-            if read and not any(_touches(e.writes, span) for e in self.meeting.get(span.allocation, ())):
+            read = id(known.twin) in taken or any(meets(span, e.reads) for e in missed)
+            if read and not any(meets(span, e.writes) for e in self.meeting.get(span.allocation, ())):
                 yield a
 
     def _place(self, one: PublishedGradient) -> None:
         """Set `at` to the first event that reads the array's outside contents: the gradient is by these."""
         started = False
         for event in self.meeting.get(one.twin.allocation, ()):
-            writes, reads = _touches(event.writes, one.twin.span), _reads(event, one.twin.span)
-            if not (writes or reads):
+            written, read = meets(one.twin.span, event.writes), reads(event, one.twin.span)
+            if not (written or read):
                 continue
             if _is_host(event):
                 started = started or one.at is None
                 continue
-            one.written = one.written or writes
-            if one.at is None and reads:
+            one.written = one.written or written
+            if one.at is None and read:
                 one.at = event
             elif one.at is None:
                 one.written = True
@@ -203,7 +202,7 @@ class WarpBackward(Verdicts):
             elif named:
                 values = _over(one.before, self.moment.seed(given[id(a)]))
             elif one.written:
-                values, left = one.before, self.seen.left.get(a.grad) if loss is not None or grads else None
+                values, left = one.before, self.session.left.get(a.grad) if loss is not None or grads else None
             else:
                 continue
             known = left is not None and left.gradient.shape == values.shape
@@ -222,15 +221,15 @@ class WarpBackward(Verdicts):
             one
             for one in self.published
             if any(twin is one.twin for twin, _ in self.seeds)
-            and (left := self.seen.left.get(one.theirs.grad)) is not None
+            and (left := self.session.left.get(one.theirs.grad)) is not None
             and left.computed
             and np.array_equal(left.gradient, one.before)
-            and any(_reads(e, one.twin.span) for e in self.events)
+            and any(reads(e, one.twin.span) for e in self.events)
         ]
 
     def _unlisted(self, a: Any) -> PublishedGradient | None:
         try:
-            twin = self.seen.twins.array(a)
+            twin = self.session.twins.array(a)
         except Untranslated:
             return None
         zeros = np.zeros(twin.data.shape, twin.data.dtype)
@@ -246,15 +245,15 @@ class WarpBackward(Verdicts):
             self._judge(error)
         except Exception as failure:  # noqa: BLE001  the program goes on, and its rows say what went wrong here
             self.rows.clear()
-            self._judge(error or said(failure))
+            self._judge(error or first_line(failure))
         if any(row.verdict == "wrong" for row in self.rows) and (known := self._repeated()) is not None:
-            self._may_be_of(WarpBackward(self.seen, self.number, self.moment, known))
+            self._may_be_of(WarpBackward(self.session, self.number, self.moment, known))
 
     def _judge(self, error: str) -> None:
         for n, noted in self.moment.glimpses if not error else ():
             step = self.by_entry[n]
             if step is not None:
-                values = [(self.seen.twins.behind(a), values) for a, values in noted]
+                values = [(self.session.twins.behind(a), values) for a, values in noted]
                 self.glimpses.append(Glimpse(step, [(found[0], values) for found, values in values if found]))
         wrong_at: dict[int, WarpStep] = {}
         if self.events and self.complete and not error:
@@ -267,7 +266,7 @@ class WarpBackward(Verdicts):
         self._explain(wrong_at)
         for one in self.published:
             after, held = self.moment.after(one.theirs), digest(self.moment.held(one.theirs))
-            one.after, self.seen.left[one.theirs.grad] = after, Left(self.number, after, held, one.written)
+            one.after, self.session.left[one.theirs.grad] = after, LeftGradient(self.number, after, held, one.written)
         if sum(values.nbytes for g in self.glimpses for _, values in g.values) > MUCH:
             self.glimpses.clear()
 
@@ -301,10 +300,8 @@ class WarpBackward(Verdicts):
     def show(self) -> None:
         """Point the tools of our tape at this pass: its seeds and its events."""
         space = Workspace()
-        for twin, values in self.seeds:
-            view = shadow_view(twin, space[twin.allocation])
-            view += values.reshape(view.shape).astype(view.dtype)
-        tape = self.seen.tape
+        add_seeds(space, self.seeds)
+        tape = self.session.tape
         tape.last_seeds = {a: shadow.data.copy() for a, shadow in space.items()}
         tape.within = frozenset(self.events)
 
@@ -313,7 +310,7 @@ class WarpBackward(Verdicts):
 
         `act` reverses an event.
         """
-        tape, first, last = self.seen.tape, self.events[0], self.events[-1]
+        tape, first, last = self.session.tape, self.events[0], self.events[-1]
         wanted: dict[int, list[PublishedGradient]] = {}
         for one in self.published:
             if one.at is not None:
@@ -328,9 +325,7 @@ class WarpBackward(Verdicts):
             nonlocal inside
             if event is last:
                 inside = True
-                for twin, values in self.seeds:
-                    view = shadow_view(twin, space[twin.allocation])
-                    view += (values.reshape(view.shape) * scale).astype(view.dtype)
+                add_seeds(space, self.seeds, scale)
 
         def step(tape: Any, event: Event, space: Workspace, after: dict) -> None:
             if not inside:
@@ -348,13 +343,13 @@ class WarpBackward(Verdicts):
 
         def observe(event: Event, space: Workspace) -> None:
             for one in wanted.get(id(event), ()):
-                exact[id(one.twin)] = _read(one.twin, space)
+                exact[id(one.twin)] = gradient_in(space, one.twin)
             if (glimpse := glimpses.get(id(event))) is not None:
                 self._look(glimpse, space, wrong)
             if event is first:
                 raise _Enough
 
-        with self.seen.unrecorded():
+        with memory.LOCK, memory.unrecorded():
             try:
                 walk(tape, Workspace(), observe, before, step=step)
             except _Enough:
@@ -365,7 +360,7 @@ class WarpBackward(Verdicts):
         """Compare Warp's buffers after one adjoint launch with the adjoints of the walk."""
         for twin, theirs in glimpse.values:
             for part, values, base in self._parts(twin, theirs) if id(twin) not in wrong else ():
-                exact = _read(part, space)
+                exact = gradient_in(space, part)
                 if base is not None:
                     exact = exact + base
                 if exact.shape == values.shape and not is_near(values, exact) and not np.isnan(exact).any():
@@ -408,36 +403,13 @@ def _is_host(event: Event) -> bool:
     return event.kind.from_host or event.label == HOST_WRITE
 
 
-def _touches(spans: Any, span: Span) -> bool:
-    return any(s.allocation is span.allocation and s.overlaps(span) is not False for s in spans)
-
-
-def _reads(event: Event, span: Span) -> bool:
-    """True if an event reads these bytes other than to accumulate into them."""
-    if event.command is None:
-        return _touches(event.reads, span)
-    plan = event.command.plan
-    added = plan.accumulates_only
-    return any(
-        s.allocation is span.allocation and s.overlaps(span) is not False
-        for (k, _), s in zip(plan.reads, event.reads, strict=False)
-        if k not in added
-    )
-
-
-def _read(twin: array, space: Workspace) -> np.ndarray:
-    if twin.allocation not in space or not is_float_memory(twin):
-        return np.zeros(twin.data.shape, np.float32)
-    return np.array(shadow_view(twin, space[twin.allocation]))
-
-
 def _meets(event: Event, space: Workspace) -> bool:
     if event.command is None:
         return opaque_meets(event, space)
     return any(
         part.allocation in space and np.any(space[part.allocation].view(part.span, gradient_dtype(part)))
         for part in floats(event)
-        if _touches(event.writes, part.span)
+        if meets(part.span, event.writes)
     )
 
 

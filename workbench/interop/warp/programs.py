@@ -29,7 +29,7 @@ def caller() -> Any:
     return frame
 
 
-def said(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
     """The first line of an error's message."""
     what = str(getattr(error, "what", None) or error or type(error).__name__)
     return what.splitlines()[0]

@@ -7,7 +7,7 @@ at the end the gradients it published.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -18,9 +18,8 @@ from ...diagnose.finding import Finding
 from ...tapes.events import Event
 from ...tapes.kinds import COPY, OPAQUE
 from .compare import VerdictRow
-
-if TYPE_CHECKING:
-    from .passes import WarpBackward
+from .passes import WarpBackward
+from .session import Session
 
 Observer = Callable[[Event, Workspace], object]
 MOST = 8  # names in a sentence
@@ -36,7 +35,7 @@ class PublishedBackward:
     title, brief = "Warp's gradient", "Warp"
 
     def __init__(self, one: WarpBackward):
-        self.one, self.tape = one, one.seen.tape
+        self.one, self.tape = one, one.session.tape
         self.seeds: Mapping[Allocation, Any] = {a: s.data.copy() for a, s in self._started().items()}
 
     def _started(self) -> Workspace:
@@ -106,15 +105,15 @@ def _only(space: Workspace, known: list[tuple[array, np.ndarray]]) -> Workspace:
 # ---- the verdict as findings
 
 
-def findings(seen: Any, one: WarpBackward | None) -> list[Finding]:
+def findings(session: Session, one: WarpBackward | None) -> list[Finding]:
     """The verdicts of a backward and the opaque calls as findings about our tape, the wrong gradients first."""
     rows = [] if one is None else one.rows
-    found = [_wrong(seen, row) for row in rows if row.verdict == "wrong"]
-    found += _unverified(seen, [row for row in rows if row.verdict == "unverified"])
-    for step in seen.opaque_steps:
+    found = [_wrong(session, row) for row in rows if row.verdict == "wrong"]
+    found += _unverified(session, [row for row in rows if row.verdict == "unverified"])
+    for step in session.opaque_steps:
         text = f"{step.reason}. Gradients that depend on it are unverified, and not drawn."
         found.append(
-            Finding("opaque", "warning", _place(seen, step), step.where, text, brief=f"{{at}} is opaque: {text}")
+            Finding("opaque", "warning", _place(session, step), step.where, text, brief=f"{{at}} is opaque: {text}")
         )
     agreeing = list(dict.fromkeys(row.array for row in rows if row.verdict == "agrees"))
     if agreeing:
@@ -123,18 +122,18 @@ def findings(seen: Any, one: WarpBackward | None) -> list[Finding]:
     return found
 
 
-def _wrong(seen: Any, row: VerdictRow) -> Finding:
+def _wrong(session: Session, row: VerdictRow) -> Finding:
     far = row.difference
     share = f"{far:.1%}" if far < 0.1 else f"{far:.0%}" if far < MOST else "more than it is large"
     text = f"Warp's gradient by `{row.array}` is wrong by {share}"
     why = f": {row.cause}" if row.cause else ""
-    where, launch = (None, "") if row.step is None else (row.step.where, _place(seen, row.step))
+    where, launch = (None, "") if row.step is None else (row.step.where, _place(session, row.step))
     begins = f" It begins at {launch}, {where}{why}." if launch else why
     brief = f"{text}; it begins {{at}}{why}" if launch else f"{text}{why}"
     return Finding("warp-gradient", "error", launch, where, f"{text}.{begins}", row.remedy, (row.array,), brief=brief)
 
 
-def _unverified(seen: Any, rows: list[VerdictRow]) -> list[Finding]:
+def _unverified(session: Session, rows: list[VerdictRow]) -> list[Finding]:
     """One finding per cause of unverified rows."""
     by_cause: dict[str, list[VerdictRow]] = {}
     for row in rows:
@@ -143,7 +142,7 @@ def _unverified(seen: Any, rows: list[VerdictRow]) -> list[Finding]:
     for cause, same in by_cause.items():
         step, names = same[0].step, tuple(dict.fromkeys(row.array for row in same))
         text = f"Warp's gradient by {_listed(names)} is unverified: {cause}"
-        where, launch = (None, "") if step is None else (step.where, _place(seen, step))
+        where, launch = (None, "") if step is None else (step.where, _place(session, step))
         found.append(Finding("unverified", "warning", launch, where, f"{text}.", same[0].remedy, names, brief=text))
     return found
 
@@ -152,7 +151,7 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(f"`{name}`" for name in names[:MOST]) + (", …" if len(names) > MOST else "")
 
 
-def _place(seen: Any, step: Any) -> str:
+def _place(session: Session, step: Any) -> str:
     """The event of a step as findings name it."""
-    n = next((n for n, event in enumerate(seen.tape.events) if event is step.event), -1)
+    n = next((n for n, event in enumerate(session.tape.events) if event is step.event), -1)
     return f"#{n} {step.label}" if n >= 0 else ""

@@ -24,7 +24,7 @@ from warp._src import types as warp_types
 from ...errors import KernelError
 from ...kernels.reading.declare import Refused
 from ...kernels.reading.overloads import beside
-from .parts import CACHED, holds_memory, is_same, parts_of
+from .identity import CACHED, holds_memory, is_same, parts_of
 
 wb: Any = sys.modules[__name__.partition(".")[0]]  # the public names, which are Warp's
 _LEFT = "__builtins__ __cached__ __loader__ __spec__".split()

@@ -155,10 +155,6 @@ class ReplayedSnapshots(GradientSnapshots):
     most = MUCH
     place: Any = None  # the line of the program
 
-    def touched(self) -> list[Any]:
-        """The arrays that need a twin because of this call: none that other calls of the graph do not touch."""
-        return []
-
     def capture(self, act: Callable[[], Any]) -> Any:
         """Let Warp record its backward, between the copies. Returns what Warp's call returns."""
         if not self.refused:

@@ -1,114 +1,39 @@
 """The verdict on each gradient that Warp has computed: it agrees, is wrong, or is unverified.
 
-Rounding, kinks and non-finite numbers are told from wrong ones by further walks over the same events. `Pass` (one
-`wp.Tape.backward`) and `LaunchBack` (one adjoint launch of the program) implement the walks.
+Rounding, kinks and non-finite numbers are told from wrong ones by further walks over the same events. `WarpBackward`
+(one `wp.Tape.backward`) and `AdjointLaunch` (one adjoint launch of the program) implement the walks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
-from ...arrays.allocation import Allocation
-from ...arrays.array import array
 from ...arrays.workspace import Workspace
 from ...tapes.events import Event
 from ...tapes.reverse import reverse
 from .causes import NOTEBOOKS, explain
-from .compare import NOISY, ROUNDED, SLIGHT, SMALL, Verdict, VerdictRow, accuracy
+from .compare import SLIGHT, SMALL, Verdict, VerdictRow, accuracy
 from .events import RACE, WarpStep
-from .perturbed_walks import OtherSlopes, Rounded, RoundedWithin, ZeroedStep, floats, is_choosing
+from .perturbed_walks import OtherSlopes, floats, is_choosing
 from .snapshots import digest
+from .walks import SCALES, GradientWalks, PublishedGradient
 
-if TYPE_CHECKING:
-    from .watch import Watch
-
-Act = Callable[[Any, Event, Workspace, dict], None]
-SCALES = (1.0, 1.37, 0.811, 2.93)  # of the seeds: each rounds differently, which tells how far rounding goes
 NO_SEED = "this backward starts from no seed: no loss=, no grads=, and nothing in .grad of what launches have written"
 UNHEARD = "Warp's tape has events that the watch has not heard: from before it, or of another thread"
 APART = f"an output of its own, of which no thread of the launch reads (notebooks/{NOTEBOOKS['race']})"
 NO_RACE = f"a cell for each thread, or wp.atomic_add (notebooks/{NOTEBOOKS['race']})"
-TRIALS = 3  # walks in which everything is moved by a rounding
 
 
-@dataclass(eq=False)
-class PublishedGradient:
-    """An array of Warp with a gradient, its twin, and what its gradient held before the pass."""
-
-    theirs: Any
-    twin: array
-    before: np.ndarray
-    written: bool = False  # by an event of the pass that is no host write
-    at: Event | None = None  # the event whose reversal leaves the exact gradient; None: there is none to compare
-    after: np.ndarray | None = None  # what Warp has published
-
-    @property
-    def holds(self) -> bool:
-        """True if its gradient was non-zero before the pass. False for structs."""
-        return self.before.dtype.names is None and bool(np.any(self.before))
-
-
-@dataclass(eq=False)
-class Left:
-    """The gradient that backward `number` left, with a digest of its array's contents then."""
-
-    number: int
-    gradient: np.ndarray
-    at: bytes
-    computed: bool  # by an event of that backward's pass
-
-
-class Verdicts:
-    """The verdicts on the gradients of some events, as `rows`.
-
-    steps      what has been walked back, in order; `past`: all steps before, `events`: ours.
-    seeds      (twin, values): what the walk starts from.
-    published  the arrays whose gradients are looked at.
-    exact      by the id of a twin: the exact gradient.
-    reached    the opaque or doubtful events that an adjoint came to.
-    """
-
-    published: list[PublishedGradient]
-    seeds: list[tuple[array, np.ndarray]]
-    again: list[PublishedGradient]
-    events: list[Event]
-    steps: list[WarpStep]
-    by_entry: list[WarpStep | None]
-    complete: bool
-
-    def __init__(self, seen: Watch, number: int, moment: Any, past: list[WarpStep], entries: list[Any]):
-        self.seen, self.number, self.moment, self.past, self.entries = seen, number, moment, past, entries
-        self.rows: list[VerdictRow] = []
-        self.reached: list[Event] = []
-        self.stopped: Event | None = None  # at which a walk broke off
-        self.exact: dict[int, np.ndarray] = {}
-        self.noise: dict[int, np.ndarray] = {}
-        self.moved: dict[int, np.ndarray] = {}
-        self.slopes: OtherSlopes | None = None
-        self.within: dict[Event, dict[int, np.ndarray]] = {}  # of an event, see `moved_within`; empty if too large
-        self.cuts: dict[frozenset[Allocation], dict[int, np.ndarray]] = {}  # by the memory that lets no adjoint pass
-        self.told: dict[Any, Any] = {}  # what rules have said of a launch, see `explain`
-        self.other: dict[int, np.ndarray] = {}  # the exact gradients with the other slope at kinks
-
-    def _walk(self, scale: float, act: Act = reverse) -> tuple[dict[int, np.ndarray], dict[int, WarpStep]]:
-        """(exact gradients by twin id, the step where Warp's buffer of each array first differs).
-
-        `act` reverses an event; the seeds are `scale` times as large.
-        """
-        raise NotImplementedError
-
-    def row_of(self, one: PublishedGradient) -> VerdictRow | None:
-        """The row about an array."""
-        return next((row for p, row in zip(self.published, self.rows, strict=False) if p is one), None)
+class Verdicts(GradientWalks):
+    """The verdicts on the gradients of some events, as `rows`."""
 
     def _row(self, one: PublishedGradient, error: str, wrong_at: dict[int, WarpStep]) -> VerdictRow:
         theirs = self.moment.after(one.theirs)
         row = VerdictRow(
-            self.seen.tape.names.of(one.twin), "not asked", backward=self.number, theirs=theirs, subject=one
+            self.session.tape.names.of(one.twin), "not asked", backward=self.number, theirs=theirs, subject=one
         )
         if theirs.dtype.names is not None or (one.at is None and self.complete and not error):
             row.cause = "launches overwrite it, so that its gradient has no one meaning"
@@ -137,7 +62,7 @@ class Verdicts:
         if row.verdict == "agrees" and not self.seeds:
             row.verdict, row.cause = "not asked", NO_SEED
         elif row.verdict == "agrees" and self.again and self._rests_on_left(one, exact):
-            name = self.seen.tape.names.of(self.again[0].twin)
+            name = self.session.tape.names.of(self.again[0].twin)
             row.verdict = "unverified"
             row.cause = f"leaked seed: `{name}.grad` holds what an earlier backward has left, and is a seed once more"
             row.remedy = f"tape.zero(), or `{name}.grad.zero_()`, before the new seeds; or tape.backward(grads={{...}})"
@@ -158,7 +83,7 @@ class Verdicts:
             if row.verdict == "wrong" and not row.cause:
                 at = row.subject.at
                 row.step = first or (None if at is None else self._step_behind(at))
-                row.cause, row.remedy = explain(self.seen, self, row)
+                row.cause, row.remedy = explain(self, row)
 
     def _excused(self, one: PublishedGradient, row: VerdictRow, wrong_at: dict[int, WarpStep]) -> bool:
         """True if a wrong row may be right as well; it is then made "unverified", with the cause."""
@@ -253,13 +178,13 @@ class Verdicts:
 
     def _may_be_seeded(self, one: PublishedGradient, row: VerdictRow) -> bool:
         """True if the row is right with seeds that backwards of other tapes have left, which may be meant."""
-        left, told = self.seen.left, {id(twin) for twin, _ in self.seeds}
+        left, told = self.session.left, {id(twin) for twin, _ in self.seeds}
         more = [p for p in self.published if p.written and p.holds and id(p.twin) not in told]
         more = [p for p in more if (earlier := left.get(p.theirs.grad)) is not None and not earlier.computed]
         exact = self.with_seeds([*self.seeds, *((p.twin, p.before) for p in more)]).get(id(one.twin)) if more else None
         if exact is None or self._judged(one, row, exact if one.written else exact + one.before)[0] == "wrong":
             return False
-        name, number = self.seen.tape.names.of(more[0].twin), left[more[0].theirs.grad].number
+        name, number = self.session.tape.names.of(more[0].twin), left[more[0].theirs.grad].number
         row.verdict = "unverified"
         row.cause = f"leaked seed: `{name}.grad` holds what backward {number} has left, and is walked back as well"
         row.remedy = f"`{name}.grad.zero_()`, or tape.backward(grads={{...}}) with all seeds if it is meant"
@@ -274,7 +199,7 @@ class Verdicts:
         """Set the cause of a row that agrees by accumulation; make it wrong if its array has changed in between."""
         assert row.theirs is not None
         row.cause = "with what it held before this backward, which has been added to"
-        earlier = self.seen.left.get(one.theirs.grad)
+        earlier = self.session.left.get(one.theirs.grad)
         if earlier is None or not np.array_equal(earlier.gradient, one.before):
             return
         if earlier.at == digest(self.moment.held(one.theirs)):
@@ -320,68 +245,8 @@ class Verdicts:
         row.remedy = "values a little off the kink, or a smooth formula"
         return True
 
-    def _measure_noise(self) -> None:
-        """Measure the rounding noise of the gradients: walk with scaled seeds, and scale back."""
-        for scale in SCALES[1:]:
-            _note(self.noise, self._walk(scale)[0], self.exact, scale)
-
-    def noise_of(self, one: PublishedGradient) -> np.ndarray | None:
-        """The rounding noise of each number of this gradient, measured by scaled seeds; None if unknown."""
-        if not self.noise:
-            self._measure_noise()
-        return self.noise.get(id(one.twin))
-
-    def _moved_of(self, one: PublishedGradient) -> np.ndarray | None:
-        """The movement of each number of this gradient when all memory and adjoints are perturbed by a rounding."""
-        if not self.moved:
-            for seed in range(TRIALS):
-                _note(self.moved, self._walk(SCALES[0], Rounded(seed))[0], self.exact)
-        return self.moved.get(id(one.twin))
-
-    def _rounding_of(self, one: PublishedGradient) -> np.ndarray | None:
-        """A bound on the rounding error of each number of this gradient, the larger of both measures, or None."""
-        noise, moved = self.noise_of(one), self._moved_of(one)
-        return None if noise is None or moved is None else np.maximum(NOISY * noise, ROUNDED * moved)
-
-    def moved_within(self, one: PublishedGradient, event: Event) -> np.ndarray | None:
-        """The movement of this gradient when every operation of one launch's adjoint is perturbed by a rounding.
-
-        None where that launch is too large to be interpreted.
-        """
-        if event not in self.within:
-            self.within[event] = self._moves_within(event)
-        return self.within[event].get(id(one.twin))
-
-    def _moves_within(self, event: Event) -> dict[int, np.ndarray]:
-        moved: dict[int, np.ndarray] = {}
-        for seed in range(TRIALS):
-            act = RoundedWithin(event, seed)
-            _note(moved, self._walk(SCALES[0], act)[0], self.exact)
-            if not act.ran:
-                return {}
-        return moved
-
-    def with_step(self, act: Act) -> dict[int, np.ndarray]:
-        """The gradients of the pass with `act` reversing its events, by twin id."""
-        return self._walk(SCALES[0], act)[0]
-
-    def with_seeds(self, seeds: list[tuple[array, np.ndarray]]) -> dict[int, np.ndarray]:
-        """The exact gradients of the pass for other seeds, by twin id."""
-        kept, self.seeds = self.seeds, seeds
-        try:
-            return self._walk(SCALES[0])[0]
-        finally:
-            self.seeds = kept
-
-    def without(self, *twins: array) -> dict[int, np.ndarray]:
-        """The gradients of the pass with the adjoints of these arrays cut, by twin id."""
-        lost = frozenset(twin.allocation for twin in twins)
-        if lost not in self.cuts:
-            self.cuts[lost] = self._walk(SCALES[0], ZeroedStep(lost))[0]
-        return self.cuts[lost]
-
     def _step_behind(self, event: Event) -> WarpStep | None:
-        return next((s for s in reversed(self.seen.steps) if s.event is event), None)
+        return next((s for s in reversed(self.session.steps) if s.event is event), None)
 
     def _doubt(self, event: Event) -> str:
         step = self._step_behind(event)
@@ -401,11 +266,3 @@ def _may_choose(event: Event) -> str:
     if "Bvh" in opened:
         return ": its query gives boxes in another order, of which none is promised"
     return ""
-
-
-def _note(noise: dict[int, np.ndarray], others: dict[int, np.ndarray], exact: dict, scale: float = 1.0) -> None:
-    """Keep, per number, the larger of the noise so far and the deviation of `others` / `scale` from `exact`."""
-    for key, values in others.items():
-        with np.errstate(all="ignore"):
-            apart = np.abs(values.astype(np.float64) / scale - exact[key].astype(np.float64))
-        noise[key] = np.maximum(noise.get(key, 0.0), apart)

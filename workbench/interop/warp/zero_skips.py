@@ -1,24 +1,86 @@
-"""Tests that leave out work on zeros: `if force == 0.0: continue`, and then sums in which `force` is a factor.
+"""Launches that skip work on zeros (`if force == 0.0: continue`), recorded with that work done.
 
-They change nothing but the derivative: at 0 that of the branch is 0, that of the function is not. Without the test the
-results are the same, for numbers that are finite, and the derivative is that of the function.
+Such a test is left out where the work adds nothing for the zeros: sums in which `force` is a factor. The results are
+the same, for finite numbers. The derivative at 0 is then that of the formula, not that of the branch that a zero takes.
 """
 
 from __future__ import annotations
 
-from ..ir import Function, Region, Stmt, Value, root, walk
-from ..ops import control as c
-from ..ops import matrices, scalar, vectors
-from ..ops import memory as mem
-from ..row import Effect
-from ..types import Composite, is_float
-from .named import named_pass
-from .simplify import Rewrite, ValueFacts
+from typing import Any
+
+from ...arrays import allocation as memory
+from ...config import config
+from ...errors import WorkbenchError
+from ...kernels.ir import Function, Region, Stmt, Value, root, walk
+from ...kernels.ops import control as c
+from ...kernels.ops import matrices, scalar, vectors
+from ...kernels.ops import memory as mem
+from ...kernels.passes.named import named_pass
+from ...kernels.passes.simplify import Rewrite, ValueFacts
+from ...kernels.program import Program
+from ...kernels.row import Effect
+from ...kernels.types import Composite, is_float
+from ...launches.command import Command
+from .serialised import of_program, results, serialised
 
 _PRODUCTS = vectors.CROSS, matrices.MATVEC, matrices.MATMUL, matrices.OUTER  # beside what is bilinear
 _SUMS = scalar.ADD, scalar.SUB
 _MOVES = scalar.CAST, vectors.CONSTRUCT  # 0 where all operands are, beside what is linear
 _ADDERS = mem.ACCUMULATE, mem.ATOMIC_ADD, mem.ATOMIC_SUB
+
+
+def without_skips(command: Command) -> Command:
+    """The launch to record: `command`, or, if it skips work on zeros, the one that does that work.
+
+    `command` too if that work would leave an array's bounds or give another result (0 times infinity). Memory must be
+    as the launch sees it, and is restored.
+    """
+    program = _of_work(command.program)
+    if program is None or command.declared:
+        return command
+    before = config.check_bounds
+    with memory.LOCK:
+        try:
+            config.check_bounds = True
+            made = of_program(command, program, command.plan.form.dims)
+            found = results(made)
+        except WorkbenchError:
+            return command
+        finally:
+            config.check_bounds = before
+        return made if all(map(_same_bits, found, results(command))) else command
+
+
+class RecheckedLaunch:
+    """A repeatable launch that skips work on zeros: rechecked against memory at each run."""
+
+    def __init__(self, given: Command):
+        self.given, self.plan, self.flat = given, given.plan, given.flat
+
+    def launch(self, record_tape: bool, place: Any) -> None:
+        serialised(without_skips(self.given)).launch(record_tape, place)
+
+
+def to_repeat(given: Command, command: Command) -> Any:
+    """The object that repeats a recorded launch: `command`, or a `RecheckedLaunch` if it skips work on zeros."""
+    return command if _of_work(given.program) is None else RecheckedLaunch(given)
+
+
+def _of_work(program: Program) -> Program | None:
+    """The program with the skipped work done; None if it skips none."""
+    return program.once(_without, program)
+
+
+def _without(program: Program) -> Program | None:
+    function = without_zero_skips(program.function)
+    return None if function is program.function else program.with_function(function)
+
+
+def _same_bits(one: Any, other: Any) -> bool:
+    return one.tobytes() == other.tobytes()
+
+
+# ---- the program with the skipped work done
 
 
 @named_pass("zero skips")

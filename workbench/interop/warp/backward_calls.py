@@ -1,0 +1,127 @@
+"""Warp's tapes in a watched program: each `wp.Tape.backward` is noted while it runs, and judged later."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import warp
+
+from .captures import Captures
+from .hooks import Hooks
+from .memory import Untranslated, arrays_in
+from .passes import WarpBackward
+from .programs import caller
+from .recorder import EventRecorder
+from .session import Session
+from .snapshots import GradientSnapshots, LiveSnapshots
+
+FUNC = "record_func: what was done between has its adjoint in a function of the program"
+
+
+class Backwards:
+    """Handles calls of Warp's tapes. `judged`: the backwards so far."""
+
+    def __init__(self, session: Session, recorder: EventRecorder, captures: Captures):
+        self.session, self.recorder, self.captures = session, recorder, captures
+        self.judged: list[WarpBackward] = []
+
+    def install(self, hooks: Hooks) -> None:
+        hooks.put(warp.Tape.backward, self.backward)
+        hooks.put(warp.Tape.reset, self.reset)
+        hooks.put(warp.Tape.record_func, self.record_func)
+
+    @property
+    def passes(self) -> list[WarpBackward]:
+        """Warp's backwards so far, each with its rows, caught up with the program."""
+        self.session.catch_up()
+        return self.judged
+
+    @property
+    def shown(self) -> WarpBackward | None:
+        """The backward that pictures are about: the first with a wrong gradient, else the last; None without any."""
+        wrong = (one for one in self.passes if any(row.verdict == "wrong" for row in one.rows))
+        return next(wrong, self.passes[-1] if self.passes else None)
+
+    def backward(self, original: Any, tape: Any, loss: Any = None, grads: Any = None) -> Any:
+        session = self.session
+        theirs = lambda: original(tape, loss, grads)  # noqa: E731
+        if session.inside:
+            return theirs()
+        if self.captures.calls is not None:
+            return self.captures.record_backward(theirs, tape, loss, grads)
+        if session.check == "gradient":
+            result = self.with_snapshots(theirs, tape, loss, grads)
+        else:
+            result = session.quietly(theirs)
+        session.postpone(partial(self.recorder.gone_back, [a for a in arrays_in(tape.gradients) if a.grad is not None]))
+        return result
+
+    def with_snapshots(self, theirs: Callable[[], Any], tape: Any, loss: Any, grads: Any) -> Any:
+        """Run a backward, with snapshots of the gradients to judge it by later. Returns what Warp's call returns."""
+        session = self.session
+        session.backward = moment = LiveSnapshots(session.twins, tape, loss, grads)
+        moment.names = session.note_names(caller())
+        try:
+            moment.begin()
+            result = session.quietly(theirs)
+            moment.end()
+        finally:
+            session.backward = None
+        session.pending_bytes += moment.nbytes
+        session.postpone(lambda: self.judge_now(moment))
+        return result
+
+    def judge_now(self, moment: LiveSnapshots) -> None:
+        """Judge a backward that came after all that was recorded so far."""
+        moment.events, moment.steps = len(self.session.tape.events), len(self.session.steps)
+        self.session.tape.names.noted.update(moment.names)
+        self.judge(moment)
+        self.forget_glimpses()
+
+    def judge(self, moment: GradientSnapshots, error: str = "") -> WarpBackward:
+        """Compare the gradients of a backward with the exact ones. `error`: why nothing can be said."""
+        one = WarpBackward(self.session, len(self.passes), moment)
+        one.judge(error)
+        self.passes.append(one)
+        return one
+
+    def forget_glimpses(self) -> None:
+        """Drop the snapshots of all backwards but the one shown, and point the tape's tools at it."""
+        shown = self.shown
+        for one in self.passes:
+            if one is not shown:
+                one.glimpses.clear()
+        if shown is not None and self.passes[-1] is shown:
+            shown.show()
+
+    def reset(self, original: Any, tape: Any) -> Any:
+        session = self.session
+        session.postpone(lambda: (session.recorded.pop(tape, None), session.escaped.pop(tape, None)))
+        return original(tape) if session.inside else session.quietly(lambda: original(tape))
+
+    def record_func(self, original: Any, tape: Any, backward: Any, arrays: Any) -> Any:
+        session, theirs = self.session, lambda: original(tape, backward, arrays)
+        if session.inside:
+            return theirs()
+        found, label = list(arrays_in(arrays)), getattr(backward, "__name__", "record_func")
+        if self.captures.calls is not None:
+            return self.captures.record("opaque", label, found, _no_twin, theirs)
+        session.catch_up()
+        before = len(tape.launches)
+        result = session.quietly(theirs)
+        entries = tape.launches[before:]
+        step = self.recorder.step("opaque", label, tape, entries, reason=FUNC)
+        try:
+            regions = session.twins.regions(found)
+        except Untranslated:
+            regions = []
+        step.event = self.recorder.opaque(step, found, regions, caller())
+        session.steps.append(step)
+        self.recorder.note_entries(tape, entries, step)
+        return result
+
+
+def _no_twin() -> None:
+    raise Untranslated(FUNC)

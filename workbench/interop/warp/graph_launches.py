@@ -1,0 +1,211 @@
+"""Launches of graphs: the captured calls are replayed on the twins, and the backwards among them judged.
+
+The trip count of a captured loop, and the branch taken, are known only then: they are read from the condition's twin.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any, NamedTuple
+
+import numpy as np
+from warp._src import context
+
+from ...arrays.array import array
+from .backward_calls import Backwards
+from .captures import FROM_HOST, Captured, CapturedLoop, Captures, inner, touched
+from .changed_bytes import PackedBuffers, StoredBytes
+from .events import RACE, WarpStep
+from .hooks import Hooks
+from .memory import TwinBuffer, hull
+from .programs import caller
+from .recorder import AsOfCall, EventRecorder, Repeated, WarpCall, no_twin
+from .session import CallSite, Session
+from .snapshots import GraphSnapshots, ReplayedSnapshots
+
+TURNS = 100_000  # of a captured loop
+APART = 0.1  # of the largest number: a wrong gradient that is nearer is not sure, if a graph has other results here
+PART = "its graph is repeated here as a whole, with results up to {:.3g} units in the last place from Warp's"
+
+
+class Ready(NamedTuple):
+    """A graph whose launches are deferred: its buffers, the snapshots taken of them, and its backwards."""
+
+    regions: list[TwinBuffer]
+    look: PackedBuffers
+    backs: list[ReplayedSnapshots]
+
+
+class GraphLaunches:
+    """Handles launches of captured graphs. `ran`: the backwards of the graph that is being replayed."""
+
+    def __init__(self, session: Session, recorder: EventRecorder, captures: Captures, backwards: Backwards):
+        self.session, self.twins, self.recorder = session, session.twins, recorder
+        self.captures, self.backwards = captures, backwards
+        self.ready: weakref.WeakKeyDictionary[Any, Ready] = weakref.WeakKeyDictionary()
+        self.store = StoredBytes()
+        self.ran: list[GraphSnapshots] = []
+        self.taken: dict[int, GraphSnapshots] = {}
+
+    def install(self, hooks: Hooks) -> None:
+        hooks.put(context.capture_launch, self.launch)
+
+    def launch(self, original: Any, graph: Any, stream: Any = None) -> Any:
+        calls = self.captures.graphs.get(graph)
+        if self.session.inside or calls is None:
+            return original(graph, stream)
+        frame, ready = caller(), self.ready.get(graph)
+        backs = _backs(calls) if ready is None else ready.backs
+        taken: list[GraphSnapshots] = []
+
+        def theirs() -> Any:
+            result = original(graph, stream)
+            taken.extend(map(GraphSnapshots, backs))
+            return result
+
+        names = self.session.note_names(frame) if backs and self.session.check == "gradient" else {}
+        if ready is not None:
+            call = WarpCall("graph", "capture_launch", ready.regions, _ran, self.session.place_of(frame))
+            call.follow = lambda call: self.follow(call, calls, taken, names)
+            return self.recorder.postponed(call, ready.look, theirs)
+        self.session.catch_up()
+        regions, refused = self.recorder.reach(touched(calls), frame)
+        result = self.session.quietly(theirs)
+        refused = self.repeated(calls, regions, refused, frame, taken, names)
+        if not refused and all(_is_ready(call) for call in inner(calls)):
+            self.ready[graph] = Ready(regions, PackedBuffers(regions, self.written(calls, regions), self.store), backs)
+        return result
+
+    def written(self, calls: list[Captured], regions: list[TwinBuffer]) -> list[TwinBuffer]:
+        """The buffers among `regions` that a graph may write."""
+        read = {region for region in regions if region.size}
+        for call in inner(calls):
+            if isinstance(call, WarpCall):
+                known = call.ours if isinstance(call.ours, Repeated) else None
+                read.difference_update(self.twins.regions(call.arrays) if known is None else known.written)
+            else:
+                read.difference_update(*(self.twins.meeting(*hull(g)) for g in call.buffers.values() if g.size))
+        return [region for region in regions if region not in read]
+
+    def follow(self, call: WarpCall, calls: list[Captured], taken: list[GraphSnapshots], names: dict[int, str]) -> None:
+        """Replay a deferred graph launch on the twins, at Warp's bytes from before and after it."""
+        with AsOfCall(call):
+            refused = self.recorder.reached(call)
+            if call.ours is not no_twin:
+                self.repeated(calls, call.regions, refused, call.place, taken, names)
+
+    def repeated(
+        self,
+        calls: list[Captured],
+        regions: list[TwinBuffer],
+        refused: str,
+        frame: Any,
+        taken: list[GraphSnapshots],
+        names: dict[int, str],
+    ) -> str:
+        """Replay the calls of a graph that has run. Returns why they became one opaque event instead, or ""."""
+        first, before = len(self.session.tape.events), len(self.session.steps)
+        for tape in {id(call.tape): call.tape for call in inner(calls) if call.tape is not None}.values():
+            self.session.escaped.pop(tape, None)
+        self.ran, self.taken = [], {id(one.back): one for one in taken}
+        if not refused:
+            self.repeat(calls, regions)
+        steps = self.session.steps[before:]
+        if refused or any(step.reason for step in steps) or not steps:
+            refused = refused or next((f"{s.label}: {s.reason.removeprefix(RACE)}" for s in steps if s.reason), "")
+            del self.session.steps[before:]
+            self.recorder.undo(first)
+            step = self.stop("capture_launch", refused)
+            arrays = list({id(a): a for a in touched(calls)}.values())
+            step.event = self.recorder.opaque(step, arrays, regions, frame)
+            for call in inner(calls):
+                if isinstance(call, WarpCall) and call.entries:
+                    self.recorder.note_entries(call.tape, call.entries, step)
+            self.ran = taken
+        else:
+            self.recorder.accept(steps[-1], regions)
+        for one in taken:
+            self.recorder.gone_back(list(one.arrays.values()))
+        if self.ran and self.session.check == "gradient":
+            self.session.tape.names.noted.update(names if isinstance(frame, CallSite) else self.session.note_names(frame))
+            self.judged(self.ran, steps, refused)
+        return refused
+
+    def went_back(self, back: ReplayedSnapshots, regions: list[TwinBuffer]) -> None:
+        """Record an event for each gradient that a backward of the graph has written: later calls may read it."""
+        self.ran.append(taken := self.taken[id(back)])
+        taken.events, taken.steps = len(self.session.tape.events), len(self.session.steps)
+        twins = [twin for a in taken.arrays.values() for twin in self.twins.behind(a)]
+        for key, grad in taken.buffers.items():
+            if not grad.size or not any(r in regions for r in self.twins.meeting(*hull(grad))):
+                continue
+            twin, values = self.twins.array(grad), taken.last[key]
+
+            def perform(twin: array = twin, values: np.ndarray = values) -> None:
+                twin.data[...] = values.reshape(twin.data.shape)
+
+            self.recorder.after_backward(twin, twins, perform, back.place)
+
+    def judged(self, backs: list[GraphSnapshots], steps: list[WarpStep], refused: str) -> None:
+        """Compare the gradients of the graph's backwards with the exact ones, after the whole graph was replayed."""
+        apart = max((s.difference for s in steps if s.difference is not None), key=lambda d: d.share, default=None)
+        if not refused and apart is not None and apart.far:
+            refused = "in a graph whose results are not Warp's when it is repeated here"
+        for back in backs:
+            for row in self.backwards.judge(back, refused).rows:
+                if row.verdict == "wrong" and apart is not None and row.difference < APART:
+                    row.verdict, row.cause = "unverified", PART.format(apart.ulps)
+                    row.remedy = "the same without the capture, where the watch compares each launch"
+            self.backwards.forget_glimpses()
+
+    def repeat(self, calls: list[Captured], regions: list[TwinBuffer]) -> bool:
+        """Replay the calls of a graph, loops turn by turn. False as soon as one has no twin."""
+        for call in calls:
+            if isinstance(call, ReplayedSnapshots):
+                if call.refused:
+                    self.stop(call.label, call.refused)
+                    return False
+                self.went_back(call, regions)
+            elif isinstance(call, CapturedLoop):
+                if not self.repeat_turns(call, regions):
+                    return False
+            elif self.recorder.replay(call).reason:
+                return False
+        return True
+
+    def repeat_turns(self, loop: CapturedLoop, regions: list[TwinBuffer]) -> bool:
+        """Replay the turns of a loop, or one branch. False if a call has no twin or the loop exceeds `TURNS`."""
+        turns = 0
+        while (part := loop.next(self.twins.array(loop.condition))) is not None:
+            if not self.repeat(part, regions):
+                return False
+            turns += 1
+            if not loop.loops:
+                break
+            if turns > TURNS:
+                self.stop("capture_while", f"its condition still holds after {TURNS} turns here")
+                return False
+        return True
+
+    def stop(self, label: str, reason: str) -> WarpStep:
+        """Record an opaque step for a graph, or a call of it, that cannot be replayed. Returns the step."""
+        step = WarpStep(len(self.session.tape.events), "opaque", label, None, reason=reason)
+        self.session.steps.append(step)
+        return step
+
+
+def _backs(calls: list[Captured]) -> list[ReplayedSnapshots]:
+    """The backwards in a graph."""
+    return [call for call in inner(calls) if isinstance(call, ReplayedSnapshots)]
+
+
+def _is_ready(call: WarpCall | ReplayedSnapshots) -> bool:
+    """True if a call of a graph can be replayed later, after Warp's arrays have changed."""
+    if isinstance(call, ReplayedSnapshots):
+        return not call.refused
+    is_copy = call.kind in ("copy", "fill_", "zero_", "assign") and call.label != FROM_HOST
+    return is_copy or isinstance(call.ours, Repeated)
+
+
+def _ran() -> None:
+    """The twin of a graph launch, which does nothing: its calls are replayed one by one."""

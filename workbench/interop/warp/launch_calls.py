@@ -1,0 +1,345 @@
+"""Launches of a watched program, and the functions of `wp.utils` that Warp computes in C++."""
+
+from __future__ import annotations
+
+import inspect
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from functools import partial
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+from warp._src import context
+from warp._src import types as warp_types
+from warp._src import utils as warp_utils
+
+from ...errors import KernelError
+from ...launches.command import Command
+from ...launches.launch import launch as our_launch
+from .adjoint_launches import AdjointLaunch, AdjointSnapshots, Pair
+from .builtin_calls import NATIVE, given_to
+from .captures import Captures
+from .changed_bytes import EachBuffer
+from .hooks import Hooks
+from .memory import KnownArray, TwinBuffer, Untranslated, arrays_in
+from .programs import caller, first_line
+from .recorder import EventRecorder, Repeated, WarpCall, no_twin, repeated
+from .serialised import serialised
+from .session import CallSite, Session
+from .zero_skips import to_repeat, without_skips
+
+IN_CAPTURE = "an adjoint that the program launches itself, in a capture"
+MOST_COMMANDS = 4096
+PATIENCE_S = 2.0  # of reading kernels, until a bar shows it
+_NAMES = tuple(inspect.signature(context.launch).parameters)
+
+
+class Progress:
+    """Counts the kernels that a watch reads, some hundred for an engine; shows a bar after PATIENCE_S seconds of it."""
+
+    def __init__(self) -> None:
+        self.seconds, self.count = 0.0, 0
+        self.bar: Any = None
+
+    @contextmanager
+    def reading(self, name: str) -> Iterator[None]:
+        """Context for the reading of one kernel."""
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds += time.perf_counter() - began
+            self.count += 1
+            if self.bar is not None:
+                self.bar.set_postfix_str(name, refresh=False)
+                self.bar.update()
+            elif self.seconds > PATIENCE_S:
+                from tqdm.auto import tqdm
+
+                self.bar = tqdm(desc="reading kernels", unit=" kernels", initial=self.count, leave=False)
+
+    def close(self) -> None:
+        if self.bar is not None:
+            self.bar.close()
+            self.bar = None
+
+
+class TwinLaunches:
+    """The launches of a watch.
+
+    commands  those to repeat, by kernel, grid and arguments.
+    plain     the ids of kernels that have been launched here, without grids and meshes.
+    """
+
+    def __init__(self, session: Session):
+        self.session, self.twins, self.programs = session, session.twins, session.programs
+        self.commands: dict[Any, Repeated] = {}
+        self.plain: set[int] = set()
+        self.progress = Progress()
+
+    def close(self) -> None:
+        self.commands.clear()
+        self.progress.close()
+
+    def key(self, kernel: Any, dims: tuple[int, ...], values: list[Any], arrays: dict[int, KnownArray]) -> Any:
+        """The cache key of a launch; None if it has none. Its arrays are put into `arrays`, by their id."""
+        try:
+            arguments = self.twins.key(values, arrays)
+        except Untranslated:
+            return None
+        return None if arguments is None else (id(kernel), dims, arguments)
+
+    def run(
+        self, kernel: Any, dims: tuple[int, ...], values: list[Any], frame: Any, key: Any = None
+    ) -> Repeated | None:
+        """Run the twin of a launch, with the progress bar if the kernel is new. Raises what the workbench says of it.
+
+        Returns a `Repeated` for later launches; None if it has to be made again each time.
+        """
+        met = self.programs.met
+        with nullcontext() if id(kernel) in met else self.progress.reading(kernel.func.__name__):
+            known = len(met)
+            ours = self.programs.twin(kernel)
+            if len(met) > known or len(self.commands) > MOST_COMMANDS:
+                self.commands.clear()  # constants may have changed too: Warp loads the module anew
+                self.plain.clear()
+            dims = _grid(kernel, dims)
+            self.twins.handles.prepare(values)
+            given = [self.twins.value(v) for v in values]
+            regions = self.twins.regions(self.twins.arrays_of(values))
+            return self.planned(kernel, ours, dims, given, regions, self.session.place_of(frame), key)
+
+    def planned(
+        self,
+        kernel: Any,
+        ours: Any,
+        dims: tuple[int, ...],
+        given: list[Any],
+        regions: list[TwinBuffer],
+        place: CallSite,
+        key: Any,
+    ) -> Repeated | None:
+        """Launch our kernel on twins. Returns a `Repeated`; None if it has to be made again each time."""
+        try:
+            recorded = our_launch(ours, dims, given, record_cmd=True)
+        except KernelError as failure:
+            if not ours.generic and id(kernel) in self.programs.met:
+                self.programs.failed(kernel, failure)
+            raise
+        command, known = serialised(without_skips(recorded.command)), None
+        if not command.program.handles:
+            self.plain.add(id(kernel))
+            known = repeated(to_repeat(recorded.command, command), place, regions)
+            if key is not None:
+                self.commands[key] = known
+        command.launch(True, place)
+        return known
+
+    def command(self, kernel: Any, dims: tuple[int, ...], values: list[Any]) -> Command:
+        """Our launch for one of Warp's, not run. Raises what the workbench says of it."""
+        ours = self.programs.twin(kernel)
+        self.twins.handles.prepare(values)
+        given = [self.twins.value(v) for v in values]
+        return serialised(our_launch(ours, _grid(kernel, dims), given, record_cmd=True).command)
+
+    def on_other_arrays(
+        self,
+        kernel: Any,
+        dims: tuple[int, ...],
+        values: list[Any],
+        arrays: dict[int, KnownArray],
+        place: CallSite,
+        key: Any,
+    ) -> WarpCall | None:
+        """A deferred launch of a kernel that has run before on other arrays. None if it cannot be deferred."""
+        if key is None or id(kernel) not in self.plain or id(kernel) not in self.programs.met:
+            return None
+        try:
+            ours, dims = self.programs.twin(kernel), _grid(kernel, dims)
+            given = [arrays[id(v)].twin if id(v) in arrays else self.twins.value(v) for v in values]
+        except Exception:  # noqa: BLE001  the event says what it was
+            return None
+        regions = list(dict.fromkeys([known.region for known in arrays.values() if known.region is not None]))
+        twins = tuple([known.twin for known in arrays.values() if known.region is not None])
+        act = partial(self.planned, kernel, ours, dims, given, regions, place, key)
+        return WarpCall("launch", kernel.func.__name__, regions, act, place, kernel, twins)
+
+
+class LaunchCalls:
+    """Handles launches, whichever API makes them. `adjoints`: those with `adjoint=True` so far."""
+
+    def __init__(self, session: Session, recorder: EventRecorder, captures: Captures):
+        self.session, self.recorder, self.captures = session, recorder, captures
+        self.twin_launches = TwinLaunches(session)
+        self.adjoints: list[AdjointLaunch] = []
+
+    def install(self, hooks: Hooks) -> None:
+        hooks.put(context.launch, self.launch)
+        hooks.put(context.Launch.launch, self.command)
+        for name in NATIVE:
+            if isinstance(function := getattr(warp_utils, name, None), FunctionType):
+                hooks.put(function, self.native)
+
+    def launch(self, original: Any, *args: Any, **kwargs: Any) -> Any:
+        """Handle `wp.launch`."""
+        if self.session.inside:
+            if self.session.backward is not None and kwargs.get("adjoint"):
+                return self.session.backward.adjoint_launch(original, args, kwargs)
+            return original(*args, **kwargs)
+        frame = caller()
+        g = dict(zip(_NAMES, args, strict=False)) | kwargs
+        kernel, values = g.get("kernel"), [*g.get("inputs", ()), *g.get("outputs", ())]
+        if g.get("record_cmd") or not isinstance(kernel, context.Kernel) or "dim" not in g:
+            return original(*args, **kwargs)
+        tape = context.runtime.tape
+        before = 0 if tape is None else len(tape.launches)
+
+        def theirs() -> Any:
+            result = original(*args, **kwargs)
+            if tape is not None and len(tape.launches) > before and isinstance(entry := tape.launches[-1], list):
+                entry[7]["caller"] = {
+                    "file": frame.f_code.co_filename,
+                    "lineno": frame.f_lineno,
+                    "func": frame.f_code.co_name,
+                }
+            return result
+
+        if g.get("adjoint"):
+            adjoints = [*g.get("adj_inputs", ()), *g.get("adj_outputs", ())]
+            return self.launched_back(kernel, _dims(g["dim"]), values, adjoints, theirs, frame)
+        return self.launched(kernel, _dims(g["dim"]), values, theirs, frame)
+
+    def command(self, original: Any, command: Any, stream: Any = None) -> Any:
+        """Handle `Launch.launch()` of a `record_cmd=True` launch."""
+        theirs = lambda: original(command, stream)  # noqa: E731
+        if self.session.inside:
+            return theirs()
+        frame, kernel, bounds = caller(), command.kernel, command.bounds
+        rank, values, adjoints = int(kernel.adj.kernel_dim), list(command.fwd_args or ()), list(command.adj_args or ())
+        dims = tuple(int(bounds.shape[k]) for k in range(rank)) if rank else (int(bounds.size),)
+        refused = "its arguments are not known" if command.fwd_args is None else ""
+        if getattr(bounds, "coord_mult", 1) != 1:
+            refused = "a grid with more axes than its kernel tells apart"
+        if refused:
+            arrays = list(arrays_in([*values, *adjoints]))
+            return self.recorder.event("opaque", kernel.func.__name__, arrays, theirs, no_twin, frame, kernel, refused)
+        if command.adjoint:
+            return self.launched_back(kernel, dims, values, adjoints, theirs, frame)
+        return self.launched(kernel, dims, values, theirs, frame)
+
+    def launched(
+        self, kernel: Any, dims: tuple[int, ...], values: list[Any], theirs: Callable[[], Any], frame: Any
+    ) -> Any:
+        """Handle one launch of Warp's."""
+        session, recorder, launches = self.session, self.recorder, self.twin_launches
+        label = kernel.func.__name__
+        if self.captures.calls is not None:
+            held, place = list(values), session.place_of(frame)
+            ours = lambda: launches.run(kernel, dims, held, place)  # noqa: E731
+            return self.captures.record("launch", label, session.twins.arrays_of(held), ours, theirs, kernel)
+        if 0 in dims:
+            result, tape, entries = session.run(theirs)
+            session.postpone(lambda: recorder.note_entries(tape, entries, None))
+            return result
+        arrays: dict[int, KnownArray] = {}
+        key, place = launches.key(kernel, dims, values, arrays), session.place_of(frame)
+        known = launches.commands.get(key)
+        if known is not None:
+            later = WarpCall("launch", label, known.regions, known, place, kernel, known.twins)
+            return recorder.postponed(later, known.look, theirs)
+        if (later := launches.on_other_arrays(kernel, dims, values, arrays, place, key)) is not None:
+            return recorder.postponed(later, EachBuffer(later.regions, None), theirs)
+        ours = lambda: launches.run(kernel, dims, values, frame, key)  # noqa: E731
+        given = session.twins.arrays_of(values)
+        return recorder.event("launch", label, given, theirs, ours, frame, kernel, values=values)
+
+    def launched_back(
+        self,
+        kernel: Any,
+        dims: tuple[int, ...],
+        values: list[Any],
+        adjoints: list[Any],
+        theirs: Callable[[], Any],
+        frame: Any,
+    ) -> Any:
+        """One launch with `adjoint=True`. Returns what Warp's call returns."""
+        session, recorder = self.session, self.recorder
+        label = f"adjoint of {kernel.func.__name__}"
+        pairs = list({(id(a), id(g)): (a, g) for a, g in _pairs(values, adjoints)}.values())
+        arrays = [*session.twins.arrays_of(values), *(g for _, g in pairs)]
+        if self.captures.calls is not None:
+            return self.captures.record("opaque", label, arrays, _in_capture, theirs, kernel)
+        session.catch_up()
+        regions, reason = recorder.reach(arrays, frame)
+        if any(id(twin) not in session.tape.names.noted for a, _ in pairs for twin in session.twins.behind(a)):
+            session.note_names(frame)
+        first = {id(a): np.array(g.numpy()) for a, g in pairs}
+        result, tape, entries = session.run(theirs)
+        step = recorder.step("adjoint", label, tape, entries, kernel, reason)
+        back = None
+        if not reason and session.check == "gradient":
+            moment = AdjointSnapshots(first, {id(a): np.array(g.numpy()) for a, g in pairs})
+            try:
+                command = self.twin_launches.command(kernel, dims, values)
+                back = AdjointLaunch(session, step, command, pairs, moment, self.adjoints)
+                back.judge()
+            except Exception as error:  # noqa: BLE001  whatever ours cannot do is opaque, and the program goes on
+                step.reason, step.kind, back = first_line(error), "opaque", None
+        changed = None if step.reason else [region for region in regions if region.changed()]
+        step.event = recorder.opaque(step, arrays, regions, frame, changed)
+        if back is not None:
+            self.adjoints.append(back)
+        session.steps.append(step)
+        recorder.note_entries(tape, entries, step)
+        return result
+
+    def native(self, original: Any, *args: Any, **kwargs: Any) -> Any:
+        """Handle a function of `wp.utils` that Warp computes in C++."""
+        theirs = lambda: original(*args, **kwargs)  # noqa: E731
+        if self.session.inside:
+            return theirs()
+        name, frame, given = original.__name__, caller(), given_to(original, args, kwargs)
+        if "out" in given and given["out"] is None:  # it is made by the call
+            result = self.session.quietly(theirs)
+            if not warp_types.is_array(result):
+                return result  # a number of the host
+            given["out"], theirs = result, lambda: result
+        arrays = list(arrays_in(given.values()))
+        ours = lambda: NATIVE[name](self.session.twins, given)  # noqa: E731
+        if self.captures.calls is not None:
+            return self.captures.record("native", name, arrays, ours, theirs)
+        return self.recorder.event("native", name, arrays, theirs, ours, frame)
+
+
+def _dims(dim: Any) -> tuple[int, ...]:
+    if isinstance(dim, int):
+        return (dim,)
+    return tuple([int(n) for n in (dim if type(dim) is tuple or np.ndim(dim) else (dim,))])
+
+
+def _grid(kernel: Any, dims: tuple[int, ...]) -> tuple[int, ...]:
+    """The launch grid, cut or padded with 1 to the rank of its kernel. Raises Untranslated if an axis would be lost."""
+    rank = int(kernel.adj.kernel_dim) if hasattr(kernel.adj, "kernel_dim") else len(dims)
+    dims = (*dims, *[1] * (rank - len(dims)))
+    if rank and any(n != 1 for n in dims[rank:]):
+        raise Untranslated(f"a grid of {len(dims)} axes for a kernel that tells {rank} of them apart")
+    return dims[:rank] if rank else dims
+
+
+def _pairs(values: list[Any], adjoints: list[Any]) -> Iterator[Pair]:
+    """The arrays among the arguments, those in structs too, each with the array that holds its adjoint.
+
+    Without one of its own Warp takes the array's gradient, and always of an array in a struct.
+    """
+    for value, adjoint in zip(values, adjoints, strict=False):
+        own = warp_types.is_array(value) and warp_types.is_array(adjoint) and adjoint.ptr
+        for a in arrays_in([value]):
+            held = adjoint if own else a.grad
+            if held is not None:
+                yield a, held
+
+
+def _in_capture() -> None:
+    raise Untranslated(IN_CAPTURE)

@@ -1,0 +1,166 @@
+"""The record of one watched program, which the parts of a watch share, and the queue of calls to be replayed later."""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from warp._src import context
+
+from ...arrays.array import array
+from ...errors import GradientError
+from ...tapes.tape import Tape
+from .events import WarpStep
+from .memory import Twins
+from .programs import programs
+from .snapshots import GradientSnapshots
+
+Act = Callable[[], Any]
+MOST_BYTES = 1 << 28  # of snapshots, before the twins follow
+MOST_CALLS = 1 << 15
+
+
+@dataclass(frozen=True)
+class CallSite:
+    """A call site: the part of a frame that events need."""
+
+    f_code: Any
+    f_lasti: int
+
+
+@dataclass(eq=False)
+class LeftGradient:
+    """The gradient that backward `number` left in a `.grad`, with a digest of its array's contents then."""
+
+    number: int
+    gradient: np.ndarray
+    at: bytes
+    computed: bool  # by an event of that backward's pass
+
+
+class Session:
+    """A watched program: its twins, our tape, and a step for each of Warp's calls.
+
+    check      "gradient", "forward" or None: what is compared.
+    inside     True in a call of Warp: what that calls is part of it.
+    backward   the snapshots of the backward that is running or being captured, or None.
+    pending    calls that the twins have not replayed; `pending_bytes`: the size of their snapshots.
+    tapes      Warp's tapes, each with its number.
+    recorded   of a tape of Warp: the step of each entry, by its id; None for a launch of no threads.
+    escaped    of a tape of Warp: the steps while it was open that it has not recorded.
+    left       of a `.grad`: what a backward left in it.
+    seeded     True once the program's own gradient was asked for.
+    """
+
+    def __init__(self, keep: str, check: str | None):
+        self.check = check
+        self.recorded_tape = Tape(keep=keep)
+        self.recorded_steps: list[WarpStep] = []
+        self.programs = programs()
+        self.twins = Twins(self.programs)
+        self.inside = self.seeded = False
+        self.backward: GradientSnapshots | None = None
+        self.pending: list[Act] = []
+        self.pending_bytes = 0
+        self.pending_twins: dict[int, Sequence[array]] = {}  # by the id of the sequence
+        self.places: dict[tuple[int, int], CallSite] = {}
+        self.tapes: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        self.recorded: weakref.WeakKeyDictionary[Any, dict[int, WarpStep | None]] = weakref.WeakKeyDictionary()
+        self.escaped: weakref.WeakKeyDictionary[Any, list[WarpStep]] = weakref.WeakKeyDictionary()
+        self.left: weakref.WeakKeyDictionary[Any, LeftGradient] = weakref.WeakKeyDictionary()
+
+    @property
+    def tape(self) -> Tape:
+        """Our tape, caught up with the program."""
+        self.catch_up()
+        return self.recorded_tape
+
+    @property
+    def steps(self) -> list[WarpStep]:
+        """The steps so far, one per call, caught up with the program."""
+        self.catch_up()
+        return self.recorded_steps
+
+    @property
+    def opaque_steps(self) -> list[WarpStep]:
+        """The calls that could not be followed, each with its `reason`."""
+        return [s for s in self.steps if s.reason]
+
+    # ---- calls of Warp
+
+    def quietly(self, theirs: Callable[[], Any]) -> Any:
+        """Run a call of Warp's, of which nothing is recorded. Returns what it returns."""
+        self.inside = True
+        try:
+            return theirs()
+        finally:
+            self.inside = False
+
+    def run(self, theirs: Callable[[], Any]) -> tuple[Any, Any, list[Any]]:
+        """Run a call of Warp's. Returns (its result, Warp's open tape or None, what that tape recorded of it)."""
+        tape = context.runtime.tape
+        before = 0 if tape is None else len(tape.launches)
+        result = self.quietly(theirs)
+        return result, tape, [] if tape is None else tape.launches[before:]
+
+    def place_of(self, frame: Any) -> CallSite:
+        """The call site of a frame, as a hashable `CallSite` (one object per site)."""
+        key = id(frame.f_code), frame.f_lasti
+        if key not in self.places:
+            self.places[key] = CallSite(frame.f_code, frame.f_lasti)
+        return self.places[key]
+
+    # ---- the queue
+
+    def postpone(self, act: Act, twins: Sequence[array] = (), size: int = 0) -> None:
+        """Defer an action. Everything deferred runs at once when the snapshots exceed MOST_BYTES or MOST_CALLS."""
+        self.pending.append(act)
+        self.pending_bytes += size
+        self.pending_twins[id(twins)] = twins
+        if self.pending_bytes > MOST_BYTES or len(self.pending) > MOST_CALLS:
+            self.catch_up()
+
+    def catch_up(self) -> None:
+        """Run all deferred actions, in order."""
+        if not self.pending:
+            return
+        pending, self.pending = self.pending, []
+        self.pending_bytes = 0
+        self.pending_twins = {}
+        inside, self.inside = self.inside, True
+        try:
+            for act in pending:
+                act()
+        finally:
+            self.inside = inside
+
+    # ---- names and twins
+
+    def note_names(self, frame: Any) -> dict[int, str]:
+        """Record the program's present names for its arrays, those of deferred calls too.
+
+        Returns all names, by the ids of twins.
+        """
+        tape = self.recorded_tape
+        pending = itertools.chain.from_iterable(self.pending_twins.values())
+        early = {id(a): a for a in pending if id(a) not in tape.arrays}
+        tape.arrays.update(early)
+        tape.names.note(frame)
+        for i in early:
+            del tape.arrays[i]
+        return dict(tape.names.noted)
+
+    def twin_of(self, a: Any) -> array:
+        """Our twin of an array of Warp. Raises GradientError [watch-unknown]."""
+        found = self.twins.behind(a)
+        if not found or self.twins.made[id(a)].region is None:
+            raise GradientError(
+                "an array that the watched program has not touched",
+                slug="watch-unknown",
+                instead="an array of Warp that a launch inside the watch reads or writes",
+            )
+        return found[0]
