@@ -685,7 +685,6 @@ def test_the_layout_of_the_code_is_left_to_the_formatter() -> None:
 CIRCLES = {
     "arrays": [2, 3, 8],
     "diagnose": [6],
-    "interop.warp": [13],
     "kernels": [27],
     "kernels.emit": [2],
     "launches": [7],
