@@ -689,7 +689,6 @@ CIRCLES = {
     "kernels": [27],
     "kernels.emit": [2],
     "launches": [7],
-    "tapes": [8],
     "viz.picture": [4],
 }
 
