@@ -32,7 +32,7 @@ from ..kernels.types import Scalar
 from .constants import Constants
 from .event_log import EventLog
 from .events import Event, clock
-from .naming import ArrayNames
+from .naming import TapeNames
 
 SMALL = 1 << 20  # bytes of seeds that are compared
 MOST = 64  # borders off active paths that are followed
@@ -150,14 +150,14 @@ def warn(text: str) -> None:
 
 
 class Border:
-    """What a tape reads that other tapes wrote. Steps of a checkpointed loop share the border of the tape around it.
+    """Memory that a tape reads and others wrote. Steps of a checkpointed loop share the border of the tape around it.
 
     run         identity of the present recording.
     met         (span, writer's run) in each memory: what other tapes wrote, met by this one.
     crossings   those at which the last backward stopped.
     """
 
-    def __init__(self, log: EventLog, names: ArrayNames) -> None:
+    def __init__(self, log: EventLog, names: TapeNames) -> None:
         self.log, self.names = log, names
         self.clear()
 

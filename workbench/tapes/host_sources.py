@@ -27,12 +27,13 @@ from .event_log import EventLog
 from .events import Event, clock
 from .kinds import FOREIGN
 from .naming import ArrayNames
+from .naming import TapeNames
 
 INSIDE = "a tape inside this one"
 
 
-class HostValues:
-    """What a tape knows of values that the host has read and written.
+class HostSources:
+    """Values that the host has read and written while a tape recorded, and events that wrote such.
 
     glimpsed    exposed memory off active paths: some of what it held when a launch read it.
     suspects    events that wrote numbers of the host, supposed to come from active memory.
@@ -40,10 +41,10 @@ class HostValues:
     inherited   what was active when this tape began.
     """
 
-    around: HostValues | None = None
+    around: HostSources | None = None
     inherited: frozenset[Allocation] = frozenset()
 
-    def __init__(self, log: EventLog, names: ArrayNames, tape: weakref.ref[Any]) -> None:
+    def __init__(self, log: EventLog, names: TapeNames, tape: weakref.ref[Any]) -> None:
         self.log, self.names, self._tape = log, names, tape
         self.clear()
 
@@ -95,11 +96,10 @@ class HostValues:
             return
         if values.dtype.kind != "f":
             return
-        dst = array_on(
-            memory, scalar_of(values.dtype), values.shape or (1,), values.strides or (values.itemsize,), offset
-        )
-        while self.log.events and self.log.events[-1].noted and dst.span.contains(self.log.events[-1].writes[0]):
-            self.log.events.pop()  # nobody has met what this overwrites
+        shape, strides, events = values.shape or (1,), values.strides or (values.itemsize,), self.log.events
+        dst = array_on(memory, scalar_of(values.dtype), shape, strides, offset)
+        while events and events[-1].noted and dst.span.contains(events[-1].writes[0]):
+            events.pop()  # nobody has met what this overwrites
         self.tell_around([dst], sources, where)
         found = self.behind(dst, sources) if sources else ()
         if found or (dst.allocation in self.log.active and self.log.has_touched(dst.span)):
@@ -111,7 +111,8 @@ class HostValues:
         event.sources, event.noted = sources, True
         self.log.arrays[id(dst)] = dst
         if sources:
-            self.follow(dst)
+            self.log.active[dst.allocation] = None
+            self.log.check_scalar(dst, "a value of the host")
         self.log.events.append(event)
 
     # ---- tapes inside one another
@@ -143,27 +144,16 @@ class HostValues:
         """Compare exposed memory that this launch will read with earlier readings; note it if they are the same."""
         for k in sorted({k for k, _ in command.plan.reads}):
             a = command.flat[k]
-            memory = a.allocation
-            if (
-                memory.exposed
-                and memory not in self.log.active
-                and a.is_contiguous
-                and a.device.is_cpu
-                and is_followed(a)
-            ):
+            if not a.allocation.exposed or a.allocation in self.log.active:
+                continue
+            if a.is_contiguous and a.device.is_cpu and is_followed(a):
                 some = sample(a.data.ravel()).tobytes()
                 if self.glimpsed.get(a.span) != some:
                     self.glimpsed[a.span] = some
                     if not self.log.has_touched(a.span) or self.log.last_writer(a.span) is None:
                         found = self.live(numbers.supposed(a.data))
-                        found = tuple(s for s in found if s.span.overlaps(a.span) is False)
-                        if found:
+                        if found := tuple(s for s in found if s.span.overlaps(a.span) is False):
                             self.note(a, Supposed(found), caller_where())
-
-    def follow(self, dst: array) -> None:
-        """Put this memory on an active path."""
-        self.log.active[dst.allocation] = None
-        self.log.check_scalar(dst, "a value of the host")
 
     def declared(self, command: Any, numbers: ReadValues) -> Any:
         """The command, with numbers that were read from memory on an active path replaced by declared scalars."""

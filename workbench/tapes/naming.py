@@ -25,7 +25,7 @@ FEW = 500  # values that a tape looks at when it closes: that is part of every s
 NEAR = 3  # `model.body[3].f` is three steps from a variable: farther is called by a nearer variable
 
 
-class ArrayNames:
+class TapeNames:
     """The names of the arrays of a tape.
 
     noted     id of an array -> what the user calls it. guessed: those of them that no variable was seen to be.

@@ -31,8 +31,8 @@ from .cross_tape import Border, RecordingId
 from .earlier_gradients import EarlierGradients
 from .event_log import EventLog
 from .events import Event, Scope, clock
-from .host_sources import HostValues
-from .naming import ArrayNames
+from .host_sources import HostSources
+from .naming import TapeNames
 from .needed_bytes import NeededBytes
 
 
@@ -58,10 +58,10 @@ class Recording:
         self.log, own = EventLog(), weakref.ref(self)
         self.events, self.arrays = self.log.events, self.log.arrays
         self.active, self.scalars = self.log.active, self.log.scalars
-        self.names = ArrayNames(self.log)
+        self.names = TapeNames(self.log)
         self.needed = NeededBytes(keep, self.log, self.names, own)
         self.border = Border(self.log, self.names)
-        self.host = HostValues(self.log, self.names, own)
+        self.host = HostSources(self.log, self.names, own)
         self.earlier = EarlierGradients(self.events, own)
         self._begin()
 
