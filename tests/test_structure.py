@@ -21,26 +21,8 @@ def test_the_layout_of_the_code_is_left_to_the_formatter() -> None:
     assert structure.comments()["fmt"] == 0
 
 
-# Modules that import each other, counted with the imports for the type checker, by where they lie.
-CIRCLES = {
-    "arrays": [2, 3, 8],
-    "diagnose": [6],
-    "interop.warp": [13],
-    "kernels": [27],
-    "kernels.emit": [2],
-    "launches": [7],
-    "tapes": [8],
-    "viz.picture": [4],
-}
-
-
-def test_circles_of_imports_for_the_type_checker_are_those_that_are_known() -> None:
-    assert structure.circles(structure.arrows(typing=False)) == []
-    found: dict[str, list[int]] = {}
-    for part in structure.circles(structure.arrows(typing=True)):
-        homes = {m.removeprefix("workbench.").rpartition(".")[0] for m in part}
-        found.setdefault(min(homes, key=len), []).append(len(part))
-    assert {home: sorted(sizes) for home, sizes in found.items()} == CIRCLES
+def test_no_modules_import_each_other_in_a_circle_not_even_for_the_type_checker() -> None:
+    assert structure.circles(structure.arrows(typing=True)) == []
 
 
 def test_a_circle_of_imports_under_type_checking_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

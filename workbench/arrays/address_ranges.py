@@ -1,4 +1,4 @@
-"""Which memory has an address: an index of the live memories of one device, which it does not keep alive."""
+"""The memory that has an address: an index of the live memories of one device, which it does not keep alive."""
 
 from __future__ import annotations
 

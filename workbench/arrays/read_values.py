@@ -1,4 +1,4 @@
-"""What was read while a tape records, and which plain values count as coming from there.
+"""Values read while a tape records, and the rule by which plain values count as coming from there.
 
 The rule: a plain value that is written (one of Python or NumPy, without `sources`) counts as coming from what was read
 if it is the same object, which is certain, or has the same bytes, as a whole or in each element, which is supposed.

@@ -32,7 +32,7 @@ def shorten(error: Any) -> None:
 
 
 def install() -> None:
-    """Have Python, and the shell of IPython if there is one, shorten what they show."""
+    """Make Python, and the shell of IPython if there is one, shorten what they show."""
     hook = sys.excepthook
 
     def excepthook(kind: Any, error: Any, traceback: Any) -> None:

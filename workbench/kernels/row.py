@@ -50,57 +50,57 @@ def refuse(text: str, slug: str = "type", instead: str = "") -> TypeError:
     return error
 
 
+# The fields of a row:
+#
+# type(*types, attr?)      -> result Type, tuple of Types, or None; raises TypeError (see `refuse`)
+# meaning(*args, attr?)    -> result on NumPy scalars (arrays of components too where `elementwise`)
+# vectorised(*args, attr?) the same for many threads: on vectors with a number per thread, numbers among them. None:
+#                          by `meaning`, thread by thread. True: `meaning` itself takes them, as NumPy's functions
+#                          and those of `elementwise` rows do
+# c                        template over {0} {1} ... and {T} (C name of the result's scalar) {f} (suffix '' or 'f')
+#                          or a callable (types, *texts, attr?) -> text; `types` are the arguments' scalar types.
+#                          float16: the emitter hands in arguments converted to float and casts the result
+# expand(*operands, types=, out=, attr?)  for linear rows: a composite comes as the list of its components, a scalar
+#                          as itself; -> list of the result's components (or one scalar); Python numbers may be
+#                          among them
+# adjoint(g, y, *args, attr?)  -> one gradient per argument (None: no gradient flows there), NO_GRADIENT, or None when
+#                          the derivative is zero everywhere. Components of g that are exactly 0 count for nothing,
+#                          whatever the partial derivative is: what is made of g is multiplied by `times`, divided by
+#                          `over`, and goes through `passed(row, k)` of rows over components
+# tangent(ts, y, *args, attr?) -> tangent of the result (None: zero); ts holds None for arguments without a tangent.
+#                          Scalar and elementwise rows without one get it from the adjoint (see `diagonal`)
+# fills                    of a row with a `meaning` over components: the C function that writes those of the result,
+#                          from those of its one operand; of float32 the one with an f behind the name
+# elementwise              maps over components; a scalar argument beside composites serves every component
+# cut                      no gradient passes, and that is meant: no finding and no comparison calls it a mistake
+# fused(stmt)              -> a statement or None: the one whose derivative rule to use in place of this one's, where
+#                          that and the rule of what made its arguments would give 0 * inf, or a needless quotient
+# whole                    the row that takes over for composites (`eq` of vectors is one bool)
+# shown                    the row as which it is printed: the same but for the zeros of adjoints
+# sign                     how it is written: between two operands, before one, between a cell and a value
+# update                   of an atomic: what the cell holds afterwards, from what it held and the values given;
+#                          `c` says the same in C
+# adds                     its `update` adds or subtracts: in whatever order threads do it, it comes to the same
+#
+# Facts by which passes choose; what nobody has said does not hold, so a new row is treated with care:
+# linear                   linear in its float arguments together: adjoints and tangents pass it as a whole
+# bilinear                 linear in each of two arguments
+# exact                    a float result has the same bits from NumPy and from any compiler without contraction
+# moves                    hands values on as they are: nothing is rounded, in float16 either
+# cheap                    sooner worked out again than stored and loaded
+# eager                    so cheap and safe that it may be worked out where nobody asked, to spare a branch
+# library                  C calls its math library for it, so compilers cannot vectorise it over threads; or the
+#                          types of operands of which that is so
+# block(types, type, out, *texts, attr?)  of rows over tiles, in place of `c`: C by which the threads of a block
+#                          together fill `out`; `texts` name the operands, tiles as structs with the array c
+# onto                     of a row over tiles: the operand that `out` holds already, and that is changed in place
+#
+# cost                     what it costs, counted in additions
+#
+# `attr?`: the keyword `attr=` is passed to every function of a row with `typed_by_attr`, and to no other.
 @record(frozen=True, eq=False)
 class Row:
-    """One operation.
-
-    type(*types, attr?)      -> result Type, tuple of Types, or None; raises TypeError (see `refuse`)
-    meaning(*args, attr?)    -> result on NumPy scalars (arrays of components too where `elementwise`)
-    together(*args, attr?)   the same for many threads: on vectors with a number per thread, numbers among them. None:
-                             by `meaning`, thread by thread. True: `meaning` itself takes them, as NumPy's functions
-                             and those of `elementwise` rows do
-    c                        template over {0} {1} ... and {T} (C name of the result's scalar) {f} (suffix '' or 'f')
-                             or a callable (types, *texts, attr?) -> text; `types` are the arguments' scalar types.
-                             float16: the emitter hands in arguments converted to float and casts the result
-    expand(*operands, types=, out=, attr?)  for linear rows: a composite comes as the list of its components, a scalar
-                             as itself; -> list of the result's components (or one scalar); Python numbers may be
-                             among them
-    adjoint(g, y, *args, attr?)  -> one gradient per argument (None: no gradient flows there), NO_GRADIENT, or None when
-                             the derivative is zero everywhere. Components of g that are exactly 0 count for nothing,
-                             whatever the partial derivative is: what is made of g is multiplied by `times`, divided by
-                             `over`, and goes through `passed(row, k)` of rows over components
-    tangent(ts, y, *args, attr?) -> tangent of the result (None: zero); ts holds None for arguments without a tangent.
-                             Scalar and elementwise rows without one get it from the adjoint (see `diagonal`)
-    fills                    of a row with a `meaning` over components: the C function that writes those of the result,
-                             from those of its one operand; of float32 the one with an f behind the name
-    elementwise              maps over components; a scalar argument beside composites serves every component
-    cut                      no gradient passes, and that is meant: no finding and no comparison calls it a mistake
-    fused(stmt)              -> a statement or None: the one whose derivative rule to use in place of this one's, where
-                             that and the rule of what made its arguments would give 0 * inf, or a needless quotient
-    whole                    the row that takes over for composites (`eq` of vectors is one bool)
-    shown                    the row as which it is printed: the same but for the zeros of adjoints
-    sign                     how it is written: between two operands, before one, between a cell and a value
-    update                   of an atomic: what the cell holds afterwards, from what it held and the values given;
-                             `c` says the same in C
-    adds                     its `update` adds or subtracts: in whatever order threads do it, it comes to the same
-
-    Facts by which passes choose; what nobody has said does not hold, so a new row is treated with care:
-    linear                   linear in its float arguments together: adjoints and tangents pass it as a whole
-    bilinear                 linear in each of two arguments
-    exact                    a float result has the same bits from NumPy and from any compiler without contraction
-    moves                    hands values on as they are: nothing is rounded, in float16 either
-    cheap                    sooner worked out again than stored and loaded
-    eager                    so cheap and safe that it may be worked out where nobody asked, to spare a branch
-    library                  C calls its math library for it, so compilers cannot vectorise it over threads; or the
-                             types of operands of which that is so
-    block(types, type, out, *texts, attr?)  of rows over tiles, in place of `c`: C by which the threads of a block
-                             together fill `out`; `texts` name the operands, tiles as structs with the array c
-    onto                     of a row over tiles: the operand that `out` holds already, and that is changed in place
-
-    cost                     what it costs, counted in additions
-
-    `attr?`: the keyword `attr=` is passed to every function of a row with `typed_by_attr`, and to no other.
-    """
+    """One operation of the kernel language: its type rule, meaning, C text, derivative rules and effect."""
 
     name: str
     type: Callable[..., Any]

@@ -26,7 +26,6 @@ from ..kernels.types import Composite, Scalar, is_float, scalar_of
 from .event_log import EventLog
 from .events import Event, clock
 from .kinds import FOREIGN
-from .naming import ArrayNames
 from .naming import TapeNames
 
 INSIDE = "a tape inside this one"

@@ -7,15 +7,15 @@ Bytes that others overwrite cannot always be kept; such changes are noted, or fo
 from __future__ import annotations
 
 import weakref
+from typing import Any
 
-from ..arrays.allocation import Allocation, Watcher, caller_where
+from ..arrays.allocation import Allocation, caller_where
 from ..arrays.array import array, span_of
 from ..arrays.span import Span
 from ..errors import GradientError, Where
 from .event_log import EventLog
 from .events import Event, KeptBytes, Need, Needs, checksum_of, clock, stamp_of
 from .kinds import FOREIGN
-from .naming import ArrayNames
 from .naming import TapeNames
 
 START = "the start of the tape, to run the program again"
@@ -34,7 +34,7 @@ class NeededBytes:
     walked     True once a backward has been: what others overwrite is kept from then on instead of refused.
     """
 
-    def __init__(self, keep: str, log: EventLog, names: TapeNames, tape: weakref.ref[Watcher]) -> None:
+    def __init__(self, keep: str, log: EventLog, names: TapeNames, tape: weakref.ref[Any]) -> None:
         self.keeps_all = keep == "all"
         self.log, self.names, self._tape = log, names, tape
         self.clear()

@@ -127,7 +127,9 @@ class GraphLaunches:
         for one in taken:
             self.recorder.gone_back(list(one.arrays.values()))
         if self.ran and self.session.check == "gradient":
-            self.session.tape.names.noted.update(names if isinstance(frame, CallSite) else self.session.note_names(frame))
+            self.session.tape.names.noted.update(
+                names if isinstance(frame, CallSite) else self.session.note_names(frame)
+            )
             self.judged(self.ran, steps, refused)
         return refused
 

@@ -1,4 +1,4 @@
-"""What every part of the reader reads with: the state, places in the source, refusals, and values of plain kinds."""
+"""The ground of the reader: the state, places in the source, refusals, and values of plain kinds."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def unread(error: Exception, where: Where | None) -> KernelError:
 
 
 class ReaderBase:
-    """What is known while a kernel is read. What is read with it, statements and calls, is in `Reader`."""
+    """The state of reading a kernel. Statements and calls are read by `Reader`."""
 
     # What `Reader` adds, and what lies below it asks for: literals,
     value: Callable[[Any], ir.Value]

@@ -1,4 +1,4 @@
-"""What C has: its types and functions by their names here, its operators, and the tokens of a text."""
+"""Facts about C: its types and functions by their names here, its operators, and the tokens of a text."""
 
 from __future__ import annotations
 
