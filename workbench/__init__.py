@@ -48,8 +48,6 @@ from .device import (
 )
 from .errors import BoundsError, GradientError, KernelError, LaunchError
 from .errors import compose as _compose
-from .host.imports import HostModules as _Names
-from .host.tracebacks import install as _install
 from .interop import (
     JaxCallableGraphMode,
     JaxModulePreloadMode,
@@ -109,6 +107,8 @@ from .launches.launch import launch, launch_tiled
 from .launches.operators import map
 from .tapes.events import Event as _Event
 from .tapes.tape import Tape
+from .warp.names.imports import HostModules as _Names
+from .warp.names.tracebacks import install as _install
 
 if _TYPE_CHECKING:
     from . import diagnose, viz
@@ -189,12 +189,12 @@ for _room, _names in {
     "clear_lto_cache",
     "graphs": "capture_begin capture_end capture_while capture_if is_conditional_graph_supported",
 }.items():
-    _LATER.update({_name: f"host.{_room}:{_name}" for _name in _names.split()})
+    _LATER.update({_name: f"warp.names.{_room}:{_name}" for _name in _names.split()})
 _LATER["Graph"] = "tapes.capture:Graph"
-_LATER |= {name: name for name in ("autograd", "fem", "optim", "sparse")}
-_LATER["examples"] = "host.examples"
+_LATER |= {"autograd": "warp.autograd", "fem": "warp.fem", "optim": "optim", "sparse": "sparse"}
+_LATER["examples"] = "warp.names.examples"
 # Not offered: these modules (what is in them is) and what pytest writes into a module whose `assert` it explains.
-_ROOMS = set("arrays derivatives device errors geometry host kernels launches lru records tables tapes".split())
+_ROOMS = set("arrays derivatives device errors geometry kernels launches lru records tables tapes warp".split())
 __all__ = sorted({name for name in globals() if name[0] not in "_@"} - _ROOMS | set(_LATER))  # noqa: PLE0605
 
 

@@ -24,7 +24,7 @@ def main(arguments: list[str] | None = None) -> int:
     if not script.is_file():
         sys.stderr.write(f"{script}: there is no such file\n")
         return FAILED
-    from .interop.warp import watch
+    from .warp.watch import watch
 
     with watch(check=asked.check) as seen:
         status = run(script, asked.arguments)
@@ -79,7 +79,7 @@ def report(seen: Any, page: Path) -> None:
 
 def said(seen: Any) -> str:
     """Text of the summary and table; gradients that were not asked for are only counted, if there are others."""
-    from .interop.warp.compare import VerdictTable
+    from .warp.watch.compare import VerdictTable
 
     found = seen.compare()
     asked = [row for row in found if row.verdict != "not asked"]

@@ -27,7 +27,7 @@ from pathlib import Path
 
 import warp
 
-from workbench.interop.warp.rebind import Rebinder
+from workbench.warp.watch.rebind import Rebinder
 
 from .count import STAGES, Counter, Verdict
 from .drive import MODELS, drive
@@ -119,7 +119,7 @@ def report(rows: list[str], verdicts: list[Verdict], reasons: bool) -> str:
 HEAD = """# Kernels of others
 
 What `python -m tests.coverage --write` found on {date}: kernels of Warp's examples, Newton and MuJoCo Warp, bound to
-the workbench by `interop.warp.rebind`. The first reason of each kernel is counted.
+the workbench by `warp.watch.rebind`. The first reason of each kernel is counted.
 
 What stays out, and why: volumes and textures (`volume_*`, `TextureSDFData`: use arrays and interpolate in a func);
 arrays made in a kernel of addresses that are none of its arrays' (shared memory of a block);

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import workbench as wb
-from workbench.interop.warp.rebind import Rebinder
 from workbench.kernels import types as T
 from workbench.kernels.compile import c_compiler
 from workbench.kernels.emit import c as emit_c
 from workbench.kernels.emit.signature import Variant
+from workbench.warp.watch.rebind import Rebinder
 
 from .gather import limited
 

@@ -355,7 +355,7 @@ def is_clearly(found: np.ndarray, exact: np.ndarray) -> str:
 
 def judged(wp: Any, narrow: Any, wide: Any, program: Program, count: collections.Counter) -> list[str]:
     """What is amiss with a watch of one program."""
-    from workbench.interop.warp import watch
+    from workbench.warp.watch import watch
 
     alone = Run(wp, narrow, program)()
     with watch() as seen:

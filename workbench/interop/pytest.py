@@ -10,7 +10,7 @@ from collections.abc import Generator
 
 import pytest
 
-from ..host.tracebacks import shorten
+from ..warp.names.tracebacks import shorten
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -24,7 +24,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     """Run the test itself under a watch; a failure of its own goes first."""
     if not item.config.getoption("--workbench-watch"):
         return (yield)
-    from .warp import watch
+    from ..warp.watch import watch
 
     with watch() as seen:
         result = yield

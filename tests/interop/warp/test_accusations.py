@@ -82,9 +82,9 @@ def test_one_percent_off_in_a_number_that_is_small_beside_others_is_wrong(k: Any
 
 def test_rounding_that_either_measure_sees_excuses_a_number(k: Any) -> None:
     """Scaled seeds move one number alone, moved memory the other: each is excused by the measure that saw it."""
-    from workbench.interop.warp.compare import VerdictRow
-    from workbench.interop.warp.passes import WarpBackward
-    from workbench.interop.warp.walks import PublishedGradient
+    from workbench.warp.watch.compare import VerdictRow
+    from workbench.warp.watch.passes import WarpBackward
+    from workbench.warp.watch.walks import PublishedGradient
 
     twin, one = object(), WarpBackward.__new__(WarpBackward)
     exact, theirs = np.array([1.0, 0.0, 1e-5], np.float32), np.array([1.0, 1e-7, 1.01e-5], np.float32)
@@ -288,7 +288,7 @@ def test_an_array_without_a_gradient_that_no_adjoint_would_pass_is_no_cause(k: A
 
 
 def test_a_failure_of_ours_is_told_and_stops_no_program(k: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from workbench.interop.warp import verdicts
+    from workbench.warp.watch import verdicts
 
     def fails(*given: Any) -> Any:
         raise IndexError("no such thing")
@@ -312,6 +312,6 @@ def test_what_an_atomic_returned_is_found_in_the_text_of_a_kernel(k: Any) -> Non
         n = wp.atomic_add(count, 0, 1)
         wp.atomic_add(y, n, x[i])
 
-    from workbench.interop.warp.source_patterns import returned_by_atomics
+    from workbench.warp.watch.source_patterns import returned_by_atomics
 
     assert returned_by_atomics(compacted) == {"count"}

@@ -86,7 +86,7 @@ class Seen:
     tape = type("Tape", (), {"events": [0]})
 
     def compare(self) -> object:
-        from workbench.interop.warp.compare import VerdictRow, VerdictTable
+        from workbench.warp.watch.compare import VerdictRow, VerdictTable
 
         return VerdictTable(
             [VerdictRow("x", "agrees"), VerdictRow("scratch", "not asked"), VerdictRow("swap", "not asked")]

@@ -125,7 +125,7 @@ def test_later_and_at_once_are_the_same(k: Any, wp: Any, program: Any) -> None: 
 
 
 def test_the_twins_follow_at_the_latest_when_much_has_been_noted(k: Any, wp: Any, monkeypatch: Any) -> None:  # noqa: F811
-    from workbench.interop.warp import session
+    from workbench.warp.watch import session
 
     with wb.interop.warp.watch() as seen:
         arrays = training(k, wp)
@@ -172,7 +172,7 @@ def test_a_graph_looks_at_no_buffer_by_itself_and_notes_once_what_does_not_chang
     wp: Any,
     monkeypatch: Any,  # noqa: F811
 ) -> None:
-    from workbench.interop.warp import memory
+    from workbench.warp.watch import memory
 
     looks: list[Any] = []
     moved_on = memory.TwinBuffer.moved_on
@@ -236,7 +236,7 @@ def test_many_scattered_host_writes_are_one_event_through_which_nothing_flows(k:
 
 
 def test_reading_kernels_shows_a_bar_only_once_it_has_taken_long(monkeypatch: Any, capsys: Any) -> None:
-    from workbench.interop.warp import launch_calls
+    from workbench.warp.watch import launch_calls
 
     quick = launch_calls.Progress()
     with quick.reading("a"):
@@ -268,7 +268,7 @@ def test_what_a_launch_has_changed_was_not_written_by_the_host(k: Any, wp: Any) 
 def test_a_flag_that_is_combined_between_two_watches_is_no_change() -> None:
     """Python notes `A | B` in the class; kernels that use the class are not read anew for that."""
     pytest.importorskip("warp")
-    from workbench.interop.warp.identity import is_same, parts_of
+    from workbench.warp.watch.identity import is_same, parts_of
 
     flags = enum.IntFlag("flags", {"A": 1, "B": 2})
     then = parts_of(flags)

@@ -229,7 +229,7 @@ def test_one_in_a_capture_makes_the_graph_opaque(k: Any) -> None:
 def explained(k: Any, monkeypatch: pytest.MonkeyPatch, turns: int) -> tuple[int, int, set[str]]:
     """A time loop with a control that is overwritten in each turn: walks, comparisons of memory, and causes."""
     from workbench.arrays.span import Span
-    from workbench.interop.warp.passes import WarpBackward
+    from workbench.warp.watch.passes import WarpBackward
 
     walks, compared = [0], [0]
     walk, overlaps = WarpBackward._walk, Span.overlaps

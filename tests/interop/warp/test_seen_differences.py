@@ -26,7 +26,7 @@ def seen() -> Any:
 
 def off(seen: Any, n: int, share: float) -> Any:
     """The step with a difference, as if Warp had rounded otherwise."""
-    from workbench.interop.warp.events import ForwardDifference
+    from workbench.warp.watch.events import ForwardDifference
 
     region = next(iter(seen.session.twins.by_low.values()))
     seen.steps[n].difference = ForwardDifference(region, 2, 1.0, 1.0 + share, share * 2**23, share)

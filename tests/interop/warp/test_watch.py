@@ -341,7 +341,7 @@ def test_memory_of_torch(k, wp):
 
 
 def test_sums_that_cancel_are_not_accused_and_two_percent_are(k):
-    from workbench.interop.warp.compare import accuracy
+    from workbench.warp.watch.compare import accuracy
 
     exact = np.array([1.0, 1e-6, -3.0], np.float32)
     assert accuracy(exact * np.float32(1 + 1e-7), exact, None).fine

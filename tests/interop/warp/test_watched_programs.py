@@ -19,7 +19,7 @@ ADDED_TO = {("added_in_place", "y"): "not asked"}  # what launches add to has no
 
 def watched(program: Program) -> tuple[Any, Any]:
     """A program run under a watch, and without: what was seen, and what each published."""
-    from workbench.interop.warp import watch
+    from workbench.warp.watch import watch
 
     given = {n: np.array(v, np.float32) for n, v in program.given.items()}
     alone = program.run(**{n: v.copy() for n, v in given.items()})
@@ -33,7 +33,7 @@ def watched(program: Program) -> tuple[Any, Any]:
 
 def rows_of(seen: Any, a: Any) -> list[Any]:
     """The rows of the last backward, or adjoint launch, about an array of Warp, or about views of it."""
-    from workbench.interop.warp.memory import root_of
+    from workbench.warp.watch.memory import root_of
 
     rows = [r for one in (*seen.passes, *seen.launches.adjoints) for r in one.rows if root_of(r.subject.theirs) is a]
     return [r for r in rows if r.backward == rows[-1].backward]

@@ -6,11 +6,11 @@ import sys
 from types import ModuleType
 from typing import Any
 
-from ..config import MODULE_OPTIONS
-from ..device import get_device
-from ..errors import LaunchError
-from ..kernels.modules import Module, get_module, load, loaded_modules
-from ..launches.executable import wait_with_bar
+from ...config import MODULE_OPTIONS
+from ...device import get_device
+from ...errors import LaunchError
+from ...kernels.modules import Module, get_module, load, loaded_modules
+from ...launches.executable import wait_with_bar
 
 
 def _module(module: Any, depth: int) -> Module:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.machinery import PathFinder
 from pathlib import Path
 
-from ..errors import LaunchError
+from ...errors import LaunchError
 
 __all__ = ["get_asset_directory", "get_source_directory"]
 

@@ -8,10 +8,10 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-from ..kernels.reading.declare import Refused
+from ...kernels.reading.declare import Refused
 
 ROOT = __name__.partition(".")[0]
-_ELSEWHERE = ("autograd", "examples", "types", "utils")
+_ELSEWHERE = ("autograd", "examples", "types", "utils")  # `fem` too: names below it are refused
 # Refused where they are used, not where they are imported; so are modules below them.
 _REFUSED = ("render", "sim", "fem", "tests", "build_experimental")
 # Where Warp had `jax_kernel` and `jax_callable` before 1.19.

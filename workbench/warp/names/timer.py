@@ -6,7 +6,7 @@ import logging
 import time
 from typing import Any
 
-from ..device import synchronize
+from ...device import synchronize
 
 log = logging.getLogger("workbench")
 LOG_DEBUG, LOG_INFO, LOG_WARNING, LOG_ERROR = logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays.dtypes import dtype_of
-from ..errors import LaunchError
-from ..kernels.types import Scalar, scalar_of
+from ...arrays.dtypes import dtype_of
+from ...errors import LaunchError
+from ...kernels.types import Scalar, scalar_of
 
 
 def dtype_from_numpy(numpy_dtype: Any) -> Scalar:

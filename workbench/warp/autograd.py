@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from .arrays import allocation as memory
-from .arrays.array import array, clone
-from .derivatives import jacobian as exact
-from .derivatives import verify
-from .errors import LaunchError
-from .kernels.program import Kernel
-from .kernels.types import is_float
-from .launches.launch import launch
-from .tapes.tape import Tape
+from ..arrays import allocation as memory
+from ..arrays.array import array, clone
+from ..derivatives import jacobian as exact
+from ..derivatives import verify
+from ..errors import LaunchError
+from ..kernels.program import Kernel
+from ..kernels.types import is_float
+from ..launches.launch import launch
+from ..tapes.tape import Tape
 
 __all__ = ["gradcheck", "gradcheck_tape", "jacobian", "jacobian_fd", "jacobian_plot"]
 Mask = list[tuple[Any, Any]] | None  # numbers or names of an input and an output
@@ -199,7 +199,7 @@ def jacobian_plot(
     >>> figure.axes[0].get_xlabel(), figure.axes[0].get_ylabel()
     ('x', 'y')
     """
-    from .viz.picture.jacobian_chart import jacobian_chart
+    from ..viz.picture.jacobian_chart import jacobian_chart
 
     if isinstance(kernel, Kernel) and inputs is None:
         raise LaunchError("jacobian_plot of a kernel without its inputs", slug="arguments", instead="inputs=[x]")

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ..device import Device, get_device, synchronize, xp
+from ...device import Device, get_device, synchronize, xp
 
 
 class Stream:

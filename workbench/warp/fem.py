@@ -13,11 +13,11 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from .kernels.ops import BUILTINS
-from .kernels.program import kernel
-from .kernels.reading.declare import Func, Refused, func
-from .kernels.reading.library import library
-from .kernels.types import matrix, vector
+from ..kernels.ops import BUILTINS
+from ..kernels.program import kernel
+from ..kernels.reading.declare import Func, Refused, func
+from ..kernels.reading.library import library
+from ..kernels.types import matrix, vector
 
 __all__ = [
     "NULL_ELEMENT_INDEX",

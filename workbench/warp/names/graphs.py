@@ -6,11 +6,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeAlias
 
-from ..arrays import capture_log
-from ..arrays.allocation import recorder
-from ..arrays.array import array
-from ..errors import LaunchError
-from ..tapes.capture import Capture, Graph, ScopedCapture
+from ...arrays import capture_log
+from ...arrays.allocation import recorder
+from ...arrays.array import array
+from ...errors import LaunchError
+from ...tapes.capture import Capture, Graph, ScopedCapture
 
 Body: TypeAlias = Callable | Graph | Capture | None
 

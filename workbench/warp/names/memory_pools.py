@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..device import DeviceLike
-from ..errors import LaunchError
+from ...device import DeviceLike
+from ...errors import LaunchError
 
 
 def _question(name: str) -> Callable[..., bool]:

@@ -1,0 +1,11 @@
+"""`watch` of a program of NVIDIA Warp, under its public name: see `workbench.warp.watch`."""
+
+from __future__ import annotations
+
+from ..warp.watch import TESTED, Comparison, Row, Watch, watch
+
+__all__ = ["TESTED", "Comparison", "Row", "Watch", "watch"]
+
+
+def __dir__() -> list[str]:
+    return __all__
