@@ -194,7 +194,7 @@ _LATER["Graph"] = "tapes.capture:Graph"
 _LATER |= {"autograd": "warp.autograd", "fem": "warp.fem", "optim": "optim", "sparse": "sparse"}
 _LATER["examples"] = "warp.names.examples"
 # Not offered: these modules (what is in them is) and what pytest writes into a module whose `assert` it explains.
-_ROOMS = set("arrays derivatives device errors geometry kernels launches lru records tables tapes warp".split())
+_ROOMS = set("arrays derivatives device errors geometry kernels launches records tables tapes warp".split())
 __all__ = sorted({name for name in globals() if name[0] not in "_@"} - _ROOMS | set(_LATER))  # noqa: PLE0605
 
 

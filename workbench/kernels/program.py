@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 
 from ..config import config
 from ..errors import KernelError, LaunchError
-from ..lru import RecentlyUsed
 from ..records import offers, record, replace
 from . import show
 from .analysis.accesses import relevant_scalars
@@ -29,6 +28,7 @@ from .emit import c as emit_c
 from .emit.c_names import c_name
 from .emit.signature import Variant
 from .ir import Function, root, used, walk
+from .lru import RecentlyUsed
 from .modules import Module, get_module, result
 from .ops import control
 from .parameter_types import IndexedArray

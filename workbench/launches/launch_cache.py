@@ -17,10 +17,10 @@ import numpy as np
 from ..arrays.array import array, layout_numbers
 from ..arrays.host_reads import sources_of
 from ..config import config
+from ..kernels.lru import RecentlyUsed
 from ..kernels.parameter_types import IndexedArray
 from ..kernels.program import MOST_PLANS, Kernel, Program
 from ..kernels.types import Array, Composite, Scalar, Small
-from ..lru import RecentlyUsed
 from .arguments import exact_ints, is_one
 from .plan import Plan, PlannedLaunch
 
