@@ -123,7 +123,7 @@ class WarpBackward(Verdicts):
         events = self.session.tape.events[: self.moment.events]
         results = [span for event in own.values() for span in event.writes]
         begun = next((n for n, e in enumerate(events) if id(e) in own), len(events))
-        others = (e for e in events[begun:] if id(e) not in own and not _is_host(e) and e.kind != "opaque")
+        others = (e for e in events[begun:] if id(e) not in own and not _is_host(e) and not e.kind.opaque)
         return [e for e in others if any(meets(span, results) for span in e.reads)]
 
     def _with_gradients(self) -> list[PublishedGradient]:
