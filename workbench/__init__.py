@@ -68,6 +68,7 @@ from .interop import (
     to_jax,
     to_torch,
 )
+from .interop.tracebacks import install as _install
 from .kernels import Kernel, kernel, overload, types
 from .kernels.ops import BUILTINS as _BUILTINS
 from .kernels.ops import STATEFUL as _STATEFUL
@@ -108,7 +109,6 @@ from .launches.operators import map
 from .tapes.events import Event as _Event
 from .tapes.tape import Tape
 from .warp.names.imports import HostModules as _Names
-from .warp.names.tracebacks import install as _install
 
 if _TYPE_CHECKING:
     from . import diagnose, viz

@@ -10,7 +10,7 @@ from collections.abc import Generator
 
 import pytest
 
-from ..warp.names.tracebacks import shorten
+from .tracebacks import shorten
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -12,8 +12,8 @@ import functools
 import sys
 from typing import Any
 
-from ...config import config
-from ...errors import PACKAGE, KernelError, WorkbenchError
+from ..config import config
+from ..errors import PACKAGE, KernelError, WorkbenchError
 
 _PASSED = (PACKAGE, contextlib.__file__, functools.__file__)
 
