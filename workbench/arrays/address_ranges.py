@@ -10,7 +10,10 @@ from .span import M
 
 
 class AddressRanges(Generic[M]):
-    """Sorted index of the live memories of one device by address. Dead ones are dropped when met, and in sweeps."""
+    """Sorted index of the live memories of one device by address. Dead ones are dropped when met, and in sweeps.
+
+    Methods are called under `LOCK`.
+    """
 
     def __init__(self) -> None:
         self.starts: list[int] = []
@@ -41,15 +44,26 @@ class AddressRanges(Generic[M]):
         return below is not None and below.address + below.nbytes <= low
 
     def meeting(self, low: int, high: int) -> list[M]:
-        """The live memories that share a byte with [low, high), in order of address."""
-        at = bisect.bisect_right(self.starts, low)
+        """The live memories that share a byte with [low, high), in order of address.
+
+        The dead ones that it meets are forgotten, so each is met once.
+        """
+        start = end = bisect.bisect_right(self.starts, low)
         found = []
-        for i in range(at - 1, -1, -1):  # live ones never overlap: the first live one below decides
-            if (below := self.live(self.starts[i])) is not None:
+        while start > 0:  # live ones never overlap: the first live one below decides
+            if (below := self.live(self.starts[start - 1])) is not None:
                 found += [below] if below.address + below.nbytes > low else []
                 break
-        while at < len(self.starts) and self.starts[at] < high:
-            if (above := self.live(self.starts[at])) is not None:
+            start -= 1
+        stale = self.starts[start:end]
+        while end < len(self.starts) and self.starts[end] < high:
+            if (above := self.live(self.starts[end])) is not None:
                 found.append(above)
-            at += 1
+            else:
+                stale.append(self.starts[end])
+            end += 1
+        if stale:
+            self.starts[start:end] = [m.address for m in found if m.address > low]
+            for address in stale:
+                del self.entries[address]
         return found
