@@ -22,6 +22,7 @@ from math import log10 as _log10
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from .arrays.allocation import Allocation as _Allocation
+from .arrays.allocation import GradientMemory as _GradientMemory
 from .arrays.array import array, array1d, array2d, array3d, array4d, clone
 from .arrays.creation import copy, empty, empty_like, from_numpy, full, full_like, ones, ones_like, zeros, zeros_like
 from .arrays.indexed import indexedarray
@@ -225,6 +226,7 @@ for _kind in (
     Kernel,
     _Func,
     _Allocation,
+    _GradientMemory,
     _Span,
     _Event,
     _Program,

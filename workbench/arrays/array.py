@@ -458,6 +458,14 @@ def pack_companions(places: Sequence[Any], beside: Iterable[tuple[int, Any]]) ->
 array_on = partial(placed, array)
 """`placed` for `array`: memory, dtype, shape, byte strides, byte offset."""
 
+
+def whole_memory(a: array) -> array:
+    """All of the memory of an array, as one axis of its elements, or of their numbers where they do not fill it."""
+    dtype = a.dtype if a.allocation.nbytes % itemsize_of(a.dtype) == 0 else a.dtype.scalar
+    size = itemsize_of(dtype)
+    return array_on(a.allocation, dtype, (a.allocation.nbytes // size,), (size,), 0)
+
+
 exact: HostCopies[array] = HostCopies(array_on)
 """What a tape can record as copies of memory although it comes from the host."""
 

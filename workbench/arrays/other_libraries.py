@@ -48,7 +48,7 @@ class Foreign(StridedArray, metaclass=_Kind):
         if isinstance(memory := self.allocation, GradientMemory):
             self._say_notes(memory)
             if self.device.is_cpu:
-                return open_view(self, memory)
+                return self.carrying(open_view(self, memory))
             memory.read_at = next(clock)
         if self.device.is_cpu:
             self.allocation.expose()
@@ -61,7 +61,7 @@ class Foreign(StridedArray, metaclass=_Kind):
 
     def carrying(self, value: Any, cell: Any = None) -> Any:
         """A value read from this array while a tape records, carrying its source if it has a derivative."""
-        if self.is_gradient or not self._differentiable:
+        if not self._differentiable or (self.is_gradient and self.allocation.publisher[1] is None):
             return value
         source = source_of((self if cell is None else cell).span, self.label)
         return value if source is None else carrying(value, (source,), cell)

@@ -19,7 +19,7 @@ from ..errors import GradientError
 from ..kernels import ir
 from ..kernels.program import Kernel
 from ..kernels.types import Struct, is_float
-from ..tapes.jvp import carry_tangents, check_direction, components, on_device, passing, shadow_of, value_of
+from ..tapes.jvp import as_read, carry_tangents, check_direction, components, on_device, passing, shadow_of, value_of
 from ..tapes.private_copies import InFloat64
 from ..tapes.reverse import walk
 from ..tapes.seeds import check_pairs, check_seed, check_tape
@@ -81,9 +81,9 @@ def jacobian(
     columns = _each(_column, tape, y, x, range(_count(x)), executor) if rows is None else []
     outer, inner = (*y.shape, *components(y)), (*x.shape, *components(x))
     if rows is not None:
-        return np.array(rows, gradient_dtype(x)).reshape(outer + inner)
+        return as_read(tape, np.array(rows, gradient_dtype(x)).reshape(outer + inner))
     stacked = np.array(columns, gradient_dtype(y)).reshape((_count(x), _count(y)))
-    return np.ascontiguousarray(stacked.T).reshape(outer + inner)
+    return as_read(tape, np.ascontiguousarray(stacked.T).reshape(outer + inner))
 
 
 def _check_numbers(*given: Any) -> None:
@@ -396,4 +396,5 @@ def hvp(tape: Tape, loss: array, tangents: Mapping[array, Any]) -> dict[array, n
                 raise GradientError(f"the direction of {x.label} has shape {np.shape(v)}", slug="seed-shape")
         twice = InFloat64(tape)
         passing(tape, lambda event, _: twice.before(event), twice.behind)
-        return twice.product(loss, tangents)
+        products = twice.product(loss, tangents)
+    return {x: as_read(tape, v) for x, v in products.items()}

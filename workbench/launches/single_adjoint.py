@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..arrays import allocation as memory
+from ..arrays.allocation import caller_where
 from ..arrays.array import array
 from ..arrays.workspace import Workspace, add_into, gradient_dtype, is_float_memory, shadow_view
 from ..errors import GradientError, LaunchError
@@ -38,6 +39,20 @@ def pull_back(command: PlannedLaunch, given: Sequence[Any]) -> None:
             why="Nothing would be computed.",
             instead="adj_inputs=[wb.zeros_like(x)], adj_outputs=[seed]",
         )
+    tape = memory.recorder()
+    read = [*(flat[k] for k in plan.floats), *adjoints.values()]
+    if tape is None or not tape.follows(read):
+        _run(command, adjoints)
+        return
+    reason = "the adjoint of a single launch has no second derivative."
+    written = list(adjoints.values())
+    tape.opaque_event(
+        f"adjoint of {program.name}", read, written, lambda: _run(command, adjoints, tape), reason, caller_where()
+    )
+
+
+def _run(command: PlannedLaunch, adjoints: dict[int, array], by: Any = None) -> None:
+    program, plan, flat = command.program, command.plan, command.flat
     with memory.LOCK, memory.unrecorded():
         back = adjoint_of(plan, tuple(plan.floats))
         _refuse(plan, back, adjoints)
@@ -49,7 +64,7 @@ def pull_back(command: PlannedLaunch, given: Sequence[Any]) -> None:
         shadows = [(k, space[flat[k].allocation]) for k in back.shadows]
         back.run(AdjointArguments(command, back.private, shadows))
         for k, adjoint in adjoints.items():
-            adjoint.allocation.about_to_write(adjoint.span, program.name)
+            adjoint.allocation.about_to_write(adjoint.span, program.name, None, by)
             adjoint.data[...] = shadow_view(flat[k], space[flat[k].allocation])
         space.release()
 

@@ -114,6 +114,13 @@ class ForeignLeaf:
         return bool(self.open) or not self.known
 
     @property
+    def is_value(self) -> bool:
+        """True if the tape that wrote it goes on to read the gradient: then its own walk takes it further."""
+        border, grad = self.run.border(), self.allocation.grad
+        events = () if border is None else border.log.events
+        return any(span.allocation is grad for e in events if e.inner is None for span in e.reads)
+
+    @property
     def told(self) -> str:
         source = ", ".join(self.run.names) or "arrays with requires_grad"
         return f"{self.name} was written by an earlier tape from {source}; this gradient stops there"
@@ -136,7 +143,7 @@ class ForeignLeaf:
 
     def warn(self, more: str = "") -> None:
         """Warn once that the gradient stops here, unless it was handed on."""
-        if self.stops and not self.said:
+        if self.stops and not self.said and not self.is_value:
             self.said = True
             warn(f"{self.told}.{more} Ways out: {self.ways_out}.")
 

@@ -49,7 +49,7 @@ class EventLog:
     def tally(self) -> None:
         """Bring all but the first four attributes up to the last event."""
         for event in self.events[self._tallied :]:
-            if not event.kind.own and not event.noted:
+            if not (event.kind.own or event.noted or event.reads):
                 continue
             for span in (*event.reads, *event.writes):
                 marks = self.touched.get(span.allocation)

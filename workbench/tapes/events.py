@@ -45,6 +45,7 @@ class Event:
     callback: Callable[[], None] | None = None
     arrays: tuple[array, ...] = ()
     loop: Any = None  # what a checkpointed loop needs to run again
+    inner: Any = None  # the InnerBackward of a backward of another tape
     checked: bool = False  # for races
     sources: tuple[Any, ...] = ()  # readings of active memory that the host made the written values from
     noted: bool = False  # a write through NumPy, of which only the sources are known
@@ -76,7 +77,7 @@ class Event:
     @property
     def source(self) -> array | None:
         """The array that a copy reads, which gets its adjoint; None for other kinds, `cut` too."""
-        return self.arrays[1] if len(self.arrays) == 2 and not self.kind.cuts else None
+        return self.arrays[1] if len(self.arrays) == 2 and not self.kind.cuts and self.inner is None else None
 
     @property
     def places(self) -> Sequence[Any]:
@@ -97,9 +98,7 @@ class Event:
     def where(self) -> Where | None:
         """The user's line that made this event."""
         if isinstance(self.place, tuple):
-            (code, instruction), line = self.place, self.line
-            text = linecache.getline(code.co_filename, line).rstrip("\n")
-            self.place = Where(code.co_filename, line, *_columns(code, instruction), text, code.co_name)
+            self.place = place_of(self.place)
         return self.place
 
     def __repr__(self) -> str:
@@ -164,6 +163,14 @@ class Scope:
     name: str
     first: int
     last: int | None = None
+
+
+def place_of(place: tuple[Any, int]) -> Where:
+    """The line of a piece of code and its present instruction."""
+    code, instruction = place
+    line = _line(code, instruction)
+    text = linecache.getline(code.co_filename, line).rstrip("\n")
+    return Where(code.co_filename, line, *_columns(code, instruction), text, code.co_name)
 
 
 @lru_cache(4096)

@@ -73,7 +73,9 @@ class HostSources:
         memory, span, at = source.span.allocation, source.span, source.at(self._tape())
         if at is None:  # read before a step of a checkpointed loop, which has a tape of its own
             return self.around is not None and (memory in self.inherited or self.around._active(source))
-        if memory.is_gradient or not (memory.asked or memory in self.log.active):
+        if memory.is_gradient:  # that a tape had published when it was read
+            return True
+        if not (memory.asked or memory in self.log.active):
             return False
         for event in reversed(self.log.events[:at]):
             hit = [s for s in event.writes if s.overlaps(span) is not False]

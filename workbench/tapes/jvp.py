@@ -19,6 +19,8 @@ import numpy as np
 from ..arrays import allocation as memory
 from ..arrays.allocation import Allocation
 from ..arrays.array import array
+from ..arrays.host_reads import carrying
+from ..arrays.provenance import source_of, united
 from ..arrays.span import Span
 from ..arrays.workspace import Workspace, add_into, add_seed, float_parts, gradient_dtype, same_part
 from ..device import xp
@@ -28,7 +30,7 @@ from ..kernels.types import Struct, is_float
 from ..launches.adjoint_arguments import AdjointArguments
 from ..launches.executable import executable_for
 from .events import Event
-from .reverse import check_races, consume_extreme, extremal_memory, meets, put_back, rewind, ties, verify
+from .reverse import check_races, consume_extreme, extremal_memory, gradient_met, meets, put_back, rewind, ties, verify
 from .seeds import check_pairs, check_tape
 from .tape import Tape
 
@@ -46,7 +48,7 @@ class Tangents(Mapping):
 
     def __getitem__(self, a: array) -> np.ndarray:
         if a.allocation in self._space or isinstance(a.dtype, Struct):
-            return value_of(a, self._space)
+            return as_read(self._tape, value_of(a, self._space))
         known = {b.allocation for b in self._tape.arrays.values()}
         if a.allocation not in known:
             raise GradientError(
@@ -97,6 +99,15 @@ def jvp(tape: Tape, tangents: Mapping[array, Any]) -> Tangents:
         if not space:
             raise GradientError("jvp() without a direction.", slug="no-seed", instead="jvp(tape, {x: v})")
         return Tangents(tape, carry_tangents(tape, space))
+
+
+def as_read(tape: Tape, derivative: np.ndarray) -> np.ndarray:
+    """A derivative, which under another open tape counts as read from what `tape` depends on of that."""
+    outer = memory.recorder()
+    if outer is None:
+        return derivative
+    found = (source_of(a.span, a.label) for a in tape.arrays.values() if outer.follows([a]))
+    return carrying(derivative, united((source,) for source in found if source is not None))
 
 
 def check_direction(tape: Tape, x: Any) -> None:
@@ -291,6 +302,21 @@ def _opaque(tape: Tape, event: Event, space: Workspace, after: dict) -> None:
         )
 
 
+def _backward(tape: Tape, event: Event, space: Workspace, after: dict) -> None:
+    if meets([event.inner.leaves[a] for a in event.inner.leaves], space):
+        raise GradientError(
+            "the tangent comes to a backward of another tape.",
+            slug="jvp-func",
+            where=event.where,
+            why="Its second derivatives are known to the reverse walk alone.",
+            instead="tape.backward(loss)",
+        )
+
+
+def _gradient(tape: Tape, event: Event, space: Workspace, after: dict) -> None:
+    raise gradient_met(tape, event)
+
+
 def _nothing(tape: Tape, event: Event, space: Workspace, after: dict) -> None:
     """Pass over a foreign write or a cut, which has no tangent."""
     _refuse_sources(tape, event, space)
@@ -301,7 +327,9 @@ STEPS: dict[str, Callable[[Tape, Event, Workspace, dict], None]] = {
     "write": _host,
     "func": _func,
     "loop": _func,
+    "backward": _backward,
     "opaque": _opaque,
+    "gradient": _gradient,
     "none": _nothing,
 }
 

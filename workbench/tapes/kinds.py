@@ -18,7 +18,7 @@ class Kind(str):
     name        as `event.kind` prints, and what pickles hold.
     step        what walks do at it, in `reverse.STEPS` and `jvp.STEPS`: "launch" (the kernel's adjoint), "write" (a
                 copy passes adjoints on to its source, every write clears those of its target), "func", "loop",
-                "opaque", "none".
+                "backward" (second derivatives of another tape), "opaque", "gradient" (refused), "none".
     words       one and several of it, as pictures count them.
     drawn       the kind that pictures call it, where that is another one.
     own         False: not a step of the program, but bytes that others changed.
@@ -67,9 +67,20 @@ ASSIGN = Kind("assign", "write", ("assign", "assigns"), passes=True, from_host=T
 FUNC = Kind("func", "func", ("func", "funcs"), active=True, calls_back=True, closed="record_func")
 OPAQUE = Kind("opaque", "opaque", ("opaque step", "opaque steps"), opaque=True, closed="an opaque event")
 LOOP = Kind("loop", "loop", ("time loop", "time loops"), passes=True, active=True, closed="a checkpointed loop")
+BACKWARD = Kind(
+    "backward",
+    "backward",
+    ("backward pass", "backward passes"),
+    drawn="func",
+    passes=True,
+    active=True,
+    closed="a backward of another tape",
+)
+GRADIENT = Kind("gradient", "gradient", ("gradient met", "gradients met"), drawn="assign", own=False)
 FOREIGN = Kind("foreign", "none", ("foreign write", "foreign writes"), drawn="assign", own=False, from_host=True)
 
-KINDS = {k.name: k for k in (LAUNCH, COPY, CUT, FILL, ZERO, ASSIGN, FUNC, OPAQUE, LOOP, FOREIGN)}  # as pictures count
+_ALL = (LAUNCH, COPY, CUT, FILL, ZERO, ASSIGN, FUNC, OPAQUE, LOOP, BACKWARD, GRADIENT, FOREIGN)  # as pictures count
+KINDS = {k.name: k for k in _ALL}
 
 
 def named(name: str) -> Kind:

@@ -21,6 +21,7 @@ ANSWERS = {
     "memory": "diagnose.memory_held.holdings",
     "replay": "tapes.replay.replay",
     "pitfall": "derivatives.pitfalls.backward",
+    "inner_backward": "tapes.inner_backward.record",
     "duplicate": "derivatives.serialize.duplicate",
 }
 

@@ -103,7 +103,8 @@ class TapeNames:
 
     def of(self, a: array, parameter: str = "") -> str:
         """The noted name of an array; else its own `name`, the parameter, or the id of its memory."""
-        return self.given(a) or parameter or str(a.allocation)
+        primal = getattr(a.allocation, "of", None)
+        return self.given(a) or parameter or (f"{self.of_memory(primal)}.grad" if primal else str(a.allocation))
 
     def given(self, a: array) -> str:
         """The noted name of an array, or its own `name`; "" if it has neither."""

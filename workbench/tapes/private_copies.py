@@ -17,7 +17,7 @@ from ..arrays.allocation import Allocation, allocate, host_write
 from ..arrays.array import array, array_on, read_values
 from ..arrays.host_writes import write_array
 from ..arrays.span import Span
-from ..arrays.workspace import Workspace, add_into
+from ..arrays.workspace import Shadow, Workspace, add_into
 from ..device import xp
 from ..errors import GradientError, Where
 from ..kernels.ir import Function
@@ -332,19 +332,34 @@ class InFloat64(Rerun):
         for x, v in tangents.items():
             moved = self.moved.of(x)
             add_into(moved.data, xp(x.device).asarray(v), moved.span)
+            self.twins.of(x).requires_grad = True
+        end, seeds = self.moved.of(loss), Workspace()
+        seeds[end.allocation].view(end.span, end.data.dtype)[...] = 1
+        space = self._pulled(seeds)
+        return {x: value_of(self.twins.of(x), space) for x in tangents}
+
+    def pulled(self, seeds: dict[Allocation, Any], tangents: dict[Allocation, Any]) -> dict[Allocation, Shadow]:
+        """By memory the gradient, by its start, of <seeds, final tangents>, for tangents of the start; all as bytes."""
+        assert self.twins is not None
+        for a, data in tangents.items():
+            self.moved.memory[a].bytes[...] = data
+        space = Workspace()
+        for a, data in seeds.items():
+            space[self.moved.memory[a]].data[...] = data
+        space = self._pulled(space)
+        return {a: space[twin] for a, twin in self.twins.memory.items() if twin in space}
+
+    def _pulled(self, seeds: Workspace) -> Workspace:
+        """Run the steps under a tape and walk it with these seeds of tangents."""
+        assert self.twins is not None
         for a in self.twins.arrays:
             if is_float(a.dtype) and a.allocation in self.tape.active and a.requires_grad:
                 self.twins.of(a).requires_grad = True
-        for x in tangents:
-            self.twins.of(x).requires_grad = True
-        again, space = Tape(keep="all"), Workspace()
+        again = Tape(keep="all")
         with again:
             for step in self.steps:
                 step(True)
-        end = self.moved.of(loss)
-        space[end.allocation].view(end.span, end.data.dtype)[...] = 1
-        walk(again, space)
-        return {x: value_of(self.twins.of(x), space) for x in tangents}
+        return walk(again, seeds)[0]
 
 
 _joints: weakref.WeakKeyDictionary[Program, dict[Any, Program]] = weakref.WeakKeyDictionary()

@@ -51,11 +51,16 @@ def counted(tape: Recording, a: Allocation) -> tuple[SpanSet | None, Iterable[Sp
     return tape.log.written.get(a), tape.log.stored.get(a, ())
 
 
-def publish(tape: Recording, space: Workspace, retained: dict[Span, Any], wrote: Wrote = counted) -> None:
-    """Write the adjoints in a workspace into the `.grad` of all arrays that asked, and tell other libraries."""
+def publish(
+    tape: Recording, space: Workspace, retained: dict[Span, Any], wrote: Wrote = counted, by: Recording | None = None
+) -> None:
+    """Write the adjoints in a workspace into the `.grad` of all arrays that asked, and tell other libraries.
+
+    `by`: the tape that records this, if one does.
+    """
     for a in list(space):
         if a.asked:
-            _publish_one(tape, a, space[a], retained, *wrote(tape, a))
+            _publish_one(tape, a, space[a], retained, *wrote(tape, a), by)
     shown = Workspace(space)  # which a replay shows again
     for port in ports.gradient_takers:
         if (notes := capture_log.active_capture()) is not None and notes.before is not None:
@@ -71,6 +76,7 @@ def _publish_one(
     retained: dict[Span, Any],
     written: SpanSet | None,
     stored: Iterable[Span],
+    by: Recording | None,
 ) -> None:
     """Add the shadow of a leaf to its `.grad`; replace the `.grad` of what events wrote."""
     grad, k = a.gradient(), a.grad_scale or 1
@@ -91,7 +97,7 @@ def _publish_one(
             notes.expected_cleared[grad] = tape
         notes.published[grad] = tape
     if grad.watchers:
-        grad.about_to_write(grad.span(), "backward()")
+        grad.about_to_write(grad.span(), "backward()", None, by)
     elif notes is not None:
         notes.written.setdefault(grad, {})[grad.span()] = "backward()"
     if shadow.lent:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import sys
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import takewhile
 from typing import Any, Self
@@ -17,7 +17,7 @@ from typing import Any, Self
 from ..arrays import allocation as memory
 from ..arrays import capture_log
 from ..arrays.allocation import Allocation
-from ..arrays.array import array, spans_of
+from ..arrays.array import array, spans_of, whole_memory
 from ..arrays.provenance import HostRead
 from ..arrays.read_values import ReadValues
 from ..arrays.span import Span
@@ -30,7 +30,7 @@ from . import kinds
 from .cross_tape import Border, RecordingId
 from .earlier_gradients import EarlierGradients
 from .event_log import EventLog
-from .events import Event, Scope, clock
+from .events import Event, Scope, clock, place_of
 from .host_sources import HostSources
 from .naming import TapeNames
 from .needed_bytes import NeededBytes
@@ -140,7 +140,7 @@ class Recording:
         )
         needed = self.needed
         needs = needed.needs
-        mask = self._activate(plan, flat) if not command.declared else self._activate_declared(event, command)
+        mask = self._activate(event, plan, flat) if not command.declared else self._activate_declared(event, command)
         if not plan.float_writes.isdisjoint(mask):
             back = plan.derived.get(mask)
             if back is None:
@@ -178,7 +178,7 @@ class Recording:
                     needed.keep(span, event, known)
         return event
 
-    def _activate(self, plan: Any, flat: list) -> tuple[int, ...]:
+    def _activate(self, event: Event, plan: Any, flat: list) -> tuple[int, ...]:
         """Mark memory as active that depends on something with `requires_grad`. Returns positions of active arrays."""
         active, scalars = self.active, self.scalars  # who is in `scalars` is active
         for k, type in plan.floats.items():
@@ -192,7 +192,8 @@ class Recording:
             for k, type in plan.floats.items():
                 a = flat[k].allocation
                 if scalars.get(a) is not type:
-                    if not (a.asked or a in active or (following and k in plan.float_writes)):
+                    known = a.asked or a in active or (following and k in plan.float_writes)
+                    if not known and not (a.is_gradient and self.meets_gradient(flat[k], event.place)):
                         left_out = True
                         continue
                     active[a] = None
@@ -204,6 +205,24 @@ class Recording:
                 following = following or k in plan.float_reads
             if not left_out or then == (len(active), following):
                 return tuple(mask)
+
+    def meets_gradient(self, a: array, place: Any) -> bool:
+        """Follow memory with a gradient that a tape published, so that a walk which comes to it is refused.
+
+        Returns False where nobody published it, or its bytes were written since.
+        """
+        grad = a.allocation
+        publisher = grad.publisher[1]
+        if publisher is None or grad in self.active or any(span.contains(a.span) for span in grad.written):
+            return False
+        whole, tape = whole_memory(a), publisher()
+        met = Event(next(clock), kinds.GRADIENT, "gradient", place, (whole.span,), arrays=(whole,))
+        met.reason = "published by backward()" + (f" at {place_of(tape.walked_at)}" if tape is not None else "")
+        self.arrays[id(a)] = a
+        self.active[grad] = None
+        self.log.check_scalar(a, "a gradient")
+        self.events.append(met)
+        return True
 
     def _activate_declared(self, event: Event, command: Any) -> tuple[int, ...]:
         """`_activate` for a launch with declared scalars: it reads their memory, and its results depend on them."""
@@ -217,7 +236,7 @@ class Recording:
             for j in plan.float_writes:
                 self.active[flat[j].allocation] = None
         event.reads += tuple([command.places[k].span for k in command.declared])
-        return tuple(sorted((*self._activate(plan, flat), *command.declared)))
+        return tuple(sorted((*self._activate(event, plan, flat), *command.declared)))
 
     def _differentiable(self, plan: Any) -> None:
         if not plan.program.enable_backward and not config.all_adjoints:
@@ -264,7 +283,10 @@ class Recording:
     ) -> None:
         """A host write while this tape records: an event, unless it starts a leaf that the tape has not touched."""
         target, log, needed, row = dst.allocation, self.log, self.needed, kinds.KINDS[kind]
-        followed = src is not None and not row.cuts and is_float_memory(src) and log.follows(src.allocation)
+        floats = src is not None and is_float_memory(src)
+        if floats and src.is_gradient and not row.cuts:
+            self.meets_gradient(src, where)
+        followed = floats and not row.cuts and log.follows(src.allocation)
         self.host.tell_around([dst], sources, where)
         sources = self.host.behind(dst, sources) if not self.muted else ()
         starts_leaf = row is kinds.ASSIGN and not (followed or sources or log.has_touched(dst.span))
@@ -272,7 +294,7 @@ class Recording:
         reads = () if src is None else (src.span,)
         event = Event(next(clock), row, kind, where, reads, (dst.span,), arrays=(dst,) if src is None else (dst, src))
         event.followed, event.sources = followed or src is None, sources
-        if not starts_leaf and not target.is_gradient:
+        if not starts_leaf and (not target.is_gradient or target in self.active):
             if src is not None and followed:
                 _refuse_crowd(dst, event)
                 self.active[src.allocation] = self.active[target] = None
@@ -303,6 +325,15 @@ class Recording:
             needed.cut[target] = None
         if self.events and self.events[-1] is event and (row.cuts or target in self.active):
             needed.remember_left(event)
+
+    def cleared(self, grad: Allocation) -> None:
+        """Record that `tape.zero()`, of whatever tape, clears a gradient that this tape follows."""
+        dst = next(whole_memory(a) for a in self.arrays.values() if a.allocation is grad)
+        self.host_event("zero_", dst, None, 0, lambda: None, memory.caller_where())
+
+    def follows(self, arrays: Iterable[array]) -> bool:
+        """True if any of this memory is on an active path, or has asked for a gradient."""
+        return not self.muted and any(self.log.follows(a.allocation) for a in arrays)
 
     def opaque_event(
         self,

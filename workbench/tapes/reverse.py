@@ -320,6 +320,29 @@ def _loop(tape: Recording, event: Event, space: Workspace, after: dict) -> None:
     event.loop.reverse(space)
 
 
+def _backward(tape: Recording, event: Event, space: Workspace, after: dict) -> None:
+    """Reverse a backward of another tape: second derivatives."""
+    event.inner.reverse(event, space)
+
+
+def _gradient(tape: Recording, event: Event, space: Workspace, after: dict) -> None:
+    if meets(event.arrays, space):
+        raise gradient_met(tape, event)
+
+
+def gradient_met(tape: Recording, event: Event) -> GradientError:
+    """The GradientError [gradient-value] for a tape that reads a gradient without having recorded how it was made."""
+    name = tape.names.called(event.arrays[0])
+    return GradientError(
+        f"{name} is a gradient, {event.reason}, and this tape has not recorded how it came about.",
+        slug="gradient-value",
+        where=event.where,
+        why="It changes with what it is the gradient by; taken for a constant, that part would be missing in silence.",
+        instead='with wb.Tape() as outer:   around `with wb.Tape(keep="all") as inner: ...`, its backward() and what'
+        f" reads the gradient; or wb.detach({name}), a constant",
+    )
+
+
 def _nothing(tape: Recording, event: Event, space: Workspace, after: dict) -> None:
     """Pass over a foreign write, whose memory has been restored, or a cut, which makes a leaf."""
     if event.noted:
@@ -376,6 +399,8 @@ STEPS: dict[str, Step] = {
     "write": _host,
     "func": _func,
     "loop": _loop,
+    "backward": _backward,
     "opaque": _opaque,
+    "gradient": _gradient,
     "none": _nothing,
 }

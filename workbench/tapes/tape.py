@@ -110,6 +110,10 @@ class Tape(Recording, metaclass=Listed):
         pitfall one of `wb.pitfalls`: nothing is published; returns gradients that are wrong on purpose, a `Wrong`.
         Raises GradientError where the gradient would not be exact, or a seed does not fit.
         """
+        around, frame = memory.recorder(), sys._getframe(1)
+        self.walked_at = frame.f_code, frame.f_lasti
+        if around is self or (around is not None and around.muted) or capture_log.active_capture() is not None:
+            around = None
         with memory.LOCK, memory.unrecorded(), capture_log.allowed():
             self._refuse_without_leaf()
             space = seeds_of(self, loss, grads)
@@ -126,20 +130,23 @@ class Tape(Recording, metaclass=Listed):
             self._remember(space)
             crossing, blind = self._crossing(space), not any(a in self.active or a.asked for a in space)
             space.places = computed_in_place(self, space, grads)
-            if crossing is None and (known := compiled_backward(self, space)) is not None:
+            if crossing is None and around is None and (known := compiled_backward(self, space)) is not None:
                 self._publish_prepared(known, space, blind)
                 return None
             before = {a: a.gradient().bytes.copy() for a in space.places}
             try:
                 space, retained = walk(self, space, before=crossing and crossing.before, drop=True)
                 self.border.report([] if crossing is None else crossing.found(space), blind)
-                publish(self, space, retained)
+                self.needed.walked = not self.captured
+                if around is None:
+                    publish(self, space, retained)
+                else:
+                    ask("inner_backward", around, self, grads or {}, lambda: publish(self, space, retained, by=around))
             except BaseException:
                 for a, data in before.items():
                     a.gradient().bytes[...] = data
                 raise
             space.release()
-            self.needed.walked = not self.captured
             self.host.warn()
         return None
 
@@ -256,6 +263,7 @@ class Tape(Recording, metaclass=Listed):
 
     def zero(self) -> None:
         """Set the gradients of every array of this tape to zero."""
+        around = memory.recorder()
         with memory.LOCK, memory.unrecorded():
             notes = capture_log.active_capture()
             begun = notes is None or self in notes.begun
@@ -268,11 +276,13 @@ class Tape(Recording, metaclass=Listed):
             for grad in gradients_of(self):
                 if grad.gradient_view is not None:
                     grad.gradient_view.close(grad)
+                if around is not None and grad in around.active:
+                    around.cleared(grad)
                 if grad.blank != grad.version or grad.exposed or notes is not None:
                     grad.about_to_be_noted()
                     if grad.watchers:
                         with capture_log.paused():
-                            grad.about_to_write(grad.span(), "tape.zero()")
+                            grad.about_to_write(grad.span(), "tape.zero()", None, around)
                     with capture_log.allowed() if begun else capture_log.paused():
                         capture_log.move(grad.bytes)
                     if notes is not None and begun:

@@ -1,0 +1,131 @@
+"""A `backward` of one tape while another records: an event of the other, whose adjoint is a second derivative.
+
+What it published, g = J^T s, depends on what the inner tape started from and on the seeds s. An adjoint v that arrives
+at g gives the start the derivative of <s, J v>, by reverse over forward mode as in `hvp`, and the seeds J v.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ..arrays.allocation import Allocation, caller_where
+from ..arrays.array import array, array_on, itemsize_of, whole_memory
+from ..arrays.workspace import Workspace, add_into, float_parts, gradient_dtype, is_float_memory, shadow_view
+from ..errors import GradientError
+from ..kernels.types import float32
+from .events import Event, clock
+from .jvp import passing
+from .kinds import BACKWARD
+from .private_copies import InFloat64
+from .tape import Tape
+
+
+class InnerBackward:
+    """A `backward` that another tape records: its seeds, and its tape as it was then.
+
+    leaves     memory with `requires_grad` that the inner tape did not write; `computed`: such memory that it wrote.
+    gradients  what was published for both, by memory.
+    """
+
+    def __init__(self, outer: Tape, tape: Tape, seeds: Mapping[array, array]):
+        self.outer, self.tape, self.given = outer, tape, dict(seeds)
+        self.seeds = {a: data.copy() for a, data in tape.last_seeds.items()}
+        self.length = self._length()
+        self.leaves: dict[Allocation, array] = {}
+        self.computed: dict[Allocation, array] = {}
+        tape.log.tally()
+        for x in tape.arrays.values():
+            if (a := x.allocation).asked and a in tape.active:
+                (self.computed if a in tape.log.written else self.leaves).setdefault(a, whole_memory(x))
+        self.gradients = {a: _gradient_of(x) for a, x in (*self.leaves.items(), *self.computed.items())}
+
+    def _length(self) -> int:
+        return sum(event.kind.own for event in self.tape.events)
+
+    def reverse(self, event: Event, space: Workspace) -> None:
+        """Pass the adjoints of the published gradients on to the start of the inner tape, and to its seeds.
+
+        Raises GradientError [inner-backward] where that would not be exact.
+        """
+        arrived = {
+            a: space[g.allocation].data.copy()
+            for a, g in self.gradients.items()
+            if g.allocation in space and space[g.allocation].data.any()
+        }
+        if not arrived:
+            return
+        self._check(event, arrived)
+        twice = InFloat64(self.tape)
+        passing(self.tape, lambda one, _: twice.before(one), twice.behind)
+        for a, found in twice.pulled(self.seeds, arrived).items():
+            if a in self.leaves:
+                for part in float_parts(self.leaves[a]).values():
+                    dtype = gradient_dtype(part)
+                    add_into(space[a].view(part.span, dtype), found.view(part.span, dtype), part.span)
+            elif found.data.any():
+                raise self._refused(event, "it started from memory that it wrote, or that has no requires_grad")
+        for y, seed in self.given.items():
+            if self.outer.log.follows(seed.allocation):
+                add_into(shadow_view(seed, space[seed.allocation]), twice.moved.of(y).data, seed.span)
+        for a in self.computed:
+            space[self.gradients[a].allocation].data[...] = 0
+
+    def _check(self, event: Event, arrived: Mapping[Allocation, Any]) -> None:
+        name = self.outer.names.called
+        if computed := [x for a, x in self.computed.items() if a in arrived]:
+            raise self._refused(
+                event, f"{name(computed[0])} is no leaf of it, and its gradient has no second derivative"
+            )
+        if self._length() != self.length:
+            raise self._refused(event, "it recorded further launches since")
+        if self.tape.keep != "all":
+            raise self._refused(
+                event, "it keeps only what first derivatives read", 'with wb.Tape(keep="all") as inner:'
+            )
+        for x in self.tape.arrays.values():
+            a = x.allocation
+            if is_float_memory(x) and a in self.outer.active and a not in self.tape.active:
+                here = f"{name(x)}.requires_grad = True   before the inner tape"
+                raise self._refused(
+                    event, f"{name(x)}, which it reads, depends on this tape and is a constant to it", here
+                )
+        begun = self.tape.events[0].id
+        for other in self.outer.events:
+            if begun < other.id < event.id and any(span.allocation in self.leaves for span in other.writes):
+                raise self._refused(event, f"{other.label!r} wrote to its leaves before its backward()")
+
+    def _refused(self, event: Event, why: str, instead: str = "") -> GradientError:
+        return GradientError(
+            f"the gradient comes to a backward() inside this tape, whose second derivative cannot be had: {why}.",
+            slug="inner-backward",
+            where=event.where,
+            instead=instead or "wb.detach(x.grad), if the gradient is meant as a constant",
+        )
+
+
+def _gradient_of(x: array) -> array:
+    """The gradient of all of a memory, given as one array."""
+    k = x.allocation.grad_scale or 1
+    dtype = x.dtype.over(float32) if k == 2 else x.dtype
+    return array_on(x.allocation.gradient(), dtype, x.shape, (itemsize_of(dtype),), 0)
+
+
+def record(outer: Tape, tape: Tape, seeds: Mapping[array, array], publish: Callable[[], None]) -> None:
+    """Record the `backward` of another tape, of which all is done but to `publish` the gradients. Call under LOCK."""
+    made = InnerBackward(outer, tape, seeds)
+    read = [*made.leaves.values(), *(seed for seed in seeds.values() if outer.log.follows(seed.allocation))]
+    grads = list(made.gradients.values())
+    spans = [tuple(a.span for a in arrays) for arrays in (read, grads)]
+    event = Event(next(clock), BACKWARD, "backward", caller_where(), *spans, arrays=(*grads, *read))
+    event.inner = made
+    for a in event.arrays:
+        outer.arrays[id(a)] = a
+        outer.active[a.allocation] = None
+        outer.log.check_scalar(a, "backward")
+    for grad in grads:
+        outer.needed.begun[grad.allocation] = None
+    outer.needed.keep_before(event)
+    publish()
+    outer.events.append(event)
+    outer.needed.remember_left(event)
