@@ -283,10 +283,9 @@ class Recording:
     ) -> None:
         """A host write while this tape records: an event, unless it starts a leaf that the tape has not touched."""
         target, log, needed, row = dst.allocation, self.log, self.needed, kinds.KINDS[kind]
-        floats = src is not None and is_float_memory(src)
-        if floats and src.is_gradient and not row.cuts:
-            self.meets_gradient(src, where)
-        followed = floats and not row.cuts and log.follows(src.allocation)
+        followed = False
+        if src is not None and not row.cuts and is_float_memory(src):
+            followed = log.follows(src.allocation) or (src.is_gradient and self.meets_gradient(src, where))
         self.host.tell_around([dst], sources, where)
         sources = self.host.behind(dst, sources) if not self.muted else ()
         starts_leaf = row is kinds.ASSIGN and not (followed or sources or log.has_touched(dst.span))
