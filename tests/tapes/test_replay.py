@@ -405,3 +405,32 @@ def test_what_a_launch_leaves_as_it_was_must_be_known_to_replay(kernel, dim, sha
     again, anew = tape.replay({x: B}), f32(start)
     wb.launch(kernel, dim, inputs=[f32(B)], outputs=[anew])
     same_bits(again[y], anew)
+
+
+@wb.kernel
+def added(x: wb.array[float], s: wb.array[float]):
+    wb.atomic_add(s, 0, x[wb.tid()])
+
+
+@pytest.mark.parametrize("clear", ["zero_", "fill_", "slice", "element", "assign", "copy"])
+def test_what_was_cleared_before_sums_is_cleared_again(clear, backend):
+    x, s, zero = wb.array([1.0, 2.0, 3.0], requires_grad=True), wb.zeros(1), wb.zeros(1)
+    clearing = {
+        "zero_": lambda: s.zero_(),
+        "fill_": lambda: s.fill_(0.0),
+        "slice": lambda: s[:1].fill_(0.0),
+        "element": lambda: s.__setitem__(0, 0.0),
+        "assign": lambda: s.assign([0.0]),
+        "copy": lambda: wb.copy(s, zero),
+    }
+    with wb.Tape() as tape:
+        clearing[clear]()
+        wb.launch(added, 3, [x], [s])
+    tape.backward(s)
+    if clear in ("assign", "copy"):  # what they wrote is not known any more
+        with pytest.raises(GradientError) as refused:
+            tape.replay({x: np.array([2, 2, 3], np.float32)})
+        assert refused.value.slug == "not-kept"
+        return
+    again = tape.replay({x: np.array([2, 2, 3], np.float32)})
+    assert again[s].list() == [7.0] and again.replay()[again.of(s)].list() == [7.0]

@@ -361,6 +361,12 @@ def ledgers(program: fuzz.Program, tape: wb.Tape, arrays: dict, seeds: dict) -> 
         if not tape.log.has_touched(part.span):  # nothing to ask: refused
             continue
         at = rng.choice([None, *tape.events])
+        if part.allocation not in tape.active:  # zero, or refused where that would be wrong
+            try:
+                assert not np.any(tape.adjoint(part, at))
+            except wb.GradientError as refusal:
+                assert refusal.slug == "not-active"
+            continue
         book = tape.ledger(a, (field, *index) if field else index, at)
         found.append((book, tape.adjoint(part, at)[index]))
     return found
@@ -474,3 +480,21 @@ def test_the_elements_that_hold_a_byte_are_those_that_a_search_finds():
             assert sorted(collector.elements_at(span, offset)) == searched
             found += len(searched)
     assert found > 500
+
+
+def test_what_was_not_followed_is_refused_and_never_zero(backend):
+    @wb.kernel
+    def product(x: wb.array[float], p: wb.array[float], y: wb.array[float]):
+        i = wb.tid()
+        y[i] = x[i] * x[i] * p[0]
+
+    x, p, y, z = wb.ones(3), wb.ones(1, requires_grad=True), wb.zeros(3), wb.ones(3)
+    with wb.Tape() as tape:
+        wb.launch(product, 3, [x, p], [y])
+        wb.launch(product, 3, [z, z], [x])  # off all active paths: nothing depends on z
+    tape.backward(grads={y: wb.ones(3)})
+    for ask in (lambda: tape.adjoint(x), lambda: tape.ledger(x, 1)):
+        with pytest.raises(wb.GradientError, match="x is on no active path") as refused:
+            ask()
+        assert refused.value.slug == "not-active"
+    assert not tape.adjoint(z).any() and not tape.ledger(z, 1).rows

@@ -50,6 +50,7 @@ class Event:
     sources: tuple[Any, ...] = ()  # readings of active memory that the host made the written values from
     noted: bool = False  # a write through NumPy, of which only the sources are known
     reason: str = ""  # of an opaque event: why its adjoint is not known
+    value: Any = None  # of a fill, where it is known
     followed: bool = True  # False: a copy whose source was not on an active path
 
     def __init__(

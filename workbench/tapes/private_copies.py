@@ -227,7 +227,7 @@ class Rerun:
                 assert of is not None
                 self.steps.append(_cut(self.twins.of(to), self.twins.of(of)))
                 continue
-            values = None if of is not None else to.data.copy()
+            values = event.value if event.value is not None else None if of is not None else to.data.copy()
             self.steps.append(_write(self.twins.of(to), None if of is None else self.twins.of(of), values))
 
     def case(self, inputs: dict[str, array], outputs: dict[str, array]) -> LaunchCase:
@@ -256,7 +256,7 @@ def _write(to: array, of: array | None, values: Any) -> Callable[[bool], None]:
 
     def step(record: bool) -> None:
         if record:
-            host_write("fill_" if of is None else "copy", to, of, None, perform)
+            host_write("fill_" if of is None else "copy", to, of, values, perform)
         else:
             perform()
 

@@ -293,6 +293,8 @@ class Recording:
         reads = () if src is None else (src.span,)
         event = Event(next(clock), row, kind, where, reads, (dst.span,), arrays=(dst,) if src is None else (dst, src))
         event.followed, event.sources = followed or src is None, sources
+        if row.fills and not isinstance(dst.dtype, Struct):
+            event.value = 0 if row is kinds.ZERO else value
         if not starts_leaf and (not target.is_gradient or target in self.active):
             if src is not None and followed:
                 _refuse_crowd(dst, event)

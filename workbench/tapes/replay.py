@@ -319,6 +319,41 @@ def _refuse_unknown(tape: Tape, looking: bool = False) -> None:
             known[span] = None
         for span in sure:
             right.setdefault(span.allocation, {})[span] = None
+        if event.kind.from_host and event.kind.own and event.value is None:
+            for span in event.writes:
+                if not _values_known(tape, n, span):
+                    raise GradientError(
+                        f"what {event.label!r} wrote to {_name(tape, span)} was not kept, and was written over since.",
+                        slug="not-kept",
+                        where=event.where,
+                        why="The program cannot be run again without it.",
+                        instead='wb.Tape(keep="all")',
+                    )
+
+
+def _values_known(tape: Tape, n: int, span: Span) -> bool:
+    """True if the walk meets what event `n` wrote to these bytes, or nobody reads it before it is written over."""
+    later = tape.events[n + 1 :]
+    if not _is_read(later, span):
+        return True
+    for event in later:
+        written = [s for s in event.writes if s.overlaps(span) is not False]
+        if not all(any(k.span.contains(s) or k.span.contains(span) for k in event.kept) for s in written):
+            return False
+        if any(s.contains(span) for s in written):
+            return True
+    return all(s.overlaps(span) is False for s in tape.needed.changed.get(span.allocation, ()))
+
+
+def _is_read(later: Sequence[Event], span: Span) -> bool:
+    """True if these bytes are read, or left, before an event surely writes all of them."""
+    for event in later:
+        sure = _sure_writes(event)
+        if any(s.overlaps(span) is not False for s in (*event.reads, *(s for s in event.writes if s not in sure))):
+            return True
+        if any(s.contains(span) for s in sure):
+            return False
+    return True
 
 
 def _started(tape: Tape, n: int, span: Span) -> bool:

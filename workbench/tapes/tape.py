@@ -17,7 +17,7 @@ from ..arrays import capture_log
 from ..arrays.allocation import Allocation
 from ..arrays.array import array
 from ..arrays.missing_methods import place_absent
-from ..arrays.workspace import Shadow, Workspace, shadow_view
+from ..arrays.workspace import Shadow, Workspace, is_float_memory, shadow_view
 from ..errors import GradientError, LaunchError
 from ..records import Listed, offers
 from .backward_cache import CompiledBackward, compiled_backward
@@ -229,6 +229,7 @@ class Tape(Recording, metaclass=Listed):
                 instead="tape.backward(loss), then tape.adjoint(a)",
             )
         check_seed(self, a)
+        self.refuse_inactive(a)
         if at is not None and not any(e is at for e in self.events):
             raise GradientError(
                 f"adjoint(..., at={at!r}): that is no event of this tape.", slug="event", instead="at=tape.events[k]"
@@ -247,6 +248,20 @@ class Tape(Recording, metaclass=Listed):
         if not found:
             take(space)
         return found[0]
+
+    def refuse_inactive(self, a: array) -> None:
+        """Raise GradientError [not-active] if results depend on `a`, but nothing asked for a derivative by it."""
+        if a.allocation in self.active or not is_float_memory(a):
+            return
+        for event in self.events:
+            if event.reverse is not None and any(span.overlaps(a.span) is not False for span in event.reads):
+                raise GradientError(
+                    f"{self.names.called(a)} is on no active path of this tape: its adjoint was not followed.",
+                    slug="not-active",
+                    where=event.where,
+                    why="Zero would be wrong: what reads it goes on to results with a gradient.",
+                    instead="x.requires_grad = True   before the tape records",
+                )
 
     @property
     def gradients(self) -> TapeGradients:

@@ -44,6 +44,7 @@ def ledger(tape: Tape, a: Any, index: Any = (), at: Any = None) -> Ledger:
         )
     cell = cell_of(tape, a, index)
     check_seed(tape, cell.of)
+    tape.refuse_inactive(cell.of)
     until, inclusive = moment(tape, cell, at)
     found = Collector(tape, cell, until, inclusive)
     with memory.LOCK:
@@ -66,6 +67,7 @@ def ledgers(tape: Tape, wanted: Sequence[tuple[Any, Any, Collection[int]]]) -> l
     def at(position: int) -> None:
         for k in stops.get(position, ()):
             try:
+                tape.refuse_inactive(group.collectors[k].cell.of)
                 found[k][position] = summed(group.collectors[k])
             except GradientError as error:
                 found[k][position] = error
