@@ -328,3 +328,15 @@ def test_a_gradient_of_zero_is_not_right_on_one_step_of_a_staircase():
         if all(any(f(s * scales[0] * 4.0**k) for k in range(-10, 7)) for s in (1, -1))
     ]
     assert len(said) > 150 and differences.RIGHT not in said
+
+
+@pytest.mark.parametrize("weak", [1e-2, 1e-3, 1e-4])
+@pytest.mark.parametrize("bend", [0.0, 1.0, 30.0])
+def test_a_kink_that_long_steps_do_not_see_is_not_measurable(weak, bend):
+    def f(t: float) -> float:
+        return bend * t * t + t + weak * max(t, 0.0)
+
+    for got in (1.0, 1.0 + weak):  # each a slope of one side, as an adjoint takes it
+        assert differences.verdict(f, got, 1e-5, 1e-15, 1e-6)[0] != differences.WRONG
+    for got in (1.0 - weak, 1.0 + 2 * weak, 0.5):
+        assert differences.verdict(f, got, 1e-5, 1e-15, 1e-6)[0] == differences.WRONG

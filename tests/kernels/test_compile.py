@@ -229,7 +229,7 @@ def test_a_cache_that_others_could_write_is_emptied_and_closed(cache):
     cache.mkdir()
     cache.chmod(0o777)
     planted = cache / f"{c_compiler.key(text(5))}.so"
-    planted.write_bytes(disk_cache.sealed(b"planted"))
+    planted.write_bytes(disk_cache.sealed(planted.name, b"planted"))
     planted.chmod(0o700)
     c_library.load(text(5), "add")
     assert stat.S_IMODE(cache.stat().st_mode) == 0o700
@@ -618,3 +618,19 @@ def test_nowhere_to_write_is_said(fresh, monkeypatch, tmp_path):
     monkeypatch.setattr(tempfile, "mkdtemp", nothing)
     with pytest.raises(OSError, match="No space left"):
         disk_cache.give_up(tmp_path, OSError(errno.ENOSPC, "No space left on device"))
+
+
+@pytest.mark.needs_cc
+def test_a_library_under_the_name_of_another_one_is_built_anew(cache):
+    one, other = c_compiler.build(text(6)), c_compiler.build(text(7))
+    right = other.read_bytes()
+    other.write_bytes(one.read_bytes())
+    assert c_compiler.build(text(7)) == other and other.read_bytes()[:64] == right[:64]
+    assert disk_cache.read_sealed(other) is not None
+
+
+@pytest.mark.needs_cc
+def test_a_compiler_that_writes_nothing_is_said_to(cache, monkeypatch):
+    monkeypatch.setattr(c_compiler, "_run", lambda *_: (0, ""))
+    with pytest.raises(CompileError, match="wrote nothing"):
+        c_compiler.build(text(8))

@@ -17,6 +17,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -584,37 +585,44 @@ class Recorder(Protocol):
         """
 
 
-class _Recorders(threading.local):
-    def __init__(self) -> None:
-        self.stack: list[Any] = []
-
-
-_recorders = _Recorders()
+_stack: ContextVar[tuple[Any, ...]] = ContextVar("recorders", default=())  # of a thread, or a task of asyncio
+open_tapes: dict[Any, int] = {}
+"""The tapes that are open, in whatever thread or task, and how often each."""
 
 
 def push_recorder(tape: Any) -> None:
-    """Make this the tape that records the host writes and launches of this thread; None: nothing is recorded."""
-    _recorders.stack.append(tape)
+    """Make this the tape that records host writes and launches of this thread or task; None: nothing is recorded."""
+    _stack.set((*_stack.get(), tape))
 
 
-def pop_recorder(tape: Any) -> None:
-    """Undo `push_recorder(tape)`."""
-    for i in range(len(_recorders.stack) - 1, -1, -1):
-        if _recorders.stack[i] is tape:
-            del _recorders.stack[i]
-            return
+def pop_recorder(tape: Any) -> list[Any] | None:
+    """Undo `push_recorder(tape)`. Returns the tapes opened since that are still open; None if this one is not, here."""
+    stack = _stack.get()
+    for i in range(len(stack) - 1, -1, -1):
+        if stack[i] is tape:
+            _stack.set((*stack[:i], *stack[i + 1 :]))
+            return [t for t in stack[i + 1 :] if t is not None and t is not tape]
+    return None
 
 
 def recorder() -> Any:
-    """The tape that records now in this thread, or None."""
-    return _recorders.stack[-1] if _recorders.stack else None
+    """The tape that records now in this thread or task, or None."""
+    stack = _stack.get()
+    return stack[-1] if stack else None
 
 
 def recorders() -> list[Any]:
-    """The open tapes of this thread that are not shut out by `unrecorded`, the innermost last."""
-    stack = _recorders.stack
+    """The open tapes of this thread or task that are not shut out by `unrecorded`, the innermost last."""
+    stack = _stack.get()
     last = max((i for i, tape in enumerate(stack) if tape is None), default=-1)
-    return stack[last + 1 :]
+    return list(stack[last + 1 :])
+
+
+def tell_others(reads: Iterable[Any], writes: Iterable[Any]) -> None:
+    """Tell the tapes of other threads and tasks of arrays read and written here, where no tape is open."""
+    if open_tapes and not _stack.get():
+        for tape in tuple(open_tapes):
+            tape.host.note_outside(reads, writes, caller_where())
 
 
 _silence: list[None] = []
@@ -652,6 +660,7 @@ def host_write(kind: str, dst: Any, src: Any, value: Any, perform: Callable[[], 
         else:
             dst.allocation.about_to_write(dst.span, kind)
             perform()
+            tell_others(() if src is None else (src,), (dst,))
         let_follow(dst.device)
 
 

@@ -8,7 +8,7 @@ themselves. A verdict needs three steps in a row that agree far better than they
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -143,10 +143,13 @@ def _plateau(s: Slope, found: list[Slope]) -> bool:
 
 def _kink_here(found: list[Slope], got: float) -> bool:
     """True if both one-sided slopes are stable and different, and `got` lies between them."""
+    return _kinked(found, got, 1e-6)
+
+
+def _kinked(found: Sequence[Slope], got: float, rtol: float) -> bool:
     between = all(s.low < s.high and s.off(got) <= s.bar for s in found)
-    return between and max(np.ptp([s.low for s in found]), np.ptp([s.high for s in found])) < 1e-6 * (
-        found[0].high - found[0].low
-    )
+    spread = max(np.ptp([s.low for s in found]), np.ptp([s.high for s in found]))
+    return between and bool(spread < rtol * (found[0].high - found[0].low))
 
 
 def _agrees(s: Slope, got: float, rtol: float) -> bool:
@@ -157,9 +160,16 @@ def _agrees(s: Slope, got: float, rtol: float) -> bool:
 
 
 def _contradicted(three: tuple[Slope, ...], usable: list[Slope], got: float) -> bool:
-    """True if a step without a kink is precise and far closer to `got`: the three then agree by rounding."""
-    off = min(s.off(got) for s in three)
-    return bool(np.isfinite(got)) and any(s.low == s.high and 10 * max(s.off(got), s.bar) < off for s in usable)
+    """True if other steps speak for `got`.
+
+    One without a kink that is precise and far closer to it: the three then agree by rounding. Or three shorter ones
+    between whose one-sided slopes it lies: a kink so weak that longer steps see only the curvature beside it.
+    """
+    if not np.isfinite(got):
+        return False
+    off, shorter = min(s.off(got) for s in three), [s for s in usable if s.step < three[0].step]
+    precise = any(s.low == s.high and 10 * max(s.off(got), s.bar) < off for s in usable)
+    return precise or any(_kinked(k, got, 1e-2) for k in zip(shorter, shorter[1:], shorter[2:], strict=False))
 
 
 def _disagree(three: tuple[Slope, ...], got: float, rtol: float) -> bool:

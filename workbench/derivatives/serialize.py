@@ -339,7 +339,7 @@ def _event(e: Event) -> Any:
         form, places = c.plan.form, c.places if c.declared else None
         launch = c.program, form.dims, form.backend, c.flat, places, c.declared, back
     sources = [(s.span, s.label, s.moment, s.where) for s in e.sources]
-    marks = e.followed, e.checked, e.noted, e.value, (isinstance(e.sources, Supposed), sources)
+    marks = e.followed, e.checked, e.noted, e.theirs, e.value, (isinstance(e.sources, Supposed), sources)
     return _event_again, (e.id, e.kind.name, e.label, e.where, e.reads, e.writes, kept, e.arrays, marks, launch)
 
 
@@ -352,12 +352,12 @@ def _event_again(
     writes: tuple,
     kept: list,
     arrays: tuple,
-    marks: tuple[bool, bool, bool, Any, tuple[bool, list]],
+    marks: tuple[bool, bool, bool, bool, Any, tuple[bool, list]],
     launch: Any,
 ) -> Event:
     made = Event(number, KINDS[kind], label, where, reads, writes)
     made.kept, made.arrays = tuple(KeptBytes(*k) for k in kept), arrays
-    made.followed, made.checked, made.noted, made.value, (supposed, sources) = marks
+    made.followed, made.checked, made.noted, made.theirs, made.value, (supposed, sources) = marks
     made.sources = (Supposed if supposed else tuple)(HostRead(*s, ()) for s in sources)  # type: ignore[call-arg]
     if launch is not None:
         program, dims, backend, flat, places, declared, shadows = launch

@@ -110,6 +110,8 @@ class Command(PlannedLaunch):
                 raise
             if event is not None:
                 tape.after_launch(event)
+            elif memory.open_tapes and record_tape:
+                memory.tell_others(*([flat[k] for k, _ in spans] for spans in (plan.reads, plan.writes)))
 
     def _wait(self) -> None:
         """Defer this launch to the replays, as an earlier launch of the block was. Raises LaunchError [capture]."""

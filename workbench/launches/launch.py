@@ -164,7 +164,7 @@ def _wait(refusal: NotBuilt, kernel: Kernel, dim: Any, args: tuple, device: Any,
     Raises the refusal where they may change (structs, declared scalars), under a tape, and for `special` launches.
     """
     changing = any(isinstance(a, Instance | scalar) for a in args)
-    if special or changing or memory.recorder() is not None:
+    if special or changing or memory.recorder() is not None or memory.open_tapes:
         raise refusal.args[0] from None
     types = [type for _, type in kernel.program().params]
     given = tuple(a if isinstance(t, Array) else deepcopy(a) for a, t in zip(args, types, strict=True))

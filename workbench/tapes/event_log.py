@@ -60,7 +60,8 @@ class EventLog:
             for a in _written_as_integers(event):
                 self.bits.setdefault(a.span, (a, event))
             plain = event.command.plan.accumulates_only if event.command is not None else ()
-            for k, span in enumerate(event.writes if not event.kind.cuts else ()):  # what a cut makes is a leaf
+            makes_leaves = event.kind.cuts or event.theirs
+            for k, span in enumerate(() if makes_leaves else event.writes):
                 if event.command is None or event.command.plan.writes[k][0] not in plain:
                     self.stored.setdefault(span.allocation, {})[span] = None
                 marks = self.written.get(span.allocation)

@@ -18,7 +18,7 @@ from ..arrays.array import array, array_on, exact, new_array
 from ..arrays.host_reads import Supposed
 from ..arrays.host_writes import write_values
 from ..arrays.provenance import HostRead
-from ..arrays.read_values import ReadValues, sample
+from ..arrays.read_values import FEW, ReadValues, sample
 from ..arrays.span import Span
 from ..arrays.workspace import Workspace, float_parts, gradient_dtype, is_float_memory
 from ..errors import GradientError, Where
@@ -29,6 +29,7 @@ from .kinds import FOREIGN
 from .naming import TapeNames
 
 INSIDE = "a tape inside this one"
+OUTSIDE = "another thread"
 
 
 class HostSources:
@@ -106,7 +107,7 @@ class HostSources:
         if found or (dst.allocation in self.log.active and self.log.has_touched(dst.span)):
             self.note(dst, found, where)
 
-    def note(self, dst: array, sources: tuple[HostRead, ...], where: Where | None, by: str = "numpy()") -> None:
+    def note(self, dst: array, sources: tuple[HostRead, ...], where: Where | None, by: str = "numpy()") -> Event:
         """Record an event for a write of values from these sources that the tape did not see."""
         event = Event(next(clock), FOREIGN, by, where, (), (dst.span,), arrays=(dst,))
         event.sources, event.noted = sources, True
@@ -115,6 +116,7 @@ class HostSources:
             self.log.active[dst.allocation] = None
             self.log.check_scalar(dst, "a value of the host")
         self.log.events.append(event)
+        return event
 
     # ---- tapes inside one another
 
@@ -127,19 +129,38 @@ class HostSources:
                     tape.host.note(dst, found, where)
 
     def note_inside(self, events: Sequence[Event], active: Container[Allocation]) -> None:
-        """Note events of a tape inside this one, of `active` memory, that read what is active here: a lost gradient."""
+        """Note events of a tape inside this one, of `active` memory: gradients that are lost to this one.
+
+        Those that read what is active here without following it, and those that write to it.
+        """
         for event in events:
-            kind = event.kind
-            if event.reverse is not None or kind.active or kind.cuts or not kind.own or not event.reads:
-                continue
-            if event.command is None and event.arrays[-1].allocation in active and event.followed:
-                continue
-            here = ((self._tape, len(self.log.events)),)
-            read = (HostRead(s, repr(s.allocation), len(self.log.events), event.where, here) for s in event.reads)
-            sources = self.live(tuple(read))
-            for dst in _written_by(event) if sources else ():
-                if is_followed(dst):
-                    self.note(dst, sources, event.where, INSIDE)
+            kind, follows = event.kind, event.reverse is not None or event.kind.active
+            if event.command is None and event.kind.passes and event.source is not None:
+                follows = follows or (event.source.allocation in active and event.followed)
+            read = () if kind.cuts or not kind.own or follows else self._readings(event.reads, event.where)
+            sources = self.live(read)
+            for dst in _written_by(event) if kind.own and not event.sources else ():  # of sources it was told before
+                self._note_lost(dst, sources, event.where, INSIDE)
+
+    def note_outside(self, reads: Iterable[array], writes: Iterable[array], where: Where | None) -> None:
+        """Note a launch or a write of another thread, where no tape is open, that meets active memory of this one."""
+        sources = self.live(self._readings([a.span for a in reads], where))
+        for dst in writes:
+            self._note_lost(dst, sources, where, OUTSIDE)
+
+    def _note_lost(self, dst: array, sources: tuple[HostRead, ...], where: Where | None, by: str) -> None:
+        """Note a write that this tape did not record, if it is made from `sources` or goes over active memory."""
+        if any(e.noted and e.place == where and e.writes[0] == dst.span for e in self.log.events[-FEW:]):
+            return  # it was told of the values that the host had made
+        over = dst.allocation in self.log.active and self.log.has_touched(dst.span)
+        sources = sources or (self._readings((dst.span,), where) if over else ())
+        if sources and is_followed(dst):
+            self.note(dst, sources, where, by).theirs = over
+
+    def _readings(self, spans: Iterable[Span], where: Where | None) -> tuple[HostRead, ...]:
+        """Readings of these bytes, now."""
+        here = ((self._tape, len(self.log.events)),)
+        return tuple(HostRead(s, repr(s.allocation), len(self.log.events), where, here) for s in spans)
 
     def look(self, command: Any, numbers: ReadValues) -> None:
         """Compare exposed memory that this launch will read with earlier readings; note it if they are the same."""
@@ -202,7 +223,7 @@ class HostSources:
 
     def suspicion(self, event: Event) -> str:
         """The warning text for a write that may end a gradient."""
-        text = f"{self.names.called(event.arrays[0])} got values equal to what was read from {self._readings(event)}."
+        text = f"{self.names.called(event.arrays[0])} got values equal to what was read from {self._told(event)}."
         return text + " If they came from there, the gradient ends here. wb.detach(value) says that it is meant."
 
     def lost(self, event: Event) -> GradientError:
@@ -214,12 +235,20 @@ class HostSources:
                 " is open inside it, so this gradient stops there.",
                 slug="nested-tape",
                 where=event.where,
-                why=f"It was computed from {self._readings(event)}.",
+                why=f"It was computed from {self._told(event)}.",
                 instead="with wb.Tape() as tape:   around both, without the inner one;"
                 f" wb.detach({self.names.called(dst)}) if it is meant",
             )
+        if event.label == OUTSIDE:
+            return GradientError(
+                f"{self.names.called(dst)} was written by another thread, or task, while this tape was open.",
+                slug="tape-thread",
+                where=event.where,
+                why="A tape records the thread that opened it: what was done there is not on it.",
+                instead="with tape:   inside the function that the other thread runs",
+            )
         return GradientError(
-            f"{self.names.called(dst)} was written with values that the host made from {self._readings(event)}.",
+            f"{self.names.called(dst)} was written with values that the host made from {self._told(event)}.",
             slug="host-values",
             where=event.where,
             why="The tape does not see what NumPy or Python did in between: the gradient would end here in silence.",
@@ -227,7 +256,7 @@ class HostSources:
             " only the host can do it; wb.detach(values) if it is meant",
         )
 
-    def _readings(self, event: Event) -> str:
+    def _told(self, event: Event) -> str:
         """Text of the sources of an event: names, and lines of reading."""
         lines = []
         for source in event.sources:

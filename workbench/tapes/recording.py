@@ -95,10 +95,11 @@ class Recording:
                 self.numbers = around.numbers
         self.entered.append(len(self.events))
         memory.push_recorder(self)
+        memory.open_tapes[self] = memory.open_tapes.get(self, 0) + 1
         return self
 
     def __exit__(self, *exc: object) -> None:
-        memory.pop_recorder(self)
+        self._close(memory.pop_recorder(self))
         self.names.note_near(sys._getframe(1))
         with memory.LOCK:
             inside = self.events[self.entered.pop() :]
@@ -108,6 +109,23 @@ class Recording:
             for around in memory.recorders():
                 if around is not self and not around.muted:
                     around.host.note_inside(inside, self.active)
+
+    def _close(self, still: list[Recording] | None) -> None:
+        """Count the tape as closed. `still`: those opened inside it that are open yet; None: it is not open here."""
+        if still is None:
+            raise LaunchError(
+                "a tape is closed where it was not opened: in another thread or task, or once too often.",
+                slug="tape-closed",
+                why="What was recorded in between belongs to the place where it was opened.",
+                instead="with wb.Tape() as tape: ...   in one function",
+            )
+        if memory.open_tapes[self] == 1:
+            del memory.open_tapes[self]
+        else:
+            memory.open_tapes[self] -= 1
+        for other in still:
+            for tape in (self, other):
+                tape.needed.conflicts.append(_crossed(tape))
 
     def crossed(self, span: Span, run: RecordingId) -> None:
         """Note that another tape, during `run`, wrote bytes that this one overwrites."""
@@ -465,6 +483,16 @@ def _refuse_crowd(dst: array, event: Event) -> None:
             why="Which of the values stays is a matter of luck, and so is its gradient.",
             instead="y = wb.zeros(x.shape, dtype=x.dtype); wb.copy(y, values)",
         )
+
+
+def _crossed(tape: Recording) -> GradientError:
+    return GradientError(
+        "this tape and another were open at once, and the one that was opened first was closed first.",
+        slug="tapes-crossed",
+        where=tape.events[-1].where if tape.events else None,
+        why="Each launch went to the tape that was opened last, whosever it was.",
+        instead="with wb.Tape() as tape:   closed before the other is opened; tasks of asyncio have their own",
+    )
 
 
 _CALL = "tape.record_func(backward, [x, y])"

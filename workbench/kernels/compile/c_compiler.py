@@ -242,6 +242,8 @@ def _compile(text: str, path: Path, flags: tuple[str, ...]) -> None:
             _log("a kernel of %d lines is compiled without optimisation", text.count("\n"))
         if code:
             raise OSError(said.strip()[-200:]) if _no_room(said) else refused(text, shlex.join(command), said)
+        if not made.exists():
+            raise refused(text, shlex.join(command), f"it said that all is well, and wrote nothing. {said}")
         write_sealed(path, made.read_bytes())
 
 

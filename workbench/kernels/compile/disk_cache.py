@@ -134,12 +134,13 @@ def _sha256() -> Any:
     raise ImportError("this Python has no hashlib")
 
 
-def sealed(data: bytes) -> bytes:
-    return data + SEAL + _sha256()(data).digest()
+def sealed(name: str, data: bytes) -> bytes:
+    """The bytes of the file of this name: a file under another one's name, as a botched copy leaves it, is none."""
+    return data + SEAL + _sha256()(name.encode() + b"\0" + data).digest()
 
 
 def read_sealed(path: Path) -> bytes | None:
-    """The contents written to `path`; None if they are missing, truncated, or could be another user's."""
+    """The contents written to `path`; None if missing, truncated, of another key, or possibly of another user."""
     try:
         with open(path, "rb") as file:
             seen = os.fstat(file.fileno())
@@ -147,7 +148,7 @@ def read_sealed(path: Path) -> bytes | None:
     except OSError:
         return None
     ours = not hasattr(os, "geteuid") or (seen.st_uid == os.geteuid() and not seen.st_mode & 0o022)
-    whole = ours and len(data) > SEAL_SIZE and sealed(data[:-SEAL_SIZE]) == data
+    whole = ours and len(data) > SEAL_SIZE and sealed(path.name, data[:-SEAL_SIZE]) == data
     return data[:-SEAL_SIZE] if whole else None
 
 
@@ -164,7 +165,7 @@ def temporary(path: Path) -> Iterator[Path]:
 def write_sealed(path: Path, data: bytes) -> None:
     """Put `data` at `path` in one step. A process that writes also clears up, one that finds all it needs does not."""
     with temporary(path) as made:
-        made.write_bytes(sealed(data))
+        made.write_bytes(sealed(path.name, data))
         made.chmod(0o700)
         os.replace(made, path)
     _sweep(path.parent)
