@@ -16,10 +16,9 @@ from workbench.viz.data.gather import gather
 from workbench.viz.data.loops import folds
 from workbench.viz.data.trace import Trace
 from workbench.viz.live.view import SCRIPTS, module
-from workbench.viz.picture import scene as scene_module
-from workbench.viz.picture.layout import LEFT, Layout
 from workbench.viz.picture.marks import Mark
-from workbench.viz.picture.scene import draw
+from workbench.viz.picture.scene import Picture
+from workbench.viz.picture.window import LEFT
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -94,7 +93,7 @@ COMPOSE = """async ([text, state, blobs, pitch]) => {
     v.levels = m.decodeLevels(state.levels_meta, state.levels, v.tape);
     v.wide = v.left + m.RIGHT + pitch * v.all.count;
     v.u1 = v.all.count;
-    m.arrange(v);
+    m.placeRows(v);
     m.composed(v);
     const marks = v.marks.map(({ tag, cls, given, text, e }) => ({ tag, cls, given, text, e }));
     return { marks, columns: v.cols.map((c) => [c.a, c.b, c.x]), left: v.left, head: v.head, lanes: v.lanes };
@@ -104,29 +103,26 @@ COMPOSE = """async ([text, state, blobs, pitch]) => {
 def live_marks(page: Any, trace: Trace, found: list[Any], pitch: float) -> dict[str, Any]:
     columns = Columns(trace, found)
     meta, data = columns.levels(levels_of(trace))
-    state = json.loads(json.dumps({"meta": {**columns.meta, "families": []}, "levels_meta": meta, "cursor": 0}))
+    state = json.loads(json.dumps({"meta": columns.meta, "levels_meta": meta, "cursor": 0}))
     blobs = {"columns": list(columns.data), "levels": list(data)}
     return page.evaluate(COMPOSE, [module(*SCRIPTS), state, blobs, pitch])
 
 
-def drawn(trace: Trace) -> tuple[list[Mark], Layout]:
-    """The marks of the static picture, and its layout."""
-    with pytest.MonkeyPatch.context() as patch:
-        layouts: list[Layout] = []
-        real = scene_module.arrange
-        patch.setattr(scene_module, "arrange", lambda *args, **more: layouts.append(real(*args, **more)) or layouts[-1])
-        return draw(trace).marks, layouts[0]
+def drawn(trace: Trace) -> tuple[list[Mark], Picture]:
+    """The marks of the static picture, and the picture."""
+    picture = Picture(trace)
+    return picture.drawn().marks, picture
 
 
 @pytest.mark.parametrize("name", [*TAPES, *TRACES])
 def test_the_live_view_draws_the_marks_of_the_static_picture(page: Any, name: str) -> None:
     tape = TAPES[name]() if name in TAPES else None
     trace = gather(tape) if tape is not None else TRACES[name]()
-    scene, layout = drawn(trace)
-    assert not layout.groups
-    live = live_marks(page, trace, folds(tape) if tape is not None else [], layout.pitch)
+    marks, picture = drawn(trace)
+    assert not picture.window.groups
+    live = live_marks(page, trace, folds(tape) if tape is not None else [], picture.window.pitch)
     assert [c[:2] for c in live["columns"]] == [[n, n + 1] for n in range(len(trace.events))]
-    want, got = static_facts(scene, layout), live_facts(live, len(trace.events))
+    want, got = static_facts(marks, picture), live_facts(live, len(trace.events))
     assert {kind for kind, facts in want.items() if facts} >= {"block", "chip", "note", "touch", "event"}
     for kind, facts in want.items():
         assert without_partner(facts, got[kind]) == without_partner(got[kind], facts) == [], kind
@@ -138,7 +134,7 @@ def test_what_a_fold_hides_is_hidden_and_the_rest_is_as_in_the_static_picture(pa
     outer = [fold for fold in folds(tape) if fold.parent == -1]
     columns = Columns(trace, outer)
     meta, data = columns.levels(levels_of(trace))
-    state = json.loads(json.dumps({"meta": {**columns.meta, "families": []}, "levels_meta": meta, "cursor": 0}))
+    state = json.loads(json.dumps({"meta": columns.meta, "levels_meta": meta, "cursor": 0}))
     shut = COMPOSE.replace("v.wide =", "v.open = new Set(); v.all = m.units(v.meta.folds, v.n, v.open); v.wide =")
     live = page.evaluate(shut, [module(*SCRIPTS), state, {"columns": list(columns.data), "levels": list(data)}, 128.0])
     last = outer[-1].last
@@ -182,9 +178,9 @@ class Moments:
         return n, near(x - place)
 
 
-def static_facts(marks: list[Mark], layout: Layout) -> dict[str, Drawn]:
-    moments = Moments([(c.position, c.x) for c in layout.columns], len(layout.trace.events), LEFT)
-    top, labels = layout.top, {m.id: m.text for m in marks if m.kind == "label"}
+def static_facts(marks: list[Mark], picture: Picture) -> dict[str, Drawn]:
+    moments = Moments([(c.a, c.x) for c in picture.window.ones], len(picture.trace.events), LEFT)
+    top, labels = picture.tracks.top, {m.id: m.text for m in marks if m.kind == "label"}
     out: dict[str, Drawn] = {k: set() for k in KINDS}
     for m in marks:
         if m.id.startswith("legend"):
@@ -213,7 +209,7 @@ def static_facts(marks: list[Mark], layout: Layout) -> dict[str, Drawn]:
             _, y0, y1, *_ = numbers(m.path)
             out["kept"].add((near((y0 + y1) / 2 - top), near(y1 - y0), *moments.beside(m.x)))
         elif cls[0] == "chip":
-            out["chip"].add((m.cls, labels[f"{m.id}-label"], layout_lane(layout, m.id)))
+            out["chip"].add((m.cls, labels[f"{m.id}-label"], row_of(picture, m.id)))
         elif m.id.startswith("note-"):
             out["note"].add((m.cls, m.text))
         elif cls[0] == "event":
@@ -225,9 +221,9 @@ def static_facts(marks: list[Mark], layout: Layout) -> dict[str, Drawn]:
     return out
 
 
-def layout_lane(layout: Layout, key: str) -> int:
+def row_of(picture: Picture, key: str) -> int:
     """The row of a name: `name-m0-1` is on the lane of m0."""
-    return list(layout.lanes).index(key.removeprefix("name-").rpartition("-")[0])
+    return picture.tracks.columns.lanes[key.removeprefix("name-").rpartition("-")[0]]
 
 
 def live_facts(live: dict[str, Any], count: int) -> dict[str, Drawn]:

@@ -9,10 +9,11 @@ range is (lane, lo, hi, strided), bytes half-open; a moment is the position of a
 from __future__ import annotations
 
 import math
+from collections import namedtuple
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,9 +21,8 @@ from ...tables import bytes_text
 from .against import PassComparison
 from .envelope import Scale, ill_blocks, scale_of, sizes_of, state_of
 from .event_kinds import UniqueEvents, Versions, spread, versions_at_once
-from .families import families
 from .gather import Levels
-from .lanes import Adjoints, Bar, Lane, Version, VersionBlock, by_lane, cut_memory, pieces, rows_of, versions_of
+from .lanes import Adjoints, Bar, Lane, Version, VersionBlock, by_lane, cut_memory, lanes_of, pieces, versions_of
 from .marks import (
     ARROWS,
     DRAWING,
@@ -34,14 +34,12 @@ from .marks import (
     arrows_of,
     bar_mark,
     block_mark,
-    chips,
     kept_place,
     meet_mark,
-    note,
     slots_of,
     touch_place,
-    version_prefix,
 )
+from .rows import LINE, NAMES, OPEN, PictureRow, picture_rows
 from .text import BADGES, clean, level_text, sentence
 from .trace import FLAGS, HOW, AdjointLevel, EventColumn, Fold, NameRange, Seed, Trace, event_flags
 
@@ -49,7 +47,7 @@ TABLES = {
     "events": ("label", "kind", "where", "flags", "touches", "kept", "scope", "grid"),
     "touches": ("range", "name", "how", "before", "after", "slot"),
     "kept": ("range", "text", "slot"),
-    "spots": ("first", "last", "y", "radius", "kept"),  # of each range: its pieces, and where its signs stand
+    "spots": ("first", "last", "y", "radius", "half"),  # of each range: its pieces, and where its signs stand
     "blocks": ("lane", "strided", "y", "tall", "radius", "mixed", "version", "labelled", "e0", "e1", "parts"),
 }
 LEVELS = {
@@ -71,13 +69,28 @@ LEVELS = {
     ),
     "absent": ("lane", "y", "thick", "e0", "e1"),
     "meets": ("lane", "event", "y", "radius", "met", "size"),
-    "arrows": ("event", "from", "to", "look", "y0", "y1", "size"),
+    "arrows": ("event", "source", "target", "look", "y0", "y1", "size"),
     "flags": ("event", "bits"),
     "values": ("block", "state"),  # versions in which a NaN or an infinity is known
 }
+FLOATS = {
+    "y",
+    "tall",
+    "radius",
+    "half",
+    "thick",
+    "opacity",
+    "sign",
+    "max",
+    "l2",
+    "y0",
+    "y1",
+    "size",
+}  # the others are int
 LOOKS = tuple(dict.fromkeys(ARROWS.values()))
 SAID = [level_text(AdjointLevel("", 0, 0, zero=k == 1, nan=k in (2, 4), inf=k > 2)) for k in range(len(STATES))]
 BITS = {flag: 1 << n for n, flag in enumerate(FLAGS)}
+PREFIXES = ("v", "v≤")  # of the number of a version, and of one that is only a bound
 LARGEST = float(np.finfo(np.float32).max)
 PIECES = 64  # of a lane, from which it is cut evenly
 TOUCHES = 40  # of an event, from which its arrows are left out
@@ -116,6 +129,29 @@ def packed(names: Mapping[str, tuple[str, ...]], rows: Rows) -> tuple[dict[str, 
     return tables, b"".join(part.tobytes() for part in parts)
 
 
+def records(places: Mapping[str, Any], data: bytes) -> dict[str, list[Any]]:
+    """The rows of each packed table, as tuples with the names of its columns."""
+    numbers, found = np.frombuffer(data, np.float32), {}
+    for table, place in places.items():
+        at, fields = place["at"], place["fields"]
+        columns = numbers[at : at + place["rows"] * len(fields)].reshape(len(fields), -1)
+        lists = [(c if field in FLOATS else c.astype(int)).tolist() for c, field in zip(columns, fields, strict=True)]
+        found[table] = list(map(namedtuple(table, fields)._make, zip(*lists, strict=True)))
+    return found
+
+
+class AdjointSide(NamedTuple):
+    """The adjoint side of the columns: `meta` and `data` as they travel, and where they come from.
+
+    found    the walk. `sources`: by table what each of its rows was made of.
+    """
+
+    meta: dict[str, Any]
+    data: bytes
+    found: Adjoints
+    sources: dict[str, list[Any]]
+
+
 class Columns:
     """The columns of one trace. `meta` is plain data for JSON, `data` the bytes of all tables one after the other."""
 
@@ -131,7 +167,8 @@ class Columns:
         self.lanes = {track.id: n for n, track in enumerate(trace.allocations)}
         events = trace.events.firsts if isinstance(trace.events, UniqueEvents) else trace.events
         self.cuts = cut_memory(trace, events, PIECES)
-        self.rows = rows_of(trace, trace.allocations, events, self.cuts, 0.0)
+        self.rows = lanes_of(trace, events, self.cuts)
+        self.placed = picture_rows(self.rows)
         self.boxes: dict[tuple[str, int, int, bool], BlockMark] = {}  # of versions but for their numbers
         self.slots: dict[tuple[Any, ...], tuple[dict[int, int], dict[int, int]]] = {}
         rows: Rows = {table: [] for table in TABLES}
@@ -158,13 +195,13 @@ class Columns:
             "texts": [clean(text) for text in self.names.texts],
             "ranges": [list(r) for r in self.names.ranges],
             "folds": [_fold(fold) for fold in folds],
-            "drawing": DRAWING,
+            "drawing": {**DRAWING, "names": NAMES, "open": OPEN, "line": LINE},
             "badges": BADGES,
             "states": STATES,
-            "families": [[one.name, one.note, one.members] for one in families(trace.allocations)],
+            "rows": [_row(row) for row in self.placed],
             "looks": LOOKS,
             "legend": LEGEND,
-            "prefixes": [version_prefix(False), version_prefix(True)],
+            "prefixes": PREFIXES,
         }
 
     def _event(self, event: EventColumn, rows: Rows) -> None:
@@ -241,7 +278,7 @@ class Columns:
             mark = block_mark(
                 self.rows[ids[lane]], VersionBlock(ids[lane], lo, hi, Version(0, -1, bool(strided)), -1, 0)
             )
-            marks.append((mark.y, mark.tall, mark.radius, bool(mark.text)))
+            marks.append((mark.y, mark.tall, mark.radius, mark.labelled))
         return np.array(marks, float).reshape(-1, 4)[which.reshape(-1)]
 
     @cached_property
@@ -288,7 +325,7 @@ class Columns:
             mark.radius,
             version.mixed,
             version.number,
-            bool(mark.text),
+            mark.labelled,
             block.e0,
             block.e1,
             self.against is not None and self.against.parts_block(block),
@@ -302,14 +339,7 @@ class Columns:
                 "itemsize": track.itemsize,
                 "text": clean(track.text),
                 "names": [[clean(name.name), name.lo, name.hi, bool(name.strided)] for name in track.names],
-                "chips": [list(chip) for chip in chips(lane)],
-                "note": list(note(lane)),
                 "pieces": len(lane.cuts) - 1,
-                "top": lane.top,
-                "height": lane.height,
-                "value": lane.value_top,
-                "adjoint": lane.adjoint_top,
-                "tall": lane.track_height,
             }
             for track, lane in zip(self.trace.allocations, self.rows.values(), strict=True)
         ]
@@ -317,7 +347,11 @@ class Columns:
     # ---- the adjoint side
 
     def levels(self, levels: Levels, scale: Scale | None = None, second: bool = False) -> tuple[dict[str, Any], bytes]:
-        """The adjoint side: meta and bytes. `scale`: of thickness; by default the one that fits these levels.
+        """`side` as it travels: meta and bytes."""
+        return self.side(levels, scale, second)[:2]
+
+    def side(self, levels: Levels, scale: Scale | None = None, second: bool = False) -> AdjointSide:
+        """The adjoint side of one walk. `scale`: of thickness; by default the one that fits these levels.
 
         second: these are those of the other pass.
         """
@@ -328,11 +362,13 @@ class Columns:
         watched = {n for n, event in enumerate(events) if len(event.touches) <= TOUCHES}
         found = Adjoints(self.trace, self.cuts, levels.events, levels.seeds, watched)
         rows: Rows = {table: [] for table in LEVELS}
-        self._bars(found, rows, scale, None if second else self._parting())
+        sources: dict[str, list[Any]] = {"bars": [], "absent": [], "meets": [], "arrows": []}
+        self._bars(found, rows, sources, scale, None if second else self._parting())
         for n in sorted(watched):
             for w, r, arrow in arrows_of(self.rows, events[n], n, found.flows, scale):
                 source, target = (self.lanes[events[n].touches[k].allocation] for k in (w, r))
                 rows["arrows"] += (n, source, target, LOOKS.index(arrow.look), arrow.y0, arrow.y1, arrow.size)
+                sources["arrows"].append((w, r))
         for n, some in enumerate(levels.events):
             if bits := _ill(some):
                 rows["flags"] += (n, bits)
@@ -344,7 +380,7 @@ class Columns:
         text = ", ".join(clean(seed.text) for seed in levels.seeds)
         ticks = [[text, scale.part(tick)] for text, tick in zip(scale.texts, scale.ticks, strict=True)]
         said = {"low": scale.low, "high": scale.high, "ticks": ticks}
-        return {"tables": tables, "seed": text, "said": SAID, "scale": said}, data
+        return AdjointSide({"tables": tables, "seed": text, "said": SAID, "scale": said}, data, found, sources)
 
     def _parting(self) -> Callable[[Bar], bool]:
         """A predicate: True for bars that differ from the other pass; without one, True for all if this is wrong."""
@@ -354,15 +390,19 @@ class Columns:
         others = by_lane(Adjoints(self.trace, self.cuts, made.other.events, made.other.seeds, ()).bars)
         return lambda bar: made.parts_bar(bar, others)
 
-    def _bars(self, found: Adjoints, rows: Rows, scale: Scale, parts: Callable[[Bar], bool] | None) -> None:
+    def _bars(
+        self, found: Adjoints, rows: Rows, sources: Rows, scale: Scale, parts: Callable[[Bar], bool] | None
+    ) -> None:
         meets = set()
         for bar in found.bars:
             lane, number, level = self.rows[bar.allocation], self.lanes[bar.allocation], bar.level
             if level is None:
                 for _, piece, mark in absent_marks(lane, bar, self.blocks[bar.allocation]):
                     rows["absent"] += (number, mark.y, mark.thick, piece.e0, piece.e1)
+                    sources["absent"].append(piece)
                 continue
             mark = bar_mark(lane, bar, level, scale)
+            sources["bars"].append(bar)
             rows["bars"] += (
                 number,
                 *pieces(lane.cuts, bar.lo, bar.hi),
@@ -381,9 +421,25 @@ class Columns:
             place = bar.allocation, level.lo, level.hi, bar.e1
             if bar.given and level.contributions > 1 and place not in meets:
                 meets.add(place)
-                meet = meet_mark(lane, level)
-                radius = meet.radius
-                rows["meets"] += (number, bar.e1, meet.y, radius, level.contributions if meet.text else 0, meet.size)
+                meet, met = meet_mark(lane, level), level.contributions
+                sources["meets"].append(level)
+                rows["meets"] += (number, bar.e1, meet.y, meet.radius, met if meet.text else 0, meet.size)
+
+
+def _row(row: PictureRow) -> dict[str, Any]:
+    """A row for the page; of its sizes those that are not as in a wider picture."""
+    lane, sizes = row.lane, row.sizes
+    new = [size if not n or size != sizes[n - 1] else None for n, size in enumerate(sizes)]
+    return {
+        "k": row.number,
+        "inside": row.inside,
+        "members": list(row.members),
+        "names": [list(pair) for pair in row.names],
+        "value": lane.value_top,
+        "adjoint": lane.adjoint_top,
+        "tall": lane.track_height,
+        "sizes": [size and [size.height, [list(one) for one in size.labels], list(size.note)] for size in new],
+    }
 
 
 def _fold(fold: Fold) -> list[Any]:

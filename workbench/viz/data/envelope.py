@@ -43,13 +43,13 @@ class Bars(NamedTuple):
         )
 
 
-def version_bars(blocks: Sequence[VersionBlock]) -> Bars:
-    """Versions as bars without sizes, from which `envelopes` finds NaN and infinite values."""
+def version_bars(blocks: Sequence[VersionBlock], states: Sequence[int]) -> Bars:
+    """Versions with these states as bars without sizes, from which `envelopes` finds NaN and infinite values."""
     nothing = np.zeros(len(blocks))
     return Bars(
         np.array([block.e0 for block in blocks], np.int64),
         np.array([block.e1 for block in blocks], np.int64),
-        np.array([block.state for block in blocks], np.int64),
+        np.array(states, np.int64),
         nothing,
         nothing.astype(bool),
     )

@@ -50,7 +50,7 @@ def excerpt(trace: Trace, ends: int) -> Trace:
     return replace(
         trace,
         allocations=tracks,
-        events=[_within(event, keys) for event in events],
+        events=[within_memory(event, keys) for event in events],
         said=trace.summary,
         values=values,
         folds=(),
@@ -70,7 +70,7 @@ def _outline(
     for event, number in middle.kinds():
         tally[event.kind, event_flags(event)] += number
     events = [*first, _adjoints((), keys), *_columns(tally), _versions(middle.lasts(), keys), *last]
-    events = [_within(event, keys) for event in events]
+    events = [within_memory(event, keys) for event in events]
     return replace(trace, allocations=tracks, events=events, said=trace.summary, values=[], folds=())
 
 
@@ -155,8 +155,8 @@ def _versions(events: Sequence[EventColumn], keys: set[str]) -> EventColumn:
     return EventColumn("", -1, "launch", "", touches=list(touches.values()), arrows=(), count=0)
 
 
-def _within(event: EventColumn, keys: set[str]) -> EventColumn:
-    """The event without its effects on other memory."""
+def within_memory(event: EventColumn, keys: set[str]) -> EventColumn:
+    """The event without its effects on other memory; itself, if there are none."""
     if all(touch.allocation in keys for touch in event.touches):
         return event
     return replace(
