@@ -406,7 +406,9 @@ def test_name_labels_have_rows_enough() -> None:
 
 
 def test_the_range_of_a_name_is_never_cut_off() -> None:
-    lane = lanes.Lane(AllocationTrack("m0", 96, [("a_name_that_is_long", 0, 96), ("another_name", 0, 48)], "", 4), 15.0, (0, 96))
+    lane = lanes.Lane(
+        AllocationTrack("m0", 96, [("a_name_that_is_long", 0, 96), ("another_name", 0, 48)], "", 4), 15.0, (0, 96)
+    )
     (row,) = rows.picture_rows({"m0": lane})
     assert all(size.labels[1].text.endswith(" [0:12)") for size in row.sizes)
     assert [size.labels[1].text for size in row.sizes][0] == "another_name [0:12)"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import namedtuple
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -22,13 +22,12 @@ from .against import PassComparison
 from .envelope import Scale, ill_blocks, scale_of, sizes_of, state_of
 from .event_kinds import UniqueEvents, Versions, spread, versions_at_once
 from .gather import Levels
-from .lanes import Adjoints, Bar, Lane, Version, VersionBlock, by_lane, cut_memory, lanes_of, pieces, versions_of
+from .lanes import Adjoints, Bar, Lane, VersionBlock, by_lane, cut_memory, lanes_of, pieces, versions_of
 from .marks import (
     ARROWS,
     DRAWING,
     LEGEND,
     STATES,
-    BlockMark,
     LaneBlocks,
     absent_marks,
     arrows_of,
@@ -156,11 +155,16 @@ class Columns:
     """The columns of one trace. `meta` is plain data for JSON, `data` the bytes of all tables one after the other."""
 
     def __init__(
-        self, trace: Trace, folds: Sequence[Fold] = (), grids: Sequence[int] = (), against: PassComparison | None = None
+        self,
+        trace: Trace,
+        folds: Sequence[Fold] = (),
+        grids: Sequence[int] = (),
+        against: PassComparison | None = None,
+        shown: Collection[int] | None = None,
     ):
         """`grids`: per event the caller's number of its thread grid; -1 for none.
 
-        against: two passes, of which `trace` is.
+        against: two passes, of which `trace` is. `shown`: events whose accesses are told, by default all.
         """
         self.against = against
         self.trace, self.names, self.grids = trace, Texts(), grids
@@ -169,18 +173,19 @@ class Columns:
         self.cuts = cut_memory(trace, events, PIECES)
         self.rows = lanes_of(trace, events, self.cuts)
         self.placed = picture_rows(self.rows)
-        self.boxes: dict[tuple[str, int, int, bool], BlockMark] = {}  # of versions but for their numbers
         self.slots: dict[tuple[Any, ...], tuple[dict[int, int], dict[int, int]]] = {}
         rows: Rows = {table: [] for table in TABLES}
-        for event in events:
+        for n, event in enumerate(events):
             self._event(event, rows)
+            if shown is None or n in shown:
+                self._accesses(event, rows)
         for lane, lo, hi, _ in self.names.ranges:
             self._spot(self.rows[trace.allocations[lane].id], lo, hi, rows["spots"])
         if isinstance(trace.events, UniqueEvents):
             self._spread(trace.events, rows)
+            rows["blocks"] = self._versions(versions_at_once(trace.events, self.cuts))
         else:
-            for block in self.order:
-                self._block(block, rows["blocks"])
+            rows["blocks"] = self._versions(Versions.of(self.order, self.lanes))
         tables, self.data = packed(TABLES, rows)
         self.meta: dict[str, Any] = {
             "title": clean(trace.title),
@@ -205,8 +210,7 @@ class Columns:
         }
 
     def _event(self, event: EventColumn, rows: Rows) -> None:
-        text, ranges, lanes = self.names.text, self.names.range, self.lanes
-        flags = 0
+        text, flags = self.names.text, 0
         for flag in event_flags(event):
             flags |= BITS.get(flag, 0)
         position = len(rows["events"]) // len(TABLES["events"])
@@ -220,6 +224,9 @@ class Columns:
             text(event.scope),
             self.grids[position] if self.grids else -1,
         )
+
+    def _accesses(self, event: EventColumn, rows: Rows) -> None:
+        text, ranges, lanes = self.names.text, self.names.range, self.lanes
         reads, kepts = self._slots(event)
         for n, touch in enumerate(event.touches):
             rows["touches"] += (
@@ -236,7 +243,7 @@ class Columns:
                 rows["kept"] += (ranges(lanes[kept.allocation], kept.lo, kept.hi), text(said), kepts[n])
 
     def _spread(self, events: UniqueEvents, rows: Rows) -> None:
-        """Expand the rows of the first events of each kind to all events, and add the versions of memory."""
+        """Expand the rows of the first events of each kind to all events."""
         held = {name: np.array(rows[name], float).reshape(-1, len(fields)) for name, fields in TABLES.items()}
         told, which, end = held["events"], events.which, len(held["events"])
         found = told[which]
@@ -249,37 +256,18 @@ class Columns:
         rows["events"] = found
         rows["touches"][:, 3] = events.accesses.before
         rows["touches"][:, 4] = events.accesses.before + events.accesses.wrote
-        versions = versions_at_once(events, self.cuts)
-        boxes = self._boxes(versions)
-        zero = np.zeros(len(versions.lane))
-        rows["blocks"] = np.stack(
-            [
-                versions.lane,
-                versions.strided,
-                boxes[:, 0],
-                boxes[:, 1],
-                boxes[:, 2],
-                versions.mixed,
-                versions.number,
-                boxes[:, 3],
-                versions.e0,
-                versions.e1,
-                zero,
-            ],
-            1,
-        )
 
-    def _boxes(self, versions: Versions) -> np.ndarray:
-        """The box of each version, its radius, and True if it is labelled; computed once for equal bytes."""
-        code = np.stack([versions.lane, versions.lo, versions.hi, versions.strided], 1)
-        kinds, which = np.unique(code, axis=0, return_inverse=True)
-        ids, marks = list(self.lanes), []
-        for lane, lo, hi, strided in kinds.tolist():
-            mark = block_mark(
-                self.rows[ids[lane]], VersionBlock(ids[lane], lo, hi, Version(0, -1, bool(strided)), -1, 0)
-            )
-            marks.append((mark.y, mark.tall, mark.radius, mark.labelled))
-        return np.array(marks, float).reshape(-1, 4)[which.reshape(-1)]
+    def _versions(self, versions: Versions) -> np.ndarray:
+        """The table of versions. A box is computed once for equal bytes."""
+        kinds, which = np.unique(np.stack([versions.lane, versions.lo, versions.hi], 1), axis=0, return_inverse=True)
+        lanes = list(self.rows.values())
+        boxes = [block_mark(lanes[lane], lo, hi) for lane, lo, hi in kinds.tolist()]
+        y, tall, radius, labelled = np.array(boxes, float).reshape(-1, 4)[which.reshape(-1)].T
+        parts = np.zeros(len(y))
+        if self.against is not None:
+            parts = np.array([self.against.parts_block(block) for block in self.order], float)
+        table = versions.lane, versions.strided, y, tall, radius, versions.mixed, versions.number, labelled
+        return np.stack([*table, versions.e0, versions.e1, parts], 1)
 
     @cached_property
     def order(self) -> list[VersionBlock]:
@@ -312,25 +300,6 @@ class Columns:
         range_ = NameRange("", lo, hi)
         rows += (*pieces(lane.cuts, lo, hi), *touch_place(lane, range_), kept_place(lane, range_)[1])
 
-    def _block(self, block: VersionBlock, rows: list[float]) -> None:
-        version, key = block.version, (block.allocation, block.lo, block.hi, block.version.strided)
-        mark = self.boxes.get(key)
-        if mark is None:
-            mark = self.boxes[key] = block_mark(self.rows[block.allocation], block)
-        rows += (
-            self.lanes[block.allocation],
-            version.strided,
-            mark.y,
-            mark.tall,
-            mark.radius,
-            version.mixed,
-            version.number,
-            mark.labelled,
-            block.e0,
-            block.e1,
-            self.against is not None and self.against.parts_block(block),
-        )
-
     def _lanes(self) -> list[dict[str, Any]]:
         return [
             {
@@ -350,16 +319,19 @@ class Columns:
         """`side` as it travels: meta and bytes."""
         return self.side(levels, scale, second)[:2]
 
-    def side(self, levels: Levels, scale: Scale | None = None, second: bool = False) -> AdjointSide:
+    def side(
+        self, levels: Levels, scale: Scale | None = None, second: bool = False, watched: Collection[int] | None = None
+    ) -> AdjointSide:
         """The adjoint side of one walk. `scale`: of thickness; by default the one that fits these levels.
 
-        second: these are those of the other pass.
+        second: these are those of the other pass. `watched`: events to make arrows of, by default all.
         """
         scale = scale_of_levels(levels) if scale is None else scale
         if isinstance(self.trace.events, UniqueEvents):  # from now on each of them is asked for again and again
             self.trace = replace(self.trace, events=tuple(self.trace.events))
         events = self.trace.events
-        watched = {n for n, event in enumerate(events) if len(event.touches) <= TOUCHES}
+        asked = range(len(events)) if watched is None else watched
+        watched = {n for n in asked if len(events[n].touches) <= TOUCHES}
         found = Adjoints(self.trace, self.cuts, levels.events, levels.seeds, watched)
         rows: Rows = {table: [] for table in LEVELS}
         sources: dict[str, list[Any]] = {"bars": [], "absent": [], "meets": [], "arrows": []}

@@ -148,15 +148,6 @@ def ill_blocks(blocks: Sequence[VersionBlock], values: Iterable[ValueLevel]) -> 
     return found
 
 
-def together(found: Sequence[Envelope]) -> Envelope:
-    """The envelope of several lanes together, over the same stretches."""
-    least = np.min([np.where(one.least > 0, one.least, np.inf) for one in found], axis=0)
-    most, ill_at = (np.max([getattr(one, name) for one in found], axis=0) for name in ("most", "ill_at"))
-    flags = ("value", "zero", "nan", "inf", "absent", "bound")
-    there = {name: np.any([getattr(one, name) for one in found], axis=0) for name in flags}
-    return Envelope(most, np.where(np.isfinite(least), least, 0.0), ill_at=ill_at, **there)
-
-
 def stretches(a: int, b: int, most: int) -> Array:
     """The edges of at most `most` equal stretches of events [a, b); whole turns, if they fit."""
     count = max(min(b - a, most), 1)

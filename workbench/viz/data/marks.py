@@ -1,7 +1,7 @@
 """The look of everything on the lanes: class, colour, height, thickness, sign and text. The drawer only adds x.
 
-`columns` lays these marks down in tables, from which the static picture (`picture/scene`) and the live view (`live/*.js`)
-draw. y is measured from the top of a row (`rows`); `DRAWING` holds the distances that both keep from events.
+`columns` lays these marks down in tables, from which the static picture (`picture/tracks`) and the live view
+(`live/*.js`) draw. y is measured from the top of a row (`rows`); `DRAWING`: the distances that both keep from events.
 """
 
 from __future__ import annotations
@@ -139,8 +139,7 @@ OUTLINE = 3.0  # by which the outline of the other pass is thicker than its adjo
 TAG, TAG_SIZE = 14.0, 10.0  # height of the tag where two passes part, and of its text
 
 
-@dataclass(frozen=True, slots=True)
-class BlockMark:
+class BlockMark(NamedTuple):
     """A version: its box on the value track, and True if that is high enough for its number."""
 
     y: float
@@ -187,8 +186,8 @@ class Arrow:
 # ---- versions and accesses
 
 
-def block_mark(lane: Lane, block: VersionBlock) -> BlockMark:
-    y, tall = lane.value_span(block.lo, block.hi)
+def block_mark(lane: Lane, lo: int, hi: int) -> BlockMark:
+    y, tall = lane.value_span(lo, hi)
     tall = max(tall - 1, 1.5) if len(lane.cuts) > 2 else tall
     return BlockMark(y, tall, min(4, tall / 3), tall >= 11)
 

@@ -97,7 +97,7 @@ export function measured(v) {
   Object.assign(v, { measures: now, tallest, room, more, beside, least, most });
   v.wide = v.main.clientWidth || 900;
   const { names } = v.meta.drawing; // as wide as names may be
-  v.left = names.find((/** @type {number} */ left) => left <= v.wide * 0.32) ?? names.at(-1);
+  v.left = names.find((/** @type {number} */ left) => left <= v.wide * 0.34) ?? names.at(-1);
   return true;
 }
 

@@ -14,35 +14,11 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ...tables import bytes_text
+from ..data import marks
 from ..data.columns import LOOKS, PREFIXES, AdjointSide, Columns, records
 from ..data.envelope import BOTH, INF, NAN, Bars, Envelope, Scale, envelope_text, envelopes, stretches, version_bars
 from ..data.lanes import Bar, VersionBlock
-from ..data.marks import (
-    ARROW_FROM,
-    ARROW_TO,
-    BEND,
-    BEND_END,
-    BEND_MOST,
-    CUT,
-    ILL_DX,
-    ILL_ROOM,
-    KEPT_DX,
-    LABEL,
-    LABEL_FIRST,
-    LABEL_ROOM,
-    MEET_DX,
-    OUTLINE,
-    PASSES,
-    SIGNS,
-    SLOT,
-    STATES,
-    TAG,
-    TAG_SIZE,
-    Strip,
-    odd,
-    strip_marks,
-    value_marks,
-)
+from ..data.marks import STATES, Strip, odd, strip_marks, value_marks
 from ..data.rows import INDENT, LINE, PictureRow, memory_text
 from ..data.text import clean, level_text, moment_text, text_width, touch_text
 from ..data.trace import AllocationTrack
@@ -189,14 +165,14 @@ class Tracks:
         look += odd(block.parts, False)
         scene.add("rect", key, look, x0, y, x1 - x0, tall, radius=block.radius, title=title)
         scene.add("rect", f"{key}-start", "blockstart", x0, y, min(4, x1 - x0), tall, radius=1, title=title)
-        text, indent = f"{PREFIXES[block.mixed]}{block.version}", LABEL if block.e0 >= 0 else LABEL_FIRST
+        text, indent = f"{PREFIXES[block.mixed]}{block.version}", marks.LABEL if block.e0 >= 0 else marks.LABEL_FIRST
         after = self.window.columns[self.window.number(block.e0) + 1 :][:1]
-        reach = min([x1, *(c.x0 if c.many else c.x - LABEL_ROOM for c in after)])
+        reach = min([x1, *(c.x0 if c.many else c.x - marks.LABEL_ROOM for c in after)])
         if block.labelled and reach - x0 - indent >= text_width(text, 10, True):
             place, look = (x0 + indent, y + tall / 2 + 3.6, text, 10), "illtext" if state else "name"
             scene.label(f"{key}-label", look, *place, mono=True, title=title)
-        if state and x1 - x0 > ILL_ROOM:
-            glyph(scene, f"{key}-sign", STATES[state], x1 - ILL_DX, y + tall / 2, min(4.0, tall / 2 - 1), title)
+        if state and x1 - x0 > marks.ILL_ROOM:
+            glyph(scene, f"{key}-sign", STATES[state], x1 - marks.ILL_DX, y + tall / 2, min(4.0, tall / 2 - 1), title)
 
     def _block_title(self, one: PlacedRow, n: int) -> str:
         block = self.columns.order[n]
@@ -256,9 +232,15 @@ class Tracks:
 
     def _arrow(self, column: TimeColumn, arrow: Any, w: int, r: int, ends: tuple[float, float]) -> None:
         look, event, n = LOOKS[arrow.look], self.trace.events[arrow.event], arrow.event
-        y0, y1 = ends[0], ends[1] if look != "arrow cut" else ends[0] + CUT * (ends[1] - ends[0])
-        x0, x1, bend = column.x + ARROW_FROM, column.x + ARROW_TO, min(BEND_MOST, BEND * self.window.pitch)
-        path = f"M{x0:.1f} {y0:.1f}C{x0 - bend:.1f} {y0:.1f} {x1 + BEND_END * bend:.1f} {y1:.1f} {x1:.1f} {y1:.1f}"
+        y0, y1 = ends[0], ends[1] if look != "arrow cut" else ends[0] + marks.CUT * (ends[1] - ends[0])
+        x0, x1, bend = (
+            column.x + marks.ARROW_FROM,
+            column.x + marks.ARROW_TO,
+            min(marks.BEND_MOST, marks.BEND * self.window.pitch),
+        )
+        path = (
+            f"M{x0:.1f} {y0:.1f}C{x0 - bend:.1f} {y0:.1f} {x1 + marks.BEND_END * bend:.1f} {y1:.1f} {x1:.1f} {y1:.1f}"
+        )
         flows = self.side.found.flows
         title = (
             f"{clean(event.heading)}: {'cut on purpose, ' if event.facts.cuts else ''}"
@@ -272,7 +254,7 @@ class Tracks:
             one, column = self.of.get(meet.lane), self.window.columns[self.window.number(meet.event)]
             if one is None or one.family or column.many:
                 continue
-            key, x, y, r = f"meet-{one.track.id}-{n}", column.x + MEET_DX, one.top + meet.y, meet.radius
+            key, x, y, r = f"meet-{one.track.id}-{n}", column.x + marks.MEET_DX, one.top + meet.y, meet.radius
             where = one.track.range_text(level.lo, level.hi)
             title = f"{level.contributions} contributions meet in the adjoint of {where}"
             self.scene.add("circle", key, "meet", x - r, y - r, 2 * r, 2 * r, title=title)
@@ -291,7 +273,7 @@ class Tracks:
                 continue
             where = one.track.range_text(source.lo, source.hi)
             title = f"the other: adjoint of {where}: {level_text(source.level)}"
-            thick = bar.thick + OUTLINE
+            thick = bar.thick + marks.OUTLINE
             box = ends[0], one.top + bar.y - thick / 2, ends[1] - ends[0], thick
             look = f"outline {STATES[bar.state]}"
             self.scene.add("rect", f"outline-{one.track.id}-{n}", look, *box, radius=thick / 2, title=title)
@@ -308,13 +290,13 @@ class Tracks:
                 one, spot = self.row_of(touch.allocation), self.tables["spots"][spoken.range]
                 if one is not None and not one.family:
                     said = f"{touch_text(touch)}, bytes [{touch.lo}:{touch.hi}) of {one.track.nbytes}"
-                    dx = SLOT * min(spoken.slot, int((self.window.pitch / 2 - 12) / SLOT))
+                    dx = marks.SLOT * min(spoken.slot, int((self.window.pitch / 2 - 12) / marks.SLOT))
                     place = column.x - dx, one.top + spot.y, spot.radius
                     self._sign(f"{touch.how}-{column.a}-{n}", touch.how, *place, f"{clean(event.heading)}: {said}")
             self._kept(column)
 
     def _sign(self, key: str, how: str, x: float, y: float, r: float, title: str) -> None:
-        sign = SIGNS[how]
+        sign = marks.SIGNS[how]
         x, r = x + sign.dx, r + sign.more
         self.scene.add(sign.shape, key, how, x - r, y - r, 2 * r, 2 * r, title=title)
 
@@ -341,10 +323,13 @@ class Tracks:
             seen.add(one)
             spot = self.tables["spots"][row.range]
             y, h = (one.value, 5.0) if one.family else (one.top + spot.y, spot.half)
-            slot = 1 if one.family else min(row.slot, int((self.window.pitch / 2 - 8) / SLOT))
+            slot = 1 if one.family else min(row.slot, int((self.window.pitch / 2 - 8) / marks.SLOT))
             reason = f": {clean(kept.reason)}" if kept.reason else ""
             said = "" if one.family else f", {bytes_text(kept.nbytes, 1000)}{reason}"
-            key, x = f"kept-{column.a}-{one.track.id if one.family else n}", column.x + KEPT_DX - SLOT * slot
+            key, x = (
+                f"kept-{column.a}-{one.track.id if one.family else n}",
+                column.x + marks.KEPT_DX - marks.SLOT * slot,
+            )
             path = kept_path(x, y, h)
             self.scene.add("path", key, "kept", x, y, path=path, title=f"kept for the reverse pass{said}")
 
@@ -367,7 +352,7 @@ class Tracks:
     @cached_property
     def passes(self) -> list[tuple[dict[PlacedRow, Bars], float, float, str]]:
         """The passes drawn as strips: each with its offset from the middle, largest thickness and look."""
-        looks = ((0.0, np.inf, ""),) if self.other is None else PASSES
+        looks = ((0.0, np.inf, ""),) if self.other is None else marks.PASSES
         sides = zip((self.side, self.other), looks, strict=False)
         rows = [(self._by_row(side.found.bars), look) for side, look in sides if side is not None]
         return [({one: Bars.of(bars) for one, bars in found.items()}, *look) for found, look in rows]
@@ -385,23 +370,23 @@ class Tracks:
             self._boxes(gaps, value_marks(found, one.tall), (one.value, one.tall), f"{key}-value", titles)
             for bars, shift, most, twin in self.passes:
                 found = _between(bars[one], edges)
-                marks = [Strip(mark.look + twin, *mark[1:]) for mark in strip_marks(found, self.scale)]
+                strips = [Strip(mark.look + twin, *mark[1:]) for mark in strip_marks(found, self.scale)]
                 whose = "the other: " if twin else ""
                 said = [envelope_text(found.at(k), self.moment) for k in range(len(gaps))]
                 titles = [f"{whose}adjoint of {name}: {text}" for text in said]
                 place = one.adjoint + shift, min(most, one.tall)
-                self._boxes(gaps, marks, place, f"{key}-adjoint{twin}", titles)
+                self._boxes(gaps, strips, place, f"{key}-adjoint{twin}", titles)
 
     def _boxes(
         self,
         gaps: Sequence[tuple[int, float, float]],
-        marks: Sequence[Strip],
+        strips: Sequence[Strip],
         place: tuple[float, float],
         key: str,
         titles: Sequence[str],
     ) -> None:
         y, most = place
-        for n, mark in enumerate(marks):
+        for n, mark in enumerate(strips):
             x0, x1, tall = gaps[mark.first][1], gaps[mark.last - 1][2], min(mark.thick, most)
             title = ", ".join(dict.fromkeys(titles[mark.first : mark.last]))
             box = x0, y - tall / 2, max(x1 - x0, 1), tall
@@ -415,16 +400,14 @@ class Tracks:
         step = wide / (len(edges) - 1)
         for one in self.rows:
             bars, name = self.version_bars[one], f"{key}-{one.track.id}"
-            marks = value_marks(envelopes(bars, edges), one.tall)
-            self._drawn(marks, (x, step, one.value, one.tall), f"{name}-value", self._value_title(bars, group))
+            strips = value_marks(envelopes(bars, edges), one.tall)
+            self._drawn(strips, (x, step, one.value, one.tall), f"{name}-value", self._value_title(bars, group))
             for rows, shift, most, twin in self.passes:
                 said = envelope_text(envelopes(rows[one], whole).at(0), self.moment, inside)
-                marks, place = (
-                    strip_marks(envelopes(rows[one], edges), self.scale),
-                    (x, step, one.adjoint + shift, min(most, one.tall)),
-                )
+                strips = strip_marks(envelopes(rows[one], edges), self.scale)
+                place = x, step, one.adjoint + shift, min(most, one.tall)
                 title = f"{'the other' if twin else 'adjoint'}: {said}"
-                self._drawn(marks, place, f"{name}-adjoint{twin}", title, twin)
+                self._drawn(strips, place, f"{name}-adjoint{twin}", title, twin)
 
     def _thin_columns(self, group: TimeColumn, room: int) -> int:
         """The number of thin columns that have room: whole turns of a loop, if all of them fit."""
@@ -434,13 +417,13 @@ class Tracks:
         return turns * (room // turns) if turns <= room < group.b - group.a else room
 
     def _drawn(
-        self, marks: Sequence[Strip], place: tuple[float, float, float, float], key: str, title: str, twin: str = ""
+        self, strips: Sequence[Strip], place: tuple[float, float, float, float], key: str, title: str, twin: str = ""
     ) -> None:
         """Draw one path for all parts that look the same, and the cross of NaN where it has room."""
         paths: dict[str, str] = {}
         crosses = ""
         x, step, y, tall = place
-        for mark in marks:
+        for mark in strips:
             left, wide, t = x + step * mark.first, max(step * (mark.last - mark.first), 1), min(mark.thick, tall)
             part = f"M{left:.1f} {y - t / 2:.1f}h{wide:.1f}v{t:.1f}h{-wide:.1f}z"
             paths[mark.look] = paths.get(mark.look, "") + part
@@ -483,12 +466,12 @@ class Tracks:
         if first is None or one is None:
             return
         x, text, title = self.window.x(first.position), clean(f"{first.cell}: {first.numbers}"), clean(first.text)
-        wide, y = text_width(text, TAG_SIZE) + 14, one.bottom - TAG
+        wide, y = text_width(text, marks.TAG_SIZE) + 14, one.bottom - marks.TAG
         left = max(min(max(x - wide / 2, LEFT), self.scene.width - wide - 4), 4)
         start = one.value if first.kind == "value" else one.adjoint
         self.scene.add("path", "parts", "pointer", path=f"M{x:.1f} {start:.1f}V{y:.1f}", title=title)
-        self.scene.add("rect", "parts-tag", "tag", left, y, wide, TAG, radius=TAG / 2, title=title)
-        place = left + wide / 2, y + TAG - 3.6, text, TAG_SIZE
+        self.scene.add("rect", "parts-tag", "tag", left, y, wide, marks.TAG, radius=marks.TAG / 2, title=title)
+        place = left + wide / 2, y + marks.TAG - 3.6, text, marks.TAG_SIZE
         self.scene.label("parts-tag-label", "tagtext", *place, anchor="middle", title=title)
 
 
