@@ -13,6 +13,7 @@ from collections import namedtuple
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from itertools import starmap
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -135,7 +136,7 @@ def records(places: Mapping[str, Any], data: bytes) -> dict[str, list[Any]]:
         at, fields = place["at"], place["fields"]
         columns = numbers[at : at + place["rows"] * len(fields)].reshape(len(fields), -1)
         lists = [(c if field in FLOATS else c.astype(int)).tolist() for c, field in zip(columns, fields, strict=True)]
-        found[table] = list(map(namedtuple(table, fields)._make, zip(*lists, strict=True)))
+        found[table] = list(starmap(namedtuple(table, fields), zip(*lists, strict=True)))
     return found
 
 

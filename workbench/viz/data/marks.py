@@ -392,6 +392,6 @@ def arrows_of(
         yield w, r, Arrow(ARROWS[before.state], y0, y1, round(size * crowd, 2))
 
 
-def adjoint_middle(lane: Lane, touch: Any) -> float:
+def adjoint_middle(lane: Lane, touch: TouchMark) -> float:
     y, tall = lane.adjoint_span(touch.lo, touch.hi)
     return y + tall / 2

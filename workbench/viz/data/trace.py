@@ -207,7 +207,7 @@ class EventColumn:
         made.__dict__.update(self.__dict__, adjoint=tuple(adjoint))
         made.__dict__.pop("shown_flags", None)
         if died:
-            made.__dict__["flags"] = self.flags | {"died"}  # type: ignore[operator]
+            made.__dict__["flags"] = frozenset((*self.flags, "died"))
         return made
 
 

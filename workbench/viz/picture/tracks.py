@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -155,11 +155,12 @@ class Tracks:
         for n, block in enumerate(self.tables["blocks"]):
             one, ends = self.of.get(block.lane), self.window.stretch(block.e0, block.e1)
             if one is not None and not one.family and ends is not None:
-                self._block(one, n, block, ends)
+                self._block(one, n, ends)
 
-    def _block(self, one: PlacedRow, n: int, block: Any, ends: tuple[float, float]) -> None:
+    def _block(self, one: PlacedRow, n: int, ends: tuple[float, float]) -> None:
         """Draw one version. Its label has room up to the next event, which has its signs there."""
-        scene, (x0, x1), y, tall = self.scene, ends, one.top + block.y, block.tall
+        scene, (x0, x1), block = self.scene, ends, self.tables["blocks"][n]
+        y, tall = one.top + block.y, block.tall
         key, state, title = f"block-{one.track.id}-{n}", self.ill.get(n, 0), self._block_title(one, n)
         look = f"block {STATES[state]}" if state else "block strided" if block.strided else "block"
         look += odd(block.parts, False)
@@ -189,7 +190,7 @@ class Tracks:
         for n, (bar, source) in enumerate(zip(self.tables["bars"], self.side.sources["bars"], strict=True)):
             one, ends = self.of.get(bar.lane), self.window.stretch(bar.e0, bar.e1)
             if one is not None and not one.family and ends is not None:
-                self._bar(one, n, bar, source, ends)
+                self._bar(one, n, source, ends)
         for n, (gone, piece) in enumerate(zip(self.tables["absent"], self.side.sources["absent"], strict=True)):
             one, ends = self.of.get(gone.lane), self.window.stretch(gone.e0, gone.e1)
             if one is not None and not one.family and ends is not None:
@@ -199,8 +200,9 @@ class Tracks:
         self._arrows()
         self._meets()
 
-    def _bar(self, one: PlacedRow, n: int, bar: Any, source: Bar, ends: tuple[float, float]) -> None:
-        (x0, x1), y, state, key = ends, one.top + bar.y, STATES[bar.state], f"bar-{one.track.id}-{n}"
+    def _bar(self, one: PlacedRow, n: int, source: Bar, ends: tuple[float, float]) -> None:
+        (x0, x1), bar, key = ends, self.tables["bars"][n], f"bar-{one.track.id}-{n}"
+        y, state = one.top + bar.y, STATES[bar.state]
         level = source.level
         assert level is not None
         title = f"adjoint of {one.track.range_text(source.lo, source.hi)}: {level_text(level)}"
@@ -217,7 +219,7 @@ class Tracks:
 
     def _arrows(self) -> None:
         seen = set()
-        for arrow, (w, r) in zip(self.tables["arrows"], self.side.sources["arrows"], strict=True):
+        for k, arrow in enumerate(self.tables["arrows"]):
             source, target = self.of.get(arrow.source), self.of.get(arrow.target)
             column = self.window.columns[self.window.number(arrow.event)]
             if source is None or target is None or column.many:
@@ -228,9 +230,10 @@ class Tracks:
                     continue
                 seen.add(rows)
             y0, y1 = (one.adjoint if one.family else one.top + y for one, y in ((source, arrow.y0), (target, arrow.y1)))
-            self._arrow(column, arrow, w, r, (y0, y1))
+            self._arrow(column, k, (y0, y1))
 
-    def _arrow(self, column: TimeColumn, arrow: Any, w: int, r: int, ends: tuple[float, float]) -> None:
+    def _arrow(self, column: TimeColumn, k: int, ends: tuple[float, float]) -> None:
+        arrow, (w, r) = self.tables["arrows"][k], self.side.sources["arrows"][k]
         look, event, n = LOOKS[arrow.look], self.trace.events[arrow.event], arrow.event
         y0, y1 = ends[0], ends[1] if look != "arrow cut" else ends[0] + marks.CUT * (ends[1] - ends[0])
         x0, x1, bend = (
