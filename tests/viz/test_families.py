@@ -9,9 +9,9 @@ import pytest
 
 from tests.support import view_samples as samples
 from workbench.viz.data.envelope import Bars, envelope_text, envelopes
-from workbench.viz.data.families import LEAST, families
 from workbench.viz.data.gather import gather
 from workbench.viz.data.lanes import Bar
+from workbench.viz.data.rows import LEAST, families
 from workbench.viz.data.trace import AdjointLevel, AllocationTrack, NameRange
 from workbench.viz.picture.scene import draw
 

@@ -9,6 +9,8 @@ question `{ask: "name", ...}`; (2) a file live/name_panel.js like ledger_panel.j
 answers and a sentence for a missing one in live/offline.py; (5) a test in tests/browser/test_page.py.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +19,6 @@ from ..arrays.array import array
 from ..derivatives.pitfalls import Wrong
 from ..diagnose import Finding
 from ..tapes.tape import Tape
-from .data.against import Against, compare
 from .data.gather import gather, no_collector
 from .data.headline import AT_ONCE, verdict
 from .picture.figure import TapeFigure
@@ -25,6 +26,7 @@ from .picture.figure import TapeFigure
 if TYPE_CHECKING:
     from typing import Unpack
 
+    from .data.against import Against
     from .live.offline import PageChoices
 
 __all__ = ["TapeFigure", "explore", "predict", "seal", "seeds", "show", "to_html"]
@@ -48,6 +50,8 @@ def _shown(tape: Tape, wrong: Wrong | None, against: Against, findings: Sequence
     if against is None:
         found = verdict(tape, limit=AT_ONCE, first=findings) if wrong is None else None
         return TapeFigure(gather(tape, wrong), verdict=found)
+    from .data.against import compare  # a second pass is rare
+
     made = compare(tape, wrong, against)
     other = against if wrong is None and isinstance(against, Tape) else None
     found = None if other is None else verdict(tape, other, runs=made.runs)
@@ -67,6 +71,7 @@ def seeds(tape: Tape, y: array) -> Any:
 def explore(tape: Tape, wrong: Wrong | None = None, against: Against = None, findings: Sequence[Finding] = ()) -> Any:
     """The live tape view; `wrong`, `against` and `findings` as in `show`."""
     if against is not None:
+        from .data.against import compare
         from .live.against import AgainstView
 
         return AgainstView(compare(tape, wrong, against), findings)

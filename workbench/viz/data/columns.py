@@ -14,12 +14,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import starmap
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from ...tables import bytes_text
-from .against import PassComparison
 from .envelope import Scale, ill_blocks, scale_of, sizes_of, state_of
 from .event_kinds import UniqueEvents, Versions, spread, versions_at_once
 from .gather import Levels
@@ -43,6 +42,9 @@ from .rows import LINE, NAMES, OPEN, PictureRow, picture_rows
 from .text import BADGES, clean, level_text, sentence
 from .trace import FLAGS, HOW, AdjointLevel, EventColumn, Fold, NameRange, Seed, Trace, event_flags
 
+if TYPE_CHECKING:
+    from .against import PassComparison
+
 TABLES = {
     "events": ("label", "kind", "where", "flags", "touches", "kept", "scope", "grid"),
     "touches": ("range", "name", "how", "before", "after", "slot"),
@@ -51,22 +53,7 @@ TABLES = {
     "blocks": ("lane", "strided", "y", "tall", "radius", "mixed", "version", "labelled", "e0", "e1", "parts"),
 }
 LEVELS = {
-    "bars": (
-        "lane",
-        "first",
-        "last",
-        "state",
-        "y",
-        "thick",
-        "opacity",
-        "sign",
-        "max",
-        "l2",
-        "met",
-        "e0",
-        "e1",
-        "parts",
-    ),
+    "bars": tuple("lane first last state y thick opacity sign max l2 met e0 e1 parts".split()),
     "absent": ("lane", "y", "thick", "e0", "e1"),
     "meets": ("lane", "event", "y", "radius", "met", "size"),
     "arrows": ("event", "source", "target", "look", "y0", "y1", "size"),

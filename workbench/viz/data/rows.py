@@ -1,21 +1,25 @@
 """The rows of every picture from top to bottom: lanes, and families of lanes as one row, with names and heights.
 
 Decided here once. A picture leaves out the members of a family that is shut, and puts the others one below the other; y
-of whatever lies on a lane is measured from the top of its row.
+of whatever lies on a lane is measured from the top of its row. A family is one list or one kind (`u[k]`, `state[k].q`,
+arrays made anew each step) by names alone: memory that has a further name of its own, or whose names cover only parts
+of it, keeps its lane, so that a fold never hides an alias. Its row is an envelope of its members, never one memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from ...tables import bytes_text
-from .families import Family, families
 from .lanes import BAND, Lane
 from .text import clean, fit, text_width
 from .trace import AllocationTrack, NameRange
 
 FEW = 12  # lanes up to which none of them fold
+LEAST = 4  # lanes of one kind from which they fold
+INDEX = re.compile(r"\[(-?\d+)\]")
 NAME_BUDGET = 6
 NAMES = (264.0, 228.0, 190.0, 150.0)  # where the tracks begin: in a wide picture, and in narrower ones
 BESIDE = 52.0  # of these, for the words between names and tracks
@@ -143,3 +147,53 @@ def _family_row(lanes: int, n: int, family: Family) -> PictureRow:
         label = NameLabel(text, INDENT, 0, round(text_width("+ " + text, LETTERS, True) + PADDING, 2))
         sizes.append(RowSize(SHUT, (label,), RowNote("faint", fit(family.note, left - 62, 10), 10.0)))
     return PictureRow(lanes + n, lane, -1, family.members, ((family.name, family.note),), tuple(sizes))
+
+
+# ---- families
+
+
+class Family(NamedTuple):
+    """Lanes under one name: `members` are their numbers, in the order of their indices."""
+
+    name: str
+    what: str
+    nbytes: int
+    members: tuple[int, ...]
+
+    @property
+    def note(self) -> str:
+        return f"{self.what} · {bytes_text(self.nbytes, 1000)}"
+
+    def track(self, key: str) -> AllocationTrack:
+        """The track that stands for the members in a list of allocations."""
+        return AllocationTrack(key, self.nbytes, (NameRange(self.title, 0, self.nbytes),), self.what)
+
+    @property
+    def title(self) -> str:
+        return f"{self.name} ×{len(self.members)}"
+
+
+def families(tracks: Sequence[AllocationTrack]) -> list[Family]:
+    """The lanes that fold, in the order of their first members."""
+    found: dict[tuple[str, ...], list[int]] = {}
+    for n, track in enumerate(tracks):
+        if track.names and not any(track.partial(name.lo, name.hi) or name.strided for name in track.names):
+            found.setdefault(tuple(sorted(INDEX.sub("[]", name.name) for name in track.names)), []).append(n)
+    return [_family(tracks, kind, members) for kind, members in found.items() if len(members) >= LEAST]
+
+
+def _family(tracks: Sequence[AllocationTrack], kind: tuple[str, ...], members: list[int]) -> Family:
+    indices = {n: tuple(int(k) for k in INDEX.findall(", ".join(x.name for x in tracks[n].names))) for n in members}
+    members = sorted(members, key=lambda n: (indices[n], n))
+    name = ", ".join(_ranged(one, sorted({indices[n] for n in members})) for one in kind)
+    texts = dict.fromkeys(tracks[n].text for n in members)
+    what = f"{next(iter(texts))} each" if len(texts) == 1 else "of several shapes"
+    nbytes = sum(tracks[n].nbytes for n in members)
+    return Family(clean(name), clean(f"{len(members)} arrays, {what}"), nbytes, tuple(members))
+
+
+def _ranged(kind: str, indices: Sequence[tuple[int, ...]]) -> str:
+    """`u[0…103]` for `u[]`, where the indices have no holes; `u[…]` else."""
+    ones = [index[0] for index in indices if len(index) == 1]
+    whole = len(ones) == len(indices) > 1 and ones[-1] - ones[0] + 1 == len(ones)
+    return kind.replace("[]", f"[{ones[0]}…{ones[-1]}]" if whole else "[…]")

@@ -320,19 +320,7 @@ class _Page:
     # ---- the page
 
     def text(self) -> str:
-        names = (
-            "meta",
-            "levels_meta",
-            "other_meta",
-            "cursor",
-            "array",
-            "element",
-            "launch",
-            "thread",
-            "warning",
-            "status",
-            "walks",
-        )
+        names = "meta levels_meta other_meta cursor array element launch thread warning status walks".split()
         view, count = self.view, self.view.meta["count"]
         state: dict[str, Any] = {name: getattr(self.view, name) for name in names}
         state |= {"ready": False, "chosen": {view.column_of(n): at for n, at in self.chosen.items()}}

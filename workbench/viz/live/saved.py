@@ -79,7 +79,7 @@ class Saved:
         return {**data, "text/plain": text, "text/html": html}, metadata
 
     def _live_output(self, **choices: object) -> tuple[dict[str, Any], dict[str, Any]] | None:
-        """What the widget beside this class displays: data and metadata."""
+        """The data and metadata that the widget displays; None if it has none."""
         found = super()._repr_mimebundle_(**choices)  # type: ignore[misc]  # of the widget class that follows
         return found if found is None or isinstance(found, tuple) else (found, {})
 

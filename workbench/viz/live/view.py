@@ -62,41 +62,13 @@ SHORT = 100  # events up to which the still picture waits for the verdict
 AT_ONCE = 2000  # events up to which the adjoint is walked before the page opens
 BUSY = "busy: recording"
 REMEMBERED = ("heat", "ledger", "microscope")  # answers that are given again to whoever asks the same
-SCRIPTS = (  # a file imports from those before it
-    "elements.js",
-    "heat.js",
-    "lanes.js",
-    "envelope.js",
-    "strips.js",
-    "ask.js",
-    "late_messages.js",
-    "state.js",
-    "window.js",
-    "families.js",
-    "against.js",
-    "words.js",
-    "search.js",
-    "help.js",
-    "play.js",
-    "page.js",
-    "heads.js",
-    "compose.js",
-    "panel_height.js",
-    "paint.js",
-    "overview.js",
-    "table.js",
-    "tips.js",
-    "keys.js",
-    "section.js",
-    "heat_panel.js",
-    "ledger_panel.js",
-    "turns.js",
-    "scope_panel.js",
-    "panels.js",
-    "legend.js",
-    "verdict.js",
-    "printed.js",
-    "view.js",
+SCRIPTS = tuple(  # a file imports from those before it
+    f"{name}.js"
+    for name in (
+        "elements heat lanes envelope strips ask late_messages state window families against words search help play "
+        "page heads compose panel_height paint overview table tips keys section heat_panel ledger_panel turns "
+        "scope_panel panels legend verdict printed view"
+    ).split()
 )
 
 

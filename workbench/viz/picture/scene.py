@@ -9,16 +9,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from textwrap import wrap
+from typing import TYPE_CHECKING
 
-from ..data.against import PassComparison
 from ..data.columns import Columns, levels_of, scale_of_levels
-from ..data.excerpt import within_memory
 from ..data.marks import LEGEND, THICK, THIN, WEDGE, odd
 from ..data.text import BADGES, ODD, clean, fit, fit_middle, sentence, text_width, touch_text
-from ..data.trace import EventColumn, Trace, event_flags, events_text, fold_flags
+from ..data.trace import EventColumn, Trace, event_flags, events_text, fold_flags, within_memory
 from .marks import Scene
 from .tracks import Tracks, glyph, kept_path
 from .window import LEFT, MARGIN, MARK_BUDGET, PITCH_MAX, RIGHT, TimeColumn, group_name, window_of, within
+
+if TYPE_CHECKING:
+    from ..data.against import PassComparison
 
 STRIP, BOLD = 18.0, 0.9  # of a line of the strip: its height, and what bold letters leave of its room
 SAID = 17.0  # height of a line about two passes

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 from ... import tables
-from ..data.against import PassComparison
 from ..data.columns import PIECES
 from ..data.envelope import Bars, envelope_text, envelopes, stretches
 from ..data.lanes import Adjoints, TouchAdjoint, by_lane, cut_memory
 from ..data.text import clean, clean_lines, level_text, moment_text, text_width, versions
 from ..data.trace import AllocationTrack, TouchMark, Trace, event_flags, events_text, fold_flags
 from .window import TimeColumn, group_name, within
+
+if TYPE_CHECKING:
+    from ..data.against import PassComparison
 
 ROW_LIMIT = 200
 EVENT_HEAD = ("event", "line", "reads", "writes", "kept", "adjoint after", "adjoint before", "flags")

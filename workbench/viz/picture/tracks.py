@@ -6,10 +6,10 @@ window, and the tooltips. A lane inside a family has no marks of its own: the ro
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from .window import LANE_BUDGET, LEFT, MARGIN, TimeColumn, TimeWindow, within
 
 THIN = 1.5  # width of a thin column in a strip at least
 ILL = {NAN: ", has NaN", INF: ", has Inf", BOTH: ", has NaN and Inf"}
+Ends = tuple[float, float]
 _Part = TypeVar("_Part", Bar, VersionBlock)
 
 
@@ -151,32 +152,34 @@ class Tracks:
         """The states of versions with a known NaN or infinity, by their numbers."""
         return {row.block: row.state for row in self.tables["values"]}
 
-    def values(self) -> None:
-        for n, block in enumerate(self.tables["blocks"]):
-            one, ends = self.of.get(block.lane), self.window.stretch(block.e0, block.e1)
+    def _spans(self, table: Sequence[Any], sources: Sequence[Any]) -> Iterator[tuple[int, Any, Any, PlacedRow, Ends]]:
+        """Yields (number, mark, source, row, (x0, x1)) of what lasts from an event to another and is in sight."""
+        for n, (mark, source) in enumerate(zip(table, sources, strict=True)):
+            one, ends = self.of.get(mark.lane), self.window.stretch(mark.e0, mark.e1)
             if one is not None and not one.family and ends is not None:
-                self._block(one, n, ends)
+                yield n, mark, source, one, ends
 
-    def _block(self, one: PlacedRow, n: int, ends: tuple[float, float]) -> None:
-        """Draw one version. Its label has room up to the next event, which has its signs there."""
-        scene, (x0, x1), block = self.scene, ends, self.tables["blocks"][n]
-        y, tall = one.top + block.y, block.tall
-        key, state, title = f"block-{one.track.id}-{n}", self.ill.get(n, 0), self._block_title(one, n)
-        look = f"block {STATES[state]}" if state else "block strided" if block.strided else "block"
-        look += odd(block.parts, False)
-        scene.add("rect", key, look, x0, y, x1 - x0, tall, radius=block.radius, title=title)
-        scene.add("rect", f"{key}-start", "blockstart", x0, y, min(4, x1 - x0), tall, radius=1, title=title)
-        text, indent = f"{PREFIXES[block.mixed]}{block.version}", marks.LABEL if block.e0 >= 0 else marks.LABEL_FIRST
-        after = self.window.columns[self.window.number(block.e0) + 1 :][:1]
-        reach = min([x1, *(c.x0 if c.many else c.x - marks.LABEL_ROOM for c in after)])
-        if block.labelled and reach - x0 - indent >= text_width(text, 10, True):
-            place, look = (x0 + indent, y + tall / 2 + 3.6, text, 10), "illtext" if state else "name"
-            scene.label(f"{key}-label", look, *place, mono=True, title=title)
-        if state and x1 - x0 > marks.ILL_ROOM:
-            glyph(scene, f"{key}-sign", STATES[state], x1 - marks.ILL_DX, y + tall / 2, min(4.0, tall / 2 - 1), title)
+    def values(self) -> None:
+        """Draw the versions. A label has room up to the next event, which has its signs there."""
+        for n, block, source, one, (x0, x1) in self._spans(self.tables["blocks"], self.columns.order):
+            scene, y, tall = self.scene, one.top + block.y, block.tall
+            key, state, title = f"block-{one.track.id}-{n}", self.ill.get(n, 0), self._block_title(one, source, n)
+            look = f"block {STATES[state]}" if state else "block strided" if block.strided else "block"
+            look += odd(block.parts, False)
+            scene.add("rect", key, look, x0, y, x1 - x0, tall, radius=block.radius, title=title)
+            scene.add("rect", f"{key}-start", "blockstart", x0, y, min(4, x1 - x0), tall, radius=1, title=title)
+            text = f"{PREFIXES[block.mixed]}{block.version}"
+            indent = marks.LABEL if block.e0 >= 0 else marks.LABEL_FIRST
+            after = self.window.columns[self.window.number(block.e0) + 1 :][:1]
+            reach = min([x1, *(c.x0 if c.many else c.x - marks.LABEL_ROOM for c in after)])
+            if block.labelled and reach - x0 - indent >= text_width(text, 10, True):
+                place, look = (x0 + indent, y + tall / 2 + 3.6, text, 10), "illtext" if state else "name"
+                scene.label(f"{key}-label", look, *place, mono=True, title=title)
+            if state and x1 - x0 > marks.ILL_ROOM:
+                place = x1 - marks.ILL_DX, y + tall / 2, min(4.0, tall / 2 - 1)
+                glyph(scene, f"{key}-sign", STATES[state], *place, title)
 
-    def _block_title(self, one: PlacedRow, n: int) -> str:
-        block = self.columns.order[n]
+    def _block_title(self, one: PlacedRow, block: VersionBlock, n: int) -> str:
         version = block.version
         origin = f", written by {self.moment(block.e0)}" if block.e0 >= 0 else ", from before the tape"
         if version.mixed:
@@ -187,35 +190,28 @@ class Tracks:
     # ---- adjoints
 
     def adjoints(self) -> None:
-        for n, (bar, source) in enumerate(zip(self.tables["bars"], self.side.sources["bars"], strict=True)):
-            one, ends = self.of.get(bar.lane), self.window.stretch(bar.e0, bar.e1)
-            if one is not None and not one.family and ends is not None:
-                self._bar(one, n, source, ends)
-        for n, (gone, piece) in enumerate(zip(self.tables["absent"], self.side.sources["absent"], strict=True)):
-            one, ends = self.of.get(gone.lane), self.window.stretch(gone.e0, gone.e1)
-            if one is not None and not one.family and ends is not None:
-                title = f"no adjoint of {one.track.range_text(piece.lo, piece.hi)}"
-                box = ends[0], one.top + gone.y - gone.thick / 2, ends[1] - ends[0], gone.thick
-                self.scene.add("rect", f"absent-{one.track.id}-{n}", "absent", *box, title=title)
+        for n, bar, source, one, (x0, x1) in self._spans(self.tables["bars"], self.side.sources["bars"]):
+            key, state, y = f"bar-{one.track.id}-{n}", STATES[bar.state], one.top + bar.y
+            title = self._bar_title(one, source)
+            look, box = f"bar {state}{odd(bar.parts, self.trace.wrong)}", (x0, y - bar.thick / 2, x1 - x0, bar.thick)
+            self.scene.add("rect", key, look, *box, radius=bar.thick / 2, title=title, opacity=round(bar.opacity, 2))
+            if bar.sign:
+                glyph(self.scene, f"{key}-sign", state, (x0 + x1) / 2, y, bar.sign, title)
+        for n, gone, piece, one, (x0, x1) in self._spans(self.tables["absent"], self.side.sources["absent"]):
+            box = x0, one.top + gone.y - gone.thick / 2, x1 - x0, gone.thick
+            title = f"no adjoint of {one.track.range_text(piece.lo, piece.hi)}"
+            self.scene.add("rect", f"absent-{one.track.id}-{n}", "absent", *box, title=title)
         self._arrows()
         self._meets()
 
-    def _bar(self, one: PlacedRow, n: int, source: Bar, ends: tuple[float, float]) -> None:
-        (x0, x1), bar, key = ends, self.tables["bars"][n], f"bar-{one.track.id}-{n}"
-        y, state = one.top + bar.y, STATES[bar.state]
-        level = source.level
-        assert level is not None
-        title = f"adjoint of {one.track.range_text(source.lo, source.hi)}: {level_text(level)}"
-        if level.mixed:
+    def _bar_title(self, one: PlacedRow, bar: Bar) -> str:
+        level = bar.level
+        title = f"adjoint of {one.track.range_text(bar.lo, bar.hi)}: {level_text(level)}"
+        if level is not None and level.mixed:
             title += ", changed in parts by events that are not drawn"
-        elif state == "value":
+        elif level is not None and level.state == "value":
             title += f" (max), {level.l2:.3g} (L2)"
-        if source.given:
-            title += f", after the reverse step of {self.moment(bar.e1)}"
-        look, box = f"bar {state}{odd(bar.parts, self.trace.wrong)}", (x0, y - bar.thick / 2, x1 - x0, bar.thick)
-        self.scene.add("rect", key, look, *box, radius=bar.thick / 2, title=title, opacity=round(bar.opacity, 2))
-        if bar.sign:
-            glyph(self.scene, f"{key}-sign", state, (x0 + x1) / 2, y, bar.sign, title)
+        return title + (f", after the reverse step of {self.moment(bar.e1)}" if bar.given else "")
 
     def _arrows(self) -> None:
         seen = set()
@@ -270,15 +266,10 @@ class Tracks:
         if self.other is None:
             return
         bars = records(self.other.meta["tables"], self.other.data)["bars"]
-        for n, (bar, source) in enumerate(zip(bars, self.other.sources["bars"], strict=True)):
-            one, ends = self.of.get(bar.lane), self.window.stretch(bar.e0, bar.e1)
-            if one is None or one.family or ends is None:
-                continue
-            where = one.track.range_text(source.lo, source.hi)
+        for n, bar, source, one, (x0, x1) in self._spans(bars, self.other.sources["bars"]):
+            thick, where = bar.thick + marks.OUTLINE, one.track.range_text(source.lo, source.hi)
             title = f"the other: adjoint of {where}: {level_text(source.level)}"
-            thick = bar.thick + marks.OUTLINE
-            box = ends[0], one.top + bar.y - thick / 2, ends[1] - ends[0], thick
-            look = f"outline {STATES[bar.state]}"
+            look, box = f"outline {STATES[bar.state]}", (x0, one.top + bar.y - thick / 2, x1 - x0, thick)
             self.scene.add("rect", f"outline-{one.track.id}-{n}", look, *box, radius=thick / 2, title=title)
 
     # ---- accesses
