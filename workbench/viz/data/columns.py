@@ -24,9 +24,9 @@ from .event_kinds import UniqueEvents, Versions, spread, versions_at_once
 from .gather import Levels
 from .lanes import Adjoints, Bar, Lane, VersionBlock, by_lane, cut_memory, lanes_of, pieces, versions_of
 from .marks import (
-    ARROWS,
     DRAWING,
     LEGEND,
+    LOOKS,
     STATES,
     LaneBlocks,
     absent_marks,
@@ -74,7 +74,6 @@ FLOATS = {
     "y1",
     "size",
 }  # the others are int
-LOOKS = tuple(dict.fromkeys(ARROWS.values()))
 SAID = [level_text(AdjointLevel("", 0, 0, zero=k == 1, nan=k in (2, 4), inf=k > 2)) for k in range(len(STATES))]
 BITS = {flag: 1 << n for n, flag in enumerate(FLAGS)}
 PREFIXES = ("v", "v≤")  # of the number of a version, and of one that is only a bound
@@ -327,7 +326,7 @@ class Columns:
         for n in sorted(watched):
             for w, r, arrow in arrows_of(self.rows, events[n], n, found.flows, scale):
                 source, target = (self.lanes[events[n].touches[k].allocation] for k in (w, r))
-                rows["arrows"] += (n, source, target, LOOKS.index(arrow.look), arrow.y0, arrow.y1, arrow.size)
+                rows["arrows"] += (n, source, target, *arrow)
                 sources["arrows"].append((w, r))
         for n, some in enumerate(levels.events):
             if bits := _ill(some):
@@ -357,33 +356,20 @@ class Columns:
         for bar in found.bars:
             lane, number, level = self.rows[bar.allocation], self.lanes[bar.allocation], bar.level
             if level is None:
-                for _, piece, mark in absent_marks(lane, bar, self.blocks[bar.allocation]):
+                for piece, mark in absent_marks(lane, bar, self.blocks[bar.allocation]):
                     rows["absent"] += (number, mark.y, mark.thick, piece.e0, piece.e1)
                     sources["absent"].append(piece)
                 continue
-            mark = bar_mark(lane, bar, level, scale)
             sources["bars"].append(bar)
-            rows["bars"] += (
-                number,
-                *pieces(lane.cuts, bar.lo, bar.hi),
-                state_of(level),
-                mark.y,
-                mark.thick,
-                mark.opacity,
-                mark.sign,
-                _held(level.max_abs),
-                _held(level.l2),
-                level.contributions,
-                bar.e0,
-                bar.e1,
-                parts is not None and parts(bar),
-            )
+            sizes = _held(level.max_abs), _held(level.l2), level.contributions
+            last = bar.e0, bar.e1, parts is not None and parts(bar)
+            mark = state_of(level), *bar_mark(lane, bar, level, scale)
+            rows["bars"] += (number, *pieces(lane.cuts, bar.lo, bar.hi), *mark, *sizes, *last)
             place = bar.allocation, level.lo, level.hi, bar.e1
             if bar.given and level.contributions > 1 and place not in meets:
                 meets.add(place)
-                meet, met = meet_mark(lane, level), level.contributions
                 sources["meets"].append(level)
-                rows["meets"] += (number, bar.e1, meet.y, meet.radius, met if meet.text else 0, meet.size)
+                rows["meets"] += (number, bar.e1, *meet_mark(lane, level))
 
 
 def _row(row: PictureRow) -> dict[str, Any]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -24,6 +23,7 @@ THIN, THICK, ZERO = 2.5, 14.0, 5.0
 FAINT, FULL = 0.88, 0.95  # opacities of bars: a faint one still stands out from the ground
 STATES = ("value", "zero", "nan", "inf", "nan")  # by the numbers of `envelope`: the last one is NaN and Inf
 ARROWS = {"value": "arrow", "zero": "arrow dead", "nan": "arrow ill", "inf": "arrow ill", "cut": "arrow cut"}
+LOOKS = tuple(dict.fromkeys(ARROWS.values()))
 CROWD = 3  # arrows of an event from which they are thinner
 WEDGE = 280.0  # width of the scale in the legend
 
@@ -148,36 +148,28 @@ class BlockMark(NamedTuple):
     labelled: bool
 
 
-@dataclass(frozen=True, slots=True)
-class BarMark:
+class BarMark(NamedTuple):
     """An adjoint: `thick` around the middle `y`; `sign`: the radius of the sign of NaN and Inf."""
 
-    state: str
     y: float
     thick: float
-    opacity: float = 1.0
+    opacity: float = FULL
     sign: float = 0.0
 
-    @property
-    def look(self) -> str:
-        return "absent" if self.state == "absent" else f"bar {self.state}"
 
-
-@dataclass(frozen=True, slots=True)
-class Meet:
-    """The number of contributions that meet in an adjoint. No text where it would be too low."""
+class Meet(NamedTuple):
+    """The number of contributions that meet in an adjoint; 0 where its text would be too low."""
 
     y: float
     radius: float
-    text: str
+    met: int
     size: float
 
 
-@dataclass(frozen=True, slots=True)
-class Arrow:
-    """From the adjoint of what an event wrote, at y0, to that of what it read, at y1."""
+class Arrow(NamedTuple):
+    """From the adjoint of what an event wrote, at y0, to that of what it read, at y1; `look` of `LOOKS`."""
 
-    look: str
+    look: int
     y0: float
     y1: float
     size: float
@@ -248,9 +240,9 @@ def bar_mark(lane: Lane, bar: Bar, level: AdjointLevel, scale: Scale = ALL) -> B
     thin = min(full, max(tall - 2, 2.0))
     if state in ("nan", "inf"):
         thin = max(thin, min(6.0, tall))
-        return BarMark(state, y + tall / 2, thin, FULL, min(4.0, thin / 2 - 1))
+        return BarMark(y + tall / 2, thin, FULL, min(4.0, thin / 2 - 1))
     faint = round(FAINT + (FULL - FAINT) * (full - THIN) / (THICK - THIN), 2) if state == "value" else FULL
-    return BarMark(state, y + tall / 2, thin, faint)
+    return BarMark(y + tall / 2, thin, faint)
 
 
 class Strip(NamedTuple):
@@ -338,12 +330,12 @@ class LaneBlocks:
                 yield found[k]
 
 
-def absent_marks(lane: Lane, bar: Bar, blocks: LaneBlocks) -> Iterator[tuple[int, VersionBlock, BarMark]]:
-    """Yields (number of the block, the piece, its mark) for values that were read but have no adjoint below.
+def absent_marks(lane: Lane, bar: Bar, blocks: LaneBlocks) -> Iterator[tuple[VersionBlock, BarMark]]:
+    """Yields (piece, mark) for values that were read but have no adjoint below.
 
     Below no value nothing is missing.
     """
-    for n, block in sorted(blocks.meeting(bar), key=itemgetter(0)):
+    for _, block in sorted(blocks.meeting(bar), key=itemgetter(0)):
         e0, e1 = max(block.e0, bar.e0), min(block.e1, bar.e1)
         lo, hi = max(block.lo, bar.lo), min(block.hi, bar.hi)
         if e0 >= e1:
@@ -351,14 +343,13 @@ def absent_marks(lane: Lane, bar: Bar, blocks: LaneBlocks) -> Iterator[tuple[int
         y, tall = lane.adjoint_span(lo, hi)
         if tall >= 4 or lo == bar.lo:
             piece = VersionBlock(block.allocation, lo, hi, block.version, e0, e1)
-            yield n, piece, BarMark("absent", y + tall / 2, 3.0)
+            yield piece, BarMark(y + tall / 2, 3.0)
 
 
 def meet_mark(lane: Lane, level: AdjointLevel) -> Meet:
     y, tall = lane.adjoint_span(level.lo, level.hi)
-    text, radius = f"+{level.contributions}", 8.0 if tall >= 11.5 else 3.0
-    size = 10.0 if len(text) < 3 else 7.5
-    return Meet(y + tall / 2, radius, text if radius > 3 and len(text) < 4 else "", size)
+    met, roomy = level.contributions, tall >= 11.5
+    return Meet(y + tall / 2, 8.0 if roomy else 3.0, met if roomy and met < 100 else 0, 10.0 if met < 10 else 7.5)
 
 
 def arrows_of(
@@ -386,10 +377,10 @@ def arrows_of(
             continue
         y0, y1 = adjoint_middle(source, written), adjoint_middle(target, read)
         if cut or before is None:
-            yield w, r, Arrow(ARROWS["cut"], y0, y1, 1.8)
+            yield w, r, Arrow(LOOKS.index(ARROWS["cut"]), y0, y1, 1.8)
             continue
         size = 1.4 + 0.14 * thickness(before, scale) if before.state == "value" else 1.8
-        yield w, r, Arrow(ARROWS[before.state], y0, y1, round(size * crowd, 2))
+        yield w, r, Arrow(LOOKS.index(ARROWS[before.state]), y0, y1, round(size * crowd, 2))
 
 
 def adjoint_middle(lane: Lane, touch: TouchMark) -> float:

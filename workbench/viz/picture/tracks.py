@@ -15,10 +15,10 @@ import numpy as np
 
 from ...tables import bytes_text
 from ..data import marks
-from ..data.columns import LOOKS, PREFIXES, AdjointSide, Columns, records
+from ..data.columns import PREFIXES, AdjointSide, Columns, records
 from ..data.envelope import BOTH, INF, NAN, Bars, Envelope, Scale, envelope_text, envelopes, stretches, version_bars
 from ..data.lanes import Bar, VersionBlock
-from ..data.marks import STATES, Strip, odd, strip_marks, value_marks
+from ..data.marks import LOOKS, STATES, Strip, odd, strip_marks, value_marks
 from ..data.rows import INDENT, LINE, PictureRow, memory_text
 from ..data.text import clean, level_text, moment_text, text_width, touch_text
 from ..data.trace import AllocationTrack
