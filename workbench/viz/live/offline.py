@@ -345,7 +345,7 @@ class _Page:
         title = quoted(self.view.meta["title"])
         return PAGE.format(
             title=title,
-            css=style("view.css"),
+            css=style("../picture/marks.css", "view.css"),
             sentence=quoted(self.view.meta["sentence"]),
             data=base64.b64encode(packed).decode("ascii"),
             start=START,

@@ -91,8 +91,8 @@ def module(*names: str) -> str:
 
 @cache
 def style(*names: str) -> str:
-    """CSS files of this folder as one, with the colours of `marks`; ground and ink follow the theme of the page."""
-    text = "\n".join(Path(__file__).with_name(name).read_text("utf-8") for name in names)
+    """CSS files, beside this one, as one, with the colours of `marks`; ground and ink follow the theme of the page."""
+    text = "\n".join((Path(__file__).parent / name).read_text("utf-8") for name in names)
     for theme, palette in (("light", LIGHT), ("dark", DARK)):
         colours = " ".join(f"--wb-{k}: {v};" for k, v in palette.items() if k not in ("ground", "ink"))
         text = text.replace(f"/* {theme} */", colours)
@@ -154,7 +154,7 @@ class View(Saved, Widget):
     """
 
     _esm = module(*SCRIPTS)
-    _css = style("view.css")
+    _css = style("../picture/marks.css", "view.css")
     meta = traitlets.Dict().tag(sync=True)
     columns = traitlets.Bytes().tag(sync=True)
     levels_meta = traitlets.Dict().tag(sync=True)
