@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import math
 from collections import namedtuple
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import starmap
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -126,6 +126,18 @@ def records(places: Mapping[str, Any], data: bytes) -> dict[str, list[Any]]:
     return found
 
 
+class Sight(Protocol):
+    """What of a tape is in sight."""
+
+    def alone(self, position: int) -> bool:
+        """True if an event has a column of its own."""
+        ...
+
+    def lasts(self, e0: int, e1: int) -> bool:
+        """True if what lasts from after event `e0` to before event `e1` has any width."""
+        ...
+
+
 class AdjointSide(NamedTuple):
     """The adjoint side of the columns: `meta` and `data` as they travel, and where they come from.
 
@@ -147,13 +159,13 @@ class Columns:
         folds: Sequence[Fold] = (),
         grids: Sequence[int] = (),
         against: PassComparison | None = None,
-        shown: Collection[int] | None = None,
+        sight: Sight | None = None,
     ):
         """`grids`: per event the caller's number of its thread grid; -1 for none.
 
-        against: two passes, of which `trace` is. `shown`: events whose accesses are told, by default all.
+        against: two passes, of which `trace` is. `sight`: for a picture that shows only a part.
         """
-        self.against = against
+        self.against, self.sight = against, sight
         self.trace, self.names, self.grids = trace, Texts(), grids
         self.lanes = {track.id: n for n, track in enumerate(trace.allocations)}
         events = trace.events.firsts if isinstance(trace.events, UniqueEvents) else trace.events
@@ -164,7 +176,7 @@ class Columns:
         rows: Rows = {table: [] for table in TABLES}
         for n, event in enumerate(events):
             self._event(event, rows)
-            if shown is None or n in shown:
+            if sight is None or sight.alone(n):
                 self._accesses(event, rows)
         for lane, lo, hi, _ in self.names.ranges:
             self._spot(self.rows[trace.allocations[lane].id], lo, hi, rows["spots"])
@@ -306,18 +318,16 @@ class Columns:
         """`side` as it travels: meta and bytes."""
         return self.side(levels, scale, second)[:2]
 
-    def side(
-        self, levels: Levels, scale: Scale | None = None, second: bool = False, watched: Collection[int] | None = None
-    ) -> AdjointSide:
+    def side(self, levels: Levels, scale: Scale | None = None, second: bool = False) -> AdjointSide:
         """The adjoint side of one walk. `scale`: of thickness; by default the one that fits these levels.
 
-        second: these are those of the other pass. `watched`: events to make arrows of, by default all.
+        second: these are those of the other pass.
         """
         scale = scale_of_levels(levels) if scale is None else scale
         if isinstance(self.trace.events, UniqueEvents):  # from now on each of them is asked for again and again
             self.trace = replace(self.trace, events=tuple(self.trace.events))
         events = self.trace.events
-        asked = range(len(events)) if watched is None else watched
+        asked = range(len(events)) if self.sight is None else filter(self.sight.alone, range(len(events)))
         watched = {n for n in asked if len(events[n].touches) <= TOUCHES}
         found = Adjoints(self.trace, self.cuts, levels.events, levels.seeds, watched)
         rows: Rows = {table: [] for table in LEVELS}
@@ -354,6 +364,8 @@ class Columns:
     ) -> None:
         meets = set()
         for bar in found.bars:
+            if self.sight is not None and not self.sight.lasts(bar.e0, bar.e1):
+                continue
             lane, number, level = self.rows[bar.allocation], self.lanes[bar.allocation], bar.level
             if level is None:
                 for piece, mark in absent_marks(lane, bar, self.blocks[bar.allocation]):

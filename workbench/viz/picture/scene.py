@@ -73,12 +73,11 @@ class Picture:
 
     def _tracks(self, top: float) -> Tracks:
         """The rows from `top` on, with the adjoints of one pass or of both on one scale."""
-        ones = {column.a for column in self.window.ones}
-        columns, ours = Columns(self.trace, against=self.against, shown=ones), levels_of(self.trace)
+        columns, ours = Columns(self.trace, against=self.against, sight=self.window), levels_of(self.trace)
         theirs = None if self.against is None else self.against.other
         scale = scale_of_levels(ours) if theirs is None else scale_of_levels(ours, theirs)
-        other = None if theirs is None else columns.side(theirs, scale, second=True, watched=())
-        return Tracks(self.scene, columns, (columns.side(ours, scale, watched=ones), other), self.window, scale, top)
+        other = None if theirs is None else columns.side(theirs, scale, second=True)
+        return Tracks(self.scene, columns, (columns.side(ours, scale), other), self.window, scale, top)
 
     def drawn(self) -> Scene:
         tracks = self.tracks

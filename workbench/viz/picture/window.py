@@ -89,6 +89,14 @@ class TimeWindow:
             x1 = column.x0 if column.many else column.x - MOMENT
         return (x0, x1) if x0 < x1 else None
 
+    def alone(self, position: int) -> bool:
+        """True if an event has a column of its own."""
+        return not self.columns[self.number(position)].many
+
+    def lasts(self, e0: int, e1: int) -> bool:
+        """True if what lasts from after event `e0` to before event `e1` is in sight."""
+        return self.stretch(e0, e1) is not None
+
     def gaps(self) -> Iterator[tuple[int, float, float]]:
         """Yields (moment, x0, x1) between the columns."""
         x = LEFT
