@@ -442,6 +442,15 @@ def test_what_hidden_events_did_shows_to_the_right_of_the_gap() -> None:
     assert levels == [0, 1, 999, 1000]
 
 
+def test_a_short_tape_is_exact_however_many_pieces_of_memory_it_names() -> None:
+    """More than a live view cuts a lane into."""
+    track = AllocationTrack("m0", 488, [("x", 0, 488)], "", 4)
+    touches = [TouchMark("m0", "x", 8 * n, 8 * n + 16, "write", n) for n in range(60)]
+    events = [EventColumn(f"L{n}", n, "launch", "step", touches=[touch]) for n, touch in enumerate(touches)]
+    blocks = [item for item in marks(draw(Trace([track], events)), "block-m0") if "start" not in item.id]
+    assert len(blocks) > 60 and not any("v≤" in item.title for item in blocks)
+
+
 def test_partly_changed_pieces_are_only_bounds_and_say_so() -> None:
     rows = event_rows(samples.long(100), 10)
     scene = draw(samples.long(1000))

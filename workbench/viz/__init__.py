@@ -1,7 +1,8 @@
 """The tape view: a static picture with its table (`show`), and a live one with panels (`explore`, `to_html`, `seeds`).
 
 data (plain data and marks) < picture (SVG, table) < inspect (ledger, microscope) < live (widgets, *.js). Nothing here
-computes a derivative: every number comes with the trace. How a mark looks is decided once, in `data/marks.py`.
+computes a derivative: every number comes with the trace. Which rows there are and how a mark looks is decided once, in
+`data/rows.py` and `data/marks.py`: both pictures draw from the tables of `data/columns.py`, and add only x.
 
 To add a panel to the live view: (1) a method in `View.answer` (live/view.py) that returns plain data and buffers for a
 question `{ask: "name", ...}`; (2) a file live/name_panel.js like ledger_panel.js, which asks by `v.keen("name", ...)`;

@@ -170,6 +170,9 @@ class Columns:
         self.lanes = {track.id: n for n, track in enumerate(trace.allocations)}
         events = trace.events.firsts if isinstance(trace.events, UniqueEvents) else trace.events
         self.cuts = cut_memory(trace, events, PIECES)
+        if sight is not None:  # memory in very many pieces is cut where it matters
+            alone = cut_memory(trace, [event for n, event in enumerate(events) if sight.alone(n)])
+            self.cuts = {key: ends if {*alone[key]} <= {*ends} else alone[key] for key, ends in self.cuts.items()}
         self.rows = lanes_of(trace, events, self.cuts)
         self.placed = picture_rows(self.rows)
         self.slots: dict[tuple[Any, ...], tuple[dict[int, int], dict[int, int]]] = {}

@@ -133,6 +133,7 @@ class Tracks:
             place = x + wide / 2, y + 14, label.text, 11.5
             scene.label(f"{key}-label", "name", *place, mono=True, anchor="middle", title=title)
         note, title = size.note, memory_text(track) if not one.family else one.row.names[0][1]
+        title = f"{note.text}: {title}" if track.aliased else title
         scene.label(f"note-{track.id}", note.look, MARGIN, y + 36, note.text, note.size, title=title)
 
     def _extents(self, one: PlacedRow) -> None:
