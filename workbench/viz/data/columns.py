@@ -60,20 +60,7 @@ LEVELS = {
     "flags": ("event", "bits"),
     "values": ("block", "state"),  # versions in which a NaN or an infinity is known
 }
-FLOATS = {
-    "y",
-    "tall",
-    "radius",
-    "half",
-    "thick",
-    "opacity",
-    "sign",
-    "max",
-    "l2",
-    "y0",
-    "y1",
-    "size",
-}  # the others are int
+FLOATS = frozenset("y tall radius half thick opacity sign max l2 y0 y1 size".split())  # the other columns are integers
 SAID = [level_text(AdjointLevel("", 0, 0, zero=k == 1, nan=k in (2, 4), inf=k > 2)) for k in range(len(STATES))]
 BITS = {flag: 1 << n for n, flag in enumerate(FLAGS)}
 PREFIXES = ("v", "v≤")  # of the number of a version, and of one that is only a bound
@@ -395,7 +382,7 @@ def _row(row: PictureRow) -> dict[str, Any]:
         "k": row.number,
         "inside": row.inside,
         "members": list(row.members),
-        "names": [list(pair) for pair in row.names],
+        "names": [[name, *([title] if row.members else [])] for name, title in row.names],
         "value": lane.value_top,
         "adjoint": lane.adjoint_top,
         "tall": lane.track_height,

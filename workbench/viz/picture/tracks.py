@@ -233,14 +233,10 @@ class Tracks:
         arrow, (w, r) = self.tables["arrows"][k], self.side.sources["arrows"][k]
         look, event, n = LOOKS[arrow.look], self.trace.events[arrow.event], arrow.event
         y0, y1 = ends[0], ends[1] if look != "arrow cut" else ends[0] + marks.CUT * (ends[1] - ends[0])
-        x0, x1, bend = (
-            column.x + marks.ARROW_FROM,
-            column.x + marks.ARROW_TO,
-            min(marks.BEND_MOST, marks.BEND * self.window.pitch),
-        )
-        path = (
-            f"M{x0:.1f} {y0:.1f}C{x0 - bend:.1f} {y0:.1f} {x1 + marks.BEND_END * bend:.1f} {y1:.1f} {x1:.1f} {y1:.1f}"
-        )
+        x0, x1 = column.x + marks.ARROW_FROM, column.x + marks.ARROW_TO
+        bend = min(marks.BEND_MOST, marks.BEND * self.window.pitch)
+        far = x1 + marks.BEND_END * bend
+        path = f"M{x0:.1f} {y0:.1f}C{x0 - bend:.1f} {y0:.1f} {far:.1f} {y1:.1f} {x1:.1f} {y1:.1f}"
         flows = self.side.found.flows
         title = (
             f"{clean(event.heading)}: {'cut on purpose, ' if event.facts.cuts else ''}"
@@ -321,12 +317,9 @@ class Tracks:
             slot = 1 if one.family else min(row.slot, int((self.window.pitch / 2 - 8) / marks.SLOT))
             reason = f": {clean(kept.reason)}" if kept.reason else ""
             said = "" if one.family else f", {bytes_text(kept.nbytes, 1000)}{reason}"
-            key, x = (
-                f"kept-{column.a}-{one.track.id if one.family else n}",
-                column.x + marks.KEPT_DX - marks.SLOT * slot,
-            )
-            path = kept_path(x, y, h)
-            self.scene.add("path", key, "kept", x, y, path=path, title=f"kept for the reverse pass{said}")
+            key = f"kept-{column.a}-{one.track.id if one.family else n}"
+            x = column.x + marks.KEPT_DX - marks.SLOT * slot
+            self.scene.add("path", key, "kept", x, y, path=kept_path(x, y, h), title=f"kept for the reverse pass{said}")
 
     # ---- families and many events, as envelopes
 
