@@ -114,7 +114,7 @@ def records(places: Mapping[str, Any], data: bytes) -> dict[str, list[Any]]:
 
 
 class Sight(Protocol):
-    """What of a tape is in sight."""
+    """The part of a tape that is in sight."""
 
     def alone(self, position: int) -> bool:
         """True if an event has a column of its own."""
