@@ -1,4 +1,7 @@
-"""The static picture and the live view draw the same marks: same classes, heights, texts, sizes, at the same events."""
+"""The static picture and the live view draw the same marks: same classes, heights, texts, sizes, at the same events.
+
+Both are drawn from the same tables, as elements of SVG: what differs is where along time an event lies.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import json
 import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
+from xml.etree import ElementTree
 
 import pytest
 
@@ -16,10 +20,9 @@ from workbench.viz.data.gather import gather
 from workbench.viz.data.loops import folds
 from workbench.viz.data.trace import Trace
 from workbench.viz.live.view import SCRIPTS, module
-from workbench.viz.picture import scene as scene_module
-from workbench.viz.picture.layout import LEFT, Layout
-from workbench.viz.picture.marks import Mark
-from workbench.viz.picture.scene import draw
+from workbench.viz.picture.scene import Picture
+from workbench.viz.picture.svg import render
+from workbench.viz.picture.window import LEFT
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -27,7 +30,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.browser
 Drawn = set[tuple[Any, ...]]
 SAME = 12  # letters of a heading: how many have room is for each of the two to say
-SIGNS = {"circle": "circle", "square": "rect", "diamond": "path"}
+SVG = "{http://www.w3.org/2000/svg}"
 
 
 def parts() -> wb.Tape:
@@ -94,7 +97,7 @@ COMPOSE = """async ([text, state, blobs, pitch]) => {
     v.levels = m.decodeLevels(state.levels_meta, state.levels, v.tape);
     v.wide = v.left + m.RIGHT + pitch * v.all.count;
     v.u1 = v.all.count;
-    m.arrange(v);
+    m.placeRows(v);
     m.composed(v);
     const marks = v.marks.map(({ tag, cls, given, text, e }) => ({ tag, cls, given, text, e }));
     return { marks, columns: v.cols.map((c) => [c.a, c.b, c.x]), left: v.left, head: v.head, lanes: v.lanes };
@@ -104,32 +107,44 @@ COMPOSE = """async ([text, state, blobs, pitch]) => {
 def live_marks(page: Any, trace: Trace, found: list[Any], pitch: float) -> dict[str, Any]:
     columns = Columns(trace, found)
     meta, data = columns.levels(levels_of(trace))
-    state = json.loads(json.dumps({"meta": {**columns.meta, "families": []}, "levels_meta": meta, "cursor": 0}))
+    state = json.loads(json.dumps({"meta": columns.meta, "levels_meta": meta, "cursor": 0}))
     blobs = {"columns": list(columns.data), "levels": list(data)}
     return page.evaluate(COMPOSE, [module(*SCRIPTS), state, blobs, pitch])
 
 
-def drawn(trace: Trace) -> tuple[list[Mark], Layout]:
-    """The marks of the static picture, and its layout."""
-    with pytest.MonkeyPatch.context() as patch:
-        layouts: list[Layout] = []
-        real = scene_module.arrange
-        patch.setattr(scene_module, "arrange", lambda *args, **more: layouts.append(real(*args, **more)) or layouts[-1])
-        return draw(trace).marks, layouts[0]
+def static_marks(trace: Trace) -> dict[str, Any]:
+    """The elements of the static picture, as those of the live view."""
+    picture = Picture(trace)
+    marks, window = [], picture.window
+    assert not window.groups
+    for node in ElementTree.fromstring(render(picture.drawn())).iter():
+        given = {key: number(value) for key, value in node.attrib.items()}
+        if "class" in given and not str(given.get("id", "")).startswith("legend"):
+            text = (node[0].tail if len(node) else node.text) or ""  # a tooltip comes first
+            cls = given.pop("class").removeprefix("label ")
+            marks.append({"tag": node.tag.removeprefix(SVG), "cls": cls, "given": given, "text": text})
+    columns = [[c.a, c.b, c.x] for c in window.ones]
+    return {"marks": marks, "columns": columns, "left": LEFT, "top": picture.tracks.top, "pitch": window.pitch}
+
+
+def number(value: str) -> float | str:
+    try:
+        return float(value)
+    except ValueError:
+        return value
 
 
 @pytest.mark.parametrize("name", [*TAPES, *TRACES])
 def test_the_live_view_draws_the_marks_of_the_static_picture(page: Any, name: str) -> None:
     tape = TAPES[name]() if name in TAPES else None
     trace = gather(tape) if tape is not None else TRACES[name]()
-    scene, layout = drawn(trace)
-    assert not layout.groups
-    live = live_marks(page, trace, folds(tape) if tape is not None else [], layout.pitch)
+    static = static_marks(trace)
+    live = live_marks(page, trace, folds(tape) if tape is not None else [], static["pitch"])
     assert [c[:2] for c in live["columns"]] == [[n, n + 1] for n in range(len(trace.events))]
-    want, got = static_facts(scene, layout), live_facts(live, len(trace.events))
-    assert {kind for kind, facts in want.items() if facts} >= {"block", "chip", "note", "touch", "event"}
-    for kind, facts in want.items():
-        assert without_partner(facts, got[kind]) == without_partner(got[kind], facts) == [], kind
+    want, got = (facts(picture, len(trace.events)) for picture in (static, live))
+    assert {kind for kind, found in want.items() if found} >= {"block", "chip", "note", "touch", "event"}
+    for kind, found in want.items():
+        assert without_partner(found, got[kind]) == without_partner(got[kind], found) == [], kind
 
 
 def test_what_a_fold_hides_is_hidden_and_the_rest_is_as_in_the_static_picture(page: Any) -> None:
@@ -138,13 +153,13 @@ def test_what_a_fold_hides_is_hidden_and_the_rest_is_as_in_the_static_picture(pa
     outer = [fold for fold in folds(tape) if fold.parent == -1]
     columns = Columns(trace, outer)
     meta, data = columns.levels(levels_of(trace))
-    state = json.loads(json.dumps({"meta": {**columns.meta, "families": []}, "levels_meta": meta, "cursor": 0}))
+    state = json.loads(json.dumps({"meta": columns.meta, "levels_meta": meta, "cursor": 0}))
     shut = COMPOSE.replace("v.wide =", "v.open = new Set(); v.all = m.units(v.meta.folds, v.n, v.open); v.wide =")
     live = page.evaluate(shut, [module(*SCRIPTS), state, {"columns": list(columns.data), "levels": list(data)}, 128.0])
     last = outer[-1].last
     assert live["columns"][0][:2] == [outer[0].first, outer[0].last] and len(live["columns"]) < len(trace.events)
-    want = {fact for fact in static_facts(*drawn(trace))["touch"] if fact[-2] >= last}
-    got = {fact for fact in live_facts(live, len(trace.events))["touch"] if fact[-2] >= last}
+    pictures = static_marks(trace), {**live, "top": 0}
+    want, got = ({f for f in facts(p, len(trace.events))["touch"] if f[-2] >= last} for p in pictures)
     assert without_partner(want, got) == without_partner(got, want) == [] and want
 
 
@@ -182,92 +197,47 @@ class Moments:
         return n, near(x - place)
 
 
-def static_facts(marks: list[Mark], layout: Layout) -> dict[str, Drawn]:
-    moments = Moments([(c.position, c.x) for c in layout.columns], len(layout.trace.events), LEFT)
-    top, labels = layout.top, {m.id: m.text for m in marks if m.kind == "label"}
+def facts(picture: dict[str, Any], count: int) -> dict[str, Drawn]:
+    moments = Moments([(a, x) for a, _, x in picture["columns"]], count, picture["left"])
     out: dict[str, Drawn] = {k: set() for k in KINDS}
-    for m in marks:
-        if m.id.startswith("legend"):
-            continue
-        y, cls = m.y - top, m.cls.split()
-        ends = moments.at(m.x), moments.at(m.x + m.w)
-        if cls[0] == "block":
-            text = labels.get(f"{m.id}-label", "")
-            out["block"].add((m.cls, near(y), near(m.h), near(m.radius), text, *ends))
-        elif cls[0] == "bar":
-            out["bar"].add((m.cls, near(y), near(m.h), near(m.opacity), *ends))
-        elif cls[0] == "absent":
-            out["absent"].add((near(y), near(m.h), *ends))
-        elif cls[0] == "sign":
-            out["sign"].add(m.cls)
-        elif cls[0] == "meet":
-            n, dx = moments.beside(m.x + m.w / 2)
-            out["meet"].add((near(y + m.h / 2), near(m.w / 2), labels.get(f"{m.id}-label", ""), n, dx))
-        elif cls[0] == "arrow":
-            (x0, y0, *_, y1) = numbers(m.path)
-            out["arrow"].add((m.cls, near(y0 - top), near(y1 - top), near(m.size), moments.beside(x0)[0]))
-        elif cls[0] in ("read", "write", "accumulate"):
-            shape = SIGNS[m.kind]
-            out["touch"].add((cls[0], shape, near(y + m.h / 2), near(m.h / 2), *moments.beside(m.x + m.w / 2)))
-        elif cls[0] == "kept":
-            _, y0, y1, *_ = numbers(m.path)
-            out["kept"].add((near((y0 + y1) / 2 - top), near(y1 - y0), *moments.beside(m.x)))
-        elif cls[0] == "chip":
-            out["chip"].add((m.cls, labels[f"{m.id}-label"], layout_lane(layout, m.id)))
-        elif m.id.startswith("note-"):
-            out["note"].add((m.cls, m.text))
-        elif cls[0] == "event":
-            out["event"].add(
-                (m.cls.replace(" current", ""), labels[f"{m.id}-label"][:SAME], moments.beside(m.x + m.w / 2)[0])
-            )
-        elif cls[0] == "badge":
-            out["badge"].add((labels[f"{m.id}-label"], moments.beside(m.x + m.w / 2)[0]))
-    return out
-
-
-def layout_lane(layout: Layout, key: str) -> int:
-    """The row of a name: `name-m0-1` is on the lane of m0."""
-    return list(layout.lanes).index(key.removeprefix("name-").rpartition("-")[0])
-
-
-def live_facts(live: dict[str, Any], count: int) -> dict[str, Drawn]:
-    moments = Moments([(a, x) for a, _, x in live["columns"]], count, live["left"])
-    out: dict[str, Drawn] = {k: set() for k in KINDS}
-    marks = live["marks"]
+    marks, top = picture["marks"], picture.get("top", 0)
     for k, m in enumerate(marks):
         g, cls = m["given"], m["cls"].split()
-        following = marks[k + 1]["text"] if k + 1 < len(marks) and marks[k + 1]["tag"] == "text" else ""
-        ends = (moments.at(g["x"]), moments.at(g["x"] + g["width"])) if "width" in g else ()
+        following = next((one["text"] for one in marks[k + 1 : k + 3] if one["tag"] == "text"), "")
+        ends = (moments.at(g["x"]), moments.at(g["x"] + g["width"])) if "width" in g and "x" in g else ()
         if cls[0] == "block":
-            label = marks[k + 2]
-            text = label["text"] if label["cls"] == "mono" and label["given"]["y"] < live["head"] + 1e6 else ""
-            text = text if re.fullmatch(r"v≤?\d+", text) and label["given"]["x"] > g["x"] else ""
-            out["block"].add((m["cls"], near(g["y"]), near(g["height"]), near(g["rx"]), text, *ends))
+            texts = [
+                one["text"] for one in marks[k + 2 : k + 4] if one["tag"] == "text" and not one["given"]["x"] < g["x"]
+            ]
+            text = next((text for text in texts if re.fullmatch(r"v≤?\d+", text)), "")
+            out["block"].add((m["cls"], near(g["y"] - top), near(g["height"]), near(g["rx"]), text, *ends))
         elif cls[0] == "bar":
-            out["bar"].add((m["cls"], near(g["y"]), near(g["height"]), near(g["opacity"]), *ends))
+            out["bar"].add((m["cls"], near(g["y"] - top), near(g["height"]), near(g.get("opacity", 1)), *ends))
         elif cls[0] == "absent":
-            out["absent"].add((near(g["y"]), near(g["height"]), *ends))
+            out["absent"].add((near(g["y"] - top), near(g["height"]), *ends))
         elif cls[0] == "sign":
             out["sign"].add(m["cls"])
         elif cls[0] == "meet":
             text = following if following.startswith("+") else ""
-            out["meet"].add((near(g["cy"]), near(g["r"]), text, *moments.beside(g["cx"])))
+            out["meet"].add((near(g["cy"] - top), near(g["r"]), text, *moments.beside(g["cx"])))
         elif cls[0] == "arrow":
             x0, y0, *_, y1 = numbers(g["d"])
-            out["arrow"].add((m["cls"], near(y0), near(y1), near(g["stroke-width"]), moments.beside(x0)[0]))
+            out["arrow"].add((m["cls"], near(y0 - top), near(y1 - top), near(g["stroke-width"]), moments.beside(x0)[0]))
         elif cls[0] in ("read", "write", "accumulate"):
             x, y, r = center(m)
-            out["touch"].add((cls[0], m["tag"], near(y), near(r), *moments.beside(x)))
+            out["touch"].add((cls[0], m["tag"], near(y - top), near(r), *moments.beside(x)))
         elif cls[0] == "kept":
             x, y0, y1, *_ = numbers(g["d"])
-            out["kept"].add((near((y0 + y1) / 2), near(y1 - y0), *moments.beside(x)))
+            out["kept"].add((near((y0 + y1) / 2 - top), near(y1 - y0), *moments.beside(x)))
         elif cls[0] == "chip":
             text = next(later["text"] for later in marks[k + 1 :] if later["tag"] == "text")
-            out["chip"].add((m["cls"], text, g["data-lane"]))
-        elif m["cls"] in ("note", "faint") and g["x"] == 16:
-            out["note"].add((m["cls"], m["text"]))
+            out["chip"].add((m["cls"], text, near(g["y"] - top), near(g["width"])))
+        elif cls[0] in ("note", "faint") and g.get("x") == 16:
+            out["note"].add((cls[0], m["text"], near(g["y"] - top)))
         elif cls[0] == "event":
-            out["event"].add((m["cls"], following[:SAME], moments.beside(g["x"] + g["width"] / 2)[0]))
+            out["event"].add(
+                (m["cls"].replace(" current", ""), following[:SAME], moments.beside(g["x"] + g["width"] / 2)[0])
+            )
         elif cls[0] == "badge":
             out["badge"].add((following, moments.beside(g["x"] + g["width"] / 2)[0]))
     return out

@@ -31,7 +31,7 @@ MAKE = """async ([text, state, blobs]) => {
     v.open = new Set(v.meta.folds.keys());
     v.all = m.units(v.meta.folds, v.n, v.open);
     v.levels = m.decodeLevels(state.levels_meta, state.levels, v.tape);
-    m.arrange(v);
+    m.placeRows(v);
     Object.assign(window, { m, v, reads: 0 });
     const counted = (table) => new Proxy(table, { get: (of, name) => {
         if (typeof name === "string" && /^[0-9]+$/.test(name)) window.reads++;

@@ -88,7 +88,7 @@ def test_no_picture_or_panel_has_a_colour_of_its_own() -> None:
         if path.name != "marks.py":
             found = {c.lower() for c in re.findall(r"#(?:[0-9a-fA-F]{6}|[0-9a-fA-F]{3})\b", path.read_text())}
             assert found <= known, (path.name, found - known)
-    css = style("view.css", "seeds.css")
+    css = style("../picture/marks.css", "view.css", "seeds.css")
     rules = re.sub(r"--wb-[\w-]+:[^;]*;", "", css)
     assert not re.findall(r"(?<![\w&-])#[0-9a-fA-F]{6}\b", re.sub(r"var\([^()]*\)", "", rules))
     asked = set(re.findall(r"var\(--wb-([a-z]+)", css + "".join(p.read_text() for p in VIZ.rglob("*.js"))))

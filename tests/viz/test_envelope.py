@@ -35,8 +35,7 @@ from workbench.viz.data.trace import (
     ValueLevel,
 )
 from workbench.viz.live.view import SCRIPTS, module
-from workbench.viz.picture import scene as scene_module
-from workbench.viz.picture.scene import draw
+from workbench.viz.picture.scene import Picture
 
 SIZE = 64
 HALVES = ((0, 64), (0, 32), (32, 64))
@@ -156,21 +155,17 @@ def test_the_static_picture_shows_what_is_inside_a_fold_and_a_cut_middle(trace: 
     ill = [ValueLevel("m1", 0, SIZE, m, nan=True) for m in data.draw(st.sets(st.integers(0, count), max_size=3))]
     folded = replace(trace, folds=(Fold("step ×7", first, last, "repeat", 7),), values=ill)
     for made, budget in ((folded, 2000), (trace, 400)):
-        layouts: list[Any] = []
-        with pytest.MonkeyPatch.context() as patch:
-            real = scene_module.arrange
-            patch.setattr(scene_module, "arrange", lambda *a, **k: layouts.append(real(*a, **k)) or layouts[-1])
-            scene = draw(made, budget)
-        check_groups(made, layouts[0], scene.marks)
+        picture = Picture(made, budget)
+        check_groups(made, picture, picture.drawn().marks)
 
 
-def check_groups(trace: Trace, layout: Any, marks: list[Any]) -> None:
-    blocks = versions_of(trace, {key: lane.cuts for key, lane in layout.lanes.items()})
+def check_groups(trace: Trace, picture: Picture, marks: list[Any]) -> None:
+    blocks = versions_of(trace, picture.tracks.columns.cuts)
     ill = [blocks[k] for k in ill_blocks(blocks, trace.values)]
-    for n, group in enumerate(layout.groups):
+    for n, group in enumerate(picture.window.groups):
         for key in ("m0", "m1"):
             strips = [m for m in marks if m.id.startswith(f"gap{n or ''}-{key}-")]
-            truth = facts(level for moment in history(trace, key)[group.first : group.last + 1] for level in moment)
+            truth = facts(level for moment in history(trace, key)[group.a : group.b + 1] for level in moment)
             looks = " ".join(m.cls for m in strips if "-adjoint-" in m.id)
             assert ("nan" in looks) == truth["nan"]
             assert "inf" in looks or not truth["inf"] or truth["nan"]
@@ -179,10 +174,10 @@ def check_groups(trace: Trace, layout: Any, marks: list[Any]) -> None:
             assert title == "none" or (truth["nan"], truth["inf"]) == ("NaN" in title, "Inf" in title)
             assert "exactly" not in title or (truth["zero"] and not truth["value"])
             if truth["value"] and not truth["nan"] and not truth["inf"]:
-                most = round(min(thick(truth["most"], layout.scale), 15.0), 1)
+                most = round(min(thick(truth["most"], picture.tracks.scale), 15.0), 1)
                 assert max(heights(strips)) >= most - 0.11
             black = any("block nan" in m.cls for m in strips)
-            assert black == any(b.allocation == key and b.e1 >= group.first and b.e0 < group.last for b in ill)
+            assert black == any(b.allocation == key and b.e1 >= group.a and b.e0 < group.b for b in ill)
 
 
 def heights(strips: list[Any]) -> list[float]:
@@ -259,7 +254,7 @@ import { readFileSync } from "node:fs";
 import * as m from "./module.mjs";
 const view = (text) => new DataView(Uint8Array.from(Buffer.from(text, "base64")).buffer);
 const out = JSON.parse(readFileSync("cases.json", "utf8")).map(({ meta, data, lmeta, levels, asked }) => {
-  const state = { meta: { ...meta, families: [] }, columns: view(data), levels: view(levels), levels_meta: lmeta };
+  const state = { meta, columns: view(data), levels: view(levels), levels_meta: lmeta };
   state.cursor = 0;
   const v = m.stateOf(m.offlineModel(state, async () => ({ ok: {} })), null);
   Object.assign(v, { plot: { scrollTop: 0, clientHeight: 1e6 }, spacer: { style: {} }, tallest: 1e6 });
@@ -269,7 +264,7 @@ const out = JSON.parse(readFileSync("cases.json", "utf8")).map(({ meta, data, lm
     v.open = new Set(open);
     v.all = m.units(meta.folds, v.n, v.open);
     Object.assign(v, { wide, u0: from * v.all.count, u1: Math.max(to * v.all.count, from * v.all.count + 1) });
-    m.arrange(v);
+    m.placeRows(v);
     m.composed(v);
     const lanes = v.lanes.map((lane) => ({ value: lane.value, adjoint: lane.adjoint, tall: lane.tall }));
     const marks = v.marks.filter((one) => one.cls.startsWith("strip ")).map((one) => [one.cls, one.given.d]);

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from tests.support import view_samples as samples
-from workbench.viz.data.envelope import Bars, envelope_text, envelopes, together
-from workbench.viz.data.families import LEAST, families
+from workbench.viz.data.envelope import Bars, envelope_text, envelopes
 from workbench.viz.data.gather import gather
 from workbench.viz.data.lanes import Bar
+from workbench.viz.data.rows import LEAST, families
 from workbench.viz.data.trace import AdjointLevel, AllocationTrack, NameRange
 from workbench.viz.picture.scene import draw
 
@@ -61,12 +61,13 @@ def test_lanes_together_are_as_true_as_each_of_them() -> None:
     levels = [None, *(AdjointLevel("m", 0, 8, size, zero=size == 0) for size in (0.0, 1e-3, 2.0, 6.23))]
     levels += [AdjointLevel("m", 0, 8, 1.0, nan=True), AdjointLevel("m", 0, 8, 3.0, inf=True)]
     for _ in range(50):
-        found = []
+        found, bars = [], []
         for _ in range(3):
             ends = [-1, *sorted(rng.choice(19, 4, replace=False)), 20]
             held = [Bar("m", 0, 8, levels[rng.integers(len(levels))], a, b) for a, b in pairwise(ends)]
             found.append(envelopes(Bars.of(held[::-1]), edges))
-        all_ = together(found)
+            bars += held
+        all_ = envelopes(Bars.of(bars), edges)
         for k in range(len(edges) - 1):
             ones = [one.at(k) for one in found]
             assert all_.at(k).most == max(one.most for one in ones)

@@ -488,6 +488,7 @@ def test_the_wheel_carries_the_page(tmp_path):
     (wheel,) = WheelBuilder(str(root)).build(directory=str(tmp_path), versions=["standard"])
     names = set(zipfile.ZipFile(wheel).namelist())
     assert {f"workbench/viz/live/{n}" for n in (*SCRIPTS, "seeds.js", "view.css")} <= names
+    assert "workbench/viz/picture/marks.css" in names
 
 
 @pytest.mark.slow

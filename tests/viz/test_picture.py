@@ -7,12 +7,13 @@ import re
 import unicodedata
 from collections import Counter
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 
 from tests.support import viz_samples as samples
-from workbench.viz.data import lanes
+from workbench.viz.data import lanes, rows
 from workbench.viz.data.marks import DARK, LIGHT, thickness
 from workbench.viz.data.text import clean, clean_lines, fit, text_width
 from workbench.viz.data.trace import (
@@ -26,13 +27,12 @@ from workbench.viz.data.trace import (
     fold_flags,
     join_levels,
 )
-from workbench.viz.picture import layout as layout_module
 from workbench.viz.picture.figure import TapeFigure
-from workbench.viz.picture.layout import arrange, both_ends
 from workbench.viz.picture.marks import Mark, Scene
-from workbench.viz.picture.scene import draw
+from workbench.viz.picture.scene import Picture, draw
 from workbench.viz.picture.svg import render
 from workbench.viz.picture.table import event_rows, table
+from workbench.viz.picture.window import LEFT
 
 SVG = "{http://www.w3.org/2000/svg}"
 HOSTILE = "<script>alert('1')</script>&\"]]>\x00\x1b[31m\u202eevil\ud800\n長い名前"
@@ -105,8 +105,19 @@ def mark(scene: Scene, key: str) -> Mark:
     return found[0]
 
 
-def everything(trace: Trace) -> layout_module.Layout:
-    return arrange(trace, both_ends(trace, len(trace.events), 0))
+def spans(picture: Picture, table: str, key: str) -> list[tuple[float, float, Any]]:
+    """(x0, x1, source) of the versions ("blocks") or adjoints ("bars") that are drawn of a memory."""
+    tracks = picture.tracks
+    sources = tracks.columns.order if table == "blocks" else tracks.side.sources[table]
+    ends = [picture.window.stretch(source.e0, source.e1) for source in sources]
+    drawn = [(*at, source) for at, source in zip(ends, sources) if at is not None and source.allocation == key]
+    boxes = [(mark.x, mark.x + mark.w) for mark in picture.drawn().marks]
+    assert all(any(box == pytest.approx(one[:2], abs=0.02) for box in boxes) for one in drawn)
+    return drawn
+
+
+def moments(picture: Picture) -> list[float]:
+    return [column.x for column in picture.window.ones]
 
 
 def overlap_of(a: Mark, b: Mark) -> bool:
@@ -164,22 +175,20 @@ def test_every_access_is_a_mark_of_its_own_shape_at_its_event() -> None:
 
 
 def test_a_new_block_starts_at_every_write_and_ends_at_the_next() -> None:
-    layout = everything(samples.springs())
-    found = [block for block in layout.blocks if block.allocation == "m0"]
-    assert [block.version.number for block in found] == [0, 1, 2]
-    x = {column.position: column.x for column in layout.columns}
-    assert [block.x1 for block in found] == [x[1] - 3, x[3] - 3, layout.right]
-    assert [block.x0 for block in found[1:]] == [x[1] + 3, x[3] + 3]
+    picture = Picture(samples.springs())
+    found, x = spans(picture, "blocks", "m0"), moments(picture)
+    assert [block.version.number for _, _, block in found] == [0, 1, 2]
+    assert [x1 for _, x1, _ in found] == [x[1] - 3, x[3] - 3, picture.window.right]
+    assert [x0 for x0, _, _ in found[1:]] == [x[1] + 3, x[3] + 3]
 
 
 def test_contents_that_nobody_read_before_they_were_overwritten_are_no_version() -> None:
-    found = [block.version.number for block in everything(samples.springs()).blocks if block.allocation == "m2"]
-    assert found == [1, 2]
+    found = spans(Picture(samples.springs()), "blocks", "m2")
+    assert [block.version.number for _, _, block in found] == [1, 2]
 
 
 def test_a_part_of_the_memory_is_a_band_at_its_own_height() -> None:
-    layout = everything(samples.overlap())
-    lane = layout.lanes["m0"]
+    lane = Picture(samples.overlap()).tracks.columns.rows["m0"]
     top, tall = lane.value_span(0, 48)
     assert (top, tall) == (lane.value_top, lane.track_height / 2)
     assert lane.value_span(32, 96) == pytest.approx((lane.value_top + lane.track_height / 3, lane.track_height * 2 / 3))
@@ -190,7 +199,7 @@ def test_a_part_of_the_memory_is_a_band_at_its_own_height() -> None:
 
 
 def test_a_write_of_a_part_leaves_the_version_of_the_rest() -> None:
-    blocks = [block for block in everything(samples.overlap()).blocks if block.allocation == "m0"]
+    blocks = [block for _, _, block in spans(Picture(samples.overlap()), "blocks", "m0")]
     halves = {(block.lo, block.hi, block.version.number) for block in blocks}
     assert (48, 96, 0) in halves and (32, 48, 1) in halves
     assert not [block for block in blocks if block.version.number == 1 and block.hi > 48]
@@ -241,19 +250,19 @@ def test_the_title_line_counts_and_names_the_seed() -> None:
 
 
 def test_a_level_holds_to_the_left_of_its_event_until_another_event_changes_it() -> None:
-    layout = everything(samples.springs())
-    x = {column.position: column.x for column in layout.columns}
-    bars = {(bar.x0, bar.x1): bar.level and bar.level.max_abs for bar in layout.bars if bar.allocation == "m1"}
-    assert bars[layout_module.LEFT, x[1] - 3] == 0.4
+    picture = Picture(samples.springs())
+    x, right = moments(picture), picture.window.right
+    bars = {(x0, x1): bar.level.max_abs for x0, x1, bar in spans(picture, "bars", "m1")}
+    assert bars[LEFT, x[1] - 3] == 0.4
     assert bars[x[1] + 3, x[3] - 3] == 2.0
     assert bars[x[3] + 3, x[4] - 3] == 0.02
-    assert bars[x[4] + 3, layout.right] is None
+    assert (x[4] + 3, right) not in bars and (x[4] + 3, right) in [s[:2] for s in spans(picture, "absent", "m1")]
 
 
 def test_the_seed_is_the_level_after_the_last_event() -> None:
-    layout = everything(samples.springs())
-    last = max((bar for bar in layout.bars if bar.allocation == "m3"), key=lambda bar: bar.x1)
-    assert last.x1 == layout.right and last.level is not None and last.level.max_abs == 1.0
+    picture = Picture(samples.springs())
+    _, x1, last = max(spans(picture, "bars", "m3"), key=lambda one: one[1])
+    assert x1 == picture.window.right and last.level.max_abs == 1.0
 
 
 def test_thickness_is_the_clamped_logarithm() -> None:
@@ -376,17 +385,33 @@ def test_a_bracket_spans_neighbours_of_one_scope_only() -> None:
 
 
 def test_name_labels_have_rows_enough() -> None:
-    """Whole short names share rows in pairs; long ones and names of a part stand alone; the rest is one more row."""
+    """Short names share lines as far as they have room; the rest is one more name; the row is as high as its lines."""
 
-    def rows(*names) -> int:
-        return lanes.chip_rows(AllocationTrack("m0", 16, list(names), "", 4))
+    def lines(*names: tuple[str, int, int], narrow: int = 0) -> int:
+        lane = lanes.Lane(AllocationTrack("m0", 16, list(names), "", 4), 15.0, (0, 16))
+        size = rows.picture_rows({"m0": lane})[0].sizes[narrow]
+        edge, ends = rows.NAMES[narrow] - rows.BESIDE, {}
+        for label in size.labels:
+            assert label.x >= ends.get(label.line, 0) and label.x + label.wide <= edge + 0.1
+            ends[label.line] = label.x + label.wide
+        assert size.height >= 12 + 24 * len(ends) + 18
+        return len(ends)
 
     short, wide, part = ("x", 0, 16), ("positions_of_all", 0, 16), ("p", 0, 8)
-    assert [rows(*[(f"x{n}", 0, 16) for n in range(k)]) for k in (1, 2, 3, 4, 5)] == [1, 1, 2, 2, 3]
-    assert rows(wide) == rows(part) == rows(short) == 1 and rows(wide, part) == 2 and rows(short, wide, part) == 3
-    assert rows(("123456789", 0, 16), short) == 1 and rows(("1234567890", 0, 16), short) == 2
-    many = [(f"y{n}", 0, 16) for n in range(lanes.NAME_BUDGET)]
-    assert rows(*many) == (lanes.NAME_BUDGET + 1) // 2 and rows(*many, short) == (lanes.NAME_BUDGET + 1) // 2 + 1
+    assert [lines(*[(f"abcdef{n}", 0, 16) for n in range(k)]) for k in (1, 2, 3, 4, 5)] == [1, 1, 2, 2, 3]
+    assert lines(wide) == lines(part) == lines(short) == 1 and lines(wide, ("q", 0, 16), part) == 2
+    many = [(f"of_some_length_{n}", 0, 16) for n in range(rows.NAME_BUDGET)]
+    assert lines(*many) == rows.NAME_BUDGET and lines(*many, short) == rows.NAME_BUDGET + 1
+    assert lines(short, ("y", 0, 16), narrow=3) == 1 and lines(wide, short, narrow=3) == 2
+
+
+def test_the_range_of_a_name_is_never_cut_off() -> None:
+    lane = lanes.Lane(
+        AllocationTrack("m0", 96, [("a_name_that_is_long", 0, 96), ("another_name", 0, 48)], "", 4), 15.0, (0, 96)
+    )
+    (row,) = rows.picture_rows({"m0": lane})
+    assert all(size.labels[1].text.endswith(" [0:12)") for size in row.sizes)
+    assert [size.labels[1].text for size in row.sizes][0] == "another_name [0:12)"
 
 
 def test_allocations_without_room_are_counted() -> None:
@@ -409,11 +434,21 @@ def test_what_hidden_events_did_shows_to_the_right_of_the_gap() -> None:
         for n in range(1000)
     ]
     trace = Trace(tracks, events, [Seed("a", AdjointLevel("m0", 0, 8, 1000.0))])
-    layout = arrange(trace, both_ends(trace, 2, 2))
-    assert layout.groups
-    assert [block.version.number for block in layout.blocks] == [0, 1, 2, 998, 999, 1000]
-    levels = [bar.level.max_abs for bar in sorted(layout.bars, key=lambda bar: bar.x0) if bar.level]
-    assert levels == [0, 1, 2, 998, 999, 1000]
+    picture = Picture(trace, 2)
+    (gap,) = picture.window.groups
+    assert (gap.a, gap.b) == (1, 999)
+    assert [block.version.number for _, _, block in spans(picture, "blocks", "m0")] == [0, 1, 999, 1000]
+    levels = [bar.level.max_abs for _, _, bar in sorted(spans(picture, "bars", "m0"), key=lambda one: one[0])]
+    assert levels == [0, 1, 999, 1000]
+
+
+def test_a_short_tape_is_exact_however_many_pieces_of_memory_it_names() -> None:
+    """More than a live view cuts a lane into."""
+    track = AllocationTrack("m0", 488, [("x", 0, 488)], "", 4)
+    touches = [TouchMark("m0", "x", 8 * n, 8 * n + 16, "write", n) for n in range(60)]
+    events = [EventColumn(f"L{n}", n, "launch", "step", touches=[touch]) for n, touch in enumerate(touches)]
+    blocks = [item for item in marks(draw(Trace([track], events)), "block-m0") if "start" not in item.id]
+    assert len(blocks) > 60 and not any("v≤" in item.title for item in blocks)
 
 
 def test_partly_changed_pieces_are_only_bounds_and_say_so() -> None:

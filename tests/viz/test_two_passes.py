@@ -15,9 +15,8 @@ from workbench import pitfalls
 from workbench.diagnose.alignment import aligned
 from workbench.viz.data.against import PassComparison, compare, distinct_digits
 from workbench.viz.data.trace import Trace
-from workbench.viz.picture.layout import arrange, shown_events
 from workbench.viz.picture.marks import Scene
-from workbench.viz.picture.scene import draw
+from workbench.viz.picture.scene import Picture, draw
 from workbench.viz.picture.table import event_rows
 
 N = 3
@@ -106,11 +105,10 @@ def test_a_pass_that_is_wrong_on_purpose_is_filled_and_hatched_and_the_exact_one
     assert "#6 energy" in made.said[0] and number in made.said[0] and made.said[0].startswith("Values are the same")
     scene = drawn(made)
     assert texts(scene, "parts-tag") == [f"q[0]: {number}"] and texts(scene, "title") == [wrong.title]
-    lane = arrange(made.trace, shown_events(made.trace), against=made).lanes[first.allocation]
     (tag,) = [mark for mark in scene.marks if mark.id == "parts-tag"]
     (box,) = [mark for mark in scene.marks if mark.id == "event-6"]
     assert tag.x <= box.x + box.w / 2 <= tag.x + tag.w
-    assert {m.cls for m in scene.marks if " parted" in m.cls} >= {"bar zero parted wrong"} and lane.track.id
+    assert {m.cls for m in scene.marks if " parted" in m.cls} >= {"bar zero parted wrong"}
     rows = {row[0][0]: row for row in event_rows(made.trace, against=made)}
     assert any(number in line for line in rows["#6 energy"][-2]) and "parts" in rows["#6 energy"][-1]
 
@@ -241,9 +239,10 @@ def test_a_tape_without_backward_is_compared_by_its_values():
 
 def levels_at(trace: Trace, made: PassComparison) -> None:
     """Every bar of either pass is the largest adjoint that a walk of its tape leaves there."""
-    layout = arrange(trace, shown_events(trace), against=made)
-    others = [bar for bars in layout.others.values() for bar in bars]
-    for side, bars, place in ((made.here, layout.bars, 0), (made.there, others, 1)):
+    tracks = Picture(trace, against=made).tracks
+    assert tracks.other is not None
+    names = {track.id: track.names[0].name for track in trace.allocations}
+    for side, drawn_side, place in ((made.here, tracks.side, 0), (made.there, tracks.other, 1)):
         adjoints: dict[tuple[int, str], float] = {}
 
         def note(event, space, tape=side.tape, adjoints=adjoints):
@@ -252,12 +251,12 @@ def levels_at(trace: Trace, made: PassComparison) -> None:
                 adjoints[tape.events.index(event), tape.names.noted[id(a)]] = size
 
         side.tape.retrace(note)
-        for bar in bars:
+        for bar in drawn_side.found.bars:
             if bar.level is None or not bar.given:
                 continue
             n = made.places[bar.e1][place]
-            name = layout.lanes[bar.allocation].track.names[0].name
-            assert n is not None and bar.level.max_abs == pytest.approx(adjoints[n, name], rel=1e-6)
+            assert n is not None
+            assert bar.level.max_abs == pytest.approx(adjoints[n, names[bar.allocation]], rel=1e-6)
 
 
 changes = st.fixed_dictionaries(
@@ -304,11 +303,11 @@ def test_bars_are_filled_in_the_other_colour_exactly_where_the_numbers_differ():
     assert compare(tape, None, wrong).first is None
     assert not any("parted" in m.cls for m in drawn(compare(tape, None, wrong)).marks if m.id.startswith("bar-"))
     made = compare(swing(k=1.0)[0], None, swing(k=1.0, odd=0, kernel=forgot)[0])
-    layout = arrange(made.trace, shown_events(made.trace), against=made)
-    for bar in layout.bars:
-        if bar.level is not None and bar.given:
-            parts = {(p.allocation, p.position) for p in made.partings if p.kind == "adjoint"}
-            assert made.parts_bar(bar, layout.others) == ((bar.allocation, bar.e1) in parts)
+    tracks = Picture(made.trace, against=made).tracks
+    parts = {(p.allocation, p.position) for p in made.partings if p.kind == "adjoint"}
+    for row, bar in zip(tracks.tables["bars"], tracks.side.sources["bars"], strict=True):
+        if bar.given:
+            assert row.parts == ((bar.allocation, bar.e1) in parts)
 
 
 # ---- alignment

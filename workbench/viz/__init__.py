@@ -1,7 +1,8 @@
 """The tape view: a static picture with its table (`show`), and a live one with panels (`explore`, `to_html`, `seeds`).
 
 data (plain data and marks) < picture (SVG, table) < inspect (ledger, microscope) < live (widgets, *.js). Nothing here
-computes a derivative: every number comes with the trace. How a mark looks is decided once, in `data/marks.py`.
+computes a derivative: every number comes with the trace. Which rows there are and how a mark looks is decided once, in
+`data/rows.py` and `data/marks.py`: both pictures draw from the tables of `data/columns.py`, and add only x.
 
 To add a panel to the live view: (1) a method in `View.answer` (live/view.py) that returns plain data and buffers for a
 question `{ask: "name", ...}`; (2) a file live/name_panel.js like ledger_panel.js, which asks by `v.keen("name", ...)`;
@@ -9,22 +10,32 @@ question `{ask: "name", ...}`; (2) a file live/name_panel.js like ledger_panel.j
 answers and a sentence for a missing one in live/offline.py; (5) a test in tests/browser/test_page.py.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from ..arrays.array import array
 from ..derivatives.pitfalls import Wrong
 from ..diagnose import Finding
 from ..tapes.tape import Tape
-from .data.against import compare
 from .data.gather import gather, no_collector
 from .data.headline import AT_ONCE, verdict
 from .picture.figure import TapeFigure
 
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from .data.against import Against
+    from .live.offline import PageChoices
+
 __all__ = ["TapeFigure", "explore", "predict", "seal", "seeds", "show", "to_html"]
 
 
-def show(tape: Tape, wrong: Wrong | None = None, against: Any = None, findings: Sequence[Finding] = ()) -> TapeFigure:
+def show(
+    tape: Tape, wrong: Wrong | None = None, against: Against = None, findings: Sequence[Finding] = ()
+) -> TapeFigure:
     """The static tape view: a picture and a table that survive wherever a notebook is rendered.
 
     wrong     a pass that is wrong on purpose, to draw instead.
@@ -36,13 +47,15 @@ def show(tape: Tape, wrong: Wrong | None = None, against: Any = None, findings: 
         return _shown(tape, wrong, against, findings)
 
 
-def _shown(tape: Tape, wrong: Wrong | None, against: Any, findings: Sequence[Finding]) -> TapeFigure:
+def _shown(tape: Tape, wrong: Wrong | None, against: Against, findings: Sequence[Finding]) -> TapeFigure:
     if against is None:
         found = verdict(tape, limit=AT_ONCE, first=findings) if wrong is None else None
         return TapeFigure(gather(tape, wrong), verdict=found)
+    from .data.against import compare  # a second pass is rare
+
     made = compare(tape, wrong, against)
-    parts = wrong is None and isinstance(against, Tape)
-    found = verdict(tape, against, runs=made.runs) if parts else None
+    other = against if wrong is None and isinstance(against, Tape) else None
+    found = None if other is None else verdict(tape, other, runs=made.runs)
     if findings:
         found = verdict(tape, limit=AT_ONCE, first=findings)
     made.runs = None
@@ -56,9 +69,10 @@ def seeds(tape: Tape, y: array) -> Any:
     return SeedPanel(tape, y)
 
 
-def explore(tape: Tape, wrong: Wrong | None = None, against: Any = None, findings: Sequence[Finding] = ()) -> Any:
+def explore(tape: Tape, wrong: Wrong | None = None, against: Against = None, findings: Sequence[Finding] = ()) -> Any:
     """The live tape view; `wrong`, `against` and `findings` as in `show`."""
     if against is not None:
+        from .data.against import compare
         from .live.against import AgainstView
 
         return AgainstView(compare(tape, wrong, against), findings)
@@ -67,7 +81,7 @@ def explore(tape: Tape, wrong: Wrong | None = None, against: Any = None, finding
     return View(tape, wrong, findings)
 
 
-def to_html(tape: Tape, path: Any, **choices: Any) -> Any:
+def to_html(tape: Tape, path: str | Path, **choices: Unpack[PageChoices]) -> Path:
     """The live view as one file."""
     from .live.offline import to_html
 

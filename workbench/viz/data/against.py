@@ -61,6 +61,9 @@ class ForeignPass(Protocol):
     def retrace(self, observe: Callable[..., Any], before: Callable[..., Any] | None = None) -> Any: ...
 
 
+Against = Tape | Wrong | ForeignPass | Mapping[array, Any] | array | None  # what a pass is compared with
+
+
 @dataclass(frozen=True)
 class Parting:
     """A difference of both passes beyond rounding: in one memory, at one column.
@@ -191,7 +194,7 @@ def distinct_digits(here: float, there: float) -> tuple[str, str]:
 # ---- who is compared
 
 
-def side_of(tape: Tape, other: Any = None) -> Side:
+def side_of(tape: Tape, other: Against = None) -> Side:
     """The `Side` for an `against=` argument: another tape, a wrong pass, or this tape with other seeds.
 
     other  None for the last backward of `tape`; a tape; a `Wrong`; a `ForeignPass` pass; seeds {array: seed}, or an
@@ -220,7 +223,7 @@ def side_of(tape: Tape, other: Any = None) -> Side:
     )
 
 
-def compare(tape: Tape, wrong: Wrong | None, against: Any) -> PassComparison:
+def compare(tape: Tape, wrong: Wrong | None, against: Against) -> PassComparison:
     """The `PassComparison` of two passes; if one of them is wrong on purpose, the exact one is the outline."""
     here, there = side_of(tape, wrong), side_of(tape, against)
     if there.wrong is not None and here.wrong is None:
@@ -306,13 +309,12 @@ class _Comparing:
                 yield from self._partings("adjoint", position, x, shadow_of(space, x), g)
 
     def _partings(
-        self, kind: str, position: int, x: EventAccess, a: Any, b: Any, found: bool = False
+        self, kind: str, position: int, x: EventAccess, a: np.ndarray | None, b: np.ndarray | None, found: bool = False
     ) -> Iterable[Parting]:
-        if a is None and b is None:
+        there = a if a is not None else b
+        if there is None or not there.size:
             return
-        a, b = (np.zeros_like(b) if a is None else a), (np.zeros_like(a) if b is None else b)
-        if not a.size:
-            return
+        a, b = (np.zeros_like(there) if g is None else g for g in (a, b))
         a, b = (g.reshape(*x.span.shape, -1) for g in (a, b))
         one = first_difference(a, b)
         if one is None:
@@ -421,10 +423,11 @@ class _Comparing:
         sizes = {t.id: (t.itemsize, moved[t.id]) for t in theirs.allocations}
         events, levels = [], []
         for n, m in self.places:
-            column = ours.events[n] if n is not None else _only_there(theirs.events[m])  # type: ignore[index]
-            flags = {"here"} if m is None else {"there"} if n is None else set()
+            mine, other = (None if k is None else t.events[k] for k, t in ((n, ours), (m, theirs)))
+            column = mine or _only_there(other)
+            flags = {"here"} if other is None else {"there"} if mine is None else set()
             events.append(replace(column, flags={*column.flags, *flags}))
-            levels.append([] if m is None else [_moved(level, sizes) for level in theirs.events[m].adjoint])
+            levels.append([] if other is None else [_moved(level, sizes) for level in other.adjoint])
         seeds = [Seed(s.text, None if s.level is None else _moved(s.level, sizes)) for s in theirs.seeds]
         died = [k for k, (_, m) in enumerate(self.places) if m is not None and "died" in theirs.events[m].flags]
         wrong = self.here.wrong
@@ -512,7 +515,7 @@ def _once(found: Iterable[EventAccess]) -> list[EventAccess]:
     return list({x.span: x for x in reversed(list(found))}.values())[::-1]
 
 
-def _seed(tape: Tape, a: Allocation, data: Any) -> np.ndarray | None:
+def _seed(tape: Tape, a: Allocation, data: np.ndarray | None) -> np.ndarray | None:
     """The values of a seed, flat; None if there are none."""
     scalar = tape.scalars.get(a)
     if data is None or not isinstance(scalar, Scalar):
@@ -520,8 +523,9 @@ def _seed(tape: Tape, a: Allocation, data: Any) -> np.ndarray | None:
     return on_host(data).reshape(-1).view(np.float32 if scalar.bits == 16 else scalar.numpy)
 
 
-def _only_there(event: EventColumn) -> EventColumn:
+def _only_there(event: EventColumn | None) -> EventColumn:
     """A column for an event that this tape lacks: it touches no memory here."""
+    assert event is not None
     return replace(event, touches=(), kept=(), adjoint=(), arrows=(), flags=())
 
 

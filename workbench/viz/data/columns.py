@@ -9,75 +9,61 @@ range is (lane, lo, hi, strided), bytes half-open; a moment is the position of a
 from __future__ import annotations
 
 import math
+from collections import namedtuple
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from itertools import starmap
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
 from ...tables import bytes_text
-from .against import PassComparison
 from .envelope import Scale, ill_blocks, scale_of, sizes_of, state_of
 from .event_kinds import UniqueEvents, Versions, spread, versions_at_once
-from .families import families
 from .gather import Levels
-from .lanes import Adjoints, Bar, Lane, Version, VersionBlock, by_lane, cut_memory, pieces, rows_of, versions_of
+from .lanes import Adjoints, Bar, Lane, VersionBlock, by_lane, cut_memory, lanes_of, pieces, versions_of
 from .marks import (
-    ARROWS,
     DRAWING,
     LEGEND,
+    LOOKS,
     STATES,
-    BlockMark,
     LaneBlocks,
     absent_marks,
     arrows_of,
     bar_mark,
     block_mark,
-    chips,
     kept_place,
     meet_mark,
-    note,
     slots_of,
     touch_place,
-    version_prefix,
 )
+from .rows import LINE, NAMES, OPEN, PictureRow, picture_rows
 from .text import BADGES, clean, level_text, sentence
 from .trace import FLAGS, HOW, AdjointLevel, EventColumn, Fold, NameRange, Seed, Trace, event_flags
+
+if TYPE_CHECKING:
+    from .against import PassComparison
 
 TABLES = {
     "events": ("label", "kind", "where", "flags", "touches", "kept", "scope", "grid"),
     "touches": ("range", "name", "how", "before", "after", "slot"),
     "kept": ("range", "text", "slot"),
-    "spots": ("first", "last", "y", "radius", "kept"),  # of each range: its pieces, and where its signs stand
+    "spots": ("first", "last", "y", "radius", "half"),  # of each range: its pieces, and where its signs stand
     "blocks": ("lane", "strided", "y", "tall", "radius", "mixed", "version", "labelled", "e0", "e1", "parts"),
 }
 LEVELS = {
-    "bars": (
-        "lane",
-        "first",
-        "last",
-        "state",
-        "y",
-        "thick",
-        "opacity",
-        "sign",
-        "max",
-        "l2",
-        "met",
-        "e0",
-        "e1",
-        "parts",
-    ),
+    "bars": tuple("lane first last state y thick opacity sign max l2 met e0 e1 parts".split()),
     "absent": ("lane", "y", "thick", "e0", "e1"),
     "meets": ("lane", "event", "y", "radius", "met", "size"),
-    "arrows": ("event", "from", "to", "look", "y0", "y1", "size"),
+    "arrows": ("event", "source", "target", "look", "y0", "y1", "size"),
     "flags": ("event", "bits"),
     "values": ("block", "state"),  # versions in which a NaN or an infinity is known
 }
-LOOKS = tuple(dict.fromkeys(ARROWS.values()))
+FLOATS = frozenset("y tall radius half thick opacity sign max l2 y0 y1 size".split())  # the other columns are integers
 SAID = [level_text(AdjointLevel("", 0, 0, zero=k == 1, nan=k in (2, 4), inf=k > 2)) for k in range(len(STATES))]
 BITS = {flag: 1 << n for n, flag in enumerate(FLAGS)}
+PREFIXES = ("v", "v≤")  # of the number of a version, and of one that is only a bound
 LARGEST = float(np.finfo(np.float32).max)
 PIECES = 64  # of a lane, from which it is cut evenly
 TOUCHES = 40  # of an event, from which its arrows are left out
@@ -116,34 +102,79 @@ def packed(names: Mapping[str, tuple[str, ...]], rows: Rows) -> tuple[dict[str, 
     return tables, b"".join(part.tobytes() for part in parts)
 
 
+def records(places: Mapping[str, Any], data: bytes) -> dict[str, list[Any]]:
+    """The rows of each packed table, as tuples with the names of its columns."""
+    numbers, found = np.frombuffer(data, np.float32), {}
+    for table, place in places.items():
+        at, fields = place["at"], place["fields"]
+        columns = numbers[at : at + place["rows"] * len(fields)].reshape(len(fields), -1)
+        lists = [(c if field in FLOATS else c.astype(int)).tolist() for c, field in zip(columns, fields, strict=True)]
+        found[table] = list(starmap(namedtuple(table, fields), zip(*lists, strict=True)))
+    return found
+
+
+class Sight(Protocol):
+    """The part of a tape that is in sight."""
+
+    def alone(self, position: int) -> bool:
+        """True if an event has a column of its own."""
+        ...
+
+    def lasts(self, e0: int, e1: int) -> bool:
+        """True if what lasts from after event `e0` to before event `e1` has any width."""
+        ...
+
+
+class AdjointSide(NamedTuple):
+    """The adjoint side of the columns: `meta` and `data` as they travel, and where they come from.
+
+    found    the walk. `sources`: by table what each of its rows was made of.
+    """
+
+    meta: dict[str, Any]
+    data: bytes
+    found: Adjoints
+    sources: dict[str, list[Any]]
+
+
 class Columns:
     """The columns of one trace. `meta` is plain data for JSON, `data` the bytes of all tables one after the other."""
 
     def __init__(
-        self, trace: Trace, folds: Sequence[Fold] = (), grids: Sequence[int] = (), against: PassComparison | None = None
+        self,
+        trace: Trace,
+        folds: Sequence[Fold] = (),
+        grids: Sequence[int] = (),
+        against: PassComparison | None = None,
+        sight: Sight | None = None,
     ):
         """`grids`: per event the caller's number of its thread grid; -1 for none.
 
-        against: two passes, of which `trace` is.
+        against: two passes, of which `trace` is. `sight`: for a picture that shows only a part.
         """
-        self.against = against
+        self.against, self.sight = against, sight
         self.trace, self.names, self.grids = trace, Texts(), grids
         self.lanes = {track.id: n for n, track in enumerate(trace.allocations)}
         events = trace.events.firsts if isinstance(trace.events, UniqueEvents) else trace.events
         self.cuts = cut_memory(trace, events, PIECES)
-        self.rows = rows_of(trace, trace.allocations, events, self.cuts, 0.0)
-        self.boxes: dict[tuple[str, int, int, bool], BlockMark] = {}  # of versions but for their numbers
+        if sight is not None:  # memory in very many pieces is cut where it matters
+            alone = cut_memory(trace, [event for n, event in enumerate(events) if sight.alone(n)])
+            self.cuts = {key: ends if {*alone[key]} <= {*ends} else alone[key] for key, ends in self.cuts.items()}
+        self.rows = lanes_of(trace, events, self.cuts)
+        self.placed = picture_rows(self.rows)
         self.slots: dict[tuple[Any, ...], tuple[dict[int, int], dict[int, int]]] = {}
         rows: Rows = {table: [] for table in TABLES}
-        for event in events:
+        for n, event in enumerate(events):
             self._event(event, rows)
+            if sight is None or sight.alone(n):
+                self._accesses(event, rows)
         for lane, lo, hi, _ in self.names.ranges:
             self._spot(self.rows[trace.allocations[lane].id], lo, hi, rows["spots"])
         if isinstance(trace.events, UniqueEvents):
             self._spread(trace.events, rows)
+            rows["blocks"] = self._versions(versions_at_once(trace.events, self.cuts))
         else:
-            for block in self.order:
-                self._block(block, rows["blocks"])
+            rows["blocks"] = self._versions(Versions.of(self.order, self.lanes))
         tables, self.data = packed(TABLES, rows)
         self.meta: dict[str, Any] = {
             "title": clean(trace.title),
@@ -158,18 +189,17 @@ class Columns:
             "texts": [clean(text) for text in self.names.texts],
             "ranges": [list(r) for r in self.names.ranges],
             "folds": [_fold(fold) for fold in folds],
-            "drawing": DRAWING,
+            "drawing": {**DRAWING, "names": NAMES, "open": OPEN, "line": LINE},
             "badges": BADGES,
             "states": STATES,
-            "families": [[one.name, one.note, one.members] for one in families(trace.allocations)],
+            "rows": [_row(row) for row in self.placed],
             "looks": LOOKS,
             "legend": LEGEND,
-            "prefixes": [version_prefix(False), version_prefix(True)],
+            "prefixes": PREFIXES,
         }
 
     def _event(self, event: EventColumn, rows: Rows) -> None:
-        text, ranges, lanes = self.names.text, self.names.range, self.lanes
-        flags = 0
+        text, flags = self.names.text, 0
         for flag in event_flags(event):
             flags |= BITS.get(flag, 0)
         position = len(rows["events"]) // len(TABLES["events"])
@@ -183,6 +213,9 @@ class Columns:
             text(event.scope),
             self.grids[position] if self.grids else -1,
         )
+
+    def _accesses(self, event: EventColumn, rows: Rows) -> None:
+        text, ranges, lanes = self.names.text, self.names.range, self.lanes
         reads, kepts = self._slots(event)
         for n, touch in enumerate(event.touches):
             rows["touches"] += (
@@ -199,7 +232,7 @@ class Columns:
                 rows["kept"] += (ranges(lanes[kept.allocation], kept.lo, kept.hi), text(said), kepts[n])
 
     def _spread(self, events: UniqueEvents, rows: Rows) -> None:
-        """Expand the rows of the first events of each kind to all events, and add the versions of memory."""
+        """Expand the rows of the first events of each kind to all events."""
         held = {name: np.array(rows[name], float).reshape(-1, len(fields)) for name, fields in TABLES.items()}
         told, which, end = held["events"], events.which, len(held["events"])
         found = told[which]
@@ -212,37 +245,18 @@ class Columns:
         rows["events"] = found
         rows["touches"][:, 3] = events.accesses.before
         rows["touches"][:, 4] = events.accesses.before + events.accesses.wrote
-        versions = versions_at_once(events, self.cuts)
-        boxes = self._boxes(versions)
-        zero = np.zeros(len(versions.lane))
-        rows["blocks"] = np.stack(
-            [
-                versions.lane,
-                versions.strided,
-                boxes[:, 0],
-                boxes[:, 1],
-                boxes[:, 2],
-                versions.mixed,
-                versions.number,
-                boxes[:, 3],
-                versions.e0,
-                versions.e1,
-                zero,
-            ],
-            1,
-        )
 
-    def _boxes(self, versions: Versions) -> np.ndarray:
-        """The box of each version, its radius, and True if it is labelled; computed once for equal bytes."""
-        code = np.stack([versions.lane, versions.lo, versions.hi, versions.strided], 1)
-        kinds, which = np.unique(code, axis=0, return_inverse=True)
-        ids, marks = list(self.lanes), []
-        for lane, lo, hi, strided in kinds.tolist():
-            mark = block_mark(
-                self.rows[ids[lane]], VersionBlock(ids[lane], lo, hi, Version(0, -1, bool(strided)), -1, 0)
-            )
-            marks.append((mark.y, mark.tall, mark.radius, bool(mark.text)))
-        return np.array(marks, float).reshape(-1, 4)[which.reshape(-1)]
+    def _versions(self, versions: Versions) -> np.ndarray:
+        """The table of versions. A box is computed once for equal bytes."""
+        kinds, which = np.unique(np.stack([versions.lane, versions.lo, versions.hi], 1), axis=0, return_inverse=True)
+        lanes = list(self.rows.values())
+        boxes = [block_mark(lanes[lane], lo, hi) for lane, lo, hi in kinds.tolist()]
+        y, tall, radius, labelled = np.array(boxes, float).reshape(-1, 4)[which.reshape(-1)].T
+        parts = np.zeros(len(y))
+        if self.against is not None:
+            parts = np.array([self.against.parts_block(block) for block in self.order], float)
+        table = versions.lane, versions.strided, y, tall, radius, versions.mixed, versions.number, labelled
+        return np.stack([*table, versions.e0, versions.e1, parts], 1)
 
     @cached_property
     def order(self) -> list[VersionBlock]:
@@ -275,25 +289,6 @@ class Columns:
         range_ = NameRange("", lo, hi)
         rows += (*pieces(lane.cuts, lo, hi), *touch_place(lane, range_), kept_place(lane, range_)[1])
 
-    def _block(self, block: VersionBlock, rows: list[float]) -> None:
-        version, key = block.version, (block.allocation, block.lo, block.hi, block.version.strided)
-        mark = self.boxes.get(key)
-        if mark is None:
-            mark = self.boxes[key] = block_mark(self.rows[block.allocation], block)
-        rows += (
-            self.lanes[block.allocation],
-            version.strided,
-            mark.y,
-            mark.tall,
-            mark.radius,
-            version.mixed,
-            version.number,
-            bool(mark.text),
-            block.e0,
-            block.e1,
-            self.against is not None and self.against.parts_block(block),
-        )
-
     def _lanes(self) -> list[dict[str, Any]]:
         return [
             {
@@ -302,14 +297,7 @@ class Columns:
                 "itemsize": track.itemsize,
                 "text": clean(track.text),
                 "names": [[clean(name.name), name.lo, name.hi, bool(name.strided)] for name in track.names],
-                "chips": [list(chip) for chip in chips(lane)],
-                "note": list(note(lane)),
                 "pieces": len(lane.cuts) - 1,
-                "top": lane.top,
-                "height": lane.height,
-                "value": lane.value_top,
-                "adjoint": lane.adjoint_top,
-                "tall": lane.track_height,
             }
             for track, lane in zip(self.trace.allocations, self.rows.values(), strict=True)
         ]
@@ -317,7 +305,11 @@ class Columns:
     # ---- the adjoint side
 
     def levels(self, levels: Levels, scale: Scale | None = None, second: bool = False) -> tuple[dict[str, Any], bytes]:
-        """The adjoint side: meta and bytes. `scale`: of thickness; by default the one that fits these levels.
+        """`side` as it travels: meta and bytes."""
+        return self.side(levels, scale, second)[:2]
+
+    def side(self, levels: Levels, scale: Scale | None = None, second: bool = False) -> AdjointSide:
+        """The adjoint side of one walk. `scale`: of thickness; by default the one that fits these levels.
 
         second: these are those of the other pass.
         """
@@ -325,14 +317,17 @@ class Columns:
         if isinstance(self.trace.events, UniqueEvents):  # from now on each of them is asked for again and again
             self.trace = replace(self.trace, events=tuple(self.trace.events))
         events = self.trace.events
-        watched = {n for n, event in enumerate(events) if len(event.touches) <= TOUCHES}
+        asked = range(len(events)) if self.sight is None else filter(self.sight.alone, range(len(events)))
+        watched = {n for n in asked if len(events[n].touches) <= TOUCHES}
         found = Adjoints(self.trace, self.cuts, levels.events, levels.seeds, watched)
         rows: Rows = {table: [] for table in LEVELS}
-        self._bars(found, rows, scale, None if second else self._parting())
+        sources: dict[str, list[Any]] = {"bars": [], "absent": [], "meets": [], "arrows": []}
+        self._bars(found, rows, sources, scale, None if second else self._parting())
         for n in sorted(watched):
             for w, r, arrow in arrows_of(self.rows, events[n], n, found.flows, scale):
                 source, target = (self.lanes[events[n].touches[k].allocation] for k in (w, r))
-                rows["arrows"] += (n, source, target, LOOKS.index(arrow.look), arrow.y0, arrow.y1, arrow.size)
+                rows["arrows"] += (n, source, target, *arrow)
+                sources["arrows"].append((w, r))
         for n, some in enumerate(levels.events):
             if bits := _ill(some):
                 rows["flags"] += (n, bits)
@@ -344,7 +339,7 @@ class Columns:
         text = ", ".join(clean(seed.text) for seed in levels.seeds)
         ticks = [[text, scale.part(tick)] for text, tick in zip(scale.texts, scale.ticks, strict=True)]
         said = {"low": scale.low, "high": scale.high, "ticks": ticks}
-        return {"tables": tables, "seed": text, "said": SAID, "scale": said}, data
+        return AdjointSide({"tables": tables, "seed": text, "said": SAID, "scale": said}, data, found, sources)
 
     def _parting(self) -> Callable[[Bar], bool]:
         """A predicate: True for bars that differ from the other pass; without one, True for all if this is wrong."""
@@ -354,36 +349,45 @@ class Columns:
         others = by_lane(Adjoints(self.trace, self.cuts, made.other.events, made.other.seeds, ()).bars)
         return lambda bar: made.parts_bar(bar, others)
 
-    def _bars(self, found: Adjoints, rows: Rows, scale: Scale, parts: Callable[[Bar], bool] | None) -> None:
+    def _bars(
+        self, found: Adjoints, rows: Rows, sources: Rows, scale: Scale, parts: Callable[[Bar], bool] | None
+    ) -> None:
         meets = set()
         for bar in found.bars:
+            if self.sight is not None and not self.sight.lasts(bar.e0, bar.e1):
+                continue
             lane, number, level = self.rows[bar.allocation], self.lanes[bar.allocation], bar.level
             if level is None:
-                for _, piece, mark in absent_marks(lane, bar, self.blocks[bar.allocation]):
+                for piece, mark in absent_marks(lane, bar, self.blocks[bar.allocation]):
                     rows["absent"] += (number, mark.y, mark.thick, piece.e0, piece.e1)
+                    sources["absent"].append(piece)
                 continue
-            mark = bar_mark(lane, bar, level, scale)
-            rows["bars"] += (
-                number,
-                *pieces(lane.cuts, bar.lo, bar.hi),
-                state_of(level),
-                mark.y,
-                mark.thick,
-                mark.opacity,
-                mark.sign,
-                _held(level.max_abs),
-                _held(level.l2),
-                level.contributions,
-                bar.e0,
-                bar.e1,
-                parts is not None and parts(bar),
-            )
+            sources["bars"].append(bar)
+            sizes = _held(level.max_abs), _held(level.l2), level.contributions
+            last = bar.e0, bar.e1, parts is not None and parts(bar)
+            mark = state_of(level), *bar_mark(lane, bar, level, scale)
+            rows["bars"] += (number, *pieces(lane.cuts, bar.lo, bar.hi), *mark, *sizes, *last)
             place = bar.allocation, level.lo, level.hi, bar.e1
             if bar.given and level.contributions > 1 and place not in meets:
                 meets.add(place)
-                meet = meet_mark(lane, level)
-                radius = meet.radius
-                rows["meets"] += (number, bar.e1, meet.y, radius, level.contributions if meet.text else 0, meet.size)
+                sources["meets"].append(level)
+                rows["meets"] += (number, bar.e1, *meet_mark(lane, level))
+
+
+def _row(row: PictureRow) -> dict[str, Any]:
+    """A row for the page; of its sizes those that are not as in a wider picture."""
+    lane, sizes = row.lane, row.sizes
+    new = [size if not n or size != sizes[n - 1] else None for n, size in enumerate(sizes)]
+    return {
+        "k": row.number,
+        "inside": row.inside,
+        "members": list(row.members),
+        "names": [[name, *([title] if row.members else [])] for name, title in row.names],
+        "value": lane.value_top,
+        "adjoint": lane.adjoint_top,
+        "tall": lane.track_height,
+        "sizes": [size and [size.height, [list(one) for one in size.labels], list(size.note)] for size in new],
+    }
 
 
 def _fold(fold: Fold) -> list[Any]:

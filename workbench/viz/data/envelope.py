@@ -43,13 +43,13 @@ class Bars(NamedTuple):
         )
 
 
-def version_bars(blocks: Sequence[VersionBlock]) -> Bars:
-    """Versions as bars without sizes, from which `envelopes` finds NaN and infinite values."""
+def version_bars(blocks: Sequence[VersionBlock], states: Sequence[int]) -> Bars:
+    """Versions with these states as bars without sizes, from which `envelopes` finds NaN and infinite values."""
     nothing = np.zeros(len(blocks))
     return Bars(
         np.array([block.e0 for block in blocks], np.int64),
         np.array([block.e1 for block in blocks], np.int64),
-        np.array([block.state for block in blocks], np.int64),
+        np.array(states, np.int64),
         nothing,
         nothing.astype(bool),
     )
@@ -146,15 +146,6 @@ def ill_blocks(blocks: Sequence[VersionBlock], values: Iterable[ValueLevel]) -> 
                 inf = value.inf or found.get(n) in (INF, BOTH)
                 found[n] = BOTH if nan and inf else NAN if nan else INF
     return found
-
-
-def together(found: Sequence[Envelope]) -> Envelope:
-    """The envelope of several lanes together, over the same stretches."""
-    least = np.min([np.where(one.least > 0, one.least, np.inf) for one in found], axis=0)
-    most, ill_at = (np.max([getattr(one, name) for one in found], axis=0) for name in ("most", "ill_at"))
-    flags = ("value", "zero", "nan", "inf", "absent", "bound")
-    there = {name: np.any([getattr(one, name) for one in found], axis=0) for name in flags}
-    return Envelope(most, np.where(np.isfinite(least), least, 0.0), ill_at=ill_at, **there)
 
 
 def stretches(a: int, b: int, most: int) -> Array:

@@ -12,7 +12,7 @@ from typing import NamedTuple, overload
 
 import numpy as np
 
-from .lanes import PieceValues
+from .lanes import PieceValues, VersionBlock
 from .trace import EventColumn, TouchMark
 
 Array = np.ndarray
@@ -119,6 +119,12 @@ class Versions(NamedTuple):
     e0: Array
     e1: Array
 
+    @staticmethod
+    def of(blocks: Sequence[VersionBlock], lanes: Mapping[str, int]) -> Versions:
+        """These versions; `lanes`: the number of each memory."""
+        found = [(lanes[b.allocation], b.lo, b.hi, *b.version.numbers, b.e0, b.e1) for b in blocks]
+        return Versions(*np.array(found, np.int64).reshape(-1, 8).T)
+
 
 def versions_at_once(events: UniqueEvents, cuts: Mapping[str, tuple[int, ...]]) -> Versions:
     """The result of `versions_of`, vectorised: memory in one piece all at once, other memory write by write."""
@@ -194,7 +200,7 @@ def _in_pieces(events: UniqueEvents, cuts: Mapping[str, tuple[int, ...]], lane: 
         walk.close(key, 0, len(held), len(events))
         keys += [(len(lane), lanes[key])] * (len(walk.blocks) - len(keys))
     found = [
-        (lanes[b.allocation], b.lo, b.hi, b.version.number, b.version.strided, b.version.mixed, b.e0, b.e1, *key)
+        (lanes[b.allocation], b.lo, b.hi, *b.version.numbers, b.e0, b.e1, *key)
         for b, key in zip(walk.blocks, keys, strict=True)
     ]
     return np.array(found, np.int64).reshape(-1, 10)

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from .event_kinds import UniqueEvents
-from .trace import AdjointLevel, AllocationTrack, EventColumn, TouchMark, Trace, ValueLevel, event_flags
+from .trace import AdjointLevel, AllocationTrack, EventColumn, TouchMark, Trace, ValueLevel, event_flags, within_memory
 
 LANES = 48  # allocations
 RANGES = 16  # of each, whose largest and smallest adjoints stay
@@ -50,7 +50,7 @@ def excerpt(trace: Trace, ends: int) -> Trace:
     return replace(
         trace,
         allocations=tracks,
-        events=[_within(event, keys) for event in events],
+        events=[within_memory(event, keys) for event in events],
         said=trace.summary,
         values=values,
         folds=(),
@@ -70,7 +70,7 @@ def _outline(
     for event, number in middle.kinds():
         tally[event.kind, event_flags(event)] += number
     events = [*first, _adjoints((), keys), *_columns(tally), _versions(middle.lasts(), keys), *last]
-    events = [_within(event, keys) for event in events]
+    events = [within_memory(event, keys) for event in events]
     return replace(trace, allocations=tracks, events=events, said=trace.summary, values=[], folds=())
 
 
@@ -153,16 +153,3 @@ def _versions(events: Sequence[EventColumn], keys: set[str]) -> EventColumn:
                 touches.pop(key, None)
                 touches[key] = touch
     return EventColumn("", -1, "launch", "", touches=list(touches.values()), arrows=(), count=0)
-
-
-def _within(event: EventColumn, keys: set[str]) -> EventColumn:
-    """The event without its effects on other memory."""
-    if all(touch.allocation in keys for touch in event.touches):
-        return event
-    return replace(
-        event,
-        touches=[touch for touch in event.touches if touch.allocation in keys],
-        arrows=None,
-        kept=[kept for kept in event.kept if kept.allocation in keys],
-        adjoint=[level for level in event.adjoint if level.allocation in keys],
-    )

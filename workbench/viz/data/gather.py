@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import gc
 import weakref
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from math import isfinite, sqrt
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...arrays.allocation import Allocation
+from ...arrays.array import array
 from ...arrays.span import Span
 from ...arrays.workspace import Workspace
 from ...derivatives.pitfalls import Wrong
@@ -26,11 +28,12 @@ from ...kernels import ir
 from ...kernels.program import Program
 from ...kernels.types import Scalar
 from ...tapes.events import Event, KeptBytes
-from ...tapes.reverse import past_opaque
+from ...tapes.reverse import Observer, past_opaque
 from ...tapes.tape import Tape
 from .event_kinds import UniqueEvents
 from .loops import folds
 from .non_finite import non_finite_values
+from .snapshot import Retrace, SeedBytes
 from .trace import AdjointLevel, AllocationTrack, EventColumn, KeptRange, NameRange, Seed, TouchMark, Trace, ValueLevel
 
 PART = 1 << 16  # numbers that are made float64 at once
@@ -58,26 +61,19 @@ def gather(tape: Tape, wrong: Wrong | None = None) -> Trace:
     return replace(gather_pass(tape, wrong.retrace, wrong.seeds), title=wrong.title, wrong=True)
 
 
-def gather_pass(tape: Tape, retrace: Any, seeds: Mapping[Allocation, Any], watch: Any = None) -> Trace:
+def gather_pass(tape: Tape, retrace: Retrace, seeds: SeedBytes, watch: Observer | None = None) -> Trace:
     """The trace of this walk from these seeds; `watch(event, space)` is called after each of its reverse steps."""
 
-    def watched(observe: Any, before: Any, **choices: Any) -> None:
-        retrace(lambda event, space: (observe(event, space), watch(event, space)), before, **choices)
-
     made = _Gather(tape)
-    made.retrace, made.seeds = retrace if watch is None else watched, seeds
+    made.retrace, made.seeds, made.watch = retrace, seeds, watch
     return made.trace()
 
 
-def gather_seeded(tape: Tape, seeds: Mapping[Allocation, Any]) -> tuple[Trace, Workspace]:
+def gather_seeded(tape: Tape, seeds: SeedBytes) -> tuple[Trace, Workspace]:
     """The trace for seeds of the caller's (bytes by memory), and the shadows that their walk has left."""
-    made, space = _Gather(tape), [Workspace()]
-
-    def retrace(observe: Any, before: Any) -> None:
-        space.append(tape.retrace(observe, before, seeds))
-
-    made.retrace, made.seeds = retrace, seeds
-    return made.trace(), space[-1]
+    made = _Gather(tape)
+    made.retrace, made.seeds = partial(tape.retrace, seeds=seeds), seeds
+    return made.trace(), made.space
 
 
 class Levels(NamedTuple):
@@ -94,11 +90,11 @@ def structure(tape: Tape) -> Trace:
     return _Gather(tape).outline()
 
 
-def levels(tape: Tape, retrace: Any = None, seeds: Mapping[Allocation, Any] | None = None) -> Levels:
+def levels(tape: Tape, retrace: Retrace | None = None, seeds: SeedBytes | None = None) -> Levels:
     """The `Levels` of one walk, by default with the last seeds. Empty where a walk cannot be repeated."""
     made = _Gather(tape)
     if seeds is not None:
-        made.retrace, made.seeds = retrace, seeds
+        made.retrace, made.seeds = retrace or tape.retrace, seeds
     made.name_all()
     found = made.walk() if made.walkable else []
     died = [n for n, event in enumerate(tape.events) if event in made.died]
@@ -121,8 +117,10 @@ class _Gather:
     def __init__(self, tape: Tape):
         self.tape = tape
         self.opaque = any(event.kind.opaque for event in tape.events)
-        self.retrace: Any = tape.retrace
-        self.seeds: Mapping[Allocation, Any] = tape.last_seeds
+        self.retrace: Retrace = tape.retrace
+        self.seeds: SeedBytes = tape.last_seeds
+        self.watch: Observer | None = None
+        self.space = Workspace()  # that the walk has left
         self.names: dict[Allocation, dict[tuple[int, int, bool], str]] = {}
         self.levels: dict[Event, list[AdjointLevel]] = {}
         self.carried: set[Span] = set()
@@ -244,7 +242,7 @@ class _Gather:
             for how, found in (("read", reads), ("write", [k for k, _ in plan.writes]))
         }
 
-    def label(self, a: Any, parameter: str) -> str:
+    def label(self, a: array, parameter: str) -> str:
         name = self.tape.names.of(a, parameter)
         self.name(a.span, name)
         return name
@@ -280,7 +278,7 @@ class _Gather:
             self.beyond = set(self.tape.events) - self.tape.within
             self.border = self.tape.events[inside[0] - 1] if inside and inside[0] else None
         try:
-            self.retrace(self.observe, self.before, **({"step": past_opaque} if self.opaque else {}))
+            self.space = self.retrace(self.observe, self.before, **({"step": past_opaque} if self.opaque else {}))
         except (GradientError, KernelError):
             if self.seeds is not self.tape.last_seeds:
                 raise
@@ -308,6 +306,11 @@ class _Gather:
         }
 
     def observe(self, event: Event, space: Workspace) -> None:
+        self._measure(event, space)
+        if self.watch is not None:
+            self.watch(event, space)
+
+    def _measure(self, event: Event, space: Workspace) -> None:
         if event in self.beyond:
             if event is self.border:  # the walk has come to where it ends
                 self.levels[event] = [AdjointLevel(str(a), 0, a.nbytes, unknown=True) for a in space]
@@ -331,7 +334,7 @@ class _Gather:
         if self.came and given and all(level.zero for level in given) and not event.kind.cuts:
             self.died.add(event)
 
-    def level(self, a: Allocation, span: Span, data: Any) -> AdjointLevel:
+    def level(self, a: Allocation, span: Span, data: np.ndarray) -> AdjointLevel:
         scalar = self.tape.scalars.get(a)
         low, high, _ = _range(span)
         if not isinstance(scalar, Scalar):

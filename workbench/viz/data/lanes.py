@@ -15,7 +15,6 @@ from typing import Any, TypeVar
 from .trace import MIXED, AdjointLevel, AllocationTrack, EventColumn, Seed, TouchMark, Trace, join_levels
 
 BAND, BAND_MIN, TRACK_MAX = 15.0, 14.0, 72.0
-NAME_BUDGET = 6
 _Cell = TypeVar("_Cell")
 
 
@@ -28,6 +27,10 @@ class Version:
     strided: bool = False
     mixed: bool = False
 
+    @property
+    def numbers(self) -> tuple[int, bool, bool]:
+        return self.number, self.strided, self.mixed
+
 
 @dataclass(frozen=True, slots=True)
 class VersionBlock:
@@ -39,7 +42,6 @@ class VersionBlock:
     version: Version
     e0: int
     e1: int
-    state: int = 0  # NAN, INF or BOTH of `envelope`, where that is known of its values
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +60,6 @@ class Bar:
     given: bool = False
 
 
-_Bar = TypeVar("_Bar", bound=Bar)
-
-
 @dataclass(frozen=True, slots=True)
 class TouchAdjoint:
     """The adjoint of what a touch wrote (`after` the event) or read (`before` it)."""
@@ -71,15 +70,21 @@ class TouchAdjoint:
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """One allocation's row: the value track, the adjoint track, and `cuts`, the byte ends of its pieces."""
+    """One allocation's row: the value track, the adjoint track below it, and `cuts`, the byte ends of its pieces.
+
+    y is measured from the top of the row."""
 
     track: AllocationTrack
-    top: float
-    height: float
-    value_top: float
-    adjoint_top: float
     track_height: float
     cuts: tuple[int, ...]
+
+    @property
+    def value_top(self) -> float:
+        return 10.0
+
+    @property
+    def adjoint_top(self) -> float:
+        return 20.0 + self.track_height
 
     def value_span(self, lo: int, hi: int) -> tuple[float, float]:
         return self._span(lo, hi, self.value_top)
@@ -95,16 +100,7 @@ class Lane:
         return min(top + lo / size * height, top + height - tall), tall
 
 
-@dataclass(frozen=True, slots=True)
-class FamilyLane(Lane):
-    """The shared row of several allocations: marks of one of them span the whole row."""
-
-    def _span(self, lo: int, hi: int, top: float) -> tuple[float, float]:
-        del lo, hi
-        return top, self.track_height
-
-
-# ---- rows
+# ---- tracks
 
 
 def cut_memory(trace: Trace, events: Sequence[EventColumn], most: int | None = None) -> dict[str, tuple[int, ...]]:
@@ -129,29 +125,11 @@ def _sorted(ends: Collection[int], size: int, most: int | None) -> tuple[int, ..
     return tuple(sorted(end for end in ends if 0 <= end <= size))
 
 
-def rows_of(
-    trace: Trace,
-    tracks: Sequence[AllocationTrack],
-    events: Sequence[EventColumn],
-    cuts: Mapping[str, tuple[int, ...]],
-    top: float,
-) -> dict[str, Lane]:
-    """The lanes one below the other, from `top` on."""
-    lanes, smallest = {}, _smallest_ranges(trace, events)
-    for track in tracks:
-        ends = cuts[track.id]
-        tall = _track_height(ends, smallest.get(track.id, ends[-1]))
-        height = max(2 * tall + 32.0, 30.0 + 24.0 * chip_rows(track))
-        lanes[track.id] = Lane(track, top, height, top + 10, top + 20 + tall, tall, ends)
-        top += height
-    return lanes
-
-
-def chip_rows(track: AllocationTrack) -> int:
-    """Rows that the name labels need: whole names share rows in pairs, names with a range stand alone."""
-    names = track.names[:NAME_BUDGET]
-    wide = sum(track.partial(name.lo, name.hi) or len(name.name) > 9 for name in names)
-    return wide + (len(names) - wide + 1) // 2 + (len(track.names) > NAME_BUDGET)
+def lanes_of(trace: Trace, events: Sequence[EventColumn], cuts: Mapping[str, tuple[int, ...]]) -> dict[str, Lane]:
+    """The lane of each allocation, with tracks as high as what these events access needs."""
+    smallest = _smallest_ranges(trace, events)
+    heights = {key: _track_height(ends, smallest.get(key, ends[-1])) for key, ends in cuts.items()}
+    return {track.id: Lane(track, heights[track.id], cuts[track.id]) for track in trace.allocations}
 
 
 def _smallest_ranges(trace: Trace, events: Sequence[EventColumn]) -> dict[str, int]:
@@ -330,9 +308,9 @@ class Adjoints:
                 self.bars.append(Bar(key, cuts[i], cuts[j], cell.level, position, cell.until, cell.given))
 
 
-def by_lane(bars: Iterable[_Bar]) -> dict[str, list[_Bar]]:
+def by_lane(bars: Iterable[Bar]) -> dict[str, list[Bar]]:
     """The bars of each memory, in their order."""
-    found: dict[str, list[_Bar]] = {}
+    found: dict[str, list[Bar]] = {}
     for bar in bars:
         found.setdefault(bar.allocation, []).append(bar)
     return found

@@ -1,7 +1,7 @@
 """The look of everything on the lanes: class, colour, height, thickness, sign and text. The drawer only adds x.
 
-The static picture (`picture/scene`) and the live view (`live/*.js`, by way of `columns`) draw these marks and decide
-nothing about them. y is measured like the tops of the lanes; `DRAWING` holds the distances that both keep from events.
+`columns` lays these marks down in tables, from which the static picture (`picture/tracks`) and the live view
+(`live/*.js`) draw. y is measured from the top of a row (`rows`); `DRAWING`: the distances that both keep from events.
 """
 
 from __future__ import annotations
@@ -9,15 +9,12 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, NamedTuple
 
 from ...arrays.interval_index import Intervals
-from ...tables import bytes_text
 from .envelope import ALL, Envelope, Scale
-from .lanes import NAME_BUDGET, Bar, Lane, TouchAdjoint, VersionBlock
-from .text import clean, fit, text_width
+from .lanes import Bar, Lane, TouchAdjoint, VersionBlock
 from .trace import AdjointLevel, EventColumn, KeptRange, NameRange, TouchMark
 
 MOMENT = 3.0  # between an event and the versions and adjoints beside it
@@ -26,10 +23,9 @@ THIN, THICK, ZERO = 2.5, 14.0, 5.0
 FAINT, FULL = 0.88, 0.95  # opacities of bars: a faint one still stands out from the ground
 STATES = ("value", "zero", "nan", "inf", "nan")  # by the numbers of `envelope`: the last one is NaN and Inf
 ARROWS = {"value": "arrow", "zero": "arrow dead", "nan": "arrow ill", "inf": "arrow ill", "cut": "arrow cut"}
+LOOKS = tuple(dict.fromkeys(ARROWS.values()))
 CROWD = 3  # arrows of an event from which they are thinner
-NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 WEDGE = 280.0  # width of the scale in the legend
-CHIP_ROOM, NOTE_ROOM, EDGE = 182.0, 194.0, 180.0
 
 
 class Colour(NamedTuple):
@@ -104,6 +100,7 @@ SIGNS = {
 }
 KEPT_DX, MEET_DX = -8.0, -10.0
 ARROW_FROM, ARROW_TO, BEND_MOST, BEND, BEND_END = 6.0, -1.0, 40.0, 0.31, 0.57
+CUT = 0.6  # of the way that an arrow goes where a gradient is stopped on purpose
 ILL_DX, ILL_ROOM = 10.0, 34.0  # of the sign of NaN in a version: from its end, and the least width of the version
 LABEL_FIRST, LABEL, LABEL_ROOM = 9.0, 21.0, 26.0  # indents of the text of a version, and what it leaves free
 PASSES = ((-4.0, 6.0, ""), (4.0, 6.0, " twin"))  # strips of this pass and of another: from the middle, at most, look
@@ -114,6 +111,7 @@ DRAWING = {
     "meet": MEET_DX,
     "arrow": [ARROW_FROM, ARROW_TO],
     "bend": [BEND_MOST, BEND, BEND_END],
+    "cut": CUT,
     "label": [LABEL_FIRST, LABEL, LABEL_ROOM],
     "signs": [[how, *sign] for how, sign in SIGNS.items()],
     "thick": [THIN, THICK, ZERO],
@@ -141,127 +139,49 @@ OUTLINE = 3.0  # by which the outline of the other pass is thicker than its adjo
 TAG, TAG_SIZE = 14.0, 10.0  # height of the tag where two passes part, and of its text
 
 
-class Chip(NamedTuple):
-    """One name of a lane: what is written, and the whole name with its bytes."""
+class BlockMark(NamedTuple):
+    """A version: its box on the value track, and True if that is high enough for its number."""
 
-    text: str
-    title: str
-    name: str
-
-
-class Note(NamedTuple):
-    """The line below the names of a lane: that memory is shared, or its type and size."""
-
-    look: str
-    text: str
-    title: str
-    size: float
-
-
-@dataclass(frozen=True, slots=True)
-class BlockMark:
-    """A version: its box on the value track, and its text ("" where it would be too low)."""
-
-    look: str
     y: float
     tall: float
     radius: float
-    text: str
+    labelled: bool
 
 
-@dataclass(frozen=True, slots=True)
-class BarMark:
+class BarMark(NamedTuple):
     """An adjoint: `thick` around the middle `y`; `sign`: the radius of the sign of NaN and Inf."""
 
-    state: str
     y: float
     thick: float
-    opacity: float = 1.0
+    opacity: float = FULL
     sign: float = 0.0
 
-    @property
-    def look(self) -> str:
-        return "absent" if self.state == "absent" else f"bar {self.state}"
 
-
-@dataclass(frozen=True, slots=True)
-class Meet:
-    """The number of contributions that meet in an adjoint. No text where it would be too low."""
+class Meet(NamedTuple):
+    """The number of contributions that meet in an adjoint; 0 where its text would be too low."""
 
     y: float
     radius: float
-    text: str
+    met: int
     size: float
 
 
-@dataclass(frozen=True, slots=True)
-class Arrow:
-    """From the adjoint of what an event wrote, at y0, to that of what it read, at y1."""
+class Arrow(NamedTuple):
+    """From the adjoint of what an event wrote, at y0, to that of what it read, at y1; `look` of `LOOKS`."""
 
-    look: str
+    look: int
     y0: float
     y1: float
     size: float
 
 
-# ---- names
-
-
-def chips(lane: Lane) -> list[Chip]:
-    track = lane.track
-    out = [Chip(_name_text(lane, name), name_title(lane, name), clean(name.name)) for name in track.names[:NAME_BUDGET]]
-    rest = track.names[NAME_BUDGET:]
-    if rest:
-        out.append(Chip(f"+{len(rest)} names", ", ".join(clean(name.name) for name in rest), ""))
-    return [Chip(fit(text, CHIP_ROOM, 11.5, True), title, name) for text, title, name in out]
-
-
-def _name_text(lane: Lane, name: NameRange) -> str:
-    text = clean(name.name)
-    if lane.track.partial(name.lo, name.hi):
-        extent = lane.track.range_text(name.lo, name.hi)
-        room = EDGE - text_width(" " + extent, 11.5, True)
-        text = f"{fit(text, room, 11.5, True)} {extent}"
-    return text
-
-
-def name_title(lane: Lane, name: NameRange) -> str:
-    strided = ", strided: it skips bytes in between" if name.strided else ""
-    return f"{clean(name.name)}: bytes [{name.lo}:{name.hi}) of {lane.track.nbytes}{strided}"
-
-
-def note(lane: Lane) -> Note:
-    track = lane.track
-    what = " · ".join(part for part in (clean(track.text), bytes_text(track.nbytes, 1000)) if part)
-    if track.aliased:
-        number = len(track.names)
-        text = f"one memory, {NUMBERS[number] if number < len(NUMBERS) else number} names"
-        return Note("note", text, f"{text}: {what}", 11.0)
-    return Note("faint", fit(what, NOTE_ROOM, 10), what, 10.0)
-
-
 # ---- versions and accesses
 
 
-def block_mark(lane: Lane, block: VersionBlock) -> BlockMark:
-    y, tall = lane.value_span(block.lo, block.hi)
+def block_mark(lane: Lane, lo: int, hi: int) -> BlockMark:
+    y, tall = lane.value_span(lo, hi)
     tall = max(tall - 1, 1.5) if len(lane.cuts) > 2 else tall
-    text = version_text(block) if tall >= 11 else ""
-    look = f"block {STATES[block.state]}" if block.state else "block strided" if block.version.strided else "block"
-    return BlockMark(look, y, tall, min(4, tall / 3), text)
-
-
-def version_text(block: VersionBlock) -> str:
-    return f"{version_prefix(block.version.mixed)}{block.version.number}"
-
-
-def version_prefix(mixed: bool) -> str:
-    return "v≤" if mixed else "v"
-
-
-def ill_sign(mark: BlockMark, x1: float) -> tuple[float, float, float]:
-    """(x, y, radius) of the sign of a non-finite version that ends at x1."""
-    return x1 - ILL_DX, mark.y + mark.tall / 2, min(4.0, mark.tall / 2 - 1)
+    return BlockMark(y, tall, min(4, tall / 3), tall >= 11)
 
 
 def touch_place(lane: Lane, touch: TouchMark | NameRange) -> tuple[float, float]:
@@ -320,9 +240,9 @@ def bar_mark(lane: Lane, bar: Bar, level: AdjointLevel, scale: Scale = ALL) -> B
     thin = min(full, max(tall - 2, 2.0))
     if state in ("nan", "inf"):
         thin = max(thin, min(6.0, tall))
-        return BarMark(state, y + tall / 2, thin, FULL, min(4.0, thin / 2 - 1))
+        return BarMark(y + tall / 2, thin, FULL, min(4.0, thin / 2 - 1))
     faint = round(FAINT + (FULL - FAINT) * (full - THIN) / (THICK - THIN), 2) if state == "value" else FULL
-    return BarMark(state, y + tall / 2, thin, faint)
+    return BarMark(y + tall / 2, thin, faint)
 
 
 class Strip(NamedTuple):
@@ -389,17 +309,6 @@ def odd(parts: bool, wrong: bool) -> str:
     return " parted wrong" if wrong and parts else " parted" if parts else ""
 
 
-def outline_mark(lane: Lane, bar: Bar, level: AdjointLevel, scale: Scale) -> BarMark:
-    """An adjoint of the other pass, drawn around what this one has there."""
-    mark = bar_mark(lane, bar, level, scale)
-    return BarMark(mark.state, mark.y, mark.thick + OUTLINE)
-
-
-def tag_top(lane: Lane) -> float:
-    """The y of the tag with the differing numbers: at the foot of the lane."""
-    return lane.top + lane.height - TAG
-
-
 class LaneBlocks:
     """The blocks of one lane, indexed by bytes and events. Those of one range follow each other in time."""
 
@@ -421,12 +330,12 @@ class LaneBlocks:
                 yield found[k]
 
 
-def absent_marks(lane: Lane, bar: Bar, blocks: LaneBlocks) -> Iterator[tuple[int, VersionBlock, BarMark]]:
-    """Yields (number of the block, the piece, its mark) for values that were read but have no adjoint below.
+def absent_marks(lane: Lane, bar: Bar, blocks: LaneBlocks) -> Iterator[tuple[VersionBlock, BarMark]]:
+    """Yields (piece, mark) for values that were read but have no adjoint below.
 
     Below no value nothing is missing.
     """
-    for n, block in sorted(blocks.meeting(bar), key=itemgetter(0)):
+    for _, block in sorted(blocks.meeting(bar), key=itemgetter(0)):
         e0, e1 = max(block.e0, bar.e0), min(block.e1, bar.e1)
         lo, hi = max(block.lo, bar.lo), min(block.hi, bar.hi)
         if e0 >= e1:
@@ -434,14 +343,13 @@ def absent_marks(lane: Lane, bar: Bar, blocks: LaneBlocks) -> Iterator[tuple[int
         y, tall = lane.adjoint_span(lo, hi)
         if tall >= 4 or lo == bar.lo:
             piece = VersionBlock(block.allocation, lo, hi, block.version, e0, e1)
-            yield n, piece, BarMark("absent", y + tall / 2, 3.0)
+            yield piece, BarMark(y + tall / 2, 3.0)
 
 
 def meet_mark(lane: Lane, level: AdjointLevel) -> Meet:
     y, tall = lane.adjoint_span(level.lo, level.hi)
-    text, radius = f"+{level.contributions}", 8.0 if tall >= 11.5 else 3.0
-    size = 10.0 if len(text) < 3 else 7.5
-    return Meet(y + tall / 2, radius, text if radius > 3 and len(text) < 4 else "", size)
+    met, roomy = level.contributions, tall >= 11.5
+    return Meet(y + tall / 2, 8.0 if roomy else 3.0, met if roomy and met < 100 else 0, 10.0 if met < 10 else 7.5)
 
 
 def arrows_of(
@@ -469,12 +377,12 @@ def arrows_of(
             continue
         y0, y1 = adjoint_middle(source, written), adjoint_middle(target, read)
         if cut or before is None:
-            yield w, r, Arrow(ARROWS["cut"], y0, y0 + 0.6 * (y1 - y0), 1.8)
+            yield w, r, Arrow(LOOKS.index(ARROWS["cut"]), y0, y1, 1.8)
             continue
         size = 1.4 + 0.14 * thickness(before, scale) if before.state == "value" else 1.8
-        yield w, r, Arrow(ARROWS[before.state], y0, y1, round(size * crowd, 2))
+        yield w, r, Arrow(LOOKS.index(ARROWS[before.state]), y0, y1, round(size * crowd, 2))
 
 
-def adjoint_middle(lane: Lane, touch: Any) -> float:
+def adjoint_middle(lane: Lane, touch: TouchMark) -> float:
     y, tall = lane.adjoint_span(touch.lo, touch.hi)
     return y + tall / 2

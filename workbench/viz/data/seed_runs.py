@@ -6,7 +6,7 @@ changed input (the tape replayed) starts a new Jacobian. Nothing here knows widg
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ from ...arrays.span import Span
 from ...arrays.workspace import Workspace
 from ...device import on_host
 from ...errors import GradientError
-from ...kernels.types import is_float
+from ...kernels.types import Struct, is_float
 from ...tapes.events import checksum_of
 from ...tapes.jvp import components, on_device, shadow_of, value_of
 from ...tapes.private_copies import leaves
@@ -240,7 +240,7 @@ class Seeds:
         pairs: list[LevelPair] = []
         if one.trace is not None and other.trace is not None:
             names = {t.id: ", ".join(dict.fromkeys(n.name for n in t.names)) for t in one.trace.allocations}
-            first, second = [_levels(run.trace) for run in (one, other)]  # type: ignore[arg-type]
+            first, second = _levels(one.trace), _levels(other.trace)
             seconds = list(second.values())
             for n, (key, (heading, place, size)) in enumerate(first.items()):
                 found = second.get(key) or (seconds[n] if len(first) == len(seconds) else ("", "", 0.0))
@@ -336,7 +336,7 @@ def _shape(a: array) -> tuple[int, ...]:
     return (*a.shape, *components(a))
 
 
-def _named(tape: Tape, arrays: Any) -> Iterator[tuple[str, array]]:
+def _named(tape: Tape, arrays: Iterable[array]) -> Iterator[tuple[str, array]]:
     """Float arrays by name, each span once; a struct contributes its fields. Equal names get a prime."""
     taken: set[str] = set()
     seen: set[Span] = set()
@@ -355,7 +355,8 @@ def _named(tape: Tape, arrays: Any) -> Iterator[tuple[str, array]]:
 
 def _field(whole: array, part: array) -> str:
     """The path of a field, by its place."""
-    for name, _ in whole.dtype.fields:  # type: ignore[attr-defined]
+    assert isinstance(whole.dtype, Struct)
+    for name, _ in whole.dtype.fields:
         inner = whole.field(name)
         if inner.span == part.span:
             return name

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -25,6 +25,9 @@ from ...errors import GradientError
 from ...kernels.types import Struct, is_float
 from ...tapes.events import Event, checksum_of
 from ...tapes.tape import Tape
+
+Retrace = Callable[..., Workspace]  # of (observe, before), as `Tape.retrace`
+SeedBytes = Mapping[Allocation, np.ndarray]
 
 SIDE = 128  # cells of a heat-map, each way
 STRIP = 96  # numbers of a row that is not broken
@@ -51,7 +54,7 @@ class DrawnSlice:
         """The numbers that one cell stands for, (down, across)."""
         return math.ceil(self.window[2] / SIDE) or 1, math.ceil(self.window[3] / SIDE) or 1
 
-    def plane(self, values: np.ndarray, rest: Any) -> np.ndarray:
+    def plane(self, values: np.ndarray, rest: float) -> np.ndarray:
         """The window of an array of the full shape as rows and columns; `rest` fills the end of a last row."""
         index: list[Any] = list(self.fixed)
         for axis in self.axes:
@@ -134,7 +137,7 @@ def picture(plane: np.ndarray, frame: DrawnSlice) -> dict[str, Any]:
 class TapeMoments:
     """Values and adjoints of the arrays of one tape at any moment. The caller holds the lock."""
 
-    def __init__(self, tape: Tape, retrace: Callable[..., Any] | None = None, seeds: Any = None):
+    def __init__(self, tape: Tape, retrace: Retrace | None = None, seeds: SeedBytes | None = None):
         self.tape = tape
         self.events = list(tape.events)  # later ones are of no moment
         self.retrace = retrace or tape.retrace

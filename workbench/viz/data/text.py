@@ -92,6 +92,11 @@ def versions(touch: TouchMark) -> str:
     return f"v{touch.version_before}→v{touch.version_after}"
 
 
+def moment_text(trace: Trace, position: int) -> str:
+    """The name of the event that the reverse pass came from at a moment: `#3 springs`, `the seed`."""
+    return clean(trace.events[position].heading) if position < len(trace.events) else "the seed"
+
+
 def sentence(trace: Trace) -> str:
     """The picture in one sentence, for those who do not see it."""
     shared = sum(track.aliased for track in trace.allocations)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -207,7 +207,7 @@ class EventColumn:
         made.__dict__.update(self.__dict__, adjoint=tuple(adjoint))
         made.__dict__.pop("shown_flags", None)
         if died:
-            made.__dict__["flags"] = self.flags | {"died"}  # type: ignore[operator]
+            made.__dict__["flags"] = frozenset((*self.flags, "died"))
         return made
 
 
@@ -298,6 +298,19 @@ def join_levels(levels: Sequence[AdjointLevel]) -> AdjointLevel | None:
         any(level.inf for level in levels),
         all(level.zero for level in levels),
         max(level.contributions for level in levels),
+    )
+
+
+def within_memory(event: EventColumn, keys: set[str]) -> EventColumn:
+    """The event without its effects on other memory; itself, if there are none."""
+    if all(touch.allocation in keys for touch in event.touches):
+        return event
+    return replace(
+        event,
+        touches=[touch for touch in event.touches if touch.allocation in keys],
+        arrows=None,
+        kept=[kept for kept in event.kept if kept.allocation in keys],
+        adjoint=[level for level in event.adjoint if level.allocation in keys],
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,8 @@ from ...arrays.workspace import Workspace, gradient_dtype
 from ...errors import GradientError
 from ...kernels.types import Struct, is_float
 from ...tapes.tape import Tape
+
+CellIndex = int | str | Sequence[int | str]  # of an element, a component, a field by its name
 
 
 @dataclass(frozen=True)
@@ -34,7 +37,7 @@ class Cell:
         low, high = span.hull()
         return span.allocation is self.allocation and low <= self.offset < high
 
-    def value(self, data: Any) -> float:
+    def value(self, data: np.ndarray) -> float:
         """The value of the cell in the bytes of a shadow."""
         at = self.offset * self.k
         found = data[at : at + self.dtype.itemsize].view(self.dtype)
@@ -44,9 +47,11 @@ class Cell:
         return self.value(space[self.allocation].data) if self.allocation in space else 0.0
 
 
-def cell_of(tape: Tape, a: Any, index: Any) -> Cell:
+def cell_of(tape: Tape, a: array | scalar, index: CellIndex) -> Cell:
     """The cell of an index: fields by name, the axes of the array, those of the component. Raises GradientError."""
-    given = index if isinstance(index, tuple) else tuple(index) if isinstance(index, list) else (index,)
+    given: tuple[Any, ...] = (
+        index if isinstance(index, tuple) else tuple(index) if isinstance(index, list) else (index,)
+    )
     if isinstance(a, scalar):
         a, given = a.memory, (0, *given)
     if not isinstance(a, array):

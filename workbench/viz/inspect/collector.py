@@ -114,7 +114,14 @@ class Collector:
         return self.calls[program] or any(self.cell.inside(s) for s in (*event.reads, *event.writes))
 
     def add(
-        self, event: Event, kind: str, thread: Any, where: Where | None, name: str, value: float, count: int = 1
+        self,
+        event: Event,
+        kind: str,
+        thread: tuple[int, ...] | None,
+        where: Where | None,
+        name: str,
+        value: float,
+        count: int = 1,
     ) -> None:
         if value != 0:  # NaN is a contribution
             position = self.position[event]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -13,7 +12,7 @@ from ...errors import LaunchError
 from ...tapes.replay import keep_all
 from ...tapes.tape import Tape
 from ..data.snapshot import TapeMoments
-from .microscope import event_of, microscope
+from .microscope import EventLike, ThreadIndex, event_of, microscope
 from .steps import Microscope
 
 
@@ -38,7 +37,7 @@ class KeptRun:
         numbers, known, note = self.moments.value(self.again.of(a), bisect_left(self.starts, cursor))
         return numbers, known, "" if known.all() else note
 
-    def microscope(self, tape: Tape, event: Any, thread: Any) -> Microscope:
+    def microscope(self, tape: Tape, event: EventLike, thread: ThreadIndex) -> Microscope:
         """As `microscope` of the tape, with every value known."""
         n = next(k for k, e in enumerate(tape.events) if e is event_of(tape, event))
         if n not in self.starts:

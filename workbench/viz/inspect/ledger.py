@@ -10,22 +10,25 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from ...arrays import allocation as memory
+from ...arrays.array import array
+from ...arrays.scalar import scalar
 from ...device import on_host
 from ...errors import GradientError
 from ...tapes.events import Event
 from ...tapes.seeds import check_seed
 from ...tapes.tape import Tape
-from .cell import Cell, cell_of
+from .cell import Cell, CellIndex, cell_of
 from .collector import Collector, CollectorGroup
 from .ledger_table import Contribution, Ledger
 
+LedgerMoment = Event | int | str | None  # an event, its position, "start", or None for the end
 
-def ledger(tape: Tape, a: Any, index: Any = (), at: Any = None) -> Ledger:
+
+def ledger(tape: Tape, a: array | scalar, index: CellIndex = (), at: LedgerMoment = None) -> Ledger:
     """The contributions to one number of the gradient of `a`, with the seeds of the last `backward`.
 
     index   of the element, then of the component of a vector or matrix; a text selects the field of a struct.
@@ -52,7 +55,9 @@ def ledger(tape: Tape, a: Any, index: Any = (), at: Any = None) -> Ledger:
         return with_earlier(tape, cell, summed(found)) if at in (None, "start") else summed(found)
 
 
-def ledgers(tape: Tape, wanted: Sequence[tuple[Any, Any, Collection[int]]]) -> list[dict[int, Ledger | GradientError]]:
+def ledgers(
+    tape: Tape, wanted: Sequence[tuple[array, CellIndex, Collection[int]]]
+) -> list[dict[int, Ledger | GradientError]]:
     """The ledgers of several (array, index, moments), all in one walk; a moment is the position of an event, as `at`.
 
     Per cell its ledgers by moment, or the error that `ledger` raises for it. A moment that is no event is left out.
@@ -77,7 +82,7 @@ def ledgers(tape: Tape, wanted: Sequence[tuple[Any, Any, Collection[int]]]) -> l
     return found
 
 
-def moment(tape: Tape, cell: Cell, at: Any) -> tuple[Event | None, bool]:
+def moment(tape: Tape, cell: Cell, at: LedgerMoment) -> tuple[Event | None, bool]:
     """(the event at which the walk may stop or None, True if that event is still reversed). Raises GradientError."""
     if at is None:
         writer = tape.log.last_writer(cell.of.span)
@@ -86,7 +91,7 @@ def moment(tape: Tape, cell: Cell, at: Any) -> tuple[Event | None, bool]:
         return None, True
     if isinstance(at, int) and -len(tape.events) <= at < len(tape.events):
         return tape.events[at], True
-    if at not in tape.events:
+    if not isinstance(at, Event) or at not in tape.events:
         raise GradientError(
             f"{at!r} is no event of this tape, which has {len(tape.events)}.",
             slug="ledger-event",

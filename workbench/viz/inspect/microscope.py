@@ -25,8 +25,11 @@ from ..data.snapshot import TapeMoments
 from .steps import Microscope
 from .thread import RunDone, ThreadRun
 
+EventLike = Event | int | str  # an event, its position in `tape.events`, or its label
+ThreadIndex = int | Sequence[int]
 
-def microscope(tape: Tape, event: Any, thread: Any) -> Microscope:
+
+def microscope(tape: Tape, event: EventLike, thread: ThreadIndex) -> Microscope:
     """One thread of one launch, statement by statement: values on the way down, adjoints on the way back.
 
     event    an event of the tape, its position in `tape.events`, or its label where only one launch has it.
@@ -38,7 +41,7 @@ def microscope(tape: Tape, event: Any, thread: Any) -> Microscope:
     return microscopes(tape, [(event, thread)])[0]
 
 
-def microscopes(tape: Tape, wanted: Sequence[tuple[Any, Any]]) -> list[Microscope]:
+def microscopes(tape: Tape, wanted: Sequence[tuple[EventLike, ThreadIndex]]) -> list[Microscope]:
     """`microscope` of several (event, thread), all in one walk."""
     places = {event: k for k, event in enumerate(tape.events)}
     chosen = [(found, thread_of(found, thread)) for found, thread in ((event_of(tape, e), t) for e, t in wanted)]
@@ -93,7 +96,7 @@ def helpers_of(tape: Tape, event: Event, after: dict[Allocation, Shadow]) -> lis
     return [shadow_view(event.command.flat[k], s) for k, s in ties(event, after)]
 
 
-def event_of(tape: Tape, event: Any) -> Event:
+def event_of(tape: Tape, event: EventLike) -> Event:
     """The launch that an argument means. Raises LaunchError naming the candidates."""
     if isinstance(event, bool) or not isinstance(event, Event | int | np.integer | str):
         raise _no_event(tape, f"an event is given as itself, its position or its label, not as {event!r}.")
@@ -135,10 +138,10 @@ def _listed(numbers: Iterator[int]) -> str:
     return ", ".join(texts[:8]) + (", ..." if len(texts) > 8 else "")
 
 
-def thread_of(event: Event, thread: Any) -> tuple[int, ...]:
+def thread_of(event: Event, thread: ThreadIndex) -> tuple[int, ...]:
     """The thread as an index of the grid. Raises LaunchError naming the grid."""
     dims = event.command.plan.form.dims
-    index = tuple(thread) if isinstance(thread, tuple | list) else (thread,)
+    index: tuple[Any, ...] = tuple(thread) if isinstance(thread, tuple | list) else (thread,)
     whole = all(isinstance(i, int | np.integer) and not isinstance(i, bool) for i in index)
     if not whole or len(index) != len(dims) or any(not 0 <= i < n for i, n in zip(index, dims, strict=False)):
         last = tuple(n - 1 for n in dims)

@@ -11,6 +11,8 @@ from ...errors import Where
 from ...tables import aligned, html_table
 from ..data.text import clean, json_number, json_place
 
+Number = bool | int | float | str | tuple[Any, ...]  # a vector or matrix as tuples; a text: it is not known
+
 
 @dataclass(frozen=True)
 class StatementStep:
@@ -27,8 +29,8 @@ class StatementStep:
     phase: str
     where: Where | None
     name: str
-    value: Any
-    adjoint: Any = None
+    value: Number
+    adjoint: Number | None = None
     depth: int = 0
     iteration: tuple[int, ...] = ()
     produced_by: int | None = None
@@ -118,21 +120,21 @@ class Microscope:
         return html_table(self.title, head, rows, style=look, head_style=look, heads=False, note=self.note)
 
 
-def plain(value: Any) -> Any:
+def plain(value: Number | None) -> Number | list[Any] | None:
     """Numbers as JSON can hold them: NaN and infinities as text."""
     if isinstance(value, tuple):
         return [plain(v) for v in value]
     return json_number(value) if isinstance(value, float) else value
 
 
-def held(value: Any) -> Any:
+def held(value: np.ndarray | np.generic | Number) -> Any:
     """A number of the interpreter as a Python one; tuples for vectors and matrices."""
     if isinstance(value, np.ndarray):
         return tuple(held(v) for v in value) if value.ndim else value.item()
     return value.item() if isinstance(value, np.generic) else value
 
 
-def shown(value: Any) -> str:
+def shown(value: Number | None) -> str:
     if isinstance(value, tuple):
         return f"({', '.join(shown(v) for v in value)})"
     return f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -26,11 +26,11 @@ from ...kernels.ir import Stmt, Value, root, walk
 from ...kernels.ops import control
 from ...kernels.ops import memory as mem
 from ...kernels.passes.unpruned_adjoint import Moment, Working, working
-from ...kernels.types import is_float
+from ...kernels.types import Scalar, is_float
 from ...tapes.events import Event
 from ...tapes.rerun import THREADS, Copies
 from .local_names import Taken, aliases, frame_of
-from .steps import StatementStep, held, shown
+from .steps import Number, StatementStep, held, shown
 
 CAP = 5_000  # steps
 BUDGET = 300_000  # statements of a thread: half a second
@@ -232,7 +232,7 @@ class ThreadRun:
             turns[-1] += 1  # the condition belongs to the turn that it lets in
         return tuple(max(t, 0) for t in turns)
 
-    def enter(self, stmt: Stmt, name: str, value: Any, produced: int | None = None, note: str = "") -> int:
+    def enter(self, stmt: Stmt, name: str, value: Number, produced: int | None = None, note: str = "") -> int:
         if len(self.steps) >= CAP // 2:
             raise RunDone
         iteration, k = self.iteration(stmt), len(self.steps)
@@ -341,11 +341,14 @@ class ThreadRun:
         """The final step: the thread's contribution to a scalar parameter with a gradient."""
         k = self.declared[root(stmt.args[0]).belongs_to]
         param = self.event.command.program.function.params[k]
-        value = held(np.asarray(self.event.command.flat[k], param.type.numpy))  # type: ignore[attr-defined]
+        assert isinstance(param.type, Scalar)
+        value = held(np.asarray(self.event.command.flat[k], param.type.numpy))
         adjoint = self.known(stmt.args[-1], values)
         return StatementStep("reverse", param.where, param.name, value, adjoint, note=f"added to d {param.name}")
 
-    def noted(self, stmt: Stmt, values: run.LiveValues, step: StatementStep, moment: Moment, adjoint: Any) -> str:
+    def noted(
+        self, stmt: Stmt, values: run.LiveValues, step: StatementStep, moment: Moment, adjoint: Number | None
+    ) -> str:
         """The note of a reverse step: its effect on memory, and any value that the replay found different."""
         cell = step.note.removeprefix("reads ") if step.note.startswith("reads ") else step.name
         note = ""
@@ -368,7 +371,7 @@ def _results(loop: Stmt) -> tuple[Value, ...]:
     return loop.regions[-1].results[1:] if loop.attr.breaks else loop.regions[-1].results
 
 
-def _both_nan(a: Any, b: Any) -> bool:
+def _both_nan(a: Number, b: Number) -> bool:
     return np.array_equal(np.asarray(a, float), np.asarray(b, float), equal_nan=True)
 
 

@@ -50,7 +50,7 @@ export function composeOutlines(v, lane, stretch) {
     const e = bars.e1[bar], at = stretch(v, bars.e0[bar], e);
     if (!at) return;
     const thick = bars.thick[bar] + OUTLINE;
-    put(v, "rect", `outline ${v.meta.states[bars.state[bar]]}`, { x: at.x, y: bars.y[bar] - thick / 2, width: at.w, height: thick, rx: thick / 2 }).e = e;
+    put(v, "rect", `outline ${v.meta.states[bars.state[bar]]}`, { x: at.x, y: lane.top + bars.y[bar] - thick / 2, width: at.w, height: thick, rx: thick / 2 }).e = e;
   });
 }
 

@@ -1,10 +1,10 @@
 // @ts-check
 // The window as a list of marks: lanes, versions, adjoints, accesses, arrows. Nothing is drawn here, and nothing decided
-// about a mark but its x: heights, classes, sizes and texts come from workbench/viz/data/marks.py.
+// about a mark but its x: rows, heights, classes, sizes and texts come from workbench/viz/data (rows.py, marks.py).
 import { composeFolded, composeOutlines, composeTag, oddOf, stripes } from "./against.js";
-import { fit, put } from "./elements.js";
+import { put } from "./elements.js";
 import { composeCells, composeHead, headHeight } from "./heads.js";
-import { composeEnvelope, composeFamilyName, eachAccess, placedChips, placeRows } from "./families.js";
+import { composeEnvelope, composeFamilyName, eachAccess, hitOf } from "./families.js";
 import { eachWithin, lower } from "./lanes.js";
 import { composeStrips, stripsOf } from "./strips.js";
 import { bunch, colOf, columnsOf, room, unseen, xOf } from "./window.js";
@@ -94,17 +94,16 @@ function composeMarked(v, lane) {
 
 /** The names of a lane, and the note below them. @param {any} v @param {any} lane */
 function composeNames(v, lane) {
-  const aliased = lane.names.length > 1, fill = aliased ? { style: `fill:url(#${v.uid}-shared)` } : {};
+  const aliased = lane.track.names.length > 1, fill = aliased ? { style: `fill:url(#${v.uid}-shared)` } : {}, [look, note, size] = lane.note;
   let y = lane.top + 12;
-  for (const [text, , name, x, row, w] of placedChips(v, lane)) {
-    y = lane.top + 12 + 24 * row;
-    const hit = v.query && name.toLowerCase().includes(v.query) ? " found" : "";
-    put(v, "rect", `chip${aliased ? " shared" : ""}${hit}`, { x, y, width: w, height: 20, rx: 10, "data-lane": lane.k, "data-name": name, ...fill });
-    if (aliased) put(v, "rect", "chipground", { x: x + 3, y: y + 3, width: w - 6, height: 14, rx: 7 });
-    put(v, "text", "mono", { x: x + w / 2, y: y + 14, "text-anchor": "middle", "font-size": 11.5 }, text);
-  }
-  const [look, text, , size] = lane.note;
-  put(v, "text", look, { x: 16, y: y + 36, "font-size": size }, fit(text, v.left - 62, 9));
+  lane.labels.forEach(([/** @type {string} */ text, /** @type {number} */ x, /** @type {number} */ line, /** @type {number} */ width], /** @type {number} */ k) => {
+    const name = lane.names[k][0];
+    y = lane.top + 12 + v.meta.drawing.line * line;
+    put(v, "rect", `chip${aliased ? " shared" : ""}${hitOf(v, name)}`, { x, y, width, height: 20, rx: 10, "data-lane": lane.k, "data-name": name, ...fill });
+    if (aliased) put(v, "rect", "chipground", { x: x + 3, y: y + 3, width: width - 6, height: 14, rx: 7 });
+    put(v, "text", "mono", { x: x + width / 2, y: y + 14, "text-anchor": "middle", "font-size": 11.5 }, text);
+  });
+  put(v, "text", look, { x: 16, y: y + 36, "font-size": size }, note);
 }
 
 /** Is a stretch of the tape out of sight, or inside one column: nothing is drawn of it. Else its ends.
@@ -124,14 +123,14 @@ export function eachInSight(v, on, lane, take) {
 /** The versions of a lane. @param {any} v @param {any} lane */
 function composeBlocks(v, lane) {
   const { blocks, blocksOn } = v.tape;
-  eachInSight(v, blocksOn, lane, (b) => composeBlock(v, blocks, b));
+  eachInSight(v, blocksOn, lane, (b) => composeBlock(v, lane, blocks, b));
 }
 
-/** @param {any} v @param {any} blocks @param {number} b */
-function composeBlock(v, blocks, b) {
+/** @param {any} v @param {any} lane @param {any} blocks @param {number} b */
+function composeBlock(v, lane, blocks, b) {
   const e0 = blocks.e0[b], at = stretch(v, e0, blocks.e1[b]);
   if (!at) return;
-  const y = blocks.y[b], tall = blocks.tall[b], hatched = blocks.strided[b] ? { style: `fill:url(#${v.uid}-strided)` } : {};
+  const y = lane.top + blocks.y[b], tall = blocks.tall[b], hatched = blocks.strided[b] ? { style: `fill:url(#${v.uid}-strided)` } : {};
   const state = v.levels?.ill[b] ? v.meta.states[v.levels.ill[b]] : "";
   put(v, "rect", `block${blocks.strided[b] ? " strided" : ""}${state && ` ${state}`}${blocks.parts[b] ? " parted" : ""}`, { x: at.x, y, width: at.w, height: tall, rx: blocks.radius[b], ...(state ? {} : hatched) });
   put(v, "rect", "blockstart", { x: at.x, y, width: Math.min(4, at.w), height: tall, rx: 1 });
@@ -152,7 +151,7 @@ function composeBars(v, lane, side, shift, twin) {
   eachInSight(v, barsOn, lane, (bar) => {
     const e = bars.e1[bar], at = stretch(v, bars.e0[bar], e), state = v.meta.states[bars.state[bar]];
     if (!at) return;
-    const y = bars.y[bar] + shift, thick = Math.min(bars.thick[bar], thin);
+    const y = lane.top + bars.y[bar] + shift, thick = Math.min(bars.thick[bar], thin);
     const cls = `bar ${state}${twin}${oddOf(v, bars.parts[bar])}`;
     put(v, "rect", cls, { x: at.x, y: y - thick / 2, width: at.w, height: thick, rx: thick / 2, opacity: bars.opacity[bar], ...stripes(v, cls) }).e = e;
     if (bars.sign[bar] && at.w > 14) put(v, "path", `sign ${state}`, { d: signPath(state, at.x + at.w / 2, y, Math.max(Math.min(bars.sign[bar], thick / 2 - 1), 1.5)) }).e = e;
@@ -168,7 +167,7 @@ function composeMeets(v, lane, { meets, meetsOn }, shift) {
   eachInSight(v, meetsOn, lane, (one) => {
     const e = meets.event[one], c = colOf(v, e);
     if (c < 0 || v.cols[c].b - v.cols[c].a > 1) return;
-    const x = v.cols[c].x + v.meta.drawing.meet, y = meets.y[one] + shift;
+    const x = v.cols[c].x + v.meta.drawing.meet, y = lane.top + meets.y[one] + shift;
     put(v, "circle", "meet", { cx: x, cy: y, r: meets.radius[one] }).e = e;
     if (meets.met[one]) put(v, "text", "meettext", { x, y: y + 3.5, "font-size": meets.size[one], "text-anchor": "middle" }, `+${meets.met[one]}`).e = e;
   });
@@ -180,7 +179,7 @@ function composeAbsent(v, lane, { absent, absentOn }, shift) {
     const e0 = absent.e0[one], e1 = absent.e1[one], thick = absent.thick[one];
     if (v.marks.length > BUDGET || unseen(v, e0, e1)) return;
     const x = xOf(v, e0), end = xOf(v, e1);
-    if (end > x) put(v, "rect", "absent", { x, y: absent.y[one] + shift - thick / 2, width: end - x, height: thick, fill: `url(#${v.uid}-absent)` });
+    if (end > x) put(v, "rect", "absent", { x, y: lane.top + absent.y[one] + shift - thick / 2, width: end - x, height: thick, fill: `url(#${v.uid}-absent)` });
   });
 }
 
@@ -212,7 +211,7 @@ function composeKept(v, lane, col, from, to) {
   const { kept, keptOn, spots } = v.tape, many = col.b - col.a > 1;
   for (let k = from; k < (many ? from + 1 : to); k++) {
     const row = keptOn.rows[k], range = kept.range[row];
-    const r = many ? 5 : spots.kept[range], y = many ? lane.value + lane.tall / 2 : spots.y[range];
+    const r = many ? 5 : spots.half[range], y = many ? lane.value + lane.tall / 2 : lane.top + spots.y[range];
     const x = col.x + (many ? -16 : v.meta.drawing.kept - slotOf(kept.slot[row], v, col, 8));
     put(v, "path", "kept", { d: `M${x} ${y - r}V${y + r}M${x - 3.2} ${y + r - 3.6}L${x} ${y + r}L${x + 3.2} ${y + r - 3.6}` });
   }
@@ -223,7 +222,7 @@ function composeOne(v, lane, col, from, to) {
   const { touches, onLane, spots } = v.tape;
   for (let k = from; k < to; k++) {
     const t = onLane.rows[k], range = touches.range[t], [, , dx] = v.meta.drawing.signs[touches.how[t]];
-    sign(v, touches.how[t], col.x + dx - slotOf(touches.slot[t], v, col, 12), spots.y[range], spots.radius[range]);
+    sign(v, touches.how[t], col.x + dx - slotOf(touches.slot[t], v, col, 12), lane.top + spots.y[range], spots.radius[range]);
   }
 }
 
@@ -250,22 +249,24 @@ function composeSigns(v, lane, col, seen) {
   if (seen[2]) sign(v, 2, col.x + (seen[1] ? 12 : 3), y, 3.5);
 }
 
+/** The height of an arrow's end on a lane; the middle of a family that is shut. @param {any} v @param {number} lane @param {number} y */
+function adjointAt(v, lane, y) {
+  const row = v.lanes[v.rowOf[lane]];
+  return row.members ? row.adjoint + row.tall / 2 : row.top + y;
+}
+
 /** Where the adjoint goes at each event in sight. @param {any} v @param {any[]} shown */
 function composeArrows(v, shown) {
-  const { arrows } = v.levels, lanes = new Set(shown.flatMap((lane) => lane.members ?? lane.k)), [from, to] = v.meta.drawing.arrow, [most, part, far] = v.meta.drawing.bend;
+  const { arrows } = v.levels, lanes = new Set(shown.flatMap((lane) => lane.members ?? lane.k)), { cut } = v.meta.drawing, [from, to] = v.meta.drawing.arrow, [most, part, far] = v.meta.drawing.bend;
   let k = v.cols.length ? lower(0, arrows.event.length, (m) => arrows.event[m], v.cols[0].a) : arrows.event.length;
   for (const col of v.cols) {
     for (; k < arrows.event.length && arrows.event[k] < col.b; k++) {
-      if (col.b - col.a > 1 || !lanes.has(arrows.from[k]) || !lanes.has(arrows.to[k])) continue;
-      if (v.rowOf[arrows.from[k]] === v.rowOf[arrows.to[k]] && arrows.from[k] !== arrows.to[k]) continue; // inside a family
-      const look = v.meta.looks[arrows.look[k]], y0 = arrows.y0[k], y1 = arrows.y1[k];
+      const source = arrows.source[k], target = arrows.target[k], look = v.meta.looks[arrows.look[k]];
+      if (col.b - col.a > 1 || !lanes.has(source) || !lanes.has(target)) continue;
+      if (v.rowOf[source] === v.rowOf[target] && source !== target) continue; // inside a family
+      const y0 = adjointAt(v, source, arrows.y0[k]), end = adjointAt(v, target, arrows.y1[k]), y1 = look === "arrow cut" ? y0 + cut * (end - y0) : end;
       const x0 = col.x + from, x1 = col.x + to, bend = Math.min(most, part * col.w), tip = TIPS[look] ?? "tip";
       put(v, "path", look, { d: `M${x0} ${y0}C${x0 - bend} ${y0} ${x1 + far * bend} ${y1} ${x1} ${y1}`, "stroke-width": arrows.size[k], "marker-end": `url(#${v.uid}-${tip})` }).e = col.a;
     }
   }
-}
-
-/** The rows of the picture. @param {any} v */
-export function arrange(v) {
-  placeRows(v);
 }

@@ -252,9 +252,10 @@ def rows_table(
     """The HTML table of the same numbers."""
     row = run.row
     head = ["component", "gradient"]
-    other = difference.one.row if difference is not None else None
-    if other is not None:
-        head += [f"pinned: {difference.one.label}", "difference"]  # type: ignore[union-attr]
+    other = None
+    if difference is not None:
+        other = difference.one.row
+        head += [f"pinned: {difference.one.label}", "difference"]
     if measured is not None:
         head += ["differences", "relative error"]
     body = []

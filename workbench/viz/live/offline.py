@@ -14,20 +14,23 @@ import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 
 from ...arrays import allocation as memory
+from ...arrays.array import array
+from ...derivatives.pitfalls import Wrong
 from ...diagnose import Finding
 from ...errors import GradientError, LaunchError
 from ...kernels.types import is_float
+from ...tapes.events import Event
 from ...tapes.tape import Tape
-from ..data.against import compare
+from ..data.against import Against, compare
 from ..data.snapshot import frame_of, full_shape
 from ..inspect.ledger import ledgers
 from ..inspect.ledger_table import Ledger
-from ..inspect.microscope import microscopes
+from ..inspect.microscope import ThreadIndex, microscopes
 from ..picture.svg import quoted
 from .against import AgainstView
 from .view import SCRIPTS, View, module, style
@@ -87,13 +90,27 @@ MISSING = {
 }
 
 
+CellChoice = tuple[array, int | Sequence[int]]
+ThreadChoice = tuple[Event | int, ThreadIndex]
+
+
+class PageChoices(TypedDict, total=False):
+    """The choices of `to_html`."""
+
+    cells: Iterable[CellChoice] | None
+    threads: Iterable[ThreadChoice] | None
+    wrong: Wrong | None
+    against: Against
+    findings: Sequence[Finding]
+
+
 def to_html(
     tape: Tape,
     path: str | Path,
-    cells: Iterable[tuple[Any, Any]] | None = None,
-    threads: Iterable[tuple[Any, Any]] | None = None,
-    wrong: Any = None,
-    against: Any = None,
+    cells: Iterable[CellChoice] | None = None,
+    threads: Iterable[ThreadChoice] | None = None,
+    wrong: Wrong | None = None,
+    against: Against = None,
     findings: Sequence[Finding] = (),
 ) -> Path:
     """Write the live view of a tape as one page that needs no kernel and no network. Returns the path.
@@ -113,7 +130,7 @@ def to_html(
 
 
 class _Page:
-    def __init__(self, view: View, cells: Any, threads: Any):
+    def __init__(self, view: View, cells: Iterable[CellChoice] | None, threads: Iterable[ThreadChoice] | None):
         self.view, self.tape = view, view.tape
         self.answers: dict[str, dict[str, Any]] = {}
         self.blobs: list[bytes] = []
@@ -148,7 +165,7 @@ class _Page:
                 if self.size < HEATS:
                     self.keep(f"heat {k} {moment}", {"ask": "heat", "array": k, "cursor": moment, "element": []})
 
-    def all_ledgers(self, cells: Any) -> None:
+    def all_ledgers(self, cells: Iterable[CellChoice] | None) -> None:
         self.strict = cells is not None
         wanted = [self.stops(a, index) for a, index in (self.some_cells() if cells is None else cells)]
         if cells is None:
@@ -167,7 +184,7 @@ class _Page:
                 key = f"ledger {k} {' '.join(map(str, at))} {n}"
                 self.keep(key, {"ask": "ledger", "array": k, "element": at, "cursor": n})
 
-    def all_microscopes(self, threads: Any) -> None:
+    def all_microscopes(self, threads: Iterable[ThreadChoice] | None) -> None:
         wanted = self.some_threads() if threads is None else list(threads)
         every = [*self.leads, *wanted]
         if self.view.wrong is None:
@@ -236,7 +253,7 @@ class _Page:
 
     def led_to(self) -> Iterator[tuple[int, int]]:
         """Yields (number of an array, moment) for the heat-maps that findings point at."""
-        lanes = [array[1] for array in self.view.meta["arrays"]]
+        lanes = [listed[1] for listed in self.view.meta["arrays"]]
         for row in self.answers.get("findings", {"ok": {"rows": []}})["ok"]["rows"][:THREADS]:
             at = row["position"] + (row["phase"] != "reverse")
             for k in (k for k, lane in enumerate(lanes) if lane in row["lanes"]):
@@ -251,7 +268,7 @@ class _Page:
             for index in islice(np.ndindex(full_shape(a)), each)
         ]
 
-    def stops(self, a: Any, index: Any) -> tuple[int, tuple[int, ...], list[int]]:
+    def stops(self, a: array, index: int | Sequence[int]) -> tuple[int, tuple[int, ...], list[int]]:
         """The (array, index, moments) of the ledgers of a cell."""
         k = self.view.number_of(a)
         at = tuple(int(i) for i in index) if isinstance(index, Sequence) else (int(index),)
@@ -280,11 +297,11 @@ class _Page:
         chosen = [*dict.fromkeys([*sorted(kernels.values()), *launches[:THREADS]])][:THREADS]
         return [(n, tuple(0 for _ in self.tape.events[n].command.plan.form.dims)) for n in chosen]
 
-    def place(self, launch: Any, thread: Any) -> tuple[int, tuple[int, ...]]:
+    def place(self, launch: Event | int, thread: ThreadIndex) -> tuple[int, tuple[int, ...]]:
         n = launch if isinstance(launch, int) else self.tape.events.index(launch)
         return n, tuple(int(i) for i in thread) if isinstance(thread, Sequence) else (int(thread),)
 
-    def microscope(self, launch: Any, thread: Any) -> None:
+    def microscope(self, launch: Event | int, thread: ThreadIndex) -> None:
         n, at = self.place(launch, thread)
         self.chosen.setdefault(n, list(at))
         self.keep(f"microscope {n} {' '.join(map(str, at))}", {"ask": "microscope", "launch": n, "thread": at})
@@ -303,19 +320,7 @@ class _Page:
     # ---- the page
 
     def text(self) -> str:
-        names = (
-            "meta",
-            "levels_meta",
-            "other_meta",
-            "cursor",
-            "array",
-            "element",
-            "launch",
-            "thread",
-            "warning",
-            "status",
-            "walks",
-        )
+        names = "meta levels_meta other_meta cursor array element launch thread warning status walks".split()
         view, count = self.view, self.view.meta["count"]
         state: dict[str, Any] = {name: getattr(self.view, name) for name in names}
         state |= {"ready": False, "chosen": {view.column_of(n): at for n, at in self.chosen.items()}}
@@ -340,7 +345,7 @@ class _Page:
         title = quoted(self.view.meta["title"])
         return PAGE.format(
             title=title,
-            css=style("view.css"),
+            css=style("../picture/marks.css", "view.css"),
             sentence=quoted(self.view.meta["sentence"]),
             data=base64.b64encode(packed).decode("ascii"),
             start=START,

@@ -96,7 +96,8 @@ export function measured(v) {
   if (now === v.measures) return false;
   Object.assign(v, { measures: now, tallest, room, more, beside, least, most });
   v.wide = v.main.clientWidth || 900;
-  v.left = Math.round(Math.min(Math.max(v.wide * 0.32, 150), 264));
+  const { names } = v.meta.drawing; // as wide as names may be
+  v.left = names.find((/** @type {number} */ left) => left <= v.wide * 0.34) ?? names.at(-1);
   return true;
 }
 

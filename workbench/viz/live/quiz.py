@@ -64,7 +64,7 @@ class Prediction(Saved, Widget):
         if right not in answers:
             raise ValueError(f"the right answer is not among {list(answers)}")
         self._answer = {"right": right, "because": because}
-        super().__init__(question=question, answers=list(answers))  # type: ignore[call-arg]
+        super().__init__(question=question, answers=list(answers))
         self.observe(self._tell, ["chosen", "skipped"])
 
     def choose(self, answer: str) -> None:

@@ -37,7 +37,7 @@ class Answers:
         self.size = 0
         self.seeds: Any = None
 
-    def key(self, asked: Mapping[str, Any], seeds: Any, exactly: bool = False) -> str:
+    def key(self, asked: Mapping[str, Any], seeds: object, exactly: bool = False) -> str:
         """The cache key of a question, `exactly` with its id or without.
 
         With other seeds than those of the last one, the cache is cleared.
@@ -66,18 +66,22 @@ class Saved:
         from IPython.display import display
 
         self._shown = display(self._still_output(), raw=True, display_id=True)
-        found: Any = super()._repr_mimebundle_()  # type: ignore[misc]
-        data, metadata = found if isinstance(found, tuple) else (found or {}, {})
+        data, metadata = self._live_output() or ({}, {})
         display({**data, "text/plain": "", "text/html": ""}, metadata=metadata, raw=True)
 
-    def _repr_mimebundle_(self, **choices: Any) -> Any:
+    def _repr_mimebundle_(self, **choices: object) -> Any:
         """The widget, and in the same bundle its still picture, for whoever asks for one bundle."""
-        found: Any = super()._repr_mimebundle_(**choices)  # type: ignore[misc]
+        found = self._live_output(**choices)
         if found is None:
             return None
-        data, metadata = found if isinstance(found, tuple) else (found, {})
+        data, metadata = found
         text, html = self.still()
         return {**data, "text/plain": text, "text/html": html}, metadata
+
+    def _live_output(self, **choices: object) -> tuple[dict[str, Any], dict[str, Any]] | None:
+        """The data and metadata that the widget displays; None if it has none."""
+        found = super()._repr_mimebundle_(**choices)  # type: ignore[misc]  # of the widget class that follows
+        return found if found is None or isinstance(found, tuple) else (found, {})
 
     def _still_output(self) -> dict[str, str]:
         text, html = self.still()

@@ -20,6 +20,7 @@ import traitlets
 
 from ...arrays import allocation
 from ...arrays.array import array, read_values
+from ...kernels.types import Scalar
 from ...tapes.tape import Tape
 from ..data.seed_runs import KINDS, SeedDifference, SeedRun, Seeds
 from ..data.snapshot import SIDE, frame_of, picture
@@ -377,7 +378,8 @@ class SeedPanel(Saved, widgets.VBox):
     def _draw_tape(self, run: SeedRun, difference: SeedDifference | None) -> None:
         """Draw the live view of the seeded tape; its picture where that has no such seeds (float16)."""
         engine = self.engine
-        if getattr(engine.y.dtype, "scalar", engine.y.dtype).bits == 16:
+        scalar = getattr(engine.y.dtype, "scalar", engine.y.dtype)
+        if isinstance(scalar, Scalar) and scalar.bits == 16:
             self.picture.value = _card("tape view", self._view(run.trace, difference))
             return
         if self.view is None or self.view.tape is not engine.tape:

@@ -38,7 +38,7 @@ function cellsOfMany(v, col) {
     inside.add(v.lanes[v.rowOf[ranges[touches.range[t]][0]]]);
   }
   const some = (/** @type {number} */ k, /** @type {string} */ one) => (k ? [count(k, one)] : []);
-  const nameOfRow = (/** @type {any} */ row) => (row.members ? `${row.name} ×${row.members.length}` : row.names[0]?.[0] ?? row.id);
+  const nameOfRow = (/** @type {any} */ row) => (row.members ? `${row.names[0][0]} ×${row.members.length}` : row.names[0]?.[0] || row.id);
   const adjoints = (/** @type {any} */ side) => (side ? [...inside].map((row) => `${nameOfRow(row)} ${stretchText(v, side, row, col)}`) : []);
   return [some(seen[0], "read"), [...some(seen[1], "write"), ...some(seen[2], "accumulation")], some(kept, "range"), adjoints(v.levels), adjoints(v.other)];
 }

@@ -1,10 +1,10 @@
 // @ts-check
 // The live tape view: draws a window of the lanes, moves the cursor, asks for heat-maps, ledgers and microscopes.
 // Names and source lines only ever become text. The page holds at most as many marks as compose.js allows, at any zoom.
-import { arrange, composed } from "./compose.js";
+import { composed } from "./compose.js";
 import { holdInSight, keepInSight, measured } from "./panel_height.js";
 import { h } from "./elements.js";
-import { showSeed } from "./families.js";
+import { placeRows, showSeed } from "./families.js";
 import { listenToPicture } from "./keys.js";
 import { decodeLevels, tallies } from "./lanes.js";
 import { hearLate } from "./late_messages.js";
@@ -37,7 +37,7 @@ export function explorer(model, el, signal) {
   listenToModel(v);
   warn(v);
   measured(v);
-  arrange(v);
+  placeRows(v);
   v.u1 = Math.max(v.all.size, 1);
   takeLevels(v);
   look(v, 0, v.all.size);
@@ -53,7 +53,7 @@ export function explorer(model, el, signal) {
 
 /** @param {any} v */
 function draw(v) {
-  if (!v.lanes.length && v.meta.lanes.length) arrange(v);
+  if (!v.lanes.length && v.meta.lanes.length) placeRows(v);
   composed(v);
   paint(v);
   moveCursor(v);
@@ -71,7 +71,7 @@ function takeLevels(v) {
   v.seedText.textContent = lm?.seed ? `seed  ${lm.seed}` : v.levels ? "" : "no adjoint yet";
   v.seedText.title = lm?.seed ?? "";
   drawScale(v);
-  arrange(v);
+  placeRows(v);
   paintMap(v);
   v.draw();
   fillVerdict(v);
@@ -113,7 +113,7 @@ function watch(v) {
     holdInSight(v);
     if (!measured(v)) return;
     v.u1 = Math.max(v.u1, v.u0 + 1);
-    arrange(v);
+    placeRows(v);
     paintMap(v);
     look(v, v.u0, v.u1);
     v.panels.repaint();

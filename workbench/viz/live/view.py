@@ -24,23 +24,36 @@ from ...arrays import allocation as memory
 from ...arrays.allocation import Allocation
 from ...arrays.array import array
 from ...arrays.workspace import Workspace, add_seed
+from ...derivatives.pitfalls import Wrong
 from ...device import xp
 from ...diagnose import Finding
 from ...errors import GradientError
+from ...tapes.events import Event
+from ...tapes.reverse import Observer
 from ...tapes.seeds import check_seed
 from ...tapes.tape import Tape
 from ..data.columns import Columns, Levels, levels_of, scale_of_levels
 from ..data.gather import levels, no_collector, structure
 from ..data.headline import NOTHING, PATIENT, Verdict, verdict
 from ..data.marks import DARK, LIGHT
-from ..data.snapshot import TapeMoments, frame_of, full_shape, is_viewable, picture, reduced
+from ..data.snapshot import (
+    DrawnSlice,
+    Retrace,
+    SeedBytes,
+    TapeMoments,
+    frame_of,
+    full_shape,
+    is_viewable,
+    picture,
+    reduced,
+)
 from ..data.text import clean, clean_lines, json_number
 from ..data.trace import Trace
 from ..inspect.cell import cell_of
 from ..inspect.kept_run import KeptRun
 from ..inspect.ledger import ledger
 from ..inspect.ledger_table import Contribution, Ledger
-from ..inspect.microscope import microscope
+from ..inspect.microscope import ThreadIndex, microscope
 from .saved import Answers, Saved, still_of
 from .widget import Widget
 
@@ -49,41 +62,13 @@ SHORT = 100  # events up to which the still picture waits for the verdict
 AT_ONCE = 2000  # events up to which the adjoint is walked before the page opens
 BUSY = "busy: recording"
 REMEMBERED = ("heat", "ledger", "microscope")  # answers that are given again to whoever asks the same
-SCRIPTS = (  # a file imports from those before it
-    "elements.js",
-    "heat.js",
-    "lanes.js",
-    "envelope.js",
-    "strips.js",
-    "ask.js",
-    "late_messages.js",
-    "state.js",
-    "window.js",
-    "families.js",
-    "against.js",
-    "words.js",
-    "search.js",
-    "help.js",
-    "play.js",
-    "page.js",
-    "heads.js",
-    "compose.js",
-    "panel_height.js",
-    "paint.js",
-    "overview.js",
-    "table.js",
-    "tips.js",
-    "keys.js",
-    "section.js",
-    "heat_panel.js",
-    "ledger_panel.js",
-    "turns.js",
-    "scope_panel.js",
-    "panels.js",
-    "legend.js",
-    "verdict.js",
-    "printed.js",
-    "view.js",
+SCRIPTS = tuple(  # a file imports from those before it
+    f"{name}.js"
+    for name in (
+        "elements heat lanes envelope strips ask late_messages state window families against words search help play "
+        "page heads compose panel_height paint overview table tips keys section heat_panel ledger_panel turns "
+        "scope_panel panels legend verdict printed view"
+    ).split()
 )
 
 
@@ -106,8 +91,8 @@ def module(*names: str) -> str:
 
 @cache
 def style(*names: str) -> str:
-    """CSS files of this folder as one, with the colours of `marks`; ground and ink follow the theme of the page."""
-    text = "\n".join(Path(__file__).with_name(name).read_text("utf-8") for name in names)
+    """CSS files, beside this one, as one, with the colours of `marks`; ground and ink follow the theme of the page."""
+    text = "\n".join((Path(__file__).parent / name).read_text("utf-8") for name in names)
     for theme, palette in (("light", LIGHT), ("dark", DARK)):
         colours = " ".join(f"--wb-{k}: {v};" for k, v in palette.items() if k not in ("ground", "ink"))
         text = text.replace(f"/* {theme} */", colours)
@@ -169,7 +154,7 @@ class View(Saved, Widget):
     """
 
     _esm = module(*SCRIPTS)
-    _css = style("view.css")
+    _css = style("../picture/marks.css", "view.css")
     meta = traitlets.Dict().tag(sync=True)
     columns = traitlets.Bytes().tag(sync=True)
     levels_meta = traitlets.Dict().tag(sync=True)
@@ -186,10 +171,10 @@ class View(Saved, Widget):
     walks = traitlets.Int(0).tag(sync=True)
     ready = traitlets.Bool(False).tag(sync=True)
 
-    def __init__(self, tape: Tape, wrong: Any = None, findings: Sequence[Finding] = ()):
+    def __init__(self, tape: Tape, wrong: Wrong | None = None, findings: Sequence[Finding] = ()):
         cells.listen()
         self.tape, self.wrong, self.findings = tape, wrong, findings
-        self.arrays: list[Any] = []
+        self.arrays: list[array] = []
         self.moments: TapeMoments | None = None
         self._kept: KeptRun | None = None
         self._said: Verdict | None = None
@@ -197,8 +182,8 @@ class View(Saved, Widget):
         self._grids: dict[tuple[int, ...], int] = {}
         self._parts: dict[str, dict[tuple[int, int], str]] = {}  # by lane and range: its name
         self._found: Levels | None = None
-        self._retrace: Callable[..., Any] | None = None if wrong is None else wrong.retrace
-        self._seeds: Mapping[Allocation, Any] | None = None if wrong is None else wrong.seeds
+        self._retrace: Retrace | None = None if wrong is None else wrong.retrace
+        self._seeds: SeedBytes | None = None if wrong is None else wrong.seeds
         with memory.LOCK, memory.unrecorded(), no_collector():
             self._columns = self._columns_of()
             given = self._level_traits() if len(tape.events) <= AT_ONCE else {}
@@ -240,7 +225,7 @@ class View(Saved, Widget):
         numbers, commands = self._grids, [event.command for event in self.tape.events]
         return [-1 if c is None else numbers.setdefault(tuple(c.plan.form.dims), len(numbers)) for c in commands]
 
-    def _name(self, a: Any) -> str:
+    def _name(self, a: array) -> str:
         track = self._columns.trace.allocations[self._columns.lanes[str(a.allocation)]]
         if track.id not in self._parts:
             self._parts[track.id] = {(name.lo, name.hi): name.name for name in reversed(track.names)}
@@ -266,16 +251,16 @@ class View(Saved, Widget):
         """The position of the event that a column stands for, or of the next one."""
         return column
 
-    def select(self, a: Any, index: Any = None) -> None:
+    def select(self, a: array | int, index: int | Sequence[int] | None = None) -> None:
         """Look at an array (or its number), and at one element of it (with the component, if it has any)."""
         number = a if isinstance(a, int) else self.number_of(a)
         with self.hold_sync():
             self.element = (
-                [] if index is None else [int(i) for i in (index if isinstance(index, tuple | list) else [index])]
+                [] if index is None else [int(i) for i in (index if isinstance(index, Sequence) else [index])]
             )
             self.array = number
 
-    def number_of(self, a: Any) -> int:
+    def number_of(self, a: object) -> int:
         """The place of an array among those of the view."""
         found = [n for n, b in enumerate(self.arrays) if b is a]
         found += [n for n, b in enumerate(self.arrays) if isinstance(a, array) and b.span == a.span]
@@ -283,12 +268,12 @@ class View(Saved, Widget):
             raise ValueError(f"this tape has not touched {getattr(a, 'label', a)!r}")
         return found[0]
 
-    def look_into(self, launch: Any, thread: Any = 0) -> None:
+    def look_into(self, launch: Event | int, thread: ThreadIndex = 0) -> None:
         """Open the microscope on a launch (or its position) and a thread."""
         position = launch if isinstance(launch, int) else self.tape.events.index(launch)
         with self.hold_sync():
             self.launch = self.column_of(position)
-            self.thread = [int(i) for i in (thread if isinstance(thread, tuple | list) else [thread])]
+            self.thread = [int(i) for i in (thread if isinstance(thread, Sequence) else [thread])]
 
     def set_seeds(
         self, grads: Mapping[Any, Any] | None = None, minus: Mapping[Any, Any] | None = None, text: str = ""
@@ -315,7 +300,7 @@ class View(Saved, Widget):
             add_seed(space, a, _negative(seed))
         return {a: shadow.data.copy() for a, shadow in space.items()}
 
-    def _walk_again(self, observe: Any, before: Any = None) -> Any:
+    def _walk_again(self, observe: Observer, before: Observer | None = None) -> Workspace:
         return self.tape.retrace(observe, before, self._seeds)
 
     def set_levels(self, given: Levels | Trace | None, compare: Levels | Trace | None = None, text: str = "") -> None:
@@ -343,7 +328,7 @@ class View(Saved, Widget):
 
     # ---- questions of the page
 
-    def _heard(self, _: Any, content: Any, buffers: Any) -> None:
+    def _heard(self, _: object, content: object, buffers: object) -> None:
         del buffers
         if not isinstance(content, dict) or "ask" not in content:
             return
@@ -439,10 +424,10 @@ class View(Saved, Widget):
             found = ledger(self.tape, a, index, max(cursor, 0))
         return self.ledger_answer(a, found, cursor)
 
-    def ledger_answer(self, a: Any, found: Ledger, cursor: int) -> tuple[Any, list[bytes]]:
+    def ledger_answer(self, a: array, found: Ledger, cursor: int) -> tuple[Any, list[bytes]]:
         return {**found.to_json(), "cursor": cursor, "array": clean(self._name(a))}, []
 
-    def _seed_ledger(self, a: Any, index: tuple) -> Ledger:
+    def _seed_ledger(self, a: array, index: tuple[int, ...]) -> Ledger:
         """The ledger at the start of the reverse pass: one row with the seed, or none."""
         if not self.tape.last_seeds:
             raise GradientError("there is no seed before any backward()", slug="no-seed")
@@ -514,7 +499,7 @@ class View(Saved, Widget):
 # ---- small parts
 
 
-def _known_picture(numbers: np.ndarray, known: np.ndarray, frame: Any) -> tuple[dict[str, Any], list[bytes]]:
+def _known_picture(numbers: np.ndarray, known: np.ndarray, frame: DrawnSlice) -> tuple[dict[str, Any], list[bytes]]:
     """The picture of the known numbers and the mask of the known cells, as plain data and bytes."""
     mask = frame.plane(known, True)
     plane = frame.plane(numbers, 0)
@@ -536,6 +521,6 @@ def _sized(found: Mapping[str, Any]) -> dict[str, Any]:
     return {"rows": cells.shape[0], "columns": cells.shape[1], **{k: v for k, v in found.items() if k != "cells"}}
 
 
-def _negative(seed: Any) -> Any:
+def _negative(seed: array) -> array:
     made = array(seed.numpy() * -1, dtype=seed.dtype)
     return made

@@ -93,7 +93,7 @@ export function touchText(v, t) {
 
 /** @param {any} lane */
 export function laneText(lane) {
-  if (lane.members) return `${lane.name}\n${lane.note}`;
+  if (lane.members) return lane.names[0].join("\n");
   const parts = lane.track.names.map((/** @type {any} */ x) => `${x[0]}: bytes [${x[1]}:${x[2]}) of ${lane.track.nbytes}${x[3] ? ", strided" : ""}`);
   return [...parts.slice(0, 12), lane.track.text].filter(Boolean).join("\n");
 }

@@ -1,4 +1,4 @@
-"""The static picture: `layout` places a trace, `scene` turns it into marks, `svg` and `table` write them.
+"""The static picture: `window` places events along time, `scene` and `tracks` draw, `svg` and `table` write.
 
-Imports `viz.data`. What a mark looks like is decided here, once, for the live view too.
+Rows and marks are those of `viz.data.columns`, from which the live view draws too. Imports `viz.data`.
 """

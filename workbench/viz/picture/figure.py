@@ -9,17 +9,20 @@ from __future__ import annotations
 import base64
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from ..data.against import PassComparison
 from ..data.gather import no_collector
 from ..data.headline import Verdict, adjoint_range
 from ..data.text import clean_lines, sentence, text_width
 from ..data.trace import Trace
-from .layout import MARK_BUDGET
 from .marks import Mark, Scene
 from .scene import draw
 from .svg import THEMES, quoted, render
 from .table import ROW_LIMIT, Row, event_rows, html_table, table
+from .window import MARK_BUDGET
+
+if TYPE_CHECKING:
+    from ..data.against import PassComparison
 
 PAGE = (
     '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title><style>'

@@ -6,6 +6,7 @@ Every mark has a stable id, a class (its look), a box and a tooltip.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TypedDict, Unpack
 
 from ..data.text import text_width
 
@@ -42,6 +43,25 @@ class Mark:
         return left, self.y - 0.78 * self.size, left + wide, self.y + 0.22 * self.size
 
 
+class LabelLook(TypedDict, total=False):
+    """Fields of a mark besides its place, its text and the size of that."""
+
+    title: str
+    path: str
+    radius: float
+    opacity: float
+    anchor: str
+    mono: bool
+    turned: bool
+
+
+class MarkLook(LabelLook, total=False):
+    """All fields of a mark besides its place."""
+
+    text: str
+    size: float
+
+
 @dataclass
 class Scene:
     width: float
@@ -49,10 +69,11 @@ class Scene:
     sentence: str
     marks: list[Mark] = field(default_factory=list)
 
-    def add(self, kind: str, id: str, cls: str, *place: float, **rest: object) -> None:
-        self.marks.append(Mark(kind, id, cls, *(round(value, 2) for value in place), **rest))  # type: ignore[arg-type]
+    def add(self, kind: str, id: str, cls: str, *place: float, **rest: Unpack[MarkLook]) -> None:
+        x, y, w, h = (round(value, 2) for value in (*place, 0.0, 0.0, 0.0, 0.0)[:4])
+        self.marks.append(Mark(kind, id, cls, x, y, w, h, **rest))
 
-    def label(self, id: str, cls: str, x: float, y: float, text: str, size: float, **rest: object) -> None:
+    def label(self, id: str, cls: str, x: float, y: float, text: str, size: float, **rest: Unpack[LabelLook]) -> None:
         self.add("label", id, cls, x, y, text=text, size=size, **rest)
 
     def labels(self) -> list[Mark]:

@@ -1,4 +1,4 @@
-"""Draws a trace: the lanes with values and adjoints, the events above them, the title and the legend.
+"""The static picture: a title, the events along time, the rows below them (`tracks`), and the legend.
 
 Invariants: the order is the drawing order, the same trace gives the same marks, and no two labels overlap: a label that
 has no room is shortened or left to its tooltip.
@@ -6,71 +6,24 @@ has no room is shortened or left to its tooltip.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Sequence
+from dataclasses import replace
+from textwrap import wrap
+from typing import TYPE_CHECKING
 
-from ...tables import bytes_text
-from ..data.against import PassComparison
-from ..data.envelope import BOTH, INF, NAN
-from ..data.lanes import Bar, Lane, VersionBlock
-from ..data.marks import (
-    ARROW_FROM,
-    ARROW_TO,
-    BEND,
-    BEND_END,
-    BEND_MOST,
-    ILL_ROOM,
-    KEPT_DX,
-    LABEL,
-    LABEL_FIRST,
-    LABEL_ROOM,
-    LEGEND,
-    MEET_DX,
-    MOMENT,
-    SIGNS,
-    SLOT,
-    STATES,
-    THICK,
-    THIN,
-    WEDGE,
-    Arrow,
-    LaneBlocks,
-    absent_marks,
-    arrows_of,
-    bar_mark,
-    block_mark,
-    chips,
-    ill_sign,
-    kept_place,
-    meet_mark,
-    name_title,
-    note,
-    odd,
-    slots_of,
-    touch_place,
-    version_text,
-)
-from ..data.text import BADGES, ODD, clean, fit, fit_middle, level_text, sentence, text_width, touch_text
-from ..data.trace import AdjointLevel, EventColumn, TouchMark, Trace, event_flags, fold_flags
-from .families import envelope_rows, signs
-from .groups import group_title, groups
-from .layout import (
-    LEFT,
-    MARGIN,
-    MARK_BUDGET,
-    PITCH_MAX,
-    Column,
-    Layout,
-    PlacedBar,
-    PlacedBlock,
-    arrange,
-    place_columns,
-    shown_events,
-)
+from ..data.columns import Columns, levels_of, scale_of_levels
+from ..data.marks import LEGEND, THICK, THIN, WEDGE, odd
+from ..data.text import BADGES, ODD, clean, fit, fit_middle, sentence, text_width, touch_text
+from ..data.trace import EventColumn, Trace, event_flags, events_text, fold_flags, within_memory
 from .marks import Scene
-from .overlay import folded, outlines, said_height, tag, two_passes, wrapped
+from .tracks import Tracks, glyph, kept_path
+from .window import LEFT, MARGIN, MARK_BUDGET, PITCH_MAX, RIGHT, TimeColumn, group_name, window_of, within
+
+if TYPE_CHECKING:
+    from ..data.against import PassComparison
 
 STRIP, BOLD = 18.0, 0.9  # of a line of the strip: its height, and what bold letters leave of its room
+SAID = 17.0  # height of a line about two passes
 
 
 def draw(
@@ -84,126 +37,246 @@ def draw(
 
     `strip`: lines above it, each with its severity; `said`: sentences about both passes, by default all there are.
     """
-    shown = shown_events(trace, budget)
-    widest = max((text_width(clean(event.name), 12, True) for _, event in shown), default=0.0)
-    _, _, pitch, right = place_columns(trace, shown, widest)
-    turned = pitch < 84 and widest + 16 > pitch
-    scoped = any(event.scope for _, event in shown)
-    strip = [(severity, line) for severity, text in strip for line in wrapped([text], BOLD * (right - MARGIN - 20))]
-    lines = [] if against is None else wrapped(against.said if said is None else said, right - MARGIN)
-    verdict = STRIP * len(strip) + 12 if strip else 0
-    above = verdict + (0 if against is None else said_height(lines))
-    boxes = above + 44 + 16 * scoped + 12 * (scoped and trace.cursor is not None)
-    tall = min(widest, PITCH_MAX) + 16 if turned else 26
-    flagged = any(event_flags(event) & BADGES.keys() for event in trace.events)
-    layout = arrange(trace, shown, widest, boxes + tall + (28 if flagged else 14), against=against)
-    scene = Scene(layout.width, layout.bottom + 76, sentence(trace))
-    _title(scene, layout)
-    _strip(scene, layout, strip)
-    if against is not None:
-        two_passes(scene, layout, lines, verdict)
-    _scopes(scene, layout, above + 52)
-    _header(scene, layout, boxes, tall, turned)
-    _lanes(scene, layout)
-    _values(scene, layout)
-    _adjoints(scene, layout)
-    envelope_rows(scene, layout)
-    outlines(scene, layout)
-    _touches(scene, layout)
-    groups(scene, layout, boxes)
-    folded(scene, layout)
-    tag(scene, layout)
-    for n, group in enumerate(layout.groups):
-        tally, middle = fold_flags(group.events), (group.x0 + group.x1) / 2
-        words = [f"{word} ×{tally[flag]}" for flag, word in BADGES.items() if flag in tally]
-        _badge(scene, f"gap{n or ''}-flag", words, middle, boxes + 44, group.x1 - group.x0, group_title(group))
-    _cursor(scene, layout, boxes, tall)
-    _legend(scene, layout)
-    return scene
+    return Picture(trace, budget, against, strip, said).drawn()
 
 
-def _title(scene: Scene, layout: Layout) -> None:
-    trace, right = layout.trace, layout.right
-    scene.add("rect", "ground", "ground", 0, 0, scene.width, scene.height, radius=8)
-    title = fit(clean(trace.title), 360, 15)
-    scene.label("title", "title wrong" if trace.wrong else "title", MARGIN, 26, title, 15, title=clean(trace.title))
-    x = MARGIN + text_width(title, 15) + 4 * sum(c.isupper() for c in title) + 12  # bold capitals are wide
-    scene.label("summary", "muted", x, 26, fit(trace.summary, right - x, 12), 12, title=scene.sentence)
-    if trace.seeds:
-        seed = "seed  " + clean(trace.seed_text)
-        room = right - x - text_width(trace.summary, 12) - 24
-        scene.label("seed", "muted", right, 26, fit(seed, room, 12), 12, anchor="end", title=seed)
+class Picture:
+    """A picture before it is drawn: its window along time, and its rows. The arguments are those of `draw`."""
 
+    def __init__(
+        self,
+        trace: Trace,
+        budget: int = MARK_BUDGET,
+        against: PassComparison | None = None,
+        strip: Sequence[tuple[str, str]] = (),
+        said: Sequence[str] | None = None,
+    ):
+        keys = {track.id for track in trace.allocations}
+        trace = self.trace = replace(trace, events=[within_memory(event, keys) for event in trace.events])
+        self.against, self.window = against, window_of(trace, len(keys), budget)
+        right, pitch = self.window.right, self.window.pitch
+        ones = [trace.events[column.a] for column in self.window.ones]
+        widest = max((text_width(clean(event.name), 12, True) for event in ones), default=0.0)
+        self.strip = [(look, line) for look, text in strip for line in _wrapped([text], BOLD * (right - MARGIN - 20))]
+        said = () if against is None else against.said if said is None else said
+        self.said, self.verdict = _wrapped(said, right - MARGIN), STRIP * len(self.strip) + 12 if self.strip else 0
+        self.above = self.verdict + (0 if against is None else 28 + SAID * len(self.said))
+        scoped = any(event.scope for event in ones)
+        self.boxes = self.above + 44 + 16 * scoped + 12 * (scoped and trace.cursor is not None)
+        self.turned = pitch < 84 and widest + 16 > pitch
+        self.tall = min(widest, PITCH_MAX) + 16 if self.turned else 26
+        flagged = any(event_flags(event) & BADGES.keys() for event in trace.events)
+        self.scene = Scene(right + RIGHT, 0.0, sentence(trace))
+        self.tracks = self._tracks(self.boxes + self.tall + (28 if flagged else 14))
+        self.bottom = self.tracks.bottom
+        self.scene.height = self.bottom + 76
 
-def _strip(scene: Scene, layout: Layout, strip: Sequence[tuple[str, str]]) -> None:
-    wide = layout.right - MARGIN
-    if strip:
-        scene.add("rect", "verdict", f"verdict {strip[0][0]}", MARGIN, 38, wide, STRIP * len(strip) + 4, radius=6)
-    for n, (severity, text) in enumerate(strip):
-        look = "muted" if severity == "quiet" else f"name found-{severity}"
-        scene.label(f"verdict-{n}", look, MARGIN + 10, 54 + STRIP * n, fit(text, wide - 20, 12), 12, title=text)
+    def _tracks(self, top: float) -> Tracks:
+        """The rows from `top` on, with the adjoints of one pass or of both on one scale."""
+        columns, ours = Columns(self.trace, against=self.against, sight=self.window), levels_of(self.trace)
+        theirs = None if self.against is None else self.against.other
+        scale = scale_of_levels(ours) if theirs is None else scale_of_levels(ours, theirs)
+        other = None if theirs is None else columns.side(theirs, scale, second=True)
+        return Tracks(self.scene, columns, (columns.side(ours, scale), other), self.window, scale, top)
 
+    def drawn(self) -> Scene:
+        tracks = self.tracks
+        self._title()
+        self._strip()
+        self._two_passes()
+        self._scopes()
+        self._header()
+        tracks.names()
+        tracks.values()
+        tracks.adjoints()
+        tracks.families()
+        tracks.outlines()
+        tracks.touches()
+        self._groups()
+        tracks.parted()
+        tracks.tag()
+        self._group_badges()
+        self._cursor()
+        self._legend()
+        return self.scene
 
-def _header(scene: Scene, layout: Layout, top: float, tall: float, turned: bool) -> None:
-    for column in layout.columns:
-        _event_box(scene, layout, column, top, tall, turned)
-    if not layout.columns and not layout.groups:
-        scene.label("empty", "muted", LEFT, top + 18, "no events recorded", 12)
+    def _title(self) -> None:
+        trace, right, scene = self.trace, self.window.right, self.scene
+        scene.add("rect", "ground", "ground", 0, 0, scene.width, scene.height, radius=8)
+        title = fit(clean(trace.title), 360, 15)
+        scene.label("title", "title wrong" if trace.wrong else "title", MARGIN, 26, title, 15, title=clean(trace.title))
+        x = MARGIN + text_width(title, 15) + 4 * sum(c.isupper() for c in title) + 12  # bold capitals are wide
+        scene.label("summary", "muted", x, 26, fit(trace.summary, right - x, 12), 12, title=scene.sentence)
+        if trace.seeds:
+            seed = "seed  " + clean(trace.seed_text)
+            room = right - x - text_width(trace.summary, 12) - 24
+            scene.label("seed", "muted", right, 26, fit(seed, room, 12), 12, anchor="end", title=seed)
 
+    def _strip(self) -> None:
+        wide, strip, scene = self.window.right - MARGIN, self.strip, self.scene
+        if strip:
+            scene.add("rect", "verdict", f"verdict {strip[0][0]}", MARGIN, 38, wide, STRIP * len(strip) + 4, radius=6)
+        for n, (severity, text) in enumerate(strip):
+            look = "muted" if severity == "quiet" else f"name found-{severity}"
+            scene.label(f"verdict-{n}", look, MARGIN + 10, 54 + STRIP * n, fit(text, wide - 20, 12), 12, title=text)
 
-def _event_box(scene: Scene, layout: Layout, column: Column, top: float, tall: float, turned: bool) -> None:
-    event, key = column.event, column.position
-    name, title = clean(event.name), event_title(event)
-    if turned:
-        text, wide = fit_middle(name, tall - 14, 12, True), 20.0
-    else:
-        text = fit_middle(name, layout.pitch - 22, 12, True)
-        wide = max(text_width(text, 12, True) + 14, min(84.0, layout.pitch - 10))
-    x = column.x
-    scene.add("path", f"guide-{key}", "guide", path=f"M{x:.1f} {top + tall:.1f}V{layout.bottom:.1f}")
-    look = "event lacking" if "there" in event.flags else "event" if event.facts.step == "launch" else "event other"
-    look += " current" if key == layout.trace.cursor else ""
-    scene.add("rect", f"event-{key}", look, x - wide / 2, top, wide, tall, radius=6, title=title)
-    if turned:
-        scene.label(f"event-{key}-label", "name", x + 4, top + tall - 7, text, 12, mono=True, turned=True, title=title)
-    else:
-        scene.label(f"event-{key}-label", "name", x, top + 17, text, 12, mono=True, anchor="middle", title=title)
-    _badge(scene, f"flag-{key}", _badges(event), x, top + tall + 16, layout.pitch - 6)
+    def _two_passes(self) -> None:
+        """Draw the legend of both passes below the title, then the sentences about them."""
+        made, scene = self.against, self.scene
+        if made is None:
+            return
+        x, y = MARGIN, 48.0 + self.verdict
+        look = f"bar{odd(True, self.trace.wrong)}"
+        signs = (("here", look, f"{made.here.title}, where it differs"), ("there", "outline", made.there.title))
+        for key, cls, text in signs:
+            scene.add("rect", f"pass-{key}", cls, x, y - 9, 26, 9, radius=4)
+            text = fit(clean(text), self.window.right - x - 32, 12)
+            scene.label(f"pass-{key}-label", "name", x + 32, y, text, 12)
+            x += 32 + text_width(text, 12) + 18
+        for n, text in enumerate(self.said):
+            scene.label(f"said-{n}", "said", MARGIN, y + 20 + SAID * n, text, 12)
 
+    # ---- events
 
-def _badges(event: EventColumn) -> list[str]:
-    flags = event_flags(event)
-    return [word for flag, word in BADGES.items() if flag in flags]
+    def _header(self) -> None:
+        for column in self.window.ones:
+            self._event_box(column)
+        if not self.window.columns:
+            self.scene.label("empty", "muted", LEFT, self.boxes + 18, "no events recorded", 12)
 
+    def _event_box(self, column: TimeColumn) -> None:
+        scene, event, key, pitch = self.scene, self.trace.events[column.a], column.a, self.window.pitch
+        name, title, x, top, tall = clean(event.name), event_title(event), column.x, self.boxes, self.tall
+        if self.turned:
+            text, wide = fit_middle(name, tall - 14, 12, True), 20.0
+        else:
+            text = fit_middle(name, pitch - 22, 12, True)
+            wide = max(text_width(text, 12, True) + 14, min(84.0, pitch - 10))
+        scene.add("path", f"guide-{key}", "guide", path=f"M{x:.1f} {top + tall:.1f}V{self.bottom:.1f}")
+        look = "event lacking" if "there" in event.flags else "event" if event.facts.step == "launch" else "event other"
+        look += " current" if key == self.trace.cursor else ""
+        scene.add("rect", f"event-{key}", look, x - wide / 2, top, wide, tall, radius=6, title=title)
+        x, y, anchor = (x + 4, top + tall - 7, "start") if self.turned else (x, top + 17, "middle")
+        label, turned = f"event-{key}-label", self.turned
+        scene.label(label, "name", x, y, text, 12, mono=True, anchor=anchor, turned=turned, title=title)
+        flags = event_flags(event)
+        words = [word for flag, word in BADGES.items() if flag in flags]
+        self._badge(f"flag-{key}", words, column.x, top + tall + 16, pitch - 6)
 
-def _badge(scene: Scene, key: str, words: Sequence[str], x: float, y: float, room: float, title: str = "") -> None:
-    """Draw the flags of an event below its box; only the first letter where there is no room for the word."""
-    if not words:
-        return
-    text = " · ".join(words)
-    short = text if text_width(text, 9.5) + 12 <= room else "".join(word[0] for word in words)
-    wide = text_width(short, 9.5) + 12
-    title = title or f"adjoint: {', '.join(words)}"
-    of_two = {word.split(" ×")[0] for word in words} <= {BADGES[flag] for flag in ODD}
-    scene.add("rect", key, "badge odd" if of_two else "badge", x - wide / 2, y - 11, wide, 14, radius=7, title=title)
-    scene.label(f"{key}-label", "badgetext", x, y - 0.5, short, 9.5, anchor="middle", title=title)
+    def _badge(self, key: str, words: Sequence[str], x: float, y: float, room: float, title: str = "") -> None:
+        """Draw the flags of an event below its box; only the first letter where there is no room for the word."""
+        if not words:
+            return
+        text = " · ".join(words)
+        short = text if text_width(text, 9.5) + 12 <= room else "".join(word[0] for word in words)
+        wide = text_width(short, 9.5) + 12
+        title = title or f"adjoint: {', '.join(words)}"
+        of_two = {word.split(" ×")[0] for word in words} <= {BADGES[flag] for flag in ODD}
+        look = "badge odd" if of_two else "badge"
+        self.scene.add("rect", key, look, x - wide / 2, y - 11, wide, 14, radius=7, title=title)
+        self.scene.label(f"{key}-label", "badgetext", x, y - 0.5, short, 9.5, anchor="middle", title=title)
 
+    def _scopes(self) -> None:
+        """Draw a bracket over neighbouring events of one loop or block."""
+        ones, start, y = self.window.ones, 0, self.above + 52
+        names = [self.trace.events[column.a].scope for column in ones]
+        for n in range(1, len(ones) + 1):
+            if n < len(ones) and names[n] == names[start] and ones[n].a == ones[n - 1].b:
+                continue
+            scope, room = clean(names[start]), 0.42 * self.window.pitch
+            if scope:
+                x0, x1 = ones[start].x - room, ones[n - 1].x + room
+                path = f"M{x0:.1f} {y + 4:.1f}V{y - 1:.1f}H{x1:.1f}V{y + 4:.1f}"
+                self.scene.add("path", f"scope-{ones[start].a}", "scope", path=path, title=scope)
+                place = (x0 + x1) / 2, y - 5, fit(scope, x1 - x0, 10), 10
+                self.scene.label(f"scope-{start}-label", "muted", *place, anchor="middle", title=scope)
+            start = n
 
-def _scopes(scene: Scene, layout: Layout, y: float) -> None:
-    """Draw a bracket over neighbouring events of one loop or block."""
-    columns, start = layout.columns, 0
-    for n in range(1, len(columns) + 1):
-        same = n < len(columns) and columns[n].event.scope == columns[start].event.scope
-        if same and columns[n].position == columns[n - 1].position + 1:
-            continue
-        scope = clean(columns[start].event.scope)
-        if scope:
-            x0, x1 = columns[start].x - 0.42 * layout.pitch, columns[n - 1].x + 0.42 * layout.pitch
-            path = f"M{x0:.1f} {y + 4:.1f}V{y - 1:.1f}H{x1:.1f}V{y + 4:.1f}"
-            scene.add("path", f"scope-{columns[start].position}", "scope", path=path, title=scope)
-            text = fit(scope, x1 - x0, 10)
-            scene.label(f"scope-{start}-label", "muted", (x0 + x1) / 2, y - 5, text, 10, anchor="middle", title=scope)
-        start = n
+    # ---- many events in one column
+
+    def _groups(self) -> None:
+        """Draw the columns of many events, each with its name in a box."""
+        scene, top = self.scene, self.tracks.top
+        for n, group in enumerate(self.window.groups):
+            key, x0, x1, title = f"gap{n or ''}", group.x0 + 3, group.x1 - 3, self._group_title(group)
+            scene.add("rect", key, "gap", x0, top, x1 - x0, self.bottom - top, title=title)
+            path = f"M{x0:.1f} {top:.1f}V{self.bottom:.1f}M{x1:.1f} {top:.1f}V{self.bottom:.1f}"
+            scene.add("path", f"{key}-edges", "gapedge", path=path)
+            self.tracks.strips(group, key)
+            wide, look = group.x1 - group.x0 - 12, "event" if group.fold else "event other"
+            scene.add("rect", f"{key}-box", look, group.x0 + 6, self.boxes, wide, 26, radius=6, title=title)
+            text = fit_middle(group_name(self.trace, group), wide - 8, 12, True)
+            place = group.x, self.boxes + 17, text, 12
+            scene.label(f"{key}-label", "name", *place, mono=True, anchor="middle", title=title)
+
+    def _group_badges(self) -> None:
+        for n, group in enumerate(self.window.groups):
+            tally = fold_flags(self.trace.events[group.a : group.b])
+            words = [f"{word} ×{tally[flag]}" for flag, word in BADGES.items() if flag in tally]
+            place = group.x, self.boxes + 44, group.x1 - group.x0
+            self._badge(f"gap{n or ''}-flag", words, *place, self._group_title(group))
+
+    def _group_title(self, group: TimeColumn) -> str:
+        """The tooltip of many events: their name, how many of each kind, and their flags."""
+        events = self.trace.events[group.a : group.b]
+        kinds = ", ".join(events_text(events))
+        flags = "".join(f"\n{key}: {number}" for key, number in fold_flags(events).items())
+        name, inside = group_name(self.trace, group), within(self.trace, group)
+        return f"{name}, {inside}: {kinds}, in the table one by one{flags}"
+
+    # ---- the moment, and what the signs are
+
+    def _cursor(self) -> None:
+        total, cursor, scene, top = len(self.trace.events), self.trace.cursor, self.scene, self.boxes
+        if cursor is None or not 0 <= cursor < total:
+            return
+        x, text = self.window.x(cursor), f"reverse {total - cursor}/{total}"
+        wide = text_width(text, 9.5) + 12
+        scene.add("path", "cursor", "cursor", path=f"M{x:.1f} {top + self.tall:.1f}V{self.bottom:.1f}", title=text)
+        scene.add("rect", "cursor-box", "cursorbox", x - wide / 2, top - 13, wide, 14, radius=7, title=text)
+        scene.label("cursor-label", "cursortext", x, top - 2.5, text, 9.5, anchor="middle", title=text)
+
+    def _legend(self) -> None:
+        """Draw a line that names every sign, and the scale of thickness with its numbers."""
+        scene, scale, y, x = self.scene, self.tracks.scale, self.bottom + 29, MARGIN + 4
+        for key, text in LEGEND.items():
+            if key not in ("scale", "band"):
+                x = self._legend_text(key, text, self._legend_sign(key, x, y), y)
+        x, y = MARGIN + 4, y + 24
+        scene.label("legend-scale-label", "faint", x, y + 3.5, LEGEND["scale"], 10)
+        x += text_width(LEGEND["scale"], 10) + 14
+        wedge = f"M{x} {y - THIN / 2}L{x + WEDGE} {y - THICK / 2}V{y + THICK / 2}L{x} {y + THIN / 2}Z"
+        scene.add("path", "legend-scale", "wedge", path=wedge)
+        for n, (tick, text) in enumerate(zip(scale.ticks, scale.texts, strict=True)):
+            at = x + WEDGE * scale.part(tick)
+            scene.label(f"legend-scale-{n}", "faint", at, y + 17, text, 9, anchor="middle")
+        x += WEDGE + 34
+        scene.add("rect", "legend-band", "band", x, y - 6, 28, 12)
+        scene.add("rect", "legend-band-core", "bar value", x, y - 2, 28, 4)
+        self._legend_text("band", LEGEND["band"], x + 34, y)
+
+    def _legend_text(self, key: str, text: str, x: float, y: float) -> float:
+        self.scene.label(f"legend-{key}-label", "faint", x, y + 3.5, text, 10)
+        return x + text_width(text, 10) + 14
+
+    def _legend_sign(self, key: str, x: float, y: float) -> float:
+        name, scene = f"legend-{key}", self.scene
+        if key == "kept":
+            scene.add("path", name, "kept", path=kept_path(x, y, 5))
+        elif key in ("read", "write", "accumulate"):
+            kind = {"read": "circle", "write": "square", "accumulate": "diamond"}[key]
+            r = 5 if key == "accumulate" else 4
+            scene.add(kind, name, key, x - r, y - r, 2 * r, 2 * r)
+        elif key == "cut":
+            scene.add("path", name, "arrow cut", path=f"M{x} {y}H{x + 26}", size=1.8)
+        elif key == "absent":
+            scene.add("rect", name, "absent", x, y - 1.5, 28, 3)
+        else:
+            tall = 5 if key == "zero" else 10
+            scene.add("rect", name, f"bar {key}", x, y - tall / 2, 28, tall, radius=tall / 2)
+            if key != "zero":
+                glyph(scene, f"{name}-sign", key, x + 14, y, 3.5, "")
+        return x + (10 if key in ("read", "write", "accumulate", "kept") else 34)
 
 
 def event_title(event: EventColumn) -> str:
@@ -215,298 +288,6 @@ def event_title(event: EventColumn) -> str:
     return "\n".join(lines)
 
 
-def _lanes(scene: Scene, layout: Layout) -> None:
-    for n, (key, lane) in enumerate(layout.lanes.items()):
-        scene.add("path", f"rule-{n}", "rule", path=f"M0 {lane.top:.1f}H{layout.width:.1f}")
-        _chips(scene, lane)
-        value, adjoint = lane.value_top + lane.track_height / 2, lane.adjoint_top + lane.track_height / 2
-        scene.label(f"value-{key}", "muted", 256, value + 3.5, "value", 10, anchor="end")
-        scene.label(f"adjoint-{key}", "hot", 256, adjoint + 3.5, "adjoint", 10, anchor="end")
-        _extents(scene, lane)
-    if layout.hidden_lanes:
-        noun = "allocation" if layout.hidden_lanes == 1 else "allocations"
-        text = f"… {layout.hidden_lanes} more {noun}, in the table"
-        scene.label("more-lanes", "muted", MARGIN, layout.bottom + 12, text, 11)
-    scene.add("path", "rule-end", "rule", path=f"M0 {layout.bottom:.1f}H{layout.width:.1f}")
-
-
-def _chips(scene: Scene, lane: Lane) -> None:
-    track, edge = lane.track, 216.0
-    x, y = MARGIN, lane.top + 12
-    for n, (text, title, _) in enumerate(chips(lane)):
-        wide = text_width(text, 11.5, True) + 18
-        if x > MARGIN and x + wide > edge:
-            x, y = MARGIN, y + 24
-        key = f"name-{track.id}-{n}"
-        scene.add("rect", key, "chip shared" if track.aliased else "chip", x, y, wide, 20, radius=10, title=title)
-        if track.aliased:
-            scene.add("rect", f"{key}-ground", "chipground", x + 3, y + 3, wide - 6, 14, radius=7, title=title)
-        scene.label(f"{key}-label", "name", x + wide / 2, y + 14, text, 11.5, mono=True, anchor="middle", title=title)
-        x += wide + 6
-    said = note(lane)
-    indent = MARGIN if track.aliased else MARGIN + 2
-    scene.label(f"note-{track.id}", said.look, indent, y + 36, said.text, said.size, title=said.title)
-
-
-def _extents(scene: Scene, lane: Lane) -> None:
-    """Draw a thin bar beside the value track for every name that covers only a part of the memory."""
-    parts = [name for name in lane.track.names if lane.track.partial(name.lo, name.hi) or name.strided]
-    for n, name in enumerate(parts[:4]):
-        y, tall = lane.value_span(name.lo, name.hi)
-        look = "extent strided" if name.strided else "extent"
-        title = name_title(lane, name)
-        scene.add(
-            "rect",
-            f"extent-{lane.track.id}-{n}",
-            look,
-            LEFT - 7 - 4 * n,
-            y + 0.5,
-            2.5,
-            max(tall - 1, 1.5),
-            radius=1,
-            title=title,
-        )
-
-
-def _values(scene: Scene, layout: Layout) -> None:
-    moments = sorted([column.x for column in layout.columns] + [group.x0 + LABEL_ROOM for group in layout.groups])
-    for n, block in enumerate(layout.blocks):
-        after = bisect_right(moments, block.x0)
-        reach = min([block.x1, *moments[after : after + 1]])
-        _block(scene, layout, layout.lanes[block.allocation], block, reach, f"block-{block.allocation}-{n}")
-
-
-def _block(scene: Scene, layout: Layout, lane: Lane, block: PlacedBlock, reach: float, key: str) -> None:
-    """Draw one version. Its label has room up to `reach`, where the next event has its signs."""
-    mark, wide = block_mark(lane, block), block.x1 - block.x0
-    title = _block_title(layout, lane, block)
-    parts = layout.against is not None and layout.against.parts_block(block)
-    look = mark.look + odd(parts, False)
-    scene.add("rect", key, look, block.x0, mark.y, wide, mark.tall, radius=mark.radius, title=title)
-    scene.add("rect", f"{key}-start", "blockstart", block.x0, mark.y, min(4, wide), mark.tall, radius=1, title=title)
-    indent = LABEL if block.e0 >= 0 else LABEL_FIRST
-    if mark.text and reach - block.x0 - indent - LABEL_ROOM >= text_width(mark.text, 10, True):
-        y = mark.y + mark.tall / 2 + 3.6
-        look = "illtext" if block.state else "name"
-        scene.label(f"{key}-label", look, block.x0 + indent, y, mark.text, 10, mono=True, title=title)
-    if block.state and wide > ILL_ROOM:
-        _glyph(scene, f"{key}-sign", STATES[block.state], *ill_sign(mark, block.x1), title)
-
-
-def _block_title(layout: Layout, lane: Lane, block: VersionBlock) -> str:
-    version = block.version
-    heading = clean(layout.trace.events[block.e0].heading) if block.e0 >= 0 else ""
-    origin = f", written by {heading}" if heading else ", from before the tape"
-    if version.mixed:
-        origin = ": not drawn events wrote parts of it, the last one " + origin.removeprefix(", ")
-    where = lane.track.range_text(block.lo, block.hi)
-    ill = {NAN: ", has NaN", INF: ", has Inf", BOTH: ", has NaN and Inf"}.get(block.state, "")
-    return f"{version_text(block)} of {where}{origin}{ill}{', strided' if version.strided else ''}"
-
-
-def _adjoints(scene: Scene, layout: Layout) -> None:
-    meets: dict[tuple[str, int, int, float], AdjointLevel] = {}
-    placed: dict[str, list[PlacedBlock]] = {key: [] for key in layout.lanes}
-    for block in layout.blocks:
-        placed[block.allocation].append(block)
-    blocks = {key: LaneBlocks(found) for key, found in placed.items()}
-    shown = {column.position for column in layout.columns}
-    for n, bar in enumerate(layout.bars):
-        key, level = f"bar-{bar.allocation}-{n}", bar.level
-        if level is None:
-            _absent(scene, layout.lanes[bar.allocation], bar, placed[bar.allocation], blocks[bar.allocation], key)
-            continue
-        _bar(scene, layout, bar, level, key)
-        if bar.given and level.contributions > 1 and bar.e1 in shown:
-            meets.setdefault((bar.allocation, level.lo, level.hi, bar.x1), level)
-    _arrows(scene, layout)
-    for n, ((allocation, _, _, x), level) in enumerate(meets.items()):
-        _meet(scene, layout.lanes[allocation], level, x + MOMENT + MEET_DX, f"meet-{allocation}-{n}")
-
-
-def _bar(scene: Scene, layout: Layout, bar: PlacedBar, level: AdjointLevel, key: str) -> None:
-    lane = layout.lanes[bar.allocation]
-    mark, wide = bar_mark(lane, bar, level, layout.scale), bar.x1 - bar.x0
-    title = _bar_title(layout, lane, bar, level)
-    parts = layout.trace.wrong if layout.against is None else layout.against.parts_bar(bar, layout.others)
-    look = mark.look + odd(parts, layout.trace.wrong)
-    scene.add(
-        "rect",
-        key,
-        look,
-        bar.x0,
-        mark.y - mark.thick / 2,
-        wide,
-        mark.thick,
-        radius=mark.thick / 2,
-        title=title,
-        opacity=mark.opacity,
-    )
-    if mark.sign:
-        _glyph(scene, f"{key}-sign", mark.state, bar.x0 + wide / 2, mark.y, mark.sign, title)
-
-
-def _bar_title(layout: Layout, lane: Lane, bar: Bar, level: AdjointLevel) -> str:
-    title = f"adjoint of {lane.track.range_text(bar.lo, bar.hi)}: {level_text(level)}"
-    if level.mixed:
-        title += ", changed in parts by events that are not drawn"
-    elif level.state == "value":
-        title += f" (max), {level.l2:.3g} (L2)"
-    if bar.given:
-        title += f", after the reverse step of {clean(layout.trace.events[bar.e1].heading)}"
-    return title
-
-
-def _absent(
-    scene: Scene, lane: Lane, bar: PlacedBar, placed: Sequence[PlacedBlock], blocks: LaneBlocks, key: str
-) -> None:
-    for n, piece, mark in absent_marks(lane, bar, blocks):
-        x0, x1 = max(placed[n].x0, bar.x0), min(placed[n].x1, bar.x1)
-        if x0 < x1:
-            title = f"no adjoint of {lane.track.range_text(piece.lo, piece.hi)}"
-            scene.add("rect", f"{key}-{n}", mark.look, x0, mark.y - mark.thick / 2, x1 - x0, mark.thick, title=title)
-
-
-def _glyph(scene: Scene, key: str, state: str, x: float, y: float, r: float, title: str) -> None:
-    """Draw the magenta cross of NaN, or the I of Inf."""
-    if state == "nan":
-        path = f"M{x - r:.1f} {y - r:.1f}L{x + r:.1f} {y + r:.1f}M{x - r:.1f} {y + r:.1f}L{x + r:.1f} {y - r:.1f}"
-    else:
-        path = f"M{x - 3:.1f} {y - r:.1f}h6M{x:.1f} {y - r:.1f}v{2 * r:.1f}M{x - 3:.1f} {y + r:.1f}h6"
-    scene.add("path", key, f"sign {state}", path=path, title=title)
-
-
-def _arrows(scene: Scene, layout: Layout) -> None:
-    for column in layout.columns:
-        seen = set()
-        for w, r, arrow in arrows_of(layout.places, column.event, column.position, layout.flows, layout.scale):
-            rows = tuple(layout.places[column.event.touches[n].allocation].top for n in (w, r))
-            inside = column.event.touches[w].allocation in layout.folded and rows[0] == rows[1]
-            if not inside and (rows not in seen or not layout.folded):
-                _arrow(scene, layout, column, w, r, arrow)
-            seen.add(rows)
-
-
-def _arrow(scene: Scene, layout: Layout, column: Column, w: int, r: int, arrow: Arrow) -> None:
-    x0, x1, bend = column.x + ARROW_FROM, column.x + ARROW_TO, min(BEND_MOST, BEND * layout.pitch)
-    path = (
-        f"M{x0:.1f} {arrow.y0:.1f}C{x0 - bend:.1f} {arrow.y0:.1f}"
-        f" {x1 + BEND_END * bend:.1f} {arrow.y1:.1f} {x1:.1f} {arrow.y1:.1f}"
-    )
-    event, place = column.event, column.position
-    stopped = "cut on purpose, " if event.facts.cuts else ""
-    title = (
-        f"{clean(event.heading)}: {stopped}from the adjoint of {clean(event.touches[w].name)}"
-        f" ({level_text(layout.flows[place, w].after)}) to {clean(event.touches[r].name)}"
-        f" ({level_text(layout.flows[place, r].before)})"
-    )
-    scene.add("path", f"arrow-{place}-{w}-{r}", arrow.look, path=path, title=title, size=arrow.size)
-
-
-def _meet(scene: Scene, lane: Lane, level: AdjointLevel, x: float, key: str) -> None:
-    meet, r = meet_mark(lane, level), meet_mark(lane, level).radius
-    where = lane.track.range_text(level.lo, level.hi)
-    title = f"{level.contributions} contributions meet in the adjoint of {where}"
-    scene.add("circle", key, "meet", x - r, meet.y - r, 2 * r, 2 * r, title=title)
-    if meet.text:
-        scene.label(f"{key}-label", "meettext", x, meet.y + 3.5, meet.text, meet.size, anchor="middle", title=title)
-
-
-def _touches(scene: Scene, layout: Layout) -> None:
-    for column in layout.columns:
-        reads, kepts = slots_of(layout.lanes, column.event)
-        signs(scene, layout, column)
-        order = sorted(range(len(column.event.touches)), key=lambda n: column.event.touches[n].how != "read")
-        for n in order:
-            touch = column.event.touches[n]
-            if touch.allocation in layout.lanes:
-                slot = min(reads.get(n, 0), int((layout.pitch / 2 - 12) / SLOT))
-                _touch(scene, layout.lanes[touch.allocation], column, n, touch, slot)
-        for n, slot in kepts.items():
-            _kept(scene, layout, column, n, min(slot, int((layout.pitch / 2 - 8) / SLOT)))
-
-
-def _mark_title(touch: TouchMark, lane: Lane, event: EventColumn) -> str:
-    return f"{clean(event.heading)}: {touch_text(touch)}, bytes [{touch.lo}:{touch.hi}) of {lane.track.nbytes}"
-
-
-def _touch(scene: Scene, lane: Lane, column: Column, n: int, touch: TouchMark, slot: int) -> None:
-    sign, (middle, r) = SIGNS[touch.how], touch_place(lane, touch)
-    x, r = column.x + sign.dx - SLOT * slot, r + sign.more
-    key, title = f"{touch.how}-{column.position}-{n}", _mark_title(touch, lane, column.event)
-    scene.add(sign.shape, key, touch.how, x - r, middle - r, 2 * r, 2 * r, title=title)
-
-
-def _kept(scene: Scene, layout: Layout, column: Column, n: int, slot: int) -> None:
-    kept = column.event.kept[n]
-    middle, h = kept_place(layout.lanes[kept.allocation], kept)
-    x = column.x + KEPT_DX - SLOT * slot
-    path = (
-        f"M{x:.1f} {middle - h:.1f}V{middle + h:.1f}M{x - 3.2:.1f} {middle + h - 3.6:.1f}"
-        f"L{x:.1f} {middle + h:.1f}L{x + 3.2:.1f} {middle + h - 3.6:.1f}"
-    )
-    reason = f": {clean(kept.reason)}" if kept.reason else ""
-    title = f"kept for the reverse pass, {bytes_text(kept.nbytes, 1000)}{reason}"
-    scene.add("path", f"kept-{column.position}-{n}", "kept", x, middle, path=path, title=title)
-
-
-def _cursor(scene: Scene, layout: Layout, top: float, tall: float) -> None:
-    total, cursor = len(layout.trace.events), layout.trace.cursor
-    if cursor is None or not 0 <= cursor < total:
-        return
-    x = layout.place(cursor)
-    text = f"reverse {total - cursor}/{total}"
-    wide = text_width(text, 9.5) + 12
-    scene.add("path", "cursor", "cursor", path=f"M{x:.1f} {top + tall:.1f}V{layout.bottom:.1f}", title=text)
-    scene.add("rect", "cursor-box", "cursorbox", x - wide / 2, top - 13, wide, 14, radius=7, title=text)
-    scene.label("cursor-label", "cursortext", x, top - 2.5, text, 9.5, anchor="middle", title=text)
-
-
-def _legend(scene: Scene, layout: Layout) -> None:
-    """Draw a line that names every sign, and the scale of thickness with its numbers."""
-    y, x = layout.bottom + 29, MARGIN + 4
-    for key, text in LEGEND.items():
-        if key not in ("scale", "band"):
-            x = _legend_text(scene, key, text, _legend_sign(scene, key, x, y), y)
-    x, y = MARGIN + 4, y + 24
-    scene.label("legend-scale-label", "faint", x, y + 3.5, LEGEND["scale"], 10)
-    x += text_width(LEGEND["scale"], 10) + 14
-    scene.add("path", "legend-scale", "wedge", path=_wedge(x, y))
-    for n, (tick, text) in enumerate(zip(layout.scale.ticks, layout.scale.texts, strict=True)):
-        at = x + WEDGE * layout.scale.part(tick)
-        scene.label(f"legend-scale-{n}", "faint", at, y + 17, text, 9, anchor="middle")
-    x += WEDGE + 34
-    scene.add("rect", "legend-band", "band", x, y - 6, 28, 12)
-    scene.add("rect", "legend-band-core", "bar value", x, y - 2, 28, 4)
-    _legend_text(scene, "band", LEGEND["band"], x + 34, y)
-
-
-def _wedge(x: float, y: float) -> str:
-    """Draw the scale's wedge: at each place as thick as an adjoint of that size."""
-    return f"M{x} {y - THIN / 2}L{x + WEDGE} {y - THICK / 2}V{y + THICK / 2}L{x} {y + THIN / 2}Z"
-
-
-def _legend_text(scene: Scene, key: str, text: str, x: float, y: float) -> float:
-    scene.label(f"legend-{key}-label", "faint", x, y + 3.5, text, 10)
-    return x + text_width(text, 10) + 14
-
-
-def _legend_sign(scene: Scene, key: str, x: float, y: float) -> float:
-    name = f"legend-{key}"
-    if key == "kept":
-        path = f"M{x} {y - 5}V{y + 5}M{x - 3.2} {y + 1.4}L{x} {y + 5}L{x + 3.2} {y + 1.4}"
-        scene.add("path", name, "kept", path=path)
-    elif key in ("read", "write", "accumulate"):
-        kind = {"read": "circle", "write": "square", "accumulate": "diamond"}[key]
-        r = 5 if key == "accumulate" else 4
-        scene.add(kind, name, key, x - r, y - r, 2 * r, 2 * r)
-    elif key == "cut":
-        scene.add("path", name, "arrow cut", path=f"M{x} {y}H{x + 26}", size=1.8)
-    elif key == "absent":
-        scene.add("rect", name, "absent", x, y - 1.5, 28, 3)
-    else:
-        tall = 5 if key == "zero" else 10
-        scene.add("rect", name, f"bar {key}", x, y - tall / 2, 28, tall, radius=tall / 2)
-        if key != "zero":
-            _glyph(scene, f"{name}-sign", key, x + 14, y, 3.5, "")
-    return x + (10 if key in ("read", "write", "accumulate", "kept") else 34)
+def _wrapped(said: Sequence[str], room: float) -> list[str]:
+    """Sentences wrapped to lines of this width, each from a new line."""
+    return [part for text in said for part in wrap(clean(text), max(int(room / text_width("0", 12)), 20))]

@@ -6,8 +6,11 @@ theme `auto` holds both sets and lets `prefers-color-scheme` choose: an embedded
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import replace
 from html import escape
+from pathlib import Path
 
 from ..data.marks import DARK, LIGHT
 from ..data.text import clean_lines
@@ -16,41 +19,17 @@ from .marks import Mark, Scene
 THEMES = ("auto", "light", "dark")
 SANS = "system-ui,-apple-system,'Segoe UI',sans-serif"
 MONO = "ui-monospace,Menlo,'DejaVu Sans Mono',monospace"
+MARKS = Path(__file__).with_name("marks.css").read_text("utf-8")  # which the live view has too
 RULES = """
-.ground{{fill:{ground}}} .rule,.guide,.scope{{fill:none;stroke:{line}}} .guide{{stroke-dasharray:2 3}}
-.scope{{stroke:{muted}}} .label{{fill:{ink}}} .title{{font-weight:600}} .muted,.faint{{fill:{muted}}}
-.hot{{fill:{hottext}}} .note{{fill:{note}}} .event,.chip{{fill:{box};stroke:{line}}}
-.other{{stroke:{muted};stroke-dasharray:3 2}} .shared{{fill:url(#wb-shared);stroke:{stripe}}}
-.chipground{{fill:{ground};opacity:.86}} .sharedground{{fill:{shared}}} .sharedstripe{{fill:{stripe}}}
-.block{{fill:{tint}}} .block.strided{{fill:url(#wb-strided)}} .blockstart{{fill:{value}}}
-.block.nan,.block.inf{{fill:{ill};stroke:{sign};stroke-width:1}} .illtext{{fill:#ffffff}}
-.stridedground{{fill:{tint}}} .stridedline{{stroke:{value};stroke-width:1.1;opacity:.55}}
-.extent{{fill:{stripe}}} .extent.strided{{fill:{box};stroke:{stripe};stroke-dasharray:2 1.5;stroke-width:1.4}}
-.read{{fill:{ground};stroke:{value};stroke-width:2}} .write{{fill:{value};stroke:{ground}}}
-.accumulate{{fill:{value};stroke:{ground}}}
-.kept{{fill:none;stroke:{value};stroke-width:2;stroke-linecap:round;stroke-linejoin:round}}
-.bar,.wedge,.band{{fill:{hot}}} .band{{fill-opacity:.42;stroke:{hot};stroke-width:.8}}
-.band.twin{{stroke:{twin}}} .band.twin,.bar.twin{{fill:{twin}}} .bar.zero.twin{{fill:none;stroke:{twin}}}
-.bar.zero{{fill:none;stroke:{hot};stroke-width:1.3;stroke-dasharray:1.5 2.5}}
-.bar.nan,.bar.inf{{fill:{ill};stroke:{sign};stroke-width:1}} .sign{{fill:none;stroke:{sign};stroke-width:1.8}}
-.sign.inf{{stroke:#ffffff;stroke-width:1.6}} .absent{{fill:url(#wb-absent)}} .absentline{{stroke:{absent}}}
-.arrow{{fill:none;stroke:{hot};opacity:.9}} .arrow.dead{{stroke-dasharray:1.5 3}} .arrow.ill{{stroke:{bad};opacity:1}}
-.arrow.cut{{stroke-dasharray:6 4;opacity:1}} .stop{{fill:none;stroke:{ink};stroke-width:1.8}}
-.tip{{fill:{hot}}} .illtip{{fill:{bad}}} .meet{{fill:{ground};stroke:{hot};stroke-width:1.6}}
-.meettext{{fill:{hottext};font-weight:700}} .strip.block{{stroke:none}} .gap{{fill:{box};opacity:.92}}
-.gapedge{{fill:none;stroke:{muted};stroke-dasharray:3 3}}
-.badge{{fill:{ill};stroke:{sign}}} .badgetext{{fill:#ffffff;font-weight:600}}
-.event.current{{stroke:{cursor};stroke-width:1.6}} .cursor{{fill:none;stroke:{cursor};stroke-width:1.6}}
-.cursorbox{{fill:{cursor}}} .cursortext{{fill:{ground};font-weight:600}}
-.bar.parted,.partedline{{fill:{odd}}} .bar.parted.wrong{{fill:url(#wb-wrong);stroke:{odd};stroke-width:.8}}
-.bar.zero.parted{{fill:none;stroke:{odd}}} .bar.nan.parted,.bar.inf.parted{{fill:{ill};stroke:{odd}}}
-.block.parted{{stroke:{odd};stroke-width:1.6}} .title.wrong,.said{{fill:{oddtext};font-weight:600}}
-.outline{{fill:none;stroke:{twin};stroke-width:1.4}} .outline.zero{{stroke-dasharray:1.5 2.5}}
-.event.lacking{{fill:none;stroke:{odd};stroke-dasharray:3 2}} .badge.odd{{fill:{odd};stroke:{odd}}}
-.tag{{fill:{odd}}} .tagtext{{fill:#ffffff;font-weight:600}} .pointer{{fill:none;stroke:{odd};stroke-width:1.6}}
-.wrongground{{fill:{ground}}} .wrongstripe{{fill:{odd}}}
-.verdict{{fill:{box};stroke:{line}}} .verdict.error,.verdict.warning{{stroke:{bad}}}
-.found-error,.found-warning{{font-weight:600}}
+.ground{fill:var(--wb-ground)} .label{fill:var(--wb-ink)} .title{font-weight:600} .muted{fill:var(--wb-muted)}
+.chip.shared{fill:url(#wb-shared)} .chipground{fill:var(--wb-ground);opacity:.86} .block.strided{fill:url(#wb-strided)}
+.absent{fill:url(#wb-absent)} .bar.parted.wrong{fill:url(#wb-wrong)}
+.extent{fill:var(--wb-stripe)} .strip.block,.strip.block.nan,.strip.block.inf{stroke:none}
+.title.wrong,.said{fill:var(--wb-oddtext);font-weight:600}
+.extent.strided{fill:var(--wb-box);stroke:var(--wb-stripe);stroke-dasharray:2 1.5;stroke-width:1.4}
+.gap{fill:var(--wb-box);opacity:.92} .gapedge{fill:none;stroke:var(--wb-muted);stroke-dasharray:3 3}
+.verdict{fill:var(--wb-box);stroke:var(--wb-line)} .verdict.error,.verdict.warning{stroke:var(--wb-bad)}
+.found-error,.found-warning{font-weight:600}
 """
 DEFS = (
     '<pattern id="wb-shared" width="7" height="7" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
@@ -92,11 +71,16 @@ def style(theme: str) -> str:
     """The colours of one theme, or of both with `prefers-color-scheme` between them."""
     if theme not in THEMES:
         raise ValueError(f"a theme is one of {THEMES}, not {theme!r}")
-    rules = RULES.format(**(DARK if theme == "dark" else LIGHT))
+    rules = _coloured(DARK if theme == "dark" else LIGHT)
     fonts = f".label{{font-family:{SANS}}} .mono{{font-family:{MONO};font-weight:500}}"
     if theme == "auto":
-        rules += "@media (prefers-color-scheme:dark){" + RULES.format(**DARK) + "}"
+        rules += "@media (prefers-color-scheme:dark){" + _coloured(DARK) + "}"
     return fonts + rules
+
+
+def _coloured(palette: Mapping[str, str]) -> str:
+    marks = RULES + re.sub(r" (?={)|/\*.*?\*/|\.wb-view |\.wb-lanes ", "", MARKS)
+    return re.sub(r"var\(--wb-(\w+)\)", lambda m: palette[m[1]], marks)
 
 
 def quoted(text: object) -> str:

@@ -7,20 +7,26 @@ A long tape is cut in the middle, and the table says how much was left out.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
 
 from ... import tables
-from ..data.against import PassComparison
-from ..data.lanes import TouchAdjoint
-from ..data.text import clean, clean_lines, level_text, text_width, versions
+from ..data.columns import PIECES
+from ..data.envelope import Bars, envelope_text, envelopes, stretches
+from ..data.lanes import Adjoints, TouchAdjoint, by_lane, cut_memory
+from ..data.text import clean, clean_lines, level_text, moment_text, text_width, versions
 from ..data.trace import AllocationTrack, TouchMark, Trace, event_flags, events_text, fold_flags
-from .groups import group_texts
-from .layout import Column, ColumnGroup, Layout, arrange, both_ends
+from .window import TimeColumn, group_name, within
+
+if TYPE_CHECKING:
+    from ..data.against import PassComparison
 
 ROW_LIMIT = 200
 EVENT_HEAD = ("event", "line", "reads", "writes", "kept", "adjoint after", "adjoint before", "flags")
 AGAINST_HEAD = ("adjoint before, other", "difference")
 MEMORY_HEAD = ("memory", "bytes", "type", "names")
 Row = tuple[tuple[str, ...], ...]
+Flows = Mapping[tuple[int, int], TouchAdjoint]
 
 
 def table(
@@ -59,55 +65,80 @@ def _head(against: PassComparison | None) -> tuple[str, ...]:
 
 
 def event_rows(trace: Trace, limit: int = ROW_LIMIT, against: PassComparison | None = None) -> list[Row]:
-    """One row per event: each cell is a tuple of lines. `against`: with the other pass, and what differs."""
-    shown = both_ends(trace, (limit + 1) // 2, limit // 2)
-    layout = arrange(trace, shown, lane_budget=len(trace.allocations), against=against, fold=False)
-    rows = []
-    for place, column in enumerate(layout.columns):
-        if layout.groups and column.position != place and len(rows) == place:
-            gap = _gap_row(layout, layout.groups[0])
-            rows.append(gap if against is None else (*gap[:-1], (), (), gap[-1]))
-        rows.append(_event_row(layout, column))
-    return rows
+    """One row per event: each cell is a tuple of lines. `against`: with the other pass, and what differs.
+
+    Of a long tape the first and the last events, and a row for those between.
+    """
+    total, head, tail = len(trace.events), (limit + 1) // 2, limit // 2
+    if total <= head + tail:
+        return _EventRows(trace, range(total), against).rows
+    made = _EventRows(trace, [*range(head), *range(total - tail, total)], against)
+    gap = made.gap(head, total - tail)
+    return [*made.rows[:head], gap if against is None else (*gap[:-1], (), (), gap[-1]), *made.rows[head:]]
 
 
-def _gap_row(layout: Layout, group: ColumnGroup) -> Row:
-    events = group.events
-    kinds = events_text(events)
-    noun = kinds[0].split(" ", 1)[-1] if len(kinds) == 1 else "events"
-    flags = tuple(f"{flag} ×{number}" for flag, number in fold_flags(events).items())
-    return (
-        (f"… {sum(event.count for event in events)} more {noun}", clean(group.name)),
-        (),
-        (),
-        (),
-        (),
-        (),
-        group_texts(layout, group),
-        flags,
-    )
+class _EventRows:
+    """The rows of these events; memory is cut at the ends of what they access."""
 
+    def __init__(self, trace: Trace, shown: Sequence[int], against: PassComparison | None):
+        self.trace, self.against = trace, against
+        self.tracks = {track.id: track for track in trace.allocations}
+        cuts = cut_memory(trace, [trace.events[n] for n in shown])
+        self.flows = Adjoints(trace, cuts, [event.adjoint for event in trace.events], trace.seeds, set(shown)).flows
+        self.other_flows: Flows = {}
+        if against is not None:
+            self.other_flows = Adjoints(trace, cuts, against.other.events, against.other.seeds, set(shown)).flows
+        self.rows = [self._row(n) for n in shown]
 
-def _event_row(layout: Layout, column: Column) -> Row:
-    event, lanes = column.event, layout.lanes
-    heading = clean(event.heading) if event.facts.step == "launch" else f"{clean(event.heading)} ({event.kind})"
-    reads = tuple(_touch(lanes[touch.allocation].track, touch) for touch in event.touches if touch.how == "read")
-    writes = tuple(_touch(lanes[touch.allocation].track, touch) for touch in event.touches if touch.how != "read")
-    kept = tuple(f"{tables.bytes_text(kept.nbytes, 1000)}: {clean(kept.reason)}".rstrip(": ") for kept in event.kept)
-    flags = tuple(sorted(event_flags(event) - {"kept"}))
-    after, before = _adjoints(layout, column, layout.flows, True), _adjoints(layout, column, layout.flows)
-    made = layout.against
-    second = () if made is None else (_other(layout, column), tuple(made.differences(column.position)))
-    return ((heading,), (clean(event.where),), reads, writes, kept, after, before, *second, flags)
+    def gap(self, a: int, b: int) -> Row:
+        """The row of events [a, b), which have none of their own."""
+        events = self.trace.events[a:b]
+        kinds = events_text(events)
+        noun = kinds[0].split(" ", 1)[-1] if len(kinds) == 1 else "events"
+        flags = tuple(f"{flag} ×{number}" for flag, number in fold_flags(events).items())
+        number, column = sum(event.count for event in events), TimeColumn(a, b, 0, 0)
+        name = group_name(self.trace, column)
+        return ((f"… {number} more {noun}", name), (), (), (), (), (), self._inside(column), flags)
 
+    def _inside(self, column: TimeColumn) -> tuple[str, ...]:
+        """The adjoint of each memory in many events."""
+        trace, found = self.trace, []
+        cuts, levels = cut_memory(trace, trace.events, PIECES), [event.adjoint for event in trace.events]
+        bars = by_lane(Adjoints(trace, cuts, levels, trace.seeds, ()).bars)
+        for key, track in self.tracks.items():
+            one = envelopes(Bars.of(bars.get(key, [])), stretches(column.a, column.b, 1)).at(0)
+            if one.state != "absent":
+                name = clean(track.names[0].name if track.names else key)
+                found.append(f"{name} {envelope_text(one, partial(moment_text, trace), within(trace, column))}")
+        return tuple(found)
 
-def _other(layout: Layout, column: Column) -> tuple[str, ...]:
-    """The adjoint of the other pass as lines: of what both touched, or of what only the other did."""
-    assert layout.against is not None
-    if column.event.touches:
-        return _adjoints(layout, column, layout.other_flows)
-    levels = layout.against.other.events[column.position]
-    return tuple(f"{clean(layout.lanes[x.allocation].track.names[0].name)} {level_text(x)}" for x in levels)
+    def _row(self, n: int) -> Row:
+        event, tracks = self.trace.events[n], self.tracks
+        heading = clean(event.heading) if event.facts.step == "launch" else f"{clean(event.heading)} ({event.kind})"
+        reads = tuple(_touch(tracks[touch.allocation], touch) for touch in event.touches if touch.how == "read")
+        writes = tuple(_touch(tracks[touch.allocation], touch) for touch in event.touches if touch.how != "read")
+        kept = tuple(f"{tables.bytes_text(k.nbytes, 1000)}: {clean(k.reason)}".rstrip(": ") for k in event.kept)
+        flags = tuple(sorted(event_flags(event) - {"kept"}))
+        after, before = self._adjoints(n, self.flows, True), self._adjoints(n, self.flows)
+        second = () if self.against is None else (self._other(n), tuple(self.against.differences(n)))
+        return ((heading,), (clean(event.where),), reads, writes, kept, after, before, *second, flags)
+
+    def _other(self, n: int) -> tuple[str, ...]:
+        """The adjoint of the other pass as lines: of what both touched, or of what only the other did."""
+        assert self.against is not None
+        if self.trace.events[n].touches:
+            return self._adjoints(n, self.other_flows)
+        levels = self.against.other.events[n]
+        return tuple(f"{clean(self.tracks[x.allocation].names[0].name)} {level_text(x)}" for x in levels)
+
+    def _adjoints(self, n: int, flows: Flows, after: bool = False) -> tuple[str, ...]:
+        """The adjoint of every range that the event touched, each range once."""
+        found: dict[tuple[str, int, int], str] = {}
+        for k, touch in enumerate(self.trace.events[n].touches):
+            text = level_text(flows[n, k].after if after else flows[n, k].before)
+            name = _named(self.tracks[touch.allocation], touch)
+            found.setdefault((touch.allocation, touch.lo, touch.hi), f"{name} {text}")
+        return tuple(found.values())
 
 
 def _touch(track: AllocationTrack, touch: TouchMark) -> str:
@@ -118,19 +149,6 @@ def _touch(track: AllocationTrack, touch: TouchMark) -> str:
 def _named(track: AllocationTrack, touch: TouchMark) -> str:
     where = f" {track.range_text(touch.lo, touch.hi)}" if track.partial(touch.lo, touch.hi) else ""
     return f"{clean(touch.name)}{where}{' strided' if touch.strided else ''}"
-
-
-def _adjoints(
-    layout: Layout, column: Column, flows: Mapping[tuple[int, int], TouchAdjoint], after: bool = False
-) -> tuple[str, ...]:
-    """The adjoint of every range that the event touched, each range once."""
-    found: dict[tuple[str, int, int], str] = {}
-    for n, touch in enumerate(column.event.touches):
-        flow = flows[column.position, n]
-        text = level_text(flow.after if after else flow.before)
-        name = _named(layout.lanes[touch.allocation].track, touch)
-        found.setdefault((touch.allocation, touch.lo, touch.hi), f"{name} {text}")
-    return tuple(found.values())
 
 
 def memory_rows(trace: Trace, limit: int = ROW_LIMIT) -> list[Row]:
