@@ -13,6 +13,7 @@ from ..arrays.array import array
 from ..arrays.dtypes import differentiable
 from ..arrays.host_reads import carrying, given_away, received
 from ..arrays.provenance import HostRead, source_of, united
+from .pure_calls import refuse_leaving
 
 
 class HostTensor(torch.Tensor):
@@ -38,6 +39,10 @@ class HostTensor(torch.Tensor):
     def detach(self) -> torch.Tensor:
         """The same memory; the gradient is meant to end here."""
         return _plain(self)
+
+    def __dlpack__(self, *args: Any, **named: Any) -> Any:
+        refuse_leaving(self.sources, "a library that takes it by DLPack", "wb.detach(tensor), if it is meant")
+        return _plain(self).__dlpack__(*args, **named)
 
     def __deepcopy__(self, memo: Any) -> torch.Tensor:
         return copy.deepcopy(_plain(self), memo)
@@ -69,6 +74,15 @@ def _carrying(result: Any, sources: tuple[HostRead, ...]) -> Any:
     return carrying(result, sources)
 
 
+def carrying_tensor(t: torch.Tensor, sources: tuple[HostRead, ...]) -> torch.Tensor:
+    """The tensor, which was computed from these readings."""
+    if not sources or not t.is_floating_point():
+        return t
+    made = t.as_subclass(HostTensor)  # type: ignore[attr-defined]
+    made.sources = sources
+    return made
+
+
 def sources_of_tensors(value: Any) -> tuple[HostRead, ...]:
     """The reads that tensors came from, those in lists too."""
     if isinstance(value, torch.Tensor):
@@ -80,10 +94,8 @@ def read_as(a: array, t: torch.Tensor) -> torch.Tensor:
     """`t`, a tensor on the memory of `a`, with that read as its source if a tape records."""
     if recorder() is None or a.is_gradient or not differentiable(a.dtype):
         return t
-    made = t.as_subclass(HostTensor)  # type: ignore[attr-defined]
     source = source_of(a.span, a.label)
-    made.sources = () if source is None else (source,)
-    return made
+    return t if source is None else carrying_tensor(t, (source,))
 
 
 def wrapped(made: array, t: torch.Tensor) -> None:

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from itertools import repeat
 from typing import Any
 
 import numpy as np
 import torch
+from torch.autograd import forward_ad
 from torch.utils.weak import WeakIdKeyDictionary
 
 from ..arrays import allocation as memory
@@ -23,21 +24,24 @@ from ..arrays import ports
 from ..arrays.allocation import Allocation
 from ..arrays.array import array, array_on
 from ..arrays.dtypes import dtype_of
+from ..arrays.host_reads import sources_of
+from ..arrays.provenance import united
 from ..arrays.scalar import scalar
 from ..arrays.span import Span, row_strides
 from ..arrays.workspace import Workspace
 from ..device import Device, followed, get_device, let_follow, xp
 from ..errors import GradientError, LaunchError, Where
 from ..kernels import types
-from ..kernels.program import Kernel, Program
+from ..kernels.program import Kernel
 from ..kernels.reading.declare import Instance, struct_of
 from ..kernels.types import Array, Scalar, Struct, Type
+from ..launches.command import Command
 from ..launches.launch import launch
-from ..launches.plan import grid as grid_of
 from ..tapes.recording import Recording
-from ..tapes.reverse import verify, walk
+from ..tapes.reverse import verify
 from ..tapes.tape import Tape
-from .host_tensors import read_as, wrapped
+from .host_tensors import carrying_tensor, read_as, wrapped
+from .pure_calls import Dims, GridLike, OutputsLike, RecordedCall, check_writes, form
 
 __all__ = [
     "device_from_torch",
@@ -372,58 +376,84 @@ def _wide(dtype: torch.dtype) -> np.dtype:
 
 def _like(view: Any, t: torch.Tensor) -> torch.Tensor:
     """A copy of a piece of shadow as a tensor like `t`."""
+    return _tensor_of(view, t.device).reshape(t.shape).to(t.dtype)
+
+
+def _tensor_of(view: Any, device: torch.device) -> torch.Tensor:
+    """A copy of values of NumPy or CuPy as a tensor."""
     copied = view.copy()
-    let_follow(device_from_torch(t.device))
-    made = torch.from_numpy(copied) if isinstance(copied, np.ndarray) else torch.as_tensor(copied, device=t.device)
-    return made.reshape(t.shape).to(t.dtype)
+    let_follow(device_from_torch(device))
+    return torch.from_numpy(copied) if isinstance(copied, np.ndarray) else torch.as_tensor(copied, device=device)
 
 
 # ---- kernels as torch functions
 
 
-def function(kernel: Kernel, dim: Any = None, outputs: Any = None) -> TorchFunction:
-    """A kernel as a function of torch: `y = function(kernel, dim=n)(x1, x2, 3.0)`, differentiable by torch.
+def function(kernel: Kernel, dim: GridLike = None, outputs: OutputsLike = None) -> TorchFunction:
+    """A kernel as a function of torch: `y = function(kernel)(x1, x2, 3.0)`, differentiable by torch.
 
-    The arguments of a call are the first parameters of the kernel: tensors (also in fields of structs), numbers,
-    vectors. The parameters that remain are the outputs: new tensors of zeros, which the kernel fills and the call
-    returns, one alone or a tuple. The kernel must not write to its inputs.
+    The arguments of a call are the first parameters of the kernel: tensors (also in fields of structs, and for numbers
+    and vectors), numbers, vectors. The parameters that remain are the outputs: new tensors of zeros, which the kernel
+    fills and the call returns, one alone or a tuple. The kernel must not write to its inputs.
 
     dim       the launch grid: an int, a tuple, or a function of the call's arguments. By default the shape of the
-              first output.
+              first output; without `outputs` that of the inputs, where the kernel reads them at `tid()`.
     outputs   shapes of the outputs, without component axes: a list of ints or tuples, or a function of the call's
               arguments that gives one. By default every output has the shape of the grid. `(shape, dtype)` also checks
               the dtype, which the kernel's annotation decides.
 
-    Each argument has a gradient of its own, also where two tensors share memory. Second derivatives are refused
-    (GradientError [double-backward]), as is changing an input in place that the adjoint reads ([overwritten]).
-    Raises LaunchError [function] for arguments that do not fit.
+    Derivatives are exact, in reverse and forward mode and of any order (`create_graph=True`, `torch.autograd.functional`,
+    `torch.func`); `vmap` launches once per element. Each argument has a gradient of its own, also where two tensors
+    share memory. Changing an input in place that the adjoint reads is refused ([overwritten]), and so is what `wb.hvp`
+    refuses, where a second derivative is asked for.
+    Raises LaunchError [function] for arguments that do not fit, or of which the grid would leave a part unread.
     """
-    if dim is None and outputs is None:
-        raise LaunchError("function needs the grid or the shapes of the outputs", slug="function", instead="dim=n")
     return TorchFunction(kernel, dim, outputs)
 
 
 class TorchFunction:
     """A kernel that torch can call and differentiate. Made by `function`."""
 
-    def __init__(self, kernel: Kernel, dim: Any, outputs: Any):
+    def __init__(self, kernel: Kernel, dim: GridLike, outputs: OutputsLike):
         self.kernel, self.dim, self.outputs = kernel, dim, outputs
         self.__name__, self.__doc__ = kernel.__name__, kernel.__doc__
 
     def __repr__(self) -> str:
         return f"<torch function of {self.kernel!r}>"
 
-    def __call__(self, *args: Any) -> Any:
+    def __call__(self, *args: object) -> Any:
+        program = self.kernel.program()
         found = [t for arg in args for t in _tensors(arg)]
-        call = TorchCall(self, args)
-        if torch.is_grad_enabled() and any(t.requires_grad for t in found):
-            made = _Bridge.apply(call, *found)
+        for t in found:
+            dtype_from_torch(t.dtype)
+        grid, shapes = form(program, args, self.dim, self.outputs, _dtype_of)
+        check_writes(program, len(args), "Torch would not know that its tensor has changed.")
+        placed = repeat(_PLACE)
+        call = KernelCall(self.kernel, [_replaced(arg, placed) for arg in args], grid, shapes)
+        call.follows = torch.is_grad_enabled()
+        followed = call.follows and any(t.requires_grad for t in found)
+        if followed or torch._C._are_functorch_transforms_active() or _forward_mode():
+            made = _Forward.apply(call, *found)
         else:
-            made = call.run(found, record=False)
-        return made[0] if len(made) == 1 else tuple(made)
+            made = call.run([t.detach() for t in found])
+        sources = () if memory.recorder() is None else united(map(sources_of, (*args, *found)))
+        made = tuple(carrying_tensor(t, sources) for t in made)
+        return made[0] if len(made) == 1 else made
 
 
-def _tensors(arg: Any) -> Iterator[torch.Tensor]:
+def _forward_mode() -> bool:
+    """True inside `torch.autograd.forward_ad.dual_level()`."""
+    return forward_ad._current_level >= 0
+
+
+_PLACE = torch.empty(0)  # stands for a tensor in the arguments of a call, which hold none of the user's
+
+
+def _dtype_of(dtype: object) -> object:
+    return dtype_from_torch(dtype) if isinstance(dtype, torch.dtype) else dtype_of(dtype)
+
+
+def _tensors(arg: object) -> Iterator[torch.Tensor]:
     """The tensors of an argument in order: itself, or in the fields of a struct."""
     if isinstance(arg, torch.Tensor):
         yield arg
@@ -431,7 +461,7 @@ def _tensors(arg: Any) -> Iterator[torch.Tensor]:
         for name, _ in struct_of(arg).fields:
             yield from _tensors(getattr(arg, name))
     elif isinstance(arg, array | scalar) and arg.requires_grad and torch.is_grad_enabled():
-        tensor = "wb.to_torch(a, requires_grad=True)" if isinstance(arg, array) else "for an array parameter"
+        tensor = "wb.to_torch(a, requires_grad=True)" if isinstance(arg, array) else "torch.tensor(a.value)"
         raise GradientError(
             f"{arg.label} requires a gradient, and torch cannot carry it.",
             slug="array-in-function",
@@ -439,7 +469,7 @@ def _tensors(arg: Any) -> Iterator[torch.Tensor]:
         )
 
 
-def _replaced(arg: Any, tensors: Iterator[torch.Tensor]) -> Any:
+def _replaced(arg: object, tensors: Iterator[torch.Tensor]) -> Any:
     """The argument with its tensors replaced one by one."""
     if isinstance(arg, torch.Tensor):
         return next(tensors)
@@ -448,119 +478,145 @@ def _replaced(arg: Any, tensors: Iterator[torch.Tensor]) -> Any:
     return arg
 
 
-@dataclass(eq=False)
 class TorchCall:
-    """One call of a TorchFunction, with the state that its backward needs."""
+    """A function of tensors that can be recorded: a kernel on some arguments, or its derivative in a direction.
 
-    function: TorchFunction
-    args: tuple
-    tape: Tape | None = None
-    own: list[torch.Tensor] = field(default_factory=list)  # the input tensors, each on memory of its own
-    inputs: list[list[array]] = field(default_factory=list)  # per tensor: the arrays that the launch made of it
-    outputs: list[array] = field(default_factory=list)
-    needed: list[int] = field(default_factory=list)  # tensors whose values the adjoint reads
+    `count`: of its outputs; `floats`: those that have derivatives. `recorded`: the call as it ran, if it was recorded for a backward, with
+    the inputs that it follows; `needed`: those of its inputs of which the adjoint reads the values.
+    """
 
-    def run(self, tensors: Sequence[torch.Tensor], record: bool) -> list[torch.Tensor]:
-        """Launch, and return the outputs. `record`: keep what a backward needs."""
-        kernel, args = self.function.kernel, self.args
+    count = 0
+    floats: Sequence[int] = ()
+    follows = False
+    recorded: RecordedCall | None = None
+    followed: frozenset[int] = frozenset()
+    needed: frozenset[int] = frozenset()
+
+    def run(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        raise NotImplementedError
+
+    def record(self, tensors: Sequence[torch.Tensor], wanted: frozenset[int], keep: str) -> RecordedCall:
+        raise NotImplementedError
+
+    def again(self) -> TorchCall:
+        """The same call, to be run on other tensors."""
+        raise NotImplementedError
+
+    def gradients(
+        self, tensors: Sequence[torch.Tensor], seeds: dict[int, torch.Tensor], wanted: Sequence[int]
+    ) -> tuple[torch.Tensor, ...]:
+        """One gradient per wanted input. The seeds are copied: torch may hand the same one to others."""
+        made = self.recorded if self.followed.issuperset(wanted) else None
+        if made is None:
+            made = self.record(tensors, frozenset(wanted), "needed")
+        found = made.gradients({k: _values(s) for k, s in seeds.items()}, wanted)
+        return tuple(_like(found[k], tensors[k]) if k in found else torch.zeros_like(tensors[k]) for k in wanted)
+
+
+class KernelCall(TorchCall):
+    """One launch of a kernel. `args` has `_PLACE` for each tensor."""
+
+    def __init__(self, kernel: Kernel, args: Sequence[Any], grid: Dims, shapes: Sequence[Dims]):
+        self.kernel, self.args, self.grid, self.shapes = kernel, args, grid, shapes
         program = kernel.program()
-        dim, shapes = self._shapes(program)
-        own = self.own = _separate(tensors) if record else [t.detach() for t in tensors]
-        device = tensors[0].device if tensors else torch.device("cpu")
-        made = [
-            self._output(leaf, shape, device) for leaf, shape in zip(program.params[len(args) :], shapes, strict=True)
-        ]
-        replaced = iter(own)
-        inputs = [_replaced(arg, replaced) for arg in args]
-        results = [t.detach() for t in made]  # the tape holds these: it must not hold what will hold the tape
-        command = launch(kernel, dim, inputs, results, record_cmd=True)
-        self._check_writes(command)
-        if not record:
-            command.launch(record_tape=False)
-            return made
-        self._arrays(command, inputs, own)
-        self._record(command, tensors)
-        self.args = ()
+        self.types: list[Array] = [type for _, type in program.params[len(args) :] if isinstance(type, Array)]
+        self.count = len(self.types)
+        self.floats = [k for k, type in enumerate(self.types) if types.is_float(type.dtype)]
+
+    def again(self) -> KernelCall:
+        made = KernelCall(self.kernel, self.args, self.grid, self.shapes)
+        made.follows = self.follows
         return made
 
-    def _shapes(self, program: Program) -> tuple[Any, list[tuple[int, ...]]]:
-        """The grid and one shape for each output."""
-        args, dim, outputs = self.args, self.function.dim, self.function.outputs
-        params = program.params[len(args) :]
-        dim = dim(*args) if callable(dim) else dim
-        outputs: Any = outputs(*args) if callable(outputs) else outputs
-        grid = None if dim is None else grid_of(program.name, dim)
-        given = [grid] * len(params) if outputs is None else list(outputs)
-        if not params or len(given) != len(params):
-            names = ", ".join(name for name, _ in program.params)
-            raise LaunchError(
-                f"function of {program.name!r}: {len(args)} arguments leave {len(params)} of the parameters ({names})"
-                f" for {len(given)} outputs.",
-                slug="function",
-                where=program.function.where,
-                why="The arguments of a call are the first parameters, the outputs are all the others.",
-            )
-        shapes = [_shape(program, name, type, shape) for (name, type), shape in zip(params, given, strict=True)]
-        return (shapes[0] if grid is None else grid), shapes
+    def run(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Launch, and return the outputs; recorded if torch follows one of the tensors."""
+        followed = frozenset(k for k, t in enumerate(tensors) if t.requires_grad) if self.follows else frozenset()
+        made = self._outputs(tensors)
+        results = [t.detach() for t in made]  # the tape holds these: it must not hold what will hold the tape
+        if not followed:
+            self._command([t.detach() for t in tensors], results)[0].launch(record_tape=False)
+            return made
+        self.recorded, self.followed = self._record(tensors, followed, "needed", results), followed
+        needs = self.recorded.tape.needed.needs
+        self.needed = frozenset(k for k, a in enumerate(self.recorded.inputs) if a and a.allocation in needs)
+        return made
 
-    def _output(self, param: tuple[str, Type], shape: tuple[int, ...], device: torch.device) -> torch.Tensor:
-        element = param[1].dtype  # type: ignore[attr-defined]
-        return torch.zeros((*shape, *getattr(element, "shape", ())), dtype=dtype_to_torch(element), device=device)
+    def record(self, tensors: Sequence[torch.Tensor], wanted: frozenset[int], keep: str) -> RecordedCall:
+        return self._record(tensors, wanted, keep, self._outputs(tensors))
 
-    def _check_writes(self, command: Any) -> None:
-        leaves = command.program.leaves
-        for k, _ in command.plan.writes:
-            if leaves[k].arg < len(self.args):
-                raise LaunchError(
-                    f"function of {command.program.name!r}: the kernel writes to {leaves[k].name!r}, an input.",
-                    slug="function",
-                    where=command.program.function.where,
-                    why="Torch would not know that its tensor has changed.",
-                    instead="a kernel that writes to another array, which is then an output",
-                )
+    def _outputs(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        device = tensors[0].device if tensors else torch.device("cpu")
+        return [
+            torch.zeros((*shape, *getattr(t.dtype, "shape", ())), dtype=dtype_to_torch(t.dtype), device=device)
+            for t, shape in zip(self.types, self.shapes, strict=True)
+        ]
 
-    def _arrays(self, command: Any, inputs: list, own: list[torch.Tensor]) -> None:
-        """Set `inputs`, the launch arrays that each tensor became, and `outputs`."""
-        leaves, flat = command.program.leaves, command.flat
-        place = {id(t): n for n, t in enumerate(own)}
-        self.inputs = [[] for _ in own]
-        for leaf, a in zip(leaves, flat, strict=True):
-            value = inputs[leaf.arg] if leaf.arg < len(inputs) else None
+    def _command(self, own: list[torch.Tensor], results: list[torch.Tensor]) -> tuple[Command, list[array | None]]:
+        """The launch, and the array that each tensor became; None for whole numbers given as values."""
+        values, params = iter(own), self.kernel.program().params
+        inputs = [_replaced(arg, values) for arg in self.args]
+        given = [
+            _value(t) if isinstance(t, torch.Tensor) and not isinstance(type, Array) else t
+            for t, (_, type) in zip(inputs, params, strict=False)
+        ]
+        command = launch(self.kernel, self.grid, given, results, record_cmd=True).command
+        places, declared = list(command.flat), []
+        found: dict[int, array] = {}
+        for k, leaf in enumerate(command.program.leaves):
+            value: Any = inputs[leaf.arg] if leaf.arg < len(inputs) else None
             for name in leaf.path[: leaf.structs]:
                 value = getattr(value, name, None)
-            if id(value) in place:
-                self.inputs[place[id(value)]].append(a)
-        self.outputs = [a for leaf, a in zip(leaves, flat, strict=True) if leaf.arg >= len(inputs)]
+            if not isinstance(value, torch.Tensor):
+                continue
+            if not isinstance(leaf.type, Array) and types.is_float(leaf.type):
+                places[k] = _shaped(*_place(value), leaf.type, value)
+                declared.append(k)
+            if isinstance(places[k], array):
+                found[id(value)] = places[k]
+        if declared:
+            command = command.declaring(places, tuple(declared))
+        return command, [found.get(id(t)) for t in own]
 
-    def _record(self, command: Any, tensors: Sequence[torch.Tensor]) -> None:
-        tape = self.tape = CallTape()
-        for t, arrays in zip(tensors, self.inputs, strict=True):
-            if t.requires_grad:
-                tape.active.update((a.allocation, None) for a in arrays)
+    def _record(
+        self, tensors: Sequence[torch.Tensor], wanted: frozenset[int], keep: str, results: list[torch.Tensor]
+    ) -> RecordedCall:
+        command, inputs = self._command(_separate(tensors), results)
+        tape = CallTape(keep)
+        tape.active.update((a.allocation, None) for k in wanted if (a := inputs[k]) is not None)
         memory.push_recorder(tape)
         try:
             command.launch()
         finally:
             memory.pop_recorder(tape)
-        self.needed = [
-            n for n, arrays in enumerate(self.inputs) if any(a.allocation in tape.needed.needs for a in arrays)
-        ]
+        count = len(self.args)
+        outputs = [a for leaf, a in zip(command.program.leaves, command.flat, strict=True) if leaf.arg >= count]
+        return RecordedCall(tape, inputs, outputs)
 
-    def gradients(self, seeds: Sequence[torch.Tensor | None], wanted: Sequence[bool]) -> list[torch.Tensor | None]:
-        """One gradient per tensor. The seeds are copied: torch may hand the same one to others."""
-        assert self.tape is not None
-        space = Workspace()
-        with memory.LOCK, memory.unrecorded():
-            for a, seed in zip(self.outputs, seeds, strict=True):
-                if seed is not None and types.is_float(a.dtype):
-                    _add(space, a, seed.detach())
-            walk(self.tape, space)
-        found: list[torch.Tensor | None] = []
-        for t, arrays, want in zip(self.own, self.inputs, wanted, strict=True):
-            reached = want and bool(arrays) and arrays[0].allocation in space
-            view = space[arrays[0].allocation].view(arrays[0].span, _wide(t.dtype)) if reached else None
-            found.append(None if view is None else _like(view, t))
-        return found
+
+class DerivativeCall(TorchCall):
+    """Another call together with its derivative in a direction: its tensors, then a direction for those in `which`.
+
+    Its outputs are those of `base`, then the tangents of its float ones.
+    """
+
+    def __init__(self, base: TorchCall, which: Sequence[int], inputs: int):
+        self.base, self.which, self.inputs = base, tuple(which), inputs
+        self.tangents = {k: base.count + at for at, k in enumerate(base.floats)}  # by the output that they belong to
+        self.count = base.count + len(self.tangents)
+        self.floats = [*base.floats, *self.tangents.values()]
+
+    def again(self) -> DerivativeCall:
+        return DerivativeCall(self.base.again(), self.which, self.inputs)
+
+    def run(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        made = self.record(tensors, frozenset(), "all")
+        return [_tensor_of(a.data, tensors[0].device) for a in made.outputs]
+
+    def record(self, tensors: Sequence[torch.Tensor], wanted: frozenset[int], keep: str) -> RecordedCall:
+        own = frozenset(k for k in wanted if k < self.inputs) | frozenset(self.which)
+        made = self.base.record(tensors[: self.inputs], own, "all")
+        directions = {k: _values(t) for k, t in zip(self.which, tensors[self.inputs :], strict=True)}
+        return made.lifted(directions, wanted)
 
 
 class CallTape(Tape):
@@ -569,28 +625,10 @@ class CallTape(Tape):
     refuses_late = False
 
 
-def _shape(program: Program, name: str, type: Type, given: Any) -> tuple[int, ...]:
-    """The shape of an output from what the user wrote for it: an int, a tuple, or (shape, dtype)."""
-    if not isinstance(type, Array) or isinstance(type.dtype, Struct):
-        raise LaunchError(
-            f"function of {program.name!r}: the output {name!r} is {type}, not an array of numbers or vectors.",
-            slug="function",
-            where=program.function.where,
-        )
-    if isinstance(given, tuple | list) and len(given) == 2 and not isinstance(given[1], int | np.integer):
-        given, dtype = given
-        ours = dtype_from_torch(dtype) if isinstance(dtype, torch.dtype) else dtype_of(dtype)
-        if ours not in (type.dtype, type.dtype.scalar):  # type: ignore[attr-defined]
-            raise LaunchError(f"function of {program.name!r}: {name!r} is {type}, not {dtype}", slug="function")
-    shape = (int(given),) if isinstance(given, int | np.integer) else tuple(int(n) for n in given)
-    if len(shape) != type.ndim:
-        raise LaunchError(
-            f"function of {program.name!r}: the output {name!r} is {type}, its shape was given as {shape}.",
-            slug="function",
-            where=program.function.where,
-            instead="outputs=[shape, ...], without component axes",
-        )
-    return shape
+def _value(t: torch.Tensor) -> Any:
+    """The value of a tensor for a parameter that is a number or a vector."""
+    values = t.detach().cpu().numpy()
+    return values if values.ndim else values[()]
 
 
 def _separate(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
@@ -613,53 +651,157 @@ def _separate(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     return done
 
 
-def _add(space: Workspace, a: array, seed: torch.Tensor) -> None:
-    view = space[a.allocation].view(a.span, _wide(seed.dtype))
-    values: Any = seed.numpy() if a.device.is_cpu else xp(a.device).asarray(seed)
-    view += values.reshape(view.shape)
+def _values(t: torch.Tensor) -> Any:
+    """The numbers of a tensor, as an array of NumPy or CuPy."""
+    t = t.detach().resolve_neg()
+    return t.numpy() if t.device.type == "cpu" else xp(device_from_torch(t.device)).asarray(t)
 
 
-class _Bridge(torch.autograd.Function):
-    """Torch's side of a call."""
+class _Forward(torch.autograd.Function):
+    """Torch's side of a call: `apply(call, *tensors)` gives its outputs."""
 
     @staticmethod
-    def forward(ctx: Any, call: TorchCall, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        made = call.run(tensors, record=True)
+    def forward(call: TorchCall, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return tuple(call.run(tensors))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...]) -> None:
+        call, *tensors = inputs
         ctx.call = call
         ctx.set_materialize_grads(False)
-        ctx.mark_non_differentiable(*[t for t in made if not t.dtype.is_floating_point])
-        ctx.save_for_backward(*[tensors[n] for n in call.needed])
-        return tuple(made)
+        ctx.mark_non_differentiable(*[t for t in output if not t.dtype.is_floating_point])
+        _save(ctx, call, tensors)
 
     @staticmethod
     def backward(ctx: Any, *seeds: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
-        call = ctx.call
-        if call.tape.needed.needs:
+        call: TorchCall = ctx.call
+        if call.recorded is not None:
             with memory.LOCK:
-                verify(call.tape)  # names the array and the launch, where torch would name neither
-        _ = ctx.saved_tensors  # raises if the graph has been freed
-        with torch.no_grad():
-            found = call.gradients(seeds, ctx.needs_input_grad[1:])
-        if torch.is_grad_enabled():
-            found = _Once.apply(torch.zeros((), requires_grad=True), *found)
-        return (None, *found)
-
-
-class _Once(torch.autograd.Function):
-    """Gradients that know they cannot be differentiated again: without it torch would take them for constants."""
+                verify(call.recorded.tape)  # names the array and the launch, where torch would name neither
+        tensors = _saved(ctx)  # raises if the graph has been freed
+        given = {k: s for k, s in enumerate(seeds) if s is not None and k in call.floats}
+        return None, *_pulled(call, tensors, given, ctx.needs_input_grad[1:])
 
     @staticmethod
-    def forward(ctx: Any, follow: torch.Tensor, *gradients: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
-        return tuple(None if g is None else g.view_as(g) for g in gradients)
+    def jvp(ctx: Any, _: None, *directions: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
+        found = _pushed(ctx.call, _saved(ctx), directions)
+        return tuple(found.get(k) for k in range(ctx.call.count))
 
     @staticmethod
-    def backward(ctx: Any, *seeds: torch.Tensor | None) -> Any:
-        raise GradientError(
-            "the gradient of a kernel was differentiated again by torch.",
-            slug="double-backward",
-            why="The adjoint of a kernel has no adjoint in torch.",
-            instead="wb.hvp, or a kernel for the first derivative",
-        )
+    def vmap(info: Any, dims: tuple[Any, ...], call: TorchCall, *tensors: torch.Tensor) -> Any:
+        return _each(info, dims[1:], tensors, lambda parts: _Forward.apply(call.again(), *parts))
+
+
+class _Gradient(torch.autograd.Function):
+    """The gradients of a call: `apply(call, wanted, seeded, *tensors, *seeds)` gives one for each wanted tensor."""
+
+    @staticmethod
+    def forward(
+        call: TorchCall, wanted: tuple[int, ...], seeded: tuple[int, ...], *tensors: torch.Tensor
+    ) -> tuple[torch.Tensor, ...]:
+        count = len(tensors) - len(seeded)
+        return call.gradients(tensors[:count], dict(zip(seeded, tensors[count:], strict=True)), wanted)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...]) -> None:
+        ctx.call, ctx.wanted, ctx.seeded, *tensors = inputs
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(*tensors)
+        ctx.save_for_forward(*tensors)
+
+    @staticmethod
+    def parts(ctx: Any) -> tuple[list[torch.Tensor], dict[int, torch.Tensor]]:
+        """The tensors of the call, and the seeds by output."""
+        saved = ctx.saved_tensors
+        count = len(saved) - len(ctx.seeded)
+        return list(saved[:count]), dict(zip(ctx.seeded, saved[count:], strict=True))
+
+    @staticmethod
+    def backward(ctx: Any, *directions: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
+        tensors, seeds = _Gradient.parts(ctx)
+        moved: list[torch.Tensor | None] = [None] * len(tensors)
+        for k, v in zip(ctx.wanted, directions, strict=True):
+            moved[k] = v
+        needs = ctx.needs_input_grad[3:]
+        which = [k for k, v in enumerate(moved) if v is not None]
+        lifted = DerivativeCall(ctx.call, which, len(tensors))
+        given = {lifted.tangents[k]: s for k, s in seeds.items()}
+        both = [*tensors, *(v for v in moved if v is not None)]
+        curved = _pulled(lifted, both, given, [*needs[: len(tensors)], *[False] * len(which)]) if which else []
+        slopes = _pushed(ctx.call, tensors, moved) if any(needs[len(tensors) :]) else {}
+        return None, None, None, *[*curved, *[None] * len(tensors)][: len(tensors)], *(slopes.get(k) for k in seeds)
+
+    @staticmethod
+    def jvp(ctx: Any, *directions: Any) -> tuple[torch.Tensor | None, ...]:
+        tensors, seeds = _Gradient.parts(ctx)
+        moved, turned = directions[3 : 3 + len(tensors)], directions[3 + len(tensors) :]
+        which = [k for k, v in enumerate(moved) if v is not None]
+        given = {k: s for k, s in zip(seeds, turned, strict=True) if s is not None}
+        call, both = ctx.call, tensors
+        if which:
+            call = DerivativeCall(call, which, len(tensors))
+            given |= {call.tangents[k]: s for k, s in seeds.items()}
+            both = [*tensors, *(moved[k] for k in which)]
+        found = _pulled(call, both, given, [k in ctx.wanted for k in range(len(both))])
+        return tuple(found[k] for k in ctx.wanted)
+
+    @staticmethod
+    def vmap(info: Any, dims: tuple[Any, ...], call: TorchCall, wanted: Any, seeded: Any, *tensors: torch.Tensor) -> Any:
+        count = len(tensors) - len(seeded)
+        same = all(d is None for d in dims[3 : 3 + count])
+
+        def one(parts: list[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+            return _Gradient.apply(call if same else call.again(), wanted, seeded, *parts)
+
+        return _each(info, dims[3:], tensors, one)
+
+
+def _save(ctx: Any, call: TorchCall, tensors: list[torch.Tensor]) -> None:
+    """Save the tensors of a call. Those that the adjoint does not read may be changed by torch: nothing rests on them."""
+    own = call.recorded is not None and not (torch._C._are_functorch_transforms_active() or _forward_mode())
+    ctx.others = {k: t.data for k, t in enumerate(tensors) if own and k not in call.needed}
+    kept = [t for k, t in enumerate(tensors) if k not in ctx.others]
+    ctx.save_for_backward(*kept)
+    ctx.save_for_forward(*kept)
+
+
+def _saved(ctx: Any) -> list[torch.Tensor]:
+    kept = iter(ctx.saved_tensors)
+    count = len(ctx.saved_tensors) + len(ctx.others)
+    return [ctx.others[k] if k in ctx.others else next(kept) for k in range(count)]
+
+
+def _pulled(
+    call: TorchCall, tensors: Sequence[torch.Tensor], seeds: dict[int, torch.Tensor], needs: Sequence[bool]
+) -> list[torch.Tensor | None]:
+    """The gradient of each tensor that needs one, else None."""
+    wanted = tuple(k for k, (t, need) in enumerate(zip(tensors, needs, strict=True)) if need and t.is_floating_point())
+    if not seeds or not wanted:
+        return [None] * len(tensors)
+    found = dict(zip(wanted, _Gradient.apply(call, wanted, tuple(seeds), *tensors, *seeds.values()), strict=True))
+    return [found.get(k) for k in range(len(tensors))]
+
+
+def _pushed(
+    call: TorchCall, tensors: Sequence[torch.Tensor], directions: Sequence[torch.Tensor | None]
+) -> dict[int, torch.Tensor]:
+    """The tangent of each float output of a call."""
+    which = [k for k, v in enumerate(directions) if v is not None]
+    if not which:
+        return {}
+    lifted = DerivativeCall(call, which, len(tensors))
+    made = _Forward.apply(lifted, *tensors, *(v for v in directions if v is not None))
+    return {k: made[at] for k, at in lifted.tangents.items()}
+
+
+def _each(info: Any, dims: Sequence[int | None], tensors: Sequence[torch.Tensor], one: Callable[..., Any]) -> Any:
+    """Call `one` for each element of a batch, and stack what it returns."""
+    made = [
+        one([t if d is None else t.select(d, k) for t, d in zip(tensors, dims, strict=True)])
+        for k in range(info.batch_size)
+    ]
+    stacked = tuple(torch.stack(parts) for parts in zip(*made, strict=True))
+    return stacked, (0,) * len(stacked)
 
 
 ports.gradient_takers.append(_publish)
