@@ -1,8 +1,7 @@
 """JAX arrays as arrays and back; kernels as functions that JAX can call, jit and differentiate.
 
 A JAX array never changes. So memory that comes from JAX can be read by kernels and not written, and memory that is
-lent to JAX cannot be written until JAX has dropped it. A kernel becomes a `jax.custom_vjp` of two callbacks to the
-host: the launch, and the launch again under a tape with its reverse pass. Nothing is kept between the two.
+lent to JAX cannot be written until JAX has dropped it. Kernels become primitives of JAX: see `jax_primitives`.
 """
 
 from __future__ import annotations
@@ -20,13 +19,12 @@ from ..arrays.dtypes import dtype_of
 from ..arrays.scalar import scalar
 from ..device import get_device
 from ..errors import LaunchError, Where
-from ..kernels.analysis.accesses import accesses_by_array
-from ..kernels.program import Kernel, Program
-from ..kernels.types import Array, Scalar, Struct, Type, is_float, shadow_type
+from ..kernels.program import Kernel
+from ..kernels.types import Array, Scalar, Struct, Type
 from ..launches.launch import launch
-from ..launches.plan import grid
-from ..tapes.tape import Tape
 from .dlpack import Constant, guard, share
+from .jax_primitives import HostCall, called
+from .pure_calls import Dims, GridLike, OutputsLike, check_writes, form
 
 __all__ = ["device_to_jax", "dtype_from_jax", "dtype_to_jax", "from_jax", "function", "to_jax"]
 
@@ -118,139 +116,76 @@ def device_to_jax(device: Any) -> Any:
 # ---- kernels as JAX functions
 
 
-def function(kernel: Kernel, dim: Any = None, outputs: Any = None) -> JaxFunction:
-    """A kernel as a function of JAX: `y = function(kernel, dim=n)(x1, x2, 3.0)`, for `jax.jit`, `grad`, `vjp`, `vmap`.
+def function(kernel: Kernel, dim: GridLike = None, outputs: OutputsLike = None) -> JaxFunction:
+    """A kernel as a function of JAX: `y = function(kernel)(x1, x2, 3.0)`, for `jax.jit`, `grad`, `jvp`, `hessian`, `vmap`.
 
     The arguments of a call are the first parameters of the kernel: arrays, numbers, vectors (as arrays). The parameters
     that remain are the outputs: zeros, which the kernel fills and the call returns, one alone or a tuple. Float
     arguments have gradients, numbers too. The kernel must not write to its inputs.
 
     dim      the launch grid: an int, a tuple, or a function of the call's arguments. By default the shape of the first
-             output.
+             output; without `outputs` that of the inputs, where the kernel reads them at `tid()`.
     outputs  shapes of the outputs, without component axes: a list of ints or tuples, or a function of the call's
              arguments that gives one. By default every output has the shape of the grid.
 
-    Runs on the CPU, through `jax.pure_callback`; `vmap` launches once per element. The reverse pass launches the kernel
-    again. Second derivatives are refused by JAX. Raises LaunchError [function], [dtype] for arguments that do not fit.
+    Derivatives are exact, in reverse and forward mode and of any order. Runs on the CPU, through `jax.pure_callback`;
+    `vmap` launches once per element; what is differentiated is launched again. What `wb.hvp` refuses is refused where a
+    second derivative is asked for (under `jax.jit` by an error of JAX that has ours in its text).
+    Raises LaunchError [function], [dtype] for arguments that do not fit, or of which the grid would leave a part unread.
     """
-    if dim is None and outputs is None:
-        raise LaunchError("function needs the grid or the shapes of the outputs", slug="function", instead="dim=n")
     return JaxFunction(kernel, dim, outputs)
-
-
-Form = tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]  # the grid, and one shape per output
 
 
 class JaxFunction:
     """A kernel that JAX can call and differentiate. Made by `function`."""
 
-    def __init__(self, kernel: Kernel, dim: Any, outputs: Any):
+    def __init__(self, kernel: Kernel, dim: GridLike, outputs: OutputsLike):
         self.kernel, self.dim, self.outputs = kernel, dim, outputs
         self.__name__, self.__doc__ = kernel.__name__, kernel.__doc__
-        self.vjp = jax.custom_vjp(self._call, nondiff_argnums=(0,))
-        self.vjp.defvjp(lambda form, *args: (self._call(form, *args), args), self._backward)
 
     def __repr__(self) -> str:
         return f"<JAX function of {self.kernel!r}>"
 
-    def __call__(self, *args: Any) -> Any:
+    def __call__(self, *args: object) -> Any:
         program = self.kernel.program()
-        form = self._form(program, args)
-        self._check_writes(program, len(args))
         what, where = f"function of {program.name!r}", program.function.where
-        given = [argument(what, where, param, arg) for param, arg in zip(program.params, args, strict=False)]
-        made = self.vjp(form, *given)
+        count, params = len(args), program.params
+        given = [argument(what, where, param, arg) for param, arg in zip(params, args, strict=False)]
+        dims, shapes = form(program, given if count <= len(params) else args, self.dim, self.outputs, dtype_of)
+        check_writes(program, count, "A JAX array never changes.")
+        specs = [spec(type, shape) for (_, type), shape in zip(params[count:], shapes, strict=True)]
+        made = called(HostCall(self, (dims, tuple(shapes)), specs), given)
         return made[0] if len(made) == 1 else tuple(made)
 
-    def _form(self, program: Program, args: tuple) -> Form:
-        rest = program.params[len(args) :]
-        dim = self.dim(*args) if callable(self.dim) else self.dim
-        given: Any = self.outputs(*args) if callable(self.outputs) else self.outputs
-        dims = None if dim is None else grid(program.name, dim)
-        shapes = [dims or ()] * len(rest) if given is None else [_shape(s) for s in given]
-        if not rest or len(shapes) != len(rest):
-            names = ", ".join(name for name, _ in program.params)
-            raise LaunchError(
-                f"function of {program.name!r}: {len(args)} arguments leave {len(rest)} of the parameters ({names})"
-                f" for {len(shapes)} outputs.",
-                slug="function",
-                where=program.function.where,
-                why="The arguments of a call are the first parameters, the outputs are all the others.",
-            )
-        for (name, type), shape in zip(rest, shapes, strict=True):
-            if not isinstance(type, Array) or isinstance(type.dtype, Struct) or len(shape) != type.ndim:
-                raise LaunchError(
-                    f"function of {program.name!r}: the output {name!r} is {type}, its shape was given as {shape}.",
-                    slug="function",
-                    where=program.function.where,
-                    instead="outputs=[shape, ...], without component axes",
-                )
-            check_width(type.dtype)
-        return (shapes[0] if dims is None else dims), tuple(shapes)
-
-    def _check_writes(self, program: Program, count: int) -> None:
-        inputs = {name for name, _ in program.params[:count]}
-        for name, group in accesses_by_array(program.function).items():
-            if name in inputs and (group.writes or group.accumulates):
-                raise LaunchError(
-                    f"function of {program.name!r}: the kernel writes to {name!r}, an input.",
-                    slug="function",
-                    where=program.function.where,
-                    why="A JAX array never changes.",
-                    instead="a kernel that writes to another array, which is then an output",
-                )
-
-    # ---- what JAX traces
-
-    def _call(self, form: Form, *args: Any) -> tuple:
-        program = self.kernel.program()
-        rest = program.params[len(args) :]
-        specs = [
-            jax.ShapeDtypeStruct((*shape, *type.dtype.shape), type.dtype.scalar.numpy)  # type: ignore[attr-defined]
-            for (_, type), shape in zip(rest, form[1], strict=True)
-        ]
-
-        def run(*values: Any) -> tuple:
-            return tuple([a.numpy() for a in self._launch(program, form, _inputs(program, values, False))])
-
-        return tuple(jax.pure_callback(run, tuple(specs), *args, vmap_method="sequential"))
-
-    def _backward(self, form: Form, args: tuple, seeds: Sequence[Any]) -> tuple:
-        program = self.kernel.program()
-        rest = program.params[len(args) :]
-        floats = [k for k, (_, type) in enumerate(program.params[: len(args)]) if is_float(type)]
-        seeded = [k for k, (_, type) in enumerate(rest) if is_float(type)]
-        specs = tuple(jax.ShapeDtypeStruct(args[k].shape, args[k].dtype) for k in floats)
-
-        def run(values: Sequence[Any], given: Sequence[Any]) -> tuple:
-            inputs = _inputs(program, values, True)
-            with Tape() as tape:
-                outs = self._launch(program, form, inputs)
-            tape.backward(
-                grads={
-                    outs[k]: array(np.asarray(g), shadow_type(outs[k].dtype), shape=outs[k].shape, device="cpu")
-                    for k, g in zip(seeded, given, strict=True)
-                }
-            )
-            found = [inputs[k].grad.numpy() for k in floats]
-            return tuple([g.reshape(s.shape).astype(s.dtype) for g, s in zip(found, specs, strict=True)])
-
-        if not floats or not seeded:
-            return (None,) * len(args)
-        found = jax.pure_callback(run, specs, args, [seeds[k] for k in seeded], vmap_method="sequential")
-        gradients = dict(zip(floats, found, strict=True))
-        return tuple(gradients.get(k) for k in range(len(args)))
-
-    def _launch(self, program: Program, form: Form, inputs: list[Any]) -> list[array]:
-        dims, shapes = form
-        rest = program.params[len(inputs) :]
-        outs = [zeros(s, t.dtype, "cpu") for (_, t), s in zip(rest, shapes, strict=True)]  # type: ignore[attr-defined]
+    def evaluate(
+        self, form: tuple[Dims, tuple[Dims, ...]], values: Sequence[object], wanted: frozenset[int]
+    ) -> tuple[list[Any], list[array]]:
+        """Launch on these values. Returns (the arguments as they were launched, the outputs)."""
+        params, (dims, shapes) = self.kernel.program().params, form
+        inputs = [leaf(type, v, k in wanted) for k, ((_, type), v) in enumerate(zip(params, values, strict=False))]
+        rest = zip(params[len(values) :], shapes, strict=True)
+        outs = [zeros(shape, type.dtype, "cpu") for (_, type), shape in rest if isinstance(type, Array)]
         launch(self.kernel, dims, inputs, outs, device="cpu")
-        return outs
+        return inputs, outs
 
 
-def _shape(given: Any) -> tuple[int, ...]:
-    return (int(given),) if isinstance(given, int | np.integer) else tuple(int(n) for n in given)
+def spec(type: Type, shape: Dims) -> jax.ShapeDtypeStruct:
+    """Shape and dtype of an output, components as trailing axes. Raises LaunchError [dtype]."""
+    assert isinstance(type, Array)
+    check_width(type.dtype)
+    return jax.ShapeDtypeStruct((*shape, *type.dtype.shape), type.dtype.scalar.numpy)
+
+
+def leaf(type: Type, value: object, wanted: bool) -> Any:
+    """A value of JAX for a launch. `wanted`: in memory of its own, with a gradient."""
+    data = np.asarray(value)
+    if isinstance(type, Array):
+        if wanted:
+            return array(np.array(data), type.dtype, device="cpu", requires_grad=True)
+        return share(data, type.dtype, False, None, "a JAX array", constant=True)
+    if wanted:
+        return scalar(data, type, requires_grad=True, device="cpu")
+    return data if data.ndim else data[()]
 
 
 def argument(what: str, where: Where | None, param: tuple[str, Type], arg: Any) -> jax.Array:
@@ -283,25 +218,6 @@ def argument(what: str, where: Where | None, param: tuple[str, Type], arg: Any) 
             instead=f"x.astype({wanted})" if have != wanted else "",
         )
     return given
-
-
-def _inputs(program: Program, values: Sequence[Any], record: bool) -> list[Any]:
-    """The values of one call for a launch. `record`: each in memory of its own, with a gradient."""
-    made: list[Any] = []
-    for (_, type), value in zip(program.params, values, strict=False):
-        data = np.asarray(value)
-        if isinstance(type, Array):
-            wanted = record and is_float(type)
-            made.append(
-                array(data, type.dtype, device="cpu", requires_grad=wanted)
-                if record
-                else share(data, type.dtype, False, None, "a JAX array", constant=True)
-            )
-        elif record and is_float(type):
-            made.append(scalar(data, type, requires_grad=True, device="cpu"))
-        else:
-            made.append(data if data.ndim else data[()])
-    return made
 
 
 def __dir__() -> list[str]:

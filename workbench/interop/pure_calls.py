@@ -88,6 +88,55 @@ class RecordedCall(NamedTuple):
         return RecordedCall(again, made, outputs)
 
 
+class PureCall:
+    """A function of a framework's values that can be recorded. `count`: of its outputs; `floats`: the float ones.
+
+    `recorded`: the call as it ran, if it was recorded for a reverse pass, with the inputs that it follows; `needed`:
+    those of its inputs of which the adjoint reads the values.
+    """
+
+    count = 0
+    floats: Sequence[int] = ()
+    recorded: RecordedCall | None = None
+    followed: frozenset[int] = frozenset()
+    needed: frozenset[int] = frozenset()
+
+    def record(self, values: Sequence[Any], wanted: frozenset[int], keep: str) -> RecordedCall:
+        """Run it on a tape of its own. `wanted`: the inputs that it will be differentiated by."""
+        raise NotImplementedError
+
+    def again(self) -> PureCall:
+        """The same call, to be run on other values."""
+        return self
+
+
+class DerivativeCall(PureCall):
+    """Another call together with its derivative in a direction: its inputs, then a direction for those in `which`.
+
+    Its outputs are those of `base`, then the tangents of its float ones.
+    """
+
+    def __init__(self, base: PureCall, which: Sequence[int], inputs: int):
+        self.base, self.which, self.inputs = base, tuple(which), inputs
+        self.tangents = {k: base.count + at for at, k in enumerate(base.floats)}  # by the output that they belong to
+        self.count = base.count + len(self.tangents)
+        self.floats = [*base.floats, *self.tangents.values()]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, DerivativeCall) and self.base == other.base and self.which == other.which
+
+    def __hash__(self) -> int:
+        return hash((self.base, self.which))
+
+    def again(self) -> DerivativeCall:
+        return DerivativeCall(self.base.again(), self.which, self.inputs)
+
+    def record(self, values: Sequence[Any], wanted: frozenset[int], keep: str) -> RecordedCall:
+        own = frozenset(k for k in wanted if k < self.inputs) | frozenset(self.which)
+        made = self.base.record(values[: self.inputs], own, "all")
+        return made.lifted(dict(zip(self.which, values[self.inputs :], strict=True)), wanted)
+
+
 def _twin(twice: InFloat64, a: array) -> array:
     known = twice.twins is not None and a.allocation in twice.twins.memory
     return twice.twins.of(a) if known and twice.twins is not None else clone(a)

@@ -41,7 +41,7 @@ from ..tapes.recording import Recording
 from ..tapes.reverse import verify
 from ..tapes.tape import Tape
 from .host_tensors import carrying_tensor, read_as, wrapped
-from .pure_calls import Dims, GridLike, OutputsLike, RecordedCall, check_writes, form
+from .pure_calls import DerivativeCall, Dims, GridLike, OutputsLike, PureCall, RecordedCall, check_writes, form
 
 __all__ = [
     "device_from_torch",
@@ -429,11 +429,11 @@ class TorchFunction:
         grid, shapes = form(program, args, self.dim, self.outputs, _dtype_of)
         check_writes(program, len(args), "Torch would not know that its tensor has changed.")
         placed = repeat(_PLACE)
-        call = KernelCall(self.kernel, [_replaced(arg, placed) for arg in args], grid, shapes)
+        call = TorchCall(self.kernel, [_replaced(arg, placed) for arg in args], grid, shapes)
         call.follows = torch.is_grad_enabled()
         followed = call.follows and any(t.requires_grad for t in found)
         if followed or torch._C._are_functorch_transforms_active() or _forward_mode():
-            made = _Forward.apply(call, *found)
+            made = _applied(_Forward, call, *found)
         else:
             made = call.run([t.detach() for t in found])
         sources = () if memory.recorder() is None else united(map(sources_of, (*args, *found)))
@@ -478,53 +478,18 @@ def _replaced(arg: object, tensors: Iterator[torch.Tensor]) -> Any:
     return arg
 
 
-class TorchCall:
-    """A function of tensors that can be recorded: a kernel on some arguments, or its derivative in a direction.
-
-    `count`: of its outputs; `floats`: those that have derivatives. `recorded`: the call as it ran, if it was recorded for a backward, with
-    the inputs that it follows; `needed`: those of its inputs of which the adjoint reads the values.
-    """
-
-    count = 0
-    floats: Sequence[int] = ()
-    follows = False
-    recorded: RecordedCall | None = None
-    followed: frozenset[int] = frozenset()
-    needed: frozenset[int] = frozenset()
-
-    def run(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        raise NotImplementedError
-
-    def record(self, tensors: Sequence[torch.Tensor], wanted: frozenset[int], keep: str) -> RecordedCall:
-        raise NotImplementedError
-
-    def again(self) -> TorchCall:
-        """The same call, to be run on other tensors."""
-        raise NotImplementedError
-
-    def gradients(
-        self, tensors: Sequence[torch.Tensor], seeds: dict[int, torch.Tensor], wanted: Sequence[int]
-    ) -> tuple[torch.Tensor, ...]:
-        """One gradient per wanted input. The seeds are copied: torch may hand the same one to others."""
-        made = self.recorded if self.followed.issuperset(wanted) else None
-        if made is None:
-            made = self.record(tensors, frozenset(wanted), "needed")
-        found = made.gradients({k: _values(s) for k, s in seeds.items()}, wanted)
-        return tuple(_like(found[k], tensors[k]) if k in found else torch.zeros_like(tensors[k]) for k in wanted)
-
-
-class KernelCall(TorchCall):
+class TorchCall(PureCall):
     """One launch of a kernel. `args` has `_PLACE` for each tensor."""
 
     def __init__(self, kernel: Kernel, args: Sequence[Any], grid: Dims, shapes: Sequence[Dims]):
         self.kernel, self.args, self.grid, self.shapes = kernel, args, grid, shapes
         program = kernel.program()
         self.types: list[Array] = [type for _, type in program.params[len(args) :] if isinstance(type, Array)]
-        self.count = len(self.types)
+        self.count, self.follows = len(self.types), False
         self.floats = [k for k, type in enumerate(self.types) if types.is_float(type.dtype)]
 
-    def again(self) -> KernelCall:
-        made = KernelCall(self.kernel, self.args, self.grid, self.shapes)
+    def again(self) -> TorchCall:
+        made = TorchCall(self.kernel, self.args, self.grid, self.shapes)
         made.follows = self.follows
         return made
 
@@ -593,32 +558,6 @@ class KernelCall(TorchCall):
         return RecordedCall(tape, inputs, outputs)
 
 
-class DerivativeCall(TorchCall):
-    """Another call together with its derivative in a direction: its tensors, then a direction for those in `which`.
-
-    Its outputs are those of `base`, then the tangents of its float ones.
-    """
-
-    def __init__(self, base: TorchCall, which: Sequence[int], inputs: int):
-        self.base, self.which, self.inputs = base, tuple(which), inputs
-        self.tangents = {k: base.count + at for at, k in enumerate(base.floats)}  # by the output that they belong to
-        self.count = base.count + len(self.tangents)
-        self.floats = [*base.floats, *self.tangents.values()]
-
-    def again(self) -> DerivativeCall:
-        return DerivativeCall(self.base.again(), self.which, self.inputs)
-
-    def run(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        made = self.record(tensors, frozenset(), "all")
-        return [_tensor_of(a.data, tensors[0].device) for a in made.outputs]
-
-    def record(self, tensors: Sequence[torch.Tensor], wanted: frozenset[int], keep: str) -> RecordedCall:
-        own = frozenset(k for k in wanted if k < self.inputs) | frozenset(self.which)
-        made = self.base.record(tensors[: self.inputs], own, "all")
-        directions = {k: _values(t) for k, t in zip(self.which, tensors[self.inputs :], strict=True)}
-        return made.lifted(directions, wanted)
-
-
 class CallTape(Tape):
     """A tape of one call: the tensors that torch follows decide its leaves, later requests do not."""
 
@@ -661,8 +600,11 @@ class _Forward(torch.autograd.Function):
     """Torch's side of a call: `apply(call, *tensors)` gives its outputs."""
 
     @staticmethod
-    def forward(call: TorchCall, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        return tuple(call.run(tensors))
+    def forward(call: PureCall, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        if isinstance(call, TorchCall):
+            return tuple(call.run(tensors))
+        made = call.record([t.detach().resolve_neg() for t in tensors], frozenset(), "all")
+        return tuple(_tensor_of(a.data, tensors[0].device) for a in made.outputs)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...]) -> None:
@@ -674,7 +616,7 @@ class _Forward(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *seeds: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
-        call: TorchCall = ctx.call
+        call: PureCall = ctx.call
         if call.recorded is not None:
             with memory.LOCK:
                 verify(call.recorded.tape)  # names the array and the launch, where torch would name neither
@@ -688,7 +630,7 @@ class _Forward(torch.autograd.Function):
         return tuple(found.get(k) for k in range(ctx.call.count))
 
     @staticmethod
-    def vmap(info: Any, dims: tuple[Any, ...], call: TorchCall, *tensors: torch.Tensor) -> Any:
+    def vmap(info: Any, dims: tuple[Any, ...], call: PureCall, *tensors: torch.Tensor) -> Any:
         return _each(info, dims[1:], tensors, lambda parts: _Forward.apply(call.again(), *parts))
 
 
@@ -697,10 +639,15 @@ class _Gradient(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        call: TorchCall, wanted: tuple[int, ...], seeded: tuple[int, ...], *tensors: torch.Tensor
+        call: PureCall, wanted: tuple[int, ...], seeded: tuple[int, ...], *tensors: torch.Tensor
     ) -> tuple[torch.Tensor, ...]:
         count = len(tensors) - len(seeded)
-        return call.gradients(tensors[:count], dict(zip(seeded, tensors[count:], strict=True)), wanted)
+        seeds = dict(zip(seeded, map(_values, tensors[count:]), strict=True))
+        made = call.recorded if call.followed.issuperset(wanted) else None
+        if made is None:
+            made = call.record([t.detach().resolve_neg() for t in tensors[:count]], frozenset(wanted), "needed")
+        found = made.gradients(seeds, wanted)
+        return tuple(_like(found[k], tensors[k]) if k in found else torch.zeros_like(tensors[k]) for k in wanted)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...]) -> None:
@@ -746,7 +693,7 @@ class _Gradient(torch.autograd.Function):
         return tuple(found[k] for k in ctx.wanted)
 
     @staticmethod
-    def vmap(info: Any, dims: tuple[Any, ...], call: TorchCall, wanted: Any, seeded: Any, *tensors: torch.Tensor) -> Any:
+    def vmap(info: Any, dims: tuple[Any, ...], call: PureCall, wanted: Any, seeded: Any, *tensors: torch.Tensor) -> Any:
         count = len(tensors) - len(seeded)
         same = all(d is None for d in dims[3 : 3 + count])
 
@@ -756,7 +703,7 @@ class _Gradient(torch.autograd.Function):
         return _each(info, dims[3:], tensors, one)
 
 
-def _save(ctx: Any, call: TorchCall, tensors: list[torch.Tensor]) -> None:
+def _save(ctx: Any, call: PureCall, tensors: list[torch.Tensor]) -> None:
     """Save the tensors of a call. Those that the adjoint does not read may be changed by torch: nothing rests on them."""
     own = call.recorded is not None and not (torch._C._are_functorch_transforms_active() or _forward_mode())
     ctx.others = {k: t.data for k, t in enumerate(tensors) if own and k not in call.needed}
@@ -772,26 +719,43 @@ def _saved(ctx: Any) -> list[torch.Tensor]:
 
 
 def _pulled(
-    call: TorchCall, tensors: Sequence[torch.Tensor], seeds: dict[int, torch.Tensor], needs: Sequence[bool]
+    call: PureCall, tensors: Sequence[torch.Tensor], seeds: dict[int, torch.Tensor], needs: Sequence[bool]
 ) -> list[torch.Tensor | None]:
     """The gradient of each tensor that needs one, else None."""
     wanted = tuple(k for k, (t, need) in enumerate(zip(tensors, needs, strict=True)) if need and t.is_floating_point())
     if not seeds or not wanted:
         return [None] * len(tensors)
-    found = dict(zip(wanted, _Gradient.apply(call, wanted, tuple(seeds), *tensors, *seeds.values()), strict=True))
+    found = dict(zip(wanted, _applied(_Gradient, call, wanted, tuple(seeds), *tensors, *seeds.values()), strict=True))
     return [found.get(k) for k in range(len(tensors))]
 
 
 def _pushed(
-    call: TorchCall, tensors: Sequence[torch.Tensor], directions: Sequence[torch.Tensor | None]
+    call: PureCall, tensors: Sequence[torch.Tensor], directions: Sequence[torch.Tensor | None]
 ) -> dict[int, torch.Tensor]:
     """The tangent of each float output of a call."""
     which = [k for k, v in enumerate(directions) if v is not None]
     if not which:
         return {}
     lifted = DerivativeCall(call, which, len(tensors))
-    made = _Forward.apply(lifted, *tensors, *(v for v in directions if v is not None))
+    made = _applied(_Forward, lifted, *tensors, *(v for v in directions if v is not None))
     return {k: made[at] for k, at in lifted.tangents.items()}
+
+
+def _applied(function: type[torch.autograd.Function], *args: Any, level: int | None = None) -> Any:
+    """`function.apply(*args)`, also for tensors that `is_grads_batched` and `vectorize=True` batch, without torch.func."""
+    places = [k for k, t in enumerate(args) if isinstance(t, torch.Tensor)]
+    if not any(torch._C._functorch.is_legacy_batchedtensor(args[k]) for k in places):
+        return function.apply(*args)
+    if level is None:
+        level = torch._C._vmapmode_increment_nesting() - 1
+        torch._C._vmapmode_decrement_nesting()
+    size = max(torch._remove_batch_dim(args[k], level, 1, 0).shape[0] for k in places)
+    whole = {k: torch._remove_batch_dim(args[k], level, size, 0) for k in places}
+    made = [
+        _applied(function, *(whole[k][at] if k in whole else arg for k, arg in enumerate(args)), level=level - 1)
+        for at in range(size)
+    ]
+    return tuple(torch._add_batch_dim(torch.stack(parts), 0, level) for parts in zip(*made, strict=True))
 
 
 def _each(info: Any, dims: Sequence[int | None], tensors: Sequence[torch.Tensor], one: Callable[..., Any]) -> Any:
