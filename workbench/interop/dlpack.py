@@ -12,10 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays.allocation import LOCK, Allocation, caller_where
+from ..arrays.allocation import LOCK, Allocation, caller_where, recorder
 from ..arrays.array import array
-from ..arrays.dtypes import dtype_of
+from ..arrays.dtypes import differentiable, dtype_of
+from ..arrays.host_reads import AfterReading, sources_of
+from ..arrays.provenance import HostRead
 from ..arrays.span import AddressedMemory, Span
+from ..arrays.workspace import float_parts
 from ..device import get_device, xp
 from ..errors import LaunchError, Where
 from . import is_tensor
@@ -43,7 +46,12 @@ def from_dlpack(data: Any, dtype: Any = None, requires_grad: bool = False, name:
             slug="dlpack",
             instead="wb.array(data)",
         )
-    return share(_opened(data), dtype, requires_grad, name, f"a {type(data).__module__.partition('.')[0]} array")
+    if isinstance(data, array) and dtype is None:
+        made = data[...]  # the memory itself
+        made.requires_grad = made.requires_grad or requires_grad
+        return made
+    whose = f"a {type(data).__module__.partition('.')[0]} array"
+    return share(_opened(data), dtype, requires_grad, name, whose, sources=sources_of(data))
 
 
 def _opened(data: Any) -> Any:
@@ -60,8 +68,16 @@ def _opened(data: Any) -> Any:
         raise LaunchError(text, slug="dlpack", instead="wb.array(...) of a copy") from None
 
 
-def share(data: Any, dtype: Any, requires_grad: bool, name: str | None, whose: str, constant: bool = False) -> array:
-    """An array on the memory of a NumPy or CuPy array, guarded if that is read-only."""
+def share(
+    data: Any,
+    dtype: object,
+    requires_grad: bool,
+    name: str | None,
+    whose: str,
+    constant: bool = False,
+    sources: tuple[HostRead, ...] = (),
+) -> array:
+    """An array on the memory of a NumPy or CuPy array, guarded if that is read-only. `sources`: of its values."""
     constant = constant or (isinstance(data, np.ndarray) and not data.flags.writeable)
     if constant and isinstance(data, np.ndarray):
         data = _writable(data)
@@ -71,7 +87,27 @@ def share(data: Any, dtype: Any, requires_grad: bool, name: str | None, whose: s
         if isinstance(data, np.ndarray) and made.allocation.owner is data.base:
             made.allocation.bytes.flags.writeable = False  # nor does numpy() let anybody write
     made.requires_grad = made.requires_grad or requires_grad
+    arrived(made, sources)
     return made
+
+
+def arrived(made: array, sources: tuple[HostRead, ...], fresh: bool = True) -> None:
+    """Tell the tape of values of another library, now the array `made`.
+
+    With certain `sources` a gradient that comes to them is refused. Without, in `fresh` memory, which that library may
+    have made of anything, `backward` warns if a gradient comes there and values of the tape had been read before.
+    """
+    tape = recorder()
+    if tape is None or tape.muted or not differentiable(made.dtype):
+        return
+    if sources:
+        elsewhere = tuple(s for s in sources if s.span.allocation is not made.allocation)
+        if elsewhere:
+            tape.values_written(made.allocation, made.span.offset, made.data, elsewhere, caller_where())
+    elif fresh and not tape.log.has_touched(made.span):
+        read = tuple(s for s in tape.numbers.readings if s.span.allocation is not made.allocation)
+        for part in float_parts(made).values() if (found := tape.host.live(read)) else ():
+            tape.host.note(part, AfterReading(found), caller_where(), "values of another library")
 
 
 def _writable(data: np.ndarray) -> np.ndarray:

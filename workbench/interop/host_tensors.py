@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable
 from typing import Any
 
 import torch
 
-from ..arrays.allocation import caller_where, recorder
+from ..arrays.allocation import recorder
 from ..arrays.array import array
 from ..arrays.dtypes import differentiable
 from ..arrays.host_reads import carrying, given_away, received
 from ..arrays.provenance import HostRead, source_of, united
+from .dlpack import arrived
 from .pure_calls import refuse_leaving
 
 
@@ -38,7 +38,7 @@ class HostTensor(torch.Tensor):
 
     def detach(self) -> torch.Tensor:
         """The same memory; the gradient is meant to end here."""
-        return _plain(self)
+        return _plain(self).as_subclass(HostTensor)  # type: ignore[attr-defined]
 
     def __dlpack__(self, *args: Any, **named: Any) -> Any:
         refuse_leaving(self.sources, "a library that takes it by DLPack", "wb.detach(tensor), if it is meant")
@@ -95,13 +95,14 @@ def read_as(a: array, t: torch.Tensor) -> torch.Tensor:
     if recorder() is None or a.is_gradient or not differentiable(a.dtype):
         return t
     source = source_of(a.span, a.label)
+    if a.device.is_cpu:
+        recorder().numbers.read(a.carrying(a.data))
     return t if source is None else carrying_tensor(t, (source,))
 
 
-def wrapped(made: array, t: torch.Tensor) -> None:
-    """Tell the tape if torch computed the values of `t`, now wrapped as the array `made`, from memory of ours."""
-    tape = recorder()
-    sources: Iterable[HostRead] = sources_of_tensors(t)
-    elsewhere = tuple(s for s in sources if s.span.allocation is not made.allocation)
-    if tape is not None and elsewhere:
-        tape.values_written(made.allocation, made.span.offset, made.data, elsewhere, caller_where())
+def wrapped(made: array, t: torch.Tensor, fresh: bool) -> None:
+    """Tell the tape if torch computed the values of `t`, now wrapped as the array `made`, from memory of ours.
+
+    `fresh`: memory that nobody has wrapped before, so that torch may have made it of anything.
+    """
+    arrived(made, sources_of_tensors(t), fresh and not isinstance(t, HostTensor) and not t.requires_grad)

@@ -15,16 +15,18 @@ import numpy as np
 
 from ..arrays.array import array, read_values
 from ..arrays.creation import zeros
-from ..arrays.dtypes import dtype_of
+from ..arrays.dtypes import differentiable, dtype_of
+from ..arrays.host_reads import sources_of
+from ..arrays.provenance import source_of
 from ..arrays.scalar import scalar
 from ..device import get_device
 from ..errors import LaunchError, Where
 from ..kernels.program import Kernel
 from ..kernels.types import Array, Scalar, Struct, Type
 from ..launches.launch import launch
-from .dlpack import Constant, guard, share
+from .dlpack import Constant, arrived, guard, share
 from .jax_primitives import HostCall, called
-from .pure_calls import Dims, GridLike, OutputsLike, check_writes, form
+from .pure_calls import Dims, GridLike, OutputsLike, check_writes, form, refuse_leaving
 
 __all__ = ["device_to_jax", "dtype_from_jax", "dtype_to_jax", "from_jax", "function", "to_jax"]
 
@@ -53,7 +55,9 @@ def from_jax(x: jax.Array, dtype: Any = None, requires_grad: bool = False, copy:
     else:
         data = np.asarray(x)
     if copy:
-        return array(data, dtype_of(data.dtype if dtype is None else dtype), requires_grad=requires_grad)
+        made = array(data, dtype_of(data.dtype if dtype is None else dtype), requires_grad=requires_grad)
+        arrived(made, ())
+        return made
     return share(data, dtype, requires_grad, None, "a JAX array", constant=True)
 
 
@@ -63,13 +67,16 @@ def to_jax(a: array, copy: bool = True) -> jax.Array:
     copy  False: on the memory of `a`, which then cannot be written as long as JAX holds it. XLA takes only memory
           that is contiguous and starts at a multiple of 64 bytes.
 
-    Raises LaunchError [dtype] for structs and where JAX has 64-bit types switched off, [layout].
+    Raises LaunchError [dtype] for structs and where JAX has 64-bit types switched off, [layout]; GradientError
+    [host-values] under a tape, of an array on an active path: what JAX makes of the values is on no tape.
     """
     if not isinstance(a, array):
         raise LaunchError(f"to_jax takes an array, got {type(a).__name__}", slug="argument-type")
     if isinstance(a.dtype, Struct):
         raise LaunchError(f"{a.dtype} has no JAX dtype", slug="dtype", instead="one field of it: to_jax(a.field(name))")
     check_width(a.dtype)
+    if not a.is_gradient and differentiable(a.dtype) and (source := source_of(a.span, a.label)) is not None:
+        refuse_leaving((source,), "JAX", _WAY_OUT.format(f"wb.to_jax(wb.detach({a.label}))"))
     if copy:
         return jax.numpy.asarray(np.array(read_values(a)))
     a.allocation.expose()
@@ -81,6 +88,9 @@ def to_jax(a: array, copy: bool = True) -> jax.Array:
         raise LaunchError(f"{a.label} cannot be lent to JAX: {text}", slug="layout", instead="wb.to_jax(a)") from None
     guard(a, Constant(a.span, "a JAX array", weakref.ref(view)))  # JAX holds the view as long as its buffer
     return made
+
+
+_WAY_OUT = "this line after the `with` block, a kernel in place of what JAX does, or {} if the gradient is to end there"
 
 
 def check_width(type: Type) -> None:
@@ -204,6 +214,7 @@ def argument(what: str, where: Where | None, param: tuple[str, Type], arg: Any) 
             instead="one array per field" if isinstance(element, Struct) else "wb.to_jax(a)",
         )
     check_width(element)
+    refuse_leaving(sources_of(arg), "JAX", _WAY_OUT.format("wb.detach(values)"))
     wanted = element.scalar.numpy  # type: ignore[attr-defined]
     have = getattr(arg, "dtype", None)
     given = jax.numpy.asarray(arg, dtype=wanted if have is None else None)

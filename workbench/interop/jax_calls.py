@@ -134,9 +134,7 @@ class JaxCall:
         """The positions of the inputs that are outputs too."""
         return [k for k, (name, _) in enumerate(self.params) if name in self.in_out]
 
-    def evaluate(
-        self, form: Form, values: Sequence[object], wanted: frozenset[int]
-    ) -> tuple[list[Any], list[array]]:
+    def evaluate(self, form: Form, values: Sequence[object], wanted: frozenset[int]) -> tuple[list[Any], list[array]]:
         """Run the function on these values. Returns (the leaves that get their gradients, the outputs)."""
         with ScopedDevice("cpu"):
             seen = zip(self._arrays(), values, strict=True)

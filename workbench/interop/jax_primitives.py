@@ -100,9 +100,7 @@ def _run_pushed(values: Values, call: PureCall, which: tuple[int, ...]) -> list[
     return [a.numpy() for a in made.outputs[call.count :]]
 
 
-def _run_pulled(
-    values: Values, call: PureCall, seeded: tuple[int, ...], wanted: tuple[int, ...]
-) -> list[np.ndarray]:
+def _run_pulled(values: Values, call: PureCall, seeded: tuple[int, ...], wanted: tuple[int, ...]) -> list[np.ndarray]:
     count = len(values) - len(seeded)
     made = call.record(values[:count], frozenset(wanted), "needed")
     found = made.gradients(dict(zip(seeded, values[count:], strict=True)), wanted)
@@ -178,9 +176,7 @@ def _jvp_of_pushed(
     return outs, _or_zero({at: found[k] for at, k in enumerate(lifted.tangents.values()) if k in found}, outs)
 
 
-def _transpose_of_pushed(
-    cotangents: Values, *values: Any, call: PureCall, which: tuple[int, ...]
-) -> list[Any]:
+def _transpose_of_pushed(cotangents: Values, *values: Any, call: PureCall, which: tuple[int, ...]) -> list[Any]:
     count = len(values) - len(which)
     _refuse_undefined(values[:count])
     seeds = {call.floats[at]: ct for at, ct in _moving(cotangents).items()}

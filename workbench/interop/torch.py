@@ -183,6 +183,11 @@ def from_torch(t: torch.Tensor, dtype: Any = None, requires_grad: bool | None = 
     Raises LaunchError [dtype], [components], [layout]; GradientError [non-leaf] for a tensor that torch computed and
     follows, [overlapping] for a leaf in which several elements are one cell of memory.
     """
+    return _wrapped(t, dtype, requires_grad, False)
+
+
+def _wrapped(t: torch.Tensor, dtype: object, requires_grad: bool | None, straight: bool) -> array:
+    """`from_torch`; `straight`: for a launch."""
     if not isinstance(t, torch.Tensor):
         raise LaunchError(f"from_torch takes a torch tensor, got {type(t).__name__}", slug="argument-type")
     wanted = t.requires_grad if requires_grad is None else bool(requires_grad)
@@ -190,6 +195,7 @@ def from_torch(t: torch.Tensor, dtype: Any = None, requires_grad: bool | None = 
     if wanted:
         _check_leaf(t)
     a, layout = _place(t)
+    fresh = not straight and a not in _watches
     watch = _watch(a)
     watch.add(t)
     made = _shaped(a, layout, element, t)
@@ -204,7 +210,7 @@ def from_torch(t: torch.Tensor, dtype: Any = None, requires_grad: bool | None = 
         made.requires_grad = True
         if t.requires_grad and t.is_leaf:
             watch.ports[id(t)] = (weakref.ref(t), layout)
-    wrapped(made, t)
+    wrapped(made, t, fresh)
     return made
 
 
@@ -281,7 +287,7 @@ def straight(t: torch.Tensor, want: Array) -> array:
     key = (element, t.data_ptr(), tuple(t.shape), t.stride(), t.requires_grad)
     made = known[key]() if key in known else None
     if made is None:
-        made = from_torch(t, element)
+        made = _wrapped(t, element, None, True)
         known[key] = weakref.ref(made)
     return made
 
@@ -486,6 +492,7 @@ class TorchCall(PureCall):
         program = kernel.program()
         self.types: list[Array] = [type for _, type in program.params[len(args) :] if isinstance(type, Array)]
         self.count, self.follows = len(self.types), False
+        self.values: frozenset[int] = frozenset()  # the tensors that are numbers or vectors to the kernel
         self.floats = [k for k, type in enumerate(self.types) if types.is_float(type.dtype)]
 
     def again(self) -> TorchCall:
@@ -503,7 +510,8 @@ class TorchCall(PureCall):
             return made
         self.recorded, self.followed = self._record(tensors, followed, "needed", results), followed
         needs = self.recorded.tape.needed.needs
-        self.needed = frozenset(k for k, a in enumerate(self.recorded.inputs) if a and a.allocation in needs)
+        plain = {k for k, a in enumerate(self.recorded.inputs) if a is not None and a.allocation not in needs}
+        self.needed = frozenset(range(len(tensors))) - (plain - self.values)
         return made
 
     def record(self, tensors: Sequence[torch.Tensor], wanted: frozenset[int], keep: str) -> RecordedCall:
@@ -538,6 +546,7 @@ class TorchCall(PureCall):
                 declared.append(k)
             if isinstance(places[k], array):
                 found[id(value)] = places[k]
+        self.values = frozenset(k for k, t in enumerate(own) if any(found.get(id(t)) is places[n] for n in declared))
         if declared:
             command = command.declaring(places, tuple(declared))
         return command, [found.get(id(t)) for t in own]
@@ -704,7 +713,7 @@ class _Gradient(torch.autograd.Function):
 
 
 def _save(ctx: Any, call: PureCall, tensors: list[torch.Tensor]) -> None:
-    """Save the tensors of a call. Those that the adjoint does not read may be changed by torch: nothing rests on them."""
+    """Save the tensors of a call. Those that the adjoint does not read may be changed by torch meanwhile."""
     own = call.recorded is not None and not (torch._C._are_functorch_transforms_active() or _forward_mode())
     ctx.others = {k: t.data for k, t in enumerate(tensors) if own and k not in call.needed}
     kept = [t for k, t in enumerate(tensors) if k not in ctx.others]
@@ -742,7 +751,7 @@ def _pushed(
 
 
 def _applied(function: type[torch.autograd.Function], *args: Any, level: int | None = None) -> Any:
-    """`function.apply(*args)`, also for tensors that `is_grads_batched` and `vectorize=True` batch, without torch.func."""
+    """`function.apply(*args)`, also for what `is_grads_batched` and `vectorize=True` batch without torch.func."""
     places = [k for k, t in enumerate(args) if isinstance(t, torch.Tensor)]
     if not any(torch._C._functorch.is_legacy_batchedtensor(args[k]) for k in places):
         return function.apply(*args)
