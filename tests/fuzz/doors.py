@@ -127,7 +127,9 @@ def program(rng: random.Random) -> list[tuple[int, bool, int, int]]:
     steps = []
     for k in range(rng.randint(1, 4)):
         kernel = rng.random() < 0.65 or k == 0
-        steps.append((rng.randrange(len(STEPS if kernel else PLAIN)), kernel, rng.randrange(k + 1), rng.randrange(k + 1)))
+        steps.append(
+            (rng.randrange(len(STEPS if kernel else PLAIN)), kernel, rng.randrange(k + 1), rng.randrange(k + 1))
+        )
     return steps
 
 
@@ -233,10 +235,11 @@ def main(count: int, first: int = 0) -> None:
     for seed in range(first, first + count):
         wb.config.backend = "c" if seed % 8 else "numpy"
         for line in differing(seed, in_jax if seed % 4 == 0 else in_torch):
-            print(line)
+            sys.stdout.write(line + "\n")
             found += 1
         if (seed + 1) % 50 == 0:
-            print(f"{seed + 1 - first} programs, {found} differences", flush=True)
+            sys.stdout.write(f"{seed + 1 - first} programs, {found} differences\n")
+            sys.stdout.flush()
     sys.exit(1 if found else 0)
 
 

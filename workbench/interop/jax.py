@@ -127,7 +127,7 @@ def device_to_jax(device: Any) -> Any:
 
 
 def function(kernel: Kernel, dim: GridLike = None, outputs: OutputsLike = None) -> JaxFunction:
-    """A kernel as a function of JAX: `y = function(kernel)(x1, x2, 3.0)`, for `jax.jit`, `grad`, `jvp`, `hessian`, `vmap`.
+    """A kernel as a function of JAX: `y = function(kernel)(x1, x2, 3.0)`, for `jit`, `grad`, `jvp`, `hessian`, `vmap`.
 
     The arguments of a call are the first parameters of the kernel: arrays, numbers, vectors (as arrays). The parameters
     that remain are the outputs: zeros, which the kernel fills and the call returns, one alone or a tuple. Float
@@ -141,7 +141,7 @@ def function(kernel: Kernel, dim: GridLike = None, outputs: OutputsLike = None) 
     Derivatives are exact, in reverse and forward mode and of any order. Runs on the CPU, through `jax.pure_callback`;
     `vmap` launches once per element; what is differentiated is launched again. What `wb.hvp` refuses is refused where a
     second derivative is asked for (under `jax.jit` by an error of JAX that has ours in its text).
-    Raises LaunchError [function], [dtype] for arguments that do not fit, or of which the grid would leave a part unread.
+    Raises LaunchError [function], [dtype] for arguments that do not fit, or that the grid would not read to the end.
     """
     return JaxFunction(kernel, dim, outputs)
 

@@ -1,6 +1,6 @@
 """Calls as primitives of JAX, which know their derivatives in both modes, to any order.
 
-Three of them, each a callback to the host: a call, its derivative in a direction (`pushed`), and its gradient (`pulled`).
+Three of them, each a callback to the host: a call, its derivative in a direction (`pushed`), its gradient (`pulled`).
 The latter two are linear in the directions and the seeds, and each is the transpose of the other; what their own
 derivatives are is said by `DerivativeCall`. Nothing is kept between two callbacks.
 """
@@ -129,13 +129,13 @@ def _primitive(name: str, run: Callable[..., list[np.ndarray]], specs: Callable[
         return [jax.core.ShapedArray(s.shape, s.dtype) for s in specs(*values, **params)]
 
     def batched(values: Values, dims: Sequence[int | None], **params: Any) -> tuple[list[Any], list[int]]:
-        places = [k for k, d in enumerate(dims) if d is not None]
+        places = {k: d for k, d in enumerate(dims) if d is not None}
 
         def one(parts: list[Any]) -> list[Any]:
             given = dict(zip(places, parts, strict=True))
             return made.bind(*(given.get(k, v) for k, v in enumerate(values)), **params)
 
-        found = jax.lax.map(one, [jax.numpy.moveaxis(values[k], dims[k], 0) for k in places])
+        found = jax.lax.map(one, [jax.numpy.moveaxis(values[k], d, 0) for k, d in places.items()])
         return found, [0] * len(found)
 
     made.def_impl(impl)
@@ -204,7 +204,7 @@ def _jvp_of_pulled(
 def _transpose_of_pulled(
     cotangents: Values, *values: Any, call: PureCall, seeded: tuple[int, ...], wanted: tuple[int, ...]
 ) -> list[Any]:
-    """Linear in the seeds; and, of a `DerivativeCall` with seeds of its tangents alone, in the directions (symmetric)."""
+    """Linear in the seeds, and in the directions of a `DerivativeCall` seeded in its tangents alone (symmetric)."""
     count = len(values) - len(seeded)
     first, seeds = values[:count], values[count:]
     given = {wanted[at]: ct for at, ct in _moving(cotangents).items()}

@@ -1,6 +1,6 @@
 """Calls as torch and JAX differentiate them: pure functions of their arguments, with derivatives of any order.
 
-The one idea: a recorded call, run again on copies together with its tangents, is a recorded call in turn (`lifted`). Its
+A recorded call, run again on copies together with its tangents, is a recorded call in turn (`RecordedCall.lifted`). Its
 arguments are those of the first and a direction for some of them, its results are those of the first and their
 derivatives in that direction. So a tape's reverse walk is all that is needed: the gradient of a lifted call is a second
 derivative, that of a call lifted twice a third one.
@@ -247,7 +247,7 @@ def _check_grid(program: Program, args: Sequence[object], dims: Dims) -> None:
                 slug="function",
                 where=program.function.where,
                 why="The kernel reads it at `tid()` alone: the rest would be left out in silence.",
-                instead=f"function({program.name}), which takes the grid from its inputs, or {leaf.name}[:{dims[along]}]",
+                instead=f"function({program.name}), with the grid of its inputs, or {leaf.name}[:{dims[along]}]",
             )
 
 

@@ -16,6 +16,8 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import _add_batch_dim, _remove_batch_dim  # pyright: ignore[reportPrivateImportUsage]  # of vmap
+from torch._C._functorch import is_legacy_batchedtensor  # pyright: ignore[reportMissingModuleSource]
 from torch.autograd import forward_ad
 from torch.utils.weak import WeakIdKeyDictionary
 
@@ -408,11 +410,11 @@ def function(kernel: Kernel, dim: GridLike = None, outputs: OutputsLike = None) 
               arguments that gives one. By default every output has the shape of the grid. `(shape, dtype)` also checks
               the dtype, which the kernel's annotation decides.
 
-    Derivatives are exact, in reverse and forward mode and of any order (`create_graph=True`, `torch.autograd.functional`,
+    Derivatives are exact, in both modes and of any order (`create_graph=True`, `torch.autograd.functional`,
     `torch.func`); `vmap` launches once per element. Each argument has a gradient of its own, also where two tensors
     share memory. Changing an input in place that the adjoint reads is refused ([overwritten]), and so is what `wb.hvp`
     refuses, where a second derivative is asked for.
-    Raises LaunchError [function] for arguments that do not fit, or of which the grid would leave a part unread.
+    Raises LaunchError [function] for arguments that do not fit, or that the grid would not read to the end.
     """
     return TorchFunction(kernel, dim, outputs)
 
@@ -514,8 +516,8 @@ class TorchCall(PureCall):
         self.needed = frozenset(range(len(tensors))) - (plain - self.values)
         return made
 
-    def record(self, tensors: Sequence[torch.Tensor], wanted: frozenset[int], keep: str) -> RecordedCall:
-        return self._record(tensors, wanted, keep, self._outputs(tensors))
+    def record(self, values: Sequence[torch.Tensor], wanted: frozenset[int], keep: str) -> RecordedCall:
+        return self._record(values, wanted, keep, self._outputs(values))
 
     def _outputs(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         device = tensors[0].device if tensors else torch.device("cpu")
@@ -634,13 +636,14 @@ class _Forward(torch.autograd.Function):
         return None, *_pulled(call, tensors, given, ctx.needs_input_grad[1:])
 
     @staticmethod
-    def jvp(ctx: Any, _: None, *directions: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
-        found = _pushed(ctx.call, _saved(ctx), directions)
+    def jvp(ctx: Any, *directions: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
+        found = _pushed(ctx.call, _saved(ctx), directions[1:])
         return tuple(found.get(k) for k in range(ctx.call.count))
 
     @staticmethod
-    def vmap(info: Any, dims: tuple[Any, ...], call: PureCall, *tensors: torch.Tensor) -> Any:
-        return _each(info, dims[1:], tensors, lambda parts: _Forward.apply(call.again(), *parts))
+    def vmap(info: Any, in_dims: tuple[int | None, ...], *args: Any) -> Any:
+        call, *tensors = args
+        return _each(info, in_dims[1:], tensors, lambda parts: _Forward.apply(call.again(), *parts))
 
 
 class _Gradient(torch.autograd.Function):
@@ -702,14 +705,14 @@ class _Gradient(torch.autograd.Function):
         return tuple(found[k] for k in ctx.wanted)
 
     @staticmethod
-    def vmap(info: Any, dims: tuple[Any, ...], call: PureCall, wanted: Any, seeded: Any, *tensors: torch.Tensor) -> Any:
-        count = len(tensors) - len(seeded)
-        same = all(d is None for d in dims[3 : 3 + count])
+    def vmap(info: Any, in_dims: tuple[int | None, ...], *args: Any) -> Any:
+        call, wanted, seeded, *tensors = args
+        same = all(d is None for d in in_dims[3 : len(in_dims) - len(seeded)])
 
         def one(parts: list[torch.Tensor]) -> tuple[torch.Tensor, ...]:
             return _Gradient.apply(call if same else call.again(), wanted, seeded, *parts)
 
-        return _each(info, dims[3:], tensors, one)
+        return _each(info, in_dims[3:], tensors, one)
 
 
 def _save(ctx: Any, call: PureCall, tensors: list[torch.Tensor]) -> None:
@@ -753,18 +756,18 @@ def _pushed(
 def _applied(function: type[torch.autograd.Function], *args: Any, level: int | None = None) -> Any:
     """`function.apply(*args)`, also for what `is_grads_batched` and `vectorize=True` batch without torch.func."""
     places = [k for k, t in enumerate(args) if isinstance(t, torch.Tensor)]
-    if not any(torch._C._functorch.is_legacy_batchedtensor(args[k]) for k in places):
+    if not any(is_legacy_batchedtensor(args[k]) for k in places):
         return function.apply(*args)
     if level is None:
         level = torch._C._vmapmode_increment_nesting() - 1
         torch._C._vmapmode_decrement_nesting()
-    size = max(torch._remove_batch_dim(args[k], level, 1, 0).shape[0] for k in places)
-    whole = {k: torch._remove_batch_dim(args[k], level, size, 0) for k in places}
+    size = max(_remove_batch_dim(args[k], level, 1, 0).shape[0] for k in places)
+    whole = {k: _remove_batch_dim(args[k], level, size, 0) for k in places}
     made = [
         _applied(function, *(whole[k][at] if k in whole else arg for k, arg in enumerate(args)), level=level - 1)
         for at in range(size)
     ]
-    return tuple(torch._add_batch_dim(torch.stack(parts), 0, level) for parts in zip(*made, strict=True))
+    return tuple(_add_batch_dim(torch.stack(parts), 0, level) for parts in zip(*made, strict=True))
 
 
 def _each(info: Any, dims: Sequence[int | None], tensors: Sequence[torch.Tensor], one: Callable[..., Any]) -> Any:
