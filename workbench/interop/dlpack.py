@@ -27,7 +27,7 @@ __all__ = ["from_dlpack"]
 CPU, CUDA = 1, 2  # DLPack's numbers for kinds of devices
 
 
-def from_dlpack(data: Any, dtype: Any = None, requires_grad: bool = False, name: str | None = None) -> array:
+def from_dlpack(data: Any, dtype: object = None, requires_grad: bool = False, name: str | None = None) -> array:
     """An array on the memory of anything with `__dlpack__`: NumPy, CuPy, JAX arrays, torch tensors, arrays of ours.
 
     dtype  element type; for vec, mat and quat the trailing axes of the data are the components.

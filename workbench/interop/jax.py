@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import jax
 import numpy as np
+from jax.core import Tracer
+from numpy.typing import DTypeLike
 
 from ..arrays.array import array, read_values
 from ..arrays.creation import zeros
@@ -19,10 +21,10 @@ from ..arrays.dtypes import differentiable, dtype_of
 from ..arrays.host_reads import sources_of
 from ..arrays.provenance import source_of
 from ..arrays.scalar import scalar
-from ..device import get_device
+from ..device import Device, get_device
 from ..errors import LaunchError, Where
 from ..kernels.program import Kernel
-from ..kernels.types import Array, Scalar, Struct, Type
+from ..kernels.types import Array, Composite, Scalar, Struct, Type, scalar_of
 from ..launches.launch import launch
 from .dlpack import Constant, arrived, guard, share
 from .jax_primitives import HostCall, called
@@ -31,7 +33,7 @@ from .pure_calls import Dims, GridLike, OutputsLike, check_writes, form, refuse_
 __all__ = ["device_to_jax", "dtype_from_jax", "dtype_to_jax", "from_jax", "function", "to_jax"]
 
 
-def from_jax(x: jax.Array, dtype: Any = None, requires_grad: bool = False, copy: bool = False) -> array:
+def from_jax(x: jax.Array, dtype: object = None, requires_grad: bool = False, copy: bool = False) -> array:
     """An array on the memory of a JAX array, for reading: a write to it is refused [read-only].
 
     dtype  element type; for vec, mat and quat the trailing axes of `x` are the components.
@@ -40,7 +42,7 @@ def from_jax(x: jax.Array, dtype: Any = None, requires_grad: bool = False, copy:
     JAX does not see the gradient of this array: use `interop.jax.function` for gradients through both.
     Raises LaunchError [tracer] inside jit and grad, [dtype], [components].
     """
-    if isinstance(x, jax.core.Tracer):
+    if isinstance(x, Tracer):
         raise LaunchError(
             "from_jax inside a function that JAX traces: there is no memory yet.",
             slug="tracer",
@@ -93,9 +95,14 @@ def to_jax(a: array, copy: bool = True) -> jax.Array:
 _WAY_OUT = "this line after the `with` block, a kernel in place of what JAX does, or {} if the gradient is to end there"
 
 
+def scalar_in(type: Type) -> Scalar:
+    """A scalar type itself, or that of the components."""
+    return type.scalar if isinstance(type, Composite) else cast(Scalar, type)
+
+
 def check_width(type: Type) -> None:
     """Raises LaunchError [dtype] for 64-bit types that JAX has switched off."""
-    wanted = type.scalar.numpy  # type: ignore[attr-defined]
+    wanted = scalar_in(type).numpy
     if jax.dtypes.canonicalize_dtype(wanted) != wanted:
         raise LaunchError(
             f"JAX would turn {wanted} into {jax.dtypes.canonicalize_dtype(wanted)}.",
@@ -104,18 +111,18 @@ def check_width(type: Type) -> None:
         )
 
 
-def dtype_from_jax(dtype: Any) -> Scalar:
+def dtype_from_jax(dtype: DTypeLike) -> Scalar:
     """The scalar type of a JAX dtype. Raises LaunchError [dtype]."""
-    return dtype_of(np.dtype(dtype))  # type: ignore[return-value]
+    return scalar_of(np.dtype(dtype))
 
 
-def dtype_to_jax(dtype: Any) -> Any:
+def dtype_to_jax(dtype: object) -> Any:
     """The JAX dtype of a scalar type, or of the components of a vector, matrix or quaternion type."""
-    name = np.dtype(dtype_of(dtype).scalar.numpy).name  # type: ignore[attr-defined]
+    name = scalar_in(dtype_of(dtype)).numpy.name
     return getattr(jax.numpy, "bool_" if name == "bool" else name)
 
 
-def device_to_jax(device: Any) -> Any:
+def device_to_jax(device: Device | str | None) -> Any:
     """The device of JAX that a device (or its name) stands for. Raises RuntimeError if JAX sees no such device."""
     ours = get_device(device)
     if not ours.is_cuda:
@@ -183,7 +190,7 @@ def spec(type: Type, shape: Dims) -> jax.ShapeDtypeStruct:
     """Shape and dtype of an output, components as trailing axes. Raises LaunchError [dtype]."""
     assert isinstance(type, Array)
     check_width(type.dtype)
-    return jax.ShapeDtypeStruct((*shape, *type.dtype.shape), type.dtype.scalar.numpy)
+    return jax.ShapeDtypeStruct((*shape, *getattr(type.dtype, "shape", ())), scalar_in(type.dtype).numpy)
 
 
 def leaf(type: Type, value: object, wanted: bool) -> Any:
@@ -198,7 +205,7 @@ def leaf(type: Type, value: object, wanted: bool) -> Any:
     return data if data.ndim else data[()]
 
 
-def argument(what: str, where: Where | None, param: tuple[str, Type], arg: Any) -> jax.Array:
+def argument(what: str, where: Where | None, param: tuple[str, Type], arg: object) -> jax.Array:
     """An argument of `what` as a JAX array of exactly the parameter's type; Python numbers take it.
 
     Raises LaunchError [function], [dtype].
@@ -215,10 +222,11 @@ def argument(what: str, where: Where | None, param: tuple[str, Type], arg: Any) 
         )
     check_width(element)
     refuse_leaving(sources_of(arg), "JAX", _WAY_OUT.format("wb.detach(values)"))
-    wanted = element.scalar.numpy  # type: ignore[attr-defined]
+    assert isinstance(element, Scalar | Composite)
+    wanted = scalar_in(element).numpy
     have = getattr(arg, "dtype", None)
     given = jax.numpy.asarray(arg, dtype=wanted if have is None else None)
-    inner = element.shape  # type: ignore[attr-defined]
+    inner = element.shape
     outer = given.ndim - len(inner)
     rank = type.ndim if isinstance(type, Array) else 0
     if (have is not None and have != wanted) or outer != rank or given.shape[outer:] != inner:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from jax.core import Tracer
 
 from ..arrays.array import array
 from ..arrays.creation import copy, zeros
@@ -25,8 +26,9 @@ from ..launches.launch import launch
 from ..launches.plan import grid
 from .jax import argument, check_width, leaf, spec
 from .jax_primitives import HostCall, called
+from .pure_calls import Dims, Extent
 
-Dims = tuple[int, ...]
+OutputDims = Extent | dict[str, Extent] | None  # one shape for all outputs, or one for each by its name
 
 
 class Form(NamedTuple):
@@ -40,7 +42,7 @@ class Form(NamedTuple):
 class JaxCall:
     """A function on arrays that JAX can call, jit and differentiate. Made by `jax_kernel` and `jax_callable`."""
 
-    def __init__(self, what: str, fn: Any, num_outputs: int, in_out: Sequence[str], output_dims: Any):
+    def __init__(self, what: str, fn: Any, num_outputs: int, in_out: Sequence[str], output_dims: OutputDims):
         self.what, self.fn, self.output_dims = f"{what} of {fn.__name__!r}", fn, output_dims
         self.__name__, self.__doc__ = fn.__name__, fn.__doc__
         self.num_outputs, self.in_out = num_outputs, tuple(in_out)
@@ -100,7 +102,7 @@ class JaxCall:
                 return tuple(np.shape(arg))[: type.ndim]
         raise self._refuse("no array is given that would say the shape.", "launch_dims=n, output_dims=n")
 
-    def _shapes(self, output_dims: Any, default: Callable[[], Dims]) -> tuple[Dims, ...]:
+    def _shapes(self, output_dims: OutputDims, default: Callable[[], Dims]) -> tuple[Dims, ...]:
         found = []
         for name, type in self.params[self.split :]:
             dims = output_dims.get(name) if isinstance(output_dims, dict) else output_dims
@@ -108,7 +110,7 @@ class JaxCall:
                 raise self._refuse(f"output_dims says nothing about {name!r}.", f'output_dims={{"{name}": n}}')
             dims = default() if dims is None else (dims,) if isinstance(dims, int | np.integer) else tuple(dims)
             assert isinstance(type, Array)
-            inner = type.dtype.shape
+            inner = getattr(type.dtype, "shape", ())
             outer = dims[: type.ndim]
             if len(outer) != type.ndim or dims[type.ndim :] not in ((), inner):
                 raise self._refuse(f"the output {name!r} is {type}, its shape would be {dims}.", "output_dims={...}")
@@ -152,7 +154,14 @@ class JaxCall:
 class KernelCall(JaxCall):
     """A kernel as a function of JAX. Made by `jax_kernel`."""
 
-    def __init__(self, kernel: Kernel, num_outputs: int, in_out: Sequence[str], output_dims: Any, launch_dims: Any):
+    def __init__(
+        self,
+        kernel: Kernel,
+        num_outputs: int,
+        in_out: Sequence[str],
+        output_dims: OutputDims,
+        launch_dims: Extent | None,
+    ):
         super().__init__("jax_kernel", kernel, num_outputs, in_out, output_dims)
         self.launch_dims = launch_dims
 
@@ -164,7 +173,9 @@ class KernelCall(JaxCall):
     def _run(self, form: Form, arguments: list[Any]) -> None:
         launch(self.fn, form.grid, arguments, device="cpu")
 
-    def __call__(self, *args: Any, output_dims: Any = None, launch_dims: Any = None, vmap_method: Any = None) -> Any:
+    def __call__(
+        self, *args: Any, output_dims: OutputDims = None, launch_dims: Extent | None = None, vmap_method: object = None
+    ) -> Any:
         """The outputs for these inputs. Raises LaunchError [function], [dtype] for what does not fit."""
         _check_count(self, args)
         program = self.fn.program()
@@ -191,14 +202,14 @@ class FunctionCall(JaxCall):
     def _arrays(self) -> list[int]:
         return [k for k in range(self.split) if isinstance(self.params[k][1], Array)]
 
-    def __call__(self, *args: Any, output_dims: Any = None, vmap_method: Any = None) -> Any:
+    def __call__(self, *args: Any, output_dims: OutputDims = None, vmap_method: object = None) -> Any:
         """The outputs for these inputs. Raises LaunchError [function], [dtype] for what does not fit."""
         _check_count(self, args)
         arrays = self._arrays()
         static = []
         for k, (name, _) in enumerate(self.params[: self.split]):
             if k not in arrays:
-                if isinstance(args[k], jax.core.Tracer):
+                if isinstance(args[k], Tracer):
                     raise self._refuse(
                         f"the number {name!r} is traced.",
                         "static_argnames of jax.jit, or an array of one element",

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 import jax
 import numpy as np
+from jax.core import ShapedArray
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
@@ -114,21 +115,21 @@ def _primitive(name: str, run: Callable[..., list[np.ndarray]], specs: Callable[
     made = Primitive(f"workbench_{name}")
     made.multiple_results = True
 
-    def host(shapes: list[Any], values: Values, **params: Any) -> list[np.ndarray]:
+    def host(shapes: list[Any], values: Values, **params: object) -> list[np.ndarray]:
         found = run([np.asarray(v) for v in values], **params)
         return [np.array(a, s.dtype).reshape(s.shape) for a, s in zip(found, shapes, strict=True)]
 
-    def impl(*values: Any, **params: Any) -> list[jax.Array]:  # called at once, so that our errors arrive as they are
+    def impl(*values: jax.Array, **params: object) -> list[jax.Array]:  # at once: our errors arrive as they are
         return [jax.numpy.asarray(a) for a in host(specs(*values, **params), values, **params)]
 
-    def lowered(*values: Any, **params: Any) -> list[Any]:
+    def lowered(*values: jax.Array, **params: object) -> list[Any]:
         shapes = specs(*values, **params)
         return list(jax.pure_callback(lambda *given: host(shapes, given, **params), shapes, *values))
 
-    def abstract(*values: Any, **params: Any) -> list[Any]:
-        return [jax.core.ShapedArray(s.shape, s.dtype) for s in specs(*values, **params)]
+    def abstract(*values: jax.Array, **params: object) -> list[Any]:
+        return [ShapedArray(s.shape, s.dtype) for s in specs(*values, **params)]
 
-    def batched(values: Values, dims: Sequence[int | None], **params: Any) -> tuple[list[Any], list[int]]:
+    def batched(values: Values, dims: Sequence[int | None], **params: object) -> tuple[list[Any], list[int]]:
         places = {k: d for k, d in enumerate(dims) if d is not None}
 
         def one(parts: list[Any]) -> list[Any]:
@@ -158,7 +159,8 @@ def _moving(tangents: Values) -> dict[int, Any]:
 
 
 def _or_zero(found: Mapping[int, Any], like: Values) -> list[Any]:
-    return [found[k] if k in found else ad.Zero.from_primal_value(v) for k, v in enumerate(like)]
+    zero = ad.Zero.from_primal_value  # pyright: ignore[reportAttributeAccessIssue]  # made when jax is imported
+    return [found[k] if k in found else zero(v) for k, v in enumerate(like)]
 
 
 def _jvp_of_call(values: Values, tangents: Values, *, call: PureCall) -> tuple[list[Any], list[Any]]:
@@ -176,7 +178,7 @@ def _jvp_of_pushed(
     return outs, _or_zero({at: found[k] for at, k in enumerate(lifted.tangents.values()) if k in found}, outs)
 
 
-def _transpose_of_pushed(cotangents: Values, *values: Any, call: PureCall, which: tuple[int, ...]) -> list[Any]:
+def _transpose_of_pushed(cotangents: Values, *values: jax.Array, call: PureCall, which: tuple[int, ...]) -> list[Any]:
     count = len(values) - len(which)
     _refuse_undefined(values[:count])
     seeds = {call.floats[at]: ct for at, ct in _moving(cotangents).items()}
@@ -202,7 +204,7 @@ def _jvp_of_pulled(
 
 
 def _transpose_of_pulled(
-    cotangents: Values, *values: Any, call: PureCall, seeded: tuple[int, ...], wanted: tuple[int, ...]
+    cotangents: Values, *values: jax.Array, call: PureCall, seeded: tuple[int, ...], wanted: tuple[int, ...]
 ) -> list[Any]:
     """Linear in the seeds, and in the directions of a `DerivativeCall` seeded in its tangents alone (symmetric)."""
     count = len(values) - len(seeded)

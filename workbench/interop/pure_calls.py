@@ -191,7 +191,7 @@ def _shape(program: Program, name: str, type: object, given: Any, same: Callable
         )
     if isinstance(given, tuple | list) and len(given) == 2 and not isinstance(given[1], int | np.integer):
         given, dtype = given
-        if same(dtype) not in (type.dtype, type.dtype.scalar):
+        if same(dtype) not in (type.dtype, getattr(type.dtype, "scalar", None)):
             raise LaunchError(f"function of {program.name!r}: {name!r} is {type}, not {dtype}", slug="function")
     shape = (int(given),) if isinstance(given, int | np.integer) else tuple(int(n) for n in given)
     if len(shape) != type.ndim:
@@ -220,7 +220,7 @@ def _extents(program: Program, args: Sequence[object]) -> Iterable[tuple[Leaf, i
             if not forms and index is not None and index.constant == 0 and len(index.terms) == 1:
                 (symbol, factor), *_ = index.terms
                 if symbol[0] == "tid" and factor == 1:
-                    yield leaf, axis, int(shape[axis]), symbol[1]  # type: ignore[misc]  # a tid has its axis there
+                    yield leaf, axis, int(shape[axis]), symbol[1]
 
 
 def _grid_of_inputs(program: Program, args: Sequence[object]) -> Dims:

@@ -12,7 +12,7 @@ import math
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from itertools import repeat
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import torch
@@ -45,6 +45,9 @@ from ..tapes.tape import Tape
 from .host_tensors import carrying_tensor, read_as, wrapped
 from .pure_calls import DerivativeCall, Dims, GridLike, OutputsLike, PureCall, RecordedCall, check_writes, form
 
+if TYPE_CHECKING:
+    from torch._functorch.autograd_function import VmapInfo
+
 __all__ = [
     "device_from_torch",
     "device_to_torch",
@@ -76,7 +79,7 @@ def dtype_from_torch(dtype: torch.dtype) -> Scalar:
         ) from None
 
 
-def dtype_to_torch(dtype: Any) -> torch.dtype:
+def dtype_to_torch(dtype: object) -> torch.dtype:
     """The torch dtype of a scalar type, or of the components of a vector, matrix or quaternion type.
 
     Raises LaunchError [dtype] for structs.
@@ -172,7 +175,7 @@ def _stamp(a: Allocation) -> int | None:
 # ---- tensor -> array
 
 
-def from_torch(t: torch.Tensor, dtype: Any = None, requires_grad: bool | None = None) -> array:
+def from_torch(t: torch.Tensor, dtype: object = None, requires_grad: bool | None = None) -> array:
     """An array on the memory of a tensor: writes on either side are seen on both. Any strides.
 
     dtype          element type; for vec, mat and quat the trailing axes of the tensor are the components.
@@ -607,6 +610,21 @@ def _values(t: torch.Tensor) -> Any:
     return t.numpy() if t.device.type == "cpu" else xp(device_from_torch(t.device)).asarray(t)
 
 
+class Saved(Protocol):
+    """What torch keeps of a call between its forward and its backward: its `ctx`, and our attributes on it."""
+
+    call: PureCall
+    others: dict[int, torch.Tensor]
+    wanted: tuple[int, ...]
+    seeded: tuple[int, ...]
+    needs_input_grad: tuple[bool, ...]
+    saved_tensors: tuple[torch.Tensor, ...]
+    save_for_backward: Callable[..., None]
+    save_for_forward: Callable[..., None]
+    mark_non_differentiable: Callable[..., None]
+    set_materialize_grads: Callable[[bool], None]
+
+
 class _Forward(torch.autograd.Function):
     """Torch's side of a call: `apply(call, *tensors)` gives its outputs."""
 
@@ -618,7 +636,7 @@ class _Forward(torch.autograd.Function):
         return tuple(_tensor_of(a.data, tensors[0].device) for a in made.outputs)
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...]) -> None:
+    def setup_context(ctx: Saved, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...]) -> None:
         call, *tensors = inputs
         ctx.call = call
         ctx.set_materialize_grads(False)
@@ -626,7 +644,7 @@ class _Forward(torch.autograd.Function):
         _save(ctx, call, tensors)
 
     @staticmethod
-    def backward(ctx: Any, *seeds: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
+    def backward(ctx: Saved, *seeds: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
         call: PureCall = ctx.call
         if call.recorded is not None:
             with memory.LOCK:
@@ -636,12 +654,12 @@ class _Forward(torch.autograd.Function):
         return None, *_pulled(call, tensors, given, ctx.needs_input_grad[1:])
 
     @staticmethod
-    def jvp(ctx: Any, *directions: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
+    def jvp(ctx: Saved, *directions: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
         found = _pushed(ctx.call, _saved(ctx), directions[1:])
         return tuple(found.get(k) for k in range(ctx.call.count))
 
     @staticmethod
-    def vmap(info: Any, in_dims: tuple[int | None, ...], *args: Any) -> Any:
+    def vmap(info: VmapInfo, in_dims: tuple[int | None, ...], *args: Any) -> Any:
         call, *tensors = args
         return _each(info, in_dims[1:], tensors, lambda parts: _Forward.apply(call.again(), *parts))
 
@@ -662,21 +680,21 @@ class _Gradient(torch.autograd.Function):
         return tuple(_like(found[k], tensors[k]) if k in found else torch.zeros_like(tensors[k]) for k in wanted)
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...]) -> None:
+    def setup_context(ctx: Saved, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...]) -> None:
         ctx.call, ctx.wanted, ctx.seeded, *tensors = inputs
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(*tensors)
         ctx.save_for_forward(*tensors)
 
     @staticmethod
-    def parts(ctx: Any) -> tuple[list[torch.Tensor], dict[int, torch.Tensor]]:
+    def parts(ctx: Saved) -> tuple[list[torch.Tensor], dict[int, torch.Tensor]]:
         """The tensors of the call, and the seeds by output."""
         saved = ctx.saved_tensors
         count = len(saved) - len(ctx.seeded)
         return list(saved[:count]), dict(zip(ctx.seeded, saved[count:], strict=True))
 
     @staticmethod
-    def backward(ctx: Any, *directions: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
+    def backward(ctx: Saved, *directions: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
         tensors, seeds = _Gradient.parts(ctx)
         moved: list[torch.Tensor | None] = [None] * len(tensors)
         for k, v in zip(ctx.wanted, directions, strict=True):
@@ -691,7 +709,7 @@ class _Gradient(torch.autograd.Function):
         return None, None, None, *[*curved, *[None] * len(tensors)][: len(tensors)], *(slopes.get(k) for k in seeds)
 
     @staticmethod
-    def jvp(ctx: Any, *directions: Any) -> tuple[torch.Tensor | None, ...]:
+    def jvp(ctx: Saved, *directions: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
         tensors, seeds = _Gradient.parts(ctx)
         moved, turned = directions[3 : 3 + len(tensors)], directions[3 + len(tensors) :]
         which = [k for k, v in enumerate(moved) if v is not None]
@@ -705,7 +723,7 @@ class _Gradient(torch.autograd.Function):
         return tuple(found[k] for k in ctx.wanted)
 
     @staticmethod
-    def vmap(info: Any, in_dims: tuple[int | None, ...], *args: Any) -> Any:
+    def vmap(info: VmapInfo, in_dims: tuple[int | None, ...], *args: Any) -> Any:
         call, wanted, seeded, *tensors = args
         same = all(d is None for d in in_dims[3 : len(in_dims) - len(seeded)])
 
@@ -715,7 +733,7 @@ class _Gradient(torch.autograd.Function):
         return _each(info, in_dims[3:], tensors, one)
 
 
-def _save(ctx: Any, call: PureCall, tensors: list[torch.Tensor]) -> None:
+def _save(ctx: Saved, call: PureCall, tensors: list[torch.Tensor]) -> None:
     """Save the tensors of a call. Those that the adjoint does not read may be changed by torch meanwhile."""
     own = call.recorded is not None and not (torch._C._are_functorch_transforms_active() or _forward_mode())
     ctx.others = {k: t.data for k, t in enumerate(tensors) if own and k not in call.needed}
@@ -724,7 +742,7 @@ def _save(ctx: Any, call: PureCall, tensors: list[torch.Tensor]) -> None:
     ctx.save_for_forward(*kept)
 
 
-def _saved(ctx: Any) -> list[torch.Tensor]:
+def _saved(ctx: Saved) -> list[torch.Tensor]:
     kept = iter(ctx.saved_tensors)
     count = len(ctx.saved_tensors) + len(ctx.others)
     return [ctx.others[k] if k in ctx.others else next(kept) for k in range(count)]
@@ -770,7 +788,7 @@ def _applied(function: type[torch.autograd.Function], *args: Any, level: int | N
     return tuple(_add_batch_dim(torch.stack(parts), 0, level) for parts in zip(*made, strict=True))
 
 
-def _each(info: Any, dims: Sequence[int | None], tensors: Sequence[torch.Tensor], one: Callable[..., Any]) -> Any:
+def _each(info: VmapInfo, dims: Sequence[int | None], tensors: Sequence[torch.Tensor], one: Callable[..., Any]) -> Any:
     """Call `one` for each element of a batch, and stack what it returns."""
     made = [
         one([t if d is None else t.select(d, k) for t, d in zip(tensors, dims, strict=True)])
