@@ -12,16 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays.allocation import LOCK, Allocation, caller_where, recorder
+from ..arrays.allocation import LOCK, Allocation, caller_where
 from ..arrays.array import array
-from ..arrays.dtypes import differentiable, dtype_of
-from ..arrays.host_reads import AfterReading, sources_of
+from ..arrays.dtypes import dtype_of
+from ..arrays.host_reads import sources_of
 from ..arrays.provenance import HostRead
 from ..arrays.span import AddressedMemory, Span
-from ..arrays.workspace import float_parts
 from ..device import get_device, xp
 from ..errors import LaunchError, Where
 from . import is_tensor
+from .pure_calls import arrived
 
 __all__ = ["from_dlpack"]
 CPU, CUDA = 1, 2  # DLPack's numbers for kinds of devices
@@ -89,25 +89,6 @@ def share(
     made.requires_grad = made.requires_grad or requires_grad
     arrived(made, sources)
     return made
-
-
-def arrived(made: array, sources: tuple[HostRead, ...], fresh: bool = True) -> None:
-    """Tell the tape of values of another library, now the array `made`.
-
-    With certain `sources` a gradient that comes to them is refused. Without, in `fresh` memory, which that library may
-    have made of anything, `backward` warns if a gradient comes there and values of the tape had been read before.
-    """
-    tape = recorder()
-    if tape is None or tape.muted or not differentiable(made.dtype):
-        return
-    if sources:
-        elsewhere = tuple(s for s in sources if s.span.allocation is not made.allocation)
-        if elsewhere:
-            tape.values_written(made.allocation, made.span.offset, made.data, elsewhere, caller_where())
-    elif fresh and not tape.log.has_touched(made.span):
-        read = tuple(s for s in tape.numbers.readings if s.span.allocation is not made.allocation)
-        for part in float_parts(made).values() if (found := tape.host.live(read)) else ():
-            tape.host.note(part, AfterReading(found), caller_where(), "values of another library")
 
 
 def _writable(data: np.ndarray) -> np.ndarray:

@@ -13,8 +13,7 @@ from ..arrays.array import array
 from ..arrays.dtypes import differentiable
 from ..arrays.host_reads import carrying, given_away, received
 from ..arrays.provenance import HostRead, source_of, united
-from .dlpack import arrived
-from .pure_calls import refuse_leaving
+from .pure_calls import arrived, refuse_leaving
 
 Tensor = TypeVar("Tensor", bound=torch.Tensor)
 

@@ -26,9 +26,9 @@ from ..errors import LaunchError, Where
 from ..kernels.program import Kernel
 from ..kernels.types import Array, Composite, Scalar, Struct, Type, scalar_of
 from ..launches.launch import launch
-from .dlpack import Constant, arrived, guard, share
+from .dlpack import Constant, guard, share
 from .jax_primitives import HostCall, called
-from .pure_calls import Dims, GridLike, OutputsLike, check_writes, form, refuse_leaving
+from .pure_calls import Dims, GridLike, OutputsLike, arrived, check_writes, form, refuse_leaving
 
 __all__ = ["device_to_jax", "dtype_from_jax", "dtype_to_jax", "from_jax", "function", "to_jax"]
 

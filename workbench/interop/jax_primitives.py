@@ -28,7 +28,7 @@ Values = Sequence[Any]  # of JAX: arrays and tracers
 
 
 class Evaluates(Protocol):
-    """What runs on values of JAX: a kernel, or a function that launches some."""
+    """A kernel, or a function that launches some, to be run on values of JAX."""
 
     def evaluate(self, form: Any, values: Values, wanted: frozenset[int]) -> tuple[list[Any], list[array]]: ...
 
@@ -159,8 +159,9 @@ def _moving(tangents: Values) -> dict[int, Any]:
 
 
 def _or_zero(found: Mapping[int, Any], like: Values) -> list[Any]:
-    zero = ad.Zero.from_primal_value  # pyright: ignore[reportAttributeAccessIssue]  # made when jax is imported
-    return [found[k] if k in found else zero(v) for k, v in enumerate(like)]
+    kinds = [v.dtype if np.dtype(v.dtype).kind == "f" else jax.dtypes.float0 for v in like]
+    zeros = [ad.Zero(ShapedArray(v.shape, kind)) for v, kind in zip(like, kinds, strict=True)]
+    return [found.get(k, zero) for k, zero in enumerate(zeros)]
 
 
 def _jvp_of_call(values: Values, tangents: Values, *, call: PureCall) -> tuple[list[Any], list[Any]]:

@@ -16,8 +16,10 @@ import numpy as np
 from ..arrays import allocation as memory
 from ..arrays.array import array, clone
 from ..arrays.creation import zeros
+from ..arrays.dtypes import differentiable
+from ..arrays.host_reads import AfterReading
 from ..arrays.provenance import HostRead
-from ..arrays.workspace import Workspace, add_into
+from ..arrays.workspace import Workspace, add_into, float_parts
 from ..errors import GradientError, LaunchError
 from ..kernels.analysis.accesses import accesses_by_array
 from ..kernels.program import Leaf, Program
@@ -265,7 +267,7 @@ def check_writes(program: Program, count: int, why: str) -> None:
             )
 
 
-# ---- values that leave
+# ---- values that leave and arrive
 
 
 def refuse_leaving(sources: Iterable[HostRead], library: str, instead: str) -> None:
@@ -279,3 +281,22 @@ def refuse_leaving(sources: Iterable[HostRead], library: str, instead: str) -> N
                 why="Nothing says what is computed from them there: the gradient would end in silence.",
                 instead=instead,
             )
+
+
+def arrived(made: array, sources: tuple[HostRead, ...], fresh: bool = True) -> None:
+    """Tell the tape of values of another library, now the array `made`.
+
+    With certain `sources` a gradient that comes to them is refused. Without, in `fresh` memory, which that library may
+    have made of anything, `backward` warns if a gradient comes there and values of the tape had been read before.
+    """
+    tape = memory.recorder()
+    if tape is None or tape.muted or not differentiable(made.dtype):
+        return
+    if sources:
+        elsewhere = tuple(s for s in sources if s.span.allocation is not made.allocation)
+        if elsewhere:
+            tape.values_written(made.allocation, made.span.offset, made.data, elsewhere, memory.caller_where())
+    elif fresh and not tape.log.has_touched(made.span):
+        read = tuple(s for s in tape.numbers.readings if s.span.allocation is not made.allocation)
+        for part in float_parts(made).values() if (found := tape.host.live(read)) else ():
+            tape.host.note(part, AfterReading(found), memory.caller_where(), "values of another library")
