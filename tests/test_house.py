@@ -230,6 +230,12 @@ FOREIGN_DOORS = {
     "_wp_scalar_type_": "Warp's type of the components of a vector or matrix type, ...",
     "_shape_": "... and how many there are",
     "_current_graph_task_id": "... which says whose backward is running",
+    "_are_functorch_transforms_active": "... whether a transform of torch.func is",
+    "_current_level": "torch's level of forward mode, -1 outside of it",
+    "_vmapmode_increment_nesting": "torch's older vmap, of batched gradients: the only way to know its level",
+    "_vmapmode_decrement_nesting": "...",
+    "_add_batch_dim": "... and to batch what was computed one by one",
+    "_remove_batch_dim": "...",
 }
 
 

@@ -234,11 +234,76 @@ def test_large_arrays_pass_the_callback(jax):
     np.testing.assert_allclose(g, np.sin(x) + x * np.cos(x) + 2 * x, rtol=1e-5)
 
 
-def test_second_derivatives_are_refused_by_jax(jax):
-    f = wb.interop.jax.function(mix, dim=3)
-    loss = lambda x: jax.numpy.sum(f(x, x, 1.0))  # noqa: E731
-    with pytest.raises(ValueError, match=r"[Cc]allback"):
+@pytest.mark.slow
+@pytest.mark.parametrize("jit", [False, True])
+def test_second_and_third_derivatives_are_exact_in_both_modes(jax, x64, jit):
+    jnp = jax.numpy
+    f = wb.interop.jax.function(double, dim=3, outputs=[3, 1])
+
+    def ours(x):
+        y, z = f(x, 3)
+        return jnp.sum(jnp.sin(y)) * z[0]
+
+    def theirs(x):
+        return jnp.sum(jnp.sin(x**3)) * jnp.sum(x**4)
+
+    x = jnp.asarray(X, dtype="float64")
+    ways = [
+        jax.hessian,
+        lambda g: jax.jacrev(jax.jacrev(g)),
+        lambda g: jax.jacfwd(jax.jacfwd(g)),
+        lambda g: jax.jacrev(jax.hessian(g)),
+        lambda g: lambda x: jax.jvp(g, (x,), (x * x,))[1],
+        lambda g: lambda x: jax.vmap(jax.hessian(g))(jnp.stack([x, 2 * x])),
+    ]
+    for way in ways:
+        got, want = (jax.jit(way(g)) if jit else way(g) for g in (ours, theirs))
+        np.testing.assert_allclose(got(x), want(x), rtol=1e-9, atol=1e-9)
+
+
+def test_a_second_derivative_that_does_not_exist_is_refused(jax):
+    @wb.kernel
+    def largest(x: wb.array(dtype=float), y: wb.array(dtype=float)):
+        i = wb.tid()
+        wb.atomic_max(y, 0, x[i] * x[i])
+
+    f = wb.interop.jax.function(largest, dim=3, outputs=[1])
+    loss = lambda x: jax.numpy.sum(f(x))  # noqa: E731
+    assert jax.grad(loss)(jax.numpy.asarray(X)).tolist() == [0, 0, 4]
+    with pytest.raises(wb.KernelError, match="second-derivative"):
         jax.grad(lambda x: jax.numpy.sum(jax.grad(loss)(x)))(jax.numpy.asarray(X))
+
+
+@wb.kernel
+def squares(x: wb.array(dtype=float), y: wb.array(dtype=float)):
+    i = wb.tid()
+    y[i] = x[i] * x[i]
+
+
+def through(way):
+    """The gradient of a tape whose values go through `way` and come back."""
+    x, y, z = wb.array(X, requires_grad=True), wb.zeros(3), wb.zeros(3)
+    with wb.Tape() as tape:
+        wb.launch(squares, 3, [x], [y])
+        wb.launch(squares, 3, [way(y)], [z])
+    tape.backward(grads={z: wb.ones(3)})
+    return x.grad.numpy()
+
+
+def test_values_that_jax_would_take_off_a_tape_are_refused(jax):
+    jnp, function = jax.numpy, wb.interop.jax.function(squares)
+    for way in (
+        lambda y: wb.from_jax(jnp.sin(wb.to_jax(y))),
+        lambda y: wb.full(3, float(wb.to_jax(y)[0])),
+        lambda y: wb.from_jax(function(y.numpy())),
+    ):
+        with pytest.raises(wb.GradientError, match=r"(?s)'?y'? is on an active path.*leave for JAX.*host-values"):
+            through(way)
+    assert through(lambda y: y * wb.from_jax(wb.to_jax(wb.detach(y)))).any()
+    with pytest.warns(UserWarning, match=r"(?s)values of another library.*of y, read at.*host-number"):
+        through(lambda y: wb.from_jax(jnp.asarray(y.numpy()) * 2))
+    before = wb.from_jax(jnp.asarray(X))
+    assert through(lambda y: y * before).any()
 
 
 def test_arguments_that_do_not_fit_are_refused_before_anything_runs(jax):
@@ -257,8 +322,9 @@ def test_arguments_that_do_not_fit_are_refused_before_anything_runs(jax):
         f(wb.zeros(3), x, 1.0)
     with pytest.raises(wb.LaunchError, match="writes to 'x', an input"):
         wb.interop.jax.function(scale, dim=3)(x)
-    with pytest.raises(wb.LaunchError, match="needs the grid"):
-        wb.interop.jax.function(mix)
+    assert wb.interop.jax.function(mix)(x, x, 1.0).shape == (3,)
+    with pytest.raises(wb.LaunchError, match="'x' has 3 elements along axis 0"):
+        wb.interop.jax.function(mix, dim=2)(x, x, 1.0)
     with pytest.raises(wb.LaunchError, match="jax_enable_x64"):
         wb.interop.jax.function(double, dim=3)(np.zeros(3), 2)
 

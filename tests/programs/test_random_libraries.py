@@ -7,6 +7,7 @@ import collections
 import pytest
 
 import workbench as wb
+from tests.fuzz import doors
 from tests.fuzz import host as fuzz_host
 from tests.fuzz import host_steps as fuzz_host_steps
 from tests.fuzz.host import verdict
@@ -41,3 +42,27 @@ def test_a_wrong_adjoint_of_a_library_is_noticed(monkeypatch):
 
     monkeypatch.setattr(fuzz_host_steps.wb.utils, "array_scan", wrong)
     assert any(verdict(seed)[0] == "WRONG" for seed in scanned)
+
+
+@pytest.mark.needs_torch
+@pytest.mark.slow
+@pytest.mark.usefixtures("backend")
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("seed", range(3))
+def test_kernels_between_operations_of_torch_are_differentiated_as_those_are(seed):
+    pytest.importorskip("torch")
+    assert not doors.differing(seed, doors.in_torch)
+
+
+@pytest.mark.needs_jax
+@pytest.mark.needs_cc
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("seed", (0, 4))
+def test_kernels_between_operations_of_jax_are_differentiated_as_those_are(seed):
+    jax = pytest.importorskip("jax")
+    jax.config.update("jax_enable_x64", True)
+    try:
+        assert not doors.differing(seed, doors.in_jax)
+    finally:
+        jax.config.update("jax_enable_x64", False)

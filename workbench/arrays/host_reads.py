@@ -462,6 +462,14 @@ def given_away(value: Any, sources: tuple[HostRead, ...], cell: Any = None) -> A
 class Supposed(tuple):
     """Supposed sources: the values are another object with the bytes of what was read (`read_values`)."""
 
+    text = "got values equal to what was read from"
+
+
+class AfterReading(Supposed):
+    """Supposed sources: another library made the values, which may have read these before."""
+
+    text = "got values of another library, which may have made them of"
+
 
 def origin_of(value: Any) -> tuple[HostRead, ...]:
     """The sources of values about to be written: `sources_of`, else readings of the same bytes, as a `Supposed`."""

@@ -9,7 +9,8 @@ import numpy as np
 
 from ..errors import LaunchError
 from ..kernels import types
-from ..kernels.types import Struct, Type
+from ..kernels.types import Array, Struct, Type
+from . import ports
 from .dtypes import inner_shape
 
 
@@ -75,6 +76,10 @@ def inferred(data: Any, dtype: Type | None) -> tuple[Type, np.ndarray]:
         raw = np.asarray(data)
     except ValueError as error:
         raise LaunchError(f"the data is not a regular array: {error}", slug="shape") from None
+    except TypeError:
+        for wrap in ports.wrappers:  # its library knows of a dtype that NumPy has not
+            wrap(data, Array(types.float32))
+        raise
     if raw.dtype.kind not in "fiub":
         raise LaunchError(f"data of NumPy type {raw.dtype} has no dtype in the kernel language", slug="dtype")
     if dtype is None:

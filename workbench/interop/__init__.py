@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import IntEnum
 from typing import Any
 
@@ -17,6 +17,7 @@ from ..arrays import ports
 from ..arrays.array import array
 from ..device import Device, get_device
 from ..errors import LaunchError
+from ..kernels.program import Kernel
 from ..kernels.types import Array, Scalar, Type
 
 __all__ = [
@@ -57,10 +58,10 @@ def _bridge() -> Any:
 
 
 def from_torch(
-    t: Any,
-    dtype: Any = None,
+    t: object,
+    dtype: object = None,
     requires_grad: bool | None = None,
-    grad: Any = None,
+    grad: object = None,
     return_ctype: bool = False,
     retain_grad: bool = False,
 ) -> array:
@@ -94,7 +95,7 @@ def to_torch(a: array, requires_grad: bool = False) -> Any:
     return _bridge().to_torch(a, requires_grad)
 
 
-def dtype_from_torch(torch_dtype: Any) -> Scalar:
+def dtype_from_torch(torch_dtype: object) -> Scalar:
     """The scalar type of a torch dtype. Raises LaunchError [dtype].
 
     >>> import torch
@@ -104,7 +105,7 @@ def dtype_from_torch(torch_dtype: Any) -> Scalar:
     return _bridge().dtype_from_torch(torch_dtype)
 
 
-def dtype_to_torch(warp_dtype: Any) -> Any:
+def dtype_to_torch(warp_dtype: object) -> Any:
     """The torch dtype of a scalar type, or of the components of a vector, matrix or quaternion type.
 
     >>> wb.dtype_to_torch(wb.vec3)
@@ -113,7 +114,7 @@ def dtype_to_torch(warp_dtype: Any) -> Any:
     return _bridge().dtype_to_torch(warp_dtype)
 
 
-def device_from_torch(torch_device: Any) -> Device:
+def device_from_torch(torch_device: object) -> Device:
     """The device that a torch device (or its name) stands for. Raises LaunchError [device].
 
     >>> wb.device_from_torch("cpu")
@@ -122,7 +123,7 @@ def device_from_torch(torch_device: Any) -> Device:
     return _bridge().device_from_torch(torch_device)
 
 
-def device_to_torch(warp_device: Any) -> str:
+def device_to_torch(warp_device: object) -> str:
     """The name by which torch knows a device.
 
     >>> wb.device_to_torch("cpu")
@@ -131,7 +132,7 @@ def device_to_torch(warp_device: Any) -> str:
     return _bridge().device_to_torch(warp_device)
 
 
-def from_dlpack(source: Any, dtype: Any = None, requires_grad: bool = False, name: str | None = None) -> array:
+def from_dlpack(source: object, dtype: object = None, requires_grad: bool = False, name: str | None = None) -> array:
     """An array on the memory of anything with `__dlpack__`: see `interop.dlpack.from_dlpack`.
 
     >>> data = np.arange(3, dtype=np.float32)
@@ -141,7 +142,7 @@ def from_dlpack(source: Any, dtype: Any = None, requires_grad: bool = False, nam
     return importlib.import_module(".dlpack", __name__).from_dlpack(source, dtype, requires_grad, name)
 
 
-def from_jax(jax_array: Any, dtype: Any = None, requires_grad: bool = False, copy: bool = False) -> array:
+def from_jax(jax_array: object, dtype: object = None, requires_grad: bool = False, copy: bool = False) -> array:
     """An array on the memory of a JAX array, for reading: see `interop.jax.from_jax`.
 
     >>> import jax.numpy as jnp
@@ -160,7 +161,7 @@ def to_jax(warp_array: array, copy: bool = True) -> Any:
     return importlib.import_module(".jax", __name__).to_jax(warp_array, copy)
 
 
-def dtype_from_jax(jax_dtype: Any) -> Scalar:
+def dtype_from_jax(jax_dtype: object) -> Scalar:
     """The scalar type of a JAX dtype. Raises LaunchError [dtype].
 
     >>> import jax.numpy as jnp
@@ -170,7 +171,7 @@ def dtype_from_jax(jax_dtype: Any) -> Scalar:
     return importlib.import_module(".jax", __name__).dtype_from_jax(jax_dtype)
 
 
-def dtype_to_jax(warp_dtype: Any) -> Any:
+def dtype_to_jax(warp_dtype: object) -> Any:
     """The JAX dtype of a scalar type, or of the components of a vector, matrix or quaternion type.
 
     >>> wb.dtype_to_jax(wb.vec3).dtype
@@ -190,7 +191,7 @@ def device_from_jax(jax_device: Any) -> Device:
     return get_device(kind)
 
 
-def device_to_jax(warp_device: Any) -> Any:
+def device_to_jax(warp_device: object) -> Any:
     """The device of JAX that a device (or its name) stands for. Raises RuntimeError of JAX if it sees no such device.
 
     >>> wb.device_to_jax("cpu").platform
@@ -225,7 +226,7 @@ class JaxModulePreloadMode(IntEnum):
     ALL_DEVICES = 2
 
 
-def clear_jax_callable_graph_cache(callable: Any = None) -> None:
+def clear_jax_callable_graph_cache(callable: object = None) -> None:
     """Nothing to do: functions of `jax_callable` keep no graphs.
 
     >>> wb.clear_jax_callable_graph_cache()
@@ -233,13 +234,13 @@ def clear_jax_callable_graph_cache(callable: Any = None) -> None:
 
 
 def jax_kernel(
-    kernel: Any,
+    kernel: Kernel,
     num_outputs: int = 1,
     vmap_method: str = "broadcast_all",
-    launch_dims: Any = None,
-    output_dims: Any = None,
+    launch_dims: int | Sequence[int] | None = None,
+    output_dims: int | Sequence[int] | dict[str, int | Sequence[int]] | None = None,
     in_out_argnames: Iterable[str] | None = None,
-    module_preload_mode: Any = None,
+    module_preload_mode: object = None,
     enable_backward: bool = False,
     has_side_effect: bool = False,
     block_dim: int | None = None,
@@ -275,14 +276,14 @@ def jax_kernel(
 def jax_callable(
     func: Callable[..., Any],
     num_outputs: int = 1,
-    graph_mode: Any = JaxCallableGraphMode.JAX,
+    graph_mode: object = JaxCallableGraphMode.JAX,
     vmap_method: str | None = "broadcast_all",
-    output_dims: Any = None,
+    output_dims: int | Sequence[int] | dict[str, int | Sequence[int]] | None = None,
     in_out_argnames: Iterable[str] | None = None,
     stage_in_argnames: Iterable[str] | None = None,
     stage_out_argnames: Iterable[str] | None = None,
     graph_cache_max: int | None = None,
-    module_preload_mode: Any = None,
+    module_preload_mode: object = None,
     has_side_effect: bool = False,
 ) -> Any:
     """A Python function that launches kernels as a function of JAX: `y = wb.jax_callable(f)(x)`.
@@ -318,17 +319,17 @@ def jax_callable(
     return calls.FunctionCall("jax_callable", func, num_outputs, tuple(in_out_argnames or ()), output_dims)
 
 
-def is_tensor(value: Any) -> bool:
+def is_tensor(value: object) -> bool:
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(value, getattr(torch, "Tensor", ()))
 
 
-def _wrapped(value: Any, type: Type) -> array | None:
+def _wrapped(value: object, type: Type) -> array | None:
     """For `ports.wrappers`: a tensor passed straight to a launch."""
     return _bridge().straight(value, type) if is_tensor(value) and isinstance(type, Array) else None
 
 
-def _known(value: Any) -> Iterator[array]:
+def _known(value: object) -> Iterator[array]:
     """For `ports.arrays_behind`: the arrays that launches have wrapped a tensor as."""
     return _bridge().wrappers(value) if is_tensor(value) else iter(())
 

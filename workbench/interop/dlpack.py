@@ -15,16 +15,19 @@ import numpy as np
 from ..arrays.allocation import LOCK, Allocation, caller_where
 from ..arrays.array import array
 from ..arrays.dtypes import dtype_of
+from ..arrays.host_reads import sources_of
+from ..arrays.provenance import HostRead
 from ..arrays.span import AddressedMemory, Span
 from ..device import get_device, xp
 from ..errors import LaunchError, Where
 from . import is_tensor
+from .pure_calls import arrived
 
 __all__ = ["from_dlpack"]
 CPU, CUDA = 1, 2  # DLPack's numbers for kinds of devices
 
 
-def from_dlpack(data: Any, dtype: Any = None, requires_grad: bool = False, name: str | None = None) -> array:
+def from_dlpack(data: Any, dtype: object = None, requires_grad: bool = False, name: str | None = None) -> array:
     """An array on the memory of anything with `__dlpack__`: NumPy, CuPy, JAX arrays, torch tensors, arrays of ours.
 
     dtype  element type; for vec, mat and quat the trailing axes of the data are the components.
@@ -43,7 +46,12 @@ def from_dlpack(data: Any, dtype: Any = None, requires_grad: bool = False, name:
             slug="dlpack",
             instead="wb.array(data)",
         )
-    return share(_opened(data), dtype, requires_grad, name, f"a {type(data).__module__.partition('.')[0]} array")
+    if isinstance(data, array) and dtype is None:
+        made = data[...]  # the memory itself
+        made.requires_grad = made.requires_grad or requires_grad
+        return made
+    whose = f"a {type(data).__module__.partition('.')[0]} array"
+    return share(_opened(data), dtype, requires_grad, name, whose, sources=sources_of(data))
 
 
 def _opened(data: Any) -> Any:
@@ -60,8 +68,16 @@ def _opened(data: Any) -> Any:
         raise LaunchError(text, slug="dlpack", instead="wb.array(...) of a copy") from None
 
 
-def share(data: Any, dtype: Any, requires_grad: bool, name: str | None, whose: str, constant: bool = False) -> array:
-    """An array on the memory of a NumPy or CuPy array, guarded if that is read-only."""
+def share(
+    data: Any,
+    dtype: object,
+    requires_grad: bool,
+    name: str | None,
+    whose: str,
+    constant: bool = False,
+    sources: tuple[HostRead, ...] = (),
+) -> array:
+    """An array on the memory of a NumPy or CuPy array, guarded if that is read-only. `sources`: of its values."""
     constant = constant or (isinstance(data, np.ndarray) and not data.flags.writeable)
     if constant and isinstance(data, np.ndarray):
         data = _writable(data)
@@ -71,6 +87,7 @@ def share(data: Any, dtype: Any, requires_grad: bool, name: str | None, whose: s
         if isinstance(data, np.ndarray) and made.allocation.owner is data.base:
             made.allocation.bytes.flags.writeable = False  # nor does numpy() let anybody write
     made.requires_grad = made.requires_grad or requires_grad
+    arrived(made, sources)
     return made
 
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, SupportsIndex, TypeVar, cast
 
 import torch
 
-from ..arrays.allocation import caller_where, recorder
+from ..arrays.allocation import recorder
 from ..arrays.array import array
 from ..arrays.dtypes import differentiable
 from ..arrays.host_reads import carrying, given_away, received
 from ..arrays.provenance import HostRead, source_of, united
+from .pure_calls import arrived, refuse_leaving
+
+Tensor = TypeVar("Tensor", bound=torch.Tensor)
 
 
 class HostTensor(torch.Tensor):
@@ -21,7 +24,9 @@ class HostTensor(torch.Tensor):
     sources: tuple[HostRead, ...] = ()
 
     @classmethod
-    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(
+        cls, func: Callable[..., object], types: Sequence[type], args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
         result = super().__torch_function__(func, types, args, kwargs or {})
         if recorder() is None:
             return result
@@ -37,30 +42,39 @@ class HostTensor(torch.Tensor):
 
     def detach(self) -> torch.Tensor:
         """The same memory; the gradient is meant to end here."""
-        return _plain(self)
+        return _as(HostTensor, _plain(self))
 
-    def __deepcopy__(self, memo: Any) -> torch.Tensor:
+    def __dlpack__(self, *args: Any, **named: Any) -> Any:
+        refuse_leaving(self.sources, "a library that takes it by DLPack", "wb.detach(tensor), if it is meant")
+        return _plain(self).__dlpack__(*args, **named)
+
+    def __deepcopy__(self, memo: dict[int, object]) -> torch.Tensor:
         return copy.deepcopy(_plain(self), memo)
 
-    def __reduce_ex__(self, protocol: Any) -> Any:
+    def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
         return _plain(self).__reduce_ex__(protocol)
 
 
+def _as(kind: type[Tensor], t: torch.Tensor) -> Tensor:
+    """The tensor as one of this class, on the same memory."""
+    return cast(Tensor, torch.Tensor.as_subclass(t, kind))
+
+
 def _plain(t: torch.Tensor) -> torch.Tensor:
-    return torch.Tensor.detach(t).as_subclass(torch.Tensor)  # type: ignore[attr-defined]
+    return _as(torch.Tensor, torch.Tensor.detach(t))
 
 
 def _changed(target: torch.Tensor, sources: tuple[HostRead, ...]) -> None:
     """Note that torch has written values with these sources into a tensor, which may lie on memory of ours."""
-    target.sources = united((getattr(target, "sources", ()), sources))  # type: ignore[attr-defined]
+    setattr(target, "sources", united((getattr(target, "sources", ()), sources)))  # noqa: B010
     if target.device.type == "cpu" and target.layout is torch.strided:
         received(_plain(target).numpy(), sources)
 
 
-def _carrying(result: Any, sources: tuple[HostRead, ...]) -> Any:
+def _carrying(result: object, sources: tuple[HostRead, ...]) -> Any:
     if isinstance(result, torch.Tensor):
         if sources and result.is_floating_point():
-            result.sources = sources  # type: ignore[attr-defined]
+            setattr(result, "sources", sources)  # noqa: B010
         return result
     if isinstance(result, tuple):
         for item in result:
@@ -69,7 +83,16 @@ def _carrying(result: Any, sources: tuple[HostRead, ...]) -> Any:
     return carrying(result, sources)
 
 
-def sources_of_tensors(value: Any) -> tuple[HostRead, ...]:
+def carrying_tensor(t: torch.Tensor, sources: tuple[HostRead, ...]) -> torch.Tensor:
+    """The tensor, which was computed from these readings."""
+    if not sources or not t.is_floating_point():
+        return t
+    made = _as(HostTensor, t)
+    made.sources = sources
+    return made
+
+
+def sources_of_tensors(value: object) -> tuple[HostRead, ...]:
     """The reads that tensors came from, those in lists too."""
     if isinstance(value, torch.Tensor):
         return getattr(value, "sources", ())
@@ -80,16 +103,15 @@ def read_as(a: array, t: torch.Tensor) -> torch.Tensor:
     """`t`, a tensor on the memory of `a`, with that read as its source if a tape records."""
     if recorder() is None or a.is_gradient or not differentiable(a.dtype):
         return t
-    made = t.as_subclass(HostTensor)  # type: ignore[attr-defined]
     source = source_of(a.span, a.label)
-    made.sources = () if source is None else (source,)
-    return made
+    if a.device.is_cpu:
+        recorder().numbers.read(a.carrying(a.data))
+    return t if source is None else carrying_tensor(t, (source,))
 
 
-def wrapped(made: array, t: torch.Tensor) -> None:
-    """Tell the tape if torch computed the values of `t`, now wrapped as the array `made`, from memory of ours."""
-    tape = recorder()
-    sources: Iterable[HostRead] = sources_of_tensors(t)
-    elsewhere = tuple(s for s in sources if s.span.allocation is not made.allocation)
-    if tape is not None and elsewhere:
-        tape.values_written(made.allocation, made.span.offset, made.data, elsewhere, caller_where())
+def wrapped(made: array, t: torch.Tensor, fresh: bool) -> None:
+    """Tell the tape if torch computed the values of `t`, now wrapped as the array `made`, from memory of ours.
+
+    `fresh`: memory that nobody has wrapped before, so that torch may have made it of anything.
+    """
+    arrived(made, sources_of_tensors(t), fresh and not isinstance(t, HostTensor) and not t.requires_grad)

@@ -1,37 +1,39 @@
 """JAX arrays as arrays and back; kernels as functions that JAX can call, jit and differentiate.
 
 A JAX array never changes. So memory that comes from JAX can be read by kernels and not written, and memory that is
-lent to JAX cannot be written until JAX has dropped it. A kernel becomes a `jax.custom_vjp` of two callbacks to the
-host: the launch, and the launch again under a tape with its reverse pass. Nothing is kept between the two.
+lent to JAX cannot be written until JAX has dropped it. Kernels become primitives of JAX: see `jax_primitives`.
 """
 
 from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import jax
 import numpy as np
+from jax.core import Tracer
+from numpy.typing import DTypeLike
 
 from ..arrays.array import array, read_values
 from ..arrays.creation import zeros
-from ..arrays.dtypes import dtype_of
+from ..arrays.dtypes import differentiable, dtype_of
+from ..arrays.host_reads import sources_of
+from ..arrays.provenance import source_of
 from ..arrays.scalar import scalar
-from ..device import get_device
+from ..device import Device, get_device
 from ..errors import LaunchError, Where
-from ..kernels.analysis.accesses import accesses_by_array
-from ..kernels.program import Kernel, Program
-from ..kernels.types import Array, Scalar, Struct, Type, is_float, shadow_type
+from ..kernels.program import Kernel
+from ..kernels.types import Array, Composite, Scalar, Struct, Type, scalar_of
 from ..launches.launch import launch
-from ..launches.plan import grid
-from ..tapes.tape import Tape
 from .dlpack import Constant, guard, share
+from .jax_primitives import HostCall, called
+from .pure_calls import Dims, GridLike, OutputsLike, arrived, check_writes, form, refuse_leaving
 
 __all__ = ["device_to_jax", "dtype_from_jax", "dtype_to_jax", "from_jax", "function", "to_jax"]
 
 
-def from_jax(x: jax.Array, dtype: Any = None, requires_grad: bool = False, copy: bool = False) -> array:
+def from_jax(x: jax.Array, dtype: object = None, requires_grad: bool = False, copy: bool = False) -> array:
     """An array on the memory of a JAX array, for reading: a write to it is refused [read-only].
 
     dtype  element type; for vec, mat and quat the trailing axes of `x` are the components.
@@ -40,7 +42,7 @@ def from_jax(x: jax.Array, dtype: Any = None, requires_grad: bool = False, copy:
     JAX does not see the gradient of this array: use `interop.jax.function` for gradients through both.
     Raises LaunchError [tracer] inside jit and grad, [dtype], [components].
     """
-    if isinstance(x, jax.core.Tracer):
+    if isinstance(x, Tracer):
         raise LaunchError(
             "from_jax inside a function that JAX traces: there is no memory yet.",
             slug="tracer",
@@ -55,7 +57,9 @@ def from_jax(x: jax.Array, dtype: Any = None, requires_grad: bool = False, copy:
     else:
         data = np.asarray(x)
     if copy:
-        return array(data, dtype_of(data.dtype if dtype is None else dtype), requires_grad=requires_grad)
+        made = array(data, dtype_of(data.dtype if dtype is None else dtype), requires_grad=requires_grad)
+        arrived(made, ())
+        return made
     return share(data, dtype, requires_grad, None, "a JAX array", constant=True)
 
 
@@ -65,13 +69,16 @@ def to_jax(a: array, copy: bool = True) -> jax.Array:
     copy  False: on the memory of `a`, which then cannot be written as long as JAX holds it. XLA takes only memory
           that is contiguous and starts at a multiple of 64 bytes.
 
-    Raises LaunchError [dtype] for structs and where JAX has 64-bit types switched off, [layout].
+    Raises LaunchError [dtype] for structs and where JAX has 64-bit types switched off, [layout]; GradientError
+    [host-values] under a tape, of an array on an active path: what JAX makes of the values is on no tape.
     """
     if not isinstance(a, array):
         raise LaunchError(f"to_jax takes an array, got {type(a).__name__}", slug="argument-type")
     if isinstance(a.dtype, Struct):
         raise LaunchError(f"{a.dtype} has no JAX dtype", slug="dtype", instead="one field of it: to_jax(a.field(name))")
     check_width(a.dtype)
+    if not a.is_gradient and differentiable(a.dtype) and (source := source_of(a.span, a.label)) is not None:
+        refuse_leaving((source,), "JAX", _WAY_OUT.format(f"wb.to_jax(wb.detach({a.label}))"))
     if copy:
         return jax.numpy.asarray(np.array(read_values(a)))
     a.allocation.expose()
@@ -85,9 +92,17 @@ def to_jax(a: array, copy: bool = True) -> jax.Array:
     return made
 
 
+_WAY_OUT = "this line after the `with` block, a kernel in place of what JAX does, or {} if the gradient is to end there"
+
+
+def scalar_in(type: Type) -> Scalar:
+    """A scalar type itself, or that of the components."""
+    return type.scalar if isinstance(type, Composite) else cast(Scalar, type)
+
+
 def check_width(type: Type) -> None:
     """Raises LaunchError [dtype] for 64-bit types that JAX has switched off."""
-    wanted = type.scalar.numpy  # type: ignore[attr-defined]
+    wanted = scalar_in(type).numpy
     if jax.dtypes.canonicalize_dtype(wanted) != wanted:
         raise LaunchError(
             f"JAX would turn {wanted} into {jax.dtypes.canonicalize_dtype(wanted)}.",
@@ -96,18 +111,18 @@ def check_width(type: Type) -> None:
         )
 
 
-def dtype_from_jax(dtype: Any) -> Scalar:
+def dtype_from_jax(dtype: DTypeLike) -> Scalar:
     """The scalar type of a JAX dtype. Raises LaunchError [dtype]."""
-    return dtype_of(np.dtype(dtype))  # type: ignore[return-value]
+    return scalar_of(np.dtype(dtype))
 
 
-def dtype_to_jax(dtype: Any) -> Any:
+def dtype_to_jax(dtype: object) -> Any:
     """The JAX dtype of a scalar type, or of the components of a vector, matrix or quaternion type."""
-    name = np.dtype(dtype_of(dtype).scalar.numpy).name  # type: ignore[attr-defined]
+    name = scalar_in(dtype_of(dtype)).numpy.name
     return getattr(jax.numpy, "bool_" if name == "bool" else name)
 
 
-def device_to_jax(device: Any) -> Any:
+def device_to_jax(device: Device | str | None) -> Any:
     """The device of JAX that a device (or its name) stands for. Raises RuntimeError if JAX sees no such device."""
     ours = get_device(device)
     if not ours.is_cuda:
@@ -118,142 +133,79 @@ def device_to_jax(device: Any) -> Any:
 # ---- kernels as JAX functions
 
 
-def function(kernel: Kernel, dim: Any = None, outputs: Any = None) -> JaxFunction:
-    """A kernel as a function of JAX: `y = function(kernel, dim=n)(x1, x2, 3.0)`, for `jax.jit`, `grad`, `vjp`, `vmap`.
+def function(kernel: Kernel, dim: GridLike = None, outputs: OutputsLike = None) -> JaxFunction:
+    """A kernel as a function of JAX: `y = function(kernel)(x1, x2, 3.0)`, for `jit`, `grad`, `jvp`, `hessian`, `vmap`.
 
     The arguments of a call are the first parameters of the kernel: arrays, numbers, vectors (as arrays). The parameters
     that remain are the outputs: zeros, which the kernel fills and the call returns, one alone or a tuple. Float
     arguments have gradients, numbers too. The kernel must not write to its inputs.
 
     dim      the launch grid: an int, a tuple, or a function of the call's arguments. By default the shape of the first
-             output.
+             output; without `outputs` that of the inputs, where the kernel reads them at `tid()`.
     outputs  shapes of the outputs, without component axes: a list of ints or tuples, or a function of the call's
              arguments that gives one. By default every output has the shape of the grid.
 
-    Runs on the CPU, through `jax.pure_callback`; `vmap` launches once per element. The reverse pass launches the kernel
-    again. Second derivatives are refused by JAX. Raises LaunchError [function], [dtype] for arguments that do not fit.
+    Derivatives are exact, in reverse and forward mode and of any order. Runs on the CPU, through `jax.pure_callback`;
+    `vmap` launches once per element; what is differentiated is launched again. What `wb.hvp` refuses is refused where a
+    second derivative is asked for (under `jax.jit` by an error of JAX that has ours in its text).
+    Raises LaunchError [function], [dtype] for arguments that do not fit, or that the grid would not read to the end.
     """
-    if dim is None and outputs is None:
-        raise LaunchError("function needs the grid or the shapes of the outputs", slug="function", instead="dim=n")
     return JaxFunction(kernel, dim, outputs)
-
-
-Form = tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]  # the grid, and one shape per output
 
 
 class JaxFunction:
     """A kernel that JAX can call and differentiate. Made by `function`."""
 
-    def __init__(self, kernel: Kernel, dim: Any, outputs: Any):
+    def __init__(self, kernel: Kernel, dim: GridLike, outputs: OutputsLike):
         self.kernel, self.dim, self.outputs = kernel, dim, outputs
         self.__name__, self.__doc__ = kernel.__name__, kernel.__doc__
-        self.vjp = jax.custom_vjp(self._call, nondiff_argnums=(0,))
-        self.vjp.defvjp(lambda form, *args: (self._call(form, *args), args), self._backward)
 
     def __repr__(self) -> str:
         return f"<JAX function of {self.kernel!r}>"
 
-    def __call__(self, *args: Any) -> Any:
+    def __call__(self, *args: object) -> Any:
         program = self.kernel.program()
-        form = self._form(program, args)
-        self._check_writes(program, len(args))
         what, where = f"function of {program.name!r}", program.function.where
-        given = [argument(what, where, param, arg) for param, arg in zip(program.params, args, strict=False)]
-        made = self.vjp(form, *given)
+        count, params = len(args), program.params
+        given = [argument(what, where, param, arg) for param, arg in zip(params, args, strict=False)]
+        dims, shapes = form(program, given if count <= len(params) else args, self.dim, self.outputs, dtype_of)
+        check_writes(program, count, "A JAX array never changes.")
+        specs = [spec(type, shape) for (_, type), shape in zip(params[count:], shapes, strict=True)]
+        made = called(HostCall(self, (dims, tuple(shapes)), specs), given)
         return made[0] if len(made) == 1 else tuple(made)
 
-    def _form(self, program: Program, args: tuple) -> Form:
-        rest = program.params[len(args) :]
-        dim = self.dim(*args) if callable(self.dim) else self.dim
-        given: Any = self.outputs(*args) if callable(self.outputs) else self.outputs
-        dims = None if dim is None else grid(program.name, dim)
-        shapes = [dims or ()] * len(rest) if given is None else [_shape(s) for s in given]
-        if not rest or len(shapes) != len(rest):
-            names = ", ".join(name for name, _ in program.params)
-            raise LaunchError(
-                f"function of {program.name!r}: {len(args)} arguments leave {len(rest)} of the parameters ({names})"
-                f" for {len(shapes)} outputs.",
-                slug="function",
-                where=program.function.where,
-                why="The arguments of a call are the first parameters, the outputs are all the others.",
-            )
-        for (name, type), shape in zip(rest, shapes, strict=True):
-            if not isinstance(type, Array) or isinstance(type.dtype, Struct) or len(shape) != type.ndim:
-                raise LaunchError(
-                    f"function of {program.name!r}: the output {name!r} is {type}, its shape was given as {shape}.",
-                    slug="function",
-                    where=program.function.where,
-                    instead="outputs=[shape, ...], without component axes",
-                )
-            check_width(type.dtype)
-        return (shapes[0] if dims is None else dims), tuple(shapes)
-
-    def _check_writes(self, program: Program, count: int) -> None:
-        inputs = {name for name, _ in program.params[:count]}
-        for name, group in accesses_by_array(program.function).items():
-            if name in inputs and (group.writes or group.accumulates):
-                raise LaunchError(
-                    f"function of {program.name!r}: the kernel writes to {name!r}, an input.",
-                    slug="function",
-                    where=program.function.where,
-                    why="A JAX array never changes.",
-                    instead="a kernel that writes to another array, which is then an output",
-                )
-
-    # ---- what JAX traces
-
-    def _call(self, form: Form, *args: Any) -> tuple:
-        program = self.kernel.program()
-        rest = program.params[len(args) :]
-        specs = [
-            jax.ShapeDtypeStruct((*shape, *type.dtype.shape), type.dtype.scalar.numpy)  # type: ignore[attr-defined]
-            for (_, type), shape in zip(rest, form[1], strict=True)
-        ]
-
-        def run(*values: Any) -> tuple:
-            return tuple([a.numpy() for a in self._launch(program, form, _inputs(program, values, False))])
-
-        return tuple(jax.pure_callback(run, tuple(specs), *args, vmap_method="sequential"))
-
-    def _backward(self, form: Form, args: tuple, seeds: Sequence[Any]) -> tuple:
-        program = self.kernel.program()
-        rest = program.params[len(args) :]
-        floats = [k for k, (_, type) in enumerate(program.params[: len(args)]) if is_float(type)]
-        seeded = [k for k, (_, type) in enumerate(rest) if is_float(type)]
-        specs = tuple(jax.ShapeDtypeStruct(args[k].shape, args[k].dtype) for k in floats)
-
-        def run(values: Sequence[Any], given: Sequence[Any]) -> tuple:
-            inputs = _inputs(program, values, True)
-            with Tape() as tape:
-                outs = self._launch(program, form, inputs)
-            tape.backward(
-                grads={
-                    outs[k]: array(np.asarray(g), shadow_type(outs[k].dtype), shape=outs[k].shape, device="cpu")
-                    for k, g in zip(seeded, given, strict=True)
-                }
-            )
-            found = [inputs[k].grad.numpy() for k in floats]
-            return tuple([g.reshape(s.shape).astype(s.dtype) for g, s in zip(found, specs, strict=True)])
-
-        if not floats or not seeded:
-            return (None,) * len(args)
-        found = jax.pure_callback(run, specs, args, [seeds[k] for k in seeded], vmap_method="sequential")
-        gradients = dict(zip(floats, found, strict=True))
-        return tuple(gradients.get(k) for k in range(len(args)))
-
-    def _launch(self, program: Program, form: Form, inputs: list[Any]) -> list[array]:
-        dims, shapes = form
-        rest = program.params[len(inputs) :]
-        outs = [zeros(s, t.dtype, "cpu") for (_, t), s in zip(rest, shapes, strict=True)]  # type: ignore[attr-defined]
+    def evaluate(
+        self, form: tuple[Dims, tuple[Dims, ...]], values: Sequence[object], wanted: frozenset[int]
+    ) -> tuple[list[Any], list[array]]:
+        """Launch on these values. Returns (the arguments as they were launched, the outputs)."""
+        params, (dims, shapes) = self.kernel.program().params, form
+        inputs = [leaf(type, v, k in wanted) for k, ((_, type), v) in enumerate(zip(params, values, strict=False))]
+        rest = zip(params[len(values) :], shapes, strict=True)
+        outs = [zeros(shape, type.dtype, "cpu") for (_, type), shape in rest if isinstance(type, Array)]
         launch(self.kernel, dims, inputs, outs, device="cpu")
-        return outs
+        return inputs, outs
 
 
-def _shape(given: Any) -> tuple[int, ...]:
-    return (int(given),) if isinstance(given, int | np.integer) else tuple(int(n) for n in given)
+def spec(type: Type, shape: Dims) -> jax.ShapeDtypeStruct:
+    """Shape and dtype of an output, components as trailing axes. Raises LaunchError [dtype]."""
+    assert isinstance(type, Array)
+    check_width(type.dtype)
+    return jax.ShapeDtypeStruct((*shape, *getattr(type.dtype, "shape", ())), scalar_in(type.dtype).numpy)
 
 
-def argument(what: str, where: Where | None, param: tuple[str, Type], arg: Any) -> jax.Array:
+def leaf(type: Type, value: object, wanted: bool) -> Any:
+    """A value of JAX for a launch. `wanted`: in memory of its own, with a gradient."""
+    data = np.asarray(value)
+    if isinstance(type, Array):
+        if wanted:
+            return array(np.array(data), type.dtype, device="cpu", requires_grad=True)
+        return share(data, type.dtype, False, None, "a JAX array", constant=True)
+    if wanted:
+        return scalar(data, type, requires_grad=True, device="cpu")
+    return data if data.ndim else data[()]
+
+
+def argument(what: str, where: Where | None, param: tuple[str, Type], arg: object) -> jax.Array:
     """An argument of `what` as a JAX array of exactly the parameter's type; Python numbers take it.
 
     Raises LaunchError [function], [dtype].
@@ -269,10 +221,12 @@ def argument(what: str, where: Where | None, param: tuple[str, Type], arg: Any) 
             instead="one array per field" if isinstance(element, Struct) else "wb.to_jax(a)",
         )
     check_width(element)
-    wanted = element.scalar.numpy  # type: ignore[attr-defined]
+    refuse_leaving(sources_of(arg), "JAX", _WAY_OUT.format("wb.detach(values)"))
+    assert isinstance(element, Scalar | Composite)
+    wanted = scalar_in(element).numpy
     have = getattr(arg, "dtype", None)
     given = jax.numpy.asarray(arg, dtype=wanted if have is None else None)
-    inner = element.shape  # type: ignore[attr-defined]
+    inner = element.shape
     outer = given.ndim - len(inner)
     rank = type.ndim if isinstance(type, Array) else 0
     if (have is not None and have != wanted) or outer != rank or given.shape[outer:] != inner:
@@ -283,25 +237,6 @@ def argument(what: str, where: Where | None, param: tuple[str, Type], arg: Any) 
             instead=f"x.astype({wanted})" if have != wanted else "",
         )
     return given
-
-
-def _inputs(program: Program, values: Sequence[Any], record: bool) -> list[Any]:
-    """The values of one call for a launch. `record`: each in memory of its own, with a gradient."""
-    made: list[Any] = []
-    for (_, type), value in zip(program.params, values, strict=False):
-        data = np.asarray(value)
-        if isinstance(type, Array):
-            wanted = record and is_float(type)
-            made.append(
-                array(data, type.dtype, device="cpu", requires_grad=wanted)
-                if record
-                else share(data, type.dtype, False, None, "a JAX array", constant=True)
-            )
-        elif record and is_float(type):
-            made.append(scalar(data, type, requires_grad=True, device="cpu"))
-        else:
-            made.append(data if data.ndim else data[()])
-    return made
 
 
 def __dir__() -> list[str]:

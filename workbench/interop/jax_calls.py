@@ -1,7 +1,7 @@
 """`jax_kernel` and `jax_callable`: kernels, and Python functions that launch kernels, as functions of JAX.
 
 The one idea: a call of JAX is one call of a Python function on arrays, some of which are inputs, some are inputs that
-it changes, and the last are outputs. The reverse pass calls that function again under a tape. What it changes is a copy
+it changes, and the last are outputs. A derivative calls that function again under a tape. What it changes is a copy
 made on that tape, so that the gradient by the contents before is that of the copy's source.
 """
 
@@ -13,22 +13,22 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from jax.core import Tracer
 
 from ..arrays.array import array
 from ..arrays.creation import copy, zeros
-from ..arrays.scalar import scalar
 from ..device import ScopedDevice
 from ..errors import LaunchError, Where
 from ..kernels.program import Kernel
 from ..kernels.reading.declare import parameters, resolve
-from ..kernels.types import Array, Struct, Type, is_float, shadow_type
+from ..kernels.types import Array, Struct, Type
 from ..launches.launch import launch
 from ..launches.plan import grid
-from ..tapes.tape import Tape
-from .dlpack import share
-from .jax import argument, check_width
+from .jax import argument, check_width, leaf, spec
+from .jax_primitives import HostCall, called
+from .pure_calls import Dims, Extent
 
-Dims = tuple[int, ...]
+OutputDims = Extent | dict[str, Extent] | None  # one shape for all outputs, or one for each by its name
 
 
 class Form(NamedTuple):
@@ -42,13 +42,11 @@ class Form(NamedTuple):
 class JaxCall:
     """A function on arrays that JAX can call, jit and differentiate. Made by `jax_kernel` and `jax_callable`."""
 
-    def __init__(self, what: str, fn: Any, num_outputs: int, in_out: Sequence[str], output_dims: Any):
+    def __init__(self, what: str, fn: Any, num_outputs: int, in_out: Sequence[str], output_dims: OutputDims):
         self.what, self.fn, self.output_dims = f"{what} of {fn.__name__!r}", fn, output_dims
         self.__name__, self.__doc__ = fn.__name__, fn.__doc__
         self.num_outputs, self.in_out = num_outputs, tuple(in_out)
         self._params: list[tuple[str, Type]] | None = None
-        self.vjp = jax.custom_vjp(self._forward, nondiff_argnums=(0,))
-        self.vjp.defvjp(lambda form, *args: (self._forward(form, *args), args), self._backward)
 
     def __repr__(self) -> str:
         return f"<{self.what} for JAX>"
@@ -104,7 +102,7 @@ class JaxCall:
                 return tuple(np.shape(arg))[: type.ndim]
         raise self._refuse("no array is given that would say the shape.", "launch_dims=n, output_dims=n")
 
-    def _shapes(self, output_dims: Any, default: Callable[[], Dims]) -> tuple[Dims, ...]:
+    def _shapes(self, output_dims: OutputDims, default: Callable[[], Dims]) -> tuple[Dims, ...]:
         found = []
         for name, type in self.params[self.split :]:
             dims = output_dims.get(name) if isinstance(output_dims, dict) else output_dims
@@ -112,7 +110,7 @@ class JaxCall:
                 raise self._refuse(f"output_dims says nothing about {name!r}.", f'output_dims={{"{name}": n}}')
             dims = default() if dims is None else (dims,) if isinstance(dims, int | np.integer) else tuple(dims)
             assert isinstance(type, Array)
-            inner = type.dtype.shape
+            inner = getattr(type.dtype, "shape", ())
             outer = dims[: type.ndim]
             if len(outer) != type.ndim or dims[type.ndim :] not in ((), inner):
                 raise self._refuse(f"the output {name!r} is {type}, its shape would be {dims}.", "output_dims={...}")
@@ -122,88 +120,48 @@ class JaxCall:
 
     # ---- what JAX traces
 
-    def _call(self, args: tuple, form: Form) -> Any:
+    def _call(self, args: Sequence[jax.Array], form: Form) -> Any:
         """The outputs: one alone, or a list of the inputs changed in place, then the pure outputs."""
-        made = self.vjp(form, *args)
+        changed = [args[self._arrays().index(k)] for k in self._changed()]
+        specs = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in changed]
+        specs += [spec(type, s) for (_, type), s in zip(self.params[self.split :], form.outputs, strict=True)]
+        made = called(HostCall(self, form, specs), args)
         return made[0] if len(made) == 1 else list(made)
 
     def _arrays(self) -> list[int]:
         """The positions of the arguments that JAX sees: all inputs but static numbers."""
         return list(range(self.split))
 
-    def _specs(self, form: Form) -> list[jax.ShapeDtypeStruct]:
-        found = []
-        for (_, type), shape in zip(self.params[self.split :], form.outputs, strict=True):
-            element: Any = type.dtype  # type: ignore[attr-defined]
-            found.append(jax.ShapeDtypeStruct((*shape, *element.shape), element.scalar.numpy))
-        return found
-
-    def _forward(self, form: Form, *args: Any) -> tuple:
-        changed = [args[self._arrays().index(k)] for k in self._changed()]
-        specs = (*(jax.ShapeDtypeStruct(a.shape, a.dtype) for a in changed), *self._specs(form))
-
-        def run(*values: Any) -> tuple:
-            _, outs = self._done(form, values, False)
-            return tuple(a.numpy() for a in outs)
-
-        return tuple(jax.pure_callback(run, specs, *args, vmap_method="sequential"))
-
-    def _backward(self, form: Form, args: tuple, seeds: Sequence[Any]) -> tuple:
-        seen = self._arrays()
-        floats = [at for at, k in enumerate(seen) if is_float(self.params[k][1])]
-        results = [*self._changed(), *range(self.split, len(self.params))]
-        seeded = [at for at, k in enumerate(results) if is_float(self.params[k][1])]
-        specs = tuple(jax.ShapeDtypeStruct(args[at].shape, args[at].dtype) for at in floats)
-
-        def run(values: Sequence[Any], given: Sequence[Any]) -> tuple:
-            with Tape() as tape:
-                leaves, outs = self._done(form, values, True)
-            tape.backward(
-                grads={
-                    outs[at]: array(np.asarray(g), shadow_type(outs[at].dtype), shape=outs[at].shape, device="cpu")
-                    for at, g in zip(seeded, given, strict=True)
-                }
-            )
-            found = [leaves[at].grad.numpy() for at in floats]
-            return tuple(g.reshape(s.shape).astype(s.dtype) for g, s in zip(found, specs, strict=True))
-
-        if not floats or not seeded:
-            return (None,) * len(args)
-        found = jax.pure_callback(run, specs, args, [seeds[at] for at in seeded], vmap_method="sequential")
-        gradients = dict(zip(floats, found, strict=True))
-        return tuple(gradients.get(at) for at in range(len(args)))
-
     def _changed(self) -> list[int]:
         """The positions of the inputs that are outputs too."""
         return [k for k, (name, _) in enumerate(self.params) if name in self.in_out]
 
-    def _done(self, form: Form, values: Sequence[Any], record: bool) -> tuple[list[Any], list[array]]:
+    def evaluate(self, form: Form, values: Sequence[object], wanted: frozenset[int]) -> tuple[list[Any], list[array]]:
         """Run the function on these values. Returns (the leaves that get their gradients, the outputs)."""
         with ScopedDevice("cpu"):
-            leaves = [self._leaf(k, value, record) for k, value in zip(self._arrays(), values, strict=True)]
+            seen = zip(self._arrays(), values, strict=True)
+            leaves = [leaf(self.params[k][1], value, at in wanted) for at, (k, value) in enumerate(seen)]
             given: dict[int, Any] = dict(form.static) | dict(zip(self._arrays(), leaves, strict=True))
             for k in self._changed():
                 source, given[k] = given[k], zeros(given[k].shape, given[k].dtype)
                 copy(given[k], source)
-            rest = self.params[self.split :]
-            made = [zeros(s, t.dtype) for (_, t), s in zip(rest, form.outputs, strict=True)]  # type: ignore[attr-defined]
+            rest = zip(self.params[self.split :], form.outputs, strict=True)
+            made = [zeros(shape, type.dtype) for (_, type), shape in rest if isinstance(type, Array)]
             self._run(form, [*(given[k] for k in range(self.split)), *made])
         return leaves, [*(given[k] for k in self._changed()), *made]
-
-    def _leaf(self, k: int, value: Any, record: bool) -> Any:
-        type = self.params[k][1]
-        data, wanted = np.asarray(value), record and is_float(type)
-        if isinstance(type, Array):
-            return share(data, type.dtype, wanted, None, "a JAX array", constant=True)
-        if wanted:
-            return scalar(data, type, requires_grad=True)
-        return data if data.ndim else data[()]
 
 
 class KernelCall(JaxCall):
     """A kernel as a function of JAX. Made by `jax_kernel`."""
 
-    def __init__(self, kernel: Kernel, num_outputs: int, in_out: Sequence[str], output_dims: Any, launch_dims: Any):
+    def __init__(
+        self,
+        kernel: Kernel,
+        num_outputs: int,
+        in_out: Sequence[str],
+        output_dims: OutputDims,
+        launch_dims: Extent | None,
+    ):
         super().__init__("jax_kernel", kernel, num_outputs, in_out, output_dims)
         self.launch_dims = launch_dims
 
@@ -215,7 +173,9 @@ class KernelCall(JaxCall):
     def _run(self, form: Form, arguments: list[Any]) -> None:
         launch(self.fn, form.grid, arguments, device="cpu")
 
-    def __call__(self, *args: Any, output_dims: Any = None, launch_dims: Any = None, vmap_method: Any = None) -> Any:
+    def __call__(
+        self, *args: Any, output_dims: OutputDims = None, launch_dims: Extent | None = None, vmap_method: object = None
+    ) -> Any:
         """The outputs for these inputs. Raises LaunchError [function], [dtype] for what does not fit."""
         _check_count(self, args)
         program = self.fn.program()
@@ -242,14 +202,14 @@ class FunctionCall(JaxCall):
     def _arrays(self) -> list[int]:
         return [k for k in range(self.split) if isinstance(self.params[k][1], Array)]
 
-    def __call__(self, *args: Any, output_dims: Any = None, vmap_method: Any = None) -> Any:
+    def __call__(self, *args: Any, output_dims: OutputDims = None, vmap_method: object = None) -> Any:
         """The outputs for these inputs. Raises LaunchError [function], [dtype] for what does not fit."""
         _check_count(self, args)
         arrays = self._arrays()
         static = []
         for k, (name, _) in enumerate(self.params[: self.split]):
             if k not in arrays:
-                if isinstance(args[k], jax.core.Tracer):
+                if isinstance(args[k], Tracer):
                     raise self._refuse(
                         f"the number {name!r} is traced.",
                         "static_argnames of jax.jit, or an array of one element",

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import sys
-from typing import Any
+from types import TracebackType
 
 from ..config import config
 from ..errors import PACKAGE, KernelError, WorkbenchError
@@ -18,7 +18,7 @@ from ..errors import PACKAGE, KernelError, WorkbenchError
 _PASSED = (PACKAGE, contextlib.__file__, functools.__file__)
 
 
-def shorten(error: Any) -> None:
+def shorten(error: BaseException | None) -> None:
     """Cut the frames behind the last one of the user off the traceback of a refusal, in place."""
     if config.full_traceback or not isinstance(error, WorkbenchError | KernelError):
         return
@@ -35,7 +35,7 @@ def install() -> None:
     """Make Python, and the shell of IPython if there is one, shorten what they show."""
     hook = sys.excepthook
 
-    def excepthook(kind: Any, error: Any, traceback: Any) -> None:
+    def excepthook(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
         shorten(error)
         hook(kind, error, traceback)
 
@@ -45,7 +45,11 @@ def install() -> None:
         return
     show = shell.showtraceback
 
-    def showtraceback(exc_tuple: Any = None, *args: Any, **named: Any) -> Any:
+    def showtraceback(
+        exc_tuple: tuple[type[BaseException], BaseException, TracebackType] | None = None,
+        *args: object,
+        **named: object,
+    ) -> object:
         shorten(sys.exc_info()[1] if exc_tuple is None else exc_tuple[1])
         return show(exc_tuple, *args, **named)
 

@@ -223,7 +223,8 @@ class HostSources:
 
     def suspicion(self, event: Event) -> str:
         """The warning text for a write that may end a gradient."""
-        text = f"{self.names.called(event.arrays[0])} got values equal to what was read from {self._told(event)}."
+        assert isinstance(event.sources, Supposed)
+        text = f"{self.names.called(event.arrays[0])} {event.sources.text} {self._told(event)}."
         return text + " If they came from there, the gradient ends here. wb.detach(value) says that it is meant."
 
     def lost(self, event: Event) -> GradientError:
