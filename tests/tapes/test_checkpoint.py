@@ -309,3 +309,43 @@ def test_derivative_products_are_exact_or_refused():
     x = next(a for a in tape.arrays.values() if a.requires_grad)
     with pytest.raises(GradientError, match="checkpointed loop"):
         wb.jvp(tape, {x: np.ones(N)})
+
+
+def with_scratch(steps: int, budget: int | None) -> tuple[np.ndarray, np.ndarray]:
+    """Gradients by start and stiffness of a loop whose steps make memory for themselves."""
+    start, k = leaf(X), leaf(np.linspace(0.5, 2.0, N))
+    x, loss = wb.zeros(N, dtype=F), wb.zeros(1, dtype=F)
+
+    def step(t, x):
+        before, half = wb.clone(x), wb.zeros(N, dtype=F)
+        wb.launch(step_into, dim=N, inputs=[before, half, k])
+        wb.launch(step_into, dim=N, inputs=[half, x, k])
+
+    with wb.Tape() as tape:
+        wb.copy(x, start)
+        if budget:
+            wb.checkpoint(steps, budget)(step)(x)
+        else:
+            for t in range(steps):
+                step(t, x)
+        wb.launch(squares, dim=N, inputs=[x, loss])
+    tape.backward(loss)
+    tape.backward(loss)  # a second walk runs the loop from its start again
+    return start.grad.numpy(), k.grad.numpy()
+
+
+@pytest.mark.parametrize("budget", [1, 3, 7])
+def test_a_step_may_make_memory_of_its_own(budget):
+    for mine, plain in zip(with_scratch(20, budget), with_scratch(20, None), strict=True):
+        np.testing.assert_array_equal(mine, plain)
+
+
+def test_memory_that_an_earlier_step_made_is_refused():
+    k, made = leaf(np.ones(N)), []
+
+    def step(t, x, v):
+        made.append(wb.clone(x))
+        wb.launch(step_into, dim=N, inputs=[made[-2] if t else x, x, k])
+
+    with pytest.raises(LaunchError, match="which an earlier step made"):
+        run_refused(step)

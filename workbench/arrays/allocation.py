@@ -419,6 +419,11 @@ def _on_large_pages(make: Callable[..., np.ndarray], nbytes: int) -> np.ndarray:
     return np.asarray(AddressedMemory(address + -address % LARGE_PAGE, (nbytes,), None, 1, whole))
 
 
+def next_id() -> int:
+    """A number that is larger than the `id` of all allocations made so far, and smaller than those to come."""
+    return next(_ids)
+
+
 def allocate(nbytes: int, device: Device | str | None = None, zeroed: bool = True) -> Allocation:
     """A new allocation. In an open capture each replay clears `zeroed` memory again."""
     return _allocated(Allocation, nbytes, device, zeroed, False)

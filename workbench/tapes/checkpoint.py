@@ -156,6 +156,8 @@ class _Loop:
     ready: Tape | None = None  # the step that the next action reverses, recorded
     active: dict[Allocation, None] = field(default_factory=dict)
     scalars: dict[Allocation, Any] = field(default_factory=dict)
+    begun: int = field(default_factory=memory.next_id)
+    fresh: int = 0  # memory with a larger id was made by the last step that ran: scratch of its own
 
     # ---- the first time
 
@@ -220,14 +222,15 @@ class _Loop:
             if span.allocation.exposed:
                 inner.needed.left[span.allocation][span] = checksum_of(span)
                 inner.needed.guarded = True
+        self.fresh = memory.next_id()
         with inner:
             self.loop.step(k, *self.state)
         end = Event(next(clock), FUNC, "the end of the step", None, tuple(spans), ())
         inner.needed.check_left(end)
         if inner.needed.conflicts:
             verify(inner)
-        self.active.update(inner.active)
-        self.scalars.update(inner.scalars)
+        self.active.update((a, None) for a in inner.active if a.id < self.fresh)
+        self.scalars.update((a, kind) for a, kind in inner.scalars.items() if a.id < self.fresh)
         self._compare(k, inner)
         inner.muted = True  # what comes later overwrites what it needs; the tape around it puts that back
         return inner
@@ -235,7 +238,7 @@ class _Loop:
     def _compare(self, k: int, inner: Tape) -> None:
         given = any(e.command is None and len(e.arrays) == 1 for e in inner.events)  # numbers of the host
         spans = [a.span for a in self.state if given or a.allocation.exposed]
-        now = _Step(_signature(inner), tuple(checksum_of(s) for s in spans))
+        now = _Step(_signature(inner, self.fresh), tuple(checksum_of(s) for s in spans))
         if k == len(self.steps):
             self.steps.append(now)
             return
@@ -259,8 +262,19 @@ class _Loop:
                     where=event.where,
                     instead="wb.launch(...), wb.copy(...), x.fill_(...) in its place",
                 )
+            for span in event.reads:
+                if self.begun < span.allocation.id < self.fresh:
+                    raise LaunchError(
+                        f"a step of {self.loop.__name__!r} reads {_label(inner, event, span)}, which an earlier step made.",
+                        slug="checkpoint-state",
+                        where=event.where,
+                        why="Steps run again make memory of their own: this one would find what another run left.",
+                        instead=f"{self.loop.__name__}(..., x)   with x made before the loop, as state",
+                    )
             for span in event.writes:
                 a = span.allocation
+                if a.id > self.fresh:
+                    continue
                 if a not in own or not (own[a].contains(span) or own[a] == span):
                     raise LaunchError(
                         f"a step of {self.loop.__name__!r} writes {(name := _label(inner, event, span))}, which is not"
@@ -285,7 +299,7 @@ class _Loop:
         for event in inner.events:
             named = [a for a in event.places if isinstance(a, array)]
             for span in event.reads:
-                if span.allocation not in own and span not in reads:
+                if span.allocation not in own and span not in reads and span.allocation.id < self.fresh:
                     reads[span] = next(a for a in named if a.allocation is span.allocation)
 
     # ---- the reverse pass
@@ -325,6 +339,8 @@ class _Loop:
         elif kind == "Reverse":
             assert action.n1 - action.n0 == 1 and self.ready is not None
             walk(self.ready, space)
+            for scratch in [a for a in space if a.id > self.fresh]:
+                space.drop(scratch)
             self.tape.host.suspects.update(self.ready.host.suspects)
             self.ready = None
             done.update()
@@ -355,9 +371,16 @@ def _label(tape: Tape, event: Event, span: Span) -> str:
     return tape.names.called_by(event, position)
 
 
-def _signature(inner: Tape) -> int:
-    """A hash of the events of a step: kernels, grids, arrays, numbers."""
+def _signature(inner: Tape, fresh: int) -> int:
+    """A hash of the events of a step: kernels, grids, arrays, numbers. Memory with an id above `fresh` is numbered."""
     parts: list[Any] = []
+    numbered: dict[Allocation, int] = {}
+
+    def key(s: Span) -> Any:
+        if s.allocation.id < fresh:
+            return s
+        return numbered.setdefault(s.allocation, len(numbered)), s.offset, s.shape, s.strides, s.itemsize
+
     for e in inner.events:
         numbers = (
             []
@@ -369,5 +392,5 @@ def _signature(inner: Tape) -> int:
             ]
         )
         which = (id(e.command.program), e.command.plan.form.dims) if e.command is not None else ()
-        parts.append((e.kind, which, tuple(e.reads), tuple(e.writes), *numbers))
+        parts.append((e.kind, which, tuple(map(key, e.reads)), tuple(map(key, e.writes)), *numbers))
     return hash(tuple(parts))
