@@ -154,3 +154,37 @@ def test_a_grid_that_goes_during_a_launch_leaves_the_rows_of_the_others(monkeypa
     monkeypatch.setattr(handles, "_together", and_one_goes)
     wb.launch(count, 2, [ids, out])
     assert grids[0] is None and out.list() == [2, 1]
+
+
+@pytest.mark.parametrize("width", [0.05, 0.3, 1.7])
+def test_each_thread_finds_the_neighbours_of_its_own_grid(width, backend):
+    """Far from the origin, at cells that float32 cannot tell apart from others: as by parameter, and as by all pairs."""
+
+    @wb.kernel
+    def by_number(grids: wb.array[wb.uint64], x: wb.array2d[wb.vec3], r: float, n: wb.array2d[int]):
+        e, i = wb.tid()
+        for j in wb.hash_grid_query(grids[e], x[e, i], r):
+            if wb.length(x[e, i] - x[e, j]) < r:
+                n[e, i] += 1
+
+    @wb.kernel
+    def by_parameter(grid: wb.uint64, x: wb.array[wb.vec3], r: float, n: wb.array[int]):
+        i = wb.tid()
+        for j in wb.hash_grid_query(grid, x[i], r):
+            if wb.length(x[i] - x[j]) < r:
+                n[i] += 1
+
+    rng = np.random.default_rng(3)
+    points = rng.uniform(-1, 1, (4, 30, 3)) * [[[3 * width]]] + 10.0 * np.arange(4)[:, None, None]
+    x = wb.array(points.astype(np.float32), dtype=wb.vec3)
+    grids = [wb.HashGrid(16, 8, 4) for _ in range(4)]
+    for k, grid in enumerate(grids):
+        grid.build(x[k], width * (k + 1))
+    ids = wb.array([grid.id for grid in grids], dtype=wb.uint64)
+    n, other = wb.zeros((4, 30), dtype=int), wb.zeros((4, 30), dtype=int)
+    wb.launch(by_number, (4, 30), [ids, x, width, n])
+    for k, grid in enumerate(grids):
+        wb.launch(by_parameter, 30, [grid.id, x[k], width, other[k]])
+    near = np.linalg.norm(x.numpy()[:, :, None] - x.numpy()[:, None], axis=-1) < np.float32(width)
+    np.testing.assert_array_equal(n.numpy(), near.sum(-1))
+    np.testing.assert_array_equal(other.numpy(), n.numpy())

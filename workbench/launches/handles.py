@@ -13,7 +13,7 @@ from ..arrays import allocation as memory
 from ..arrays import capture_log
 from ..arrays.array import array, new_array
 from ..errors import LaunchError
-from ..kernels.types import Handle, float32, int32, uint64
+from ..kernels.types import Handle
 
 _numbers = itertools.count(0x5B_0000_0000_0001)  # far from the numbers that programs have for other things
 _living: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
@@ -151,7 +151,7 @@ def _every(handle: Handle, field: str) -> array:
     nothing = _nothing(handle)
     things = {n: t for n, t in sorted(_living.items()) if t.handle.name == handle.name and t is not nothing}
     if field == "numbers":
-        return _together(handle.name, field, [tuple(things)], lambda: [np.array(list(things), np.uint64)])
+        return _together(handle, field, [tuple(things)], lambda: [np.array(list(things), np.uint64)])
     if (notes := capture_log.active_capture()) is not None:
         for thing in things.values():
             if notes in getattr(thing, "fitted_in", ()):
@@ -171,25 +171,28 @@ def _every(handle: Handle, field: str) -> array:
                 f"a parameter for the number of that {handle.name}",
             )
         parts.append(attrgetter(field)(thing) if own is None else own)
-    return _together(handle.name, field, parts, lambda: parts)
+    return _together(handle, field, parts, lambda: parts)
 
 
 def _followed(tape: Any, a: array) -> bool:
     return a.allocation.asked or a.allocation in tape.active
 
 
-def _together(kind: str, field: str, key: list, make: Any) -> array:
+def _together(handle: Handle, field: str, key: list, make: Any) -> array:
     """Arrays (or numbers) as the zero-padded rows of one array; cached until the objects or their versions change."""
+    kind, type = handle.name, handle
+    for name in field.split("."):
+        type = dict(type.fields)[name]
     key = [(id(a), a.allocation.version) if isinstance(a, array) else a for a in key]
     before, made, _ = _rows.get((kind, field), ([], None, None))
     if made is not None and before == key:
         return made
     parts = make()
     if field == "numbers":
-        made = new_array(len(parts[0]), uint64)
+        made = new_array(len(parts[0]), type.dtype)
         made.data[...] = parts[0]
     elif not isinstance(parts[0], array):
-        made = new_array(len(parts), float32 if isinstance(parts[0], float) else int32)
+        made = new_array(len(parts), type.dtype)
         made.data[...] = parts
     else:
         made = new_array((len(parts), max(max(len(p) for p in parts), 1)), parts[0].dtype)
