@@ -158,7 +158,7 @@ def test_a_grid_that_goes_during_a_launch_leaves_the_rows_of_the_others(monkeypa
 
 @pytest.mark.parametrize("width", [0.05, 0.3, 1.7])
 def test_each_thread_finds_the_neighbours_of_its_own_grid(width, backend):
-    """Far from the origin, at cells that float32 cannot tell apart from others: as by parameter, and as by all pairs."""
+    """Far from the origin, at cells that float32 cannot tell apart: as by parameter, and as by all pairs."""
 
     @wb.kernel
     def by_number(grids: wb.array[wb.uint64], x: wb.array2d[wb.vec3], r: float, n: wb.array2d[int]):

@@ -264,8 +264,9 @@ class _Loop:
                 )
             for span in event.reads:
                 if self.begun < span.allocation.id < self.fresh:
+                    name = _label(inner, event, span)
                     raise LaunchError(
-                        f"a step of {self.loop.__name__!r} reads {_label(inner, event, span)}, which an earlier step made.",
+                        f"a step of {self.loop.__name__!r} reads {name}, which an earlier step made.",
                         slug="checkpoint-state",
                         where=event.where,
                         why="Steps run again make memory of their own: this one would find what another run left.",
