@@ -9,7 +9,7 @@ Whether memory requires a gradient, and the gradient itself, belong to the memor
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, get_args
 
@@ -468,7 +468,7 @@ def pack_companions(places: Sequence[Any], beside: Iterable[tuple[int, Any]]) ->
     return values
 
 
-array_on = partial(placed, array)
+array_on: Callable[..., array] = partial(placed, array)
 """`placed` for `array`: memory, dtype, shape, byte strides, byte offset."""
 
 

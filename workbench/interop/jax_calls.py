@@ -213,6 +213,7 @@ class KernelCall(JaxCall):
         return list(program.params)
 
     def _run(self, form: Form, arguments: list[Any]) -> None:
+        assert form.grid is not None
         launch(self.fn, form.grid, arguments, device="cpu")
 
     def __call__(self, *args: Any, output_dims: Any = None, launch_dims: Any = None, vmap_method: Any = None) -> Any:

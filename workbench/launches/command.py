@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from types import FrameType
 from typing import Any
 
 from ..arrays import allocation as memory
@@ -76,7 +75,7 @@ class Command(PlannedLaunch):
         made.places, made.declared, made.held = places, declared, self.held
         return made
 
-    def launch(self, record_tape: bool = True, frame: FrameType | None = None) -> None:
+    def launch(self, record_tape: bool = True, frame: object = None) -> None:
         """Run it, recorded if a tape is open."""
         frame = frame or sys._getframe(1)
         plan, flat = self.plan, self.flat

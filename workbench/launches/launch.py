@@ -13,7 +13,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from copy import deepcopy
-from types import FrameType
 from typing import Any, TypeVar
 
 from ..arrays import allocation as memory
@@ -101,7 +100,7 @@ def _launch_anew(
     adjoints: tuple | None,
     record_tape: bool,
     record_cmd: bool,
-    frame: FrameType | None,
+    frame: object,
 ) -> Any:
     """`launch` without the launch cache. `adjoints`: those of the arguments, where the adjoint is to run instead."""
     try:
