@@ -47,10 +47,9 @@ asks = 0  # how often `required` or `retained` of any allocation has changed
 class Placed(Protocol):
     """An array, as far as it is known here: where it lies."""
 
-    @property
-    def allocation(self) -> Allocation: ...
-    @property
-    def device(self) -> Device: ...
+    allocation: Allocation
+    device: Device
+
     @property
     def label(self) -> str: ...
     @property

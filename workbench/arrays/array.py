@@ -37,16 +37,7 @@ from .dtypes import (
 )
 from .host_copies import HostCopies
 from .host_reads import origin_of, received, stripped
-from .host_values import (
-    ShapeLike,
-    components_error,
-    converted_values,
-    element_value,
-    filled,
-    inferred,
-    is_element,
-    shape_of,
-)
+from .host_values import components_error, converted_values, element_value, filled, inferred, is_element, shape_of
 from .host_writes import check_same, put, write_array, write_gradient, write_value, write_values
 from .indexed import indexedarray
 from .interval_index import SpanSet
@@ -54,7 +45,7 @@ from .missing_methods import check_is_array, install
 from .names import variable_of
 from .other_libraries import Foreign
 from .ports import array_operators
-from .span import Span, row_strides
+from .span import ShapeLike, Span, row_strides
 from .strided import Key, indexed, placed
 
 
@@ -506,7 +497,7 @@ def new_array(shape: ShapeLike, dtype: ElementType, device: DeviceLike = None, z
 
 def _from_pointer(
     ptr: int,
-    dtype: DTypeLike | None,
+    dtype: DTypeLike,
     shape: ShapeLike | None,
     strides: Sequence[int] | None,
     capacity: int | None,
@@ -527,7 +518,7 @@ def _from_pointer(
     return array_on(memory, element, shape, steps, int(ptr) - memory.address)
 
 
-def _from_data(data: object, dtype: DTypeLike | None, shape: ShapeLike | None, device: DeviceLike, copy: bool) -> array:
+def _from_data(data: object, dtype: DTypeLike, shape: ShapeLike | None, device: DeviceLike, copy: bool) -> array:
     if isinstance(data, array):
         return _from_array(data, dtype, shape, device, copy)
     if not copy:
@@ -545,7 +536,7 @@ def _from_data(data: object, dtype: DTypeLike | None, shape: ShapeLike | None, d
     return made if shape is None else made.reshape(shape)
 
 
-def _from_array(data: array, dtype: DTypeLike | None, shape: ShapeLike | None, device: DeviceLike, copy: bool) -> array:
+def _from_array(data: array, dtype: DTypeLike, shape: ShapeLike | None, device: DeviceLike, copy: bool) -> array:
     element = data.dtype if dtype is None else dtype_of(dtype)
     if element != data.dtype:
         if recorder() is not None and differentiable(data.dtype):
@@ -560,7 +551,7 @@ def _from_array(data: array, dtype: DTypeLike | None, shape: ShapeLike | None, d
     return made if shape is None else made.reshape(shape)
 
 
-def _shared(data: Any, dtype: DTypeLike | None, shape: ShapeLike | None, device: DeviceLike) -> array:
+def _shared(data: Any, dtype: DTypeLike, shape: ShapeLike | None, device: DeviceLike) -> array:
     """An array on the memory of a NumPy or CuPy array, which must fit as it is."""
     if not hasattr(data, "strides") or not hasattr(data, "dtype"):
         raise LaunchError(f"copy=False needs a NumPy array, not {type(data).__name__}", slug="layout")

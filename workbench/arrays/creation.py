@@ -14,9 +14,10 @@ from ..kernels.reading import declare
 from .array import array, exact, finished, new_array
 from .dtypes import DTypeLike, differentiable, dtype_of
 from .host_reads import origin_of
-from .host_values import ShapeLike, element_value, inferred
+from .host_values import element_value, inferred
 from .host_writes import check_same, put, write_array, write_values
 from .missing_methods import check_is_array
+from .span import ShapeLike
 
 
 def _size(shape: ShapeLike | None, n: int | None) -> Any:
@@ -73,7 +74,7 @@ def zeros(
 def full(
     shape: ShapeLike | None = None,
     value: object = 0,
-    dtype: DTypeLike | None = None,
+    dtype: DTypeLike = None,
     device: DeviceLike = None,
     requires_grad: bool = False,
     *,
@@ -196,7 +197,7 @@ def copy(
 
 def from_numpy(
     arr: np.ndarray,
-    dtype: DTypeLike | None = None,
+    dtype: DTypeLike = None,
     shape: ShapeLike | None = None,
     device: DeviceLike = None,
     requires_grad: bool = False,

@@ -8,7 +8,7 @@ from ..errors import LaunchError
 from ..kernels import types
 from ..kernels.types import Composite, Scalar, Struct, Type
 
-DTypeLike = Type | type | np.dtype | str  # how users name a dtype
+DTypeLike = Type | type | np.dtype | str | None  # how users name a dtype; None where there is a default
 ElementType = Scalar | Composite | Struct  # the dtypes that arrays have
 
 

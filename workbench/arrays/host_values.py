@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,8 +11,7 @@ from ..errors import LaunchError
 from ..kernels import types
 from ..kernels.types import Struct
 from .dtypes import ElementType, inner_shape
-
-ShapeLike = int | Sequence[int] | np.ndarray
+from .span import ShapeLike
 
 
 def shape_of(shape: Any, size: int | None = None) -> tuple[int, ...]:

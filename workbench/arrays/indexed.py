@@ -40,20 +40,13 @@ class indexedarray:  # noqa: N801  as Warp spells it
     data: Any  # an `array`, whose class lies above
 
     def __new__(
-        cls,
-        data: object = None,
-        indices: object = None,
-        dtype: DTypeLike | None = None,
-        ndim: int | None = None,
-        **_: object,
+        cls, data: object = None, indices: object = None, dtype: DTypeLike = None, ndim: int | None = None, **_: object
     ) -> Any:
         if data is None:
             return cls[dtype, ndim or cls._fixed_ndim or 1]
         return super().__new__(cls)
 
-    def __init__(
-        self, data: object = None, indices: object = None, dtype: DTypeLike | None = None, ndim: int | None = None
-    ):
+    def __init__(self, data: object = None, indices: object = None, dtype: DTypeLike = None, ndim: int | None = None):
         if not isinstance(data, Foreign) or not isinstance(data.dtype, Scalar | Composite):
             what = f"one of {data.dtype}" if isinstance(data, Foreign) else type(data).__name__
             text = f"indexedarray takes an array of numbers or vectors, not {what}"

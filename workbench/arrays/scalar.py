@@ -54,7 +54,7 @@ class scalar:
     def __init__(
         self,
         value: object,
-        dtype: DTypeLike | None = None,
+        dtype: DTypeLike = None,
         requires_grad: bool = False,
         device: DeviceLike = None,
         *,

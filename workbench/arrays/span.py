@@ -19,6 +19,7 @@ from . import capture_log
 
 _WORK = 20_000  # candidate solutions tried by the exact overlap solver before it answers "undecided"
 _WORDS = {width: np.dtype(f"u{width}") for width in (1, 2, 4, 8)}
+ShapeLike = int | Sequence[int] | np.ndarray
 PARTS = 64  # boxes that a span remembers
 
 

@@ -18,8 +18,8 @@ from ..errors import BoundsError, LaunchError
 from ..kernels.types import Struct, Type
 from .allocation import Allocation
 from .dtypes import DTypeLike, ElementType, differentiable, dtype_of, inner_shape, is_half, itemsize_of
-from .host_values import ShapeLike, shape_of
-from .span import Span, row_strides
+from .host_values import shape_of
+from .span import ShapeLike, Span, row_strides
 
 _serials = itertools.count()  # one number per array, never the same again
 _numbers: dict[tuple, int] = {}

@@ -248,7 +248,7 @@ class HashGrid:
 
     handle = HASH_GRID
 
-    def __init__(self, dim_x: int, dim_y: int, dim_z: int, device: DeviceLike = None, dtype: DTypeLike | None = None):
+    def __init__(self, dim_x: int, dim_y: int, dim_z: int, device: DeviceLike = None, dtype: DTypeLike = None):
         kind = float32 if dtype in (None, float) else dtype
         if kind not in (float16, float32, float64):
             raise LaunchError(f"a HashGrid of {dtype} points", slug="dtype", instead="dtype=wb.float32")

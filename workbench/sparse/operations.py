@@ -315,7 +315,7 @@ def bsr_diag(
     diag: Any = None,
     rows_of_blocks: int | None = None,
     cols_of_blocks: int | None = None,
-    block_type: DTypeLike | None = None,
+    block_type: DTypeLike = None,
     device: DeviceLike = None,
 ) -> BsrMatrix:
     """A new matrix with these blocks on its diagonal: an array, or one value for `rows_of_blocks` of them.
