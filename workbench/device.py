@@ -55,6 +55,7 @@ class Device:
 
 
 DeviceLike = Device | str | None
+XpArray = np.ndarray  # or one of CuPy, which has no types and the same interface: an array of `xp(device)`
 
 cpu = Device("cpu")
 _cuda: dict[int, Device] = {}

@@ -22,7 +22,7 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from ..device import Device, catch_up, cpu, get_device, let_follow, xp
+from ..device import Device, XpArray, catch_up, cpu, get_device, let_follow, xp
 from ..errors import LaunchError, Where
 from ..tables import bytes_text
 from . import capture_log
@@ -43,6 +43,18 @@ asks = 0  # how often `required` or `retained` of any allocation has changed
 
 
 # ---- allocations
+
+
+class Placed(Protocol):
+    """An array, as far as it is known here: where it lies."""
+
+    allocation: Allocation
+    device: Device
+
+    @property
+    def label(self) -> str: ...
+    @property
+    def span(self) -> Span: ...
 
 
 class Watcher(Protocol):
@@ -107,7 +119,7 @@ class Allocation:
     is_gradient = False
     gradient_view: Any = None  # only gradient memory has one
 
-    def __init__(self, owner: Any, address: int, nbytes: int, device: Device, exposed: bool):
+    def __init__(self, owner: object, address: int, nbytes: int, device: Device, exposed: bool):
         self.id = next(_ids)
         self.owner, self.address, self.nbytes, self.device = owner, address, nbytes, device
         self.version = 0
@@ -177,7 +189,7 @@ class Allocation:
         elif own not in self.watchers:
             self.watchers = [*[ref for ref in self.watchers if ref() is not None], own]
 
-    def about_to_write(self, span: Span, what: str, where: Where | None = None, by: Any = None) -> None:
+    def about_to_write(self, span: Span, what: str, where: Where | None = None, by: Recorder | None = None) -> None:
         """Call under LOCK before bytes of `span` change. `by` is the tape that records this write, if one does.
 
         Every other watching tape is told (it may keep the old bytes, or raise to refuse the write).
@@ -213,7 +225,7 @@ class Allocation:
             self.blank = self.version
         self.origins = self._origins_now()  # `state` may be put back again
 
-    def forget_origins(self, span: Span, by: Any = None) -> None:
+    def forget_origins(self, span: Span, by: Recorder | None = None) -> None:
         """Drop `origins` in these bytes, which are overwritten; calls `by.crossed` first for each that may overlap."""
         if self.origins is None:
             return
@@ -233,7 +245,7 @@ class Allocation:
                 for one in map(Span.weak, rest):
                     self.origins.put((one, run), one)
 
-    def note_origin(self, span: Span, run: Any, live: bool) -> None:
+    def note_origin(self, span: Span, run: object, live: bool) -> None:
         """Make `run` the origin of these bytes, written last by its tape; live=False (no gradient): they have none."""
         if self.origins is None:
             if live:
@@ -304,7 +316,7 @@ class GradientMemory(Allocation):
 
     is_gradient = True
 
-    def __init__(self, owner: Any, address: int, nbytes: int, device: Device, exposed: bool):
+    def __init__(self, owner: object, address: int, nbytes: int, device: Device, exposed: bool):
         super().__init__(owner, address, nbytes, device, exposed)
         self._of: weakref.ref[Allocation] | None = None
         self.written: dict[Span, None] = {}
@@ -331,7 +343,7 @@ class GradientMemory(Allocation):
             super().expose()
             self._published = self.bytes.copy()
 
-    def about_to_write(self, span: Span, what: str, where: Where | None = None, by: Any = None) -> None:
+    def about_to_write(self, span: Span, what: str, where: Where | None = None, by: Recorder | None = None) -> None:
         """As `Allocation.about_to_write`; the bytes count as written by the user until `mark_published`."""
         super().about_to_write(span, what, where, by)
         if self.gradient_view is not None:
@@ -437,8 +449,9 @@ def _allocated(kind: type[A], nbytes: int, device: Device | str | None, zeroed: 
             cupy = xp(where)
             with cupy.cuda.Device(where.ordinal):
                 raw = (cupy.zeros if zeroed else cupy.empty)(nbytes, np.uint8)
+            owner = raw.data.mem
         else:
-            raw = _on_large_pages(np.zeros if zeroed else np.empty, nbytes)
+            owner = raw = _on_large_pages(np.zeros if zeroed else np.empty, nbytes)
     except (MemoryError, ValueError, OverflowError):
         raise LaunchError(
             f"{bytes_text(nbytes)} of memory cannot be had on {where}.",
@@ -446,8 +459,7 @@ def _allocated(kind: type[A], nbytes: int, device: Device | str | None, zeroed: 
             why="It is the product of the shape and the bytes of one element.",
             instead="a smaller shape",
         ) from None
-    owner, address = (raw.data.mem, int(raw.data.ptr)) if where.is_cuda else (raw, raw.__array_interface__["data"][0])
-    made = kind(owner, address, nbytes, where, exposed=False)
+    made = kind(owner, capture_log.address(raw), nbytes, where, exposed=False)
     made._bytes = raw
     made.blank = 0 if zeroed else -1
     _register(made)
@@ -473,7 +485,7 @@ def _register(new: Allocation) -> None:
             known.add(new)
 
 
-def allocation_at(address: int, nbytes: int, device: Device, owner: Any = None) -> Allocation:
+def allocation_at(address: int, nbytes: int, device: Device, owner: object = None) -> Allocation:
     """The allocation of these bytes: the known one they lie in, or a new, exposed one that keeps `owner` alive.
 
     Raises LaunchError [partial-overlap] if the bytes lie partly inside known memory.
@@ -500,7 +512,7 @@ def allocation_at(address: int, nbytes: int, device: Device, owner: Any = None) 
         return new
 
 
-def allocation_of(data: Any) -> tuple[Allocation, int]:
+def allocation_of(data: XpArray) -> tuple[Allocation, int]:
     """The allocation that a NumPy, CuPy or torch-backed array lies in, and the byte offset of its first element."""
     if isinstance(data, np.ndarray):
         owner, address, nbytes = _numpy_buffer(data)
@@ -576,7 +588,7 @@ class Recorder(Protocol):
         kind: str,
         dst: Any,
         src: Any,
-        value: Any,
+        value: object,
         perform: Callable[[], None],
         where: Where | None,
         sources: tuple = (),
@@ -595,12 +607,12 @@ open_tapes: dict[Any, int] = {}
 """The tapes that are open, in whatever thread or task, and how often each."""
 
 
-def push_recorder(tape: Any) -> None:
+def push_recorder(tape: Recorder | None) -> None:
     """Make this the tape that records host writes and launches of this thread or task; None: nothing is recorded."""
     _stack.set((*_stack.get(), tape))
 
 
-def pop_recorder(tape: Any) -> list[Any] | None:
+def pop_recorder(tape: Recorder | None) -> list[Any] | None:
     """Undo `push_recorder(tape)`. Returns the tapes opened since that are still open; None if this one is not, here."""
     stack = _stack.get()
     for i in range(len(stack) - 1, -1, -1):
@@ -653,7 +665,9 @@ def unrecorded() -> Iterator[None]:
         pop_recorder(None)
 
 
-def host_write(kind: str, dst: Any, src: Any, value: Any, perform: Callable[[], None], sources: tuple = ()) -> None:
+def host_write(
+    kind: str, dst: Placed, src: Placed | None, value: object, perform: Callable[[], None], sources: tuple = ()
+) -> None:
     """Write to the array `dst` from the host: as an event of the recording tape, else announced to watching tapes."""
     with LOCK:
         if (notes := capture_log.active_capture()) is not None:
@@ -669,7 +683,7 @@ def host_write(kind: str, dst: Any, src: Any, value: Any, perform: Callable[[], 
         let_follow(dst.device)
 
 
-def about_to_write(spans: Iterable[Span], what: str, by: Any) -> None:
+def about_to_write(spans: Iterable[Span], what: str, by: Recorder | None) -> None:
     """Call `Allocation.about_to_write` for the spans that a launch is about to change."""
     alone = None if by is None else [weakref.ref(by)]
     for span in spans:

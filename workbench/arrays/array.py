@@ -9,14 +9,13 @@ Whether memory requires a gradient, and the gradient itself, belong to the memor
 from __future__ import annotations
 
 import math
-import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, get_args
 
 import numpy as np
 
-from ..device import Device, get_device, xp
+from ..device import Device, DeviceLike, get_device, xp
 from ..errors import LaunchError
 from ..kernels import types
 from ..kernels.reading.declare import Refused
@@ -25,7 +24,17 @@ from ..records import offers
 from . import capture_log
 from .allocation import LOCK, GradientMemory, allocate, allocation_at, allocation_of, clock, recorder
 from .copying import duplicate, parted
-from .dtypes import casting, differentiable, dtype_of, inner_shape, is_half, itemsize_of
+from .dtypes import (
+    DTypeLike,
+    ElementType,
+    casting,
+    differentiable,
+    dtype_of,
+    inner_shape,
+    is_half,
+    itemsize_of,
+    scalar_in,
+)
 from .host_copies import HostCopies
 from .host_reads import origin_of, received, stripped
 from .host_values import components_error, converted_values, element_value, filled, inferred, is_element, shape_of
@@ -36,8 +45,8 @@ from .missing_methods import check_is_array, install
 from .names import variable_of
 from .other_libraries import Foreign
 from .ports import array_operators
-from .span import Span, row_strides
-from .strided import indexed, placed
+from .span import ShapeLike, Span, row_strides
+from .strided import Key, indexed, placed
 
 
 def _annotation(dtype: Any, ndim: int | None) -> Any:
@@ -90,10 +99,10 @@ class array(Foreign):
 
     def __new__(
         cls,
-        data: Any = None,
+        data: object = None,
         dtype: Any = None,
-        shape: int | Sequence[int] | None = None,
-        device: str | Device | None = None,
+        shape: ShapeLike | None = None,
+        device: DeviceLike = None,
         requires_grad: bool = False,
         copy: bool = True,
         *,
@@ -113,7 +122,7 @@ class array(Foreign):
             return _annotation(dtype, ndim)
         if ptr is not None:
             made = _from_pointer(ptr, dtype, shape, strides, capacity, device)
-        elif data is None:
+        elif data is None and shape is not None:
             made = new_array(shape, dtype_of(float if dtype is None else dtype), device)
         else:
             made = _from_data(data, dtype, shape, device, copy)
@@ -125,7 +134,7 @@ class array(Foreign):
             )
         return finished(made, requires_grad, retain_grad, grad, name)
 
-    def __class_getitem__(cls, item: Any) -> Any:
+    def __class_getitem__(cls, item: object) -> Any:
         """The annotation `array[vec3]`, `array[float32, 2]`."""
         dtype, *rest = item if isinstance(item, tuple) else (item,)
         ndim = (get_args(rest[0]) or (rest[0],))[0] if rest else cls._fixed_ndim
@@ -238,20 +247,12 @@ class array(Foreign):
                 one.warn()
         return self._grad
 
-    def _say_notes(self, memory: GradientMemory) -> None:
-        """On a gradient: give the warning noted for it (`grad_notes`), once, if it is zero."""
-        primal = memory.of
-        for span, note in list(primal.grad_notes.items()) if primal is not None else ():
-            used_up = primal.gradient_span(span)
-            if used_up.overlaps(self.span) is not False and not self.span.words().any() and not used_up.words().any():
-                primal.grad_notes.clear()
-                warnings.warn(note, stacklevel=3)
-                return
-
     def _gradient(self) -> array:
         self._check_gradient_type()
         span = self.allocation.gradient_span(self.span)
-        dtype = self.dtype.over(types.float32) if self.allocation.grad_scale == 2 else self.dtype
+        dtype = self.dtype
+        if self.allocation.grad_scale == 2 and not isinstance(dtype, types.Struct):
+            dtype = dtype.over(types.float32)
         made = array_on(span.allocation, dtype, span.shape, span.strides, span.offset)
         if self._name is not None:
             made.name = f"{self._name}.grad"
@@ -290,7 +291,7 @@ class array(Foreign):
             raise LaunchError(f"{self.label} has {self.size} elements, not one", slug="shape", instead="x[i]")
         return self[(0,) * self.ndim]
 
-    def _element(self, value: Any) -> Any:
+    def _element(self, value: object) -> Any:
         if isinstance(self.dtype, Composite):
             return self.dtype(np.array(value))
         return np.array(value).view(np.recarray)[()] if isinstance(value, np.void) else value
@@ -315,7 +316,7 @@ class array(Foreign):
 
     # ---- elements
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key: Key) -> Any:
         """Slices and partial indices give views of the same memory; an index for every axis gives the value.
 
         A list or array of indices gives an `indexedarray` of these along the first axis.
@@ -331,7 +332,7 @@ class array(Foreign):
         value = self._element(value.get() if self.device.is_cuda else value)
         return value if recorder() is None else self.carrying(value, self._cell(place))
 
-    def __setitem__(self, key: Any, value: Any) -> None:
+    def __setitem__(self, key: Key, value: object) -> None:
         """Write values: a number or small array everywhere, or an array of exactly the indexed shape."""
         picked, stays = indexed(self, key)
         whole = not any(stays)
@@ -347,7 +348,7 @@ class array(Foreign):
 
     # ---- writing
 
-    def fill_(self, value: Any) -> array:
+    def fill_(self, value: object) -> array:
         """Set every element to `value`: a number, or for composites and structs also one value of the dtype."""
         if not exact.fill(self, value):
             value = value.item() if isinstance(value, array) else value
@@ -421,7 +422,10 @@ def layout_numbers(arrays: Iterable[array]) -> list[int]:
     return [a._layout for a in arrays]
 
 
-def span_of(a: array, box: Any) -> Span:
+Box = tuple[tuple[int, int], ...]  # per axis the first index and the one past the last
+
+
+def span_of(a: array, box: Box | None) -> Span:
     """The bytes of a box of an array; None: of all of it."""
     return a.span if box is None else a.span.part(box)
 
@@ -455,13 +459,13 @@ def pack_companions(places: Sequence[Any], beside: Iterable[tuple[int, Any]]) ->
     return values
 
 
-array_on = partial(placed, array)
+array_on: Callable[..., array] = partial(placed, array)
 """`placed` for `array`: memory, dtype, shape, byte strides, byte offset."""
 
 
 def whole_memory(a: array) -> array:
     """All of the memory of an array, as one axis of its elements, or of their numbers where they do not fill it."""
-    dtype = a.dtype if a.allocation.nbytes % itemsize_of(a.dtype) == 0 else a.dtype.scalar
+    dtype = a.dtype if a.allocation.nbytes % itemsize_of(a.dtype) == 0 else scalar_in(a.dtype)
     size = itemsize_of(dtype)
     return array_on(a.allocation, dtype, (a.allocation.nbytes // size,), (size,), 0)
 
@@ -483,7 +487,7 @@ def finished(made: array, requires_grad: bool, retain_grad: bool, grad: array | 
     return made
 
 
-def new_array(shape: Any, dtype: Type, device: Any = None, zeroed: bool = True) -> array:
+def new_array(shape: ShapeLike, dtype: ElementType, device: DeviceLike = None, zeroed: bool = True) -> array:
     """A contiguous array in new memory."""
     shape = shape_of(shape)
     size = itemsize_of(dtype)
@@ -491,7 +495,14 @@ def new_array(shape: Any, dtype: Type, device: Any = None, zeroed: bool = True) 
     return array_on(memory, dtype, shape, row_strides(shape, size), 0)
 
 
-def _from_pointer(ptr: int, dtype: Any, shape: Any, strides: Any, capacity: int | None, device: Any) -> array:
+def _from_pointer(
+    ptr: int,
+    dtype: DTypeLike,
+    shape: ShapeLike | None,
+    strides: Sequence[int] | None,
+    capacity: int | None,
+    device: DeviceLike,
+) -> array:
     if shape is None or dtype is None:
         raise LaunchError("array(ptr=...) needs a shape and a dtype", slug="shape")
     element, shape = dtype_of(dtype), shape_of(shape)
@@ -507,7 +518,7 @@ def _from_pointer(ptr: int, dtype: Any, shape: Any, strides: Any, capacity: int 
     return array_on(memory, element, shape, steps, int(ptr) - memory.address)
 
 
-def _from_data(data: Any, dtype: Any, shape: Any, device: Any, copy: bool) -> array:
+def _from_data(data: object, dtype: DTypeLike, shape: ShapeLike | None, device: DeviceLike, copy: bool) -> array:
     if isinstance(data, array):
         return _from_array(data, dtype, shape, device, copy)
     if not copy:
@@ -525,7 +536,7 @@ def _from_data(data: Any, dtype: Any, shape: Any, device: Any, copy: bool) -> ar
     return made if shape is None else made.reshape(shape)
 
 
-def _from_array(data: array, dtype: Any, shape: Any, device: Any, copy: bool) -> array:
+def _from_array(data: array, dtype: DTypeLike, shape: ShapeLike | None, device: DeviceLike, copy: bool) -> array:
     element = data.dtype if dtype is None else dtype_of(dtype)
     if element != data.dtype:
         if recorder() is not None and differentiable(data.dtype):
@@ -540,12 +551,12 @@ def _from_array(data: array, dtype: Any, shape: Any, device: Any, copy: bool) ->
     return made if shape is None else made.reshape(shape)
 
 
-def _shared(data: Any, dtype: Any, shape: Any, device: Any) -> array:
+def _shared(data: Any, dtype: DTypeLike, shape: ShapeLike | None, device: DeviceLike) -> array:
     """An array on the memory of a NumPy or CuPy array, which must fit as it is."""
     if not hasattr(data, "strides") or not hasattr(data, "dtype"):
         raise LaunchError(f"copy=False needs a NumPy array, not {type(data).__name__}", slug="layout")
     element = types.scalar_of(data.dtype) if dtype is None else dtype_of(dtype)
-    if data.dtype != element.numpy:  # type: ignore[attr-defined]
+    if data.dtype != element.numpy:
         raise LaunchError(
             f"copy=False of NumPy {data.dtype} as {element}: converting needs a copy",
             slug="dtype",
@@ -582,7 +593,7 @@ def _shared(data: Any, dtype: Any, shape: Any, device: Any) -> array:
 
 def clone(
     src: array,
-    device: Any = None,
+    device: DeviceLike = None,
     requires_grad: bool | None = None,
     pinned: bool | None = None,
     retain_grad: bool = False,
@@ -606,7 +617,7 @@ def clone(
 
 
 def copied(
-    src: array, device: Any = None, requires_grad: bool = False, name: str | None = None, kind: str = "copy"
+    src: array, device: DeviceLike = None, requires_grad: bool = False, name: str | None = None, kind: str = "copy"
 ) -> array:
     """A contiguous copy in new memory; `kind` of event under a tape: `copy` passes gradients, `cut` does not."""
     made = new_array(src.shape, src.dtype, device or src.device, zeroed=False)

@@ -10,6 +10,7 @@ import struct
 from functools import cached_property
 from typing import Any
 
+from ..device import XpArray
 from ..kernels.compile import thread_pool
 from ..kernels.types import Scalar
 from .capture_log import NativeCall
@@ -35,20 +36,20 @@ class CallList:
         self.kept.append(block)
         self.calls.append(NativeCall(kernel, ctypes.addressof(block), begin, end, team))
 
-    def share(self, shares: Any, blocks: list[Any], room: Any) -> None:
+    def share(self, shares: object, blocks: list[Any], room: object) -> None:
         """Note that the next call is a launch run as one call per worker, with these arguments and private sums."""
         self.kept += [blocks, room]
         self.shared[shares] = None
         self.blocks[len(self.calls)] = [ctypes.addressof(block) for block in blocks]
 
-    def buffer(self, data: Any, address: int, clear: bool) -> None:
+    def buffer(self, data: XpArray, address: int, clear: bool) -> None:
         """Keep this buffer alive for the list; with `clear`, zero it now and in each run."""
         self.kept.append(data)
         if clear:
             data[...] = 0
             self._clear(address, len(data))
 
-    def clear(self, view: Any) -> None:
+    def clear(self, view: XpArray) -> None:
         """Note that this view of a buffer is set to zero; a view that is not contiguous makes the list incomplete."""
         self.whole = self.whole and view.flags.c_contiguous
         self._clear(view.__array_interface__["data"][0], view.nbytes)

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from ..config import config
+from ..device import XpArray
 from ..errors import LaunchError
 from ..kernels.compile import c_compiler, thread_pool
 
@@ -47,7 +48,7 @@ class Queued:
         self.call()
 
 
-def gpu_of(*data: Any) -> int | None:
+def gpu_of(*data: XpArray) -> int | None:
     """The ordinal of the GPU on which all these arrays are; None for the CPU, for several, or if no capture is open."""
     if opened is None:
         return None
@@ -91,7 +92,7 @@ class CaptureRecorder:
         if self.before is not None and memory not in self.before and memory not in self.made:
             self.before[memory] = memory.remembered()
 
-    def use(self, memory: Any, how: str) -> None:
+    def use(self, memory: object, how: str) -> None:
         """Note the first use of a memory: `how` is "read" or "whole" (written whole, but not by `Tape.zero`)."""
         self.first.setdefault(memory, how)
 
@@ -199,7 +200,7 @@ def check() -> bool:
     return notes is not None
 
 
-def keep(*owners: Any) -> None:
+def keep(*owners: object) -> None:
     """Keep these objects alive as long as the open capture, whose calls point into their memory."""
     if (notes := active_capture()) is not None:
         notes.kept += owners
@@ -219,7 +220,9 @@ def do(call: Callable[[], Any], gpu: int | None = None) -> None:
     notes.steps.append(step(call, gpu))
 
 
-def native(kernel: int, args: bytes, begin: int, end: int, team: int, launch: Any = None) -> None:
+def native(
+    kernel: int, args: bytes, begin: int, end: int, team: int, launch: tuple[object, list] | None = None
+) -> None:
     """Run compiled code `kernel(args, begin, end)`; `team`: the number of threads, see `thread_pool.team`.
 
     `launch`: as `NativeCall` has it.
@@ -244,7 +247,7 @@ def _team(size: int) -> int:
     return thread_pool.team(config.threads, thread_pool.PIECES if size >= 64 * LARGE else 1) if size >= LARGE else 1
 
 
-def move(to: Any, source: Any = None) -> None:
+def move(to: XpArray, source: XpArray | None = None) -> None:
     """Copy bytes, or clear them: `to` and `source` are one-dimensional arrays of bytes."""
     if opened is None and len(to) < LARGE:
         _move(to, source)
@@ -256,11 +259,11 @@ def move(to: Any, source: Any = None) -> None:
         native(thread_pool.kernel_address("wb_move"), args, 0, len(to), _team(len(to)))
 
 
-def _move(to: Any, source: Any) -> None:
+def _move(to: XpArray, source: XpArray | None) -> None:
     to[...] = 0 if source is None else source
 
 
-def clearing(data: Any) -> Any:
+def clearing(data: XpArray) -> Any:
     """A step that clears these bytes in each replay; nothing is cleared now."""
     if not (isinstance(data, np.ndarray) and _compiles()):
         return step(lambda: _move(data, None), gpu_of(data))
@@ -270,7 +273,7 @@ def clearing(data: Any) -> Any:
     return NativeCall(thread_pool.kernel_address("wb_move"), ctypes.addressof(block), 0, len(data), _team(len(data)))
 
 
-def add(to: Any, values: Any) -> None:
+def add(to: XpArray, values: XpArray) -> None:
     """to += values: one-dimensional arrays of floats of one dtype."""
     if opened is None and to.nbytes < LARGE:
         to += values
@@ -285,7 +288,7 @@ def add(to: Any, values: Any) -> None:
         native(kernel, _PAIR.pack(address(to), address(values)), 0, len(to), _team(to.nbytes))
 
 
-def merge(at: int, dtype: Any, values: Any) -> None:
+def merge(at: int, dtype: np.dtype, values: XpArray) -> None:
     """Add the bytes `values`, floats of `dtype`, to as many at an address on the CPU, and clear them."""
     if opened is not None:
         keep(values)
@@ -293,7 +296,7 @@ def merge(at: int, dtype: Any, values: Any) -> None:
     native(kernel, _PAIR.pack(at, address(values)), 0, len(values) // dtype.itemsize, _team(len(values)))
 
 
-def copy(values: Any) -> Any:
+def copy(values: XpArray) -> Any:
     """A copy of an array; each replay of an open capture copies into the same array again."""
     made = values.copy()
     if opened is not None and (notes := active_capture()) is not None:
@@ -305,6 +308,6 @@ def _compiles() -> bool:
     return config.backend != "numpy" and c_compiler.available()
 
 
-def address(data: Any) -> int:
+def address(data: XpArray) -> int:
     """Address of the first byte of a NumPy or CuPy array."""
     return data.__array_interface__["data"][0] if isinstance(data, np.ndarray) else int(data.data.ptr)

@@ -6,16 +6,18 @@ what asked for one, so that arrays on one memory that are copied together are ag
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
+from ..device import XpArray
 from ..errors import LaunchError
-from .allocation import LOCK, Allocation, allocate
+from .allocation import LOCK, Allocation, Placed, allocate
 from .span import Span
 
+P = TypeVar("P", bound=Placed)
 _MEMORY = "workbench memory"
 
 
-def parted(a: Any, memo: dict[Any, Any]) -> Any:
+def parted(a: P, memo: dict[Any, Any]) -> P:
     """Return `a`. Raises LaunchError [deepcopy] if it shares memory with another array copied with the same `memo`:
     their clones would not."""
     others = memo.setdefault(_MEMORY, [])
@@ -48,7 +50,7 @@ def duplicate(a: Allocation, memo: dict[Any, Any]) -> Allocation:
     return memo[key]
 
 
-def set_gradient(a: Allocation, data: Any) -> None:
+def set_gradient(a: Allocation, data: XpArray) -> None:
     """Set the gradient of new memory to these bytes, as published ones: `backward` does not take them for seeds."""
     grad = a.gradient()
     grad.bytes[...] = data

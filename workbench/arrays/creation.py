@@ -7,19 +7,20 @@ from typing import Any
 
 import numpy as np
 
-from ..device import get_device
+from ..device import DeviceLike, get_device
 from ..errors import BoundsError, LaunchError
 from ..kernels import types
 from ..kernels.reading import declare
 from .array import array, exact, finished, new_array
-from .dtypes import differentiable, dtype_of
+from .dtypes import DTypeLike, differentiable, dtype_of
 from .host_reads import origin_of
 from .host_values import element_value, inferred
 from .host_writes import check_same, put, write_array, write_values
 from .missing_methods import check_is_array
+from .span import ShapeLike
 
 
-def _size(shape: Any, n: int | None) -> Any:
+def _size(shape: ShapeLike | None, n: int | None) -> Any:
     """The shape; `n` is its old spelling for one axis. (`pinned` says nothing here: memory is NumPy's or CuPy's.)"""
     if (shape is None) == (n is None):
         raise LaunchError("a new array takes a shape", slug="shape", instead="wb.zeros(shape, dtype=...)")
@@ -27,9 +28,9 @@ def _size(shape: Any, n: int | None) -> Any:
 
 
 def empty(
-    shape: Any = None,
-    dtype: Any = float,
-    device: Any = None,
+    shape: ShapeLike | None = None,
+    dtype: DTypeLike = float,
+    device: DeviceLike = None,
     requires_grad: bool = False,
     *,
     name: str | None = None,
@@ -49,9 +50,9 @@ def empty(
 
 
 def zeros(
-    shape: Any = None,
-    dtype: Any = float,
-    device: Any = None,
+    shape: ShapeLike | None = None,
+    dtype: DTypeLike = float,
+    device: DeviceLike = None,
     requires_grad: bool = False,
     *,
     name: str | None = None,
@@ -71,10 +72,10 @@ def zeros(
 
 
 def full(
-    shape: Any = None,
-    value: Any = 0,
-    dtype: Any = None,
-    device: Any = None,
+    shape: ShapeLike | None = None,
+    value: object = 0,
+    dtype: DTypeLike = None,
+    device: DeviceLike = None,
     requires_grad: bool = False,
     *,
     name: str | None = None,
@@ -100,7 +101,13 @@ def full(
     return finished(made, requires_grad, retain_grad, None, name)
 
 
-def ones(shape: Any = None, dtype: Any = float, device: Any = None, requires_grad: bool = False, **rest: Any) -> array:
+def ones(
+    shape: ShapeLike | None = None,
+    dtype: DTypeLike = float,
+    device: DeviceLike = None,
+    requires_grad: bool = False,
+    **rest: Any,
+) -> array:
     """New memory of ones (every component of composites).
 
     >>> wb.ones(3, dtype=wb.float64)
@@ -109,14 +116,16 @@ def ones(shape: Any = None, dtype: Any = float, device: Any = None, requires_gra
     return full(shape, 1, dtype, device, requires_grad, **rest)
 
 
-def _like(make: Callable[..., array], src: array, args: tuple, device: Any, requires_grad: Any, rest: dict) -> array:
+def _like(
+    make: Callable[..., array], src: array, args: tuple, device: DeviceLike, requires_grad: bool | None, rest: dict
+) -> array:
     check_is_array(f"{make.__name__}_like", src, array, f"wb.{make.__name__}(data.shape, ...)")
     dtype = dtype_of(rest.pop("dtype", None) or src.dtype)
     wanted = (src.requires_grad and differentiable(dtype)) if requires_grad is None else requires_grad
     return make(src.shape, *args, dtype=dtype, device=device or src.device, requires_grad=wanted, **rest)
 
 
-def empty_like(src: array, device: Any = None, requires_grad: bool | None = None, **rest: Any) -> array:
+def empty_like(src: array, device: DeviceLike = None, requires_grad: bool | None = None, **rest: Any) -> array:
     """`empty` with shape, dtype, device and `requires_grad` of `src`.
 
     >>> wb.empty_like(wb.zeros((2, 5))).shape
@@ -125,7 +134,7 @@ def empty_like(src: array, device: Any = None, requires_grad: bool | None = None
     return _like(empty, src, (), device, requires_grad, rest)
 
 
-def zeros_like(src: array, device: Any = None, requires_grad: bool | None = None, **rest: Any) -> array:
+def zeros_like(src: array, device: DeviceLike = None, requires_grad: bool | None = None, **rest: Any) -> array:
     """`zeros` with shape, dtype, device and `requires_grad` of `src`.
 
     >>> wb.zeros_like(wb.array([1.0, 2.0]))
@@ -134,7 +143,7 @@ def zeros_like(src: array, device: Any = None, requires_grad: bool | None = None
     return _like(zeros, src, (), device, requires_grad, rest)
 
 
-def ones_like(src: array, device: Any = None, requires_grad: bool | None = None, **rest: Any) -> array:
+def ones_like(src: array, device: DeviceLike = None, requires_grad: bool | None = None, **rest: Any) -> array:
     """`ones` with shape, dtype, device and `requires_grad` of `src`.
 
     >>> wb.ones_like(wb.array([5, 6]))
@@ -143,7 +152,9 @@ def ones_like(src: array, device: Any = None, requires_grad: bool | None = None,
     return _like(ones, src, (), device, requires_grad, rest)
 
 
-def full_like(src: array, value: Any, device: Any = None, requires_grad: bool | None = None, **rest: Any) -> array:
+def full_like(
+    src: array, value: object, device: DeviceLike = None, requires_grad: bool | None = None, **rest: Any
+) -> array:
     """`full` with shape, dtype, device and `requires_grad` of `src`.
 
     >>> wb.full_like(wb.zeros(2), 3.0)
@@ -153,7 +164,7 @@ def full_like(src: array, value: Any, device: Any = None, requires_grad: bool | 
 
 
 def copy(
-    dest: array, src: array, dest_offset: int = 0, src_offset: int = 0, count: int = 0, stream: Any = None
+    dest: array, src: array, dest_offset: int = 0, src_offset: int = 0, count: int = 0, stream: object = None
 ) -> None:
     """Copy `src` into `dest`: all of it for equal shapes, or `count` elements (0: all of `src` from its offset on).
 
@@ -185,7 +196,12 @@ def copy(
 
 
 def from_numpy(
-    arr: np.ndarray, dtype: Any = None, shape: Any = None, device: Any = None, requires_grad: bool = False, **rest: Any
+    arr: np.ndarray,
+    dtype: DTypeLike = None,
+    shape: ShapeLike | None = None,
+    device: DeviceLike = None,
+    requires_grad: bool = False,
+    **rest: Any,
 ) -> array:
     """An array on the memory of a NumPy array: writes on either side are seen on both (the memory is exposed).
 
@@ -201,7 +217,7 @@ def from_numpy(
     """
     check_is_array("from_numpy", arr, np.ndarray, "wb.array(data)")
     element = dtype_of(arr.dtype if dtype is None else dtype)
-    fits = arr.dtype == element.numpy and arr.flags.writeable and get_device(device).is_cpu  # type: ignore[attr-defined]
+    fits = arr.dtype == element.numpy and arr.flags.writeable and get_device(device).is_cpu
     return array(arr, element, shape, device, requires_grad, copy=not fits, **rest)
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+import numpy as np
 
 from ..errors import LaunchError
 from ..kernels import types
 from ..kernels.types import Composite, Scalar, Struct, Type
 
+DTypeLike = Type | type | np.dtype | str | None  # how users name a dtype; None where there is a default
+ElementType = Scalar | Composite | Struct  # the dtypes that arrays have
 
-def dtype_of(dtype: Any) -> Type:
+
+def dtype_of(dtype: DTypeLike) -> ElementType:
     """The element type that a user's name stands for. Raises LaunchError [dtype], [struct-array]."""
     if isinstance(dtype, Struct):
         _check_layout(dtype, dtype, "")
@@ -43,9 +46,15 @@ def _check_layout(whole: Struct, part: Struct, path: str) -> None:
             )
 
 
-def itemsize_of(dtype: Type) -> int:
+def itemsize_of(dtype: ElementType) -> int:
     """Bytes of one element."""
-    return dtype.numpy.itemsize if isinstance(dtype, Struct) else dtype.itemsize  # type: ignore[attr-defined]
+    return dtype.numpy.itemsize if isinstance(dtype, Struct) else dtype.itemsize
+
+
+def scalar_in(dtype: Type) -> Scalar:
+    """The scalar type of a dtype that is known to be a scalar or to have components of one."""
+    assert isinstance(dtype, (Scalar, Composite))
+    return dtype.scalar
 
 
 def differentiable(dtype: Type) -> bool:

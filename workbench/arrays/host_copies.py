@@ -7,14 +7,14 @@ Lists of arrays and elements are taken apart. What is left are values that NumPy
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 import numpy as np
 
 from ..kernels.reading.declare import Instance
-from ..kernels.types import Composite, Struct, Type
+from ..kernels.types import Composite, Struct
 from .allocation import known_memory, recorder
-from .dtypes import differentiable, inner_shape
+from .dtypes import ElementType, differentiable, inner_shape
 from .host_reads import origin_of, sources_of, stripped
 from .host_writes import write_array, write_values
 from .provenance import HostRead
@@ -34,7 +34,7 @@ class HostCopies(Generic[A]):
     def __init__(self, on: Callable[..., A]):
         self.on = on
 
-    def memory(self, values: Any, dtype: Type | None) -> A | None:
+    def memory(self, values: object, dtype: ElementType | None) -> A | None:
         """The array of this dtype that a NumPy array is a view of; None if it is none, or for dtype None."""
         if recorder() is None or not isinstance(values, np.ndarray) or not values.ndim:
             return None
@@ -42,7 +42,7 @@ class HostCopies(Generic[A]):
         outer = values.ndim - len(inner)
         if dtype is None or outer < 1 or values.shape[outer:] != inner:
             return None
-        if values.dtype != dtype.numpy or values.strides[outer:] != row_strides(inner, values.itemsize):  # type: ignore
+        if values.dtype != dtype.numpy or values.strides[outer:] != row_strides(inner, values.itemsize):
             return None
         found = known_memory(values)
         if found is None or found[0].is_gradient:
@@ -62,7 +62,7 @@ class HostCopies(Generic[A]):
         now = np.asarray(cell.data.reshape(-1))
         return cell if now.tobytes() == np.asarray(stripped(value), now.dtype).tobytes() else None
 
-    def fill(self, dst: A, value: Any) -> bool:
+    def fill(self, dst: A, value: object) -> bool:
         """Fill `dst` by a recorded copy if `value` is an element of an array (see `cell`). True if so."""
         cell = self.cell(value)
         if cell is None:
@@ -84,7 +84,7 @@ class HostCopies(Generic[A]):
 
     # ---- lists
 
-    def trace(self, dst: A, data: Any) -> bool:
+    def trace(self, dst: A, data: object) -> bool:
         """Record the provenance of the parts of new memory `dst`, filled from `data` already. True if any has one."""
         if recorder() is None or not differentiable(dst.dtype):
             return False
@@ -126,7 +126,8 @@ class HostCopies(Generic[A]):
     def _parts(self, dst: A, data: Any) -> Iterator[tuple[Any, Any]]:
         """(part of `dst`, value) for values in nested lists that may have provenance; part None: shapes do not fit."""
         if isinstance(data, Instance):
-            for name, _ in dst.dtype.fields:  # type: ignore[attr-defined]
+            assert isinstance(dst.dtype, Struct)
+            for name, _ in dst.dtype.fields:
                 yield from self._parts(dst.field(name), getattr(data, name))
         elif isinstance(data, list | tuple) and not isinstance(dst.dtype, Struct) and not dst.ndim:
             yield None, data
@@ -139,7 +140,7 @@ class HostCopies(Generic[A]):
                 yield from self._parts(self._row(whole, i), item)
         elif isinstance(data, np.ndarray) or hasattr(data, "sources") or hasattr(type(data), "allocation"):
             plain = not hasattr(type(data), "allocation") or isinstance(data.dtype, Struct)
-            yield dst, data if plain else self.numbers(data)  # type: ignore[arg-type]
+            yield dst, data if plain else self.numbers(cast("A", data))
         elif isinstance(data, float | np.floating) and origin_of(data):
             yield dst, data
 

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import operator
 import weakref
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Self, SupportsIndex, TypeGuard, TypeVar
 
 import numpy as np
 
@@ -26,6 +26,11 @@ from .allocation import Allocation, caller_where, known_memory, recorder
 from .provenance import HostRead, source_of, united
 from .read_values import WHOLE, checksum
 from .span import Span
+
+if TYPE_CHECKING:
+    from .strided import StridedArray
+
+V = TypeVar("V")
 
 # ---- arrays
 
@@ -40,10 +45,12 @@ class HostValues(np.ndarray):
 
     sources: tuple[HostRead, ...] = ()
 
-    def __array_finalize__(self, other: Any) -> None:
+    def __array_finalize__(self, other: object) -> None:
         self.sources = getattr(other, "sources", ())
 
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = None, **choices: Any) -> Any:
+    def __array_ufunc__(
+        self, ufunc: np.ufunc, method: str, *inputs: object, out: tuple | None = None, **choices: object
+    ) -> Any:
         if any(_ours(i) for i in inputs):
             return NotImplemented
         if ufunc in _FLAT:
@@ -63,7 +70,9 @@ class HostValues(np.ndarray):
             received(target, sources)
         return out[0] if len(out) == 1 else out
 
-    def __array_function__(self, function: Any, types: Any, args: Any, choices: Any) -> Any:
+    def __array_function__(
+        self, function: Callable[..., Any], types: Iterable[type], args: Any, choices: Mapping[str, Any]
+    ) -> Any:
         sources = united((sources_of(args), sources_of(tuple(choices.values()))))
         result = function(*stripped(args), **{k: stripped(v) for k, v in choices.items()})
         target = choices.get("out", args[0] if function in _INTO else None)
@@ -72,7 +81,7 @@ class HostValues(np.ndarray):
             return target if "out" in choices else None
         return carrying(result, sources)
 
-    def apply_row(self, row: Row, args: tuple, attr: Any) -> Any:
+    def apply_row(self, row: Row, args: tuple, attr: object) -> Any:
         """Compute a builtin of the kernel language on the host; the result carries the sources of `args`."""
         plain = stripped(args)
         if any(isinstance(a, ir.Value) for a in plain):
@@ -80,7 +89,7 @@ class HostValues(np.ndarray):
         sources = () if row.adjoint is None and row.expand is None else united(map(sources_of, args))
         return carrying(row.compute(*plain, attr=attr), sources)
 
-    def carry_to(self, made: Any, parts: Sequence[Any]) -> Any:
+    def carry_to(self, made: object, parts: Sequence[Any]) -> Any:
         """`made`, a host value constructed from `parts`, carrying their sources."""
         same = len(parts) == 1 and made.__class__ is getattr(self, "plain", None).__class__
         return carrying(made, united(map(sources_of, parts)), getattr(self, "cell", None) if same else None)
@@ -88,7 +97,7 @@ class HostValues(np.ndarray):
     def __getitem__(self, key: Any) -> Any:
         return carrying(super().__getitem__(stripped(key)), self.sources)
 
-    def __setitem__(self, key: Any, value: Any) -> None:
+    def __setitem__(self, key: Any, value: object) -> None:
         sources = origin_of(value)
         super().__setitem__(stripped(key), stripped(value))
         part = super().__getitem__(_as_slices(key)) if _is_basic(key) else None
@@ -106,7 +115,7 @@ class HostValues(np.ndarray):
     def tolist(self) -> Any:
         return carrying(self.view(np.ndarray).tolist(), self.sources)
 
-    def fill(self, value: Any) -> None:
+    def fill(self, value: object) -> None:
         self[...] = value
 
     def detach(self) -> np.ndarray:
@@ -116,7 +125,7 @@ class HostValues(np.ndarray):
     def __reduce__(self) -> Any:
         return self.view(np.ndarray).__reduce__()
 
-    def __reduce_ex__(self, protocol: Any) -> Any:
+    def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
         return self.view(np.ndarray).__reduce_ex__(protocol)
 
     def __repr__(self) -> str:
@@ -129,7 +138,7 @@ class HostValues(np.ndarray):
         return format(self.view(np.ndarray), how)
 
 
-def _is_basic(key: Any) -> bool:
+def _is_basic(key: object) -> bool:
     """True for a basic index (integers, slices, `...`, a field name), which makes a view."""
     keys = key if isinstance(key, tuple) else (key,)
     return all(isinstance(k, (int, np.integer, slice, str, type(...))) for k in keys)
@@ -143,7 +152,7 @@ def _as_slices(key: Any) -> Any:
 
 
 def _reduction(name: str) -> Callable[..., Any]:
-    def reduced(self: HostValues, *args: Any, **choices: Any) -> Any:
+    def reduced(self: HostValues, *args: object, **choices: Any) -> Any:
         sources = united((self.sources, sources_of(args)))
         target = choices.get("out")
         choices = {k: stripped(v) for k, v in choices.items()}
@@ -166,18 +175,18 @@ class HostSmall(HostValues, Small):
 
     cell: Any = None
 
-    def __array_finalize__(self, other: Any) -> None:
+    def __array_finalize__(self, other: object) -> None:
         HostValues.__array_finalize__(self, other)
         Small.__array_finalize__(self, other)
 
     __repr__, __str__ = np.ndarray.__repr__, np.ndarray.__str__
 
-    def copy(self, *order: Any) -> HostSmall:  # type: ignore[override]
-        made = super().copy(*order)
+    def copy(self, order: Any = "C") -> Self:
+        made = super().copy(order)
         made.cell = self.cell
         return made
 
-    def __setitem__(self, key: Any, value: Any) -> None:
+    def __setitem__(self, key: Any, value: object) -> None:
         super().__setitem__(key, value)
         self.cell = None
         self.sources = united((self.sources, sources_of(value)))
@@ -212,7 +221,7 @@ class _HostNumber:
     def tolist(self) -> Any:
         return self.item()
 
-    def astype(self, dtype: Any, *rest: Any, **choices: Any) -> Any:
+    def astype(self, dtype: np.typing.DTypeLike, *rest: Any, **choices: Any) -> Any:
         return carrying(np.float64(self.plain).astype(dtype, *rest, **choices), self.sources, self.cell)
 
     def __copy__(self) -> Any:
@@ -221,18 +230,18 @@ class _HostNumber:
     def copy(self) -> Any:
         return self
 
-    def __deepcopy__(self, memo: Any) -> Any:
+    def __deepcopy__(self, memo: object) -> Any:
         return self
 
     def __reduce__(self) -> Any:
         return self.plain.__class__, (self.plain,)
 
-    def __reduce_ex__(self, protocol: Any) -> Any:
+    def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
         return self.__reduce__()
 
 
 def _arithmetic(does: Callable[..., Any], reflected: bool = False) -> Callable[..., Any]:
-    def apply(self: Any, *others: Any) -> Any:
+    def apply(self: _HostNumber, *others: object) -> Any:
         if any(_ours(o) for o in others):
             return NotImplemented
         args = (self.plain, *map(stripped, others))
@@ -242,8 +251,8 @@ def _arithmetic(does: Callable[..., Any], reflected: bool = False) -> Callable[.
     return apply
 
 
-def _number_class(plain: Any) -> type:
-    def new(cls: type, value: Any, sources: tuple[HostRead, ...], cell: Any = None) -> Any:
+def _number_class(plain: Any) -> Any:
+    def new(cls: type, value: Any, sources: tuple[HostRead, ...], cell: object = None) -> Any:
         made = plain.__new__(cls, value)
         made.plain, made.sources, made.cell = value, sources, cell
         return made
@@ -256,8 +265,8 @@ def _number_class(plain: Any) -> type:
 
 
 _OWN = "apply_row", "carry_to", "astype", "detach", "__array_ufunc__", "__array_function__", "__copy__", "__deepcopy__"
-_NUMBERS = {plain: _number_class(plain) for plain in (np.float16, np.float32, np.float64, float)}
-_HOST_NUMBERS = tuple(_NUMBERS.values())
+_NUMBERS: dict[type, Any] = {plain: _number_class(plain) for plain in (np.float16, np.float32, np.float64, float)}
+_HOST_NUMBERS: tuple[type[_HostNumber], ...] = tuple(_NUMBERS.values())
 
 
 class HostRecord(np.void):
@@ -268,20 +277,20 @@ class HostRecord(np.void):
 
     def __getitem__(self, key: Any) -> Any:
         value = super().__getitem__(key)
-        known = self.cell is not None and isinstance(key, str)
-        return carrying(value, self.sources, self.cell.field(key) if known else None)
+        cell = self.cell.field(key) if self.cell is not None and isinstance(key, str) else None
+        return carrying(value, self.sources, cell)
 
-    def __setitem__(self, key: Any, value: Any) -> None:
+    def __setitem__(self, key: Any, value: object) -> None:
         super().__setitem__(key, stripped(value))
         self.cell, self.sources = None, united((self.sources, sources_of(value)))
 
-    def copy(self) -> Any:  # type: ignore[override]
+    def copy(self, order: object = "C") -> Any:
         return _record(plain_record(self), self.sources, self.cell)
 
     def __copy__(self) -> Any:
         return self.copy()
 
-    def __deepcopy__(self, memo: Any) -> Any:
+    def __deepcopy__(self, memo: object) -> Any:
         return self.copy()
 
     def item(self, *place: Any) -> Any:
@@ -302,13 +311,14 @@ def plain_record(record: np.void) -> np.void:
     fields: Any = record.dtype.fields
     formats, offsets = [f[0] for f in fields.values()], [f[1] for f in fields.values()]
     layout = {"names": list(fields), "formats": formats, "offsets": offsets, "itemsize": record.dtype.itemsize}
-    return np.frombuffer(record.tobytes(), np.dtype(layout))[0].copy()  # type: ignore[call-overload]
+    kind: Any = layout  # NumPy's own stubs want the keys of this dict to be literal
+    return np.frombuffer(record.tobytes(), np.dtype(kind))[0].copy()
 
 
 # ---- going in and out
 
 
-def carrying(result: Any, sources: tuple[HostRead, ...], cell: Any = None) -> Any:
+def carrying(result: object, sources: tuple[HostRead, ...], cell: object = None) -> Any:
     """A result of NumPy's wrapped to carry these sources; integers, bools and text are returned as they are."""
     if not sources:
         return result
@@ -327,11 +337,11 @@ def carrying(result: Any, sources: tuple[HostRead, ...], cell: Any = None) -> An
             note(result, sources)
         elif (tape := recorder()) is not None and result.nbytes <= WHOLE:
             tape.numbers.made(checksum(np.asarray(result)), result.nbytes, sources)
-        small = isinstance(result, Small) and result.type is not None
-        values = result.view(HostSmall if small else HostValues)
+        type = result.type if isinstance(result, Small) else None
+        values: Any = result.view(HostValues if type is None else HostSmall)
         values.sources = sources
-        if small:
-            values.type, values.cell = result.type, cell  # type: ignore[union-attr]
+        if type is not None:
+            values.type, values.cell = type, cell
         return values
     if isinstance(result, list | tuple):
         items = [carrying(r, sources) for r in result]
@@ -339,18 +349,18 @@ def carrying(result: Any, sources: tuple[HostRead, ...], cell: Any = None) -> An
     return result
 
 
-def _tuple(like: Any, items: list) -> Any:
+def _tuple(like: list | tuple, items: list) -> Any:
     return type(like)(*items) if hasattr(like, "_fields") else tuple(items)
 
 
-def _record(value: np.void, sources: tuple[HostRead, ...], cell: Any) -> Any:
+def _record(value: np.void, sources: tuple[HostRead, ...], cell: object) -> Any:
     dtype = np.dtype((HostRecord, value.dtype))
-    made = np.array(value, value.dtype).view(dtype)[()]
+    made: Any = np.array(value, value.dtype).view(dtype)[()]
     made.sources, made.cell = sources, cell
     return made
 
 
-def stripped(value: Any) -> Any:
+def stripped(value: object) -> Any:
     """The same values as plain NumPy or Python objects, inside lists and tuples too."""
     if isinstance(value, HostSmall):
         plain = value.view(np.ndarray).view(Small)
@@ -368,12 +378,12 @@ def stripped(value: Any) -> Any:
     return value
 
 
-def _ours(value: Any) -> bool:
+def _ours(value: object) -> TypeGuard[StridedArray]:
     """True for an array of the workbench (`array` itself cannot be imported here)."""
     return hasattr(type(value), "allocation")
 
 
-def sources_of(value: Any) -> tuple[HostRead, ...]:
+def sources_of(value: object) -> tuple[HostRead, ...]:
     """The certain sources of values about to be written; () if there are none, or no tape records."""
     tape = recorder()
     if tape is None:
@@ -431,7 +441,7 @@ def note(values: np.ndarray, sources: tuple[HostRead, ...]) -> None:
         tape.numbers.made(digits, values.nbytes, sources)
 
 
-def received(target: Any, sources: tuple[HostRead, ...], whole: Any = None) -> None:
+def received(target: object, sources: tuple[HostRead, ...], whole: object = None) -> None:
     """Note that NumPy wrote values with these sources into `target`; tells the tape if that is memory of an array."""
     tape = recorder()
     if tape is None or not isinstance(target, np.ndarray):
@@ -451,7 +461,7 @@ def received(target: Any, sources: tuple[HostRead, ...], whole: Any = None) -> N
 # ---- numbers that left NumPy
 
 
-def given_away(value: Any, sources: tuple[HostRead, ...], cell: Any = None) -> Any:
+def given_away(value: V, sources: tuple[HostRead, ...], cell: object = None) -> V:
     """Return `value`, a Python float or the components for a launch; its sources are remembered by its identity."""
     tape = recorder()
     if tape is not None and sources:
@@ -471,7 +481,7 @@ class AfterReading(Supposed):
     text = "got values of another library, which may have made them of"
 
 
-def origin_of(value: Any) -> tuple[HostRead, ...]:
+def origin_of(value: object) -> tuple[HostRead, ...]:
     """The sources of values about to be written: `sources_of`, else readings of the same bytes, as a `Supposed`."""
     tape = recorder()
     if tape is None:

@@ -9,9 +9,10 @@ import numpy as np
 
 from ..errors import LaunchError
 from ..kernels import types
-from ..kernels.types import Array, Struct, Type
+from ..kernels.types import Struct
 from . import ports
-from .dtypes import inner_shape
+from .dtypes import ElementType, inner_shape
+from .span import ShapeLike
 
 
 def shape_of(shape: Any, size: int | None = None) -> tuple[int, ...]:
@@ -28,7 +29,7 @@ def shape_of(shape: Any, size: int | None = None) -> tuple[int, ...]:
     return new
 
 
-def components_error(shape: tuple[int, ...], dtype: Type) -> LaunchError:
+def components_error(shape: tuple[int, ...], dtype: ElementType) -> LaunchError:
     """The LaunchError [components] for data whose last axes are not the components of the dtype."""
     inner = inner_shape(dtype)
     if not inner:
@@ -42,7 +43,9 @@ def components_error(shape: tuple[int, ...], dtype: Type) -> LaunchError:
     )
 
 
-def converted_values(data: Any, dtype: Type | None, shape: Any = None) -> tuple[np.ndarray, Type]:
+def converted_values(
+    data: Any, dtype: ElementType | None, shape: ShapeLike | None = None
+) -> tuple[np.ndarray, ElementType]:
     """Host values as a NumPy array `(*shape, *components)` of the dtype, and the dtype (inferred where None)."""
     if isinstance(dtype, Struct):
         values = _records(data, dtype)
@@ -67,7 +70,7 @@ def filled(values: np.ndarray, source: Any, shape: tuple[int, ...]) -> np.ndarra
     return values.reshape(shape) if np.ndim(source) == 1 and values.size == math.prod(shape) else values
 
 
-def inferred(data: Any, dtype: Type | None) -> tuple[Type, np.ndarray]:
+def inferred(data: Any, dtype: ElementType | None) -> tuple[ElementType, np.ndarray]:
     if hasattr(data, "get") and hasattr(data, "__cuda_array_interface__"):
         data = data.get()
     if dtype is None and isinstance(data, (list, tuple)) and data and isinstance(data[0], types.Small):
@@ -88,8 +91,8 @@ def inferred(data: Any, dtype: Type | None) -> tuple[Type, np.ndarray]:
     return dtype, raw
 
 
-def _converted(raw: np.ndarray, dtype: Type) -> np.ndarray:
-    target = dtype.numpy  # type: ignore[attr-defined]
+def _converted(raw: np.ndarray, dtype: ElementType) -> np.ndarray:
+    target = dtype.numpy
     if raw.dtype == target:
         return raw
     with np.errstate(all="ignore"):
@@ -104,7 +107,7 @@ def _converted(raw: np.ndarray, dtype: Type) -> np.ndarray:
     return values
 
 
-def _composed(values: np.ndarray, dtype: Type) -> np.ndarray:
+def _composed(values: np.ndarray, dtype: ElementType) -> np.ndarray:
     """Reshape to `(*shape, *components)`, as Warp does: the last axis may hold components of one element or several."""
     inner = inner_shape(dtype)
     if not inner or values.shape[-len(inner) :] == inner:
@@ -118,7 +121,7 @@ def _composed(values: np.ndarray, dtype: Type) -> np.ndarray:
     raise components_error(values.shape, dtype)
 
 
-def _records(data: Any, dtype: Struct) -> np.ndarray:
+def _records(data: object, dtype: Struct) -> np.ndarray:
     """A structured NumPy array from struct instances (read with getattr), records, or a structured array."""
     if isinstance(data, np.ndarray) and data.dtype.names:
         if data.dtype.names != dtype.numpy.names:
@@ -130,7 +133,7 @@ def _records(data: Any, dtype: Struct) -> np.ndarray:
     return np.array(_record(data, dtype), dtype.numpy)
 
 
-def _record(instance: Any, dtype: Struct) -> Any:
+def _record(instance: object, dtype: Struct) -> Any:
     if isinstance(instance, np.void):
         return tuple(instance[name] for name, _ in dtype.fields)
     values = []
@@ -142,7 +145,7 @@ def _record(instance: Any, dtype: Struct) -> Any:
     return tuple(values)
 
 
-def is_element(value: Any, dtype: Type) -> bool:
+def is_element(value: Any, dtype: ElementType) -> bool:
     """True for one value that is meant for every element, False for one value for each."""
     if isinstance(dtype, Struct):
         return not isinstance(value, (list, tuple, np.ndarray)) or isinstance(value, np.void)
@@ -151,7 +154,7 @@ def is_element(value: Any, dtype: Type) -> bool:
     return isinstance(value, types.Small) and value.shape == inner_shape(dtype)
 
 
-def element_value(value: Any, dtype: Type) -> Any:
+def element_value(value: Any, dtype: ElementType) -> Any:
     """One element as NumPy has it: a scalar, components, or a record. A number is broadcast to all components."""
     if isinstance(dtype, Struct):
         if np.ndim(value) == 0 and not isinstance(value, np.void) and isinstance(value, (int, float, np.number)):

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..device import xp
+from ..device import XpArray, xp
 from ..errors import LaunchError
 from . import capture_log
 from .allocation import host_write, recorder
@@ -29,7 +29,7 @@ def check_same(dst: StridedArray, src: StridedArray, what: str) -> None:
         )
 
 
-def put(dst: StridedArray, values: Any) -> None:
+def put(dst: StridedArray, values: XpArray) -> None:
     """Write values to all of `dst`. In a capture each replay writes them again, so the caller must not change them."""
     to, values = dst.data, xp(dst.device).asarray(values) if dst.device.is_cuda else values
     capture_log.do(lambda: to.__setitem__(..., values), capture_log.gpu_of(to, values) if dst.device.is_cuda else None)
@@ -68,13 +68,13 @@ def write_values(dst: StridedArray, values: np.ndarray, sources: tuple = ()) -> 
     host_write("assign", dst, None, values, lambda: put(dst, values), sources)
 
 
-def write_value(kind: str, dst: StridedArray, value: Any, sources: tuple = ()) -> None:
+def write_value(kind: str, dst: StridedArray, value: object, sources: tuple = ()) -> None:
     """Set every element to one value (`fill_`), or every byte to zero (`zero_`)."""
-    value = None if value is None else np.array(value)
+    values = None if value is None else np.array(value)
 
     def perform() -> None:
-        if kind != "zero_":
-            put(dst, value)
+        if values is not None:
+            put(dst, values)
         elif dst.span.dense:
             low, high = dst.span.hull()
             capture_log.move(dst.allocation.bytes[low:high])
@@ -82,7 +82,7 @@ def write_value(kind: str, dst: StridedArray, value: Any, sources: tuple = ()) -
             words = dst.span.words()
             capture_log.do(partial(words.__setitem__, ..., 0), capture_log.gpu_of(words))
 
-    host_write(kind, dst, None, value, perform, sources)
+    host_write(kind, dst, None, values, perform, sources)
 
 
 def write_gradient(mine: StridedArray, value: Any, label: str) -> None:

@@ -11,7 +11,7 @@ from ..errors import LaunchError
 from ..kernels.parameter_types import IndexedArray, indexed_type
 from ..kernels.types import Array, Composite, Scalar, int32, is_open
 from . import capture_log
-from .dtypes import dtype_of
+from .dtypes import DTypeLike, dtype_of
 from .other_libraries import Foreign
 
 
@@ -37,15 +37,16 @@ class indexedarray:  # noqa: N801  as Warp spells it
     """
 
     _fixed_ndim: int | None = None
+    data: Any  # an `array`, whose class lies above
 
     def __new__(
-        cls, data: Any = None, indices: Any = None, dtype: Any = None, ndim: int | None = None, **_: Any
+        cls, data: object = None, indices: object = None, dtype: DTypeLike = None, ndim: int | None = None, **_: object
     ) -> Any:
         if data is None:
             return cls[dtype, ndim or cls._fixed_ndim or 1]
         return super().__new__(cls)
 
-    def __init__(self, data: Any = None, indices: Any = None, dtype: Any = None, ndim: int | None = None):
+    def __init__(self, data: object = None, indices: object = None, dtype: DTypeLike = None, ndim: int | None = None):
         if not isinstance(data, Foreign) or not isinstance(data.dtype, Scalar | Composite):
             what = f"one of {data.dtype}" if isinstance(data, Foreign) else type(data).__name__
             text = f"indexedarray takes an array of numbers or vectors, not {what}"
@@ -110,17 +111,17 @@ def _listed(indices: Any, ndim: int) -> list:
     return list(indices or ())
 
 
-def _is_int(x: Any) -> bool:
+def _is_int(x: object) -> bool:
     return isinstance(x, int | np.integer) and not isinstance(x, bool)
 
 
-def _numbers(chosen: Any) -> np.ndarray:
+def _numbers(chosen: Foreign) -> np.ndarray:
     """The values of an array of indices, as NumPy's. Raises LaunchError [capture] in an open capture."""
     capture_log.refuse("Values are read")
     return chosen.data.get() if chosen.device.is_cuda else chosen.data
 
 
-def _checked(data: Any, axis: int, chosen: Any) -> Any:
+def _checked(data: Foreign, axis: int, chosen: Any) -> Any:
     """The indices along one axis as an array. Raises LaunchError [indices]."""
     size = data.shape[axis]
     if chosen is None:
@@ -150,6 +151,6 @@ def of_axes(count: int) -> type[indexedarray]:
     )
 
 
-def as_indexed(arg: Any) -> Any:
+def as_indexed(arg: object) -> Any:
     """A plain array as an indexedarray of all of its elements; anything else as it is."""
     return indexedarray(arg) if isinstance(arg, Foreign) else arg

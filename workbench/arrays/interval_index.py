@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar
 from .span import Span
 
 T = TypeVar("T")
+K = TypeVar("K")
 FEW = 8  # so many are looked at one by one
 
 
@@ -89,7 +90,7 @@ class SpanIndex(Intervals[T]):
         self.spans: dict[T, Span] = {}
 
     @staticmethod
-    def alone(item: Any, span: Span) -> SpanIndex[Any]:
+    def alone(item: K, span: Span) -> SpanIndex[K]:
         """An index with this one item."""
         made: SpanIndex[Any] = object.__new__(SpanIndex)
         made.ends, made._scales, made.spans = {item: span.hull()}, None, {item: span}

@@ -42,15 +42,15 @@ class Absent:
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name
 
-    def __get__(self, obj: Any, owner: type) -> Any:
+    def __get__(self, obj: object, owner: type) -> Any:
         text = compose(f"{self.what} has no attribute {self.name!r}", None, "", self.instead, "attribute")
         raise AttributeError(text, name=self.name, obj=obj)
 
-    def __set__(self, obj: Any, value: Any) -> None:
+    def __set__(self, obj: object, value: object) -> None:
         self.__get__(obj, type(obj))
 
 
-def place_absent(kind: Any, what: str, meant: dict[str, str]) -> None:
+def place_absent(kind: type, what: str, meant: dict[str, str]) -> None:
     """Give a class an `Absent` for each of the names in `meant` that it does not have."""
     wanted = ((name, line) for line, names in meant.items() for name in names.split())
     absent = {name: Absent(what, line) for name, line in wanted if not hasattr(kind, name)}
@@ -94,7 +94,7 @@ def install(kind: Any, operators: dict[str, Callable[[Any, Any], Any]]) -> None:
 
 
 def _operator(name: str, operators: dict[str, Callable[[Any, Any], Any]]) -> Callable[[Any, Any], Any]:
-    def apply(self: Any, other: Any) -> Any:
+    def apply(self: object, other: object) -> Any:
         if name in operators:
             return operators[name](self, other)
         raise LaunchError(
@@ -108,7 +108,7 @@ def _operator(name: str, operators: dict[str, Callable[[Any, Any], Any]]) -> Cal
     return apply
 
 
-def check_is_array(what: str, value: Any, kind: type, instead: str) -> None:
+def check_is_array(what: str, value: object, kind: type, instead: str) -> None:
     """Raise LaunchError [argument-type] if a value is no array."""
     if not issubclass(type(value), kind):  # to `isinstance` annotations are arrays
         wanted = "a NumPy array" if kind is np.ndarray else "an array"

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ..kernels.reading.declare import Instance
-from ..kernels.types import Struct
+from ..kernels.types import Struct, Type
 from . import ports
 from .strided import StridedArray
 
@@ -106,7 +106,7 @@ def _items(label: str, value: Any) -> list[tuple[str, Any]] | None:
     return None
 
 
-def _parts(label: str, value: Any) -> Iterator[tuple[str, Any]]:
+def _parts(label: str, value: object) -> Iterator[tuple[str, Any]]:
     """The labelled attributes of an object of the user's, or the array behind one of another library's."""
     kind = type(value)
     package = str(kind.__module__).partition(".")[0]
@@ -122,7 +122,7 @@ def _parts(label: str, value: Any) -> Iterator[tuple[str, Any]]:
                 except AttributeError:  # a slot that holds nothing
                     continue
     own = next((m for base in kind.__mro__ if (m := base.__dict__.get("__dict__")) is not None), None)
-    if type(own) in (GetSetDescriptorType, MemberDescriptorType):
+    if isinstance(own, GetSetDescriptorType | MemberDescriptorType):
         yield from ((f"{label}.{name}", item) for name, item in list(own.__get__(value, kind).items()))
 
 
@@ -211,11 +211,12 @@ def _subscript(whole: StridedArray, part: StridedArray) -> str | None:
     return f"[{','.join(axes)}]"
 
 
-def _field(dtype: Any, offset: int, wanted: Any) -> str | None:
+def _field(dtype: Type, offset: int, wanted: Type) -> str | None:
     if not isinstance(dtype, Struct) or dtype.numpy.fields is None:
         return None
+    fields: Any = dtype.numpy.fields
     for name, type in dtype.fields:
-        start = dtype.numpy.fields[name][1]  # type: ignore[index]
+        start = fields[name][1]
         if start == offset and type == wanted:
             return name
         inner = _field(type, offset - start, wanted)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -20,7 +22,7 @@ from .strided import StridedArray
 class _Kind(Listed):
     """Metaclass for which an array annotation is an instance of `array`: Warp's programs test fields in this way."""
 
-    def __instancecheck__(cls, value: Any) -> bool:
+    def __instancecheck__(cls, value: object) -> bool:
         return super().__instancecheck__(value) or (value.__class__ is Array and cls.__name__ == "array")
 
 
@@ -59,18 +61,30 @@ class Foreign(StridedArray, metaclass=_Kind):
         tape.numbers.read(values)
         return values
 
-    def carrying(self, value: Any, cell: Any = None) -> Any:
+    def _say_notes(self, memory: GradientMemory) -> None:
+        """On a gradient: give the warning noted for it (`grad_notes`), once, if it is zero."""
+        if (primal := memory.of) is None:
+            return
+        for span, note in list(primal.grad_notes.items()):
+            used_up = primal.gradient_span(span)
+            if used_up.overlaps(self.span) is not False and not self.span.words().any() and not used_up.words().any():
+                primal.grad_notes.clear()
+                warnings.warn(note, stacklevel=3)
+                return
+
+    def carrying(self, value: object, cell: Foreign | None = None) -> Any:
         """A value read from this array while a tape records, carrying its source if it has a derivative."""
-        if not self._differentiable or (self.is_gradient and self.allocation.publisher[1] is None):
+        unpublished = isinstance(memory := self.allocation, GradientMemory) and memory.publisher[1] is None
+        if not self._differentiable or unpublished:
             return value
         source = source_of((self if cell is None else cell).span, self.label)
         return value if source is None else carrying(value, (source,), cell)
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+    def __array__(self, dtype: np.typing.DTypeLike | None = None, copy: bool | None = None) -> np.ndarray:
         values = self.numpy()
         return np.array(values, dtype=dtype, subok=True) if copy or dtype is not None else values
 
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **choices: Any) -> Any:
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: object, **choices: object) -> Any:
         """Apply the array operator that a ufunc stands for, if there is one; any other ufunc to NumPy arrays."""
         if method == "__call__" and not choices and ufunc.__name__ in array_operators:
             made = array_operators[ufunc.__name__](*inputs)
@@ -78,7 +92,9 @@ class Foreign(StridedArray, metaclass=_Kind):
                 return made
         return getattr(ufunc, method)(*map(_as_numpy, inputs), **{k: _as_numpy(v) for k, v in choices.items()})
 
-    def __array_function__(self, function: Any, types: Any, args: Any, choices: Any) -> Any:
+    def __array_function__(
+        self, function: Callable[..., Any], types: Iterable[type], args: tuple, choices: dict[str, Any]
+    ) -> Any:
         if function in (np.shape, np.ndim, np.size) and len(args) == 1 and args[0] is self:
             return getattr(self, function.__name__)
         return function(*_as_numpy(args), **{k: _as_numpy(v) for k, v in choices.items()})
@@ -96,7 +112,7 @@ class Foreign(StridedArray, metaclass=_Kind):
         self.allocation.expose()
         return self.data.__cuda_array_interface__
 
-    def __dlpack__(self, **options: Any) -> Any:
+    def __dlpack__(self, **options: object) -> Any:
         """DLPack: another library takes this memory as it is. The memory is exposed from now on."""
         self.allocation.expose()
         if self.device.is_cpu and (tape := recorder()) is not None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterable
 from dataclasses import field
-from typing import Any
 
 from ..errors import Where
 from ..records import record
@@ -28,7 +27,7 @@ class HostRead:
     where: Where | None = field(compare=False)
     tapes: tuple[tuple[weakref.ref, int], ...] = field(compare=False)
 
-    def at(self, tape: Any) -> int | None:
+    def at(self, tape: object) -> int | None:
         """The number of events that this tape had at the reading; None if it was not open."""
         return next((at for ref, at in self.tapes if ref() is tape), None)
 

@@ -27,15 +27,15 @@ WHOLE = 1 << 15  # bytes of an array whose checksum is taken when it is read
 class ReadValues:
     """Numbers and arrays that were read while a tape recorded: the objects (`held`), and their bytes."""
 
-    def __init__(self, tape: Any) -> None:
-        self._tape = weakref.ref(tape)
+    def __init__(self, tape: object) -> None:
+        self._tape: weakref.ref[Any] = weakref.ref(tape)
         self.held: dict[int, tuple[Any, tuple[HostRead, ...], Any]] = {}
         self.numbers: dict[float, tuple[HostRead, ...]] = {}
         self.constants: set[float] = set()  # numbers that a launch took before they were read
         self.contents: dict[tuple[int, int], tuple[HostRead, ...]] = {}  # by checksum and size
         self.readings: dict[HostRead, None] = {}
 
-    def add(self, value: Any, sources: tuple[HostRead, ...], cell: Any) -> None:
+    def add(self, value: Any, sources: tuple[HostRead, ...], cell: object) -> None:
         """Remember this very object, a number or the components for a launch; `cell`: the array element it is."""
         _put(self.held, id(value), (value, sources, cell))
         if value.__class__ is float:
@@ -49,7 +49,7 @@ class ReadValues:
         """Remember the checksum and size of an array that was read, or computed from what was."""
         _put(self.contents, (digits, nbytes), sources)
 
-    def read(self, values: Any) -> None:
+    def read(self, values: np.ndarray) -> None:
         """Remember an array that was read; one without sources is ignored."""
         for source in getattr(values, "sources", ()):
             self.readings.pop(source, None)
@@ -65,17 +65,17 @@ class ReadValues:
         """True if any value has been remembered."""
         return bool(self.numbers or self.readings or self.held)
 
-    def of(self, value: Any) -> tuple[HostRead, ...]:
+    def of(self, value: object) -> tuple[HostRead, ...]:
         """The sources of this very object; () for any other, also of the same value."""
         found = self.held.get(id(value))
         return () if found is None else found[1]
 
-    def cell(self, value: Any) -> Any:
+    def cell(self, value: object) -> Any:
         """The array element that this very object was read from, or None."""
         found = self.held.get(id(value))
         return None if found is None else found[2]
 
-    def supposed(self, value: Any) -> tuple[HostRead, ...]:
+    def supposed(self, value: object) -> tuple[HostRead, ...]:
         """The readings with the same bytes as a value, an element of a list, or an array that is viewed; else ()."""
         if is_meant(value):
             return ()
@@ -100,15 +100,15 @@ class ReadValues:
 
     def _taken(self, number: float, sources: tuple[HostRead, ...]) -> bool:
         """True if a launch before these readings took an equal plain number: then it is a constant of the user's."""
-        tape = self._tape()
+        tape: Any = self._tape()
         before = max((s.at(tape) or 0 for s in sources), default=0)
-        for command in (e.command for e in tape.events[:before]):
-            flat = () if command is None else enumerate(command.flat)
+        for command in (e.command for e in tape.events[:before] if e.command is not None):
+            flat = enumerate(command.flat)
             if any(v.__class__ is float and v == number and k not in command.declared for k, v in flat):
                 return True
         return False
 
-    def _array(self, value: Any) -> tuple[HostRead, ...]:
+    def _array(self, value: object) -> tuple[HostRead, ...]:
         if not (self.readings or self.contents):
             return ()
         try:
@@ -124,7 +124,7 @@ class ReadValues:
         return known or (_united(elements) if all(elements) else ())
 
 
-def _put(table: dict, key: Any, value: Any, most: int = COUNTED) -> None:
+def _put(table: dict, key: object, value: object, most: int = COUNTED) -> None:
     table[key] = value
     if len(table) > most:
         del table[next(iter(table))]
@@ -138,7 +138,7 @@ def _holds(source: HostRead, given: np.ndarray) -> bool:
     return np.asarray(span.view(given.dtype)).tobytes() == given.tobytes()
 
 
-def floats_of(values: Any) -> np.ndarray | None:
+def floats_of(values: np.ndarray) -> np.ndarray | None:
     """The floats of an array, or of the fields of records, as one axis; None if there are none."""
     if values.dtype.names:
         parts = [p for p in (floats_of(values[name]) for name in values.dtype.names) if p is not None]

@@ -9,12 +9,14 @@ from __future__ import annotations
 from copy import deepcopy
 from typing import Any
 
+from ..device import DeviceLike
 from ..errors import LaunchError
 from ..kernels.types import Struct
 from . import ports
 from .allocation import recorder, unrecorded
 from .array import array
 from .creation import full
+from .dtypes import DTypeLike
 
 
 class scalar:
@@ -50,7 +52,13 @@ class scalar:
     __slots__ = ("memory", "_value", "__weakref__")
 
     def __init__(
-        self, value: Any, dtype: Any = None, requires_grad: bool = False, device: Any = None, *, name: str | None = None
+        self,
+        value: object,
+        dtype: DTypeLike = None,
+        requires_grad: bool = False,
+        device: DeviceLike = None,
+        *,
+        name: str | None = None,
     ):
         if isinstance(dtype, Struct):
             raise LaunchError(
@@ -74,7 +82,7 @@ class scalar:
         return self._value.copy() if recorder() is None else self.memory[0]
 
     @value.setter
-    def value(self, value: Any) -> None:
+    def value(self, value: object) -> None:
         self.memory.assign([value])
         self._value = self._read()
 
@@ -112,7 +120,7 @@ class scalar:
         return f"scalar({self._value}, dtype={self.dtype}{extra})"
 
 
-def scalar_on(memory: array, value: Any) -> scalar:
+def scalar_on(memory: array, value: object) -> scalar:
     """The scalar on an array of one element that holds this value already."""
     made = object.__new__(scalar)
     made.memory, made._value = memory, value

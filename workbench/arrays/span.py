@@ -14,10 +14,12 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
+from ..device import XpArray
 from . import capture_log
 
 _WORK = 20_000  # candidate solutions tried by the exact overlap solver before it answers "undecided"
 _WORDS = {width: np.dtype(f"u{width}") for width in (1, 2, 4, 8)}
+ShapeLike = int | Sequence[int] | np.ndarray
 PARTS = 64  # boxes that a span remembers
 
 
@@ -170,7 +172,7 @@ class Span(Generic[M]):
             found = self._parts[ends] = self.box(ends)
         return found
 
-    def view(self, dtype: Any, inner: tuple[int, ...] | None = None) -> Any:
+    def view(self, dtype: np.typing.DTypeLike, inner: tuple[int, ...] | None = None) -> Any:
         """The bytes as a writable NumPy array (CuPy on a GPU) of shape `(*shape, *inner)`.
 
         `inner` are the axes inside one element; by default one axis if an element holds several of `dtype`.
@@ -195,7 +197,7 @@ class Span(Generic[M]):
         """The present bytes, as a packed array of unsigned integers on the same device. `copy_in` puts them back."""
         return capture_log.copy(self.words())
 
-    def copy_in(self, kept: Any) -> None:
+    def copy_in(self, kept: XpArray) -> None:
         """Put back what `copy_out` gave. No watching tape is told: for rewinding only."""
         words = self.words()
         capture_log.do(lambda: words.__setitem__(..., kept), capture_log.gpu_of(words, kept))
@@ -297,7 +299,7 @@ def _solve(gap: int, shape: tuple, strides: tuple, size: int, shape2: tuple, str
     a = np.asarray(AddressedMemory(middle, shape, strides, size))
     b = np.asarray(AddressedMemory(middle + gap, shape2, strides2, size2))
     try:
-        return bool(np.shares_memory(a, b, max_work=_WORK))  # type: ignore[arg-type]
+        return bool(np.shares_memory(a, b, max_work=_WORK))  # type: ignore[arg-type]  # its stub knows 0 and -1 only
     except np.exceptions.TooHardError:
         return None
 
@@ -305,7 +307,7 @@ def _solve(gap: int, shape: tuple, strides: tuple, size: int, shape2: tuple, str
 class AddressedMemory:
     """Memory given by its address: what NumPy's array interface asks for. `owner` is kept alive."""
 
-    def __init__(self, address: int, shape: tuple, strides: tuple | None, itemsize: int, owner: Any = None):
+    def __init__(self, address: int, shape: tuple, strides: tuple | None, itemsize: int, owner: object = None):
         self.owner = owner
         kind = "|u1" if itemsize == 1 else f"|V{itemsize}"
         self.__array_interface__ = {
@@ -317,7 +319,7 @@ class AddressedMemory:
         }
 
 
-def byte_entries(span: Span, flat: Any) -> Any:
+def byte_entries(span: Span, flat: XpArray) -> Any:
     """The entries of a per-byte array of an allocation that belong to a span: shape (*shape, itemsize)."""
     shape, strides = span.shape + (span.itemsize,), span.strides + (1,)
     if isinstance(flat, np.ndarray):

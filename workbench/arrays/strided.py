@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from types import EllipsisType
 from typing import Any, Self, TypeVar, cast
 
 import numpy as np
@@ -16,12 +17,13 @@ from ..device import Device
 from ..errors import BoundsError, LaunchError
 from ..kernels.types import Struct, Type
 from .allocation import Allocation
-from .dtypes import differentiable, dtype_of, inner_shape, is_half, itemsize_of
+from .dtypes import DTypeLike, ElementType, differentiable, dtype_of, inner_shape, is_half, itemsize_of
 from .host_values import shape_of
-from .span import Span, row_strides
+from .span import ShapeLike, Span, row_strides
 
 _serials = itertools.count()  # one number per array, never the same again
 _numbers: dict[tuple, int] = {}
+Key = int | np.integer | slice | EllipsisType | Sequence[Any]  # what arrays are indexed by
 _next = itertools.count()  # not the length of the dict: two threads may add to it at once
 
 
@@ -65,7 +67,7 @@ class StridedArray:
         "__dict__",
     )
 
-    dtype: Type
+    dtype: ElementType
     ndim: int
     shape: tuple[int, ...]
     strides: tuple[int, ...]
@@ -87,7 +89,7 @@ class StridedArray:
         if self.allocation.gradient_view is not None:
             self.allocation.gradient_view.pull(self.allocation)
         if self._data is None:
-            self._data = self.span.view(self.dtype.numpy, inner_shape(self.dtype))  # type: ignore[attr-defined]
+            self._data = self.span.view(self.dtype.numpy, inner_shape(self.dtype))
         return self._data
 
     @property
@@ -110,7 +112,7 @@ class StridedArray:
 
     # ---- views
 
-    def _view(self, dtype: Type, shape: tuple[int, ...], strides: tuple[int, ...], offset: int) -> Self:
+    def _view(self, dtype: ElementType, shape: tuple[int, ...], strides: tuple[int, ...], offset: int) -> Self:
         return placed(type(self), self.allocation, dtype, shape, strides, offset)
 
     def _boxed(self, picked: list[range], stays: list[bool]) -> Self:
@@ -123,7 +125,7 @@ class StridedArray:
         offset = self._offset + sum(i * s for i, s in zip(place, self.strides, strict=True))
         return self._view(self.dtype, (1,), (itemsize_of(self.dtype),), offset)
 
-    def reshape(self, shape: int | Sequence[int], *more: int) -> Self:
+    def reshape(self, shape: ShapeLike, *more: int) -> Self:
         """The same elements in another shape (one axis may be -1). Needs contiguous memory [layout]."""
         new = shape_of((shape, *more) if more else shape, self.size)
         if math.prod(new) != self.size:
@@ -147,7 +149,7 @@ class StridedArray:
     def T(self) -> Self:
         return self.transpose()
 
-    def view(self, dtype: Any) -> Self:
+    def view(self, dtype: DTypeLike) -> Self:
         """The same bytes as another dtype. Views of one float scalar type share their gradient.
 
         Equal element size: any layout. Otherwise the last axis must be contiguous: `(n, 3)` floats are `(n,)` vec3,
@@ -172,7 +174,7 @@ class StridedArray:
             )
 
 
-def placed(kind: type[S], memory: Allocation, dtype: Type, shape: tuple, strides: tuple, offset: int) -> S:
+def placed(kind: type[S], memory: Allocation, dtype: ElementType, shape: tuple, strides: tuple, offset: int) -> S:
     """A new array of this class and layout (byte strides, byte offset) on `memory`. All arrays are made here."""
     made = object.__new__(kind)
     made.dtype, made.shape, made.strides, made.ndim = dtype, shape, strides, len(shape)
@@ -188,7 +190,7 @@ def placed(kind: type[S], memory: Allocation, dtype: Type, shape: tuple, strides
     return made
 
 
-def indexed(owner: StridedArray, key: Any) -> tuple[list[range], list[bool]]:
+def indexed(owner: StridedArray, key: Key) -> tuple[list[range], list[bool]]:
     """Per axis the indices taken, and whether the axis stays. Raises LaunchError [index], BoundsError [bounds]."""
     keys = list(key) if isinstance(key, tuple) else [key]
     if Ellipsis in [k for k in keys if k is Ellipsis]:
@@ -223,7 +225,7 @@ def _picked(key: Any, n: int, owner: StridedArray) -> range:
     return range(i, i + 1)
 
 
-def _viewed(owner: StridedArray, new: Type) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _viewed(owner: StridedArray, new: ElementType) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Shape and strides of the same bytes as elements of `new`. Raises LaunchError [components]."""
     old_size, new_size = itemsize_of(owner.dtype), itemsize_of(new)
     if old_size == new_size:
@@ -236,7 +238,9 @@ def _viewed(owner: StridedArray, new: Type) -> tuple[tuple[int, ...], tuple[int,
     return _joined(owner, new, old_size, new_size)
 
 
-def _joined(owner: StridedArray, new: Type, old_size: int, new_size: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _joined(
+    owner: StridedArray, new: ElementType, old_size: int, new_size: int
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
     parts, left = divmod(new_size, old_size)
     inner = inner_shape(new)
     if left or not owner.ndim:
@@ -254,7 +258,7 @@ def _joined(owner: StridedArray, new: Type, old_size: int, new_size: int) -> tup
     return (*owner.shape[:-1], owner.shape[-1] // parts), (*owner.strides[:-1], new_size)
 
 
-def _field_of(dtype: Type, path: str) -> tuple[Type, int]:
+def _field_of(dtype: ElementType, path: str) -> tuple[ElementType, int]:
     """Type and byte offset, within one element, of a field (`"q"`, `"inner.a"`). Raises LaunchError [field]."""
     kind: Any = dtype
     offset = 0

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from ..device import xp
+from ..device import XpArray, xp
 from ..errors import GradientError
 from ..kernels.types import Scalar, Struct, is_float
 from . import capture_log
 from .allocation import Allocation
 from .array import array
 from .capture_log import address, move
-from .dtypes import differentiable
+from .dtypes import ElementType, differentiable, scalar_in
 from .span import Span
 
 SUMMED = 4096  # threads whose contributions to a declared scalar are added up before they join the others
@@ -30,7 +30,14 @@ class Shadow:
 
     __slots__ = ("data", "address", "scale", "allocation", "lent")
 
-    def __init__(self, allocation: Allocation, copy: Any = None, start: Any = None, clear: bool = True, at: Any = None):
+    def __init__(
+        self,
+        allocation: Allocation,
+        copy: XpArray | None = None,
+        start: XpArray | None = None,
+        clear: bool = True,
+        at: XpArray | None = None,
+    ):
         self.allocation, self.scale, self.lent = allocation, 1, at is not None
         if at is not None:
             self.scale, self.data, self.address = allocation.grad_scale or 1, at, address(at)
@@ -44,7 +51,7 @@ class Shadow:
         if capture_log.opened is not None:
             capture_log.keep(self.data)
 
-    def view(self, span: Span, dtype: Any) -> Any:
+    def view(self, span: Span, dtype: np.typing.DTypeLike) -> Any:
         """The adjoint of a span as an array of `dtype`."""
         k = self.scale
         count = span.itemsize * k // np.dtype(dtype).itemsize
@@ -109,7 +116,7 @@ _walks = 0  # that were released
 _spare: dict[tuple[Any, int], list[tuple[Any, int, int]]] = {}  # bytes, their address, the walk that used them last
 
 
-def _buffer(allocation: Allocation, n: int, start: Any = None, clear: bool = True) -> tuple[Any, int]:
+def _buffer(allocation: Allocation, n: int, start: XpArray | None = None, clear: bool = True) -> tuple[Any, int]:
     """`n` bytes of zeros, or a copy of `start`, and their address. clear=False: with undefined contents."""
     spare = _spare.get((allocation.device, n))
     if spare:
@@ -149,7 +156,7 @@ def is_float_memory(a: array) -> bool:
 
 def gradient_dtype(a: array) -> np.dtype:
     """The NumPy type of an array's gradient: float32 for float16, else its own scalar type."""
-    scalar = a.dtype.scalar  # type: ignore[attr-defined]
+    scalar = scalar_in(a.dtype)
     return np.dtype(np.float32) if scalar.bits == 16 else scalar.numpy
 
 
@@ -173,7 +180,7 @@ def _float_fields(dtype: Struct, path: str) -> Iterator[str]:
             yield f"{path}{name}"
 
 
-def add_seed(space: Workspace, a: array, seed: Any) -> None:
+def add_seed(space: Workspace, a: array, seed: object) -> None:
     """Add a seed to the adjoint of `a`. Raises GradientError if it has not the shape and dtype of the gradient."""
     if not isinstance(seed, array):
         number = isinstance(seed, int | float | np.number)
@@ -193,7 +200,7 @@ def add_seed(space: Workspace, a: array, seed: Any) -> None:
             instead=f"wb.ones_like({a.label})",
         )
     for path, part in float_parts(a).items():
-        if part.dtype.scalar.bits == 16 and a.allocation.grad_scale != 2:  # type: ignore[attr-defined]
+        if scalar_in(part.dtype).bits == 16 and a.allocation.grad_scale != 2:
             raise GradientError(
                 f"the seed of {a.label} has float16 fields, whose gradients would be float32 and have no room there.",
                 slug="struct-float16",
@@ -205,12 +212,12 @@ def add_seed(space: Workspace, a: array, seed: Any) -> None:
         add_into(view, values, part.span)
 
 
-def add_into(view: Any, values: Any, span: Span) -> None:
+def add_into(view: XpArray, values: XpArray, span: Span) -> None:
     """view += values, also where elements of the view, which lies on `span`, share memory."""
     capture_log.do(lambda: _add_into(view, values.reshape(view.shape), span), capture_log.gpu_of(view, values))
 
 
-def _add_into(view: Any, values: Any, span: Span) -> None:
+def _add_into(view: XpArray, values: XpArray, span: Span) -> None:
     if not span.self_overlapping:
         view += values
         return
@@ -218,7 +225,7 @@ def _add_into(view: Any, values: Any, span: Span) -> None:
         view[at] += values[at]
 
 
-def accumulate(grad: Allocation, shadow: Shadow, dtype: Any) -> None:
+def accumulate(grad: Allocation, shadow: Shadow, dtype: ElementType) -> None:
     """grad += shadow, in the memory's floating-point type."""
     if isinstance(dtype, Scalar):
         wide = np.float32 if dtype.bits == 16 else dtype.numpy
@@ -230,15 +237,15 @@ def accumulate(grad: Allocation, shadow: Shadow, dtype: Any) -> None:
         capture_log.do(lambda: _add_records(mine, theirs))
 
 
-def _add_records(mine: Any, theirs: Any) -> None:
-    for name in mine.dtype.names:
+def _add_records(mine: XpArray, theirs: XpArray) -> None:
+    for name in mine.dtype.names or ():
         if mine.dtype[name].names:
             _add_records(mine[name], theirs[name])
         elif mine.dtype[name].base.kind == "f":
             mine[name] += theirs[name]
 
 
-def mark_view(a: array, base: Any) -> Any:
+def mark_view(a: array, base: XpArray) -> Any:
     """An int32 view with one mark per element of `a` in `base`, which has one int32 per byte of the allocation.
 
     So all arrays on a piece of memory share its marks.
@@ -257,7 +264,9 @@ def shadow_view(a: array, shadow: Shadow) -> Any:
     return _on(shadow.data, (*a.shape, *inner), dtype, a.span.offset * s, strides)
 
 
-def _on(base: Any, shape: tuple[int, ...], dtype: Any, offset: int, strides: tuple[int, ...]) -> Any:
+def _on(
+    base: XpArray, shape: tuple[int, ...], dtype: np.typing.DTypeLike, offset: int, strides: tuple[int, ...]
+) -> Any:
     """A strided view of a buffer, on its device."""
     if isinstance(base, np.ndarray):
         return np.ndarray(shape, dtype, base, offset, strides)

@@ -44,7 +44,12 @@ class Bvh:
 
     @through
     def __init__(
-        self, lowers: array, uppers: array, constructor: Any = None, groups: Any = None, leaf_size: int | None = None
+        self,
+        lowers: array,
+        uppers: array,
+        constructor: str | None = None,
+        groups: array | None = None,
+        leaf_size: int | None = None,
     ):
         self.lowers = check("Bvh", "lowers", lowers, wb.vec3)
         self.uppers = check("Bvh", "uppers", uppers, wb.vec3)
@@ -61,7 +66,7 @@ class Bvh:
         self.id = numbered(self)
 
     @through
-    def rebuild(self, constructor: Any = None) -> None:
+    def rebuild(self, constructor: str | None = None) -> None:
         """Build the tree anew for the boxes as they are now. In a capture it is a little worse.
 
         Raises LaunchError [capture] for a tree with groups there.

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 from ..arrays import allocation as memory
 from ..arrays import capture_log
 from ..arrays.array import array, new_array
+from ..arrays.dtypes import ElementType
 from ..arrays.gradient_views import open_views, sync_views
+from ..device import XpArray
 from ..errors import LaunchError
 from ..kernels.types import Type, int32
 
@@ -23,12 +26,12 @@ def contents(a: array, what: str, instead: str) -> Any:
     return data.reshape((-1, *data.shape[a.ndim :]))
 
 
-def module(data: Any) -> Any:
+def module(data: XpArray) -> Any:
     """NumPy, or CuPy for memory of a GPU."""
     return sys.modules[type(data).__module__.partition(".")[0]]
 
 
-def stored(values: Any, dtype: Type, like: array) -> array:
+def stored(values: XpArray | Sequence[int], dtype: ElementType, like: array) -> array:
     """A new array of one axis with these elements, on the device of `like`."""
     made = new_array(len(values), dtype, like.device)
     if len(values):
@@ -36,7 +39,7 @@ def stored(values: Any, dtype: Type, like: array) -> array:
     return made
 
 
-def room(old: array, size: int, dtype: Type, like: array, fixed: bool) -> array:
+def room(old: array, size: int, dtype: ElementType, like: array, fixed: bool) -> array:
     """The array for a builder to write to: `old` if it has the size and no tape watches its memory, else a new one.
 
     `fixed`: always `old`, as a graph reads it at each replay. Raises LaunchError [capture] for another size.
@@ -53,7 +56,7 @@ def room(old: array, size: int, dtype: Type, like: array, fixed: bool) -> array:
     return new_array(size, dtype, like.device)
 
 
-def check(what: str, name: str, a: Any, dtype: Type, ndim: int | None = 1) -> array:
+def check(what: str, name: str, a: object, dtype: Type, ndim: int | None = 1) -> array:
     """An argument of a builder. Raises LaunchError [argument-type] for anything but an array of `dtype`."""
     if isinstance(a, array) and a.dtype == dtype and ndim in (None, a.ndim):
         return a
@@ -65,7 +68,7 @@ def check(what: str, name: str, a: Any, dtype: Type, ndim: int | None = 1) -> ar
     )
 
 
-def check_order(what: str, constructor: Any, leaf_size: Any) -> int:
+def check_order(what: str, constructor: str | None, leaf_size: int | None) -> int:
     """Items of a leaf, 4 unless said. Raises LaunchError for what is no constructor, or fewer than one item.
 
     The constructor is one name for all: the order of items is found in one way, and what queries find is the same.
@@ -83,7 +86,7 @@ def check_order(what: str, constructor: Any, leaf_size: Any) -> int:
     return size
 
 
-def check_groups(what: str, groups: Any, count: int) -> array:
+def check_groups(what: str, groups: array, count: int) -> array:
     """An int for each box or face. Raises LaunchError."""
     if len(check(what, "groups", groups, int32)) != count:
         raise LaunchError(f"{len(groups)} groups for {count} items of a {what}", slug="shape", instead="one for each")

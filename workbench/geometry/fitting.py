@@ -14,6 +14,7 @@ from typing import Any
 
 from ..arrays.array import array, new_array
 from ..kernels import kernel
+from ..kernels.program import Kernel
 from ..kernels.reading.declare import tid
 from ..kernels.reading.library import library
 from ..kernels.types import Array, float32, int32, vector
@@ -251,7 +252,7 @@ def reach_of(boxes: Array(wb.vec3), dipoles: Array(wb.vec3), reach: Array(float3
 
 
 @through
-def fit(leaf: Any, arguments: list, tree: Any, count: int, boxes: array, bounds: array, lengths: array) -> None:
+def fit(leaf: Kernel, arguments: list, tree: Any, count: int, boxes: array, bounds: array, lengths: array) -> None:
     """Fit `boxes`, `bounds` and, of faces, the mean of the `lengths` of edges, by a kernel for leaves."""
     roots = min(tree.leaves, ROOTS)
     more = [lengths] if leaf is fit_faces else []

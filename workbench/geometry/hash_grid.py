@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from ..arrays.array import array, new_array
-from ..device import get_device
+from ..arrays.dtypes import DTypeLike
+from ..device import DeviceLike, get_device
 from ..errors import LaunchError
 from ..kernels import kernel
 from ..kernels.reading.declare import tid
@@ -189,7 +190,7 @@ _STATE = "first y z nx ny parts count stretch item end".split()
 class PointQuery(Query):
     """Type of the result of `hash_grid_query`: `for` runs over it. `HashGridQuery[wb.float64]` is the same."""
 
-    def __getitem__(self, dtype: Any) -> PointQuery:
+    def __getitem__(self, dtype: object) -> PointQuery:
         return self
 
 
@@ -247,7 +248,7 @@ class HashGrid:
 
     handle = HASH_GRID
 
-    def __init__(self, dim_x: int, dim_y: int, dim_z: int, device: Any = None, dtype: Any = None):
+    def __init__(self, dim_x: int, dim_y: int, dim_z: int, device: DeviceLike = None, dtype: DTypeLike = None):
         kind = float32 if dtype in (None, float) else dtype
         if kind not in (float16, float32, float64):
             raise LaunchError(f"a HashGrid of {dtype} points", slug="dtype", instead="dtype=wb.float32")

@@ -73,9 +73,9 @@ class Mesh:
         indices: array,
         velocities: array | None = None,
         support_winding_number: bool = False,
-        bvh_constructor: Any = None,
+        bvh_constructor: str | None = None,
         bvh_leaf_size: int | None = None,
-        groups: Any = None,
+        groups: array | None = None,
     ):
         self._points = check("Mesh", "points", points, wb.vec3)
         self.indices = check("Mesh", "indices", indices, int32)
@@ -139,7 +139,7 @@ class Mesh:
             )
 
     @through
-    def rebuild(self, constructor: Any = None) -> None:
+    def rebuild(self, constructor: str | None = None) -> None:
         """Build the tree anew for where the points are now. Raises LaunchError [capture] in a capture."""
         faces = contents(self.indices, "A Mesh is built", BEFORE).reshape(-1, 3)
         if len(faces) and (int(faces.min()) < 0 or int(faces.max()) >= len(self._points)):

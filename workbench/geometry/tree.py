@@ -18,6 +18,8 @@ from typing import Any
 import numpy as np
 
 from ..arrays.array import array, new_array
+from ..device import XpArray
+from ..kernels.program import Kernel
 from ..kernels.reading.library import library
 from ..kernels.types import Array, Handle, float32, int32, uint32
 from ..launches.launch import through
@@ -32,7 +34,9 @@ NOWHERE = 3e38  # the place of a box of nothing: further than any search goes
 class Tree:
     """A tree over boxes `lowers[i]` to `uppers[i]`: their order, and the boxes of nodes, which `fitted` computes."""
 
-    def __init__(self, lowers: Any, uppers: Any, like: array, leaf_size: int = LEAF, groups: Any = None):
+    def __init__(
+        self, lowers: XpArray, uppers: XpArray, like: array, leaf_size: int = LEAF, groups: XpArray | None = None
+    ):
         self.count = n = len(lowers)
         self.leaves = 1 << max(round(np.log2(max(n, 1) / leaf_size)), 0)
         self.leaf_size = -(-n // self.leaves)
@@ -46,7 +50,7 @@ class Tree:
         self.bounds = new_array(0, wb.vec3, like.device)
         self.lengths = new_array(0 if n else 1, float32, like.device)
 
-    def _spans(self, ranks: Any) -> Any:
+    def _spans(self, ranks: XpArray) -> Any:
         """The least and the largest group rank in each node k, at `2 k` and `2 k + 1`."""
         xp = module(ranks)
         spans = xp.empty((2 * self.leaves, 2), dtype=np.int32)
@@ -73,7 +77,7 @@ class Tree:
         self.boxes, self.bounds, self.lengths = other.boxes, other.bounds, other.lengths
 
     @through
-    def fitted(self, leaf: Any, arguments: list, fixed: bool) -> Tree:
+    def fitted(self, leaf: Kernel, arguments: list, fixed: bool) -> Tree:
         """The tree, with its boxes fitted to the present items; their order stays. See `fitting.fit`."""
         if not self.count:
             return self
@@ -85,7 +89,7 @@ class Tree:
         return made
 
 
-def _order(lowers: Any, uppers: Any, ranks: Any, leaves: int, leaf_size: int) -> Any:
+def _order(lowers: XpArray, uppers: XpArray, ranks: XpArray, leaves: int, leaf_size: int) -> Any:
     """The items such that every node has consecutive ones: halves by the median, level by level.
 
     Groups are parted first: their rank is an axis longer than all others, where there are several. What fills the last

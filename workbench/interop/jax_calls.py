@@ -171,6 +171,7 @@ class KernelCall(JaxCall):
         return list(program.params)
 
     def _run(self, form: Form, arguments: list[Any]) -> None:
+        assert form.grid is not None
         launch(self.fn, form.grid, arguments, device="cpu")
 
     def __call__(

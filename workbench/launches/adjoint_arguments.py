@@ -11,6 +11,7 @@ from ..arrays import capture_log
 from ..arrays.allocation import Allocation
 from ..arrays.array import array, pack_companions, pack_values
 from ..arrays.workspace import Shadow, shadow_view
+from ..device import XpArray
 from .plan import PlannedLaunch
 
 Beside = list[tuple[int, Shadow]]
@@ -49,7 +50,7 @@ class AdjointArguments:
         return [*arrays, *(shadow_view(command.places[k], shadow) for k, shadow in self.beside), *self.more]
 
 
-def memory_values(data: Any) -> list:
+def memory_values(data: XpArray) -> list:
     """[pointer, *shape, *byte strides] of a NumPy or CuPy array."""
     return [capture_log.address(data), *data.shape, *data.strides]
 

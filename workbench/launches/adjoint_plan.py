@@ -20,6 +20,7 @@ from ..kernels.passes import stencil_adjoint as gathering
 from ..kernels.passes.adjoint import Reverse
 from ..kernels.recursion import recursive
 from ..kernels.row import Effect
+from ..kernels.types import Array, Composite, Scalar
 from ..records import record, replace
 from . import thresholds
 from .adjoint_arguments import AdjointArguments
@@ -262,7 +263,8 @@ def _gather(
     parts = []
     for part in halves.parts:
         shape = tuple(n + 2 * r for n, r in zip(form.dims, rim, strict=True))
-        parts.append(np.zeros((*shape, *part.type.dtype.shape), part.type.dtype.numpy))  # type: ignore[attr-defined]
+        assert isinstance(part.type, Array) and isinstance(part.type.dtype, Scalar | Composite)
+        parts.append(np.zeros((*shape, *part.type.dtype.shape), part.type.dtype.numpy))
     of = _belonging(halves.gather)
     targets = tuple(position[of[t]] for t in halves.targets)
     shape = form.shapes[of[halves.targets[0]]]

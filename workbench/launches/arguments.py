@@ -40,6 +40,7 @@ def flatten(kernel: str, program: Program, args: Sequence[Any]) -> list[Any]:
         )
     flat = []
     kept = living() if program.chooses else ()  # what a kernel chooses from has one row each in every field
+    type: Any  # which it is says `kind`
     for leaf, getter, kind in program.sources:
         arg, type = args[leaf.arg], leaf.type
         if getter is not None:
@@ -49,14 +50,14 @@ def flatten(kernel: str, program: Program, args: Sequence[Any]) -> list[Any]:
                 kind = ""
         given = arg.__class__
         if kind == "array" and given is array:
-            if arg.dtype is not type.dtype or arg.ndim != type.ndim:  # type: ignore[attr-defined]
+            if arg.dtype is not type.dtype or arg.ndim != type.ndim:
                 _check_array(kernel, program, leaf, arg)
             flat.append(arg)
         elif kind == "f" and given is float:
             flat.append(arg)
         elif kind == "f" and (given is np.float32 or given is np.float64):
             flat.append(float(arg))
-        elif (kind == "i" or kind == "f") and given is int and arg in exact_ints(type):  # type: ignore[arg-type]
+        elif (kind == "i" or kind == "f") and given is int and arg in exact_ints(type):
             flat.append(arg if kind == "i" else float(arg))
         elif kind == "small" and given is Small and is_one(arg, type):
             flat.append(given_away(np.array(arg), sources_of(arg)))  # a copy: the user may change theirs
@@ -71,7 +72,7 @@ def is_one(value: Small, type: Any) -> bool:
     return value.type is type and value.shape == type.shape and value.dtype == type.numpy
 
 
-def check_lists(kernel: str, inputs: Any, outputs: Any) -> None:
+def check_lists(kernel: str, inputs: object, outputs: object) -> None:
     """Raise LaunchError for inputs or outputs that are one argument, not a list: an array would be iterated."""
     for name, given in (("inputs", inputs), ("outputs", outputs)):
         single = isinstance(given, array | scalar | Instance | np.ndarray | np.generic | Small | str | int | float)
@@ -107,7 +108,7 @@ def _refuse(kernel: str, program: Program, leaf: Leaf, text: str, slug: str, ins
     )
 
 
-def _argument(kernel: str, program: Program, leaf: Leaf, arg: Any) -> Any:
+def _argument(kernel: str, program: Program, leaf: Leaf, arg: object) -> Any:
     if leaf.opened is not None:
         return _opened(kernel, program, leaf, arg)
     if isinstance(program.params[leaf.arg][1], IndexedArray):
@@ -143,11 +144,12 @@ def _shared(data: np.ndarray, want: Array) -> Any:
 
 def _opened(kernel: str, program: Program, leaf: Leaf, arg: Any) -> Any:
     """A field of the mesh, tree or grid whose number is the argument."""
+    assert leaf.opened is not None
     *path, field = leaf.path
     for name in path:
         arg = getattr(arg, name)  # the number itself is a parameter, and was taken already
     try:
-        return part_of(leaf.opened, arg, field)  # type: ignore[arg-type]
+        return part_of(leaf.opened, arg, field)
     except LookupError as e:
         text, instead = e.args
         refusal = _refuse(kernel, program, leaf, text, "handle", instead)
@@ -156,13 +158,13 @@ def _opened(kernel: str, program: Program, leaf: Leaf, arg: Any) -> Any:
         raise refusal from None
 
 
-def _elements(kernel: str, program: Program, leaf: Leaf, arg: Any) -> array:
+def _elements(kernel: str, program: Program, leaf: Leaf, arg: object) -> array:
     """One field of the elements of an array of structs."""
     assert isinstance(leaf.type, Array)
-    want = dict(program.params)[leaf.name.partition(".")[0]]
+    want: Any = dict(program.params)[leaf.name.partition(".")[0]]
     for name in leaf.path[: leaf.structs]:
-        want = dict(want.fields)[name]  # type: ignore[attr-defined]
-    if not isinstance(arg, array) or arg.dtype != want.dtype:  # type: ignore[attr-defined]
+        want = dict(want.fields)[name]
+    if not isinstance(arg, array) or arg.dtype != want.dtype:
         hint = "" if arg is not None else "; a struct's array field must be assigned before the launch"
         raise _refuse(kernel, program, leaf, f"takes {want}, got {shown(arg)}{hint}", "argument-type")
     if arg.ndim != leaf.type.ndim:
@@ -171,7 +173,7 @@ def _elements(kernel: str, program: Program, leaf: Leaf, arg: Any) -> array:
     return arg.field(".".join(leaf.path[leaf.structs :]))
 
 
-def value_type(arg: Any) -> Type | type | None:
+def value_type(arg: object) -> Type | type | None:
     """The type of a number, vector or struct instance; bool, int or float for Python's numbers. None for all else."""
     if isinstance(arg, Small) and arg.type is not None and arg.shape == arg.type.shape:
         return arg.type
@@ -184,7 +186,7 @@ def value_type(arg: Any) -> Type | type | None:
     return next((kind for kind in (bool, int, float) if isinstance(arg, kind)), None)
 
 
-def shown(value: Any) -> str:
+def shown(value: object) -> str:
     return f"{type(value).__name__} {value!r}"[:80]
 
 
@@ -204,16 +206,16 @@ def _check_array(kernel: str, program: Program, leaf: Leaf, arg: Any) -> None:
         raise _refuse(kernel, program, leaf, text, "argument-rank", f"{leaf.name}.flatten() or .reshape(...)")
 
 
-def _spelt(dtype: Any) -> str:
+def _spelt(dtype: Type) -> str:
     """The dtype as source text (`wb.float32`), for messages."""
     return dtype.name if isinstance(dtype, Struct) else f"wb.{dtype}"
 
 
-def _kind(arg: Any) -> str:
+def _kind(arg: object) -> str:
     return f"a NumPy array of {arg.dtype}, shape {arg.shape}" if isinstance(arg, np.ndarray) else shown(arg)
 
 
-def _array_of(parameter: str, want: Array, arg: Any) -> str:
+def _array_of(parameter: str, want: Array, arg: object) -> str:
     """The code, for a message, that makes an array of this argument, which is none."""
     dtype = _spelt(want.dtype)
     if isinstance(arg, np.ndarray):

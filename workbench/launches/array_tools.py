@@ -15,10 +15,11 @@ import numpy as np
 from ..arrays import capture_log
 from ..arrays.array import array, clone
 from ..arrays.creation import zeros
+from ..arrays.dtypes import inner_shape
 from ..errors import LaunchError
 from ..kernels import kernel, ops
 from ..kernels.reading.declare import tid
-from ..kernels.types import Composite, Scalar, is_int
+from ..kernels.types import Composite, Scalar, Struct, is_int
 from .launch import launch
 
 BLOCK = 256  # elements that one thread adds up
@@ -109,7 +110,7 @@ def _pairs(what: str, keys: array, values: array, count: int) -> np.ndarray:
             raise _refuse(
                 what, f"takes arrays of one axis, of at least {count} elements.", "wb.zeros(2 * n, dtype=int)"
             )
-    return np.array(keys[:count].list(), keys.dtype.numpy)  # type: ignore[attr-defined]
+    return np.array(keys[:count].list(), keys.dtype.numpy)
 
 
 def radix_sort_pairs(keys: array, values: array, count: int, begin_bit: int = 0, end_bit: int | None = None) -> None:
@@ -172,11 +173,11 @@ def runlength_encode(
     if run_values.size < len(first) or run_lengths.size < len(first):
         raise _refuse("runlength_encode", f"{len(first)} runs do not fit.", f"wb.zeros({n}, dtype=int)")
     if len(first):
-        run_values[: len(first)].assign(found[first].astype(run_values.dtype.numpy))  # type: ignore[attr-defined]
-        run_lengths[: len(first)].assign(np.diff(first, append=n).astype(run_lengths.dtype.numpy))  # type: ignore[attr-defined]
+        run_values[: len(first)].assign(found[first].astype(run_values.dtype.numpy))
+        run_lengths[: len(first)].assign(np.diff(first, append=n).astype(run_lengths.dtype.numpy))
     if run_count is None:
         return len(first)
-    return run_count.assign(np.array([len(first)], run_count.dtype.numpy))  # type: ignore[attr-defined]
+    return run_count.assign(np.array([len(first)], run_count.dtype.numpy))
 
 
 def array_cast(in_array: array, out_array: array, count: int | None = None) -> None:
@@ -187,7 +188,8 @@ def array_cast(in_array: array, out_array: array, count: int | None = None) -> N
     >>> out.list()
     [1.0, 2.0]
     """
-    if in_array.dtype.shape != out_array.dtype.shape:  # type: ignore[attr-defined]
+    structs = isinstance(in_array.dtype, Struct) or isinstance(out_array.dtype, Struct)
+    if structs or inner_shape(in_array.dtype) != inner_shape(out_array.dtype):
         raise _refuse("array_cast", f"{in_array.dtype} to {out_array.dtype}.", "dtypes of one shape")
     if count is None and in_array.shape != out_array.shape:
         raise _refuse("array_cast", f"shape {in_array.shape} to {out_array.shape}.", "arrays of one shape")

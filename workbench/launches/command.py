@@ -75,7 +75,7 @@ class Command(PlannedLaunch):
         made.places, made.declared, made.held = places, declared, self.held
         return made
 
-    def launch(self, record_tape: bool = True, frame: Any = None) -> None:
+    def launch(self, record_tape: bool = True, frame: object = None) -> None:
         """Run it, recorded if a tape is open."""
         frame = frame or sys._getframe(1)
         plan, flat = self.plan, self.flat
@@ -105,10 +105,10 @@ class Command(PlannedLaunch):
                 else:
                     plan.forward.run(self.values, self.views)
             except BaseException as failure:
-                if event is not None:
+                if tape is not None:
                     tape.after_failure(event, failure)
                 raise
-            if event is not None:
+            if tape is not None:
                 tape.after_launch(event)
             elif memory.open_tapes and record_tape:
                 memory.tell_others(*([flat[k] for k, _ in spans] for spans in (plan.reads, plan.writes)))
@@ -128,21 +128,21 @@ class Command(PlannedLaunch):
         return packed
 
     def _run_for_capture(self) -> None:
-        if capture_log.active_capture() is None:
+        if (notes := capture_log.active_capture()) is None:
             self.plan.forward.run(self.values, self.views)
         else:
-            self._note()
+            self._note(notes)
 
-    def _note(self) -> None:
+    def _note(self, notes: capture_log.CaptureRecorder) -> None:
         """Run it and note it for the replays. Raises LaunchError [capture] for a declared scalar."""
         if self.declared:
             capture_log.refuse("The declared scalar of a launch", "an array of one element")
         capture_log.keep(self)
         if self.program.handles:
-            capture_log.active_capture().unchanged[self] = self.check_handles  # type: ignore[union-attr]
+            notes.unchanged[self] = self.check_handles
         for a in self.flat:
             if isinstance(a, array):
-                capture_log.active_capture().use(a.allocation, "read")  # type: ignore[union-attr]
+                notes.use(a.allocation, "read")
         with capture_log.allowed():
             self.plan.forward.run(self.values, self.views)
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import math
+from collections.abc import Callable, MutableSequence
 from dataclasses import field
 from functools import cached_property
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +15,7 @@ import numpy as np
 from ..arrays import capture_log
 from ..config import config
 from ..device import catch_up, get_device, let_follow, on_host, xp
-from ..errors import BoundsError, GradientError, WorkbenchError
+from ..errors import BoundsError, GradientError, Where, WorkbenchError
 from ..kernels.analysis import launch_ranges
 from ..kernels.analysis import work as cost
 from ..kernels.analysis.launch_form import LaunchForm
@@ -30,7 +32,7 @@ from ..kernels.emit.signature import (
     needs_scratch,
 )
 from ..kernels.emit.tiles import has_tiles
-from ..kernels.ir import Function, root, used, walk
+from ..kernels.ir import Function, Stmt, root, used, walk
 from ..kernels.ops import memory as rows
 from ..kernels.passes import simplify
 from ..kernels.program import Program
@@ -74,7 +76,7 @@ class Executable:
         self.signature = Signature(self.function, boxed=bool(self.box))
         self.pool_code = thread_pool.team(self.workers, self.chunks_per_worker)
 
-    def run(self, values: list, views: Any, rows: tuple[int, int] | None = None) -> None:
+    def run(self, values: list, views: Callable[[], list] | None, rows: tuple[int, int] | None = None) -> None:
         """Run it. `values`: flat, as `Signature.pack` takes them; `views()`: NumPy views, for the interpreter.
 
         `rows`: (first, one past the last) along the first launch dimension; C backend only.
@@ -92,6 +94,7 @@ class Executable:
             capture_log.written_list.whole = False
         noted = capture_log.opened is not None and capture_log.check()
         if self.form.backend == "numpy":
+            assert views is not None
             arrays = views()
             capture_log.do(lambda: recursive(self.together.run)(arrays))
             return
@@ -145,9 +148,9 @@ class Executable:
         self.call(packed, begin, end, self.pool_code)
 
     def _share(self, packed: bytes, begin: int, end: int) -> None:
-        self.private_sums.run(self, packed, (begin, end))  # type: ignore[union-attr]
+        self.private_sums.run(self, packed, (begin, end))  # type: ignore[union-attr]  # `_compile` looked
 
-    def _watch(self, status: Any) -> None:
+    def _watch(self, status: MutableSequence[int]) -> None:
         """Make every replay of the open capture check this launch's error record at its end."""
 
         def look() -> WorkbenchError | None:
@@ -162,7 +165,9 @@ class Executable:
             return None
 
         capture_log.keep(status)
-        capture_log.active_capture().checks.append(look)  # type: ignore[union-attr]
+        notes = capture_log.active_capture()
+        assert notes is not None
+        notes.checks.append(look)
 
     def _run_cuda(self, values: list) -> None:
         """Queue on CuPy's current stream, in order with torch's; waits only if it can fail on the device.
@@ -236,7 +241,7 @@ def wait_with_bar(coming: Future) -> Any:
     return coming.result()
 
 
-def memory_exhausted(name: str, where: Any) -> GradientError:
+def memory_exhausted(name: str, where: Where | None) -> GradientError:
     return GradientError(
         f"Kernel {name!r} ran out of the memory in which its reverse pass keeps loop values.",
         slug="stack-full",
@@ -246,7 +251,7 @@ def memory_exhausted(name: str, where: Any) -> GradientError:
     )
 
 
-def _scratch(cupy: Any, notes: Any) -> Any:
+def _scratch(cupy: ModuleType, notes: capture_log.CaptureRecorder | None) -> Any:
     """A uint8 CuPy array for the loop values of one launch. All launches of a capture share one."""
     if notes is None:
         return cupy.empty(SCRATCH_BYTES, np.uint8)
@@ -333,6 +338,6 @@ def _contested(function: Function, form: LaunchForm) -> frozenset[str]:
     return frozenset(n for n in names if n in form.shared or not private(function, n, form))
 
 
-def root_name(stmt: Any) -> str:
+def root_name(stmt: Stmt) -> str:
     """The name of the parameter that a memory statement touches."""
     return root(stmt.args[0]).name

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ..kernels.analysis.accesses import Access, accesses_of
@@ -10,6 +10,7 @@ from ..kernels.analysis.hulls import exact_in
 from ..kernels.analysis.launch_form import LaunchForm, Line
 from ..kernels.ir import Function
 from ..kernels.ops.memory import STORE
+from ..kernels.types import Array
 
 
 def stored_boxes(function: Function, form: LaunchForm) -> Iterator[tuple[str, Any]]:
@@ -31,22 +32,24 @@ def _box(access: Access, launch: LaunchForm) -> tuple[tuple[int, int], ...] | No
             return None
         variables[turn] = (0, min(ends))
     indices = [form.within_type() if form is not None else None for form in access.indices]
-    lines = [launch.line(i) if i is not None and exact_in(i, launch, variables) else None for i in indices]
-    if len(lines) != access.array.type.ndim or any(line is None or not _dense(line, variables) for line in lines):  # type: ignore[attr-defined]
+    found = [launch.line(i) if i is not None and exact_in(i, launch, variables) else None for i in indices]
+    lines = [line for line in found if line is not None and _dense(line, variables)]
+    assert isinstance(access.array.type, Array)
+    if not len(lines) == len(found) == access.array.type.ndim:
         return None
-    used = [v for line in lines if line is not None for v in line.terms]
-    box = [line.hull(variables) for line in lines if line is not None]
+    used = [v for line in lines for v in line.terms]
+    box = [line.hull(variables) for line in lines]
     for guard, limit in zip(access.guards, limits, strict=True):
         if limit is None or not exact_in(guard.form, launch, variables):
             return None
         if any(_ends(limit, turn) for turn in access.loops):
             continue
-        cut = next((k for k, line in enumerate(lines) if line is not None and _cuts(limit, line)), None)
-        begun = next((k for k, line in enumerate(lines) if line is not None and _begins(limit, line)), None)
+        cut = next((k for k, line in enumerate(lines) if _cuts(limit, line)), None)
+        begun = next((k for k, line in enumerate(lines) if _begins(limit, line)), None)
         if cut is not None:
-            box[cut] = box[cut][0], min(box[cut][1], limit.constant + lines[cut].constant)  # type: ignore[union-attr]
+            box[cut] = box[cut][0], min(box[cut][1], limit.constant + lines[cut].constant)
         elif begun is not None:
-            box[begun] = max(box[begun][0], lines[begun].constant - limit.constant), box[begun][1]  # type: ignore[union-attr]
+            box[begun] = max(box[begun][0], lines[begun].constant - limit.constant), box[begun][1]
         elif limit.terms or limit.constant < 0:
             return None
     return (
@@ -71,7 +74,7 @@ def _begins(limit: Line, index: Line) -> bool:
     return bool(index.terms) and limit.terms == index.terms
 
 
-def _dense(index: Line, variables: Any) -> bool:
+def _dense(index: Line, variables: Mapping[Any, tuple[int, int]]) -> bool:
     """True if an index takes every value between its least and largest, as 4 i + k does with k from 0 to 3."""
     span = 0
     for v, c in sorted(index.terms.items(), key=lambda term: abs(term[1])):

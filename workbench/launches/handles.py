@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 import weakref
+from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
-from typing import Any
+from typing import Any, SupportsIndex, TypeVar
 
 import numpy as np
 
@@ -13,8 +14,10 @@ from ..arrays import allocation as memory
 from ..arrays import capture_log
 from ..arrays.array import array, new_array
 from ..errors import LaunchError
+from ..kernels.program import Program
 from ..kernels.types import Handle
 
+Owner = TypeVar("Owner")
 _numbers = itertools.count(0x5B_0000_0000_0001)  # far from the numbers that programs have for other things
 _living: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 _empty: dict[str, Any] = {}
@@ -68,7 +71,7 @@ def held(thing: Any) -> bool:
     return already
 
 
-def hold(program: Any, args: Any, owner: Any) -> Any:
+def hold(program: Program, args: Sequence[Any], owner: Owner) -> Owner:
     """Note that `owner` (a graph or command) keeps a launch with these arguments, see `held`; returns it."""
     for leaf in program.leaves:
         if leaf.opened is None:
@@ -86,13 +89,13 @@ def hold(program: Any, args: Any, owner: Any) -> Any:
     return owner
 
 
-def rebuilt_in_place(thing: Any, arrays: Any) -> tuple[array, ...]:
+def rebuilt_in_place(thing: Any, arrays: Iterable[array | None]) -> tuple[array, ...]:
     """The arrays that are not empty; from now on `thing` is rebuilt in their memory."""
     _mark(thing, "held", thing)
     return tuple(a for a in arrays if a is not None and a.size)
 
 
-def owner_of(memory: Any) -> str:
+def owner_of(memory: memory.Allocation) -> str:
     """The kind ("HashGrid", ...) of the living object whose builds write into an allocation; "" for none."""
     for thing in living():
         if any(a.allocation is memory for a in thing.built_arrays()):
@@ -100,11 +103,11 @@ def owner_of(memory: Any) -> str:
     return ""
 
 
-def _mark(thing: Any, kind: str, owner: Any) -> None:
+def _mark(thing: Any, kind: str, owner: object) -> None:
     thing.__dict__.setdefault(kind, weakref.WeakSet()).add(owner)
 
 
-def part_of(handle: Handle, number: Any, field: str) -> Any:
+def part_of(handle: Handle, number: SupportsIndex, field: str) -> Any:
     """A field (`points`, `tree.boxes`) of the object with this number; 0 stands for an empty one.
 
     Raises LookupError(text, way out) for a number of nothing, or of something else.
@@ -178,7 +181,7 @@ def _followed(tape: Any, a: array) -> bool:
     return a.allocation.asked or a.allocation in tape.active
 
 
-def _together(handle: Handle, field: str, key: list, make: Any) -> array:
+def _together(handle: Handle, field: str, key: list, make: Callable[[], list]) -> array:
     """Arrays (or numbers) as the zero-padded rows of one array; cached until the objects or their versions change."""
     kind, type = handle.name, handle
     for name in field.split("."):

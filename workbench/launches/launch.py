@@ -20,7 +20,7 @@ from ..arrays import capture_log, ports
 from ..arrays.array import array
 from ..arrays.scalar import scalar
 from ..config import config
-from ..device import get_device
+from ..device import DeviceLike, get_device
 from ..errors import KernelError, LaunchError
 from ..kernels.parameter_types import IndexedArray, indexed_type
 from ..kernels.program import Kernel, Program
@@ -31,23 +31,23 @@ from .command import Command
 from .handles import NotBuilt, hold
 from .launch_cache import launches_of
 from .optional_arrays import fitted, is_left_out
-from .plan import grid, plan
+from .plan import GridLike, grid, plan
 from .single_adjoint import pull_back
 
 
 def launch(
     kernel: Kernel,
-    dim: Any,
+    dim: GridLike,
     inputs: Sequence[Any] = (),
     outputs: Sequence[Any] = (),
     *,
-    device: Any = None,
+    device: DeviceLike = None,
     record_tape: bool = True,
     record_cmd: bool = False,
     adjoint: bool = False,
     adj_inputs: Sequence[Any] = (),
     adj_outputs: Sequence[Any] = (),
-    **others: Any,
+    **others: object,
 ) -> Any:
     """Run `kernel` once per cell of the grid `dim` (an int, or a tuple of 1 to 4).
 
@@ -94,13 +94,13 @@ def launch(
 
 def _launch_anew(
     kernel: Kernel,
-    dim: Any,
+    dim: GridLike,
     args: tuple,
-    device: Any,
+    device: DeviceLike,
     adjoints: tuple | None,
     record_tape: bool,
     record_cmd: bool,
-    frame: Any,
+    frame: object,
 ) -> Any:
     """`launch` without the launch cache. `adjoints`: those of the arguments, where the adjoint is to run instead."""
     try:
@@ -118,14 +118,14 @@ def _launch_anew(
     return _remembered(kernel, command, dim, args, device).launch(record_tape, frame)
 
 
-def _seen(kernel: Kernel, dim: Any, args: tuple, device: Any) -> Command | None:
+def _seen(kernel: Kernel, dim: GridLike, args: tuple, device: DeviceLike) -> Command | None:
     """The command for these arguments from the launch cache; None if it has to be made in full."""
     if config.remember_launches and kernel.launches and (found := kernel.launches.find(dim, args, device)) is not None:
         return Command(kernel.launches.program, *found)
     return None
 
 
-def _remembered(kernel: Kernel, command: Command, dim: Any, args: tuple, device: Any) -> Command:
+def _remembered(kernel: Kernel, command: Command, dim: GridLike, args: tuple, device: DeviceLike) -> Command:
     """Return the command, after entering it in the launch cache of its kernel."""
     if command.declared or not config.remember_launches:
         return command
@@ -158,7 +158,7 @@ def through(function: Function) -> Function:
 _LISTS = {list, tuple}
 
 
-def _wait(refusal: NotBuilt, kernel: Kernel, dim: Any, args: tuple, device: Any, special: bool) -> None:
+def _wait(refusal: NotBuilt, kernel: Kernel, dim: GridLike, args: tuple, device: DeviceLike, special: bool) -> None:
     """Defer a launch to the replays of the open capture, with copies of its value arguments.
 
     Raises the refusal where they may change (structs, declared scalars), under a tape, and for `special` launches.
@@ -189,7 +189,7 @@ def _taken(kernel: Kernel, args: tuple) -> tuple[Program, list]:
 @through
 def launch_tiled(
     kernel: Kernel,
-    dim: Any,
+    dim: GridLike,
     inputs: Sequence[Any] = (),
     outputs: Sequence[Any] = (),
     *,
@@ -246,7 +246,7 @@ def _generic_types(kernel: Kernel, args: tuple) -> dict[str, Type]:
     return {n: _generic_type(kernel, n, wanted, args[names.index(n)]) for n, wanted in kernel.generic.items()}
 
 
-def _generic_type(kernel: Kernel, name: str, wanted: Any, arg: Any) -> Type:
+def _generic_type(kernel: Kernel, name: str, wanted: object, arg: object) -> Type:
     """The type for one generic parameter: numbers of Python have their default types, arrays keep the declared rank."""
     if not isinstance(arg, array):
         tensors = (wrap(arg, wanted if isinstance(wanted, Array) else Array(float32)) for wrap in ports.wrappers)
@@ -269,7 +269,7 @@ def _generic_type(kernel: Kernel, name: str, wanted: Any, arg: Any) -> Type:
 _SILENT: dict[str, Any] = {"block_dim": int, "max_blocks": int, "stream": None}
 
 
-def _refuse_odd(kernel: Any, others: dict[str, Any], adjoint: bool, *adjoints: Any) -> None:
+def _refuse_odd(kernel: object, others: dict[str, Any], adjoint: bool, *adjoints: Sequence[Any]) -> None:
     """Refuse what is no kernel, and keywords that launches do not have."""
     if any(adjoints) and not adjoint:
         raise LaunchError(
@@ -322,7 +322,7 @@ class RecordedLaunch:
     [5.0, 3.0]
     """
 
-    def __init__(self, kernel: Kernel, dim: Any, device: Any, args: tuple, command: Command):
+    def __init__(self, kernel: Kernel, dim: GridLike, device: DeviceLike, args: tuple, command: Command):
         self.kernel, self.dim, self.device, self.params = kernel, dim, device, args
         self.command = hold(command.program, args, command)
 
@@ -334,15 +334,15 @@ class RecordedLaunch:
             raise AttributeError(name)
         return getattr(self.command, name)
 
-    def launch(self, stream: Any = None, *, record_tape: bool = True) -> None:
+    def launch(self, stream: object = None, *, record_tape: bool = True) -> None:
         """Run it, recorded if a tape is open and `record_tape` says so."""
         self.command.launch(record_tape, sys._getframe(1))
 
-    def set_dim(self, dim: Any) -> None:
+    def set_dim(self, dim: GridLike) -> None:
         """Set the grid. Raises what `launch` raises, and changes nothing then."""
         self._make(dim, self.params)
 
-    def set_param_at_index(self, index: int, value: Any, adjoint: bool = False) -> None:
+    def set_param_at_index(self, index: int, value: object, adjoint: bool = False) -> None:
         """Set the argument at this place. Raises what `launch` raises, and changes nothing then."""
         if adjoint:
             _pull_back(self.command, (), True)
@@ -354,7 +354,7 @@ class RecordedLaunch:
             )
         self._make(self.dim, (*self.params[:index], value, *self.params[index + 1 :]))
 
-    def set_param_by_name(self, name: str, value: Any, adjoint: bool = False) -> None:
+    def set_param_by_name(self, name: str, value: object, adjoint: bool = False) -> None:
         """Set the argument of this parameter: see `set_param_at_index`."""
         names = [known for known, _ in self.command.program.params]
         if name not in names:
@@ -369,6 +369,6 @@ class RecordedLaunch:
         """Set all arguments. Raises what `launch` raises, and changes nothing then."""
         self._make(self.dim, tuple(params))
 
-    def _make(self, dim: Any, args: tuple) -> None:
+    def _make(self, dim: GridLike, args: tuple) -> None:
         made = launch(self.kernel, dim, args, device=self.device, record_cmd=True)
         self.dim, self.params, self.command = dim, args, made.command

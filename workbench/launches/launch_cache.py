@@ -9,6 +9,7 @@ Nothing here keeps an array alive. `config.remember_launches = False` turns it o
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from operator import index
 from typing import Any, NamedTuple
 
@@ -17,12 +18,13 @@ import numpy as np
 from ..arrays.array import array, layout_numbers
 from ..arrays.host_reads import sources_of
 from ..config import config
+from ..device import DeviceLike
 from ..kernels.lru import RecentlyUsed
 from ..kernels.parameter_types import IndexedArray
 from ..kernels.program import MOST_PLANS, Kernel, Program
 from ..kernels.types import Array, Composite, Scalar, Small
 from .arguments import exact_ints, is_one
-from .plan import Plan, PlannedLaunch
+from .plan import GridLike, Plan, PlannedLaunch
 
 MOST = 1 << 14  # launches that a kernel remembers: some hundred bytes each, and its plan where indices use numbers
 _NUMBERS = {int, float, bool, *[np.dtype(code).type for code in "?bhilqBHILQfd"]}  # which cannot change
@@ -67,12 +69,12 @@ class CachedLaunch:
 
     __slots__ = ("switches", "device", "numbers", "free", "plan", "values", "packed")
 
-    def __init__(self, device: Any, numbers: tuple, free: tuple[VaryingArgument, ...], plan: Plan, values: list):
+    def __init__(self, device: DeviceLike, numbers: tuple, free: tuple[VaryingArgument, ...], plan: Plan, values: list):
         self.switches, self.device, self.numbers = config.switches, device, numbers
         self.free, self.plan, self.values = free, plan, values
         self.packed: bytes | None = None
 
-    def fits(self, flat: Any) -> bool:
+    def fits(self, flat: Sequence[Any]) -> bool:
         """True if the guarded numbers equal those of the cached launch."""
         return all(flat[k] is then or _equal(flat[k], then) for k, then, _ in self.numbers)
 
@@ -119,14 +121,16 @@ class LaunchCache:
         type: Any = self.program.leaves[k].type
         return k not in self.program.index_positions and not (type.__class__ is Scalar and type.kind == "b")
 
-    def key(self, dim: Any, flat: Any) -> tuple:
+    def key(self, dim: Any, flat: Sequence[Any]) -> tuple:
         """The cache key of a launch. Raises TypeError or AttributeError for arguments of other kinds."""
         grid = dim if dim.__class__ is int else tuple(map(index, dim))
         if self.all_arrays:
             return (grid, *[a.serial for a in flat])
         return (grid, *[flat[k].serial for k in self.arrays], *[flat[k] for k in self.fixed])
 
-    def find(self, dim: Any, args: tuple, device: Any) -> tuple[Plan, list, CachedLaunch | None, bool] | None:
+    def find(
+        self, dim: GridLike, args: tuple, device: DeviceLike
+    ) -> tuple[Plan, list, CachedLaunch | None, bool] | None:
         """(plan, flat arguments, cache entry, True if numbers differ from the entry's) of this launch.
 
         None on a cache miss.
@@ -152,7 +156,7 @@ class LaunchCache:
             return None
         return known.plan, flat, known, changed
 
-    def _alike(self, key: tuple, given: Any, device: Any) -> tuple[Plan, list, None, bool] | None:
+    def _alike(self, key: tuple, given: Sequence[Any], device: DeviceLike) -> tuple[Plan, list, None, bool] | None:
         """As `find`, for new arrays: by an entry for others of the same layouts, none aliased. Returns no entry."""
         known = self.layouts.find(self._layout(key, given, device)) if hash(key) not in self.seen_once else None
         if known is None or not self.kernel.reads(self.program) or not known.fits(given):
@@ -163,7 +167,7 @@ class LaunchCache:
         self._note_once(key)
         return known.plan, flat, None, True
 
-    def _layout(self, key: tuple, given: Any, device: Any) -> tuple | None:
+    def _layout(self, key: tuple, given: Sequence[Any], device: DeviceLike) -> tuple | None:
         """The key of everything a plan depends on; None if arguments are no arrays, or two share an allocation."""
         arrays = [given[k] for k in self.arrays]
         if any(a.__class__ is not array for a in arrays) or len({a.allocation for a in arrays}) < len(arrays):
@@ -175,7 +179,7 @@ class LaunchCache:
             self.seen_once.clear()
         self.seen_once.add(hash(key))
 
-    def remember(self, dim: Any, args: tuple, device: Any, command: PlannedLaunch) -> CachedLaunch | None:
+    def remember(self, dim: GridLike, args: tuple, device: DeviceLike, command: PlannedLaunch) -> CachedLaunch | None:
         """Note a checked launch; enter it in the cache the second time, and return the entry.
 
         For its layouts it is entered the first time.
@@ -206,7 +210,7 @@ class LaunchCache:
         self.cached.enter(key, made)
         return made
 
-    def _free(self, given: Any, command: PlannedLaunch) -> tuple[VaryingArgument, ...]:
+    def _free(self, given: Sequence[Any], command: PlannedLaunch) -> tuple[VaryingArgument, ...]:
         found, fields = [], command.plan.forward.signature.fields_of_numbers
         for k, (code, offset) in fields.items():
             if k not in self.fixed:
@@ -215,7 +219,7 @@ class LaunchCache:
         return tuple(found)
 
 
-def _equal(now: Any, then: Any) -> bool:
+def _equal(now: object, then: object) -> bool:
     """True for an equal number of the same type; False for float zeros, which may differ in sign."""
     if now.__class__ is not then.__class__:
         return False

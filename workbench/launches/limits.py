@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from ..arrays.dtypes import inner_shape
 from ..errors import LaunchError
 from ..kernels.analysis.launch_form import LaunchForm
 from ..kernels.analysis.thread_conflicts import write_race
 from ..kernels.ir import Function
+from ..kernels.types import Array
 from .executable import root_name
 
 LONGEST = 2**31 - 1  # elements along an axis: thread indices and extents are int32
@@ -60,7 +62,8 @@ def refuse_race(kernel: str, function: Function, form: LaunchForm) -> None:
 
 def element_text(function: Function, name: str, words: Sequence[int], shape: tuple[int, ...]) -> str:
     """`y[3]`, or `y[3][1]` for a component. Negative indices count from the end."""
-    inner = next(getattr(p.type.dtype, "shape", ()) for p in function.arrays if p.name == name)  # type: ignore[attr-defined]
+    type = next(p.type for p in function.arrays if p.name == name)
+    inner = inner_shape(type.dtype) if isinstance(type, Array) else ()
     index = [i % n for i, n in zip(words, (*shape, *inner), strict=False)]
     parts = index[: len(shape)], index[len(shape) :]
     return name + "".join(str(part) for part in parts if part)

@@ -17,6 +17,7 @@ from ..arrays.creation import empty
 from ..arrays.dtypes import differentiable, inner_shape
 from ..arrays.host_reads import carrying, sources_of, stripped
 from ..arrays.ports import array_operators
+from ..device import DeviceLike
 from ..errors import KernelError, LaunchError
 from ..kernels import ops
 from ..kernels.program import Program, program
@@ -27,6 +28,8 @@ from .arguments import flatten, value_type
 from .command import Command
 from .plan import grid, plan
 
+Outs = array | Sequence[array] | None  # where results are written
+
 
 @record(eq=False)
 class _Made:
@@ -35,12 +38,12 @@ class _Made:
 
 
 def map(
-    func: Any,
-    *args: Any,
-    out: Any = None,
+    func: Callable[..., Any],
+    *args: object,
+    out: Outs = None,
     return_kernel: bool = False,
     block_dim: int | None = None,
-    device: Any = None,
+    device: DeviceLike = None,
 ) -> Any:
     """`func` of every element: a new array (a tuple of them where it returns several values).
 
@@ -73,7 +76,7 @@ def map(
     return _mapped(known, name, args, out)
 
 
-def _mapped(f: Any, name: str, args: Sequence[Any], out: Any) -> Any:
+def _mapped(f: Callable[..., Any], name: str, args: Sequence[Any], out: Outs) -> Any:
     """`map`, with `name` for messages."""
     arrays = [a for a in args if isinstance(a, array)]
     shape = _shape(name, arrays)
@@ -103,7 +106,7 @@ def _user_frame() -> Any:
     return first
 
 
-def _made(f: Any, types: tuple, ndim: int) -> _Made:
+def _made(f: Callable[..., Any], types: tuple, ndim: int) -> _Made:
     """The kernel for these types, kept on the func itself: it is read anew when what it uses was redefined."""
     kept = vars(f).setdefault("_elementwise", {})
     custom = getattr(f, "grad", None), getattr(f, "replay", None)
@@ -136,7 +139,7 @@ def _shape(name: str, arrays: list[array]) -> tuple[int, ...]:
     return arrays[0].shape
 
 
-def _type(name: str, arg: Any) -> Type | type:
+def _type(name: str, arg: object) -> Type | type:
     """The parameter type for an argument; int, float or bool for a Python number, which has none of its own."""
     if isinstance(arg, array):
         return Array(arg.dtype, arg.ndim)
@@ -173,7 +176,7 @@ def _given(name: str, mapped: Mapped, out: Any, shape: tuple[int, ...]) -> list[
     return outs
 
 
-def _apart(arg: Any, outs: list[array]) -> Any:
+def _apart(arg: object, outs: list[array]) -> Any:
     """The argument, or a copy if it overlaps a result at shifted places, where other threads would overwrite it."""
     if isinstance(arg, array):
         for out in outs:
@@ -195,7 +198,7 @@ _SIGNS: dict[str, tuple[str, Any]] = {
 }
 
 
-def _operate(f: Any, sign: str, args: Sequence[Any], out: array | None = None) -> array:
+def _operate(f: Callable[..., Any], sign: str, args: Sequence[Any], out: array | None = None) -> array:
     """Apply one operator. Types that it does not take are reported at the user's line, not as a kernel's mistake."""
     beside = next(a for a in args if isinstance(a, array))
     args = [_beside(a, beside) for a in args]
@@ -212,7 +215,7 @@ def _operate(f: Any, sign: str, args: Sequence[Any], out: array | None = None) -
         raise LaunchError(f"`{sign}` of arrays: {e.what}", slug=e.slug, why=e.why, instead=e.instead) from None
 
 
-def _beside(arg: Any, other: array) -> Any:
+def _beside(arg: object, other: array) -> Any:
     """The operand beside array `other`: a NumPy array becomes an array, a NumPy float takes its scalar type."""
     if isinstance(arg, np.ndarray) and not isinstance(arg, Small):
         return array(arg, dtype=other.dtype, device=other.device)
@@ -222,7 +225,7 @@ def _beside(arg: Any, other: array) -> Any:
     return arg
 
 
-def _numpy_operator(f: Any, sign: str) -> Callable[..., Any]:
+def _numpy_operator(f: Callable[..., Any], sign: str) -> Callable[..., Any]:
     """The operator for NumPy's ufunc of that name; it returns NotImplemented for shapes or types left to NumPy."""
 
     def apply(*args: Any) -> Any:
@@ -239,7 +242,7 @@ def _numpy_operator(f: Any, sign: str) -> Callable[..., Any]:
     return apply
 
 
-def _operators(name: str, sign: str, f: Any) -> dict[str, Callable[[Any, Any], Any]]:
+def _operators(name: str, sign: str, f: Callable[..., Any]) -> dict[str, Callable[[Any, Any], Any]]:
     return {
         f"__{name}__": lambda a, b: _operate(f, sign, (a, b)),
         f"__r{name}__": lambda a, b: _operate(f, sign, (b, a)),

@@ -18,7 +18,7 @@ def is_left_out(kernel: Kernel, args: Sequence[Any]) -> frozenset[str]:
     return frozenset(path for name, arg in zip(names, args, strict=False) for path in _missing(name, arg))
 
 
-def _missing(path: str, arg: Any) -> Iterator[str]:
+def _missing(path: str, arg: object) -> Iterator[str]:
     if arg is None:
         yield path
     elif isinstance(arg, Instance):

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from ..arrays.array import array, layout_numbers
+from ..arrays.dtypes import scalar_in
 from ..config import config
 from ..device import Device, get_device
 from ..errors import LaunchError
@@ -27,7 +28,7 @@ from ..kernels.ir import used, walk
 from ..kernels.ops import memory as rows
 from ..kernels.program import Program
 from ..kernels.recursion import recursive
-from ..kernels.types import is_float
+from ..kernels.types import Array, is_float
 from ..records import record
 from .arguments import views
 from .executable import Executable, executable_for, root_name
@@ -109,6 +110,9 @@ class PlannedLaunch:
     def views(self) -> list:
         """The arguments for the interpreter."""
         return views(self.program.function, self.flat)
+
+
+GridLike = int | Sequence[int] | np.ndarray  # the `dim` of a launch
 
 
 def grid(kernel: str, dim: Any) -> tuple[int, ...]:
@@ -234,7 +238,7 @@ def _make(
     accesses = accesses_by_array(function)
     reads, writes = (_touched(names, accesses, how, form) for how in ("reads", "writes"))
     types = {k: program.leaves[k].type for k in positions}
-    floats = {k: type.dtype.scalar for k, type in types.items() if is_float(type)}  # type: ignore[union-attr]
+    floats = {k: scalar_in(t.dtype) for k, t in types.items() if isinstance(t, Array) and is_float(t)}
     stored = {root_name(s) for s in walk(function.body) if s.row is rows.STORE}
     atomics = [s for s in walk(function.body) if s.row in rows.ATOMICS]
     recalled = {root_name(s) for s in atomics if s.outs[0] in used(function.body)}

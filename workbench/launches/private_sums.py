@@ -19,7 +19,7 @@ from ..kernels.analysis.launch_form import LaunchForm
 from ..kernels.compile import thread_pool
 from ..kernels.ir import Function, root, walk
 from ..kernels.ops import memory as rows
-from ..kernels.types import Array
+from ..kernels.types import Array, Composite, Scalar
 from ..records import record
 
 WORTH = 0.5  # the most that clearing and adding up copies may cost, as a part of the work of the launch
@@ -102,8 +102,10 @@ def shares(function: Function, contested: frozenset[str], form: LaunchForm, work
     for k, p in enumerate(function.params):
         type = p.type
         if isinstance(type, Array) and p.name in contested:
-            scalar = getattr(type.dtype, "scalar", None)
-            if scalar is None or scalar.kind != "f" or scalar.bits == 16:
+            if not isinstance(type.dtype, Scalar | Composite):
+                return None
+            scalar = type.dtype.scalar
+            if scalar.kind != "f" or scalar.bits == 16:
                 return None
             count = int(np.prod(form.shapes[p.name])) * type.dtype.size
             targets.append(Target(k, at, count, scalar.numpy))

@@ -17,7 +17,7 @@ from ..kernels.ir import Function, walk
 from ..kernels.ops import Row
 from ..kernels.ops import memory as rows
 from ..kernels.passes import race_finder as racing
-from ..kernels.types import is_int
+from ..kernels.types import Array, is_int
 from ..records import record, replace
 from .adjoint_arguments import AdjointArguments
 from .executable import Executable, executable_for, root_name
@@ -125,7 +125,7 @@ def _may_clash(kinds: set[Row]) -> bool:
 
 def _counts(function: Function, name: str, kinds: set[Row]) -> bool:
     """True for an array of integers that is only read and added to, never stored to."""
-    integers = any(p.name == name and is_int(p.type.dtype) for p in function.arrays)  # type: ignore[attr-defined]
+    integers = any(p.name == name and isinstance(p.type, Array) and is_int(p.type.dtype) for p in function.params)
     return integers and all(r.adds or r is rows.LOAD for r in kinds)
 
 

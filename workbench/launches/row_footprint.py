@@ -18,7 +18,7 @@ from ..kernels.ir import Function, walk
 from ..kernels.ops import control
 from ..kernels.ops import memory as rows
 from ..kernels.row import Effect
-from ..kernels.types import Array
+from ..kernels.types import Array, Composite, Scalar
 
 if TYPE_CHECKING:
     from .executable import Executable
@@ -117,7 +117,8 @@ def _places(function: Function, values: Sequence[int]) -> dict[int, tuple[int, S
             found[k] = values[at], values[at + 1 + n : at + 1 + 2 * n]
             at += 1 + 2 * n
         else:
-            at += p.type.size  # type: ignore[attr-defined]
+            assert isinstance(p.type, Scalar | Composite)
+            at += p.type.size
     return found
 
 
@@ -132,7 +133,9 @@ def _reach(access: Access, hull: Hull, strides: Sequence[int], begin: int, end: 
         stride += per_row * step
         low += min(least * step, most * step)
         high += max(least * step, most * step)
-    high += access.array.type.dtype.itemsize  # type: ignore[attr-defined]
+    kind = access.array.type
+    assert isinstance(kind, Array) and isinstance(kind.dtype, Scalar | Composite)
+    high += kind.dtype.itemsize
     top, last = max(begin, hull.box[_ROW][0]), min(end - 1, hull.box[_ROW][1])
     if top > last:
         return Reach(0, 0, 0, stride, low, high, False)

@@ -51,7 +51,7 @@ def pull_back(command: PlannedLaunch, given: Sequence[Any]) -> None:
     )
 
 
-def _run(command: PlannedLaunch, adjoints: dict[int, array], by: Any = None) -> None:
+def _run(command: PlannedLaunch, adjoints: dict[int, array], by: memory.Recorder | None = None) -> None:
     program, plan, flat = command.program, command.plan, command.flat
     with memory.LOCK, memory.unrecorded():
         back = adjoint_of(plan, tuple(plan.floats))
@@ -98,7 +98,7 @@ def _adjoints(program: Program, flat: list, given: Sequence[Any]) -> dict[int, a
     return found
 
 
-def _part(struct: Any, path: Sequence[str]) -> Any:
+def _part(struct: object, path: Sequence[str]) -> Any:
     for k, name in enumerate(path):
         if isinstance(struct, array):  # of structs
             return struct.field(".".join(path[k:]))

@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 from ..arrays import allocation as memory
 from ..arrays.array import array, copied
 from ..arrays.creation import zeros
+from ..arrays.dtypes import scalar_in
 from ..errors import GradientError, LaunchError
 from ..kernels import ops
 from ..kernels.ops.memory import ATOMIC_ADD as atomic_add
@@ -119,7 +120,7 @@ def array_inner(a: array, b: array, out: array | None = None, count: int | None 
             slug="shape" if a.dtype == b.dtype else "dtype",
             instead="wb.utils.array_inner(a, b)   with a.dtype == b.dtype and a.shape == b.shape",
         )
-    result = a.dtype.scalar  # type: ignore[attr-defined]
+    result = scalar_in(a.dtype)
     if axis is not None:
         return _along("array_inner", axis, (a, b), count, result, out)
     a, b = _part(count, a, b)
@@ -142,12 +143,12 @@ def _along(name: str, axis: int, args: tuple[array, ...], count: int | None, dty
     rows = [a.transpose(order).contiguous().reshape((-1, a.shape[axis]))[:, columns] for a in apart]
     if 0 in rows[0].shape:
         return out.zero_()
-    made = _row_program(name, args[0].dtype, dtype, len(args))  # type: ignore[arg-type]
+    made = _row_program(name, args[0].dtype, dtype, len(args))
     operators.run(made, rows[0].shape[0], [*rows, out.flatten()])
     return out
 
 
-def _refuse_out(name: str, dtype: Type, shape: tuple[int, ...], out: Any) -> NoReturn:
+def _refuse_out(name: str, dtype: Type, shape: tuple[int, ...], out: object) -> NoReturn:
     shown = f"{out.dtype} of shape {out.shape}" if isinstance(out, array) else type(out).__name__
     raise LaunchError(
         f"{name} writes {dtype} of shape {shape}, out is {shown}",
@@ -161,7 +162,7 @@ def _part(count: int | None, *args: array) -> list[array]:
     return [a if count is None else a.contiguous().flatten()[:count] for a in args]
 
 
-def _check(name: str, a: Any) -> None:
+def _check(name: str, a: object) -> None:
     if not isinstance(a, array) or not isinstance(a.dtype, (Scalar, Composite)) or a.dtype.scalar is bool_:
         what = f"an array of {a.dtype}" if isinstance(a, array) else type(a).__name__
         text = f"{name} takes an array of numbers, not {what}"

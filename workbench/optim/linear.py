@@ -19,6 +19,7 @@ from ..arrays import allocation as memory
 from ..arrays import capture_log
 from ..arrays.array import array, clone
 from ..arrays.creation import copy, zeros, zeros_like
+from ..arrays.dtypes import scalar_in
 from ..errors import GradientError, LaunchError
 from ..kernels import kernel
 from ..kernels.program import Kernel
@@ -29,7 +30,7 @@ from ..launches.sums import array_inner
 from ..sparse import BsrMatrix
 from ..sparse.structure import rows_of
 from ..tapes.tape import Tape
-from .operators import LinearOperator, aslinearoperator
+from .operators import LinearOperator, MatrixLike, aslinearoperator
 from .preconditioners import preconditioner as preconditioner
 from .steps import flat
 
@@ -57,14 +58,15 @@ def axpby(a: Any, x: numbers, b: Any, y: numbers, out: numbers):
     out[i] = a * x[i] + b * y[i]
 
 
+Callback = Callable[..., object] | Kernel | None
 Done = Callable[[int, float], bool]  # told the turn and the norm of the residual: whether that is the last
 
 
 class _Vectors:
     """The arithmetic of one solve: on arrays of numbers, in the scalar type of b."""
 
-    def __init__(self, A: Any, b: array, M: Any):
-        self.kind = b.dtype.numpy.type  # type: ignore[attr-defined]
+    def __init__(self, A: MatrixLike, b: array, M: MatrixLike | None):
+        self.kind = b.dtype.numpy.type
         self.A, self.M = aslinearoperator(A), None if M is None else aslinearoperator(M)
 
     def times(self, x: array) -> array:
@@ -81,7 +83,7 @@ class _Vectors:
         self.M.matvec(r, out, out, self.kind(1), self.kind(0))
         return out
 
-    def sum(self, a: Any, x: array, b: Any, y: array, out: array | None = None) -> array:
+    def sum(self, a: float, x: array, b: float, y: array, out: array | None = None) -> array:
         """a x + b y."""
         out = zeros_like(y, requires_grad=False) if out is None else out
         launch(axpby, out.size, [self.kind(a), x, self.kind(b), y], [out])
@@ -217,14 +219,14 @@ class LinearSolverState:
 
     def __init__(
         self,
-        A: Any,
+        A: MatrixLike,
         b: array,
         x: array,
         tol: float | None = None,
         atol: float | None = None,
         maxiter: float | None = 0,
-        M: Any = None,
-        callback: Any = None,
+        M: MatrixLike | None = None,
+        callback: Callback = None,
         check_every: int = 10,
         use_cuda_graph: bool = True,
         *,
@@ -236,9 +238,13 @@ class LinearSolverState:
         self.tol, self.atol, self.maxiter, self.restart = tol, atol, maxiter, restart
         self.callback, self.check_every = callback, check_every
 
-    def __call__(self, A: Any = None, b: Any = None, x: Any = None, M: Any = None) -> Any:
+    def __call__(
+        self, A: MatrixLike | None = None, b: array | None = None, x: array | None = None, M: MatrixLike | None = None
+    ) -> Any:
         """Solve, as one event of an open tape. Returns what `cg` returns; raises as `cg` does."""
-        A, b, x, M = (old if new is None else new for old, new in zip(self.operands, (A, b, x, M), strict=True))
+        old = self.operands
+        A, M = old[0] if A is None else A, old[3] if M is None else M
+        b, x = old[1] if b is None else b, old[2] if x is None else x
         self._check(b, x)
         tape = memory.recorder()
         if tape is None:
@@ -255,7 +261,7 @@ class LinearSolverState:
         copy(x, answer)
         return said if self.check_every else _Report(b)(*said)
 
-    def _now(self, A: Any, b: array, x: array, M: Any) -> Any:
+    def _now(self, A: MatrixLike, b: array, x: array, M: MatrixLike | None) -> Any:
         """Solve now, and in every replay of an open capture."""
         report, said = None if self.check_every else _Report(b), (0, 0.0, 0.0)
 
@@ -268,7 +274,7 @@ class LinearSolverState:
         capture_log.do(solve)
         return said if report is None else report.arrays
 
-    def _check(self, b: Any, x: Any) -> None:
+    def _check(self, b: array, x: array) -> None:
         for name, a in (("b", b), ("x", x)):
             if not isinstance(a, array) or not isinstance(a.dtype, Scalar | Composite) or a.dtype.scalar.kind != "f":
                 text = f"{self._name} takes an array of floats as {name}"
@@ -313,7 +319,9 @@ class BiCGSTAB(LinearSolverState):
 
     _method, _name = staticmethod(_bicgstab), "bicgstab"
 
-    def __init__(self, A: Any, b: array, x: array, *rest: Any, is_left_preconditioner: bool = False, **named: Any):
+    def __init__(
+        self, A: MatrixLike, b: array, x: array, *rest: Any, is_left_preconditioner: bool = False, **named: Any
+    ):
         super().__init__(A, b, x, *rest[:7], **named)  # the eighth is `is_left_preconditioner`
 
 
@@ -330,7 +338,7 @@ class GMRES(LinearSolverState):
 
     def __init__(
         self,
-        A: Any,
+        A: MatrixLike,
         b: array,
         x: array,
         tol: float | None = None,
@@ -347,7 +355,7 @@ class _Report:
     """Report of a solve with `check_every=0`, as arrays: iterations, squared residual, squared tolerance."""
 
     def __init__(self, b: array):
-        real = b.dtype.scalar  # type: ignore[attr-defined]
+        real = scalar_in(b.dtype)
         with memory.unrecorded():
             self.arrays = zeros(1, int, b.device), zeros(1, real, b.device), zeros(1, real, b.device)
 
@@ -358,13 +366,13 @@ class _Report:
         return self.arrays
 
 
-def _differentiable(A: Any) -> tuple[array, ...]:
+def _differentiable(A: MatrixLike) -> tuple[array, ...]:
     source = A.source if isinstance(A, LinearOperator) else A
     return (source.values,) if isinstance(source, BsrMatrix) else (source,) if isinstance(source, array) else ()
 
 
 def _run(
-    how: LinearSolverState, A: Any, b: array, x: array, M: Any, report: _Report | None = None
+    how: LinearSolverState, A: MatrixLike, b: array, x: array, M: MatrixLike | None, report: _Report | None = None
 ) -> tuple[int, float, float]:
     with memory.unrecorded():
         v, rhs, unknown = _Vectors(A, b, M), flat(b), flat(x)
@@ -372,7 +380,7 @@ def _run(
         answer = clone(unknown) if any(a.span.overlaps(x.span) is not False for a in read) else unknown
         tol, atol = how.tol, how.atol
         if tol is None and atol is None:
-            tol, atol = 1e-12 if b.dtype.scalar.bits == 64 else 1e-6, 1e-30  # type: ignore[attr-defined]
+            tol, atol = 1e-12 if scalar_in(b.dtype).bits == 64 else 1e-6, 1e-30
         limit, most = max((tol or 0.0) * v.norm(rhs), atol or 0.0), int(how.maxiter or rhs.size)
         seen, called = (0, 0.0), -1
 
@@ -403,7 +411,7 @@ def _refuse_hidden(tape: Tape, A: LinearOperator, b: array) -> None:
     with memory.unrecorded():
         x = clone(b, requires_grad=False)
         out = zeros_like(x, requires_grad=False)
-        kind = b.dtype.scalar.numpy.type  # type: ignore[attr-defined]
+        kind = scalar_in(b.dtype).numpy.type
         with Tape() as probe:
             A.matvec(flat(x), flat(out), flat(out), kind(1), kind(0))
     for event in probe.events:
@@ -429,7 +437,7 @@ def _check_adjoint(A: LinearOperator) -> None:
         )
 
 
-def _as_it_is(A: Any) -> LinearOperator:
+def _as_it_is(A: MatrixLike) -> LinearOperator:
     """The operator on a copy of its entries, which may be overwritten before the adjoint is computed."""
     source = A.source if isinstance(A, LinearOperator) and A.source is not None else A
     if isinstance(source, array):
@@ -444,9 +452,9 @@ def _as_it_is(A: Any) -> LinearOperator:
 
 
 def _record(
-    tape: Any,
+    tape: Tape,
     how: LinearSolverState,
-    A: Any,
+    A: MatrixLike,
     arrays: tuple[array, ...],
     b: array,
     x: array,
@@ -467,17 +475,21 @@ def _record(
             return
         _check_adjoint(operator)
         _check_converged("the solve", x, *said[1:])
-        back = LinearOperator(operator.shape[::-1], operator.dtype, operator.device, operator.transposed)  # type: ignore[arg-type]
+        assert operator.transposed is not None
+        rows, columns = operator.shape
+        back = LinearOperator((columns, rows), operator.dtype, operator.device, operator.transposed)
         found = zeros_like(x, requires_grad=False)
         right_side = array(seed.numpy() / size, dtype=seed.dtype, device=seed.device)
         again = type(how)(back, right_side, found, how.tol or None, maxiter=how.maxiter, restart=how.restart)
         _check_converged("the adjoint solve", x, *_run(again, back, right_side, found, None)[1:])
-        left = found.numpy() * seed.dtype.scalar.numpy.type(size)  # type: ignore[attr-defined]
+        left = found.numpy() * scalar_in(seed.dtype).numpy.type(size)
         seed.zero_()
         for a in arrays:
-            entries, old = _outer(operator.source, left.reshape(-1), right.reshape(-1)), a.grad.numpy()  # type: ignore
-            a.grad.assign(old - entries.reshape(old.shape))  # type: ignore[union-attr]
-        b.grad.assign(b.grad.numpy() + left)  # type: ignore[union-attr]
+            assert operator.source is not None and a.grad is not None
+            entries, old = _outer(operator.source, left.reshape(-1), right.reshape(-1)), a.grad.numpy()
+            a.grad.assign(old - entries.reshape(old.shape))
+        assert b.grad is not None
+        b.grad.assign(b.grad.numpy() + left)
 
     tape.record_func(solved_backwards, [*arrays, b, x], only_read=[*arrays, b])
 
@@ -492,7 +504,7 @@ def _check_converged(what: str, x: array, residual: float, wanted: float) -> Non
         )
 
 
-def _outer(source: Any, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+def _outer(source: array | BsrMatrix, left: np.ndarray, right: np.ndarray) -> np.ndarray:
     """left x right^T where the matrix has entries."""
     if isinstance(source, BsrMatrix):
         rows, cols = source.block_shape
@@ -506,13 +518,13 @@ FSAI = Refused("optim.linear.FSAI", 'preconditioner(A, "diag") is here.')
 
 
 def cg(
-    A: Any,
+    A: MatrixLike,
     b: array,
     x: array,
     tol: float | None = None,
     atol: float | None = None,
     maxiter: float | None = 0,
-    M: Any = None,
+    M: MatrixLike | None = None,
     callback: Callable | None = None,
     check_every: int = 10,
     use_cuda_graph: bool = True,
@@ -542,13 +554,13 @@ def cg(
 
 
 def cr(
-    A: Any,
+    A: MatrixLike,
     b: array,
     x: array,
     tol: float | None = None,
     atol: float | None = None,
     maxiter: float | None = 0,
-    M: Any = None,
+    M: MatrixLike | None = None,
     callback: Callable | None = None,
     check_every: int = 10,
     use_cuda_graph: bool = True,
@@ -568,13 +580,13 @@ def cr(
 
 
 def bicgstab(
-    A: Any,
+    A: MatrixLike,
     b: array,
     x: array,
     tol: float | None = None,
     atol: float | None = None,
     maxiter: float | None = 0,
-    M: Any = None,
+    M: MatrixLike | None = None,
     callback: Callable | None = None,
     check_every: int = 10,
     use_cuda_graph: bool = True,
@@ -593,14 +605,14 @@ def bicgstab(
 
 
 def gmres(
-    A: Any,
+    A: MatrixLike,
     b: array,
     x: array,
     tol: float | None = None,
     atol: float | None = None,
     restart: int = 31,
     maxiter: float | None = 0,
-    M: Any = None,
+    M: MatrixLike | None = None,
     callback: Callable | None = None,
     check_every: int = 31,
     use_cuda_graph: bool = True,

@@ -10,7 +10,8 @@ from typing import Any
 
 from ..arrays.array import array
 from ..arrays.creation import copy
-from ..arrays.dtypes import dtype_of
+from ..arrays.dtypes import DTypeLike, dtype_of, scalar_in
+from ..device import DeviceLike
 from ..errors import LaunchError
 from ..kernels import kernel
 from ..kernels.reading.declare import tid
@@ -54,13 +55,13 @@ class LinearOperator:
     def __init__(
         self,
         shape: tuple[int, int],
-        dtype: Any,
-        device: Any,
+        dtype: DTypeLike,
+        device: DeviceLike,
         matvec: Callable,
-        batch_offsets: Any = None,
+        batch_offsets: object = None,
         max_batch_length: int | None = None,
         transposed: Callable | None = None,
-        source: Any = None,
+        source: array | BsrMatrix | None = None,
     ):
         if batch_offsets is not None:
             raise LaunchError("batches of systems are not here.", slug="linear", instead="one call for each system")
@@ -71,10 +72,13 @@ class LinearOperator:
     @property
     def scalar_type(self) -> Scalar:
         """The scalar type of its entries."""
-        return dtype_of(self.dtype).scalar
+        return scalar_in(dtype_of(self.dtype))
 
 
-def aslinearoperator(A: Any, batch_offsets: Any = None, max_batch_length: int | None = None) -> Any:
+MatrixLike = LinearOperator | BsrMatrix | array  # dense or a diagonal, sparse, or known by its products
+
+
+def aslinearoperator(A: MatrixLike | None, batch_offsets: object = None, max_batch_length: int | None = None) -> Any:
     """A dense matrix (two axes), a diagonal (one axis, of numbers or vectors) or a sparse matrix as a LinearOperator.
 
     A LinearOperator, or None, stays what it is. Raises LaunchError [linear] for anything else.
@@ -86,7 +90,7 @@ def aslinearoperator(A: Any, batch_offsets: Any = None, max_batch_length: int | 
         return A
     if isinstance(A, BsrMatrix):
 
-        def sparse(x: array, y: array, z: array, alpha: Any, beta: Any, transpose: bool = False) -> None:
+        def sparse(x: array, y: array, z: array, alpha: float, beta: float, transpose: bool = False) -> None:
             if z is not y:
                 copy(z, y)
             bsr_mv(A, x, z, alpha, beta, transpose)
@@ -95,10 +99,10 @@ def aslinearoperator(A: Any, batch_offsets: Any = None, max_batch_length: int | 
     if isinstance(A, array) and A.ndim == 1 and isinstance(A.dtype, Composite):
         A = flat(A)
     if isinstance(A, array) and isinstance(A.dtype, Scalar) and A.ndim in (1, 2):
-        shape = A.shape if A.ndim == 2 else (A.size, A.size)
+        shape = (A.shape[0], A.shape[-1])
         turned = A if A.ndim == 1 else A.transpose()
         times, back = _array_product(A), _array_product(turned)
-        return LinearOperator(shape, A.dtype, A.device, times, batch_offsets, None, back, A)  # type: ignore[arg-type]
+        return LinearOperator(shape, A.dtype, A.device, times, batch_offsets, None, back, A)
     got = f"an array of {A.dtype} with {A.ndim} axes" if isinstance(A, array) else type(A).__name__
     raise LaunchError(f"a matrix is dense, a diagonal, sparse or a LinearOperator, not {got}", slug="linear")
 
@@ -108,9 +112,9 @@ def _turned(product: Callable) -> Callable:
 
 
 def _array_product(A: array) -> Callable:
-    times, kind = (dense_times if A.ndim == 2 else diagonal_times), A.dtype.numpy.type  # type: ignore[attr-defined]
+    times, kind = (dense_times if A.ndim == 2 else diagonal_times), A.dtype.numpy.type
 
-    def product(x: array, y: array, z: array, alpha: Any, beta: Any) -> None:
+    def product(x: array, y: array, z: array, alpha: float, beta: float) -> None:
         launch(times, A.shape[0], [A, x, kind(alpha), kind(beta), y], [z])
 
     return product

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -21,7 +20,7 @@ BLOCKS = ("block_jacobi_direct", "block_jacobi_sequential", "block_jacobi_tile")
 KINDS = ("diag", "diag_abs", *BLOCKS, "id")
 
 
-def preconditioner(A: Any, ptype: str = "diag") -> LinearOperator | None:
+def preconditioner(A: array | BsrMatrix, ptype: str = "diag") -> LinearOperator | None:
     """An approximate inverse of a dense, diagonal or sparse matrix, for `M=` of the solvers; None for "id".
 
     "diag": one over the diagonal (0 counts as 1); "diag_abs": over its size; "block_jacobi_direct", "_sequential" and
@@ -42,7 +41,7 @@ def preconditioner(A: Any, ptype: str = "diag") -> LinearOperator | None:
         raise LaunchError(f"{ptype} of {what}: it takes square blocks in a square", slug="linear", instead='"diag"')
     if isinstance(A, BsrMatrix) and not isinstance(A.dtype, Scalar):
         return _of_blocks(A, ptype)
-    if not isinstance(A, (BsrMatrix, array)) or A.dtype != A.dtype.scalar:
+    if not isinstance(A, (BsrMatrix, array)) or not isinstance(A.dtype, Scalar):
         raise LaunchError(
             f"a preconditioner of {type(A).__name__}", slug="linear", instead="a dense or a sparse matrix"
         )

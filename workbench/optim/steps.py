@@ -10,7 +10,7 @@ from typing import Any
 
 from ..arrays.array import array
 from ..arrays.creation import zeros
-from ..arrays.dtypes import is_half
+from ..arrays.dtypes import is_half, scalar_in
 from ..errors import LaunchError
 from ..kernels import kernel, ops
 from ..kernels.reading.declare import tid
@@ -105,7 +105,7 @@ class _Optimizer:
                 raise LaunchError(f"an optimizer takes arrays of floats, not {what}", slug="dtype", instead="[x, y]")
         self.params, self.state = given, []
         for k, p in enumerate(given):
-            kind = float32 if is_half(p.dtype) else p.dtype.scalar  # type: ignore[attr-defined]
+            kind = float32 if is_half(p.dtype) else scalar_in(p.dtype)
             kept = old[k] if k < len(old) else []
             fits = kept and all(s.size == flat(p).size and s.dtype == kind and s.device == p.device for s in kept)
             self.state.append(kept if fits else [zeros(flat(p).size, kind, p.device) for _ in range(self._states)])
@@ -147,7 +147,7 @@ class _Optimizer:
 
 
 def _fits(g: array, p: array) -> bool:
-    return g.dtype == p.dtype or (is_half(p.dtype) and g.dtype.scalar is float32)  # type: ignore[attr-defined]
+    return g.dtype == p.dtype or (is_half(p.dtype) and getattr(g.dtype, "scalar", None) is float32)
 
 
 class Adam(_Optimizer):
@@ -177,7 +177,7 @@ class Adam(_Optimizer):
 
     def _move(self, g: array, x: array, state: list[array]) -> None:
         m, v = state
-        kind = m.dtype.numpy.type  # type: ignore[attr-defined]
+        kind = m.dtype.numpy.type
         numbers = [kind(n) for n in (self.lr, self.beta1, self.beta2, self.eps, 1.0)]
         launch(adam, x.size, [g, m, v, self._count, *numbers], [x])
 
@@ -208,6 +208,6 @@ class SGD(_Optimizer):
 
     def _move(self, g: array, x: array, state: list[array]) -> None:
         (b,) = state
-        kind = b.dtype.numpy.type  # type: ignore[attr-defined]
+        kind = b.dtype.numpy.type
         first = [kind(n) for n in (self.lr, self.momentum, self.dampening, self.weight_decay)]
         launch(sgd, x.size, [g, b, self._count, *first, bool(self.nesterov), kind(1.0)], [x])

@@ -11,11 +11,14 @@ import numpy as np
 from ..arrays import capture_log
 from ..arrays.array import array
 from ..arrays.creation import zeros
-from ..arrays.dtypes import dtype_of
+from ..arrays.dtypes import DTypeLike, dtype_of
 from ..arrays.scalar import scalar
+from ..device import DeviceLike
 from ..errors import LaunchError
 from ..kernels.types import Matrix, Scalar, Vector
 from .structure import numbers, rows_of
+
+Factor = float | np.number | scalar  # the alpha and beta of sums and products
 
 
 class BsrMatrix:
@@ -30,7 +33,7 @@ class BsrMatrix:
     ((2, 2), 2, array([20.,  3.], dtype=float32))
     """
 
-    def __init__(self, nrow: int, ncol: int, dtype: Any, device: Any = None):
+    def __init__(self, nrow: int, ncol: int, dtype: DTypeLike, device: DeviceLike = None):
         self.nrow, self.ncol, self.dtype = int(nrow), int(ncol), block_type(dtype)
         self.offsets, self.columns = zeros(self.nrow + 1, int, device), zeros(0, int, device)
         self.values: array = zeros(0, self.dtype, device)
@@ -76,9 +79,10 @@ class BsrMatrix:
 
     def used(self) -> None:
         """Tell an open capture that it works on the arrays of this matrix, unless it made the matrix."""
-        if capture_log.opened is not None and (notes := capture_log.active_capture()) not in (None, self._made):
+        notes = None if capture_log.opened is None else capture_log.active_capture()
+        if notes is not None and notes is not self._made:
             look = partial(_same, self, self._structure, (self.offsets, self.columns, self.values))
-            notes.unchanged.setdefault(self, look)  # type: ignore[union-attr]
+            notes.unchanged.setdefault(self, look)
 
     def take(self, other: BsrMatrix) -> None:
         """Take over the places and arrays of another matrix."""
@@ -123,7 +127,7 @@ class BsrMatrix:
         return None
 
     @row_counts.setter
-    def row_counts(self, counts: Any) -> None:
+    def row_counts(self, counts: object) -> None:
         """Raise LaunchError [topology] for anything but None."""
         if counts is not None:
             raise LaunchError(
@@ -202,7 +206,7 @@ def _same(A: BsrMatrix, structure: tuple, arrays: tuple[array, ...]) -> None:
         )
 
 
-def block_type(dtype: Any) -> Any:
+def block_type(dtype: DTypeLike) -> Any:
     """The element type of `values`: a float scalar, or a matrix of them (1 x 1 is the scalar)."""
     made = dtype_of(dtype)
     if isinstance(made, Matrix) and made.shape == (1, 1):
@@ -215,12 +219,12 @@ def block_type(dtype: Any) -> Any:
 
 
 @lru_cache(None)
-def bsr_matrix_t(dtype: Any) -> type:
+def bsr_matrix_t(dtype: object) -> type:
     """The class itself, for annotations of host functions."""
     return BsrMatrix
 
 
-def factor(value: Any, dtype: Scalar) -> Any:
+def factor(value: Factor, dtype: Scalar) -> Any:
     """A number as the kernels for this scalar type take it; a declared scalar stays one."""
     return value if isinstance(value, scalar) else dtype.numpy.type(value)
 

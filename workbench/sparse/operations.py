@@ -9,12 +9,14 @@ import numpy as np
 from ..arrays.allocation import recorder
 from ..arrays.array import array
 from ..arrays.creation import full, zeros
+from ..arrays.dtypes import DTypeLike
+from ..device import DeviceLike
 from ..errors import LaunchError
 from ..kernels.types import Matrix, Scalar, Small, matrix
 from ..launches.launch import launch
 from . import kernels
-from .matrix import BsrMatrix, factor
-from .structure import compressed, numbers, rows_of
+from .matrix import BsrMatrix, Factor, factor
+from .structure import Whole, compressed, numbers, rows_of
 
 
 def check_topology(topology: str | None) -> None:
@@ -27,7 +29,7 @@ def _indices(a: np.ndarray, like: BsrMatrix) -> array:
     return array(np.ascontiguousarray(a, np.int32), int, device=like.device)
 
 
-def combined(dest: BsrMatrix, terms: list[tuple[BsrMatrix, Any]], beta: Any) -> BsrMatrix:
+def combined(dest: BsrMatrix, terms: list[tuple[BsrMatrix, Any]], beta: Factor) -> BsrMatrix:
     """dest = sum of alpha * term + beta * dest, at the places of all. Without beta the old blocks are not read."""
     old = BsrMatrix(dest.nrow, dest.ncol, dest.dtype, dest.device)  # `dest` may be a term too
     old.take(dest)
@@ -55,11 +57,11 @@ def combined(dest: BsrMatrix, terms: list[tuple[BsrMatrix, Any]], beta: Any) -> 
 def bsr_zeros(
     rows_of_blocks: int,
     cols_of_blocks: int,
-    block_type: Any,
-    device: Any = None,
+    block_type: DTypeLike,
+    device: DeviceLike = None,
     *,
     topology: str | None = None,
-    row_capacity: Any = None,
+    row_capacity: object = None,
     nnz_capacity: int | None = None,
 ) -> BsrMatrix:
     """A matrix of `rows_of_blocks` x `cols_of_blocks` blocks, none of them stored.
@@ -77,7 +79,7 @@ def bsr_set_zero(
     cols_of_blocks: int | None = None,
     *,
     topology: str = "compact",
-    row_capacity: Any = None,
+    row_capacity: object = None,
     nnz_capacity: int | None = None,
 ) -> None:
     """Store no block any more; optionally of another size.
@@ -92,13 +94,13 @@ def bsr_set_zero(
 
 def bsr_set_from_triplets(
     dest: BsrMatrix,
-    rows: Any,
-    columns: Any,
+    rows: Whole,
+    columns: Whole,
     values: array | None = None,
-    count: Any = None,
+    count: int | array | None = None,
     prune_numerical_zeros: bool = True,
     topology: str | None = None,
-    build_mapping: Any = None,
+    build_mapping: object = None,
 ) -> None:
     """Let `dest` be the sum of blocks at (row, column); places that come twice are added. Differentiable by `values`.
 
@@ -166,9 +168,9 @@ def bsr_from_triplets(
 def bsr_axpy(
     x: BsrMatrix,
     y: BsrMatrix | None = None,
-    alpha: Any = 1.0,
-    beta: Any = 1.0,
-    work_arrays: Any = None,
+    alpha: Factor = 1.0,
+    beta: Factor = 1.0,
+    work_arrays: object = None,
     topology: str | None = None,
 ) -> BsrMatrix:
     """y = alpha * x + beta * y; y is made where none is given. Returns y. Differentiable by all blocks.
@@ -185,7 +187,7 @@ def bsr_axpy(
 
 def bsr_copy(
     A: BsrMatrix,
-    scalar_type: Any = None,
+    scalar_type: Scalar | None = None,
     block_shape: tuple[int, int] | None = None,
     structure_only: bool = False,
     topology: str = "compact",
@@ -267,7 +269,7 @@ def bsr_transposed(A: BsrMatrix) -> BsrMatrix:
     return made
 
 
-def bsr_scale(x: BsrMatrix, alpha: Any) -> BsrMatrix:
+def bsr_scale(x: BsrMatrix, alpha: Factor) -> BsrMatrix:
     """x *= alpha. Returns x.
 
     >>> wb.sparse.bsr_scale(wb.sparse.bsr_identity(1, float), 3.0).values.list()
@@ -313,8 +315,8 @@ def bsr_diag(
     diag: Any = None,
     rows_of_blocks: int | None = None,
     cols_of_blocks: int | None = None,
-    block_type: Any = None,
-    device: Any = None,
+    block_type: DTypeLike = None,
+    device: DeviceLike = None,
 ) -> BsrMatrix:
     """A new matrix with these blocks on its diagonal: an array, or one value for `rows_of_blocks` of them.
 
@@ -340,7 +342,7 @@ def bsr_set_identity(A: BsrMatrix, rows_of_blocks: int | None = None) -> None:
     bsr_set_diag(A, A.dtype(one), rows_of_blocks, rows_of_blocks)
 
 
-def bsr_identity(rows_of_blocks: int, block_type: Any, device: Any = None) -> BsrMatrix:
+def bsr_identity(rows_of_blocks: int, block_type: DTypeLike, device: DeviceLike = None) -> BsrMatrix:
     """A new identity matrix.
 
     >>> wb.sparse.bsr_identity(2, wb.mat22).nnz

@@ -10,7 +10,7 @@ from .operations import bsr_axpy, bsr_copy, bsr_scale, bsr_transposed
 from .products import bsr_mm, bsr_mv
 
 
-def _times(a: BsrMatrix, other: Any) -> Any:
+def _times(a: BsrMatrix, other: object) -> Any:
     if isinstance(other, BsrMatrix):
         return bsr_mm(a, other)
     return bsr_mv(a, other) if isinstance(other, array) else NotImplemented
@@ -24,7 +24,7 @@ def _minus(a: BsrMatrix, b: BsrMatrix) -> BsrMatrix:
     return bsr_axpy(b, bsr_copy(a), alpha=-1.0)
 
 
-def _scaled(a: BsrMatrix, factor: Any) -> BsrMatrix:
+def _scaled(a: BsrMatrix, factor: float) -> BsrMatrix:
     return bsr_scale(bsr_copy(a), factor)
 
 

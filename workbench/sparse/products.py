@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ..arrays.array import array
 from ..arrays.creation import zeros
 from ..errors import LaunchError
 from ..kernels.types import Scalar, matrix, vector
 from ..launches.launch import launch
 from . import kernels
-from .matrix import BsrMatrix, factor, vector_of
+from .matrix import BsrMatrix, Factor, factor, vector_of
 from .operations import bsr_zeros, check_topology, combined
 from .structure import compressed, pairs, rows_of
 
@@ -19,8 +17,8 @@ def bsr_mv(
     A: BsrMatrix,
     x: array,
     y: array | None = None,
-    alpha: Any = 1.0,
-    beta: Any = 0.0,
+    alpha: Factor = 1.0,
+    beta: Factor = 0.0,
     transpose: bool = False,
     work_buffer: array | None = None,
     tile_size: int = 0,
@@ -71,9 +69,9 @@ def bsr_mm(
     x: BsrMatrix,
     y: BsrMatrix,
     z: BsrMatrix | None = None,
-    alpha: Any = 1.0,
-    beta: Any = 0.0,
-    work_arrays: Any = None,
+    alpha: Factor = 1.0,
+    beta: Factor = 0.0,
+    work_arrays: object = None,
     reuse_topology: bool = False,
     tile_size: int = 0,
     max_new_nnz: int | None = None,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
 from ..arrays.array import array
+
+Whole = array | Sequence[int] | np.ndarray  # rows, columns or counts, as users give them
 
 
 def compressed(rows: np.ndarray, columns: np.ndarray, size: tuple[int, int]) -> tuple[np.ndarray, ...]:
@@ -22,7 +24,7 @@ def rows_of(offsets: np.ndarray) -> np.ndarray:
     return np.repeat(np.arange(len(offsets) - 1, dtype=np.int32), np.diff(offsets))
 
 
-def numbers(a: Any) -> np.ndarray:
+def numbers(a: Whole) -> np.ndarray:
     """The integers of an array as a NumPy array."""
     return np.array(a.list() if isinstance(a, array) else a, np.int32).reshape(-1)
 

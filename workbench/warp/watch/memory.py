@@ -24,7 +24,7 @@ from warp._src import types as warp_types
 
 from ...arrays import allocation as memory
 from ...arrays.array import array, array_on
-from ...arrays.dtypes import differentiable, dtype_of, itemsize_of
+from ...arrays.dtypes import differentiable, dtype_of, itemsize_of, scalar_in
 from ...arrays.indexed import indexedarray
 from ...arrays.ports import arrays_behind
 from ...errors import LaunchError
@@ -322,7 +322,7 @@ class Twins:
     def flat(self, region: TwinBuffer) -> array:
         """A 1-D view of a whole twin, of scalars (of structs, if it holds structs)."""
         dtype = self.type(region.dtype)
-        element = dtype if isinstance(dtype, Struct) else getattr(dtype, "scalar", dtype)
+        element = dtype if isinstance(dtype, Struct) else scalar_in(dtype)
         size = itemsize_of(element)
         return array_on(region.allocation, element, (region.allocation.nbytes // size,), (size,), 0)
 
