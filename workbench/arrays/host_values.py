@@ -9,7 +9,7 @@ import numpy as np
 
 from ..errors import LaunchError
 from ..kernels import types
-from ..kernels.types import Struct
+from ..kernels.types import Array, Struct
 from . import ports
 from .dtypes import ElementType, inner_shape
 from .span import ShapeLike
