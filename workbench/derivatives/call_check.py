@@ -78,7 +78,7 @@ def has_rule(stmt: ir.Stmt) -> bool:
     return stmt.row is control.CALL and stmt.attr.grad is not None
 
 
-def _plain(type: Any) -> bool:
+def _plain(type: object) -> bool:
     return isinstance(type, Scalar | Composite)
 
 
@@ -86,7 +86,7 @@ def _arguments(event: Event, calls: Sequence[ir.Stmt]) -> dict[ir.Stmt, list[tup
     """The arguments of each call as the interpreter sees them: at most SAMPLES per call, all finite."""
     found: dict[ir.Stmt, list[tuple]] = {call: [] for call in calls}
 
-    def look(_: Any, stmt: ir.Stmt, values: Any) -> None:
+    def look(_: object, stmt: ir.Stmt, values: Any) -> None:
         if (taken := found.get(stmt)) is not None and len(taken) < SAMPLES:
             given = tuple(np.array(values[a]) for a in stmt.args)
             if all(np.isfinite(g).all() for g in given):
@@ -99,7 +99,7 @@ def _arguments(event: Event, calls: Sequence[ir.Stmt]) -> dict[ir.Stmt, list[tup
     return found
 
 
-def _place(grad: Any) -> Where | None:
+def _place(grad: object) -> Where | None:
     code = getattr(grad, "__code__", None)
     if code is None:
         return None

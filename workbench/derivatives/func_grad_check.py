@@ -30,7 +30,7 @@ from .report import GradcheckRow, Report, refuse_vacuous
 
 def check_rule(
     f: Func,
-    *types: Any,
+    *types: object,
     samples: int = 64,
     low: float = 0.25,
     high: float = 1.75,

@@ -36,7 +36,7 @@ def jacobian(
     *,
     executor: Executor | None = None,
     sparse: bool = False,
-    pattern: Any = None,
+    pattern: object = None,
 ) -> Any:
     """The derivative of every component of y by every component of x, which must have been on an active path.
 
@@ -86,7 +86,7 @@ def jacobian(
     return as_read(tape, np.ascontiguousarray(stacked.T).reshape(outer + inner))
 
 
-def _check_numbers(*given: Any) -> None:
+def _check_numbers(*given: object) -> None:
     """Raises GradientError [seed-type] for what is no array of numbers or vectors."""
     for a in given:
         if not isinstance(a, array) or isinstance(a.dtype, Struct):
@@ -120,7 +120,7 @@ def _check_order(tape: Tape, y: array, x: array) -> None:
 
 
 def _each(
-    product: Any, tape: Tape, y: array, x: array, wanted: Sequence[Any], executor: Executor | None
+    product: Callable[..., Any], tape: Tape, y: array, x: array, wanted: Sequence[Any], executor: Executor | None
 ) -> list[np.ndarray]:
     """All rows or columns wanted. The first is computed here, so that races are searched for once."""
     first = [_product((product, tape, y, x), k) for k in wanted[:1]]
@@ -133,7 +133,7 @@ def _product(shared: tuple, k: int | list[int]) -> np.ndarray:
         return product(tape, y, x, k)
 
 
-def _sparse(tape: Tape, y: array, x: array, mode: str | None, pattern: Any, executor: Executor | None) -> Any:
+def _sparse(tape: Tape, y: array, x: array, mode: str | None, pattern: object, executor: Executor | None) -> Any:
     shape = _count(y), _count(x)
     with allocation.LOCK, allocation.unrecorded():
         lines, certain = (sparsity.given(pattern, shape), False) if pattern is not None else sparsity.find(tape, y, x)
@@ -155,7 +155,7 @@ def _sparse(tape: Tape, y: array, x: array, mode: str | None, pattern: Any, exec
     return made
 
 
-def _check_pattern(tape: Tape, y: array, x: array, made: Any, product: Any, known: str) -> None:
+def _check_pattern(tape: Tape, y: array, x: array, made: Any, product: Callable[..., Any], known: str) -> None:
     """Check a sparsity pattern by one walk in a random direction: a missing entry changes the product."""
     seeded, other = (y, x) if product is _row else (x, y)
     weights = np.random.default_rng(0).uniform(0.5, 1.0, _count(seeded))
@@ -252,7 +252,7 @@ class ValueAndGrad:
         grads = tuple(_output(args[k], given[k]) for k in picked)
         return value, grads[0] if isinstance(self.argnums, int) else grads
 
-    def _backward(self, loss: Any, inputs: list[array], picked: tuple[int, ...]) -> float:
+    def _backward(self, loss: object, inputs: list[array], picked: tuple[int, ...]) -> float:
         assert self.tape is not None
         if not isinstance(loss, array):
             raise GradientError(
@@ -322,7 +322,7 @@ def value_and_grad(
     return ValueAndGrad(fn, argnums, like)
 
 
-def _input(value: Any, like: array | None) -> array:
+def _input(value: object, like: array | None) -> array:
     """A copy of an argument, with a gradient."""
     raw = _numbers(value)
     if like is not None:

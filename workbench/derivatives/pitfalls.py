@@ -86,7 +86,7 @@ class Wrong(Mapping):
     def title(self) -> str:
         return f"WRONG ON PURPOSE: pitfall {self.pitfall.name}"
 
-    def __getitem__(self, key: Any) -> np.ndarray:
+    def __getitem__(self, key: object) -> np.ndarray:
         if isinstance(key, array):
             found = next((g for a, g in self._found.items() if a is key or a.span == key.span), None)
         else:
@@ -107,11 +107,11 @@ class Wrong(Mapping):
         lines = [f"{names[a]}: {np.array2string(g, threshold=12, precision=6)}" for a, g in self._found.items()]
         return "\n".join([f"{self.title}. {self.pitfall.what}", *lines])
 
-    def show(self, against: Any = None) -> Any:
+    def show(self, against: object = None) -> Any:
         """The static picture of the tape with this flow, marked as wrong. against=tape: with the exact one over it."""
         return ask("show", self.tape, self, against)
 
-    def explore(self, against: Any = None) -> Any:
+    def explore(self, against: object = None) -> Any:
         """The live picture of the tape with this flow, marked as wrong. against=tape: with the exact one over it."""
         return ask("explore", self.tape, self, against)
 

@@ -48,7 +48,7 @@ from ..tapes.reverse import verify
 from ..tapes.tape import Tape
 
 
-def pack(thing: Any) -> bytes:
+def pack(thing: object) -> bytes:
     """The serialised bytes. Raises LaunchError [travel] for what has no form outside this process."""
     out = io.BytesIO()
     try:
@@ -73,7 +73,7 @@ class _Packer(pickle.Pickler):
         super().__init__(out, protocol=5)
         self.public = {id(v): k for k, v in vars(sys.modules[_PACKAGE]).items() if callable(v) and k[0] != "_"}
 
-    def reducer_override(self, thing: Any) -> Any:
+    def reducer_override(self, thing: object) -> Any:
         if isinstance(thing, types.ModuleType):
             return importlib.import_module, (thing.__name__,)
         if (name := self.public.get(id(thing))) is not None:
@@ -210,7 +210,7 @@ def _declared(value: Value, numbers: dict[Value, int]) -> tuple:
     return value.type, value.name, value.where, None, value.companion
 
 
-def _attr(attr: Any) -> Any:
+def _attr(attr: object) -> Any:
     if not isinstance(attr, CustomAdjoint):
         return attr
     regions = [None if r is None else _listed(r, {}) for r in (attr.grad, attr.replay)]
@@ -378,7 +378,7 @@ def _event_again(
 # ---- the `pickle` of Python
 
 
-def reduced(thing: Any) -> Any:
+def reduced(thing: object) -> Any:
     """The `__reduce__` value of an object: (callable, arguments). Sharing is kept within one pickle.
 
     Functions, and the kernels and funcs around them, go as the bytes of `pack`: Python's pickle would look them up.

@@ -81,7 +81,7 @@ class _Pattern:
             found = self.lines[a] = [NOTHING] * (a.nbytes // self.word(a))
         return found
 
-    def event(self, event: Event, _: Any) -> None:
+    def event(self, event: Event, _: object) -> None:
         if event.command is None:
             self.host(event)
         elif event.reverse is not None:
@@ -280,7 +280,7 @@ def given(pattern: Any, shape: tuple[int, int]) -> list[Line]:
     return lines
 
 
-def matrix(entries: dict[tuple[int, int], Any], shape: tuple[int, int], dtype: Any) -> Any:
+def matrix(entries: dict[tuple[int, int], Any], shape: tuple[int, int], dtype: np.dtype | type) -> Any:
     """A `scipy.sparse.csr_array` of these entries."""
     try:
         sparse = importlib.import_module("scipy.sparse")

@@ -53,7 +53,7 @@ def _call(fn: Callable[..., Any], args: tuple) -> Any:
 
 
 def spread(
-    task: Callable[[Any, Any], Any], shared: Any, items: Sequence[Any], executor: Executor | None, title: str
+    task: Callable[[Any, Any], Any], shared: object, items: Sequence[Any], executor: Executor | None, title: str
 ) -> list[Any]:
     """[task(shared, item) for item in items], on the workers of an executor if there is one.
 
@@ -67,12 +67,12 @@ def spread(
         return _sent(task, shared, items, executor, bar)
 
 
-def _counted(bar: Any, result: Any, n: int = 1) -> Any:
+def _counted(bar: Any, result: object, n: int = 1) -> Any:
     bar.update(n)
     return result
 
 
-def _sent(task: Callable[[Any, Any], Any], shared: Any, items: Sequence[Any], executor: Executor, bar: Any) -> list:
+def _sent(task: Callable[[Any, Any], Any], shared: object, items: Sequence[Any], executor: Executor, bar: Any) -> list:
     size = -(-len(items) // TASKS)
     portions = [range(k, min(k + size, len(items))) for k in range(0, len(items), size)]
     with LOCK:

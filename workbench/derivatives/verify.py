@@ -20,6 +20,7 @@ import numpy as np
 
 from ..arrays import allocation as memory
 from ..arrays.array import array, read_values
+from ..arrays.host_values import ShapeLike
 from ..arrays.names import names_in
 from ..arrays.span import Span
 from ..arrays.workspace import Workspace, add_into, is_float_memory
@@ -63,8 +64,8 @@ class _Rules:
 
 
 def gradcheck(
-    what: Any,
-    dim: Any = None,
+    what: object,
+    dim: ShapeLike | None = None,
     inputs: Sequence[Any] = (),
     outputs: Sequence[Any] = (),
     *,
@@ -149,7 +150,7 @@ def _disagreement(report: Report) -> GradientError:
     return GradientError(text, slug="gradcheck", where=r.where, why=str(table), instead=instead)
 
 
-def _recorded(what: Any, dim: Any, args: tuple) -> tuple[Tape, list[array] | None]:
+def _recorded(what: Any, dim: ShapeLike | None, args: tuple) -> tuple[Tape, list[array] | None]:
     """The tape that is checked, and what the function returned, if it is one. Raises TypeError."""
     with memory.LOCK, memory.unrecorded():
         if isinstance(what, Tape):
@@ -200,7 +201,7 @@ def _arrays(values: Iterable[Any]) -> Iterator[array]:
             yield from _arrays(vars(v).values())
 
 
-def _copied(value: Any, twins: CopiedArrays) -> Any:
+def _copied(value: object, twins: CopiedArrays) -> Any:
     if isinstance(value, array):
         return _required(twins.whole(value))
     if isinstance(value, list | tuple):
@@ -263,7 +264,7 @@ def _rows(shared: tuple[Tape, list[array] | None, _Rules], parts: list[int]) -> 
     found: list[GradcheckRow] = []
     rerun = Rerun(tape, rules.widened) if END in parts else None
 
-    def before(event: Event, _: Any) -> None:
+    def before(event: Event, _: object) -> None:
         if rerun is not None:
             rerun.before(event)
         number = tape.events.index(event)

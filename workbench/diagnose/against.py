@@ -91,7 +91,7 @@ def run_of(tape: Tape) -> TapeRun:
             room -= sum(v.nbytes for v in found)
             return found if room >= 0 else []
 
-        def before(event: Event, _: Any) -> None:
+        def before(event: Event, _: object) -> None:
             held.values.append((values(event, False), []))
 
         def behind(event: Event) -> None:
@@ -245,7 +245,7 @@ def unlike(one: EventAccess, two: EventAccess) -> str:
     return f"{one.name} {said[0]} here, {two.name} {said[1]} there"
 
 
-def _numbers(one: EventAccess, two: EventAccess, v: Any, w: Any) -> str:
+def _numbers(one: EventAccess, two: EventAccess, v: object, w: object) -> str:
     """`x[3] = 1 here, 2 there` for the first numbers that differ by more than rounding."""
     if text := unlike(one, two):
         return text

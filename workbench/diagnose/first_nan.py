@@ -123,7 +123,7 @@ def _shown(stmt: ir.Stmt, values: run.LiveValues, called: dict[str, str]) -> str
     return f"{stmt.row.name}({', '.join(numbers)}){result}"
 
 
-def _number(value: Any) -> str:
+def _number(value: object) -> str:
     if isinstance(value, np.ndarray) and value.size > 1:
         return "(" + ", ".join(f"{x:.6g}" for x in value.ravel()) + ")"
     return f"{value:.6g}" if isinstance(value, float | np.floating) else str(value)

@@ -111,7 +111,7 @@ def _close(values: run.LiveValues, a: ir.Value, b: ir.Value) -> bool:
     return bool(np.any((np.abs(x - y) <= ULPS * eps * scale) & (scale > 0)))
 
 
-def _scale(values: run.LiveValues, value: ir.Value, number: Any) -> Any:
+def _scale(values: run.LiveValues, value: ir.Value, number: float | np.ndarray) -> Any:
     """The magnitude that the rounding error of a value is relative to: that of the terms it is the sum of."""
     stmt = value.stmt
     if stmt is None or stmt.row not in (scalar.ADD, scalar.SUB):

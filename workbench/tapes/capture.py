@@ -18,6 +18,7 @@ from typing import Any, Self
 from ..arrays import allocation, capture_log
 from ..arrays.gradient_views import sync_views
 from ..config import config
+from ..device import DeviceLike
 from ..errors import GradientError, LaunchError
 from ..kernels.compile import thread_pool
 from ..records import offers
@@ -237,7 +238,7 @@ def _segments(notes: capture_log.CaptureRecorder) -> list[Callable[[], None]]:
     return found
 
 
-def _kind(step: Any) -> Any:
+def _kind(step: object) -> Any:
     """The key of steps that can be joined: `NativeCall` for native calls, the ordinal of a GPU, None for neither."""
     return capture_log.NativeCall if isinstance(step, capture_log.NativeCall) else getattr(step, "gpu", None)
 
@@ -401,11 +402,11 @@ class ScopedCapture(Capture):
 
     undone = True
 
-    def __init__(self, device: Any = None, stream: Any = None, **rest: Any):
+    def __init__(self, device: DeviceLike = None, stream: object = None, **rest: object):
         super().__init__()
 
 
-def capture_launch(graph: Graph, stream: Any = None) -> None:
+def capture_launch(graph: Graph, stream: object = None) -> None:
     """`graph.replay()`, under Warp's name.
 
     >>> x = wb.zeros(2)

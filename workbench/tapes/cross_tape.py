@@ -15,7 +15,6 @@ import weakref
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 
@@ -24,11 +23,12 @@ from ..arrays.array import array
 from ..arrays.interval_index import SpanIndex
 from ..arrays.span import Span
 from ..arrays.workspace import Workspace
-from ..device import on_host
+from ..device import DeviceArray, on_host
 from ..errors import GradientError, Where
 from ..kernels import ir
 from ..kernels.analysis import activity
 from ..kernels.types import Scalar
+from ..launches.plan import Plan
 from .constants import Constants
 from .event_log import EventLog
 from .events import Event, clock
@@ -392,7 +392,7 @@ def _any(space: Workspace, span: Span, border: Border) -> bool:
 
 
 @lru_cache(256)
-def _carried(plan: Any, k: int) -> frozenset[int]:
+def _carried(plan: Plan, k: int) -> frozenset[int]:
     """Positions of the arguments to which a kernel writes values with a derivative by argument `k`."""
     function, leaves = plan.forward.function, plan.program.leaves
     varied = activity.varied(function, frozenset({leaves[k].name}), list(ir.walk(function.body)))
@@ -417,5 +417,5 @@ def _same_seed(run: RecordingId, a: Allocation, space: Workspace) -> bool:
     return a.id in run.seeded and len(space[a].data) <= SMALL and run.seeded[a.id] == _checksum(space[a].data)
 
 
-def _checksum(data: Any) -> int:
+def _checksum(data: DeviceArray) -> int:
     return zlib.crc32(np.ascontiguousarray(on_host(data)).data)

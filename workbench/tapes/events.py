@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
+from types import CodeType
 from typing import Any
 
 import numpy as np
@@ -176,13 +177,13 @@ def place_of(place: tuple[Any, int]) -> Where:
 
 
 @lru_cache(4096)
-def _line(code: Any, instruction: int) -> int:
+def _line(code: CodeType, instruction: int) -> int:
     """The line of an instruction, cached, as `f_lineno` searches the code each time."""
     return next((n for begin, end, n in code.co_lines() if begin <= instruction < end and n), code.co_firstlineno)
 
 
 @lru_cache(4096)
-def _columns(code: Any, instruction: int) -> tuple[int, int]:
+def _columns(code: CodeType, instruction: int) -> tuple[int, int]:
     """(start, end) column of the call of this instruction, in its first and last line."""
     _, _, start, end = next(islice(code.co_positions(), instruction // 2, None), (0, 0, 0, 0))
     return start or 0, end or 0

@@ -23,6 +23,7 @@ from ..arrays.span import Span
 from ..arrays.workspace import Workspace, float_parts, gradient_dtype, is_float_memory
 from ..errors import GradientError, Where
 from ..kernels.types import Composite, Scalar, is_float, scalar_of
+from ..launches.plan import PlannedLaunch
 from .event_log import EventLog
 from .events import Event, clock
 from .kinds import FOREIGN
@@ -162,7 +163,7 @@ class HostSources:
         here = ((self._tape, len(self.log.events)),)
         return tuple(HostRead(s, repr(s.allocation), len(self.log.events), where, here) for s in spans)
 
-    def look(self, command: Any, numbers: ReadValues) -> None:
+    def look(self, command: PlannedLaunch, numbers: ReadValues) -> None:
         """Compare exposed memory that this launch will read with earlier readings; note it if they are the same."""
         for k in sorted({k for k, _ in command.plan.reads}):
             a = command.flat[k]
@@ -286,7 +287,7 @@ def _written_by(event: Event) -> list[array]:
     return [event.command.flat[k] for k in dict.fromkeys(k for k, _ in event.command.plan.writes)]
 
 
-def _standing_for(name: str, type: Scalar | Composite, value: Any, supposed: tuple[HostRead, ...]) -> array:
+def _standing_for(name: str, type: Scalar | Composite, value: object, supposed: tuple[HostRead, ...]) -> array:
     """A new array of one element with this value, which a recorded event writes."""
     made = new_array(1, type)
     made.name = name

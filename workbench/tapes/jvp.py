@@ -29,6 +29,7 @@ from ..kernels.passes.tangent import Tangent, tangent
 from ..kernels.types import Struct, is_float
 from ..launches.adjoint_arguments import AdjointArguments
 from ..launches.executable import executable_for
+from ..launches.plan import Plan
 from .events import Event
 from .reverse import check_races, consume_extreme, extremal_memory, gradient_met, meets, put_back, rewind, ties, verify
 from .seeds import check_pairs, check_tape
@@ -110,7 +111,7 @@ def as_read(tape: Tape, derivative: np.ndarray) -> np.ndarray:
     return carrying(derivative, united((source,) for source in found if source is not None))
 
 
-def check_direction(tape: Tape, x: Any) -> None:
+def check_direction(tape: Tape, x: object) -> None:
     """Raise GradientError for a direction of something that is no array, or on no active path."""
     if not isinstance(x, array):
         raise GradientError(
@@ -347,7 +348,7 @@ def _program(event: Event) -> tuple[Tangent, Any]:
     return known[active]
 
 
-def _make(plan: Any, active: frozenset[str]) -> tuple[Tangent, Any]:
+def _make(plan: Plan, active: frozenset[str]) -> tuple[Tangent, Any]:
     program = plan.program
     made = tangent(program.function, active, plan.changing)
     if made.ordered and plan.form.backend == "cuda" and math.prod(plan.form.dims) > 1:

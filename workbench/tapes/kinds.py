@@ -46,7 +46,7 @@ class Kind(str):
     from_host: bool = False
     fills: bool = False
 
-    def __new__(cls, name: str, *facts: Any, **more: Any) -> Kind:
+    def __new__(cls, name: str, *facts: object, **more: object) -> Kind:
         return super().__new__(cls, name)
 
     def __reduce__(self) -> Any:

@@ -26,7 +26,7 @@ ANSWERS = {
 }
 
 
-def ask(question: str, *args: Any, **choices: Any) -> Any:
+def ask(question: str, *args: object, **choices: object) -> Any:
     """Call the function that answers this question; its module is imported the first time."""
     module, _, name = ANSWERS[question].rpartition(".")
     return getattr(import_module(f"workbench.{module}"), name)(*args, **choices)

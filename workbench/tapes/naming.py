@@ -12,7 +12,6 @@ import sys
 from collections.abc import Sequence
 from functools import lru_cache
 from types import FrameType
-from typing import Any
 
 from ..arrays.allocation import Allocation
 from ..arrays.array import array
@@ -177,7 +176,7 @@ def _launches(source: str) -> list[ast.Call]:
     return [c for c in calls if getattr(c.func, "attr", getattr(c.func, "id", "")) == "launch"]
 
 
-def _elements(given: Any) -> list[str]:
+def _elements(given: object) -> list[str]:
     if not isinstance(given, ast.List | ast.Tuple) or any(isinstance(e, ast.Starred) for e in given.elts):
         return []
     names = ast.Name | ast.Attribute | ast.Subscript

@@ -7,7 +7,7 @@ every float has room for a double. Nothing done here touches an array or a tape 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -248,7 +248,7 @@ def _cut(to: array, of: array) -> Callable[[bool], None]:
     return lambda record: write_array("cut", to, of) if record else None
 
 
-def _write(to: array, of: array | None, values: Any) -> Callable[[bool], None]:
+def _write(to: array, of: array | None, values: object) -> Callable[[bool], None]:
     """A step for a host write: a copy of `of`, or constant `values`."""
 
     def perform() -> None:
@@ -326,7 +326,7 @@ class InFloat64(Rerun):
             if is_float(to.dtype) and not event.kind.cuts:
                 self.steps.insert(done, _write(self.moved.of(to), copied, 0))
 
-    def product(self, loss: array, tangents: Any) -> dict[array, np.ndarray]:
+    def product(self, loss: array, tangents: Mapping[array, Any]) -> dict[array, np.ndarray]:
         """{array: NumPy gradient, by its start, of the final tangent of `loss`}, for the start tangents {array: v}."""
         assert self.twins is not None
         for x, v in tangents.items():

@@ -12,6 +12,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import takewhile
+from types import FrameType
 from typing import Any, Self
 
 from ..arrays import allocation as memory
@@ -23,9 +24,11 @@ from ..arrays.read_values import ReadValues
 from ..arrays.span import Span
 from ..arrays.workspace import is_float_memory
 from ..config import config
+from ..device import DeviceArray
 from ..errors import GradientError, LaunchError, Where
 from ..kernels.types import Struct
 from ..launches.adjoint_plan import adjoint_of
+from ..launches.plan import Plan, PlannedLaunch
 from . import kinds
 from .cross_tape import Border, RecordingId
 from .earlier_gradients import EarlierGradients
@@ -141,7 +144,7 @@ class Recording:
         finally:
             opened.last = len(self.events)
 
-    def before_launch(self, command: Any, frame: Any) -> Event:
+    def before_launch(self, command: PlannedLaunch, frame: FrameType) -> Event:
         """Called under LOCK before a launch runs: keep what it overwrites, note what its adjoint needs."""
         if self.numbers.any:  # something was read
             self.host.look(command, self.numbers)
@@ -196,7 +199,7 @@ class Recording:
                     needed.keep(span, event, known)
         return event
 
-    def _activate(self, event: Event, plan: Any, flat: list) -> tuple[int, ...]:
+    def _activate(self, event: Event, plan: Plan, flat: list) -> tuple[int, ...]:
         """Mark memory as active that depends on something with `requires_grad`. Returns positions of active arrays."""
         active, scalars = self.active, self.scalars  # who is in `scalars` is active
         for k, type in plan.floats.items():
@@ -242,7 +245,7 @@ class Recording:
         self.events.append(met)
         return True
 
-    def _activate_declared(self, event: Event, command: Any) -> tuple[int, ...]:
+    def _activate_declared(self, event: Event, command: PlannedLaunch) -> tuple[int, ...]:
         """`_activate` for a launch with declared scalars: it reads their memory, and its results depend on them."""
         plan, flat = command.plan, command.flat
         for k in command.declared:
@@ -256,7 +259,7 @@ class Recording:
         event.reads += tuple([command.places[k].span for k in command.declared])
         return tuple(sorted((*self._activate(event, plan, flat), *command.declared)))
 
-    def _differentiable(self, plan: Any) -> None:
+    def _differentiable(self, plan: Plan) -> None:
         if not plan.program.enable_backward and not config.all_adjoints:
             raise GradientError(
                 f"Kernel {plan.program.name!r} has enable_backward=False, and it lies between an array with"
@@ -390,7 +393,7 @@ class Recording:
         return event
 
     def values_written(
-        self, target: Allocation, offset: int, values: Any, sources: tuple[HostRead, ...], where: Where | None
+        self, target: Allocation, offset: int, values: DeviceArray, sources: tuple[HostRead, ...], where: Where | None
     ) -> None:
         """Called when NumPy has written values to memory of an array, by its raw address, while this tape records."""
         if not self.muted:

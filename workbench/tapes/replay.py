@@ -136,7 +136,7 @@ def starts(tape: Tape, arrays: Sequence[array]) -> list[np.ndarray]:
     """NumPy copies of the contents of arrays when the tape started. Raises what `replay` raises."""
     found: list[np.ndarray] = []
 
-    def take(*_: Any) -> None:
+    def take(*_: object) -> None:
         if not found:
             found.extend(read_values(a).copy() for a in arrays)
 
@@ -226,7 +226,7 @@ class _Again(Rerun):
 # ---- inputs
 
 
-def _set(made: ReplayedTape, x: Any, values: Any) -> None:
+def _set(made: ReplayedTape, x: object, values: object) -> None:
     """Write the new values of an input to its copy."""
     a = x.memory if isinstance(x, scalar) else x
     if not isinstance(a, array) or not made.original.log.has_touched(a.span):
@@ -251,7 +251,7 @@ def _set(made: ReplayedTape, x: Any, values: Any) -> None:
     copy.data[...] = on_device(a, cast)
 
 
-def _stranger(a: Any) -> GradientError:
+def _stranger(a: object) -> GradientError:
     name = a.label if isinstance(a, array) else f"a {type(a).__name__}"
     return GradientError(
         f"{name} was neither read nor written while the tape recorded.",

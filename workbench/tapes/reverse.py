@@ -31,6 +31,7 @@ from ..arrays.workspace import (
 )
 from ..errors import GradientError
 from ..launches.adjoint_arguments import AdjointArguments
+from ..launches.plan import Plan
 from .events import Event
 from .recording import Recording
 
@@ -248,7 +249,7 @@ def consume_extreme(a: array, space: Workspace, ties: Shadow, after: dict) -> No
     capture_log.do(partial(_share, g, a.data, before, shadow_view(a, ties)), capture_log.gpu_of(g))
 
 
-def _refuse_late(tape: Recording, event: Event, plan: Any, flat: list, back: Any) -> None:
+def _refuse_late(tape: Recording, event: Event, plan: Plan, flat: list, back: Any) -> None:
     for k in plan.float_reads | plan.float_writes if plan.float_writes else ():
         if (back is None or k not in back.shadows) and flat[k].allocation.required:
             raise _late(tape.names.called_by(event, k), event)
@@ -384,7 +385,7 @@ def past_opaque(tape: Recording, event: Event, space: Workspace, after: dict) ->
             space[part.allocation].view(part.span, gradient_dtype(part))[...] = np.nan
 
 
-def _count_tie(ties: Any, now: Any, after: Any) -> None:
+def _count_tie(ties: Any, now: object, after: object) -> None:
     ties[...] += now == after
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
@@ -52,7 +51,7 @@ def seeds_of(tape: Recording, loss: array | None, grads: dict[array, array] | No
     return space
 
 
-def check_pairs(what: str, given: Any, value: str, instead: str) -> None:
+def check_pairs(what: str, given: object, value: str, instead: str) -> None:
     """Raise for anything but a nonempty {array: value}."""
     if isinstance(given, Mapping):
         if given:
@@ -66,21 +65,21 @@ def check_pairs(what: str, given: Any, value: str, instead: str) -> None:
     )
 
 
-def _described(value: Any) -> str:
+def _described(value: object) -> str:
     kind = type(value).__name__
     if isinstance(value, array | scalar):
         return f"{kind} {value.label}"
     return f"{kind} {value!r}"[:60] if isinstance(value, str | int | float | np.generic) else kind
 
 
-def _with_seeds(arrays: Any) -> str:
+def _with_seeds(arrays: object) -> str:
     """Source text, for a message, of the call that seeds each array among these with ones."""
     given = arrays if isinstance(arrays, list | tuple | set) else [arrays]
     names = [a.label for a in given if isinstance(a, array)][:4] or ["y"]
     return f"backward(grads={{{', '.join(f'{n}: wb.ones_like({n})' for n in names)}}})"
 
 
-def _check_loss(loss: Any) -> None:
+def _check_loss(loss: object) -> None:
     """Raise for a loss that is no array, with a way out for what it is."""
     if isinstance(loss, array):
         return
@@ -99,7 +98,7 @@ def _check_loss(loss: Any) -> None:
     )
 
 
-def check_tape(what: str, tape: Any, *others: Any) -> None:
+def check_tape(what: str, tape: object, *others: object) -> None:
     """Raise if the first argument is no tape."""
     if isinstance(tape, Recording):
         return
@@ -112,7 +111,7 @@ def check_tape(what: str, tape: Any, *others: Any) -> None:
     )
 
 
-def check_seed(tape: Recording, a: Any) -> None:
+def check_seed(tape: Recording, a: object) -> None:
     """Raise for a value that is no array, or an array that the tape has not seen."""
     if not isinstance(a, array):
         raise GradientError(

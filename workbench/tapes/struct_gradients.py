@@ -40,16 +40,16 @@ class StructGradient:
 class TapeGradients(dict):
     """{array: its gradient}; an instance of a struct is a key too, where one of its arrays is."""
 
-    def __missing__(self, key: Any) -> StructGradient:
+    def __missing__(self, key: object) -> StructGradient:
         found = StructGradient(key, self) if isinstance(key, Instance) else None
         if found is None or not found:
             raise KeyError(key)
         return found
 
-    def __contains__(self, key: Any) -> bool:
+    def __contains__(self, key: object) -> bool:
         return super().__contains__(key) or (isinstance(key, Instance) and bool(StructGradient(key, self)))
 
-    def get(self, key: Any, default: Any = None) -> Any:
+    def get(self, key: object, default: object = None) -> Any:
         try:
             return self[key]
         except KeyError:

@@ -89,7 +89,7 @@ class Tape(Recording, metaclass=Listed):
     workbench.errors.GradientError: ...
     """
 
-    def __init__(self, keep: str = "needed", **others: Any):
+    def __init__(self, keep: str = "needed", **others: object):
         for name in others:
             raise LaunchError(
                 f"Tape has no argument {name!r}.",
@@ -100,7 +100,7 @@ class Tape(Recording, metaclass=Listed):
         super().__init__(keep)
 
     def backward(
-        self, loss: array | None = None, grads: dict[array, array] | None = None, *, pitfall: Any = None
+        self, loss: array | None = None, grads: dict[array, array] | None = None, *, pitfall: object = None
     ) -> Any:
         """Publish the gradient of the seeds with respect to what the tape started from.
 
@@ -320,7 +320,7 @@ class Tape(Recording, metaclass=Listed):
     def __bool__(self) -> bool:
         return True
 
-    def show(self, against: Any = None) -> Any:
+    def show(self, against: object = None) -> Any:
         """The static picture of the tape: lanes of memory by launches, with a table beside it.
 
         against   another pass, drawn over this one in outline; where both differ by more than rounding this one has
@@ -345,12 +345,12 @@ class Tape(Recording, metaclass=Listed):
         self._name_other(against)
         return self._ask("show", None, against)
 
-    def explore(self, against: Any = None) -> Any:
+    def explore(self, against: object = None) -> Any:
         """The live picture: a widget with a reverse cursor, heat-maps, ledger, microscope. `against` as in `show`."""
         self._name_other(against)
         return self._ask("explore", None, against)
 
-    def to_html(self, path: Any, against: Any = None, **choices: Any) -> Any:
+    def to_html(self, path: object, against: object = None, **choices: object) -> Any:
         """Write the live picture as one file that needs no kernel and no network. Returns the path.
 
         `against` as in `show`; cells=[(array, index)] and threads=[(launch, thread)] say whose ledgers and
@@ -358,7 +358,7 @@ class Tape(Recording, metaclass=Listed):
         self._name_other(against)
         return self._ask("to_html", path, against=against, **choices)
 
-    def ledger(self, a: array, index: Any = (), at: Any = None) -> Any:
+    def ledger(self, a: array, index: object = (), at: object = None) -> Any:
         """The origin of the gradient of one element of `a`: signed contributions that sum to it.
 
         index   of the element, then of the component of a vector or matrix; the path of a field for structs.
@@ -366,7 +366,7 @@ class Tape(Recording, metaclass=Listed):
         """
         return self._ask("ledger", a, index, at)
 
-    def microscope(self, event: Event, thread: Any) -> Any:
+    def microscope(self, event: Event, thread: object) -> Any:
         """One thread of one launch, statement by statement: values on the way down, adjoints on the way back."""
         return self._ask("microscope", event, thread)
 
@@ -421,12 +421,12 @@ class Tape(Recording, metaclass=Listed):
     def __deepcopy__(self, memo: dict) -> Tape:
         return ask("duplicate", self)
 
-    def _name_other(self, other: Any) -> None:
+    def _name_other(self, other: object) -> None:
         """Note what the program of our caller calls the arrays of another tape."""
         if isinstance(other, Tape):
             other.names.note(sys._getframe(2))
 
-    def _ask(self, question: str, *args: Any, **choices: Any) -> Any:
+    def _ask(self, question: str, *args: object, **choices: object) -> Any:
         capture_log.refuse(f"tape.{question}()")
         self.names.note(sys._getframe(2))
         self.names.guess()
