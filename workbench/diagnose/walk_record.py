@@ -19,7 +19,7 @@ from ..arrays.allocation import Allocation
 from ..arrays.interval_index import SpanIndex, SpanSet
 from ..arrays.span import Span
 from ..arrays.workspace import Workspace
-from ..device import DeviceArray, on_host
+from ..device import XpArray, on_host
 from ..errors import GradientError, KernelError
 from ..kernels.types import Scalar
 from ..tapes.events import Event
@@ -192,14 +192,14 @@ def _cells(access: EventAccess, bad: np.ndarray) -> list[tuple[int, ...]]:
     return [tuple(a + b for a, b in zip(cell, first, strict=True)) for cell in found]
 
 
-def _finite(tape: Tape, a: Allocation, data: DeviceArray) -> bool:
+def _finite(tape: Tape, a: Allocation, data: XpArray) -> bool:
     scalar = tape.scalars.get(a)
     if not isinstance(scalar, Scalar):
         return True
     return bool(np.isfinite(on_host(data).view(np.float32 if scalar.bits == 16 else scalar.numpy)).all())
 
 
-def _ones(tape: Tape, a: Allocation, data: DeviceArray) -> int:
+def _ones(tape: Tape, a: Allocation, data: XpArray) -> int:
     """The number of ones in a seed that holds nothing else but zeros; 0 for others."""
     scalar = tape.scalars.get(a)
     if not isinstance(scalar, Scalar):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from ..kernels.reading.declare import struct
 from ..kernels.reading.library import library
 from ..kernels.types import Array, uint32
-from .language import wb
+from .language import in_names, wb
 from .mesh import MESH, corner, item_corners
 from .signs import sign_by_normal, sign_by_parity, sign_by_rays, sign_by_winding
 from .tree import box_distance_sq, climbed, leaf_items
@@ -112,18 +112,13 @@ def answer(mesh: MESH, point: wb.vec3, found: int):
     return query
 
 
-# ---- the queries; each also in Warp's older form, with names that get the results
+# ---- the queries
+
+PLACE = {"face": "face", "bary_u": "u", "bary_v": "v"}
 
 
-@library("inside", "face", "bary_u", "bary_v")
-def point_in_names(mesh: MESH, point: wb.vec3, max_dist: float, inside: float, face: int, bary_u: float, bary_v: float):
-    q = mesh_query_point(mesh, point, max_dist)
-    if q.result:
-        inside, face, bary_u, bary_v = q.sign, q.face, q.u, q.v
-    return q.result, inside, face, bary_u, bary_v
-
-
-@library(other=point_in_names)
+@in_names(inside="sign", **PLACE)
+@library()
 def mesh_query_point(mesh: MESH, point: wb.vec3, max_dist: float):
     """mesh_query_point(mesh: uint64, point: vec3, max_dist: float) -> MeshQueryPoint: the closest point of a mesh.
 
@@ -157,15 +152,8 @@ def mesh_query_point(mesh: MESH, point: wb.vec3, max_dist: float):
     return query
 
 
-@library("face", "bary_u", "bary_v")
-def point_no_sign_in_names(mesh: MESH, point: wb.vec3, max_dist: float, face: int, bary_u: float, bary_v: float):
-    q = mesh_query_point_no_sign(mesh, point, max_dist)
-    if q.result:
-        face, bary_u, bary_v = q.face, q.u, q.v
-    return q.result, face, bary_u, bary_v
-
-
-@library(other=point_no_sign_in_names)
+@in_names(**PLACE)
+@library()
 def mesh_query_point_no_sign(mesh: MESH, point: wb.vec3, max_dist: float):
     """mesh_query_point_no_sign(mesh: uint64, point: vec3, max_dist: float) -> MeshQueryPoint, its `sign` 0.
 
@@ -183,15 +171,8 @@ def mesh_query_point_no_sign(mesh: MESH, point: wb.vec3, max_dist: float):
     return answer(mesh, point, closest_item(mesh, wb.detach(point), wb.detach(max_dist)))
 
 
-@library("face", "bary_u", "bary_v")
-def furthest_in_names(mesh: MESH, point: wb.vec3, min_dist: float, face: int, bary_u: float, bary_v: float):
-    q = mesh_query_furthest_point_no_sign(mesh, point, min_dist)
-    if q.result:
-        face, bary_u, bary_v = q.face, q.u, q.v
-    return q.result, face, bary_u, bary_v
-
-
-@library(other=furthest_in_names)
+@in_names(**PLACE)
+@library()
 def mesh_query_furthest_point_no_sign(mesh: MESH, point: wb.vec3, min_dist: float):
     """mesh_query_furthest_point_no_sign(mesh: uint64, point: vec3, min_dist: float) -> MeshQueryPoint.
 
@@ -219,24 +200,8 @@ def mesh_query_furthest_point_no_sign(mesh: MESH, point: wb.vec3, min_dist: floa
     return query
 
 
-@library("inside", "face", "bary_u", "bary_v")
-def point_by_normal_in_names(
-    mesh: MESH,
-    point: wb.vec3,
-    max_dist: float,
-    inside: float,
-    face: int,
-    bary_u: float,
-    bary_v: float,
-    epsilon: float = 1.0e-3,
-):
-    q = mesh_query_point_sign_normal(mesh, point, max_dist, epsilon)
-    if q.result:
-        inside, face, bary_u, bary_v = q.sign, q.face, q.u, q.v
-    return q.result, inside, face, bary_u, bary_v
-
-
-@library(other=point_by_normal_in_names)
+@in_names(inside="sign", **PLACE)
+@library()
 def mesh_query_point_sign_normal(mesh: MESH, point: wb.vec3, max_dist: float, epsilon: float = 1.0e-3):
     """mesh_query_point_sign_normal(mesh: uint64, point: vec3, max_dist: float, epsilon: float) -> MeshQueryPoint.
 
@@ -262,25 +227,8 @@ def mesh_query_point_sign_normal(mesh: MESH, point: wb.vec3, max_dist: float, ep
     return query
 
 
-@library("inside", "face", "bary_u", "bary_v")
-def point_by_winding_in_names(
-    mesh: MESH,
-    point: wb.vec3,
-    max_dist: float,
-    inside: float,
-    face: int,
-    bary_u: float,
-    bary_v: float,
-    accuracy: float = 2.0,
-    threshold: float = 0.5,
-):
-    q = mesh_query_point_sign_winding_number(mesh, point, max_dist, accuracy, threshold)
-    if q.result:
-        inside, face, bary_u, bary_v = q.sign, q.face, q.u, q.v
-    return q.result, inside, face, bary_u, bary_v
-
-
-@library(other=point_by_winding_in_names)
+@in_names(inside="sign", **PLACE)
+@library()
 def mesh_query_point_sign_winding_number(
     mesh: MESH, point: wb.vec3, max_dist: float, accuracy: float = 2.0, threshold: float = 0.5
 ):
@@ -308,25 +256,8 @@ def mesh_query_point_sign_winding_number(
     return query
 
 
-@library("inside", "face", "bary_u", "bary_v")
-def point_by_parity_in_names(
-    mesh: MESH,
-    point: wb.vec3,
-    max_dist: float,
-    inside: float,
-    face: int,
-    bary_u: float,
-    bary_v: float,
-    n_sample: int = 1,
-    perturbation_scale: float = 0.1,
-):
-    q = mesh_query_point_sign_parity(mesh, point, max_dist, n_sample, perturbation_scale)
-    if q.result:
-        inside, face, bary_u, bary_v = q.sign, q.face, q.u, q.v
-    return q.result, inside, face, bary_u, bary_v
-
-
-@library(other=point_by_parity_in_names)
+@in_names(inside="sign", **PLACE)
+@library()
 def mesh_query_point_sign_parity(
     mesh: MESH, point: wb.vec3, max_dist: float, n_sample: int = 1, perturbation_scale: float = 0.1
 ):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from ..kernels.reading.declare import struct
 from ..kernels.reading.library import library
 from ..kernels.types import uint32
-from .language import wb
+from .language import in_names, wb
 from .mesh import MESH, corner, item_corners, mesh_eval_face_normal
 from .tree import climbed, inverses, is_other, leaf_items, left_out, node_entry, skipped
 from .triangles import across, ray_distance, ray_hit
@@ -94,27 +94,8 @@ def hits(mesh: MESH, start: wb.vec3, dir: wb.vec3, max_t: float, enough: int, ro
     return count
 
 
-@library("t", "bary_u", "bary_v", "sign", "normal", "face")
-def ray_in_names(
-    mesh: MESH,
-    start: wb.vec3,
-    dir: wb.vec3,
-    max_t: float,
-    t: float,
-    bary_u: float,
-    bary_v: float,
-    sign: float,
-    normal: wb.vec3,
-    face: int,
-    root: int = -1,
-):
-    q = mesh_query_ray(mesh, start, dir, max_t, root)
-    if q.result:
-        t, bary_u, bary_v, sign, normal, face = q.t, q.u, q.v, q.sign, q.normal, q.face
-    return q.result, t, bary_u, bary_v, sign, normal, face
-
-
-@library(other=ray_in_names)
+@in_names(t="t", bary_u="u", bary_v="v", sign="sign", normal="normal", face="face")
+@library()
 def mesh_query_ray(mesh: MESH, start: wb.vec3, dir: wb.vec3, max_t: float, root: int = -1):
     """mesh_query_ray(mesh: uint64, start: vec3, dir: vec3, max_t: float) -> MeshQueryRay: what a ray hits first.
 

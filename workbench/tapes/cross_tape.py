@@ -23,7 +23,7 @@ from ..arrays.array import array
 from ..arrays.interval_index import SpanIndex
 from ..arrays.span import Span
 from ..arrays.workspace import Workspace
-from ..device import DeviceArray, on_host
+from ..device import XpArray, on_host
 from ..errors import GradientError, Where
 from ..kernels import ir
 from ..kernels.analysis import activity
@@ -417,5 +417,5 @@ def _same_seed(run: RecordingId, a: Allocation, space: Workspace) -> bool:
     return a.id in run.seeded and len(space[a].data) <= SMALL and run.seeded[a.id] == _checksum(space[a].data)
 
 
-def _checksum(data: DeviceArray) -> int:
+def _checksum(data: XpArray) -> int:
     return zlib.crc32(np.ascontiguousarray(on_host(data)).data)

@@ -24,7 +24,7 @@ from ..arrays.read_values import ReadValues
 from ..arrays.span import Span
 from ..arrays.workspace import is_float_memory
 from ..config import config
-from ..device import DeviceArray
+from ..device import XpArray
 from ..errors import GradientError, LaunchError, Where
 from ..kernels.types import Struct
 from ..launches.adjoint_plan import adjoint_of
@@ -393,7 +393,7 @@ class Recording:
         return event
 
     def values_written(
-        self, target: Allocation, offset: int, values: DeviceArray, sources: tuple[HostRead, ...], where: Where | None
+        self, target: Allocation, offset: int, values: XpArray, sources: tuple[HostRead, ...], where: Where | None
     ) -> None:
         """Called when NumPy has written values to memory of an array, by its raw address, while this tape records."""
         if not self.muted:

@@ -14,7 +14,7 @@ import numpy as np
 from ..arrays.allocation import Allocation
 from ..arrays.array import array
 from ..arrays.workspace import Shadow, Workspace
-from ..device import DeviceArray, on_host
+from ..device import XpArray, on_host
 from ..errors import BoundsError
 from ..kernels import ir
 from ..kernels.interpreter import run
@@ -53,7 +53,7 @@ class Copies:
         args = views(self.event.command.program.function, flat)
         return [self.moved(a, v) if isinstance(a, array) else v for a, v in zip(flat, args, strict=True)]
 
-    def moved(self, a: array, view: DeviceArray) -> np.ndarray:
+    def moved(self, a: array, view: XpArray) -> np.ndarray:
         return np.ndarray(view.shape, view.dtype, self.memory[a.allocation], a.span.offset, view.strides)
 
     def shadow(self, a: array) -> np.ndarray:
