@@ -10,17 +10,20 @@ from __future__ import annotations
 import enum
 import itertools
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import field
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 
 from ..errors import KernelError, Where
 from ..records import record, replace
-from .row import Row, type_of, weak_type
-from .types import Array, Composite, Stack, Tile, Type, bool_
+from .row import Numeric, Operand, Row, type_of, weak_type
+from .types import Array, Composite, Scalar, Stack, Tile, Type, bool_
+
+Sort = TypeVar("Sort", bound=Type)
+Components: TypeAlias = "float | Sequence[float] | np.ndarray | np.generic"  # one number for all of them, or each
 
 
 class Role(enum.Enum):
@@ -56,7 +59,7 @@ class Companion:
 
 
 @record(eq=False)
-class Value:
+class Value(Operand if TYPE_CHECKING else object):  # `ops.operators` gives it Python's
     """Assigned once; `name` is the user's name for it where there is one (may repeat: `show` numbers them)."""
 
     type: Type
@@ -305,7 +308,7 @@ def is_value(type: Type) -> bool:
 CONST = Row("const", type=lambda attr: None, typed_by_attr=True, exact=True, moves=True, cheap=True, eager=True, cost=0)
 
 
-def constant(type: Type, value: Any) -> Value:
+def constant(type: Type, value: Components) -> Value:
     """A constant of `type` in the current builder: `value` is one number, or all components."""
     flat = [value] if value.__class__ in (bool, int, float) else np.ravel(value).tolist()
     if getattr(type, "scalar", None) is bool_:
@@ -314,6 +317,20 @@ def constant(type: Type, value: Any) -> Value:
     return current().append(CONST, (), (type,), attr=attr).outs[0]
 
 
-def kind(x: Any) -> Type:
+def kind(x: object) -> Type:
     """The type of an operand of a rule: IR value or number."""
     return x.type if isinstance(x, Value) else type_of(x)
+
+
+def type_as(x: object, sort: type[Sort]) -> Sort:
+    """The type of an operand, or a type, that is known to be of this sort where it is asked for."""
+    found = x if isinstance(x, Type) else kind(x)
+    assert isinstance(found, sort)
+    return found
+
+
+def numeric(x: object) -> Numeric:
+    """The type of an operand, or a type, that is known to be made of numbers."""
+    found = x if isinstance(x, Type) else kind(x)
+    assert isinstance(found, (Scalar, Composite))
+    return found

@@ -15,7 +15,7 @@ from __future__ import annotations
 import enum
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
@@ -31,6 +31,22 @@ class Effect(enum.Enum):
     WRITES = "writes"
     ACCUMULATES = "accumulates"
     IO = "io"
+
+
+Numeric: TypeAlias = "Scalar | Composite"  # a type made of numbers
+
+
+class Operand(Protocol):
+    """An operand of a rule: an IR value, a C expression, a NumPy number or array of components, a Python number."""
+
+    def __add__(self, other: Any, /) -> Any:
+        return other
+
+    __sub__ = __mul__ = __truediv__ = __radd__ = __rsub__ = __rmul__ = __rtruediv__ = __add__
+    __lt__ = __le__ = __gt__ = __ge__ = __add__
+
+    def __neg__(self) -> Any:
+        return self
 
 
 class _NoGradient:

@@ -14,7 +14,7 @@ from ...records import record
 from .. import ir
 from ..ops import Row, control, memory, scalar
 from ..row import Effect
-from ..types import Array, Composite, Type, is_int
+from ..types import Array, Composite, Scalar, is_int
 from .affine import (
     COMPARISONS,
     HOST_FUNCTIONS,
@@ -172,7 +172,7 @@ class _AccessReader:
         if row is scalar.MUL:
             return product(a, args[1], limits)
         if row is scalar.CAST:
-            return self.cast(a, stmt.args[0].type, out.type)
+            return self.cast(a, ir.type_as(stmt.args[0], Scalar), ir.type_as(out, Scalar))
         if row in HOST_FUNCTIONS and all(x.host for x in args):
             return self.on_host(row, [x.within_type() for x in args], limits)
         if row is memory.TRIPS and not args[2].terms and abs(args[2].constant) == 1:
@@ -187,7 +187,7 @@ class _AccessReader:
         made = form_of("host", row, *[Affine(a.terms, a.constant) for a in args])
         return Affine(made.terms, 0, needs, limits)
 
-    def cast(self, form: Affine, old: Type, new: Type) -> Affine:
+    def cast(self, form: Affine, old: Scalar, new: Scalar) -> Affine:
         # reducing modulo 2^bits commutes with + - *, so only a widening asks for the exact value before it
         lo, hi = limits_of(new)
         if new.bits > old.bits:

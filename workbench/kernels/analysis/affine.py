@@ -76,7 +76,7 @@ def weighted_sum(parts: Sequence[tuple[Affine, int]], limits: tuple[int, int] | 
     return Affine(kept, constant, tuple(needs), limits)
 
 
-def form_of(*symbol: Any) -> Affine:
+def form_of(*symbol: object) -> Affine:
     return Affine(((symbol, 1),))
 
 

@@ -6,9 +6,9 @@ it holds unless a value that depends on one of those decides about control flow 
 
 from __future__ import annotations
 
-from ..ir import Function, Region, Stmt, Value, root, walk
+from ..ir import Function, Region, Stmt, Value, root, type_as, walk
 from ..ops import control, memory, scalar
-from ..types import Composite, Scalar, is_float
+from ..types import Array, Composite, Scalar, is_float
 
 
 def certain(function: Function, shared: frozenset[str] = frozenset()) -> bool:
@@ -90,7 +90,7 @@ def _decides(stmt: Stmt) -> list[Value]:
     if stmt.row is control.WHILE:
         return [stmt.regions[0].results[0], *_flag(stmt.regions[1], stmt)]
     if stmt.row.touches:
-        return list(stmt.args[1 : 1 + stmt.args[0].type.ndim])  # type: ignore[attr-defined]
+        return list(stmt.args[1 : 1 + type_as(stmt.args[0], Array).ndim])
     return []
 
 

@@ -84,8 +84,8 @@ def _number(value: ir.Value, launch: LaunchForm) -> int | None:
     elif s.row is memory.SHAPE:
         found = launch.shapes.get(ir.root(s.args[0]).name, (None,) * 4)[s.attr]
     elif s.row in (memory.TRIPS, scalar.ADD, scalar.SUB):
-        numbers = [_number(a, launch) for a in s.args]
-        found = None if None in numbers else int(s.row.compute(*map(np.int64, numbers)))  # type: ignore[arg-type]
+        numbers = [n for a in s.args if (n := _number(a, launch)) is not None]
+        found = int(s.row.compute(*map(np.int64, numbers))) if len(numbers) == len(s.args) else None
     else:
         found = None
     return found if isinstance(found, int) else None

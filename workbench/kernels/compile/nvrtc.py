@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from ..emit.cuda import SUMMED
 from ..emit.cuda_tiles import THREADS, shared_bytes
@@ -28,18 +28,19 @@ from .disk_cache import cache_directory, cache_path, digest, give_up, read_seale
 OPTIONS = ("--fmad=false", "--disable-warnings")
 BLOCK = 256
 BUSY = 8  # blocks that fill a multiprocessor
+Program = TypeVar("Program")  # its handle
 USUAL = "sm_90"  # what to compile for where no GPU is
 
 
-class Nvrtc(Protocol):
+class Nvrtc(Protocol[Program]):
     """The part of NVRTC in use, as `cupy_backends.cuda.libs.nvrtc` names it."""
 
     def getVersion(self) -> tuple[int, int]: ...
-    def createProgram(self, source: str, name: str, headers: tuple, include_names: tuple) -> Any: ...
-    def compileProgram(self, program: Any, options: tuple[str, ...]) -> None: ...
-    def getProgramLog(self, program: Any) -> str: ...
-    def getCUBIN(self, program: Any) -> bytes: ...
-    def destroyProgram(self, program: Any) -> None: ...
+    def createProgram(self, source: str, name: str, headers: tuple, include_names: tuple) -> Program: ...
+    def compileProgram(self, program: Program, options: tuple[str, ...]) -> None: ...
+    def getProgramLog(self, program: Program) -> str: ...
+    def getCUBIN(self, program: Program) -> bytes: ...
+    def destroyProgram(self, program: Program) -> None: ...
 
 
 class WheelNvrtc:
@@ -49,7 +50,7 @@ class WheelNvrtc:
         self.library = ctypes.CDLL(path)
         self.library.nvrtcGetErrorString.restype = ctypes.c_char_p
 
-    def _call(self, name: str, *args: Any) -> None:
+    def _call(self, name: str, *args: object) -> None:
         code = getattr(self.library, name)(*args)
         if code:
             raise RuntimeError(f"{name}: {self.library.nvrtcGetErrorString(code).decode()}")
@@ -59,29 +60,29 @@ class WheelNvrtc:
         self._call("nvrtcVersion", ctypes.byref(major), ctypes.byref(minor))
         return major.value, minor.value
 
-    def createProgram(self, source: str, name: str, headers: tuple, include_names: tuple) -> Any:
+    def createProgram(self, source: str, name: str, headers: tuple, include_names: tuple) -> ctypes.c_void_p:
         program = ctypes.c_void_p()
         self._call("nvrtcCreateProgram", ctypes.byref(program), source.encode(), name.encode(), 0, None, None)
         return program
 
-    def compileProgram(self, program: Any, options: tuple[str, ...]) -> None:
+    def compileProgram(self, program: ctypes.c_void_p, options: tuple[str, ...]) -> None:
         texts = (ctypes.c_char_p * len(options))(*[o.encode() for o in options])
         self._call("nvrtcCompileProgram", program, len(options), texts)
 
-    def _bytes(self, program: Any, what: str) -> bytes:
+    def _bytes(self, program: ctypes.c_void_p, what: str) -> bytes:
         size = ctypes.c_size_t()
         self._call(f"nvrtcGet{what}Size", program, ctypes.byref(size))
         data = ctypes.create_string_buffer(size.value)
         self._call(f"nvrtcGet{what}", program, data)
         return data.raw
 
-    def getProgramLog(self, program: Any) -> str:
+    def getProgramLog(self, program: ctypes.c_void_p) -> str:
         return self._bytes(program, "ProgramLog").rstrip(b"\0").decode(errors="replace")
 
-    def getCUBIN(self, program: Any) -> bytes:
+    def getCUBIN(self, program: ctypes.c_void_p) -> bytes:
         return self._bytes(program, "CUBIN")
 
-    def destroyProgram(self, program: Any) -> None:
+    def destroyProgram(self, program: ctypes.c_void_p) -> None:
         self._call("nvrtcDestroyProgram", ctypes.byref(program))
 
 
@@ -98,7 +99,7 @@ def wheel_libraries() -> list[str]:
 
 
 @lru_cache(None)
-def nvrtc() -> Nvrtc:
+def nvrtc() -> Nvrtc[Any]:
     """NVRTC as CuPy binds it, else as the wheel brings it. Raises CompileError [no-nvrtc] without either."""
     try:
         bound: Any = importlib.import_module("cupy_backends.cuda.libs.nvrtc")
@@ -182,7 +183,7 @@ class Loaded:
 
     def __init__(self, text: str, name: str):
         import cupy
-        from cupy_backends.cuda.api import driver
+        import cupy_backends.cuda.api.driver as driver
 
         self.device = cupy.cuda.runtime.getDevice()
         cupy.cuda.runtime.free(0)  # makes the device's context, which the driver calls below need
@@ -199,7 +200,7 @@ class Loaded:
     def _share(self, size: int) -> None:
         """Ask for more shared memory than a block has unasked. Raises CompileError [tile-memory]."""
         import cupy
-        from cupy_backends.cuda.api import driver
+        import cupy_backends.cuda.api.driver as driver
 
         most = cupy.cuda.Device(self.device).attributes["MaxSharedMemoryPerBlockOptin"]
         if size > most:
@@ -249,7 +250,7 @@ class Fitting:
         self.text, self.name, self.wide = text, name, wide
         self.made: dict[bool, Loaded] = {}
 
-    def launch(self, packed: bytes, *args: Any, **options: Any) -> None:
+    def launch(self, packed: bytes, *args: int, **options: int) -> None:
         """As `Loaded.launch`."""
         aligned = all(int.from_bytes(packed[at : at + 8], sys.byteorder) % n == 0 for at, n in self.wide)
         if aligned not in self.made:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ...records import record
-from ..ir import Function, Region, Stmt, Value, root, used, walk
+from ..ir import Function, Region, Stmt, Value, numeric, root, used, walk
 from ..ops import control, scalar
 from ..ops import memory as rows
 from ..ops.row import calls_library
@@ -97,7 +97,7 @@ def _blocks(function: Function, facts: _Facts) -> ThreadStretches | None:
         meeting = any(form.deferred(s) for s in stmts)
         if not meeting or working < WORTH or not all(facts.clean(s) for s in function.body.body):
             return None
-    sizes = [v.type.scalar.itemsize for s in stmts for v in s.outs if _floats(v.type)]  # type: ignore[attr-defined]
+    sizes = [numeric(v).scalar.itemsize for s in stmts for v in s.outs if _floats(v.type)]
     form.width = BLOCK_BYTES // max(sizes, default=4)
     return form if form.width * _kept(form, stmts) <= KEPT_BYTES else None
 
@@ -162,12 +162,14 @@ class _Facts:
         return all(v in self.uniform for v in s.args[:3])
 
     def parts(self, region: Region) -> list[Part]:
-        found: list[Part] = [[]]
+        straight: list[Stmt] = []
+        found: list[Part] = [straight]
         for s in region.body:
             if self._alike(s) and self._turns(s):
-                found += [UniformLoop(s, self.parts(s.regions[0])), []]
+                straight = []
+                found += [UniformLoop(s, self.parts(s.regions[0])), straight]
             else:
-                found[-1].append(s)  # type: ignore[union-attr]
+                straight.append(s)
         return [part for part in found if part]
 
     def _turns(self, loop: Stmt) -> bool:
@@ -306,10 +308,9 @@ class _Writer:
 
     def sums(self, type: Type) -> list[str]:
         """Declare a sum per component, of what a block adds to one cell."""
-        scalar = type.scalar if isinstance(type, Composite) else type
-        names = [self.body.names.new("sum") for _ in range(type.size)]  # type: ignore[attr-defined]
+        names = [self.body.names.new("sum") for _ in range(numeric(type).size)]
         for name in names:
-            self.body.put(f"{scalar.c} {name} = 0;")  # type: ignore[attr-defined]
+            self.body.put(f"{numeric(type).scalar.c} {name} = 0;")
         return names
 
     def add_sum(self, s: Stmt, names: list[str]) -> None:
@@ -345,10 +346,9 @@ class _Writer:
         return _Each(self, [v for v in self.kept if v in used], sums or [])
 
     def array(self, type: Type, wish: str) -> list[str]:
-        scalar = type.scalar if isinstance(type, Composite) else type
-        names = [self.body.names.new(wish) for _ in range(type.size)]  # type: ignore[attr-defined]
+        names = [self.body.names.new(wish) for _ in range(numeric(type).size)]
         for name in names:
-            self.body.put(f"{scalar.c} {name}[{self.form.width}];")  # type: ignore[attr-defined]
+            self.body.put(f"{numeric(type).scalar.c} {name}[{self.form.width}];")
         return names
 
     def keep(self, names: list[str], value: Value) -> None:
@@ -440,4 +440,4 @@ def _kept(form: ThreadStretches, stmts: list[Stmt]) -> int:
             kept += [v.type for v in s.outs]
         elif form.deferred(s):
             kept += [v.type for v in s.args[1:] if v not in form.uniform and v not in form.own]
-    return sum(t.size * t.scalar.itemsize for t in kept)  # type: ignore[attr-defined]
+    return sum(numeric(t).itemsize for t in kept)

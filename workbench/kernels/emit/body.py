@@ -17,15 +17,14 @@ import numpy as np
 
 from ...errors import Where
 from ...records import record
-from ..ir import Function, Region, Stmt, Value, root, walk
+from ..ir import Function, Region, Stmt, Value, numeric, root, type_as, walk
 from ..ops import control
 from ..ops import memory as mem
 from ..row import Row
 from ..types import Array, Composite, Scalar, Stack, Tile, Type, bool_
 from . import components
 from .c_names import CNames, literal, type_name, zero
-from .components import ComponentText
-from .expressions import Expr, ExpressionText
+from .expressions import Expr
 from .signature import BOUNDS, CLAIM, Signature, Variant, accesses, claims, logs
 from .tiles import TileText
 
@@ -55,7 +54,7 @@ class StackText:
 
 
 @record
-class Body(TileText, ComponentText, ExpressionText):
+class Body(TileText):
     """Writes the statements of one thread. `update` is the dialect's text of one read-modify-write."""
 
     function: Function
@@ -123,7 +122,7 @@ class Body(TileText, ComponentText, ExpressionText):
             const = "" if p in self.written else "const "
             restrict = "restrict " if self.variant.restrict else ""
             name = self.memory[p].pointer
-            out.append((f"{const}{type_name(p.type.dtype)} *{restrict}{name}", f"args->{name}.p"))  # type: ignore[attr-defined]
+            out.append((f"{const}{type_name(type_as(p, Array).dtype)} *{restrict}{name}", f"args->{name}.p"))
         return out
 
     def unpack(self, access: str = "args->") -> None:
@@ -218,7 +217,7 @@ class Body(TileText, ComponentText, ExpressionText):
             (whole,) = types
             made = self.names.new(out[0].name or "t")
             self.texts[out[0]] = made
-            suffix = "f" if whole.scalar.bits == 32 else ""  # type: ignore[attr-defined]
+            suffix = "f" if numeric(whole).scalar.bits == 32 else ""
             self.put(f"{type_name(out[0].type)} {made};")
             return self.put(f"{row.fills}{suffix}({self.text(stmt.args[0])}.c, {made}.c);")
         if row.expand is not None:
@@ -236,25 +235,26 @@ class Body(TileText, ComponentText, ExpressionText):
 
     def _component_text(self, stmt: Stmt, types: list[Type], k: int | str) -> str:
         texts = [f"{self.text(a)}.c[{k}]" if isinstance(a.type, Composite) else self.text(a) for a in stmt.args]
-        scalars = [t.scalar for t in types]  # type: ignore[attr-defined]
-        return self.scalar_text(stmt.row, scalars, stmt.outs[0].type.scalar, texts, stmt.attr)  # type: ignore[attr-defined]
+        scalars = [numeric(t).scalar for t in types]
+        return self.scalar_text(stmt.row, scalars, numeric(stmt.outs[0]).scalar, texts, stmt.attr)
 
     def _expand(self, stmt: Stmt, types: list[Type]) -> str:
         out = stmt.outs[0].type
         args = [self._parts(a) for a in stmt.args]
         extra = {"attr": stmt.attr} if stmt.row.typed_by_attr else {}
-        result = stmt.row.expand(*args, types=types, out=out, **extra)  # type: ignore[misc]
+        assert stmt.row.expand is not None
+        result = stmt.row.expand(*args, types=types, out=out, **extra)
         if isinstance(out, Composite):
             return "{{" + ", ".join(self._expr_text(r, out.scalar) for r in result) + "}}"
-        return self._expr_text(result, out)  # type: ignore[arg-type]
+        return self._expr_text(result, type_as(out, Scalar))
 
     def _parts(self, value: Value) -> Any:
         text = self.text(value)
         if isinstance(value.type, Composite):
             return [Expr(self, f"{text}.c[{k}]", value.type.scalar) for k in range(value.type.size)]
-        return Expr(self, text, value.type)  # type: ignore[arg-type]
+        return Expr(self, text, type_as(value, Scalar))
 
-    def _expr_text(self, result: Any, type: Scalar) -> str:
+    def _expr_text(self, result: Expr | float | np.generic, type: Scalar) -> str:
         return result.text if isinstance(result, Expr) else literal(type, result)
 
     def text(self, value: Value) -> str:
@@ -272,7 +272,7 @@ class Body(TileText, ComponentText, ExpressionText):
             parts = np.broadcast_to(np.ravel(np.array(stmt.attr, dtype=object)), (out.type.size,))
             self.declare(out, "{{" + ", ".join(literal(out.type.scalar, p) for p in parts) + "}}")
         else:
-            self.texts[out] = literal(out.type, stmt.attr)  # type: ignore[arg-type]
+            self.texts[out] = literal(type_as(out, Scalar), stmt.attr)
 
     def row_tid(self, stmt: Stmt) -> None:
         self.texts[stmt.outs[0]] = self.axes[stmt.attr.axis] if stmt.attr.axis < self.function.rank else "0"
@@ -383,21 +383,22 @@ class Body(TileText, ComponentText, ExpressionText):
         with self.block(self._for_head(start, stop, step, i)):
             if self._unit(step) == 0:
                 first = self.text(start)
-                self.put(f"{start.type.c} {i} = ({start.type.c})({first} + {i}_k * (int64_t){self.text(step)});")  # type: ignore[attr-defined]
+                T = type_as(start, Scalar).c
+                self.put(f"{T} {i} = ({T})({first} + {i}_k * (int64_t){self.text(step)});")
             yield
 
     @staticmethod
     def _unit(step: Value) -> int:
         """1 or -1 where the step is that constant, else 0: only then the loop variable cannot overflow."""
-        known = step.stmt is not None and step.stmt.row is control.CONST and step.stmt.attr in (1, -1)
-        return int(step.stmt.attr) if known else 0  # type: ignore[union-attr]
+        made = step.stmt
+        return int(made.attr) if made is not None and made.row is control.CONST and made.attr in (1, -1) else 0
 
     def _for_head(self, start: Value, stop: Value, step: Value, i: str) -> str:
         a, b, s = self.text(start), self.text(stop), self.text(step)
         unit = self._unit(step)
         if unit:
             compare, move = ("<", f"++{i}") if unit == 1 else (">", f"--{i}")
-            return f"for ({start.type.c} {i} = {a}; {i} {compare} {b}; {move})"  # type: ignore[attr-defined]
+            return f"for ({type_as(start, Scalar).c} {i} = {a}; {i} {compare} {b}; {move})"
         turns = self.names.new(f"{i}_turns")
         self.names.used.add(f"{i}_k")
         self.put(f"const int64_t {turns} = wb_turns({a}, {b}, {s});")
@@ -420,9 +421,10 @@ class Body(TileText, ComponentText, ExpressionText):
     def row_call(self, stmt: Stmt) -> None:
         (region,) = stmt.regions
         for param, value in zip(region.params, stmt.args, strict=True):
+            table: dict[Value, Any]
             for table in (self.texts, self.memory, self.stacks, self.splats):
                 if value in table:
-                    table[param] = table[value]  # type: ignore[index]
+                    table[param] = table[value]
         names = self.branch_names(stmt)
         with self.block():
             self._branch(region, names)
@@ -432,7 +434,7 @@ class Body(TileText, ComponentText, ExpressionText):
 
     def row_components(self, stmt: Stmt) -> None:
         m = self.memory[stmt.args[0]]
-        inner = m.type.dtype.shape  # type: ignore[attr-defined]
+        inner = numeric(m.type.dtype).shape
         self.memory[stmt.outs[0]] = ArrayNames(m.param, m.pointer, m.type, m.shape, m.strides, m.contiguous, inner)
 
     def row_shape(self, stmt: Stmt) -> None:
@@ -521,7 +523,8 @@ class Body(TileText, ComponentText, ExpressionText):
             elif isinstance(type, Composite):
                 self.put(f"for (int32_t wb_c = 0; wb_c < {type.size}; ++wb_c) {place}.c[wb_c] += {value}.c[wb_c];")
             else:
-                self.put(f"{place} += {value};" if type.bits >= 32 else f"{place} = ({type.c})({place} + {value});")  # type: ignore[attr-defined]
+                wide, T = type_as(type, Scalar).bits >= 32, type_as(type, Scalar).c
+                self.put(f"{place} += {value};" if wide else f"{place} = ({T})({place} + {value});")
 
     def _atomic(self, stmt: Stmt) -> None:
         m, indices, values = self.target_of(stmt, 2 if stmt.row is mem.ATOMIC_CAS else 1)
@@ -532,7 +535,7 @@ class Body(TileText, ComponentText, ExpressionText):
 
     def _update(self, stmt: Stmt, row: Row, place: str, type: Type, values: list[str], old: str) -> None:
         """One read-modify-write, component by component; `old` receives what was there."""
-        scalar: Scalar = type.scalar  # type: ignore[attr-defined]
+        scalar = numeric(type).scalar
         shared = self.memory[stmt.args[0]].param in self.variant.atomic
         name = f"wb_{row.name if shared else row.name.replace('atomic', 'plain')}_{scalar.name}"
         self.helper(name, self.update(name, row, scalar, shared, stmt.where))
@@ -638,7 +641,7 @@ def nested(loop: Stmt) -> bool:
     if loop.attr.trips is not None and loop.attr.trips < 1000:
         return False
     loops = any(s.row in (control.FOR, control.WHILE) for s in walk(loop.regions[0]))
-    return loops or loop.args[0].type.scalar.bits > 32  # type: ignore[attr-defined]
+    return loops or numeric(loop.args[0]).scalar.bits > 32
 
 
 def _c_string(text: str) -> str:

@@ -6,11 +6,10 @@ import math
 import re
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 
-from ..ir import Function, walk
+from ..ir import Function, type_as, walk
 from ..types import Array, Composite, Matrix, Quat, Scalar, Stack, Tile, Transform, Type, Vector, float32, float64
 
 _KEYWORDS = """
@@ -102,7 +101,7 @@ def typedef(type: Composite) -> str:
 
 def composites(function: Function) -> list[Composite]:
     """Every composite type of a function, in order of first use."""
-    types: dict[int, Any] = {id(p.type): p.type for p in function.params}
+    types: dict[int, Type] = {id(p.type): p.type for p in function.params}
     for stmt in walk(function.body):
         for v in stmt.outs:
             types.setdefault(id(v.type), v.type)
@@ -119,7 +118,7 @@ def composites(function: Function) -> list[Composite]:
     return list(found.values())
 
 
-def literal(type: Scalar, value: Any) -> str:
+def literal(type: Scalar, value: float | np.generic) -> str:
     """A scalar constant, exact: shortest digits that read back the same."""
     if type.kind == "b":
         return "true" if value else "false"
@@ -165,4 +164,4 @@ def _int_literal(type: Scalar, value: int) -> str:
 def zero(type: Type) -> str:
     if isinstance(type, Composite):
         return "{{" + ", ".join([literal(type.scalar, 0)] * type.size) + "}}"
-    return literal(type, 0)  # type: ignore[arg-type]
+    return literal(type_as(type, Scalar), 0)

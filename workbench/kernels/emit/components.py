@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ..ir import Stmt
+from ..ir import Stmt, Value, numeric, type_as
 from ..ops import vectors
 from ..row import Row
 from ..types import Composite, Type
@@ -28,7 +28,7 @@ class ComponentText:
     declare: Callable[..., None]
     fail: Callable[[str], str]
     access_ids: dict[int, int]
-    texts: dict
+    texts: dict[Value, str]
     if TYPE_CHECKING:
 
         @property
@@ -38,7 +38,7 @@ class ComponentText:
         """`extract_at` and `insert_at`."""
         whole, reads = stmt.args[0], stmt.row is vectors.EXTRACT_AT
         indices = list(stmt.args[1:] if reads else stmt.args[1:-1])
-        type: Composite = whole.type  # type: ignore[assignment]
+        type = type_as(whole, Composite)
         tests = [_inside(self.text(i), i.type, n) for i, n in zip(indices, type.shape, strict=False)]
         if type.size > CHOSEN:
             self._in_memory(
@@ -56,21 +56,21 @@ class ComponentText:
         """A row that maps over the components of a large composite, as a loop over `wb_c`."""
         out = stmt.outs[0]
         self.declare(out, "{{0}}")
-        self.put(f"for (int32_t wb_c = 0; wb_c < {out.type.size}; ++wb_c) {self.text(out)}.c[wb_c] = {text};")  # type: ignore[attr-defined]
+        self.put(f"for (int32_t wb_c = 0; wb_c < {numeric(out).size}; ++wb_c) {self.text(out)}.c[wb_c] = {text};")
 
     value_row: Callable[[Stmt], None]
 
     @staticmethod
     def _place(text: str, type: Type, n: int) -> str:
-        unsigned = type.scalar.kind == "u"  # type: ignore[attr-defined]
+        unsigned = numeric(type).scalar.kind == "u"
         return text if unsigned else f"({text} < 0 ? {text} + {n} : {text})"
 
     def _in_memory(self, stmt: Stmt, places: list[str], tests: list[str]) -> None:
         whole, out, reads = stmt.args[0], stmt.outs[0], stmt.row is vectors.EXTRACT_AT
-        shape = whole.type.shape  # type: ignore[attr-defined]
+        shape = type_as(whole, Composite).shape
         part = len(places) < len(shape)  # a row of a matrix
-        flat = places[0] if len(shape) == 1 else f"{places[0]} * {shape[1]} + {'wb_c' if part else places[1]}"
-        every = f"for (int32_t wb_c = 0; wb_c < {shape[1]}; ++wb_c) " if part else ""
+        flat = places[0] if len(shape) == 1 else f"{places[0]} * {shape[-1]} + {'wb_c' if part else places[1]}"
+        every = f"for (int32_t wb_c = 0; wb_c < {shape[-1]}; ++wb_c) " if part else ""
         inside = " && ".join(tests)
         if reads:
             self.declare(out, "{{0}}" if part else f"{self.text(whole)}.c[0]")
@@ -86,7 +86,7 @@ class ComponentText:
 
 def _inside(text: str, type: Type, n: int) -> str:
     """C condition: the index names one of n places, counted from either end."""
-    return f"wb_in({text}, {n})" if type.scalar.kind == "u" else f"({text} >= -{n} && {text} < {n})"  # type: ignore[attr-defined]
+    return f"wb_in({text}, {n})" if numeric(type).scalar.kind == "u" else f"({text} >= -{n} && {text} < {n})"
 
 
 ROWS: tuple[Row, ...] = (vectors.EXTRACT_AT, vectors.INSERT_AT)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from ...errors import KernelError, Where
 from ...records import replace
-from ..ir import Function, Stmt, Value, used, walk
+from ..ir import Function, Stmt, Value, numeric, type_as, used, walk
 from ..ops import control, prelude
 from ..ops import memory as rows
 from ..row import Effect, Row
@@ -291,7 +291,7 @@ class GpuThread(Body):
         if not size:
             return ""
         self.helper("wb_load", WORDS)
-        return f"{type.scalar.c}, {size // type.scalar.itemsize}"  # type: ignore[attr-defined]
+        return f"{numeric(type).scalar.c}, {size // numeric(type).scalar.itemsize}"
 
     def row_load(self, stmt: Stmt) -> None:
         m, indices, _ = self.target_of(stmt, 0)
@@ -322,7 +322,7 @@ class GpuThread(Body):
         with self._inside(stmt, m, indices):
             place = f"&{self.place(m, indices)}"
             more = self.variable(type, f"wb_load<{words}>({place})", "more")
-            self.put(f"for (int32_t wb_c = 0; wb_c < {type.size}; ++wb_c) {more}.c[wb_c] += {value}.c[wb_c];")  # type: ignore[attr-defined]
+            self.put(f"for (int32_t wb_c = 0; wb_c < {numeric(type).size}; ++wb_c) {more}.c[wb_c] += {value}.c[wb_c];")
             self.put(f"wb_store<{words}>({place}, {more});")
 
     # -- adding
@@ -336,7 +336,7 @@ class GpuThread(Body):
     def _add(self, stmt: Stmt, sign: str, plainly: Callable[[Stmt], None]) -> None:
         m, type = self.memory[stmt.args[0]], stmt.args[-1].type
         spread = max((self._spread(i) for i in stmt.args[1:-1]), default=SAME)
-        scalar = type.scalar  # type: ignore[attr-defined]
+        scalar = numeric(type).scalar
         if m.param not in self.variant.atomic or spread == OWN or scalar not in (float32, float64):
             return plainly(stmt)
         if not self._adds(stmt):
@@ -345,7 +345,7 @@ class GpuThread(Body):
         private = self._sum(stmt, m, type) if spread == SAME else None
         m, indices, (value,) = self.target_of(stmt, 1)
         part = ".c[wb_c]" if isinstance(type, Composite) else ""
-        turns = f"for (int32_t wb_c = 0; wb_c < {type.size}; ++wb_c) " if part else ""  # type: ignore[attr-defined]
+        turns = f"for (int32_t wb_c = 0; wb_c < {numeric(type).size}; ++wb_c) " if part else ""
         with self._inside(stmt, m, indices):
             place = self.place(m, indices)
             if private is None:
@@ -361,7 +361,7 @@ class GpuThread(Body):
             return None
         key = (m.param, m.inner, tuple(map(_known, stmt.args[1:-1])))
         if key not in self.sums:
-            if sum(s.type.size for s in self.sums.values()) + type.size > _MOST_SUMS:  # type: ignore[attr-defined]
+            if sum(numeric(s.type).size for s in self.sums.values()) + numeric(type).size > _MOST_SUMS:
                 return None
             self.helper(SUMMED, BLOCK_SUM)
             self.sums[key] = Sum(f"wb_place{len(self.sums)}", f"wb_sum{len(self.sums)}", type)
@@ -399,7 +399,7 @@ def wide_pointers(function: Function, variant: Variant) -> tuple[tuple[int, int]
     at, found = 8 * MAX_RANK, []
     for p in function.params:
         if not isinstance(p.type, Array):
-            at += -(-p.type.itemsize // 8) * 8  # type: ignore[attr-defined]
+            at += -(-numeric(p).itemsize // 8) * 8
             continue
         if p.name in variant.contiguous and word(p.type.dtype):
             found.append((at, word(p.type.dtype)))
@@ -457,7 +457,8 @@ def _boxed(function: Function, variant: Variant) -> str:
     rank, count = function.rank, _count(variant)
     at, dims = [f"wb_at{k}" for k in range(rank)], [f"wb_dim{k}" for k in range(rank)]
     inside = " && ".join(f"wb_within({at[k]}, args.wb_box[{2 * k}], args.wb_box[{2 * k + 1}])" for k in range(rank))
-    bodies = [_cell(variant.inner, variant, at)]  # type: ignore[arg-type]
+    assert variant.inner is not None
+    bodies = [_cell(variant.inner, variant, at)]
     bodies += [] if variant.alone else [_cell(function, variant, at)]
     lines = _pointers(bodies[-1])
     lines += [f"    const int32_t {d} = (int32_t)args.dim[{k}];" for k, d in enumerate(dims)]
@@ -497,7 +498,7 @@ def _cell(function: Function, variant: Variant, at: list[str]) -> GpuThread:
 
 def _tiled(function: Function, variant: Variant, signature: Signature) -> str:
     """The text where a block of threads is one thread of the program."""
-    names = frozenset(p.name for p in function.arrays if p.type.dtype.scalar.bits > 8)  # type: ignore[attr-defined]
+    names = frozenset(p.name for p in function.arrays if numeric(type_as(p, Array).dtype).scalar.bits > 8)
     shared = replace(variant, atomic=names)  # the threads of a block may meet in a cell
     body = cuda_tiles.ThreadBlock(function, shared, signature, update, "int32_t" if variant.index32 else "int64_t")
     body.lines += _pointers(body)

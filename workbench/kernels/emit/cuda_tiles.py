@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 from contextlib import contextmanager
 
-from ..ir import Region, Stmt, used, walk
+from ..ir import Region, Stmt, numeric, type_as, used, walk
 from ..ops import control
 from ..ops import memory as mem
 from ..types import Tile
@@ -118,11 +118,11 @@ class ThreadBlock(Body):
         return f"{type_name(type)} &{name} = *({type_name(type)} *)({SHARED} + {at});"
 
     def scope(self) -> tuple:
-        return super().scope(), self.taken_bytes
+        return *super().scope(), self.taken_bytes
 
     def unscope(self, kept: tuple) -> None:
-        free, self.taken_bytes = kept
-        super().unscope(free)
+        self.taken_bytes = kept[1]
+        super().unscope(kept)
 
     # ---- elements
 
@@ -197,15 +197,15 @@ class ThreadBlock(Body):
 
     def push_tile(self, stmt: Stmt) -> None:
         value = stmt.args[1]
-        T = value.type.scalar.c  # type: ignore[attr-defined]
-        with self.block(f"WB_TILE(wb_k, {value.type.size})"):  # type: ignore[attr-defined]
+        T = numeric(value).scalar.c
+        with self.block(f"WB_TILE(wb_k, {numeric(value).size})"):
             self.put(f"{T} wb_v = {self.element(value, 'wb_k')};")
             self.put(f"if (wb_room(&wb_stack, sizeof({T}))) WB_PUSH({T}, wb_v); else {self._full(stmt)}")
 
     def pop_tile(self, stmt: Stmt) -> None:
         out = stmt.outs[0]
-        name, size = self.buffer(out.type, out.name), out.type.size  # type: ignore[attr-defined, arg-type]
-        T = out.type.scalar.c  # type: ignore[attr-defined]
+        type = type_as(out, Tile)
+        name, size, T = self.buffer(type, out.name), type.size, type.scalar.c
         self.put_sync()
         last = f"({size} - 1 - (int32_t)threadIdx.x) / (int32_t)blockDim.x * (int32_t)blockDim.x + (int32_t)threadIdx.x"
         head = f"for (int32_t wb_k = {last}; wb_k >= 0; wb_k -= blockDim.x)"

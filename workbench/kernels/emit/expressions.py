@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..ops.row import ROWS
+from ..ir import numeric, type_as
+from ..ops.row import ROWS, overload
 from ..ops.scalar import TIMES
-from ..row import Row, weak_type
+from ..row import Operand, Row, weak_type
 from ..types import Scalar, Type, float16, float64, scalar_of
 from .c_names import literal
 
@@ -28,7 +29,7 @@ class ExpressionText:
             e.text = self.variable(e.type, e.text)
         return e
 
-    def scalar_text(self, row: Row, types: Sequence[Type], out: Type, texts: Sequence[str], attr: Any) -> str:
+    def scalar_text(self, row: Row, types: Sequence[Type], out: Type, texts: Sequence[str], attr: object) -> str:
         """The C text of a row on scalars, parenthesised. float16 is computed in float and rounded at every step."""
         if row is TIMES and self.positive and out is not float16 and texts[1] in self.numbers:
             self.factors[texts[1]] = None
@@ -41,18 +42,18 @@ class ExpressionText:
             assert isinstance(row.c, str), f"row {row.name} has no C text"
             floats = [t for t in (out, *types) if isinstance(t, Scalar) and t.kind == "f"]
             wide = floats[0] if floats else float64
-            text = row.c.format(*texts, T=out.scalar.c, f="" if wide is float64 else "f")  # type: ignore[attr-defined]
+            text = row.c.format(*texts, T=numeric(out).scalar.c, f="" if wide is float64 else "f")
         narrow = isinstance(out, Scalar) and out.bits < 32 and out.kind != "b"
-        return f"(({out.c})({text}))" if narrow else f"({text})"  # type: ignore[attr-defined]
+        return f"(({type_as(out, Scalar).c})({text}))" if narrow else f"({text})"
 
 
-class Expr:
+class Expr(Operand if TYPE_CHECKING else object):
     """A scalar C expression: rows applied to it write C. Long texts are put into a variable."""
 
     def __init__(self, body: ExpressionText, text: str, type: Scalar):
         self.body, self.text, self.type = body, text, type
 
-    def apply_row(self, row: Row, args: tuple, attr: Any) -> Any:
+    def apply_row(self, row: Row, args: tuple, attr: object) -> Any:
         beside: list[Type] = [a.type for a in args if isinstance(a, Expr)]
         exprs = [a if isinstance(a, Expr) else self._constant(a, beside) for a in args]
         types = [e.type for e in exprs]
@@ -63,7 +64,7 @@ class Expr:
         text = self.body.scalar_text(row, types, out, [e.text for e in exprs], attr)
         return self.body.short(Expr(self.body, text, out))
 
-    def _constant(self, value: Any, beside: list[Type]) -> Expr:
+    def _constant(self, value: float | np.generic, beside: list[Type]) -> Expr:
         type = scalar_of(value.dtype) if isinstance(value, np.generic) else weak_type(value, beside)
         return Expr(self.body, literal(type, value), type)
 
@@ -71,25 +72,4 @@ class Expr:
         raise TypeError("a C expression has no truth value: use where(...)")
 
 
-def _operator(method: str, name: str, reflected: bool) -> None:
-    def apply(self: Expr, *others: Any) -> Any:
-        args = (*others, self) if reflected else (self, *others)
-        return self.apply_row(ROWS[name], args, None)
-
-    setattr(Expr, method, apply)
-
-
-for _method, _name in {
-    "__add__": "add",
-    "__sub__": "sub",
-    "__mul__": "mul",
-    "__truediv__": "div",
-    "__neg__": "neg",
-    "__lt__": "lt",
-    "__le__": "le",
-    "__gt__": "gt",
-    "__ge__": "ge",
-}.items():
-    _operator(_method, _name, False)
-for _method, _name in {"__radd__": "add", "__rsub__": "sub", "__rmul__": "mul", "__rtruediv__": "div"}.items():
-    _operator(_method, _name, True)
+overload(Expr, ROWS.__getitem__)

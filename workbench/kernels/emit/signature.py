@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 
 from ...errors import Where
 from ...records import record
-from ..ir import Function, Stmt, root, walk
+from ..ir import Function, Stmt, numeric, root, type_as, walk
 from ..ops import control, tiles, vectors
 from ..ops import memory as mem
-from ..types import Array, Stack, Type
+from ..types import Array, Stack, Tile, Type
 from .c_names import CNames, c_name, type_name
 
 STATUS_WORDS = 16
@@ -115,7 +115,7 @@ def unsure_index(stmt: Stmt) -> bool:
     """True for an access to elements of a tile at indices that are no constants."""
     return stmt.row in tiles.INDEXED and any(
         i.stmt is None or i.stmt.row is not control.CONST
-        for i in stmt.args[1 : 1 + len(stmt.args[0].type.dims)]  # type: ignore[attr-defined]
+        for i in stmt.args[1 : 1 + len(type_as(stmt.args[0], Tile).dims)]
     )
 
 
@@ -154,8 +154,9 @@ class Signature:
     def _part(type: Type) -> str:
         if isinstance(type, Array):
             return f"Q{2 * type.ndim}q"
-        size, scalar = type.itemsize, type.scalar  # type: ignore[attr-defined]
-        return f"{type.size}{_FORMAT[scalar.name]}" + f"{-size % 8}x" * (size % 8 > 0)  # type: ignore[attr-defined]
+        held = numeric(type)
+        size, scalar = held.itemsize, held.scalar
+        return f"{held.size}{_FORMAT[scalar.name]}" + f"{-size % 8}x" * (size % 8 > 0)
 
     def pack(
         self, dims: Sequence[int], values: Sequence[Any], status: int = 0, scratch: int = 0, scratch_bytes: int = 0
@@ -175,7 +176,7 @@ class Signature:
     def fields_of_numbers(self) -> dict[int, tuple[str, int]]:
         """Position of a parameter that is no array -> how `struct` writes each component, and where in the block."""
         places = enumerate(zip(self.function.params, self.offsets, strict=True))
-        return {k: (_FORMAT[p.type.scalar.name], at) for k, (p, at) in places if not isinstance(p.type, Array)}  # type: ignore[attr-defined]
+        return {k: (_FORMAT[numeric(p).scalar.name], at) for k, (p, at) in places if not isinstance(p.type, Array)}
 
     @property
     def c_declaration(self) -> str:
@@ -185,7 +186,7 @@ class Signature:
                 shape = f"int64_t {name}_shape[{p.type.ndim}], {name}_strides[{p.type.ndim}];"
                 lines.append(f"    union {{ {type_name(p.type.dtype)} *p; int64_t pad; }} {name}; {shape}")
             else:
-                words = -(-p.type.itemsize // 8)  # type: ignore[attr-defined]
+                words = -(-numeric(p).itemsize // 8)
                 lines.append(f"    union {{ {type_name(p.type)} v; int64_t pad[{words}]; }} {name};")
         lines += [f"    int64_t wb_box[{self.box}];"] * (self.box > 0)
         lines.append("    int64_t *status; void *scratch; int64_t scratch_bytes;")
@@ -211,4 +212,4 @@ _ONES = [(1,) * (MAX_RANK - n) for n in range(MAX_RANK + 1)]  # the extents that
 
 
 def _flat_count(type: Type) -> int:
-    return 1 + 2 * type.ndim if isinstance(type, Array) else type.size  # type: ignore[attr-defined]
+    return 1 + 2 * type.ndim if isinstance(type, Array) else numeric(type).size

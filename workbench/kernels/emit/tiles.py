@@ -9,12 +9,13 @@ C, and each thread's share in CUDA, where what was written is complete for all t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
-from ..ir import Region, Stmt, Value, used, walk
+from ..ir import Region, Stmt, Value, numeric, type_as, used, walk
 from ..ops import control, tiles
-from ..types import Tile
-from .c_names import literal, type_name
+from ..types import Scalar, Tile
+from .c_names import CNames, literal, type_name
+from .components import ComponentText
+from .expressions import ExpressionText
 from .signature import BOUNDS, unsure_index
 
 MACROS = """\
@@ -182,8 +183,15 @@ def helpers(lines: str) -> list[str]:
     return out
 
 
-class TileText:
+class TileText(ComponentText, ExpressionText):
     """Mixin of `Body`: buffers of tiles, copies, and updates in place."""
+
+    names: CNames
+    lines: list[str]
+    memory: dict
+    region: Callable[[Region], None]
+    statement: Callable[[Stmt], None]
+    _full: Callable[[Stmt], str]
 
     fail: Callable[[str], str]
     two_ways = True  # is an `each` that ends beyond an array written a second time for where it does not
@@ -261,12 +269,12 @@ class TileText:
     def tile_declaration(self, type: Tile, name: str) -> str:
         return f"{type_name(type)} {name};"
 
-    def scope(self) -> Any:
+    def scope(self) -> tuple:
         """A snapshot of the free buffers; `unscope` restores it where a block of C ends."""
-        return list(self.free)
+        return (list(self.free),)
 
-    def unscope(self, kept: Any) -> None:
-        self.free = kept
+    def unscope(self, kept: tuple) -> None:
+        self.free = kept[0]
 
     def fill(self, name: str, type: Tile, number: str) -> None:
         self.put(f"WB_TILE(wb_k, {type.size}) {name}.c[wb_k] = {number};")
@@ -275,7 +283,7 @@ class TileText:
     def copy(self, name: str, value: Value) -> None:
         """Write the elements of a tile into a buffer."""
         text = self.splats.get(value) or f"{self.texts[value]}.c[wb_k]"
-        self.fill(name, value.type, text)  # type: ignore[arg-type]
+        self.fill(name, type_as(value, Tile), text)
 
     def put_sync(self) -> None:
         if self.sync and not self.each_depth and self.lines[-1].strip() != self.sync:
@@ -285,7 +293,7 @@ class TileText:
         """The buffer of a tile; a splat (one number everywhere) is written out to a buffer first."""
         if value not in self.splats:
             return self.texts[value]
-        name = self.buffer(value.type, value.name or "tile")  # type: ignore[arg-type]
+        name = self.buffer(type_as(value, Tile), value.name or "tile")
         self.fixed.add(name)
         self.copy(name, value)
         return name
@@ -294,7 +302,7 @@ class TileText:
         """A buffer holding this tile that may be overwritten: its own at its last use, else a copy."""
         if value not in self.splats and value not in others and self.dies(value):
             return self.texts[value]
-        name = self.buffer(value.type, wish)  # type: ignore[arg-type]
+        name = self.buffer(type_as(value, Tile), wish)
         self.put_sync()
         self.copy(name, value)
         return name
@@ -315,7 +323,7 @@ class TileText:
             self.texts[out] = self.splats[stmt.args[0]]
         else:
             operands = [self.tile(a) if isinstance(a.type, Tile) else self.text(a) for a in stmt.args]
-            self.declare(out, literal(out.type, 0))  # type: ignore[arg-type]
+            self.declare(out, literal(type_as(out, Scalar), 0))
             self.put_block(stmt, self.text(out), operands)
 
     def tile_filled(self, stmt: Stmt, type: Tile) -> str:
@@ -343,13 +351,15 @@ class TileText:
         text = self.block_text(stmt, out, operands)
         if not unsure_index(stmt):
             return self.put(text)
-        dims = stmt.args[0].type.dims  # type: ignore[attr-defined]
+        dims = type_as(stmt.args[0], Tile).dims
         part = stmt.attr if stmt.row is tiles.VIEW else stmt.args[-1].type if stmt.row is tiles.ASSIGN else None
         indices = operands[1 : 1 + len(dims)]
         if part is None:
             tests = [f"wb_in({i} + ({i} < 0 ? {n} : 0), {n})" for i, n in zip(indices, dims, strict=True)]
         else:
-            tests = [f"wb_in({i}, {n - m + 1})" for i, n, m in zip(indices, dims, part.dims, strict=True)]  # type: ignore[attr-defined]
+            tests = [
+                f"wb_in({i}, {n - m + 1})" for i, n, m in zip(indices, dims, type_as(part, Tile).dims, strict=True)
+            ]
         with self.block(f"if ({' && '.join(tests)})"):
             self.put(text)
         fill = ["0"] * (6 - len(dims))
@@ -367,7 +377,7 @@ class TileText:
         """Emit a scalar row over tiles, element by element; the result may reuse the buffer of a dead operand."""
         out = stmt.outs[0]
         assert isinstance(out.type, Tile)
-        types = [a.type.scalar for a in stmt.args]  # type: ignore[attr-defined]
+        types = [numeric(a).scalar for a in stmt.args]
         tiles_in = [a for a in stmt.args if isinstance(a.type, Tile)]
         texts = [self.element(a, "wb_k") if isinstance(a.type, Tile) else self.text(a) for a in stmt.args]
         text = self.scalar_text(stmt.row, types, out.type.scalar, texts, stmt.attr)
@@ -385,7 +395,7 @@ class TileText:
         for a in operands:
             if a not in self.splats and type_name(a.type) == type_name(out.type) and self.dies(a):
                 return self.texts[a]
-        return self.buffer(out.type, out.name)  # type: ignore[arg-type]
+        return self.buffer(type_as(out, Tile), out.name)
 
     def element(self, value: Value, k: str) -> str:
         return self.splats.get(value) or f"{self.texts[value]}.c[{k}]"
@@ -470,7 +480,7 @@ class TileText:
         if value not in self.splats and not inside and self.dies(value):
             name = self.texts[value]
         else:
-            name = self.buffer(value.type, wish)  # type: ignore[arg-type]
+            name = self.buffer(type_as(value, Tile), wish)
             self.put_sync()
             self.copy(name, value)
         self.fixed.add(name)
@@ -486,7 +496,7 @@ class TileText:
                 if alone and self.texts[v] not in self.taken:
                     self.taken.add(self.texts[v])
                     return self.texts[v]
-        return self.buffer(out.type, out.name)  # type: ignore[arg-type]
+        return self.buffer(type_as(out, Tile), out.name)
 
     def origin(self, value: Value, region: Region) -> Value | None:
         """The tile from outside a region that became this one by changes in place."""
@@ -525,10 +535,10 @@ class TileText:
         kept = {}
         for _, v in moves:
             if v not in self.splats and self.texts[v] in targets and v not in kept:
-                kept[v] = self.buffer(v.type, "next")  # type: ignore[arg-type]
+                kept[v] = self.buffer(type_as(v, Tile), "next")
                 self.copy(kept[v], v)
         for n, v in moves:
-            self.fill(n, v.type, f"{kept[v]}.c[wb_k]") if v in kept else self.copy(n, v)  # type: ignore[arg-type]
+            self.fill(n, type_as(v, Tile), f"{kept[v]}.c[wb_k]") if v in kept else self.copy(n, v)
 
     def push_tile(self, stmt: Stmt) -> None:
         name, type = self.tile(stmt.args[1]), type_name(stmt.args[1].type)
@@ -536,7 +546,7 @@ class TileText:
 
     def pop_tile(self, stmt: Stmt) -> None:
         out = stmt.outs[0]
-        name = self.buffer(out.type, out.name)  # type: ignore[arg-type]
+        name = self.buffer(type_as(out, Tile), out.name)
         type = type_name(out.type)
         self.put(f"if (wb_left(&wb_stack, sizeof({type}))) WB_POP({type}, {name});")
         self.own(out, name)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..ir import kind
-from ..row import NO_GRADIENT, refuse
+from ..row import NO_GRADIENT, Operand, refuse
 from ..types import SCALARS, Composite, Scalar, Type, int32, is_int, scalar_of
 from .c_text import helper
 from .row import row, stop
@@ -26,7 +26,7 @@ def _count_type(type: Type) -> Type:
     return int32
 
 
-def _unsigned(x: Any) -> Any:
+def _unsigned(x: np.integer) -> Any:
     return np.asarray(x).view(f"uint{x.dtype.itemsize * 8}")[()]
 
 
@@ -76,7 +76,7 @@ SAME_BITS = row(
 )
 
 
-def cast(x: Any, dtype: Any) -> Any:
+def cast(x: Operand, dtype: object) -> Any:
     """cast(x: number, dtype) -> number of type dtype with the same bits, of 32 or 64.
 
     No gradient passes to another type.

@@ -10,25 +10,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...records import record
-from ..ir import kind
-from ..row import NO_GRADIENT, Row, refuse
+from ..ir import Sort, kind
+from ..row import NO_GRADIENT, Numeric, Operand, Row, refuse
 from ..types import Composite, Scalar, Tile, Type, bool_, is_float
-from .row import ROWS, row, zero
-from .scalar import ADD, DIV, MOVES, MUL, NEG, SUB, TIMES, same_type
+from .row import ROWS, overload, row, zero
+from .scalar import ADD, MOVES, TIMES, same_type
 
 # ---- type rules
 
 
-def wants(name: str, type: Type, classes: Any, what: str) -> Any:
+def wants(name: str, type: Type, classes: type[Sort] | tuple[type[Sort], ...], what: str) -> Sort:
     if not isinstance(type, classes):
         raise refuse(f"`{name}` takes {what}, not {type}", slug="operand-type")
     return type
 
 
-def scalars_agree(name: str, a: Any, b: Any) -> None:
+def scalars_agree(name: str, a: Numeric, b: Numeric) -> None:
     if a.scalar != b.scalar:
         wide = max(a.scalar, b.scalar, key=lambda s: (s.kind == "f", s.bits))
         raise refuse(
@@ -38,13 +38,15 @@ def scalars_agree(name: str, a: Any, b: Any) -> None:
         )
 
 
-def one_type(name: str, classes: Any, what: str, result: Callable[[Any], Type]) -> Callable[..., Type]:
+def one_type(
+    name: str, classes: type[Sort] | tuple[type[Sort], ...], what: str, result: Callable[[Sort], Type]
+) -> Callable[..., Type]:
     """Type rule: operands of one composite type among `classes`; `result` maps it to the result type."""
 
     def rule(*types: Type) -> Type:
-        for t in types:
-            wants(name, t, classes, what)
-        return result(same_type(name, types))
+        found = [wants(name, t, classes, what) for t in types]
+        same_type(name, types)
+        return result(found[0])
 
     return rule
 
@@ -74,11 +76,11 @@ def numbers(name: str, rule: Callable[..., Type]) -> Callable[..., Type]:
 # ---- derivatives shared by rows
 
 
-def plus(a: Any, b: Any) -> Any:
+def plus(a: Operand | None, b: Operand | None) -> Any:
     return b if a is None else a if b is None else ADD(a, b)
 
 
-def _all_zero(x: Any) -> Any:
+def _all_zero(x: Operand) -> Any:
     if isinstance(kind(x), Tile):
         x = ROWS["tile_total"](ROWS["abs"](x))
     return ROWS["all_eq"](x, zero(x)) if isinstance(kind(x), Composite) else ROWS["eq"](x, zero(x))
@@ -100,8 +102,8 @@ def moved_by_some(rule: Callable[..., Any]) -> Callable[..., Any]:
 
     def tangent(ts, y, *args, **attr):
         made = rule(ts, y, *args, **attr)
-        for t in ts if made is not None else ():
-            if t is not None:
+        for t in ts:
+            if t is not None and made is not None:
                 rest = rule([None if u is t else u for u in ts], y, *args, **attr)
                 made = ROWS["where"](_all_zero(t), zero(made) if rest is None else rest, made)
         return made
@@ -194,13 +196,13 @@ def _variant(of: Row, name: str, parts: tuple[int, ...], times: Row) -> None:
 
 
 @record
-class Dual:
+class Dual(Operand if TYPE_CHECKING else object):
     """A component and its tangent."""
 
     value: Any
     tangent: Any
 
-    def apply_row(self, row: Row, args: tuple, attr: Any) -> Any:
+    def apply_row(self, row: Row, args: tuple, attr: object) -> Any:
         duals = [a if isinstance(a, Dual) else Dual(a, None) for a in args]
         extra = {"attr": attr} if row.typed_by_attr else {}
         y = row(*[d.value for d in duals], **extra)
@@ -211,35 +213,11 @@ class Dual:
             return Dual(y, None)
         return Dual(y, row.tangent(known, y, *[d.value for d in duals], **extra))
 
-    def __add__(self, other):
-        return ADD(self, other)
 
-    def __radd__(self, other):
-        return ADD(other, self)
-
-    def __sub__(self, other):
-        return SUB(self, other)
-
-    def __rsub__(self, other):
-        return SUB(other, self)
-
-    def __mul__(self, other):
-        return MUL(self, other)
-
-    def __rmul__(self, other):
-        return MUL(other, self)
-
-    def __truediv__(self, other):
-        return DIV(self, other)
-
-    def __rtruediv__(self, other):
-        return DIV(other, self)
-
-    def __neg__(self):
-        return NEG(self)
+overload(Dual, ROWS.__getitem__)
 
 
-def plain(x: Any) -> Any:
+def plain(x: object) -> Any:
     """The value of a dual number without its tangent; anything else as it is."""
     return x.value if isinstance(x, Dual) else x
 

@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from .. import ir
-from ..ir import constant, kind
-from ..types import Composite, Matrix, Scalar, Transform, Type, Vector, bool_, float32, matrix, quaternion, scalar_of
+from ..ir import Components, constant, kind
+from ..row import Operand
+from ..types import Composite, Matrix, Transform, Type, Vector, bool_, float32, matrix, quaternion, scalar_of
 from . import control
 from .parts import JOIN
-from .row import stop
+from .row import hosted, stop
 from .scalar import CAST
 from .vectors import CONSTRUCT
 
+Whole: TypeAlias = "ir.Value | int | np.integer"  # a whole number, of the kernel or known
 
-def truth(x: Any) -> Any:
+
+def truth(x: Operand) -> Any:
     """bool(x: scalar) -> bool: is x not zero."""
     return convert(bool_, x)
 
 
-def convert(type: Any, x: Any) -> Any:
+def convert(type: object, x: Operand) -> Any:
     """type(x): a scalar of another type, or the same composite over another scalar type."""
     type = scalar_of(type)
     if isinstance(x, (bool, int, float)) and not isinstance(x, np.generic):
@@ -29,16 +32,16 @@ def convert(type: Any, x: Any) -> Any:
     return x if kind(x) == type else CAST(x, attr=type)
 
 
-def here(type: Type, value: Any) -> Any:
+def here(type: Type, value: Components) -> Any:
     """A constant in the kernel being read, else on the host."""
     try:
         ir.current()
     except RuntimeError:
-        return type(value) if isinstance(type, Scalar) else type(*np.ravel(value))  # type: ignore[operator]
+        return hosted(type, value)
     return constant(type, value)
 
 
-def construct(type: Composite, *args: Any) -> Any:
+def construct(type: Composite, *args: Operand) -> Any:
     """type(...): zeros, one scalar for all components, all components, another composite of that shape, or parts.
 
     Parts are numbers and vectors one behind the other: vec3 and w of a quaternion, two vec3 of a spatial vector, p and
@@ -64,13 +67,13 @@ def construct(type: Composite, *args: Any) -> Any:
     return (JOIN if whole else CONSTRUCT)(*args, attr=type)
 
 
-def _copied(type: Composite, value: Any, source: Composite) -> Any:
+def _copied(type: Composite, value: Operand, source: Composite) -> Any:
     if source.over(type.scalar) != type:
         raise stop((value,), f"{source} cannot become {type}", slug="shape")
     return convert(type.scalar, value) if source != type else value
 
 
-def static_number(x: Any) -> int:
+def static_number(x: Whole) -> int:
     """The value of a number that must be known when the kernel is read."""
     if not isinstance(x, ir.Value):
         return int(x)
@@ -81,13 +84,13 @@ def static_number(x: Any) -> int:
     return int(x.stmt.attr)
 
 
-def identity(n: Any, dtype: Any = float32) -> Any:
+def identity(n: Whole, dtype: object = float32) -> Any:
     """identity(n: constant int, dtype: scalar type = float32) -> matrix: the n by n unit matrix."""
     size = static_number(n)
     type = matrix((size, size), scalar_of(dtype))
     return here(type, np.eye(size, dtype=type.numpy))
 
 
-def quat_identity(dtype: Any = float32) -> Any:
+def quat_identity(dtype: object = float32) -> Any:
     """quat_identity(dtype = float32) -> quaternion: (0, 0, 0, 1), which turns nothing."""
     return here(quaternion(scalar_of(dtype)), (0, 0, 0, 1))

@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from ..ir import kind
-from ..row import Row, refuse
+from ..ir import kind, type_as
+from ..row import Operand, Row, refuse
 from ..types import Matrix, Scalar, Type, float32, float64, scalar_of, vector
 from .c_text import helper
 from .composite import floating, moved_by_some, multilinear, nothing_of_zero, plus
@@ -55,7 +55,7 @@ def _dot(a: list, b: list) -> Any:
     return total(x * y for x, y in zip(a, b, strict=True))
 
 
-def _rotated(a: list, b: list, c: Any, s: Any) -> tuple[list, list]:
+def _rotated(a: list, b: list, c: Operand, s: Operand) -> tuple[list, list]:
     return [c * x - s * y for x, y in zip(a, b, strict=True)], [s * x + c * y for x, y in zip(a, b, strict=True)]
 
 
@@ -64,7 +64,7 @@ def _tiny(scalar: Scalar) -> float:
     return 16.0 * math.sqrt(np.finfo(scalar.numpy).tiny)
 
 
-def _angle(off: Any, difference: Any, scalar: Scalar) -> tuple[Any, Any, Any]:
+def _angle(off: Operand, difference: Operand, scalar: Scalar) -> tuple[Any, Any, Any]:
     """Tangent, cosine and sine of the small angle whose turn makes `off` zero beside a difference of diagonals."""
     root = SQRT(difference * difference + 4.0 * (off * off))
     t = 2.0 * off / (difference + COPYSIGN(root, difference))
@@ -336,23 +336,23 @@ LOWER = multilinear(
 )
 
 
-def _pair(m: Any) -> Any:
+def _pair(m: Operand) -> Any:
     """|m| + |m|^T: the combined size of the elements ij and ji."""
     size = ABS(m)
     return ADD(size, TRANSPOSE(size))
 
 
-def _twist(m: Any) -> Any:
+def _twist(m: Operand) -> Any:
     return SUB(m, TRANSPOSE(m))
 
 
-def _both(m: Any) -> Any:
+def _both(m: Operand) -> Any:
     return ADD(m, TRANSPOSE(m))
 
 
-def _factors(y: Any, m: Any, shapes: str) -> list[Any]:
+def _factors(y: Operand, m: Operand, shapes: str) -> list[Any]:
     """The factors out of one vector: M a matrix like m, v a vector of its rows."""
-    type: Any = kind(m)
+    type = type_as(m, Matrix)
     found, start = [], 0
     for shape in shapes:
         part = type if shape == "M" else vector(type.rows, type.scalar)
@@ -361,7 +361,7 @@ def _factors(y: Any, m: Any, shapes: str) -> list[Any]:
     return found
 
 
-def _about(left: Any, m: Any, right: Any) -> Any:
+def _about(left: Operand, m: Operand, right: Operand) -> Any:
     """left m right^T."""
     return MATMUL(MATMUL(left, m), TRANSPOSE(right))
 
@@ -413,7 +413,9 @@ def _tangent_qr(ts, y, m):
     return JOIN(MATMUL(q, turn), MATMUL(SUB(x, turn), r), attr=kind(y))
 
 
-def _factor_row(name: str, size: int, count: int, adjoint: Any, tangent: Any, doc: str, **how: Any) -> Row:
+def _factor_row(
+    name: str, size: int, count: int, adjoint: Callable[..., Any], tangent: Callable[..., Any], doc: str, **how: Any
+) -> Row:
     return row(
         f"{name}_factors",
         type=_square(name, size, count),
@@ -443,7 +445,7 @@ EIG3 = _factor_row(
 # ---- what users call
 
 
-def svd2(m: Any) -> tuple[Any, ...]:
+def svd2(m: Operand) -> tuple[Any, ...]:
     """svd2(m: mat22) -> (U: mat22, sigma: vec2, V: mat22) with m = U diag(sigma) V^T; sigma falls, none negative.
 
     V is a rotation. In a kernel also svd2(m, U, sigma, V), which assigns them. Where singular values meet, or one is
@@ -455,7 +457,7 @@ def svd2(m: Any) -> tuple[Any, ...]:
     return tuple(_factors(SVD2(m), m, "MvM"))
 
 
-def svd3(m: Any) -> tuple[Any, ...]:
+def svd3(m: Operand) -> tuple[Any, ...]:
     """svd3(m: mat33) -> (U: mat33, sigma: vec3, V: mat33) with m = U diag(sigma) V^T.
 
     U and V are rotations; sigma falls in size, and its last component has the sign of the determinant. In a kernel also
@@ -468,7 +470,7 @@ def svd3(m: Any) -> tuple[Any, ...]:
     return tuple(_factors(SVD3(m), m, "MvM"))
 
 
-def qr3(m: Any) -> tuple[Any, ...]:
+def qr3(m: Operand) -> tuple[Any, ...]:
     """qr3(m: mat33) -> (Q: mat33, R: mat33) with m = Q R, Q a rotation and R zero below its diagonal.
 
     The last diagonal element of R has the sign of the determinant, the others none. In a kernel also qr3(m, Q, R),
@@ -480,7 +482,7 @@ def qr3(m: Any) -> tuple[Any, ...]:
     return tuple(_factors(QR3(m), m, "MM"))
 
 
-def eig3(m: Any) -> tuple[Any, ...]:
+def eig3(m: Operand) -> tuple[Any, ...]:
     """eig3(m: mat33) -> (Q: mat33, d: vec3): eigenvectors, the columns of Q, and eigenvalues, in no order.
 
     They are those of the symmetric matrix (m + m^T) / 2 = Q diag(d) Q^T; Q is a rotation. In a kernel also

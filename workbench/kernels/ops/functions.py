@@ -12,7 +12,7 @@ import numpy as np
 
 from .. import ir
 from ..ir import kind
-from ..row import Row
+from ..row import Operand, Row
 from ..types import Composite, Matrix, Small, is_float
 from . import matrices, memory, random, scalar, vectors
 from .bits import BIT_COUNT, cast
@@ -31,13 +31,13 @@ from .transforms import TRANSFORMS
 from .vectors import DOT
 
 
-def negation(x: Any) -> Any:
+def negation(x: Operand) -> Any:
     """unot(x: scalar) -> bool: is x zero."""
     return unary("not", x)
 
 
 def _folded(two: Row, one: Row) -> Callable[..., Any]:
-    def function(*args: Any) -> Any:
+    def function(*args: Operand) -> Any:
         if not args:
             raise TypeError
         if len(args) == 1:
@@ -51,7 +51,7 @@ def _folded(two: Row, one: Row) -> Callable[..., Any]:
     return function
 
 
-def where(cond: Any, a: Any, b: Any) -> Any:
+def where(cond: Operand, a: Operand, b: Operand) -> Any:
     """where(cond: bool, a: T, b: T) -> T: a where cond holds, else b. Both sides are computed; 0 * inf never counts."""
     return scalar.WHERE(truth(cond), a, b)
 
@@ -60,7 +60,7 @@ _meant: dict[int, Any] = {}
 _meant_arrays: weakref.WeakValueDictionary[int, np.ndarray] = weakref.WeakValueDictionary()
 
 
-def mean(x: Any) -> Any:
+def mean(x: object) -> Any:
     """Mark a host value that `detach` returns, by identity, as cut from its source on purpose. Returns it."""
     if isinstance(x, np.ndarray):
         _meant_arrays[id(x)] = x
@@ -71,13 +71,13 @@ def mean(x: Any) -> Any:
     return x
 
 
-def is_meant(x: Any) -> bool:
+def is_meant(x: object) -> bool:
     """True if `detach` returned this very object."""
     known: Any = _meant_arrays if isinstance(x, np.ndarray) else _meant
     return known.get(id(x)) is x
 
 
-def detach(x: Any) -> Any:
+def detach(x: object) -> Any:
     """detach(x: T) -> T: the value of x; no gradient passes, and that is meant.
 
     In a kernel of a number, vector, matrix or quaternion: this use of it is a constant to every gradient. On the host
@@ -95,7 +95,7 @@ def detach(x: Any) -> Any:
         return own(x)
     if isinstance(x, np.ndarray):
         return x if isinstance(x, Small) else mean(np.array(x))
-    if x.__class__ is float:
+    if type(x) is float:
         return mean(x * 1.0)  # another object: who knows where the first was read does not know this one
     if isinstance(x, (bool, int, float, np.generic)):
         return x
@@ -103,14 +103,14 @@ def detach(x: Any) -> Any:
     raise stop((x,), text, slug="operand-type")
 
 
-def dot(a: Any, b: Any) -> Any:
+def dot(a: Operand, b: Operand) -> Any:
     """dot(a: V, b: V) -> scalar, V vector or quaternion: the sum of the products of components."""
     if isinstance(kind(a), Matrix):
         raise stop((a, b), f"`dot` takes vectors, not {kind(a)}", slug="operand-type", instead="ddot(a, b)")
     return DOT(a, b)
 
 
-def ddot(a: Any, b: Any) -> Any:
+def ddot(a: Operand, b: Operand) -> Any:
     """ddot(a: matrix, b: matrix) -> scalar: the sum of the products of all components."""
     if not isinstance(kind(a), Matrix):
         raise stop((a, b), f"`ddot` takes matrices, not {kind(a)}", slug="operand-type", instead="dot(a, b)")
@@ -118,7 +118,7 @@ def ddot(a: Any, b: Any) -> Any:
 
 
 def _componentwise(name: str, made_by: Row) -> Callable[[Any, Any], Any]:
-    def function(a: Any, b: Any) -> Any:
+    def function(a: Operand, b: Operand) -> Any:
         if not isinstance(kind(a), Composite):
             raise stop((a, b), f"`{name}` takes vectors or matrices, not {kind(a)}", slug="operand-type")
         return made_by(a, b)
@@ -127,12 +127,12 @@ def _componentwise(name: str, made_by: Row) -> Callable[[Any, Any], Any]:
     return function
 
 
-def matrix_from_cols(*columns: Any) -> Any:
+def matrix_from_cols(*columns: Operand) -> Any:
     """matrix_from_cols(*vectors) -> matrix whose columns they are."""
     return TRANSPOSE(matrices.MATRIX_FROM_ROWS(*columns))
 
 
-def norm_l1(v: Any) -> Any:
+def norm_l1(v: Operand) -> Any:
     """norm_l1(v: vector) -> scalar: the sum of the absolute components."""
     return DOT(scalar.ABS(v), here(kind(v), 1))
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ..ir import kind
-from ..row import refuse
+from ..ir import kind, type_as
+from ..row import Operand, refuse
 from ..types import Matrix, Scalar, Type, Vector, float16, matrix, vector
 from .composite import (
     curved,
@@ -53,12 +53,11 @@ def _shape_error(name: str, a: Type, b: Type, instead: str = "") -> TypeError:
 
 
 def _matvec_type(m: Type, v: Type) -> Type:
-    wants("*", m, Matrix, "a matrix")
-    wants("*", v, Vector, "a vector")
+    m, v = wants("*", m, Matrix, "a matrix"), wants("*", v, Vector, "a vector")
     scalars_agree("*", m, v)
-    if m.cols != v.length:  # type: ignore[attr-defined]
-        raise _shape_error("*", m, v, "transpose(m) * v" if m.rows == v.length else "")  # type: ignore[attr-defined]
-    return vector(m.rows, m.scalar)  # type: ignore[attr-defined]
+    if m.cols != v.length:
+        raise _shape_error("*", m, v, "transpose(m) * v" if m.rows == v.length else "")
+    return vector(m.rows, m.scalar)
 
 
 MATVEC = multilinear(
@@ -72,12 +71,11 @@ MATVEC = multilinear(
 
 
 def _matmul_type(a: Type, b: Type) -> Type:
-    wants("*", a, Matrix, "a matrix")
-    wants("*", b, Matrix, "a matrix")
+    a, b = wants("*", a, Matrix, "a matrix"), wants("*", b, Matrix, "a matrix")
     scalars_agree("*", a, b)
-    if a.cols != b.rows:  # type: ignore[attr-defined]
+    if a.cols != b.rows:
         raise _shape_error("*", a, b)
-    return matrix((a.rows, b.cols), a.scalar)  # type: ignore[attr-defined]
+    return matrix((a.rows, b.cols), a.scalar)
 
 
 def _matmul(a, b, types, out):
@@ -96,10 +94,9 @@ MATMUL = multilinear(
 
 
 def _outer_type(a: Type, b: Type) -> Type:
-    wants("outer", a, Vector, "two vectors")
-    wants("outer", b, Vector, "two vectors")
+    a, b = wants("outer", a, Vector, "two vectors"), wants("outer", b, Vector, "two vectors")
     scalars_agree("outer", a, b)
-    return matrix((a.length, b.length), a.scalar)  # type: ignore[attr-defined]
+    return matrix((a.length, b.length), a.scalar)
 
 
 OUTER = multilinear(
@@ -129,7 +126,9 @@ TRACE = multilinear(
     type=numbers("trace", square("trace", lambda t: t.scalar)),
     doc="trace(m: square matrix) -> scalar.",
     expand=lambda m, types, out: total(m[:: types[0].cols + 1]),
-    adjoint=lambda g, y, m: (DIAG(CONSTRUCT(*[g] * kind(m).rows, attr=vector(kind(m).rows, kind(g)))),),  # type: ignore
+    adjoint=lambda g, y, m: (
+        DIAG(CONSTRUCT(*[g] * type_as(m, Matrix).rows, attr=vector(type_as(m, Matrix).rows, kind(g)))),
+    ),
 )
 GET_DIAG = multilinear(
     "get_diag",
@@ -214,7 +213,7 @@ def _adjugate(rows: list[list]) -> list[list]:
     return [[d if (i + j) % 2 == 0 else -d for j, d in enumerate(row)] for i, row in enumerate(dets)]
 
 
-def _unscaled(x: Any, powers: list, t: Scalar) -> Any:
+def _unscaled(x: Operand, powers: list, t: Scalar) -> Any:
     """x, made of products of one component of each scaled row, in the scale of the unscaled components.
 
     Divided by the largest power, then by the smallest, and so on inwards: so no intermediate overflows or underflows

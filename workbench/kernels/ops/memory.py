@@ -79,46 +79,46 @@ SHAPE = row(
 )
 ACCUMULATE = row("accumulate", type=_store, effect=Effect.ACCUMULATES, update=ADD, adds=True, sign="+=")
 
-ATOMIC_ADD = row(
-    "atomic_add",
-    type=_atomic,
-    effect=Effect.ACCUMULATES,
-    update=ADD,
-    adds=True,
-    exact=True,
-    sign="+=",
-    c="({T})({0} + {1})",
-    doc="atomic_add(a: array, *i: int, v: T) -> T: a[i] += v, atomically; returns the old value.",
-)
-ATOMIC_SUB = row(
-    "atomic_sub",
-    type=_atomic,
-    effect=Effect.ACCUMULATES,
-    update=SUB,
-    adds=True,
-    exact=True,
-    sign="-=",
-    c="({T})({0} - {1})",
-    doc="atomic_sub(a: array, *i: int, v: T) -> T: a[i] -= v, atomically; returns the old value.",
-)
-ATOMIC_MIN = row(
-    "atomic_min",
-    type=_atomic,
-    effect=Effect.ACCUMULATES,
-    update=MIN,
-    exact=True,
-    c="{1} < {0} ? {1} : {0}",
-    doc="atomic_min(a: array, *i: int, v: T) -> T: a[i] = min(a[i], v), atomically; returns the old value.",
-)
-ATOMIC_MAX = row(
-    "atomic_max",
-    type=_atomic,
-    effect=Effect.ACCUMULATES,
-    update=MAX,
-    exact=True,
-    c="{1} > {0} ? {1} : {0}",
-    doc="atomic_max(a: array, *i: int, v: T) -> T: a[i] = max(a[i], v), atomically; returns the old value.",
-)
+
+def _bits(name: str) -> Callable[..., Type]:
+    def rule(array: Type, *rest: Type) -> Type:
+        made = _atomic(array, *rest)
+        if not is_int(made):
+            raise refuse(f"`{name}` works on an array of integers, not {array}", slug="operand-type")
+        return made
+
+    return rule
+
+
+def _updating(name: str, sign: str, update: Row, of: str = "I", **facts: bool) -> Row:
+    return row(
+        name,
+        type=_bits(name) if of == "I" else _atomic,
+        effect=Effect.ACCUMULATES,
+        update=update,
+        exact=True,
+        sign=f"{sign}=",
+        c=f"({{T}})({{0}} {sign} {{1}})",
+        doc=f"{name}(a: array, *i: int, v: {of}) -> {of}: a[i] {sign}= v, atomically; returns the old value.",
+        **facts,
+    )
+
+
+def _better(name: str, sign: str, update: Row) -> Row:
+    return row(
+        f"atomic_{name}",
+        type=_atomic,
+        effect=Effect.ACCUMULATES,
+        update=update,
+        exact=True,
+        c=f"{{1}} {sign} {{0}} ? {{1}} : {{0}}",
+        doc=f"atomic_{name}(a: array, *i: int, v: T) -> T: a[i] = {name}(a[i], v), atomically; returns the old value.",
+    )
+
+
+ATOMIC_ADD = _updating("atomic_add", "+", ADD, "T", adds=True)
+ATOMIC_SUB = _updating("atomic_sub", "-", SUB, "T", adds=True)
+ATOMIC_MIN, ATOMIC_MAX = _better("min", "<", MIN), _better("max", ">", MAX)
 ATOMIC_EXCH = row(
     "atomic_exch",
     type=_atomic,
@@ -141,36 +141,9 @@ ATOMIC_CAS = row(
     doc="atomic_cas(a: array, *i: int, compare: T, v: T) -> T: a[i] = v where a[i] == compare, atomically; returns the"
     " old value. As atomic_exch.",
 )
-
-
-def _bits(name: str) -> Callable[..., Type]:
-    def rule(array: Type, *rest: Type) -> Type:
-        made = _atomic(array, *rest)
-        if not is_int(made):
-            raise refuse(f"`{name}` works on an array of integers, not {array}", slug="operand-type")
-        return made
-
-    return rule
-
-
-def _bitwise(name: str, sign: str, update: Row) -> Row:
-    return row(
-        name,
-        type=_bits(name),
-        effect=Effect.ACCUMULATES,
-        update=update,
-        exact=True,
-        sign=f"{sign}=",
-        c=f"({{T}})({{0}} {sign} {{1}})",
-        doc=f"{name}(a: array, *i: int, v: I) -> I: a[i] {sign}= v, atomically; returns the old value.",
-    )
-
-
-ATOMIC_AND, ATOMIC_OR, ATOMIC_XOR = (
-    _bitwise("atomic_and", "&", BIT_AND),
-    _bitwise("atomic_or", "|", BIT_OR),
-    _bitwise("atomic_xor", "^", BIT_XOR),
-)
+ATOMIC_AND = _updating("atomic_and", "&", BIT_AND)
+ATOMIC_OR = _updating("atomic_or", "|", BIT_OR)
+ATOMIC_XOR = _updating("atomic_xor", "^", BIT_XOR)
 
 # The private copy of a replay: `log_store` remembers what it overwrites; `rollback(mark())` puts it back.
 LOG_STORE = row("log_store", type=_store, effect=Effect.WRITES, sign="~=")

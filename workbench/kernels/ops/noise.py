@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from ..ir import kind
-from ..row import refuse
-from ..types import Composite, Type, Vector, float32, float64, int32, is_int, uint32, vector
+from ..ir import kind, numeric
+from ..row import Operand, refuse
+from ..types import Composite, Scalar, Type, Vector, float32, float64, int32, is_int, uint32, vector
 from .composite import curved
-from .conversions import convert, static_number
+from .conversions import Whole, convert, static_number
 from .random import PCG, rand_init
 from .row import ROWS, row, stop, zero
 from .scalar import ADD, BIT_XOR, CAST, FLOOR, MOVES, MUL, NE, NEG, PYMOD, RSHIFT, SQRT, SUB, TIMES, WHERE
@@ -35,12 +35,12 @@ def _noise_type(state: Type, x: Type, *periods: Type) -> Type:
     return x
 
 
-def _unit(state: Any, type: Any) -> Any:
+def _unit(state: Operand, type: Scalar) -> Any:
     """A number in [0, 1) of a state."""
     return CAST(RSHIFT(state, np.uint32(8)), attr=type) * (1.0 / 16777216.0)
 
 
-def _corner(state: Any, cell: list, type: Any) -> list:
+def _corner(state: Operand, cell: list, type: Scalar) -> list:
     """The gradient at a corner: of length 1, or in one dimension between -1 and 1."""
     *first, last = [MUL(CAST(c, attr=uint32), np.uint32(p)) for c, p in zip(cell, _PRIMES, strict=False)]
     seed = ADD(last, state)
@@ -67,7 +67,7 @@ def _cell(x: list, periods: tuple) -> tuple[list, list]:
     return ends, [SUB(c, f) for c, f in zip(x, floors, strict=True)]
 
 
-def _blended(state: Any, x: list, periods: tuple, type: Any, slopes: bool) -> tuple[Any, list]:
+def _blended(state: Operand, x: list, periods: tuple, type: Scalar, slopes: bool) -> tuple[Any, list]:
     """The value; and with `slopes` its gradient."""
     ends, inside = _cell(x, periods)
     values: list[tuple[Any, list]] = []
@@ -84,7 +84,7 @@ def _blended(state: Any, x: list, periods: tuple, type: Any, slopes: bool) -> tu
     return values[0]
 
 
-def _between(low: tuple, high: tuple, axis: int, weight: Any, slope: Any) -> tuple[Any, list]:
+def _between(low: tuple, high: tuple, axis: int, weight: Operand, slope: Operand | None) -> tuple[Any, list]:
     """(value, gradient) interpolated along an axis between two corners, edges or faces; gradient [] without slope."""
     change = high[0] - low[0]
     made = change * weight + low[0]
@@ -95,7 +95,7 @@ def _between(low: tuple, high: tuple, axis: int, weight: Any, slope: Any) -> tup
     return made, gradient
 
 
-def _coordinates(x: Any) -> list:
+def _coordinates(x: list[Any] | Operand) -> list:
     return x if isinstance(x, list) else [x]
 
 
@@ -135,7 +135,7 @@ NOISE_GRADIENT = curved(
 )
 NOISE = row(
     "noise",
-    type=lambda state, x, *p: _noise_type(state, x, *p).scalar,
+    type=lambda state, x, *p: numeric(_noise_type(state, x, *p)).scalar,
     expand=_noise,
     adjoint=_adjoint_noise,
     tangent=_tangent_noise,
@@ -144,7 +144,7 @@ NOISE = row(
 )
 
 
-def noise(state: Any, x: Any) -> Any:
+def noise(state: Operand, x: Operand) -> Any:
     """noise(state: uint32, x: float or vec2 to vec4) -> float: smooth noise, 0 where all coordinates are whole.
 
     >>> wb.noise(wb.rand_init(42), wb.vec2(1.0, 2.0))
@@ -153,7 +153,7 @@ def noise(state: Any, x: Any) -> Any:
     return NOISE(state, x)
 
 
-def pnoise(state: Any, x: Any, *periods: Any) -> Any:
+def pnoise(state: Operand, x: Operand, *periods: Operand) -> Any:
     """pnoise(state: uint32, x: float or vec2 to vec4, *periods: int) -> float: noise that repeats itself.
 
     There is one period for each axis. Other than in Warp it repeats itself below zero too.
@@ -167,18 +167,18 @@ def pnoise(state: Any, x: Any, *periods: Any) -> Any:
     return NOISE(state, x, *[convert(int32, p) for p in periods])
 
 
-def _curl(fields: list[Any], type: Any) -> Any:
+def _curl(fields: list[Any], type: Vector) -> Any:
     """Of the gradients of three fields."""
     a, b, c = fields
 
-    def part(g: Any, k: int) -> Any:
+    def part(g: Operand, k: int) -> Any:
         return EXTRACT(g, attr=(k,))
 
     parts = [part(c, 1) - part(b, 2), part(a, 2) - part(c, 0), part(b, 0) - part(a, 1)]
     return CONSTRUCT(*parts, attr=vector(3, type.scalar))
 
 
-def curlnoise(state: Any, x: Any, octaves: Any = 1, lacunarity: Any = 2.0, gain: Any = 0.5) -> Any:
+def curlnoise(state: Operand, x: Operand, octaves: Whole = 1, lacunarity: Operand = 2.0, gain: Operand = 0.5) -> Any:
     """curlnoise(state: uint32, x: vec2 to vec4, octaves = 1, lacunarity = 2, gain = 0.5) -> vec2 or vec3.
 
     A field without divergence: the curl of noise by the first two or three coordinates; the fourth is time. Each octave
@@ -187,7 +187,7 @@ def curlnoise(state: Any, x: Any, octaves: Any = 1, lacunarity: Any = 2.0, gain:
     >>> len(wb.curlnoise(wb.rand_init(42), wb.vec3(0.5, 1.5, 2.5)))
     3
     """
-    type: Any = kind(x)
+    type = kind(x)
     if not isinstance(type, Vector) or type.length not in (2, 3, 4):
         raise stop((x,), f"`curlnoise` takes a vec2, vec3 or vec4, not {type}", slug="operand-type")
     count, many = static_number(octaves), 1 if type.length == 2 else 3

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..ir import kind
+from ..row import Operand
 from ..types import Quat, Vector
 from .matrices import INVERSE
 from .operators import divide
@@ -14,12 +15,12 @@ from .scalar import LE, SQRT, WHERE
 from .vectors import LENGTH, LENGTH_SQ, UNSCALE
 
 
-def _needs_vector(name: str, v: Any) -> None:
+def _needs_vector(name: str, v: Operand) -> None:
     if not isinstance(kind(v), (Vector, Quat)):
         raise stop((v,), f"`{name}` takes a vector, not {kind(v)}", slug="operand-type")
 
 
-def norm_huber(v: Any, delta: Any = 1.0) -> Any:
+def norm_huber(v: Operand, delta: Operand = 1.0) -> Any:
     """norm_huber(v: vector, delta: scalar = 1) -> scalar: |v|² / 2 up to delta, then delta (|v| - delta / 2).
 
     >>> wb.norm_huber(wb.vec2(3.0, 4.0))
@@ -30,7 +31,7 @@ def norm_huber(v: Any, delta: Any = 1.0) -> Any:
     return WHERE(LE(square, delta * delta), 0.5 * square, (LENGTH(v) - 0.5 * delta) * delta)
 
 
-def norm_pseudo_huber(v: Any, delta: Any = 1.0) -> Any:
+def norm_pseudo_huber(v: Operand, delta: Operand = 1.0) -> Any:
     """norm_pseudo_huber(v: vector, delta: scalar = 1) -> scalar: delta sqrt(1 + |v|² / delta²), which is smooth.
 
     >>> wb.norm_pseudo_huber(wb.vec2(0.0, 0.75))
@@ -40,7 +41,7 @@ def norm_pseudo_huber(v: Any, delta: Any = 1.0) -> Any:
     return delta * SQRT(1.0 + LENGTH_SQ(v) / (delta * delta))
 
 
-def smooth_normalize(v: Any, delta: Any = 1.0) -> Any:
+def smooth_normalize(v: Operand, delta: Operand = 1.0) -> Any:
     """smooth_normalize(v: vector, delta: scalar = 1) -> vector: v / norm_pseudo_huber(v, delta).
 
     >>> wb.smooth_normalize(wb.vec2(0.0, 0.75))
@@ -49,7 +50,7 @@ def smooth_normalize(v: Any, delta: Any = 1.0) -> Any:
     return UNSCALE(v, norm_pseudo_huber(v, delta))
 
 
-def div_approx(a: Any, b: Any) -> Any:
+def div_approx(a: Operand, b: Operand) -> Any:
     """div_approx(a, b) -> a / b: the exact quotient, on every backend.
 
     >>> wb.div_approx(1.0, 4.0)
@@ -58,7 +59,7 @@ def div_approx(a: Any, b: Any) -> Any:
     return divide(a, b)
 
 
-def inverse_approx(m: Any) -> Any:
+def inverse_approx(m: Operand) -> Any:
     """inverse_approx(m: matrix) -> inverse(m): the exact one, on every backend.
 
     >>> wb.inverse_approx(wb.mat22(2.0, 0.0, 0.0, 4.0))[1, 1]

@@ -8,20 +8,20 @@ from typing import Any
 import numpy as np
 
 from .. import ir
-from ..ir import constant, kind
-from ..row import Row, type_of, weak_type
+from ..ir import Components, constant, kind
+from ..row import Operand, Row, type_of, weak_type
 from ..types import Composite, Matrix, Quat, Scalar, Transform, Type, Vector, is_int
 from . import scalar
 from .conversions import truth
 from .matrices import MATMUL, MATVEC, TRANSPOSE
 from .quaternions import QUAT_MUL
-from .row import stop
+from .row import ROWS, overload, stop
 from .scalar import CAST
 from .transforms import transform_multiply
 from .vectors import CONSTRUCT, SCALE, UNSCALE
 
 
-def multiply(a: Any, b: Any) -> Any:
+def multiply(a: Operand, b: Operand) -> Any:
     """mul(a: T, b: T) -> T: a * b of scalars, scalar and composite, matrix and vector, matrices, quaternions."""
     ta, tb = kind(a), kind(b)
     if isinstance(ta, Scalar) and isinstance(tb, Scalar):
@@ -43,7 +43,7 @@ def multiply(a: Any, b: Any) -> Any:
     raise stop((a, b), f"`*` between {ta} and {tb} has no one meaning", slug="product", instead=hint)
 
 
-def divide(a: Any, b: Any) -> Any:
+def divide(a: Operand, b: Operand) -> Any:
     """div(a: T, b: T) -> T: a / b of floats, of a composite and a scalar, or of a scalar and each component."""
     ta, tb = kind(a), kind(b)
     if isinstance(ta, Composite) and isinstance(tb, Scalar):
@@ -56,7 +56,7 @@ def divide(a: Any, b: Any) -> Any:
     return scalar.DIV(a, b)
 
 
-def power(a: Any, b: Any) -> Any:
+def power(a: Operand, b: Operand) -> Any:
     """pow(a: F, b: F) -> F: a ** b; an integer exponent is converted to the type of the base."""
     ta, tb = kind(a), kind(b)
     if isinstance(ta, Scalar) and ta.kind == "f" and is_int(tb):
@@ -64,7 +64,7 @@ def power(a: Any, b: Any) -> Any:
     return scalar.POW(a, b)
 
 
-def matrix_multiply(a: Any, b: Any) -> Any:
+def matrix_multiply(a: Operand, b: Operand) -> Any:
     """a @ b: matrices, matrix and vector."""
     if not (isinstance(kind(a), Matrix) or isinstance(kind(b), Matrix)):
         raise stop((a, b), f"`@` multiplies matrices, not {kind(a)} and {kind(b)}", slug="product", instead="dot(a, b)")
@@ -96,17 +96,17 @@ _COMPARE: dict[str, Row] = {
 }
 
 
-def binary(op: str, a: Any, b: Any) -> Any:
+def binary(op: str, a: Operand, b: Operand) -> Any:
     """The value of `a op b` for a Python operator."""
     return _BINARY[op](a, b)
 
 
-def compare(op: str, a: Any, b: Any) -> Any:
+def compare(op: str, a: Operand, b: Operand) -> Any:
     """The value of the Python comparison `a op b`: a bool (of composites: all components equal)."""
     return _COMPARE[op](a, b)
 
 
-def unary(op: str, a: Any) -> Any:
+def unary(op: str, a: Operand) -> Any:
     """The value of `-a`, `+a`, `~a` or `not a`."""
     if op == "not":
         return scalar.LOGICAL_NOT(truth(a))
@@ -116,38 +116,21 @@ def unary(op: str, a: Any) -> Any:
 # ---- of IR values
 
 
-def _constant(type: Type, value: Any) -> ir.Value:
+def _constant(type: Type, value: Components) -> ir.Value:
     """A constant beside a value of `type`: a Python number takes its scalar type, so that `2.0 * v` scales a vector."""
     if isinstance(value, (np.generic, np.ndarray)):
         return constant(type_of(value), value)
     return constant(weak_type(value, [type]), value)
 
 
-def _overload(method: str, function: Callable[..., Any], reflected: bool = False) -> None:
-    def operator(self, *others):
-        values = [o if isinstance(o, ir.Value) else _constant(self.type, o) for o in others]
-        args = (*values, self) if reflected else (self, *values)
-        return function(*args)
+def _operator(name: str) -> Callable[..., Any]:
+    function = {"mul": multiply, "div": divide}.get(name, ROWS[name])
 
-    setattr(ir.Value, method, operator)
+    def operator(*operands: ir.Value | Components) -> Any:
+        type = next(o.type for o in operands if isinstance(o, ir.Value))
+        return function(*[o if isinstance(o, ir.Value) else _constant(type, o) for o in operands])
+
+    return operator
 
 
-for _method, _function in {
-    "__add__": scalar.ADD,
-    "__sub__": scalar.SUB,
-    "__mul__": multiply,
-    "__truediv__": divide,
-    "__neg__": scalar.NEG,
-    "__lt__": scalar.LT,
-    "__le__": scalar.LE,
-    "__gt__": scalar.GT,
-    "__ge__": scalar.GE,
-}.items():
-    _overload(_method, _function)
-for _method, _function in {
-    "__radd__": scalar.ADD,
-    "__rsub__": scalar.SUB,
-    "__rmul__": multiply,
-    "__rtruediv__": divide,
-}.items():
-    _overload(_method, _function, reflected=True)
+overload(ir.Value, _operator)

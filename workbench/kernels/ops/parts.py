@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..ir import kind
-from ..row import refuse
+from ..ir import kind, numeric
+from ..row import Operand, refuse
 from ..types import Composite, Matrix, Scalar, Type, vector
 from .composite import linear_tangent
 from .row import row, zero
-from .vectors import EXTRACT
+from .vectors import EXTRACT, MOVING
 
 Place = tuple[int, Any]  # first component, and a type: of the part, or of the whole
 
@@ -31,7 +31,7 @@ def _join_type(*types: Type, attr: Composite) -> Type:
     for t in types:
         if not isinstance(t, (Scalar, Composite)) or t.scalar != attr.scalar:
             raise refuse(f"{attr} is made of {attr.scalar}, not {t}", slug="mixed-types", instead=f"{attr.scalar}(...)")
-    count = sum(t.size for t in types)  # type: ignore[attr-defined]
+    count = sum(numeric(t).size for t in types)
     if count != attr.size:
         raise refuse(f"{attr} takes {attr.size} components, got {count}", slug="components")
     return attr
@@ -44,7 +44,7 @@ def _joined(*parts, types, out, attr):
 def _adjoint_join(g, y, *parts, attr):
     made, start = [], 0
     for p in parts:
-        type: Any = kind(p)
+        type = numeric(p)
         if isinstance(type, Composite):
             made.append(PART(g, attr=(start, type)))
         else:
@@ -62,10 +62,7 @@ PART = row(
     "part",
     type=_part_type,
     typed_by_attr=True,
-    linear=True,
-    exact=True,
-    moves=True,
-    cheap=True,
+    **MOVING,
     expand=lambda v, types, out, attr: v[attr[0] : attr[0] + out.size],
     tangent=linear_tangent("part"),
     adjoint=lambda g, y, v, attr: (PLACE(g, attr=(attr[0], kind(v))),),
@@ -75,10 +72,7 @@ PLACE = row(
     "place",
     type=_place_type,
     typed_by_attr=True,
-    linear=True,
-    exact=True,
-    moves=True,
-    cheap=True,
+    **MOVING,
     expand=lambda p, types, out, attr: [0] * attr[0] + p + [0] * (out.size - attr[0] - len(p)),
     tangent=linear_tangent("place"),
     adjoint=lambda g, y, p, attr: (PART(g, attr=(attr[0], kind(p))),),
@@ -88,10 +82,7 @@ JOIN = row(
     "join",
     type=_join_type,
     typed_by_attr=True,
-    linear=True,
-    exact=True,
-    moves=True,
-    cheap=True,
+    **MOVING,
     expand=_joined,
     tangent=linear_tangent("join"),
     adjoint=_adjoint_join,
@@ -99,14 +90,14 @@ JOIN = row(
 )
 
 
-def replaced(whole: Any, start: int, part: Any) -> Any:
+def replaced(whole: Operand, start: int, part: Operand) -> Any:
     """`whole` with its components from `start` on replaced by those of `part`."""
-    type, size = kind(whole), kind(part).size  # type: ignore[attr-defined]
-    sides = [(0, start), (start + size, type.size - start - size)]  # type: ignore[attr-defined]
-    before, behind = ([PART(whole, attr=(at, vector(n, type.scalar)))] if n else [] for at, n in sides)  # type: ignore[attr-defined]
+    type, size = numeric(whole), numeric(part).size
+    sides = [(0, start), (start + size, type.size - start - size)]
+    before, behind = ([PART(whole, attr=(at, vector(n, type.scalar)))] if n else [] for at, n in sides)
     return JOIN(*before, part, *behind, attr=type)
 
 
-def zeros(whole: Any, count: int) -> Any:
+def zeros(whole: Operand, count: int) -> Any:
     """A vector of `count` zeros over the scalar of `whole`."""
-    return zero(PART(whole, attr=(0, vector(count, kind(whole).scalar))))  # type: ignore[attr-defined]
+    return zero(PART(whole, attr=(0, vector(count, numeric(whole).scalar))))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..ir import kind
-from ..row import refuse
+from ..ir import kind, numeric
+from ..row import Operand, refuse
 from ..types import Quat, Scalar, Type, Vector, matrix, quaternion, vector
 from .composite import curved, floating, multilinear, one_type, passed, passing, scalars_agree, wants
 from .matrices import AXIAL, MATVEC, TRACE, TRANSPOSE
@@ -49,7 +49,7 @@ QUAT_INVERSE = multilinear(
 
 def _rotate_type(name: str) -> Callable[..., Type]:
     def rule(q: Type, v: Type) -> Type:
-        wants(name, q, Quat, "a quaternion and a vec3")
+        q = wants(name, q, Quat, "a quaternion and a vec3")
         if not isinstance(v, Vector) or v.length != 3:
             raise refuse(f"`{name}` takes a quaternion and a vec3, not {v}", slug="operand-type")
         scalars_agree(name, q, v)
@@ -66,23 +66,23 @@ def _rotate(q, v, sign: int = 1) -> list:
     return [v[i] * plain + turned[i] * turn + u[i] * along for i in range(3)]
 
 
-def _parts(q: Any) -> tuple[Any, Any]:
+def _parts(q: Operand) -> tuple[Any, Any]:
     """Imaginary vector and real part of a whole quaternion."""
-    scalar = kind(q).scalar  # type: ignore[attr-defined]
+    scalar = numeric(q).scalar
     u = CONSTRUCT(*[EXTRACT(q, attr=(i,)) for i in range(3)], attr=vector(3, scalar))
     return u, EXTRACT(q, attr=(3,))
 
 
-def _quat(u: Any, w: Any) -> Any:
+def _quat(u: Operand, w: Operand) -> Any:
     return CONSTRUCT(*[EXTRACT(u, attr=(i,)) for i in range(3)], w, attr=quaternion(kind(w)))
 
 
-def _with(g: Any, v: Any) -> Any:
+def _with(g: Operand, v: Operand) -> Any:
     """The scalar product of an adjoint and a vector."""
     return passed(DOT, 0)(g, v)
 
 
-def _adjoint_rotate(g: Any, q: Any, v: Any, sign: float) -> Any:
+def _adjoint_rotate(g: Operand, q: Operand, v: Operand, sign: float) -> Any:
     u, w = _parts(q)
     turn = passed(CROSS, 1)(v, g)
     dw = TIMES(_with(g, v), 4.0 * w) + sign * 2.0 * _with(turn, u)

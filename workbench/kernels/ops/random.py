@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..ir import kind
-from ..row import refuse
+from ..row import Operand, refuse
 from ..types import Scalar, Type, float32, int32, is_int, uint32
 from . import vectorised
 from .c_text import helper
@@ -63,7 +63,7 @@ DRAWS = row(
 )
 
 
-def _unsigned(seed: Any) -> Any:
+def _unsigned(seed: Operand) -> Any:
     if isinstance(seed, int) and not isinstance(seed, np.generic):
         return np.uint32(seed & 0xFFFFFFFF)
     if not isinstance(kind(seed), Scalar) or not is_int(kind(seed)):

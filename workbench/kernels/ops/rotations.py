@@ -6,16 +6,17 @@ Compositions of rows. Each says what it gives, and which derivative, where a rot
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from .. import ir
-from ..ir import kind
-from ..types import Matrix, Quat, Scalar, Type, Vector, quaternion, vector
+from ..ir import kind, numeric
+from ..row import Operand
+from ..types import Matrix, Quat, Type, Vector, quaternion, vector
 from . import control
-from .conversions import here, static_number
+from .conversions import Whole, here, static_number
 from .parts import JOIN, PART
 from .quaternions import QUAT_INVERSE, QUAT_MUL
 from .row import stop
@@ -23,11 +24,8 @@ from .scalar import ABS, ADD, ASIN, ATAN2, CLAMP, COS, DIV, EQ, GE, GT, LT, MIN,
 from .vectors import CONSTRUCT, CROSS, DOT, EXTRACT, LENGTH, LENGTH_SQ, NORMALIZE, SCALE
 
 
-def _scalar_of(x: Any) -> Scalar:
-    return kind(x).scalar  # type: ignore[attr-defined]
-
-
-def _wanted(name: str, what: str, right: bool, *values: Any) -> None:
+def wanted(name: str, what: str, right: bool, *values: Operand) -> None:
+    """Raise unless the values are right."""
     if not right:
         got = " and ".join(str(kind(v)) for v in values)
         raise stop(values, f"`{name}` takes {what}, not {got}", slug="operand-type")
@@ -37,29 +35,29 @@ def _is_point(t: Type) -> bool:
     return isinstance(t, Vector) and t.length == 3
 
 
-def _one_quat(name: str, q: Any) -> None:
-    _wanted(name, "a quaternion", isinstance(kind(q), Quat), q)
+def _one_quat(name: str, q: Operand) -> None:
+    wanted(name, "a quaternion", isinstance(kind(q), Quat), q)
 
 
-def imaginary(q: Any) -> Any:
+def imaginary(q: Operand) -> Any:
     """(x, y, z) of a quaternion."""
-    return PART(q, attr=(0, vector(3, _scalar_of(q))))
+    return PART(q, attr=(0, vector(3, numeric(q).scalar)))
 
 
-def real(q: Any) -> Any:
+def real(q: Operand) -> Any:
     """w of a quaternion."""
     return EXTRACT(q, attr=(3,))
 
 
-def _quat(u: Any, w: Any) -> Any:
-    return JOIN(u, w, attr=quaternion(_scalar_of(u)))
+def _quat(u: Operand, w: Operand) -> Any:
+    return JOIN(u, w, attr=quaternion(numeric(u).scalar))
 
 
-def _components(q: Any) -> list[Any]:
-    return [EXTRACT(q, attr=(k,)) for k in range(kind(q).size)]  # type: ignore[attr-defined]
+def _components(q: Operand) -> list[Any]:
+    return [EXTRACT(q, attr=(k,)) for k in range(numeric(q).size)]
 
 
-def quat_from_matrix(m: Any) -> Any:
+def quat_from_matrix(m: Operand) -> Any:
     """quat_from_matrix(m: mat33 or mat44) -> quaternion that turns as the rotation matrix m, its upper left 3x3, does.
 
     Of the two that do, w is positive where the trace is not negative, else that of x, y, z whose diagonal element is
@@ -69,7 +67,7 @@ def quat_from_matrix(m: Any) -> Any:
     Small([0., 0., 0., 1.], dtype=float32)
     """
     t = kind(m)
-    _wanted("quat_from_matrix", "a mat33 or mat44", isinstance(t, Matrix) and t.shape in ((3, 3), (4, 4)), m)
+    wanted("quat_from_matrix", "a mat33 or mat44", isinstance(t, Matrix) and t.shape in ((3, 3), (4, 4)), m)
     a = [[EXTRACT(m, attr=(i, j)) for j in range(3)] for i in range(3)]
     x, y, z = a[0][0], a[1][1], a[2][2]
     less = [a[2][1] - a[1][2], a[0][2] - a[2][0], a[1][0] - a[0][1]]
@@ -80,12 +78,12 @@ def quat_from_matrix(m: Any) -> Any:
         [zx, yz, 1.0 + (z - (x + y)), less[2]],
         [*less, 1.0 + (x + y + z)],
     ]
-    by_x, by_y, by_z, by_w = (CONSTRUCT(*r, attr=quaternion(_scalar_of(m))) for r in rows)
+    by_x, by_y, by_z, by_w = (CONSTRUCT(*r, attr=quaternion(numeric(m).scalar)) for r in rows)
     first = WHERE(GT(y, x), WHERE(GT(z, y), by_z, by_y), WHERE(GT(z, x), by_z, by_x))
     return NORMALIZE(WHERE(GE(x + y + z, 0.0), by_w, first))
 
 
-def quat_to_axis_angle(q: Any) -> tuple[Any, Any]:
+def quat_to_axis_angle(q: Operand) -> tuple[Any, Any]:
     """quat_to_axis_angle(q: quaternion) -> (axis: vec3, angle: scalar in [0, pi]).
 
     In a kernel also quat_to_axis_angle(q, axis, angle), which assigns them to two variables.
@@ -102,7 +100,7 @@ def quat_to_axis_angle(q: Any) -> tuple[Any, Any]:
     return WHERE(LT(w, 0.0), NEG(axis), axis), 2.0 * ATAN2(LENGTH(u), ABS(w))
 
 
-def _power(q: Any, t: Any) -> Any:
+def _power(q: Operand, t: Operand) -> Any:
     """q ** t of length 1, q with w >= 0: by a series where q is next to a number, whose axis is any."""
     u, w = imaginary(q), real(q)
     square = LENGTH_SQ(u)
@@ -118,7 +116,7 @@ def _power(q: Any, t: Any) -> Any:
     return _quat(SCALE(u, along), WHERE(near, cosine, COS(angle)))
 
 
-def quat_slerp(a: Any, b: Any, t: Any) -> Any:
+def quat_slerp(a: Operand, b: Operand, t: Operand) -> Any:
     """quat_slerp(a: quaternion, b: quaternion, t: scalar) -> quaternion: from a, t = 0, to b, t = 1, at constant speed.
 
     It goes the shorter way round.
@@ -129,13 +127,13 @@ def quat_slerp(a: Any, b: Any, t: Any) -> Any:
     >>> wb.quat_slerp(wb.quat_identity(), wb.quat(0.6, 0.0, 0.0, 0.8), 0.0)
     Small([0., 0., 0., 1.], dtype=float32)
     """
-    right = isinstance(kind(a), Quat) and kind(a) == kind(b) and kind(t) == _scalar_of(a)
-    _wanted("quat_slerp", "two quaternions and a scalar, all over one type", right, a, b, t)
+    right = isinstance(kind(a), Quat) and kind(a) == kind(b) and kind(t) == numeric(a).scalar
+    wanted("quat_slerp", "two quaternions and a scalar, all over one type", right, a, b, t)
     way = QUAT_MUL(QUAT_INVERSE(a), b)
     return QUAT_MUL(a, _power(WHERE(LT(real(way), 0.0), NEG(way), way), t))
 
 
-def quat_between_vectors(a: Any, b: Any) -> Any:
+def quat_between_vectors(a: Operand, b: Operand) -> Any:
     """quat_between_vectors(a: vec3, b: vec3) -> quaternion that turns the direction of a to that of b the shortest way.
 
     Of opposite vectors it is half a turn about an axis across a, with the derivative of that choice: the rotation jumps
@@ -144,20 +142,20 @@ def quat_between_vectors(a: Any, b: Any) -> Any:
     >>> wb.quat_between_vectors(wb.vec3(2.0, 0.0, 0.0), wb.vec3(-1.0, 0.0, 0.0))
     Small([ 0.,  0., -1.,  0.], dtype=float32)
     """
-    _wanted("quat_between_vectors", "two vec3", _is_point(kind(a)) and kind(a) == kind(b), a, b)
+    wanted("quat_between_vectors", "two vec3", _is_point(kind(a)) and kind(a) == kind(b), a, b)
     a, b = NORMALIZE(a), NORMALIZE(b)
     both = ADD(a, b)  # next to opposite vectors it is exact, as cross(a, b) and 1 + dot(a, b) are not
     c, half = CROSS(a, both), 0.5 * LENGTH_SQ(both)
     x, y, z = _components(a)
     flat = LT(ABS(x), 0.6)
-    zero = here(_scalar_of(a), 0)
+    zero = here(numeric(a).scalar, 0)
     across = NORMALIZE(CONSTRUCT(WHERE(flat, zero, z), WHERE(flat, z, zero), NEG(WHERE(flat, y, x)), attr=kind(a)))
-    opposite = LT(half, 8.0 * float(np.finfo(_scalar_of(a).numpy).eps) ** 2)  # then all of `both` is rounding
+    opposite = LT(half, 8.0 * float(np.finfo(numeric(a).scalar.numpy).eps) ** 2)  # then all of `both` is rounding
     turned = _quat(across, zero)
     return WHERE(opposite, turned, NORMALIZE(_quat(c, half)))
 
 
-def quat_twist(axis: Any, q: Any) -> Any:
+def quat_twist(axis: Operand, q: Operand) -> Any:
     """quat_twist(axis: vec3 of length 1, q: quaternion) -> quaternion: the part of q that is about the axis.
 
     What remains, q * inverse(twist), turns about an axis across it. If q is half a turn across the axis no twist is
@@ -172,12 +170,12 @@ def quat_twist(axis: Any, q: Any) -> Any:
     return WHERE(nothing, here(kind(q), (0, 0, 0, 1)), NORMALIZE(made))
 
 
-def _about(name: str, axis: Any, q: Any) -> None:
-    right = _is_point(kind(axis)) and isinstance(kind(q), Quat) and _scalar_of(axis) == _scalar_of(q)
-    _wanted(name, "an axis of length 1, a vec3, and a quaternion over the same type", right, axis, q)
+def _about(name: str, axis: Operand, q: Operand) -> None:
+    right = _is_point(kind(axis)) and isinstance(kind(q), Quat) and numeric(axis).scalar == numeric(q).scalar
+    wanted(name, "an axis of length 1, a vec3, and a quaternion over the same type", right, axis, q)
 
 
-def quat_twist_angle(axis: Any, q: Any) -> Any:
+def quat_twist_angle(axis: Operand, q: Operand) -> Any:
     """quat_twist_angle(axis: vec3 of length 1, q: quaternion) -> scalar: how far q turns about the axis, without sign.
 
     In [0, 2 pi]; where q does not turn about the axis its slope is 0.
@@ -189,7 +187,7 @@ def quat_twist_angle(axis: Any, q: Any) -> Any:
     return 2.0 * ATAN2(ABS(DOT(axis, imaginary(q))), real(q))
 
 
-def quat_twist_angle_signed(axis: Any, q: Any) -> Any:
+def quat_twist_angle_signed(axis: Operand, q: Operand) -> Any:
     """quat_twist_angle_signed(axis: vec3 of length 1, q: quaternion) -> scalar: how far q turns about the axis.
 
     In [-2 pi, 2 pi]: q and -q differ by a whole turn.
@@ -204,7 +202,7 @@ def quat_twist_angle_signed(axis: Any, q: Any) -> Any:
 # ---- angles
 
 
-def quat_rpy(roll: Any, pitch: Any, yaw: Any) -> Any:
+def quat_rpy(roll: Operand, pitch: Operand, yaw: Operand) -> Any:
     """quat_rpy(roll: F, pitch: F, yaw: F) -> quaternion: turn about x by roll, then y by pitch, then z by yaw.
 
     >>> wb.quat_rpy(0.0, 0.0, 0.0)
@@ -214,10 +212,10 @@ def quat_rpy(roll: Any, pitch: Any, yaw: Any) -> Any:
     x = sr * cp * cy - cr * sp * sy
     y = cr * sp * cy + sr * cp * sy
     z = cr * cp * sy - sr * sp * cy
-    return CONSTRUCT(x, y, z, cr * cp * cy + sr * sp * sy, attr=quaternion(_scalar_of(roll)))
+    return CONSTRUCT(x, y, z, cr * cp * cy + sr * sp * sy, attr=quaternion(numeric(roll).scalar))
 
 
-def quat_to_rpy(q: Any) -> Any:
+def quat_to_rpy(q: Operand) -> Any:
     """quat_to_rpy(q: quaternion of length 1) -> vec3: (roll, pitch, yaw) of which quat_rpy makes this rotation.
 
     Where pitch is a quarter turn, roll and yaw turn about one axis: neither has a derivative there, and none is finite.
@@ -228,12 +226,12 @@ def quat_to_rpy(q: Any) -> Any:
     _one_quat("quat_to_rpy", q)
     x, y, z, w = _components(q)
     roll = ATAN2(2.0 * (w * x + y * z), 1.0 - 2.0 * (x * x + y * y))
-    pitch = ASIN(CLAMP(2.0 * (w * y - z * x), here(_scalar_of(q), -1), here(_scalar_of(q), 1)))
+    pitch = ASIN(CLAMP(2.0 * (w * y - z * x), here(numeric(q).scalar, -1), here(numeric(q).scalar, 1)))
     yaw = ATAN2(2.0 * (w * z + x * y), 1.0 - 2.0 * (y * y + z * z))
-    return CONSTRUCT(roll, pitch, yaw, attr=vector(3, _scalar_of(q)))
+    return CONSTRUCT(roll, pitch, yaw, attr=vector(3, numeric(q).scalar))
 
 
-def _axes(name: str, axes: Sequence[Any]) -> tuple[int, int, int]:
+def _axes(name: str, axes: tuple[Whole, ...]) -> tuple[int, int, int]:
     i, j, k = (static_number(a) for a in axes)
     if not {i, j, k} <= {0, 1, 2} or i == j or j == k:
         text = f"`{name}` takes three axes 0 to 2, no two neighbours equal, got {i}, {j}, {k}"
@@ -241,7 +239,7 @@ def _axes(name: str, axes: Sequence[Any]) -> tuple[int, int, int]:
     return i, j, k
 
 
-def quat_from_euler(angles: Any, i: Any, j: Any, k: Any) -> Any:
+def quat_from_euler(angles: Operand, i: Whole, j: Whole, k: Whole) -> Any:
     """quat_from_euler(angles: vec3, i: int, j: int, k: int) -> quaternion.
 
     It turns about the fixed axis i by angles[i], then about j by angles[j], then about k by angles[k]. Where the axes
@@ -250,33 +248,33 @@ def quat_from_euler(angles: Any, i: Any, j: Any, k: Any) -> Any:
     >>> wb.quat_from_euler(wb.vec3(0.0, 0.0, 0.0), 0, 1, 2)
     Small([0., 0., 0., 1.], dtype=float32)
     """
-    _wanted("quat_from_euler", "a vec3 and three axes", _is_point(kind(angles)), angles)
-    axes: Sequence[Any] = (i, j, k)
+    wanted("quat_from_euler", "a vec3 and three axes", _is_point(kind(angles)), angles)
+    axes = (i, j, k)
     turn = _turn_chosen if any(map(_is_variable, axes)) else _turn
     first, second, third = axes if turn is _turn_chosen else _axes("quat_from_euler", axes)
     return QUAT_MUL(turn(angles, third), QUAT_MUL(turn(angles, second), turn(angles, first)))
 
 
-def _is_variable(axis: Any) -> bool:
+def _is_variable(axis: object) -> bool:
     return isinstance(axis, ir.Value) and (axis.stmt is None or axis.stmt.row is not control.CONST)
 
 
-def _turn(angles: Any, axis: int) -> Any:
+def _turn(angles: Operand, axis: Whole) -> Any:
     """The quaternion of a turn about an axis by its angle."""
-    zero, half = here(_scalar_of(angles), 0), 0.5 * EXTRACT(angles, attr=(axis,))
+    zero, half = here(numeric(angles).scalar, 0), 0.5 * EXTRACT(angles, attr=(axis,))
     parts = [SIN(half) if n == axis else zero for n in range(3)]
-    return CONSTRUCT(*parts, COS(half), attr=quaternion(_scalar_of(angles)))
+    return CONSTRUCT(*parts, COS(half), attr=quaternion(numeric(angles).scalar))
 
 
-def _turn_chosen(angles: Any, axis: Any) -> Any:
+def _turn_chosen(angles: Operand, axis: Operand) -> Any:
     """The same where the axis is known only when the kernel runs."""
-    zero = here(_scalar_of(angles), 0)
+    zero = here(numeric(angles).scalar, 0)
     halves = [WHERE(EQ(axis, here(kind(axis), n)), 0.5 * EXTRACT(angles, attr=(n,)), zero) for n in range(3)]
     parts = [SIN(half) for half in halves]
-    return CONSTRUCT(*parts, COS(ADD(ADD(halves[0], halves[1]), halves[2])), attr=quaternion(_scalar_of(angles)))
+    return CONSTRUCT(*parts, COS(ADD(ADD(halves[0], halves[1]), halves[2])), attr=quaternion(numeric(angles).scalar))
 
 
-def _outer(inner: Any, from_end: float, plus: Any, minus: Any) -> tuple[Any, Any]:
+def _outer(inner: Operand, from_end: float, plus: Operand, minus: Operand) -> tuple[Any, Any]:
     """The outer angles of half their sum and difference; where both are about one axis the first is 0."""
     low, high = LT(inner, 1e-6 - from_end), GT(inner, math.pi - 1e-6 - from_end)
     none = here(kind(inner), 0)
@@ -284,7 +282,7 @@ def _outer(inner: Any, from_end: float, plus: Any, minus: Any) -> tuple[Any, Any
     return first, WHERE(low, 2.0 * plus, WHERE(high, 2.0 * minus, plus + minus))
 
 
-def quat_to_euler(q: Any, i: Any, j: Any, k: Any) -> Any:
+def quat_to_euler(q: Operand, i: Whole, j: Whole, k: Whole) -> Any:
     """quat_to_euler(q: quaternion, i, j, k: constants 0 to 2) -> vec3 of the angles about the fixed axes i, j and k.
 
     The angle about an axis stands at its place, so that quat_from_euler makes the rotation of them again; for k = i
@@ -302,14 +300,14 @@ def quat_to_euler(q: Any, i: Any, j: Any, k: Any) -> Any:
     a, b, c, d = w, part[i], part[j], part[third] * sign
     if k != i:
         a, b, c, d = a - c, b + d, c + a, d - b
-    two = vector(2, _scalar_of(q))
+    two = vector(2, numeric(q).scalar)
     up, along = (LENGTH(CONSTRUCT(*pair, attr=two)) for pair in ((c, d), (a, b)))
     inner = 2.0 * (ATAN2(up, along) if k == i else ATAN2(up - along, up + along))
     first, last = _outer(inner, 0.0 if k == i else 0.5 * math.pi, ATAN2(b, a), ATAN2(d, c))
     if k != i:
         last = last * sign
     found = {i: first, j: inner, third: last}
-    return CONSTRUCT(*[found[n] for n in range(3)], attr=vector(3, _scalar_of(q)))
+    return CONSTRUCT(*[found[n] for n in range(3)], attr=vector(3, numeric(q).scalar))
 
 
 ROTATIONS: dict[str, Callable[..., Any]] = {

@@ -9,9 +9,9 @@ import numpy as np
 
 from ...errors import KernelError
 from .. import ir
-from ..ir import constant, kind
-from ..row import Row, refuse
-from ..types import Scalar, Type
+from ..ir import Components, constant, kind, type_as
+from ..row import Operand, Row, refuse
+from ..types import Composite, Scalar, Type
 from .examples import documented
 
 ROWS: dict[str, Row] = {ir.CONST.name: ir.CONST}
@@ -46,6 +46,20 @@ def row(name: str, **fields: Any) -> Row:
     return made
 
 
+def overload(of: type, function: Callable[[str], Callable[..., Any]]) -> None:
+    """Give a class the operators that rules are written with, each by the function for the row of that name."""
+
+    def forms(f: Callable[..., Any]) -> tuple[Callable[..., Any], Callable[..., Any]]:
+        return (lambda *operands: f(*operands)), (lambda a, b: f(b, a))
+
+    for method, name in {"add": "add", "sub": "sub", "mul": "mul", "truediv": "div"}.items():
+        plain, reflected = forms(function(name))
+        setattr(of, f"__{method}__", plain)
+        setattr(of, f"__r{method}__", reflected)
+    for name in ("neg", "lt", "le", "gt", "ge"):
+        setattr(of, f"__{name}__", forms(function(name))[0])
+
+
 def stop(operands: tuple, text: str, slug: str = "type", instead: str = "") -> Exception:
     """The error that a builtin raises before it reaches a row: the user's line is known where operands are IR."""
     if any(isinstance(a, ir.Value) for a in operands):
@@ -59,13 +73,18 @@ def calls_library(stmt: ir.Stmt) -> bool:
     return of if isinstance(of, bool) else getattr(stmt.args[0].type, "scalar", stmt.args[0].type) in of
 
 
-def like(x: Any, type: Type, value: Any = 0) -> Any:
+def hosted(type: Type, value: Components) -> Any:
+    """A value of `type` on the host."""
+    return type(value) if isinstance(type, Scalar) else type_as(type, Composite)(*np.ravel(value))
+
+
+def like(x: Operand, type: Type, value: Components = 0) -> Any:
     """A constant of `type` where `x` lives: in IR beside IR values, on the host beside numbers."""
     if isinstance(x, ir.Value):
         return constant(type, value)
-    return type(value) if isinstance(type, Scalar) else type(*np.ravel(value))  # type: ignore[operator]
+    return hosted(type, value)
 
 
-def zero(x: Any) -> Any:
+def zero(x: Operand) -> Any:
     """Zero of the type of `x`."""
     return like(x, kind(x))

@@ -6,7 +6,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from ..types import float32, vector
+from ..row import Operand
+from ..types import Composite, float32, vector
 from .random import randf, randi, randn, randu
 from .scalar import ACOS, COS, POW, SIN, SQRT
 from .vectors import CONSTRUCT
@@ -15,7 +16,7 @@ _VEC2, _VEC3, _VEC4 = (vector(n, float32) for n in (2, 3, 4))
 Drawn = tuple[Any, Any]
 
 
-def _box(state: Any, type: Any) -> Drawn:
+def _box(state: Operand, type: Composite) -> Drawn:
     parts = []
     for _ in range(type.size):
         u, state = randf(state)
@@ -23,13 +24,13 @@ def _box(state: Any, type: Any) -> Drawn:
     return CONSTRUCT(*parts, attr=type), state
 
 
-def _turned(state: Any) -> tuple[Any, Any, Any]:
+def _turned(state: Operand) -> tuple[Any, Any, Any]:
     angle, state = randf(state)
     angle = angle * (2.0 * math.pi)
     return COS(angle), SIN(angle), state
 
 
-def _polar(state: Any, whole: float, filled: bool) -> Drawn:
+def _polar(state: Operand, whole: float, filled: bool) -> Drawn:
     """On a sphere or, filled, in it: `whole` is 2 for all of it, 1 for its upper half."""
     height, state = randf(state)
     slope = ACOS(1.0 - whole * height)
@@ -42,7 +43,7 @@ def _polar(state: Any, whole: float, filled: bool) -> Drawn:
     return CONSTRUCT(*parts, attr=_VEC3), state
 
 
-def sample_triangle(state: Any) -> Drawn:
+def sample_triangle(state: Operand) -> Drawn:
     """sample_triangle(state) -> vec2: the first two barycentric coordinates of a point of a triangle."""
     u, state = randf(state)
     v, state = randf(state)
@@ -50,13 +51,13 @@ def sample_triangle(state: Any) -> Drawn:
     return CONSTRUCT(1.0 - r, v * r, attr=_VEC2), state
 
 
-def sample_unit_ring(state: Any) -> Drawn:
+def sample_unit_ring(state: Operand) -> Drawn:
     """sample_unit_ring(state) -> vec2 of length 1."""
     x, y, state = _turned(state)
     return CONSTRUCT(x, y, attr=_VEC2), state
 
 
-def sample_unit_disk(state: Any) -> Drawn:
+def sample_unit_disk(state: Operand) -> Drawn:
     """sample_unit_disk(state) -> vec2 of length up to 1."""
     u, state = randf(state)
     x, y, state = _turned(state)
@@ -64,37 +65,37 @@ def sample_unit_disk(state: Any) -> Drawn:
     return CONSTRUCT(r * x, r * y, attr=_VEC2), state
 
 
-def sample_unit_sphere_surface(state: Any) -> Drawn:
+def sample_unit_sphere_surface(state: Operand) -> Drawn:
     """sample_unit_sphere_surface(state) -> vec3 of length 1."""
     return _polar(state, 2.0, False)
 
 
-def sample_unit_sphere(state: Any) -> Drawn:
+def sample_unit_sphere(state: Operand) -> Drawn:
     """sample_unit_sphere(state) -> vec3 of length up to 1."""
     return _polar(state, 2.0, True)
 
 
-def sample_unit_hemisphere_surface(state: Any) -> Drawn:
+def sample_unit_hemisphere_surface(state: Operand) -> Drawn:
     """sample_unit_hemisphere_surface(state) -> vec3 of length 1 with z >= 0."""
     return _polar(state, 1.0, False)
 
 
-def sample_unit_hemisphere(state: Any) -> Drawn:
+def sample_unit_hemisphere(state: Operand) -> Drawn:
     """sample_unit_hemisphere(state) -> vec3 of length up to 1 with z >= 0."""
     return _polar(state, 1.0, True)
 
 
-def sample_unit_square(state: Any) -> Drawn:
+def sample_unit_square(state: Operand) -> Drawn:
     """sample_unit_square(state) -> vec2 with components from -1/2 to 1/2."""
     return _box(state, _VEC2)
 
 
-def sample_unit_cube(state: Any) -> Drawn:
+def sample_unit_cube(state: Operand) -> Drawn:
     """sample_unit_cube(state) -> vec3 with components from -1/2 to 1/2."""
     return _box(state, _VEC3)
 
 
-def sample_unit_hypercube(state: Any) -> Drawn:
+def sample_unit_hypercube(state: Operand) -> Drawn:
     """sample_unit_hypercube(state) -> vec4 with components from -1/2 to 1/2."""
     return _box(state, _VEC4)
 

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from .. import ir
-from ..ir import kind
-from ..row import Row, refuse
+from ..ir import kind, numeric
+from ..row import Numeric, Operand, Row, refuse
 from ..types import Composite, Scalar, Type, bool_, float64, is_float, is_int
 from . import sines, vectorised
 from .c_text import c_abs, c_cast, c_div, c_floordiv, c_lshift, c_pymod, c_rshift, c_small
@@ -30,7 +30,7 @@ def _shown(types: tuple[Type, ...]) -> str:
     return " and ".join(str(t) for t in types)
 
 
-def same_type(name: str, types: tuple[Type, ...]) -> Type:
+def same_type(name: str, types: tuple[Type, ...]) -> Numeric:
     """All of one value type; the message names the cast to write."""
     if not types:
         raise refuse(f"`{name}` takes at least one operand", slug="arguments")
@@ -51,7 +51,7 @@ def same_type(name: str, types: tuple[Type, ...]) -> Type:
             slug="mixed-types",
             instead=hint,
         )
-    return first
+    return numeric(first)
 
 
 def _not_bool(name: str, type: Type) -> Type:
@@ -140,57 +140,24 @@ _SINE: dict[str, Any] = {"library": (float64,), "cost": 8}
 
 # ---- choices between values, by which kinks are written
 
-LT = row(
-    "lt", sign="<", type=_rule_compare("<", True), meaning=lambda a, b: a < b, vectorised=True, c="{0} < {1}", **_SIMPLE
-)
-LE = row(
-    "le",
-    sign="<=",
-    type=_rule_compare("<=", True),
-    meaning=lambda a, b: a <= b,
-    vectorised=True,
-    c="{0} <= {1}",
-    **_SIMPLE,
-)
-GT = row(
-    "gt", sign=">", type=_rule_compare(">", True), meaning=lambda a, b: a > b, vectorised=True, c="{0} > {1}", **_SIMPLE
-)
-GE = row(
-    "ge",
-    sign=">=",
-    type=_rule_compare(">=", True),
-    meaning=lambda a, b: a >= b,
-    vectorised=True,
-    c="{0} >= {1}",
-    **_SIMPLE,
-)
-LOGICAL_AND = row(
-    "logical_and",
-    sign="and",
-    type=_rule_bools("and"),
-    meaning=lambda a, b: bool(a) and bool(b),
-    vectorised=np.logical_and,
-    c="{0} && {1}",
-    **_SIMPLE,
-)
-LOGICAL_OR = row(
-    "logical_or",
-    sign="or",
-    type=_rule_bools("or"),
-    meaning=lambda a, b: bool(a) or bool(b),
-    vectorised=np.logical_or,
-    c="{0} || {1}",
-    **_SIMPLE,
-)
-LOGICAL_NOT = row(
-    "logical_not",
-    sign="not ",
-    type=_rule_bools("not"),
-    meaning=lambda a: not a,
-    vectorised=np.logical_not,
-    c="!{0}",
-    **_SIMPLE,
-)
+
+def _comparison(name: str, sign: str, meaning: Callable[..., Any], whole: Row | None = None) -> Row:
+    """Of scalars; `whole` takes over for composites, which have no order."""
+    rule, c = _rule_compare(sign, ordered=whole is None), f"{{0}} {sign} {{1}}"
+    return row(name, sign=sign, type=rule, meaning=meaning, vectorised=True, c=c, whole=whole, **_SIMPLE)
+
+
+def _logical(name: str, sign: str, meaning: Callable[..., Any], vectorised: np.ufunc, c: str) -> Row:
+    return row(name, sign=sign, type=_rule_bools(sign.strip()), meaning=meaning, vectorised=vectorised, c=c, **_SIMPLE)
+
+
+LT = _comparison("lt", "<", lambda a, b: a < b)
+LE = _comparison("le", "<=", lambda a, b: a <= b)
+GT = _comparison("gt", ">", lambda a, b: a > b)
+GE = _comparison("ge", ">=", lambda a, b: a >= b)
+LOGICAL_AND = _logical("logical_and", "and", lambda a, b: bool(a) and bool(b), np.logical_and, "{0} && {1}")
+LOGICAL_OR = _logical("logical_or", "or", lambda a, b: bool(a) or bool(b), np.logical_or, "{0} || {1}")
+LOGICAL_NOT = _logical("logical_not", "not ", lambda a: not a, np.logical_not, "!{0}")
 
 
 def _all_equal(a, b, types, out):
@@ -207,26 +174,8 @@ ALL_NE = row(
     doc="Does any component differ.",
     expand=lambda a, b, types, out: LOGICAL_NOT(_all_equal(a, b, types, out)),
 )
-EQ = row(
-    "eq",
-    sign="==",
-    type=_rule_compare("==", False),
-    meaning=lambda a, b: a == b,
-    vectorised=True,
-    c="{0} == {1}",
-    whole=ALL_EQ,
-    **_SIMPLE,
-)
-NE = row(
-    "ne",
-    sign="!=",
-    type=_rule_compare("!=", False),
-    meaning=lambda a, b: a != b,
-    vectorised=True,
-    c="{0} != {1}",
-    whole=ALL_NE,
-    **_SIMPLE,
-)
+EQ = _comparison("eq", "==", lambda a, b: a == b, ALL_EQ)
+NE = _comparison("ne", "!=", lambda a, b: a != b, ALL_NE)
 
 # What a comparison is where it does not hold, and what it is with its operands exchanged.
 NEGATED = {LT: GE, LE: GT, GT: LE, GE: LT, EQ: NE, NE: EQ}
@@ -392,7 +341,7 @@ def _either(rule: Callable[..., Type]) -> Callable[..., Type]:
     """Type rule: operands of one type, or a composite and a scalar."""
 
     def made(g: Type, f: Type) -> Type:
-        mixed = isinstance(g, Composite) != isinstance(f, Composite) and g.scalar == f.scalar  # type: ignore[attr-defined]
+        mixed = isinstance(g, Composite) != isinstance(f, Composite) and numeric(g).scalar == numeric(f).scalar
         return rule(g if isinstance(g, Composite) else f) if mixed else rule(g, f)
 
     return made
@@ -410,7 +359,7 @@ def _times(g, f):
     return np.where(g == 0, np.copysign(np.zeros_like(g * f), g), g * f)
 
 
-def _contracted(h: Any, by: Any, of: Any) -> Any:
+def _contracted(h: Operand, by: Operand, of: Operand) -> Any:
     """The adjoint h * by of operand `of`, summed over components where `of` is a scalar beside a composite."""
     whole = isinstance(kind(h), Composite) and not isinstance(kind(of), Composite)
     return ROWS["dot_0"](h, by) if whole else TIMES(h, by)
@@ -537,7 +486,7 @@ MOD = row(
 def _adjoint_pow(g, y, x, p):
     """p x^(p - 1), for which p - 1 must not be rounded: else p y / x, while that is an ordinary number."""
     less, n = p - 1.0, p * y
-    ordinary = LOGICAL_AND(GE(ABS(n), float(np.finfo(kind(x).numpy).tiny)), LT(ABS(n), math.inf))  # type: ignore[attr-defined]
+    ordinary = LOGICAL_AND(GE(ABS(n), float(np.finfo(numeric(x).numpy).tiny)), LT(ABS(n), math.inf))
     rounded = LOGICAL_AND(NE(less + 1.0, p), ordinary)
     dx = WHERE(EQ(p, 0.0), zero(x), WHERE(rounded, n / x, p * POW(x, less)))
     flat = LOGICAL_AND(EQ(y, 0.0), GE(x, 0.0))
@@ -693,7 +642,7 @@ def _cast(x, attr: Scalar):
 
 
 def _adjoint_cast(g, y, x, attr):
-    return (CAST(g, attr=kind(x).scalar) if is_float(kind(x)) and attr.kind == "f" else None,)  # type: ignore[attr-defined]
+    return (CAST(g, attr=numeric(x).scalar) if is_float(kind(x)) and attr.kind == "f" else None,)
 
 
 CAST = row(
@@ -765,7 +714,13 @@ RSHIFT = row(
 
 
 def _function(
-    name: str, meaning: Any, adjoint: Any = None, c: Any = "", doc: str = "", vectorised: Any = True, **facts: Any
+    name: str,
+    meaning: Callable[..., Any],
+    adjoint: Callable[..., Any] | None = None,
+    c: str | Callable[..., str] = "",
+    doc: str = "",
+    vectorised: bool | Callable[..., Any] | None = True,
+    **facts: Any,
 ) -> Row:
     """A function of one float; without `c`, one of C's math library by that name."""
     facts = {"vectorised": vectorised, **(facts if c else {**_LIBRARY, **facts})}
@@ -920,7 +875,7 @@ def _test(name: str, meaning: Callable[..., Any], c: str, every: bool) -> Row:
     def rule(x: Type) -> Type:
         return (_rule_floats(name, composite=True)(x), bool_)[1]
 
-    def expand(parts: list, types: Any, out: Any) -> Any:
+    def expand(parts: list, types: object, out: object) -> Any:
         return reduce(joined, [one(x) for x in parts])
 
     whole = row(f"{name}_of", type=rule, expand=expand, doc=f"{name} of the components.")
@@ -975,7 +930,7 @@ COPYSIGN = row(
 # ---- powers of two, by which rows scale without a rounding
 
 
-def _even(x, attr):
+def _even(x: np.floating, attr: int) -> Any:
     info = np.finfo(x.dtype)
     e = info.maxexp if not np.isfinite(x) else info.minexp - 1 if x == 0 else max(np.frexp(x)[1] - 1, info.minexp - 1)
     return np.ldexp(x.dtype.type(1), int(min(max(attr - int(e), info.minexp), -info.minexp)))

@@ -39,7 +39,9 @@ def signature(head: str) -> inspect.Signature:
 
 def _parameter(text: str, last: bool) -> inspect.Parameter:
     """The parameter `*i: int` or `delta: scalar = 1`; with `last` one behind a star."""
-    star, name, type, default = _PARAMETER.fullmatch(text).groups()  # type: ignore[union-attr]
+    found = _PARAMETER.fullmatch(text)
+    assert found is not None, f"{text} is no parameter"
+    star, name, type, default = found.groups()
     made = inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     if star or last:
         made = made.replace(kind=made.VAR_POSITIONAL if star else made.KEYWORD_ONLY)

@@ -11,7 +11,7 @@ and Waite, Software Manual for the Elementary Functions, 1980). The polynomial h
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -47,20 +47,21 @@ def _parts(start: int | None) -> tuple[float, float, float]:
     return found[0], found[1], found[2]
 
 
+Floats: TypeAlias = "np.ndarray | np.floating"
 PARTS = [_parts(start) for start in (None, *STARTS)]
 
 
-def _chosen(a: Any) -> list[Any]:
+def _chosen(a: np.ndarray | float) -> list[Any]:
     """The parts of 1 / pi for the size of a."""
     if not isinstance(a, np.ndarray):
-        return list(PARTS[sum(a >= 2.0**start for start in STARTS)])
+        return list(PARTS[sum(bool(a >= 2.0**start) for start in STARTS)])
     chosen = list(PARTS[0])
     for start, later in zip(STARTS, PARTS[1:], strict=True):
         chosen = [np.where(a >= 2.0**start, new, old) for new, old in zip(later, chosen, strict=True)]
     return chosen
 
 
-def _of(x: Any, shift: float) -> Any:
+def _of(x: np.ndarray | float, shift: float) -> Any:
     """sin(x + shift * pi) of float64."""
     first, second, third = (x * part for part in _chosen(abs(x)))
     whole = ((first + shift) + second) + WHOLE - WHOLE
@@ -71,18 +72,18 @@ def _of(x: Any, shift: float) -> Any:
     return w * total * (1.0 - 2.0 * (whole % 2.0))
 
 
-def _wide(x: Any) -> Any:
+def _wide(x: Floats) -> Any:
     return x.astype(np.float64) if isinstance(x, np.ndarray) else float(x)
 
 
-def sine(x: Any) -> Any:
+def sine(x: Floats) -> Any:
     """sin(x) of NumPy numbers, or arrays of them: of float64 NumPy's own."""
     if x.dtype == np.float64:
         return np.sin(x)
     return x.dtype.type(np.float32(_of(_wide(x), 0.0)))
 
 
-def cosine(x: Any) -> Any:
+def cosine(x: Floats) -> Any:
     """cos(x) of NumPy numbers, or arrays of them: of float64 NumPy's own."""
     if x.dtype == np.float64:
         return np.cos(x)

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from ..ir import kind
-from ..row import refuse
+from ..ir import type_as
+from ..row import Operand, refuse
 from ..types import Tile, Type, float16, int32
 from .composite import linear_tangent, moved_by_some, nothing_of_zero
 from .row import like, row, zero
@@ -64,8 +64,8 @@ PART = row(
 
 
 def _diag_type(d: Type) -> Type:
-    (n,) = tile_of("tile_diag_add", d, 1).dims
-    return Tile((n, n), d.scalar)  # type: ignore[attr-defined]
+    t = tile_of("tile_diag_add", d, 1)
+    return Tile(t.dims * 2, t.scalar)
 
 
 def _diagonal_type(t: Type) -> Type:
@@ -133,8 +133,9 @@ def _other(attr: str) -> str:
     return "upper" if attr == "lower" else "lower"
 
 
-def _product(a: Any, b: Any) -> Any:
-    return MATMUL(like(a, Tile((kind(a).dims[0], kind(b).dims[1]), kind(a).scalar)), a, b, attr=0)  # type: ignore[attr-defined]
+def _product(a: Operand, b: Operand) -> Any:
+    left, right = type_as(a, Tile), type_as(b, Tile)
+    return MATMUL(like(a, Tile((left.dims[0], right.dims[1]), left.scalar)), a, b, attr=0)
 
 
 def _adjoint_solve(g, x, a, y, attr):
@@ -325,9 +326,10 @@ ORDER = row(
 
 
 def _take_type(t: Type, places: Type) -> Type:
-    if tile_of("tile_sort", places, 1).scalar is not int32:
+    found = tile_of("tile_sort", places, 1)
+    if found.scalar is not int32:
         raise refuse(f"places are int32, not {places}", slug="index-type")
-    return Tile(places.dims, tile_of("tile_sort", t, 1).scalar)  # type: ignore[attr-defined]
+    return Tile(found.dims, tile_of("tile_sort", t, 1).scalar)
 
 
 def _put(t: np.ndarray, places: np.ndarray, v: np.ndarray) -> np.ndarray:

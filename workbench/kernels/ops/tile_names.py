@@ -101,20 +101,20 @@ class TileBuiltin:
 class TileName(TileBuiltin):
     """`tile`: also what parameters of funcs are annotated with: `tile(dtype=float, shape=(4, 4))`, `tile[float, 4]`."""
 
-    def __call__(self, *args: object, **named: Any) -> Any:
+    def __call__(self, *args: object, **named: object) -> object:
         if "dtype" not in named:
             return super().__call__(*args, **named)
         shape = named.get("shape", Any)
         return annotated(named["dtype"], shape if shape is Any or isinstance(shape, (tuple, list)) else (shape,))
 
-    def __getitem__(self, given: Any) -> Any:
+    def __getitem__(self, given: object) -> AnyTile | Tile | TileOf:
         dtype, *shape = given if isinstance(given, tuple) else (given,)
         if len(shape) == 1 and isinstance(shape[0], (tuple, list)):
             shape = list(shape[0])
         return annotated(dtype, tuple(shape) if shape else Any)
 
 
-def annotated(dtype: Any, shape: Any) -> AnyTile | Tile | TileOf:
+def annotated(dtype: object, shape: object) -> AnyTile | Tile | TileOf:
     """The type that an annotation means: of one shape and type, or a pattern."""
     if dtype is Any or not isinstance(shape, (tuple, list)):
         known = dtype if dtype is Any or isinstance(dtype, Type) else scalar_of(dtype)

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ..ir import kind
+from ..ir import kind, numeric, type_as
 from ..row import refuse
 from ..types import Tile, Type, is_float, is_int
 from .composite import linear_tangent
@@ -93,8 +93,9 @@ INDEX = row(
 
 
 def _get_type(t: Type, *indices: Type) -> Type:
-    _indices("tile_extract", tile_of("tile_extract", t), indices)
-    return t.scalar  # type: ignore[attr-defined]
+    made = tile_of("tile_extract", t)
+    _indices("tile_extract", made, indices)
+    return made.scalar
 
 
 def _set_type(t: Type, *rest: Type) -> Type:
@@ -107,13 +108,13 @@ def _set_type(t: Type, *rest: Type) -> Type:
     return made
 
 
-def _set(t: np.ndarray, *rest: Any) -> np.ndarray:
+def _set(t: np.ndarray, *rest: np.generic) -> np.ndarray:
     made = np.array(t)
     made[_numpy_index(t, rest[:-1])] = rest[-1]
     return made
 
 
-def _add_at(t: np.ndarray, *rest: Any) -> np.ndarray:
+def _add_at(t: np.ndarray, *rest: np.generic) -> np.ndarray:
     made = np.array(t)
     made[_numpy_index(t, rest[:-1])] += rest[-1]
     return made
@@ -233,8 +234,8 @@ def _sum_axis_block(types, type, out, t, attr):
 
 
 def _adjoint_sum_axis(g, y, t, attr):
-    dims = kind(t).dims  # type: ignore[attr-defined]
-    kept = Tile((*dims[:attr], 1, *dims[attr + 1 :]), kind(g).scalar)  # type: ignore[attr-defined]
+    dims = type_as(t, Tile).dims
+    kept = Tile((*dims[:attr], 1, *dims[attr + 1 :]), numeric(g).scalar)
     return (BROADCAST(RESHAPE(g, attr=kept), attr=Tile(dims, kept.scalar)),)
 
 
@@ -254,8 +255,9 @@ SUM_AXIS = row(
 
 
 def _reshape_type(t: Type, attr: Tile) -> Type:
-    if tile_of("tile_reshape", t).size != attr.size:
-        raise refuse(f"{t} has {t.size} elements, {attr.dims} has {attr.size}", slug="tile-shape")  # type: ignore[attr-defined]
+    size = tile_of("tile_reshape", t).size
+    if size != attr.size:
+        raise refuse(f"{t} has {size} elements, {attr.dims} has {attr.size}", slug="tile-shape")
     return attr
 
 
@@ -269,7 +271,7 @@ RESHAPE = row(
     onto=0,
     meaning=lambda t, attr: np.reshape(t, attr.dims),
     tangent=linear_tangent("tile_reshape"),
-    adjoint=lambda g, y, t, attr: (RESHAPE(g, attr=Tile(kind(t).dims, kind(g).scalar)),),  # type: ignore[attr-defined]
+    adjoint=lambda g, y, t, attr: (RESHAPE(g, attr=type_as(t, Tile).over(numeric(g).scalar)),),
     block=lambda types, type, out, t, attr: "",
     doc="The elements in their order, in the shape of the type `attr`.",
 )
@@ -299,14 +301,14 @@ def _broadcast_block(types, type, out, t, attr):
 
 
 def _adjoint_broadcast(g, y, t, attr):
-    dims = kind(t).dims  # type: ignore[attr-defined]
+    dims = type_as(t, Tile).dims
     wide = (1,) * (len(attr.dims) - len(dims)) + dims
     for axis in reversed(range(len(wide))):
         if wide[axis] == 1 and attr.dims[axis] != 1:
-            shape = kind(g).dims  # type: ignore[attr-defined]
-            kept = Tile((*shape[:axis], 1, *shape[axis + 1 :]), kind(g).scalar)  # type: ignore[attr-defined]
+            shape = type_as(g, Tile).dims
+            kept = Tile((*shape[:axis], 1, *shape[axis + 1 :]), numeric(g).scalar)
             g = RESHAPE(SUM_AXIS(g, attr=axis), attr=kept)
-    return (RESHAPE(g, attr=Tile(dims, kind(g).scalar)),)  # type: ignore[attr-defined]
+    return (RESHAPE(g, attr=Tile(dims, numeric(g).scalar)),)
 
 
 BROADCAST = row(
@@ -350,7 +352,7 @@ TRANSPOSE = row(
 # ---- parts
 
 
-def _part_block(types: Any, whole: Tile, part: Tile, offsets: tuple[str, ...]) -> str:
+def _part_block(types: object, whole: Tile, part: Tile, offsets: tuple[str, ...]) -> str:
     """The place in the whole of element k of a part; nothing is outside, as the offsets are held inside."""
     terms, step, from_ = [], 1, 1
     for n, m, o in reversed(list(zip(whole.dims, part.dims, offsets, strict=True))):
@@ -398,7 +400,7 @@ def _adjoint_view(g, y, t, *o, attr):
 
 def _adjoint_assign(g, y, t, *rest):
     o, part = rest[:-1], rest[-1]
-    type = Tile(kind(part).dims, kind(g).scalar)  # type: ignore[attr-defined]
+    type = type_as(part, Tile).over(numeric(g).scalar)
     return ASSIGN(g, *o, zero(part)), *[None] * len(o), VIEW(g, *o, attr=type)
 
 

@@ -12,21 +12,21 @@ from typing import Any
 
 import numpy as np
 
-from ..ir import kind
+from ..ir import Components, kind, numeric, type_as
+from ..row import Operand
 from ..types import Matrix, Quat, Transform, Vector, transformation, vector
 from .conversions import here
 from .matrices import MATRIX_FROM_ROWS, MATVEC
 from .parts import JOIN, PART, replaced
 from .quaternions import QUAT_INVERSE, QUAT_MUL, QUAT_ROTATE, QUAT_TO_MATRIX
-from .rotations import quat_from_matrix
-from .row import stop
+from .rotations import quat_from_matrix, wanted
 from .scalar import ADD, DIV, EQ, MUL, NEG, WHERE
 from .vectors import CONSTRUCT, CROSS, DOT, EXTRACT, LENGTH
 
 Rule = Callable[[Any], bool]
 
 
-def is_transform(t: Any) -> bool:
+def is_transform(t: object) -> bool:
     return isinstance(t, Transform)
 
 
@@ -43,36 +43,32 @@ _POINT, _SPATIAL, _FRAME = _vector(3), _vector(6), _matrix(4)
 
 def demand(name: str, what: str, *pairs: tuple[Any, Rule]) -> None:
     """Raise unless every value is of the type that its rule asks for."""
-    values = tuple(value for value, _ in pairs)
-    kinds = [kind(v) for v in values]
-    if not all(rule(t) for t, (_, rule) in zip(kinds, pairs, strict=True)):
-        got = " and ".join(map(str, kinds))
-        raise stop(values, f"`{name}` takes {what}, not {got}", slug="operand-type")
+    wanted(name, what, all(rule(kind(value)) for value, rule in pairs), *(value for value, _ in pairs))
 
 
-def position(t: Any) -> Any:
+def position(t: Operand) -> Any:
     """p of a transform."""
-    return PART(t, attr=kind(t).parts["p"])  # type: ignore[attr-defined]
+    return PART(t, attr=type_as(t, Transform).parts["p"])
 
 
-def rotation(t: Any) -> Any:
+def rotation(t: Operand) -> Any:
     """q of a transform."""
-    return PART(t, attr=kind(t).parts["q"])  # type: ignore[attr-defined]
+    return PART(t, attr=type_as(t, Transform).parts["q"])
 
 
-def transform_of(p: Any, q: Any) -> Any:
+def transform_of(p: Operand, q: Operand) -> Any:
     """The transform of a position and a quaternion."""
-    return JOIN(p, q, attr=transformation(kind(q).scalar))  # type: ignore[attr-defined]
+    return JOIN(p, q, attr=transformation(numeric(q).scalar))
 
 
-def _vec(v: Any, length: int) -> Any:
-    return vector(length, kind(v).scalar)  # type: ignore[attr-defined]
+def _vec(v: Operand, length: int) -> Any:
+    return vector(length, numeric(v).scalar)
 
 
 # ---- transforms
 
 
-def transform_identity(dtype: Any = float) -> Any:
+def transform_identity(dtype: object = float) -> Any:
     """transform_identity(dtype = float32) -> transform that moves and turns nothing.
 
     >>> wb.transform_identity()
@@ -81,7 +77,7 @@ def transform_identity(dtype: Any = float) -> Any:
     return here(transformation(dtype), (0, 0, 0, 0, 0, 0, 1))
 
 
-def transform_get_translation(t: Any) -> Any:
+def transform_get_translation(t: Operand) -> Any:
     """transform_get_translation(t: transform) -> vec3: its position, `t.p`.
 
     >>> wb.transform_get_translation(wb.transform(wb.vec3(1.0, 2.0, 3.0)))
@@ -91,7 +87,7 @@ def transform_get_translation(t: Any) -> Any:
     return position(t)
 
 
-def transform_get_rotation(t: Any) -> Any:
+def transform_get_rotation(t: Operand) -> Any:
     """transform_get_rotation(t: transform) -> quaternion: its rotation, `t.q`.
 
     >>> wb.transform_get_rotation(wb.transform_identity())
@@ -101,7 +97,7 @@ def transform_get_rotation(t: Any) -> Any:
     return rotation(t)
 
 
-def transform_set_translation(t: Any, p: Any) -> Any:
+def transform_set_translation(t: Operand, p: Operand) -> Any:
     """transform_set_translation(t: transform, p: vec3): in a kernel `t.p = p`, also for an element of an array.
 
     On the host it gives the new transform and leaves `t` as it is.
@@ -113,7 +109,7 @@ def transform_set_translation(t: Any, p: Any) -> Any:
     return replaced(t, 0, p)
 
 
-def transform_set_rotation(t: Any, q: Any) -> Any:
+def transform_set_rotation(t: Operand, q: Operand) -> Any:
     """transform_set_rotation(t: transform, q: quaternion): in a kernel `t.q = q`, also for an element of an array.
 
     On the host it gives the new transform and leaves `t` as it is.
@@ -126,7 +122,7 @@ def transform_set_rotation(t: Any, q: Any) -> Any:
     return replaced(t, 3, q)
 
 
-def transform_multiply(a: Any, b: Any) -> Any:
+def transform_multiply(a: Operand, b: Operand) -> Any:
     """transform_multiply(a: transform, b: transform) -> transform: b, then a; the same as `a * b`.
 
     >>> wb.transform_multiply(wb.transform(wb.vec3(1.0, 0.0, 0.0)), wb.transform(wb.vec3(0.0, 2.0, 0.0)))
@@ -137,7 +133,7 @@ def transform_multiply(a: Any, b: Any) -> Any:
     return transform_of(ADD(QUAT_ROTATE(q, position(b)), position(a)), QUAT_MUL(q, rotation(b)))
 
 
-def transform_inverse(t: Any) -> Any:
+def transform_inverse(t: Operand) -> Any:
     """transform_inverse(t: transform) -> transform that undoes t, whose rotation has length 1.
 
     >>> wb.transform_inverse(wb.transform(wb.vec3(1.0, 2.0, 3.0)))
@@ -148,7 +144,7 @@ def transform_inverse(t: Any) -> Any:
     return transform_of(NEG(QUAT_ROTATE(back, position(t))), back)
 
 
-def transform_point(t: Any, x: Any) -> Any:
+def transform_point(t: Operand, x: Operand) -> Any:
     """transform_point(t: transform or mat44, x: vec3) -> vec3: x turned and moved; by a matrix the first three rows
     of t (x, 1).
 
@@ -160,7 +156,7 @@ def transform_point(t: Any, x: Any) -> Any:
     return _by_matrix("transform_point", t, x, 1.0)
 
 
-def transform_vector(t: Any, x: Any) -> Any:
+def transform_vector(t: Operand, x: Operand) -> Any:
     """transform_vector(t: transform or mat44, x: vec3) -> vec3: x turned; by a matrix the first three rows of t (x, 0).
 
     >>> wb.transform_vector(wb.transform(wb.vec3(1.0, 2.0, 3.0)), wb.vec3(1.0, 1.0, 1.0))
@@ -171,20 +167,20 @@ def transform_vector(t: Any, x: Any) -> Any:
     return _by_matrix("transform_vector", t, x, 0.0)
 
 
-def _by_matrix(name: str, m: Any, x: Any, last: float) -> Any:
+def _by_matrix(name: str, m: Operand, x: Operand, last: float) -> Any:
     demand(name, "a transform or mat44, and a vec3", (m, _FRAME), (x, _POINT))
-    full = JOIN(x, here(kind(x).scalar, last), attr=_vec(x, 4))  # type: ignore[attr-defined]
+    full = JOIN(x, here(numeric(x).scalar, last), attr=_vec(x, 4))
     return PART(MATVEC(m, full), attr=(0, kind(x)))
 
 
-def _frame(rows: list[Any], p: Any) -> Any:
+def _frame(rows: list[Any], p: Operand) -> Any:
     """The mat44 of three rows and a position."""
-    four, scalar = _vec(p, 4), kind(p).scalar  # type: ignore[attr-defined]
+    four, scalar = _vec(p, 4), numeric(p).scalar
     made = [JOIN(row, EXTRACT(p, attr=(i,)), attr=four) for i, row in enumerate(rows)]
     return MATRIX_FROM_ROWS(*made, here(vector(4, scalar), (0, 0, 0, 1)))
 
 
-def transform_to_matrix(t: Any) -> Any:
+def transform_to_matrix(t: Operand) -> Any:
     """transform_to_matrix(t: transform) -> mat44 that does to (x, 1) what t does to x.
 
     >>> wb.transform_to_matrix(wb.transform(wb.vec3(1.0, 2.0, 3.0)))[0]
@@ -195,11 +191,11 @@ def transform_to_matrix(t: Any) -> Any:
     return _frame([EXTRACT(m, attr=(i,)) for i in range(3)], position(t))
 
 
-def _column(m: Any, j: int) -> Any:
+def _column(m: Operand, j: int) -> Any:
     return CONSTRUCT(*[EXTRACT(m, attr=(i, j)) for i in range(3)], attr=_vec(m, 3))
 
 
-def transform_from_matrix(m: Any) -> Any:
+def transform_from_matrix(m: Operand) -> Any:
     """transform_from_matrix(m: mat44) -> transform: of a rotation matrix and a position.
 
     >>> wb.transform_from_matrix(wb.transform_to_matrix(wb.transform(wb.vec3(1.0, 2.0, 3.0))))
@@ -209,7 +205,7 @@ def transform_from_matrix(m: Any) -> Any:
     return transform_of(_column(m, 3), quat_from_matrix(m))
 
 
-def transform_compose(p: Any, q: Any, scale: Any) -> Any:
+def transform_compose(p: Operand, q: Operand, scale: Operand) -> Any:
     """transform_compose(p: vec3, q: quaternion, scale: vec3) -> mat44: scaled along the axes, turned, then moved.
 
     >>> wb.transform_compose(wb.vec3(1.0, 2.0, 3.0), wb.quat_identity(), wb.vec3(2.0, 2.0, 2.0))[0]
@@ -221,7 +217,7 @@ def transform_compose(p: Any, q: Any, scale: Any) -> Any:
     return _frame([MUL(EXTRACT(m, attr=(i,)), scale) for i in range(3)], p)
 
 
-def transform_decompose(m: Any) -> tuple[Any, Any, Any]:
+def transform_decompose(m: Operand) -> tuple[Any, Any, Any]:
     """transform_decompose(m: mat44) -> (vec3, quaternion, vec3): position, rotation and scale.
 
     The scale is the lengths of the columns, never negative; a column of zeros stays zero.
@@ -232,14 +228,14 @@ def transform_decompose(m: Any) -> tuple[Any, Any, Any]:
     demand("transform_decompose", "a mat44", (m, _FRAME))
     columns = [_column(m, j) for j in range(3)]
     scale = CONSTRUCT(*[LENGTH(c) for c in columns], attr=_vec(m, 3))
-    one = here(kind(m).scalar, 1)  # type: ignore[attr-defined]
+    one = here(numeric(m).scalar, 1)
     sizes = [EXTRACT(scale, attr=(j,)) for j in range(3)]
     divisor = CONSTRUCT(*[WHERE(EQ(s, 0.0), one, s) for s in sizes], attr=_vec(m, 3))
     turned = [DIV(CONSTRUCT(*[EXTRACT(c, attr=(i,)) for c in columns], attr=_vec(m, 3)), divisor) for i in range(3)]
     return _column(m, 3), quat_from_matrix(MATRIX_FROM_ROWS(*turned)), scale
 
 
-def transform_expand(values: Any) -> Any:
+def transform_expand(values: Components) -> Any:
     """transform_expand(values) -> transform of seven numbers, on the host.
 
     >>> wb.transform_expand([1, 2, 3, 0, 0, 0, 1])
@@ -251,17 +247,17 @@ def transform_expand(values: Any) -> Any:
 # ---- spatial vectors
 
 
-def _halves(name: str, *vectors: Any) -> list[Any]:
+def _halves(name: str, *vectors: Operand) -> list[Any]:
     what = "a spatial vector" if len(vectors) == 1 else "two spatial vectors"
     demand(name, what, *[(v, _SPATIAL) for v in vectors])
     return [PART(v, attr=(start, _vec(v, 3))) for v in vectors for start in (0, 3)]
 
 
-def _spatial(angular: Any, linear: Any) -> Any:
+def _spatial(angular: Operand, linear: Operand) -> Any:
     return JOIN(angular, linear, attr=_vec(angular, 6))
 
 
-def spatial_top(s: Any) -> Any:
+def spatial_top(s: Operand) -> Any:
     """spatial_top(s: spatial_vector) -> vec3: its first half, the angular one.
 
     >>> wb.spatial_top(wb.spatial_vector(1.0, 2.0, 3.0, 4.0, 5.0, 6.0))
@@ -270,7 +266,7 @@ def spatial_top(s: Any) -> Any:
     return _halves("spatial_top", s)[0]
 
 
-def spatial_bottom(s: Any) -> Any:
+def spatial_bottom(s: Operand) -> Any:
     """spatial_bottom(s: spatial_vector) -> vec3: its second half, the linear one.
 
     >>> wb.spatial_bottom(wb.spatial_vector(1.0, 2.0, 3.0, 4.0, 5.0, 6.0))
@@ -279,7 +275,7 @@ def spatial_bottom(s: Any) -> Any:
     return _halves("spatial_bottom", s)[1]
 
 
-def spatial_dot(a: Any, b: Any) -> Any:
+def spatial_dot(a: Operand, b: Operand) -> Any:
     """spatial_dot(a: spatial_vector, b: spatial_vector) -> scalar: the power of a wrench along a twist.
 
     >>> wb.spatial_dot(wb.spatial_vector(1.0), wb.spatial_vector(2.0))
@@ -289,7 +285,7 @@ def spatial_dot(a: Any, b: Any) -> Any:
     return DOT(a, b)
 
 
-def spatial_cross(a: Any, b: Any) -> Any:
+def spatial_cross(a: Operand, b: Operand) -> Any:
     """spatial_cross(a: spatial_vector, b: spatial_vector) -> spatial_vector: of two twists.
 
     That is (wa x wb, va x wb + wa x vb).
@@ -302,7 +298,7 @@ def spatial_cross(a: Any, b: Any) -> Any:
     return _spatial(CROSS(wa, wb), ADD(CROSS(va, wb), CROSS(wa, vb)))
 
 
-def spatial_cross_dual(a: Any, b: Any) -> Any:
+def spatial_cross_dual(a: Operand, b: Operand) -> Any:
     """spatial_cross_dual(a: spatial_vector, b: spatial_vector) -> spatial_vector: of a twist and a wrench.
 
     That is (wa x tb + va x fb, wa x fb).
@@ -315,7 +311,7 @@ def spatial_cross_dual(a: Any, b: Any) -> Any:
     return _spatial(ADD(CROSS(wa, tb), CROSS(va, fb)), CROSS(wa, fb))
 
 
-def spatial_adjoint(r: Any, s: Any) -> Any:
+def spatial_adjoint(r: Operand, s: Operand) -> Any:
     """spatial_adjoint(r: mat33, s: mat33) -> spatial_matrix: the blocks r, 0 above s, r.
 
     >>> wb.spatial_adjoint(wb.identity(3), wb.identity(3))[3]
@@ -329,7 +325,7 @@ def spatial_adjoint(r: Any, s: Any) -> Any:
     return MATRIX_FROM_ROWS(*above, *below)
 
 
-def transform_twist(t: Any, x: Any) -> Any:
+def transform_twist(t: Operand, x: Operand) -> Any:
     """transform_twist(t: transform, x: spatial_vector) -> spatial_vector: a twist in the frame that t leads to.
 
     >>> wb.transform_twist(wb.transform(wb.vec3(1.0, 0.0, 0.0)), wb.spatial_vector(0.0, 0.0, 1.0, 0.0, 0.0, 0.0))
@@ -340,7 +336,7 @@ def transform_twist(t: Any, x: Any) -> Any:
     return _spatial(w, ADD(v, CROSS(position(t), w)))
 
 
-def transform_wrench(t: Any, x: Any) -> Any:
+def transform_wrench(t: Operand, x: Operand) -> Any:
     """transform_wrench(t: transform, x: spatial_vector) -> spatial_vector: a wrench in the frame that t leads to.
 
     >>> wb.transform_wrench(wb.transform(wb.vec3(1.0, 0.0, 0.0)), wb.spatial_vector(0.0, 0.0, 0.0, 0.0, 1.0, 0.0))
@@ -351,7 +347,7 @@ def transform_wrench(t: Any, x: Any) -> Any:
     return _spatial(ADD(torque, CROSS(position(t), force)), force)
 
 
-def velocity_at_point(twist: Any, r: Any) -> Any:
+def velocity_at_point(twist: Operand, r: Operand) -> Any:
     """velocity_at_point(twist: spatial_vector, r: vec3) -> vec3: the velocity v + w x r of the point r of a body.
 
     >>> wb.velocity_at_point(wb.spatial_vector(0.0, 0.0, 1.0, 0.0, 0.0, 0.0), wb.vec3(1.0, 0.0, 0.0))

@@ -5,13 +5,13 @@ Kinks: length and normalize have derivative 0 at the zero vector; at a tie of co
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 
-from ..ir import kind
-from ..row import Row, refuse
+from ..ir import kind, numeric, type_as
+from ..row import Operand, Row, refuse
 from ..types import Composite, Quat, Scalar, Type, Vector, float16, float32, is_int, uint32, vector
 from .composite import (
     curved,
@@ -48,10 +48,13 @@ from .scalar import (
     same_type,
 )
 
+# Components are handed on as they are, each to a place.
+MOVING: dict[str, Any] = {"linear": True, "exact": True, "moves": True, "cheap": True}
+
 # ---- sums over components
 
 
-def total(values: Any) -> Any:
+def total(values: Iterable[Any]) -> Any:
     """The sum, left to right."""
     values = list(values)
     out = values[0]
@@ -76,9 +79,7 @@ DOT = multilinear(
 
 
 def _scale_type(v: Type, s: Type) -> Type:
-    wants("*", v, Composite, "a vector, matrix or quaternion")
-    wants("*", s, Scalar, "a scalar")
-    scalars_agree("*", v, s)
+    scalars_agree("*", wants("*", v, Composite, "a vector, matrix or quaternion"), wants("*", s, Scalar, "a scalar"))
     return v
 
 
@@ -108,15 +109,13 @@ UNSCALE = row(
 )
 
 
-def inner(g: Any, b: Any) -> Any:
+def inner(g: Operand, b: Operand) -> Any:
     """The sum of the products of all components of an adjoint and of b; of scalars their product."""
     return passed(DOT, 0)(g, b) if isinstance(kind(g), Composite) else TIMES(g, b)
 
 
 def _lerp_type(a: Type, b: Type, t: Type) -> Type:
-    same_type("lerp", (a, b))
-    wants("lerp", t, Scalar, "a scalar weight")
-    scalars_agree("lerp", a, t)
+    scalars_agree("lerp", same_type("lerp", (a, b)), wants("lerp", t, Scalar, "a scalar weight"))
     return a
 
 
@@ -160,24 +159,21 @@ CONSTRUCT = row(
     expand=lambda *c, types, out, attr: list(c),
     adjoint=lambda g, y, *c, attr: tuple(EXTRACT(g, attr=i) for i in _places(attr)),
     tangent=linear_tangent("construct"),
-    linear=True,
-    exact=True,
-    moves=True,
-    cheap=True,
+    **MOVING,
     doc="The composite `attr` of these components, row by row.",
 )
 
 
-def static_index(type: Type, attr: Any) -> tuple[int, ...]:
+def static_index(type: Type, attr: int | tuple[int, ...]) -> tuple[int, ...]:
     """Indices made non-negative and checked against the shape."""
-    wants("[]", type, Composite, "a vector, matrix or quaternion")
+    shape = wants("[]", type, Composite, "a vector, matrix or quaternion").shape
     index = attr if isinstance(attr, tuple) else (attr,)
-    if len(index) > len(type.shape) or not index:  # type: ignore[attr-defined]
-        raise refuse(f"{type} takes {len(type.shape)} indices, got {len(index)}", slug="rank")  # type: ignore[attr-defined]
-    for i, n in zip(index, type.shape, strict=False):  # type: ignore[attr-defined]
+    if len(index) > len(shape) or not index:
+        raise refuse(f"{type} takes {len(shape)} indices, got {len(index)}", slug="rank")
+    for i, n in zip(index, shape, strict=False):
         if not -n <= i < n:
             raise refuse(f"index {i} is outside {type}, whose valid indices are 0 to {n - 1}", slug="component-index")
-    return tuple(int(i) % n for i, n in zip(index, type.shape, strict=False))  # type: ignore[attr-defined]
+    return tuple(int(i) % n for i, n in zip(index, shape, strict=False))
 
 
 def _part_type(type: Composite, count: int) -> Type:
@@ -185,7 +181,7 @@ def _part_type(type: Composite, count: int) -> Type:
     return type.scalar if count == len(type.shape) else vector(type.shape[-1], type.scalar)
 
 
-def span(type: Composite, attr: Any) -> tuple[int, int]:
+def span(type: Composite, attr: int | tuple[int, ...]) -> tuple[int, int]:
     """(start, length) of a part among the flattened components."""
     index = static_index(type, attr)
     if len(index) == len(type.shape):
@@ -203,8 +199,8 @@ def _insert(v, s, types, out, attr):
     return v[:start] + (list(s) if isinstance(types[1], Composite) else [s]) + v[start + n :]
 
 
-def _insert_type(v: Type, s: Type, attr: Any) -> Type:
-    part = _part_type(v, len(static_index(v, attr)))  # type: ignore[arg-type]
+def _insert_type(v: Type, s: Type, attr: int | tuple[int, ...]) -> Type:
+    part = _part_type(type_as(v, Composite), len(static_index(v, attr)))
     if s != part:
         raise refuse(f"a component of {v} is a {part}, not a {s}", slug="mixed-types", instead=f"{part}(...)")
     return v
@@ -217,10 +213,7 @@ EXTRACT = row(
     expand=_extract,
     adjoint=lambda g, y, v, attr: (INSERT(zero(v), g, attr=attr),),
     tangent=linear_tangent("extract"),
-    linear=True,
-    exact=True,
-    moves=True,
-    cheap=True,
+    **MOVING,
     doc="Component `attr` (indices known when compiled); one index into a matrix gives that row as a vector.",
 )
 INSERT = row(
@@ -230,36 +223,33 @@ INSERT = row(
     expand=_insert,
     tangent=linear_tangent("insert"),
     adjoint=lambda g, y, v, s, attr: (INSERT(g, zero(s), attr=attr), EXTRACT(g, attr=attr)),
-    linear=True,
-    exact=True,
-    moves=True,
-    cheap=True,
+    **MOVING,
     doc="The composite with component `attr` replaced.",
 )
 
 
 def _runtime_indices(v: Type, indices: tuple[Type, ...]) -> Type:
-    wants("[]", v, Composite, "a vector, matrix or quaternion")
-    if len(indices) > len(v.shape):  # type: ignore[attr-defined]
-        raise refuse(f"{v} takes {len(v.shape)} indices, got {len(indices)}", slug="rank")  # type: ignore[attr-defined]
+    v = wants("[]", v, Composite, "a vector, matrix or quaternion")
+    if len(indices) > len(v.shape):
+        raise refuse(f"{v} takes {len(v.shape)} indices, got {len(indices)}", slug="rank")
     for i in indices:
         if not is_int(i):
             raise refuse(f"an index must be an integer, not {i}", slug="index-type", instead="int(...)")
-    return _part_type(v, len(indices))  # type: ignore[arg-type]
+    return _part_type(v, len(indices))
 
 
-def _is_at(i: Any, k: int, n: int, type: Type) -> Any:
+def _is_at(i: Operand, k: int, n: int, type: Type) -> Any:
     """True where the index names place k of n, counted from either end."""
     here = EQ(i, k)
-    return here if type.scalar.kind == "u" else LOGICAL_OR(here, EQ(i, k - n))  # type: ignore[attr-defined]
+    return here if numeric(type).scalar.kind == "u" else LOGICAL_OR(here, EQ(i, k - n))
 
 
-def _check_host(i: Any, n: int) -> None:
+def _check_host(i: Operand, n: int) -> None:
     if isinstance(i, (int, np.integer)) and not -n <= i < n:
         raise IndexError(f"index {i} is outside the {n} components of a value")
 
 
-def _choose(parts: list, i: Any, type: Type) -> list:
+def _choose(parts: list, i: Operand, type: Type) -> list:
     """The part that index i names among lists of equal length; the first one where it names none."""
     _check_host(i, len(parts))
     out = parts[0]

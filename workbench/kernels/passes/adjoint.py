@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from ...errors import KernelError
 from ...records import record, replace
-from ..ir import Function, Region, Role, Stmt, Value, constant, root, walk
+from ..ir import Function, Region, Role, Stmt, Value, constant, numeric, root, walk
 from ..ops import control as c
 from ..ops import memory as mem
 from ..ops import tiles
@@ -273,7 +273,7 @@ class Adjoint(Derivative):
         """An adjoint as a func_grad takes it, which the user wrote in the type of the value."""
         if g is None:
             return self.zero(type)
-        return g if g.type == type else ROWS["cast"](g, attr=type.scalar)  # type: ignore[attr-defined]
+        return g if g.type == type else ROWS["cast"](g, attr=numeric(type).scalar)
 
     def refuse_overwritten(self, stmt: Stmt, grad: Region) -> None:
         """Raise KernelError if a func_grad reads memory that the kernel overwrites: it runs after the kernel."""

@@ -7,7 +7,7 @@ under atomic_min or atomic_max what it held after the launch, and among how many
 from __future__ import annotations
 
 from ..analysis import activity
-from ..ir import Function, Role, Stmt, Value, companion, root, walk
+from ..ir import Function, Role, Stmt, Value, companion, numeric, root, walk
 from ..ops import control as c
 from ..ops import memory as mem
 from ..ops.row import ROWS
@@ -111,7 +111,7 @@ class Derivative(Replay):
         """Derivative rules compute in the type of the derivative."""
         if is_float(value.type) and shadow_type(value.type) != value.type:
             wide = shadow_type(value.type)
-            return ROWS["cast"](value, attr=wide.scalar)  # type: ignore[attr-defined]
+            return ROWS["cast"](value, attr=numeric(wide).scalar)
         return value
 
     def rule(self, stmt: Stmt) -> Stmt:

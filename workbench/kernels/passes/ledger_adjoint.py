@@ -11,7 +11,7 @@ import weakref
 
 from ...errors import Where
 from ...records import record
-from ..ir import Builder, Function, Region, Role, Stmt, Value, companion, constant, root
+from ..ir import Builder, Function, Region, Role, Stmt, Value, companion, constant, numeric, root, type_as
 from ..ops import control as c
 from ..ops import memory as mem
 from ..ops.row import ROWS
@@ -72,8 +72,7 @@ class _Watch:
             of = p.belongs_to
             self.gap[of] = companion(params, Role.GAP, of, int64, name=f"{p.name}_gap")
             self.steps[of] = [
-                companion(params, Role.STEP, of, int64, name=f"{p.name}_step{k}")
-                for k in range(p.type.ndim)  # type: ignore[attr-defined]
+                companion(params, Role.STEP, of, int64, name=f"{p.name}_step{k}") for k in range(type_as(p, Array).ndim)
             ]
         types = {
             "site": Array(int32, 1),
@@ -114,13 +113,13 @@ class _Watch:
     def watch(self, stmt: Stmt, made: Stmt) -> None:
         """Emit a test: if `made` hits the watched address, log its contribution; an overwrite empties the log first."""
         array, value = made.args[0], made.args[-1]
-        ndim = array.type.ndim  # type: ignore[attr-defined]
+        ndim = type_as(array, Array).ndim
         indices = made.args[1 : 1 + ndim]
         site = len(self.sites)
         where = stmt.where or (stmt.of.where if stmt.of is not None else None)
         self.sites.append((where, root(stmt.args[0]).belongs_to))
         gap = self.distance(array, indices)
-        size = array.type.dtype.itemsize  # type: ignore[attr-defined]
+        size = numeric(type_as(array, Array).dtype).itemsize
         hit = ROWS["logical_and"](ROWS["ge"](gap, self.int64(0)), ROWS["lt"](gap, self.int64(size)))
         overwrites = made.row not in (mem.ACCUMULATE, mem.ATOMIC_ADD, mem.ATOMIC_SUB)
         inside = Region()
@@ -142,8 +141,8 @@ class _Watch:
         name = root(array).belongs_to
         steps: list[Value] = list(self.steps[name])
         if array.stmt is not None:  # components: behind the axes of the array those of one element, without gaps
-            shape = array.stmt.args[0].type.dtype.shape  # type: ignore[attr-defined]
-            size = array.type.dtype.itemsize  # type: ignore[attr-defined]
+            shape = numeric(type_as(array.stmt.args[0], Array).dtype).shape
+            size = numeric(type_as(array, Array).dtype).itemsize
             sizes = [size]
             for n in reversed(shape[1:]):
                 sizes.insert(0, sizes[0] * n)

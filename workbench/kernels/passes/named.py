@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 from ...config import config
 from .. import show
@@ -34,19 +34,19 @@ def named_pass(name: str, always: bool = False) -> Callable[[Callable[P, R]], Ca
             _keep(name, made)
             return made
 
-        run.pass_name = name  # type: ignore[attr-defined]
+        vars(run)["pass_name"] = name
         return run
 
     return decorate
 
 
-def functions_of(made: Any) -> list[Function]:
+def functions_of(made: object) -> list[Function]:
     """The programs that a pass returned."""
     found = [made] if isinstance(made, Function) else vars(made).values() if made is not None else ()
     return [f for f in found if isinstance(f, Function)]
 
 
-def _check(name: str, made: Any) -> None:
+def _check(name: str, made: object) -> None:
     for function in functions_of(made):
         try:
             check(function)
@@ -54,12 +54,14 @@ def _check(name: str, made: Any) -> None:
             raise IRError(f"{error}\n  after the pass {name!r}") from None
 
 
-def _keep(name: str, made: Any) -> None:
+def _keep(name: str, made: object) -> None:
     kept = _kept.get()
-    for function in functions_of(made) if kept is not None else ():
+    if kept is None:
+        return
+    for function in functions_of(made):
         text = show.text(function)
-        if all(text != before for _, before in kept):  # type: ignore[union-attr]
-            kept.append((name, text))  # type: ignore[union-attr]
+        if all(text != before for _, before in kept):
+            kept.append((name, text))
 
 
 @contextmanager

@@ -29,7 +29,7 @@ def choices(function: Function) -> list[Stmt]:
     own = [s for s in walk(function.body) if s.role == "adjoint" and s.of is not None and s.of.row in SLOPES]
     picks = [s for s in own if s.row is scalar.PICK_LT]
     inner = {(s.of, a) for s in picks for a in s.args[2:]}  # abs has two: the one inside tells x = 0 from x > 0
-    chosen = [s for s in picks if s.of.row is not scalar.ABS or (s.of, s.outs[0]) in inner]  # type: ignore[union-attr]
+    chosen = [s for s in picks if (s.of, s.outs[0]) in inner or (s.of is not None and s.of.row is not scalar.ABS)]
     below = [s for s in own if s.row is scalar.LT]
     low = {(s.of, s.args[0]) for s in below}  # x < lo of clamp, whose tie goes to x on either side
     return chosen + [s for s in below if (s.of, s.args[1]) in low]

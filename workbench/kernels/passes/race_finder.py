@@ -12,7 +12,7 @@ import itertools
 
 from ...errors import Where
 from ...records import record
-from ..ir import Function, Region, Role, Stmt, Value, companion, constant, root
+from ..ir import Function, Region, Role, Stmt, Value, companion, constant, numeric, root, type_as
 from ..ops import control as c
 from ..ops import memory as mem
 from ..ops.row import ROWS
@@ -63,8 +63,8 @@ class _Guard(Replay):
         params = self.builder.region.params
         for p in self.primal.arrays:
             for mark in MARKS if p.name in self.checked else ():
-                dtype = p.type.dtype  # type: ignore[attr-defined]
-                axes = p.type.ndim + len(getattr(dtype, "shape", ()))  # type: ignore[attr-defined]
+                dtype = type_as(p, Array).dtype
+                axes = type_as(p, Array).ndim + len(getattr(dtype, "shape", ()))
                 self.marks[mark, p.name] = companion(params, mark, p.name, Array(int32, axes))
         self.found = companion(params, Role.FOUND, "", Array(int32, 1))
         with self.builder.open():
@@ -127,9 +127,9 @@ class _Guard(Replay):
         """The cells of an access, component by component."""
         indices = self.indices(stmt, known)
         array = stmt.args[0]
-        if array.stmt is not None or not isinstance(array.type.dtype, Composite):  # type: ignore[attr-defined]
+        if array.stmt is not None or not isinstance(type_as(array, Array).dtype, Composite):
             return [indices]
-        axes = [range(n) for n in array.type.dtype.shape]  # type: ignore[attr-defined]
+        axes = [range(n) for n in numeric(type_as(array, Array).dtype).shape]
         return [[*indices, *(constant(int32, i) for i in at)] for at in itertools.product(*axes)]
 
     def touch(self, stmt: Stmt, known: dict, writes: bool) -> None:

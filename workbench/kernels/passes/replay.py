@@ -14,7 +14,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator
 
-from ..ir import Builder, Function, Region, Stmt, Value, constant, is_value, root, used, walk
+from ..ir import Builder, Function, Region, Stmt, Value, constant, is_value, numeric, root, type_as, used, walk
 from ..ops import control as c
 from ..ops import memory as mem
 from ..ops.row import ROWS
@@ -86,7 +86,7 @@ class Replay:
 
     def indices(self, stmt: Stmt, known: dict) -> list[Value]:
         """The replayed indices of an access."""
-        ndim = stmt.args[0].type.ndim  # type: ignore[attr-defined]
+        ndim = type_as(stmt.args[0], Array).ndim
         return [known[a] for a in stmt.args[1 : 1 + ndim]]
 
     # ---- statements
@@ -220,13 +220,13 @@ class Replay:
         new = Region([Value(p.type, p.name, p.where) for p in region.params])
         scope.update(zip(region.params, new.params, strict=True))
         for key, tile in more:
-            scope[key] = Value(tile.type.scalar, tile.name)  # type: ignore[attr-defined]
+            scope[key] = Value(numeric(tile).scalar, tile.name)
             new.params.append(scope[key])
         with self.builder.inside(new):
             results = write(region, scope)
             new.results = tuple([scope[r] for r in region.results] if results is None else results)
         args = [*(known[a] for a in stmt.args), *(tile for _, tile in more)]
-        types: list[Type] = [Tile(stmt.attr.shape, r.type) for r in new.results]  # type: ignore[arg-type]
+        types: list[Type] = [Tile(stmt.attr.shape, numeric(r).scalar) for r in new.results]
         return self.builder.append(c.EACH, args, types, (new,), attr=attr or stmt.attr)
 
     def carried(self, stmt: Stmt) -> list[tuple[Value, Value | None]]:

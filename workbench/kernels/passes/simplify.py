@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 
 from ...records import record
-from ..ir import Builder, Function, Region, Stmt, Value, constant, root, walk
+from ..ir import Builder, Function, Region, Stmt, Value, constant, numeric, root, type_as, walk
 from ..ops import control as c
 from ..ops import memory as mem
 from ..ops import parts, scalar, vectors
 from ..row import Effect
-from ..types import Composite, Scalar
+from ..types import Array, Composite, Scalar, Type
 from .named import named_pass
 from .prune import prune
 
@@ -84,10 +84,10 @@ def _trips(stmt: Stmt, args: tuple[Value, ...]) -> range | None:
     """The constant range of a loop small enough to unroll; None otherwise."""
     if stmt.row is not c.FOR or (stmt.attr is not None and stmt.attr.breaks):
         return None
-    numbers = [constant_of(a) for a in args[:3]]
-    if not all(isinstance(n, int) for n in numbers) or not numbers[2]:
+    numbers = [n for a in args[:3] if isinstance(n := constant_of(a), int)]
+    if len(numbers) < 3 or not numbers[2]:
         return None
-    turns = range(*numbers)  # type: ignore[arg-type]
+    turns = range(*numbers)
     return turns if len(turns) * _size(stmt.regions[0]) <= UNROLLED else None
 
 
@@ -215,7 +215,7 @@ class Rewrite:
         if stmt.row is mem.LOAD:
             scope.cells[_cell(stmt.args[0], stmt.args[1:])] = stmt.outs[0]
         elif stmt.row is mem.STORE or stmt.row is mem.ACCUMULATE or stmt.row in mem.ATOMICS:
-            indices = stmt.args[1 : 1 + stmt.args[0].type.ndim]  # type: ignore[attr-defined]
+            indices = stmt.args[1 : 1 + type_as(stmt.args[0], Array).ndim]
             self.forget(root(stmt.args[0]).name, scope, _cell(stmt.args[0], indices))
             if stmt.row is mem.STORE:
                 scope.cells[_cell(stmt.args[0], indices)] = stmt.args[-1]
@@ -332,7 +332,7 @@ def _is_zero(value: Value) -> bool:
 
 def _fold_add(self: Rewrite, stmt: Stmt, args: tuple[Value, ...]) -> Value | None:
     """x + 0 in an adjoint is x: a structural zero, not a number of the user's."""
-    if stmt.role == "adjoint" or stmt.outs[0].type.scalar.kind in "iu":  # type: ignore[attr-defined]
+    if stmt.role == "adjoint" or numeric(stmt.outs[0]).scalar.kind in "iu":
         if _is_zero(args[1]) and args[0].type == stmt.outs[0].type:
             return args[0]
         if _is_zero(args[0]) and args[1].type == stmt.outs[0].type:
@@ -370,7 +370,7 @@ def _finite(value: Value) -> bool:
     if made is None:
         return False
     if made.row is scalar.CAST:
-        return isinstance(made.attr, Scalar) and made.attr.bits > 16 and made.args[0].type.scalar.kind in "iub"  # type: ignore[attr-defined]
+        return isinstance(made.attr, Scalar) and made.attr.bits > 16 and numeric(made.args[0]).scalar.kind in "iub"
     return made.row is c.CONST and all(math.isfinite(x) for x in np.ravel(made.attr))
 
 
@@ -416,27 +416,27 @@ def _fold_extract(self: Rewrite, stmt: Stmt, args: tuple[Value, ...]) -> Value |
             if not place:
                 return whole
     if source is not None and source.row is vectors.CONSTRUCT:
-        start, length = vectors.span(whole.type, place)  # type: ignore[arg-type]
+        start, length = vectors.span(type_as(whole, Composite), place)
         found = source.args[start : start + length]
         return found[0] if isinstance(out, Scalar) else self.builder.emit(source.row, *found, attr=out)
     if source is not None and source.row is parts.JOIN:
-        start, length = vectors.span(whole.type, place)  # type: ignore[arg-type]
+        start, length = vectors.span(type_as(whole, Composite), place)
         return _joined_part(self, source, start, out) if length == 1 else None
-    if _is_zero(whole):
-        return constant(out, source.attr)  # type: ignore[union-attr]
+    if source is not None and _is_zero(whole):
+        return constant(out, source.attr)
     return None if whole is args[0] else self.builder.emit(stmt.row, whole, attr=place)
 
 
-def _joined_part(self: Rewrite, join: Stmt, start: int, out: Any) -> Value | None:
+def _joined_part(self: Rewrite, join: Stmt, start: int, out: Type) -> Value | None:
     """The components from `start` on of what was just joined, as `out`; None if they come of several operands."""
     for operand in join.args:
-        size = operand.type.size  # type: ignore[attr-defined]
+        size = numeric(operand).size
         if start >= size:
             start -= size
             continue
         if operand.type == out:
             return operand if start == 0 else None
-        if start + out.size > size or not isinstance(operand.type, Composite):
+        if start + numeric(out).size > size or not isinstance(operand.type, Composite):
             return None
         if isinstance(out, Scalar):
             return self.builder.emit(vectors.EXTRACT, operand, attr=parts.component(operand.type, start))

@@ -15,7 +15,7 @@ from dataclasses import field
 
 from ...records import record
 from ..analysis.accesses import Access, accesses_of
-from ..ir import Builder, Function, Region, Role, Stmt, Value, companion, constant, root, walk
+from ..ir import Builder, Function, Region, Role, Stmt, Value, companion, constant, root, type_as, walk
 from ..ops import control as c
 from ..ops import memory as mem
 from ..ops.row import ROWS
@@ -40,7 +40,7 @@ class Part:
 
     @property
     def type(self) -> Array:
-        return self.param.type  # type: ignore[return-value]
+        return type_as(self.param, Array)
 
 
 @record(frozen=True)
@@ -116,7 +116,7 @@ def storing(function: Function, names: frozenset[str]) -> Function:
 
 
 def _prepared(function: Function, targets: frozenset[str]) -> _Split | None:
-    if not targets or any(p.type.ndim != function.rank for p in function.arrays if p.name in targets):  # type: ignore[attr-defined]
+    if not targets or any(type_as(p, Array).ndim != function.rank for p in function.arrays if p.name in targets):
         return None
     accesses = [a for a in accesses_of(function) if a.name in targets]
     places: dict[Stmt, Offset] = {}
@@ -338,8 +338,8 @@ def _cheap(needs: dict[Offset, set[Value]]) -> bool:
     every = [v for needed in needs.values() for v in needed]
     if any(v.stmt is None or (v.stmt.regions and v.stmt.row is not c.IF) for v in every):
         return False  # a loop
-    dear = [v for v in every if not v.stmt.row.cheap]  # type: ignore[union-attr]
-    if any(v.stmt.row.effect is not Effect.PURE for v in dear):  # type: ignore[union-attr]
+    dear = [v for v in every if v.stmt is not None and not v.stmt.row.cheap]
+    if any(v.stmt is not None and v.stmt.row.effect is not Effect.PURE for v in dear):
         return False
     return len(dear) == len(set(dear)) and sum(is_float(v.type) for v in every) <= PULLED
 

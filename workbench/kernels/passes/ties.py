@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from ...records import record
-from ..ir import Function, Region, Role, Stmt, constant, root
+from ..ir import Function, Region, Role, Stmt, constant, root, type_as
 from ..ops import memory as mem
 from ..ops.row import ROWS
+from ..types import Array
 from . import simplify
 from .derivative import Derivative
 from .named import named_pass
@@ -58,6 +59,6 @@ class _Ties(Derivative):
         final = self.builder.emit(mem.LOAD, self.beside(Role.AFTER, stmt.args[0]), *indices)
         hit = ROWS["eq"](known[stmt.args[-1]], final)
         ties = self.beside(Role.TIES, stmt.args[0])
-        dtype = ties.type.dtype  # type: ignore[attr-defined]
+        dtype = type_as(ties, Array).dtype
         share = ROWS["where"](hit, constant(dtype, 1), constant(dtype, 0))
         self.builder.emit(mem.ACCUMULATE, ties, *indices, share)

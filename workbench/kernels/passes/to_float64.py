@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...records import replace
-from ..ir import Builder, Function, Region, Stmt, Value
+from ..ir import Builder, Function, Region, Stmt, Value, numeric
 from ..ops import control as c
 from ..ops.bits import SAME_BITS
 from ..ops.row import ROWS
@@ -26,7 +26,7 @@ def wide(type: Type) -> Type:
     return type.over(float64)
 
 
-def _wide_attr(attr: Any) -> Any:
+def _wide_attr(attr: object) -> object:
     """An attribute with the types in it made wide."""
     if isinstance(attr, tuple):
         return tuple(_wide_attr(a) for a in attr)
@@ -92,4 +92,4 @@ def _stmt(builder: Builder, stmt: Stmt, known: dict[Value, Value]) -> None:
     for old, new, want in zip(stmt.outs, made.outs, wanted, strict=True):
         new.name = old.name
         # a random number is float32 whatever is around it
-        known[old] = new if new.type == want else ROWS["cast"](new, attr=want.scalar)  # type: ignore[attr-defined]
+        known[old] = new if new.type == want else ROWS["cast"](new, attr=numeric(want).scalar)

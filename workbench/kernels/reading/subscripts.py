@@ -452,9 +452,10 @@ class Places(ReaderBase):
             return (range(start + pick.start, start + pick.stop, pick.step),)
         if isinstance(pick, int):
             return (start + pick,)
+        at = pick
         if not self.facts.non_negative(pick):
-            pick = self.builder.emit(memory.WRAP, pick, self.typed(len(base.pick[0]), pick.type))
-        return (ops.binary("+", pick, self.typed(start, pick.type)),)
+            at = self.builder.emit(memory.WRAP, pick, self.typed(len(base.pick[0]), pick.type))
+        return (ops.binary("+", at, self.typed(start, pick.type)),)
 
     def cell(self, place: Any, option: ArrayView | Local) -> ArrayView | ComponentCells | LocalPart:
         """The element, or the components of one, in one of the arrays that it may be in."""

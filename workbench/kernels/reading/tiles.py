@@ -133,8 +133,9 @@ def read_tile_arange(reader: ReaderBase, node: ast.Call) -> ir.Value:
     named = {str(k.arg): reader.visit(k.value) for k in node.keywords if k.arg != "storage"}
     args = [reader.visit(a) for a in node.args]
     dtype = named.pop("dtype", None)
-    ends = [x if isinstance(x, (int, float)) else static_int(x) for x in args]
-    if named or not 1 <= len(ends) <= 3 or any(e is None for e in ends):
+    read = (x if isinstance(x, (int, float)) else static_int(x) for x in args)
+    ends = [e for e in read if e is not None]
+    if named or not 1 <= len(args) <= 3 or len(ends) < len(args):
         raise reader.error(
             "`tile_arange` takes one to three constants",
             "arguments",
@@ -143,7 +144,7 @@ def read_tile_arange(reader: ReaderBase, node: ast.Call) -> ir.Value:
             "tile_arange(0, 16, 2, dtype=float)",
         )
     start, stop, step = (0, *ends, 1) if len(ends) == 1 else (*ends, 1)[:3]
-    count = max(0, math.ceil((stop - start) / step)) if step else 0  # type: ignore[operator]
+    count = max(0, math.ceil((stop - start) / step)) if step else 0
     whole = all(isinstance(e, int) for e in ends)
     number = scalar_of(dtype if dtype is not None else int if whole else float)
     type = type_of_tile(reader, tile_dims(reader, count, node), number, node)
