@@ -311,6 +311,7 @@ class Struct(Type):
         for name, type in self.fields:
             if isinstance(type, Array):
                 raise TypeError(f"field {name!r} of {self.name} is an array: an array of this struct has no layout")
+            assert isinstance(type, Scalar | Composite | Struct)
             parts.append((name, type.numpy, getattr(type, "shape", ())))
         return np.dtype(parts, align=True)
 
@@ -386,7 +387,8 @@ def covers(general: Any, special: Any) -> bool:
     if special is Any:
         return False
     if isinstance(general, Array) or (isinstance(general, Struct) and is_open(general)):  # or an indexedarray
-        return type(special) is type(general) and general.ndim == special.ndim and covers(general.dtype, special.dtype)
+        a: Any = general
+        return type(special) is type(a) and a.ndim == special.ndim and covers(a.dtype, special.dtype)
     if isinstance(general, AnyTile):
         return general.fits(special)
     if isinstance(general, Open):
@@ -515,8 +517,9 @@ def _as_wholes(a: Small, b: Any) -> bool:
 
 def _is_whole(x: Any) -> bool:
     """True for a value of its type: not for a slice of one, nor for what NumPy makes of `v > 0`."""
-    whole = isinstance(x, Small) and x.type is not None and x.shape == x.type.shape
-    return whole and (x.dtype.kind == "b") == (x.type.numpy.kind == "b")
+    if not isinstance(x, Small) or x.type is None or x.shape != x.type.shape:
+        return False
+    return (x.dtype.kind == "b") == (x.type.numpy.kind == "b")
 
 
 def _component(i: int) -> property:
