@@ -59,8 +59,8 @@ class AtNode(ir.At):
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         super().__exit__(kind, error, trace)
-        if isinstance(error, TypeError) and hasattr(error, "slug"):
-            slug, instead = error.slug, getattr(error, "instead", "")  # type: ignore[attr-defined]
+        if isinstance(error, TypeError) and (slug := getattr(error, "slug", None)) is not None:
+            instead = getattr(error, "instead", "")
             raise KernelError(str(error), slug=slug, where=self.where, instead=instead) from None
         if isinstance(error, Exception) and not isinstance(error, KernelError | WorkbenchError):
             raise unread(error, self.where) from error
@@ -238,7 +238,7 @@ class ReaderBase:
         return isinstance(x, (ir.Value, np.generic)) or is_literal(x) or isinstance(getattr(x, "type", None), Composite)
 
     def zero(self, type: Type) -> ir.Value:
-        scalar = type.scalar  # type: ignore[attr-defined]
+        scalar = ir.numeric(type).scalar
         return constant(type, 0.0 if scalar.kind == "f" else False if scalar.kind == "b" else 0)
 
     def zeros_like(self, tree: Meaning, region: ir.Region) -> Any:

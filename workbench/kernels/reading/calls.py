@@ -222,7 +222,7 @@ class Calls(ReaderBase):
                 "printf() takes no named arguments", "printf", node.keywords[0].value, "", "the value alone"
             )
         values = [self.value(self.visit(a)) for a in node.args[1:]]
-        count = sum(v.type.size for v in values)  # type: ignore[attr-defined]
+        count = sum(ir.numeric(v).size for v in values)
         try:
             _, kinds = control.printed(node.args[0].value, lambda flags, kind: "")
         except ValueError as odd:

@@ -16,8 +16,7 @@ from typing import Any
 from ...errors import KernelError, Where
 from ...records import record
 from .. import ir, ops
-from ..ops import control, memory
-from ..row import Row
+from ..ops import Row, control, memory
 from ..types import Scalar, is_int, scalar_of
 from . import refused_syntax, tile_sharing
 from .assigned_names import assigned_first, has_break, leaves_always, read_after
@@ -32,7 +31,6 @@ from .lower_bounds import static_int
 from .scope import (
     FRESH,
     Fields,
-    Part,
     State,
     StructParts,
     Unusable,
@@ -118,9 +116,7 @@ class ControlFlowReader(ReaderBase):
 
     # ---- where branches meet
 
-    def branch(
-        self, node: ast.AST | None, condition: ir.Value | bool, then: Callable[[], Any], other: Callable[[], Any]
-    ) -> Any:
+    def branch(self, node: ast.AST | None, condition: ir.Value | bool, then: Callable, other: Callable) -> Any:
         """An `if`: both sides are read from the present state; afterwards the state is the merged one."""
         if isinstance(condition, bool):
             return then() if condition else other()
@@ -679,14 +675,9 @@ def _same_kind(a: Meaning, b: Meaning) -> bool:
     """True for parts of one array that differ in IR values only."""
     if isinstance(a, Fields) and isinstance(b, Fields):
         return a.type == b.type and all(_same_kind(a.parts[k], b.parts[k]) for k in a.parts)
-    return (
-        isinstance(a, Part)
-        and isinstance(b, Part)
-        and same_parts(a, b)
-        and all(
-            x.type == y.type if isinstance(x, ir.Value) and isinstance(y, ir.Value) else same_constant(x, y)
-            for x, y in zip(places(a), places(b), strict=True)
-        )
+    return same_parts(a, b) and all(
+        x.type == y.type if isinstance(x, ir.Value) and isinstance(y, ir.Value) else same_constant(x, y)
+        for x, y in zip(places(a), places(b), strict=True)
     )
 
 

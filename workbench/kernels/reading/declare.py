@@ -411,7 +411,7 @@ def struct_of(value: Instance) -> T.Struct:
 
 def instance(struct: T.Struct, values: dict[str, Any]) -> Instance:
     """An instance with these fields."""
-    return struct(**values)  # type: ignore[operator]
+    return struct(**values)
 
 
 def new_struct(name: str, fields: tuple[tuple[str, T.Type], ...], **members: object) -> T.Struct:

@@ -210,8 +210,9 @@ def _assigned(x: Meaning) -> tuple[Any, Any, bool]:
 
 def constant_key(v: ir.Value) -> Any:
     """Equal for equal constants; any other flag has a key of its own."""
-    known = v.stmt is not None and v.stmt.row is control.CONST and v.type == bool_
-    return ("const", v.stmt.attr) if known else id(v)  # type: ignore[union-attr]
+    if v.stmt is not None and v.stmt.row is control.CONST and v.type == bool_:
+        return "const", v.stmt.attr
+    return id(v)
 
 
 def same_constant(a: Meaning, b: Meaning) -> bool:
@@ -223,9 +224,7 @@ def same_constant(a: Meaning, b: Meaning) -> bool:
 def same_array(a: Meaning, b: Meaning) -> bool:
     if isinstance(a, Fields) and isinstance(b, Fields):
         return a.type == b.type and all(same_array(a.parts[k], b.parts[k]) for k in a.parts)
-    if not (isinstance(a, Part) and isinstance(b, Part) and same_parts(a, b)):
-        return False
-    return all(x is y or same_constant(x, y) for x, y in zip(places(a), places(b), strict=True))
+    return same_parts(a, b) and all(x is y or same_constant(x, y) for x, y in zip(places(a), places(b), strict=True))
 
 
 def maybe_unbound(name: str, bound: Where, at: Where | None) -> KernelError:

@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import KernelError
 from .. import ir, ops
 from ..ir import constant
 from ..types import Scalar, Small, Type, bool_, float32, float64, int32, int64, is_float, scalar_of
@@ -55,9 +54,9 @@ class LiteralsReader(ReaderBase):
         except OverflowError:
             raise self.error("this integer is larger than any float", "literal-range", None, "", "inf") from None
 
-    def not_a_value(self, x: Meaning) -> KernelError:
+    def not_a_value(self, x: Meaning) -> Exception:
         if isinstance(x, Unusable):
-            return x.error(self.builder.where)  # type: ignore[return-value]
+            return x.error(self.builder.where)
         if isinstance(x, StructParts | Shape | tuple) or is_array(x):
             return self.error(f"{describe(x)} is not a number", "operand-type", None, "", "one element or field of it")
         why = "A kernel takes numbers, vectors, funcs and types from Python."

@@ -23,7 +23,7 @@ from .source import source
 
 
 class Overload(Protocol):
-    """What is asked here of a func (`declare.Func`)."""
+    """The part of a func (`declare.Func`) that is used here."""
 
     fn: Callable[..., Any]
     key: str

@@ -257,10 +257,11 @@ def rebuild(x: object, values: Iterator[ir.Value]) -> Any:
     return x.each(lambda part: rebuild(part, values)) if isinstance(x, Fields) else x
 
 
-def places(x: Part) -> list[Int]:
+def places(x: object) -> list[Int]:
     """The places of a view: all numbers (constants or IR values) that tell which part or which array it is."""
     if isinstance(x, Choice):
         return [*x.flags, *(n for option in x.options for n in places(option))]
+    assert isinstance(x, ArrayView | Local)
     found: list[Int] = []
     for entry in x.prefix if isinstance(x, ArrayView) else (x.cut,):
         if isinstance(entry, SlicedAxis):

@@ -165,11 +165,11 @@ def items_of(reader: ReaderBase, over: ast.expr, node: ast.For) -> Sequence[Any]
         return list(found) if isinstance(found, list | tuple | range | np.ndarray | dict) else None
     if any(callee is f for f in (builtins.enumerate, builtins.zip, builtins.reversed)) and not over.keywords:
         parts = [items_of(reader, arg, node) for arg in over.args]
-        return None if None in parts else list(callee(*parts))  # type: ignore[arg-type]
+        return None if None in parts else list(callee(*parts))
     if callee is not range or not wants_numbers(reader, node) or over.keywords:
         return None
-    bounds = [static_int(reader.visit(a)) for a in over.args]
-    return None if None in bounds else range(*bounds)  # type: ignore[arg-type]
+    bounds = [b for a in over.args if (b := static_int(reader.visit(a))) is not None]
+    return None if len(bounds) < len(over.args) else range(*bounds)
 
 
 def wants_numbers(reader: ReaderBase, node: ast.For) -> bool:

@@ -63,7 +63,7 @@ def storage(reader: ReaderBase, v: ir.Value, cell: Callable[..., str | None], *m
     while True:
         key = cell(whole, *more)
         if key is not None:
-            return Shown(key, v.type, tuple(reversed(steps)))  # type: ignore[arg-type]
+            return Shown(key, ir.type_as(v, Tile), tuple(reversed(steps)))
         if whole in reader.own_tiles or whole.stmt is None or whole.stmt.row not in VIEWS:
             return None
         stmt = whole.stmt
