@@ -225,17 +225,17 @@ def _each(stmt: ir.Stmt) -> None:
     (region,), shape = stmt.regions, stmt.attr.shape
     for value in (*stmt.args, *stmt.outs):
         _demand(isinstance(value.type, Tile) and value.type.dims == shape, f"{value.type} is no tile of shape {shape}")
-    expected = [int32] * len(shape) + [v.type.scalar for v in stmt.args]  # type: ignore[attr-defined]
+    expected = [int32] * len(shape) + [ir.numeric(v).scalar for v in stmt.args]
     _demand(_types(region.params) == expected, f"the parameters are {_types(region.params)}, not {expected}")
-    made = [v.type.scalar for v in stmt.outs]  # type: ignore[attr-defined]
+    made = [ir.numeric(v).scalar for v in stmt.outs]
     _demand(_types(region.results) == made, f"the results are {_types(region.results)}, not {made}")
 
 
 def _push(stmt: ir.Stmt) -> None:
     _by_row(stmt)
     _demand(len(stmt.args) == 2 and isinstance(stmt.args[0].type, Stack), "push takes a stack and a value")
-    stack = stmt.args[0].type
-    _demand(stmt.args[1].type == stack.dtype, f"a {stmt.args[1].type} is pushed on {stack}")  # type: ignore[attr-defined]
+    stack = ir.type_as(stmt.args[0], Stack)
+    _demand(stmt.args[1].type == stack.dtype, f"a {stmt.args[1].type} is pushed on {stack}")
 
 
 def _stack(stmt: ir.Stmt) -> None:

@@ -82,7 +82,7 @@ class Value(Operand if TYPE_CHECKING else object):  # `ops.operators` gives it P
         """The same parameter, for another function."""
         return Value(self.type, self.name, self.where, None, self.companion)
 
-    def apply_row(self, row: Row, args: tuple, attr: Any) -> Any:
+    def apply_row(self, row: Row, args: tuple, attr: object) -> Any:
         """The result of a row of which this is an operand, written by the current builder."""
         beside = [kind(a) for a in args if isinstance(a, (Value, np.generic, np.ndarray))]
         values = []
@@ -259,7 +259,7 @@ class Builder:
         """Stamp what follows with a place in the source and the primal statement it stems from."""
         return At(self, where, of)
 
-    def emit(self, row: Row, *args: Value, attr: Any = None, name: str = "") -> Any:
+    def emit(self, row: Row, *args: Value, attr: object = None, name: str = "") -> Any:
         """Append one statement of a row without regions; its type rule decides the result."""
         if (
             row.block is None
@@ -286,7 +286,7 @@ class Builder:
         args: tuple[Value, ...] | list[Value],
         types: tuple[Type, ...] | list[Type],
         regions: tuple[Region, ...] = (),
-        attr: Any = None,
+        attr: object = None,
         name: str = "",
     ) -> Stmt:
         """Append a statement whose result types are given (control flow, constants)."""

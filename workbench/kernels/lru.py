@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Hashable
 from typing import Any
 
 
@@ -13,7 +14,7 @@ class RecentlyUsed(OrderedDict[Any, Any]):
         super().__init__()
         self.most = most
 
-    def find(self, key: Any) -> Any:
+    def find(self, key: Hashable) -> Any:
         """The value, which counts as used now; None if there is none."""
         try:
             self.move_to_end(key)
@@ -21,7 +22,7 @@ class RecentlyUsed(OrderedDict[Any, Any]):
         except KeyError:
             return None
 
-    def enter(self, key: Any, value: Any) -> None:
+    def enter(self, key: Hashable, value: object) -> None:
         """Set the value, which counts as used now."""
         self[key] = value
         self.move_to_end(key)

@@ -33,7 +33,7 @@ class Module:
     def __repr__(self) -> str:
         return f"<module {self.name}>"
 
-    def load(self, device: Any = None, block_dim: int | None = None) -> Module:
+    def load(self, device: object = None, block_dim: int | None = None) -> Module:
         """Compile its kernels now, as `load_module` does, but without a bar. Returns the module itself."""
         load([self])
         return self

@@ -36,7 +36,7 @@ class Reference:
     array([6.], dtype=float32, shape=(1,))
     """
 
-    def __getitem__(self, type: Any) -> Ref:
+    def __getitem__(self, type: object) -> Ref:
         return Ref(type if isinstance(type, Type) else scalar_of(type))
 
     __call__ = __getitem__
@@ -58,7 +58,7 @@ class IndexedArray(Struct):
 
 
 @lru_cache(None)
-def indexed_type(dtype: Any, ndim: int = 1) -> IndexedArray:
+def indexed_type(dtype: Type, ndim: int = 1) -> IndexedArray:
     """The type of an indexedarray of this many axes."""
     fields = [("data", Array(dtype, ndim)), *((f"indices{k}", Array(int32)) for k in range(ndim))]
     return IndexedArray(

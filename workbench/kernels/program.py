@@ -27,7 +27,7 @@ from .compile import c_library
 from .emit import c as emit_c
 from .emit.c_names import c_name
 from .emit.signature import Variant
-from .ir import Function, root, used, walk
+from .ir import Function, numeric, root, type_as, used, walk
 from .lru import RecentlyUsed
 from .modules import Module, get_module, result
 from .ops import control
@@ -143,8 +143,8 @@ class Program:
         for leaf in self.leaves:
             type = leaf.type
             kind = "array" if type.__class__ is Array else "small" if isinstance(type, Composite) else ""
-            if type.__class__ is Scalar:
-                kind = {"f": "f", "i": "i", "u": "i"}.get(type.kind, "")  # type: ignore[union-attr]
+            if isinstance(type, Scalar):
+                kind = {"f": "f", "i": "i", "u": "i"}.get(type.kind, "")
             own = leaf.opened is None and leaf.structs is None
             own = own and not isinstance(self.params[leaf.arg][1], IndexedArray)
             getter = operator.attrgetter(".".join(leaf.path)) if own and leaf.path else None
@@ -181,7 +181,7 @@ class Program:
         """True if the kernel asks which thread it is."""
         return any(s.row is control.TID for s in walk(self.function.body))
 
-    def once(self, make: Callable[..., Any], *args: Any) -> Any:
+    def once(self, make: Callable[..., Any], *args: object) -> Any:
         """make(*args), the same object for the same arguments: what is compiled for one launch serves the next."""
         key = make, args
         if key not in self.made:
@@ -298,7 +298,7 @@ class Kernel:
         types: dict[str, Type] | None = None,
         gaps: MissingArrays = NONE,
         *,
-        module: Any = None,
+        module: object = None,
         options: dict[str, Any] | None = None,
     ):
         self.func = func
@@ -451,7 +451,7 @@ class Kernel:
         texts, emit = [], emit_cuda.text if gpu else emit_c.text
         for function in (self.program().function, self._reverse().function):
             names = frozenset(p.name for p in function.arrays)
-            atomic = frozenset(p.name for p in function.arrays if p.type.dtype.scalar.bits > 8)  # type: ignore[attr-defined]
+            atomic = frozenset(p.name for p in function.arrays if numeric(type_as(p, Array).dtype).scalar.bits > 8)
             variant = Variant(
                 contiguous=names, restrict=True, atomic=atomic if gpu else frozenset(), index32=gpu, aligned=True
             )
@@ -474,7 +474,7 @@ class Kernel:
         return [(name, show.Listing(text)) for name, text in made if name != "simplify"]
 
 
-def overload(kernel: Any, arg_types: dict[str, Any] | Sequence[Any] | None = None) -> Any:
+def overload(kernel: Kernel, arg_types: dict[str, Any] | Sequence[Any] | None = None) -> Any:
     """A generic kernel for these types of its parameters: `overload(k, {"x": array(dtype=vec3)}).ir`.
 
     `arg_types` by name, or one for each parameter of the kernel. Launches find it by themselves, so this is for what

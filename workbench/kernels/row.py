@@ -196,7 +196,7 @@ class Row:
             return host(out, self.expand(*parts, types=types, out=out, **extra))
 
 
-def on_components(meaning: Callable, *args: Any, **extra: Any) -> Any:
+def on_components(meaning: Callable, *args: object, **extra: object) -> Any:
     """The result of `meaning` with composites as plain arrays, where `*` goes component by component."""
     return meaning(*[np.asarray(a) if isinstance(a, Small) else a for a in args], **extra)
 
@@ -212,7 +212,7 @@ def arity(row: Row) -> int | None:
     return len([name for name in named if name not in ("attr", "types", "out")])
 
 
-def host(type: Any, value: Any) -> Any:
+def host(type: Type, value: object) -> Any:
     """`value` as the host holds a value of `type`."""
     if isinstance(type, Composite):
         return type(np.array(value, type.numpy).reshape(type.shape))
@@ -221,7 +221,7 @@ def host(type: Any, value: Any) -> Any:
     return value
 
 
-def weak_type(value: Any, beside: list[Type]) -> Scalar:
+def weak_type(value: object, beside: list[Type]) -> Scalar:
     """The type of a Python number: that of the values beside it, else that of a literal."""
     wanted = "b" if isinstance(value, bool) else "f" if isinstance(value, float) else "fiu"
     for t in beside:
@@ -234,14 +234,14 @@ def weak(args: tuple) -> tuple:
     """Python numbers among `args` turned into NumPy scalars of the type beside them."""
     beside = [type_of(a) for a in args if isinstance(a, (np.generic, np.ndarray))]
 
-    def taken(a: Any) -> Any:
+    def taken(a: object) -> Any:
         number = isinstance(a, (bool, int, float)) and not isinstance(a, np.generic)
         return weak_type(a, beside).numpy.type(a) if number else a
 
     return tuple(taken(a) for a in args)
 
 
-def type_of(x: Any) -> Type:
+def type_of(x: object) -> Type:
     """The type of a host number: Python's bool, int and float are bool, int32 and float32, as literals are."""
     if isinstance(x, Small) and x.type is not None and x.shape == x.type.shape:
         return x.type

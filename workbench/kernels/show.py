@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ..errors import Where
 from . import ir
@@ -108,10 +108,10 @@ class _Printer:
         return f"{self.use(stmt.args[0])}{_brackets(stmt.attr)}"
 
     def part(self, stmt: ir.Stmt) -> str:
-        return f"{self.use(stmt.args[0])}[{_stretch(stmt.attr[0], stmt.outs[0].type)}]"
+        return f"{self.use(stmt.args[0])}[{_stretch(stmt.attr[0], stmt.outs[0])}]"
 
     def placed(self, stmt: ir.Stmt) -> str:
-        return f"{stmt.outs[0].type}() with [{_stretch(stmt.attr[0], stmt.args[0].type)}] = {self.use(stmt.args[0])}"
+        return f"{stmt.outs[0].type}() with [{_stretch(stmt.attr[0], stmt.args[0])}] = {self.use(stmt.args[0])}"
 
     def insert(self, stmt: ir.Stmt) -> str:
         return f"{self.use(stmt.args[0])} with {_brackets(stmt.attr)} = {self.use(stmt.args[1])}"
@@ -224,8 +224,8 @@ def _constant(stmt: ir.Stmt) -> str:
     return text if type in (float32, int32, bool_) else f"{type}({text})"
 
 
-def _stretch(start: int, type: Any) -> str:
-    return f"{start}:{start + type.size}"
+def _stretch(start: int, value: ir.Value) -> str:
+    return f"{start}:{start + ir.numeric(value).size}"
 
 
 def _brackets(attr: object) -> str:

@@ -8,7 +8,7 @@ from typing import Any, Union
 class _Named(type):
     """`class vec5(wb.types.vector(5, float)): pass` names a type: it is that type, there is no other of its content."""
 
-    def __call__(cls, *args: Any, **named: Any) -> Any:
+    def __call__(cls, *args: Any, **named: object) -> Any:
         if len(args) == 3 and isinstance(args[0], str) and isinstance(args[2], dict):
             name, bases, inside = args
             own = [n for n in inside if n == "__annotations__" or not (n.startswith("__") and n.endswith("__"))]
@@ -21,15 +21,15 @@ class _Named(type):
 class Asked(metaclass=_Named):
     """Base of the types of the kernel language: `isinstance`, `issubclass` and `|`."""
 
-    def __instancecheck__(self, value: Any) -> bool:
+    def __instancecheck__(self, value: object) -> bool:
         found = getattr(value, "type", None)
         return (found if isinstance(found, Asked) else None) == self
 
-    def __subclasscheck__(self, other: Any) -> bool:
+    def __subclasscheck__(self, other: object) -> bool:
         return other == self
 
-    def __or__(self, other: Any) -> Any:
+    def __or__(self, other: object) -> Any:
         return Union[self, other]  # noqa: UP007  `|` is what is being defined
 
-    def __ror__(self, other: Any) -> Any:
+    def __ror__(self, other: object) -> Any:
         return Union[other, self]  # noqa: UP007

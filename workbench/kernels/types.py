@@ -61,7 +61,7 @@ class Scalar(Type):
         """The type of ctypes of that size, as Warp's scalar types have it: `ctypes.sizeof(float32._type_)` is 4."""
         return np.ctypeslib.as_ctypes_type(np.uint16 if self.kind == "f" and self.bits == 16 else self.numpy)
 
-    def __instancecheck__(self, value: Any) -> bool:
+    def __instancecheck__(self, value: object) -> bool:
         return isinstance(value, np.generic) and value.dtype == self.numpy
 
     @property
@@ -284,7 +284,7 @@ class Array(Type):
         return f"array{'' if self.ndim == 1 else f'{self.ndim}d'}(dtype={'Any' if self.dtype is Any else self.dtype})"
 
 
-def _note(annotation: Array, name: str, value: Any) -> None:
+def _note(annotation: Array, name: str, value: object) -> None:
     if name in ("dtype", "ndim"):
         raise AttributeError(f"the {name} of {annotation} is fixed")
     object.__setattr__(annotation, name, value)
@@ -311,6 +311,7 @@ class Struct(Type):
         for name, type in self.fields:
             if isinstance(type, Array):
                 raise TypeError(f"field {name!r} of {self.name} is an array: an array of this struct has no layout")
+            assert isinstance(type, Scalar | Composite | Struct)
             parts.append((name, type.numpy, getattr(type, "shape", ())))
         return np.dtype(parts, align=True)
 
@@ -366,7 +367,7 @@ class OpenComposite(Type):
         return f"{self.name}({sizes}, dtype={'Any' if self.scalar is Any else self.scalar})"
 
 
-def is_open(type: Any) -> bool:
+def is_open(type: object) -> bool:
     """True for annotations that stand for more than one type."""
     return (
         type is Any
@@ -375,7 +376,7 @@ def is_open(type: Any) -> bool:
     )
 
 
-def covers(general: Any, special: Any) -> bool:
+def covers(general: object, special: object) -> bool:
     """True if every type that `special` stands for is one that `general` stands for. Either may be one type.
 
     >>> covers(Float, float64), covers(float64, Float)
@@ -386,7 +387,9 @@ def covers(general: Any, special: Any) -> bool:
     if special is Any:
         return False
     if isinstance(general, Array) or (isinstance(general, Struct) and is_open(general)):  # or an indexedarray
-        return type(special) is type(general) and general.ndim == special.ndim and covers(general.dtype, special.dtype)
+        pair: tuple[Any, Any] = general, special
+        a, b = pair
+        return type(b) is type(a) and a.ndim == b.ndim and covers(a.dtype, b.dtype)
     if isinstance(general, AnyTile):
         return general.fits(special)
     if isinstance(general, Open):
@@ -415,7 +418,7 @@ class AnyTile(Type):
     of: Any
     dims: tuple[int, ...] | None
 
-    def fits(self, type: Any) -> bool:
+    def fits(self, type: object) -> bool:
         """True for the type of a tile that is meant."""
         if not isinstance(type, (Tile, TileOf)):
             return False
@@ -431,7 +434,7 @@ class TileStack(Struct):
     """A stack of a block: its values in a tile, from the first, and how many there are."""
 
 
-def tile_type(dims: tuple[int, ...], dtype: Any) -> Tile | TileOf:
+def tile_type(dims: tuple[int, ...], dtype: object) -> Tile | TileOf:
     """The type of a tile of `dtype`. Raises TypeError for a struct that holds an array."""
     if isinstance(dtype, Struct):
         for name, type in dtype.fields:
@@ -483,7 +486,7 @@ class Small(np.ndarray):
     def __ne__(self, other: Any) -> Any:
         return ~np.bool_(np.array_equal(self, other)) if _as_wholes(self, other) else super().__ne__(other)
 
-    __hash__ = None  # type: ignore[assignment]  # its components may change
+    __hash__ = None  # its components may change
 
     def __str__(self) -> str:
         """The components as Python's numbers in lists, a matrix row by row, as Warp prints them."""
@@ -501,7 +504,7 @@ class Small(np.ndarray):
     def __imul__(self, other: Any) -> Any:
         return self * other if isinstance(other, Small) else super().__imul__(other)
 
-    def _product(self, made: Any, other: Any) -> Small:
+    def _product(self, made: np.ndarray, other: np.ndarray) -> Small:
         small = made.view(Small)
         small.type = self.type if made.shape == self.shape else vector(len(made), self.type.scalar)
         if made.ndim == 2:
@@ -509,14 +512,15 @@ class Small(np.ndarray):
         return carried(small, (self, other))
 
 
-def _as_wholes(a: Small, b: Any) -> bool:
+def _as_wholes(a: Small, b: object) -> bool:
     return _is_whole(a) and (isinstance(b, list | tuple) or _is_whole(b))
 
 
-def _is_whole(x: Any) -> bool:
+def _is_whole(x: object) -> bool:
     """True for a value of its type: not for a slice of one, nor for what NumPy makes of `v > 0`."""
-    whole = isinstance(x, Small) and x.type is not None and x.shape == x.type.shape
-    return whole and (x.dtype.kind == "b") == (x.type.numpy.kind == "b")
+    if not isinstance(x, Small) or x.type is None or x.shape != x.type.shape:
+        return False
+    return (x.dtype.kind == "b") == (x.type.numpy.kind == "b")
 
 
 def _component(i: int) -> property:
@@ -618,7 +622,7 @@ _vector, _matrix = lru_cache(None)(Vector), lru_cache(None)(Matrix)
 _quaternion, _transformation = lru_cache(None)(Quat), lru_cache(None)(Transform)
 
 
-def _opened(name: str, shape: Sequence[Any], dtype: Any) -> Any:
+def _opened(name: str, shape: Sequence[Any], dtype: object) -> Any:
     """The annotation of a composite that leaves a length or its scalar open; None if it leaves nothing."""
     if not is_open(dtype) and Any not in shape:
         return None
@@ -650,7 +654,7 @@ def matrix(shape: Sequence[Any], dtype) -> Any:
     return _matrix(int(rows), int(cols), scalar_of(dtype))
 
 
-def quaternion(dtype: Any = Any) -> Any:
+def quaternion(dtype: object = Any) -> Any:
     """The quaternion type over float scalar `dtype`. In a kernel `quaternion(x, y, z, w)` makes a value.
 
     >>> wb.quaternion(wb.float64)
@@ -659,7 +663,7 @@ def quaternion(dtype: Any = Any) -> Any:
     return _opened("quaternion", (4,), dtype) or _quaternion(scalar_of(dtype))
 
 
-def transformation(dtype: Any = Any) -> Any:
+def transformation(dtype: object = Any) -> Any:
     """The type of rigid transforms over float scalar `dtype`, of a position p and a rotation q.
 
     In a kernel `transformation(p, q)` makes a value.
@@ -693,7 +697,7 @@ def names() -> dict[str, Type]:
 # ---- questions that programs for NVIDIA Warp ask about types and values
 
 
-def _known(t: Any) -> Any:
+def _known(t: object) -> Any:
     """A type of ours for what a user may write for one; None for anything else."""
     if isinstance(t, Type):
         return t
@@ -704,7 +708,7 @@ def _known(t: Any) -> Any:
 
 
 def _asks(test: Callable[[Any], bool], what: str, on_value: bool) -> Callable[[Any], bool]:
-    def ask(t: Any) -> bool:
+    def ask(t: object) -> bool:
         return test(_type_of_value(t) if on_value else _known(t))
 
     ask.__doc__ = f"True for {'a value of' if on_value else 'a type that is'} {what}."
@@ -720,7 +724,7 @@ def _type_of_value(v: Any) -> Any:
     return found if isinstance(found, Type) else None if isinstance(v, Type | type) else _known(type(v))
 
 
-def _float(t: Any) -> bool:
+def _float(t: object) -> bool:
     return isinstance(t, Scalar) and t.kind == "f"
 
 
@@ -743,18 +747,18 @@ type_is_float = _asks(_float, "a float", False)
 type_is_int = _asks(is_int, "a whole number", False)
 
 
-def type_size(dtype: Any) -> int:
+def type_size(dtype: object) -> int:
     """The number of scalars in a value of this type."""
     return _known(dtype).size
 
 
-def type_size_in_bytes(dtype: Any) -> int:
+def type_size_in_bytes(dtype: object) -> int:
     """The size of a value of this type in an array, in bytes."""
     t = _known(dtype)
     return t.numpy.itemsize if isinstance(t, Struct) else t.itemsize
 
 
-def type_ctype(dtype: Any) -> Any:
+def type_ctype(dtype: object) -> Any:
     """The type of `ctypes` for a number, `c_float` for float32; of a vector or matrix an array of that type.
 
     Raises TypeError for float16, which ctypes lacks, and for what is no number or vector.
@@ -769,7 +773,7 @@ def type_ctype(dtype: Any) -> Any:
     return number if isinstance(t, Scalar) else number * t.size
 
 
-def type_repr(t: Any) -> str:
+def type_repr(t: object) -> str:
     """A type as Warp shows it: `vec3f`, `float32`, `array(ndim=1, dtype=vec3f)`."""
     known = _known(t) or t
     if isinstance(known, Array):
@@ -777,6 +781,6 @@ def type_repr(t: Any) -> str:
     return known.__name__ if isinstance(known, Composite) and "(" not in str(known) else str(known)
 
 
-def types_equal(a: Any, b: Any, match_generic: bool = False) -> bool:
+def types_equal(a: object, b: object, match_generic: bool = False) -> bool:
     """True for two names of one type."""
     return (_known(a) or a) == (_known(b) or b)

@@ -163,7 +163,7 @@ def _component_at(c: Closures, stmt: ir.Stmt) -> Step:
     v, *rest = c.at(stmt.args)
     extracts = stmt.row is vectors.EXTRACT_AT
     indices, new = (rest, v) if extracts else (rest[:-1], rest[-1])
-    shape, name = stmt.args[0].type.shape, stmt.args[0].name or str(stmt.args[0].type)  # type: ignore[attr-defined]
+    shape, name = ir.numeric(stmt.args[0]).shape, stmt.args[0].name or str(stmt.args[0].type)
     out, convert = c.new(stmt.outs[0]), converter(stmt.outs[0].type)
 
     def step(s: list) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -78,10 +77,10 @@ def taken_apart(value: ir.Value) -> ir.Value | list[ir.Value]:
     return [ir.Value(type.scalar) for _ in range(type.size)] if isinstance(type, Composite) else value
 
 
-def _components_of(made: Any, type: Type) -> list[ir.Value]:
+def _components_of(made: ir.Value | float | list | tuple, type: Type) -> list[ir.Value]:
     """The results of `expand` as IR values; numbers among them become constants."""
     parts = made if isinstance(made, (list, tuple)) else [made]
-    return [p if isinstance(p, ir.Value) else constant(type.scalar, p) for p in parts]  # type: ignore[attr-defined]
+    return [p if isinstance(p, ir.Value) else constant(ir.numeric(type).scalar, p) for p in parts]
 
 
 def _scalar(compute: Callable, args: list[int], out: int, kind: type) -> Step:

@@ -32,7 +32,7 @@ class LiveValues:
             return self._closures.arrays[id(value)].data
         return self._closures.slots[self._closures.slot_of[id(value)]]
 
-    def __setitem__(self, value: ir.Value, number: Any) -> None:
+    def __setitem__(self, value: ir.Value, number: object) -> None:
         """Give a number or a composite another value, for the statements that follow."""
         self._closures.slots[self._closures.slot_of[id(value)]] = number
 
@@ -117,7 +117,7 @@ class Closures:
             steps.append(partial(_traced, self.trace, stmt, LiveValues(self)))
         return steps
 
-    def fixed(self, stmt: ir.Stmt, value: Any) -> None:
+    def fixed(self, stmt: ir.Stmt, value: object) -> None:
         """A result that is known before any thread runs costs nothing while they do."""
         self.slots[self.new(stmt.outs[0])] = converter(stmt.outs[0].type)(value)
 
@@ -143,7 +143,7 @@ def converter(type: Type) -> Callable[[Any], Any]:
         return type.numpy.type
     assert isinstance(type, Composite)
 
-    def convert(value: Any) -> Small:
+    def convert(value: object) -> Small:
         data = np.array(value, type.numpy)
         data = np.full(type.shape, data) if data.ndim == 0 else data.reshape(type.shape)
         small = data.view(Small)

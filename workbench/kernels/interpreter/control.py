@@ -11,7 +11,7 @@ import numpy as np
 from ...errors import GradientError
 from .. import ir
 from ..ops import control as rows
-from ..types import Array
+from ..types import Array, Stack
 from .closures import THREAD, Closures, Step
 
 
@@ -48,7 +48,7 @@ def _stack(c: Closures, stmt: ir.Stmt) -> Step:
 
 def _push(c: Closures, stmt: ir.Stmt) -> Step:
     stack, value = c.at(stmt.args)
-    capacity = stmt.args[0].type.capacity  # type: ignore[attr-defined]
+    capacity = ir.type_as(stmt.args[0], Stack).capacity
 
     def step(s: list) -> None:
         if len(s[stack]) == capacity:
@@ -132,7 +132,7 @@ def _turn(c: Closures, region: ir.Region, breaks: bool) -> Callable[[list, list]
 
 def _for(c: Closures, stmt: ir.Stmt) -> Step:
     start, stop, stride, *init = c.at(stmt.args)
-    kind = stmt.args[0].type.numpy.type  # type: ignore[attr-defined]
+    kind = ir.numeric(stmt.args[0]).numpy.type
     turn = _turn(c, stmt.regions[0], stmt.attr.breaks)
     outs = [c.new(o) for o in stmt.outs]
 

@@ -9,8 +9,8 @@ Sums into arrays that nobody reads are kept until the block is over and added th
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
@@ -19,10 +19,12 @@ from .. import ir
 from ..ops import memory as rows
 from ..ops import vectors
 from ..row import Row
-from ..types import Composite
+from ..types import Array, Composite
 from .closures import LOG, THREAD, Step
 from .closures import memory as memory_of
 
+# One number for each thread, or one for all of them; of a composite those of each component.
+LaneValue: TypeAlias = np.ndarray | np.generic | tuple[np.ndarray | np.generic, ...]
 LANES, UNDO = THREAD, LOG  # the slot of the numbers of the threads at work takes the place of that of one thread
 
 
@@ -37,14 +39,15 @@ OWN, LATER, IN_TURN, WATCHED = "own", "later", "in turn", "watched"
 class LaneArray:
     """An array argument as lanes see it: bound anew for every launch."""
 
-    def __init__(self, param: ir.Value, data: Any, use: str | None):
+    def __init__(self, param: ir.Value, data: np.ndarray | None, use: str | None):
         self.param, self.use = param, use
-        self.name, self.ndim = param.name, param.type.ndim  # type: ignore[union-attr]
-        self.inner: tuple[int, ...] = getattr(param.type.dtype, "shape", ())  # type: ignore[union-attr]
+        type = ir.type_as(param, Array)
+        self.name, self.ndim = param.name, type.ndim
+        self.inner: tuple[int, ...] = getattr(type.dtype, "shape", ())
         self.views: list[LaneArray] = []  # of its components
         self.bind(data)
 
-    def bind(self, data: Any) -> None:
+    def bind(self, data: np.ndarray | None) -> None:
         """Work on this memory from now on."""
         self.data = memory_of(self.param, data).data
         self.shape = self.data.shape[: self.ndim]
@@ -119,7 +122,7 @@ class Undo:
         for data, index, old in reversed(self.stored):
             data[index] = old
 
-    def later(self, memory: LaneArray, row: Row, lanes: np.ndarray, index: tuple, value: Any) -> None:
+    def later(self, memory: LaneArray, row: Row, lanes: np.ndarray, index: tuple, value: LaneValue) -> None:
         """Defer an addition until the block is over (`commit`)."""
         sums = self.sums.setdefault(id(memory), _Sums(memory, row, []))
         sums.entries.append((lanes, index, value))
@@ -161,11 +164,23 @@ def _combine(row: Row) -> Callable[..., Any]:
 # --- statements
 
 
-def _shape(c: Any, stmt: ir.Stmt) -> None:
+class LaneBlock(Protocol):
+    """The part of `lanes.LaneClosures` that is used here."""
+
+    arrays: dict[int, LaneArray]
+    undo: Undo
+
+    def at(self, values: Sequence[ir.Value], /) -> list[int]: ...
+    def new(self, value: ir.Value, /) -> int: ...
+    def scratch(self) -> int: ...
+    def fixed(self, stmt: ir.Stmt, value: Any, /) -> None: ...
+
+
+def _shape(c: LaneBlock, stmt: ir.Stmt) -> None:
     c.fixed(stmt, c.arrays[id(stmt.args[0])].shape[stmt.attr])
 
 
-def _components(c: Any, stmt: ir.Stmt) -> None:
+def _components(c: LaneBlock, stmt: ir.Stmt) -> None:
     c.arrays[id(stmt.outs[0])] = c.arrays[id(stmt.args[0])].components()
 
 
@@ -175,7 +190,7 @@ def _inside(i: Any, extent: int) -> bool:
     return i.min() >= 0 and i.max() < extent
 
 
-def _address(c: Any, stmt: ir.Stmt) -> tuple[LaneArray, Callable[[list], tuple], int]:
+def _address(c: LaneBlock, stmt: ir.Stmt) -> tuple[LaneArray, Callable[[list], tuple], int]:
     """The array, a closure that gives the checked index, and how many arguments the address takes."""
     memory = c.arrays[id(stmt.args[0])]
     indices = c.at(stmt.args[1 : 1 + memory.ndim])
@@ -209,7 +224,7 @@ def _opened(cells: Any, inner: tuple[int, ...]) -> Any:
     return tuple(np.ascontiguousarray(cells.reshape(len(cells), -1).T))
 
 
-def _load(c: Any, stmt: ir.Stmt) -> Step:
+def _load(c: LaneBlock, stmt: ir.Stmt) -> Step:
     memory, address, _ = _address(c, stmt)
     out, inner = c.new(stmt.outs[0]), memory.inner
 
@@ -227,7 +242,7 @@ def _load(c: Any, stmt: ir.Stmt) -> Step:
     return step
 
 
-def _store(c: Any, stmt: ir.Stmt) -> Step:
+def _store(c: LaneBlock, stmt: ir.Stmt) -> Step:
     memory, address, used = _address(c, stmt)
     (value,) = c.at(stmt.args[used:])
 
@@ -242,7 +257,7 @@ def _store(c: Any, stmt: ir.Stmt) -> Step:
     return step
 
 
-def _update(c: Any, stmt: ir.Stmt) -> Step:
+def _update(c: LaneBlock, stmt: ir.Stmt) -> Step:
     """Read, combine, write; the old value is the result where the row has one."""
     memory, address, used = _address(c, stmt)
     operands = c.at(stmt.args[used:])
@@ -296,7 +311,7 @@ class _Logged:
     there: np.ndarray  # which of them are not undone yet
 
 
-def _log_store(c: Any, stmt: ir.Stmt) -> Step:
+def _log_store(c: LaneBlock, stmt: ir.Stmt) -> Step:
     memory, address, used = _address(c, stmt)
     (value,) = c.at(stmt.args[used:])
 
@@ -314,7 +329,7 @@ def _log_store(c: Any, stmt: ir.Stmt) -> Step:
     return step
 
 
-def _mark(c: Any, stmt: ir.Stmt) -> Step:
+def _mark(c: LaneBlock, stmt: ir.Stmt) -> Step:
     out = c.new(stmt.outs[0])
 
     def step(s: list) -> None:
@@ -323,7 +338,7 @@ def _mark(c: Any, stmt: ir.Stmt) -> Step:
     return step
 
 
-def _rollback(c: Any, stmt: ir.Stmt) -> Step:
+def _rollback(c: LaneBlock, stmt: ir.Stmt) -> Step:
     (mark,) = c.at(stmt.args)
 
     def step(s: list) -> None:
@@ -345,12 +360,12 @@ def _rollback(c: Any, stmt: ir.Stmt) -> Step:
 # --- components at run-time indices
 
 
-def _component_at(c: Any, stmt: ir.Stmt) -> Step:
+def _component_at(c: LaneBlock, stmt: ir.Stmt) -> Step:
     """extract_at(v, *i) and insert_at(v, *i, new): the index is known only now, and may count from the end."""
     v, *rest = c.at(stmt.args)
     extracts = stmt.row is vectors.EXTRACT_AT
     indices, new = (rest, v) if extracts else (rest[:-1], rest[-1])
-    shape = stmt.args[0].type.shape  # type: ignore[attr-defined]
+    shape = ir.type_as(stmt.args[0], Composite).shape
     out = c.new(stmt.outs[0])
     below = math.prod(shape[len(indices) :])  # components behind one index: those of a row
 

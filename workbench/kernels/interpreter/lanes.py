@@ -27,7 +27,7 @@ from . import lane_memory
 from .arithmetic import linear
 from .closures import Closures, Step, converter
 from .control import call
-from .lane_memory import LANES, LanesDiverge, Undo
+from .lane_memory import LANES, LanesDiverge, LaneValue, Undo
 from .run import run
 
 BLOCK = 8192  # lanes: their values stay in the processor's cache
@@ -128,7 +128,7 @@ class LaneClosures(Closures):
         return steps, [LANES, *sorted(used & known - stacks)]
 
 
-def _uniform(type: Type, value: Any) -> Any:
+def _uniform(type: Type, value: LaneValue) -> Any:
     """A value that all lanes share, as lanes hold it."""
     made = converter(type)(value)
     return tuple(made.ravel()) if isinstance(type, Composite) else made
@@ -152,7 +152,7 @@ def taken(value: Any, chosen: np.ndarray) -> Any:
 def _empty(type: Type, count: int) -> Any:
     if isinstance(type, Composite):
         return tuple([np.empty(count, type.numpy) for _ in range(type.size)])
-    return np.empty(count, type.numpy)  # type: ignore[attr-defined]
+    return np.empty(count, ir.numeric(type).numpy)
 
 
 def _put(target: Any, chosen: np.ndarray, value: Any) -> None:
@@ -196,7 +196,7 @@ def _by_meaning(c: Any, stmt: ir.Stmt) -> Step:
     args, types = c.at(stmt.args), [a.type for a in stmt.args]
     if len(stmt.outs) == 1 and (row.elementwise or not any(isinstance(t, Composite) for t in types)):
         (out,) = stmt.outs
-        compute = _each_lane(alone, out.type.scalar.numpy.type) if together is None else together  # type: ignore[attr-defined]
+        compute = _each_lane(alone, ir.numeric(out).scalar.numpy.type) if together is None else together
         if isinstance(out.type, Composite):
             return _componentwise(_chosen(alone, compute, out.type, row.exact), args, c.new(out), out.type.size)
         if isinstance(out.type, Scalar):
@@ -204,9 +204,9 @@ def _by_meaning(c: Any, stmt: ir.Stmt) -> Step:
     return _one_by_one(partial(on_components, alone), args, types, [c.new(o) for o in stmt.outs], stmt.outs)
 
 
-def _chosen(alone: Callable, together: Callable, type: Any, exact: bool) -> Callable[..., Any]:
+def _chosen(alone: Callable, together: Callable, type: Type, exact: bool) -> Callable[..., Any]:
     """A meaning on numbers and vectors; the result has the type's dtype."""
-    kind = type.scalar.numpy.type
+    kind = ir.numeric(type).scalar.numpy.type
 
     def compute(*args: Any) -> Any:
         vectors = [len(a) for a in args if a.__class__ is np.ndarray]
@@ -294,11 +294,11 @@ def _one(value: Any, lane: int) -> Any:
 # --- constants, thread indices, stacks and claims
 
 
-def _const(c: Any, stmt: ir.Stmt) -> None:
+def _const(c: LaneClosures, stmt: ir.Stmt) -> None:
     c.fixed(stmt, stmt.attr)
 
 
-def _tid(c: Any, stmt: ir.Stmt) -> Step | None:
+def _tid(c: LaneClosures, stmt: ir.Stmt) -> Step | None:
     axis, out = stmt.attr.axis, c.new(stmt.outs[0])
     if axis >= len(c.dims):
         return c.fixed(stmt, 0)
@@ -310,7 +310,7 @@ def _tid(c: Any, stmt: ir.Stmt) -> Step | None:
     return step
 
 
-def _dim(c: Any, stmt: ir.Stmt) -> None:
+def _dim(c: LaneClosures, stmt: ir.Stmt) -> None:
     c.fixed(stmt, c.dims[stmt.attr.axis] if stmt.attr.axis < len(c.dims) else 1)
 
 
@@ -322,7 +322,7 @@ class _Heap:
         self.heights = np.zeros(undo.count, np.int64)
         self.layers: list[Any] = []
 
-    def push(self, lanes: np.ndarray, value: Any) -> None:
+    def push(self, lanes: np.ndarray, value: LaneValue) -> None:
         at = lanes - self.first
         heights = self.heights[at]
         self.heights[at] = heights + 1
@@ -357,8 +357,8 @@ def _equal(numbers: np.ndarray) -> Iterable[tuple[int, Any]]:
         yield int(number), np.flatnonzero(numbers == number)
 
 
-def _stack(c: Any, stmt: ir.Stmt) -> Step:
-    out, type = c.new(stmt.outs[0]), stmt.outs[0].type.dtype  # type: ignore[attr-defined]
+def _stack(c: LaneClosures, stmt: ir.Stmt) -> Step:
+    out, type = c.new(stmt.outs[0]), ir.type_as(stmt.outs[0], Stack).dtype
 
     def step(s: list) -> None:
         s[out] = _Heap(type, c.undo)
@@ -366,7 +366,7 @@ def _stack(c: Any, stmt: ir.Stmt) -> Step:
     return step
 
 
-def _push(c: Any, stmt: ir.Stmt) -> Step:
+def _push(c: LaneClosures, stmt: ir.Stmt) -> Step:
     stack, value = c.at(stmt.args)
 
     def step(s: list) -> None:
@@ -375,7 +375,7 @@ def _push(c: Any, stmt: ir.Stmt) -> Step:
     return step
 
 
-def _pop(c: Any, stmt: ir.Stmt) -> Step:
+def _pop(c: LaneClosures, stmt: ir.Stmt) -> Step:
     (stack,), out = c.at(stmt.args), c.new(stmt.outs[0])
 
     def step(s: list) -> None:
@@ -384,7 +384,7 @@ def _pop(c: Any, stmt: ir.Stmt) -> Step:
     return step
 
 
-def _assert(c: Any, stmt: ir.Stmt) -> Step:
+def _assert(c: LaneClosures, stmt: ir.Stmt) -> Step:
     (holds,) = c.at(stmt.args)
 
     def step(s: list) -> None:
@@ -397,7 +397,7 @@ def _assert(c: Any, stmt: ir.Stmt) -> Step:
 # --- control flow
 
 
-def _if(c: Any, stmt: ir.Stmt) -> Step:
+def _if(c: LaneClosures, stmt: ir.Stmt) -> Step:
     (condition,) = c.at(stmt.args)
     branches = []
     for region in stmt.regions:
@@ -482,9 +482,9 @@ def _turn(c: LaneClosures, region: ir.Region) -> tuple[Callable[[list, list], li
     return turn, [k for k in slots if k not in own]
 
 
-def _for(c: Any, stmt: ir.Stmt) -> Step:
+def _for(c: LaneClosures, stmt: ir.Stmt) -> Step:
     start, stop, stride, *init = c.at(stmt.args)
-    kind = stmt.args[0].type.numpy.type  # type: ignore[attr-defined]
+    kind = ir.numeric(stmt.args[0]).numpy.type
     (turn, slots), breaks = _turn(c, stmt.regions[0]), stmt.attr.breaks
     outs, types = [c.new(o) for o in stmt.outs], [o.type for o in stmt.outs]
 
@@ -525,7 +525,7 @@ def _trips(first: np.ndarray, last: np.ndarray, by: np.ndarray) -> np.ndarray:
     return np.where(by == 0, 0, np.maximum(0, -(-ahead // np.maximum(1, np.abs(by)))))
 
 
-def _while(c: Any, stmt: ir.Stmt) -> Step:
+def _while(c: LaneClosures, stmt: ir.Stmt) -> Step:
     init = c.at(stmt.args)
     test, asked = _turn(c, stmt.regions[0])
     (turn, slots), breaks = _turn(c, stmt.regions[1]), stmt.attr.breaks

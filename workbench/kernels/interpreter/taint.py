@@ -11,9 +11,10 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from ..ir import Function, Region, Stmt, Value, walk
+from ..ir import Function, Region, Stmt, Value, type_as, walk
 from ..ops import control as c
 from ..ops import memory as mem
+from ..types import Array
 from .run import LiveValues
 
 _OVERWRITES = (mem.STORE, mem.LOG_STORE, mem.ATOMIC_EXCH)
@@ -69,7 +70,7 @@ class Taint:
 
     def indexed(self, stmt: Stmt) -> bool:
         """True if the index of this access is in doubt."""
-        return self.any(stmt.args[1 : 1 + stmt.args[0].type.ndim])  # type: ignore[attr-defined]
+        return self.any(stmt.args[1 : 1 + type_as(stmt.args[0], Array).ndim])
 
     def any(self, values: Sequence[Value]) -> bool:
         return any(v in self for v in values)
@@ -116,7 +117,7 @@ class Taint:
     # ---- memory
 
     def access(self, stmt: Stmt, values: LiveValues) -> None:
-        row, ndim = stmt.row, stmt.args[0].type.ndim  # type: ignore[attr-defined]
+        row, ndim = stmt.row, type_as(stmt.args[0], Array).ndim
         lost = self.indexed(stmt)
         known = self.whole(stmt.args[0], values) if lost else self.cell(stmt, values)
         before = not lost and bool(known.all())
@@ -214,7 +215,7 @@ def carried(loop: Stmt, turns: int) -> tuple[Value, ...]:
 def cell_of(stmt: Stmt, values: LiveValues) -> tuple[tuple[int, ...], int, int]:
     """(index, address, size in bytes) of the memory cell that a statement has touched."""
     array = stmt.args[0]
-    index = tuple(int(values[a]) for a in stmt.args[1 : 1 + array.type.ndim])  # type: ignore[attr-defined]
+    index = tuple(int(values[a]) for a in stmt.args[1 : 1 + type_as(array, Array).ndim])
     data = values[array]
     start = data.__array_interface__["data"][0]
     return index, start + sum(i * s for i, s in zip(index, data.strides, strict=False)), data[index].nbytes

@@ -22,7 +22,7 @@ def _each(c: Closures, stmt: ir.Stmt) -> Step:
 
     def step(s: list) -> None:
         sources = [s[a] for a in given]
-        made = [np.empty(shape, type.numpy) for _, type, _ in outs]  # type: ignore[attr-defined]
+        made = [np.empty(shape, ir.numeric(type).numpy) for _, type, _ in outs]
         for index in reversed(list(np.ndindex(shape))) if backward else np.ndindex(shape):
             for axis, i in zip(axes, index, strict=True):
                 s[axis] = np.int32(i)
@@ -44,8 +44,10 @@ def _indexed(c: Closures, stmt: ir.Stmt) -> Step:
     type = stmt.args[0].type
     assert isinstance(type, Tile)
     indices = c.at(stmt.args[1 : 1 + len(type.dims)])
-    part = stmt.attr if stmt.row is tiles.VIEW else stmt.args[-1].type if stmt.row is tiles.ASSIGN else None
-    room = [n - m for n, m in zip(type.dims, part.dims, strict=True)] if part is not None else None  # type: ignore[attr-defined]
+    part = (
+        stmt.attr if stmt.row is tiles.VIEW else ir.type_as(stmt.args[-1], Tile) if stmt.row is tiles.ASSIGN else None
+    )
+    room = [n - m for n, m in zip(type.dims, part.dims, strict=True)] if part is not None else None
 
     def step(s: list) -> None:
         index = tuple(int(s[i]) for i in indices)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..row import refuse
+from ..row import Row, refuse
 from ..types import Tile, Type, float16
 from .composite import linear_tangent
 from .row import row
@@ -65,7 +65,7 @@ DFT = row(
 )
 
 
-def transform(tile: Tile) -> object:
+def transform(tile: Tile) -> Row:
     """The row for tiles of this length."""
     n = tile.dims[-1]
     return DFT if n & (n - 1) else FFT

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import ast
 from functools import lru_cache
-from typing import Any
+from typing import TypeGuard
 
 from ...records import record
 from .. import ir
 from ..ops import scalar
 from ..types import Array, Composite, Scalar, Struct, Type, int64, is_int, scalar_of, uint64
-from .base import ReaderBase
+from .base import Meaning, ReaderBase
 from .cuts import plus, times, turn_of, wide
 from .lower_bounds import static_int
 from .scope import ArrayView, Choice, Int, SlicedAxis, StructParts, Turn, describe
@@ -35,13 +35,13 @@ def address_type(dtype: Type, first: Scalar) -> Address:
     return Address(f"address of an element of array(dtype={dtype})", (("of", Array(dtype)), ("first", first)), None)
 
 
-def is_address(x: Any) -> bool:
+def is_address(x: Meaning) -> TypeGuard[StructParts]:
     return isinstance(x, StructParts) and isinstance(x.type, Address)
 
 
-def address_of(reader: ReaderBase, array: Any, node: ast.AST) -> StructParts:
+def address_of(reader: ReaderBase, array: Meaning, node: ast.AST) -> StructParts:
     """`x.ptr`. Raises KernelError [address] for what is not one axis of numbers, vectors or matrices."""
-    if not isinstance(array, ArrayView) or array.root.type.ndim != 1 or array.type.ndim != 1:  # type: ignore[attr-defined]
+    if not isinstance(array, ArrayView) or ir.type_as(array.root, Array).ndim != 1 or array.type.ndim != 1:
         raise reader.error(
             f"there is no address of {describe(array)} in a kernel",
             "address",
@@ -54,12 +54,13 @@ def address_of(reader: ReaderBase, array: Any, node: ast.AST) -> StructParts:
 
 def address(reader: ReaderBase, array: ArrayView, first: Int) -> StructParts:
     at = reader.value(first)
-    return StructParts(address_type(array.type.dtype, at.type), {"of": array, "first": at})  # type: ignore[arg-type]
+    return StructParts(address_type(array.type.dtype, ir.type_as(at, Scalar)), {"of": array, "first": at})
 
 
-def moved_address(reader: ReaderBase, sign: str, a: Any, b: Any) -> StructParts:
+def moved_address(reader: ReaderBase, sign: str, a: Meaning, b: Meaning) -> StructParts:
     """An address plus or minus a number of bytes. Raises KernelError [address]."""
     base, by = (a, b) if is_address(a) else (b, a)
+    assert is_address(base)
     steps = None if is_address(by) else elements_in(reader, reader.value(by), base.fields["of"].type.dtype.itemsize)
     if sign not in "+-" or steps is None or (sign == "-" and base is b):
         raise reader.error(
@@ -76,7 +77,7 @@ def moved_address(reader: ReaderBase, sign: str, a: Any, b: Any) -> StructParts:
 def elements_in(reader: ReaderBase, size: ir.Value, item: int) -> Int | None:
     """The number of elements in `size` bytes; None unless the program shows that it is a whole number."""
     while size.stmt is not None and size.stmt.row is scalar.CAST and is_int(size.stmt.args[0].type):
-        if size.type.bits < size.stmt.args[0].type.bits:  # type: ignore[attr-defined]
+        if narrows(size.stmt):
             break
         size = size.stmt.args[0]
     if (k := static_int(size)) is not None:
@@ -96,10 +97,14 @@ def elements_in(reader: ReaderBase, size: ir.Value, item: int) -> Int | None:
     return number_of_elements(reader, size) if item == 1 else None
 
 
+def narrows(cast: ir.Stmt) -> bool:
+    return ir.type_as(cast.outs[0], Scalar).bits < ir.type_as(cast.args[0], Scalar).bits
+
+
 def number_of_elements(reader: ReaderBase, v: ir.Value) -> Int:
     """A number as it was before it was made one of bytes: `i` of `uint64(i)`."""
     while v.stmt is not None and v.stmt.row is scalar.CAST and is_int(v.stmt.args[0].type):
-        if v.type.bits < v.stmt.args[0].type.bits:  # type: ignore[attr-defined]
+        if narrows(v.stmt):
             break
         v = v.stmt.args[0]
     k = static_int(v)
@@ -130,7 +135,7 @@ def array_of_memory(reader: ReaderBase, node: ast.Call) -> ArrayView | Choice:
     return part_from(reader, array, at.fields["first"], lengths, node)
 
 
-def size_of_axis(reader: ReaderBase, n: Any) -> Int:
+def size_of_axis(reader: ReaderBase, n: Meaning) -> Int:
     k = static_int(n)
     return wide(reader, reader.value(n)) if k is None else k
 

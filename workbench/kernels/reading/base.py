@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -24,12 +24,15 @@ from .optional_arrays import NONE, AbsenceBuilder, MissingArrays
 from .scope import FRESH, ArrayView, Fields, Shown, State, StructParts, Unusable, is_array, is_literal, leaves, rebuild
 from .source import Source, source
 
+# What a name or an expression stands for: an IR value, a literal, a tuple, what `scope` has for it, or any Python
+# object around the kernel. So it is told apart where it is used.
+Meaning: TypeAlias = object
 Opened = tuple[str, Handle, str]  # the parameter with the number, what it stands for, and the field: `points`, `a.b`
 
 READERS: dict[int, Callable[..., Any]] = {}  # of builtins with a form of their own, by the id of what is called
 
 
-def reads(*builtins: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def reads(*builtins: Meaning) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Decorator: the function reads calls of these builtins; it takes the reader and the call."""
 
     def enter(read: Callable[..., Any]) -> Callable[..., Any]:
@@ -56,8 +59,8 @@ class AtNode(ir.At):
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         super().__exit__(kind, error, trace)
-        if isinstance(error, TypeError) and hasattr(error, "slug"):
-            slug, instead = error.slug, getattr(error, "instead", "")  # type: ignore[attr-defined]
+        if isinstance(error, TypeError) and (slug := getattr(error, "slug", None)) is not None:
+            instead = getattr(error, "instead", "")
             raise KernelError(str(error), slug=slug, where=self.where, instead=instead) from None
         if isinstance(error, Exception) and not isinstance(error, KernelError | WorkbenchError):
             raise unread(error, self.where) from error
@@ -83,11 +86,15 @@ class ReaderBase:
     beside: Callable[[Any, Sequence[Any]], Any]
     # statements and expressions,
     body: Callable[[], None]
+    stores: Callable[[ast.AST], tuple[set[str], set[str]]]
+    is_undecided: Callable[[Meaning], bool]
+    missing_return: Callable[[Callable[..., Any], Where | None], KernelError]
     block: Callable[[list[ast.stmt]], None]
     branch: Callable[[ast.AST | None, Any, Callable[[], Any], Callable[[], Any]], Any]
     binary: Callable[[ast.operator, Any, Any], Any]
     condition: Callable[[ast.expr], Any]
-    checked: Callable[[Any, ast.expr], Any]
+    visit_Tuple: Callable[[ast.Tuple | ast.List], tuple[Any, ...]]
+    checked: Callable[[Meaning, ast.AST], Any]
     python_attribute: Callable[[Any, ast.Attribute], Any]
     parameter: Callable[..., Any]
     # parts and places,
@@ -185,7 +192,7 @@ class ReaderBase:
             return method(node)
 
     @contextmanager
-    def supposing(self, condition: Any, truth: bool) -> Iterator[None]:
+    def supposing(self, condition: ir.Value | bool, truth: bool) -> Iterator[None]:
         """Inside, `condition` is known to be `truth`."""
         for known in (self.conditions, self.likely):
             known.push(condition, truth)
@@ -197,7 +204,7 @@ class ReaderBase:
             for known in (self.conditions, self.likely):
                 known.pop()
 
-    def note(self, name: str, found: Any) -> None:
+    def note(self, name: str, found: Meaning) -> None:
         """Remember where a Python object came from, to notice when the name means another one."""
         fn = self.frame.fn
         if name in fn.__code__.co_freevars and fn.__closure__:
@@ -209,7 +216,7 @@ class ReaderBase:
             self.watch(vars(f), "grad", f.grad)
             self.watch(vars(f), "replay", f.replay)
 
-    def watch(self, holder: dict[str, Any], name: str, found: Any) -> None:
+    def watch(self, holder: dict[str, Any], name: str, found: Meaning) -> None:
         self.seen[id(holder), name] = holder, name, found
 
     def python_object(self, node: ast.expr) -> Any:
@@ -226,20 +233,20 @@ class ReaderBase:
         except KernelError:
             return None
 
-    def valued(self, x: Any) -> bool:
+    def valued(self, x: Meaning) -> bool:
         """True if `value` can make an IR value of it."""
         return isinstance(x, (ir.Value, np.generic)) or is_literal(x) or isinstance(getattr(x, "type", None), Composite)
 
     def zero(self, type: Type) -> ir.Value:
-        scalar = type.scalar  # type: ignore[attr-defined]
+        scalar = ir.numeric(type).scalar
         return constant(type, 0.0 if scalar.kind == "f" else False if scalar.kind == "b" else 0)
 
-    def zeros_like(self, tree: Any, region: ir.Region) -> Any:
+    def zeros_like(self, tree: Meaning, region: ir.Region) -> Any:
         """A tree of zeros, written into `region`."""
         with self.builder.inside(region):
             return rebuild(tree, iter([self.zero(v.type) for v in leaves(tree)]))
 
-    def materialised(self, x: Any, name: str) -> Any:
+    def materialised(self, x: Meaning, name: str) -> Any:
         """The value as bound to a name: literals get their type, values the user's name."""
         if isinstance(x, tuple):
             return tuple(self.materialised(part, name) for part in x)
@@ -260,7 +267,7 @@ class ReaderBase:
         self.count += 1
         return self.count
 
-    def claim(self, holds: Any, claim: control.Claim) -> None:
+    def claim(self, holds: Meaning, claim: control.Claim) -> None:
         """Write that `holds` is claimed here; nothing where that is known to be so."""
         if holds is not True:
             self.builder.emit(control.ASSERT, self.value(holds), attr=claim)

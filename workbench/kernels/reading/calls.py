@@ -48,7 +48,7 @@ from ..types import (
 from . import addresses, assigned_names, checks, declare, refused_syntax, tile_tools  # noqa: F401
 from . import python_names as names
 from .addresses import array_of_memory, is_address
-from .base import READERS, ReaderBase
+from .base import READERS, Meaning, ReaderBase
 from .chosen_arrays import each_option, unassigned
 from .conditions import Guarded
 from .declare import Func
@@ -124,7 +124,7 @@ class Calls(ReaderBase):
         first = self.serial()
         return [(f"part {k} of {first}", part) for k, part in enumerate(given)]
 
-    def call(self, callee: Any, node: ast.Call) -> Any:
+    def call(self, callee: Meaning, node: ast.Call) -> Any:
         if isinstance(callee, TileBuiltin):
             return call_tile(self, callee, node)
         special = self.special(callee)
@@ -142,11 +142,11 @@ class Calls(ReaderBase):
             return self.call_type(callee, node)
         if id(callee) in UPDATES:
             return self.call_atomic(UPDATES[id(callee)], node)
-        if id(callee) in STATEFUL:
+        if callable(callee) and id(callee) in STATEFUL:
             return self.call_stateful(callee, node)
-        if places := STORING.get(id(callee), {}).get(len(node.args)):
+        if callable(callee) and (places := STORING.get(id(callee), {}).get(len(node.args))):
             return self.call_storing(callee, places, node)
-        if id(callee) in FUNCTIONS or isinstance(callee, Row):
+        if callable(callee) and (id(callee) in FUNCTIONS or isinstance(callee, Row)):
             return self.call_builtin(callee, node)
         if isinstance(callee, typing.Hashable) and callee in ops.PYTHON:
             return self.call_builtin(ops.PYTHON[callee], node)
@@ -154,7 +154,7 @@ class Calls(ReaderBase):
             return array_of_memory(self, node)
         raise self.not_callable(callee, node)
 
-    def special(self, callee: Any) -> Callable[[ast.Call], Any] | None:
+    def special(self, callee: Meaning) -> Callable[[ast.Call], Any] | None:
         """Names with a form of their own."""
         table = {
             id(declare.tid): self.call_tid,
@@ -173,7 +173,7 @@ class Calls(ReaderBase):
             return partial(READERS[id(callee)], self)
         return table.get(id(callee))
 
-    def not_callable(self, callee: Any, node: ast.Call) -> KernelError:
+    def not_callable(self, callee: Meaning, node: ast.Call) -> KernelError:
         if callee is builtins.range:
             return self.error("range() stands only after `for ... in`", "for-range", node, "", "for j in range(n): ...")
         name = getattr(callee, "__name__", None) or describe(callee)
@@ -222,7 +222,7 @@ class Calls(ReaderBase):
                 "printf() takes no named arguments", "printf", node.keywords[0].value, "", "the value alone"
             )
         values = [self.value(self.visit(a)) for a in node.args[1:]]
-        count = sum(v.type.size for v in values)  # type: ignore[attr-defined]
+        count = sum(ir.numeric(v).size for v in values)
         try:
             _, kinds = control.printed(node.args[0].value, lambda flags, kind: "")
         except ValueError as odd:
@@ -266,7 +266,7 @@ class Calls(ReaderBase):
 
     # ---- builtins
 
-    def call_builtin(self, f: Any, node: ast.Call) -> Any:
+    def call_builtin(self, f: Callable[..., Any], node: ast.Call) -> Any:
         """The value of a builtin. Literals have their own types; where it refuses those, the type of a value beside."""
         given = [self.visit(a) for a in (*node.args, *(k.value for k in node.keywords))]
         own = [self.operand(x) for x in given]
@@ -280,7 +280,7 @@ class Calls(ReaderBase):
                     return self.builtin(f, [self.operand(x) for x in fitted], node)
             raise
 
-    def builtin(self, f: Any, values: list[Any], node: ast.Call) -> Any:
+    def builtin(self, f: Callable[..., Any], values: list[Any], node: ast.Call) -> Any:
         args = values[: len(node.args)]
         named = {str(k.arg): v for k, v in zip(node.keywords, values[len(args) :], strict=True)}
         try:
@@ -300,11 +300,11 @@ class Calls(ReaderBase):
                 "",
             ) from None
 
-    def operand(self, x: Any) -> Any:
+    def operand(self, x: Meaning) -> Any:
         """Numbers as values; types and names of types as they are."""
         return x if isinstance(x, Type) or (isinstance(x, type) and is_number_type(x)) else self.value(x)
 
-    def call_type(self, type: Any, node: ast.Call) -> Any:
+    def call_type(self, type: Meaning, node: ast.Call) -> Any:
         """A cast or a constructor. A literal keeps its exact Python value."""
         if isinstance(type, Array):
             raise self.error("an array cannot be made in a kernel", "array", node, "Arrays are parameters.", "")
@@ -321,7 +321,7 @@ class Calls(ReaderBase):
         args = [self.typed(a, type.scalar) for a in given]
         return ops.construct(type, *args)
 
-    def named_components(self, type: Any, node: ast.Call) -> list[Any]:
+    def named_components(self, type: Composite, node: ast.Call) -> list[Any]:
         args = [self.visit(a) for a in node.args]
         named = {k.arg: self.visit(k.value) for k in node.keywords}
         if not named:
@@ -346,7 +346,7 @@ class Calls(ReaderBase):
             raise self.error(f"{v.type} cannot become {type}", "cast", node, "A cast takes one number.", "v[0]")
         return ops.convert(type, v)
 
-    def literal_cast(self, type: Scalar, x: Any) -> ir.Value:
+    def literal_cast(self, type: Scalar, x: float) -> ir.Value:
         if type.kind == "f":
             return constant(type, self.as_float(x))
         if type.kind == "b":
@@ -398,14 +398,14 @@ class Calls(ReaderBase):
         found = self.value(args[0]).type if len(args) == 1 else None
         return found if isinstance(found, kind) else None
 
-    def component_type(self, args: list[Any], dtype: Any) -> Scalar:
+    def component_type(self, args: list[Any], dtype: Meaning) -> Scalar:
         if dtype is not None:
             return scalar_of(dtype)
         first = next((a for a in args if not is_literal(a)), args[0] if args else None)
         first = None if first is None else self.value(first).type
         return first.scalar if isinstance(first, (Scalar, Composite)) else scalar_of(float)
 
-    def call_stateful(self, f: Any, node: ast.Call) -> Any:
+    def call_stateful(self, f: Callable[..., Any], node: ast.Call) -> Any:
         """A random number: the user's name for the state is bound to the next state."""
         if node.args and isinstance(node.args[0], ast.Call):  # a state that no name stands for: drawn from once
             return f(*[self.value(a) for a in self.arguments(node)])[0]
@@ -422,7 +422,7 @@ class Calls(ReaderBase):
         self.state.names[name] = self.materialised(state, name)
         return result
 
-    def call_storing(self, f: Any, places: Sequence[int], node: ast.Call) -> None:
+    def call_storing(self, f: Callable[..., Any], places: Sequence[int], node: ast.Call) -> None:
         """A builtin that assigns its results to some of its arguments; of these it reads the first of all alone."""
         kept = [a for i, a in enumerate(node.args) if i not in places or i == 0]
         given = ast.Call(node.func, kept, node.keywords)
@@ -476,7 +476,7 @@ class Calls(ReaderBase):
             return each_option(self, chosen, lambda one: self.update_cell(row, self.cell(found, one), values, node))
         return self.update_cell(row, found, values, node)
 
-    def update_cell(self, row: Row, found: Any, values: list[Any], node: ast.Call) -> Any:
+    def update_cell(self, row: Row, found: Meaning, values: list[Any], node: ast.Call) -> Any:
         """Emit an atomic on an element, or on components of one; returns the old value."""
         found = self.own(found)
         if isinstance(found, LocalPart):
@@ -492,7 +492,7 @@ class Calls(ReaderBase):
         slot.store(self.fitting(old, row.update(old, *[self.fitting(old, v, node) for v in values]), node))
         return old
 
-    def atomic_component(self, row: Row, place: Any, values: list[Any], node: ast.Call) -> Any:
+    def atomic_component(self, row: Row, place: Meaning, values: list[Any], node: ast.Call) -> Any:
         parts = self.cell_parts(place, values[0])
         if len(parts) != 1 or len(values) != 1:
             raise self.error(f"{row.name}() takes one component", "component", node, "", "a[i].x")
@@ -622,7 +622,7 @@ class Calls(ReaderBase):
         bound.apply_defaults()
         return dict(bound.arguments)
 
-    def argument(self, name: str, value: Any) -> Any:
+    def argument(self, name: str, value: Meaning) -> Any:
         """An argument as the annotation of its parameter wants it."""
         where = self.frame.caller
         wanted = names.annotation(self.frame.fn, name, self.frame.around, self.where(self.frame.source.tree))
@@ -658,5 +658,5 @@ def wrapped(n: int, type: Scalar) -> int:
     return n - (1 << type.bits) if type.kind == "i" and n >> (type.bits - 1) else n
 
 
-def type_of_value(x: Any) -> Type | None:
+def type_of_value(x: Meaning) -> Type | None:
     return x.type if isinstance(x, ir.Value | StructParts) or is_array(x) else None

@@ -11,10 +11,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from .. import ir, ops
 from ..ops import control
-from ..types import Composite, Matrix, Scalar, is_float
+from ..types import Composite, Matrix, Scalar, Type, is_float
 from .base import ReaderBase, reads
 from .declare import Marker
 from .scope import describe
@@ -27,12 +28,12 @@ class Claimed(Marker):
         super().__init__(name, doc)
         self.holds = holds
 
-    def __call__(self, *values: Any, **named: Any) -> None:
+    def __call__(self, *values: object, **named: object) -> None:
         if not self.holds(*values, **named):
             raise AssertionError(f"{self.__name__}({', '.join(map(str, (*values, *named.values())))})")
 
 
-def _near(a: Any, b: Any, tolerance: float = 1e-6) -> bool:
+def _near(a: ArrayLike, b: ArrayLike, tolerance: float = 1e-6) -> bool:
     return bool(np.all(np.abs(np.subtract(a, b)) <= tolerance))
 
 
@@ -171,10 +172,11 @@ def call_print(reader: ReaderBase, node: ast.Call) -> None:
     reader.builder.emit(control.PRINTF, *values, attr=(" ".join(parts) + "\n", shown))
 
 
-def conversions(type: Any) -> str:
+def conversions(type: Type) -> str:
     """The printf format of a value; a matrix has one line per row."""
     if isinstance(type, Scalar):
         return "%g" if type.kind == "f" else "%u" if type.kind == "u" else "%d"
+    assert isinstance(type, Composite)
     one = conversions(type.scalar)
     if not isinstance(type, Matrix):
         return " ".join([one] * type.size)

@@ -17,7 +17,7 @@ from .. import ir
 from ..ops import control
 from ..types import Array, Struct
 from . import refused_syntax
-from .base import ReaderBase
+from .base import Meaning, ReaderBase
 from .scope import ArrayView, Choice, Fields, Local, StructParts, is_array, placed_at, places, same_parts
 
 MOST = 16  # arrays that one name may stand for: each access is written once for each
@@ -39,13 +39,14 @@ def one_of(reader: ReaderBase, pairs: Sequence[tuple[Any, Any]], do: Callable[[A
     return reader.branch(None, flag, lambda: do(option), lambda: one_of(reader, rest, do))
 
 
-def conformed(reader: ReaderBase, x: Any, pattern: Any) -> Any:
+def conformed(reader: ReaderBase, x: Meaning, pattern: Meaning) -> Any:
     """`x` with a choice wherever `pattern` has one, among the same arrays; None where it may be another."""
     if isinstance(pattern, Choice):
         return as_choice(reader, x, pattern) if is_array(x) and not isinstance(x, Fields) else None
     inner = parts(x, pattern)
     if inner is None:
         return x
+    assert isinstance(x, StructParts | Fields)
     made = {name: conformed(reader, part, shape) for name, part, shape in inner}
     return None if None in made.values() else x.remade(made)
 
@@ -69,52 +70,55 @@ def options(x: ArrayView | Local | Choice) -> list[tuple[ArrayView | Local, Any]
     return list(zip(x.options, x.flags, strict=True)) if isinstance(x, Choice) else [(x, True)]
 
 
-def parts(x: Any, y: Any) -> Iterator[tuple[str, Any, Any]] | None:
+def parts(x: Meaning, y: Meaning) -> Iterator[tuple[str, Any, Any]] | None:
     """The fields of two structs, or of two arrays of structs, side by side; None for anything else."""
-    if isinstance(x, StructParts | Fields) and type(x) is type(y) and x.type == y.type:
+    if type(x) is not type(y):
+        return None
+    if isinstance(x, StructParts | Fields) and isinstance(y, StructParts | Fields) and x.type == y.type:
         return ((name, part, y.parts[name]) for name, part in x.parts.items())
     return None
 
 
-def union(x: Any, y: Any) -> Any:
+def union(x: Meaning, y: Meaning) -> Any:
     """`x` with a `Choice` wherever `y` has another array; None if `y` differs otherwise too."""
-    if is_array(x) and is_array(y) and not isinstance(x, Fields) and x.type == y.type:
+    if isinstance(x, ArrayView | Local | Choice) and isinstance(y, ArrayView | Local | Choice) and x.type == y.type:
         found = [o for o, _ in options(x)]
         found += [o for o, _ in options(y) if not any(same_parts(o, p) for p in found)]
         return x if len(found) == 1 else Choice(tuple(found), (False,) * len(found)) if len(found) <= MOST else None
     inner = parts(x, y)
     if inner is not None:
         made = {name: union(a, b) for name, a, b in inner}
+        assert isinstance(x, StructParts | Fields)
         return None if None in made.values() else x.remade(made)
     if isinstance(x, ir.Value):
         return x if isinstance(y, ir.Value) and x.type == y.type else None
     return x if x is y else None
 
 
-def arrays(x: Any) -> Iterator[ArrayView | Local | Choice]:
+def arrays(x: Meaning) -> Iterator[ArrayView | Local | Choice]:
     """Every array in a tree."""
     if isinstance(x, StructParts | Fields):
         for part in x.parts.values():
             yield from arrays(part)
-    elif is_array(x):
+    elif isinstance(x, ArrayView | Local | Choice):
         yield x
 
 
-def with_arrays(x: Any, change: Callable[[Any], Any]) -> Any:
+def with_arrays(x: Meaning, change: Callable[[Any], Any]) -> Any:
     """A tree over other arrays."""
     if isinstance(x, StructParts | Fields):
         return x.remade({name: with_arrays(part, change) for name, part in x.parts.items()})
     return change(x) if is_array(x) else x
 
 
-def among_itself(x: Any) -> Any:
+def among_itself(x: ArrayView | Fields | Local | Choice) -> Any:
     """A tree of arrays with a choice for each, among that array alone."""
     if isinstance(x, Fields):
         return x.each(among_itself)
     return x if isinstance(x, Choice) else Choice((x,), (True,))
 
 
-def options_in(x: Any) -> int:
+def options_in(x: Meaning) -> int:
     """The total number of options over all choices in a tree."""
     return sum(len(a.options) for a in arrays(x) if isinstance(a, Choice))
 
@@ -125,7 +129,7 @@ class Wider(KernelError):
     Whoever reads the loop reads it again, with that name as a choice that the loop carries.
     """
 
-    def __init__(self, known: dict[str, Any], name: str, pattern: Any, refusal: KernelError):
+    def __init__(self, known: dict[str, Any], name: str, pattern: Meaning, refusal: KernelError):
         super().__init__(refusal.what, slug="array-choice", where=refusal.where, why=refusal.why)
         self.known, self.name, self.pattern = known, name, pattern
 
@@ -141,7 +145,7 @@ def array_choice(name: str, chosen: Where, at: Where | None, why: str = "") -> K
     )
 
 
-def array_given(reader: ReaderBase, x: Any) -> Any:
+def array_given(reader: ReaderBase, x: ArrayView | Fields | Local | Choice) -> Any:
     """The truth value of an array as a condition: True if it was passed and has elements."""
     x = _first(x)
     if isinstance(x, Choice):
@@ -156,7 +160,7 @@ def array_given(reader: ReaderBase, x: Any) -> Any:
     return True
 
 
-def is_none(reader: ReaderBase, op: ast.cmpop, x: Any, node: ast.Compare) -> Any:
+def is_none(reader: ReaderBase, op: ast.cmpop, x: Meaning, node: ast.Compare) -> Any:
     """`a is None`, `a is not None`: of an array, whether it was left out."""
     if not is_array(x):
         raise refused_syntax.refuse(refused_syntax.name_of(op), reader.where(node))
@@ -172,6 +176,7 @@ def unassigned(reader: ReaderBase, struct: Struct, field: str, type: Array) -> A
     name = struct.path(struct.name, field)
     made = reader.blanks.setdefault(name, reader.parameter(name, type, reader.builder.where, given=False))
     for array in arrays(made):
+        assert isinstance(array, ArrayView)
         reader.builder.unassigned.setdefault(array.root, set()).add(reader.builder.branch)
         reader.builder.absent[array.root] = control.Claim(
             f"the array field {field!r} of {struct} is touched, to which nothing was assigned.",
@@ -183,5 +188,5 @@ def unassigned(reader: ReaderBase, struct: Struct, field: str, type: Array) -> A
     return made
 
 
-def _first(x: Any) -> ArrayView | Local | Choice:
+def _first(x: ArrayView | Fields | Local | Choice) -> ArrayView | Local | Choice:
     return x.first if isinstance(x, Fields) else x

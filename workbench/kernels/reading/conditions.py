@@ -29,7 +29,7 @@ class Guarded(Unusable):
     thread looks at it.
     """
 
-    flag: Any
+    flag: ir.Value | bool
     tree: Any
     parts: bool = False
 
@@ -45,14 +45,14 @@ class Conditions:
         self.numbers: dict[Hashable, int] = {}  # of forms
         self.kept: list[ir.Value] = []  # expressions hold ids: what they name must stay alive
 
-    def truth(self, condition: Any) -> bool | None:
+    def truth(self, condition: ir.Value | bool) -> bool | None:
         """True or False if a condition is known to hold or fail here; else None."""
         if isinstance(condition, bool):
             return condition
         found = self.value(self.expr(condition), DEEP)
         return found if isinstance(found, bool) else None
 
-    def push(self, condition: Any, truth: bool) -> None:
+    def push(self, condition: ir.Value | bool, truth: bool) -> None:
         """From here to `pop`, `condition` is `truth`."""
         self.known.append({})
         if isinstance(condition, ir.Value):

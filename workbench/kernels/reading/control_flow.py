@@ -16,11 +16,11 @@ from typing import Any
 from ...errors import KernelError, Where
 from ...records import record
 from .. import ir, ops
-from ..ops import control, memory
+from ..ops import Row, control, memory
 from ..types import Scalar, is_int, scalar_of
 from . import refused_syntax, tile_sharing
 from .assigned_names import assigned_first, has_break, leaves_always, read_after
-from .base import ReaderBase
+from .base import Meaning, ReaderBase
 from .chosen_arrays import Wider, among_itself, array_choice, arrays, options_in, union
 from .conditions import Guarded
 from .cuts import as_carried, movable
@@ -116,7 +116,7 @@ class ControlFlowReader(ReaderBase):
 
     # ---- where branches meet
 
-    def branch(self, node: ast.AST | None, condition: Any, then: Callable[[], Any], other: Callable[[], Any]) -> Any:
+    def branch(self, node: ast.AST | None, condition: ir.Value | bool, then: Callable, other: Callable) -> Any:
         """An `if`: both sides are read from the present state; afterwards the state is the merged one."""
         if isinstance(condition, bool):
             return then() if condition else other()
@@ -171,7 +171,7 @@ class ControlFlowReader(ReaderBase):
         names["$value"] = None if value is None else self.returning(value)
         names.update({"$stop": True, "$go": False, "$return": True})
 
-    def returning(self, value: Any) -> Any:
+    def returning(self, value: Meaning) -> Any:
         """The value of `return`: a literal takes the declared type, else stays open for other paths to decide."""
         if isinstance(value, tuple):
             return tuple(part if is_literal(part) else self.materialised(part, "") for part in value)
@@ -337,7 +337,7 @@ class ControlFlowReader(ReaderBase):
         )
 
 
-def _differ(a: Any, b: Any) -> bool:
+def _differ(a: Meaning, b: Meaning) -> bool:
     """True if two bindings of a name have different values; flags of `Guarded` are ignored."""
     if isinstance(a, Guarded) and isinstance(b, Guarded):
         a, b = a.tree, b.tree
@@ -368,7 +368,7 @@ class OpenLoop:
     """One loop while it is read: the names it carries, and their values in and after it."""
 
     def __init__(
-        self, reader: Any, node: ast.For | ast.While, extra: set[str], wider: dict[str, Any], runs: bool = False
+        self, reader: ReaderBase, node: ast.For | ast.While, extra: set[str], wider: dict[str, Any], runs: bool = False
     ):
         self.reader, self.node, self.runs, self.endless = reader, node, runs, False
         self.wider = wider  # names that are carried as one array or another, as in these trees
@@ -496,7 +496,7 @@ class OpenLoop:
             self.add("$return", self.reader.value(returns))
             self.add("$value", self.reader.materialised(end.names.get("$value"), ""))
 
-    def read_again(self, name: str, tree: Any, end: State) -> bool:
+    def read_again(self, name: str, tree: Meaning, end: State) -> bool:
         """True if a turn may read the value of a carried name from the turn before."""
         if name in self.wider:  # as it has turned out already
             return True
@@ -511,7 +511,7 @@ class OpenLoop:
         text = self.reader.frame.source.tree
         return read_after(text, name, self.node) or any(name in wider for wider in self.reader.widened[:-1])
 
-    def widen(self, name: str, old: Any, new: Any) -> None:
+    def widen(self, name: str, old: Meaning, new: Meaning) -> None:
         """Raises Wider if the loop can carry a name as a choice among more arrays."""
         pattern = union(old, new)
         if pattern is None or local_keys(pattern) - self.before.cells.keys():
@@ -519,12 +519,12 @@ class OpenLoop:
         if name not in self.wider or options_in(pattern) > options_in(self.wider[name]):
             raise Wider(self.wider, name, pattern, array_choice(name, self.where, None))
 
-    def changes_from(self, name: str, tree: Any, at: Where | None) -> KernelError:
+    def changes_from(self, name: str, tree: Meaning, at: Where | None) -> KernelError:
         """The error where a turn reads a name that may be one array or another: `Wider`, or a refusal."""
         refusal = array_choice(name, self.where, at)
         return Wider(self.wider, name, among_itself(tree), refusal) if is_array(tree) else refusal
 
-    def retype(self, name: str, old: Any, new: Any, again: bool) -> None:
+    def retype(self, name: str, old: Meaning, new: Meaning, again: bool) -> None:
         """A carried name ends a turn as another type or array: raise if it is read `again`, else stop carrying it."""
         error = new.error if isinstance(new, Unusable) else None
         if is_array(old) or is_array(new) or (isinstance(old, StructParts) and describe(old) == describe(new)):
@@ -538,7 +538,7 @@ class OpenLoop:
         else:
             self.lost[name] = Unusable(error)
 
-    def bind_new(self, name: str, tree: Any) -> None:
+    def bind_new(self, name: str, tree: Meaning) -> None:
         """Bind a name first assigned in the body: usable after the loop only where the body has run."""
         old = self.before.names.get(name)
         if old is tree or (is_array(tree) and same_array(old, tree)):
@@ -570,7 +570,7 @@ class OpenLoop:
             ">", ops.convert(start.type, memory.TRIPS(start, stop, step)), self.reader.typed(0, start.type)
         )
 
-    def add(self, name: str, tree: Any) -> None:
+    def add(self, name: str, tree: Meaning) -> None:
         """Add a loop result that no turn reads: its initial value is a dummy."""
         self.new[name] = tree, [_slot(v, v) for v in leaves(tree)]
         for key in local_keys(tree) - self.before.cells.keys() - self.new.keys():
@@ -578,7 +578,7 @@ class OpenLoop:
 
     # ---- after the loop
 
-    def write(self, row: Any, bounds: tuple[ir.Value, ...], regions: tuple[ir.Region, ...], trips: int | None) -> None:
+    def write(self, row: Row, bounds: tuple[ir.Value, ...], regions: tuple[ir.Region, ...], trips: int | None) -> None:
         """Append the loop statement and bind the names to its results."""
         added = [slot for _, slots in self.new.values() for slot in slots]
         self.bounds = bounds
@@ -658,7 +658,7 @@ def bindings(state: State, name: str) -> dict[str, Any]:
     return state.cells if name.startswith("[]") else state.names
 
 
-def alike(a: Any, b: Any) -> bool:
+def alike(a: Meaning, b: Meaning) -> bool:
     """True for trees of the same structure, types and arrays, as a loop can carry them."""
     if isinstance(a, ir.Value):
         return isinstance(b, ir.Value) and a.type == b.type
@@ -671,7 +671,7 @@ def alike(a: Any, b: Any) -> bool:
     return a is b or _same_kind(a, b)
 
 
-def _same_kind(a: Any, b: Any) -> bool:
+def _same_kind(a: Meaning, b: Meaning) -> bool:
     """True for parts of one array that differ in IR values only."""
     if isinstance(a, Fields) and isinstance(b, Fields):
         return a.type == b.type and all(_same_kind(a.parts[k], b.parts[k]) for k in a.parts)

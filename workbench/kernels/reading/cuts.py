@@ -18,10 +18,10 @@ from .. import ir, ops
 from ..ops import memory, scalar
 from ..ops.control import Claim
 from ..types import Scalar, int32, int64, uint32
-from .base import ReaderBase
+from .base import Meaning, ReaderBase
 from .chosen_arrays import conformed, each_option, with_arrays
 from .lower_bounds import static_int
-from .scope import ArrayView, Choice, Entry, Fields, Int, Local, SlicedAxis, Turn, free, is_array, placed_at, places
+from .scope import ArrayView, Choice, Entry, Fields, Int, Local, SlicedAxis, Turn, free, placed_at, places
 
 # ---- axes
 
@@ -65,7 +65,7 @@ def extent_as(reader: ReaderBase, option: ArrayView | Local, axis: int, base: Ch
 # ---- parts
 
 
-def narrowed(reader: ReaderBase, base: Any, picks: list[Any]) -> Any:
+def narrowed(reader: ReaderBase, base: ArrayView | Fields | Local | Choice, picks: list[Any] | list[ir.Value]) -> Any:
     """The part of an array at these picks along its first axes: an index, a cut, or None for all of the axis."""
     if isinstance(base, Fields | Choice):
         return base.each(lambda part: narrowed(reader, part, picks))
@@ -102,11 +102,11 @@ def cut_again(reader: ReaderBase, cut: SlicedAxis, picks: Iterator[Any]) -> Slic
     return SlicedAxis(start, tuple(turns))
 
 
-def movable(reader: ReaderBase, x: Any) -> Any:
+def movable(reader: ReaderBase, x: Meaning) -> Any:
     """A view with every place as an IR value, so that a loop can carry it."""
     if isinstance(x, Fields):
         return x.each(partial(movable, reader))
-    return placed_at(x, [reader.value(n) for n in places(x)]) if is_array(x) else x
+    return placed_at(x, [reader.value(n) for n in places(x)]) if isinstance(x, ArrayView | Local | Choice) else x
 
 
 def spot(reader: ReaderBase, base: ArrayView, indices: list[ir.Value]) -> tuple[ir.Value, ...]:
@@ -176,7 +176,7 @@ def slice_cut(reader: ReaderBase, base: ArrayView | Local | Choice, axis: int, n
 
 
 def of_either_sign(
-    reader: ReaderBase, lower: Any, upper: Any, step: ir.Value, n: ir.Value, node: ast.Slice
+    reader: ReaderBase, lower: Int | None, upper: Int | None, step: ir.Value, n: ir.Value, node: ast.Slice
 ) -> SlicedAxis:
     claim = Claim("the step of this slice is 0.", "slice", instead="a step that is not 0")
     reader.claim(ops.compare("!=", step, reader.value(0)), claim)
@@ -187,7 +187,7 @@ def of_either_sign(
     return SlicedAxis(start, (Turn(step, elements(reader, start, stop, step)),))
 
 
-def ends_of(reader: ReaderBase, lower: Any, upper: Any, up: bool, n: ir.Value) -> tuple[Int, Int]:
+def ends_of(reader: ReaderBase, lower: Int | None, upper: Int | None, up: bool, n: ir.Value) -> tuple[Int, Int]:
     """Start and stop as `range` takes them. A start beyond the last element is left where nothing else can come."""
     if up:
         start = 0 if lower is None else lower if counts_up(reader, lower) else clamped(reader, lower, 0, None, n)
@@ -269,7 +269,7 @@ def of_type(reader: ReaderBase, x: ir.Value, type: Scalar) -> ir.Value:
     return x if x.type == type else reader.builder.emit(scalar.CAST, x, attr=type)
 
 
-def safe(turn: Turn | None, lower: Any, upper: Any, step: Any) -> float:
+def safe(turn: Turn | None, lower: Int | None, upper: Int | None, step: Int) -> float:
     """The bound below which an index leaves the slice only by leaving the array too, so needs no claim."""
     around = math.inf if turn is None else turn.safe
     if isinstance(step, ir.Value):
@@ -287,7 +287,7 @@ def safe(turn: Turn | None, lower: Any, upper: Any, step: Any) -> float:
 # ---- loops
 
 
-def as_carried(reader: ReaderBase, x: Any, pattern: Any) -> Any:
+def as_carried(reader: ReaderBase, x: Meaning, pattern: Meaning) -> Any:
     """`conformed`, with every place and flag as an IR value, so that a loop can carry it."""
     made = conformed(reader, x, pattern)
     return None if made is None else with_arrays(made, partial(movable, reader))

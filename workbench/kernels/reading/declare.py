@@ -11,7 +11,7 @@ import inspect
 import numbers
 import sys
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sized
 from contextlib import suppress
 from typing import Any
 
@@ -66,7 +66,7 @@ class Func:
     def __deepcopy__(self, memo: dict) -> Func:
         return self
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> Any:
         found = candidates(self, args, kwargs) if self.overloads else [self]
         if len(found) != 1:
             raise TypeError(f"{self.key}: {len(found)} of its overloads take these arguments")
@@ -77,7 +77,7 @@ class Func:
 
 
 def func(
-    f: Callable[..., Any] | None = None, *, name: str | None = None, module: Any = None, inline: Any = None
+    f: Callable[..., Any] | None = None, *, name: str | None = None, module: object = None, inline: object = None
 ) -> Any:
     """Decorator: a function that kernels and other funcs may call. Raises KernelError for what these do not have.
 
@@ -195,7 +195,7 @@ class Marker:
         if doc.startswith(f"{name}("):
             self.__signature__ = signature(doc)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> Any:
         raise TypeError(f"{self.__name__}() can only be called inside a kernel or a func")
 
     def __repr__(self) -> str:
@@ -203,14 +203,14 @@ class Marker:
 
 
 class _Adjoint(Marker):
-    def __getitem__(self, item: Any) -> Any:
+    def __getitem__(self, item: object) -> Any:
         raise TypeError("adjoint[...] can only be used inside a function decorated with func_grad")
 
 
 class Refused(Marker):
     """A name of NVIDIA Warp that is not here: using it says why, in a kernel at its line, on the host at once."""
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> Any:
         raise LaunchError(f"`{self.__name__}` of NVIDIA Warp is not in the workbench. {self.__doc__}", slug="not-here")
 
     def __getattr__(self, name: str) -> Any:
@@ -218,13 +218,13 @@ class Refused(Marker):
             raise AttributeError(name)
         return Refused(f"{self.__name__}.{name}", self.__doc__ or "")
 
-    def __or__(self, other: Any) -> Any:
+    def __or__(self, other: object) -> Any:
         return typing.Union[self, other]  # noqa: UP007  as a type, in an annotation
 
-    def __ror__(self, other: Any) -> Any:
+    def __ror__(self, other: object) -> Any:
         return typing.Union[other, self]  # noqa: UP007
 
-    def __instancecheck__(self, value: Any) -> bool:
+    def __instancecheck__(self, value: object) -> bool:
         return False
 
     def __repr__(self) -> str:
@@ -261,7 +261,7 @@ printf = Marker(
 
 
 class _Len(Marker):
-    def __call__(self, x: Any) -> int:
+    def __call__(self, x: Sized) -> int:  # type: ignore[override]  one argument, where a marker takes any
         return len(x)
 
 
@@ -295,7 +295,7 @@ adjoint = _Adjoint(
 LOCAL_ZEROS: set[Any] = set()
 
 
-def static(value: Any) -> Any:
+def static(value: object) -> Any:
     """Inside a kernel: evaluate the expression once, when the kernel is read. On the host: the value itself.
 
     >>> wb.static(2 * 3)
@@ -304,7 +304,7 @@ def static(value: Any) -> Any:
     return value
 
 
-def constant(x: Any) -> Any:
+def constant(x: object) -> Any:
     """Mark a value that kernels use as a compile-time constant. Returns it.
 
     >>> GRAVITY = wb.constant(-9.81)
@@ -319,7 +319,7 @@ def constant(x: Any) -> Any:
 # ---- types from annotations
 
 
-def type_from(annotation: Any) -> T.Type:
+def type_from(annotation: object) -> T.Type:
     """The kernel type that an annotation stands for. Raises TypeError.
 
     >>> type_from(float)
@@ -338,7 +338,7 @@ def type_from(annotation: Any) -> T.Type:
     raise TypeError(f"{annotation!r} is not a type of the kernel language")
 
 
-def takes_function(annotation: Any) -> bool:
+def takes_function(annotation: object) -> bool:
     """True for annotations of parameters that stand for a func or a builtin."""
     called = collections.abc.Callable
     return annotation in (typing.Callable, called, Func) or typing.get_origin(annotation) is called
@@ -376,7 +376,7 @@ class Instance:
 
     _struct: T.Struct
 
-    def __init__(self, *args: Any, **fields: Any):
+    def __init__(self, *args: object, **fields: object):
         names = [name for name, _ in self._struct.fields]
         if len(args) > len(names):
             raise TypeError(f"{self._struct.name} has {len(names)} fields, got {len(args)} values")
@@ -390,7 +390,7 @@ class Instance:
         for name, value in given.items():
             setattr(self, name, value)
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         known = dict(self._struct.fields)
         if name not in known:
             raise AttributeError(f"{self._struct.name} has no field {name!r}; it has {', '.join(known)}")
@@ -411,10 +411,10 @@ def struct_of(value: Instance) -> T.Struct:
 
 def instance(struct: T.Struct, values: dict[str, Any]) -> Instance:
     """An instance with these fields."""
-    return struct(**values)  # type: ignore[operator]
+    return struct(**values)
 
 
-def new_struct(name: str, fields: tuple[tuple[str, T.Type], ...], **members: Any) -> T.Struct:
+def new_struct(name: str, fields: tuple[tuple[str, T.Type], ...], **members: object) -> T.Struct:
     """A struct with a class for its instances on the host."""
     host = type(name, (Instance,), members)
     made = host._struct = T.Struct(name, fields, host)
@@ -459,7 +459,7 @@ def convert(type: T.Type, value: Any, label: str) -> Any:
         raise TypeError(f"{label} takes a {type}, not {value!r}: {e}") from None
 
 
-def _array_field(type: T.Array, value: Any, label: str) -> Any:
+def _array_field(type: T.Array, value: object, label: str) -> Any:
     """An array for a field, refused where no launch could take it."""
     made, got = "array", value.__class__.__name__
     if isinstance(value, np.ndarray):
@@ -475,7 +475,7 @@ def _array_field(type: T.Array, value: Any, label: str) -> Any:
     )
 
 
-def struct(c: type | None = None, *, module: Any = None) -> Any:
+def struct(c: type | None = None, *, module: object = None) -> Any:
     """Decorator: a class of annotated fields becomes a struct for kernels and the host.
 
     A field starts as 0: no other default value is taken (Warp takes any, and starts with 0 all the same).

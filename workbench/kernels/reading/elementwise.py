@@ -23,7 +23,7 @@ from .declare import Func
 from .func_grad import call_custom
 from .overload_calls import overload
 from .reader import Reader, Reading
-from .scope import FRESH, ArrayView, State, describe, is_array
+from .scope import FRESH, AnyArray, ArrayView, Fields, State, describe
 
 
 @record(frozen=True, eq=False)
@@ -35,7 +35,7 @@ class Mapped:
     several: bool
 
 
-def callable_in_kernels(f: Any) -> Any:
+def callable_in_kernels(f: object) -> Any:
     """`f` as kernels call it: a Func, a plain function (read as a func), or a builtin. None for anything else."""
     if isinstance(f, (Func, Row)) or id(f) in FUNCTIONS:
         return f
@@ -44,7 +44,7 @@ def callable_in_kernels(f: Any) -> Any:
     return f if isinstance(f, FunctionType) else None
 
 
-def elementwise(f: Any, types: Sequence[Type | type], ndim: int) -> Mapped:
+def elementwise(f: Callable[..., Any], types: Sequence[Type | type], ndim: int) -> Mapped:
     """Read `f` over parameters of these types: arrays of `ndim` axes, values, or int, float, bool for Python numbers.
 
     A Python number takes the annotated type, else the scalar type of the values beside it. Raises KernelError.
@@ -55,7 +55,7 @@ def elementwise(f: Any, types: Sequence[Type | type], ndim: int) -> Mapped:
 class _Mapper(Reader):
     """Reads one func as the body of a kernel."""
 
-    def mapped(self, f: Any, types: Sequence[Type | type], ndim: int) -> Mapped:
+    def mapped(self, f: Callable[..., Any], types: Sequence[Type | type], ndim: int) -> Mapped:
         f = self.meant(f, types)
         if isinstance(f, Func) and f.refused is not None:
             raise f.refused
@@ -64,9 +64,9 @@ class _Mapper(Reader):
         params = list(zip(known, self.element_types(fn, known, types), strict=True))
         self.rank = ndim
         with self.builder.open(), self.builder.at(where):
-            given = [self.parameter(name, type, where) for name, type in params]  # type: ignore[arg-type]
+            given = [self.parameter(name, type, where) for name, type in params]
             index = tuple(self.builder.emit(control.TID, attr=control.Tid(axis)) for axis in range(ndim))
-            values = [self.loaded(g.at(index)) if is_array(g) else g for g in given]
+            values = [self.loaded(g.at(index)) if isinstance(g, ArrayView | Fields) else g for g in given]
             result = f(*values) if fn is None else self.applied(f, fn, dict(zip(known, values, strict=True)))
             several = isinstance(result, tuple)
             parts = result if several else (result,)
@@ -76,14 +76,14 @@ class _Mapper(Reader):
         taken = list(self.seen.values()), list(self.cells.values())
         return Mapped(Reading(self.written(f, where), params, *taken), tuple(outs), several)
 
-    def meant(self, f: Any, types: Sequence[Type | type]) -> Any:
+    def meant(self, f: Callable[..., Any], types: Sequence[Type | type]) -> Any:
         """Of overloads the one for these types."""
         if not (isinstance(f, Func) and f.overloads):
             return f
         known = self.element_types(None, [""] * len(types), types)
         return overload(self, f, [ir.Value(t.dtype if isinstance(t, Array) else t) for t in known], {}, None)
 
-    def written(self, f: Any, where: Where | None) -> ir.Function:
+    def written(self, f: object, where: Where | None) -> ir.Function:
         region, rank, name = self.builder.region, self.rank or 1, getattr(f, "__name__", "map")
         if not self.frames:
             return ir.Function(name, region, rank)
@@ -123,14 +123,14 @@ class _Mapper(Reader):
     def place_of(self, name: str) -> Where:
         return self.where(next(a for a in self.parameters(self.frame.source.tree) if a.arg == name))
 
-    def applied(self, f: Any, fn: Callable[..., Any], values: dict[str, Any]) -> Any:
+    def applied(self, f: object, fn: Callable[..., Any], values: dict[str, Any]) -> Any:
         """The body of the func over these values: what it returns."""
         tree = self.frame.source.tree
         bound = inspect.signature(fn).bind(**values)
         bound.apply_defaults()
         params = {name: self.taken(name, value) for name, value in bound.arguments.items()}
         if isinstance(f, Func) and f.custom:
-            result = call_custom(self, f, params, tree)  # type: ignore[arg-type]
+            result = call_custom(self, f, params, tree)
         else:
             self.state = State({**FRESH, **params}, {})
             self.body()
@@ -138,28 +138,29 @@ class _Mapper(Reader):
         if result is None:
             text = f"`{fn.__name__}` returns no value"
             raise self.error(text, "missing-return", tree, "map stores what it returns.", "return ...")
-        return self.checked(result, tree)  # type: ignore[arg-type]
+        return self.checked(result, tree)
 
-    def taken(self, name: str, value: Any) -> Any:
+    def taken(self, name: str, value: object) -> Any:
         try:
             return self.argument(name, value)
         except KernelError as e:
             raise KernelError(e.what, slug=e.slug, where=self.place_of(name), why=e.why, instead=e.instead) from None
 
-    def stored(self, part: Any, label: str, index: tuple[ir.Value, ...], where: Where | None) -> Type:
+    def stored(self, part: object, label: str, index: tuple[ir.Value, ...], where: Where | None) -> Type:
         """Store one result; the array for it is the next parameter."""
         part = self.materialised(part, "")
         type = type_of_value(part)
         if not isinstance(type, (Scalar, Composite, Struct)):
             text = f"this func returns {describe(part)}"
             raise KernelError(text, slug="map-result", where=where, why="map stores numbers, vectors and structs.")
-        place = self.parameter(label, Array(type, len(index)), where)  # type: ignore[arg-type]
+        place = self.parameter(label, Array(type, len(index)), where)
         self.store(place.at(index), part)
         return type
 
-    def store(self, place: Any, part: Any) -> None:
+    def store(self, place: AnyArray, part: Any) -> None:
         if isinstance(place, ArrayView):
             self.builder.emit(ops.memory.STORE, place.root, *place.prefix, part)
         else:
+            assert isinstance(place, Fields)
             for name, inner in place.parts.items():
                 self.store(inner, part.fields[name])

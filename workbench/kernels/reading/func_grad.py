@@ -17,14 +17,14 @@ from .. import ir
 from ..ops import control, memory
 from ..types import Array, is_float, shadow_type
 from . import declare
-from .base import ReaderBase
+from .base import Meaning, ReaderBase
 from .chosen_arrays import each_option
 from .declare import Func
 from .lower_bounds import Facts
 from .scope import FRESH, ArrayView, Choice, LocalPart, State, StructParts, describe, leaves, rebuild
 
 
-def call_custom_each(reader: ReaderBase, f: Func, bound: dict[str, Any], node: ast.Call) -> Any:
+def call_custom_each(reader: ReaderBase, f: Func, bound: dict[str, Any], node: ast.AST) -> Any:
     """A call for each array that an argument may be."""
     chosen = next((name for name, value in bound.items() if isinstance(value, Choice)), None)
     if chosen is None:
@@ -32,7 +32,7 @@ def call_custom_each(reader: ReaderBase, f: Func, bound: dict[str, Any], node: a
     return each_option(reader, bound[chosen], lambda one: call_custom_each(reader, f, {**bound, chosen: one}, node))
 
 
-def call_custom(reader: ReaderBase, f: Func, bound: dict[str, Any], node: ast.Call) -> Any:
+def call_custom(reader: ReaderBase, f: Func, bound: dict[str, Any], node: ast.AST) -> Any:
     args = {name: reader.materialised(value, name) for name, value in bound.items()}
     flat = [v for name, value in args.items() for v in flat_values(reader, name, value, node)]
     region, result = region_of(reader, f.fn, args, flat, node, same_arrays=True)
@@ -44,7 +44,7 @@ def call_custom(reader: ReaderBase, f: Func, bound: dict[str, Any], node: ast.Ca
 
 
 def customs(
-    reader: ReaderBase, f: Func, args: dict[str, Any], flat: list[ir.Value], result: Any, node: ast.Call
+    reader: ReaderBase, f: Func, args: dict[str, Any], flat: list[ir.Value], result: Meaning, node: ast.AST
 ) -> declare.CustomAdjoint:
     arrays = tuple(k for k, v in enumerate(flat) if isinstance(v.type, Array) and is_float(v.type))
     values = tuple(k for k, v in enumerate(flat) if not isinstance(v.type, Array) and is_float(v.type))
@@ -65,7 +65,7 @@ def customs(
     return declare.CustomAdjoint(f, grad, replay, arrays, values, outs)
 
 
-def flat_values(reader: ReaderBase, name: str, value: Any, node: ast.Call) -> list[ir.Value]:
+def flat_values(reader: ReaderBase, name: str, value: Meaning, node: ast.AST) -> list[ir.Value]:
     """The IR values behind one argument."""
     if isinstance(value, ArrayView):
         return [value.root, *leaves(value)]
@@ -85,7 +85,7 @@ def region_of(
     fn: Callable[..., Any],
     args: dict[str, Any],
     flat: list[ir.Value],
-    node: ast.Call,
+    node: ast.AST,
     same_arrays: bool,
 ) -> tuple[ir.Region, Any]:
     """Read a function into a region of its own, over parameters in place of its arguments.
@@ -115,7 +115,7 @@ def enclosed(
     fn: Callable[..., Any],
     region: ir.Region,
     inner: dict[str, Any],
-    node: ast.Call,
+    node: ast.AST,
     gradients: dict[str, Any] | None = None,
     cells: dict[str, ir.Value] | None = None,
 ) -> Any:
@@ -145,10 +145,10 @@ def own_adjoint(
     f: Func,
     args: dict[str, Any],
     flat: list[ir.Value],
-    result: Any,
+    result: Meaning,
     arrays: tuple[int, ...],
     values: tuple[int, ...],
-    node: ast.Call,
+    node: ast.AST,
 ) -> ir.Region:
     """Read the func_grad of `f`: parameters, shadows, incoming gradients in; gradients of values out."""
     fn = f.grad
@@ -191,7 +191,7 @@ def refuse_effects(f: Func, region: ir.Region) -> None:
             )
 
 
-def seeds_of(reader: ReaderBase, result: Any, incoming: list[ir.Value]) -> list[Any]:
+def seeds_of(reader: ReaderBase, result: Meaning, incoming: list[ir.Value]) -> list[Any]:
     """One gradient per returned value, zero for those that have none."""
     values = iter(incoming)
     full = (
@@ -229,7 +229,7 @@ def gradient_places(
 
 
 def every_gradient(
-    reader: ReaderBase, f: Func, fn: Callable[..., Any], gradients: dict[str, Any], node: ast.Call
+    reader: ReaderBase, f: Func, fn: Callable[..., Any], gradients: dict[str, Any], node: ast.AST
 ) -> None:
     """A gradient that the adjoint never mentions was forgotten: zero is written, not left out."""
     reader.push(fn, reader.where(node))
@@ -298,7 +298,7 @@ def gradient_place(reader: ReaderBase, node: ast.Subscript) -> Any:
     if not isinstance(place, str):
         return place
 
-    def store(v: Any) -> None:
+    def store(v: ir.Value) -> None:
         reader.state.cells[place] = v
 
     return LocalPart(lambda: reader.state.cells[place], store)
@@ -325,12 +325,12 @@ def shadow_of(array: ir.Value) -> ir.Value:
     return ir.Value(shadow_type(array.type), f"d_{array.name}", array.where, None, companion)
 
 
-def is_plain(value: Any) -> bool:
+def is_plain(value: Meaning) -> bool:
     """True for a value (scalar or composite), or a struct of such."""
     return isinstance(value, ir.Value) or (isinstance(value, StructParts) and all(map(is_plain, value.fields.values())))
 
 
-def paths(name: str, value: Any) -> list[str]:
+def paths(name: str, value: Meaning) -> list[str]:
     """The names of the leaves of a plain value: `x`, or `x.field` for each field of a struct."""
     if not isinstance(value, StructParts):
         return [name]

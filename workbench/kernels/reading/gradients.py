@@ -14,7 +14,7 @@ from ..ops import control, memory
 from ..row import Row
 from ..types import FUNCTION, Composite, Scalar, is_float
 from . import python_names as names
-from .base import ReaderBase, reads
+from .base import Meaning, ReaderBase, reads
 from .declare import Func
 from .overload_calls import overload
 from .scope import Unusable, describe, is_literal, leaves
@@ -23,18 +23,18 @@ from .scope import Unusable, describe, is_literal, leaves
 class Gradient:
     """`grad(f)`."""
 
-    def __init__(self, func: Any):
+    def __init__(self, func: Meaning):
         self.func = func
         self.__name__ = f"grad({getattr(func, 'key', getattr(func, '__name__', 'f'))})"
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> Any:
         raise TypeError(f"{self.__name__}(...) can only be called inside a kernel or a func")
 
     def __repr__(self) -> str:
         return f"<{self.__name__}>"
 
 
-def grad(func: Any) -> Gradient:
+def grad(func: Meaning) -> Gradient:
     """In a kernel `grad(f)(x, y)`: the derivatives of `f` at x and y, by each argument; one value if there is one.
 
     `f` is a func or a builtin. Of several results, or of a vector, it is the derivative of the sum of all components,
@@ -100,17 +100,17 @@ def call_gradient(reader: ReaderBase, g: Gradient, node: ast.Call) -> Any:
     return found[0] if len(found) == 1 else tuple(found)
 
 
-def declared(reader: ReaderBase, f: Func, name: str, x: Any) -> Any:
+def declared(reader: ReaderBase, f: Func, name: str, x: Meaning) -> Any:
     """An argument as a value; a literal has the type that the parameter declares."""
     wanted = names.annotation(f.fn, name, names.surroundings(f.fn), reader.located(None))
     return reader.typed(x, wanted) if is_literal(x) and isinstance(wanted, Scalar) else reader.materialised(x, name)
 
 
-def is_function(f: Any, name: str) -> bool:
+def is_function(f: Meaning, name: str) -> bool:
     return isinstance(f, Func) and dict(zip(f.fn.__code__.co_varnames, f.types, strict=False)).get(name) is FUNCTION
 
 
-def no_derivative(reader: ReaderBase, name: str, x: Any) -> Any:
+def no_derivative(reader: ReaderBase, name: str, x: Meaning) -> Any:
     """The derivative by an argument that has none: 0 for a number or vector, else `Unusable`."""
     if isinstance(x, ir.Value) and isinstance(x.type, (Scalar, Composite)):
         return reader.zero(x.type)

@@ -9,11 +9,11 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from ...errors import KernelError
+from ...errors import KernelError, Where
 from .. import ir
 from ..ops import memory
 from ..types import Array, Handle, Query, Struct, Type, uint64
-from .base import ReaderBase
+from .base import Meaning, ReaderBase
 from .declare import Func
 from .library import Library
 from .scope import ArrayView, Choice, StructParts, describe, is_literal
@@ -47,7 +47,7 @@ def all_of(handle: Struct) -> Handle:
     return Handle(handle.name, (("numbers", Array(uint64)), *fields), None, getattr(handle, "empty", None), every=True)
 
 
-def open_handle(reader: ReaderBase, wanted: Handle, value: Any) -> StructParts:
+def open_handle(reader: ReaderBase, wanted: Handle, value: Meaning) -> StructParts:
     """The fields behind a number. Raises KernelError [handle] for a number that is no parameter."""
     if isinstance(value, StructParts):
         return value  # checked by the caller, as every struct is
@@ -73,7 +73,7 @@ def open_handle(reader: ReaderBase, wanted: Handle, value: Any) -> StructParts:
     return fields_behind(reader, value.name, wanted, value.where)
 
 
-def fields_behind(reader: ReaderBase, name: str, handle: Handle, where: Any) -> StructParts:
+def fields_behind(reader: ReaderBase, name: str, handle: Handle, where: Where | None) -> StructParts:
     """The parameters that a handle stands for, made when first asked for."""
     if name not in reader.handles:
         before = len(reader.top.params)
@@ -92,7 +92,7 @@ def chosen_handle(reader: ReaderBase, wanted: Handle, number: ir.Value) -> Struc
     return row_behind(reader, every, wanted, row)
 
 
-def row_behind(reader: ReaderBase, every: StructParts, wanted: Any, row: ir.Value) -> StructParts:
+def row_behind(reader: ReaderBase, every: StructParts, wanted: Struct, row: ir.Value) -> StructParts:
     fields: dict[str, Any] = {}
     for name, type in wanted.fields:
         part = every.fields[name]
@@ -183,7 +183,7 @@ def with_plain_test(reader: ReaderBase, node: ast.While) -> ast.While:
     return placed(ast.While(ast.Constant(True), [leave, *node.body], []), node)
 
 
-def placed(new: Any, old: ast.stmt) -> Any:
+def placed(new: ast.While, old: ast.stmt) -> ast.While:
     """A tree whose new nodes stand at the first line of an old one."""
     for n in ast.walk(new):
         if isinstance(n, ast.stmt | ast.expr) and not hasattr(n, "lineno"):

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import ast
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeGuard, final
 
 from .. import ir
 from ..parameter_types import IndexedArray, indexed_type
 from . import refused_syntax
-from .base import ReaderBase
+from .base import Meaning, ReaderBase
 from .scope import ArrayView, StructParts
 
+if TYPE_CHECKING:
 
-def indexed_item(reader: ReaderBase, base: StructParts, nodes: list[ast.expr]) -> Any:
+    @final
+    class IndexedParts(StructParts):
+        type: IndexedArray
+
+
+def indexed_item(reader: ReaderBase, base: IndexedParts, nodes: list[ast.expr]) -> Any:
     """`x[i, j]`; what goes beyond the axes picks components."""
     found, beyond = indexed_element(reader, base, nodes[: base.type.ndim]), nodes[base.type.ndim :]
     if not beyond:
@@ -21,10 +27,9 @@ def indexed_item(reader: ReaderBase, base: StructParts, nodes: list[ast.expr]) -
     return reader.component(whole, reader.picked(reader.composite(whole.type, beyond[0]), beyond))
 
 
-def indexed_element(reader: ReaderBase, base: StructParts, nodes: list[ast.expr]) -> Any:
+def indexed_element(reader: ReaderBase, base: IndexedParts, nodes: list[ast.expr]) -> Any:
     """An element of the array behind it; with fewer indices than axes the rest, as an indexedarray."""
     type = base.type
-    assert isinstance(type, IndexedArray)
     lists = [base.fields[f"indices{axis}"] for axis in range(type.ndim)]
     places = tuple(index_behind(reader, which, n) for which, n in zip(lists, nodes, strict=False))
     data, rest = base.fields["data"].at(places), lists[len(nodes) :]
@@ -41,7 +46,7 @@ def index_behind(reader: ReaderBase, which: ArrayView, node: ast.expr) -> ir.Val
     return reader.loaded(reader.element(which, [node]))
 
 
-def indexed_attribute(reader: ReaderBase, base: StructParts, node: ast.Attribute) -> Any:
+def indexed_attribute(reader: ReaderBase, base: IndexedParts, node: ast.Attribute) -> Any:
     if node.attr == "dtype":
         return base.type.dtype
     if node.attr == "ndim":
@@ -57,7 +62,7 @@ def indexed_attribute(reader: ReaderBase, base: StructParts, node: ast.Attribute
     )
 
 
-def is_indexed(x: Any) -> bool:
+def is_indexed(x: Meaning) -> TypeGuard[IndexedParts]:
     return isinstance(x, StructParts) and isinstance(x.type, IndexedArray)
 
 

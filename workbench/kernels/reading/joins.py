@@ -14,11 +14,13 @@ from ...records import replace
 from .. import ir
 from ..ops import control
 from ..types import bool_
+from .base import Meaning, ReaderBase
 from .chosen_arrays import MOST, array_choice, options
 from .conditions import Guarded
 from .scope import (
     Choice,
     Fields,
+    Part,
     StructParts,
     Unusable,
     describe,
@@ -40,7 +42,7 @@ class PendingResult(ir.Value):
         return id(self)
 
 
-def resolved(tree: Any) -> Any:
+def resolved(tree: Meaning) -> Any:
     """The tree with every `PendingResult` replaced by the result it stands for."""
     if isinstance(tree, Guarded):
         flag, inner = resolved(tree.flag), resolved(tree.tree)
@@ -54,7 +56,7 @@ def resolved(tree: Any) -> Any:
 class Join:
     """Joins the names of the two sides of an `if`."""
 
-    def __init__(self, reader: Any, node: ast.AST | None, then: ir.Region, other: ir.Region):
+    def __init__(self, reader: ReaderBase, node: ast.AST | None, then: ir.Region, other: ir.Region):
         self.reader, self.where, self.then, self.other = reader, reader.located(node), then, other
         self.pairs: list[tuple[ir.Value, ir.Value]] = []
         self.places: list[PendingResult] = []
@@ -67,7 +69,7 @@ class Join:
             return self.guarded(name, a, b)
         return self.tree(name, a[name], b[name])
 
-    def returned(self, a: Any, b: Any) -> Any:
+    def returned(self, a: Meaning, b: Meaning) -> Any:
         """The join of `$value` where only one side has returned: zeros, never read, for the other side."""
         if a is None and b is None:
             return None
@@ -103,14 +105,14 @@ class Join:
         blank = self.reader.zeros_like(some, region)
         return self.tree(key, a.get(key, blank), b.get(key, blank))
 
-    def result(self, a: Any, b: Any) -> Any:
+    def result(self, a: Meaning, b: Meaning) -> Any:
         """The value of a conditional expression. Raises KernelError if its sides cannot be joined."""
         joined = self.tree("", a, b)
         if isinstance(joined, Unusable):
             raise joined.error(self.where)
         return joined
 
-    def tree(self, name: str, a: Any, b: Any) -> Any:
+    def tree(self, name: str, a: Meaning, b: Meaning) -> Any:
         if a is b or isinstance(a, Unusable):
             return a
         if isinstance(b, Unusable):
@@ -126,25 +128,27 @@ class Join:
             return tuple(self.tree(name, p, q) for p, q in zip(a, b, strict=True))
         return self.leaf(name, a, b)
 
-    def array(self, name: str, a: Any, b: Any) -> Any:
+    def array(self, name: str, a: Meaning, b: Meaning) -> Any:
         """The join of two arrays: a view at joined places, `Fields` of joins, a `Choice`, or `Unusable`."""
         if same_array(a, b):
             return a
         if not (is_array(a) and is_array(b)) or a.type != b.type or isinstance(a, Fields) != isinstance(b, Fields):
             return self.clash(name, a, b)
         if isinstance(a, Fields):
+            assert isinstance(b, Fields)
             joined = [self.tree(name, a.parts[k], b.parts[k]) for k in a.parts]
             bad = next((x for x in joined if isinstance(x, Unusable)), None)
             return bad or Fields(a.type, dict(zip(a.parts, joined, strict=True)))
+        assert isinstance(a, Part) and isinstance(b, Part)
         return self.placed(a, b) if same_parts(a, b) else self.choice(name, a, b)
 
-    def placed(self, a: Any, b: Any) -> Any:
+    def placed(self, a: Part, b: Part) -> Any:
         """A view of one array, its places joined from both sides."""
         joined = [self.tree("$", x, y) for x, y in zip(places(a), places(b), strict=True)]
         bad = next((x for x in joined if isinstance(x, Unusable)), None)
         return bad or placed_at(a, joined)
 
-    def choice(self, name: str, a: Any, b: Any) -> Any:
+    def choice(self, name: str, a: Part, b: Part) -> Any:
         """The `Choice` among the arrays of both sides, without duplicates."""
         sides = [[option, flag, None, False] for option, flag in options(a)]
         for option, flag in options(b):
@@ -164,7 +168,7 @@ class Join:
         bad = next((x for x in (*flags, *found) if isinstance(x, Unusable)), None)
         return bad or Choice(tuple(found), tuple(flags))
 
-    def leaf(self, name: str, a: Any, b: Any) -> Any:
+    def leaf(self, name: str, a: Meaning, b: Meaning) -> Any:
         if not self.reader.valued(a) or not self.reader.valued(b):
             return self.clash(name, a, b)
         with self.reader.builder.inside(self.then):
@@ -180,7 +184,7 @@ class Join:
             self.places.append(self.made[pair])
         return self.made[pair]
 
-    def clash(self, name: str, a: Any, b: Any) -> Unusable:
+    def clash(self, name: str, a: Meaning, b: Meaning) -> Unusable:
         where = self.where
         label = "the returned value" if name == "$value" else f"`{name}`" if name else "this expression"
         if (a is None) != (b is None):
@@ -197,7 +201,7 @@ class Join:
         )
 
 
-def _assigned(x: Any) -> tuple[Any, Any, bool]:
+def _assigned(x: Meaning) -> tuple[Any, Any, bool]:
     """(flag that the name is assigned, its tree, True if by several assignments); (False, None, False) for None."""
     if isinstance(x, Guarded):
         return x.flag, x.tree, x.parts
@@ -206,17 +210,18 @@ def _assigned(x: Any) -> tuple[Any, Any, bool]:
 
 def constant_key(v: ir.Value) -> Any:
     """Equal for equal constants; any other flag has a key of its own."""
-    known = v.stmt is not None and v.stmt.row is control.CONST and v.type == bool_
-    return ("const", v.stmt.attr) if known else id(v)  # type: ignore[union-attr]
+    if v.stmt is not None and v.stmt.row is control.CONST and v.type == bool_:
+        return "const", v.stmt.attr
+    return id(v)
 
 
-def same_constant(a: Any, b: Any) -> bool:
+def same_constant(a: Meaning, b: Meaning) -> bool:
     if isinstance(a, (ir.Value, StructParts, tuple)) or is_array(a):
         return False
     return type(a) is type(b) and isinstance(a, (bool, int, float, str)) and repr(a) == repr(b)
 
 
-def same_array(a: Any, b: Any) -> bool:
+def same_array(a: Meaning, b: Meaning) -> bool:
     if isinstance(a, Fields) and isinstance(b, Fields):
         return a.type == b.type and all(same_array(a.parts[k], b.parts[k]) for k in a.parts)
     return same_parts(a, b) and all(x is y or same_constant(x, y) for x, y in zip(places(a), places(b), strict=True))

@@ -33,7 +33,7 @@ class Library(Func):
         self.signature = inspect.signature(fn)
         self.needed = sum(p.default is p.empty for p in self.signature.parameters.values())
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> Any:
         raise TypeError(f"{self.__name__}() can only be called inside a kernel or a func")
 
     def __repr__(self) -> str:

@@ -18,18 +18,17 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import KernelError
 from .. import ir, ops
 from ..ir import constant
 from ..types import Scalar, Small, Type, bool_, float32, float64, int32, int64, is_float, scalar_of
-from .base import ReaderBase
+from .base import Meaning, ReaderBase
 from .scope import Shape, StructParts, Unusable, describe, is_array, is_literal
 
 
 class LiteralsReader(ReaderBase):
     """Mixin of `Reader`: conversion of Python numbers to IR values."""
 
-    def value(self, x: Any) -> ir.Value:
+    def value(self, x: Meaning) -> ir.Value:
         """The IR value of a number: a literal gets its default type."""
         if isinstance(x, ir.Value):
             return x
@@ -42,22 +41,22 @@ class LiteralsReader(ReaderBase):
             return constant(default_type(x), self.in_range(x))
         raise self.not_a_value(x)
 
-    def in_range(self, x: Any) -> Any:
+    def in_range(self, x: float) -> float:
         if isinstance(x, int) and not isinstance(x, bool) and not -(2**31) <= x < 2**31:
             raise self.error(
                 f"{x} does not fit int32", "literal-range", None, "An integer literal is int32.", f"int64({x})"
             )
         return x if isinstance(x, bool) else int(x) if isinstance(x, int) else float(x)
 
-    def as_float(self, x: Any) -> float:
+    def as_float(self, x: float) -> float:
         try:
             return float(x)
         except OverflowError:
             raise self.error("this integer is larger than any float", "literal-range", None, "", "inf") from None
 
-    def not_a_value(self, x: Any) -> KernelError:
+    def not_a_value(self, x: Meaning) -> Exception:
         if isinstance(x, Unusable):
-            return x.error(self.builder.where)  # type: ignore[return-value]
+            return x.error(self.builder.where)
         if isinstance(x, StructParts | Shape | tuple) or is_array(x):
             return self.error(f"{describe(x)} is not a number", "operand-type", None, "", "one element or field of it")
         why = "A kernel takes numbers, vectors, funcs and types from Python."
@@ -65,7 +64,7 @@ class LiteralsReader(ReaderBase):
             f"a Python {type(x).__name__} is not a value of the kernel language", "constant", None, why, ""
         )
 
-    def typed(self, x: Any, type: Type) -> Any:
+    def typed(self, x: Meaning, type: Type) -> Any:
         """A literal as a constant of `type` where that holds it, else the value as it is."""
         if is_literal(x) and isinstance(type, Scalar) and self.held(x, type):
             return constant(
@@ -81,7 +80,7 @@ class LiteralsReader(ReaderBase):
         """True in a func_native: C converts numbers by itself."""
         return bool(self.frames) and is_snippet(self.frames[-1].fn)
 
-    def held(self, x: Any, type: Scalar) -> bool:
+    def held(self, x: float, type: Scalar) -> bool:
         """True if a literal of this type says what `x` says."""
         if isinstance(x, bool) or type.kind == "b":
             return False
@@ -90,7 +89,7 @@ class LiteralsReader(ReaderBase):
             return is_float_of(type, number, isinstance(x, int)) and (not isinstance(x, int) or number == x)
         return isinstance(x, int) and int(x) in _range(type)
 
-    def beside(self, x: Any, others: Sequence[Any]) -> Any:
+    def beside(self, x: Meaning, others: Sequence[Any]) -> Any:
         """A literal in the type of the first of `others` that holds it; anything else as it is."""
         if is_literal(x):
             for other in others:
@@ -99,7 +98,7 @@ class LiteralsReader(ReaderBase):
                     return self.typed(x, scalar)
         return x
 
-    def operands(self, sign: str, a: Any, b: Any) -> tuple[ir.Value, ir.Value]:
+    def operands(self, sign: str, a: Meaning, b: Meaning) -> tuple[ir.Value, ir.Value]:
         """The two sides of an operator, a literal in the type of the other side; `flag == 0` asks for a bool."""
         if self.in_snippet() and (found := self.c_operands(sign, a, b)) is not None:
             return found
@@ -112,7 +111,7 @@ class LiteralsReader(ReaderBase):
         count = sign in ("<<", ">>") or (sign == "**" and isinstance(b, int) and is_float(a.type))
         return a, self.value(b if count else self.beside(b, [a]))
 
-    def c_operands(self, sign: str, a: Any, b: Any) -> tuple[ir.Value, ir.Value] | None:
+    def c_operands(self, sign: str, a: Meaning, b: Meaning) -> tuple[ir.Value, ir.Value] | None:
         """Two numbers as C computes with them; None where one is no number."""
         for x, other in ((a, b), (b, a)):
             if is_literal(x) and isinstance(x, float) and is_float(getattr(other, "type", bool_)):
@@ -141,7 +140,7 @@ def _common(a: Type, b: Type) -> Scalar | None:
     return None if any(t.bits == 64 for t in whole) else float64
 
 
-def is_snippet(fn: Any) -> bool:
+def is_snippet(fn: Meaning) -> bool:
     """True for a function that `func_native` made of C."""
     return hasattr(fn, "snippet")
 
@@ -157,7 +156,7 @@ def common(a: Type, b: Type) -> Scalar | None:
     return max(promoted, key=lambda t: (t.bits, t.kind == "u"))
 
 
-def _truth(x: Any, other: Any) -> Any:
+def _truth(x: Meaning, other: Meaning) -> Any:
     return bool(x) if is_literal(x) and x in (0, 1) and getattr(other, "type", None) is bool_ else x
 
 
@@ -199,7 +198,7 @@ LITERAL: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-def fold(sign: str, a: Any, b: Any) -> Any:
+def fold(sign: str, a: float, b: float) -> Any:
     """Arithmetic on literals, as Python does it; None where the kernel language would refuse or fail."""
     if isinstance(a, bool) or isinstance(b, bool) or sign == "@":
         return None
@@ -212,5 +211,5 @@ def fold(sign: str, a: Any, b: Any) -> Any:
     return made if isinstance(made, (int, float)) else None
 
 
-def default_type(x: Any) -> Scalar:
+def default_type(x: float) -> Scalar:
     return bool_ if isinstance(x, bool) else int32 if isinstance(x, int) else float32

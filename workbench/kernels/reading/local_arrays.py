@@ -14,7 +14,7 @@ import numpy as np
 
 from .. import ir, ops
 from ..types import Array, Composite, Scalar, Stack, Struct, Tile, Vector, matrix, scalar_of, vector
-from .base import ReaderBase
+from .base import Meaning, ReaderBase
 from .lower_bounds import static_int
 from .scope import Fields, Local, LocalPart, SlicedAxis, Turn
 
@@ -39,7 +39,7 @@ def call_zeros(reader: ReaderBase, node: ast.Call) -> Local | Fields:
     return local_zeros(reader, dtype, sizes, node)  # type: ignore[arg-type]
 
 
-def local_zeros(reader: ReaderBase, dtype: Any, shape: list[int], node: ast.Call) -> Local | Fields:
+def local_zeros(reader: ReaderBase, dtype: Meaning, shape: list[int], node: ast.Call) -> Local | Fields:
     if isinstance(dtype, Struct):
         return Fields(Array(dtype, len(shape)), {f: local_zeros(reader, t, shape, node) for f, t in dtype.fields})
     if isinstance(dtype, Array | Stack | Tile):
@@ -77,7 +77,7 @@ def local_value(reader: ReaderBase, local: Local) -> ir.Value:
     return ops.construct(local.dtype, *[reader.component(found, (k,)) for k in range(local.dtype.size)])
 
 
-def store_local(reader: ReaderBase, local: Local, value: Any) -> None:
+def store_local(reader: ReaderBase, local: Local, value: Meaning) -> None:
     v, type = reader.value(value), local.dtype
     if not isinstance(type, Scalar | Vector):
         v = ops.construct(vector(type.size, type.scalar), *[reader.component(v, at) for at in np.ndindex(type.shape)])

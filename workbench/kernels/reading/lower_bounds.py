@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 from .. import ir
 from ..ops import Row, control, memory, scalar
-from ..types import is_int
+from ..types import Scalar, is_int
 
 # Computed alike, these give the same: their values are compared by structure.
 _STRUCTURAL = (scalar.ADD, scalar.SUB, scalar.MUL, scalar.NEG, control.TID, memory.SHAPE, scalar.FLOORDIV, scalar.PYMOD)
@@ -78,7 +78,7 @@ class Facts:
         return low is not None and low >= 0
 
     def _made(self, v: ir.Value) -> int | None:
-        if v.type.kind == "u":  # type: ignore[attr-defined]
+        if ir.type_as(v, Scalar).kind == "u":
             return 0
         s = v.stmt
         if s is None:

@@ -169,14 +169,14 @@ def _written(text: str, known: dict[str, str]) -> str | None:
     return re.sub(r"(?<![\w.])[A-Za-z_]\w*", lambda m: known[m[0]], text)
 
 
-def _shape(name: str, kind: Any) -> tuple[str, ...]:
+def _shape(name: str, kind: object) -> tuple[str, ...]:
     """The expressions of a parameter's extents; empty for one without axes."""
     if isinstance(kind, T.Array):
         return tuple(f"{name}.shape[{axis}]" for axis in range(kind.ndim))
     return tuple(map(str, kind.dims)) if isinstance(kind, T.Tile) else ()
 
 
-def _type(annotation: Any) -> Any:
+def _type(annotation: object) -> Any:
     try:
         return type_from(annotation)
     except TypeError:

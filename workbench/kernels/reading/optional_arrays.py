@@ -7,12 +7,14 @@ are 0. What touches one of its elements nevertheless is a claim that fails (`ops
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ...errors import KernelError
 from .. import ir
 from ..ops import control, memory
-from ..types import Array, Scalar, bool_
+from ..row import Row
+from ..types import Array, Type, bool_
 
 SLUG = "array-left-out"
 
@@ -40,7 +42,15 @@ class AbsenceBuilder(ir.Builder):
         self.epochs: dict[ir.Stmt, int] = {}  # of loads
         self.own_epochs: dict[ir.Stmt, int] = {}  # the same by the lines above that write to this array by this name
 
-    def append(self, row: Any, args: Any, types: Any, regions: Any = (), attr: Any = None, name: str = "") -> ir.Stmt:
+    def append(
+        self,
+        row: Row,
+        args: tuple[ir.Value, ...] | list[ir.Value],
+        types: tuple[Type, ...] | list[Type],
+        regions: tuple[ir.Region, ...] = (),
+        attr: object = None,
+        name: str = "",
+    ) -> ir.Stmt:
         if row is control.CALL:
             self.check_handed_over(args)
         elif self.absent and args and isinstance(args[0].type, Array) and ir.root(args[0]) in self.absent:
@@ -62,7 +72,7 @@ class AbsenceBuilder(ir.Builder):
                     self.writes[ir.root(a)] = self.epoch
         return stmt
 
-    def check_handed_over(self, args: Any) -> None:
+    def check_handed_over(self, args: Sequence[ir.Value]) -> None:
         """Raise KernelError if a missing array is passed to a func with an adjoint of its own."""
         gone = [a for a in args if a in self.absent]
         if gone:
@@ -75,7 +85,7 @@ class AbsenceBuilder(ir.Builder):
                 instead=f"if {gone[0].name}: ...",
             )
 
-    def touched(self, array: ir.Value, types: Any) -> tuple[Any, tuple, Any]:
+    def touched(self, array: ir.Value, types: tuple[Type, ...] | list[Type]) -> tuple[Any, tuple, Any]:
         """The claim, and after it the row that makes a zero where a value was to be loaded.
 
         Raises KernelError for a field that is certainly not assigned where its struct was made.
@@ -93,7 +103,7 @@ class AbsenceBuilder(ir.Builder):
         if not types:
             return control.ASSERT, never, claim
         super().append(control.ASSERT, never, (), attr=claim)
-        scalar: Scalar = types[0].scalar
+        scalar = ir.numeric(types[0]).scalar
         return control.CONST, (), 0.0 if scalar.kind == "f" else False if scalar.kind == "b" else 0
 
 

@@ -7,11 +7,12 @@ from typing import Any
 
 from ..parameter_types import Ref
 from .base import ReaderBase
-from .overloads import bound, candidates, described, holds_array, signature
+from .declare import Func
+from .overloads import Overload, bound, candidates, described, holds_array, signature
 from .scope import is_array
 
 
-def overload(reader: ReaderBase, f: Any, args: list[Any], named: dict[str, Any], node: ast.AST | None) -> Any:
+def overload(reader: ReaderBase, f: Overload, args: list[Any], named: dict[str, Any], node: ast.AST | None) -> Any:
     """The func that a call with these arguments means. Raises KernelError [overload]."""
     if not f.overloads:
         return f
@@ -41,7 +42,7 @@ def overload(reader: ReaderBase, f: Any, args: list[Any], named: dict[str, Any],
 # ---- parameters that are the caller's variables
 
 
-def references(reader: ReaderBase, f: Any, node: ast.Call, values: list[Any]) -> dict[str, ast.expr]:
+def references(reader: ReaderBase, f: Func, node: ast.Call, values: list[Any]) -> dict[str, ast.expr]:
     """The arguments of a call that stand for parameters annotated with `ref`. Raises KernelError [ref].
 
     They are assigned to after the call. So an element of an array can be one where the func cannot reach that

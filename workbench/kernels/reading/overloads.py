@@ -11,7 +11,7 @@ import ast
 import inspect
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -22,9 +22,25 @@ from .scope import StructParts, describe, is_array, is_literal
 from .source import source
 
 
-def beside(f: Any, before: Any) -> tuple[Any, ...]:
+class Overload(Protocol):
+    """The part of a func (`declare.Func`) that is used here."""
+
+    fn: Callable[..., Any]
+    key: str
+    overloads: tuple[Any, ...]
+    cell: tuple[str, int] | None
+    __name__: str
+    __module__: str
+
+    @property
+    def types(self) -> tuple[Any, ...]: ...
+    @property
+    def parts(self) -> tuple[Any, ...]: ...
+
+
+def beside(f: Overload, before: Overload | None) -> tuple[Any, ...]:
     """The funcs that share the name of `f` where it is declared: it replaces one with the same parameter types."""
-    if type(before) is not type(f) or (before.__module__, before.key) != (f.__module__, f.key):
+    if before is None or type(before) is not type(f) or (before.__module__, before.key) != (f.__module__, f.key):
         return ()
     others = [f if o.types == f.types else o for o in before.parts if not _run_again(o, f)]
     others += [] if f in others else [f]
@@ -33,7 +49,7 @@ def beside(f: Any, before: Any) -> tuple[Any, ...]:
 
 def cell() -> tuple[str, int] | None:
     """The cell of a notebook that runs, and the number of this run; None where nobody can tell."""
-    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    shell: Any = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     try:
         number = shell.get_parent()["metadata"]["cellId"]
         return number, shell.execution_count
@@ -41,12 +57,12 @@ def cell() -> tuple[str, int] | None:
         return None
 
 
-def _run_again(old: Any, new: Any) -> bool:
+def _run_again(old: Overload, new: Overload) -> bool:
     """True if `old` comes from an earlier run of the cell of `new`: its text may have changed since."""
     return old.cell is not None and new.cell is not None and old.cell[0] == new.cell[0] and old.cell[1] != new.cell[1]
 
 
-def type_of(x: Any) -> Any:
+def type_of(x: object) -> Any:
     """The type of an argument; a literal has its own. None for what is no value of the language."""
     if is_literal(x):
         return {bool: bool_, int: int32, float: float32}[type(x)]
@@ -55,7 +71,7 @@ def type_of(x: Any) -> Any:
     return getattr(x, "type", None)
 
 
-def fits(wanted: Any, x: Any) -> bool:
+def fits(wanted: object, x: object) -> bool:
     """True if an argument may be given for a parameter of this annotation."""
     if wanted is FUNCTION:
         return not isinstance(x, Type) and callable(x)
@@ -73,7 +89,7 @@ def bound(fn: Callable[..., Any], args: Sequence[Any], named: dict[str, Any]) ->
         return None
 
 
-def candidates(f: Any, args: Sequence[Any], named: dict[str, Any]) -> list[Any]:
+def candidates(f: Overload, args: Sequence[Any], named: dict[str, Any]) -> list[Any]:
     """The overloads that these arguments may mean: Warp's choice, and what fits at least as closely as that."""
     found = []
     for part in f.parts:
@@ -94,7 +110,7 @@ def candidates(f: Any, args: Sequence[Any], named: dict[str, Any]) -> list[Any]:
     return [first, *(part for part, *fit in others if rival(*fit))]
 
 
-def signature(part: Any) -> str:
+def signature(part: Overload) -> str:
     """A func as its `def` says it, and its line."""
     kinds = zip(inspect.signature(part.fn).parameters, part.types, strict=True)
     shown = ", ".join(f"{name}: {'Any' if kind is Any else kind}" for name, kind in kinds)
@@ -102,13 +118,13 @@ def signature(part: Any) -> str:
     return f"{part.__name__}({shown}) in line {text.where(text.tree).line}"
 
 
-def holds_array(value: Any) -> bool:
+def holds_array(value: object) -> bool:
     if isinstance(value, StructParts):
         return any(map(holds_array, value.fields.values()))
     return is_array(value) or (isinstance(value, tuple) and any(map(holds_array, value)))
 
 
-def refs(f: Any, node: ast.Call) -> list[ast.expr]:
+def refs(f: Overload, node: ast.Call) -> list[ast.expr]:
     """The arguments that a call of a func may set, whichever of its overloads it means."""
     found: list[ast.expr] = []
     for part in f.parts:
@@ -117,14 +133,14 @@ def refs(f: Any, node: ast.Call) -> list[ast.expr]:
     return found
 
 
-def described(x: Any) -> str:
+def described(x: object) -> str:
     if isinstance(x, StructParts | tuple) or is_array(x):
         return describe(x)
     found = type_of(x)
     return str(found) if found is not None else getattr(x, "__name__", describe(x))
 
 
-def attached(f: Any, fn: Callable[..., Any], own: tuple[Any, ...], exact: bool) -> Any:
+def attached(f: Overload, fn: Callable[..., Any], own: tuple[Any, ...], exact: bool) -> Any:
     """The overload of `f` that a function with parameters of the types `own` belongs to. Raises KernelError [overload].
 
     An adjoint has those of its func first (not `exact`: more follow).

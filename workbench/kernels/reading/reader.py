@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 from dataclasses import field
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,7 @@ from ..types import Array, Composite, Scalar, Small, Struct, Type, bool_, is_int
 from . import assigned_names as stores
 from . import python_names, refused_syntax
 from .addresses import is_address, moved_address
-from .base import Opened
+from .base import Meaning, Opened
 from .calls import Calls
 from .chosen_arrays import array_given, is_none
 from .conditions import Guarded
@@ -93,11 +93,11 @@ class Reading:
         return True
 
 
-def same_number(a: Any, b: Any) -> bool:
+def same_number(a: Meaning, b: Meaning) -> bool:
     return (is_literal(a) or isinstance(a, np.generic)) and type(a) is type(b) and a == b
 
 
-def _same_static(code: Any, around: dict[str, Any], then: Any) -> bool:
+def _same_static(code: CodeType, around: dict[str, Any], then: Meaning) -> bool:
     try:
         now = eval(code, around)
     except Exception:  # noqa: BLE001  said with its line when the kernel is read anew
@@ -105,7 +105,7 @@ def _same_static(code: Any, around: dict[str, Any], then: Any) -> bool:
     return _same_object(now, then)
 
 
-def _same_object(now: Any, then: Any) -> bool:
+def _same_object(now: Meaning, then: Meaning) -> bool:
     """True for what a kernel would read alike; of lists and tuples the parts count."""
     if isinstance(then, np.ndarray):
         return isinstance(now, np.ndarray) and now.dtype == then.dtype and now.tobytes() == then.tobytes()
@@ -183,7 +183,7 @@ class Reader(ControlFlowReader, Places, Calls, LiteralsReader):
             f"the parameter `{node.arg}` needs a type", "annotation", node, why, f"{node.arg}: array(dtype=float)"
         )
 
-    def parameter(self, name: str, type: Type, where: Where, given: bool = True) -> Any:
+    def parameter(self, name: str, type: Type, where: Where | None, given: bool = True) -> Any:
         """Flat parameters for one parameter of the user. Of an array that is not `given` there are none."""
         if isinstance(type, Struct):
             return StructParts(type, {f: self.parameter(type.path(name, f), t, where) for f, t in type.fields})
@@ -228,8 +228,8 @@ class Reader(ControlFlowReader, Places, Calls, LiteralsReader):
 
     def right_side(self, node: ast.expr, target: ast.expr) -> Any:
         """The value of an assignment; `i, j = tid()` is the one call that depends on what it is assigned to."""
-        unpacks = isinstance(node, ast.Call) and isinstance(target, (ast.Tuple, ast.List))
-        if unpacks and self.python_object(node.func) is tid:
+        several = isinstance(target, (ast.Tuple, ast.List))
+        if several and isinstance(node, ast.Call) and self.python_object(node.func) is tid:
             self.unpacking = len(target.elts)
         try:
             return self.checked(self.visit(node), node)
@@ -309,7 +309,7 @@ class Reader(ControlFlowReader, Places, Calls, LiteralsReader):
                 return x.tree
         raise refusal
 
-    def is_undecided(self, x: Any) -> bool:
+    def is_undecided(self, x: Meaning) -> bool:
         """True for what a name can stand for and no value can: then there is none for the paths without it."""
         return not (is_array(x) or isinstance(x, (StructParts, tuple)) or self.valued(x))
 
@@ -331,7 +331,7 @@ class Reader(ControlFlowReader, Places, Calls, LiteralsReader):
     def assigned_later(self, name: str) -> bool:
         return name in stores.names(self.frame.source.tree)
 
-    def python_attribute(self, base: Any, node: ast.Attribute) -> Any:
+    def python_attribute(self, base: Meaning, node: ast.Attribute) -> Any:
         try:
             found = getattr(base, node.attr)
             if isinstance(found, Refused):
@@ -349,14 +349,14 @@ class Reader(ControlFlowReader, Places, Calls, LiteralsReader):
             close = "" if reason else ops.instead_of(node.attr, dir(base), ast.unparse(node.value))
             raise self.error(f"`{name}` has no `{node.attr}`", "unknown-name", node, reason or "", close) from None
 
-    def visit_Tuple(self, node: ast.Tuple) -> tuple[Any, ...]:
+    def visit_Tuple(self, node: ast.Tuple | ast.List) -> tuple[Any, ...]:
         return tuple(self.checked(self.visit(item), item) for item in node.elts)
 
     def visit_BinOp(self, node: ast.BinOp) -> Any:
         left = self.checked(self.visit(node.left), node.left)
         return self.binary(node.op, left, self.checked(self.visit(node.right), node.right))
 
-    def binary(self, op: ast.operator, a: Any, b: Any) -> Any:
+    def binary(self, op: ast.operator, a: Meaning, b: Meaning) -> Any:
         sign = BINARY[refused_syntax.name_of(op)]
         if is_tile(a) or is_tile(b):
             return tile_binary(self, sign, a, b)
@@ -378,7 +378,7 @@ class Reader(ControlFlowReader, Places, Calls, LiteralsReader):
             return not condition if isinstance(condition, bool) else ops.unary("not", condition)
         x = self.checked(self.visit(node.operand), node.operand)
         if is_literal(x) and not isinstance(x, bool) and (sign != "~" or isinstance(x, int)):
-            return -x if sign == "-" else ~x if sign == "~" else x
+            return -x if sign == "-" else ~int(x) if sign == "~" else x
         if isinstance(x, StructParts) and is_tile(x) and sign == "-":
             return negated(x)
         return ops.unary(sign, self.value(x))
@@ -399,7 +399,7 @@ class Reader(ControlFlowReader, Places, Calls, LiteralsReader):
             node, True, [lambda o=o, r=r: part(o, r) for o, r in zip(node.ops, node.comparators, strict=True)]
         )
 
-    def compared(self, op: ast.cmpop, a: Any, b: Any, node: ast.Compare) -> Any:
+    def compared(self, op: ast.cmpop, a: Meaning, b: Meaning, node: ast.Compare) -> Any:
         name = refused_syntax.name_of(op)
         if name not in COMPARE:
             raise refused_syntax.refuse(name, self.where(node))
@@ -424,7 +424,7 @@ class Reader(ControlFlowReader, Places, Calls, LiteralsReader):
 
     # ---- values
 
-    def checked(self, x: Any, node: ast.expr) -> Any:
+    def checked(self, x: Meaning, node: ast.AST) -> Any:
         """`x`, the value of an expression. Raises KernelError if it is none or unusable."""
         if isinstance(x, Unusable):
             called = ast.unparse(node.func) if isinstance(node, ast.Call) else ast.unparse(node)

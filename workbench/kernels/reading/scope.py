@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import field
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, final
 
 import numpy as np
 
 from ...records import record, replace
 from .. import ir
-from ..types import Array, Struct, Tile
+from ..types import Array, Struct, Tile, TileOf
 
 Int = ir.Value | int
 
@@ -111,7 +111,7 @@ class StructParts:
         """The same with other fields."""
         return StructParts(self.type, parts)
 
-    def with_field(self, name: str, value: Any) -> StructParts:
+    def with_field(self, name: str, value: object) -> StructParts:
         return self.remade({**self.fields, name: value})
 
 
@@ -198,11 +198,30 @@ class State:
         return State(dict(self.names), dict(self.cells))
 
 
-def is_array(x: Any) -> bool:
+AnyArray: TypeAlias = ArrayView | Fields | Local | Choice
+Part: TypeAlias = ArrayView | Local | Choice  # of one array, or of one of several
+
+if TYPE_CHECKING:  # a tile of numbers, and one of composites or structs, as `tile_parts.is_tile` finds them
+
+    @final
+    class TileValue(ir.Value):
+        type: Tile  # type: ignore[assignment]  narrower than a value's, which nobody assigns
+
+    @final
+    class TileParts(StructParts):
+        type: TileOf
+else:
+    TileValue, TileParts = ir.Value, StructParts
+
+
+AnyTileValue: TypeAlias = "TileValue | TileParts"
+
+
+def is_array(x: object) -> TypeGuard[AnyArray]:
     return isinstance(x, (ArrayView, Fields, Local, Choice))
 
 
-def leaves(x: Any) -> Iterator[ir.Value]:
+def leaves(x: object) -> Iterator[ir.Value]:
     """The IR values of a tree, in order, as control flow carries them; of an array view its places."""
     if isinstance(x, ir.Value):
         yield x
@@ -222,7 +241,7 @@ def leaves(x: Any) -> Iterator[ir.Value]:
             yield from step.indices
 
 
-def rebuild(x: Any, values: Iterator[ir.Value]) -> Any:
+def rebuild(x: object, values: Iterator[ir.Value]) -> Any:
     """The same tree with its leaves, in order, taken from `values`."""
     if isinstance(x, ir.Value):
         return next(values)
@@ -238,10 +257,11 @@ def rebuild(x: Any, values: Iterator[ir.Value]) -> Any:
     return x.each(lambda part: rebuild(part, values)) if isinstance(x, Fields) else x
 
 
-def places(x: Any) -> list[Int]:
+def places(x: object) -> list[Int]:
     """The places of a view: all numbers (constants or IR values) that tell which part or which array it is."""
     if isinstance(x, Choice):
         return [*x.flags, *(n for option in x.options for n in places(option))]
+    assert isinstance(x, ArrayView | Local)
     found: list[Int] = []
     for entry in x.prefix if isinstance(x, ArrayView) else (x.cut,):
         if isinstance(entry, SlicedAxis):
@@ -251,7 +271,7 @@ def places(x: Any) -> list[Int]:
     return found
 
 
-def same_parts(a: Any, b: Any) -> bool:
+def same_parts(a: object, b: object) -> bool:
     """True for two parts of one array that differ in their `places` alone."""
     if isinstance(a, Choice) and isinstance(b, Choice):
         return len(a.options) == len(b.options) and all(map(same_parts, a.options, b.options))
@@ -266,7 +286,7 @@ def same_parts(a: Any, b: Any) -> bool:
     )
 
 
-def placed_at(x: Any, numbers: list[Int], safe: bool = False) -> Any:
+def placed_at(x: Part, numbers: list[Int], safe: bool = False) -> Any:
     """The same kind of part at other places; `safe`: where it is known to be safe, so are they."""
     rest = iter(numbers)
     if isinstance(x, Choice):
@@ -274,7 +294,7 @@ def placed_at(x: Any, numbers: list[Int], safe: bool = False) -> Any:
         options = [placed_at(o, [next(rest) for _ in places(o)], safe) for o in x.options]
         return Choice(tuple(options), flags)  # type: ignore[arg-type]
 
-    def entry(e: Any) -> Any:
+    def entry(e: Entry) -> Any:
         if not isinstance(e, SlicedAxis):
             return None if e is None else next(rest)
         start = next(rest)
@@ -287,19 +307,19 @@ def placed_at(x: Any, numbers: list[Int], safe: bool = False) -> Any:
     )
 
 
-def local_keys(x: Any) -> set[str]:
+def local_keys(x: object) -> set[str]:
     """The contents of local arrays and of shared tiles that a tree has a part of."""
     if isinstance(x, Local | Shown):
         return {x.key}
     if isinstance(x, Choice):
         return {key for option in x.options for key in local_keys(option)}
-    inner = x.parts.values() if isinstance(x, Fields) else x.fields.values() if isinstance(x, StructParts) else x
     if isinstance(x, Fields | StructParts | tuple):
+        inner = x if isinstance(x, tuple) else x.parts.values()
         return {key for part in inner for key in local_keys(part)}
-    return local_keys(x.tree) if isinstance(x, Unusable) and hasattr(x, "tree") else set()
+    return local_keys(getattr(x, "tree", None)) if isinstance(x, Unusable) else set()
 
 
-def describe(x: Any) -> str:
+def describe(x: object) -> str:
     """The type of what a name stands for, as users write it."""
     if isinstance(x, (ir.Value, ArrayView, Fields, StructParts, Choice)):
         return str(x.type)
@@ -310,6 +330,6 @@ def describe(x: Any) -> str:
     return type(x).__name__
 
 
-def is_literal(x: Any) -> bool:
+def is_literal(x: object) -> TypeGuard[bool | int | float]:
     """A Python number whose type in the kernel is not fixed yet."""
     return isinstance(x, (bool, int, float)) and not isinstance(x, np.generic)

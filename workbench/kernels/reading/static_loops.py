@@ -19,7 +19,7 @@ from ..ops import control
 from ..row import Row
 from ..types import Array, Composite, Type
 from . import declare
-from .base import ReaderBase, reads
+from .base import Meaning, ReaderBase, reads
 from .declare import Func, Instance, instance, struct_of
 from .lower_bounds import static_int
 from .scope import FRESH, ArrayView, Choice, Local, Shown, StructParts, Unusable, is_array, is_literal
@@ -31,7 +31,7 @@ TURNS = 512  # more of them make a program that no compiler likes
 class StaticValue:
     """Stand-in for a value of the kernel inside `static`: its type, its length."""
 
-    def __init__(self, type: Any, shape: tuple[int, ...] | None):
+    def __init__(self, type: Meaning, shape: tuple[int, ...] | None):
         self.type, self.dtype, self.ndim = type, getattr(type, "scalar", getattr(type, "dtype", None)), 0
         if shape is not None:
             self.shape, self.ndim = shape, len(shape)
@@ -42,7 +42,7 @@ class StaticValue:
         return self.shape[0]
 
 
-def kept(x: Any) -> Any:
+def kept(x: Meaning) -> Any:
     """A copy of what may change in place."""
     if isinstance(x, list | tuple):
         return type(x)(map(kept, x)) if type(x) in (list, tuple) else x
@@ -58,7 +58,7 @@ def call_static(reader: ReaderBase, node: ast.Call) -> Any:
     return struct_given(evaluated(reader, node.args[0], node))
 
 
-def struct_given(found: Any) -> Any:
+def struct_given(found: Meaning) -> Any:
     """An instance of a struct without arrays as a value of the kernel; anything else as it is."""
     if not isinstance(found, Instance) or any(isinstance(t, Array) for _, t in struct_of(found).fields):
         return found
@@ -91,7 +91,7 @@ def evaluated(reader: ReaderBase, expression: ast.expr, node: ast.AST) -> Any:
     return found
 
 
-def known_value(x: Any) -> Any:
+def known_value(x: Meaning) -> Any:
     """A local as `static` sees it: a constant, or a `StaticValue`; None where nothing is known."""
     if isinstance(x, Local):
         return StaticValue(x.type, tuple(static_int(turn.length) or 0 for turn in x.cut.turns))
@@ -139,7 +139,7 @@ def read_turns(reader: ReaderBase, node: ast.For, items: Sequence[Any]) -> None:
         reader.branch(node, go, lambda: read_turns(reader, node, rest), lambda: None)
 
 
-def take_item(reader: ReaderBase, target: ast.expr, item: Any, counted: bool) -> None:
+def take_item(reader: ReaderBase, target: ast.expr, item: Meaning, counted: bool) -> None:
     """Bind what a turn is about. Numbers of a list are constants of Python, whose type is that beside them."""
     if isinstance(target, ast.Tuple | ast.List) and isinstance(item, tuple | list) and len(item) == len(target.elts):
         for t, part in zip(target.elts, item, strict=True):
@@ -165,11 +165,11 @@ def items_of(reader: ReaderBase, over: ast.expr, node: ast.For) -> Sequence[Any]
         return list(found) if isinstance(found, list | tuple | range | np.ndarray | dict) else None
     if any(callee is f for f in (builtins.enumerate, builtins.zip, builtins.reversed)) and not over.keywords:
         parts = [items_of(reader, arg, node) for arg in over.args]
-        return None if None in parts else list(callee(*parts))  # type: ignore[arg-type]
+        return None if None in parts else list(callee(*parts))
     if callee is not range or not wants_numbers(reader, node) or over.keywords:
         return None
-    bounds = [static_int(reader.visit(a)) for a in over.args]
-    return None if None in bounds else range(*bounds)  # type: ignore[arg-type]
+    bounds = [b for a in over.args if (b := static_int(reader.visit(a))) is not None]
+    return None if len(bounds) < len(over.args) else range(*bounds)
 
 
 def wants_numbers(reader: ReaderBase, node: ast.For) -> bool:

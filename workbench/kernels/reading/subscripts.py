@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import ast
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeAlias
 
 from ...errors import KernelError
 from ...records import record
 from .. import ir, ops
 from ..ops import memory, parts, scalar, vectors
+from ..row import Row
 from ..types import Array, Composite, Matrix, Struct, Transform, Vector, float16, float32, is_int, matrix, vector
 from . import refused_syntax
 from .addresses import address_of
-from .base import ReaderBase
+from .base import Meaning, ReaderBase
 from .chosen_arrays import each_option
 from .cuts import extent, narrowed, picked_along
 from .func_grad import gradient_assigned, gradient_place, gradient_read, is_gradient, refuse_gradient_assigned
@@ -41,6 +42,9 @@ class ComponentCells:
     view: ArrayView | Choice
     pick: tuple[Any, ...]
     type: Composite | None = None
+
+
+Cell: TypeAlias = ArrayView | Choice | ComponentCells  # an element in memory, or components of one
 
 
 class Places(ReaderBase):
@@ -69,7 +73,7 @@ class Places(ReaderBase):
                 return found if isinstance(found, Fields) else self.loaded(found)
         return self.visit(node)
 
-    def loaded(self, x: Any) -> Any:
+    def loaded(self, x: Meaning) -> Any:
         """The value of an array element; anything else as it is."""
         if isinstance(x, ArrayView) and x.type.ndim == 0:
             return self.builder.emit(memory.LOAD, x.root, *x.prefix)
@@ -81,7 +85,7 @@ class Places(ReaderBase):
             return StructParts(x.struct, {name: self.loaded(part) for name, part in x.parts.items()})
         return x
 
-    def item(self, base: Any, node: ast.Subscript) -> Any:
+    def item(self, base: Meaning, node: ast.Subscript) -> Any:
         """`base[...]`; elements of arrays stay views, so that they can be stored to as well."""
         if is_indexed(base):
             return indexed_item(self, base, self.indices(node.slice))
@@ -110,7 +114,7 @@ class Places(ReaderBase):
             )
         return self.component(whole, self.pick(whole.type, node.slice))
 
-    def attribute(self, base: Any, node: ast.Attribute) -> Any:
+    def attribute(self, base: Meaning, node: ast.Attribute) -> Any:
         if isinstance(base, ModuleType):  # asked for a name it has not, `wb` looks for the closest: that takes long
             return self.python_attribute(base, node)
         if is_array(base):
@@ -126,9 +130,9 @@ class Places(ReaderBase):
         if isinstance(base, ir.Value) or isinstance(getattr(base, "type", None), Composite):
             whole = self.value(base)
             if node.attr == "dtype":
-                return whole.type.scalar
+                return ir.numeric(whole).scalar
             if node.attr == "length":  # how many components, as Warp has it
-                return whole.type.size
+                return ir.numeric(whole).size
             if (part := part_named(whole.type, node.attr)) is not None:
                 return self.builder.emit(parts.PART, whole, attr=part)
             return self.component(whole, (self.component_named(whole.type, node),))
@@ -138,7 +142,7 @@ class Places(ReaderBase):
             return base.scalar if node.attr == "dtype" else base.size
         return self.python_attribute(base, node)
 
-    def array_attribute(self, base: Any, node: ast.Attribute) -> Any:
+    def array_attribute(self, base: ArrayView | Fields | Local | Choice, node: ast.Attribute) -> Any:
         if isinstance(base, Fields) and base.type.ndim == 0:
             if node.attr not in base.parts:
                 raise self.no_field(base.struct, node)
@@ -165,7 +169,7 @@ class Places(ReaderBase):
         have = ", ".join(name for name, _ in struct.fields)
         return self.error(f"{struct} has no field `{node.attr}`", "field", node, f"It has {have}.", "")
 
-    def component_named(self, type: Any, node: ast.Attribute) -> int:
+    def component_named(self, type: Meaning, node: ast.Attribute) -> int:
         k = NAMES.get(node.attr)
         if isinstance(type, Transform):
             raise self.error(f"{type} has no component `{node.attr}`", "component", node, "It has p and q.", "t.p")
@@ -204,7 +208,7 @@ class Places(ReaderBase):
         whole = self.loaded(found)
         return self.component(whole, self.picked(whole.type, beyond))
 
-    def refuse_extra(self, base: ArrayView | Fields | Local | Choice, found: Any, nodes: list[ast.expr]) -> None:
+    def refuse_extra(self, base: ArrayView | Fields | Local | Choice, found: Meaning, nodes: list[ast.expr]) -> None:
         """More indices than axes pick components, of one element."""
         element = found.load() if isinstance(found, LocalPart) else found
         if isinstance(found, LocalPart) and isinstance(getattr(element, "type", None), Composite):
@@ -263,8 +267,9 @@ class Places(ReaderBase):
         return self.builder.emit(vectors.EXTRACT_AT, whole, *[self.value(p) for p in pick])
 
     def slice_read(self, whole: ir.Value, pick: tuple[Any, ...]) -> ir.Value:
-        number = whole.type.scalar  # type: ignore[attr-defined]
-        if len(whole.type.shape) == 1 and pick[0].step == 1:  # type: ignore[attr-defined]
+        of = ir.type_as(whole, Composite)
+        number = of.scalar
+        if len(of.shape) == 1 and pick[0].step == 1:
             return self.builder.emit(parts.PART, whole, attr=(pick[0].start, vector(len(pick[0]), number)))
         found = [self.component(whole, p) for p in spread(pick)]
         lengths = [len(p) for p in pick if isinstance(p, range)]
@@ -275,22 +280,23 @@ class Places(ReaderBase):
         type = vector(lengths[0], number) if len(lengths) == 1 else matrix(tuple(lengths), number)
         return self.builder.emit(vectors.CONSTRUCT, *found, attr=type)
 
-    def inserted(self, whole: ir.Value, pick: tuple[Any, ...], value: Any) -> ir.Value:
+    def inserted(self, whole: ir.Value, pick: tuple[Any, ...], value: Meaning) -> ir.Value:
         """`whole` with the picked components replaced."""
+        type = ir.type_as(whole, Composite)
         if any(isinstance(p, range) for p in pick):
-            places = spread(pick + tuple(range(n) for n in whole.type.shape[len(pick) :]))
-            for place, part in zip(places, self.split(value, len(places), whole.type.scalar), strict=True):
+            places = spread(pick + tuple(range(n) for n in type.shape[len(pick) :]))
+            for place, part in zip(places, self.split(value, len(places), type), strict=True):
                 whole = self.inserted(whole, place, part)
             return whole
-        part = whole.type.scalar if len(pick) == len(whole.type.shape) else Vector(whole.type.cols, whole.type.scalar)
+        part = type.scalar if len(pick) == len(type.shape) else part_type(type, pick)
         v = self.typed(value, part)
         if all(isinstance(p, int) for p in pick):
             return self.builder.emit(vectors.INSERT, whole, v, attr=pick)
         return self.builder.emit(vectors.INSERT_AT, whole, *[self.value(p) for p in pick], v)
 
-    def split(self, value: Any, count: int, number: Any) -> list[ir.Value]:
+    def split(self, value: Meaning, count: int, type: Composite) -> list[ir.Value]:
         """One value per place: the components of a vector, or one number for all."""
-        v = self.typed(value, number)
+        v = self.typed(value, type.scalar)
         if not isinstance(v.type, Composite):
             return [v] * count
         if v.type.size != count:
@@ -301,7 +307,7 @@ class Places(ReaderBase):
 
     # ---- assigning
 
-    def assign(self, target: ast.expr, value: Any) -> None:
+    def assign(self, target: ast.expr, value: Meaning) -> None:
         if isinstance(target, (ast.Tuple, ast.List)):
             return self.assign_each(target, value)
         if isinstance(target, ast.Name):
@@ -314,18 +320,18 @@ class Places(ReaderBase):
                 return self.assign_array_field(target, value)
             self.write(self.place(target), value, target)
 
-    def assign_array_field(self, target: ast.Attribute, value: Any) -> None:
+    def assign_array_field(self, target: ast.Attribute, value: ArrayView | Fields | Local | Choice) -> None:
         """`s.x = a`: rebinds the field, which stands for that array from here on."""
         base = self.place(target.value)
         record = base.load() if isinstance(base, LocalPart) else None
         wanted = dict(record.type.fields).get(target.attr) if isinstance(record, StructParts) else None
-        if wanted is None or isinstance(value, Local) or value.type != wanted:
+        if record is None or wanted is None or isinstance(value, Local) or value.type != wanted:
             raise self.error(
                 f"{describe(value)} cannot be assigned here", "assign", target, "", "a field of that array type"
             )
         base.store(record.with_field(target.attr, value))
 
-    def assign_each(self, target: ast.Tuple | ast.List, value: Any) -> None:
+    def assign_each(self, target: ast.Tuple | ast.List, value: Meaning) -> None:
         items = self.unpacked(value, target)
         if len(items) != len(target.elts):
             raise self.error(
@@ -334,7 +340,7 @@ class Places(ReaderBase):
         for t, v in zip(target.elts, items, strict=True):
             self.assign(t, v)
 
-    def unpacked(self, value: Any, node: ast.expr) -> list[Any]:
+    def unpacked(self, value: Meaning, node: ast.expr) -> list[Any]:
         if isinstance(value, tuple):
             return list(value)
         if isinstance(value, Shape):
@@ -343,7 +349,7 @@ class Places(ReaderBase):
             return [self.component(value, (k,)) for k in range(value.type.shape[0])]
         raise self.error(f"{describe(value)} cannot be unpacked into names", "unpack", node, "", "a, b = f(x)")
 
-    def bind(self, target: ast.Name, value: Any) -> None:
+    def bind(self, target: ast.Name, value: Meaning) -> None:
         settled = self.materialised(value, target.id)
         self.state.names[target.id] = shared(self, settled, target.id) if has_tiles(settled) else settled
 
@@ -382,7 +388,7 @@ class Places(ReaderBase):
             "this cannot be assigned to", "assign", node, "It is no name, part of one, or array element.", ""
         )
 
-    def field_place(self, base: Any, node: ast.Attribute) -> Any:
+    def field_place(self, base: Meaning, node: ast.Attribute) -> Any:
         if isinstance(base, Fields):
             return self.own(self.array_attribute(base, node))
         if isinstance(base, ArrayView | Choice) and base.type.ndim == 0:
@@ -405,7 +411,7 @@ class Places(ReaderBase):
             return self.typed_slot(base, part)
         return self.part_slot(base, (self.component_named(self.value(whole).type, node),))
 
-    def item_place(self, base: Any, node: ast.Subscript) -> Any:
+    def item_place(self, base: Meaning, node: ast.Subscript) -> Any:
         if is_indexed(base):
             nodes, n = self.indices(node.slice), base.type.ndim
             found, beyond = indexed_element(self, base, nodes[:n]), nodes[n:]
@@ -436,11 +442,11 @@ class Places(ReaderBase):
         whole = self.value(base.load())
         return self.part_slot(base, self.pick(self.composite(whole.type, node), node.slice))
 
-    def own(self, found: Any) -> Any:
+    def own(self, found: Meaning) -> Any:
         """A complete element of an array made in the kernel is written like part of any other local."""
         return local_slot(self, found) if isinstance(found, Local) and found.type.ndim == 0 else found
 
-    def composite(self, type: Any, node: ast.expr) -> Composite:
+    def composite(self, type: Meaning, node: ast.expr) -> Composite:
         if not isinstance(type, Composite):
             raise self.error(f"{type} has no components", "not-indexable", node, "Vectors and matrices have.", "")
         return type
@@ -457,7 +463,7 @@ class Places(ReaderBase):
             at = self.builder.emit(memory.WRAP, pick, self.typed(len(base.pick[0]), pick.type))
         return (ops.binary("+", at, self.typed(start, pick.type)),)
 
-    def cell(self, place: Any, option: ArrayView | Local) -> ArrayView | ComponentCells | LocalPart:
+    def cell(self, place: Meaning, option: ArrayView | Local) -> ArrayView | ComponentCells | LocalPart:
         """The element, or the components of one, in one of the arrays that it may be in."""
         found = self.own(option)
         if not isinstance(place, ComponentCells):
@@ -471,7 +477,7 @@ class Places(ReaderBase):
     def typed_slot(self, base: LocalPart, part: tuple[int, Composite]) -> LocalPart:
         """A named part of a local: of a transform its position or rotation."""
 
-        def store(v: Any) -> None:
+        def store(v: Meaning) -> None:
             made = parts.replaced(self.value(base.load()), part[0], self.value(v))
             made.name = made.name or self.value(base.load()).name
             base.store(made)
@@ -479,7 +485,7 @@ class Places(ReaderBase):
         return LocalPart(lambda: self.builder.emit(parts.PART, self.value(base.load()), attr=part), store)
 
     def part_slot(self, base: LocalPart, pick: tuple[Any, ...]) -> LocalPart:
-        def store(v: Any) -> None:
+        def store(v: Meaning) -> None:
             whole = self.value(base.load())
             made = self.inserted(whole, pick, v)
             made.name = made.name or whole.name
@@ -489,7 +495,7 @@ class Places(ReaderBase):
 
     # ---- writing to a place
 
-    def write(self, place: Any, value: Any, node: ast.expr) -> None:
+    def write(self, place: Meaning, value: Meaning, node: ast.expr) -> None:
         if chosen := chosen_cell(place):
             each_option(self, chosen, lambda option: self.write(self.cell(place, option), value, node))
         elif isinstance(place, LocalPart):
@@ -506,7 +512,7 @@ class Places(ReaderBase):
         else:
             raise self.error("this cannot be assigned to", "assign", node, "", "")
 
-    def fitting(self, old: Any, value: Any, node: ast.expr) -> Any:
+    def fitting(self, old: Meaning, value: Meaning, node: ast.expr) -> Any:
         """A value for a part that has a type already: a field or component keeps it."""
         if isinstance(old, ir.Value):
             new = self.typed(value, old.type)
@@ -520,14 +526,14 @@ class Places(ReaderBase):
                 )
             return new
         same = is_array(value) if is_array(old) else isinstance(value, StructParts)
-        if (is_array(old) or isinstance(old, StructParts)) and not (same and value.type == old.type):
+        if (is_array(old) or isinstance(old, StructParts)) and not (same and getattr(value, "type", None) == old.type):
             raise self.error(f"{describe(value)} cannot go into this {old.type}", "store-type", node, "", "")
         return value
 
-    def store_element(self, view: ArrayView, value: Any, node: ast.expr) -> None:
-        if _is_shadow(view.root):
+    def store_element(self, view: ArrayView | Choice, value: Meaning, node: ast.expr) -> None:
+        if isinstance(view, ArrayView) and _is_shadow(view.root):
             raise gradient_assigned(self, node)
-        if view.type.ndim:
+        if view.type.ndim or isinstance(view, Choice):
             raise self.error(
                 f"a row or slice cannot be assigned: {view.type.ndim} more indices are needed",
                 "rank",
@@ -537,7 +543,7 @@ class Places(ReaderBase):
             )
         self.builder.emit(memory.STORE, view.root, *view.prefix, self.typed(value, view.type.dtype))
 
-    def store_struct(self, place: Fields, value: Any, node: ast.expr) -> None:
+    def store_struct(self, place: Fields, value: Meaning, node: ast.expr) -> None:
         if place.type.ndim or not isinstance(value, StructParts) or value.type != place.type.dtype:
             raise self.error(
                 f"{describe(value)} cannot be stored here", "store-type", node, f"This is {place.type}.", ""
@@ -545,19 +551,19 @@ class Places(ReaderBase):
         for name, part in place.parts.items():
             self.write(self.own(part), value.fields[name], node)
 
-    def cell_parts(self, place: ComponentCells, value: Any) -> list[tuple[ArrayView, ir.Value]]:
+    def cell_parts(self, place: ComponentCells, value: Meaning) -> list[tuple[ArrayView, ir.Value]]:
         """Scalar elements of an array of composites, seen as an array of scalars, and the value for each."""
         type = place.view.type.dtype
-        assert isinstance(type, Composite)
+        assert isinstance(type, Composite) and isinstance(place.view, ArrayView)
+        view = place.view
         full = place.pick + tuple(range(n) for n in type.shape[len(place.pick) :])
-        root = self.builder.emit(memory.COMPONENTS, place.view.root)
+        root = self.builder.emit(memory.COMPONENTS, view.root)
         spots = spread(full)
         one = len(spots) == 1 and not any(isinstance(p, range) for p in full)
-        parts = [self.typed(value, type.scalar)] if one else self.split(value, len(spots), type.scalar)
+        parts = [self.typed(value, type.scalar)] if one else self.split(value, len(spots), type)
         views = [
             ArrayView(
-                root,
-                place.view.prefix + tuple(self.component_index(p, n) for p, n in zip(spot, type.shape, strict=True)),
+                root, view.prefix + tuple(self.component_index(p, n) for p, n in zip(spot, type.shape, strict=True))
             )
             for spot in spots
         ]
@@ -592,7 +598,7 @@ class Places(ReaderBase):
             return self.bind(node.target, result)
         place.store(self.materialised(result, name) if name else self.fitting(old, result, node.target))
 
-    def add_to(self, row: Any, view: ArrayView, part: ir.Value) -> None:
+    def add_to(self, row: Row, view: ArrayView, part: ir.Value) -> None:
         """`+=` on memory: an atomic update; of a gradient, an accumulation without a result."""
         if not _is_shadow(view.root):
             self.builder.emit(row, view.root, *view.prefix, part)
@@ -602,7 +608,7 @@ class Places(ReaderBase):
                 part = self.builder.emit(scalar.CAST, part, attr=float32)
             self.builder.emit(memory.ACCUMULATE, view.root, *view.prefix, part)
 
-    def add_value(self, row: Any, place: Any, value: Any, node: ast.AugAssign) -> None:
+    def add_value(self, row: Row, place: Cell | LocalPart, value: Meaning, node: ast.AugAssign) -> None:
         """`+=` or `-=` on an element, or on components of one."""
         if chosen := chosen_cell(place):
             each_option(self, chosen, lambda option: self.add_value(row, self.cell(place, option), value, node))
@@ -613,9 +619,10 @@ class Places(ReaderBase):
             for view, part in self.cell_parts(place, value):
                 self.add_to(row, view, part)
         else:
+            assert isinstance(place, ArrayView)
             self.add_to(row, place, self.typed(value, place.type.dtype))
 
-    def update_memory(self, place: Any, node: ast.AugAssign, op: str) -> None:
+    def update_memory(self, place: Cell, node: ast.AugAssign, op: str) -> None:
         """`a[i] += v` adds atomically; other operators load, compute and store."""
         if not isinstance(place, ComponentCells) and place.type.ndim:
             return self.store_element(place, None, node.target)
@@ -630,13 +637,13 @@ class Places(ReaderBase):
         self.write(place, self.binary(node.op, old, self.visit(node.value)), node.target)
 
 
-def chosen_cell(place: Any) -> Choice | None:
+def chosen_cell(place: Meaning) -> Choice | None:
     """The element of one array or another that a place is, or has components of; None for any other place."""
     found = place.view if isinstance(place, ComponentCells) else place
     return found if isinstance(found, Choice) and found.type.ndim == 0 else None
 
 
-def part_named(type: Any, name: str) -> tuple[int, Composite] | None:
+def part_named(type: Meaning, name: str) -> tuple[int, Composite] | None:
     """(offset, type) of the named part of a transform; None if there is none."""
     return type.parts.get(name) if isinstance(type, Transform) else None
 
@@ -653,11 +660,11 @@ def spread(pick: tuple[Any, ...]) -> list[tuple[Any, ...]]:
     return places
 
 
-def part_type(type: Any, pick: tuple[Any, ...]) -> Any:
+def part_type(type: Meaning, pick: tuple[Any, ...]) -> Any:
     """The type of a component or row."""
     if isinstance(type, Matrix) and len(pick) == 1:
         return Vector(type.cols, type.scalar)
-    return type.scalar
+    return ir.numeric(type).scalar
 
 
 def _is_shadow(array: ir.Value) -> bool:

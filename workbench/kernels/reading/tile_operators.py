@@ -8,10 +8,10 @@ from typing import Any
 
 from .. import ir, ops
 from ..ops import scalar, tiles
-from ..types import Composite, Scalar, Tile, int32
-from .base import ReaderBase
+from ..types import Composite, Scalar, Tile, TileOf, int32
+from .base import Meaning, ReaderBase
 from .lower_bounds import static_int
-from .scope import StructParts, describe, is_literal, leaves, rebuild
+from .scope import AnyTileValue, LocalPart, StructParts, describe, is_literal, leaves, rebuild
 from .tile_parts import (
     each_element,
     each_of,
@@ -28,7 +28,9 @@ from .tile_parts import (
 from .tile_sharing import refuse_shared
 
 
-def with_part(reader: ReaderBase, whole: Any, part: Any, offsets: list[ir.Value], node: ast.AST) -> Any:
+def with_part(
+    reader: ReaderBase, whole: AnyTileValue, part: AnyTileValue, offsets: list[ir.Value], node: ast.AST
+) -> Any:
     refuse_beyond(reader, whole.type, part.type, offsets, node)
     pairs = zip(leaves(whole), leaves(part), strict=True)
     return rebuild(whole, iter([reader.builder.emit(tiles.ASSIGN, v, *offsets, p) for v, p in pairs]))
@@ -37,18 +39,18 @@ def with_part(reader: ReaderBase, whole: Any, part: Any, offsets: list[ir.Value]
 # ---- operators and elements
 
 
-def tile_binary(reader: ReaderBase, sign: str, a: Any, b: Any) -> Any:
+def tile_binary(reader: ReaderBase, sign: str, a: Meaning, b: Meaning) -> Any:
     """An operator between tiles of one shape, or a tile and one value."""
     if is_tile(a) and is_tile(b) and a.type.dims != b.type.dims:
         raise odd_operands(reader, sign, a, b)
     if isinstance(a, StructParts) or isinstance(b, StructParts):
         return composite_binary(reader, sign, a, b)
-    whole = a if is_tile(a) else b
-    type = whole.type
+    type = next(ir.type_as(v, Tile) for v in (a, b) if is_tile(v))
     x, y = (reader.typed(v, type.scalar) for v in (a, b))
     if any(isinstance(v.type, Composite) and not isinstance(v.type, Tile) for v in (x, y)):
         return composite_binary(reader, sign, x, y)
     x, y = (filled(reader, Tile(type.dims, v.type), v) if isinstance(v.type, Scalar) else v for v in (x, y))
+    assert is_tile(x) and is_tile(y) and isinstance(x, ir.Value) and isinstance(y, ir.Value)
     row = _OPERATORS.get(sign)
     if row is None:
         raise reader.error(f"tiles have no operator `{sign}`", "tile-operand", None, "", "tile_map(f, a, b)")
@@ -60,38 +62,38 @@ def tile_binary(reader: ReaderBase, sign: str, a: Any, b: Any) -> Any:
     return reader.builder.emit(row, x, y)
 
 
-def odd_operands(reader: ReaderBase, sign: str, a: Any, b: Any) -> Exception:
+def odd_operands(reader: ReaderBase, sign: str, a: AnyTileValue, b: AnyTileValue) -> Exception:
     slug = "mixed-types" if a.type.dims == b.type.dims else "tile-shape"
     instead = "tile_astype(t, dtype=...)" if slug == "mixed-types" else "tile_broadcast(t, shape=...)"
     why = "Tiles of one shape and type, or a number."
     return reader.error(f"`{sign}` between {a.type} and {b.type}", slug, None, why, instead)
 
 
-def composite_binary(reader: ReaderBase, sign: str, a: Any, b: Any) -> Any:
+def composite_binary(reader: ReaderBase, sign: str, a: Meaning, b: Meaning) -> Any:
     """`tile_binary` where a side has composite elements: by component where that is equivalent."""
     if sign in "+-" and is_tile(a) and is_tile(b) and a.type == b.type:
         pairs = zip(leaves(a), leaves(b), strict=True)
         return rebuild(a, iter([tile_binary(reader, sign, x, y) for x, y in pairs]))
-    whole, number = (a, b) if isinstance(a, StructParts) and is_tile(a) else (b, a)
+    whole, number = (a, b) if is_tile(a) and isinstance(a, StructParts) else (b, a)
     plain = is_literal(number) or isinstance(getattr(number, "type", None), (Scalar, Tile))
-    if plain and isinstance(whole, StructParts) and (sign == "*" or (sign == "/" and whole is a)):
+    if plain and is_tile(whole) and isinstance(whole, StructParts) and (sign == "*" or (sign == "/" and whole is a)):
         turn = (
             (lambda p: tile_binary(reader, sign, p, number))
             if whole is a
             else (lambda p: tile_binary(reader, sign, number, p))
         )
         return per_part(whole, turn)
-    shape, node = (a if is_tile(a) else b).type.dims, reader.frame.source.tree
+    shape, node = next(v.type.dims for v in (a, b) if is_tile(v)), reader.frame.source.tree
     given = [x if isinstance(x, StructParts) or is_literal(x) else reader.value(x) for x in (a, b)]
     apply = lambda i, parts: ops.binary(sign, *reader.operands(sign, *parts))  # noqa: E731
     return each_of(reader, shape, given, apply, node)
 
 
-def negated(t: Any) -> Any:
+def negated(t: AnyTileValue) -> Any:
     return per_part(t, lambda p: ops.unary("-", p))
 
 
-def tile_attribute(type: Any, name: str) -> Any:
+def tile_attribute(type: Tile | TileOf, name: str) -> Any:
     return number_of(type) if name == "dtype" else type.dims if name == "shape" else math.prod(type.dims)
 
 
@@ -142,7 +144,7 @@ def counted(reader: ReaderBase, i: ir.Value, n: int) -> ir.Value:
     return reader.builder.emit(scalar.WHERE, below, reader.builder.emit(scalar.ADD, i, reader.value(n)), i)
 
 
-def tile_read(reader: ReaderBase, t: Any, nodes: list[ast.expr]) -> Any:
+def tile_read(reader: ReaderBase, t: AnyTileValue, nodes: list[ast.expr]) -> Any:
     """The value of `t[...]`: an element, or a part."""
     picked = tile_picked(reader, t.type.dims, nodes)
     if not any(isinstance(p, range) for p in picked):
@@ -150,17 +152,17 @@ def tile_read(reader: ReaderBase, t: Any, nodes: list[ast.expr]) -> Any:
     offsets, whole, dims = part_picked(reader, t.type.dims, picked)
 
     def part(p: ir.Value) -> ir.Value:
-        made = reader.builder.emit(tiles.VIEW, p, *offsets, attr=Tile(whole, p.type.scalar))  # type: ignore[attr-defined]
+        made = reader.builder.emit(tiles.VIEW, p, *offsets, attr=Tile(whole, ir.numeric(p).scalar))
         return made if whole == dims else reshaped(reader, made, dims)
 
     return per_part(t, part)
 
 
-def tile_slot(reader: ReaderBase, base: Any, nodes: list[ast.expr], node: ast.expr) -> tuple[Any, Any]:
+def tile_slot(reader: ReaderBase, base: LocalPart, nodes: list[ast.expr], node: ast.expr) -> tuple[Any, Any]:
     """(load, store) functions of an element or a part of a local tile."""
     picked = tile_picked(reader, base.load().type.dims, nodes)
 
-    def replaced(whole: Any, v: Any) -> Any:
+    def replaced(whole: AnyTileValue, v: Meaning) -> Any:
         if not any(isinstance(p, range) for p in picked):
             return with_element(reader, whole, picked, v)
         offsets, shape, dims = part_picked(reader, whole.type.dims, picked)
@@ -169,7 +171,7 @@ def tile_slot(reader: ReaderBase, base: Any, nodes: list[ast.expr], node: ast.ex
             raise reader.error(f"{describe(v)} cannot go into {dims} of {whole.type}", "store-type", node, "", "")
         return with_part(reader, whole, per_part(part, lambda p: reshaped(reader, p, shape)), offsets, node)
 
-    def store(v: Any) -> None:
+    def store(v: Meaning) -> None:
         whole = base.load()
         refuse_shared(reader, whole, node)
         made = replaced(whole, v)
@@ -179,7 +181,9 @@ def tile_slot(reader: ReaderBase, base: Any, nodes: list[ast.expr], node: ast.ex
     return lambda: tile_read(reader, base.load(), nodes), store
 
 
-def refuse_beyond(reader: ReaderBase, type: Tile, part: Tile, offsets: list[ir.Value], node: ast.AST) -> None:
+def refuse_beyond(
+    reader: ReaderBase, type: Tile | TileOf, part: Tile | TileOf, offsets: list[ir.Value], node: ast.AST
+) -> None:
     """Raise KernelError if a part cannot fit; unknown offsets count as 0, and are checked when it runs."""
     for n, m, o in zip(type.dims, part.dims, offsets, strict=False):
         if m > n or (static_int(o) or 0) + m > n:

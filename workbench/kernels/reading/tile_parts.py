@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 from .. import ir, ops
 from ..ir import constant
@@ -17,21 +17,21 @@ from ..ops import control, memory, scalar, tiles
 from ..ops.tile_names import CHANGED, SHOWING, TILES, TileBuiltin
 from ..row import Row
 from ..types import Composite, Scalar, Struct, Tile, TileOf, Type, int32, is_float, is_int, scalar_of, tile_type
-from .base import ReaderBase, reads
+from .base import Meaning, ReaderBase, reads
 from .cuts import extent, narrowed
 from .lower_bounds import static_int
-from .scope import ArrayView, Choice, Fields, LocalPart, StructParts, describe, leaves, rebuild
+from .scope import AnyTileValue, ArrayView, Choice, Fields, LocalPart, StructParts, TileValue, describe, leaves, rebuild
 from .tile_sharing import has_shown, present_tiles, put_in_place, refuse_shared, shared
 
 LARGEST = 1 << 20  # bytes of one tile
 
 
-def is_tile(x: Any) -> bool:
+def is_tile(x: Meaning) -> TypeGuard[AnyTileValue]:
     """True for a tile of numbers, and for one of composites or structs."""
     return isinstance(getattr(x, "type", None), (Tile, TileOf))
 
 
-def number_of(type: Any) -> Any:
+def number_of(type: Tile | TileOf) -> Scalar | Composite | Struct:
     """The element type of a tile: a scalar, a composite or a struct."""
     return type.dtype if isinstance(type, TileOf) else type.scalar
 
@@ -39,10 +39,10 @@ def number_of(type: Any) -> Any:
 # ---- types
 
 
-def tile_dims(reader: ReaderBase, shape: Any, node: ast.AST) -> tuple[int, ...]:
+def tile_dims(reader: ReaderBase, shape: Meaning, node: ast.AST) -> tuple[int, ...]:
     sizes = shape if isinstance(shape, tuple) else (shape,)
-    found = [static_int(n) for n in sizes]
-    if not found or any(n is None or n < 1 for n in found):
+    found = [n for n in map(static_int, sizes) if n is not None and n > 0]
+    if not sizes or len(found) < len(sizes):
         raise reader.error(
             "the shape of a tile is made of constants from 1 on",
             "tile-shape",
@@ -50,10 +50,10 @@ def tile_dims(reader: ReaderBase, shape: Any, node: ast.AST) -> tuple[int, ...]:
             "It is a part of its type.",
             "shape=(16, 16), or names of constants",
         )
-    return tuple(found)  # type: ignore[arg-type]
+    return tuple(found)
 
 
-def type_of_tile(reader: ReaderBase, dims: tuple[int, ...], dtype: Any, node: ast.AST) -> Tile | TileOf:
+def type_of_tile(reader: ReaderBase, dims: tuple[int, ...], dtype: Meaning, node: ast.AST) -> Tile | TileOf:
     try:
         made = tile_type(dims, dtype if isinstance(dtype, (Composite, Struct)) else scalar_of(dtype))
     except TypeError as e:
@@ -72,7 +72,7 @@ def type_of_tile(reader: ReaderBase, dims: tuple[int, ...], dtype: Any, node: as
     return made
 
 
-def dtype_of(reader: ReaderBase, x: Any) -> Any:
+def dtype_of(reader: ReaderBase, x: Meaning) -> Any:
     """The type of a number, vector or struct that is to be an element."""
     return x.type if isinstance(x, StructParts) else reader.value(x).type
 
@@ -80,7 +80,7 @@ def dtype_of(reader: ReaderBase, x: Any) -> Any:
 # ---- elements
 
 
-def numbers_of(reader: ReaderBase, x: Any) -> list[ir.Value]:
+def numbers_of(reader: ReaderBase, x: Meaning) -> list[ir.Value]:
     """The scalar components of an element, in the order of the tiles that hold them."""
     if isinstance(x, StructParts):
         return [n for part in x.fields.values() for n in numbers_of(reader, part)]
@@ -88,7 +88,7 @@ def numbers_of(reader: ReaderBase, x: Any) -> list[ir.Value]:
     return [reader.component(v, at) for at in ir_indices(v.type)] if isinstance(v.type, Composite) else [v]
 
 
-def composed(dtype: Any, parts: Iterator[ir.Value]) -> Any:
+def composed(dtype: Type, parts: Iterator[ir.Value]) -> Any:
     """The element of type `dtype` made of its scalar components."""
     if isinstance(dtype, Struct):
         return StructParts(dtype, {name: composed(t, parts) for name, t in dtype.fields})
@@ -97,37 +97,37 @@ def composed(dtype: Any, parts: Iterator[ir.Value]) -> Any:
     return next(parts)
 
 
-def as_tile(type: Tile | TileOf, parts: Iterator[ir.Value]) -> Any:
+def as_tile(type: Type, parts: Iterator[ir.Value]) -> Any:
     """A tile (a Record if composite) made of the tiles of its components."""
     if isinstance(type, TileOf):
-        return StructParts(type, {name: as_tile(t, parts) for name, t in type.fields})  # type: ignore[arg-type]
+        return StructParts(type, {name: as_tile(t, parts) for name, t in type.fields})
     return next(parts)
 
 
-def regrouped(dtype: Any, parts: Sequence[ir.Value]) -> Any:
+def regrouped(dtype: Scalar | Composite | Struct, parts: Sequence[ir.Value]) -> Any:
     """Tiles of one shape as one tile of `dtype`, or of `dtype` over their scalar."""
-    first: Any = parts[0].type
+    first = ir.type_as(parts[0], Tile)
     if isinstance(dtype, (Scalar, Composite)):
         dtype = dtype.over(first.scalar)
     return as_tile(tile_type(first.dims, dtype), iter(parts))
 
 
-def per_part(x: Any, do: Callable[[ir.Value], ir.Value]) -> Any:
+def per_part(x: AnyTileValue, do: Callable[[ir.Value], ir.Value]) -> Any:
     """The tile with `do` applied to the tile of each component."""
     if not isinstance(x, StructParts):
         return do(x)
-    return regrouped(x.type.dtype, [do(part) for part in leaves(x)])  # type: ignore[attr-defined]
+    return regrouped(x.type.dtype, [do(part) for part in leaves(x)])
 
 
-def any_tile(reader: ReaderBase, x: Any, node: ast.AST) -> Any:
-    return x if isinstance(x, StructParts) and is_tile(x) else tile_value(reader, x, node)
+def any_tile(reader: ReaderBase, x: Meaning, node: ast.AST) -> AnyTileValue:
+    return x if is_tile(x) and isinstance(x, StructParts) else tile_value(reader, x, node)
 
 
-def tile_value(reader: ReaderBase, x: Any, node: ast.AST) -> ir.Value:
+def tile_value(reader: ReaderBase, x: Meaning, node: ast.AST) -> TileValue:
     if isinstance(x, StructParts) and is_tile(x):
         raise reader.error(f"this takes a tile of numbers, not {x.type}", "tile-operand", node, "", "tile_map(f, t)")
     v = reader.value(x)
-    if not isinstance(v.type, Tile):
+    if not is_tile(v) or isinstance(v, StructParts):
         raise reader.error(f"{describe(v)} is no tile", "tile-operand", node, "", "wb.tile_load(a, shape=...)")
     return v
 
@@ -138,23 +138,29 @@ def filled(reader: ReaderBase, type: Tile, number: ir.Value) -> ir.Value:
     return reader.builder.emit(tiles.FILL, number, attr=type)
 
 
-def filled_with(reader: ReaderBase, dims: tuple[int, ...], x: Any, node: ast.AST) -> Any:
+def filled_to(reader: ReaderBase, dims: tuple[int, ...], number: ir.Value) -> ir.Value:
+    return filled(reader, Tile(dims, ir.type_as(number, Scalar)), number)
+
+
+def filled_with(reader: ReaderBase, dims: tuple[int, ...], x: Meaning, node: ast.AST) -> Any:
     """A tile with one element everywhere."""
     type = type_of_tile(reader, dims, dtype_of(reader, x), node)
-    return as_tile(type, iter([filled(reader, Tile(dims, n.type), n) for n in numbers_of(reader, x)]))  # type: ignore[arg-type]
+    return as_tile(type, iter([filled_to(reader, dims, n) for n in numbers_of(reader, x)]))
 
 
-def tile_of_one(reader: ReaderBase, number: Any) -> Any:
+def tile_of_one(reader: ReaderBase, number: Meaning) -> Any:
     """A tile of one element, as Warp gives the result of a reduction."""
     return filled_with(reader, (1,), number, reader.frame.source.tree)
 
 
-def element_at(reader: ReaderBase, t: Any, indices: Sequence[ir.Value]) -> Any:
+def element_at(reader: ReaderBase, t: AnyTileValue, indices: Sequence[ir.Value]) -> Any:
     got = iter([reader.builder.emit(tiles.GET, part, *indices) for part in leaves(t)])
     return composed(number_of(t.type), got)
 
 
-def with_element(reader: ReaderBase, t: Any, indices: Sequence[ir.Value], x: Any, row: Row = tiles.SET) -> Any:
+def with_element(
+    reader: ReaderBase, t: AnyTileValue, indices: Sequence[ir.Value], x: Meaning, row: Row = tiles.SET
+) -> Any:
     """The tile with an element replaced."""
     x = reader.typed(x, number_of(t.type)) if isinstance(t, ir.Value) else x
     if dtype_of(reader, x) != number_of(t.type):
@@ -176,12 +182,12 @@ def each_element(
 ) -> tuple[ir.Value, ...]:
     """Emit an `each` whose body is `write(indices, elements)`; returns its result tiles."""
     region = ir.Region([ir.Value(int32, name) for name, _ in zip("ijklmn", shape, strict=False)])
-    elements = [ir.Value(v.type.scalar) for v in given]  # type: ignore[attr-defined]
+    elements = [ir.Value(ir.numeric(v).scalar) for v in given]
     with reader.builder.inside(region):
         results = write(list(region.params), elements)
     region.params += elements
     region.results = tuple(results or ())
-    types = [Tile(shape, r.type) for r in region.results]  # type: ignore[arg-type]
+    types = [Tile(shape, ir.type_as(r, Scalar)) for r in region.results]
     stmt = reader.builder.append(control.EACH, tuple(given), types, (region,), control.Each(shape, bounds, order))
     return stmt.outs
 
@@ -204,7 +210,7 @@ def each_of(
         tiled = is_tile(g)
         parts = list(leaves(g)) if tiled else [n for v in leaves(g) if is_float(v.type) for n in numbers_of(reader, v)]
         open.append((g, tiled))
-        sources += parts if tiled else [filled(reader, Tile(shape, n.type), n) for n in parts]  # type: ignore[arg-type]
+        sources += parts if tiled else [filled_to(reader, shape, n) for n in parts]
     found: list[Any] = []
 
     def inner(i: list[ir.Value], parts: list[ir.Value]) -> list[ir.Value]:
@@ -220,7 +226,7 @@ def each_of(
     return as_tile(type_of_tile(reader, shape, found[0], node), iter(outs)) if found else None
 
 
-def served(g: Any, parts: Iterator[ir.Value]) -> Any:
+def served(g: Meaning, parts: Iterator[ir.Value]) -> Any:
     new = [composed(v.type, parts) if is_float(v.type) else v for v in leaves(g)]
     return rebuild(g, iter(new))
 
@@ -228,7 +234,7 @@ def served(g: Any, parts: Iterator[ir.Value]) -> Any:
 # ---- memory
 
 
-def offsets_of(reader: ReaderBase, offset: Any, rank: int, node: ast.AST) -> list[ir.Value]:
+def offsets_of(reader: ReaderBase, offset: Meaning, rank: int, node: ast.AST) -> list[ir.Value]:
     given = offset if isinstance(offset, tuple) else (offset,) + (0,) * (rank - 1) if offset is not None else ()
     given = given or (0,) * rank
     if len(given) != rank:
@@ -244,7 +250,7 @@ def offsets_of(reader: ReaderBase, offset: Any, rank: int, node: ast.AST) -> lis
     return out
 
 
-def tiled_array(reader: ReaderBase, a: Any, node: ast.AST) -> ArrayView | Fields:
+def tiled_array(reader: ReaderBase, a: Meaning, node: ast.AST) -> ArrayView | Fields:
     if isinstance(a, Choice):
         raise reader.error(
             f"a tile of one array or another: {ast.unparse(node)}",
@@ -289,12 +295,12 @@ def guarded(
     with reader.builder.inside(other):
         other.results = tuple(reader.zero(v.type) for v in then.results)
     types = [v.type for v in then.results]
-    stmt = reader.builder.append(control.IF, (held,), types, (then, other))  # type: ignore[arg-type]
+    stmt = reader.builder.append(control.IF, (held,), types, (then, other))
     return rebuild(made, iter(stmt.outs))
 
 
 def indexed(
-    reader: ReaderBase, shape: tuple[int, ...], indices: Any, axis: Any, node: ast.AST
+    reader: ReaderBase, shape: tuple[int, ...], indices: Meaning, axis: Meaning, node: ast.AST
 ) -> tuple[list, int | None]:
     """([tile of the indices along one axis, broadcast to the shape], that axis); ([], None) without indices."""
     if indices is None:
@@ -316,13 +322,13 @@ def indexed(
 def each_in_array(
     reader: ReaderBase,
     node: ast.AST,
-    a: Any,
+    a: Meaning,
     shape: tuple[int, ...],
-    offset: Any,
-    checked: Any,
+    offset: Meaning,
+    checked: Meaning,
     given: list[Any],
-    indices: Any,
-    axis: Any,
+    indices: Meaning,
+    axis: Meaning,
     write: Callable[..., Any],
 ) -> Any:
     """Emit `write(array, place, elements)` for every element of a tile that lies in an array."""
@@ -347,12 +353,12 @@ def each_in_array(
 def read_tile_load(
     reader: ReaderBase,
     node: ast.Call,
-    a: Any,
-    shape: Any,
-    offset: Any = None,
-    bounds_check: Any = True,
-    indices: Any = None,
-    axis: Any = 0,
+    a: Meaning,
+    shape: Meaning,
+    offset: Meaning = None,
+    bounds_check: Meaning = True,
+    indices: Meaning = None,
+    axis: Meaning = 0,
 ) -> Any:
     dims = tile_dims(reader, shape, node)
     type_of_tile(reader, dims, tiled_array(reader, a, node).type.dtype, node)
@@ -364,12 +370,12 @@ def read_tile_load(
 def read_tile_store(
     reader: ReaderBase,
     node: ast.Call,
-    a: Any,
-    t: Any,
-    offset: Any = None,
-    bounds_check: Any = True,
-    indices: Any = None,
-    axis: Any = 0,
+    a: Meaning,
+    t: Meaning,
+    offset: Meaning = None,
+    bounds_check: Meaning = True,
+    indices: Meaning = None,
+    axis: Meaning = 0,
     row: Row = memory.STORE,
 ) -> None:
     found, v = tiled_array(reader, a, node), any_tile(reader, t, node)
@@ -391,18 +397,18 @@ def put_at(reader: ReaderBase, place: ArrayView | Fields, x: Any, row: Row, node
 
 
 @reads(TILES["tile_atomic_add"], TILES["tile_atomic_add_indexed"])
-def read_tile_atomic_add(reader: ReaderBase, node: ast.Call, a: Any, t: Any, **more: Any) -> None:
+def read_tile_atomic_add(reader: ReaderBase, node: ast.Call, a: Meaning, t: Meaning, **more: Meaning) -> None:
     read_tile_store(reader, node, a, t, row=memory.ATOMIC_ADD, **more)
 
 
-def flat(type: Any) -> list[Tile]:
+def flat(type: Type) -> list[Tile]:
     """The types of the tiles of numbers that make up a tile type."""
-    return [t for _, f in type.fields for t in flat(f)] if isinstance(type, TileOf) else [type]
+    return [t for _, f in type.fields for t in flat(f)] if isinstance(type, TileOf) else [ir.type_as(type, Tile)]
 
 
-def ir_indices(type: Type) -> list[tuple[int, ...]]:
+def ir_indices(type: Composite) -> list[tuple[int, ...]]:
     """The indices of the components of a composite, row by row: (k,) or (row, column)."""
-    shape = type.shape  # type: ignore[attr-defined]
+    shape = type.shape
     return (
         [(k,) for k in range(shape[0])]
         if len(shape) == 1
@@ -411,7 +417,7 @@ def ir_indices(type: Type) -> list[tuple[int, ...]]:
 
 
 def reshaped(reader: ReaderBase, v: ir.Value, dims: tuple[int, ...]) -> ir.Value:
-    return reader.builder.emit(tiles.RESHAPE, v, attr=Tile(dims, v.type.scalar))  # type: ignore[attr-defined]
+    return reader.builder.emit(tiles.RESHAPE, v, attr=Tile(dims, ir.numeric(v).scalar))
 
 
 # ---- changes in place
@@ -422,7 +428,7 @@ def tile_argument(name: str, position: int, node: ast.Call) -> ast.expr:
     return named[0] if named else node.args[position]
 
 
-def rebind_tiles(reader: ReaderBase, builtin: str, node: ast.Call, *values: Any) -> None:
+def rebind_tiles(reader: ReaderBase, builtin: str, node: ast.Call, *values: AnyTileValue) -> None:
     """Bind the names of the arguments that a call changes to their new values."""
     for (k, name), value in zip(CHANGED[builtin], values, strict=True):
         target = tile_argument(name, k, node)
@@ -448,7 +454,7 @@ def shown_place(reader: ReaderBase, target: ast.expr) -> LocalPart | None:
     )
 
 
-def renamed(new: Any, old: Any) -> None:
+def renamed(new: Meaning, old: Meaning) -> None:
     """Give the parts of a new tile the names of the old one's."""
     for part, before in zip(leaves(new), leaves(old), strict=True):
         part.name = part.name or before.name

@@ -9,7 +9,7 @@ a name shows, a change in place is refused if that name, or the one that is chan
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from functools import partial
 from typing import Any
 
@@ -19,7 +19,7 @@ from ..ops import tiles
 from ..ops.tile_names import CHANGED, TileBuiltin
 from ..types import Tile
 from .assigned_names import base
-from .base import ReaderBase
+from .base import Meaning, ReaderBase
 from .conditions import Guarded
 from .declare import Func
 from .liveness import in_place, live_after, read_beside
@@ -32,7 +32,7 @@ CELL = "[]tile "
 # ---- names and what they show
 
 
-def present_tiles(reader: ReaderBase, x: Any) -> Any:
+def present_tiles(reader: ReaderBase, x: Meaning) -> Any:
     """`x` with each `Shown` replaced by the present value of its tile."""
     return with_shown(x, partial(present, reader)) if has_shown(x) else x
 
@@ -48,7 +48,7 @@ def stepped(reader: ReaderBase, v: ir.Value, step: TilePart) -> ir.Value:
     return reader.builder.emit(step.row, v, *step.indices, attr=step.attr)
 
 
-def shared(reader: ReaderBase, x: Any, but: str = "") -> Any:
+def shared(reader: ReaderBase, x: Meaning, but: str = "") -> Any:
     """`x` as a name is bound to it: tiles that names other than `but` show too become `Shown`, there as well."""
     if isinstance(x, ir.Value):
         return (storage(reader, x, partial(cell_made, reader), but) or x) if isinstance(x.type, Tile) else x
@@ -63,7 +63,7 @@ def storage(reader: ReaderBase, v: ir.Value, cell: Callable[..., str | None], *m
     while True:
         key = cell(whole, *more)
         if key is not None:
-            return Shown(key, v.type, tuple(reversed(steps)))  # type: ignore[arg-type]
+            return Shown(key, ir.type_as(v, Tile), tuple(reversed(steps)))
         if whole in reader.own_tiles or whole.stmt is None or whole.stmt.row not in VIEWS:
             return None
         stmt = whole.stmt
@@ -85,7 +85,7 @@ def cell_made(reader: ReaderBase, v: ir.Value, but: str) -> str | None:
     return cell_of(reader, v)
 
 
-def in_cells(reader: ReaderBase, name: str, tree: Any) -> Any:
+def in_cells(reader: ReaderBase, name: str, tree: Meaning) -> Any:
     """The tree with its tiles moved to cells of the state, each replaced by a `Shown`."""
 
     def moved(v: ir.Value) -> Any:
@@ -98,14 +98,15 @@ def in_cells(reader: ReaderBase, name: str, tree: Any) -> Any:
     return with_values(tree, moved)
 
 
-def put_name(reader: ReaderBase, name: str, new: Any) -> None:
+def put_name(reader: ReaderBase, name: str, new: Meaning) -> None:
     """Change what a name stands for, in place where it shows a tile."""
     old = reader.state.names[name]
     reader.state.names[name] = put_in_place(reader, old, new) if has_shown(old) else new
 
 
-def put_in_place(reader: ReaderBase, old: Any, new: Any) -> Any:
+def put_in_place(reader: ReaderBase, old: Meaning, new: Meaning) -> Any:
     if isinstance(old, Shown):
+        assert isinstance(new, ir.Value)
         write_shown(reader, old, new)
         return old
     if isinstance(old, StructParts) and isinstance(new, StructParts):
@@ -144,7 +145,7 @@ def written_back(reader: ReaderBase, step: TilePart, whole: ir.Value, part: ir.V
     )
 
 
-def tiles_copied(reader: ReaderBase, x: Any) -> Any:
+def tiles_copied(reader: ReaderBase, x: Meaning) -> Any:
     """`u = t` copies a tile, as in Warp."""
 
     def copied(v: ir.Value) -> ir.Value:
@@ -175,7 +176,7 @@ def part_ways(reader: ReaderBase, node: ast.AST | None, ends: list[Any]) -> None
                 state.names[name] = in_region(reader, node, region, state, state.names[name])
 
 
-def in_region(reader: ReaderBase, node: ast.AST | None, region: ir.Region, state: State, tree: Any) -> Any:
+def in_region(reader: ReaderBase, node: ast.AST | None, region: ir.Region, state: State, tree: Meaning) -> Any:
     outer, reader.state = reader.state, state
     with reader.builder.inside(region), reader.at(node):
         found = present_tiles(reader, tree)
@@ -202,7 +203,7 @@ def changes_tile(reader: ReaderBase, node: ast.AST) -> bool:
     return any(x is None or isinstance(x, Unusable) or has_tiles(x) for x in found)
 
 
-def shown_after(reader: ReaderBase, before: Any, after: Any, runs: bool) -> Any:
+def shown_after(reader: ReaderBase, before: Meaning, after: Meaning, runs: bool) -> Any:
     """The value after a loop of a name that it does not carry."""
     if not has_shown(after) or before == after:
         return before if has_shown(after) else after
@@ -214,7 +215,7 @@ def shown_after(reader: ReaderBase, before: Any, after: Any, runs: bool) -> Any:
     return after if runs else present_tiles(reader, after)
 
 
-def refuse_changed_cells(reader: ReaderBase, before: dict[str, Any], carried: Any) -> None:
+def refuse_changed_cells(reader: ReaderBase, before: dict[str, Any], carried: Container[str]) -> None:
     """A loop must have known which tiles its turns change."""
     now = reader.state.cells
     if any(is_tile_cell(k) and k not in carried and now.get(k) is not v for k, v in before.items()):
@@ -248,7 +249,7 @@ def refuse_read_beside(reader: ReaderBase, outer: State, cells: dict[str, Any], 
             )
 
 
-def refuse_shared(reader: ReaderBase, old: Any, node: ast.AST) -> None:
+def refuse_shared(reader: ReaderBase, old: Meaning, node: ast.AST) -> None:
     """Raise KernelError for a change in place of a tile that another name, live afterwards, may show.
 
     The change is also noted: what names show inside a loop is known only where the loop ends (`recheck_shared`).
@@ -270,7 +271,7 @@ def refuse_shared(reader: ReaderBase, old: Any, node: ast.AST) -> None:
     recheck_shared(reader, first)
 
 
-def uncertain(reader: ReaderBase, tree: Any, known: set[str]) -> list[ir.Value]:
+def uncertain(reader: ReaderBase, tree: Meaning, known: set[str]) -> list[ir.Value]:
     """The tiles of a name but for those in cells whose change it shows."""
     tree = tree.tree if isinstance(tree, Guarded) else tree
     held = [reader.state.cells[s.key] for s in shown_in(tree) if s.key not in known and s.key in reader.state.cells]
@@ -342,7 +343,7 @@ def cell_name(key: str) -> str:
     return key.split(" ")[-1] if is_tile_cell(key) else key
 
 
-def with_shown(x: Any, change: Callable[[Shown], Any]) -> Any:
+def with_shown(x: Meaning, change: Callable[[Shown], Any]) -> Any:
     """The tree with every `Shown` replaced."""
     if isinstance(x, Shown):
         return change(x)
@@ -351,7 +352,7 @@ def with_shown(x: Any, change: Callable[[Shown], Any]) -> Any:
     return tuple([with_shown(part, change) for part in x]) if isinstance(x, tuple) else x
 
 
-def with_values(x: Any, change: Callable[[ir.Value], Any]) -> Any:
+def with_values(x: Meaning, change: Callable[[ir.Value], Any]) -> Any:
     """The tree with every plain value replaced."""
     if isinstance(x, ir.Value):
         return change(x)
@@ -360,13 +361,13 @@ def with_values(x: Any, change: Callable[[ir.Value], Any]) -> Any:
     return tuple([with_values(part, change) for part in x]) if isinstance(x, tuple) else x
 
 
-def shown_in(x: Any) -> list[Shown]:
+def shown_in(x: Meaning) -> list[Shown]:
     found: list[Shown] = []
     with_shown(x, lambda s: found.append(s) or s)
     return found
 
 
-def plain_tiles(x: Any) -> list[ir.Value]:
+def plain_tiles(x: Meaning) -> list[ir.Value]:
     """The tiles that a tree holds itself."""
     if isinstance(x, ir.Value):
         return [x] if isinstance(x.type, Tile) else []
@@ -374,18 +375,18 @@ def plain_tiles(x: Any) -> list[ir.Value]:
     return [v for part in parts for v in plain_tiles(part)]
 
 
-def only_tiles(x: Any) -> bool:
+def only_tiles(x: Meaning) -> bool:
     """True for tiles alone. A stack also has a count, which no cell holds."""
     if isinstance(x, StructParts):
         return all(map(only_tiles, x.fields.values()))
     return isinstance(x, Shown) or (isinstance(x, ir.Value) and isinstance(x.type, Tile))
 
 
-def has_shown(x: Any) -> bool:
+def has_shown(x: Meaning) -> bool:
     if isinstance(x, StructParts):
         return any(map(has_shown, x.fields.values()))
     return any(map(has_shown, x)) if isinstance(x, tuple) else isinstance(x, Shown)
 
 
-def has_tiles(x: Any) -> bool:
+def has_tiles(x: Meaning) -> bool:
     return bool(plain_tiles(x)) or has_shown(x)

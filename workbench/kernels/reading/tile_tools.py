@@ -10,8 +10,8 @@ from .. import ir, ops
 from ..ops import control, random, scalar, tile_algebra, tile_fourier, tiles
 from ..ops.tile_names import TILES
 from ..types import Composite, Struct, Tile, TileStack, Vector, bool_, int32, scalar_of, uint32
-from .base import ReaderBase, reads
-from .scope import StructParts, describe, leaves
+from .base import Meaning, ReaderBase, reads
+from .scope import AnyTileValue, StructParts, TileValue, describe, leaves
 from .tile_parts import (
     any_tile,
     as_tile,
@@ -36,7 +36,7 @@ from .tile_sharing import refuse_shared
 # ---- random numbers
 
 
-def drawn(reader: ReaderBase, node: ast.Call, shape: Any, rng: Any) -> ir.Value:
+def drawn(reader: ReaderBase, node: ast.Call, shape: Meaning, rng: Meaning) -> TileValue:
     """The states behind the elements: those that follow on the one after `rng`, as in Warp for a block of one."""
     state = reader.value(rng)
     if state.type is not uint32:
@@ -47,36 +47,36 @@ def drawn(reader: ReaderBase, node: ast.Call, shape: Any, rng: Any) -> ir.Value:
 
 @reads(TILES["tile_randf"])
 def read_tile_randf(
-    reader: ReaderBase, node: ast.Call, shape: Any, rng: Any, min: Any = None, max: Any = None
+    reader: ReaderBase, node: ast.Call, shape: Meaning, rng: Meaning, min: Meaning = None, max: Meaning = None
 ) -> ir.Value:
     states = drawn(reader, node, shape, rng)
     ends = [] if min is None else [reader.typed(min, scalar_of(float)), reader.typed(max, scalar_of(float))]
-    return each_of(reader, states.type.dims, [states, *ends], lambda i, parts: random.unit(*parts), node)  # type: ignore[attr-defined]
+    return each_of(reader, states.type.dims, [states, *ends], lambda i, parts: random.unit(*parts), node)
 
 
 @reads(TILES["tile_randi"])
 def read_tile_randi(
-    reader: ReaderBase, node: ast.Call, shape: Any, rng: Any, min: Any = None, max: Any = None
+    reader: ReaderBase, node: ast.Call, shape: Meaning, rng: Meaning, min: Meaning = None, max: Meaning = None
 ) -> ir.Value:
     states = drawn(reader, node, shape, rng)
     ends = [] if min is None else [reader.typed(min, int32), reader.typed(max, int32)]
-    return each_of(reader, states.type.dims, [states, *ends], lambda i, parts: random.whole(*parts), node)  # type: ignore[attr-defined]
+    return each_of(reader, states.type.dims, [states, *ends], lambda i, parts: random.whole(*parts), node)
 
 
 # ---- running extremes
 
 
 @reads(TILES["tile_scan_max_inclusive"])
-def read_tile_scan_max_inclusive(reader: ReaderBase, node: ast.Call, a: Any, which: str = "max") -> ir.Value:
+def read_tile_scan_max_inclusive(reader: ReaderBase, node: ast.Call, a: Meaning, which: str = "max") -> ir.Value:
     v = tile_value(reader, a, node)
-    dims = v.type.dims  # type: ignore[attr-defined]
+    dims = v.type.dims
     flat = reshaped(reader, v, (math.prod(dims),))
     best = reader.builder.emit(tile_algebra.BEST_SO_FAR, flat, attr=which)
     return reshaped(reader, reader.builder.emit(tile_algebra.TAKE, flat, best), dims)
 
 
 @reads(TILES["tile_scan_min_inclusive"])
-def read_tile_scan_min_inclusive(reader: ReaderBase, node: ast.Call, a: Any) -> ir.Value:
+def read_tile_scan_min_inclusive(reader: ReaderBase, node: ast.Call, a: Meaning) -> ir.Value:
     return read_tile_scan_max_inclusive(reader, node, a, "min")
 
 
@@ -84,7 +84,7 @@ def read_tile_scan_min_inclusive(reader: ReaderBase, node: ast.Call, a: Any) -> 
 
 
 @reads(TILES["tile_fft"])
-def read_tile_fft(reader: ReaderBase, node: ast.Call, inout: Any, name: str = "tile_fft", sign: int = -1) -> None:
+def read_tile_fft(reader: ReaderBase, node: ast.Call, inout: Meaning, name: str = "tile_fft", sign: int = -1) -> None:
     t = any_tile(reader, inout, node)
     pair = number_of(t.type)
     if not isinstance(pair, Vector) or pair.length != 2:
@@ -97,18 +97,19 @@ def read_tile_fft(reader: ReaderBase, node: ast.Call, inout: Any, name: str = "t
         )
     dims, parts = t.type.dims, list(leaves(t))
     rows, n = math.prod(dims[:-1]), dims[-1]
-    both = reader.zero(Tile((2, rows, n), pair.scalar))
+    type = Tile((2, rows, n), pair.scalar)
+    both = reader.zero(type)
     for k, part in enumerate(parts):
         at = [reader.value(i) for i in (k, 0, 0)]
         both = reader.builder.emit(tiles.ASSIGN, both, *at, reshaped(reader, part, (1, rows, n)))
-    made = reader.builder.emit(tile_fourier.transform(both.type), both, attr=sign)  # type: ignore[arg-type]
+    made = reader.builder.emit(tile_fourier.transform(type), both, attr=sign)
     row = Tile((1, rows, n), pair.scalar)
     views = [reader.builder.emit(tiles.VIEW, made, *[reader.value(i) for i in (k, 0, 0)], attr=row) for k in range(2)]
     rebind_tiles(reader, name, node, regrouped(pair, [reshaped(reader, v, dims) for v in views]))
 
 
 @reads(TILES["tile_ifft"])
-def read_tile_ifft(reader: ReaderBase, node: ast.Call, inout: Any) -> None:
+def read_tile_ifft(reader: ReaderBase, node: ast.Call, inout: Meaning) -> None:
     read_tile_fft(reader, node, inout, "tile_ifft", 1)
 
 
@@ -116,23 +117,25 @@ def read_tile_ifft(reader: ReaderBase, node: ast.Call, inout: Any) -> None:
 
 
 @reads(TILES["tile_stack"])
-def read_tile_stack(reader: ReaderBase, node: ast.Call, capacity: Any, dtype: Any) -> StructParts:
+def read_tile_stack(reader: ReaderBase, node: ast.Call, capacity: Meaning, dtype: Meaning) -> StructParts:
     (size,) = tile_dims(reader, capacity, node)
     held = dtype if isinstance(dtype, (Composite, Struct)) else scalar_of(dtype)
     type = type_of_tile(reader, (size,), held, node)
     fields = (("values", type), ("count", int32))
     values = as_tile(type, iter([reader.zero(t) for t in flat(type)]))
-    made = TileStack(f"tile_stack(dtype={held}, capacity={size})", fields)  # type: ignore[arg-type]
+    made = TileStack(f"tile_stack(dtype={held}, capacity={size})", fields)
     return StructParts(made, {"values": values, "count": reader.value(0)})
 
 
-def stack_of(reader: ReaderBase, s: Any, node: ast.AST) -> tuple[Any, ir.Value]:
+def stack_of(reader: ReaderBase, s: Meaning, node: ast.AST) -> tuple[AnyTileValue, ir.Value, StructParts]:
     if not isinstance(s, StructParts) or not isinstance(s.type, TileStack):
         raise reader.error(f"{describe(s)} is no stack", "tile-operand", node, "", "s = wb.tile_stack(16, dtype=int)")
-    return s.fields["values"], s.fields["count"]
+    return s.fields["values"], s.fields["count"], s
 
 
-def stacked(reader: ReaderBase, name: str, node: ast.Call, s: StructParts, values: Any, count: ir.Value) -> None:
+def stacked(
+    reader: ReaderBase, name: str, node: ast.Call, s: StructParts, values: AnyTileValue, count: ir.Value
+) -> None:
     """Bind the name of a stack to its new contents."""
     target = tile_argument("s", 0, node)
     if values is not s.fields["values"]:
@@ -142,8 +145,10 @@ def stacked(reader: ReaderBase, name: str, node: ast.Call, s: StructParts, value
 
 
 @reads(TILES["tile_stack_push"])
-def read_tile_stack_push(reader: ReaderBase, node: ast.Call, s: Any, value: Any, has_value: Any = True) -> ir.Value:
-    values, count = stack_of(reader, s, node)
+def read_tile_stack_push(
+    reader: ReaderBase, node: ast.Call, s: Meaning, value: Meaning, has_value: Meaning = True
+) -> ir.Value:
+    values, count, stack = stack_of(reader, s, node)
     held = ops.convert(bool_, reader.value(has_value))
     room = reader.builder.emit(scalar.LT, count, reader.value(values.type.dims[0]))
     condition = reader.builder.emit(scalar.LOGICAL_AND, held, room)
@@ -155,13 +160,13 @@ def read_tile_stack_push(reader: ReaderBase, node: ast.Call, s: Any, value: Any,
         other.results = (*leaves(values), count, reader.value(-1))
     types = [v.type for v in then.results]
     *parts, after, place = reader.builder.append(control.IF, (condition,), types, (then, other)).outs
-    stacked(reader, "tile_stack_push", node, s, as_tile(values.type, iter(parts)), after)
+    stacked(reader, "tile_stack_push", node, stack, as_tile(values.type, iter(parts)), after)
     return place
 
 
 @reads(TILES["tile_stack_pop"])
-def read_tile_stack_pop(reader: ReaderBase, node: ast.Call, s: Any) -> tuple[Any, ir.Value]:
-    values, count = stack_of(reader, s, node)
+def read_tile_stack_pop(reader: ReaderBase, node: ast.Call, s: Meaning) -> tuple[Any, ir.Value]:
+    values, count, stack = stack_of(reader, s, node)
     held = number_of(values.type)
     then, other = ir.Region(), ir.Region()
     with reader.builder.inside(then):
@@ -173,16 +178,16 @@ def read_tile_stack_pop(reader: ReaderBase, node: ast.Call, s: Any) -> tuple[Any
     types = [v.type for v in then.results]
     some = reader.builder.emit(scalar.LT, reader.value(0), count)
     *parts, after, place = reader.builder.append(control.IF, (some,), types, (then, other)).outs
-    stacked(reader, "tile_stack_pop", node, s, values, after)
+    stacked(reader, "tile_stack_pop", node, stack, values, after)
     return composed(held, iter(parts)), place
 
 
 @reads(TILES["tile_stack_clear"])
-def read_tile_stack_clear(reader: ReaderBase, node: ast.Call, s: Any) -> None:
-    values, _ = stack_of(reader, s, node)
-    stacked(reader, "tile_stack_clear", node, s, values, reader.value(0))
+def read_tile_stack_clear(reader: ReaderBase, node: ast.Call, s: Meaning) -> None:
+    values, _, stack = stack_of(reader, s, node)
+    stacked(reader, "tile_stack_clear", node, stack, values, reader.value(0))
 
 
 @reads(TILES["tile_stack_count"])
-def read_tile_stack_count(reader: ReaderBase, node: ast.Call, s: Any) -> ir.Value:
+def read_tile_stack_count(reader: ReaderBase, node: ast.Call, s: Meaning) -> ir.Value:
     return stack_of(reader, s, node)[1]

@@ -20,8 +20,8 @@ from ..ir import constant
 from ..ops import control, scalar, tile_algebra, tiles
 from ..ops.tile_names import CHANGED, PER_PART, TILES, TileBuiltin
 from ..row import Row, arity
-from ..types import Composite, Tile, bool_, float16, float32, int32, matrix, scalar_of, vector
-from .base import READERS, ReaderBase, reads
+from ..types import Composite, Tile, TileOf, bool_, float16, float32, int32, matrix, scalar_of, vector
+from .base import READERS, Meaning, ReaderBase, reads
 from .declare import Func
 from .func_grad import call_custom
 from .lower_bounds import static_int
@@ -99,19 +99,21 @@ def tile_argument_value(reader: ReaderBase, name: str, node: ast.expr) -> Any:
 
 
 @reads(TILES["tile_zeros"], TILES["tile_empty"])
-def read_tile_zeros(reader: ReaderBase, node: ast.Call, shape: Any, dtype: Any = float, number: Any = 0) -> Any:
+def read_tile_zeros(
+    reader: ReaderBase, node: ast.Call, shape: Meaning, dtype: Meaning = float, number: float = 0
+) -> Any:
     type = type_of_tile(reader, tile_dims(reader, shape, node), dtype, node)
     parts = [constant(t, bool(number) if t.scalar is bool_ else number) for t in flat(type)]
     return as_tile(type, iter(parts))
 
 
 @reads(TILES["tile_ones"])
-def read_tile_ones(reader: ReaderBase, node: ast.Call, shape: Any, dtype: Any = float) -> Any:
+def read_tile_ones(reader: ReaderBase, node: ast.Call, shape: Meaning, dtype: Meaning = float) -> Any:
     return read_tile_zeros(reader, node, shape, dtype, 1)
 
 
 @reads(TILES["tile_full"])
-def read_tile_full(reader: ReaderBase, node: ast.Call, shape: Any, value: Any, dtype: Any = None) -> Any:
+def read_tile_full(reader: ReaderBase, node: ast.Call, shape: Meaning, value: Meaning, dtype: Meaning = None) -> Any:
     dims = tile_dims(reader, shape, node)
     if dtype is None or isinstance(value, StructParts):
         return filled_with(reader, dims, value if isinstance(value, StructParts) else reader.value(value), node)
@@ -124,7 +126,9 @@ def read_tile_full(reader: ReaderBase, node: ast.Call, shape: Any, value: Any, d
 
 
 @reads(TILES["tile_from_thread"])
-def read_tile_from_thread(reader: ReaderBase, node: ast.Call, shape: Any, value: Any, thread_idx: Any = 0) -> Any:
+def read_tile_from_thread(
+    reader: ReaderBase, node: ast.Call, shape: Meaning, value: Meaning, thread_idx: Meaning = 0
+) -> Any:
     return read_tile_full(reader, node, shape, value)
 
 
@@ -154,7 +158,7 @@ def read_tile_arange(reader: ReaderBase, node: ast.Call) -> ir.Value:
 
 
 @reads(TILES["tile"])
-def read_tile(reader: ReaderBase, node: ast.Call, x: Any, preserve_type: Any = False) -> Any:
+def read_tile(reader: ReaderBase, node: ast.Call, x: Meaning, preserve_type: Meaning = False) -> Any:
     v = x if isinstance(x, StructParts) else reader.value(x)
     if preserve_type or not isinstance(v.type, Composite):
         return tile_of_one(reader, v)
@@ -167,7 +171,7 @@ def read_tile(reader: ReaderBase, node: ast.Call, x: Any, preserve_type: Any = F
 
 
 @reads(TILES["untile"])
-def read_untile(reader: ReaderBase, node: ast.Call, a: Any) -> Any:
+def read_untile(reader: ReaderBase, node: ast.Call, a: Meaning) -> Any:
     """The value in a tile made by `tile(x)`: its one number, or the composite of its components."""
     v = any_tile(reader, a, node)
     dims = v.type.dims
@@ -181,7 +185,7 @@ def read_untile(reader: ReaderBase, node: ast.Call, a: Any) -> Any:
             "A block has one thread of the program.",
             "t[i]",
         )
-    number = v.type.scalar  # type: ignore[attr-defined]
+    number = v.type.scalar
     type = vector(dims[0], number) if len(dims) == 2 else matrix(dims[:2], number)
     at = [[reader.value(i) for i in (*index, 0)] for index in np.ndindex(*dims[:-1])]
     return ops.construct(type, *[reader.builder.emit(tiles.GET, v, *i) for i in at])
@@ -205,30 +209,30 @@ def read_tile_extract(reader: ReaderBase, node: ast.Call) -> Any:
 
 
 @reads(TILES["tile_view"])
-def read_tile_view(reader: ReaderBase, node: ast.Call, t: Any, offset: Any, shape: Any = None) -> ir.Value:
+def read_tile_view(reader: ReaderBase, node: ast.Call, t: Meaning, offset: Meaning, shape: Meaning = None) -> ir.Value:
     v = tile_value(reader, t, node)
-    rank = len(v.type.shape)  # type: ignore[attr-defined]
+    rank = len(v.type.shape)
     given = offset if isinstance(offset, tuple) else (offset,)
     offsets = offsets_of(reader, (*given, *(0,) * (rank - len(given))), rank, node)
-    dims = v.type.shape[len(given) :] if shape is None else tile_dims(reader, shape, node)  # type: ignore[attr-defined]
-    whole = Tile((1,) * (rank - len(dims)) + dims, v.type.scalar)  # type: ignore[attr-defined]
-    refuse_beyond(reader, v.type, whole, offsets, node)  # type: ignore[arg-type]
+    dims = v.type.shape[len(given) :] if shape is None else tile_dims(reader, shape, node)
+    whole = Tile((1,) * (rank - len(dims)) + dims, v.type.scalar)
+    refuse_beyond(reader, v.type, whole, offsets, node)
     made = reader.builder.emit(tiles.VIEW, v, *offsets, attr=whole)
     return made if whole.dims == dims else reshaped(reader, made, dims)
 
 
 @reads(TILES["tile_reshape"])
-def read_tile_reshape(reader: ReaderBase, node: ast.Call, t: Any, shape: Any) -> ir.Value:
+def read_tile_reshape(reader: ReaderBase, node: ast.Call, t: Meaning, shape: Meaning) -> ir.Value:
     v, sizes = tile_value(reader, t, node), [static_int(n) for n in (shape if isinstance(shape, tuple) else (shape,))]
     known = math.prod(n for n in sizes if n is not None and n > 0)
-    dims = tuple(v.type.size // max(known, 1) if n == -1 else n for n in sizes)  # type: ignore[attr-defined]
+    dims = tuple(v.type.size // max(known, 1) if n == -1 else n for n in sizes)
     return reshaped(reader, v, tile_dims(reader, dims, node))
 
 
 @reads(TILES["tile_squeeze"])
-def read_tile_squeeze(reader: ReaderBase, node: ast.Call, t: Any, axis: Any = None) -> ir.Value:
+def read_tile_squeeze(reader: ReaderBase, node: ast.Call, t: Meaning, axis: Meaning = None) -> ir.Value:
     v = tile_value(reader, t, node)
-    dims = v.type.dims  # type: ignore[attr-defined]
+    dims = v.type.dims
     given = axis if isinstance(axis, tuple) else (axis,)
     gone = [k for k, n in enumerate(dims) if n == 1] if axis is None else [static_int(k) for k in given]
     if any(k is None or not -len(dims) <= k < len(dims) or dims[k] != 1 for k in gone):
@@ -238,21 +242,21 @@ def read_tile_squeeze(reader: ReaderBase, node: ast.Call, t: Any, axis: Any = No
 
 
 @reads(TILES["tile_broadcast"])
-def read_tile_broadcast(reader: ReaderBase, node: ast.Call, a: Any, shape: Any) -> ir.Value:
+def read_tile_broadcast(reader: ReaderBase, node: ast.Call, a: Meaning, shape: Meaning) -> ir.Value:
     v = tile_value(reader, a, node)
-    type = type_of_tile(reader, tile_dims(reader, shape, node), v.type.scalar, node)  # type: ignore[attr-defined]
+    type = type_of_tile(reader, tile_dims(reader, shape, node), v.type.scalar, node)
     return reader.builder.emit(tiles.BROADCAST, v, attr=type)
 
 
 @reads(TILES["tile_transpose"])
-def read_tile_transpose(reader: ReaderBase, node: ast.Call, a: Any) -> ir.Value:
+def read_tile_transpose(reader: ReaderBase, node: ast.Call, a: Meaning) -> ir.Value:
     return reader.builder.emit(tiles.TRANSPOSE, tile_value(reader, a, node))
 
 
 @reads(TILES["tile_astype"])
-def read_tile_astype(reader: ReaderBase, node: ast.Call, t: Any, dtype: Any) -> ir.Value:
+def read_tile_astype(reader: ReaderBase, node: ast.Call, t: Meaning, dtype: Meaning) -> ir.Value:
     v = tile_value(reader, t, node)
-    return v if v.type.scalar is scalar_of(dtype) else reader.builder.emit(scalar.CAST, v, attr=scalar_of(dtype))  # type: ignore[attr-defined]
+    return v if v.type.scalar is scalar_of(dtype) else reader.builder.emit(scalar.CAST, v, attr=scalar_of(dtype))
 
 
 # ---- functions of elements, sums
@@ -275,7 +279,9 @@ def read_tile_map(reader: ReaderBase, node: ast.Call) -> Any:
     return mapped_elements(reader, shapes[0], callee, values, node)
 
 
-def mapped_elements(reader: ReaderBase, dims: tuple[int, ...], callee: Any, values: list[Any], node: ast.Call) -> Any:
+def mapped_elements(
+    reader: ReaderBase, dims: tuple[int, ...], callee: Meaning, values: list[Any], node: ast.Call
+) -> Any:
     """The tile of the results of `callee` per element; free variables of a lambda are the same for all."""
     outside = taken_from_outside(reader, callee) if isinstance(callee, ast.Lambda) else {}
     count = len(values)
@@ -313,21 +319,22 @@ def call_lambda(reader: ReaderBase, function: ast.Lambda, args: list[Any], node:
         return reader.visit(function.body)
 
 
-def call_of_values(reader: ReaderBase, callee: Any, args: list[Any], node: ast.Call) -> Any:
+def call_of_values(reader: ReaderBase, callee: Meaning, args: list[Any], node: ast.Call) -> Any:
     """The result of a builtin, a func or a lambda on numbers, vectors or structs."""
     if isinstance(callee, ast.Lambda):
         made = call_lambda(reader, callee, args, node)
     elif isinstance(callee, Func):
-        callee = overload(reader, callee, args, {}, node)
+        f: Func = overload(reader, callee, args, {}, node)
         try:
-            bound = inspect.signature(callee.fn).bind(*args)
+            bound = inspect.signature(f.fn).bind(*args)
         except TypeError as e:
-            raise reader.error(f"`{callee.key}`: {e}", "arguments", node, "", "") from None
-        if callee.custom and not any(frame.fn in (callee.grad, callee.replay) for frame in reader.frames):
-            made = call_custom(reader, callee, dict(bound.arguments), node)
+            raise reader.error(f"`{f.key}`: {e}", "arguments", node, "", "") from None
+        if f.custom and not any(frame.fn in (f.grad, f.replay) for frame in reader.frames):
+            made = call_custom(reader, f, dict(bound.arguments), node)
         else:
-            made = reader.inlined(callee.fn, dict(bound.arguments), node)
+            made = reader.inlined(f.fn, dict(bound.arguments), node)
     elif (isinstance(callee, Row) and arity(callee) in (None, len(args))) or callee in ops.BUILTINS.values():
+        assert callable(callee)
         made = callee(*args)
     else:
         raise reader.error(
@@ -340,41 +347,41 @@ def call_of_values(reader: ReaderBase, callee: Any, args: list[Any], node: ast.C
 
 
 @reads(TILES["tile_sum"])
-def read_tile_sum(reader: ReaderBase, node: ast.Call, a: Any, axis: Any = None) -> ir.Value:
+def read_tile_sum(reader: ReaderBase, node: ast.Call, a: Meaning, axis: Meaning = None) -> ir.Value:
     v = tile_value(reader, a, node)
     if axis is None:
         return tile_of_one(reader, reader.builder.emit(tiles.TOTAL, v))
     return reader.builder.emit(tiles.SUM_AXIS, v, attr=axis_of(reader, axis, v.type, node))
 
 
-def best(reader: ReaderBase, t: Any, which: str, node: ast.AST) -> tuple[ir.Value, ir.Value]:
+def best(reader: ReaderBase, t: Meaning, which: str, node: ast.AST) -> tuple[ir.Value, ir.Value]:
     v = tile_value(reader, t, node)
-    flat = reshaped(reader, v, (v.type.size,))  # type: ignore[attr-defined]
+    flat = reshaped(reader, v, (v.type.size,))
     return flat, reader.builder.emit(tile_algebra.BEST, flat, attr=which)
 
 
 @reads(TILES["tile_min"])
-def read_tile_min(reader: ReaderBase, node: ast.Call, a: Any, which: str = "min") -> ir.Value:
+def read_tile_min(reader: ReaderBase, node: ast.Call, a: Meaning, which: str = "min") -> ir.Value:
     return tile_of_one(reader, reader.builder.emit(tiles.GET, *best(reader, a, which, node)))
 
 
 @reads(TILES["tile_max"])
-def read_tile_max(reader: ReaderBase, node: ast.Call, a: Any) -> ir.Value:
+def read_tile_max(reader: ReaderBase, node: ast.Call, a: Meaning) -> ir.Value:
     return read_tile_min(reader, node, a, "max")
 
 
 @reads(TILES["tile_argmin"])
-def read_tile_argmin(reader: ReaderBase, node: ast.Call, a: Any, which: str = "min") -> ir.Value:
+def read_tile_argmin(reader: ReaderBase, node: ast.Call, a: Meaning, which: str = "min") -> ir.Value:
     return tile_of_one(reader, best(reader, a, which, node)[1])
 
 
 @reads(TILES["tile_argmax"])
-def read_tile_argmax(reader: ReaderBase, node: ast.Call, a: Any) -> ir.Value:
+def read_tile_argmax(reader: ReaderBase, node: ast.Call, a: Meaning) -> ir.Value:
     return read_tile_argmin(reader, node, a, "max")
 
 
 @reads(TILES["tile_dot"])
-def read_tile_dot(reader: ReaderBase, node: ast.Call, a: Any, b: Any) -> ir.Value:
+def read_tile_dot(reader: ReaderBase, node: ast.Call, a: Meaning, b: Meaning) -> ir.Value:
     x, y = any_tile(reader, a, node), any_tile(reader, b, node)
     if x.type != y.type:
         raise reader.error(f"`tile_dot` of {x.type} and {y.type}", "tile-shape", node, "", "tiles of one type")
@@ -384,7 +391,7 @@ def read_tile_dot(reader: ReaderBase, node: ast.Call, a: Any, b: Any) -> ir.Valu
 
 
 @reads(TILES["tile_reduce"])
-def read_tile_reduce(reader: ReaderBase, node: ast.Call, op: Any, a: Any, axis: Any = None) -> Any:
+def read_tile_reduce(reader: ReaderBase, node: ast.Call, op: Meaning, a: Meaning, axis: Meaning = None) -> Any:
     v = any_tile(reader, a, node)
     dims = v.type.dims
     if axis is None:
@@ -400,12 +407,12 @@ def read_tile_reduce(reader: ReaderBase, node: ast.Call, op: Any, a: Any, axis: 
             row = tuple(1 if d == k else n for d, n in enumerate(dims))
 
             def part(p: ir.Value) -> ir.Value:
-                view = reader.builder.emit(tiles.VIEW, p, *offset, attr=Tile(row, p.type.scalar))  # type: ignore[attr-defined]
+                view = reader.builder.emit(tiles.VIEW, p, *offset, attr=Tile(row, ir.numeric(p).scalar))
                 return reshaped(reader, view, rest)
 
             return per_part(v, part)
 
-        def apply(x: Any, y: Any) -> Any:
+        def apply(x: Meaning, y: Meaning) -> Any:
             return mapped_elements(reader, rest, op, [x, y], node)
 
     first = got(reader.value(0))
@@ -424,7 +431,7 @@ def read_tile_reduce(reader: ReaderBase, node: ast.Call, op: Any, a: Any, axis: 
     return tile_of_one(reader, result) if axis is None else result
 
 
-def axis_of(reader: ReaderBase, axis: Any, type: Any, node: ast.AST) -> int:
+def axis_of(reader: ReaderBase, axis: Meaning, type: Tile | TileOf, node: ast.AST) -> int:
     k, rank = static_int(axis), len(type.dims)
     if k is None or not -rank <= k < rank:
         raise reader.error(f"{type} has no axis {axis}", "tile-shape", node, "", "axis=0")
@@ -432,12 +439,12 @@ def axis_of(reader: ReaderBase, axis: Any, type: Any, node: ast.AST) -> int:
 
 
 @reads(TILES["tile_scan_inclusive"])
-def read_tile_scan_inclusive(reader: ReaderBase, node: ast.Call, a: Any) -> ir.Value:
+def read_tile_scan_inclusive(reader: ReaderBase, node: ast.Call, a: Meaning) -> ir.Value:
     return reader.builder.emit(tile_algebra.SCAN, tile_value(reader, a, node), attr=(True, False))
 
 
 @reads(TILES["tile_scan_exclusive"])
-def read_tile_scan_exclusive(reader: ReaderBase, node: ast.Call, a: Any) -> ir.Value:
+def read_tile_scan_exclusive(reader: ReaderBase, node: ast.Call, a: Meaning) -> ir.Value:
     return reader.builder.emit(tile_algebra.SCAN, tile_value(reader, a, node), attr=(False, False))
 
 
@@ -446,13 +453,19 @@ def read_tile_scan_exclusive(reader: ReaderBase, node: ast.Call, a: Any) -> ir.V
 
 @reads(TILES["tile_matmul"])
 def read_tile_matmul(
-    reader: ReaderBase, node: ast.Call, a: Any, b: Any, out: Any = None, alpha: Any = 1.0, beta: Any = 1.0
+    reader: ReaderBase,
+    node: ast.Call,
+    a: Meaning,
+    b: Meaning,
+    out: Meaning = None,
+    alpha: Meaning = 1.0,
+    beta: Meaning = 1.0,
 ) -> ir.Value | None:
     x, y = tile_value(reader, a, node), tile_value(reader, b, node)
     for v in (x, y):
         tiles.floats_of("tile_matmul", v.type, 2)
     into = None if out is None else tile_value(reader, out, node)
-    given = x.type.scalar if into is None else into.type.scalar  # type: ignore[attr-defined]
+    given = x.type.scalar if into is None else into.type.scalar
     number = float32 if given is float16 else given  # sums of float16 are added up in float32
     cast = lambda v, to: v if v.type.scalar is to else reader.builder.emit(scalar.CAST, v, attr=to)  # noqa: E731
     x, y = cast(x, number), cast(y, number)
@@ -468,13 +481,13 @@ def read_tile_matmul(
 
 
 @reads(TILES["tile_diag_add"])
-def read_tile_diag_add(reader: ReaderBase, node: ast.Call, a: Any, d: Any) -> ir.Value:
+def read_tile_diag_add(reader: ReaderBase, node: ast.Call, a: Meaning, d: Meaning) -> ir.Value:
     return tile_binary(
         reader, "+", tile_value(reader, a, node), reader.builder.emit(tile_algebra.DIAG, reader.value(d))
     )
 
 
-def is_lower(reader: ReaderBase, fill_mode: Any, node: ast.AST) -> bool:
+def is_lower(reader: ReaderBase, fill_mode: Meaning, node: ast.AST) -> bool:
     if fill_mode not in ("lower", "upper"):
         raise reader.error(f"fill_mode is 'lower' or 'upper', not {fill_mode!r}", "arguments", node, "", "")
     return fill_mode == "lower"
@@ -485,7 +498,7 @@ def transposed(reader: ReaderBase, v: ir.Value) -> ir.Value:
 
 
 @reads(TILES["tile_cholesky"])
-def read_tile_cholesky(reader: ReaderBase, node: ast.Call, a: Any, fill_mode: Any = "lower") -> ir.Value:
+def read_tile_cholesky(reader: ReaderBase, node: ast.Call, a: Meaning, fill_mode: Meaning = "lower") -> ir.Value:
     v = tile_value(reader, a, node)
     if is_lower(reader, fill_mode, node):
         return reader.builder.emit(tile_algebra.CHOLESKY, v)
@@ -493,14 +506,14 @@ def read_tile_cholesky(reader: ReaderBase, node: ast.Call, a: Any, fill_mode: An
 
 
 @reads(TILES["tile_cholesky_inplace"])
-def read_tile_cholesky_inplace(reader: ReaderBase, node: ast.Call, a: Any, fill_mode: Any = "lower") -> None:
+def read_tile_cholesky_inplace(reader: ReaderBase, node: ast.Call, a: Meaning, fill_mode: Meaning = "lower") -> None:
     rebind_tiles(reader, "tile_cholesky_inplace", node, read_tile_cholesky(reader, node, a, fill_mode))
 
 
-def solved(reader: ReaderBase, node: ast.AST, a: Any, y: Any, *steps: tuple[bool, str]) -> ir.Value:
+def solved(reader: ReaderBase, node: ast.AST, a: Meaning, y: Meaning, *steps: tuple[bool, str]) -> ir.Value:
     """The tile after triangular solves in turn; each step is (transposed, which triangle)."""
     matrix, right = tile_value(reader, a, node), tile_value(reader, y, node)
-    dims = right.type.dims  # type: ignore[attr-defined]
+    dims = right.type.dims
     made = reshaped(reader, right, (*dims, 1)) if len(dims) == 1 else right
     for turned, side in steps:
         factor = transposed(reader, matrix) if turned else matrix
@@ -510,7 +523,7 @@ def solved(reader: ReaderBase, node: ast.AST, a: Any, y: Any, *steps: tuple[bool
 
 @reads(TILES["tile_cholesky_solve"])
 def read_tile_cholesky_solve(
-    reader: ReaderBase, node: ast.Call, low: Any, y: Any, fill_mode: Any = "lower"
+    reader: ReaderBase, node: ast.Call, low: Meaning, y: Meaning, fill_mode: Meaning = "lower"
 ) -> ir.Value:
     turned = not is_lower(reader, fill_mode, node)
     return solved(reader, node, low, y, (turned, "lower"), (not turned, "upper"))
@@ -518,32 +531,32 @@ def read_tile_cholesky_solve(
 
 @reads(TILES["tile_cholesky_solve_inplace"])
 def read_tile_cholesky_solve_inplace(
-    reader: ReaderBase, node: ast.Call, low: Any, y: Any, fill_mode: Any = "lower"
+    reader: ReaderBase, node: ast.Call, low: Meaning, y: Meaning, fill_mode: Meaning = "lower"
 ) -> None:
     rebind_tiles(reader, "tile_cholesky_solve_inplace", node, read_tile_cholesky_solve(reader, node, low, y, fill_mode))
 
 
 @reads(TILES["tile_lower_solve"])
-def read_tile_lower_solve(reader: ReaderBase, node: ast.Call, low: Any, y: Any) -> ir.Value:
+def read_tile_lower_solve(reader: ReaderBase, node: ast.Call, low: Meaning, y: Meaning) -> ir.Value:
     return solved(reader, node, low, y, (False, "lower"))
 
 
 @reads(TILES["tile_upper_solve"])
-def read_tile_upper_solve(reader: ReaderBase, node: ast.Call, up: Any, y: Any) -> ir.Value:
+def read_tile_upper_solve(reader: ReaderBase, node: ast.Call, up: Meaning, y: Meaning) -> ir.Value:
     return solved(reader, node, up, y, (False, "upper"))
 
 
 @reads(TILES["tile_lower_solve_inplace"])
-def read_tile_lower_solve_inplace(reader: ReaderBase, node: ast.Call, low: Any, y: Any) -> None:
+def read_tile_lower_solve_inplace(reader: ReaderBase, node: ast.Call, low: Meaning, y: Meaning) -> None:
     rebind_tiles(reader, "tile_lower_solve_inplace", node, read_tile_lower_solve(reader, node, low, y))
 
 
 @reads(TILES["tile_upper_solve_inplace"])
-def read_tile_upper_solve_inplace(reader: ReaderBase, node: ast.Call, up: Any, y: Any) -> None:
+def read_tile_upper_solve_inplace(reader: ReaderBase, node: ast.Call, up: Meaning, y: Meaning) -> None:
     rebind_tiles(reader, "tile_upper_solve_inplace", node, read_tile_upper_solve(reader, node, up, y))
 
 
-def changed_tiles(callee: Any, node: ast.Call) -> list[ast.expr]:
+def changed_tiles(callee: Meaning, node: ast.Call) -> list[ast.expr]:
     """The arguments that a call changes in place."""
     if not isinstance(callee, TileBuiltin):
         return []
@@ -554,7 +567,7 @@ def changed_tiles(callee: Any, node: ast.Call) -> list[ast.expr]:
 
 
 @reads(TILES["tile_assign"])
-def read_tile_assign(reader: ReaderBase, node: ast.Call, dst: Any, src: Any, offset: Any = None) -> None:
+def read_tile_assign(reader: ReaderBase, node: ast.Call, dst: Meaning, src: Meaning, offset: Meaning = None) -> None:
     v, p = any_tile(reader, dst, node), any_tile(reader, src, node)
     if number_of(v.type) != number_of(p.type):
         raise reader.error(f"{p.type} cannot go into {v.type}", "store-type", node, "", "tile_astype(t, dtype=...)")
@@ -564,18 +577,18 @@ def read_tile_assign(reader: ReaderBase, node: ast.Call, dst: Any, src: Any, off
 
 
 @reads(TILES["tile_axpy"])
-def read_tile_axpy(reader: ReaderBase, node: ast.Call, alpha: Any, src: Any, dest: Any) -> None:
+def read_tile_axpy(reader: ReaderBase, node: ast.Call, alpha: Meaning, src: Meaning, dest: Meaning) -> None:
     x, y = any_tile(reader, src, node), any_tile(reader, dest, node)
-    number = next(leaves(x)).type.scalar  # type: ignore[attr-defined]
+    number = ir.numeric(next(leaves(x))).scalar
     step = tile_binary(reader, "*", x, reader.typed(alpha, number))
     rebind_tiles(reader, "tile_axpy", node, tile_binary(reader, "+", y, step))
 
 
 @reads(TILES["tile_sort"])
-def read_tile_sort(reader: ReaderBase, node: ast.Call, keys: Any, values: Any) -> None:
+def read_tile_sort(reader: ReaderBase, node: ast.Call, keys: Meaning, values: Meaning) -> None:
     k, v = tile_value(reader, keys, node), any_tile(reader, values, node)
     order = reader.builder.emit(tile_algebra.ORDER, k)
-    if k.type.dims != v.type.dims:  # type: ignore[attr-defined]
+    if k.type.dims != v.type.dims:
         raise reader.error(f"{k.type} does not sort {v.type}", "tile-shape", node, "", "tiles of one shape")
     take = lambda p: reader.builder.emit(tile_algebra.TAKE, p, order)  # noqa: E731
     rebind_tiles(reader, "tile_sort", node, take(k), per_part(v, take))
