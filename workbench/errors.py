@@ -39,8 +39,8 @@ def shown_file(file: str) -> str:
     if file.startswith(PACKAGE):
         return "workbench" + file[len(PACKAGE) - 1 :]
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
-    compiler = getattr(shell, "compile", None)
-    named = compiler.format_code_name(file) if hasattr(compiler, "format_code_name") else None
+    code_name = getattr(getattr(shell, "compile", None), "format_code_name", None)
+    named = code_name(file) if code_name is not None else None
     return named[1] if named else _below(file)
 
 

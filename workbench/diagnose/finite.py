@@ -10,7 +10,7 @@ from ..errors import KernelError, WorkbenchError
 from ..kernels.ops import Row, memory, scalar, vectors
 from ..tables import bytes_text
 from ..tapes.events import Event
-from ..tapes.replay import keep_all
+from ..tapes.replay import ReplayedTape, keep_all
 from .finding import OVERFLOW, Finding
 from .first_nan import Birth, first_not_finite, first_not_finite_adjoint
 from .rule import RuleInput, View, any_name, walk_again
@@ -29,7 +29,8 @@ def not_finite(case: RuleInput) -> Iterator[Finding]:
         first = _first(seen)
     position = len(case.trail.steps)
     if first is not None:
-        position = case.trail.order[first.event] if seen is case else seen.tape.positions[first.event]
+        positions = seen.tape.positions if isinstance(seen.tape, ReplayedTape) else case.trail.order
+        position = positions[first.event]
         for finding in _forward(seen, first, _earlier(seen, first), why):
             yield replace(finding, launch=case.trail.steps[position].title)
     yield from backward_not_finite(case, position)

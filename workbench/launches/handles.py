@@ -13,9 +13,10 @@ import numpy as np
 from ..arrays import allocation as memory
 from ..arrays import capture_log
 from ..arrays.array import array, new_array
+from ..arrays.dtypes import ElementType, dtype_of
 from ..errors import LaunchError
 from ..kernels.program import Program
-from ..kernels.types import Handle
+from ..kernels.types import Array, Handle, Struct, Type
 
 Owner = TypeVar("Owner")
 _numbers = itertools.count(0x5B_0000_0000_0001)  # far from the numbers that programs have for other things
@@ -181,21 +182,29 @@ def _followed(tape: Any, a: array) -> bool:
     return a.allocation.asked or a.allocation in tape.active
 
 
+def _type_of(handle: Handle, field: str) -> ElementType:
+    """The type of the elements of a field of all living objects."""
+    found: Type = handle
+    for name in field.split("."):
+        assert isinstance(found, Struct)
+        found = dict(found.fields)[name]
+    assert isinstance(found, Array)
+    return dtype_of(found.dtype)
+
+
 def _together(handle: Handle, field: str, key: list, make: Callable[[], list]) -> array:
     """Arrays (or numbers) as the zero-padded rows of one array; cached until the objects or their versions change."""
-    kind, type = handle.name, handle
-    for name in field.split("."):
-        type = dict(type.fields)[name]
+    kind, type = handle.name, _type_of(handle, field)
     key = [(id(a), a.allocation.version) if isinstance(a, array) else a for a in key]
     before, made, _ = _rows.get((kind, field), ([], None, None))
     if made is not None and before == key:
         return made
     parts = make()
     if field == "numbers":
-        made = new_array(len(parts[0]), type.dtype)
+        made = new_array(len(parts[0]), type)
         made.data[...] = parts[0]
     elif not isinstance(parts[0], array):
-        made = new_array(len(parts), type.dtype)
+        made = new_array(len(parts), type)
         made.data[...] = parts
     else:
         made = new_array((len(parts), max(max(len(p) for p in parts), 1)), parts[0].dtype)

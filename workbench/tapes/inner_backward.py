@@ -13,7 +13,7 @@ from ..arrays.allocation import Allocation, caller_where
 from ..arrays.array import array, array_on, itemsize_of, whole_memory
 from ..arrays.workspace import Workspace, add_into, float_parts, gradient_dtype, is_float_memory, shadow_view
 from ..errors import GradientError
-from ..kernels.types import float32
+from ..kernels.types import Struct, float32
 from .events import Event, clock
 from .jvp import passing
 from .kinds import BACKWARD
@@ -106,8 +106,9 @@ class InnerBackward:
 
 def _gradient_of(x: array) -> array:
     """The gradient of all of a memory, given as one array."""
-    k = x.allocation.grad_scale or 1
-    dtype = x.dtype.over(float32) if k == 2 else x.dtype
+    dtype = x.dtype
+    if x.allocation.grad_scale == 2 and not isinstance(dtype, Struct):
+        dtype = dtype.over(float32)
     return array_on(x.allocation.gradient(), dtype, x.shape, (itemsize_of(dtype),), 0)
 
 

@@ -145,7 +145,9 @@ class TapeNames:
 def argument_texts(event: Event) -> list[str]:
     """The source text of each flat argument of a launch; "" where that is no name."""
     program, where = event.command.program, event.where
-    given = _arguments("".join(linecache.getlines(where.file)), where.line, where.col, where.end_col) if where else ()
+    given: list[str] = []
+    if where is not None:
+        given = list(_arguments("".join(linecache.getlines(where.file)), where.line, where.col, where.end_col))
     texts = []
     for leaf in program.leaves:
         text = given[leaf.arg] if 0 <= leaf.arg < len(given) else ""

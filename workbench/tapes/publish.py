@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from ..arrays import capture_log, ports
-from ..arrays.allocation import Allocation
+from ..arrays.allocation import Allocation, GradientMemory
 from ..arrays.array import array
 from ..arrays.interval_index import SpanSet
 from ..arrays.span import Span
@@ -123,7 +123,7 @@ def _publish_one(
     grad.publisher = next(clock), weakref.ref(tape)
 
 
-def _close_views(tape: Recording, a: Allocation, grad: Allocation) -> None:
+def _close_views(tape: Recording, a: Allocation, grad: GradientMemory) -> None:
     """Cut off the arrays that `.grad.numpy()` gave; warn if an older one was written to since the last backward."""
     if grad.previous_view is not None and grad.previous_view.touched:
         warn(
@@ -143,7 +143,7 @@ def _scalar_of(tape: Recording, a: Allocation) -> Any:
     return next((t if isinstance(t, Struct) else t.scalar for t in floats), None)  # type: ignore[attr-defined]
 
 
-def gradients_of(tape: Recording) -> list[Allocation]:
+def gradients_of(tape: Recording) -> list[GradientMemory]:
     """The gradient memories of the arrays of a tape."""
     memories = dict.fromkeys([a.allocation for a in tape.arrays.values()])
     return [a.grad for a in memories if a.grad is not None]

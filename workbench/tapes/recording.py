@@ -17,7 +17,7 @@ from typing import Any, Self
 
 from ..arrays import allocation as memory
 from ..arrays import capture_log
-from ..arrays.allocation import Allocation
+from ..arrays.allocation import Allocation, GradientMemory
 from ..arrays.array import array, spans_of, whole_memory
 from ..arrays.provenance import HostRead
 from ..arrays.read_values import ReadValues
@@ -233,10 +233,11 @@ class Recording:
         Returns False where nobody published it, or its bytes were written since.
         """
         grad = a.allocation
-        publisher = grad.publisher[1]
-        if publisher is None or grad in self.active or any(span.contains(a.span) for span in grad.written):
+        if not isinstance(grad, GradientMemory) or grad.publisher[1] is None or grad in self.active:
             return False
-        whole, tape = whole_memory(a), publisher()
+        if any(span.contains(a.span) for span in grad.written):
+            return False
+        whole, tape = whole_memory(a), grad.publisher[1]()
         met = Event(next(clock), kinds.GRADIENT, "gradient", place, (whole.span,), arrays=(whole,))
         met.reason = "published by backward()" + (f" at {place_of(tape.walked_at)}" if tape is not None else "")
         self.arrays[id(a)] = a

@@ -174,8 +174,9 @@ def _launch(tape: Recording, event: Event, space: Workspace, after: dict) -> Non
     if command.declared and back.executable.form.backend == "c" and back.gather is None and back.pull is None:
         _in_blocks(back, arguments)
     else:
-        stored = tuple([k for k in back.pull.targets if any(places[k] is a for a in fresh)]) if fresh else ()
-        rest = back.pull is None or not _dying(tape, event, back.pull, space)
+        pull = back.pull
+        stored = tuple([k for k in pull.targets if any(places[k] is a for a in fresh)]) if pull and fresh else ()
+        rest = pull is None or not _dying(tape, event, pull, space)
         back.run(arguments, stored, rest)
     for k in back.extremal:
         consume_extreme(flat[k], space, dict(helpers[1::2])[k], after)

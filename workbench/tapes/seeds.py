@@ -149,7 +149,7 @@ def _written_seeds(tape: Recording, space: Workspace) -> None:
         if mask is None and not later:
             continue
         k = a.grad_scale or 1
-        chosen = np.ones(grad.nbytes, bool) if later else mask.reshape(-1)
+        chosen = np.ones(grad.nbytes, bool) if later or mask is None else mask.reshape(-1)
         inside = np.zeros(grad.nbytes, bool)
         for span in marks:
             byte_entries(
