@@ -14,7 +14,7 @@ import numpy as np
 
 from ..arrays.allocation import LOCK, Allocation, caller_where
 from ..arrays.array import array
-from ..arrays.dtypes import dtype_of
+from ..arrays.dtypes import DTypeLike, dtype_of
 from ..arrays.host_reads import sources_of
 from ..arrays.provenance import HostRead
 from ..arrays.span import AddressedMemory, Span
@@ -27,7 +27,7 @@ __all__ = ["from_dlpack"]
 CPU, CUDA = 1, 2  # DLPack's numbers for kinds of devices
 
 
-def from_dlpack(data: Any, dtype: object = None, requires_grad: bool = False, name: str | None = None) -> array:
+def from_dlpack(data: Any, dtype: DTypeLike = None, requires_grad: bool = False, name: str | None = None) -> array:
     """An array on the memory of anything with `__dlpack__`: NumPy, CuPy, JAX arrays, torch tensors, arrays of ours.
 
     dtype  element type; for vec, mat and quat the trailing axes of the data are the components.
@@ -70,7 +70,7 @@ def _opened(data: Any) -> Any:
 
 def share(
     data: Any,
-    dtype: object,
+    dtype: DTypeLike,
     requires_grad: bool,
     name: str | None,
     whose: str,

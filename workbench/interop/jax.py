@@ -13,11 +13,10 @@ from typing import Any, cast
 import jax
 import numpy as np
 from jax.core import Tracer
-from numpy.typing import DTypeLike
 
 from ..arrays.array import array, read_values
 from ..arrays.creation import zeros
-from ..arrays.dtypes import differentiable, dtype_of
+from ..arrays.dtypes import DTypeLike, differentiable, dtype_of
 from ..arrays.host_reads import sources_of
 from ..arrays.provenance import source_of
 from ..arrays.scalar import scalar
@@ -33,7 +32,7 @@ from .pure_calls import Dims, GridLike, OutputsLike, arrived, check_writes, form
 __all__ = ["device_to_jax", "dtype_from_jax", "dtype_to_jax", "from_jax", "function", "to_jax"]
 
 
-def from_jax(x: jax.Array, dtype: object = None, requires_grad: bool = False, copy: bool = False) -> array:
+def from_jax(x: jax.Array, dtype: DTypeLike = None, requires_grad: bool = False, copy: bool = False) -> array:
     """An array on the memory of a JAX array, for reading: a write to it is refused [read-only].
 
     dtype  element type; for vec, mat and quat the trailing axes of `x` are the components.
@@ -111,12 +110,12 @@ def check_width(type: Type) -> None:
         )
 
 
-def dtype_from_jax(dtype: DTypeLike) -> Scalar:
+def dtype_from_jax(dtype: Any) -> Scalar:
     """The scalar type of a JAX dtype. Raises LaunchError [dtype]."""
     return scalar_of(np.dtype(dtype))
 
 
-def dtype_to_jax(dtype: object) -> Any:
+def dtype_to_jax(dtype: DTypeLike) -> Any:
     """The JAX dtype of a scalar type, or of the components of a vector, matrix or quaternion type."""
     name = scalar_in(dtype_of(dtype)).numpy.name
     return getattr(jax.numpy, "bool_" if name == "bool" else name)

@@ -153,7 +153,7 @@ def _tangent(twice: InFloat64, a: array) -> array:
 
 
 def form(
-    program: Program, args: Sequence[object], dim: GridLike, outputs: OutputsLike, same: Callable[[object], object]
+    program: Program, args: Sequence[object], dim: GridLike, outputs: OutputsLike, same: Callable[[Any], object]
 ) -> tuple[Dims, list[Dims]]:
     """The grid of a call with these arguments, and the shape of each output. `same`: a dtype of theirs as one of ours.
 
@@ -182,7 +182,7 @@ def form(
     return dims, found
 
 
-def _shape(program: Program, name: str, type: object, given: Any, same: Callable[[object], object]) -> Dims:
+def _shape(program: Program, name: str, type: object, given: Any, same: Callable[[Any], object]) -> Dims:
     """The shape of an output from what the user wrote for it: an int, a tuple, or (shape, dtype)."""
     where = program.function.where
     if not isinstance(type, Array) or isinstance(type.dtype, Struct):

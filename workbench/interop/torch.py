@@ -22,7 +22,7 @@ from ..arrays import allocation as memory
 from ..arrays import ports
 from ..arrays.allocation import Allocation
 from ..arrays.array import array, array_on
-from ..arrays.dtypes import dtype_of
+from ..arrays.dtypes import DTypeLike, dtype_of
 from ..arrays.span import Span, row_strides
 from ..arrays.workspace import Workspace
 from ..device import Device, followed, get_device, let_follow
@@ -68,7 +68,7 @@ def dtype_from_torch(dtype: torch.dtype) -> Scalar:
         ) from None
 
 
-def dtype_to_torch(dtype: object) -> torch.dtype:
+def dtype_to_torch(dtype: DTypeLike) -> torch.dtype:
     """The torch dtype of a scalar type, or of the components of a vector, matrix or quaternion type.
 
     Raises LaunchError [dtype] for structs.
@@ -164,7 +164,7 @@ def _stamp(a: Allocation) -> int | None:
 # ---- tensor -> array
 
 
-def from_torch(t: torch.Tensor, dtype: object = None, requires_grad: bool | None = None) -> array:
+def from_torch(t: torch.Tensor, dtype: DTypeLike = None, requires_grad: bool | None = None) -> array:
     """An array on the memory of a tensor: writes on either side are seen on both. Any strides.
 
     dtype          element type; for vec, mat and quat the trailing axes of the tensor are the components.
@@ -180,7 +180,7 @@ def from_torch(t: torch.Tensor, dtype: object = None, requires_grad: bool | None
     return _wrapped(t, dtype, requires_grad, False)
 
 
-def _wrapped(t: torch.Tensor, dtype: object, requires_grad: bool | None, straight: bool) -> array:
+def _wrapped(t: torch.Tensor, dtype: DTypeLike, requires_grad: bool | None, straight: bool) -> array:
     """`from_torch`; `straight`: for a launch."""
     if not isinstance(t, torch.Tensor):
         raise LaunchError(f"from_torch takes a torch tensor, got {type(t).__name__}", slug="argument-type")

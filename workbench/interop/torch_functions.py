@@ -89,7 +89,7 @@ def _forward_mode() -> bool:
 _PLACE = torch.empty(0)  # stands for a tensor in the arguments of a call, which hold none of the user's
 
 
-def _dtype_of(dtype: object) -> object:
+def _dtype_of(dtype: Any) -> object:
     return dtype_from_torch(dtype) if isinstance(dtype, torch.dtype) else dtype_of(dtype)
 
 

@@ -177,6 +177,7 @@ def argument_changed(one: GradientWalks, row: VerdictRow) -> Found | None:
     moved = numbers and not np.array_equal(exact[id(mine.twin)], one.exact[id(mine.twin)], equal_nan=True)
     for at in [step, *_behind(one.steps, row)] if step is not None else []:
         for k, then, now in sorted(found.get(at, ()), key=lambda one: not isinstance(one[1], array)):
+            assert at.event is not None
             leaf = at.event.command.program.leaves[k]
             what = f"`{leaf.name}` of {at!r}"
             if isinstance(then, array):

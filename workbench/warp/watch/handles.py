@@ -58,7 +58,7 @@ class TwinHandles:
         if type(value) in NUMBERS:
             yield int(getattr(value, "value", value))
         elif isinstance(value, warp_types.array):
-            if value.dtype is warp_types.uint64 and value.ptr and value.device.is_cpu:
+            if value.dtype is warp_types.uint64 and value.ptr and value.device is not None and value.device.is_cpu:
                 yield from (int(n) for n in np.unique(value.numpy()))
         elif isinstance(value, codegen.StructInstance):
             kind: Any = type(value)

@@ -206,7 +206,7 @@ class WarpBackward(Verdicts):
             else:
                 continue
             known = left is not None and left.gradient.shape == values.shape
-            old = list(_fields(one.twin, left.gradient)) if known else []
+            old = list(_fields(one.twin, left.gradient)) if left is not None and known else []
             for n, (part, numbers) in enumerate(_fields(one.twin, values)):
                 new = np.where(numbers == old[n][1], 0, numbers) if known else numbers
                 if named or np.any(new):

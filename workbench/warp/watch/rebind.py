@@ -256,8 +256,8 @@ class Rebinder:
 
     def annotation(self, thing: Any) -> Any:
         """The translation of a type, annotation or value of Warp; `thing` itself if it is none."""
-        kind = type(thing)
-        if kind.__name__ == "_ArrayAnnotation" or (isinstance(thing, warp.array) and getattr(thing, "ptr", 1) is None):
+        kind: Any = type(thing)
+        if kind.__name__ == "_ArrayAnnotation" or (issubclass(kind, warp.array) and thing.ptr is None):
             return wb.array(dtype=self(thing.dtype), ndim=thing.ndim)
         if kind.__name__ == "_IndexedArrayAnnotation" or isinstance(thing, warp.indexedarray):
             return wb.indexedarray(dtype=self(thing.dtype), ndim=thing.ndim)
