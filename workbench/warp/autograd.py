@@ -137,7 +137,7 @@ def gradcheck(
     atol: float | None = None,
     rtol: float | None = None,
     raise_exception: bool = True,
-    **_: Any,
+    **_: object,
 ) -> bool:
     """`wb.gradcheck`, which says more; True if every gradient agrees. Tolerances left out are those of `wb.gradcheck`.
 
@@ -159,7 +159,7 @@ def gradcheck_tape(
     atol: float | None = None,
     rtol: float | None = None,
     raise_exception: bool = True,
-    **_: Any,
+    **_: object,
 ) -> bool:
     """`wb.gradcheck` of a `Tape(keep="all")` that has recorded; True if every launch agrees.
 

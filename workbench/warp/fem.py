@@ -139,12 +139,12 @@ class cache:  # noqa: N801  a module of Warp's
     """Cache of funcs made in functions; empty here, as every kernel tracks itself what it was made of."""
 
     @staticmethod
-    def dynamic_func(suffix: Any = "", **_: Any) -> Callable[[Any], Func]:
+    def dynamic_func(suffix: Any = "", **_: object) -> Callable[[Any], Func]:
         """Decorator: `func`."""
         return func
 
     @staticmethod
-    def dynamic_kernel(suffix: Any = "", *, kernel_options: dict[str, Any] | None = None, **_: Any) -> Any:
+    def dynamic_kernel(suffix: Any = "", *, kernel_options: dict[str, Any] | None = None, **_: object) -> Any:
         """Decorator: `kernel`, with these options."""
         return kernel(**(kernel_options or {}))
 

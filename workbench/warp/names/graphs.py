@@ -17,7 +17,7 @@ Body: TypeAlias = Callable | Graph | Capture | None
 _open: list[Capture] = []
 
 
-def capture_begin(device: Any = None, stream: Any = None, **_: Any) -> None:
+def capture_begin(device: Any = None, stream: object = None, **_: object) -> None:
     """Begin to record what is launched, until `capture_end`. As in Warp it is not done until `capture_launch`.
 
     `with wb.ScopedCapture() as scope:` is the same with an end that is never forgotten.
@@ -38,7 +38,7 @@ def capture_begin(device: Any = None, stream: Any = None, **_: Any) -> None:
     _open.append(made)
 
 
-def capture_end(device: Any = None, stream: Any = None) -> Graph:
+def capture_end(device: Any = None, stream: object = None) -> Graph:
     """The graph of what was launched since `capture_begin`, for `capture_launch`.
 
     Raises LaunchError [capture] where none was begun.
@@ -51,7 +51,7 @@ def capture_end(device: Any = None, stream: Any = None) -> Graph:
     return made.graph
 
 
-def capture_while(condition: array, while_body: Body, stream: Any = None, **kwargs: Any) -> None:
+def capture_while(condition: array, while_body: Body, stream: object = None, **kwargs: object) -> None:
     """Run the body, a function of `kwargs` or a graph, for as long as `condition[0]` is not 0.
 
     Under a tape every turn is recorded, so gradients are exact. In a capture each replay makes as many turns as the
@@ -79,7 +79,7 @@ def capture_while(condition: array, while_body: Body, stream: Any = None, **kwar
 
 
 def capture_if(
-    condition: array, on_true: Body = None, on_false: Body = None, stream: Any = None, **kwargs: Any
+    condition: array, on_true: Body = None, on_false: Body = None, stream: object = None, **kwargs: object
 ) -> None:
     """Run `on_true` if `condition[0]` is not 0, else `on_false`: functions of `kwargs`, or graphs.
 

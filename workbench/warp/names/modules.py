@@ -47,7 +47,7 @@ def get_module_options(module: Any = None) -> dict[str, Any]:
     return dict(_module(module, 2).options)
 
 
-def load_module(module: Any = None, device: Any = None, recursive: bool = False, **_: Any) -> Module:
+def load_module(module: Any = None, device: Any = None, recursive: bool = False, **_: object) -> Module:
     """Compile the kernels of a module (the caller's, if none is named) now, several at once, and return it.
 
     Without this each is compiled when first launched. A bar shows where it takes longer than a second. What is compiled
@@ -68,7 +68,7 @@ def load_module(module: Any = None, device: Any = None, recursive: bool = False,
     return found
 
 
-def force_load(device: Any = None, modules: Any = None, **_: Any) -> None:
+def force_load(device: Any = None, modules: Any = None, **_: object) -> None:
     """`load_module` for several modules: those given, else all that have defined kernels so far.
 
     Raises KernelError for a kernel that cannot be read.

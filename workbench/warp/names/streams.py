@@ -22,7 +22,7 @@ class Stream:
     (cpu, True)
     """
 
-    def __init__(self, device: Device | str | None = None, priority: int = 0, cuda_stream: Any = None, **_: Any):
+    def __init__(self, device: Device | str | None = None, priority: int = 0, cuda_stream: Any = None, **_: object):
         self.device, self.priority = get_device(device), priority
         self.cached_event: DeviceEvent | None = None
 
@@ -62,7 +62,7 @@ class DeviceEvent:
     """
 
     def __init__(
-        self, device: Device | str | None = None, cuda_event: Any = None, enable_timing: bool = False, **_: Any
+        self, device: Device | str | None = None, cuda_event: Any = None, enable_timing: bool = False, **_: object
     ):
         self.device, self.enable_timing = get_device(device), enable_timing
         self.moment: Any = None

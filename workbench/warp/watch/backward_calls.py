@@ -9,7 +9,7 @@ from typing import Any
 import warp
 
 from .captures import Captures
-from .hooks import Hooks
+from .hooks import Hooks, Original
 from .memory import Untranslated, arrays_in
 from .passes import WarpBackward
 from .programs import caller
@@ -44,7 +44,7 @@ class Backwards:
         wrong = (one for one in self.passes if any(row.verdict == "wrong" for row in one.rows))
         return next(wrong, self.passes[-1] if self.passes else None)
 
-    def backward(self, original: Any, tape: Any, loss: Any = None, grads: Any = None) -> Any:
+    def backward(self, original: Original, tape: Any, loss: Any = None, grads: Any = None) -> Any:
         session = self.session
         theirs = lambda: original(tape, loss, grads)  # noqa: E731
         if session.inside:
@@ -96,12 +96,12 @@ class Backwards:
         if shown is not None and self.passes[-1] is shown:
             shown.show()
 
-    def reset(self, original: Any, tape: Any) -> Any:
+    def reset(self, original: Original, tape: Any) -> Any:
         session = self.session
         session.postpone(lambda: (session.recorded.pop(tape, None), session.escaped.pop(tape, None)))
         return original(tape) if session.inside else session.quietly(lambda: original(tape))
 
-    def record_func(self, original: Any, tape: Any, backward: Any, arrays: Any) -> Any:
+    def record_func(self, original: Original, tape: Any, backward: Any, arrays: Any) -> Any:
         session, theirs = self.session, lambda: original(tape, backward, arrays)
         if session.inside:
             return theirs()

@@ -9,7 +9,7 @@ from warp._src import types as warp_types
 
 from .captures import Captures
 from .handles import PARTS
-from .hooks import Hooks
+from .hooks import Hooks, Original
 from .memory import arrays_in
 from .programs import caller
 from .recorder import EventRecorder
@@ -34,12 +34,12 @@ class Builds:
             setter = lambda original, mesh, new, name=name: self.replaced(original, mesh, name, new)  # noqa: E731
             hooks.put(vars(warp_types.Mesh)[name].fset, setter)
 
-    def grid(self, original: Any, grid: Any, points: Any, radius: float, groups: Any = None) -> Any:
+    def grid(self, original: Original, grid: Any, points: Any, radius: float, groups: Any = None) -> Any:
         theirs = lambda: original(grid, points, radius, groups)  # noqa: E731
         ours = lambda: self.handles.build(grid, points, radius, groups)  # noqa: E731
         return self.event(grid, "build", [points, groups], theirs, ours)
 
-    def made(self, original: Any, thing: Any, *args: Any, **kwargs: Any) -> None:
+    def made(self, original: Original, thing: Any, *args: object, **kwargs: object) -> None:
         """Handle a new mesh or BVH: its twin is built from the present contents of its arrays."""
 
         def theirs() -> None:
@@ -49,13 +49,13 @@ class Builds:
         ours = lambda: self.handles.make(thing)  # noqa: E731
         self.event(thing, "", [*args, *kwargs.values()], theirs, ours)
 
-    def rebuilt(self, original: Any, tree: Any, constructor: Any = None) -> None:
+    def rebuilt(self, original: Original, tree: Any, constructor: Any = None) -> None:
         self.fitted(tree, "rebuild", lambda: original(tree, constructor), lambda twin: twin.rebuild())
 
-    def refitted(self, original: Any, thing: Any) -> None:
+    def refitted(self, original: Original, thing: Any) -> None:
         self.fitted(thing, "refit", lambda: original(thing), lambda twin: twin.refit())
 
-    def replaced(self, original: Any, mesh: Any, name: str, new: Any) -> None:
+    def replaced(self, original: Original, mesh: Any, name: str, new: Any) -> None:
         """Handle `mesh.points = new` (a refit) and `mesh.velocities = new`; recorded launches keep the old twin."""
         self.fitted(mesh, name, lambda: original(mesh, new), lambda _: self.handles.make(mesh), new)
 

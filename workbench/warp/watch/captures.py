@@ -12,7 +12,7 @@ import numpy as np
 from warp._src import context
 
 from ...arrays.array import array
-from .hooks import Hooks
+from .hooks import Hooks, Original
 from .programs import caller
 from .recorder import WarpCall
 from .session import Session
@@ -65,27 +65,27 @@ class Captures:
         hooks.put(context.capture_while, self.loop)
         hooks.put(context.capture_if, self.branch)
 
-    def begin(self, original: Any, *args: Any, **kwargs: Any) -> Any:
+    def begin(self, original: Original, *args: object, **kwargs: object) -> Any:
         result = self.session.quietly(lambda: original(*args, **kwargs))
         self.calls = []
         given = dict(zip(_BEGIN, args, strict=False)) | kwargs
         self.saved = SAVED if given.get("apic") else ""
         return result
 
-    def end(self, original: Any, *args: Any, **kwargs: Any) -> Any:
+    def end(self, original: Original, *args: object, **kwargs: object) -> Any:
         graph = self.session.quietly(lambda: original(*args, **kwargs))
         if self.calls is not None:
             self.graphs[graph], self.calls = self.calls, None
         return graph
 
-    def pause(self, original: Any, *args: Any, **kwargs: Any) -> Any:
+    def pause(self, original: Original, *args: object, **kwargs: object) -> Any:
         if self.session.inside:
             return original(*args, **kwargs)
         graph = self.session.quietly(lambda: original(*args, **kwargs))
         self.paused[graph], self.calls = self.calls or [], None
         return graph
 
-    def resume(self, original: Any, graph: Any, *args: Any, **kwargs: Any) -> Any:
+    def resume(self, original: Original, graph: Any, *args: object, **kwargs: object) -> Any:
         if self.session.inside:
             return original(graph, *args, **kwargs)
         result = self.session.quietly(lambda: original(graph, *args, **kwargs))
@@ -117,7 +117,7 @@ class Captures:
         self.calls.append(back)
         return result
 
-    def loop(self, original: Any, condition: Any, while_body: Any, *args: Any, **kwargs: Any) -> Any:
+    def loop(self, original: Original, condition: Any, while_body: Any, *args: object, **kwargs: object) -> Any:
         """Record the body of a captured loop, which runs once here; the trip count is known at the graph's launch."""
         if self.session.inside or self.calls is None:
             return original(condition, while_body, *args, **kwargs)
@@ -129,7 +129,13 @@ class Captures:
         self.calls.append(CapturedLoop(condition, parts, True))
 
     def branch(
-        self, original: Any, condition: Any, on_true: Any = None, on_false: Any = None, *args: Any, **kwargs: Any
+        self,
+        original: Original,
+        condition: Any,
+        on_true: Any = None,
+        on_false: Any = None,
+        *args: object,
+        **kwargs: object,
     ) -> Any:
         if self.session.inside or self.calls is None:
             return original(condition, on_true, on_false, *args, **kwargs)
@@ -143,7 +149,7 @@ class Captures:
         if not callable(body):
             return body
 
-        def heard(**kwargs: Any) -> None:
+        def heard(**kwargs: object) -> None:
             outer, self.calls = self.calls, []
             try:
                 body(**kwargs)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from warp._src import types as warp_types
 from ...arrays.creation import copy as our_copy
 from .captures import FROM_HOST, Captures
 from .changed_bytes import EachBuffer
-from .hooks import Hooks
+from .hooks import Hooks, Original
 from .memory import Twins, Untranslated, arrays_in, hull
 from .programs import caller
 from .recorder import EventRecorder, WarpCall
@@ -36,13 +37,13 @@ class CopyCalls:
 
     def copy(
         self,
-        original: Any,
+        original: Original,
         dest: Any,
         src: Any,
         dest_offset: int = 0,
         src_offset: int = 0,
         count: int = 0,
-        stream: Any = None,
+        stream: object = None,
     ) -> Any:
         theirs = lambda: original(dest, src, dest_offset, src_offset, count, stream)  # noqa: E731
         if self.session.inside:
@@ -56,7 +57,7 @@ class CopyCalls:
             source = source.view(to.dtype)
         return lambda: our_copy(to, source, dest_offset, src_offset, count)
 
-    def fill(self, original: Any, a: Any, value: Any) -> Any:
+    def fill(self, original: Original, a: Any, value: Any) -> Any:
         theirs = lambda: original(a, value)  # noqa: E731
         if self.session.inside:
             return theirs()
@@ -69,12 +70,12 @@ class CopyCalls:
         number = self.twins.value(value)
         return lambda: twin.fill_(number)
 
-    def zero(self, original: Any, a: Any) -> Any:
+    def zero(self, original: Original, a: Any) -> Any:
         if self.session.inside:
             return original(a)
         return self.moved("zero_", [a], lambda: original(a), lambda: self.twins.value(a).zero_, caller())
 
-    def assign(self, original: Any, a: Any, src: Any) -> Any:
+    def assign(self, original: Original, a: Any, src: Any) -> Any:
         theirs = lambda: original(a, src)  # noqa: E731
         if self.session.inside:
             return theirs()
@@ -102,7 +103,7 @@ class CopyCalls:
         return lambda: twin.assign(held[-1].view(kind).reshape(shape) if a.is_contiguous else held[-1])
 
     def moved(
-        self, kind: str, given: list[Any], theirs: Callable[[], Any], ready: Callable[[], Act], frame: Any
+        self, kind: str, given: list[Any], theirs: Callable[[], Any], ready: Callable[[], Act], frame: FrameType
     ) -> Any:
         """Handle a copy, fill or assignment. `ready`: finds the twins, and returns the action to replay on them."""
         arrays = list(arrays_in(given))
@@ -119,7 +120,7 @@ class CopyCalls:
         call = WarpCall(kind, kind, regions, act, self.session.place_of(frame), None, twins)
         return self.recorder.postponed(call, EachBuffer(regions, written), theirs)
 
-    def made(self, original: Any, a: Any, data: Any = None, *args: Any, **kwargs: Any) -> None:
+    def made(self, original: Original, a: Any, data: Any = None, *args: object, **kwargs: object) -> None:
         """Handle a new array: the host data that it copies is its initial contents, not an event."""
         if self.session.inside or data is None or warp_types.is_array(data):
             original(a, data, *args, **kwargs)

@@ -6,6 +6,7 @@ The trip count of a captured loop, and the branch taken, are known only then: th
 from __future__ import annotations
 
 import weakref
+from types import FrameType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +17,7 @@ from .backward_calls import Backwards
 from .captures import FROM_HOST, Captured, CapturedLoop, Captures, inner, touched
 from .changed_bytes import PackedBuffers, StoredBytes
 from .events import RACE, WarpStep
-from .hooks import Hooks
+from .hooks import Hooks, Original
 from .memory import TwinBuffer, hull
 from .programs import caller
 from .recorder import AsOfCall, EventRecorder, Repeated, WarpCall, no_twin
@@ -50,7 +51,7 @@ class GraphLaunches:
     def install(self, hooks: Hooks) -> None:
         hooks.put(context.capture_launch, self.launch)
 
-    def launch(self, original: Any, graph: Any, stream: Any = None) -> Any:
+    def launch(self, original: Original, graph: Any, stream: object = None) -> Any:
         calls = self.captures.graphs.get(graph)
         if self.session.inside or calls is None:
             return original(graph, stream)
@@ -99,7 +100,7 @@ class GraphLaunches:
         calls: list[Captured],
         regions: list[TwinBuffer],
         refused: str,
-        frame: Any,
+        frame: FrameType,
         taken: list[GraphSnapshots],
         names: dict[int, str],
     ) -> str:

@@ -14,9 +14,10 @@ from typing import Any
 from ...errors import GradientError
 
 Handler = Callable[..., Any]  # of the original function and the arguments
+Original = Callable[..., Any]  # a function of Warp that a hook replaced
 
 
-def _through(*args: Any, **kwargs: Any) -> Any:
+def _through(*args: object, **kwargs: object) -> Any:
     handler: Any = "handler"
     return handler(*args, **kwargs)
 
@@ -44,7 +45,7 @@ class Hooks:
         original = _original(function)
         thread = self.thread
 
-        def heard(*args: Any, **kwargs: Any) -> Any:
+        def heard(*args: object, **kwargs: object) -> Any:
             if threading.get_ident() != thread:
                 self.unheard(original.__name__)
                 return original(*args, **kwargs)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import partial
-from types import FunctionType
+from types import FrameType, FunctionType
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from .adjoint_launches import AdjointLaunch, AdjointSnapshots, Pair
 from .builtin_calls import NATIVE, given_to
 from .captures import Captures
 from .changed_bytes import EachBuffer
-from .hooks import Hooks
+from .hooks import Hooks, Original
 from .memory import KnownArray, TwinBuffer, Untranslated, arrays_in
 from .programs import caller, first_line
 from .recorder import EventRecorder, Repeated, WarpCall, no_twin, repeated
@@ -92,7 +92,7 @@ class TwinLaunches:
         return None if arguments is None else (id(kernel), dims, arguments)
 
     def run(
-        self, kernel: Any, dims: tuple[int, ...], values: list[Any], frame: Any, key: Any = None
+        self, kernel: Any, dims: tuple[int, ...], values: list[Any], frame: FrameType | CallSite, key: Any = None
     ) -> Repeated | None:
         """Run the twin of a launch, with the progress bar if the kernel is new. Raises what the workbench says of it.
 
@@ -182,14 +182,14 @@ class LaunchCalls:
             if isinstance(function := getattr(warp_utils, name, None), FunctionType):
                 hooks.put(function, self.native)
 
-    def launch(self, original: Any, *args: Any, **kwargs: Any) -> Any:
+    def launch(self, original: Original, *args: object, **kwargs: object) -> Any:
         """Handle `wp.launch`."""
         if self.session.inside:
             if self.session.backward is not None and kwargs.get("adjoint"):
                 return self.session.backward.adjoint_launch(original, args, kwargs)
             return original(*args, **kwargs)
         frame = caller()
-        g = dict(zip(_NAMES, args, strict=False)) | kwargs
+        g: dict[str, Any] = dict(zip(_NAMES, args, strict=False)) | kwargs
         kernel, values = g.get("kernel"), [*g.get("inputs", ()), *g.get("outputs", ())]
         if g.get("record_cmd") or not isinstance(kernel, context.Kernel) or "dim" not in g:
             return original(*args, **kwargs)
@@ -211,7 +211,7 @@ class LaunchCalls:
             return self.launched_back(kernel, _dims(g["dim"]), values, adjoints, theirs, frame)
         return self.launched(kernel, _dims(g["dim"]), values, theirs, frame)
 
-    def command(self, original: Any, command: Any, stream: Any = None) -> Any:
+    def command(self, original: Original, command: Any, stream: object = None) -> Any:
         """Handle `Launch.launch()` of a `record_cmd=True` launch."""
         theirs = lambda: original(command, stream)  # noqa: E731
         if self.session.inside:
@@ -230,7 +230,7 @@ class LaunchCalls:
         return self.launched(kernel, dims, values, theirs, frame)
 
     def launched(
-        self, kernel: Any, dims: tuple[int, ...], values: list[Any], theirs: Callable[[], Any], frame: Any
+        self, kernel: Any, dims: tuple[int, ...], values: list[Any], theirs: Callable[[], Any], frame: FrameType
     ) -> Any:
         """Handle one launch of Warp's."""
         session, recorder, launches = self.session, self.recorder, self.twin_launches
@@ -262,7 +262,7 @@ class LaunchCalls:
         values: list[Any],
         adjoints: list[Any],
         theirs: Callable[[], Any],
-        frame: Any,
+        frame: FrameType,
     ) -> Any:
         """One launch with `adjoint=True`. Returns what Warp's call returns."""
         session, recorder = self.session, self.recorder
@@ -295,7 +295,7 @@ class LaunchCalls:
         recorder.note_entries(tape, entries, step)
         return result
 
-    def native(self, original: Any, *args: Any, **kwargs: Any) -> Any:
+    def native(self, original: Original, *args: object, **kwargs: object) -> Any:
         """Handle a function of `wp.utils` that Warp computes in C++."""
         theirs = lambda: original(*args, **kwargs)  # noqa: E731
         if self.session.inside:

@@ -23,7 +23,7 @@ class Pictures:
     def __init__(self, backwards: Backwards):
         self.session, self.backwards = backwards.session, backwards
 
-    def ask(self, question: str, *args: Any) -> Any:
+    def ask(self, question: str, *args: object) -> Any:
         """The answer of a tool of our tape about the shown backward: "show", "explore" or "to_html"."""
         one, tape = self.backwards.shown, self.session.tape
         before = tape.last_seeds, tape.within

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
+from types import FrameType
 from typing import Any
 
 import warp
@@ -23,7 +24,7 @@ def is_between(module: str) -> bool:
 
 def caller() -> Any:
     """The frame of the user's program, or of a library on Warp, that called a function of Warp."""
-    frame: Any = sys._getframe(1)
+    frame: FrameType = sys._getframe(1)
     while frame.f_back is not None and is_between(frame.f_globals.get("__name__") or ""):
         frame = frame.f_back
     return frame

@@ -11,6 +11,7 @@ import weakref
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from types import FrameType
 from typing import Any
 
 from warp._src import context
@@ -113,7 +114,7 @@ class EventRecorder:
         arrays: list[Any],
         theirs: Callable[[], Any],
         ours: Callable[[], Any],
-        frame: Any,
+        frame: FrameType,
         kernel: Any = None,
         refused: str = "",
         values: Sequence[Any] = (),
@@ -158,7 +159,7 @@ class EventRecorder:
             if call.ours is not no_twin:
                 self.record(call, reason)
 
-    def reach(self, arrays: Iterable[Any], frame: Any) -> tuple[list[TwinBuffer], str]:
+    def reach(self, arrays: Iterable[Any], frame: FrameType) -> tuple[list[TwinBuffer], str]:
         """Record the host writes before a call. Returns (the buffers of its arrays, why it has no twin or "")."""
         regions: list[TwinBuffer] = []
         try:
@@ -237,7 +238,7 @@ class EventRecorder:
         finally:
             memory.pop_recorder(tape)
 
-    def place(self, count: int, frame: Any) -> None:
+    def place(self, count: int, frame: FrameType) -> None:
         """Set the line of the events from number `count` on to that of the program's call."""
         for event in self.session.tape.events[count:]:
             event.place = frame.f_code, frame.f_lasti
@@ -260,7 +261,7 @@ class EventRecorder:
         step: WarpStep,
         arrays: Sequence[Any],
         regions: list[TwinBuffer],
-        frame: Any,
+        frame: FrameType,
         changed: list[TwinBuffer] | None = None,
         values: Sequence[Any] = (),
     ) -> Any:
@@ -311,7 +312,7 @@ class EventRecorder:
         step.difference = max(differences, key=lambda d: d.share, default=None)
         step.chosen = asks_mesh(step.event) and all(d.whole or not d.far for d in differences)
 
-    def host_writes(self, regions: list[TwinBuffer], frame: Any) -> None:
+    def host_writes(self, regions: list[TwinBuffer], frame: FrameType) -> None:
         """Record events for changes to these buffers by the host, or by a call that is not hooked, since last seen."""
         for region in regions:
             if (self.computed and self.computed_by_warp(region, frame)) or not region.changed():
@@ -338,7 +339,7 @@ class EventRecorder:
             if root.ptr:
                 self.computed[hull(root)[0]] = weakref.ref(root), twins
 
-    def computed_by_warp(self, region: TwinBuffer, frame: Any) -> bool:
+    def computed_by_warp(self, region: TwinBuffer, frame: FrameType) -> bool:
         """True if Warp's backward has computed this buffer since the last check; then records an event for that."""
         root, twins = self.computed.pop(region.low, (None, []))
         if root is None or root() is None or root() is not region.keeper():
@@ -346,7 +347,9 @@ class EventRecorder:
         self.after_backward(self.twins.flat(region), twins, lambda: region.accept(False), frame)
         return True
 
-    def after_backward(self, gradient: array, twins: list[array], perform: Callable[[], None], frame: Any) -> None:
+    def after_backward(
+        self, gradient: array, twins: list[array], perform: Callable[[], None], frame: FrameType
+    ) -> None:
         """Record an opaque event for a gradient that Warp's backward has computed from arrays with these twins."""
         tape = self.session.recorded_tape
         step = WarpStep(len(tape.events), "adjoint", "Tape.backward", None)

@@ -6,6 +6,7 @@ import itertools
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -107,7 +108,7 @@ class Session:
         result = self.quietly(theirs)
         return result, tape, [] if tape is None else tape.launches[before:]
 
-    def place_of(self, frame: Any) -> CallSite:
+    def place_of(self, frame: FrameType | CallSite) -> CallSite:
         """The call site of a frame, as a hashable `CallSite` (one object per site)."""
         key = id(frame.f_code), frame.f_lasti
         if key not in self.places:
@@ -140,7 +141,7 @@ class Session:
 
     # ---- names and twins
 
-    def note_names(self, frame: Any) -> dict[int, str]:
+    def note_names(self, frame: FrameType) -> dict[int, str]:
         """Record the program's present names for its arrays, those of deferred calls too.
 
         Returns all names, by the ids of twins.

@@ -15,6 +15,7 @@ import warp
 from warp._src import context
 
 from .arguments import as_now
+from .hooks import Original
 from .memory import TwinBuffer, Twins, arrays_in
 
 MUCH = 1 << 26  # bytes that are noted after the adjoint launches of one graph
@@ -71,7 +72,7 @@ class GradientSnapshots:
     def end(self) -> None:
         self.last = {key: self.copy(a.grad) for key, a in self.arrays.items()}
 
-    def adjoint_launch(self, original: Any, args: tuple, kwargs: dict) -> Any:
+    def adjoint_launch(self, original: Original, args: tuple, kwargs: dict) -> Any:
         """Run one adjoint launch of Warp's, and snapshot the gradients that it may have changed."""
         result = original(*args, **kwargs)
         n = entry_of(self.entries, self.next, kwargs.get("kernel"), kwargs.get("inputs"))
