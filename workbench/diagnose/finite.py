@@ -61,7 +61,7 @@ def _again(case: RuleInput) -> tuple[RuleInput, str]:
 
 
 def _forward(case: RuleInput, step: WalkStep, earlier: list[str], why: str) -> Iterator[Finding]:
-    names, title = tuple(dict.fromkeys(step.not_finite)), step.title
+    names = tuple(dict.fromkeys(step.not_finite))
     written, doubt = ", ".join(names), ""
     if earlier:
         doubt = f" What was written before to {', '.join(earlier)} was not kept, so it may be older"
@@ -70,11 +70,9 @@ def _forward(case: RuleInput, step: WalkStep, earlier: list[str], why: str) -> I
         sources = ", ".join(dict.fromkeys([*step.inherited, *step.clouded]))
         came = f"which came in with {sources}" if step.inherited else f"and what {sources} held was not kept"
         before = f"look at {sources} before the tape" if step.inherited else ""
-        yield Finding(
+        yield step.finding(
             "not-finite",
             "warning",
-            title,
-            step.event.where,
             f"{written} holds NaN or infinity, {came}.{doubt}",
             " or ".join(filter(None, (before, 'wb.Tape(keep="all")' if doubt or step.clouded else ""))),
             names,
@@ -139,30 +137,18 @@ _REMEDIES: dict[Row, str] = {
 
 
 def _born(birth: Birth | None, step: WalkStep, text: str, doubt: str, names: tuple[str, ...], held: str) -> Finding:
-    title = step.title
     if birth is None:
         why = f"by `{step.event.label}`" if step.event.command is None else UNSEEN
-        sentence = f"{text}, {why}.{doubt}"
-        return Finding(
-            "not-finite",
-            "warning",
-            title,
-            step.event.where,
-            sentence,
-            "",
-            names,
-            brief=f"NaN or infinity born {{at}}, in {held}",
-        )
+        brief = f"NaN or infinity born {{at}}, in {held}"
+        return step.finding("not-finite", "warning", f"{text}, {why}.{doubt}", "", names, brief=brief)
     grown = f": {OVERFLOW}" if birth.overflow else ""
-    sentence = f"{text}: in thread {birth.thread}, {birth.text}, in `{birth.row.name}`{grown}.{doubt}"
-    return Finding(
+    return step.finding(
         "not-finite",
         "warning",
-        title,
-        birth.where or step.event.where,
-        sentence,
+        f"{text}: in thread {birth.thread}, {birth.text}, in `{birth.row.name}`{grown}.{doubt}",
         _REMEDIES.get(birth.row, "look at the operands of this line"),
         names,
+        birth.where,
         birth.thread,
         brief=f"{birth.what} born {{at}}: {birth.text} in {held}",
     )

@@ -24,7 +24,6 @@ from ..tapes.events import Event
 from ..tapes.rerun import Enough, is_number, sample_adjoint, sample_primal, small, watched_costs
 from .finding import Finding
 from .growth import WAY_OUT, Series
-from .kinks import where_of
 from .rule import RuleInput
 from .saturated import LIMITS, TAIL, carries_adjoint, held_at_bound, limits_of, saturation
 from .walk_step import WalkObserver, WalkStep
@@ -306,15 +305,14 @@ def growing_turns(case: RuleInput) -> Iterator[Finding]:
             if found is not None and found[0].explodes:
                 series, first, turns = found
                 step, last = case.step(event), first - len(series.sizes) + 1
-                yield Finding(
+                yield step.finding(
                     "growing",
                     "warning" if series.outgrows else "info",
-                    step.title,
-                    line or event.where,
                     f"going back through the loop in this line, from turn {first} of {turns} to turn {last}, "
                     + series.text("turn", "the turns compute"),
                     WAY_OUT,
                     tuple(dict.fromkeys(x.name for x in step.came)),
+                    line,
                     brief=f"the adjoint explodes in the loop {{at}}: from {series.sizes[0]:.3g} in turn {first} to"
                     f" {series.sizes[-1]:.3g} in turn {last}, by a factor of {series.rate:.3g} a turn",
                 )
@@ -337,7 +335,6 @@ def saturated_turns(case: RuleInput) -> Iterator[Finding]:
                 r.component,
                 r.zero,
                 step,
-                where_of(r.stmt) or event.where,
                 f"from turn {r.begin + 1} of {r.turns} {loop}",
                 f"{r.turns - r.begin} turns",
             )

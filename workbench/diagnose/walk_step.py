@@ -16,9 +16,11 @@ from ..arrays.array import array
 from ..arrays.span import Span
 from ..arrays.workspace import Workspace
 from ..device import on_host
+from ..errors import Where
 from ..kernels.types import Scalar, Struct, is_float
 from ..tapes.events import Event
 from ..tapes.tape import Tape
+from .finding import Finding
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,6 +104,26 @@ class WalkStep:
     def flowing(self) -> float:
         """The norm of all incoming adjoints."""
         return math.sqrt(sum(n * n for n in self.came.values()))
+
+    @property
+    def written(self) -> tuple[str, ...]:
+        """The names of what it writes."""
+        return tuple(dict.fromkeys(x.name for x in self.accesses if x.writes))
+
+    def finding(
+        self,
+        slug: str,
+        severity: str,
+        sentence: str,
+        fix: str,
+        arrays: tuple[str, ...],
+        where: Where | None = None,
+        thread: int | tuple[int, ...] | None = None,
+        brief: str = "",
+    ) -> Finding:
+        """A finding about this event; `where`: the statement, if it is known."""
+        place = where or self.event.where
+        return Finding(slug, severity, self.title, place, sentence, fix, arrays, thread, brief=brief)
 
 
 class WalkObserver:

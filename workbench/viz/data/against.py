@@ -31,7 +31,7 @@ from .gather import Levels, gather_pass
 from .headline import Said
 from .lanes import Bar, VersionBlock
 from .text import clean, level_text
-from .trace import AdjointLevel, AllocationTrack, EventColumn, Seed, Trace, ValueLevel, count
+from .trace import AdjointLevel, AllocationTrack, EventColumn, Seed, Trace, count
 
 MUCH = 1 << 28  # bytes of adjoints that are held of one pass
 Place = tuple[int | None, int | None]
@@ -433,7 +433,7 @@ class _Comparing:
         wrong = self.here.wrong
         title = wrong.title if wrong else f"{self.here.title} against {self.there.title}"
         at = {**self.column, len(ours.events): len(self.places)}
-        values = [ValueLevel(*v[:3], at[v.moment], *v[4:]) for v in ours.values]
+        values = [v._replace(moment=at[v.moment]) for v in ours.values]
         folds = [replace(f, first=at[f.first], last=at[f.last - 1] + 1) for f in ours.folds]
         trace = Trace(
             [*tracks, *extra], events, ours.seeds, title=title, wrong=wrong is not None, values=values, folds=folds

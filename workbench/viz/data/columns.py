@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 
 from ...tables import bytes_text
-from .envelope import Scale, ill_blocks, scale_of, sizes_of, state_of
+from .envelope import Scale, ill_blocks, scale_of, state_of
 from .event_kinds import UniqueEvents, Versions, spread, versions_at_once
 from .gather import Levels
 from .lanes import Adjoints, Bar, Lane, VersionBlock, by_lane, cut_memory, lanes_of, pieces, versions_of
@@ -40,7 +40,7 @@ from .marks import (
 )
 from .rows import LINE, NAMES, OPEN, PictureRow, picture_rows
 from .text import BADGES, clean, level_text, sentence
-from .trace import FLAGS, HOW, AdjointLevel, EventColumn, Fold, NameRange, Seed, Trace, event_flags
+from .trace import FLAGS, HOW, AdjointLevel, EventColumn, Fold, NameRange, Trace, event_flags
 
 if TYPE_CHECKING:
     from .against import PassComparison
@@ -410,13 +410,10 @@ def scale_of_levels(*sides: Levels) -> Scale:
     """One scale of thickness for all these levels, so that they can be compared."""
     found = [level for side in sides for some in side.events for level in some]
     found += [seed.level for side in sides for seed in side.seeds if seed.level is not None]
-    return scale_of(sizes_of(found))
+    return scale_of(level.max_abs for level in found)
 
 
 def levels_of(trace: Trace) -> Levels:
     """The adjoint side of a whole trace."""
     died = [n for n, event in enumerate(trace.events) if "died" in event.flags]
     return Levels([list(event.adjoint) for event in trace.events], list(trace.seeds), died, trace.values)
-
-
-__all__ = ["Columns", "Levels", "Seed", "levels_of", "scale_of_levels"]

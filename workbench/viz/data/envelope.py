@@ -212,11 +212,6 @@ def scale_of(sizes: Iterable[float]) -> Scale:
     return Scale(low, high, below)
 
 
-def sizes_of(levels: Iterable[AdjointLevel]) -> Iterable[float]:
-    """The sizes that a scale is to fit."""
-    return (level.max_abs for level in levels)
-
-
 _STEPS = tuple(math.log10(k) for k in (1, 2, 5, 10))
 
 
