@@ -172,6 +172,7 @@ def custom_rules(case: RuleInput) -> Iterator[Finding]:
         looked.add(event.command.program)
         found = case.inspect(event, disagreement)
         if isinstance(found, WrongCall):
+            rule = f"; the func_grad is at line {found.rule.line}" if found.rule is not None else ""
             yield step.finding(
                 "custom-rule",
                 "warning",
@@ -179,7 +180,7 @@ def custom_rules(case: RuleInput) -> Iterator[Finding]:
                 f"{found.fix}; if it differs on purpose, ignore this",
                 (found.argument,),
                 found.where,
-                brief=f"{found.sentence.rstrip('.')}, called {{at}}" + _rule_line(found),
+                brief=f"{found.sentence.rstrip('.')}, called {{at}}{rule}",
             )
         if isinstance(found, Disagreement):
             yield step.finding(
@@ -191,10 +192,6 @@ def custom_rules(case: RuleInput) -> Iterator[Finding]:
                 (found.parameter,),
                 found.where,
             )
-
-
-def _rule_line(found: WrongCall) -> str:
-    return f"; the func_grad is at line {found.rule.line}" if found.rule is not None else ""
 
 
 def cancelling(case: RuleInput) -> Iterator[Finding]:

@@ -25,7 +25,7 @@ from ..tapes.rerun import Enough, is_number, sample_adjoint, sample_primal, smal
 from .finding import Finding
 from .growth import WAY_OUT, Series
 from .rule import RuleInput
-from .saturated import LIMITS, TAIL, carries_adjoint, held_at_bound, limits_of, saturation
+from .saturated import LIMITS, TAIL, carries_adjoint, held_at_bound, limits_of, saturation, spread_threads
 from .walk_step import WalkObserver, WalkStep
 
 TURNS = 8  # of a loop that counts as a series
@@ -110,10 +110,8 @@ class Loops(WalkObserver):
 
 def _observe_threads(event: Event, space: Workspace, allowed: int) -> LoopObservations:
     dims, back = event.command.plan.form.dims, event.reverse.reverse
-    number = math.prod(dims)
-    picked = np.unique(np.linspace(0, number - 1, min(number, THREADS)).astype(int))
-    order = np.random.default_rng(0).permutation(picked)  # where not all can be run, those that are lie apart
-    threads = [tuple(map(int, np.unravel_index(n, dims))) for n in order]
+    picked = spread_threads(dims, THREADS)
+    threads = [picked[n] for n in np.random.default_rng(0).permutation(len(picked))]  # those that can be run lie apart
     forward = _Forward(event.command.plan.forward.function, back.active, allowed)
     sample_primal(event, forward.trace, forward.costs, threads)
     seen = LoopObservations(states=forward.sizes(max), reached=list(forward.reached()))
@@ -329,12 +327,5 @@ def saturated_turns(case: RuleInput) -> Iterator[Finding]:
             r = min(found, key=lambda r: (r.zero, r.begin))
             step, line = case.step(event), _line(r.loop)
             loop = f"of the loop{f' in line {line.line}' if line else ''}"
-            yield saturation(
-                r.stmt,
-                r.thread,
-                r.component,
-                r.zero,
-                step,
-                f"from turn {r.begin + 1} of {r.turns} {loop}",
-                f"{r.turns - r.begin} turns",
-            )
+            since = f"from turn {r.begin + 1} of {r.turns} {loop}"
+            yield saturation(r.stmt, r.thread, r.component, r.zero, step, since, f"{r.turns - r.begin} turns")

@@ -85,12 +85,8 @@ def kept(case: RuleInput) -> Iterator[Finding]:
             if k.said == START or not step.event.kind.own or not (k.said or k.needs):  # kept by keep="all" alone
                 continue
             names = [a.name for a in step.accesses if a.span.allocation is k.span.allocation]
-            key = (
-                step.event.label,
-                step.event.where,
-                names[0] if names else str(k.span.allocation),
-                case.tape.names.reason_of(k),
-            )
+            name = names[0] if names else str(k.span.allocation)
+            key = step.event.label, step.event.where, name, case.tape.names.reason_of(k)
             found.setdefault(key, []).append((step.event, k))
     for (_, where, name, reason), items in found.items():
         nbytes = sum(k.span.nbytes for _, k in items)

@@ -118,12 +118,9 @@ def _record_bounds(line: _BoundLine, event: Event, space: Workspace) -> int:
     plan = event.command.plan
     limits = line.limits[_kind(event)]
     first = line.last is None
-    dims = plan.form.dims
-    ran = 0
+    ran, dims = 0, plan.form.dims
     if first:
-        number = math.prod(dims)
-        picked = np.unique(np.linspace(0, number - 1, min(number, THREADS)).astype(int))
-        threads = [tuple(map(int, np.unravel_index(n, dims))) for n in picked]
+        threads = spread_threads(dims, THREADS)
     else:
         threads = list(dict.fromkeys(thread for _, thread, _ in line.held))
         if not threads:
@@ -148,6 +145,13 @@ def _record_bounds(line: _BoundLine, event: Event, space: Workspace) -> int:
         line.last = event
         _keep_reached(line, event, space)
     return ran
+
+
+def spread_threads(dims: Sequence[int], most: int) -> list[tuple[int, ...]]:
+    """At most so many threads of a grid, evenly spread."""
+    number = math.prod(dims)
+    picked = np.unique(np.linspace(0, number - 1, min(number, most)).astype(int))
+    return [tuple(map(int, np.unravel_index(n, dims))) for n in picked]
 
 
 def _keep_reached(line: _BoundLine, event: Event, space: Workspace) -> None:

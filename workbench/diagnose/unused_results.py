@@ -87,12 +87,6 @@ def _others_used(result: Result, history: History, seeded: set[Allocation]) -> b
     return any(used)
 
 
-def _scratch(result: Result) -> bool:
-    """True if the launch reads again what it wrote."""
-    reads = [x.span for x in result.step.accesses if not x.writes]
-    return any(s.overlaps(result.access.span) is not False for s in reads)
-
-
 def _fixed_input(step: WalkStep, history: History) -> EventAccess | None:
     """The input that a repeated launch reads each time although nobody writes it: one of two unswapped buffers."""
     out = next(x for x in step.accesses if x.writes)
@@ -236,7 +230,8 @@ def _unread_results(history: History, seeded: set[Allocation], told: set[Site]) 
         a = result.access.span.allocation
         if site in told or history.reads.get(site) or a in seeded or a.exposed:
             continue
-        if _others_used(result, history, seeded) or _scratch(result):
+        again = (x.span.overlaps(result.access.span) is not False for x in result.step.accesses if not x.writes)
+        if _others_used(result, history, seeded) or any(again):  # the launch reads again what it wrote
             continue
         same = len({r.access.span for r in history.sites[site]}) == 1 < TWICE < len(history.sites[site])
         sums = same and not result.access.plain and result.access.array.size > 1

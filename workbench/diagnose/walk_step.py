@@ -61,6 +61,11 @@ def accesses(tape: Tape, event: Event) -> list[EventAccess]:
     return found
 
 
+def written_names(found: Sequence[EventAccess]) -> tuple[str, ...]:
+    """The names of what is written, each once."""
+    return tuple(dict.fromkeys(x.name for x in found if x.writes))
+
+
 def positions(event: Event, how: str) -> list[int]:
     """The parameter positions in the kernel of the spans in `event.reads` or `event.writes` (`how`)."""
     found = [k for k, _ in getattr(event.command.plan, how)]
@@ -107,8 +112,7 @@ class WalkStep:
 
     @property
     def written(self) -> tuple[str, ...]:
-        """The names of what it writes."""
-        return tuple(dict.fromkeys(x.name for x in self.accesses if x.writes))
+        return written_names(self.accesses)
 
     def finding(
         self,

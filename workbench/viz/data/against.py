@@ -280,15 +280,8 @@ class _Comparing:
         values, reasons = self._values()
         trace, other = self._laid(ours, theirs)
         seeds = self._seeds(trace) if walked else []
-        made = PassComparison(
-            self.here,
-            self.there,
-            trace,
-            other,
-            self.places,
-            [*values, *seeds, *(adjoints if walked else [])],
-            runs=self.runs,
-        )
+        partings = [*values, *seeds, *(adjoints if walked else [])]
+        made = PassComparison(self.here, self.there, trace, other, self.places, partings, runs=self.runs)
         self._flag(made)
         made.said = self._sentences(made, reasons, walked)
         return made
@@ -322,20 +315,8 @@ class _Comparing:
         struct = isinstance(x.array.dtype, Struct)  # its bytes are no numbers
         here, there, most = (np.nan,) * 3 if struct else (one.here, one.there, one.most)
         cell = cell_text(x.name, one.index, 1 if struct else a.shape[-1])
-        yield Parting(
-            kind,
-            position,
-            str(x.span.allocation),
-            *x.span.hull(),
-            cell,
-            here,
-            there,
-            one.count,
-            most,
-            found,
-            one.index,
-            self.there.brief,
-        )
+        place, numbers = (str(x.span.allocation), *x.span.hull()), (here, there, one.count, most)
+        yield Parting(kind, position, *place, cell, *numbers, found, one.index, self.there.brief)
 
     def _values(self) -> tuple[list[Parting], list[str]]:
         """(differences of values in program order, the reasons at the first such launch: arguments, grid, kernel)."""

@@ -78,17 +78,10 @@ class Texts:
         self.ranges: dict[tuple[int, int, int, bool], int] = {}
 
     def text(self, text: str) -> int:
-        found = self.texts.get(text)
-        if found is None:
-            found = self.texts[text] = len(self.texts)
-        return found
+        return self.texts.setdefault(text, len(self.texts))
 
     def range(self, lane: int, lo: int, hi: int, strided: bool = False) -> int:
-        key = lane, lo, hi, strided
-        found = self.ranges.get(key)
-        if found is None:
-            found = self.ranges[key] = len(self.ranges)
-        return found
+        return self.ranges.setdefault((lane, lo, hi, strided), len(self.ranges))
 
 
 def packed(names: Mapping[str, tuple[str, ...]], rows: Rows) -> tuple[dict[str, Any], bytes]:

@@ -8,14 +8,16 @@ has the adjoints that came out of them all, one the versions that they made, so 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from .event_kinds import UniqueEvents
 from .trace import AdjointLevel, AllocationTrack, EventColumn, TouchMark, Trace, ValueLevel, event_flags, within_memory
 
 LANES = 48  # allocations
 RANGES = 16  # of each, whose largest and smallest adjoints stay
+_Mark = TypeVar("_Mark", AdjointLevel, TouchMark)
 
 
 def excerpt(trace: Trace, ends: int) -> Trace:
@@ -121,23 +123,22 @@ def _columns(tally: Counter[tuple]) -> list[EventColumn]:
 
 def _adjoints(events: Sequence[EventColumn], keys: set[str]) -> EventColumn:
     """The adjoints that came out of these events."""
-    levels: dict[tuple[str, int, int], AdjointLevel] = {}
-    for event in reversed(events):
-        for level in event.adjoint:
-            if level.allocation in keys:
-                key = level.allocation, level.lo, level.hi
-                levels.pop(key, None)
-                levels[key] = level
-    return EventColumn("", -1, "launch", "", adjoint=list(levels.values()), count=0)
+    levels = (level for event in reversed(events) for level in event.adjoint if level.allocation in keys)
+    last = _last(((level.allocation, level.lo, level.hi), level) for level in levels)
+    return EventColumn("", -1, "launch", "", adjoint=last, count=0)
 
 
 def _versions(events: Sequence[EventColumn], keys: set[str]) -> EventColumn:
     """The last access of these events to each range, and the version it made."""
-    touches: dict[tuple[str, int, int, bool], TouchMark] = {}
-    for event in events:
-        for touch in event.touches:
-            if touch.allocation in keys:
-                key = touch.allocation, touch.lo, touch.hi, touch.how == "read"
-                touches.pop(key, None)
-                touches[key] = touch
-    return EventColumn("", -1, "launch", "", touches=list(touches.values()), arrows=(), count=0)
+    touches = (touch for event in events for touch in event.touches if touch.allocation in keys)
+    last = _last(((touch.allocation, touch.lo, touch.hi, touch.how == "read"), touch) for touch in touches)
+    return EventColumn("", -1, "launch", "", touches=last, arrows=(), count=0)
+
+
+def _last(pairs: Iterable[tuple[tuple, _Mark]]) -> list[_Mark]:
+    """The last mark of each key, in the order of these."""
+    found: dict[tuple, _Mark] = {}
+    for key, mark in pairs:
+        found.pop(key, None)
+        found[key] = mark
+    return list(found.values())

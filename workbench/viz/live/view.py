@@ -303,11 +303,8 @@ class View(Saved, Widget):
     def set_levels(self, given: Levels | Trace | None, compare: Levels | Trace | None = None, text: str = "") -> None:
         """Draw the adjoint side of another walk (None: leave it), and that of a second one below it, to compare."""
         found: dict[str, Any] = {}
-        sides = {
-            name: levels_of(side) if isinstance(side, Trace) else side
-            for name, side in (("levels", given), ("other", compare))
-            if side is not None
-        }
+        asked = {name: side for name, side in (("levels", given), ("other", compare)) if side is not None}
+        sides = {name: levels_of(side) if isinstance(side, Trace) else side for name, side in asked.items()}
         scale = scale_of_levels(*sides.values()) if len(sides) == 2 else None
         for name, side in sides.items():
             found[f"{name}_meta"], found[name] = self._columns.levels(side, scale)
@@ -373,8 +370,8 @@ class View(Saved, Widget):
         """`TapeMoments`, for walks that restore past contents. Raises `Busy` while a cell runs that could see them."""
         if self.moments is None:
             self.moments = self._moments()
-        if self.moments.rewinds and cells.beside:
-            raise Busy("busy: a cell is running")
+        if self.moments.rewinds:
+            self._beside()
         return self.moments
 
     def _moments(self) -> TapeMoments:
@@ -449,11 +446,10 @@ class View(Saved, Widget):
         self._said = found = self._verdict(None if asked.get("all") else PATIENT)
         self.refresh_still()
         lanes = self._columns.lanes
-        rows = [
-            {**row, "lanes": [lanes[name] for name in row["lanes"] if name in lanes]} for row in found.to_json()["rows"]
-        ]
-        again = self._kept is None and any(not row.known for row in found.rows)
-        return {**found.to_json(), "rows": rows, "again": again}, []
+        said = found.to_json()
+        for row in said["rows"]:
+            row["lanes"] = [lanes[name] for name in row["lanes"] if name in lanes]
+        return {**said, "again": self._kept is None and any(not row.known for row in found.rows)}, []
 
     def _verdict(self, limit: int | None) -> Verdict:
         return verdict(self.tape, limit=limit, first=self.findings)
