@@ -66,7 +66,8 @@ def wrong_call(event: Event) -> WrongCall | None:
     Calls that take arrays are not looked at, nor launches too large for the interpreter.
     """
     function = event.command.plan.forward.function
-    calls = [s for s in ir.walk(function.body) if has_rule(s) and all(_plain(v.type) for v in (*s.args, *s.outs))]
+    rules = filter(has_rule, ir.walk(function.body))
+    calls = [s for s in rules if all(isinstance(v.type, Scalar | Composite) for v in (*s.args, *s.outs))]
     for call, taken in _arguments(event, calls).items():
         if taken and (found := _compared(call, taken)) is not None:
             return found
@@ -76,10 +77,6 @@ def wrong_call(event: Event) -> WrongCall | None:
 def has_rule(stmt: ir.Stmt) -> bool:
     """True for a call of a func with a func_grad."""
     return stmt.row is control.CALL and stmt.attr.grad is not None
-
-
-def _plain(type: object) -> bool:
-    return isinstance(type, Scalar | Composite)
 
 
 def _arguments(event: Event, calls: Sequence[ir.Stmt]) -> dict[ir.Stmt, list[tuple]]:

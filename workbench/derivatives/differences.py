@@ -80,7 +80,7 @@ def verdict(f: Callable[[float], float], got: float, step: float, noise: float, 
             for rest in range(k + 1, DOWN + 1):
                 at(rest)
             return _last_word(seen, got, noise, rtol)
-        if k == 2 and _kink_here(found[:3], got):
+        if k == 2 and _kinked(found[:3], got, 1e-6):
             break
     return UNSURE, _best(_slopes(seen, noise))
 
@@ -141,12 +141,8 @@ def _plateau(s: Slope, found: list[Slope]) -> bool:
     return not any(s.moved) and any(all(longer.moved) for longer in found if longer.step > s.step)
 
 
-def _kink_here(found: list[Slope], got: float) -> bool:
-    """True if both one-sided slopes are stable and different, and `got` lies between them."""
-    return _kinked(found, got, 1e-6)
-
-
 def _kinked(found: Sequence[Slope], got: float, rtol: float) -> bool:
+    """True if both one-sided slopes are stable and different, and `got` lies between them."""
     between = all(s.low < s.high and s.off(got) <= s.bar for s in found)
     spread = max(np.ptp([s.low for s in found]), np.ptp([s.high for s in found]))
     return between and bool(spread < rtol * (found[0].high - found[0].low))

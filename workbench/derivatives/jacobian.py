@@ -6,6 +6,7 @@ Rows are reverse walks, columns forward walks, each in a workspace of its own: n
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from typing import Any
@@ -79,7 +80,7 @@ def jacobian(
     mode = mode or ("rows" if opaque or _count(y) <= _count(x) else "columns")
     rows = _each(_row, tape, y, x, range(_count(y)), executor) if mode == "rows" else None
     columns = _each(_column, tape, y, x, range(_count(x)), executor) if rows is None else []
-    outer, inner = (*y.shape, *components(y)), (*x.shape, *components(x))
+    outer, inner = _full(y), _full(x)
     if rows is not None:
         return as_read(tape, np.array(rows, gradient_dtype(x)).reshape(outer + inner))
     stacked = np.array(columns, gradient_dtype(y)).reshape((_count(x), _count(y)))
@@ -177,9 +178,7 @@ def _check_pattern(tape: Tape, y: array, x: array, made: Any, product: Callable[
             slug="pattern",
             why=f"A product with the Jacobian differs at {int(off.sum())} of {off.size} places."
             + (" Rounding decides about a branch or an index." if known == "found" else ""),
-            instead="jacobian(tape, y, x, sparse=True), which finds the pattern"
-            if known == "given"
-            else "jacobian(tape, y, x)",
+            instead=f"jacobian(tape, y, x{', sparse=True), which finds the pattern' if known == 'given' else ')'}",
         )
 
 
@@ -192,7 +191,11 @@ def _coarsest(tape: Tape) -> float:
 
 
 def _count(a: array) -> int:
-    return int(np.prod((*a.shape, *components(a))))
+    return math.prod(_full(a))
+
+
+def _full(a: array) -> tuple[int, ...]:
+    return (*a.shape, *components(a))
 
 
 def _row(tape: Tape, y: array, x: array, k: int | list[int]) -> np.ndarray:
@@ -238,7 +241,7 @@ class ValueAndGrad:
         self.__name__, self.__doc__ = getattr(fn, "__name__", "loss"), fn.__doc__ or self.__doc__
 
     def __call__(self, *args: Any) -> tuple[float, Any]:
-        picked = (self.argnums,) if isinstance(self.argnums, int) else tuple(self.argnums)
+        picked = self._picked
         if not picked or max(picked) >= len(args):
             last = f"argument {max(picked, default=0)} (counted from 0), got {len(args)} of them"
             raise TypeError(f"{self.__name__} differentiates by {last}: argnums={self.argnums}")
@@ -282,14 +285,15 @@ class ValueAndGrad:
 
         def evaluate() -> float:
             value, grads = self(*args)
-            for k, g in zip(*self._pairs(grads), strict=True):
+            for k, g in zip(self._picked, (grads,) if isinstance(self.argnums, int) else grads, strict=True):
                 args[k].grad = g
             return value
 
         return evaluate
 
-    def _pairs(self, grads: Any) -> tuple[tuple[int, ...], tuple]:
-        return ((self.argnums,), (grads,)) if isinstance(self.argnums, int) else (tuple(self.argnums), grads)
+    @property
+    def _picked(self) -> tuple[int, ...]:
+        return (self.argnums,) if isinstance(self.argnums, int) else tuple(self.argnums)
 
 
 def value_and_grad(
@@ -326,10 +330,10 @@ def _input(value: object, like: array | None) -> array:
     """A copy of an argument, with a gradient."""
     raw = _numbers(value)
     if like is not None:
-        raw = raw.reshape((*like.shape, *components(like))).astype(gradient_dtype(like), copy=False)
-        return array(raw, dtype=like.dtype, device=like.device, requires_grad=True)
-    if isinstance(value, array):
-        return array(raw, dtype=value.dtype, device=value.device, requires_grad=True)
+        raw = raw.reshape(_full(like)).astype(gradient_dtype(like), copy=False)
+    model = value if like is None else like
+    if isinstance(model, array):
+        return array(raw, dtype=model.dtype, device=model.device, requires_grad=True)
     return array(raw, requires_grad=True)
 
 
@@ -392,7 +396,7 @@ def hvp(tape: Tape, loss: array, tangents: Mapping[array, Any]) -> dict[array, n
         check_seed(tape, loss)
         for x, v in tangents.items():
             check_direction(tape, x)
-            if np.shape(v) != (*x.shape, *components(x)):
+            if np.shape(v) != _full(x):
                 raise GradientError(f"the direction of {x.label} has shape {np.shape(v)}", slug="seed-shape")
         twice = InFloat64(tape)
         passing(tape, lambda event, _: twice.before(event), twice.behind)

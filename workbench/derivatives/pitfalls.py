@@ -87,11 +87,9 @@ class Wrong(Mapping):
         return f"WRONG ON PURPOSE: pitfall {self.pitfall.name}"
 
     def __getitem__(self, key: object) -> np.ndarray:
-        if isinstance(key, array):
-            found = next((g for a, g in self._found.items() if a is key or a.span == key.span), None)
-        else:
-            spans = [a.span for behind in arrays_behind for a in behind(key)]
-            found = next((g for a, g in self._found.items() if a.span in spans), None)
+        meant = [key] if isinstance(key, array) else [a for behind in arrays_behind for a in behind(key)]
+        spans = [a.span for a in meant]
+        found = next((g for a, g in self._found.items() if a.span in spans), None)
         if found is None:
             raise KeyError("no array of this tape with requires_grad")
         return found
@@ -215,22 +213,18 @@ def _unmarked_field(event: Event, space: Workspace) -> Callable[[], None] | None
         leaf = event.command.program.leaves[k]
         if leaf.path:
             structs.setdefault(leaf.arg, []).append(event.command.flat[k].allocation)
-    out = {a for found in structs.values() if not all(a.asked for a in found) for a in found if a in space}
-    before = {a: space[a].data.copy() for found in structs.values() for a in found if a in out}
-    for a in out:
-        space[a].data[...] = 0
     lost = {a for found in structs.values() if not all(a.asked for a in found) for a in found}
+    before = {a: space[a].data.copy() for a in lost if a in space}
+    for a in before:
+        space[a].data[...] = 0
+    written = {span.allocation for span in event.writes}
 
     def leave() -> None:
         for a in lost:
             if a in space:
-                space[a].data[...] = before[a] if a in before and a not in _written(event) else 0
+                space[a].data[...] = before[a] if a in before and a not in written else 0
 
     return leave
-
-
-def _written(event: Event) -> set[Allocation]:
-    return {span.allocation for span in event.writes}
 
 
 @dataclass

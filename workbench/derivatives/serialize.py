@@ -17,6 +17,7 @@ import sys
 import textwrap
 import types
 from collections.abc import Callable
+from operator import call
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +78,7 @@ class _Packer(pickle.Pickler):
         if isinstance(thing, types.ModuleType):
             return importlib.import_module, (thing.__name__,)
         if (name := self.public.get(id(thing))) is not None:
-            return _named, (name,)
+            return getattr, (sys.modules[_PACKAGE], name)
         for kind, reduce in _FORMS:
             if isinstance(thing, kind):
                 return reduce(thing)
@@ -85,17 +86,6 @@ class _Packer(pickle.Pickler):
 
 
 _PACKAGE = __name__.partition(".")[0]
-
-
-def _named(name: str) -> Any:
-    return getattr(sys.modules[_PACKAGE], name)
-
-
-# ---- types, structs
-
-
-def _small(type: T.Composite, values: np.ndarray) -> T.Small:
-    return type(values)
 
 
 # ---- functions and kernels: their text, and what it names
@@ -177,10 +167,6 @@ def _func_again(parts: list[tuple], which: int) -> Func:
     return made[which]
 
 
-def _kernel(k: Kernel) -> Any:
-    return Kernel, (k.func, k.key, k.enable_backward, k.types, k.gaps)
-
-
 # ---- IR, as lists of numbered values
 
 
@@ -249,10 +235,14 @@ def _value(declared: tuple, values: list[Value]) -> Value:
 # ---- memory
 
 
-def _allocation(a: Allocation) -> Any:
-    """An allocation without its gradient, as workers get it."""
+def _refuse_gpu(a: Allocation) -> None:
     if a.device.is_cuda:
         raise pickle.PicklingError("memory of a GPU stays there: send x.to('cpu')")
+
+
+def _allocation(a: Allocation) -> Any:
+    """An allocation without its gradient, as workers get it."""
+    _refuse_gpu(a)
     return _allocated, (a.bytes.tobytes(), a.grad_scale), (list(a.required), list(a.retained), None), None, None, _mark
 
 
@@ -279,10 +269,6 @@ def _mark(a: Allocation, marks: tuple) -> None:
         set_gradient(a, np.frombuffer(gradient, np.uint8))
 
 
-def _array(a: array) -> Any:
-    return _placed, (a.allocation, a.dtype, a.shape, a.strides, a.span.offset, a.name)
-
-
 def _placed(memory: Allocation, dtype: T.Type, shape: tuple, strides: tuple, offset: int, name: str | None) -> array:
     made = array_on(memory, dtype, shape, strides, offset)
     made.name = name
@@ -307,8 +293,7 @@ def _tape(t: Tape) -> Any:
         kept.said = t.names.reason_of(kept)
     arrays = [(a, t.names.noted.get(id(a))) for a in t.arrays.values()]
     for a in t.last_seeds:
-        if a.device.is_cuda:
-            raise pickle.PicklingError("memory of a GPU stays there: send x.to('cpu')")
+        _refuse_gpu(a)
     scopes = [(s.name, s.first, s.last) for s in t.scopes]
     seeds = list(t.last_seeds.items())
     within = None if t.within is None else [n for n, e in enumerate(t.events) if e in t.within]
@@ -403,15 +388,15 @@ _FORMS: list[tuple[type, Callable[[Any], Any]]] = [
     (T.Quat, lambda t: (T.quaternion, (t.scalar,))),
     (T.Transform, lambda t: (T.transformation, (t.scalar,))),
     (T.Struct, lambda t: (same_struct, (t.name, t.fields))),
-    (T.Small, lambda s: (_small, (s.type, np.asarray(s))) if s.type is not None else (np.array, (np.asarray(s),))),
+    (T.Small, lambda s: (call, (s.type, np.asarray(s))) if s.type is not None else (np.array, (np.asarray(s),))),
     (types.FunctionType, _function),
     (Func, _func),
-    (Kernel, _kernel),
+    (Kernel, lambda k: (Kernel, (k.func, k.key, k.enable_backward, k.types, k.gaps))),
     (Program, _program),
     (Allocation, _allocation),
     (Span, lambda s: (Span, (s.allocation, s.offset, s.shape, s.strides, s.itemsize))),
     (T.Array, lambda t: t.__reduce_ex__(5)),  # before `array`, of which annotations are instances
-    (array, _array),
+    (array, lambda a: (_placed, (a.allocation, a.dtype, a.shape, a.strides, a.span.offset, a.name))),
     (scalar, lambda s: (scalar_on, (s.memory, s.detach()))),
     (Tape, _tape),
     (Event, _event),

@@ -238,11 +238,8 @@ def _check_tape(
     for cut in dict.fromkeys(held.values()):
         report.notes.append(f"not compared: wb.detach at {cut.where} holds a value that differences move")
     launches = [n for n in launches if n not in held]
-    whole = (
-        not opaque
-        and not held
-        and (len([e for e in tape.events if e.reverse is not None]) > 1 or any(e.command is None for e in tape.events))
-    )
+    several = sum(e.reverse is not None for e in tape.events) > 1 or any(e.command is None for e in tape.events)
+    whole = several and not opaque and not held
     if opaque:
         report.notes.append(f"not checked end to end: {opaque[0].label} is not a program of ours")
     parts = [*launches, *([END] if whole else [])]

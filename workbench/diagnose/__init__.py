@@ -26,7 +26,7 @@ from .kinks import Kinks
 from .loop_turns import Loops
 from .memory_held import Holdings as Holdings
 from .record import RECORD
-from .rule import RuleInput, View, refused, walk_again
+from .rule import RuleInput, refused, walk_again
 from .saturated import Bounds
 from .several_tapes import ACROSS
 from .walk_record import WalkRecord
@@ -49,11 +49,7 @@ def diagnose(tape: Tape, loss: array | None = None, grads: dict[array, array] | 
         seeded = any(s.data.any() for s in seeds.values())
         only = None if given else tape.within
         trail = WalkRecord(tape, seeds, only, (Kinks(), Bounds(), Loops()))
-
-        def visit(look: View) -> None:
-            walk_again(tape, _seeds(tape, loss, grads), look, only)
-
-        case = RuleInput(tape, trail, seeded, visit)
+        case = RuleInput(tape, trail, seeded, lambda look: walk_again(tape, _seeds(tape, loss, grads), look, only))
         found = [f for rule in (*RECORD, *ACROSS, *FINITE, *FLOW) for f in rule(case)]
     return Findings(folded([*_zero_seed(tape, seeded, given), *found]), len(tape.events), _note(tape, given))
 

@@ -23,7 +23,7 @@ from ..tapes.replay import keep_all
 from ..tapes.tape import Tape
 from .alignment import aligned, first_difference
 from .finding import Finding, Findings
-from .walk_step import EventAccess, accesses
+from .walk_step import EventAccess, accesses, written_names
 
 MUCH = 1 << 28  # bytes of values that are held of one run
 FIX = "make both the same here; what comes later follows from it"
@@ -74,10 +74,6 @@ def against(tape: Tape, other: Tape, runs: tuple[TapeRun, TapeRun] | None = None
     return Findings(quiet[:1], len(tape.events), note)
 
 
-def _held(here: TapeRun, there: TapeRun) -> int:
-    return min(len(here.values), len(there.values))
-
-
 def run_of(tape: Tape) -> TapeRun:
     """The values that every event of a tape read and wrote, from running it again with everything kept."""
     held = TapeRun(tape, [])
@@ -109,15 +105,13 @@ def run_of(tape: Tape) -> TapeRun:
 
 def _lacking(n: int, tape: Tape, other: Tape) -> Finding:
     """The finding for tapes of different length: the first event that one of them lacks."""
-    ours, theirs = ([(e.kind, e.label) for e in t.events] for t in (tape, other))
-    longer, side, rest = (other, "there", theirs) if len(theirs) > len(ours) else (tape, "here", ours)
-    short = "here" if side == "there" else "there"
-    event = longer.events[n] if n < len(rest) else None
+    longer, shorter, side, short = tape, other, "here", "there"
+    if len(other.events) > len(tape.events):
+        longer, shorter, side, short = other, tape, "there", "here"
+    event = longer.events[n]
     launch = f"#{n} {tape.events[n].label}" if n < len(tape.events) else f"#{n}"
-    assert event is not None
-    names = tuple(dict.fromkeys(x.name for x in accesses(longer, event) if x.writes))
+    names = written_names(accesses(longer, event))
     text = f"the runs part here: {side} follows `{event.label}`, which writes {', '.join(names)}, and {short} "
-    shorter = tape if longer is other else other
     text += f"`{shorter.events[n].label}`." if n < len(shorter.events) else "the tape ends."
     text += f" {len(tape.events)} events here, {len(other.events)} there."
     return Finding("parted", "warning", launch, event.where, text, FIX, names)
@@ -126,7 +120,7 @@ def _lacking(n: int, tape: Tape, other: Tape) -> Finding:
 def _parted(n: int, here: TapeRun, there: TapeRun) -> Finding | None:
     """The difference at event n as a finding, if its values differ; None if not."""
     ours, theirs = here.accesses[n], there.accesses[n]
-    if n >= _held(here, there):
+    if n >= min(len(here.values), len(there.values)):
         return _finding(n, here, there, "", ()) if here.why or there.why else None
     for k, writes in enumerate((False, True)):
         a, b = ([x for x in found if x.writes == writes] for found in (ours, theirs))
@@ -149,7 +143,7 @@ def _finding(n: int, here: TapeRun, there: TapeRun, numbers: str, arrays: tuple[
     text = "; ".join(filter(None, (", ".join(reasons), numbers)))
     quiet = not numbers and not (here.why or there.why)
     text += ". What it wrote is the same all the same." if quiet else "."
-    names = arrays or tuple(dict.fromkeys(x.name for x in accesses(here.tape, event) if x.writes))
+    names = arrays or written_names(here.accesses[n])
     severity = "info" if quiet else "warning"
     inside = _other_lines(event, there.tape.events[n])
     return Finding(

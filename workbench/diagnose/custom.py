@@ -48,7 +48,7 @@ def disagreement(event: Event, space: Workspace) -> Disagreement | WrongCall | N
         return None
     function, plan = event.command.plan.forward.function, event.command.plan
     try:
-        bare = adjoint(_without_rules(function), back.reverse.active, plan.changing)
+        bare = adjoint(replace(function, body=_bare(function.body)), back.reverse.active, plan.changing)
     except KernelError:
         return None
     theirs, ours = Copies(event, space), Copies(event, space)
@@ -69,10 +69,6 @@ def disagreement(event: Event, space: Workspace) -> Disagreement | WrongCall | N
 def _comparable(given: np.ndarray, expected: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     fine = np.isfinite(given) & np.isfinite(expected)
     return given[fine].astype(np.float64), expected[fine].astype(np.float64)
-
-
-def _without_rules(function: ir.Function) -> ir.Function:
-    return replace(function, body=_bare(function.body))
 
 
 def _bare(region: ir.Region) -> ir.Region:

@@ -60,16 +60,8 @@ def cuts_of(function: ir.Function, active: frozenset[str]) -> list[CutWrite]:
         for token, reads in {**decided, **stored}.items():
             stmt = token if isinstance(token, ir.Stmt) else None
             beside = (token, into) not in reader.alone if token in stored else bool(live)
-            cut = CutWrite(
-                stmt,
-                "" if stmt else str(token),
-                _parameters(reads),
-                into,
-                _parameters(live),
-                beside,
-                token not in stored,
-            )
-            found.setdefault(cut)
+            via, sources, others = "" if stmt else str(token), _parameters(reads), _parameters(live)
+            found.setdefault(CutWrite(stmt, via, sources, into, others, beside, token not in stored))
     return list(found)
 
 

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ..arrays.allocation import Allocation
-from ..errors import Where
 from ..kernels.types import is_float
 from .cut_values import CutWrite, cuts_of
 from .finding import Finding
@@ -103,17 +102,12 @@ def _cut_finding(step: WalkStep, cut: CutWrite, found: _Origin, case: RuleInput,
     assert found.cut.stmt is not None
     death = flat(found.cut.stmt)
     sources, into = tuple(found.sources.values()), _name(case, step, cut.into)
-    return Finding(
+    return found.step.finding(
         "cut",
         "info" if soft else "warning",
-        found.step.title,
-        _place(death.where, step),
         f"what {into} takes from {' and '.join(sources)} by this line has no derivative, because {death.reason}: the"
         f" gradient that arrives at {into} does not reach {' and '.join(sources)} through it.",
         death.fix,
         (into, *sources),
+        death.where or step.event.where,
     )
-
-
-def _place(where: Where | None, step: WalkStep) -> Where | None:
-    return where or step.event.where

@@ -9,11 +9,10 @@ from ..arrays.workspace import Workspace
 from ..errors import KernelError, WorkbenchError
 from ..kernels.ops import Row, memory, scalar, vectors
 from ..tables import bytes_text
-from ..tapes.events import Event
 from ..tapes.replay import ReplayedTape, keep_all
 from .finding import OVERFLOW, Finding
 from .first_nan import Birth, first_not_finite, first_not_finite_adjoint
-from .rule import RuleInput, View, any_name, walk_again
+from .rule import RuleInput, any_name, walk_again
 from .walk_record import WalkRecord
 from .walk_step import WalkStep
 
@@ -54,15 +53,12 @@ def _again(case: RuleInput) -> tuple[RuleInput, str]:
         again = keep_all(case.tape)
     except (WorkbenchError, KernelError) as error:
         return case, error.what.rstrip(".")
-
-    def visit(look: View) -> None:
-        walk_again(again, Workspace(), look)
-
-    return RuleInput(again, WalkRecord(again, Workspace()), False, visit), ""
+    record = WalkRecord(again, Workspace())
+    return RuleInput(again, record, False, lambda look: walk_again(again, Workspace(), look)), ""
 
 
 def _forward(case: RuleInput, step: WalkStep, earlier: list[str], why: str) -> Iterator[Finding]:
-    names, title = tuple(dict.fromkeys(step.not_finite)), step.title
+    names = tuple(dict.fromkeys(step.not_finite))
     written, doubt = ", ".join(names), ""
     if earlier:
         doubt = f" What was written before to {', '.join(earlier)} was not kept, so it may be older"
@@ -71,23 +67,18 @@ def _forward(case: RuleInput, step: WalkStep, earlier: list[str], why: str) -> I
         sources = ", ".join(dict.fromkeys([*step.inherited, *step.clouded]))
         came = f"which came in with {sources}" if step.inherited else f"and what {sources} held was not kept"
         before = f"look at {sources} before the tape" if step.inherited else ""
-        yield Finding(
+        yield step.finding(
             "not-finite",
             "warning",
-            title,
-            step.event.where,
             f"{written} holds NaN or infinity, {came}.{doubt}",
             " or ".join(filter(None, (before, 'wb.Tape(keep="all")' if doubt or step.clouded else ""))),
             names,
             brief=f"{written} holds NaN or infinity {{at}}, {came}",
         )
         return
-
-    def look(event: Event, space: Workspace) -> Birth | None:
-        return first_not_finite(case.tape, event, step.bad_written)
-
-    birth = case.inspect(step.event, look) if step.event.command else None
-    assert birth is None or isinstance(birth, Birth)
+    birth = None
+    if step.event.command is not None:
+        birth = case.inspect(step.event, lambda event, _: first_not_finite(case.tape, event, step.bad_written))
     text = f"the first NaN or infinity, in {', '.join(names)}, is born here"
     yield _born(birth, step, text, doubt, names, "{arrays}")
 
@@ -100,26 +91,16 @@ def backward_not_finite(case: RuleInput, position: int) -> Iterator[Finding]:
     bad = [a for a, finite in case.trail.seeded.items() if not finite]
     if bad:
         names = tuple(any_name(case.tape, a) for a in bad)
-        yield Finding(
-            "adjoint-not-finite",
-            "warning",
-            "",
-            None,
-            f"the seed of {', '.join(names)} is not finite.",
-            "a finite seed",
-            names,
-        )
+        text = f"the seed of {', '.join(names)} is not finite."
+        yield Finding("adjoint-not-finite", "warning", "", None, text, "a finite seed", names)
         return
     step = next((s for s in reversed(case.trail.steps) if s.bad_after and not s.bad_before), None)
     if step is None or case.trail.order[step.event] >= position:
         return
-
-    def look(event: Event, space: Workspace) -> Birth | None:
-        return first_not_finite_adjoint(case.tape, event, space, step.bad_given)
-
+    given, birth = step.bad_given, None
+    if step.event.command is not None:
+        birth = case.inspect(step.event, lambda e, space: first_not_finite_adjoint(case.tape, e, space, given))
     names = tuple(dict.fromkeys(a.name for a in step.accesses if not a.writes and a.scalar is not None))
-    birth = case.inspect(step.event, look) if step.event.command else None
-    assert birth is None or isinstance(birth, Birth)
     text = f"the first NaN or infinity of the reverse pass, in the adjoint of {', '.join(names)}, is born here"
     yield replace(_born(birth, step, text, "", names, "the adjoint of {arrays}"), slug="adjoint-not-finite")
 
@@ -140,30 +121,18 @@ _REMEDIES: dict[Row, str] = {
 
 
 def _born(birth: Birth | None, step: WalkStep, text: str, doubt: str, names: tuple[str, ...], held: str) -> Finding:
-    title = step.title
     if birth is None:
         why = f"by `{step.event.label}`" if step.event.command is None else UNSEEN
-        sentence = f"{text}, {why}.{doubt}"
-        return Finding(
-            "not-finite",
-            "warning",
-            title,
-            step.event.where,
-            sentence,
-            "",
-            names,
-            brief=f"NaN or infinity born {{at}}, in {held}",
-        )
+        brief = f"NaN or infinity born {{at}}, in {held}"
+        return step.finding("not-finite", "warning", f"{text}, {why}.{doubt}", "", names, brief=brief)
     grown = f": {OVERFLOW}" if birth.overflow else ""
-    sentence = f"{text}: in thread {birth.thread}, {birth.text}, in `{birth.row.name}`{grown}.{doubt}"
-    return Finding(
+    return step.finding(
         "not-finite",
         "warning",
-        title,
-        birth.where or step.event.where,
-        sentence,
+        f"{text}: in thread {birth.thread}, {birth.text}, in `{birth.row.name}`{grown}.{doubt}",
         _REMEDIES.get(birth.row, "look at the operands of this line"),
         names,
+        birth.where,
         birth.thread,
         brief=f"{birth.what} born {{at}}: {birth.text} in {held}",
     )

@@ -6,7 +6,9 @@ that was given finite numbers only. What a `where` or a guard threw away is ther
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -136,12 +138,8 @@ def first_not_finite(tape: Tape, event: Event, cells: Threads) -> Birth | None:
     a whole.
     """
     function = event.command.plan.forward.function
-    for threads in (None, _beside(event, cells)):
-        births = _Births(function, frozenset(p.name for p in function.arrays), _called(tape, event, function))
-        run_primal(event, births.trace, threads)
-        if births.birth is not None:
-            return births.birth
-    return None
+    targets = frozenset(p.name for p in function.arrays)
+    return _first_birth(tape, event, cells, function, targets, partial(run_primal, event))
 
 
 def first_not_finite_adjoint(tape: Tape, event: Event, space: Workspace, cells: Threads) -> Birth | None:
@@ -150,10 +148,16 @@ def first_not_finite_adjoint(tape: Tape, event: Event, space: Workspace, cells: 
         return None
     function = event.reverse.reverse.function
     names = {p.name for p in event.command.program.function.params}
+    targets = frozenset(p.name for p in function.arrays if p.name not in names)
+    return _first_birth(tape, event, cells, function, targets, partial(run_adjoint, event, space))
+
+
+def _first_birth(
+    tape: Tape, event: Event, cells: Threads, function: ir.Function, targets: frozenset[str], again: Callable[..., bool]
+) -> Birth | None:
     for threads in (None, _beside(event, cells)):
-        targets = frozenset(p.name for p in function.arrays if p.name not in names)
         births = _Births(function, targets, _called(tape, event, function))
-        run_adjoint(event, space, births.trace, threads)
+        again(births.trace, threads)
         if births.birth is not None:
             return births.birth
     return None

@@ -148,14 +148,13 @@ def _zero_finding(step: WalkStep, death: ZeroedAt, name: str) -> Finding:
     slug, severity = {"cancelled": ("cancel", "info"), "meant": ("detached", "info")}.get(
         death.kind, ("died", "warning")
     )
-    return Finding(
+    return step.finding(
         slug,
         severity,
-        step.title,
-        death.where or step.event.where,
         f"the gradient of {name} is zero everywhere: it ends here, because {death.reason}.",
         death.fix,
         (name,),
+        death.where,
         brief=f"the adjoint of {{arrays}} {_DYING.get(slug, 'dies')} {{at}}: {death.reason}",
     )
 
@@ -173,31 +172,26 @@ def custom_rules(case: RuleInput) -> Iterator[Finding]:
         looked.add(event.command.program)
         found = case.inspect(event, disagreement)
         if isinstance(found, WrongCall):
-            yield Finding(
+            rule = f"; the func_grad is at line {found.rule.line}" if found.rule is not None else ""
+            yield step.finding(
                 "custom-rule",
                 "warning",
-                step.title,
-                found.where or event.where,
                 found.sentence,
                 f"{found.fix}; if it differs on purpose, ignore this",
                 (found.argument,),
-                brief=f"{found.sentence.rstrip('.')}, called {{at}}" + _rule_line(found),
+                found.where,
+                brief=f"{found.sentence.rstrip('.')}, called {{at}}{rule}",
             )
         if isinstance(found, Disagreement):
-            yield Finding(
+            yield step.finding(
                 "custom-rule",
                 "warning",
-                step.title,
-                found.where or event.where,
                 f"the func_grad of {found.func!r} is not the derivative of its func: it gives {found.parameter} a"
                 f" gradient of norm {found.given:.4g}, the func's own derivative one of {found.expected:.4g}.",
                 "every argument that matters must get its part in the func_grad; if it differs on purpose, ignore this",
                 (found.parameter,),
+                found.where,
             )
-
-
-def _rule_line(found: WrongCall) -> str:
-    return f"; the func_grad is at line {found.rule.line}" if found.rule is not None else ""
 
 
 def cancelling(case: RuleInput) -> Iterator[Finding]:
@@ -236,16 +230,16 @@ def kinks(case: RuleInput) -> Iterator[Finding]:
     worst = seen.worst()
     if worst is not None:
         stmt, number, event, thread = worst
-        yield Finding(
+        step = case.step(event)
+        yield step.finding(
             "kink",
             "info",
-            case.step(event).title,
-            where_of(stmt),
             f"{number} of {seen.compared} comparisons in {seen.launches} launches are decided by rounding, in"
             f" `{stmt.row.name}` (for one, in thread {thread}): another backend or precision may decide otherwise,"
             " and the gradient jumps there.",
             "compare gradients between backends where none is close, or use a smooth transition",
-            tuple(dict.fromkeys(x.name for x in case.step(event).accesses if x.writes)),
+            step.written,
+            where_of(stmt),
             thread,
             brief=f"`{stmt.row.name}` behind {{arrays}} is at its corner {{at}}: rounding decides which way it goes",
         )

@@ -76,18 +76,15 @@ def growing(case: RuleInput) -> Iterator[Finding]:
     if found:
         steps, worst = max(found, key=lambda f: f[1].rate)
         first, last = steps[0], steps[-1]
-        yield Finding(
+        yield first.finding(
             "growing",
             "warning",
-            first.title,
-            first.event.where,
             f"going back through {len(steps)} launches of {first.event.label!r}, from {first.title} to {last.title}, "
             + worst.text("step", "they compute"),
             WAY_OUT,
             tuple(dict.fromkeys(x.name for x in first.came)),
             brief=f"the adjoint of {{arrays}} explodes {{at}} and before: from {worst.sizes[0]:.3g} to"
-            f" {worst.sizes[-1]:.3g} at"
-            f" {last.title}, by a factor of {worst.rate:.3g} a step",
+            f" {worst.sizes[-1]:.3g} at {last.title}, by a factor of {worst.rate:.3g} a step",
         )
 
 

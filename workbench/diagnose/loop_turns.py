@@ -24,9 +24,8 @@ from ..tapes.events import Event
 from ..tapes.rerun import Enough, is_number, sample_adjoint, sample_primal, small, watched_costs
 from .finding import Finding
 from .growth import WAY_OUT, Series
-from .kinks import where_of
 from .rule import RuleInput
-from .saturated import LIMITS, TAIL, carries_adjoint, held_at_bound, limits_of, saturation
+from .saturated import LIMITS, TAIL, carries_adjoint, held_at_bound, limits_of, saturation, spread_threads
 from .walk_step import WalkObserver, WalkStep
 
 TURNS = 8  # of a loop that counts as a series
@@ -111,10 +110,8 @@ class Loops(WalkObserver):
 
 def _observe_threads(event: Event, space: Workspace, allowed: int) -> LoopObservations:
     dims, back = event.command.plan.form.dims, event.reverse.reverse
-    number = math.prod(dims)
-    picked = np.unique(np.linspace(0, number - 1, min(number, THREADS)).astype(int))
-    order = np.random.default_rng(0).permutation(picked)  # where not all can be run, those that are lie apart
-    threads = [tuple(map(int, np.unravel_index(n, dims))) for n in order]
+    picked = spread_threads(dims, THREADS)
+    threads = [picked[n] for n in np.random.default_rng(0).permutation(len(picked))]  # those that can be run lie apart
     forward = _Forward(event.command.plan.forward.function, back.active, allowed)
     sample_primal(event, forward.trace, forward.costs, threads)
     seen = LoopObservations(states=forward.sizes(max), reached=list(forward.reached()))
@@ -306,15 +303,14 @@ def growing_turns(case: RuleInput) -> Iterator[Finding]:
             if found is not None and found[0].explodes:
                 series, first, turns = found
                 step, last = case.step(event), first - len(series.sizes) + 1
-                yield Finding(
+                yield step.finding(
                     "growing",
                     "warning" if series.outgrows else "info",
-                    step.title,
-                    line or event.where,
                     f"going back through the loop in this line, from turn {first} of {turns} to turn {last}, "
                     + series.text("turn", "the turns compute"),
                     WAY_OUT,
                     tuple(dict.fromkeys(x.name for x in step.came)),
+                    line,
                     brief=f"the adjoint explodes in the loop {{at}}: from {series.sizes[0]:.3g} in turn {first} to"
                     f" {series.sizes[-1]:.3g} in turn {last}, by a factor of {series.rate:.3g} a turn",
                 )
@@ -331,13 +327,5 @@ def saturated_turns(case: RuleInput) -> Iterator[Finding]:
             r = min(found, key=lambda r: (r.zero, r.begin))
             step, line = case.step(event), _line(r.loop)
             loop = f"of the loop{f' in line {line.line}' if line else ''}"
-            yield saturation(
-                r.stmt,
-                r.thread,
-                r.component,
-                r.zero,
-                step,
-                where_of(r.stmt) or event.where,
-                f"from turn {r.begin + 1} of {r.turns} {loop}",
-                f"{r.turns - r.begin} turns",
-            )
+            since = f"from turn {r.begin + 1} of {r.turns} {loop}"
+            yield saturation(r.stmt, r.thread, r.component, r.zero, step, since, f"{r.turns - r.begin} turns")

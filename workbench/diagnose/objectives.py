@@ -33,11 +33,9 @@ def unsettled(case: RuleInput) -> Iterator[Finding]:
         if change <= FEW_PER_CENT or not _same_problem(steps):
             continue
         if _SOLVES.search(last.event.label) or _shrinks(case, steps):
-            yield Finding(
+            yield last.finding(
                 "unsettled",
                 "info",
-                last.title,
-                last.event.where,
                 f"the last of {len(steps)} launches of {last.event.label!r} on this line still changes {state.name} by"
                 f" {change:.0%}: if they iterate towards a solution, this is the gradient of {len(steps)} turns, not"
                 " that of the solution.",
@@ -80,11 +78,9 @@ def seed_of_ones(case: RuleInput) -> Iterator[Finding]:
         for step, x in writers[-1:]:
             name = x.name
             if _says_mean(name, step):
-                yield Finding(
+                yield step.finding(
                     "sum-not-mean",
                     "info",
-                    step.title,
-                    step.event.where,
                     f"the seed of {name} is {number} ones: this is the gradient of the sum of {name}, {number} times"
                     " that of its mean.",
                     f"a seed of 1 / {number} in each element, if the mean is meant",

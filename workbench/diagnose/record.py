@@ -10,7 +10,7 @@ from dataclasses import replace
 from ..arrays.allocation import Allocation
 from ..arrays.array import array
 from ..arrays.span import Span
-from ..errors import GradientError, KernelError, Where
+from ..errors import GradientError, KernelError
 from ..tables import bytes_text
 from ..tapes.events import Event
 from ..tapes.needed_bytes import START
@@ -35,27 +35,15 @@ def aliased(case: RuleInput) -> Iterator[Finding]:
             if key not in seen and written & {id(a) for a in names.values()}:
                 seen.add(key)
                 arrays = tuple(dict.fromkeys(case.tape.names.of(a) for a in names.values()))
-                yield _shared(
-                    step.title,
-                    step.event.where,
-                    arrays,
-                    f"the arguments {', '.join(names)} share memory, and the launch writes it.",
-                )
+                yield _shared(step, arrays, f"the arguments {', '.join(names)} share memory, and the launch writes it.")
     for names, step in _shared_names(case).items():
-        yield _shared(
-            step.title,
-            step.event.where,
-            names,
-            f"{', '.join(names)} are names of the same memory, which is written here.",
-        )
+        yield _shared(step, names, f"{', '.join(names)} are names of the same memory, which is written here.")
 
 
-def _shared(launch: str, where: Where | None, names: tuple[str, ...], sentence: str) -> Finding:
-    return Finding(
+def _shared(step: WalkStep, names: tuple[str, ...], sentence: str) -> Finding:
+    return step.finding(
         "aliased",
         "info",
-        launch,
-        where,
         sentence,
         "separate arrays if this is not meant; the gradient is that of the shared memory either way",
         names,
@@ -97,12 +85,8 @@ def kept(case: RuleInput) -> Iterator[Finding]:
             if k.said == START or not step.event.kind.own or not (k.said or k.needs):  # kept by keep="all" alone
                 continue
             names = [a.name for a in step.accesses if a.span.allocation is k.span.allocation]
-            key = (
-                step.event.label,
-                step.event.where,
-                names[0] if names else str(k.span.allocation),
-                case.tape.names.reason_of(k),
-            )
+            name = names[0] if names else str(k.span.allocation)
+            key = step.event.label, step.event.where, name, case.tape.names.reason_of(k)
             found.setdefault(key, []).append((step.event, k))
     for (_, where, name, reason), items in found.items():
         nbytes = sum(k.span.nbytes for _, k in items)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
@@ -23,6 +24,7 @@ from .walk_record import WalkRecord
 from .walk_step import WalkStep
 
 View = Callable[[Event, Workspace], object]
+Seen = TypeVar("Seen")
 
 
 @dataclass
@@ -34,9 +36,9 @@ class RuleInput:
     seeded: bool
     visit: Callable[[View], None]
 
-    def inspect(self, event: Event, look: View) -> object:
+    def inspect(self, event: Event, look: Callable[[Event, Workspace], Seen]) -> Seen | None:
         """Call `look` at one event, with memory and adjoints as its reversal finds them. Returns its result."""
-        found: list[object] = []
+        found: list[Seen] = []
 
         def at(passed: Event, space: Workspace) -> None:
             if passed is event:

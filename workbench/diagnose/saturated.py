@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ..arrays.workspace import Workspace
-from ..errors import Where
 from ..kernels import ir
 from ..kernels.analysis.activity import varied
 from ..kernels.interpreter import run
@@ -119,12 +118,9 @@ def _record_bounds(line: _BoundLine, event: Event, space: Workspace) -> int:
     plan = event.command.plan
     limits = line.limits[_kind(event)]
     first = line.last is None
-    dims = plan.form.dims
-    ran = 0
+    ran, dims = 0, plan.form.dims
     if first:
-        number = math.prod(dims)
-        picked = np.unique(np.linspace(0, number - 1, min(number, THREADS)).astype(int))
-        threads = [tuple(map(int, np.unravel_index(n, dims))) for n in picked]
+        threads = spread_threads(dims, THREADS)
     else:
         threads = list(dict.fromkeys(thread for _, thread, _ in line.held))
         if not threads:
@@ -149,6 +145,13 @@ def _record_bounds(line: _BoundLine, event: Event, space: Workspace) -> int:
         line.last = event
         _keep_reached(line, event, space)
     return ran
+
+
+def spread_threads(dims: Sequence[int], most: int) -> list[tuple[int, ...]]:
+    """At most so many threads of a grid, evenly spread."""
+    number = math.prod(dims)
+    picked = np.unique(np.linspace(0, number - 1, min(number, most)).astype(int))
+    return [tuple(map(int, np.unravel_index(n, dims))) for n in picked]
 
 
 def _keep_reached(line: _BoundLine, event: Event, space: Workspace) -> None:
@@ -210,47 +213,33 @@ def _reached(line: _BoundLine) -> tuple[Place, int, int] | None:
 
 def _saturated_finding(line: _BoundLine, place: Place, begin: int, end: int) -> Finding:
     (stmt, thread, component), step, zero = place, line.steps[begin], place in line.zero
-    where = where_of(stmt) or step.event.where
     if begin == 0:  # `min(dt, limit)` may be meant so, a clamp less likely
-        return Finding(
+        return step.finding(
             "saturated",
             "warning" if stmt.row is scalar.CLAMP and not zero else "info",
-            step.title,
-            where,
             f"`{stmt.row.name}` holds its bound in every thread, in all {len(line.steps)} launches of this line: its"
             " derivative is zero there, and no gradient goes through it.",
             WIDER,
-            _written(step),
+            step.written,
+            where_of(stmt),
         )
     since = f"from {step.title} (launch {begin + 1} of {len(line.steps)} on this line)"
-    return saturation(stmt, thread, component, zero, step, where, since, f"{end - begin + 1} launches")
+    return saturation(stmt, thread, component, zero, step, since, f"{end - begin + 1} launches")
 
 
 def saturation(
-    stmt: ir.Stmt,
-    thread: tuple[int, ...],
-    component: int,
-    zero: bool,
-    step: WalkStep,
-    where: Where | None,
-    since: str,
-    lost: str,
+    stmt: ir.Stmt, thread: tuple[int, ...], component: int, zero: bool, step: WalkStep, since: str, lost: str
 ) -> Finding:
     """The finding about a bound that one thread reached and never left. `zero`: the bound is 0."""
     part = f" component {component}," if isinstance(stmt.outs[0].type, Composite) else ""
     number: int | tuple[int, ...] = thread[0] if len(thread) == 1 else thread
-    return Finding(
+    return step.finding(
         "saturated",
         "info" if zero else "warning",
-        step.title,
-        where,
         f"`{stmt.row.name}` holds its bound in thread {number},{part} {since} to the last one, and did not before: its"
         f" derivative is zero there, and what goes into it gets no gradient from these {lost}.",
         WIDER,
-        _written(step),
+        step.written,
+        where_of(stmt),
         number,
     )
-
-
-def _written(step: WalkStep) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(x.name for x in step.accesses if x.writes))

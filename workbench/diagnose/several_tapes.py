@@ -11,7 +11,7 @@ from ..arrays.workspace import Shadow, Workspace
 from ..device import on_host
 from ..errors import GradientError
 from ..kernels.types import Scalar
-from ..tapes.cross_tape import CrossTapeSearch, ForeignLeaf
+from ..tapes.cross_tape import CrossTapeSearch
 from ..tapes.tape import Tape
 from .finding import Finding
 from .rule import RuleInput
@@ -40,20 +40,12 @@ def not_handed_on(case: RuleInput) -> Iterator[Finding]:
     """Finds gradients that later tapes computed for results of this one, if this one was not seeded with them."""
     for b in [*case.tape.border.run.lost, *case.tape.border.run.waiting]:
         if b.stops:
-            yield _not_handed_on(b)
-
-
-def _not_handed_on(b: ForeignLeaf) -> Finding:
-    return Finding(
-        "not-handed-on",
-        "warning",
-        "",
-        b.where,
-        f"a later tape started from {b.name}, which this one computed, and its gradient by {b.name} was not handed on:"
-        f" {', '.join(b.run.names)} lack it.",
-        f"backward(grads={{..., {b.name}: {b.name}.grad}}), with all that the later tape started from at once",
-        (b.name, *b.run.names),
-    )
+            text = (
+                f"a later tape started from {b.name}, which this one computed, and its gradient by {b.name} was not"
+                f" handed on: {', '.join(b.run.names)} lack it."
+            )
+            fix = f"backward(grads={{..., {b.name}: {b.name}.grad}}), with all that the later tape started from at once"
+            yield Finding("not-handed-on", "warning", "", b.where, text, fix, (b.name, *b.run.names))
 
 
 def piled_up(case: RuleInput) -> Iterator[Finding]:

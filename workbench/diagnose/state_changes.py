@@ -53,17 +53,17 @@ class StateChanges:
         self._after = {}
         for state, old in self._states.get(step.event, ()):
             if known(state.array.span):
-                now = _data(state.array)
+                now = on_host(state.array.data)
                 if old is state.array or old.span == state.array.span:
                     self._after[state] = now.copy()
                 elif known(old.span):
-                    self._note(step, state, _data(old), now)
+                    self._note(step, state, on_host(old.data), now)
 
     def observe_before(self, step: WalkStep, known: Known) -> None:
         """Called with memory as this event found it."""
         for state, now in self._after.items():
             if known(state.array.span):
-                self._note(step, state, _data(state.array), now)
+                self._note(step, state, on_host(state.array.data), now)
         self._after = {}
 
     def _note(self, step: WalkStep, state: EventAccess, old: np.ndarray, now: np.ndarray) -> None:
@@ -83,7 +83,3 @@ def _states(before: WalkStep, step: WalkStep) -> list[tuple[EventAccess, array]]
             if read and old.shape == x.array.shape and old.dtype == x.array.dtype:
                 pairs.append((x, old))
     return pairs
-
-
-def _data(a: array) -> np.ndarray:
-    return on_host(a.data)

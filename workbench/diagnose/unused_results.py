@@ -59,22 +59,18 @@ def _wiped(history: History, seeded: set[Allocation], told: set[Site]) -> Iterat
             yield _nobodys(result, "warning" if result.access.array.size > 1 else "info")
             continue
         if by.event.kind.fills:
-            yield Finding(
+            yield by.finding(
                 "wiped",
                 "warning",
-                by.title,
-                by.event.where,
                 f"{name}.{how}() clears {name} here, before anybody read what {result.step.title} computed into it:"
                 " nothing of that, and none of its gradient, is used.",
                 f"{how}() before the launches that compute {name}, or behind those that read it",
                 (name,),
             )
             continue
-        yield Finding(
+        yield by.finding(
             "overwritten-unread",
             "warning",
-            by.title,
-            by.event.where,
             f"{name} is overwritten here, and nobody read what {result.step.title}"
             f" ({result.step.event.where}) computed into it." + _no_swap(by, fixed),
             f"swap {fixed.name} and {name} behind each launch"
@@ -89,12 +85,6 @@ def _others_used(result: Result, history: History, seeded: set[Allocation]) -> b
     others = (s for s in history.sites if s[:2] == result.site[:2] and s != result.site)
     used = (history.reads.get(s) or history.sites[s][-1].access.span.allocation in seeded for s in others)
     return any(used)
-
-
-def _scratch(result: Result) -> bool:
-    """True if the launch reads again what it wrote."""
-    reads = [x.span for x in result.step.accesses if not x.writes]
-    return any(s.overlaps(result.access.span) is not False for s in reads)
 
 
 def _fixed_input(step: WalkStep, history: History) -> EventAccess | None:
@@ -154,11 +144,9 @@ def _distance(read: EventAccess, result: Result) -> tuple[int, int]:
 
 def _mistaken(step: WalkStep, read: EventAccess, twin: Result) -> Finding:
     name, other = read.name, twin.access.name
-    return Finding(
+    return step.finding(
         "unwritten-read",
         "warning",
-        step.title,
-        step.event.where,
         f"{name} is read here, and nothing on this tape has written it, while {twin.step.title}"
         f" ({twin.step.event.where}) computed {other}, of the same shape and type: one is taken for the other.",
         f"pass {other} here, or let {twin.step.event.label!r} write {name}",
@@ -216,11 +204,8 @@ def _read_instead(result: Result, history: History) -> tuple[WalkStep, EventAcce
     forerunner = history.sites[result.site][-2]
     found = history.last_read.get(forerunner.access.span.allocation)
     same = forerunner.access.span.allocation is result.access.span.allocation
-    if (
-        found is None
-        or same
-        or not any(x.span.allocation is forerunner.access.span.allocation for x in result.step.accesses if not x.writes)
-    ):
+    read = (x.span.allocation for x in result.step.accesses if not x.writes)
+    if found is None or same or forerunner.access.span.allocation not in read:
         return None
     _, step, access = found
     return (step, access) if step.event.id > result.step.event.id else None
@@ -228,11 +213,9 @@ def _read_instead(result: Result, history: History) -> tuple[WalkStep, EventAcce
 
 def _one_behind(result: Result, step: WalkStep, access: EventAccess) -> Finding:
     name, other = access.name, result.access.name
-    return Finding(
+    return step.finding(
         "stale-buffer",
         "warning",
-        step.title,
-        step.event.where,
         f"{name} is read here, which holds the last turn but one of {result.step.event.label!r}: its last launch,"
         f" {result.step.title}, wrote {other}, and nobody reads that.",
         f"pass {other} here (two buffers were swapped once too often, or once too seldom)",
@@ -247,7 +230,8 @@ def _unread_results(history: History, seeded: set[Allocation], told: set[Site]) 
         a = result.access.span.allocation
         if site in told or history.reads.get(site) or a in seeded or a.exposed:
             continue
-        if _others_used(result, history, seeded) or _scratch(result):
+        again = (x.span.overlaps(result.access.span) is not False for x in result.step.accesses if not x.writes)
+        if _others_used(result, history, seeded) or any(again):  # the launch reads again what it wrote
             continue
         same = len({r.access.span for r in history.sites[site]}) == 1 < TWICE < len(history.sites[site])
         sums = same and not result.access.plain and result.access.array.size > 1
@@ -256,11 +240,9 @@ def _unread_results(history: History, seeded: set[Allocation], told: set[Site]) 
 
 def _nobodys(result: Result, severity: str) -> Finding:
     name = result.access.name
-    return Finding(
+    return result.step.finding(
         "unread",
         severity,
-        result.step.title,
-        result.step.event.where,
         f"{name} is computed here from what has a gradient, and nobody reads it: it is no part of what is seeded.",
         f"use {name}, seed it, or leave the launch out",
         (name,),

@@ -58,8 +58,9 @@ class WalkRecord:
         self.failed: Event | None = None
         self._here: Event | None = None
         with memory.LOCK, memory.unrecorded(), np.errstate(all="ignore"):
-            self.seeded = {a: _finite(tape, a, s.data) for a, s in seeds.items()}
-            self.ones = {a: n for a, s in seeds.items() if (n := _ones(tape, a, s.data)) > 1}
+            numbers = {a: _numbers(tape, a, s.data) for a, s in seeds.items()}
+            self.seeded = {a: bool(np.isfinite(x).all()) for a, x in numbers.items()}
+            self.ones = {a: n for a, x in numbers.items() if (n := _ones(x)) > 1}
             if any(e.kind.calls_back for e in tape.events):  # a walk would call what the user recorded
                 return
             if self.steps:
@@ -91,7 +92,10 @@ class WalkRecord:
         """Observe an event before its reversal: memory as it found it, the adjoint of its results."""
         step, self._here = self.of[event], event
         self._rewound(event)
-        self._race(event)
+        try:
+            check_races(event)
+        except GradientError as error:
+            self.races.append((error, event))
         self.turns.observe_before(step, self.known)
         self._read(step)
         self.present = {}
@@ -126,12 +130,6 @@ class WalkRecord:
         n = self.order[event]
         if n:
             self._written(self.steps[n - 1])
-
-    def _race(self, event: Event) -> None:
-        try:
-            check_races(event)
-        except GradientError as error:
-            self.races.append((error, event))
 
     # ---- forward values
 
@@ -192,19 +190,16 @@ def _cells(access: EventAccess, bad: np.ndarray) -> list[tuple[int, ...]]:
     return [tuple(a + b for a, b in zip(cell, first, strict=True)) for cell in found]
 
 
-def _finite(tape: Tape, a: Allocation, data: XpArray) -> bool:
+def _numbers(tape: Tape, a: Allocation, data: XpArray) -> np.ndarray:
+    """The numbers of a seed; none for memory that does not hold floats of one type."""
     scalar = tape.scalars.get(a)
     if not isinstance(scalar, Scalar):
-        return True
-    return bool(np.isfinite(on_host(data).view(np.float32 if scalar.bits == 16 else scalar.numpy)).all())
+        return np.zeros(0)
+    return on_host(data).view(np.float32 if scalar.bits == 16 else scalar.numpy)
 
 
-def _ones(tape: Tape, a: Allocation, data: XpArray) -> int:
+def _ones(numbers: np.ndarray) -> int:
     """The number of ones in a seed that holds nothing else but zeros; 0 for others."""
-    scalar = tape.scalars.get(a)
-    if not isinstance(scalar, Scalar):
-        return 0
-    numbers = on_host(data).view(np.float32 if scalar.bits == 16 else scalar.numpy)
     given = numbers[numbers != 0]
     return len(given) if (given == 1).all() else 0
 

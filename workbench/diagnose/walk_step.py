@@ -16,9 +16,11 @@ from ..arrays.array import array
 from ..arrays.span import Span
 from ..arrays.workspace import Workspace
 from ..device import on_host
+from ..errors import Where
 from ..kernels.types import Scalar, Struct, is_float
 from ..tapes.events import Event
 from ..tapes.tape import Tape
+from .finding import Finding
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,6 +59,11 @@ def accesses(tape: Tape, event: Event) -> list[EventAccess]:
             name = tape.names.of(places[k], plan.program.leaves[k].name)
             found.append(EventAccess(places[k], span, name, how == "writes", k not in plan.accumulates_only))
     return found
+
+
+def written_names(found: Sequence[EventAccess]) -> tuple[str, ...]:
+    """The names of what is written, each once."""
+    return tuple(dict.fromkeys(x.name for x in found if x.writes))
 
 
 def positions(event: Event, how: str) -> list[int]:
@@ -102,6 +109,25 @@ class WalkStep:
     def flowing(self) -> float:
         """The norm of all incoming adjoints."""
         return math.sqrt(sum(n * n for n in self.came.values()))
+
+    @property
+    def written(self) -> tuple[str, ...]:
+        return written_names(self.accesses)
+
+    def finding(
+        self,
+        slug: str,
+        severity: str,
+        sentence: str,
+        fix: str,
+        arrays: tuple[str, ...],
+        where: Where | None = None,
+        thread: int | tuple[int, ...] | None = None,
+        brief: str = "",
+    ) -> Finding:
+        """A finding about this event; `where`: the statement, if it is known."""
+        place = where or self.event.where
+        return Finding(slug, severity, self.title, place, sentence, fix, arrays, thread, brief=brief)
 
 
 class WalkObserver:

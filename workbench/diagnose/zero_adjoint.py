@@ -6,7 +6,7 @@ adjoint, and no thread leaves with one, is where it ended; before any run, data 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -21,21 +21,16 @@ from ..tapes.events import Event
 from ..tapes.rerun import is_number, run_adjoint
 
 
-@dataclass
-class AdjointFlow:
+class _Flows:
     """The adjoint flow by primal statement: those whose reversal adjoints `came` into, and `passed` out of."""
 
-    came: set[ir.Stmt] = field(default_factory=set)
-    passed: set[ir.Stmt] = field(default_factory=set)
-    stopped: dict[ir.Stmt, bool] = field(default_factory=dict)  # adjoint statements: did every thread end here
-    ran: set[ir.Stmt] = field(default_factory=set)
-    order: dict[ir.Stmt, None] = field(default_factory=dict)
-    added: bool = False  # did any thread add something to the gradient of `targets`
-
-
-class _Flows:
     def __init__(self, function: ir.Function, shadows: frozenset[str], targets: frozenset[str]):
-        self.targets, self.flow = targets, AdjointFlow()
+        self.targets, self.added = targets, False  # did any thread add something to their gradient
+        self.came: set[ir.Stmt] = set()
+        self.passed: set[ir.Stmt] = set()
+        self.stopped: dict[ir.Stmt, bool] = {}  # adjoint statements: did every thread end here
+        self.ran: set[ir.Stmt] = set()
+        self.order: dict[ir.Stmt, None] = {}
         self.adjoints = _adjoints(function, shadows)
         self.toward = _toward(function, targets)
         self.escaping: set[ir.Value] = set()
@@ -51,27 +46,26 @@ class _Flows:
                 self.around.setdefault(inner, []).append(primal)
 
     def trace(self, thread: tuple[int, ...], stmt: ir.Stmt, values: run.LiveValues) -> None:
-        flow = self.flow
-        flow.ran.add(stmt)
+        self.ran.add(stmt)
         if stmt.role != "adjoint" or stmt.of is None:
             return
         leads = any(o in self.toward for o in stmt.outs)
         if leads:
-            flow.order.setdefault(stmt.of)
+            self.order.setdefault(stmt.of)
             if any(a in self.adjoints and _nonzero(values, a) for a in stmt.args):
                 lives = any(is_number(o) and _nonzero(values, o) for o in stmt.outs)
-                flow.stopped[stmt] = flow.stopped.get(stmt, True) and not lives
+                self.stopped[stmt] = self.stopped.get(stmt, True) and not lives
         if stmt.row is memory.LOAD and stmt.outs[0] in self.toward:
             comes = _nonzero(values, stmt.outs[0])
         else:
             comes = any(_nonzero(values, a) for a in self.taken[stmt])
         if comes:
-            flow.came.add(stmt.of)
+            self.came.add(stmt.of)
         if any(o in self.escaping and is_number(o) and _nonzero(values, o) for o in stmt.outs):
-            flow.passed.add(stmt.of)
+            self.passed.add(stmt.of)
         if stmt.row is memory.ACCUMULATE and _nonzero(values, stmt.args[-1]):
-            flow.passed.update(s for s in (stmt.of, *self.around.get(stmt, ())) if s is not None)
-            flow.added |= ir.root(stmt.args[0]).name in self.targets
+            self.passed.update(s for s in (stmt.of, *self.around.get(stmt, ())) if s is not None)
+            self.added |= ir.root(stmt.args[0]).name in self.targets
 
 
 def _adjoints(function: ir.Function, shadows: frozenset[str]) -> set[ir.Value]:
@@ -142,10 +136,9 @@ def first_death(event: Event, space: Workspace, targets: frozenset[str]) -> Zero
     function = event.reverse.reverse.function
     companions = frozenset(p.name for p in function.arrays if p.companion is not None)
     shadows = frozenset(p.name for p in function.arrays if p.role is ir.Role.SHADOW and p.belongs_to in targets)
-    flows = _Flows(function, companions, shadows)
-    if not run_adjoint(event, space, flows.trace):
+    flow = _Flows(function, companions, shadows)
+    if not run_adjoint(event, space, flow.trace):
         return None
-    flow = flows.flow
     if flow.added:
         return ZeroedAt(None, "the contributions of its threads cancel exactly", kind="cancelled")
     for primal in flow.order:
@@ -184,7 +177,7 @@ def _explained(stmt: ir.Stmt) -> ZeroedAt:
     return ZeroedAt(stmt.where, reason, fix)
 
 
-def _not_run(function: ir.Function, flow: AdjointFlow) -> ZeroedAt | None:
+def _not_run(function: ir.Function, flow: _Flows) -> ZeroedAt | None:
     """The end at a branch or loop of the adjoint that never ran but would have moved adjoints; None if none."""
     for stmt in ir.walk(function.body):
         for region in stmt.regions:

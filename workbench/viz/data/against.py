@@ -31,7 +31,7 @@ from .gather import Levels, gather_pass
 from .headline import Said
 from .lanes import Bar, VersionBlock
 from .text import clean, level_text
-from .trace import AdjointLevel, AllocationTrack, EventColumn, Seed, Trace, ValueLevel, count
+from .trace import AdjointLevel, AllocationTrack, EventColumn, Seed, Trace, count
 
 MUCH = 1 << 28  # bytes of adjoints that are held of one pass
 Place = tuple[int | None, int | None]
@@ -280,15 +280,8 @@ class _Comparing:
         values, reasons = self._values()
         trace, other = self._laid(ours, theirs)
         seeds = self._seeds(trace) if walked else []
-        made = PassComparison(
-            self.here,
-            self.there,
-            trace,
-            other,
-            self.places,
-            [*values, *seeds, *(adjoints if walked else [])],
-            runs=self.runs,
-        )
+        partings = [*values, *seeds, *(adjoints if walked else [])]
+        made = PassComparison(self.here, self.there, trace, other, self.places, partings, runs=self.runs)
         self._flag(made)
         made.said = self._sentences(made, reasons, walked)
         return made
@@ -322,20 +315,8 @@ class _Comparing:
         struct = isinstance(x.array.dtype, Struct)  # its bytes are no numbers
         here, there, most = (np.nan,) * 3 if struct else (one.here, one.there, one.most)
         cell = cell_text(x.name, one.index, 1 if struct else a.shape[-1])
-        yield Parting(
-            kind,
-            position,
-            str(x.span.allocation),
-            *x.span.hull(),
-            cell,
-            here,
-            there,
-            one.count,
-            most,
-            found,
-            one.index,
-            self.there.brief,
-        )
+        place, numbers = (str(x.span.allocation), *x.span.hull()), (here, there, one.count, most)
+        yield Parting(kind, position, *place, cell, *numbers, found, one.index, self.there.brief)
 
     def _values(self) -> tuple[list[Parting], list[str]]:
         """(differences of values in program order, the reasons at the first such launch: arguments, grid, kernel)."""
@@ -433,7 +414,7 @@ class _Comparing:
         wrong = self.here.wrong
         title = wrong.title if wrong else f"{self.here.title} against {self.there.title}"
         at = {**self.column, len(ours.events): len(self.places)}
-        values = [ValueLevel(*v[:3], at[v.moment], *v[4:]) for v in ours.values]
+        values = [v.at(at[v.moment]) for v in ours.values]
         folds = [replace(f, first=at[f.first], last=at[f.last - 1] + 1) for f in ours.folds]
         trace = Trace(
             [*tracks, *extra], events, ours.seeds, title=title, wrong=wrong is not None, values=values, folds=folds

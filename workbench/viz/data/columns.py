@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 
 from ...tables import bytes_text
-from .envelope import Scale, ill_blocks, scale_of, sizes_of, state_of
+from .envelope import Scale, ill_blocks, scale_of, state_of
 from .event_kinds import UniqueEvents, Versions, spread, versions_at_once
 from .gather import Levels
 from .lanes import Adjoints, Bar, Lane, VersionBlock, by_lane, cut_memory, lanes_of, pieces, versions_of
@@ -40,7 +40,7 @@ from .marks import (
 )
 from .rows import LINE, NAMES, OPEN, PictureRow, picture_rows
 from .text import BADGES, clean, level_text, sentence
-from .trace import FLAGS, HOW, AdjointLevel, EventColumn, Fold, NameRange, Seed, Trace, event_flags
+from .trace import FLAGS, HOW, AdjointLevel, EventColumn, Fold, NameRange, Trace, event_flags
 
 if TYPE_CHECKING:
     from .against import PassComparison
@@ -78,17 +78,10 @@ class Texts:
         self.ranges: dict[tuple[int, int, int, bool], int] = {}
 
     def text(self, text: str) -> int:
-        found = self.texts.get(text)
-        if found is None:
-            found = self.texts[text] = len(self.texts)
-        return found
+        return self.texts.setdefault(text, len(self.texts))
 
     def range(self, lane: int, lo: int, hi: int, strided: bool = False) -> int:
-        key = lane, lo, hi, strided
-        found = self.ranges.get(key)
-        if found is None:
-            found = self.ranges[key] = len(self.ranges)
-        return found
+        return self.ranges.setdefault((lane, lo, hi, strided), len(self.ranges))
 
 
 def packed(names: Mapping[str, tuple[str, ...]], rows: Rows) -> tuple[dict[str, Any], bytes]:
@@ -410,13 +403,10 @@ def scale_of_levels(*sides: Levels) -> Scale:
     """One scale of thickness for all these levels, so that they can be compared."""
     found = [level for side in sides for some in side.events for level in some]
     found += [seed.level for side in sides for seed in side.seeds if seed.level is not None]
-    return scale_of(sizes_of(found))
+    return scale_of(level.max_abs for level in found)
 
 
 def levels_of(trace: Trace) -> Levels:
     """The adjoint side of a whole trace."""
     died = [n for n, event in enumerate(trace.events) if "died" in event.flags]
     return Levels([list(event.adjoint) for event in trace.events], list(trace.seeds), died, trace.values)
-
-
-__all__ = ["Columns", "Levels", "Seed", "levels_of", "scale_of_levels"]

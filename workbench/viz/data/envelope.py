@@ -45,14 +45,9 @@ class Bars(NamedTuple):
 
 def version_bars(blocks: Sequence[VersionBlock], states: Sequence[int]) -> Bars:
     """Versions with these states as bars without sizes, from which `envelopes` finds NaN and infinite values."""
+    e0, e1 = np.array([(block.e0, block.e1) for block in blocks], np.int64).reshape(-1, 2).T
     nothing = np.zeros(len(blocks))
-    return Bars(
-        np.array([block.e0 for block in blocks], np.int64),
-        np.array([block.e1 for block in blocks], np.int64),
-        np.array(states, np.int64),
-        nothing,
-        nothing.astype(bool),
-    )
+    return Bars(e0, e1, np.array(states, np.int64), nothing, nothing.astype(bool))
 
 
 def state_of(level: AdjointLevel | None) -> int:
@@ -210,11 +205,6 @@ def scale_of(sizes: Iterable[float]) -> Scale:
         if high - low < 0.99:
             low = _below(low - 0.01)
     return Scale(low, high, below)
-
-
-def sizes_of(levels: Iterable[AdjointLevel]) -> Iterable[float]:
-    """The sizes that a scale is to fit."""
-    return (level.max_abs for level in levels)
 
 
 _STEPS = tuple(math.log10(k) for k in (1, 2, 5, 10))

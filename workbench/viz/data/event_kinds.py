@@ -159,16 +159,8 @@ def _whole(events: UniqueEvents, lane: Array, whole: Array, size: Array) -> Arra
     ended = _rows(lane[at], size, number, hatched, e0, event[at], at, np.zeros(len(at)))
     ended = ended[(e0 < event[at]) & ((e0 >= 0) | (used[lane[at]] <= event[at]))]
     tail = at[last]
-    left = _rows(
-        lane[tail],
-        size,
-        before[tail] + 1,
-        strided[tail],
-        event[tail],
-        np.full(len(tail), end),
-        np.full(len(tail), len(lane)),
-        lane[tail],
-    )
+    until, behind = np.full(len(tail), end), np.full(len(tail), len(lane))
+    left = _rows(lane[tail], size, before[tail] + 1, strided[tail], event[tail], until, behind, lane[tail])
     never = np.setdiff1d(np.flatnonzero(whole & (used <= end)), lane[at])
     zero = np.zeros(len(never))
     kept = _rows(never, size, zero, zero, zero - 1, zero + end, zero + len(lane), never)
@@ -199,8 +191,5 @@ def _in_pieces(events: UniqueEvents, cuts: Mapping[str, tuple[int, ...]], lane: 
     for key, held in walk.held.items():
         walk.close(key, 0, len(held), len(events))
         keys += [(len(lane), lanes[key])] * (len(walk.blocks) - len(keys))
-    found = [
-        (lanes[b.allocation], b.lo, b.hi, *b.version.numbers, b.e0, b.e1, *key)
-        for b, key in zip(walk.blocks, keys, strict=True)
-    ]
-    return np.array(found, np.int64).reshape(-1, 10)
+    found = np.stack(Versions.of(walk.blocks, lanes), 1)
+    return np.concatenate([found, np.array(keys, np.int64).reshape(-1, 2)], 1)

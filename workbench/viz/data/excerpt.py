@@ -8,14 +8,16 @@ has the adjoints that came out of them all, one the versions that they made, so 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from .event_kinds import UniqueEvents
 from .trace import AdjointLevel, AllocationTrack, EventColumn, TouchMark, Trace, ValueLevel, event_flags, within_memory
 
 LANES = 48  # allocations
 RANGES = 16  # of each, whose largest and smallest adjoints stay
+_Mark = TypeVar("_Mark", AdjointLevel, TouchMark)
 
 
 def excerpt(trace: Trace, ends: int) -> Trace:
@@ -37,16 +39,14 @@ def excerpt(trace: Trace, ends: int) -> Trace:
         stays |= {value.moment - ends, *_writer(middle, value, ends)}
     events = [*first, _adjoints(middle, keys)]
     events += [middle[n] for n in sorted(stays)]
-    events += _counted(event for n, event in enumerate(middle) if n not in stays)
+    others = (event for n, event in enumerate(middle) if n not in stays)
+    events += _columns(Counter((event.kind, event_flags(event)) for event in others))
     events += [_versions(middle, keys), *last]
     order, shift = sorted(stays), len(events) - count
     values = [value for value in trace.values if value.moment < ends and value.allocation in keys]
-    values += [_moved(value, ends + 1 + order.index(value.moment - ends)) for value in ill]
-    values += [
-        _moved(value, value.moment + shift)
-        for value in trace.values
-        if value.moment >= count - ends and value.allocation in keys
-    ]
+    values += [value.at(ends + 1 + order.index(value.moment - ends)) for value in ill]
+    later = (value for value in trace.values if value.moment >= count - ends and value.allocation in keys)
+    values += [value.at(value.moment + shift) for value in later]
     return replace(
         trace,
         allocations=tracks,
@@ -72,10 +72,6 @@ def _outline(
     events = [*first, _adjoints((), keys), *_columns(tally), _versions(middle.lasts(), keys), *last]
     events = [within_memory(event, keys) for event in events]
     return replace(trace, allocations=tracks, events=events, said=trace.summary, values=[], folds=())
-
-
-def _moved(value: ValueLevel, moment: int) -> ValueLevel:
-    return ValueLevel(value.allocation, value.lo, value.hi, moment, value.nan, value.inf)
 
 
 def _first_ill(trace: Trace, keys: set[str], ends: int) -> list[ValueLevel]:
@@ -113,43 +109,36 @@ def _extremes(events: Sequence[EventColumn], keys: set[str]) -> set[int]:
             if level.state != "value":
                 found.setdefault((*key, level.state, level.nan and level.inf), (0.0, n))
             else:
-                most = found.get((*key, "most"))
-                if most is None or level.max_abs > most[0]:
-                    found[*key, "most"] = level.max_abs, n
-                least = found.get((*key, "least"))
-                if least is None or level.max_abs < least[0]:
-                    found[*key, "least"] = level.max_abs, n
+                for end, sign in (("most", 1), ("least", -1)):
+                    known_end = found.get((*key, end))
+                    if known_end is None or sign * level.max_abs > known_end[0]:
+                        found[*key, end] = sign * level.max_abs, n
     return {n for _, n in found.values()}
 
 
-def _counted(events: Iterator[EventColumn]) -> list[EventColumn]:
-    """One column for all events of a kind with the same flags."""
-    return _columns(Counter((event.kind, event_flags(event)) for event in events))
-
-
 def _columns(tally: Counter[tuple]) -> list[EventColumn]:
+    """One column for all events of a kind with the same flags."""
     return [EventColumn("", -1, kind, kind, flags=flags, count=n) for (kind, flags), n in tally.items()]
 
 
 def _adjoints(events: Sequence[EventColumn], keys: set[str]) -> EventColumn:
     """The adjoints that came out of these events."""
-    levels: dict[tuple[str, int, int], AdjointLevel] = {}
-    for event in reversed(events):
-        for level in event.adjoint:
-            if level.allocation in keys:
-                key = level.allocation, level.lo, level.hi
-                levels.pop(key, None)
-                levels[key] = level
-    return EventColumn("", -1, "launch", "", adjoint=list(levels.values()), count=0)
+    levels = (level for event in reversed(events) for level in event.adjoint if level.allocation in keys)
+    last = _last(((level.allocation, level.lo, level.hi), level) for level in levels)
+    return EventColumn("", -1, "launch", "", adjoint=last, count=0)
 
 
 def _versions(events: Sequence[EventColumn], keys: set[str]) -> EventColumn:
     """The last access of these events to each range, and the version it made."""
-    touches: dict[tuple[str, int, int, bool], TouchMark] = {}
-    for event in events:
-        for touch in event.touches:
-            if touch.allocation in keys:
-                key = touch.allocation, touch.lo, touch.hi, touch.how == "read"
-                touches.pop(key, None)
-                touches[key] = touch
-    return EventColumn("", -1, "launch", "", touches=list(touches.values()), arrows=(), count=0)
+    touches = (touch for event in events for touch in event.touches if touch.allocation in keys)
+    last = _last(((touch.allocation, touch.lo, touch.hi, touch.how == "read"), touch) for touch in touches)
+    return EventColumn("", -1, "launch", "", touches=last, arrows=(), count=0)
+
+
+def _last(pairs: Iterable[tuple[tuple, _Mark]]) -> list[_Mark]:
+    """The last mark of each key, in the order of these."""
+    found: dict[tuple, _Mark] = {}
+    for key, mark in pairs:
+        found.pop(key, None)
+        found[key] = mark
+    return list(found.values())

@@ -63,16 +63,12 @@ def gather(tape: Tape, wrong: Wrong | None = None) -> Trace:
 
 def gather_pass(tape: Tape, retrace: Retrace, seeds: SeedBytes, watch: Observer | None = None) -> Trace:
     """The trace of this walk from these seeds; `watch(event, space)` is called after each of its reverse steps."""
-
-    made = _Gather(tape)
-    made.retrace, made.seeds, made.watch = retrace, seeds, watch
-    return made.trace()
+    return _Gather(tape, retrace, seeds, watch).trace()
 
 
 def gather_seeded(tape: Tape, seeds: SeedBytes) -> tuple[Trace, Workspace]:
     """The trace for seeds of the caller's (bytes by memory), and the shadows that their walk has left."""
-    made = _Gather(tape)
-    made.retrace, made.seeds = partial(tape.retrace, seeds=seeds), seeds
+    made = _Gather(tape, partial(tape.retrace, seeds=seeds), seeds)
     return made.trace(), made.space
 
 
@@ -92,9 +88,7 @@ def structure(tape: Tape) -> Trace:
 
 def levels(tape: Tape, retrace: Retrace | None = None, seeds: SeedBytes | None = None) -> Levels:
     """The `Levels` of one walk, by default with the last seeds. Empty where a walk cannot be repeated."""
-    made = _Gather(tape)
-    if seeds is not None:
-        made.retrace, made.seeds = retrace or tape.retrace, seeds
+    made = _Gather(tape, retrace, seeds)
     made.name_all()
     found = made.walk() if made.walkable else []
     died = [n for n, event in enumerate(tape.events) if event in made.died]
@@ -114,12 +108,15 @@ def _range(span: Span) -> tuple[int, int, bool]:
 
 
 class _Gather:
-    def __init__(self, tape: Tape):
-        self.tape = tape
+    """By default of the walk from the last seeds. `watch`: see `gather_pass`."""
+
+    def __init__(
+        self, tape: Tape, retrace: Retrace | None = None, seeds: SeedBytes | None = None, watch: Observer | None = None
+    ):
+        self.tape, self.watch = tape, watch
         self.opaque = any(event.kind.opaque for event in tape.events)
-        self.retrace: Retrace = tape.retrace
-        self.seeds: SeedBytes = tape.last_seeds
-        self.watch: Observer | None = None
+        self.retrace: Retrace = retrace or tape.retrace
+        self.seeds: SeedBytes = tape.last_seeds if seeds is None else seeds
         self.space = Workspace()  # that the walk has left
         self.names: dict[Allocation, dict[tuple[int, int, bool], str]] = {}
         self.levels: dict[Event, list[AdjointLevel]] = {}
@@ -253,17 +250,9 @@ class _Gather:
         where = self.places.get(event.place)
         if where is None:
             where = self.places[event.place] = str(event.where or "")
-        return EventColumn(
-            f"L{event.id}",
-            n,
-            event.kind.drawn or event.kind.name,
-            event.label,
-            where,
-            self.scopes[n],
-            touches=list(self.touches(event)),
-            kept=kept,
-            flags=["cut"] if _cuts(event) else [],
-        )
+        said = f"L{event.id}", n, event.kind.drawn or event.kind.name, event.label, where, self.scopes[n]
+        flags = ["cut"] if _cuts(event) else []
+        return EventColumn(*said, touches=list(self.touches(event)), kept=kept, flags=flags)
 
     # ---- the walk
 
@@ -294,16 +283,12 @@ class _Gather:
         """Before an event is reversed: record if an adjoint comes in, and which spans it reads already have one."""
         if event in self.beyond:
             return
-        self.came = any(
-            self.level(span.allocation, span, space[span.allocation].data).max_abs
-            for span in event.writes
-            if span.allocation in space
-        )
-        self.carried = {
-            span
-            for span in event.reads
-            if span.allocation in space and self.level(span.allocation, span, space[span.allocation].data).max_abs
-        }
+
+        def arrived(span: Span) -> bool:
+            a = span.allocation
+            return a in space and self.level(a, span, space[a].data).max_abs != 0
+
+        self.came, self.carried = any(map(arrived, event.writes)), set(filter(arrived, event.reads))
 
     def observe(self, event: Event, space: Workspace) -> None:
         self._measure(event, space)

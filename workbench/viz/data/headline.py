@@ -135,9 +135,7 @@ def verdict(
     partial = limit is not None and len(tape.events) > limit and against is None
     try:
         with memory.LOCK:
-            found = (
-                compared(tape, against, runs) if against is not None else glance(tape) if partial else diagnose(tape)
-            )
+            found = compared(tape, against, runs) if against is not None else (glance if partial else diagnose)(tape)
         moments = TapeMoments(tape) if tape.keep != "all" and not partial else None
         with memory.LOCK, memory.unrecorded():
             known = {(f.slug, f.where) for f in first}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from .trace import MIXED, AdjointLevel, AllocationTrack, EventColumn, Seed, TouchMark, Trace, join_levels
@@ -171,9 +171,8 @@ def runs(cells: Sequence[_Cell], first: int, last: int) -> Iterator[tuple[int, i
 
 def versions_of(trace: Trace, cuts: Mapping[str, tuple[int, ...]]) -> list[VersionBlock]:
     """Every version of every piece, except initial contents that nobody read."""
-    known: list[tuple[Any, list[VersionBlock]]] = trace.__dict__.setdefault(
-        "known_versions", []
-    )  # a picture asks twice
+    known: list[tuple[Any, list[VersionBlock]]]
+    known = trace.__dict__.setdefault("known_versions", [])  # a picture asks twice
     for asked, blocks in known:
         if asked == cuts:
             return list(blocks)
@@ -318,15 +317,5 @@ def by_lane(bars: Iterable[Bar]) -> dict[str, list[Bar]]:
 
 def _mixed(old: list[AdjointLevel], level: AdjointLevel) -> AdjointLevel:
     """An upper bound on the level of a piece that changed in parts, with l2 = -1 for "unknown"."""
-    levels = [*old, level]
-    return AdjointLevel(
-        level.allocation,
-        level.lo,
-        level.hi,
-        max(item.max_abs for item in levels),
-        MIXED,
-        any(item.nan for item in levels),
-        any(item.inf for item in levels),
-        all(item.zero for item in levels),
-        unknown=level.unknown,
-    )
+    joined = join_levels([*old, level]) or level
+    return replace(joined, lo=level.lo, hi=level.hi, l2=MIXED, contributions=0, unknown=level.unknown)

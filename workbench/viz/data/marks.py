@@ -260,27 +260,16 @@ def strip_marks(found: Envelope, scale: Scale) -> list[Strip]:
     The full one is as thick as its smallest, or the sign of exact zeros if any is; black where anything is NaN or
     infinite.
     """
-    marks: list[Strip] = []
-    layers: dict[str, list[tuple[str, float]]] = {"band": [], "core": []}
-    for k in range(len(found.most)):
-        one = found.at(k)
-        band, core = _strip(one, scale)
-        layers["band"].append(band)
-        layers["core"].append(core)
-    for parts in layers.values():
-        for first, last in _runs(parts):
-            look, wide = parts[first]
-            if look:
-                marks.append(Strip(look, first, last, wide))
-    return marks
+    layers = zip(*(_strip(found.at(k), scale) for k in range(len(found.most))), strict=True)
+    parts = ((*layer[first], first, last) for layer in layers for first, last in _runs(layer))
+    return [Strip(look, first, last, wide) for look, wide, first, last in parts if look]
 
 
 def value_marks(found: Envelope, tall: float) -> list[Strip]:
     """The strips for values: a plain version, or black where a NaN or an infinity is known."""
-    parts = []
-    for k in range(len(found.most)):
-        state = found.at(k).state
-        parts.append("" if state == "absent" else "block" if state == "value" else f"block {state}")
+    looks = {"absent": "", "value": "block"}
+    states = [found.at(k).state for k in range(len(found.most))]
+    parts = [looks.get(state, f"block {state}") for state in states]
     return [Strip(parts[first], first, last, tall) for first, last in _runs(parts) if parts[first]]
 
 

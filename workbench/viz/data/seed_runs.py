@@ -20,13 +20,14 @@ from ...device import on_host
 from ...errors import GradientError
 from ...kernels.types import Struct, is_float
 from ...tapes.events import checksum_of
-from ...tapes.jvp import components, on_device, shadow_of, value_of
+from ...tapes.jvp import on_device, shadow_of, value_of
 from ...tapes.private_copies import leaves
 from ...tapes.replay import ReplayedTape, replay, starts
 from ...tapes.reverse import walk
 from ...tapes.seeds import check_seed
 from ...tapes.tape import Tape
 from .gather import gather_seeded
+from .snapshot import full_shape
 from .text import clean
 from .trace import Trace
 
@@ -139,7 +140,7 @@ class Seeds:
     @property
     def shape(self) -> tuple[int, ...]:
         """The output's shape, with its components."""
-        return (*self.y.shape, *components(self.y))
+        return full_shape(self.y)
 
     @property
     def count(self) -> int:
@@ -148,12 +149,11 @@ class Seeds:
     @property
     def width(self) -> int:
         """The length of a row: all components of all inputs."""
-        return sum(int(np.prod(_shape(a))) for a in self.inputs.values())
+        return sum(int(np.prod(full_shape(a))) for a in self.inputs.values())
 
     def name_of(self, k: int) -> str:
         """`y[2, 1]` for a component by its number."""
-        index = np.unravel_index(k, self.shape)
-        return f"{self.output}[{', '.join(str(i) for i in index)}]"
+        return _cell(self.output, k, self.shape)
 
     def value(self) -> np.ndarray:
         """A copy of the output's contents at the end of the tape. Raises GradientError [overwritten]."""
@@ -254,7 +254,7 @@ class Seeds:
         """Contents of the inputs at the start of the tape, with what `set` changed. Raises GradientError [not-kept]."""
         if not self.values:
             found = starts(self.recorded, list(self.inputs.values()))
-            self.values = {n: v.reshape(_shape(a)) for (n, a), v in zip(self.inputs.items(), found, strict=True)}
+            self.values = {n: v.reshape(full_shape(a)) for (n, a), v in zip(self.inputs.items(), found, strict=True)}
         return self.values
 
     def set(self, name: str, component: int, value: float) -> None:
@@ -317,7 +317,7 @@ class Seeds:
     def place(self, column: int) -> tuple[str, int]:
         """The input, and its component, of one column of a row."""
         for name, a in self.inputs.items():
-            size = int(np.prod(_shape(a)))
+            size = int(np.prod(full_shape(a)))
             if column < size:
                 return name, column
             column -= size
@@ -325,15 +325,14 @@ class Seeds:
 
     def column_name(self, column: int) -> str:
         name, k = self.place(column)
-        index = np.unravel_index(k, _shape(self.inputs[name]))
-        return f"{name}[{', '.join(str(i) for i in index)}]"
+        return _cell(name, k, full_shape(self.inputs[name]))
 
 
 # ---- names
 
 
-def _shape(a: array) -> tuple[int, ...]:
-    return (*a.shape, *components(a))
+def _cell(name: str, k: int, shape: tuple[int, ...]) -> str:
+    return f"{name}[{', '.join(str(i) for i in np.unravel_index(k, shape))}]"
 
 
 def _named(tape: Tape, arrays: Iterable[array]) -> Iterator[tuple[str, array]]:
@@ -370,9 +369,7 @@ def _ends(tape: Tape, y: array | None) -> tuple[dict[str, array], dict[str, arra
     if y is not None:
         check_seed(tape, y)
     arrays = list(tape.arrays.values())
-    arrays.sort(
-        key=lambda a: tape.names.noted.get(id(a)) is None
-    )  # those with names of the user's speak for the others
+    arrays.sort(key=lambda a: id(a) not in tape.names.noted)  # those with names of the user's speak for the others
     if y is not None and all(a is not y for a in arrays):
         arrays.append(y)
     tape.log.tally()

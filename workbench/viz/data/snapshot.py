@@ -71,14 +71,7 @@ class DrawnSlice:
         return found[row : row + rows, column : column + columns]
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "full": self.full,
-            "axes": self.axes,
-            "fixed": self.fixed,
-            "wrap": self.wrap,
-            "window": self.window,
-            "block": self.block,
-        }
+        return {**vars(self), "block": self.block}
 
 
 def full_shape(a: array) -> tuple[int, ...]:
@@ -123,15 +116,21 @@ def reduced(values: np.ndarray, block: tuple[int, int]) -> np.ndarray:
 
 def picture(plane: np.ndarray, frame: DrawnSlice) -> dict[str, Any]:
     """A plane as data for the page: cells, and statistics of all numbers behind them."""
-    finite = plane[np.isfinite(plane)] if plane.dtype.kind == "f" else plane
+    least, most = extremes(plane)
     return {
         "cells": reduced(plane, frame.block),
-        "least": float(finite.min()) if finite.size else 0.0,
-        "most": float(finite.max()) if finite.size else 0.0,
-        "nan": int(np.isnan(plane).sum()) if plane.dtype.kind == "f" else 0,
-        "inf": int(np.isinf(plane).sum()) if plane.dtype.kind == "f" else 0,
+        "least": least,
+        "most": most,
+        "nan": int(np.isnan(plane).sum()),
+        "inf": int(np.isinf(plane).sum()),
         "zero": int((plane == 0).sum()),
     }
+
+
+def extremes(numbers: np.ndarray) -> tuple[float, float]:
+    """The smallest and the largest of the finite ones; zeros where there are none."""
+    finite = numbers[np.isfinite(numbers)]
+    return (float(finite.min()), float(finite.max())) if finite.size else (0.0, 0.0)
 
 
 class TapeMoments:
@@ -158,6 +157,11 @@ class TapeMoments:
                 found.setdefault(a, []).append(n)
         return found
 
+    @property
+    def walked_from(self) -> SeedBytes:
+        """The seeds of its walks."""
+        return self.tape.last_seeds if self.seeds is None else self.seeds
+
     @cached_property
     def rewinds(self) -> bool:
         """True if a reverse walk of this tape restores old contents on its way (and puts them back at the end)."""
@@ -169,7 +173,8 @@ class TapeMoments:
         for a in dict.fromkeys(x.allocation for x in arrays):
             room -= a.nbytes
             if room >= 0:
-                self.held[a] = _copied(present(self.tape, a))
+                data, known, note = present(self.tape, a)
+                self.held[a] = data.copy(), known, note
 
     # ---- values
 
@@ -215,8 +220,7 @@ class TapeMoments:
 
     def adjoint(self, a: array, cursor: int, frame: DrawnSlice) -> dict[str, Any] | None:
         """The picture of the adjoint; None before any backward, or where no walk can be repeated."""
-        seeds = self.tape.last_seeds if self.seeds is None else self.seeds
-        if not seeds or not is_float(a.dtype):
+        if not self.walked_from or not is_float(a.dtype):
             return None
         touching = self.touching.get(a.allocation, [])
         place = bisect_left(touching, cursor)
@@ -252,7 +256,7 @@ class TapeMoments:
         """Snapshots of the adjoints of several arrays, each at several moments, from one walk. See `adjoint`."""
         if self.refused is not None:
             raise self.refused
-        seeds = self.tape.last_seeds if self.seeds is None else self.seeds
+        seeds = self.walked_from
         at: dict[int, list[tuple[array, DrawnSlice]]] = {}
         for a, frame, moments in wanted:
             for n in moments:
@@ -310,10 +314,6 @@ def present(tape: Tape, a: Allocation) -> tuple[np.ndarray, np.ndarray, str]:
         if a.exposed and checksum != checksum_of(span):
             byte_entries(span, known)[...] = False
     return data, known, ""
-
-
-def _copied(found: tuple[np.ndarray, np.ndarray, str]) -> tuple[np.ndarray, np.ndarray, str]:
-    return np.array(found[0], copy=True), *found[1:]
 
 
 def _unwind(event: Event, a: Allocation, data: np.ndarray, known: np.ndarray) -> None:

@@ -106,11 +106,8 @@ def sentence(trace: Trace) -> str:
     if trace.seeds:
         parts.append(f"seeded by {clean(trace.seed_text)}")
     tally = trace.tally
-    found = [
-        f"{word} at {tally[flag]} {'event' if tally[flag] == 1 else 'events'}"
-        for flag, word in BADGES.items()
-        if flag in tally
-    ]
+    seen = ((word, tally[flag]) for flag, word in BADGES.items() if flag in tally)
+    found = [f"{word} at {number} {'event' if number == 1 else 'events'}" for word, number in seen]
     return "; ".join([*parts, *(["adjoint " + ", ".join(found)] if found else [])]) + "."
 
 
@@ -123,11 +120,5 @@ def json_place(where: Where | None) -> dict[str, Any] | None:
     """A place as plain data: file, line, column, text, and where it was called from."""
     if where is None:
         return None
-    return {
-        "file": shown_file(where.file),
-        "line": where.line,
-        "col": where.col,
-        "text": where.text,
-        "function": where.function,
-        "caller": json_place(where.caller),
-    }
+    same = {name: getattr(where, name) for name in ("line", "col", "text", "function")}
+    return {"file": shown_file(where.file), **same, "caller": json_place(where.caller)}

@@ -101,6 +101,10 @@ class ValueLevel(NamedTuple):
     nan: bool = False
     inf: bool = False
 
+    def at(self, moment: int) -> ValueLevel:
+        """The same bytes before another event."""
+        return self._replace(moment=moment)
+
 
 class Seed(NamedTuple):
     """One seed of the reverse pass as text (`loss[0] = 1`), and the adjoint level it put after the last event."""

@@ -16,6 +16,7 @@ from ...arrays.workspace import Workspace, gradient_dtype
 from ...errors import GradientError
 from ...kernels.types import Struct, is_float
 from ...tapes.tape import Tape
+from ..data.snapshot import full_shape
 
 CellIndex = int | str | Sequence[int | str]  # of an element, a component, a field by its name
 
@@ -70,7 +71,7 @@ def cell_of(tape: Tape, a: array | scalar, index: CellIndex) -> Cell:
             slug="ledger-type",
             instead=f"tape.ledger({label}, (index, 'field')), with {what}" if what else "an array of floats",
         )
-    shape = (*part.shape, *getattr(part.dtype, "shape", ()))
+    shape = full_shape(part)
     offset, strides = part.span.offset, part.data.strides
     if len(numbers) != len(shape) or any(not isinstance(n, int | np.integer) for n in numbers):
         raise GradientError(

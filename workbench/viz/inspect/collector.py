@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -125,9 +125,8 @@ class Collector:
     ) -> None:
         if value != 0:  # NaN is a contribution
             position = self.position[event]
-            self.rows.append(
-                Contribution(position, kind, f"#{position} {event.label}", thread, where, name, value, 0.0, count)
-            )
+            heading = f"#{position} {event.label}"
+            self.rows.append(Contribution(position, kind, heading, thread, where, name, value, count=count))
 
     def name(self, a: array, parameter: str = "") -> str:
         """The user's name for the memory that a contribution came through."""
@@ -364,22 +363,12 @@ class CollectorGroup:
             one.prepare(position)
 
 
-@dataclass
 class Log:
     """The arrays into which a watched adjoint writes its contributions: site, thread, value."""
 
-    watched: Watched
-    rank: int
-    site: np.ndarray = field(init=False)
-    thread: np.ndarray = field(init=False)
-    value: np.ndarray = field(init=False)
-    state: np.ndarray = field(init=False)
-    sum: np.ndarray = field(init=False)
-    many: np.ndarray = field(init=False)
-
-    def __post_init__(self) -> None:
-        sites = len(self.watched.sites)
-        self.site, self.thread = np.empty(ENTRIES, np.int32), np.empty((ENTRIES, self.rank), np.int32)
+    def __init__(self, watched: Watched, rank: int):
+        sites = len(watched.sites)
+        self.site, self.thread = np.empty(ENTRIES, np.int32), np.empty((ENTRIES, rank), np.int32)
         self.value, self.state = np.empty(ENTRIES, np.float64), np.zeros(2, np.int64)
         self.sum, self.many = np.zeros(sites, np.float64), np.zeros(sites, np.int64)
 

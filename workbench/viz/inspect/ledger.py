@@ -108,11 +108,7 @@ def summed(found: Collector) -> Ledger:
             total += row.value
             size += abs(row.value)
             count += row.count
-            rows.append(
-                Contribution(
-                    row.position, row.kind, row.heading, row.thread, row.where, row.name, row.value, total, row.count
-                )
-            )
+            rows.append(replace(row, running=total))
     same = total == found.value or (math.isnan(total) and math.isnan(found.value))
     rounding = 0.0 if same else found.value - total
     bound = bound_of(cell.dtype, count, size)

@@ -36,17 +36,9 @@ class Contribution:
     count: int = 1
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "position": self.position,
-            "kind": self.kind,
-            "heading": self.heading,
-            "thread": None if self.thread is None else list(self.thread),
-            "where": json_place(self.where),
-            "name": self.name,
-            "value": json_number(self.value),
-            "running": json_number(self.running),
-            "count": self.count,
-        }
+        numbers = {name: json_number(getattr(self, name)) for name in ("value", "running")}
+        thread = None if self.thread is None else list(self.thread)
+        return {**vars(self), **numbers, "thread": thread, "where": json_place(self.where)}
 
 
 @dataclass(frozen=True)
@@ -70,14 +62,10 @@ class Ledger:
 
     def to_json(self) -> dict[str, Any]:
         """Plain data; NaN and infinities as text."""
-        return {
-            "array": self.array,
-            "index": list(self.index),
-            "rows": [row.to_json() for row in self.rows],
-            "total": json_number(self.total),
-            "published": None if self.published is None else json_number(self.published),
-            "rounding": json_number(self.rounding),
-        }
+        numbers = {name: json_number(getattr(self, name)) for name in ("total", "rounding")}
+        published = None if self.published is None else json_number(self.published)
+        rows = [row.to_json() for row in self.rows]
+        return {**vars(self), **numbers, "index": list(self.index), "rows": rows, "published": published}
 
     def table(self) -> list[tuple[str, ...]]:
         """The rows as texts, below a head: who, thread, through, value, running sum, line."""
@@ -85,16 +73,8 @@ class Ledger:
         for row in self.listed():
             thread = "" if row.thread is None else ", ".join(map(str, row.thread))
             thread = thread or (f"{row.count} contributions" if row.count > 1 else "")
-            out.append(
-                (
-                    clean(row.heading),
-                    thread,
-                    clean(row.name),
-                    f"{row.value:+.6g}",
-                    f"{row.running:.6g}",
-                    line_of(row.where),
-                )
-            )
+            numbers = f"{row.value:+.6g}", f"{row.running:.6g}"
+            out.append((clean(row.heading), thread, clean(row.name), *numbers, line_of(row.where)))
         out.append(("rounding", "", "", f"{self.rounding:+.3g}", f"{self.published:.6g}", ""))
         return out
 
@@ -140,14 +120,8 @@ class Ledger:
         axes, start = figure.add_subplot(), 0.0
         for k, (_, value) in enumerate(bars):
             value = value if math.isfinite(value) else 0.0
-            axes.barh(
-                k,
-                value,
-                left=start,
-                height=0.7,
-                color=LIGHT["plus" if value >= 0 else "minus"],
-                hatch="" if value >= 0 else "//",
-            )
+            colour, hatch = (LIGHT["plus"], "") if value >= 0 else (LIGHT["minus"], "//")
+            axes.barh(k, value, left=start, height=0.7, color=colour, hatch=hatch)
             axes.plot([start + value] * 2, [k - 0.35, k + 1.35], color=LIGHT["muted"], linewidth=0.8)
             start += value
         axes.barh(len(bars), start, height=0.7, color=LIGHT["hot"])

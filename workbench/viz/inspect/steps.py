@@ -39,19 +39,9 @@ class StatementStep:
     loops: tuple[int, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "phase": self.phase,
-            "where": json_place(self.where),
-            "name": self.name,
-            "value": plain(self.value),
-            "adjoint": plain(self.adjoint),
-            "depth": self.depth,
-            "iteration": list(self.iteration),
-            "produced_by": self.produced_by,
-            "aliases": list(self.aliases),
-            "note": self.note,
-            "loops": list(self.loops),
-        }
+        lists = {name: list(getattr(self, name)) for name in ("iteration", "aliases", "loops")}
+        numbers = {"value": plain(self.value), "adjoint": plain(self.adjoint)}
+        return {**vars(self), **lists, **numbers, "where": json_place(self.where)}
 
 
 @dataclass(frozen=True)
@@ -78,14 +68,8 @@ class Microscope:
 
     def to_json(self) -> dict[str, Any]:
         """Plain data; NaN and infinities as text."""
-        return {
-            "event": self.event,
-            "heading": self.heading,
-            "thread": list(self.thread),
-            "steps": [s.to_json() for s in self.steps],
-            "note": self.note,
-            "loops": [json_place(loop) for loop in self.loops],
-        }
+        steps, loops = [s.to_json() for s in self.steps], [json_place(loop) for loop in self.loops]
+        return {**vars(self), "thread": list(self.thread), "steps": steps, "loops": loops}
 
     @property
     def title(self) -> str:
@@ -96,19 +80,9 @@ class Microscope:
         out = [("", "line", "name", "value", "adjoint", "turn", "")]
         for s in self.steps:
             line = "" if s.where is None else f"{s.where.line}: {'  ' * s.depth}{clean(s.where.text.strip())}"
-            names = clean(" = ".join([s.name, *s.aliases]))
-            turn = ", ".join(map(str, s.iteration))
-            out.append(
-                (
-                    "↓" if s.phase == "forward" else "↑",
-                    line,
-                    names,
-                    shown(s.value),
-                    "" if s.adjoint is None else shown(s.adjoint),
-                    turn,
-                    clean(s.note),
-                )
-            )
+            names, way = clean(" = ".join([s.name, *s.aliases])), "↓" if s.phase == "forward" else "↑"
+            numbers = shown(s.value), "" if s.adjoint is None else shown(s.adjoint)
+            out.append((way, line, names, *numbers, ", ".join(map(str, s.iteration)), clean(s.note)))
         return out
 
     def __repr__(self) -> str:

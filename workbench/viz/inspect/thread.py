@@ -236,21 +236,9 @@ class ThreadRun:
         if len(self.steps) >= CAP // 2:
             raise RunDone
         iteration, k = self.iteration(stmt), len(self.steps)
-        self.steps.append(
-            StatementStep(
-                "forward",
-                stmt.where,
-                name,
-                value,
-                None,
-                _depth(stmt.where),
-                iteration,
-                produced,
-                (),
-                note,
-                tuple(self.loops[loop] for loop in self.around[stmt]),
-            )
-        )
+        loops = tuple(self.loops[loop] for loop in self.around[stmt])
+        made = StatementStep("forward", stmt.where, name, value, None, _depth(stmt.where), iteration, produced)
+        self.steps.append(replace(made, note=note, loops=loops))
         self.at[stmt, iteration] = k
         for out in stmt.outs:
             self.made[out] = k
@@ -321,10 +309,8 @@ class ThreadRun:
         if k is None:
             return
         step, stmt = self.steps[k], moment.stmt
-        floats = (
-            is_float(stmt.args[-1].type) if stmt.row in _WRITES else bool(stmt.outs) and is_float(stmt.outs[0].type)
-        )
-        if not floats:
+        given = stmt.args[-1:] if stmt.row in _WRITES else stmt.outs[:1]
+        if not any(is_float(v.type) for v in given):
             return
         g = moment.adjoints[0]
         adjoint = None if g is None else self.known(g, values)

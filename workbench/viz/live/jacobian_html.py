@@ -18,6 +18,7 @@ import numpy as np
 
 from ..data.marks import DARK, LIGHT, scale_marks
 from ..data.seed_runs import SeedDifference, SeedRun, Seeds
+from ..data.snapshot import full_shape
 from ..data.text import fit, text_width
 from ..picture.svg import quoted
 
@@ -153,7 +154,7 @@ def colour_bar(least: float, most: float) -> str:
 
 
 def _sizes(seeds: Seeds) -> list[tuple[str, tuple[int, ...]]]:
-    return [(n, (*a.shape, *getattr(a.dtype, "shape", ()))) for n, a in seeds.inputs.items()]
+    return [(n, full_shape(a)) for n, a in seeds.inputs.items()]
 
 
 def bars(seeds: Seeds, run: SeedRun, measured: np.ndarray | None, other: SeedRun | None = None) -> str:

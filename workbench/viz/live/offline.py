@@ -262,11 +262,7 @@ class _Page:
     def some_cells(self) -> list[tuple[Any, tuple[int, ...]]]:
         leaves = [a for a in self.view.arrays if a.allocation.asked] or self.view.arrays
         each = max(CELLS // max(len(leaves), 1), 1)
-        return [
-            (a, tuple(int(i) for i in index))
-            for a in leaves[:CELLS]
-            for index in islice(np.ndindex(full_shape(a)), each)
-        ]
+        return [(a, index) for a in leaves[:CELLS] for index in islice(np.ndindex(full_shape(a)), each)]
 
     def stops(self, a: array, index: int | Sequence[int]) -> tuple[int, tuple[int, ...], list[int]]:
         """The (array, index, moments) of the ledgers of a cell."""

@@ -18,6 +18,7 @@ from textwrap import wrap
 import traitlets
 
 from ..data.marks import DARK, LIGHT
+from ..picture.svg import data_uri
 from .saved import Saved
 from .view import module, style
 from .widget import Widget
@@ -86,11 +87,8 @@ class Prediction(Saved, Widget):
     def still(self) -> tuple[str, str]:
         """A picture of the question, its answer folded away from the text of a notebook."""
         items = "".join(f"<li>{escape(a)}</li>" for a in self.answers)
-        picture = base64.b64encode(_picture(**self._answer).encode("utf-8")).decode("ascii")
-        folded = (
-            '<details><summary>The answer</summary><img alt="the answer, as a picture" '
-            f'src="data:image/svg+xml;base64,{picture}"></details>'
-        )
+        picture = f'<img alt="the answer, as a picture" src="{data_uri(_picture(**self._answer))}">'
+        folded = f"<details><summary>The answer</summary>{picture}</details>"
         return repr(self), f"<p><b>{escape(self.question)}</b></p><ul>{items}</ul>{folded}"
 
 

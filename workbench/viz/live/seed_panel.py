@@ -7,7 +7,6 @@ differences) runs in a worker thread, one walk per lock, and can be stopped. Not
 
 from __future__ import annotations
 
-import base64
 import functools
 import threading
 import time
@@ -28,7 +27,7 @@ from ..data.text import clean_lines, sentence
 from ..data.trace import Trace
 from ..picture.figure import TapeFigure
 from ..picture.scene import draw
-from ..picture.svg import quoted, render
+from ..picture.svg import data_uri, quoted, render
 from . import jacobian_html
 from .saved import SIZE, Saved
 from .view import View, module, style
@@ -118,9 +117,8 @@ class SeedPanel(Saved, widgets.VBox):
 
     def _arranged(self) -> list[widgets.Widget]:
         def line(*parts: widgets.Widget, align: str = "center") -> widgets.HBox:
-            return widgets.HBox(
-                parts, layout=widgets.Layout(flex_flow="row wrap", align_items=align, overflow="visible")
-            )
+            layout = widgets.Layout(flex_flow="row wrap", align_items=align, overflow="visible")
+            return widgets.HBox(parts, layout=layout)
 
         self._number_line = line(self.number)
         left = widgets.VBox([self.picker, line(self.element, self.element_says), self._number_line])
@@ -420,12 +418,10 @@ class SeedPanel(Saved, widgets.VBox):
     def _view(self, trace: Trace | None, difference: SeedDifference | None) -> str:
         if trace is None:
             return ""
-        pinned = ""
-        if difference is not None and difference.one.trace is not None:
-            pinned = (
-                f'<div class="wb-caption">pinned: {quoted(difference.one.label)}</div>{_images(difference.one.trace)}'
-            )
-        return _images(trace) + pinned
+        if difference is None or difference.one.trace is None:
+            return _images(trace)
+        pinned = f'<div class="wb-caption">pinned: {quoted(difference.one.label)}</div>'
+        return _images(trace) + pinned + _images(difference.one.trace)
 
     def still(self) -> tuple[str, str]:
         """(text, HTML) of the present pictures, for pages without widgets."""
@@ -445,14 +441,12 @@ class SeedPanel(Saved, widgets.VBox):
 
 def _images(trace: Trace) -> str:
     """The tape view in the colours of both themes, of which the page shows one."""
-    scene, parts = draw(trace), []
-    for theme in ("light", "dark"):
-        data = base64.b64encode(render(scene, theme).encode("utf-8")).decode("ascii")
-        parts.append(
-            f'<img class="wb-{theme}" alt="{quoted(sentence(trace))}" style="max-width:none"'
-            f' src="data:image/svg+xml;base64,{data}">'
-        )
-    return f'<div style="overflow-x:auto">{"".join(parts)}</div>'
+    scene, alt = draw(trace), quoted(sentence(trace))
+    images = (
+        f'<img class="wb-{theme}" alt="{alt}" style="max-width:none" src="{data_uri(render(scene, theme))}">'
+        for theme in ("light", "dark")
+    )
+    return f'<div style="overflow-x:auto">{"".join(images)}</div>'
 
 
 def _card(title: str, content: str) -> str:

@@ -32,8 +32,8 @@ from ...tapes.events import Event
 from ...tapes.reverse import Observer
 from ...tapes.seeds import check_seed
 from ...tapes.tape import Tape
-from ..data.columns import Columns, Levels, levels_of, scale_of_levels
-from ..data.gather import levels, no_collector, structure
+from ..data.columns import Columns, levels_of, scale_of_levels
+from ..data.gather import Levels, levels, no_collector, structure
 from ..data.headline import NOTHING, PATIENT, Verdict, verdict
 from ..data.marks import DARK, LIGHT
 from ..data.snapshot import (
@@ -41,6 +41,7 @@ from ..data.snapshot import (
     Retrace,
     SeedBytes,
     TapeMoments,
+    extremes,
     frame_of,
     full_shape,
     is_viewable,
@@ -255,9 +256,7 @@ class View(Saved, Widget):
         """Look at an array (or its number), and at one element of it (with the component, if it has any)."""
         number = a if isinstance(a, int) else self.number_of(a)
         with self.hold_sync():
-            self.element = (
-                [] if index is None else [int(i) for i in (index if isinstance(index, Sequence) else [index])]
-            )
+            self.element = [] if index is None else _numbers(index)
             self.array = number
 
     def number_of(self, a: object) -> int:
@@ -273,7 +272,7 @@ class View(Saved, Widget):
         position = launch if isinstance(launch, int) else self.tape.events.index(launch)
         with self.hold_sync():
             self.launch = self.column_of(position)
-            self.thread = [int(i) for i in (thread if isinstance(thread, Sequence) else [thread])]
+            self.thread = _numbers(thread)
 
     def set_seeds(
         self, grads: Mapping[Any, Any] | None = None, minus: Mapping[Any, Any] | None = None, text: str = ""
@@ -292,12 +291,10 @@ class View(Saved, Widget):
 
     def _seed_bytes(self, grads: Mapping[Any, Any], minus: Mapping[Any, Any] | None) -> dict[Allocation, Any]:
         space = Workspace()
-        for a, seed in grads.items():
+        taken = ((a, _negative(seed)) for a, seed in (minus or {}).items())
+        for a, seed in (*grads.items(), *taken):
             check_seed(self.tape, a)
             add_seed(space, a, seed)
-        for a, seed in (minus or {}).items():
-            check_seed(self.tape, a)
-            add_seed(space, a, _negative(seed))
         return {a: shadow.data.copy() for a, shadow in space.items()}
 
     def _walk_again(self, observe: Observer, before: Observer | None = None) -> Workspace:
@@ -306,11 +303,8 @@ class View(Saved, Widget):
     def set_levels(self, given: Levels | Trace | None, compare: Levels | Trace | None = None, text: str = "") -> None:
         """Draw the adjoint side of another walk (None: leave it), and that of a second one below it, to compare."""
         found: dict[str, Any] = {}
-        sides = {
-            name: levels_of(side) if isinstance(side, Trace) else side
-            for name, side in (("levels", given), ("other", compare))
-            if side is not None
-        }
+        asked = {name: side for name, side in (("levels", given), ("other", compare)) if side is not None}
+        sides = {name: levels_of(side) if isinstance(side, Trace) else side for name, side in asked.items()}
         scale = scale_of_levels(*sides.values()) if len(sides) == 2 else None
         for name, side in sides.items():
             found[f"{name}_meta"], found[name] = self._columns.levels(side, scale)
@@ -376,8 +370,8 @@ class View(Saved, Widget):
         """`TapeMoments`, for walks that restore past contents. Raises `Busy` while a cell runs that could see them."""
         if self.moments is None:
             self.moments = self._moments()
-        if self.moments.rewinds and cells.beside:
-            raise Busy("busy: a cell is running")
+        if self.moments.rewinds:
+            self._beside()
         return self.moments
 
     def _moments(self) -> TapeMoments:
@@ -452,11 +446,10 @@ class View(Saved, Widget):
         self._said = found = self._verdict(None if asked.get("all") else PATIENT)
         self.refresh_still()
         lanes = self._columns.lanes
-        rows = [
-            {**row, "lanes": [lanes[name] for name in row["lanes"] if name in lanes]} for row in found.to_json()["rows"]
-        ]
-        again = self._kept is None and any(not row.known for row in found.rows)
-        return {**found.to_json(), "rows": rows, "again": again}, []
+        said = found.to_json()
+        for row in said["rows"]:
+            row["lanes"] = [lanes[name] for name in row["lanes"] if name in lanes]
+        return {**said, "again": self._kept is None and any(not row.known for row in found.rows)}, []
 
     def _verdict(self, limit: int | None) -> Verdict:
         return verdict(self.tape, limit=limit, first=self.findings)
@@ -507,9 +500,7 @@ def _known_picture(numbers: np.ndarray, known: np.ndarray, frame: DrawnSlice) ->
         plane = plane.astype(np.int8)
     held = np.where(mask, plane, 0)
     found = picture(held, frame)
-    sure = held[mask]
-    finite = sure[np.isfinite(sure)] if sure.dtype.kind == "f" else sure
-    found["least"], found["most"] = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 0.0)
+    found["least"], found["most"] = extremes(held[mask])
     some, every = bool(known.any()), bool(known.all())
     said = {**_sized(found), "state": "known" if every else "partly" if some else "not kept"}
     sure_cells = reduced(~mask, frame.block) == 0
@@ -521,6 +512,9 @@ def _sized(found: Mapping[str, Any]) -> dict[str, Any]:
     return {"rows": cells.shape[0], "columns": cells.shape[1], **{k: v for k, v in found.items() if k != "cells"}}
 
 
+def _numbers(index: int | Sequence[int]) -> list[int]:
+    return [int(i) for i in (index if isinstance(index, Sequence) else [index])]
+
+
 def _negative(seed: array) -> array:
-    made = array(seed.numpy() * -1, dtype=seed.dtype)
-    return made
+    return array(seed.numpy() * -1, dtype=seed.dtype)

@@ -6,7 +6,6 @@ a kernel, files need a place. Invariant: showing never raises; a failure to draw
 
 from __future__ import annotations
 
-import base64
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +16,7 @@ from ..data.text import clean_lines, sentence, text_width
 from ..data.trace import Trace
 from .marks import Mark, Scene
 from .scene import draw
-from .svg import THEMES, quoted, render
+from .svg import THEMES, data_uri, quoted, render
 from .table import ROW_LIMIT, Row, event_rows, html_table, table
 from .window import MARK_BUDGET
 
@@ -87,9 +86,8 @@ class TapeFigure:
 
     def _drawn(self, marks: int, tips: bool = True) -> str:
         strip = [] if self.verdict is None else self.verdict.lines(adjoint_range(self.trace))
-        return render(
-            draw(self.trace, marks, against=self.against, strip=strip, said=self._sentences()), self.theme, tips
-        )
+        scene = draw(self.trace, marks, self.against, strip, self._sentences())
+        return render(scene, self.theme, tips)
 
     def _sentences(self) -> list[str]:
         """The sentences about two passes, besides the findings."""
@@ -175,8 +173,7 @@ def _findings(verdict: Verdict) -> str:
 
 
 def _html(svg: str, alt: str, tables: str, findings: str = "") -> str:
-    data = base64.b64encode(svg.encode("utf-8")).decode("ascii")
-    image = f'<img alt="{quoted(alt)}" style="max-width:none" src="data:image/svg+xml;base64,{data}">'
+    image = f'<img alt="{quoted(alt)}" style="max-width:none" src="{data_uri(svg)}">'
     folded = f"<details><summary>The same as a table</summary>{tables}</details>" if tables else ""
     return f'<div class="wb-tape-view"><div style="overflow-x:auto">{image}</div>{findings}{folded}</div>'
 

@@ -12,7 +12,7 @@ from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from ..data.columns import Columns, levels_of, scale_of_levels
-from ..data.marks import LEGEND, THICK, THIN, WEDGE, odd
+from ..data.marks import LEGEND, SIGNS, THICK, THIN, WEDGE, odd
 from ..data.text import BADGES, ODD, clean, fit, fit_middle, sentence, text_width, touch_text
 from ..data.trace import EventColumn, Trace, event_flags, events_text, fold_flags, within_memory
 from .marks import Scene
@@ -263,10 +263,9 @@ class Picture:
         name, scene = f"legend-{key}", self.scene
         if key == "kept":
             scene.add("path", name, "kept", path=kept_path(x, y, 5))
-        elif key in ("read", "write", "accumulate"):
-            kind = {"read": "circle", "write": "square", "accumulate": "diamond"}[key]
-            r = 5 if key == "accumulate" else 4
-            scene.add(kind, name, key, x - r, y - r, 2 * r, 2 * r)
+        elif key in SIGNS:
+            r = 4 + SIGNS[key].more
+            scene.add(SIGNS[key].shape, name, key, x - r, y - r, 2 * r, 2 * r)
         elif key == "cut":
             scene.add("path", name, "arrow cut", path=f"M{x} {y}H{x + 26}", size=1.8)
         elif key == "absent":
@@ -276,7 +275,7 @@ class Picture:
             scene.add("rect", name, f"bar {key}", x, y - tall / 2, 28, tall, radius=tall / 2)
             if key != "zero":
                 glyph(scene, f"{name}-sign", key, x + 14, y, 3.5, "")
-        return x + (10 if key in ("read", "write", "accumulate", "kept") else 34)
+        return x + (10 if key in (*SIGNS, "kept") else 34)
 
 
 def event_title(event: EventColumn) -> str:

@@ -6,6 +6,7 @@ theme `auto` holds both sets and lets `prefers-color-scheme` choose: an embedded
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Mapping
 from dataclasses import replace
@@ -65,6 +66,11 @@ def render(scene: Scene, theme: str = "auto", tips: bool = True) -> str:
     )
     body = [head, f"<style>{style(theme)}</style>", f"<defs>{DEFS}</defs>", *map(_mark, marks), "</svg>"]
     return "\n".join(body)
+
+
+def data_uri(svg: str) -> str:
+    """SVG text as the address of an image."""
+    return "data:image/svg+xml;base64," + base64.b64encode(svg.encode("utf-8")).decode("ascii")
 
 
 def style(theme: str) -> str:

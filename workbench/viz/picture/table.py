@@ -15,7 +15,7 @@ from ..data.columns import PIECES
 from ..data.envelope import Bars, envelope_text, envelopes, stretches
 from ..data.lanes import Adjoints, TouchAdjoint, by_lane, cut_memory
 from ..data.text import clean, clean_lines, level_text, moment_text, text_width, versions
-from ..data.trace import AllocationTrack, TouchMark, Trace, event_flags, events_text, fold_flags
+from ..data.trace import AllocationTrack, NameRange, TouchMark, Trace, event_flags, events_text, fold_flags
 from .window import TimeColumn, group_name, within
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ def _touch(track: AllocationTrack, touch: TouchMark) -> str:
     return f"{_named(track, touch)} {versions(touch)}{extra}"
 
 
-def _named(track: AllocationTrack, touch: TouchMark) -> str:
+def _named(track: AllocationTrack, touch: TouchMark | NameRange) -> str:
     where = f" {track.range_text(touch.lo, touch.hi)}" if track.partial(touch.lo, touch.hi) else ""
     return f"{clean(touch.name)}{where}{' strided' if touch.strided else ''}"
 
@@ -159,10 +159,7 @@ def memory_rows(trace: Trace, limit: int = ROW_LIMIT) -> list[Row]:
 
 
 def _memory_row(track: AllocationTrack) -> Row:
-    names = []
-    for name in track.names:
-        where = f" {track.range_text(name.lo, name.hi)}" if track.partial(name.lo, name.hi) else ""
-        names.append(f"{clean(name.name)}{where}{' strided' if name.strided else ''}")
+    names = [_named(track, name) for name in track.names]
     if track.aliased:
         names.append(f"({len(names)} names, one memory)")
     return ((clean(track.id),), (str(track.nbytes),), (clean(track.text),), tuple(names))
