@@ -600,7 +600,7 @@ PORTS = {
     "workbench.arrays.creation": "`zeros` in a kernel is a local array, and arrays lie above the reader",
     "workbench.arrays.scalar": "a declared scalar stands for its memory",
     "workbench.interop": "recognises foreign arrays at a launch, without importing their libraries",
-    "workbench.interop.torch": "torch's gradients, version counters and streams: entered when torch is in use",
+    "workbench.interop.tensors": "torch's gradients, version counters and streams: entered when torch is in use",
     "workbench.launches.operators": "arithmetic on arrays is a launch, and arrays lie below launches",
     "workbench.sparse.operators": "`A @ B` is a function of matrices, and matrices lie below their functions",
 }

@@ -169,7 +169,7 @@ def test_a_launch_that_can_fail_waits(fake):
 
 @pytest.mark.needs_torch
 def test_torch_is_followed_from_the_first_tensor_on_a_gpu_on(fake, monkeypatch):
-    from workbench.interop import torch as bridge
+    from workbench.interop import tensors as bridge
 
     monkeypatch.setattr(bridge, "followed", device.followed)
     device.followed.clear()

@@ -28,7 +28,7 @@ from ..tables import bytes_text
 from . import capture_log
 from .address_ranges import AddressRanges
 from .interval_index import SpanIndex, WeakSpanSet
-from .span import AddressedMemory, Span, byte_entries
+from .span import AddressedMemory, Recorder, Span, byte_entries
 
 LOCK = threading.RLock()
 """Held while a launch, a host write, a recording or a reverse walk touches memory."""
@@ -575,31 +575,6 @@ def _behind(base: Any) -> Iterable[tuple[Any, int, int]]:
 
 
 # ---- who records
-
-
-class Recorder(Protocol):
-    """A tape that is recording: it gets every host write as an event."""
-
-    def crossed(self, span: Span, run: Any) -> None:
-        """Called before this tape overwrites bytes of `span`, which another tape wrote during `run`."""
-
-    def host_event(
-        self,
-        kind: str,
-        dst: Any,
-        src: Any,
-        value: object,
-        perform: Callable[[], None],
-        where: Where | None,
-        sources: tuple = (),
-    ) -> None:
-        """Record a host write. `kind`: copy, cut, assign, fill_, zero_. Values are those of array `src`, else `value`.
-
-        `sources`: the readings of memory that `value` was made from, as far as is known.
-
-        Called under LOCK. The recorder tells the other watchers (`about_to_write(..., by=self)`) and calls
-        `perform`, which does the writing.
-        """
 
 
 _stack: ContextVar[tuple[Any, ...]] = ContextVar("recorders", default=())  # of a thread, or a task of asyncio

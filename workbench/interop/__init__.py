@@ -54,7 +54,7 @@ def __getattr__(name: str) -> Any:
 
 
 def _bridge() -> Any:
-    return importlib.import_module(".torch", __name__)
+    return importlib.import_module(".tensors", __name__)
 
 
 def from_torch(

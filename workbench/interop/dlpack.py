@@ -37,7 +37,7 @@ def from_dlpack(data: Any, dtype: DTypeLike = None, requires_grad: bool = False,
     at a write to constant memory.
     """
     if is_tensor(data):
-        from .torch import from_torch
+        from .tensors import from_torch
 
         return from_torch(data, dtype, requires_grad or None)
     if not hasattr(data, "__dlpack__"):

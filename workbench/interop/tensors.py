@@ -1,0 +1,374 @@
+"""Torch tensors as arrays and back, on the same memory.
+
+A wrapped tensor is an array like any other: its allocation is torch's storage, its gradient the workbench's own.
+`tensor.grad` is an output port: after `tape.backward()` every wrapped leaf tensor is given this call's increment by
+torch's own engine, through the tensor object, so `None`, hooks and `zero_grad` behave as torch users know them.
+Writes by the workbench raise the tensor's version, so torch too notices when a value it saved has gone.
+"""
+
+from __future__ import annotations
+
+import math
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.weak import WeakIdKeyDictionary
+
+from ..arrays import allocation as memory
+from ..arrays import ports
+from ..arrays.allocation import Allocation
+from ..arrays.array import array, array_on
+from ..arrays.dtypes import DTypeLike, dtype_of
+from ..arrays.span import Span, row_strides
+from ..arrays.workspace import Workspace
+from ..device import Device, followed, get_device, let_follow
+from ..errors import GradientError, LaunchError, Where
+from ..kernels import types
+from ..kernels.types import Array, Scalar, Struct, Type
+from ..tapes.recording import Recording
+from .host_tensors import read_as, wrapped
+
+Layout = tuple[int, tuple[int, ...], tuple[int, ...], int]  # offset, shape, strides in bytes, itemsize
+
+_SCALARS: dict[torch.dtype, Scalar] = {getattr(torch, s.name): s for s in types.SCALARS if hasattr(torch, s.name)}
+
+
+# ---- dtypes and devices
+
+
+def dtype_from_torch(dtype: torch.dtype) -> Scalar:
+    """The scalar type of a torch dtype. Raises LaunchError [dtype] for those that kernels do not have."""
+    try:
+        return _SCALARS[dtype]
+    except (KeyError, TypeError):
+        raise LaunchError(
+            f"{dtype} has no dtype in the kernel language",
+            slug="dtype",
+            why=f"Known: {', '.join(str(d) for d in _SCALARS)}.",
+            instead="tensor.to(torch.float32)",
+        ) from None
+
+
+def dtype_to_torch(dtype: DTypeLike) -> torch.dtype:
+    """The torch dtype of a scalar type, or of the components of a vector, matrix or quaternion type.
+
+    Raises LaunchError [dtype] for structs.
+    """
+    scalar = getattr(dtype_of(dtype), "scalar", None)
+    for theirs, ours in _SCALARS.items():
+        if ours is scalar:
+            return theirs
+    raise LaunchError(f"{dtype} has no torch dtype", slug="dtype", instead="one field of it: to_torch(a.field(name))")
+
+
+def device_from_torch(device: torch.device | str) -> Device:
+    """The device that a torch device (or its name) stands for. Raises LaunchError [device]."""
+    found = torch.device(device)
+    return get_device(found.type if found.index is None or found.type == "cpu" else f"{found.type}:{found.index}")
+
+
+def device_to_torch(device: Device | str | None) -> str:
+    """The name by which torch knows a device."""
+    return get_device(device).name
+
+
+# ---- what is known of wrapped memory
+
+
+class TensorWatch:
+    """The tensors on one allocation: leaf tensors to give gradients to, version counters to read and raise.
+
+    `aliases` are detached tensors, one per version counter as far as can be told, each with the number of steps
+    that are our own writes. `ports` are the leaf tensors, held weakly: nobody reads the `.grad` of a dead one.
+    Holds no reference to the allocation, which is its key.
+    """
+
+    def __init__(self) -> None:
+        self.aliases: list[list[Any]] = []
+        self.ports: dict[int, tuple[weakref.ref, Layout]] = {}
+
+    def add(self, t: torch.Tensor) -> None:
+        """Follow the version counter of `t`, which its views and detached forms share."""
+        if not t.is_inference() and all(alias._version != t._version for alias, _ in self.aliases):
+            self.aliases.append([t.detach(), 0])
+
+    def stamp(self) -> int:
+        """A number that grows with every in-place change by torch, and with none of ours."""
+        return sum(alias._version - ours for alias, ours in self.aliases)
+
+    deaf = False
+
+    def foreign_write(self, span: Span, what: str, where: Where | None) -> None:
+        """Raise the version counters before a write of ours, so that torch notices that saved values are gone."""
+        before = [alias._version for alias, _ in self.aliases]
+        for alias, _ in self.aliases:
+            torch.autograd.graph.increment_version(alias)
+        for entry, version in zip(self.aliases, before, strict=True):
+            entry[1] += entry[0]._version - version
+
+    def exposing(self, allocation: Allocation) -> None:
+        """No-op: memory shared with torch is exposed from the start."""
+
+    def living(self) -> Iterator[tuple[torch.Tensor, Layout]]:
+        """Yields the leaf tensors that are still alive, with their layouts."""
+        for key, (ref, layout) in list(self.ports.items()):
+            t = ref()
+            if t is None:
+                del self.ports[key]
+            else:
+                yield t, layout
+
+
+_watches: weakref.WeakKeyDictionary[Allocation, TensorWatch] = weakref.WeakKeyDictionary()
+_straight = WeakIdKeyDictionary()  # tensor -> {(dtype, layout): weak reference to its array}
+
+
+def _exposed(a: array) -> Any:
+    """A CPU array's memory as a NumPy array, exposed; for gradients too, where `numpy()` may differ."""
+    a.allocation.expose()
+    return a.data[...]
+
+
+def _watch(a: Allocation) -> TensorWatch:
+    found = _watches.get(a)
+    if found is None:
+        found = _watches[a] = TensorWatch()
+        a.watch(found)
+    return found
+
+
+def _stamp(a: Allocation) -> int | None:
+    watch = _watches.get(a)
+    return None if watch is None else watch.stamp()
+
+
+# ---- tensor -> array
+
+
+def from_torch(t: torch.Tensor, dtype: DTypeLike = None, requires_grad: bool | None = None) -> array:
+    """An array on the memory of a tensor: writes on either side are seen on both. Any strides.
+
+    dtype          element type; for vec, mat and quat the trailing axes of the tensor are the components.
+                   By default the tensor's own scalar type.
+    requires_grad  by default that of the tensor. True on a leaf tensor makes `t.grad` an output port: `tape.backward`
+                   adds to it as torch's own backward would. False cuts the tensor off, if nothing else asks for the
+                   gradient of its memory: `t.detach()` is the same memory, `t.detach().clone()` is not.
+
+    Inside a torch backward pass nothing is given to `t.grad`: what a `torch.autograd.Function` returns is what counts.
+    Raises LaunchError [dtype], [components], [layout]; GradientError [non-leaf] for a tensor that torch computed and
+    follows, [overlapping] for a leaf in which several elements are one cell of memory.
+    """
+    return _wrapped(t, dtype, requires_grad, False)
+
+
+def _wrapped(t: torch.Tensor, dtype: DTypeLike, requires_grad: bool | None, straight: bool) -> array:
+    """`from_torch`; `straight`: for a launch."""
+    if not isinstance(t, torch.Tensor):
+        raise LaunchError(f"from_torch takes a torch tensor, got {type(t).__name__}", slug="argument-type")
+    wanted = t.requires_grad if requires_grad is None else bool(requires_grad)
+    element = dtype_from_torch(t.dtype) if dtype is None else dtype_of(dtype)
+    if wanted:
+        _check_leaf(t)
+    a, layout = place_tensor(t)
+    fresh = not straight and a not in _watches
+    watch = _watch(a)
+    watch.add(t)
+    made = shaped_tensor(a, layout, element, t)
+    if wanted:
+        if t.requires_grad and made.span.self_overlapping:
+            raise GradientError(
+                f"elements of a leaf tensor of shape {tuple(t.shape)} with strides {t.stride()} share memory.",
+                slug="overlapping",
+                why="Memory has one gradient, torch wants one for each element.",
+                instead="t = t.detach().clone().requires_grad_()",
+            )
+        made.requires_grad = True
+        if t.requires_grad and t.is_leaf:
+            watch.ports[id(t)] = (weakref.ref(t), layout)
+    wrapped(made, t, fresh)
+    return made
+
+
+def _check_leaf(t: torch.Tensor) -> None:
+    """Raises GradientError [non-leaf] for a tensor that torch computed and follows; not with grad mode off."""
+    if t.requires_grad and not t.is_leaf and torch.is_grad_enabled():
+        raise GradientError(
+            f"a tensor of shape {tuple(t.shape)} computed by torch ({t.grad_fn}) cannot be wrapped with its gradient.",
+            slug="non-leaf",
+            why="The tape would end here, and what torch did before it would get no gradient.",
+            instead="t.detach() to cut it off, or wb.interop.torch.function(kernel, ...)(t)",
+        )
+
+
+def _stream(ordinal: int) -> int:
+    """The address of the stream on which torch queues work now."""
+    return torch.cuda.current_stream(ordinal).cuda_stream
+
+
+def _follow(device: Device) -> None:
+    """Order our work on this device with torch's from now on."""
+    if device.is_cuda and _stream not in followed:
+        followed.append(_stream)
+        let_follow(device)
+
+
+def place_tensor(t: torch.Tensor) -> tuple[Allocation, Layout]:
+    """(the allocation that is the tensor's storage, the tensor's layout in it)."""
+    if t.layout is not torch.strided or t.is_conj() or t.is_neg():
+        raise LaunchError(f"a tensor with layout {t.layout} has no plain memory", slug="layout", instead="t.to_dense()")
+    device, size = device_from_torch(t.device), t.element_size()
+    _follow(device)
+    if device.is_cpu:
+        t.detach().numpy()  # from now on torch refuses to resize the storage, which would move it
+    storage = t.untyped_storage()
+    a = memory.allocation_at(storage.data_ptr(), storage.nbytes(), device, storage)
+    offset = t.data_ptr() - a.address if t.numel() else 0
+    return a, (offset, tuple(t.shape), tuple(s * size for s in t.stride()), size)
+
+
+def shaped_tensor(a: Allocation, layout: Layout, element: Type, t: torch.Tensor) -> array:
+    """The tensor's memory as an array, trailing axes as components (a 0-d tensor has one axis). Raises LaunchError."""
+    offset, shape, strides, size = layout
+    inner = getattr(element, "shape", ())
+    if getattr(element, "scalar", None) is not dtype_from_torch(t.dtype):
+        raise LaunchError(
+            f"a tensor of {t.dtype} as {element}: converting needs a copy",
+            slug="dtype",
+            instead=f"t.to({dtype_to_torch(element)})" if not isinstance(element, Struct) else "an array of structs",
+        )
+    outer = len(shape) - len(inner)
+    if outer < 0 or shape[outer:] != inner:
+        raise LaunchError(
+            f"a tensor of shape {shape} does not hold elements of {element}",
+            slug="components",
+            why=f"Its last {len(inner)} axes are the components: they must be {inner}.",
+        )
+    if strides[outer:] != row_strides(inner, size) and t.numel():
+        raise LaunchError("the components of one element are not side by side", slug="layout", instead="t.contiguous()")
+    if outer == 0:
+        return array_on(a, element, (1,), (size * math.prod(inner),), offset)
+    return array_on(a, element, shape[:outer], strides[:outer], offset)
+
+
+def straight(t: torch.Tensor, want: Array) -> array:
+    """A tensor passed straight to a launch as `want`: the same array for one tensor while somebody holds it."""
+    fits = getattr(want.dtype, "scalar", None) is _SCALARS.get(t.dtype)
+    inner = getattr(want.dtype, "shape", ())
+    fits = fits and t.ndim >= len(inner) and tuple(t.shape[t.ndim - len(inner) :]) == inner
+    element = want.dtype if fits else dtype_from_torch(t.dtype)  # the launch refuses what does not fit
+    known = _straight.get(t)
+    if known is None:
+        known = _straight[t] = {}
+    key = (element, t.data_ptr(), tuple(t.shape), t.stride(), t.requires_grad)
+    made = known[key]() if key in known else None
+    if made is None:
+        made = _wrapped(t, element, None, True)
+        known[key] = weakref.ref(made)
+    return made
+
+
+def wrappers(t: torch.Tensor) -> Iterator[array]:
+    """The arrays that launches have made of this tensor."""
+    for ref in list((_straight.get(t) or {}).values()):
+        made = ref()
+        if made is not None:
+            yield made
+
+
+# ---- array -> tensor
+
+
+def to_torch(a: array, requires_grad: bool = False) -> torch.Tensor:
+    """A tensor on the memory of an array, components as trailing axes: writes on either side are seen on both.
+
+    The tensor is new and torch follows it only with requires_grad=True, as a leaf of torch alone: no tape sees what
+    torch computes from it, so a tape refuses a gradient that would have to pass there (`wb.detach(t)`: it is meant to
+    end). Use `interop.torch.function` for gradients through both.
+    Raises LaunchError [dtype] for structs, [layout] for negative strides.
+    """
+    if not isinstance(a, array):
+        raise LaunchError(f"to_torch takes an array, got {type(a).__name__}", slug="argument-type")
+    theirs = dtype_to_torch(a.dtype)
+    if any(s < 0 for s in a.strides):
+        raise LaunchError(f"{a.label} runs backwards, which torch cannot", slug="layout", instead="to_torch(clone(a))")
+    made = _same_storage(a, theirs)
+    if made is None:
+        made = torch.as_tensor(a.data, device=a.device.name) if a.device.is_cuda else torch.from_numpy(_exposed(a))
+        _watch(a.allocation).add(made)
+        _follow(a.device)
+    return read_as(a, made).requires_grad_(requires_grad)
+
+
+def _same_storage(a: array, theirs: torch.dtype) -> torch.Tensor | None:
+    """A view of a tensor already known on this memory, so that it shares its version counter."""
+    watch = _watches.get(a.allocation)
+    size = torch.empty(0, dtype=theirs).element_size()
+    for alias, _ in watch.aliases if watch is not None else ():
+        storage = alias.untyped_storage()
+        same = storage.data_ptr() == a.allocation.address and storage.nbytes() == a.allocation.nbytes
+        if same and alias.dtype == theirs and not any(s % size for s in (a.span.offset, *a.strides)):
+            inner = getattr(a.dtype, "shape", ())
+            strides = [s // size for s in (*a.strides, *row_strides(inner, size))]
+            return alias.detach().as_strided((*a.shape, *inner), strides, a.span.offset // size)
+    return None
+
+
+# ---- the output port
+
+
+def _in_backward() -> bool:
+    """True inside torch's own backward: a Function's returned gradients count there, a port would add them twice."""
+    return torch._C._current_graph_task_id() != -1
+
+
+def _publish(tape: Recording, space: Workspace) -> None:
+    """Give each wrapped leaf tensor the increment of this backward call."""
+    if not _watches or _in_backward():
+        return
+    leaves, increments = [], []
+    for a, shadow in list(space.items()):
+        watch = _watches.get(a)
+        for t, layout in watch.living() if watch is not None else ():
+            span = Span(a, *layout)
+            if t.requires_grad and t.is_leaf and tape.log.has_touched(span):
+                _check_place(t, span)
+                leaves.append(t)
+                increments.append(like_tensor(shadow.view(span, _wide(t.dtype)), t))
+    if leaves:
+        torch.autograd.backward(leaves, increments)
+
+
+def _check_place(t: torch.Tensor, span: Span) -> None:
+    now = t.data_ptr() - span.allocation.address if t.numel() else 0
+    if tuple(t.shape) != span.shape or now != span.offset:
+        raise GradientError(
+            f"a leaf tensor of shape {span.shape} was given other memory (`t.data = ...`, `set_`, `resize_`) after"
+            " it had been wrapped.",
+            slug="moved",
+            why="The launches read the old memory.",
+            instead="x = wb.from_torch(tensor), again after the change",
+        )
+
+
+def _wide(dtype: torch.dtype) -> np.dtype:
+    """The dtype of the adjoint of these values."""
+    return np.dtype(np.float32) if dtype is torch.float16 else _SCALARS[dtype].numpy
+
+
+def like_tensor(view: Any, t: torch.Tensor) -> torch.Tensor:
+    """A copy of a piece of shadow as a tensor like `t`."""
+    return tensor_of(view, t.device).reshape(t.shape).to(t.dtype)
+
+
+def tensor_of(view: Any, device: torch.device) -> torch.Tensor:
+    """A copy of values of NumPy or CuPy as a tensor."""
+    copied = view.copy()
+    let_follow(device_from_torch(device))
+    return torch.from_numpy(copied) if isinstance(copied, np.ndarray) else torch.as_tensor(copied, device=device)
+
+
+ports.gradient_takers.append(_publish)
+ports.version_counters.append(_stamp)
