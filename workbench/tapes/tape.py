@@ -64,7 +64,9 @@ class Tape(Recording, metaclass=Listed):
 
     Leaves add up over backward passes, of whatever tapes, until `tape.zero()`. A tape may be entered again, and goes on
     where it left off; a backward inside its own `with` is about what was recorded so far. Of tapes inside one another
-    the innermost records, and the others nothing: what would be lost by that is refused [nested-tape].
+    the innermost records, and the others nothing, but for its `backward`, whose gradients are values with an exact
+    derivative: what would be lost is refused [nested-tape]. A tape records the thread, or the task of asyncio, that
+    opened it; what others do to its memory is refused where an adjoint comes to it [tape-thread].
 
     A tape can be pickled, before and after `backward`, together with the arrays that are wanted where it is loaded
     (`pickle.dump((tape, x, y), file)`): what shares memory shares it again, views bring all of their memory, kernels
