@@ -170,7 +170,7 @@ EXPECTED = {
     "NumPy in a loop": (looped(lambda k, y: y.assign(y.numpy() * 0.5)), "host-values"),
     "a reversed copy in a loop": (looped(lambda k, y: y.assign(np.array(y.numpy())[::-1].copy())), "warned"),
     "asarray in a loop": (looped(lambda k, y: y.assign(np.asarray(y) * 1.0)), "warned"),
-    "an element in a loop": (looped(lambda k, y: wb.launch(scale, dim=3, inputs=[y[1], y])), "checkpoint-state"),
+    "an element in a loop": (looped(lambda k, y: wb.launch(scale, dim=3, inputs=[y[1], y])), "exact"),
     "a float in a loop": (
         looped(lambda k, y: wb.launch(scale, dim=3, inputs=[float(str(float(y[1]))), y])),
         "checkpoint-state",

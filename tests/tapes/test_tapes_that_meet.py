@@ -160,7 +160,9 @@ def test_each_task_records_on_its_own_tape(backend):
     async def all_of_them():
         return await asyncio.gather(*map(one, range(4)))
 
-    for k, (length, grad) in enumerate(asyncio.run(all_of_them())):
+    with ThreadPoolExecutor(1) as pool:  # this thread may have a loop of its own
+        found = pool.submit(lambda: asyncio.run(all_of_them())).result()
+    for k, (length, grad) in enumerate(found):
         assert length == 2
         np.testing.assert_allclose(grad, 3 * (X + k) ** 2)
 

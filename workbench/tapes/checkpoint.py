@@ -274,7 +274,7 @@ class _Loop:
                     )
             for span in event.writes:
                 a = span.allocation
-                if a.id > self.fresh:
+                if a.id > self.fresh and not event.sources:
                     continue
                 if a not in own or not (own[a].contains(span) or own[a] == span):
                     raise LaunchError(
