@@ -62,3 +62,22 @@ def test_what_rounding_does_not_explain_is_told(seen: Any) -> None:
         assert seen.differences()[0].why.startswith("farther apart than rounding goes")
     finally:
         step.difference = None
+
+
+def test_a_copy_among_the_launches_of_an_earlier_tape_is_compared(k: Any) -> None:
+    wp = k.wp
+    with wb.interop.warp.watch() as seen:
+        z = wp.array(np.linspace(0.5, 1.2, 4), dtype=float, requires_grad=True)
+        s, u = (wp.zeros(4, dtype=float, requires_grad=True) for _ in range(2))
+        loss = wp.zeros(1, dtype=float, requires_grad=True)
+        first, second = wp.Tape(), wp.Tape()
+        with first:
+            wp.launch(k.square, 4, [z, s])
+            wp.copy(u, s, 0, 0, 3)
+        with second:
+            wp.launch(k.square, 4, [u, u])  # over what its adjoint reads: wrong in Warp
+            wp.launch(k.square, 1, [u, loss])
+        second.backward(loss)
+        first.backward()
+    assert any(row.verdict == "wrong" for one in seen.passes for row in one.rows)
+    assert "wrong" in str(seen.compare())

@@ -276,7 +276,7 @@ class WarpBackward(Verdicts):
         later = [s for s in self.past if s.number > last and s.event is not None and s.event.command is not None]
         found: dict[int, WarpStep | None] = {}
         for entry, step in reversed(list(zip(self.entries, self.by_entry, strict=True))):
-            if step is not None and step.event is not None:
+            if step is not None and step.event is not None and step.event.command is not None:
                 while later and not same(later[-1].event.command, step.event.command):  # type: ignore[union-attr]
                     later.pop()
                 if not later:
