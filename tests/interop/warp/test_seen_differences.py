@@ -73,9 +73,9 @@ def test_a_copy_among_the_launches_of_an_earlier_tape_is_compared(k: Any) -> Non
         first, second = wp.Tape(), wp.Tape()
         with first:
             wp.launch(k.square, 4, [z, s])
+            wp.launch(k.square, 4, [s, s])  # over what its adjoint reads: wrong in Warp
             wp.copy(u, s, 0, 0, 3)
         with second:
-            wp.launch(k.square, 4, [u, u])  # over what its adjoint reads: wrong in Warp
             wp.launch(k.square, 1, [u, loss])
         second.backward(loss)
         first.backward()
