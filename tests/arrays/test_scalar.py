@@ -270,8 +270,11 @@ def test_a_struct_field_takes_numbers_only():
     class Body:
         mass: float
 
-    with pytest.raises(TypeError):
-        Body(mass=wb.scalar(1.0, requires_grad=True))
+    body = Body()
+    for put in (lambda a: Body(mass=a), lambda a: setattr(body, "mass", a)):
+        with pytest.raises(wb.LaunchError, match="Body.mass takes a float32") as refused:
+            put(wb.scalar(1.0, requires_grad=True))
+        assert refused.value.slug == "struct-scalar" and "mass: wb.array[float]" in str(refused.value)
 
 
 def test_a_parameter_may_be_named_like_the_gradient_of_a_number():
