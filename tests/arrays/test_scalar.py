@@ -272,7 +272,7 @@ def test_a_struct_field_takes_numbers_only():
 
     body = Body()
     for put in (lambda a: Body(mass=a), lambda a: setattr(body, "mass", a)):
-        with pytest.raises(wb.LaunchError, match="Body.mass takes a float32") as refused:
+        with pytest.raises(wb.LaunchError, match=r"Body\.mass takes a float32") as refused:
             put(wb.scalar(1.0, requires_grad=True))
         assert refused.value.slug == "struct-scalar" and "mass: wb.array[float]" in str(refused.value)
 
