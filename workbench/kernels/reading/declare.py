@@ -456,8 +456,7 @@ def convert(type: T.Type, value: Any, label: str) -> Any:
             f"{label} takes a {type}, not {value!r}.",
             slug="struct-scalar",
             why="A struct holds numbers, and a number has no gradient.",
-            instead=f"{label.rpartition('.')[2]}: wb.array[float], an array of one element; or the scalar as an argument"
-            " beside the struct",
+            instead=f"{label.rpartition('.')[2]}: wb.array[float], an array of one element; or the scalar beside it",
         )
     if isinstance(type, T.Scalar) and getattr(value, "shape", ()) != ():
         raise TypeError(f"{label} takes a {type}, not {value.__class__.__name__} of shape {value.shape}")
