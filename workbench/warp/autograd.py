@@ -225,7 +225,7 @@ def jacobian_plot(
     return made
 
 
-def _labels(function: Any, inputs: int, outputs: int) -> tuple[list[str], list[str]]:
+def _labels(function: Callable[..., Any], inputs: int, outputs: int) -> tuple[list[str], list[str]]:
     """The names of inputs and outputs."""
     names = list(inspect.signature(getattr(function, "func", function)).parameters)
     if isinstance(function, Kernel):
@@ -271,7 +271,7 @@ def _copied(a: Any) -> Any:
     return clone(a, requires_grad=False) if isinstance(a, array) else a
 
 
-def _run(function: Any, dim: Any, inputs: list, outputs: Sequence[Any] | None, device: Any) -> list[Any]:
+def _run(function: Callable[..., Any], dim: Any, inputs: list, outputs: Sequence[Any] | None, device: Any) -> list[Any]:
     if isinstance(function, Kernel):
         made = [_copied(a) for a in outputs or ()]
         launch(function, dim, inputs, made, device=device)

@@ -13,7 +13,7 @@ from ...kernels.modules import Module, get_module, load, loaded_modules
 from ...launches.executable import wait_with_bar
 
 
-def _module(module: Any, depth: int) -> Module:
+def _module(module: object, depth: int) -> Module:
     if isinstance(module, Module):
         return module
     if module is None:

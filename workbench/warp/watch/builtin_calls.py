@@ -176,7 +176,7 @@ NATIVE: dict[str, Callable[[Twins, Given], None]] = {
 }
 
 
-def given_to(function: Any, args: tuple, kwargs: dict) -> dict[str, Any]:
+def given_to(function: Callable[..., Any], args: tuple, kwargs: dict) -> dict[str, Any]:
     """The arguments of a call by name, those with defaults too. Raises TypeError where they do not fit."""
     bound = inspect.signature(function).bind(*args, **kwargs)
     bound.apply_defaults()

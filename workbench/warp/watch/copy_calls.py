@@ -38,7 +38,7 @@ class CopyCalls:
     def copy(
         self,
         original: Original,
-        dest: Any,
+        dest: object,
         src: Any,
         dest_offset: int = 0,
         src_offset: int = 0,
@@ -51,7 +51,7 @@ class CopyCalls:
         ready = lambda: self.copying(dest, src, dest_offset, src_offset, count)  # noqa: E731
         return self.moved("copy", [dest, src], theirs, ready, caller())
 
-    def copying(self, dest: Any, src: Any, dest_offset: int = 0, src_offset: int = 0, count: int = 0) -> Act:
+    def copying(self, dest: object, src: Any, dest_offset: int = 0, src_offset: int = 0, count: int = 0) -> Act:
         to, source = self.twins.value(dest), self.twins.value(src)
         if to.dtype is not source.dtype:
             source = source.view(to.dtype)

@@ -22,7 +22,7 @@ def _through(*args: object, **kwargs: object) -> Any:
     return handler(*args, **kwargs)
 
 
-def _original(function: Any) -> FunctionType:
+def _original(function: FunctionType) -> FunctionType:
     """A copy of a function with its present code, to call the original after the exchange."""
     made = FunctionType(
         function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__
@@ -40,7 +40,7 @@ class Hooks:
         self.unheard = unheard
         self.thread = threading.get_ident()
 
-    def put(self, function: Any, handler: Handler) -> None:
+    def put(self, function: FunctionType, handler: Handler) -> None:
         """Turn calls of `function` into `handler(original, *args, **kwargs)`."""
         original = _original(function)
         thread = self.thread

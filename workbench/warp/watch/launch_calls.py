@@ -119,7 +119,7 @@ class TwinLaunches:
         given: list[Any],
         regions: list[TwinBuffer],
         place: CallSite,
-        key: Any,
+        key: object,
     ) -> Repeated | None:
         """Launch our kernel on twins. Returns a `Repeated`; None if it has to be made again each time."""
         try:
@@ -151,7 +151,7 @@ class TwinLaunches:
         values: list[Any],
         arrays: dict[int, KnownArray],
         place: CallSite,
-        key: Any,
+        key: object,
     ) -> WarpCall | None:
         """A deferred launch of a kernel that has run before on other arrays. None if it cannot be deferred."""
         if key is None or id(kernel) not in self.plain or id(kernel) not in self.programs.met:

@@ -332,7 +332,7 @@ _NUMBERS = frozenset((int, float, bool, str, bytes, complex, type(None)))
 _PLAIN = (int, float, str, tuple, list, dict, types.ModuleType)
 
 
-def _public(module: Any) -> dict[str, Any]:
+def _public(module: object) -> dict[str, Any]:
     """The public attributes of a module, without numbers and modules."""
     found = {name: getattr(module, name) for name in dir(module) if not name.startswith("_")}
     return {name: thing for name, thing in found.items() if not isinstance(thing, _PLAIN)}
