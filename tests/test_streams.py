@@ -133,10 +133,11 @@ def note(most_threads: int, block: int = 256) -> str:
     return "" if block > 1 else f" by {most_threads} thread in blocks of {block}"
 
 
-def launched(function, fake, check_bounds=False, alone=False):
+def launched(function, fake, checked=False, alone=False):
     """Run one function as a launch on a GPU would; the log of what happened."""
     form = LaunchForm((4,), backend="cuda")
-    executable = executables.Executable(squares.program(), function, form, Variant(check_bounds=check_bounds))
+    variant = Variant(checked=frozenset({0}) if checked else frozenset())
+    executable = executables.Executable(squares.program(), function, form, variant)
     executable.one_thread = alone
     said = lambda packed, cells, stream, **size: fake.log.append(f"launch on {stream}{note(**size)}")  # noqa: E731
     executable.call = SimpleNamespace(launch=said)
@@ -157,9 +158,14 @@ def test_a_launch_that_cannot_fail_does_not_wait(fake):
             assert "room for errors" not in launched(function, fake)
 
 
-def test_a_launch_that_can_fail_waits(fake):
+def test_an_index_is_looked_at_when_somebody_waits(fake):
+    assert "waits" not in launched(squares.program().function, fake, checked=True)
+    assert len(device.reports) == 1
     with pytest.raises(AssertionError, match="waited"):
-        launched(squares.program().function, fake, check_bounds=True)
+        device.settle()
+
+
+def test_a_launch_whose_adjoint_can_run_out_of_memory_waits(fake):
     program = counted.program()
     reverse = program.reverse(program.floats).function
     assert needs_scratch(reverse)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import enum
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from .errors import LaunchError
@@ -41,6 +42,12 @@ def _backend(value: Any) -> str | None:
     return value
 
 
+def _bounds(value: Any) -> bool | str:
+    if value not in (True, False, "affine"):
+        raise ValueError('takes True, False or "affine"')
+    return value if value == "affine" else bool(value)
+
+
 def _threads(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise ValueError("takes a whole number of at least 1")
@@ -60,7 +67,7 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
     "threads": _threads,
     "cache_dir": _folder,
     "deterministic": _one_order,
-    "check_bounds": _flag,
+    "check_bounds": _bounds,
     "check_races": _flag,
     "race_guard": _flag,
     "all_adjoints": _flag,
@@ -121,7 +128,9 @@ class Config:
     cache_dir     folder of compiled kernels; None is a private folder in the user's cache directory.
     deterministic one order for threads that add to the same cell, whatever `threads` is ("c": one worker there).
                   Also takes Warp's `wb.DeterministicMode`.
-    check_bounds  also check indices that depend on data (affine ones are always checked).
+    check_bounds  True: every index is checked, and every `assert`. Indices known before a launch are checked then, at
+                  no cost; those that depend on data when it runs. False: the latter in launches on a tape alone, whose
+                  gradients are promised to be exact. "affine": never; then an index may write into other memory.
     check_races   look for two threads storing to one element at every launch.
     race_guard    under a tape, check stores that are not proven apart before the first backward.
                   Off: the promise of exact gradients then excludes programs with races.
@@ -140,26 +149,28 @@ class Config:
                   show the frames of the workbench in tracebacks of errors that it raises on purpose, which end at your
                   line else. On from the start where the environment has WORKBENCH_FULL_TRACEBACK=1.
 
-    Under Warp's names: `kernel_cache_dir` is `cache_dir`, `mode = "debug"` is `check_bounds = True`, `version` is the
-    Warp that was followed. `verify_fp` is refused: `tape.diagnose()` finds the first NaN. Its other switches change no
-    result here: they keep what is assigned, and nothing else happens (`workbench.config.HARMLESS` lists them).
+    Under Warp's names: `kernel_cache_dir` is `cache_dir`, `mode` "debug" and "release" are `check_bounds` True and
+    False, `version` is the Warp that was followed. `verify_fp` is refused: `tape.diagnose()` finds the first NaN. Its
+    other switches change no result here: they keep what is assigned, and nothing else happens
+    (`workbench.config.HARMLESS` lists them).
 
     One thread is better for grids so small that waking another takes longer than the work (the workbench sees to this
     by itself), and where the last bit of sums by atomics must not depend on the machine: `threads = 1`, or
     `deterministic`.
 
-    >>> wb.config.check_bounds = True
+    >>> wb.config.check_bounds = False
     >>> wb.config.reset()
     >>> wb.config.check_bounds
-    False
+    True
     """
 
     switches: int  # stands for those that a plan depends on: equal settings, equal number
+    switches_on_tape: int  # the same for launches on a tape
     backend: str | None
     threads: int
     cache_dir: Path | None
     deterministic: bool
-    check_bounds: bool
+    check_bounds: bool | str
     check_races: bool
     race_guard: bool
     all_adjoints: bool
@@ -178,7 +189,7 @@ class Config:
         self.threads = os.cpu_count() or 1
         self.cache_dir = None
         self.deterministic = False
-        self.check_bounds = False
+        self.check_bounds = True
         self.check_races = False
         self.race_guard = True
         self.all_adjoints = False
@@ -196,8 +207,8 @@ class Config:
 
     @property
     def mode(self) -> str:
-        """ "debug" where indices that depend on data are checked, else "release"."""
-        return "debug" if self.check_bounds else "release"
+        """ "debug" where indices that depend on data are checked in every launch, else "release"."""
+        return "debug" if self.check_bounds is True else "release"
 
     def __getattr__(self, name: str) -> Any:
         if name in _ALIASES:
@@ -229,10 +240,21 @@ class Config:
         except (TypeError, ValueError) as error:
             raise LaunchError(f"config.{name} = {value!r}: {error}", slug="config") from None
         super().__setattr__(name, value)
-        kept = tuple(
-            getattr(self, n, None) for n in ("backend", "check_bounds", "race_guard", "threads", "deterministic")
-        )
-        super().__setattr__("switches", _settings.setdefault(kept, len(_settings)))
+        kept = tuple(getattr(self, n, None) for n in ("backend", "race_guard", "threads", "deterministic"))
+        for number, bounds in (
+            ("switches", getattr(self, "check_bounds", True)),
+            ("switches_on_tape", getattr(self, "check_bounds", True) or True),
+        ):
+            super().__setattr__(number, _settings.setdefault((*kept, bounds), len(_settings)))
+
+    @contextmanager
+    def with_bounds(self, checked: bool | str) -> Iterator[None]:
+        """Inside, `check_bounds` is `checked`."""
+        before, self.check_bounds = self.check_bounds, checked
+        try:
+            yield
+        finally:
+            self.check_bounds = before
 
     def __repr__(self) -> str:
         return "\n".join(f"config.{name} = {getattr(self, name)!r}" for name in _CHECKS)

@@ -229,15 +229,29 @@ def let_follow(device: Device) -> None:
         _behind(other, mine, device)
 
 
+reports: dict[Any, Callable[[], None]] = {}  # per code queued on a GPU: raises the error that it reported there, if any
+
+
+def settle() -> None:
+    """Raise the error of a launch that was queued on a GPU and has used an index outside its array."""
+    while reports:
+        reports.pop(next(iter(reports)))()
+
+
 def on_host(data: Any) -> np.ndarray:
-    """A NumPy or CuPy array as a NumPy array; from a GPU, a copy."""
-    return data.get() if hasattr(data, "get") else data
+    """A NumPy or CuPy array as a NumPy array; from a GPU, a copy. Raises what `settle` does."""
+    if not hasattr(data, "get"):
+        return data
+    made = data.get()
+    settle()
+    return made
 
 
 def synchronize(device: str | Device | None = None) -> None:
     """Wait until everything launched on the device has finished.
 
-    Use it before measuring time on a GPU; on the CPU nothing is ever pending.
+    Use it before measuring time on a GPU; on the CPU nothing is ever pending. Raises BoundsError for an index that left
+    its array on a GPU since the last time.
 
     >>> wb.synchronize()
     """
@@ -245,6 +259,7 @@ def synchronize(device: str | Device | None = None) -> None:
     if where.is_cuda:
         with xp(where).cuda.Device(where.ordinal):
             xp(where).cuda.get_current_stream().synchronize()
+        settle()
 
 
 def init() -> None:

@@ -103,15 +103,17 @@ def test_switches_of_warp_are_kept_and_those_with_a_meaning_have_it():
     wb.config.quiet = True
     wb.config.max_unroll = 4
     assert wb.config.quiet is True and wb.config.max_unroll == 4 and wb.config.version.startswith("1.")
+    wb.config.mode = "release"
+    assert wb.config.check_bounds is False and wb.config.mode == "release"
     wb.config.mode = "debug"
-    assert wb.config.check_bounds and wb.config.mode == "debug"
+    assert wb.config.check_bounds is True and wb.config.mode == "debug"
     wb.config.kernel_cache_dir = None
     with pytest.raises(wb.LaunchError, match="diagnose"):
         wb.config.verify_fp = True
     with pytest.raises(wb.LaunchError, match="no switch"):
         wb.config.quite = True
     wb.config.reset()
-    assert wb.config.quiet is False and not wb.config.check_bounds
+    assert wb.config.quiet is False and wb.config.check_bounds is True
 
 
 @pytest.mark.needs_warp

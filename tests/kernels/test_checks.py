@@ -47,8 +47,10 @@ def test_an_assertion_is_looked_at_with_check_bounds(monkeypatch):
 
 
 @pytest.mark.needs_cc
-def test_an_assertion_costs_nothing_else(monkeypatch):
+@pytest.mark.parametrize("bounds", [False, "affine"])
+def test_an_assertion_costs_nothing_without_checks(bounds, monkeypatch):
     monkeypatch.setattr(wb.config, "backend", "c")
+    monkeypatch.setattr(wb.config, "check_bounds", bounds)
     y = wb.zeros(2)
     wb.launch(rooted, 2, [wb.array([-1.0, 4.0])], [y])
     assert np.isnan(y.numpy()[0]) and y.numpy()[1] == 2.0

@@ -22,7 +22,7 @@ from workbench.kernels.compile import nvrtc as compile_cuda
 from workbench.kernels.compile.disk_cache import without_comments
 from workbench.kernels.emit import cuda as emit_cuda
 from workbench.kernels.emit.c_names import c_name
-from workbench.kernels.emit.signature import Signature, Variant
+from workbench.kernels.emit.signature import Signature, Variant, to_check
 from workbench.kernels.ir import Function, walk
 from workbench.kernels.ops import control
 from workbench.kernels.ops import memory as rows
@@ -60,7 +60,7 @@ def variant(function: Function, F, overlap: bool) -> Variant:
     names = frozenset(p.name for p in function.arrays)
     updated = frozenset(root(s) for s in walk(function.body) if s.row is rows.ACCUMULATE or s.row in rows.ATOMICS)
     if F is wb.float64:
-        return Variant(check_bounds=True, restrict=False, atomic=updated, index32=False)
+        return Variant(checked=to_check(function, ()), restrict=False, atomic=updated, index32=False)
     return Variant(contiguous=names, restrict=not overlap, atomic=updated, index32=True, aligned=True)
 
 
@@ -290,7 +290,7 @@ def test_more_sums_than_registers_are_taken_in_the_warp():
 
 def test_bounds_are_checked_where_a_sum_grows():
     names = frozenset({"x", "w", "loss"})
-    text = body(one_loss, Variant(restrict=True, atomic=names, check_bounds=True))
+    text = body(one_loss, Variant(restrict=True, atomic=names, checked=frozenset(range(9))))
     guard = text.index("if (wb_in(0, loss_n0))")
     assert guard < text.index("wb_place0 = &") < text.index("wb_sum0 +=") < text.index("wb_block_add(wb_place0")
 

@@ -15,7 +15,15 @@ from workbench.kernels.compile import c_compiler, c_library, nvrtc
 from workbench.kernels.emit import c as emit_c
 from workbench.kernels.emit import cuda as emit_cuda
 from workbench.kernels.emit.c_names import c_name
-from workbench.kernels.emit.signature import BOUNDS, STACK_FULL, STATUS_WORDS, Signature, Variant, access_table
+from workbench.kernels.emit.signature import (
+    BOUNDS,
+    STACK_FULL,
+    STATUS_WORDS,
+    Signature,
+    Variant,
+    access_table,
+    to_check,
+)
 from workbench.kernels.ops import control, memory, scalar, vectors  # noqa: F401
 from workbench.kernels.ops.control import Loop, Tid
 from workbench.kernels.ops.row import ROWS as R
@@ -113,7 +121,7 @@ VARIANTS = {
     "strided": lambda f: Variant(),
     "contiguous": everywhere,
     "restrict": lambda f: Variant(contiguous=everywhere(f).contiguous, restrict=True, index32=True),
-    "checked": lambda f: Variant(check_bounds=True),
+    "checked": lambda f: Variant(checked=to_check(f, ())),
 }
 
 
@@ -599,7 +607,7 @@ def _out_of_bounds():
 def test_an_index_outside_is_recorded_and_ends_the_work(bad):
     function = _out_of_bounds()
     x, z = np.ones((3, 4), np.float32), np.zeros((2, 4), np.float32)
-    status = run(function, (2, 4), x, np.array([0, bad], np.int32), z, variant=Variant(check_bounds=True))
+    status = run(function, (2, 4), x, np.array([0, bad], np.int32), z, variant=Variant(checked=to_check(function, ())))
     code, access, thread, count = status[:4].tolist()
     assert (code, thread, count) == (BOUNDS, 4, 2)
     assert status[4:6].tolist() == [bad, 0] and status[10:12].tolist() == [3, 4]
@@ -610,7 +618,8 @@ def test_an_index_outside_is_recorded_and_ends_the_work(bad):
 
 def test_checked_indices_inside_record_nothing():
     x, z = np.ones((3, 4), np.float32), np.zeros((2, 4), np.float32)
-    status = run(_out_of_bounds(), (2, 4), x, np.array([0, 2], np.int32), z, variant=Variant(check_bounds=True))
+    function = _out_of_bounds()
+    status = run(function, (2, 4), x, np.array([0, 2], np.int32), z, variant=Variant(checked=to_check(function, ())))
     assert not status.any() and (z == 2).all()
 
 
@@ -623,7 +632,7 @@ def test_every_kind_of_write_is_checked():
         k.atomic_add(x, i, v)
         k.accumulate(k.components(x), k.const(int32, 0), i, k.const(float32, 1.0))
     memory = np.zeros((6, 3), np.float32)
-    status = run(k.function, (4,), memory[1:4], variant=Variant(check_bounds=True))
+    status = run(k.function, (4,), memory[1:4], variant=Variant(checked=to_check(k.function, ())))
     assert status[0] == BOUNDS and status[2] == 3
     assert not memory[0].any() and not memory[4:].any()
     assert memory[1].tolist() == [4, 4, 4]
@@ -760,7 +769,7 @@ def test_the_text_for_a_gpu_compiles(name, variant, arch):
     variant = {
         "plain": Variant(atomic=names),
         "fast": Variant(contiguous=names, restrict=True, index32=True),
-        "checked": Variant(check_bounds=True, atomic=names),
+        "checked": Variant(checked=to_check(function, ()), atomic=names),
     }[variant]
     assert b"made" in nvrtc.to_cubin(emit_cuda.text(function, variant), arch)
 

@@ -258,7 +258,7 @@ def only_ports(monkeypatch, *mine: Callable[..., Any]) -> None:
 
 def generated_c(program: Program, function: Any, variant: Variant, *rest: Any) -> Kernel:
     """A kernel by the C backend."""
-    return Kernel(program.executable(function, "c", Variant(check_bounds=variant.check_bounds), *rest))
+    return Kernel(program.executable(function, "c", Variant(checked=variant.checked), *rest))
 
 
 def install(monkeypatch: Any, kernel: Callable[..., Any] = generated_c) -> Gpu:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..device import on_host
 from ..errors import LaunchError
 from ..kernels.parameter_types import IndexedArray, indexed_type
 from ..kernels.types import Array, Composite, Scalar, int32, is_open
@@ -118,7 +119,7 @@ def _is_int(x: object) -> bool:
 def _numbers(chosen: Foreign) -> np.ndarray:
     """The values of an array of indices, as NumPy's. Raises LaunchError [capture] in an open capture."""
     capture_log.refuse("Values are read")
-    return chosen.data.get() if chosen.device.is_cuda else chosen.data
+    return on_host(chosen.data)
 
 
 def _checked(data: Foreign, axis: int, chosen: Any) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..device import on_host
 from ..kernels.types import Array
 from ..records import Listed
 from . import capture_log
@@ -54,7 +55,7 @@ class Foreign(StridedArray, metaclass=_Kind):
             memory.read_at = next(clock)
         if self.device.is_cpu:
             self.allocation.expose()
-        values = self.data.get() if self.device.is_cuda else self.data[...]
+        values = on_host(self.data) if self.device.is_cuda else self.data[...]
         if (tape := recorder()) is None:
             return values
         values = self.carrying(values)

@@ -21,12 +21,13 @@ from ..config import config
 from ..errors import KernelError, LaunchError
 from ..records import offers, record, replace
 from . import show
+from .analysis import launch_ranges
 from .analysis.accesses import relevant_scalars
 from .analysis.launch_form import Groups
 from .compile import c_library
 from .emit import c as emit_c
 from .emit.c_names import c_name
-from .emit.signature import Variant
+from .emit.signature import Variant, to_check
 from .ir import Function, numeric, root, type_as, used, walk
 from .lru import RecentlyUsed
 from .modules import Module, get_module, result
@@ -231,7 +232,9 @@ class Program:
         found = []
         for function in functions:
             names = frozenset(p.name for p in function.arrays)
-            variant = Variant(contiguous=names, restrict=True, check_bounds=config.check_bounds, index32=True)
+            tested = config.check_bounds is True and function is self.function
+            checked = to_check(function, launch_ranges.inside(function, None)) if tested else frozenset()
+            variant = Variant(contiguous=names, restrict=True, checked=checked, index32=True)
             self.prepare(function, "c", variant)
             found.append((function, variant))
         return found

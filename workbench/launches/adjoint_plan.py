@@ -119,16 +119,20 @@ class Gather:
         self.executable.run(shadow_values + self.part_values, None)
 
 
-def adjoint_of(plan: Plan, active: tuple[int, ...]) -> Backward:
-    """The adjoint of the launches of a plan for these active positions, with how to run it."""
-    found = plan.derived.get(active)
+def adjoint_of(plan: Plan, active: tuple[int, ...], alone: bool = False) -> Backward:
+    """The adjoint of the launches of a plan for these active positions, with how to run it.
+
+    `alone`: of a launch that has not run, so that its indices are still to be tested.
+    """
+    key = ("alone", *active) if alone else active
+    found = plan.derived.get(key)
     if found is None:
         names = frozenset(plan.program.leaves[k].name for k in active)
-        found = plan.derived[active] = recursive(plan_adjoint)(plan, names)
+        found = plan.derived[key] = recursive(plan_adjoint)(plan, names, alone)
     return found
 
 
-def plan_adjoint(plan: Plan, active: frozenset[str]) -> Backward:
+def plan_adjoint(plan: Plan, active: frozenset[str], alone: bool = False) -> Backward:
     """The adjoint for these active parameters, in the fastest form that this launch allows."""
     program = plan.program
     reverse = program.reverse(active, plan.changing)
@@ -145,7 +149,7 @@ def plan_adjoint(plan: Plan, active: frozenset[str]) -> Backward:
     position = {leaf.name: k for k, leaf in enumerate(program.leaves)}
     shadows = tuple(position[p.name] for p in program.function.params if p.name in active)
     needed = dict(plan.reads)
-    form = replace(plan.form, groups=apart)
+    form = replace(plan.form, groups=apart, checked=alone)
 
     def ready(function: Function, form: LaunchForm = form) -> Executable:
         return executable_for(program, function, form.beside(function), reverse.ordered)

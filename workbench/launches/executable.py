@@ -6,7 +6,7 @@ import ctypes
 import math
 from collections.abc import Callable, MutableSequence
 from dataclasses import field
-from functools import cached_property
+from functools import cached_property, partial
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ import numpy as np
 
 from ..arrays import capture_log
 from ..config import config
-from ..device import catch_up, get_device, let_follow, on_host, xp
+from ..device import catch_up, get_device, let_follow, on_host, reports, xp
 from ..errors import BoundsError, GradientError, Where, WorkbenchError
 from ..kernels.analysis import launch_ranges
 from ..kernels.analysis import work as cost
@@ -30,6 +30,7 @@ from ..kernels.emit.signature import (
     claims,
     divisors,
     needs_scratch,
+    to_check,
 )
 from ..kernels.emit.tiles import has_tiles
 from ..kernels.ir import Function, Stmt, root, used, walk
@@ -86,8 +87,10 @@ class Executable:
             return
         if self.native_call is not None and self.private_sums is None and rows is None and capture_log.opened is None:
             packed = self.packed(values)
-            if capture_log.written_list is not None:
+            if capture_log.written_list is not None and not self.can_fail:
                 capture_log.written_list.native(self.call.address, packed, 0, dims[0], self.pool_code)
+            elif capture_log.written_list is not None:
+                capture_log.written_list.whole = False
             self.native_call(packed, 0, dims[0])
             return
         if capture_log.written_list is not None and (self.private_sums is None or self.can_fail or self.slices > 1):
@@ -105,24 +108,22 @@ class Executable:
         begin, end = rows or (0, dims[0])
         if self.box:
             values = [*values, *self.box]
-        status = _status() if self.can_fail else None
-        record = 0 if status is None else ctypes.addressof(status)
         cuts = 1 if noted else min(self.slices, end - begin)
         for k in range(cuts):
             part = begin + (end - begin) * k // cuts, begin + (end - begin) * (k + 1) // cuts
+            packed = self.signature.pack(dims, values, self.record)
             if self.private_sums is not None:
-                self.private_sums.run(self, self.signature.pack(dims, values, record), part)
+                self.private_sums.run(self, packed, part)
             elif noted:
-                packed = self.signature.pack(dims, values, record)
                 capture_log.native(
                     call.address, packed, *part, self.pool_code, None if self.can_fail else (self, values)
                 )
             else:
-                call(self.signature.pack(dims, values, record), *part, self.pool_code)
-        if noted and status is not None:
-            self._watch(status)
-        if status is not None and status[0]:
-            self.fail(list(status))
+                call(packed, *part, self.pool_code)
+        if self.can_fail:
+            if noted:
+                self._watch(self.status)
+            self._look(self.status)
 
     @cached_property
     def together(self) -> LaneProgram:
@@ -134,15 +135,44 @@ class Executable:
 
     def packed(self, values: list) -> bytes:
         """The block of arguments for `native_call`."""
-        return self.signature.pack(self.form.dims, [*values, *self.box] if self.box else values)
+        return self.signature.pack(self.form.dims, [*values, *self.box] if self.box else values, self.record)
 
     def _compile(self) -> Any:
         made = self.call = self.program.executable(self.function, self.form.backend, self.variant, wait_with_bar)
-        around = self.can_fail or self.slices > 1
-        if isinstance(made, c_library.Compiled) and not around and 0 not in self.form.dims:
+        if isinstance(made, c_library.Compiled) and self.slices == 1 and 0 not in self.form.dims:
             alone = self.pool_code == 1 and not made.asks
             self.native_call = self._share if self.private_sums else made.call if alone else self._in_pool
+            if self.can_fail:
+                self.native_call = self._looking(self.native_call)
         return made
+
+    def _looking(self, call: Callable[[bytes, int, int], None]) -> Callable[[bytes, int, int], None]:
+        """The same call, after which a failure is raised."""
+        status = self.status
+
+        def looked(packed: bytes, begin: int, end: int) -> None:
+            call(packed, begin, end)
+            if status[0]:
+                self._look(status)
+
+        return looked
+
+    def _look(self, status: Any) -> None:
+        """Raise the error that the code has reported in `status`, if any, and clear it."""
+        record = on_host(status)
+        if record[0]:
+            found, status[0] = [int(n) for n in record], 0
+            self.fail(found)
+
+    @cached_property
+    def status(self) -> ctypes.Array:
+        """The error record of launches on a processor, one after the other, as they run under one lock."""
+        return (ctypes.c_int64 * STATUS_WORDS)()
+
+    @cached_property
+    def record(self) -> int:
+        """The address of `status`; 0 where nothing can fail."""
+        return ctypes.addressof(self.status) if self.can_fail else 0
 
     def _in_pool(self, packed: bytes, begin: int, end: int) -> None:
         self.call(packed, begin, end, self.pool_code)
@@ -154,12 +184,8 @@ class Executable:
         """Make every replay of the open capture check this launch's error record at its end."""
 
         def look() -> WorkbenchError | None:
-            record = on_host(status)
-            if not record[0]:
-                return None
-            record, status[0] = [int(n) for n in record], 0
             try:
-                self.fail(record)
+                self._look(status)
             except WorkbenchError as error:
                 return error
             return None
@@ -170,13 +196,17 @@ class Executable:
         notes.checks.append(look)
 
     def _run_cuda(self, values: list) -> None:
-        """Queue on CuPy's current stream, in order with torch's; waits only if it can fail on the device.
+        """Queue on CuPy's current stream, in order with torch's.
 
-        In a capture only the launch itself is repeated; error records of a replay are checked after it.
+        An index outside its array is reported when somebody waits for the device; only what would spoil a gradient is
+        waited for here. In a capture only the launch itself is repeated; error records of a replay are checked after
+        it.
         """
         device = get_device("cuda")
         cupy, notes = xp(device), capture_log.active_capture()
-        status = cupy.zeros(STATUS_WORDS, np.int64) if self.can_fail else None
+        status = None
+        if self.can_fail:
+            status = self.device_status if notes is None else cupy.zeros(STATUS_WORDS, np.int64)
         scratch = _scratch(cupy, notes) if needs_scratch(self.function) else None
         packed = self.signature.pack(
             self.form.dims,
@@ -197,29 +227,47 @@ class Executable:
         catch_up(device)
         capture_log.do(launch, device.ordinal)
         let_follow(device)
-        if notes is not None and status is not None:
+        if status is None:
+            return
+        if notes is not None:
             self._watch(status)
-        if status is not None and int(status[0]):
-            self.fail([int(n) for n in status])
+        if notes is None and not self.waits:
+            reports[self] = partial(self._look, status)
+        else:
+            self._look(status)
+
+    @cached_property
+    def device_status(self) -> Any:
+        """The error record of launches on a GPU: int64 of CuPy, shape (STATUS_WORDS,)."""
+        return xp(get_device("cuda")).zeros(STATUS_WORDS, np.int64)
+
+    @cached_property
+    def waits(self) -> bool:
+        """True if a failure must be known before anything else runs: a claim, or scratch memory of an adjoint."""
+        return needs_scratch(self.function) or claims(walk(self.function.body))
 
     @cached_property
     def can_fail(self) -> bool:
         """True if the code may write an error record: it checks bounds or claims, or may run out of scratch memory."""
-        return self.variant.check_bounds or needs_scratch(self.function) or claims(walk(self.function.body))
+        return bool(self.variant.checked) or self.waits
 
     def fail(self, status: list[int]) -> None:
         """Raise the error of an error record: [code, access, thread, number of indices, indices, extents]."""
         code, access, thread, n = status[:4]
-        where, name, row, claim = access_table(self.function)[access]
+        where, name, row, wrapped, claim = access_table(self.function)[access]
         if claim is not None:
             raise claim.error(self.function.name, where, thread)
         if code == BOUNDS:
+            shape = tuple(status[10 : 10 + n])
+            axis = next((k for k, i in enumerate(status[4 : 4 + n]) if not 0 <= i < shape[k]), 0)
+            given = [i - m if i < 0 and wraps else i for i, m, wraps in zip(status[4:], shape, wrapped, strict=False)]
             raise BoundsError(
                 f"Kernel {self.function.name!r}: `{row}` outside array {name!r}: thread {thread} uses index"
-                f" {tuple(status[4 : 4 + n])} of shape {tuple(status[10 : 10 + n])}.",
+                f" {tuple(given)} of shape {shape}.",
                 slug="bounds",
                 where=where,
-                instead="if 0 <= index < array.shape[0]: ...   around this line",
+                why="The index depends on data, so it was looked at while the kernel ran.",
+                instead=f"if 0 <= index < {name}.shape[{axis}]: ...   around this line, or a larger {name}",
             )
         raise memory_exhausted(self.function.name, where)
 
@@ -260,10 +308,6 @@ def _scratch(cupy: ModuleType, notes: capture_log.CaptureRecorder | None) -> Any
     return notes.scratch
 
 
-def _status() -> Any:
-    return (ctypes.c_int64 * STATUS_WORDS)()
-
-
 def executable_for(program: Program, function: Function, form: LaunchForm, ordered: bool = False) -> Executable:
     """Choose code variant and workers for launches of this form: parallel only if no two threads update one address.
 
@@ -284,10 +328,11 @@ def executable_for(program: Program, function: Function, form: LaunchForm, order
         if work >= thresholds.SUMS_FROM and not (mixed or config.deterministic):
             cut = shares(function, contested, form, config.threads, work)
         wide = False
+    tested = form.checked and form.backend != "numpy"  # the interpreter tests every index
     variant = Variant(
         contiguous=form.contiguous,
         restrict=not mixed,
-        check_bounds=config.check_bounds,
+        checked=to_check(function, launch_ranges.inside(function, form)) if tested else frozenset(),
         atomic=contested if form.backend == "cuda" else frozenset(),
         index32=form.index32,
     )

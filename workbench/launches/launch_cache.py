@@ -17,14 +17,13 @@ import numpy as np
 
 from ..arrays.array import array, layout_numbers
 from ..arrays.host_reads import sources_of
-from ..config import config
 from ..device import DeviceLike
 from ..kernels.lru import RecentlyUsed
 from ..kernels.parameter_types import IndexedArray
 from ..kernels.program import MOST_PLANS, Kernel, Program
 from ..kernels.types import Array, Composite, Scalar, Small
 from .arguments import exact_ints, is_one
-from .plan import GridLike, Plan, PlannedLaunch
+from .plan import GridLike, Plan, PlannedLaunch, switches
 
 MOST = 1 << 14  # launches that a kernel remembers: some hundred bytes each, and its plan where indices use numbers
 _NUMBERS = {int, float, bool, *[np.dtype(code).type for code in "?bhilqBHILQfd"]}  # which cannot change
@@ -70,7 +69,7 @@ class CachedLaunch:
     __slots__ = ("switches", "device", "numbers", "free", "plan", "values", "packed")
 
     def __init__(self, device: DeviceLike, numbers: tuple, free: tuple[VaryingArgument, ...], plan: Plan, values: list):
-        self.switches, self.device, self.numbers = config.switches, device, numbers
+        self.switches, self.device, self.numbers = switches(), device, numbers
         self.free, self.plan, self.values = free, plan, values
         self.packed: bytes | None = None
 
@@ -146,7 +145,7 @@ class LaunchCache:
             self.cached.move_to_end(key)
         except (TypeError, AttributeError, KeyError):  # KeyError: another thread has removed it by now
             return None
-        if known.device is not device or known.switches != config.switches:
+        if known.device is not device or known.switches != switches():
             return None
         if not self.kernel.reads(self.program) or not known.fits(given):
             return None
@@ -172,7 +171,7 @@ class LaunchCache:
         arrays = [given[k] for k in self.arrays]
         if any(a.__class__ is not array for a in arrays) or len({a.allocation for a in arrays}) < len(arrays):
             return None
-        return (key[0], config.switches, device, *layout_numbers(arrays), *key[1 + len(arrays) :])
+        return (key[0], switches(), device, *layout_numbers(arrays), *key[1 + len(arrays) :])
 
     def _note_once(self, key: tuple) -> None:
         if len(self.seen_once) >= MOST:

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from ..arrays import allocation as memory
 from ..arrays.array import array, layout_numbers
 from ..arrays.dtypes import scalar_in
 from ..config import config
@@ -146,7 +147,7 @@ def plan(kernel: str, program: Program, dims: tuple[int, ...], flat: list[Any], 
     groups = () if apart else _groups(program, positions, flat)
     twins = _twins(program, positions, flat) if groups else ()
     numbers = tuple([flat[k] for k in program.index_positions]) if program.index_positions else ()
-    key = (dims, numbers, groups, twins, config.switches, device and device.ordinal, *layout_numbers(arrays))
+    key = (dims, numbers, groups, twins, switches(), device and device.ordinal, *layout_numbers(arrays))
     found = program.plans.find(key)
     if found is None:
         if config.verbose:
@@ -156,6 +157,18 @@ def plan(kernel: str, program: Program, dims: tuple[int, ...], flat: list[Any], 
         found = _make(kernel, program, dims, flat, positions, groups, twins, device)
         program.plans.enter(key, found)
     return found
+
+
+def switches() -> int:
+    """The number that stands for the switches as they are for a launch made now."""
+    number = config.switches
+    return number if number == config.switches_on_tape or memory.recorder() is None else config.switches_on_tape
+
+
+def _checked() -> bool:
+    """True if a launch made now tests indices that depend on data: see `config.check_bounds`."""
+    bounds = config.check_bounds
+    return bounds is True or (bounds is False and memory.recorder() is not None)
 
 
 def _twins(program: Program, positions: tuple[int, ...], flat: list[Any]) -> tuple[tuple[str, str], ...]:
@@ -231,6 +244,7 @@ def _make(
         groups,
         twins,
         index32,
+        _checked(),
     )
     refuse_size(kernel, function, form)
     launch_ranges.check(function, form)

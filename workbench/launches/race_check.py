@@ -110,7 +110,9 @@ def find_races(plan: Plan, counts: bool = True) -> Races | None:
     if not names:
         return None
     guard = plan.program.once(racing.guard, function, frozenset(names), form.groups)
-    executable = executable_for(plan.program, guard.function, form.beside(guard.function), ordered=True)
+    executable = executable_for(
+        plan.program, guard.function, replace(form, checked=True).beside(guard.function), ordered=True
+    )
     if guard.private:  # it repeats atomics as plain updates of one copy
         executable.one_thread, executable.variant = True, replace(executable.variant, atomic=frozenset())
     position = {leaf.name: k for k, leaf in enumerate(plan.program.leaves)}

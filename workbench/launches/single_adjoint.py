@@ -54,7 +54,7 @@ def pull_back(command: PlannedLaunch, given: Sequence[Any]) -> None:
 def _run(command: PlannedLaunch, adjoints: dict[int, array], by: memory.Recorder | None = None) -> None:
     program, plan, flat = command.program, command.plan, command.flat
     with memory.LOCK, memory.unrecorded():
-        back = adjoint_of(plan, tuple(plan.floats))
+        back = adjoint_of(plan, tuple(plan.floats), alone=True)
         _refuse(plan, back, adjoints)
         if back.races is not None:
             back.races.check(command)

@@ -30,6 +30,7 @@ from ..kernels.types import Struct, is_float
 from ..launches.adjoint_arguments import AdjointArguments
 from ..launches.executable import executable_for
 from ..launches.plan import Plan
+from ..records import replace
 from .events import Event
 from .reverse import check_races, consume_extreme, extremal_memory, gradient_met, meets, put_back, rewind, ties, verify
 from .seeds import check_pairs, check_tape
@@ -358,4 +359,5 @@ def _make(plan: Plan, active: frozenset[str]) -> tuple[Tangent, Any]:
             where=program.function.where,
             instead="device='cpu' for this launch",
         )
-    return made, executable_for(program, made.function, plan.form.beside(made.function), made.ordered)
+    form = replace(plan.form, checked=False)  # the launch has run
+    return made, executable_for(program, made.function, form.beside(made.function), made.ordered)

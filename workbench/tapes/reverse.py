@@ -29,6 +29,7 @@ from ..arrays.workspace import (
     same_part,
     shadow_view,
 )
+from ..device import settle
 from ..errors import GradientError
 from ..launches.adjoint_arguments import AdjointArguments
 from ..launches.plan import Plan
@@ -89,7 +90,11 @@ def walk(
 
 
 def verify(tape: Recording) -> None:
-    """Raise GradientError if a needed value was overwritten, a launch broke off, or the types of memory conflict."""
+    """Raise GradientError if a needed value was overwritten, a launch broke off, or the types of memory conflict.
+
+    Raises BoundsError for a launch on a GPU that has used an index outside its array.
+    """
+    settle()
     tape.log.refuse_bits()
     tape.needed.verify()
 

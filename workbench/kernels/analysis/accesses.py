@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 from ...errors import Where
 from ...records import record
 from .. import ir
-from ..ops import Row, control, memory, scalar
+from ..ops import Row, control, memory, scalar, vectors
 from ..row import Effect
 from ..types import Array, Composite, Scalar, is_int
 from .affine import (
@@ -27,8 +27,10 @@ from .affine import (
     symbols_in,
     weighted_sum,
 )
+from .intervals import Bounded, has_rule
 
 _NEVER = AffineGuard(Affine((), -1))
+_ANY = (-(1 << 64), 1 << 64)
 
 
 @record(frozen=True, eq=False)
@@ -38,6 +40,7 @@ class Access:
     `array` is the root parameter, `param` its position, `indices` one form per axis (component axes last; None: not
     affine), `wraps` the extent that a negative index counts back from (None: the index is never negative).
     `guards` hold whenever it runs; `certain`: and whenever they hold, it runs. `loops` are the enclosing turns.
+    `places`: the indices after negative ones were counted from the end, for their intervals.
     """
 
     stmt: ir.Stmt
@@ -50,6 +53,7 @@ class Access:
     certain: bool
     loops: tuple[Symbol, ...]
     where: Where | None
+    places: tuple[Bounded, ...]
 
     @property
     def name(self) -> str:
@@ -74,9 +78,11 @@ class _AccessReader:
 
     def __init__(self, function: ir.Function):
         self.found: list[Access] = []
+        self.components: list[Access] = []
         self.decisions: list[tuple[ir.Stmt, tuple[AffineGuard, ...]]] = []  # an `if` outside loops, and all it takes
         self.forms: dict[ir.Value, Affine] = {}
         self.wrapped: dict[ir.Value, tuple[Affine, Affine]] = {}
+        self.bounded: dict[ir.Value, Bounded] = {}  # those without a form
         self.alias: dict[ir.Value, ir.Value] = {}
         self.guards: tuple[AffineGuard, ...] = ()  # one object per region, so that a launch works out each box once
         self.loops: tuple[Symbol, ...] = ()
@@ -132,12 +138,23 @@ class _AccessReader:
                 self.guarded(region, (), certain=False)
         elif stmt.row.touches:
             self.access(stmt)
+        elif stmt.row in vectors.AT_RUN_TIME:
+            self.component(stmt)
         elif len(stmt.outs) == 1 and is_int(stmt.outs[0].type):
             self.integer(stmt, stmt.outs[0])
 
     # -- values --
 
+    def interval(self, value: ir.Value) -> Bounded:
+        """What is known of the interval of an integer."""
+        form, value = self.form(value), self.resolve(value)
+        if form is not None:
+            return Bounded(limits_of(value.type), form.within_type())
+        return self.bounded.get(value) or Bounded(limits_of(value.type) if is_int(value.type) else _ANY)
+
     def integer(self, stmt: ir.Stmt, out: ir.Value) -> None:
+        if has_rule(stmt.row):
+            self.bounded[out] = Bounded(limits_of(out.type), None, stmt.row, tuple(map(self.interval, stmt.args)))
         if stmt.row is memory.WRAP:
             index, extent = (self.form(a) for a in stmt.args)
             if index is not None and extent is not None and extent.host:
@@ -264,6 +281,8 @@ class _AccessReader:
         earlier.append(stmt)
         for out, a, b in zip(stmt.outs, stmt.regions[0].results, stmt.regions[1].results, strict=True):
             left, right = self.form(a), self.form(b)
+            if is_int(out.type):
+                self.bounded[out] = Bounded(limits_of(out.type), None, control.IF, (self.interval(a), self.interval(b)))
             if left is not None and right is not None and left == right:
                 left, right = left.within_type(), right.within_type()
                 self.forms[out] = Affine(left.terms, left.constant, (*left.needs, *right.needs))
@@ -319,25 +338,47 @@ class _AccessReader:
             form, wrap = self.wrapped.get(value) or (self.forms.get(value), None)
             indices.append(None if form is None else form.within_type())
             wraps.append(wrap)
-        self.found.append(
-            Access(
-                stmt,
-                root,
-                self.params[root],
-                stmt.row.effect,
-                tuple(indices),
-                tuple(wraps),
-                self.guards,
-                self.certain,
-                self.loops,
-                stmt.where,
-            )
+        places = tuple(self.interval(v) for v in stmt.args[1 : 1 + seen.ndim])
+        self.found.append(self.made(stmt, root, self.params[root], tuple(indices), tuple(wraps), places))
+
+    def made(
+        self,
+        stmt: ir.Stmt,
+        array: ir.Value,
+        param: int,
+        indices: tuple[Affine | None, ...],
+        wraps: tuple[Affine | None, ...],
+        places: tuple[Bounded, ...],
+    ) -> Access:
+        return Access(
+            stmt,
+            array,
+            param,
+            stmt.row.effect,
+            indices,
+            wraps,
+            self.guards,
+            self.certain,
+            self.loops,
+            stmt.where,
+            places,
         )
 
+    def component(self, stmt: ir.Stmt) -> None:
+        """A component of a vector or matrix, whose index counts from either end."""
+        shape = ir.type_as(stmt.args[0], Composite).shape
+        indices = stmt.args[1:] if stmt.row is vectors.EXTRACT_AT else stmt.args[1:-1]
+        places = [
+            Bounded(limits_of(i.type), None, memory.WRAP, (self.interval(i), Bounded((n, n))))
+            for i, n in zip(indices, shape, strict=False)
+        ]
+        self.components.append(self.made(stmt, stmt.args[0], -1, (), (), tuple(places)))
 
-def component_axes(array: ir.Value) -> tuple[int, ...]:
-    assert isinstance(array.type, Array)
-    return array.type.dtype.shape if isinstance(array.type.dtype, Composite) else ()
+
+def component_axes(value: ir.Value) -> tuple[int, ...]:
+    """The axes of a vector or matrix, or of the elements of an array."""
+    type = value.type.dtype if isinstance(value.type, Array) else value.type
+    return type.shape if isinstance(type, Composite) else ()
 
 
 _kept: WeakKeyDictionary[ir.Function, _AccessReader] = WeakKeyDictionary()
@@ -353,6 +394,11 @@ def _read(function: ir.Function) -> _AccessReader:
 def accesses_of(function: ir.Function) -> tuple[Access, ...]:
     """Every load, store, atomic and accumulation, in program order, through `components` too."""
     return tuple(_read(function).found)
+
+
+def components_of(function: ir.Function) -> tuple[Access, ...]:
+    """Every use of a component of a vector or matrix at an index that is known only at run time."""
+    return tuple(_read(function).components)
 
 
 def decisions(function: ir.Function) -> tuple[tuple[ir.Stmt, tuple[AffineGuard, ...]], ...]:

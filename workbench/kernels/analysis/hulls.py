@@ -108,9 +108,11 @@ class Hull:
     def range(self, axis: int) -> tuple[int, int] | None:
         """The hull of the raw index (before a negative one is wrapped); None where it is not known."""
         form = self.access.indices[axis]
-        if form is None or not self.fits(form):
-            return None
-        line = self.launch.line(form)
+        return None if form is None else self.interval(form)
+
+    def interval(self, form: Affine) -> tuple[int, int] | None:
+        """The hull of a form's values; None where it is not known."""
+        line = self.launch.line(form) if self.fits(form) else None
         if line is None:
             return None
         lo, hi = line.hull(self.box)

@@ -56,6 +56,7 @@ class LaunchForm:
     groups: Groups = ()
     twins: tuple[tuple[str, str], ...] = ()  # (name, other): the same elements of the same memory
     index32: bool = False  # do all indices and offsets fit 32 bits
+    checked: bool = True  # are indices that depend on data tested when it runs, and asserts
     lines: dict[int, tuple[Affine, Line | None]] = field(default_factory=dict, init=False, repr=False)
     hulls: dict[int, tuple[tuple[AffineGuard, ...], Intervals, bool]] = field(
         default_factory=dict, init=False, repr=False

@@ -11,10 +11,12 @@ from typing import NamedTuple
 
 from ...errors import BoundsError
 from .. import ir
+from ..ops import memory
 from ..row import Effect
-from .accesses import Access, accesses_of, decisions
+from .accesses import Access, accesses_of, component_axes, components_of, decisions
 from .affine import Point, Symbol, symbols_in
 from .hulls import Hull, exact_in
+from .intervals import Bounded, interval
 from .launch_form import LaunchForm, Line, Unknown
 
 Box = tuple[tuple[int, int], ...]
@@ -61,6 +63,30 @@ def check(function: ir.Function, launch: LaunchForm, names: Mapping[str, str] | 
             point = _outside(hull, axis)
             if point is not None:
                 raise _refusal(function, hull, axis, point, (names or {}).get(access.name, access.name))
+
+
+def inside(function: ir.Function, launch: LaunchForm | None) -> set[ir.Stmt]:
+    """The accesses, to arrays and to components, that certainly stay inside; without a launch, all that are affine."""
+    proven: dict[ir.Stmt, bool] = {}
+    for access in (*accesses_of(function), *components_of(function)):
+        stays = all(map(_affine, access.places)) if launch is None else _stays(access, launch)
+        proven[access.stmt] = proven.get(access.stmt, True) and stays
+    return {stmt for stmt, stays in proven.items() if stays}
+
+
+def _affine(place: Bounded) -> bool:
+    """True for an affine index, counted from the end or not."""
+    return place.form is not None or (place.row is memory.WRAP and place.args[0].form is not None)
+
+
+def _stays(access: Access, launch: LaunchForm) -> bool:
+    outer = launch.shapes.get(access.name, ()) if access.param >= 0 else ()
+    extents = (*outer, *component_axes(access.array))
+    hull = Hull(access, launch)
+    if hull.empty:
+        return True
+    ranges = [interval(place, hull.interval) for place in access.places]
+    return len(ranges) <= len(extents) and all(lo >= 0 and hi < n for (lo, hi), n in zip(ranges, extents, strict=False))
 
 
 def _outside(hull: Hull, axis: int) -> Point | None:

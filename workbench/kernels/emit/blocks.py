@@ -104,7 +104,7 @@ def _blocks(function: Function, facts: _Facts) -> ThreadStretches | None:
 
 def _possible(function: Function, variant: Variant) -> bool:
     """True unless the variant or a row of the function rules blocks out."""
-    if not variant.restrict or variant.check_bounds or variant.atomic or variant.inner is not None:
+    if not variant.restrict or variant.checked or variant.atomic or variant.inner is not None:
         return False
     return not any(
         (s.row.effect is Effect.IO and not _silent(s))
@@ -116,7 +116,7 @@ def _possible(function: Function, variant: Variant) -> bool:
 
 
 def _silent(stmt: Stmt) -> bool:
-    """True for a claim that is looked at under `check_bounds` alone."""
+    """True for a claim that is tested by variants that test indices alone."""
     return stmt.row is control.ASSERT and not stmt.attr.always
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from ...errors import Where
 from ...records import record
 from ..ir import Function, Region, Stmt, Value, numeric, root, type_as, walk
-from ..ops import control
+from ..ops import control, vectors
 from ..ops import memory as mem
 from ..row import Row
 from ..types import Array, Composite, Scalar, Stack, Tile, Type, bool_
@@ -85,9 +85,8 @@ class Body(TileText):
         self.grows = any(isinstance(s.attr, Stack) and s.attr.capacity is None for s in stmts)
         self.logs = logs(stmts)
         pushes = any(s.row is control.PUSH for s in stmts)
-        self.fails = (
-            self.variant.check_bounds or self.logs or pushes or claims(stmts)
-        )  # may anything be reported in `status`
+        # may anything be reported in `status`
+        self.fails = bool(self.variant.checked) or self.logs or pushes or claims(stmts)
         self.begin_tiles(stmts)
         self._name_parameters()
         self._name_axes(stmts)
@@ -464,7 +463,7 @@ class Body(TileText):
     @contextmanager
     def _inside(self, stmt: Stmt, m: ArrayNames, indices: list[str]):
         """Guard what is written in the block by the bounds, where this variant checks them."""
-        if not self.variant.check_bounds:
+        if not self.checks(stmt):
             yield
             return
         extents = self._extents(m)
@@ -475,6 +474,10 @@ class Body(TileText):
         numbers = ", ".join([*indices, *fill, *extents, *fill])
         failure = f"{BOUNDS}, {self.access_ids[id(stmt)]}, {self.thread}, {len(indices)}, {numbers}"
         self.lines[-1] += f" else {self.fail(failure)}"
+
+    def checks(self, stmt: Stmt) -> bool:
+        """True if this variant tests the index, or the claim, of a statement."""
+        return self.access_ids[id(stmt)] in self.variant.checked
 
     def fail(self, failure: str) -> str:
         """The C statement that reports a failure; threads that this worker has not begun are not run."""
@@ -490,7 +493,7 @@ class Body(TileText):
 
     def row_load(self, stmt: Stmt) -> None:
         m, indices, _ = self.target_of(stmt, 0)
-        if not self.variant.check_bounds:
+        if not self.checks(stmt):
             self.declare(stmt.outs[0], self.place(m, indices))
             return
         self.declare(stmt.outs[0], zero(stmt.outs[0].type))
@@ -586,7 +589,7 @@ class Body(TileText):
     # -- printing, claims
 
     def row_assert(self, stmt: Stmt) -> None:
-        if self.variant.check_bounds or stmt.attr.always:
+        if self.checks(stmt) or stmt.attr.always:
             failure = f"{CLAIM}, {self.access_ids[id(stmt)]}, {self.thread}, {', '.join(['0'] * 13)}"
             self.put(f"if (!({self.text(stmt.args[0])})) wb_fail(status, {failure});")
 
@@ -629,7 +632,7 @@ _METHODS = {
     control.POP: "row_pop",
     control.PRINTF: "row_printf",
     control.ASSERT: "row_assert",
-    **dict.fromkeys(components.ROWS, "row_component"),
+    **dict.fromkeys(vectors.AT_RUN_TIME, "row_component"),
 }
 
 

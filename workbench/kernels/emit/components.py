@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from ..ir import Stmt, Value, numeric, type_as
 from ..ops import vectors
-from ..row import Row
 from ..types import Composite, Type
 from .signature import BOUNDS, Variant
 
@@ -28,6 +27,7 @@ class ComponentText:
     declare: Callable[..., None]
     fail: Callable[[str], str]
     access_ids: dict[int, int]
+    checks: Callable[[Stmt], bool]
     texts: dict[Value, str]
     if TYPE_CHECKING:
 
@@ -46,7 +46,7 @@ class ComponentText:
             )
         else:
             self.value_row(stmt)
-        if self.variant.check_bounds:
+        if self.checks(stmt):
             fill = ["0"] * (6 - len(indices))
             shown = [*map(self.text, indices), *fill, *map(str, type.shape[: len(indices)]), *fill]
             failure = f"{BOUNDS}, {self.access_ids[id(stmt)]}, {self.thread}, {len(indices)}, {', '.join(shown)}"
@@ -87,6 +87,3 @@ class ComponentText:
 def _inside(text: str, type: Type, n: int) -> str:
     """C condition: the index names one of n places, counted from either end."""
     return f"wb_in({text}, {n})" if numeric(type).scalar.kind == "u" else f"({text} >= -{n} && {text} < {n})"
-
-
-ROWS: tuple[Row, ...] = (vectors.EXTRACT_AT, vectors.INSERT_AT)

@@ -299,7 +299,7 @@ class GpuThread(Body):
         if not words:
             return super().row_load(stmt)
         text = f"wb_load<{words}>(&{self.place(m, indices)})"
-        if not self.variant.check_bounds:
+        if not self.checks(stmt):
             return self.declare(stmt.outs[0], text)
         self.declare(stmt.outs[0], zero(stmt.outs[0].type))
         with self._inside(stmt, m, indices):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
@@ -43,7 +43,8 @@ _FORMAT = {
 class Variant:
     """The assumptions under which a launch is compiled. Names are those of array parameters.
 
-    contiguous: arrays in C order without gaps. restrict: no two arrays overlap. check_bounds: test every index.
+    contiguous: arrays in C order without gaps. restrict: no two arrays overlap. checked: access ids (see `accesses`)
+    that are tested: indices not proven to stay inside, and asserts.
     atomic: arrays whose updates come from several workers at once. index32: every array, and the grid, has fewer than
     2**31 elements; heeded on GPUs alone, as wrapping 32-bit indices keep a C compiler from vectorising.
     inner: the function without its tests, for a box of threads that every launch gives. alone: threads
@@ -53,7 +54,7 @@ class Variant:
 
     contiguous: frozenset[str] = frozenset()
     restrict: bool = False
-    check_bounds: bool = False
+    checked: frozenset[int] = frozenset()
     atomic: frozenset[str] = frozenset()
     index32: bool = False
     inner: Function | None = None
@@ -65,11 +66,15 @@ PLAIN = Variant()
 
 
 class AccessPlace(NamedTuple):
-    """One statement that can fail on the device: its place, the array (or stack) it uses, the row."""
+    """One statement that can fail on the device: its place, the array (or stack) it uses, the row.
+
+    `wrapped`: per index, True where a negative one has been counted from the end.
+    """
 
     where: Where | None
     array: str
     row: str
+    wrapped: tuple[bool, ...]
     claim: control.Claim | None = None
 
 
@@ -82,14 +87,22 @@ _ACCESSES = (
     control.ASSERT,
     *mem.ATOMICS,
     *tiles.INDEXED,
-    vectors.EXTRACT_AT,
-    vectors.INSERT_AT,
+    *vectors.AT_RUN_TIME,
 )
 
 
 def accesses(stmts: Iterable[Stmt]) -> list[Stmt]:
     """The statements that can fail on the device, in order: the access id in `status` is an index into them."""
     return [s for s in stmts if s.row in _ACCESSES]
+
+
+def to_check(function: Function, inside: Container[Stmt]) -> frozenset[int]:
+    """The access ids that a variant tests: asserts, and the accesses by index that are not among those `inside`."""
+    return frozenset(
+        k
+        for k, s in enumerate(accesses(walk(function.body)))
+        if s not in inside and s.row is not control.PUSH and s.row not in tiles.INDEXED
+    )
 
 
 def access_table(function: Function) -> tuple[AccessPlace, ...]:
@@ -100,6 +113,7 @@ def access_table(function: Function) -> tuple[AccessPlace, ...]:
             s.where,
             root(s.args[0]).name or str(s.args[0].type),
             s.row.name,
+            tuple(i.stmt is not None and i.stmt.row is mem.WRAP for i in s.args[1:]),
             s.attr if s.row is control.ASSERT else None,
         )
         for s in stmts

@@ -82,7 +82,7 @@ PRINTF = row("printf", type=lambda *t, attr: None, typed_by_attr=True, effect=Ef
 class Claim:
     """Attribute of `assert`: the error where its argument is false; `always`: tested in every launch.
 
-    The interpreter always tests it; machine code tests the others under `check_bounds`.
+    The interpreter always tests it; machine code tests the others where it tests indices (`config.check_bounds`).
     """
 
     text: str

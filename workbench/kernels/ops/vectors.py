@@ -315,6 +315,7 @@ INSERT_AT = row(
     exact=True,
     doc="insert_at(v, *i, s): v with the component at run-time indices replaced.",
 )
+AT_RUN_TIME = (EXTRACT_AT, INSERT_AT)
 
 
 # ---- the smallest and largest component

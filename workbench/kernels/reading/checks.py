@@ -54,7 +54,7 @@ expect_eq = Claimed(
     lambda a, b: np.array_equal(a, b),  # NumPy has other names for them
     """expect_eq(a: T, b: T): an error of the launch, with its line and thread, where a != b. Composites as a whole.
 
-In Warp it prints and goes on. It is looked at in every launch, where `assert` is under `wb.config.check_bounds` alone.
+In Warp it prints and goes on. It is looked at in every launch, `assert` where `wb.config.check_bounds` says so.
 
 >>> @wb.kernel
 ... def halve(n: wb.array[int]):

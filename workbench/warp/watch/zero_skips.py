@@ -38,16 +38,13 @@ def without_skips(command: Command) -> Command:
     program = _of_work(command.program)
     if program is None or command.declared:
         return command
-    before = config.check_bounds
     with memory.LOCK:
         try:
-            config.check_bounds = True
-            made = of_program(command, program, command.plan.form.dims)
-            found = results(made)
+            with config.with_bounds(True):
+                made = of_program(command, program, command.plan.form.dims)
+                found = results(made)
         except WorkbenchError:
             return command
-        finally:
-            config.check_bounds = before
         return made if all(map(_same_bits, found, results(command))) else command
 
 
