@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
+from typing import Any
 
 from .records import record
 
@@ -28,6 +30,15 @@ class Where:
 
     def __str__(self) -> str:
         return f"{shown_file(self.file)}:{self.line}"
+
+
+_cautions: dict[Any, Any] = {}  # what `warnings` has shown, so that a line is told once
+
+
+def caution(text: str, where: Where) -> None:
+    """Warn about a line of the user's, once; not about lines of installed packages."""
+    if "site-packages" not in where.file:
+        warnings.warn_explicit(text, UserWarning, where.file, where.line, registry=_cautions)
 
 
 def shown_file(file: str) -> str:
@@ -138,6 +149,22 @@ class BoundsError(LaunchError):
     ...
     workbench.errors.BoundsError: ...
     """
+
+
+def outside(
+    kernel: str, name: str, thread: tuple[int, ...], index: tuple[int, ...], shape: tuple[int, ...], where: Where | None
+) -> BoundsError:
+    """The BoundsError of a thread that has used an index outside an array, a tile, a vector or a matrix."""
+    at: object = thread if len(thread) != 1 else thread[0]
+    line = f" at line {where.line}" if where else ""
+    return BoundsError(
+        f"Kernel {kernel!r}, array {name!r}: thread {at} uses {name}[{', '.join(map(str, index))}]{line}, outside shape"
+        f" {shape}",
+        slug="bounds",
+        where=where,
+        why=f"each index must be at least 0 and less than the extent of {name} along its axis",
+        instead=f"an `if` around this line, a launch whose dim fits {name}.shape, or a larger {name}",
+    )
 
 
 class GradientError(WorkbenchError, RuntimeError):

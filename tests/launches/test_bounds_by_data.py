@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import workbench as wb
+from tests.support import stand_in_gpu
 from tests.support.backends import BACKENDS
 
 FAR = 100_000_000
@@ -165,3 +166,152 @@ def test_a_local_array_of_hundreds_of_numbers_compiles(monkeypatch):
     y = wb.zeros(2)
     wb.launch(fill, 2, [wb.array([3.0, 499.0]), y])
     assert y.list() == [6, 998]
+
+
+# ---- when they are tested
+
+
+@wb.kernel
+def picked(x: wb.array[float], j: wb.array[int], y: wb.array[float]):
+    i = wb.tid()
+    y[i] = x[j[i]] * x[j[i]]
+
+
+def inside_of_a_larger_array() -> tuple[wb.array, wb.array, wb.array]:
+    """x, j, y, where j points behind x, into the larger array of which x is a part."""
+    whole = wb.array([1.0, 2.0, 3.0, 4.0], dtype=float, requires_grad=True)
+    return whole[:2], wb.array([0, 3], dtype=int), wb.zeros(2)
+
+
+def recorded() -> None:
+    with wb.Tape():
+        wb.launch(picked, 2, [*inside_of_a_larger_array()])
+
+
+def alone(**options: object) -> list:
+    x, j, y = inside_of_a_larger_array()
+    wb.launch(picked, 2, [x, j, y], **options)
+    return y.list()
+
+
+@pytest.mark.needs_cc
+@pytest.mark.parametrize("checked, off_tapes, on_tapes", [(True, 1, 1), (False, 0, 1), ("affine", 0, 0)])
+def test_the_switch_says_which_launches_test_them(checked, off_tapes, on_tapes, monkeypatch):
+    monkeypatch.setattr(wb.config, "backend", "c")
+    monkeypatch.setattr(wb.config, "check_bounds", checked)
+    for _ in range(3):  # remembered launches too, in turns
+        for run, refused in ((alone, off_tapes), (recorded, on_tapes)):
+            if refused:
+                with pytest.raises(wb.BoundsError, match=r"thread 1 uses x\[3\] .*outside shape \(2,\)"):
+                    run()
+            else:
+                run()
+
+
+@pytest.mark.needs_cc
+def test_a_launch_may_say_so_itself(monkeypatch):
+    monkeypatch.setattr(wb.config, "backend", "c")
+    assert alone(check_bounds="affine") == [1, 16] and wb.config.check_bounds is True
+    monkeypatch.setattr(wb.config, "check_bounds", "affine")
+    with pytest.raises(wb.BoundsError):
+        alone(check_bounds=True)
+    assert alone() == [1, 16] and wb.config.check_bounds == "affine"
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_negative_index_from_data_is_told_as_it_was_given(backend, monkeypatch):
+    monkeypatch.setattr(wb.config, "backend", backend)
+    x, y = wb.array([1.0, 2.0]), wb.zeros(2)
+    wb.launch(picked, 2, [x, wb.array([-1, -2]), y])
+    assert y.list() == [4, 1]
+    with pytest.raises(wb.BoundsError, match=r"x\[-3\] .*outside shape \(2,\)"):
+        wb.launch(picked, 2, [x, wb.array([-1, -3]), y])
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_the_adjoint_of_a_launch_that_has_not_run_tests_its_indices(backend, monkeypatch):
+    monkeypatch.setattr(wb.config, "backend", backend)
+    x, j, y = wb.ones(2), wb.array([0, 3], dtype=int), wb.zeros(2)
+    d_x = wb.zeros(4)[1:3]
+    with pytest.raises(wb.BoundsError):
+        wb.launch(picked, 2, [x, j, y], adjoint=True, adj_inputs=[d_x, None], adj_outputs=[wb.ones(2)])
+    assert not d_x.numpy().any()
+
+
+# ---- what is proven is not tested
+
+
+@wb.kernel
+def around(x: wb.array[float], y: wb.array[float]):
+    i = wb.tid()
+    n = x.shape[0]
+    y[i] = x[(i + 1) % n] + x[wb.clamp(i - 2, 0, n - 1)] + x[wb.min(i + 1, n - 1)] + x[wb.max(i - 1, 0)]
+
+
+@wb.kernel
+def components(v: wb.array[wb.vec3], y: wb.array[float]):
+    i = wb.tid()
+    s = 0.0
+    for k in range(3):
+        s += v[i][k] * wb.vec3(1.0, 2.0, 3.0)[2 - k]
+    y[i] = s
+
+
+@wb.kernel
+def between_guards(x: wb.array2d[float], y: wb.array2d[float]):
+    i, j = wb.tid()
+    if i > 0 and j < x.shape[1] - 1:
+        y[i, j] = x[i - 1, j + 1] - x[i, j]
+
+
+@wb.kernel
+def rows(x: wb.array[float], y: wb.array[float]):
+    i = wb.tid()
+    s = 0.0
+    for k in range(i + 1):
+        s += x[k]
+    y[i] = s
+
+
+def checked(kernel: wb.Kernel, dim: object, *arrays: wb.array) -> frozenset[int]:
+    """The accesses that the code of a launch tests."""
+    wb.launch(kernel, dim, list(arrays))
+    plans = [*kernel.program().plans.values()]
+    return plans[-1].forward.variant.checked
+
+
+@pytest.mark.needs_cc
+@pytest.mark.parametrize(
+    "kernel, dim, shapes",
+    [
+        (around, 5, (5, 5)),
+        (components, 4, (4, 4)),
+        (between_guards, (4, 5), ((4, 5), (4, 5))),
+        (rows, 4, (4, 4)),
+        (picked, 2, None),
+    ],
+)
+def test_indices_proven_inside_cost_nothing(kernel, dim, shapes, monkeypatch):
+    monkeypatch.setattr(wb.config, "backend", "c")
+    if shapes is None:
+        assert len(checked(kernel, dim, wb.ones(2), wb.zeros(2, dtype=int), wb.zeros(2))) == 2
+        return
+    dtypes = [wb.vec3 if kernel is components else wb.float32, wb.float32]
+    assert not checked(kernel, dim, *[wb.zeros(s, dtype=d) for s, d in zip(shapes, dtypes, strict=True)])
+
+
+# ---- on a GPU
+
+
+def test_on_a_gpu_it_is_said_when_the_host_waits(monkeypatch):
+    stand_in_gpu.install(monkeypatch)
+    x, j, y = (a.to("cuda:0") for a in (wb.array([1.0, 2.0], requires_grad=True), wb.array([0, 2]), wb.zeros(2)))
+    for look in (wb.synchronize, y.numpy, x.numpy):
+        wb.launch(picked, 2, [x, j, y])
+        with pytest.raises(wb.BoundsError, match="'x'"):
+            look() if look is not wb.synchronize else look("cuda:0")
+        look() if look is not wb.synchronize else look("cuda:0")
+    with wb.Tape() as tape:
+        wb.launch(picked, 2, [x, j, y])
+    with pytest.raises(wb.BoundsError, match="'x'"):
+        tape.backward(grads={y: wb.ones(2, device="cuda:0")})

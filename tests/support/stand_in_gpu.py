@@ -51,6 +51,9 @@ class Stream:
     def __exit__(self, *_: object) -> None:
         self.gpu.streams.pop()
 
+    def synchronize(self) -> None:
+        self.gpu.log.append("wait")
+
     def begin_capture(self) -> None:
         assert self.noted is None and self.gpu.streams[-1] is self
         self.gpu.log.append("begin")

@@ -110,7 +110,7 @@ def test_a_launch_that_failed_in_a_graph_says_so_behind_it_and_once(gpu):
         wb.launch(square, 2, inputs=[x, z])
     gpu.log.clear()
     graph.replay()
-    assert gpu.log == ["begin", "end", "graph on 7", "wait", "wait"]
+    assert gpu.log == ["begin", "end", "graph on 7", "wait"]
     index.assign(np.array([0, 7], np.int32))
     x.assign(np.array([3, 4], np.float32))
     with pytest.raises(BoundsError, match="array 'x'"):
@@ -130,7 +130,7 @@ def test_the_record_of_an_error_that_nobody_looked_at_is_cleared_by_the_next_rep
     index.assign(np.array([9, 9], np.int32))
     checks, graph.graph._notes.checks = graph.graph._notes.checks, []
     graph.replay()
-    assert len(checks) == 2
+    assert len(checks) == 1
     graph.graph._notes.checks = checks
     index.assign(np.array([1, 1], np.int32))
     graph.replay()

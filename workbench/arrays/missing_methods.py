@@ -83,9 +83,10 @@ _COMPARISONS = {"__eq__": "==", "__ne__": "!=", "__lt__": "<", "__le__": "<=", "
 
 def install(kind: Any, operators: dict[str, Callable[[Any, Any], Any]]) -> None:
     """Give a class of arrays these operators, by name (`__imul__`, ...), and the errors of this module for the rest."""
-    for name in "add sub mul truediv floordiv mod pow".split():
+    for name in "add sub mul truediv floordiv mod pow matmul".split():
         for how in ("i", "", "r"):
             setattr(kind, f"__{how}{name}__", _operator(f"__{how}{name}__", operators))
+    kind.__abs__ = lambda self: _operator("__abs__", operators)(self, None)
     kind.__neg__ = lambda self: _operator("__neg__", operators)(self, None)
     for name, sign in _COMPARISONS.items():
         setattr(kind, name, _compared(sign))
@@ -97,11 +98,12 @@ def _operator(name: str, operators: dict[str, Callable[[Any, Any], Any]]) -> Cal
     def apply(self: object, other: object) -> Any:
         if name in operators:
             return operators[name](self, other)
+        ways = {"abs": "wb.map(wb.abs, x)", "matmul": "wb.utils.array_inner, wb.sparse, or tiles: wb.tile_matmul"}
         raise LaunchError(
             f"no operator {name.strip('_')} on arrays",
             slug="array-operator",
             why="Arrays are memory; arithmetic on their elements belongs in a kernel.",
-            instead="a kernel, wb.map(...), or x.numpy() for plain NumPy",
+            instead=f"{ways.get(name.strip('_'), 'a kernel, wb.map(...)')}, or x.numpy() for plain NumPy",
         )
 
     apply.__name__ = name

@@ -75,8 +75,8 @@ class _AliasReader(Reader):
 def alias(program: Program, active: frozenset[str], groups: Groups) -> Reverse:
     """The adjoint in which a second name for a local (`b = a`) takes the gradient from the first."""
     kernel = program.kernel
-    if kernel is None:
-        raise TypeError(f"{program.name} has no text of its own, in which a variable could have two names")
+    if kernel is None:  # of the library: it has no text, in which a variable could have two names
+        return exact(program.function, active, groups)
     reading = _AliasReader().kernel(kernel.func, kernel.__name__, kernel.types)
     return exact(simplify.primal(reading.function), active, groups)
 

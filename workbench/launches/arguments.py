@@ -5,6 +5,8 @@ Every refusal names the kernel, the argument and the line of the kernel's signat
 
 from __future__ import annotations
 
+import inspect
+import math
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import cache
@@ -23,7 +25,7 @@ from ..kernels.ir import Function
 from ..kernels.parameter_types import IndexedArray
 from ..kernels.program import Leaf, Program
 from ..kernels.reading.declare import Instance, struct_of
-from ..kernels.types import Array, Composite, Scalar, Small, Struct, Type, scalar_of
+from ..kernels.types import Array, Composite, Scalar, Small, Struct, Type, matrix, scalar_of, vector
 from .handles import NotBuilt, living, part_of
 
 
@@ -36,7 +38,7 @@ def flatten(kernel: str, program: Program, args: Sequence[Any]) -> list[Any]:
             f"Kernel {kernel!r} takes {len(params)} arguments, got {len(args)}.",
             slug="argument-count",
             where=program.function.where,
-            why=f"Its parameters are ({names}).",
+            why=f"Its parameters are ({names}).{_defaults(program)}",
         )
     flat = []
     kept = living() if program.chooses else ()  # what a kernel chooses from has one row each in every field
@@ -53,7 +55,7 @@ def flatten(kernel: str, program: Program, args: Sequence[Any]) -> list[Any]:
             if arg.dtype is not type.dtype or arg.ndim != type.ndim:
                 _check_array(kernel, program, leaf, arg)
             flat.append(arg)
-        elif kind == "f" and given is float:
+        elif kind == "f" and given is float and held(arg, type):
             flat.append(arg)
         elif kind == "f" and (given is np.float32 or given is np.float64):
             flat.append(float(arg))
@@ -67,6 +69,15 @@ def flatten(kernel: str, program: Program, args: Sequence[Any]) -> list[Any]:
     return flat
 
 
+_LARGEST = {16: 65504.0, 32: float(np.finfo(np.float32).max), 64: math.inf}
+
+
+def held(number: float, type: Scalar) -> bool:
+    """True for a float that does not become infinite in this type of floats."""
+    most = _LARGEST[type.bits]
+    return -most <= number <= most or not math.isfinite(number)
+
+
 def is_one(value: Small, type: Any) -> bool:
     """True for a value of the host that is one of this type as it is."""
     return value.type is type and value.shape == type.shape and value.dtype == type.numpy
@@ -75,7 +86,9 @@ def is_one(value: Small, type: Any) -> bool:
 def check_lists(kernel: str, inputs: object, outputs: object) -> None:
     """Raise LaunchError for inputs or outputs that are one argument, not a list: an array would be iterated."""
     for name, given in (("inputs", inputs), ("outputs", outputs)):
-        single = isinstance(given, array | scalar | Instance | np.ndarray | np.generic | Small | str | int | float)
+        single = isinstance(
+            given, dict | array | scalar | Instance | np.ndarray | np.generic | Small | str | int | float
+        )
         single = single or not isinstance(given, Iterable) or hasattr(given, "__dlpack__")
         if not single:
             continue
@@ -84,8 +97,18 @@ def check_lists(kernel: str, inputs: object, outputs: object) -> None:
         raise LaunchError(
             f"Kernel {kernel!r}: {name} is a list of arguments, got {what}.",
             slug="argument-list",
+            why=f"`{name}` is in the order of the kernel's parameters." if isinstance(given, dict) else "",
             instead=f"wb.launch({kernel}, dim, {name}=[{called}], ...)",
         )
+
+
+def _defaults(program: Program) -> str:
+    """What to say of a kernel whose parameters have defaults."""
+    if program.kernel is None:
+        return ""
+    parameters = inspect.signature(program.kernel.func).parameters.values()
+    given = ", ".join(f"{p.name}={p.default!r}" for p in parameters if p.default is not p.empty)
+    return f" Defaults are not used: {given} must be given too." if given else ""
 
 
 @cache
@@ -237,7 +260,11 @@ def _other_dtype(parameter: str, want: Array, arg: array) -> str:
                 return f"{a}.view({dtype})" + (".flatten()" if seen.ndim > 1 == want.ndim else "")
     if isinstance(want.dtype, Composite):
         inner = ", ".join(map(str, want.dtype.shape))
-        return f"wb.array(values, dtype={dtype}), of values of shape (n, {inner})"
+        own = ""
+        if isinstance(have, Scalar) and have != want.dtype.scalar:
+            other = vector(*want.dtype.shape, have) if len(want.dtype.shape) == 1 else matrix(want.dtype.shape, have)
+            own = f"; or {parameter}: wb.array[wb.{other}]"
+        return f"wb.array(values, dtype={dtype}), of values of shape (n, {inner}){own}"
     if isinstance(want.dtype, Scalar) and isinstance(have, Scalar):
         ways = (
             f"wb.array(..., dtype={dtype}) where {a} is made",
@@ -268,7 +295,12 @@ def _number(kernel: str, program: Program, leaf: Leaf, arg: Any) -> Any:
             if int(arg) != arg or not np.iinfo(type.numpy).min <= arg <= np.iinfo(type.numpy).max:
                 raise ValueError
             return int(arg)
-        return bool(arg) if type.kind == "b" else float(arg)
+        if type.kind == "b":
+            return bool(arg)
+        number = float(arg)
+        if not held(number, type):
+            raise OverflowError
+        return number
     except (TypeError, ValueError, OverflowError):
         text, instead = f"takes {type}, got {shown(arg)}", f"wb.{type}(...)"
         if isinstance(arg, array):

@@ -15,7 +15,7 @@ import numpy as np
 from ..arrays import capture_log
 from ..config import config
 from ..device import catch_up, get_device, let_follow, on_host, reports, xp
-from ..errors import BoundsError, GradientError, Where, WorkbenchError
+from ..errors import GradientError, Where, WorkbenchError, outside
 from ..kernels.analysis import launch_ranges
 from ..kernels.analysis import work as cost
 from ..kernels.analysis.launch_form import LaunchForm
@@ -254,21 +254,14 @@ class Executable:
     def fail(self, status: list[int]) -> None:
         """Raise the error of an error record: [code, access, thread, number of indices, indices, extents]."""
         code, access, thread, n = status[:4]
-        where, name, row, wrapped, claim = access_table(self.function)[access]
+        where, name, _, wrapped, claim = access_table(self.function)[access]
         if claim is not None:
             raise claim.error(self.function.name, where, thread)
         if code == BOUNDS:
             shape = tuple(status[10 : 10 + n])
-            axis = next((k for k, i in enumerate(status[4 : 4 + n]) if not 0 <= i < shape[k]), 0)
             given = [i - m if i < 0 and wraps else i for i, m, wraps in zip(status[4:], shape, wrapped, strict=False)]
-            raise BoundsError(
-                f"Kernel {self.function.name!r}: `{row}` outside array {name!r}: thread {thread} uses index"
-                f" {tuple(given)} of shape {shape}.",
-                slug="bounds",
-                where=where,
-                why="The index depends on data, so it was looked at while the kernel ran.",
-                instead=f"if 0 <= index < {name}.shape[{axis}]: ...   around this line, or a larger {name}",
-            )
+            at = tuple(int(k) for k in np.unravel_index(thread, self.form.dims))
+            raise outside(self.function.name, name, at, tuple(given), shape, where)
         raise memory_exhausted(self.function.name, where)
 
 

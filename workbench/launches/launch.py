@@ -47,6 +47,7 @@ def launch(
     adjoint: bool = False,
     adj_inputs: Sequence[Any] = (),
     adj_outputs: Sequence[Any] = (),
+    check_bounds: bool | str | None = None,
     **others: object,
 ) -> Any:
     """Run `kernel` once per cell of the grid `dim` (an int, or a tuple of 1 to 4).
@@ -55,6 +56,8 @@ def launch(
     the launch becomes an event. Raises LaunchError or BoundsError before anything runs, KernelError for its source.
     None for an array, or an array field, leaves it out: then `if a:` is false in the kernel, as for an array without
     elements, and what touches it is refused. `block_dim` and `max_blocks` are taken as in Warp, and change nothing.
+    `check_bounds` takes the place of `config.check_bounds` for this launch. An index that depends on data and leaves
+    its array raises BoundsError when the kernel runs; on a GPU when the host next waits for it.
 
     `adjoint=True` runs the kernel's adjoint once, without a tape, as in Warp: `adj_inputs` and `adj_outputs` are the
     gradients beside `inputs` and `outputs` (None where there is none). It adds to the gradients of what the kernel
@@ -79,6 +82,21 @@ def launch(
     ...
     workbench.errors.BoundsError: ...
     """
+    if check_bounds is not None:
+        with config.with_bounds(check_bounds):
+            return launch(
+                kernel,
+                dim,
+                inputs,
+                outputs,
+                device=device,
+                record_tape=record_tape,
+                record_cmd=record_cmd,
+                adjoint=adjoint,
+                adj_inputs=adj_inputs,
+                adj_outputs=adj_outputs,
+                **others,
+            )
     if others or adj_inputs or adj_outputs or kernel.__class__ is not Kernel:
         _refuse_odd(kernel, others, adjoint, adj_inputs, adj_outputs)
     if inputs.__class__ not in _LISTS or outputs.__class__ not in _LISTS:
@@ -155,6 +173,7 @@ def through(function: Function) -> Function:
     return function
 
 
+through(launch)
 _LISTS = {list, tuple}
 
 

@@ -22,7 +22,7 @@ from ..kernels.lru import RecentlyUsed
 from ..kernels.parameter_types import IndexedArray
 from ..kernels.program import MOST_PLANS, Kernel, Program
 from ..kernels.types import Array, Composite, Scalar, Small
-from .arguments import exact_ints, is_one
+from .arguments import exact_ints, held, is_one
 from .plan import GridLike, Plan, PlannedLaunch, switches
 
 MOST = 1 << 14  # launches that a kernel remembers: some hundred bytes each, and its plan where indices use numbers
@@ -51,7 +51,7 @@ class VaryingArgument(NamedTuple):
         if now.__class__ is self.type.numpy.type:
             return now.item()
         if now.__class__ is float:
-            return now if self.type.kind == "f" else None
+            return now if self.type.kind == "f" and held(now, self.type) else None
         if now.__class__ is int and now in exact_ints(self.type):
             return now if self.type.kind in "iu" else float(now)
         return None

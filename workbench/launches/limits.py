@@ -6,7 +6,8 @@ import math
 from collections.abc import Sequence
 
 from ..arrays.dtypes import inner_shape
-from ..errors import LaunchError
+from ..errors import LaunchError, caution
+from ..kernels.analysis import launch_ranges
 from ..kernels.analysis.launch_form import LaunchForm
 from ..kernels.analysis.thread_conflicts import write_race
 from ..kernels.ir import Function
@@ -39,6 +40,20 @@ def refuse_size(kernel: str, function: Function, form: LaunchForm) -> None:
                     why=f"An index in a kernel is an int32, which counts to {LONGEST:,}.",
                     instead=f"{name}.reshape((n, -1)), or {name}[:{LONGEST}]",
                 )
+
+
+def tell_of_negatives(function: Function, form: LaunchForm) -> None:
+    """Warn of indices that are computed and below 0 in some threads only: they count from the end there."""
+    for access, axis, thread, index in launch_ranges.partly_negative(function, form):
+        if access.where is None:
+            continue
+        n = f"{access.name}.shape[{axis}]"
+        caution(
+            f"Kernel {function.name!r}: thread {thread} uses index {index} of {access.name!r}, which counts from the"
+            f" end, as in Python. Write `(index) % {n}` if that is meant, else `if index >= 0:` around it."
+            " [negative-index]",
+            access.where,
+        )
 
 
 def refuse_race(kernel: str, function: Function, form: LaunchForm) -> None:

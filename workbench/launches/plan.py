@@ -34,7 +34,7 @@ from ..records import record
 from .arguments import views
 from .executable import Executable, executable_for, root_name
 from .full_stores import stored_boxes
-from .limits import refuse_race, refuse_size
+from .limits import refuse_race, refuse_size, tell_of_negatives
 
 
 @record(eq=False)
@@ -248,6 +248,7 @@ def _make(
     )
     refuse_size(kernel, function, form)
     launch_ranges.check(function, form)
+    tell_of_negatives(function, form)
     refuse_race(kernel, function, form)
     accesses = accesses_by_array(function)
     reads, writes = (_touched(names, accesses, how, form) for how in ("reads", "writes"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -75,8 +76,16 @@ class Races:
             slug="race",
             where=where,
             why="Threads have no order, so the result, and its gradient, are a matter of luck.",
-            instead=f"wb.atomic_add({name}, ..., value), or another array for the results",
+            instead=f"wb.{self.atomic_for(name)}({name}, ..., value), or another array for the results",
         )
+
+    def atomic_for(self, name: str) -> str:
+        """The atomic to write: that of `if d < best[0]: best[0] = d` is `atomic_min`."""
+        for where in [w for w, n, _ in self.guard.table if n == name]:
+            compared = re.search(r"if (.*?)([<>])=?\s*(.*)", where.text if where else "")
+            if compared and f"{name}[" in compared[1] + compared[3]:
+                return "atomic_min" if (compared[2] == "<") == (f"{name}[" in compared[3]) else "atomic_max"
+        return "atomic_add"
 
 
 def races_of(plan: Plan) -> Races | None:

@@ -432,8 +432,8 @@ def _check_adjoint(A: LinearOperator) -> None:
             "a solve with a LinearOperator of functions, under a tape.",
             slug="linear",
             where=memory.caller_where(),
-            why="Its adjoint needs products with the transposed matrix.",
-            instead="a dense or a sparse matrix",
+            why="Its adjoint needs products with the transposed matrix, and what `matvec` reads.",
+            instead="a dense matrix, wb.sparse.bsr_..., or tape.record_func with the adjoint that you know",
         )
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ..arrays import capture_log
 from ..arrays.allocation import recorder
 from ..arrays.array import array
 from ..arrays.creation import full, zeros
@@ -116,6 +117,10 @@ def bsr_set_from_triplets(
     check_topology(topology)
     if build_mapping:
         raise LaunchError("build_mapping is not here.", slug="topology", instead="bsr_set_from_triplets each time")
+    capture_log.refuse(
+        "The places of a sparse matrix are made on the host,",
+        "the matrix before the block, and in it a kernel that writes its `values`",
+    )
     r, c = numbers(rows), numbers(columns)
     n = len(r) if count is None else int(count[0] if isinstance(count, array) else count)
     values = None if values is None else _as_blocks(values, dest)

@@ -6,6 +6,7 @@ that is not zero when the walk reaches the write, a gradient would silently end 
 
 from __future__ import annotations
 
+import re
 import warnings
 import weakref
 from collections.abc import Container, Iterable, Sequence
@@ -31,6 +32,7 @@ from .naming import TapeNames
 
 INSIDE = "a tape inside this one"
 OUTSIDE = "another thread"
+_TOLD = 3  # sources that a message names
 
 
 class HostSources:
@@ -254,17 +256,24 @@ class HostSources:
             slug="host-values",
             where=event.where,
             why="The tape does not see what NumPy or Python did in between: the gradient would end here in silence.",
-            instead="y * 2, wb.map(f, y), wb.copy(z, y) or a kernel in its place; tape.record_func(backward, [y, z]) if"
-            " only the host can do it; wb.detach(values) if it is meant",
+            instead=self._element(event) + "y * 2, wb.map(f, y), wb.copy(z, y) or a kernel in its place;"
+            " tape.record_func(backward, [y, z]) if only the host can do it; wb.detach(values) if it is meant",
         )
+
+    def _element(self, event: Event) -> str:
+        """The element to write for one that was taken from a copy: `u[t]` for `u.numpy()[t]`."""
+        texts = (source.where.text for source in event.sources if source.where)
+        found = next((m for text in texts if (m := re.search(r"(\w+)\.numpy\(\)(\[[^]]*\])", text))), None)
+        return f"{found[1]}{found[2]} in place of {found[0]}; or " if found else ""
 
     def _told(self, event: Event) -> str:
         """Text of the sources of an event: names, and lines of reading."""
-        lines = []
+        lines: dict[str, None] = {}
         for source in event.sources:
             at = f", read at {source.where}: {source.where.text.strip()}" if source.where else ""
-            lines.append(f"{self._named(source)}{at}")
-        return "; ".join(lines)
+            lines[f"{self._named(source)}{at}"] = None
+        more = f"; and {len(lines) - _TOLD} more" if len(lines) > _TOLD else ""
+        return "; ".join([*lines][:_TOLD]) + more
 
     def _named(self, source: HostRead) -> str:
         """The user's name of the memory that was read."""

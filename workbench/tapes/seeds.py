@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -49,6 +50,18 @@ def seeds_of(tape: Recording, loss: array | None, grads: dict[array, array] | No
         check_seed(tape, a)
         add_seed(space, a, seed)
     return space
+
+
+def arrays_of(grads: Any) -> Any:
+    """The seeds, with those given as NumPy arrays or lists as arrays of the dtype that they are seeds for."""
+    if not isinstance(grads, Mapping):
+        return grads
+    return {
+        a: array(seed, dtype=a.dtype, device=a.device)
+        if isinstance(a, array) and isinstance(seed, np.ndarray | list | tuple)
+        else seed
+        for a, seed in grads.items()
+    }
 
 
 def check_pairs(what: str, given: object, value: str, instead: str) -> None:
@@ -123,7 +136,7 @@ def check_seed(tape: Recording, a: object) -> None:
         raise GradientError(
             f"{a.label} was neither read nor written while this tape recorded.",
             slug="seed-untouched",
-            why="Only memory that the tape has seen has an adjoint, or takes a seed.",
+            why="Only memory that the tape has seen has an adjoint: what is launched after the `with` is not on it.",
             instead="an array that one of its launches reads or writes",
         )
 

@@ -28,7 +28,7 @@ from .late_imports import ask
 from .publish import computed_in_place, gradients_of, publish
 from .recording import Recording
 from .reverse import Observer, Step, reverse, walk
-from .seeds import check_seed, seeds_of
+from .seeds import arrays_of, check_seed, seeds_of
 from .struct_gradients import TapeGradients
 
 _CLEARED = (0, None)  # by whom a gradient was published that was cleared
@@ -107,7 +107,8 @@ class Tape(Recording, metaclass=Listed):
         """Publish the gradient of the seeds with respect to what the tape started from.
 
         loss    an array of one element: its seed is one.
-        grads   {array: seed}, seeds of the same shape and dtype (float32 for float16). They are copied.
+        grads   {array: seed}, seeds of the same shape and dtype (float32 for float16), or NumPy arrays and lists of
+                that shape, which are converted. They are copied.
         Without either, the seeds are the `.grad` bytes written since they were last published.
         pitfall one of `wb.pitfalls`: nothing is published; returns gradients that are wrong on purpose, a `Wrong`.
         Raises GradientError where the gradient would not be exact, or a seed does not fit.
@@ -118,6 +119,7 @@ class Tape(Recording, metaclass=Listed):
             around = None
         with memory.LOCK, memory.unrecorded(), capture_log.allowed():
             self._refuse_without_leaf()
+            grads = arrays_of(grads)
             space = seeds_of(self, loss, grads)
             if pitfall is not None:
                 capture_log.refuse("A pitfall")
@@ -163,14 +165,21 @@ class Tape(Recording, metaclass=Listed):
         self.host.warn()
 
     def _refuse_without_leaf(self) -> None:
-        if self.events and not self.active and not any(a.allocation.asked for a in self.arrays.values()):
-            raise GradientError(
-                "no array of this tape has requires_grad, so there is nothing to take a derivative by.",
-                slug="no-leaf",
-                where=self.events[0].where,
-                why="Every gradient would be None.",
-                instead="x = wb.array(values, requires_grad=True)   before the tape records",
-            )
+        if not self.events or self.active or any(a.allocation.asked for a in self.arrays.values()):
+            return
+        why, instead = "Every gradient would be None.", "x = wb.array(values, requires_grad=True)   before it records"
+        for a in self.arrays.values():
+            for _, run in a.allocation.origins.met(a.span) if a.allocation.origins else ():
+                of = " and ".join(run.names) or "what has requires_grad"
+                why = f"{self.names.of(a)} was written under another tape, which recorded the way from {of}."
+                instead = "one tape around both"
+        raise GradientError(
+            "no array of this tape has requires_grad, so there is nothing to take a derivative by.",
+            slug="no-leaf",
+            where=self.events[0].where,
+            why=why,
+            instead=instead,
+        )
 
     def _crossing(self, seeds: Workspace) -> CrossTapeSearch | None:
         """The border search for a walk; None if the tape has no borders, and in a capture, as numbers are unknown."""

@@ -89,6 +89,25 @@ def _stays(access: Access, launch: LaunchForm) -> bool:
     return len(ranges) <= len(extents) and all(lo >= 0 and hi < n for (lo, hi), n in zip(ranges, extents, strict=False))
 
 
+def partly_negative(function: ir.Function, launch: LaunchForm) -> Iterator[tuple[Access, int, int | tuple, int]]:
+    """(access, axis, a thread, its index) where an affine index is below 0 in some threads, and not in all."""
+    seen = set()
+    for access in accesses_of(function):
+        hull = Hull(access, launch) if access.certain else None
+        if hull is None or hull.empty or (access.where, access.name) in seen:
+            continue
+        for axis, wrap in enumerate(access.wraps):
+            line = hull.line(axis) if wrap is not None else None
+            if line is None or not line.terms:
+                continue
+            point = hull.extreme(line, -1)[1]
+            index = hull.index(axis, point)
+            if index is not None and index < 0 <= line.hull(hull.box)[1] and hull.runs(point):
+                seen.add((access.where, access.name))
+                thread = hull.thread(point)
+                yield access, axis, thread[0] if len(thread) == 1 else thread, index
+
+
 def _outside(hull: Hull, axis: int) -> Point | None:
     """A thread that runs and whose index leaves the axis."""
     form = hull.access.indices[axis]

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import BoundsError
+from ...errors import BoundsError, outside
 from .. import ir
 from ..ops import memory as rows
 from ..ops import vectors
@@ -25,19 +25,6 @@ def _components(c: Closures, stmt: ir.Stmt) -> None:
     c.arrays[id(stmt.outs[0])] = BoundArray(memory.data, memory.name, memory.data.ndim)
 
 
-def _outside(kernel: str, stmt: ir.Stmt, name: str, thread: tuple, index: tuple, shape: tuple) -> BoundsError:
-    shown = ", ".join(map(str, index))
-    at: object = thread if len(thread) != 1 else next(iter(thread))
-    line = f" at line {stmt.where.line}" if stmt.where else ""
-    return BoundsError(
-        f"Kernel {kernel!r}, array {name!r}: thread {at} uses {name}[{shown}]{line}, outside shape {shape}",
-        slug="bounds",
-        where=stmt.where,
-        why=f"each index must be at least 0 and less than the extent of {name} along its axis",
-        instead=f"an `if` around this line, or a launch whose dim fits {name}.shape",
-    )
-
-
 def _as_written(index: ir.Value) -> ir.Value:
     """An index before it was counted from the end: what the user knows it by."""
     stmt = index.stmt
@@ -51,7 +38,7 @@ def _address(c: Closures, stmt: ir.Stmt) -> tuple[np.ndarray, Callable[[list], A
     written = c.at([_as_written(i) for i in stmt.args[1 : 1 + memory.ndim]])
 
     def fail(s: list) -> BoundsError:
-        return _outside(c.kernel, stmt, memory.name, s[THREAD], tuple(int(s[i]) for i in written), shape)
+        return outside(c.kernel, memory.name, s[THREAD], tuple(int(s[i]) for i in written), shape, stmt.where)
 
     if memory.ndim == 1:
         (at,), (extent,) = indices, shape
@@ -170,7 +157,7 @@ def _component_at(c: Closures, stmt: ir.Stmt) -> Step:
         index = tuple([int(s[i]) for i in indices])
         for i, n in zip(index, shape, strict=False):
             if not -n <= i < n:
-                raise _outside(c.kernel, stmt, name, s[THREAD], index, shape)
+                raise outside(c.kernel, name, s[THREAD], index, shape, stmt.where)
         if extracts:
             s[out] = convert(s[v][index])
         else:

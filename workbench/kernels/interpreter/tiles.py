@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...errors import BoundsError
+from ...errors import outside
 from .. import ir
 from ..ops import control, tiles
 from ..types import Tile
@@ -57,15 +57,7 @@ def _indexed(c: Closures, stmt: ir.Stmt) -> Step:
             else any(not -n <= i < n for i, n in zip(index, type.dims, strict=True))
         )
         if bad:
-            name, line = stmt.args[0].name or "a tile", f" at line {stmt.where.line}" if stmt.where else ""
-            shown = ", ".join(map(str, index))
-            raise BoundsError(
-                f"Kernel {c.kernel!r}, tile {name!r}: block {s[THREAD]} uses {name}[{shown}]{line}, outside shape "
-                f"{type.dims}",
-                slug="bounds",
-                where=stmt.where,
-                why="each index must be less than the extent of the tile along its axis",
-            )
+            raise outside(c.kernel, stmt.args[0].name or "a tile", s[THREAD], index, type.dims, stmt.where)
         compute(s)
 
     return step

@@ -112,6 +112,8 @@ _ELSEWHERE = {
     "np.arange, linspace and random of NumPy, then wb.array(...)": "arange linspace random rand randint eye",
     "wb.length(v)": "norm magnitude",
     "wb.config.backend": "set_backend backend",
+    "wb.optim.linear: cg, bicgstab, gmres": "linalg solve solver inv lu cholesky",
+    "a kernel for one step of the method, launched once per step": "odeint solve_ivp ode rk4 integrate integrator",
 }
 
 

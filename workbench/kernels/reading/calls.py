@@ -45,7 +45,7 @@ from ..types import (
 )
 
 # checks and tile_tools are imported to enter their readers of builtins
-from . import addresses, assigned_names, checks, declare, refused_syntax, tile_tools  # noqa: F401
+from . import addresses, assigned_names, checks, declare, hints, refused_syntax, tile_tools  # noqa: F401
 from . import python_names as names
 from .addresses import array_of_memory, is_address
 from .base import READERS, Meaning, ReaderBase
@@ -643,7 +643,7 @@ class Calls(ReaderBase):
                 slug="argument-type",
                 where=where,
                 why="Nothing is converted silently.",
-                instead=f"{wanted}(...)" if isinstance(wanted, Scalar) else "",
+                instead=f"{hints.spelled(str(wanted), self.frame.around)}(...)" if isinstance(wanted, Scalar) else "",
             )
         return value
 

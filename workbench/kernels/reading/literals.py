@@ -21,6 +21,7 @@ import numpy as np
 from .. import ir, ops
 from ..ir import constant
 from ..types import Scalar, Small, Type, bool_, float32, float64, int32, int64, is_float, scalar_of
+from . import hints
 from .base import Meaning, ReaderBase
 from .scope import Shape, StructParts, Unusable, describe, is_array, is_literal
 
@@ -59,10 +60,11 @@ class LiteralsReader(ReaderBase):
             return x.error(self.builder.where)
         if isinstance(x, StructParts | Shape | tuple) or is_array(x):
             return self.error(f"{describe(x)} is not a number", "operand-type", None, "", "one element or field of it")
+        text = self.builder.where.text if self.builder.where else ""
+        name = next((n for n, known in self.frame.around.items() if known is x and n in text), "")
+        what, instead = hints.instead_of_value(x, name)
         why = "A kernel takes numbers, vectors, funcs and types from Python."
-        return self.error(
-            f"a Python {type(x).__name__} is not a value of the kernel language", "constant", None, why, ""
-        )
+        return self.error(what, "constant", None, why, instead)
 
     def typed(self, x: Meaning, type: Type) -> Any:
         """A literal as a constant of `type` where that holds it, else the value as it is."""

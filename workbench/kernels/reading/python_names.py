@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import re
 import sys
 import typing
 from collections.abc import Callable, Mapping
@@ -10,6 +11,7 @@ from typing import Any
 
 from ...errors import KernelError, Where
 from ..types import FUNCTION
+from . import hints
 from .declare import takes_function, type_from
 
 _ROOT = __name__.partition(".")[0]
@@ -37,12 +39,14 @@ def lookup(name: str, around: Mapping[str, Any], known: list[str], where: Where)
     import difflib
 
     close = difflib.get_close_matches(name, [*known, *around], n=1)
+    index = re.search(rf"\[[^]]*\b{name}\b", where.text)
+    new = f"{name} = wb.tid()" if index else f"{name} = ..."
     raise KernelError(
         f"the name `{name}` is not known here",
         slug="unknown-name",
         where=where,
         why="It is no parameter, no local assigned before this line, and no Python variable.",
-        instead=f"`{close[0]}` (did you mean that?)" if close else f"{name} = ..., before this line",
+        instead=f"`{close[0]}` (did you mean that?)" if close else f"{new}, before this line",
     )
 
 
@@ -53,7 +57,7 @@ def annotation(fn: Callable[..., Any], name: str, around: Mapping[str, Any], whe
         try:
             raw = eval(raw, dict(around))  # the user's own annotation, written as text
         except Exception as e:
-            raise _bad(name, str(e), where) from None
+            raise _bad(name, raw, where, str(e)) from None
     if raw is None or raw is typing.Any:
         return raw
     if takes_function(raw):
@@ -61,14 +65,10 @@ def annotation(fn: Callable[..., Any], name: str, around: Mapping[str, Any], whe
     try:
         return type_from(raw)
     except TypeError as e:
-        raise _bad(name, str(e), where) from None
+        raise _bad(name, raw, where, "" if isinstance(raw, type) else str(e)) from None
 
 
-def _bad(name: str, why: str, where: Where) -> KernelError:
-    return KernelError(
-        f"the annotation of `{name}` is not a type of the kernel language",
-        slug="annotation",
-        where=where,
-        why=why,
-        instead=f"{name}: float   or   {name}: array(dtype=float)",
-    )
+def _bad(name: str, annotation: object, where: Where, why: str) -> KernelError:
+    reason, instead = hints.instead_of_annotation(name, annotation)
+    text = f"the annotation of `{name}` is not a type of the kernel language"
+    return KernelError(text, slug="annotation", where=where, why=why or reason, instead=instead)

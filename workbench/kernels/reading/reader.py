@@ -15,14 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import KernelError, Where
+from ...errors import KernelError, Where, caution
 from ...records import record
 from .. import ir, ops
 from ..ops import control
 from ..ops.control import Claim
 from ..types import Array, Composite, Scalar, Small, Struct, Type, bool_, is_int, scalar_of
 from . import assigned_names as stores
-from . import python_names, refused_syntax
+from . import hints, python_names, refused_syntax
 from .addresses import is_address, moved_address
 from .base import Meaning, Opened
 from .calls import Calls
@@ -178,10 +178,10 @@ class Reader(ControlFlowReader, Places, Calls, LiteralsReader):
         )
         if isinstance(found, Type) and getattr(found, "dtype", None) is not Any:
             return found
-        why = "A kernel is compiled for the types of its parameters."
-        raise self.error(
-            f"the parameter `{node.arg}` needs a type", "annotation", node, why, f"{node.arg}: array(dtype=float)"
-        )
+        why, instead = "A kernel is compiled for the types of its parameters.", f"{node.arg}: array(dtype=float)"
+        if node.arg == "self":
+            why, instead = "A kernel is no method.", "the kernel outside the class, with what it needs as arguments"
+        raise self.error(f"the parameter `{node.arg}` needs a type", "annotation", node, why, instead)
 
     def parameter(self, name: str, type: Type, where: Where | None, given: bool = True) -> Any:
         """Flat parameters for one parameter of the user. Of an array that is not `given` there are none."""
@@ -354,7 +354,17 @@ class Reader(ControlFlowReader, Places, Calls, LiteralsReader):
 
     def visit_BinOp(self, node: ast.BinOp) -> Any:
         left = self.checked(self.visit(node.left), node.left)
-        return self.binary(node.op, left, self.checked(self.visit(node.right), node.right))
+        right = self.checked(self.visit(node.right), node.right)
+        if isinstance(node.op, ast.Div) and _truncates(left, right) and not getattr(self.frame.fn, "snippet", ""):
+            a, b = ast.unparse(node.left), ast.unparse(node.right)
+            exact = f"float({a}) / {b}.0" if is_literal(right) else f"float({a}) / float({b})"
+            caution(
+                f"`{ast.unparse(node)}` of two whole numbers is rounded towards zero in a kernel, as in C."
+                f" Write `{a} // {b}` if that is meant, else `{exact}`. [integer-division]",
+                self.where(node),
+            )
+        with hints.mixed_types(self, node.left, node.right):
+            return self.binary(node.op, left, right)
 
     def binary(self, op: ast.operator, a: Meaning, b: Meaning) -> Any:
         sign = BINARY[refused_syntax.name_of(op)]
@@ -440,3 +450,16 @@ class Reader(ControlFlowReader, Places, Calls, LiteralsReader):
 
     def stores(self, node: ast.AST) -> tuple[set[str], set[str]]:
         return stores.stores(node, self.changed_by)
+
+
+def _truncates(a: Meaning, b: Meaning) -> bool:
+    """True where `/` of these rounds: both are whole numbers, and not known to divide."""
+    if is_literal(a) and is_literal(b):
+        return isinstance(a, int) and isinstance(b, int) and b != 0 and a % b != 0
+    return _whole(a) and _whole(b)
+
+
+def _whole(x: Meaning) -> bool:
+    if isinstance(x, ir.Value):
+        return is_int(x.type)
+    return isinstance(x, int | np.integer) and not isinstance(x, bool)

@@ -71,6 +71,8 @@ def source(fn: Callable[..., Any]) -> Source:
     known = _known.get(fn)
     if known is None or known.code is not fn.__code__:
         made = _read(fn)
+        if fn.__code__.co_name == "<lambda>":
+            return made
         place = made.text, made.file, made.first, made.shift, made.lines
         _known[fn] = _Text(fn.__code__, ref(made.tree), place)
         return made
@@ -78,10 +80,10 @@ def source(fn: Callable[..., Any]) -> Source:
 
 
 def _read(fn: Callable[..., Any]) -> Source:
-    if fn.__code__.co_name == "<lambda>":  # its line may be that of a def
-        raise _no_def(fn)
     try:
         lines, before = inspect.findsource(fn)
+        if fn.__code__.co_name == "<lambda>":
+            return _lambda(fn, [line.rstrip("\n") for line in lines])
         raw, text, tree = _block(fn, lines[before:])
     except (OSError, TypeError):
         raise KernelError(
@@ -101,6 +103,20 @@ def _read(fn: Callable[..., Any]) -> Source:
             instead="importlib.reload(module), or a restart of the notebook's kernel",
         )
     return Source(fn, tree, text, file, before + 1, shift, tuple(raw))
+
+
+def _lambda(fn: Callable[..., Any], lines: list[str]) -> Source:
+    """A lambda as a function that returns its expression: of those on its line the one that compiles to its code."""
+    first = fn.__code__.co_firstlineno
+    for node in ast.walk(ast.parse("\n".join(lines))):
+        if isinstance(node, ast.Lambda) and node.lineno == first:
+            body: list[ast.stmt] = [ast.copy_location(ast.Return(node.body), node)]
+            tree = ast.copy_location(ast.FunctionDef("made", node.args, body, []), node)
+            if _same_code(fn, tree):
+                text = "\n".join(lines[first - 1 : node.end_lineno])
+                tree = ast.increment_lineno(tree, 1 - first)
+                return Source(fn, tree, text, inspect.getsourcefile(fn) or "", first, 0, tuple(lines[first - 1 :]))
+    raise _no_def(fn)
 
 
 def _block(fn: Callable[..., Any], lines: list[str]) -> tuple[list[str], str, ast.FunctionDef]:

@@ -16,7 +16,7 @@ from .. import ir, ops
 from ..ops import memory, parts, scalar, vectors
 from ..row import Row
 from ..types import Array, Composite, Matrix, Struct, Transform, Vector, float16, float32, is_int, matrix, vector
-from . import refused_syntax
+from . import hints, refused_syntax
 from .addresses import address_of
 from .base import Meaning, ReaderBase
 from .chosen_arrays import each_option
@@ -162,7 +162,7 @@ class Places(ReaderBase):
             "attribute",
             node,
             "There are shape, ndim, dtype and ptr.",
-            "x.shape[0]",
+            hints.instead_of_method(node),
         )
 
     def no_field(self, struct: Struct, node: ast.Attribute) -> KernelError:
@@ -592,7 +592,8 @@ class Places(ReaderBase):
         in_place = is_tile(old) and isinstance(node.target, ast.Name) and op in IN_PLACE_TILES
         if in_place:
             refuse_shared(self, old, node.target)
-        result = self.binary(node.op, old, self.visit(node.value))
+        with hints.mixed_types(self, node.target, node.value):
+            result = self.binary(node.op, old, self.visit(node.value))
         name = node.target.id if isinstance(node.target, ast.Name) else ""
         if isinstance(node.target, ast.Name) and is_tile(old) and not in_place:
             return self.bind(node.target, result)
