@@ -377,9 +377,10 @@ def _ends(tape: Tape, y: array | None) -> tuple[dict[str, array], dict[str, arra
     wanted = {a.span for a in leaves(y)} if y is not None else set()
     hit = {a.span for _, a in known if (m := tape.log.written.get(a.allocation)) is not None and m.touch(a.span)}
     outputs = {n: a for n, a in known if a.span in wanted | hit}
-    if not outputs:
+    if not outputs or (y is not None and wanted.isdisjoint(a.span for a in outputs.values())):
+        what = "nothing that this tape wrote depends on an" if y is None else f"{y.label} depends on no"
         raise GradientError(
-            "nothing that this tape wrote depends on an array with requires_grad.",
+            f"{what} array with requires_grad.",
             slug="seed-untouched",
             instead="x.requires_grad = True before the tape records",
         )
