@@ -99,7 +99,8 @@ def refuse(text: str, slug: str = "type", instead: str = "") -> TypeError:
 # adds                     its `update` adds or subtracts: in whatever order threads do it, it comes to the same
 #
 # Facts by which passes choose; what nobody has said does not hold, so a new row is treated with care:
-# linear                   linear in its float arguments together: adjoints and tangents pass it as a whole
+# linear                   linear in its float arguments together: adjoints and tangents pass it as a whole; its tangent
+#                          is the row itself (see `linear_tangent`)
 # bilinear                 linear in each of two arguments
 # exact                    a float result has the same bits from NumPy and from any compiler without contraction
 # moves                    hands values on as they are: nothing is rounded, in float16 either

@@ -16,7 +16,7 @@ from ...records import record
 from ..ir import Sort, kind
 from ..row import NO_GRADIENT, Numeric, Operand, Row, refuse
 from ..types import Composite, Scalar, Tile, Type, bool_, is_float
-from .row import ROWS, overload, row, zero
+from .row import ROWS, linear_tangent, overload, row, zero
 from .scalar import ADD, MOVES, TIMES, same_type
 
 # ---- type rules
@@ -107,20 +107,6 @@ def moved_by_some(rule: Callable[..., Any]) -> Callable[..., Any]:
                 rest = rule([None if u is t else u for u in ts], y, *args, **attr)
                 made = ROWS["where"](_all_zero(t), zero(made) if rest is None else rest, made)
         return made
-
-    return tangent
-
-
-def linear_tangent(name: str) -> Callable[..., Any]:
-    """Tangent rule of a row linear in all its arguments together: the row itself, applied to the tangents."""
-
-    def tangent(ts, y, *args, **attr):
-        if all(t is None for t in ts):
-            return None
-        full = [
-            zero(a) if t is None and is_float(kind(a)) else a if t is None else t for t, a in zip(ts, args, strict=True)
-        ]
-        return ROWS[name](*full, **attr)
 
     return tangent
 
