@@ -15,11 +15,11 @@ from __future__ import annotations
 import enum
 import inspect
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
-from ..records import record
 from .types import Composite, Scalar, Small, Type, matrix, scalar_of, vector
 
 
@@ -115,7 +115,7 @@ def refuse(text: str, slug: str = "type", instead: str = "") -> TypeError:
 # cost                     what it costs, counted in additions
 #
 # `attr?`: the keyword `attr=` is passed to every function of a row with `typed_by_attr`, and to no other.
-@record(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Row:
     """One operation of the kernel language: its type rule, meaning, C text, derivative rules and effect."""
 

@@ -9,10 +9,10 @@ values. A row whose derivative is not again one of these rows gets its tangent b
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
-from ...records import record
 from ..ir import Sort, kind
 from ..row import NO_GRADIENT, Numeric, Operand, Row, refuse
 from ..types import Composite, Scalar, Tile, Type, bool_, is_float
@@ -120,7 +120,7 @@ def bilinear_tangent(name: str) -> Callable[..., Any]:
     return tangent
 
 
-@record
+@dataclass
 class Factor:
     """A component that is multiplied: where it is `part` of an adjoint, by `times`; what comes of it is part of it."""
 
@@ -181,7 +181,7 @@ def _variant(of: Row, name: str, parts: tuple[int, ...], times: Row) -> None:
     row(name, **made, adjoint=of.adjoint, tangent=of.tangent, bilinear=of.bilinear, cost=of.cost)
 
 
-@record
+@dataclass
 class Dual(Operand if TYPE_CHECKING else object):
     """A component and its tangent."""
 

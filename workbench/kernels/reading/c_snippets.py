@@ -10,12 +10,11 @@ from __future__ import annotations
 import keyword
 import re
 from collections.abc import Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING
 
 from ...errors import KernelError, Where
-from ...records import record
 from .c_vocabulary import ADDRESSES, BARRIER, CONSTANTS, FIRST_BIT, FUNCTIONS, OPERATORS, SAME_BITS, TYPES, type_name
 
 if TYPE_CHECKING:
@@ -29,7 +28,7 @@ _READ = frozenset(  # the kinds of nodes that have a method of their name
 )
 
 
-@record
+@dataclass
 class Snippet:
     """Reads one snippet. `adjoint`: names of parameters whose `adj_` names are gradients; `ret`: has it a result."""
 

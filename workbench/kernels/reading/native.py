@@ -7,11 +7,11 @@ import linecache
 import re
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from types import FunctionType, SimpleNamespace
 from typing import Any
 
 from ...errors import KernelError
-from ...records import replace
 from .. import ops
 from .. import types as T
 from ..ops.functions import ATOMICS

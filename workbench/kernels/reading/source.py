@@ -12,15 +12,15 @@ import inspect
 import textwrap
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from types import CodeType, ModuleType
 from typing import Any
 from weakref import WeakKeyDictionary, ref
 
 from ...errors import KernelError, Where
-from ...records import record
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Source:
     """The text of one function. `first` is its first line in `file`, `shift` the columns removed by dedenting."""
 
@@ -51,7 +51,7 @@ class Source:
         )
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class _Text:
     """Cache entry of a function: its code, the place of its text, and the tree while a `Source` holds it."""
 
