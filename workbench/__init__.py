@@ -197,6 +197,7 @@ _LATER["examples"] = "warp.names.examples"
 # Not offered: these modules (what is in them is) and what pytest writes into a module whose `assert` it explains.
 _ROOMS = set("arrays derivatives device errors geometry kernels launches records tables tapes warp".split())
 __all__ = sorted({name for name in globals() if name[0] not in "_@"} - _ROOMS | set(_LATER))  # noqa: PLE0605
+__dir__ = __all__.copy
 
 
 def __getattr__(name: str) -> object:
@@ -243,7 +244,3 @@ for _kind in (
 
 _install()
 _sys.meta_path.append(_Names())  # asked last, for names of this package that are no files
-
-
-def __dir__() -> list[str]:
-    return __all__

@@ -9,14 +9,13 @@ from __future__ import annotations
 import os
 import sys
 import warnings
+from dataclasses import dataclass
 from typing import Any
-
-from .records import record
 
 PACKAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "")
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Where:
     """A place in the user's source. Columns are zero-based; `caller` is set inside an inlined function."""
 

@@ -427,17 +427,6 @@ def test_what_nvrtc_refuses_is_told_with_its_log(cache):
         nvrtc.to_cubin("broken\n", "sm_80")
 
 
-@pytest.mark.needs_nvrtc
-def test_nvrtc_of_the_wheel_does_without_cupy(cache, monkeypatch):
-    paths = nvrtc.wheel_libraries()
-    if not paths:
-        pytest.skip("no libnvrtc in a wheel or on the system: CuPy brings its own")
-    monkeypatch.setattr(nvrtc, "nvrtc", lambda: nvrtc.WheelNvrtc(paths[0]))
-    assert nvrtc.to_cubin(CUDA, "sm_90")[:4] == b"\x7fELF"
-    with pytest.raises(CompileError, match=r"kernel\.cu"):
-        nvrtc.to_cubin("broken\n", "sm_80")
-
-
 @pytest.mark.slow
 def test_the_compilers_import_without_cupy(cache):
     process = in_process(

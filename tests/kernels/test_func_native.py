@@ -19,6 +19,9 @@ SNIPPETS = {
         }
         for (int j = n; j > 0; j -= 2) s += j * 0.25f;
         for (int j = 1; j < n; j <<= 1) { if (j == 4) continue; s += j; }
+        int k;
+        for (k = 1; k < n; ++k) s += k;
+        s += k; // what it is after the loop
         return s;""",
     "integers": """
         int k = -7;
@@ -31,6 +34,7 @@ SNIPPETS = {
         k = n > 3 ? k * 2 : k - 1;
         k ^= 5; k |= 8; ++k; k--;
         long long big = 1LL << 40;
+        if (k < n && n > (k + 1)) k += (n) -1 - abs(k) * (n);
         return k + c + (float)(big >> 38) + (int)(x * 3.7f) + !n;""",
     "shadows": """
         float r = x; int i = 3;
@@ -62,7 +66,7 @@ SNIPPETS = {
 @pytest.mark.parametrize("name", SNIPPETS)
 def test_a_snippet_computes_what_a_c_compiler_makes_of_it(name, tmp_path, backend):
     (tmp_path / "f.c").write_text(
-        "#include <math.h>\n#include <stdbool.h>\n" + f"float f(float x, int n) {{ {SNIPPETS[name]} }}"
+        f"#include <math.h>\n#include <stdbool.h>\n#include <stdlib.h>\nfloat f(float x, int n) {{ {SNIPPETS[name]} }}"
     )
     compiler = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))))
     subprocess.run(
@@ -328,16 +332,19 @@ def test_a_replay_is_what_the_reverse_pass_runs():
         ("float *p = (float*)x; return *p;", "p"),
         ("float a = x; float *p = &a; return *p;", "p"),
         ("return *(wp::address(a, 0) + 1);", "wp::address"),
-        ("float *p = wp::address(a, 0); return *(p + 1);", "`p`"),
-        ("float *p = wp::address(a, 0); *p++; return x;", "`p`"),
+        ("float *p = wp::address(a, 0); return *(p + 1);", "`p + 1`"),
+        ("float *p = wp::address(a, 0); *p++; return x;", "`p++`"),
         ("float *p = wp::address(a, 0); return p[1];", "`p`"),
         ("float *p = wp::address(a, 0) + 1; return *p;", "wp::address"),
         ("return reinterpret_cast<float>(x);", "reinterpret_cast"),
-        ("return x +;", "`;`"),
-        ("return x", "its end"),
+        ("return x +;", "what lacks `identifier`"),
+        ("return x", "what lacks `;`"),
+        ("return * x;", "`x`"),
+        ("return x; } void g() {", "`void`"),
+        ("float v[] = {1, 2}; return v[0];", "`v`"),
         ("#if X > 3\nreturn x;\n#endif", "#if X > 3"),
         ("return some::thing(x);", "some::thing"),
-        ('asm("nop"); return x;', '`"`'),
+        ('asm("nop"); return x;', "`asm`"),
         ("auto f = [&](float a) { return a; }; return f(x);", "`[`"),
         ("switch (x) { case 1: return x; }", "switch"),
     ],

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import base64
+import io
 import re
 import threading
-import zlib
 from itertools import pairwise
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from matplotlib.image import imread
 
 import workbench as wb
 from workbench.arrays import allocation
@@ -434,11 +435,9 @@ def test_sliders_say_what_they_stand_for(panel):
 
 def test_the_image_is_a_png_of_these_pixels():
     pixels = np.arange(24, dtype=np.uint8).reshape(2, 3, 4)
-    data = base64.b64decode(jacobian_html.image(3, 2, pixels).partition(",")[2])
-    assert data.startswith(b"\x89PNG") and data.endswith(b"IEND\xaeB`\x82")
-    start = data.index(b"IDAT") + 4
-    lines = zlib.decompress(data[start:-16])
-    assert lines == b"\0" + pixels[0].tobytes() + b"\0" + pixels[1].tobytes()
+    data = base64.b64decode(jacobian_html.image(pixels).partition(",")[2])
+    read = imread(io.BytesIO(data), format="png")
+    np.testing.assert_array_equal(np.round(255 * read), pixels)
 
 
 def test_the_bars_are_valid_xml_and_say_every_number(panel):

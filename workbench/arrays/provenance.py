@@ -7,17 +7,16 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from ..errors import Where
-from ..records import record
 from .allocation import caller_where, recorders
 from .span import Span
 
 MOST = 16  # sources that a value remembers
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class HostRead:
     """A reading of memory: its bytes, their name, the line, and the number of events of each open tape at that time."""
 

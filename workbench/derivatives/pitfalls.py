@@ -47,6 +47,7 @@ __all__ = [
     "struct_field",
     "values",
 ]
+__dir__ = __all__.copy
 Hook = Callable[[Event, Workspace], None]
 
 
@@ -329,7 +330,3 @@ ALL = (
     frozen_loops,
     missing_requires_grad,
 )
-
-
-def __dir__() -> list[str]:
-    return __all__

@@ -44,6 +44,7 @@ from .report import GradcheckRow, Report, refuse_vacuous
 from .sweep import spread
 
 __all__ = ["GradcheckRow", "Report", "check_rule", "gradcheck"]
+__dir__ = __all__.copy
 BLIND = 100  # a derivative below this many times `atol` is lost in the noise of the outputs
 ELEMENTS = 256  # elements looked at one by one where a direction alone does not tell
 
@@ -425,7 +426,3 @@ def _error(measure: _Measure, name: str, part: np.ndarray) -> float:
     want, _ = measure.slope(name, v.reshape(g.shape))
     error = abs(float(np.sum(g.reshape(-1)[part] * v[part])) - want)
     return error if np.isfinite(error) else float("inf")
-
-
-def __dir__() -> list[str]:
-    return __all__

@@ -32,6 +32,7 @@ from .several_tapes import ACROSS
 from .walk_record import WalkRecord
 
 __all__ = ["Finding", "Findings", "Holdings", "diagnose"]
+__dir__ = __all__.copy
 
 
 def diagnose(tape: Tape, loss: array | None = None, grads: dict[array, array] | None = None) -> Findings:
@@ -76,7 +77,3 @@ def _note(tape: Tape, given: bool) -> str:
     if given or tape.last_seeds or not tape.events:
         return ""
     return "No backward has run: adjoints were not looked at. tape.diagnose(loss=...) does that without publishing."
-
-
-def __dir__() -> list[str]:
-    return __all__

@@ -44,6 +44,7 @@ __all__ = [
     "torch",
     "warp",
 ]
+__dir__ = __all__.copy
 
 
 def __getattr__(name: str) -> Any:
@@ -336,7 +337,3 @@ def _known(value: object) -> Iterator[array]:
 
 ports.wrappers.append(_wrapped)
 ports.arrays_behind.append(_known)
-
-
-def __dir__() -> list[str]:
-    return __all__

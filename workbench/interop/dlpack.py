@@ -24,6 +24,7 @@ from . import is_tensor
 from .pure_calls import arrived
 
 __all__ = ["from_dlpack"]
+__dir__ = __all__.copy
 CPU, CUDA = 1, 2  # DLPack's numbers for kinds of devices
 
 
@@ -138,7 +139,3 @@ def guard(a: array, constant: Constant) -> None:
             return
         _guards[a.allocation] = [*known, constant]
         a.allocation.watch(constant)
-
-
-def __dir__() -> list[str]:
-    return __all__

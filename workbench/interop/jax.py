@@ -30,6 +30,7 @@ from .jax_primitives import HostCall, called
 from .pure_calls import Dims, GridLike, OutputsLike, arrived, check_writes, form, refuse_leaving
 
 __all__ = ["device_to_jax", "dtype_from_jax", "dtype_to_jax", "from_jax", "function", "to_jax"]
+__dir__ = __all__.copy
 
 
 def from_jax(x: jax.Array, dtype: DTypeLike = None, requires_grad: bool = False, copy: bool = False) -> array:
@@ -236,7 +237,3 @@ def argument(what: str, where: Where | None, param: tuple[str, Type], arg: objec
             instead=f"x.astype({wanted})" if have != wanted else "",
         )
     return given
-
-
-def __dir__() -> list[str]:
-    return __all__

@@ -60,6 +60,7 @@ __all__ = [
     "function",
     "to_torch",
 ]
+__dir__ = __all__.copy
 
 # ---- kernels as torch functions
 
@@ -462,7 +463,3 @@ def _each(info: VmapInfo, dims: Sequence[int | None], tensors: Sequence[torch.Te
     ]
     stacked = tuple(torch.stack(parts) for parts in zip(*made, strict=True))
     return stacked, (0,) * len(stacked)
-
-
-def __dir__() -> list[str]:
-    return __all__

@@ -5,7 +5,4 @@ from __future__ import annotations
 from ..warp.watch import TESTED, Comparison, Row, Watch, watch
 
 __all__ = ["TESTED", "Comparison", "Row", "Watch", "watch"]
-
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = __all__.copy

@@ -12,13 +12,12 @@ import itertools
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 
 from ..errors import KernelError, Where
-from ..records import record, replace
 from .row import Numeric, Operand, Row, type_of, weak_type
 from .types import Array, Composite, Scalar, Stack, Tile, Type, bool_
 
@@ -50,7 +49,7 @@ class Role(enum.Enum):
         return self in (Role.SHADOW, Role.TANGENT, Role.AFTER, Role.TIES)
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Companion:
     """The role of a parameter that a pass added, and the kernel's parameter that it belongs to: its name, or ""."""
 
@@ -58,7 +57,7 @@ class Companion:
     of: str
 
 
-@record(eq=False)
+@dataclass(eq=False)
 class Value(Operand if TYPE_CHECKING else object):  # `ops.operators` gives it Python's
     """Assigned once; `name` is the user's name for it where there is one (may repeat: `show` numbers them)."""
 
@@ -95,7 +94,7 @@ class Value(Operand if TYPE_CHECKING else object):  # `ops.operators` gives it P
         return current().emit(row, *values, attr=attr)
 
 
-@record(eq=False)
+@dataclass(eq=False)
 class Stmt:
     """One row applied to values. `of` is the primal statement that an adjoint or replayed statement stems from."""
 
@@ -114,7 +113,7 @@ class Stmt:
         return (*self.args, *(v for r in self.regions for v in r.results)) if self.regions else self.args
 
 
-@record(eq=False)
+@dataclass(eq=False)
 class Region:
     """Parameters in, results out."""
 
@@ -123,7 +122,7 @@ class Region:
     results: tuple[Value, ...] = ()
 
 
-@record(eq=False)
+@dataclass(eq=False)
 class Function:
     """One kernel as IR. `body.params` are the flat parameters: arrays and value types, structs taken apart.
 

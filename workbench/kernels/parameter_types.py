@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from ..records import record
 from .types import Array, Struct, Type, int32, scalar_of
 
 
-@record(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False)
 class Ref(Type):
     """Annotation of a func's parameter that is the caller's own variable: `ref[float]`. What it is set to, that is."""
 
@@ -45,7 +45,7 @@ class Reference:
         return "ref"
 
 
-@record(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False)
 class IndexedArray(Struct):
     """An array and a list of indices for each of its axes, as a struct: `data`, `indices0`, `indices1` ..."""
 

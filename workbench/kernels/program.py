@@ -13,13 +13,13 @@ import operator
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ..config import config
 from ..errors import KernelError, LaunchError
-from ..records import offers, record, replace
+from ..records import offers
 from . import show
 from .analysis import launch_ranges
 from .analysis.accesses import relevant_scalars
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from .compile.cubin import Resources
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Leaf:
     """One flat parameter: where in the user's arguments it comes from."""
 
@@ -79,7 +79,7 @@ def leaves(name: str, type: Type, arg: int, path: tuple[str, ...] = ()) -> list[
     return [Leaf(name, type, arg, path)]
 
 
-@record(eq=False)
+@dataclass(eq=False)
 class Program:
     """One reading of a kernel, and everything derived from it."""
 

@@ -15,11 +15,11 @@ from __future__ import annotations
 import enum
 import inspect
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
-from ..records import record
 from .types import Composite, Scalar, Small, Type, matrix, scalar_of, vector
 
 
@@ -99,7 +99,8 @@ def refuse(text: str, slug: str = "type", instead: str = "") -> TypeError:
 # adds                     its `update` adds or subtracts: in whatever order threads do it, it comes to the same
 #
 # Facts by which passes choose; what nobody has said does not hold, so a new row is treated with care:
-# linear                   linear in its float arguments together: adjoints and tangents pass it as a whole
+# linear                   linear in its float arguments together: adjoints and tangents pass it as a whole; its tangent
+#                          is the row itself (see `linear_tangent`)
 # bilinear                 linear in each of two arguments
 # exact                    a float result has the same bits from NumPy and from any compiler without contraction
 # moves                    hands values on as they are: nothing is rounded, in float16 either
@@ -114,7 +115,7 @@ def refuse(text: str, slug: str = "type", instead: str = "") -> TypeError:
 # cost                     what it costs, counted in additions
 #
 # `attr?`: the keyword `attr=` is passed to every function of a row with `typed_by_attr`, and to no other.
-@record(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Row:
     """One operation of the kernel language: its type rule, meaning, C text, derivative rules and effect."""
 

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
 
-from ..records import record
 from . import host_products, type_queries
 
 
@@ -37,7 +36,7 @@ class Type(type_queries.Asked):
         return str(self)
 
 
-@record(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False)
 class Scalar(Type):
     """One number. `kind` is NumPy's: f float, i signed, u unsigned, b bool."""
 
@@ -166,7 +165,7 @@ _SUFFIX = {
 }
 
 
-@record(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False)
 class Vector(Composite):
     """`length` numbers of one type: `vec3`."""
 
@@ -186,7 +185,7 @@ class Vector(Composite):
         return f"vector(length={self.length}, dtype={self.scalar})"
 
 
-@record(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False)
 class Matrix(Composite):
     """`rows` times `cols` numbers of one type, row by row: `mat33`."""
 
@@ -207,7 +206,7 @@ class Matrix(Composite):
         return f"matrix(shape=({self.rows}, {self.cols}), dtype={self.scalar})"
 
 
-@record(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False)
 class Quat(Composite):
     """Quaternion (x, y, z, w), w the real part."""
 
@@ -224,7 +223,7 @@ class Quat(Composite):
         return f"quat{_SUFFIX[self.scalar.name]}"
 
 
-@record(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False)
 class Transform(Composite):
     """Rigid transform: position p (components 0 to 2), then rotation q, a quaternion (3 to 6)."""
 
@@ -255,7 +254,7 @@ class Transform(Composite):
         return f"transform{_SUFFIX[self.scalar.name]}"
 
 
-@record(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False)
 class Tile(Composite):
     """A value of fixed shape that a block owns: many numbers, kept in memory near the processor."""
 
@@ -273,7 +272,7 @@ class Tile(Composite):
         return f"tile(dtype={self.scalar}, shape={self.dims})"
 
 
-@record(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False)
 class Array(Type):
     """Memory of `ndim` axes holding `dtype`. Not a value: arrays are parameters, never results."""
 
@@ -293,7 +292,7 @@ def _note(annotation: Array, name: str, value: object) -> None:
 Array.__setattr__ = _note  # programs note things of their own on annotations, as `shape`
 
 
-@record(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False)
 class Struct(Type):
     """A user's struct: named fields in order. `host` is the class whose instances carry values (not compared)."""
 
@@ -324,7 +323,7 @@ class Struct(Type):
         return self.host(*args, **fields)
 
 
-@record(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False)
 class Handle(Struct):
     """A struct that kernels take by number (`mesh.id`): the reader opens it into its fields, a launch finds those.
 
@@ -336,14 +335,14 @@ class Handle(Struct):
     every: bool = False
 
 
-@record(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False)
 class Query(Struct):
     """A struct that `for` runs over. `next(query)`, a func, gives the query moved on, and an index or -1 at its end."""
 
     next: Any = field(default=None, compare=False)
 
 
-@record(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False)
 class Open(Type):
     """An annotation that leaves a number's type to the call or the launch: any scalar of NumPy's `kinds`."""
 
@@ -354,7 +353,7 @@ class Open(Type):
         return self.name
 
 
-@record(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False)
 class OpenComposite(Type):
     """A vector, matrix, quaternion or transform that leaves lengths (None) or its scalar (`Any`, `Open`) open."""
 
@@ -403,7 +402,7 @@ def covers(general: object, special: object) -> bool:
     return shapes and all(n in (None, k) for n, k in sizes) and covers(general.scalar, special.scalar)
 
 
-@record(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False)
 class TileOf(Struct):
     """A tile of composites or structs: `fields` are the tiles of their components, which is all that IR has of it."""
 
@@ -411,7 +410,7 @@ class TileOf(Struct):
     dtype: Any = None
 
 
-@record(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False)
 class AnyTile(Type):
     """Pattern of the tiles that a func's parameter takes: `of` is their type or Any, `dims` None for any shape."""
 
@@ -429,7 +428,7 @@ class AnyTile(Type):
         return f"tile(dtype={self.of}, shape={'Any' if self.dims is None else self.dims})"
 
 
-@record(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False)
 class TileStack(Struct):
     """A stack of a block: its values in a tile, from the first, and how many there are."""
 
@@ -452,7 +451,7 @@ def _part_name(dtype: Composite, at: tuple[int, ...]) -> str:
     return "xyzw"[at[0]] if dtype.shape in ((2,), (3,), (4,)) else f"c{''.join(map(str, at))}"
 
 
-@record(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False)
 class Stack(Type):
     """Last in, first out storage of one thread, for loop-carried values. `capacity` None: known only at run time."""
 

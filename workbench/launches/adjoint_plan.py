@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,6 @@ from ..kernels.passes.adjoint import Reverse
 from ..kernels.recursion import recursive
 from ..kernels.row import Effect
 from ..kernels.types import Array, Composite, Scalar
-from ..records import record, replace
 from . import thresholds
 from .adjoint_arguments import AdjointArguments
 from .executable import Executable, executable_for
@@ -29,7 +28,7 @@ from .plan import Plan
 from .race_check import Races, races_of
 
 
-@record(eq=False)
+@dataclass(eq=False)
 class Backward:
     """An adjoint and how to run it. All positions are those of flat parameters.
 
@@ -72,7 +71,7 @@ class Backward:
             self.executable.run(arguments.values, arguments.views)
 
 
-@record(eq=False)
+@dataclass(eq=False)
 class PullPlan:
     """The half of an adjoint that gathers, per cell, the contributions of other threads (`stencil_adjoint.pull`).
 
@@ -93,7 +92,7 @@ class PullPlan:
         self.made[fresh].run([*values, *self.grid], None)
 
 
-@record(eq=False)
+@dataclass(eq=False)
 class Gather:
     """The second half of an adjoint that was split into a map and a gather, and the arrays between them.
 

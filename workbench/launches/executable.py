@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import math
 from collections.abc import Callable, MutableSequence
-from dataclasses import field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -38,7 +38,6 @@ from ..kernels.ops import memory as rows
 from ..kernels.passes import simplify
 from ..kernels.program import Program
 from ..kernels.recursion import recursive
-from ..records import record, replace
 from . import thresholds
 from .private_sums import Shares, shares
 
@@ -52,7 +51,7 @@ SCRATCH_THREADS = 1 << 16
 PATIENCE_S = 1.0  # a compiler that takes longer gets a progress bar
 
 
-@record(eq=False)
+@dataclass(eq=False)
 class Executable:
     """One function, ready to run for launches of one form, in one variant of its text."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,6 @@ from ..kernels import ops
 from ..kernels.program import Program, program
 from ..kernels.reading.elementwise import Mapped, callable_in_kernels, elementwise
 from ..kernels.types import Array, Small, Type, float32
-from ..records import record
 from .arguments import flatten, value_type
 from .command import Command
 from .plan import grid, plan
@@ -31,7 +31,7 @@ from .plan import grid, plan
 Outs = array | Sequence[array] | None  # where results are written
 
 
-@record(eq=False)
+@dataclass(eq=False)
 class _Made:
     mapped: Mapped
     program: Program

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -30,14 +30,13 @@ from ..kernels.ops import memory as rows
 from ..kernels.program import Program
 from ..kernels.recursion import recursive
 from ..kernels.types import Array, is_float
-from ..records import record
 from .arguments import views
 from .executable import Executable, executable_for, root_name
 from .full_stores import stored_boxes
 from .limits import refuse_race, refuse_size, tell_of_negatives
 
 
-@record(eq=False)
+@dataclass(eq=False)
 class Plan:
     """The decisions that all launches of one form share. Positions are those of flat parameters."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -20,14 +20,13 @@ from ..kernels.compile import thread_pool
 from ..kernels.ir import Function, root, walk
 from ..kernels.ops import memory as rows
 from ..kernels.types import Array, Composite, Scalar
-from ..records import record
 
 WORTH = 0.5  # the most that clearing and adding up copies may cost, as a part of the work of the launch
 _SLICE, _ADDRESS = struct.Struct("=QQqq"), struct.Struct("=Q")
 _ALIGNED = 64
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Target:
     """An array that several workers add to. `parameter`: which of the function's; `offset`: in a worker's memory."""
 
@@ -37,7 +36,7 @@ class Target:
     dtype: Any
 
 
-@record(eq=False)
+@dataclass(eq=False)
 class Shares:
     """Division of a launch among workers: targets, bytes of a private copy, and copies (`room`), made on first use."""
 

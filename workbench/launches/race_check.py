@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,14 +20,13 @@ from ..kernels.ops import Row
 from ..kernels.ops import memory as rows
 from ..kernels.passes import race_finder as racing
 from ..kernels.types import Array, is_int
-from ..records import record, replace
 from .adjoint_arguments import AdjointArguments
 from .executable import Executable, executable_for, root_name
 from .limits import element_text
 from .plan import Plan, PlannedLaunch
 
 
-@record(eq=False)
+@dataclass(eq=False)
 class Races:
     """The race finder of a launch whose stores are not proven apart. `checked`, `private`: positions of parameters."""
 

@@ -9,7 +9,4 @@ from . import linear
 from .steps import SGD, Adam
 
 __all__ = ["SGD", "Adam", "linear"]
-
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = __all__.copy

@@ -48,6 +48,7 @@ __all__ = [
     "gmres",
     "preconditioner",
 ]
+__dir__ = __all__.copy
 numbers = array(dtype=Any)
 
 
@@ -628,7 +629,3 @@ def gmres(
     """
     solver = GMRES(A, b, x, tol, atol, restart, maxiter, M, callback, check_every, use_cuda_graph)
     return solver() if run else solver
-
-
-def __dir__() -> list[str]:
-    return __all__

@@ -59,7 +59,4 @@ __all__ = [
     "bsr_transposed",
     "bsr_zeros",
 ]
-
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = __all__.copy

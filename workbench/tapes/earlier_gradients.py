@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import weakref
+from dataclasses import dataclass
 from typing import Any
 
 from ..arrays.allocation import Allocation
-from ..records import record
 from .events import Event
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class EarlierGradient:
     """A gradient that was added to what an earlier backward had left there.
 

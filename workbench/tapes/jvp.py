@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 import weakref
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,6 @@ from ..kernels.types import Struct, is_float
 from ..launches.adjoint_arguments import AdjointArguments
 from ..launches.executable import executable_for
 from ..launches.plan import Plan
-from ..records import replace
 from .events import Event
 from .reverse import check_races, consume_extreme, extremal_memory, gradient_met, meets, put_back, rewind, ties, verify
 from .seeds import check_pairs, check_tape

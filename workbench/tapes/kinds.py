@@ -6,12 +6,11 @@ To add a kind: its record here, and a program that makes such an event in `tests
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
-from ..records import record
 
-
-@record(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Kind(str):
     """A kind of event. As text it is its name: `event.kind == "launch"`.
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from .live.offline import PageChoices
 
 __all__ = ["TapeFigure", "explore", "predict", "seal", "seeds", "show", "to_html"]
+__dir__ = __all__.copy
 
 
 def show(
@@ -95,7 +96,3 @@ def __getattr__(name: str) -> Any:
     from .live import quiz
 
     return getattr(quiz, name)
-
-
-def __dir__() -> list[str]:
-    return __all__

@@ -20,6 +20,7 @@ from ..launches.launch import launch
 from ..tapes.tape import Tape
 
 __all__ = ["gradcheck", "gradcheck_tape", "jacobian", "jacobian_fd", "jacobian_plot"]
+__dir__ = __all__.copy
 Mask = list[tuple[Any, Any]] | None  # numbers or names of an input and an output
 Found = dict[tuple[int, int], array]
 
@@ -283,7 +284,3 @@ def _run(function: Callable[..., Any], dim: Any, inputs: list, outputs: Sequence
 def _as_array(rows: np.ndarray, x: array) -> array:
     rows = rows.reshape(len(rows), x.size, *x.dtype.shape)  # type: ignore[attr-defined]
     return array(rows.astype(x.dtype.numpy), dtype=x.dtype, device=x.device)  # type: ignore[attr-defined]
-
-
-def __dir__() -> list[str]:
-    return __all__

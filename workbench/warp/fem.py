@@ -29,6 +29,7 @@ __all__ = [
     "cache",
     "skew",
 ]
+__dir__ = __all__.copy
 __path__: list[str] = []  # names below it are looked for, and are refused where they are used
 NULL_ELEMENT_INDEX = NULL_QP_INDEX = -1
 NULL_NODE_INDEX = 2**31 - 1
@@ -153,7 +154,3 @@ def __getattr__(name: str) -> Refused:
     if name.startswith("__"):
         raise AttributeError(name)
     return Refused(f"fem.{name}", "Finite-element spaces and integrands are not in the language: write kernels.")
-
-
-def __dir__() -> list[str]:
-    return __all__

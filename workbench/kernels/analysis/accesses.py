@@ -6,11 +6,10 @@ A function must not change after the first question about it: its accesses are k
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from weakref import WeakKeyDictionary
 
 from ...errors import Where
-from ...records import record
 from .. import ir
 from ..ops import Row, control, memory, scalar, vectors
 from ..row import Effect
@@ -33,7 +32,7 @@ _NEVER = AffineGuard(Affine((), -1))
 _ANY = (-(1 << 64), 1 << 64)
 
 
-@record(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Access:
     """One statement that touches memory.
 
@@ -60,7 +59,7 @@ class Access:
         return self.array.name
 
 
-@record
+@dataclass
 class Grouped:
     """The accesses to one parameter. `writes` is all that changes memory, `accumulates` too; an exchange also reads."""
 

@@ -8,10 +8,9 @@ around: a form is the machine's value only where its `needs` hold, and whoever u
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
-from ...records import record
 from ..ops import Row, memory, scalar
 from ..types import Scalar, Type
 
@@ -20,7 +19,7 @@ Symbol = tuple  # ('tid', k) ('loop', id): variables; ('dim', k) ('param', n) ('
 Point = dict[Symbol, int]
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Affine:
     """sum(coefficient * symbol) + constant, equal to the machine's value where every need (form, lo, hi) holds.
 
@@ -48,7 +47,7 @@ class Affine:
         return Affine(self.terms, self.constant, (*self.needs, (core, lo, hi)))
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class AffineGuard:
     """An affine condition: `form` >= 0 (op "ge"), == 0 ("eq") or != 0 ("ne")."""
 

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from dataclasses import dataclass
 
-from ...records import record
 from ..ops import Row, control, memory, scalar
 from .affine import Affine
 
 Interval = tuple[int, int]
 
 
-@record(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Bounded:
     """An integer: an affine form, or what `row` makes of its arguments, or (of neither) anything of its type."""
 

@@ -7,10 +7,9 @@ form is evaluated with these numbers (`line`), so that only thread indices and t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ...records import record, replace
 from ..ir import Function
 from .affine import HOST_FUNCTIONS, Affine, AffineGuard, Symbol
 
@@ -24,7 +23,7 @@ class Unknown(Exception):
     """A number that the launch did not give, or that does not exist (n // 0)."""
 
 
-@record
+@dataclass
 class Line:
     """An affine form with the launch's numbers put in: only variables are left."""
 
@@ -43,7 +42,7 @@ class Line:
         return lo, hi
 
 
-@record(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class LaunchForm:
     """The facts shared by all launches of one form. Names are those of the function's parameters."""
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from ...records import record
 from .. import ir
 from ..ops import control, memory, scalar
 from ..row import Effect
@@ -17,7 +17,7 @@ from .launch_form import LaunchForm
 TURNS = 16  # of a loop that nobody knows anything of
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class _Work:
     """Statements outside loops, and the loops."""
 

@@ -8,11 +8,11 @@ import re
 import shlex
 import sys
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from ...records import record
 from ..emit.c_names import MATH1, MATH2
 from .compile_error import CompileError, refused
 from .disk_cache import (
@@ -60,7 +60,7 @@ _CALLS = "|".join(name for name in (*MATH1, *MATH2, "fma", "wb_pow") if name not
 _MATH = re.compile(rf"\b(?:{_CALLS})f?\((?!double|float)")
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Compiler:
     """A command that compiles C, what identifies it, and the flags it takes beyond `FLAGS`."""
 

@@ -1,22 +1,22 @@
 """CUDA text -> machine code of a GPU by NVRTC, and its launch through CuPy's thin driver calls.
 
-Compiling needs neither a GPU nor a driver: NVRTC comes with CuPy, or alone in the `nvidia-cuda-nvrtc` wheel, which is
-called through ctypes. Cubins go into the same private, sealed cache as the machine's own code. Contraction of
-`a * b + c` is off, so that a replay inside an adjoint repeats the forward bit by bit.
+Compiling needs neither a GPU nor a driver: CuPy binds NVRTC, that of the `nvidia-cuda-nvrtc` wheel or of the system.
+Cubins go into the same private, sealed cache as the machine's own code. Contraction of `a * b + c` is off, so that a
+replay inside an adjoint repeats the forward bit by bit.
 Nothing here imports CuPy before it is used.
 """
 
 from __future__ import annotations
 
 import ctypes
-import ctypes.util
 import importlib
 import importlib.util
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 from ..emit.cuda import SUMMED
 from ..emit.cuda_tiles import THREADS, shared_bytes
@@ -28,93 +28,25 @@ from .disk_cache import cache_directory, cache_path, digest, give_up, read_seale
 OPTIONS = ("--fmad=false", "--disable-warnings")
 BLOCK = 256
 BUSY = 8  # blocks that fill a multiprocessor
-Program = TypeVar("Program")  # its handle
 USUAL = "sm_90"  # what to compile for where no GPU is
 
 
-class Nvrtc(Protocol[Program]):
-    """The part of NVRTC in use, as `cupy_backends.cuda.libs.nvrtc` names it."""
-
-    def getVersion(self) -> tuple[int, int]: ...
-    def createProgram(self, source: str, name: str, headers: tuple, include_names: tuple) -> Program: ...
-    def compileProgram(self, program: Program, options: tuple[str, ...]) -> None: ...
-    def getProgramLog(self, program: Program) -> str: ...
-    def getCUBIN(self, program: Program) -> bytes: ...
-    def destroyProgram(self, program: Program) -> None: ...
-
-
-class WheelNvrtc:
-    """NVRTC through ctypes, from the `nvidia-cuda-nvrtc` wheel or the system."""
-
-    def __init__(self, path: str):
-        self.library = ctypes.CDLL(path)
-        self.library.nvrtcGetErrorString.restype = ctypes.c_char_p
-
-    def _call(self, name: str, *args: object) -> None:
-        code = getattr(self.library, name)(*args)
-        if code:
-            raise RuntimeError(f"{name}: {self.library.nvrtcGetErrorString(code).decode()}")
-
-    def getVersion(self) -> tuple[int, int]:
-        major, minor = ctypes.c_int(), ctypes.c_int()
-        self._call("nvrtcVersion", ctypes.byref(major), ctypes.byref(minor))
-        return major.value, minor.value
-
-    def createProgram(self, source: str, name: str, headers: tuple, include_names: tuple) -> ctypes.c_void_p:
-        program = ctypes.c_void_p()
-        self._call("nvrtcCreateProgram", ctypes.byref(program), source.encode(), name.encode(), 0, None, None)
-        return program
-
-    def compileProgram(self, program: ctypes.c_void_p, options: tuple[str, ...]) -> None:
-        texts = (ctypes.c_char_p * len(options))(*[o.encode() for o in options])
-        self._call("nvrtcCompileProgram", program, len(options), texts)
-
-    def _bytes(self, program: ctypes.c_void_p, what: str) -> bytes:
-        size = ctypes.c_size_t()
-        self._call(f"nvrtcGet{what}Size", program, ctypes.byref(size))
-        data = ctypes.create_string_buffer(size.value)
-        self._call(f"nvrtcGet{what}", program, data)
-        return data.raw
-
-    def getProgramLog(self, program: ctypes.c_void_p) -> str:
-        return self._bytes(program, "ProgramLog").rstrip(b"\0").decode(errors="replace")
-
-    def getCUBIN(self, program: ctypes.c_void_p) -> bytes:
-        return self._bytes(program, "CUBIN")
-
-    def destroyProgram(self, program: ctypes.c_void_p) -> None:
-        self._call("nvrtcDestroyProgram", ctypes.byref(program))
-
-
-def wheel_libraries() -> list[str]:
-    """Candidate paths of libnvrtc: the NVIDIA wheels of this environment, then the system."""
-    spec = importlib.util.find_spec("nvidia")
-    found = [
-        str(file)
-        for root in (spec.submodule_search_locations or () if spec else ())
-        for file in sorted(Path(root).glob("*/lib/libnvrtc.so.*"), reverse=True)
-    ]
-    system = ctypes.util.find_library("nvrtc")
-    return [*found, *([system] if system else [])]
-
-
 @lru_cache(None)
-def nvrtc() -> Nvrtc[Any]:
-    """NVRTC as CuPy binds it, else as the wheel brings it. Raises CompileError [no-nvrtc] without either."""
+def nvrtc() -> Any:
+    """NVRTC as CuPy binds it. Raises CompileError [no-nvrtc] without CuPy or NVRTC."""
+    spec = importlib.util.find_spec("nvidia")
+    for root in spec.submodule_search_locations or () if spec else ():
+        for file in Path(root).glob("*/lib/libnvrtc.so.*"):  # of the wheel: CuPy finds what is loaded already
+            with suppress(OSError):
+                ctypes.CDLL(str(file))
     try:
-        bound: Any = importlib.import_module("cupy_backends.cuda.libs.nvrtc")
+        bound = importlib.import_module("cupy_backends.cuda.libs.nvrtc")
         bound.getVersion()
         return bound
     except (ImportError, OSError, RuntimeError):
-        pass
-    for path in wheel_libraries():
-        try:
-            return WheelNvrtc(path)
-        except OSError:
-            continue
-    raise CompileError(
-        "NVRTC was not found.\nWrite instead:   pip install cupy-cuda12x nvidia-cuda-nvrtc-cu12\n[no-nvrtc]"
-    )
+        raise CompileError(
+            "NVRTC was not found.\nWrite instead:   pip install cupy-cuda12x nvidia-cuda-nvrtc-cu12\n[no-nvrtc]"
+        ) from None
 
 
 def available() -> bool:

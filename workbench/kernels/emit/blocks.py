@@ -11,8 +11,8 @@ compiler from using it.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
-from ...records import record
 from ..ir import Function, Region, Stmt, Value, numeric, root, used, walk
 from ..ops import control, scalar
 from ..ops import memory as rows
@@ -32,7 +32,7 @@ KEPT_BYTES = 1 << 16  # of all threads of a block: more falls out of the nearest
 WORTH = 8  # float operations without which a block is not worth its arrays
 
 
-@record(eq=False)
+@dataclass(eq=False)
 class UniformLoop:
     """A loop that all threads run alike, and the parts of its turn."""
 
@@ -47,7 +47,7 @@ class UniformLoop:
 Part = list[Stmt] | UniformLoop
 
 
-@record(eq=False)
+@dataclass(eq=False)
 class ThreadStretches:
     """The division of a thread's statements into straight stretches, and loops of those.
 

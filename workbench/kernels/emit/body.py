@@ -10,13 +10,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import contextmanager
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from ...errors import Where
-from ...records import record
 from ..ir import Function, Region, Stmt, Value, numeric, root, type_as, walk
 from ..ops import control, vectors
 from ..ops import memory as mem
@@ -31,7 +30,7 @@ from .tiles import TileText
 _UNPACKED = re.compile(r"\s*const \w+ (\w+) = .*args(?:->|\.)")
 
 
-@record
+@dataclass
 class ArrayNames:
     """The C names of one array: pointer, extents, byte strides; `inner` is the component shape of a view."""
 
@@ -44,7 +43,7 @@ class ArrayNames:
     inner: tuple[int, ...] = ()
 
 
-@record
+@dataclass
 class StackText:
     """The C names of one stack; `data` is empty where the stack lives in the worker's byte stack."""
 
@@ -53,7 +52,7 @@ class StackText:
     top: str = ""
 
 
-@record
+@dataclass
 class Body(TileText):
     """Writes the statements of one thread. `update` is the dialect's text of one read-modify-write."""
 

@@ -11,10 +11,10 @@ whole grid and nothing reads it, else in the warp if its threads meet in one cel
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import NamedTuple
 
 from ...errors import KernelError, Where
-from ...records import replace
 from ..ir import Function, Stmt, Value, numeric, type_as, used, walk
 from ..ops import control, prelude
 from ..ops import memory as rows

@@ -9,11 +9,11 @@ from __future__ import annotations
 import itertools
 import struct
 from collections.abc import Container, Iterable, Sequence
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 from ...errors import Where
-from ...records import record
 from ..ir import Function, Stmt, numeric, root, type_as, walk
 from ..ops import control, tiles, vectors
 from ..ops import memory as mem
@@ -39,7 +39,7 @@ _FORMAT = {
 }
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Variant:
     """The assumptions under which a launch is compiled. Names are those of array parameters.
 

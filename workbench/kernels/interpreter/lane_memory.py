@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
-from ...records import record
 from .. import ir
 from ..ops import memory as rows
 from ..ops import vectors
@@ -89,7 +89,7 @@ class LaneArray:
         self.reader[tuple([i[several] for i in index])] = undo.many
 
 
-@record(eq=False)
+@dataclass(eq=False)
 class _Sums:
     """The deferred additions of a block of threads to one array."""
 
@@ -301,7 +301,7 @@ def _update(c: LaneBlock, stmt: ir.Stmt) -> Step:
 # --- the private copy of a replay
 
 
-@record(eq=False)
+@dataclass(eq=False)
 class _Logged:
     memory: LaneArray
     index: tuple

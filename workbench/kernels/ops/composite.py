@@ -9,14 +9,14 @@ values. A row whose derivative is not again one of these rows gets its tangent b
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
-from ...records import record
 from ..ir import Sort, kind
 from ..row import NO_GRADIENT, Numeric, Operand, Row, refuse
 from ..types import Composite, Scalar, Tile, Type, bool_, is_float
-from .row import ROWS, overload, row, zero
+from .row import ROWS, linear_tangent, overload, row, zero
 from .scalar import ADD, MOVES, TIMES, same_type
 
 # ---- type rules
@@ -111,20 +111,6 @@ def moved_by_some(rule: Callable[..., Any]) -> Callable[..., Any]:
     return tangent
 
 
-def linear_tangent(name: str) -> Callable[..., Any]:
-    """Tangent rule of a row linear in all its arguments together: the row itself, applied to the tangents."""
-
-    def tangent(ts, y, *args, **attr):
-        if all(t is None for t in ts):
-            return None
-        full = [
-            zero(a) if t is None and is_float(kind(a)) else a if t is None else t for t, a in zip(ts, args, strict=True)
-        ]
-        return ROWS[name](*full, **attr)
-
-    return tangent
-
-
 def bilinear_tangent(name: str) -> Callable[..., Any]:
     def tangent(ts, y, a, b):
         product = ROWS[f"{name}_both"]
@@ -134,7 +120,7 @@ def bilinear_tangent(name: str) -> Callable[..., Any]:
     return tangent
 
 
-@record
+@dataclass
 class Factor:
     """A component that is multiplied: where it is `part` of an adjoint, by `times`; what comes of it is part of it."""
 
@@ -195,7 +181,7 @@ def _variant(of: Row, name: str, parts: tuple[int, ...], times: Row) -> None:
     row(name, **made, adjoint=of.adjoint, tangent=of.tangent, bilinear=of.bilinear, cost=of.cost)
 
 
-@record
+@dataclass
 class Dual(Operand if TYPE_CHECKING else object):
     """A component and its tangent."""
 

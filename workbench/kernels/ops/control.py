@@ -15,17 +15,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from ...errors import GradientError, LaunchError, Where
-from ...records import record
 from .. import ir
 from ..row import Effect
 from ..types import Stack, Type, int32
 from .row import row
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Loop:
     """Attribute of a loop. `breaks`: its body yields a flag, go on or not; `trips`: its turns if constant."""
 
@@ -33,7 +33,7 @@ class Loop:
     trips: int | None = None
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Each:
     """Attribute of `each`, which visits every index of a tile of this shape, in any order.
 
@@ -46,7 +46,7 @@ class Each:
     order: int = 0
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Tid:
     """Attribute of `tid`: which launch dimension."""
 
@@ -78,7 +78,7 @@ POP = row("pop", type=lambda stack: _element(stack), effect=Effect.IO)
 PRINTF = row("printf", type=lambda *t, attr: None, typed_by_attr=True, effect=Effect.IO)
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Claim:
     """Attribute of `assert`: the error where its argument is false; `always`: tested in every launch.
 
@@ -97,7 +97,7 @@ class Claim:
         return LaunchError(text, slug=self.slug, where=where, why=self.why, instead=self.instead)
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class NoDerivative(Claim):
     """The claim of an adjoint that none arrives here: what it went on from has no derivative."""
 

@@ -11,7 +11,7 @@ from ...errors import KernelError
 from .. import ir
 from ..ir import Components, constant, kind, type_as
 from ..row import Operand, Row, refuse
-from ..types import Composite, Scalar, Type
+from ..types import Composite, Scalar, Type, is_float
 from .examples import documented
 
 ROWS: dict[str, Row] = {ir.CONST.name: ir.CONST}
@@ -31,9 +31,25 @@ def diagonal(adjoint: Callable[..., Any]) -> Callable[..., Any]:
     return tangent
 
 
+def linear_tangent(name: str) -> Callable[..., Any]:
+    """Tangent rule of a row linear in all its arguments together: the row itself, applied to the tangents."""
+
+    def tangent(ts, y, *args, **attr):
+        if all(t is None for t in ts):
+            return None
+        full = [
+            zero(a) if t is None and is_float(kind(a)) else a if t is None else t for t, a in zip(ts, args, strict=True)
+        ]
+        return ROWS[name](*full, **attr)
+
+    return tangent
+
+
 def row(name: str, **fields: Any) -> Row:
     """Make a row and enter it in the table."""
     adjoint = fields.get("adjoint")
+    if fields.get("linear") and not fields.get("elementwise"):
+        fields.setdefault("tangent", linear_tangent(name))
     if callable(adjoint) and fields.get("expand") is None:
         fields.setdefault("tangent", diagonal(adjoint))
     vectors = fields.get("elementwise", False) or isinstance(fields.get("meaning"), np.ufunc)

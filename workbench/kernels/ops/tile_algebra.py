@@ -13,10 +13,10 @@ import numpy as np
 from ..ir import type_as
 from ..row import Operand, refuse
 from ..types import Tile, Type, float16, int32
-from .composite import linear_tangent, moved_by_some, nothing_of_zero
+from .composite import moved_by_some, nothing_of_zero
 from .row import like, row, zero
 from .scalar import ADD, NEG, SUB
-from .tiles import MATMUL, TRANSPOSE, floats_of, tile_of
+from .tiles import MATMUL, MOVES_ELEMENTS, TRANSPOSE, floats_of, tile_of
 
 # ---- parts of a square matrix
 
@@ -57,7 +57,6 @@ PART = row(
     linear=True,
     exact=True,
     adjoint=lambda g, y, t, attr: (PART(g, attr=attr),),
-    tangent=linear_tangent("tile_part"),
     block=_part_block,
     doc="One triangle of a square tile, zeros elsewhere; `half`: the lower one with half the diagonal.",
 )
@@ -77,11 +76,8 @@ DIAG = row(
     "tile_diag",
     type=_diag_type,
     meaning=np.diag,
-    linear=True,
-    exact=True,
-    moves=True,
+    **MOVES_ELEMENTS,
     adjoint=lambda g, y, d: (DIAGONAL(g),),
-    tangent=linear_tangent("tile_diag"),
     block=lambda types, type, out, d: (
         f"WB_TILE(wb_k, {type.size}) {out}.c[wb_k] = wb_k % {type.dims[0] + 1} == 0 ? {d}.c[wb_k / {type.dims[0]}] : 0;"
     ),
@@ -91,11 +87,8 @@ DIAGONAL = row(
     "tile_diagonal",
     type=_diagonal_type,
     meaning=np.diagonal,
-    linear=True,
-    exact=True,
-    moves=True,
+    **MOVES_ELEMENTS,
     adjoint=lambda g, y, t: (DIAG(g),),
-    tangent=linear_tangent("tile_diagonal"),
     block=lambda types, type, out, t: (
         f"WB_TILE(wb_k, {type.size}) {out}.c[wb_k] = {t}.c[wb_k * {types[0].dims[1] + 1}];"
     ),
@@ -247,7 +240,6 @@ SCAN = row(
     linear=True,
     block=_scan_block,
     adjoint=lambda g, y, t, attr: (SCAN(g, attr=(attr[0], not attr[1])),),
-    tangent=linear_tangent("tile_scan"),
     doc="The sums of all elements so far. `attr`: with the element itself; from the last one on.",
 )
 
@@ -342,10 +334,7 @@ TAKE = row(
     "tile_take",
     type=_take_type,
     meaning=lambda t, places: np.asarray(t)[np.asarray(places)],
-    linear=True,
-    exact=True,
-    moves=True,
-    tangent=linear_tangent("tile_take"),
+    **MOVES_ELEMENTS,
     adjoint=lambda g, y, t, places: (PUT(zero(t), places, g), None),
     block=lambda types, type, out, t, places: f"WB_TILE(wb_k, {type.size}) {out}.c[wb_k] = {t}.c[{places}.c[wb_k]];",
     doc="The elements at these places.",
@@ -356,7 +345,6 @@ PUT = row(
     meaning=_put,
     linear=True,
     onto=0,
-    tangent=linear_tangent("tile_put"),
     adjoint=lambda g, y, t, places, v: (g, None, TAKE(g, places)),
     block=lambda types, type, out, t, places, v: (
         f"WB_ONE for (int32_t wb_k = 0; wb_k < {types[2].size}; ++wb_k) {out}.c[{places}.c[wb_k]] += {v}.c[wb_k];"

@@ -10,7 +10,6 @@ import numpy as np
 
 from ..row import Row, refuse
 from ..types import Tile, Type, float16
-from .composite import linear_tangent
 from .row import row
 from .tiles import floats_of
 
@@ -47,7 +46,6 @@ FFT = row(
     onto=0,
     cost=64,
     adjoint=lambda g, y, t, attr: (FFT(g, attr=-attr),),
-    tangent=linear_tangent("tile_fft"),
     block=_fft_block,
     doc="sum over j of t[j] exp(`attr` 2 pi i j k / n), for n a power of 2.",
 )
@@ -59,7 +57,6 @@ DFT = row(
     linear=True,
     cost=256,
     adjoint=lambda g, y, t, attr: (DFT(g, attr=-attr),),
-    tangent=linear_tangent("tile_dft"),
     block=_dft_block,
     doc="The same for any n.",
 )

@@ -18,10 +18,10 @@ import numpy as np
 from ..ir import kind, numeric, type_as
 from ..row import refuse
 from ..types import Tile, Type, is_float, is_int
-from .composite import linear_tangent
 from .row import row, zero
 
 SIDES = 16  # sums that are taken side by side
+MOVES_ELEMENTS: dict[str, Any] = {"linear": True, "exact": True, "moves": True}  # facts of rows that hand elements on
 
 
 def tile_of(name: str, type: Type, rank: int | None = None) -> Tile:
@@ -75,7 +75,6 @@ FILL = row(
     linear=True,
     meaning=lambda s, attr: np.full(attr.dims, s),
     adjoint=lambda g, y, s, attr: (TOTAL(g),),
-    tangent=lambda ts, y, s, attr: None if ts[0] is None else FILL(ts[0], attr=attr),
     block=lambda types, type, out, s, attr: f"WB_TILE(wb_k, {type.size}) {out}.c[wb_k] = {s};",
     doc="A tile of the type `attr` with one number everywhere.",
 )
@@ -138,10 +137,7 @@ GET = row(
     type=_get_type,
     meaning=lambda t, *i: t[_numpy_index(t, i)],
     adjoint=_adjoint_get,
-    tangent=linear_tangent("tile_get"),
-    linear=True,
-    exact=True,
-    moves=True,
+    **MOVES_ELEMENTS,
     block=_get_block,
     doc="The element of a tile that the indices name; negative ones count from the end.",
 )
@@ -150,10 +146,7 @@ SET = row(
     type=_set_type,
     meaning=_set,
     adjoint=_adjoint_set,
-    tangent=linear_tangent("tile_set"),
-    linear=True,
-    exact=True,
-    moves=True,
+    **MOVES_ELEMENTS,
     onto=0,
     block=lambda types, type, out, t, *r: f"WB_ONE {out}.c[{_at(type.dims, r[:-1])}] = {r[-1]};",
     doc="The tile with the element that the indices name replaced.",
@@ -162,7 +155,6 @@ ADD_AT = row(
     "tile_add_at",
     type=_set_type,
     meaning=_add_at,
-    tangent=linear_tangent("tile_add_at"),
     linear=True,
     onto=0,
     adjoint=lambda g, y, t, *rest: (g, *[None] * (len(rest) - 1), GET(g, *rest[:-1])),
@@ -200,7 +192,6 @@ TOTAL = row(
     type=_numbers("tile_sum"),
     meaning=_total,
     adjoint=lambda g, y, t: (FILL(g, attr=kind(t)),),
-    tangent=linear_tangent("tile_total"),
     linear=True,
     block=lambda types, type, out, t: f"WB_TOTAL({type.c}, {out}, {t}.c, {types[0].size})",
     doc="The sum of all elements.",
@@ -245,7 +236,6 @@ SUM_AXIS = row(
     typed_by_attr=True,
     meaning=_sum_axis,
     adjoint=_adjoint_sum_axis,
-    tangent=linear_tangent("tile_sum_axis"),
     linear=True,
     block=_sum_axis_block,
     doc="The sums along the axis `attr`, in the order of its indices.",
@@ -265,12 +255,9 @@ RESHAPE = row(
     "tile_reshape",
     type=_reshape_type,
     typed_by_attr=True,
-    linear=True,
-    exact=True,
-    moves=True,
+    **MOVES_ELEMENTS,
     onto=0,
     meaning=lambda t, attr: np.reshape(t, attr.dims),
-    tangent=linear_tangent("tile_reshape"),
     adjoint=lambda g, y, t, attr: (RESHAPE(g, attr=type_as(t, Tile).over(numeric(g).scalar)),),
     block=lambda types, type, out, t, attr: "",
     doc="The elements in their order, in the shape of the type `attr`.",
@@ -315,12 +302,9 @@ BROADCAST = row(
     "tile_broadcast",
     type=_broadcast_type,
     typed_by_attr=True,
-    linear=True,
-    exact=True,
-    moves=True,
+    **MOVES_ELEMENTS,
     meaning=lambda t, attr: np.broadcast_to(t, attr.dims),
     adjoint=_adjoint_broadcast,
-    tangent=linear_tangent("tile_broadcast"),
     block=_broadcast_block,
     doc="The tile repeated to the shape of the type `attr`, as NumPy broadcasts.",
 )
@@ -340,11 +324,8 @@ TRANSPOSE = row(
     "tile_transpose",
     type=_transpose_type,
     meaning=np.transpose,
-    linear=True,
-    exact=True,
-    moves=True,
+    **MOVES_ELEMENTS,
     adjoint=lambda g, y, t: (TRANSPOSE(g),),
-    tangent=linear_tangent("tile_transpose"),
     block=_transpose_block,
     doc="The tile with rows and columns exchanged.",
 )
@@ -410,10 +391,7 @@ VIEW = row(
     typed_by_attr=True,
     meaning=_view,
     adjoint=_adjoint_view,
-    linear=True,
-    exact=True,
-    moves=True,
-    tangent=linear_tangent("tile_view"),
+    **MOVES_ELEMENTS,
     block=lambda types, type, out, t, *o, attr: (
         f"WB_TILE(wb_k, {type.size}) {out}.c[wb_k] = {t}.c[{_part_block(types, types[0], type, o)}];"
     ),
@@ -424,11 +402,8 @@ ASSIGN = row(
     type=_assign_type,
     meaning=_assign,
     adjoint=_adjoint_assign,
-    linear=True,
-    exact=True,
-    moves=True,
+    **MOVES_ELEMENTS,
     onto=0,
-    tangent=linear_tangent("tile_assign"),
     block=lambda types, type, out, t, *r: (
         f"WB_TILE(wb_k, {types[-1].size}) {out}.c[{_part_block(types, type, types[-1], r[:-1])}] = {r[-1]}.c[wb_k];"
     ),

@@ -8,8 +8,9 @@ no mutable state but memory. Everything built here is then pruned: what no gradi
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+
 from ...errors import KernelError
-from ...records import record, replace
 from ..ir import Function, Region, Role, Stmt, Value, constant, numeric, root, walk
 from ..ops import control as c
 from ..ops import memory as mem
@@ -24,7 +25,7 @@ from .replay import Groups
 from .ties import ties
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Reverse:
     """An adjoint and what it asks of the tape.
 

@@ -8,9 +8,9 @@ contributions that add up to the cell. One worker, so entries are in order of th
 from __future__ import annotations
 
 import weakref
+from dataclasses import dataclass
 
 from ...errors import Where
-from ...records import record
 from ..ir import Builder, Function, Region, Role, Stmt, Value, companion, constant, numeric, root, type_as
 from ..ops import control as c
 from ..ops import memory as mem
@@ -22,7 +22,7 @@ ENTRIES = 4096  # contributions of one launch that are logged one by one; the ot
 COUNT, CONSUMED = 0, 1  # words of `log_state`
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Watched:
     """The watched adjoint. Its parameters are those of the adjoint, then for the shadow of each of `active` (parameters
     of the kernel) `<name>_gap`, int64: bytes from its first element to the watched byte, and `<name>_step<k>`, int64:

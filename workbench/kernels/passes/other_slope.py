@@ -6,7 +6,8 @@ right, and a comparison of their gradients has to know it.
 
 from __future__ import annotations
 
-from ...records import replace
+from dataclasses import replace
+
 from ..ir import Function, Stmt, walk
 from ..ops import scalar
 from .named import named_pass

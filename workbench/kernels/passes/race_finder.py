@@ -9,9 +9,9 @@ Cells are single components, so threads may write different components of one ve
 from __future__ import annotations
 
 import itertools
+from dataclasses import dataclass
 
 from ...errors import Where
-from ...records import record
 from ..ir import Function, Region, Role, Stmt, Value, companion, constant, numeric, root, type_as
 from ..ops import control as c
 from ..ops import memory as mem
@@ -26,7 +26,7 @@ PLACE = 4  # words of the record before the index: statement + 1, this thread, t
 FOUND = PLACE + 6  # four axes and those of a matrix
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class RaceReplay:
     """The program and what it asks for.
 

@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from ...records import record
 from ..ir import Builder, Function, Region, Stmt, Value, constant, numeric, root, type_as, walk
 from ..ops import control as c
 from ..ops import memory as mem
@@ -105,7 +104,7 @@ def _size(region: Region) -> int:
 # ---- rewriting
 
 
-@record
+@dataclass
 class ValueFacts:
     """Facts at one point (value numbering): available expressions, and memory cells with a known value.
 

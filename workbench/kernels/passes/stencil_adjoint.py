@@ -11,9 +11,8 @@ contribute (`pull`), before the rest of the adjoint clears what they read.
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from ...records import record
 from ..analysis.accesses import Access, accesses_of
 from ..ir import Builder, Function, Region, Role, Stmt, Value, companion, constant, root, type_as, walk
 from ..ops import control as c
@@ -27,7 +26,7 @@ from .named import named_pass
 Offset = tuple[int, ...]
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Part:
     """One value of every thread, added to array `target` at each of `offsets` from the thread's own cell.
 
@@ -43,7 +42,7 @@ class Part:
         return type_as(self.param, Array)
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Split:
     """`map` stores parts, `gather` adds them up. The rim of a part is `rim` cells wide on both sides of each axis.
 
@@ -62,7 +61,7 @@ class Split:
         return tuple(h - low for low, h in zip(self.low, self.high, strict=True))
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class PullAdjoint:
     """`pull` adds to each cell what the threads around it contribute; `rest` is the adjoint without that.
 
@@ -144,7 +143,7 @@ class _Unsplittable(Exception):
     """An accumulation inside a loop."""
 
 
-@record
+@dataclass
 class _Split:
     function: Function
     targets: tuple[str, ...]
@@ -356,7 +355,7 @@ def _untouched(copy: Function, needed: set[Value], targets: tuple[str, ...]) -> 
     return True
 
 
-@record
+@dataclass
 class _At:
     """The contribution of the thread `offset` away to this cell: the slice of `body` behind `wanted`."""
 

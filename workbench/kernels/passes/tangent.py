@@ -10,10 +10,10 @@ One thing differs: a func with an adjoint of its own is differentiated itself, w
 from __future__ import annotations
 
 import itertools
+from dataclasses import dataclass
 from typing import Any
 
 from ...errors import KernelError
-from ...records import record
 from ..analysis import activity
 from ..ir import Function, Region, Role, Stmt, Value, constant, walk
 from ..ops import control as c
@@ -27,7 +27,7 @@ from .named import named_pass
 from .replay import Groups
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Tangent:
     """A tangent program and what it asks of the tape; the fields mean what they mean in `adjoint.Reverse`.
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ...records import record
+from dataclasses import dataclass
+
 from ..ir import Function, Region, Role, Stmt, constant, root, type_as
 from ..ops import memory as mem
 from ..ops.row import ROWS
@@ -13,7 +14,7 @@ from .named import named_pass
 from .replay import Groups
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Ties:
     """A program whose threads add one to the ties of each cell of which they gave the extreme.
 

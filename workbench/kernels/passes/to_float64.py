@@ -6,9 +6,9 @@ was written (`0.1` is the double nearest to 0.1); casts between floats stay, and
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
-from ...records import replace
 from ..ir import Builder, Function, Region, Stmt, Value, numeric
 from ..ops import control as c
 from ..ops.bits import SAME_BITS

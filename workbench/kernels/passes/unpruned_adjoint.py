@@ -6,8 +6,9 @@ in the interpreter and looking at every marker shows values and adjoints stateme
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from ...errors import KernelError
-from ...records import record
 from ..ir import Function, Region, Role, Stmt, Value, constant, root, walk
 from ..ops import control as c
 from ..ops import memory as mem
@@ -18,7 +19,7 @@ from .named import named_pass
 from .replay import Groups
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Moment:
     """The reverse sweep reaches `stmt`. `adjoints`: of its results, then complete (None: no derivative reaches it); of
     a store, the adjoint that it consumed. `values`: its results as they were replayed. `turns`: the turn of every
@@ -31,7 +32,7 @@ class Moment:
     turns: tuple[Value, ...]
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Working:
     """`primal`: the statements that the adjoint was made from. `function`: that adjoint, every statement left in.
 

@@ -8,10 +8,10 @@ bytes: of an array with gaps between its elements (`a[::2]` on the host) the gap
 from __future__ import annotations
 
 import ast
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeGuard
 
-from ...records import record
 from .. import ir
 from ..ops import scalar
 from ..types import Array, Composite, Scalar, Struct, Type, int64, is_int, scalar_of, uint64
@@ -25,7 +25,7 @@ HANDED_OVER = "Memory is allocated by the host, and this is the address of none 
 WAY_OUT = "the array as an argument, then array(ptr=x.ptr, ...), or x[offset + i]; or zeros(shape=..., dtype=...)"
 
 
-@record(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False)
 class Address(Struct):
     """The type of an address, as a struct: `of`, the array, and `first`, which of its elements is meant."""
 

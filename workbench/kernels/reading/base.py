@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from ...errors import KernelError, Where, WorkbenchError
-from ...records import record
 from .. import ir
 from ..ir import constant
 from ..ops import control
@@ -42,7 +42,7 @@ def reads(*builtins: Meaning) -> Callable[[Callable[..., Any]], Callable[..., An
     return enter
 
 
-@record(eq=False)
+@dataclass(eq=False)
 class FunctionFrame:
     """The function being read: its text, the Python names around it, and the call it is read for."""
 

@@ -1,4 +1,4 @@
-"""C text of a `func_native` becomes the text of a func: a small part of C++, by recursive descent.
+"""C text of a `func_native` becomes the text of a func: a small part of C++, from the tree that tree-sitter makes.
 
 Statements: declarations, assignments, `if`, `for`, `while`, `break`, `continue`, `return`. Expressions: numbers,
 operators, casts, elements, components, C's functions of numbers and Warp's builtins, atomics, pointers to elements.
@@ -10,72 +10,83 @@ from __future__ import annotations
 import keyword
 import re
 from collections.abc import Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
+from functools import cache
+from typing import TYPE_CHECKING
 
 from ...errors import KernelError, Where
-from ...records import record
-from .c_tokens import (
-    ADDRESSES,
-    BARRIER,
-    BINARY,
-    COMPOSITE,
-    CONSTANTS,
-    FIRST_BIT,
-    FUNCTIONS,
-    SAME_BITS,
-    TYPES,
-    VECTORS,
-    Token,
-    one_side,
-    tokens,
+from .c_vocabulary import ADDRESSES, BARRIER, CONSTANTS, FIRST_BIT, FUNCTIONS, OPERATORS, SAME_BITS, TYPES, type_name
+
+if TYPE_CHECKING:
+    from tree_sitter import Node, Parser
+
+_READ = frozenset(  # the kinds of nodes that have a method of their name
+    "binary_expression break_statement call_expression cast_expression compound_statement conditional_expression "
+    "continue_statement declaration expression_statement false field_expression for_statement identifier if_statement "
+    "number_literal parenthesized_expression pointer_expression qualified_identifier "
+    "return_statement subscript_expression true unary_expression while_statement".split()
 )
 
 
-@record
-class Translated:
-    """The lines of a func's body, and whether the snippet says something else for CUDA."""
-
-    lines: list[str]
-    differs: bool
-
-
-@record
+@dataclass
 class Snippet:
     """Reads one snippet. `adjoint`: names of parameters whose `adj_` names are gradients; `ret`: has it a result."""
 
     text: str
     where: Where
     params: tuple[str, ...]
-    arrays: tuple[str, ...] = ()
     adjoint: bool = False
     types: dict[str, str] = field(default_factory=dict)  # of the variables that have a number's type
     shapes: dict[str, tuple[str, ...]] = field(default_factory=dict)  # of the parameters with several axes, as text
     converts: bool = False  # `return` converts to the declared type
-    at: int = 0
     lines: list[str] = field(default_factory=list)
     depth: int = 0
-    names: dict[str, str] = field(default_factory=dict)
+    names: dict[str, str] = field(default_factory=dict)  # in Python; of a pointer its element, behind a `*`
     taken: set[str] = field(default_factory=set)
-    pointers: dict[str, tuple[str, bool]] = field(default_factory=dict)  # the element, and is it one with a `*`
-    element: tuple[str, str] | None = None  # the array and index of what was read last, where it has one index
     steps: list[list[str]] = field(default_factory=list)  # of the loops around: what `continue` does first
 
-    def translated(self) -> Translated:
-        """Raises KernelError [native-snippet]."""
-        try:
-            plain, differs = one_side(self.text)
-            self.tokens = [*tokens(plain), Token("", 0)]
-            self.names = {p: p for p in self.params}
-            self.taken = {*self.params, "wp", "own"}
-            while self.peek():
-                self.statement()
-        except ValueError as odd:
-            raise self.error(str(odd)) from None
-        return Translated(self.lines, differs)
+    def translated(self) -> tuple[list[str], bool]:
+        """The lines of a func's body, True if it says something else for CUDA. Raises KernelError [native-snippet]."""
+        self.names = {p: p for p in self.params}
+        self.taken = {*self.params, "wp", "own"}
+        self.read(self.tree(self.processor_side()))
+        return self.lines or ["    pass"], re.search(r"^\s*#\s*if", self.text, re.MULTILINE) is not None
 
-    def error(self, what: str) -> KernelError:
-        line = self.tokens[min(self.at, len(self.tokens) - 1)].line if hasattr(self, "tokens") else 0
+    def processor_side(self) -> str:
+        """The text as a processor sees it, with empty lines for those of the preprocessor."""
+        kept, states = [], []
+        for k, line in enumerate(self.text.split("\n")):
+            directive = re.match(r"\s*#\s*(\w+)(.*)", line)
+            word, rest = directive.groups() if directive else ("", "")
+            if word in ("if", "ifdef", "ifndef") and re.search("__CUDA_ARCH__|__CUDACC__", rest):
+                states.append("!" in rest or word == "ifndef")
+            elif word == "else" and states:
+                states[-1] = not states[-1]
+            elif word == "endif" and states:
+                states.pop()
+            elif word and word != "pragma":
+                raise self.error(f"`{line.strip()}`", k + 1)
+            kept.append("" if word or not all(states) else line)
+        return "\n".join(kept)
+
+    def tree(self, text: str) -> list[Node]:
+        text = re.sub(r"//[^\n]*|/\*.*?\*/", lambda m: " " + "\n" * m[0].count("\n"), text, flags=re.DOTALL)
+        text = re.sub(r"\b(static|reinterpret)_cast\s*<([^<>]*)>\s*\(", plain_cast, text)
+        # The parser knows no names: `a < b, c > d` is a template to it, but not `a <= b, c > d`, so `<` goes as `<=`
+        # and a comment; and `(a) - f(b)` is a cast, but not `((a)) - f(b)`.
+        text = re.sub(r"(?<!<)<(?![<=])", "<=/**/", text)
+        text = re.sub(r"\(\s*(\w+)\s*\)(?=\s*[-+*&])", lambda m: m[0] if type_name(m[1]) else f"({m[0]})", text)
+        root = parser().parse(f"void f() {{\n{text}\n}}".encode()).root_node
+        odd = next((n for n in below(root) if n.is_error or n.is_missing), None)
+        if odd:
+            raise self.error(f"what lacks `{odd.type}`", odd) if odd.is_missing else self.refused(odd)
+        if len(parts(root)) != 1:
+            raise self.refused(parts(root)[1])
+        return parts(part(parts(root)[0], "body"))
+
+    def error(self, what: str, at: Node | int) -> KernelError:
         rows = self.text.split("\n")
+        line = at if isinstance(at, int) else at.start_point[0]  # the tree has one line before them
         shown = rows[line - 1].strip() if 0 < line <= len(rows) else ""
         return KernelError(
             f"{what} cannot be read in the snippet of `{self.where.function}`",
@@ -85,208 +96,139 @@ class Snippet:
             instead="the same in Python, in a func",
         )
 
-    # ---- tokens
-
-    def peek(self, k: int = 0) -> str:
-        return self.tokens[min(self.at + k, len(self.tokens) - 1)].text
-
-    def next(self) -> str:
-        found = self.peek()
-        if not found:
-            raise ValueError("its end")
-        self.at += 1
-        return found
-
-    def take(self, text: str) -> bool:
-        if self.peek() == text:
-            self.at += 1
-            return True
-        return False
-
-    def need(self, text: str) -> None:
-        if not self.take(text):
-            raise ValueError(f"`{self.peek()}` (where `{text}` should be)" if self.peek() else "its end")
+    def refused(self, node: Node) -> KernelError:
+        return self.error(f"`{next(text_of(n) for n in below(node) if not n.child_count)}`", node)
 
     def write(self, line: str) -> None:
         self.lines.append("    " * (self.depth + 1) + line)
 
     # ---- statements
 
-    def block(self) -> None:
+    def read(self, nodes: list[Node]) -> None:
+        for node in nodes:
+            if node.type.endswith(("statement", "declaration")):
+                self.method(node)
+            else:
+                self.simple(node)
+
+    def method(self, node: Node) -> str:
+        if node.type not in _READ:
+            raise self.refused(node)
+        return getattr(self, node.type)(node)
+
+    def block(self, node: Node) -> None:
         """A statement or several in braces, one level deeper; names declared there end there."""
         self.depth += 1
-        known, pointers, count = dict(self.names), dict(self.pointers), len(self.lines)
-        if self.take("{"):
-            while not self.take("}"):
-                self.statement()
-        else:
-            self.statement()
+        known, count = dict(self.names), len(self.lines)
+        self.read(parts(node) if node.type == "compound_statement" else [node])
         if len(self.lines) == count:
             self.write("pass")
-        self.names, self.pointers = known, pointers
+        self.names = known
         self.depth -= 1
 
-    def statement(self) -> None:
-        if self.take(";"):
-            return
-        if self.peek() == "{":
-            self.write("if True:")
-            return self.block()
-        word = self.peek()
-        simple = {"if": self.if_, "for": self.for_, "while": self.while_, "return": self.return_}
-        if word in simple:
-            self.next()
-            return simple[word]()
-        if word in ("break", "continue"):
-            self.next()
-            self.need(";")
-            for step in self.steps[-1] if word == "continue" and self.steps else ():
-                self.write(step)
-            return self.write(word)
-        if word in ("do", "switch", "goto", "asm", "struct", "typedef", "template", "extern", "__shared__", "static"):
-            raise ValueError(f"`{word}`")
-        if word == BARRIER:  # nobody to wait for: a block is one thread of the program
-            self.next()
-            self.need("(")
-            self.need(")")
-        elif not self.declaration():
-            self.assignment()
-        self.need(";")
+    def compound_statement(self, node: Node) -> None:
+        self.write("if True:")
+        self.block(node)
 
-    def if_(self) -> None:
-        self.need("(")
-        condition = self.expression()
-        self.need(")")
-        self.write(f"if {condition}:")
-        self.block()
-        if self.take("else"):
+    def break_statement(self, node: Node) -> None:
+        self.write("break")
+
+    def continue_statement(self, node: Node) -> None:
+        for step in self.steps[-1]:
+            self.write(step)
+        self.write("continue")
+
+    def if_statement(self, node: Node) -> None:
+        self.write(f"if {self.value(part(node, 'condition'), 'value')}:")
+        self.block(part(node, "consequence"))
+        if otherwise := node.child_by_field_name("alternative"):
             self.write("else:")
-            self.block()
+            self.block(parts(otherwise)[0])
 
-    def while_(self) -> None:
-        self.need("(")
-        condition = self.expression()
-        self.need(")")
-        self.write(f"while {condition}:")
+    def while_statement(self, node: Node) -> None:
+        self.write(f"while {self.value(part(node, 'condition'), 'value')}:")
         self.steps.append([])
-        self.block()
+        self.block(part(node, "body"))
         self.steps.pop()
 
-    def return_(self) -> None:
-        if self.take(";"):
-            return self.write("return")
-        value = self.expression()
-        self.need(";")
-        self.write(f"return own({value})" if self.converts else f"return {value}")
+    def return_statement(self, node: Node) -> None:
+        value = self.listed(node)
+        self.write(f"return own({value})" if self.converts and value else f"return {value}".rstrip())
 
-    def for_(self) -> None:
+    def for_statement(self, node: Node) -> None:
         """A loop over a range where it is one, which its bounds and its body show; else a `while`."""
-        self.need("(")
-        known = dict(self.names)
-        first = len(self.lines)
-        if self.peek() != ";" and not self.declaration():
-            self.assignment()
-        self.need(";")
-        made = self.lines[first:]
-        condition = "True" if self.peek() == ";" else self.expression()
-        self.need(";")
-        start = len(self.lines)
-        if self.peek() != ")":
-            self.assignment()
-        self.need(")")
-        step = [line.strip() for line in self.lines[start:]]
-        del self.lines[start:]
-        head = len(self.lines)
-        self.write(f"while {condition}:")
-        self.steps.append(step)
-        self.block()
-        self.steps.pop()
-        body = self.lines[head + 1 :]
-        over = ranged(made, condition, step, body)
-        if over is not None:
+        known, first = dict(self.names), len(self.lines)
+        start, step, body = (node.child_by_field_name(f) for f in ("initializer", "update", "body"))
+        self.read([start] if start else [])
+        made = [line.strip() for line in self.lines[first:]]
+        test = self.value(node, "condition") if node.child_by_field_name("condition") else "True"
+        at = len(self.lines)
+        self.read([step] if step else [])
+        moves = [line.strip() for line in self.lines[at:]]
+        del self.lines[at:]
+        over = start and start.type == "declaration" and body and ranged(made, test, moves, self.changed(body))
+        if over:
             del self.lines[first:]
-            self.lines += [made[0][: len(made[0]) - len(made[0].lstrip())] + over, *without_steps(body, step)]
-        else:
-            self.lines += ["    " * (self.depth + 2) + s for s in step]
+        self.write(over or f"while {test}:")
+        self.steps.append([] if over else moves)
+        self.block(part(node, "body"))
+        self.lines += ["    " * (self.depth + 2) + line for line in self.steps.pop()]
         self.names = known
 
-    def type_name(self) -> str | None:
-        """The type that stands here, taken; None if none does."""
-        at = self.at
-        while self.peek() in ("const", "volatile", "constexpr", "register", "inline"):
-            self.next()
-        if self.take("auto"):
-            return ""
-        words = []
-        while self.peek() in ("unsigned", "long", "int", "char", "short", "signed"):
-            words.append(self.next())
-        text = " ".join(w for w in words if w != "signed") or ("int" if words else self.peek().removeprefix("wp::"))
-        text = VECTORS.get(text, text)
-        if not words:
-            if text not in TYPES and not COMPOSITE.match(text):
-                self.at = at
-                return None
-            self.next()
-        while self.take("const"):
-            pass
-        if text not in TYPES and not COMPOSITE.match(text):
-            raise ValueError(f"the type `{text}`")
-        return TYPES.get(text, text)
+    def changed(self, body: Node) -> set[str]:
+        """The variables that a body assigns to, as they are named before it."""
+        fields = {"assignment_expression": "left", "update_expression": "argument"}
+        targets = [re.match(r"\w+", text_of(part(n, fields[n.type]))) for n in below(body) if n.type in fields]
+        return {self.names.get(t[0], t[0]) for t in targets if t}
 
-    def declaration(self) -> bool:
-        at = self.at
-        type = self.type_name()
-        if type is None or not (re.match(r"[A-Za-z_]\w*$", self.peek()) or self.peek() in "*&"):
-            self.at = at
-            return False
-        self.declared(type)
-        while self.take(","):
-            self.declared(type)
-        return True
+    def declaration(self, node: Node) -> None:
+        type = type_name(text_of(part(node, "type")))
+        if type is None or any(n.text in (b"static", b"extern") for n in node.children):
+            raise self.refused(node)
+        for declared in node.children_by_field_name("declarator"):
+            if declared.type == "init_declarator":
+                self.declared(type, part(declared, "declarator"), part(declared, "value"))
+            else:
+                self.declared(type, declared, None)
 
-    def declared(self, type: str) -> None:
-        sign = self.peek()
-        if sign in ("*", "&"):
-            self.next()
-            name = self.next()
-            self.need("=")
-            self.take("&")
-            return self.point(name, self.expression(), sign == "*")
-        name = self.next()
-        if self.take("["):
-            return self.local_array(type, name)
-        if self.take("("):
-            value = f"wp.{type}({', '.join(self.listed(')'))})"
-        elif self.take("{"):
-            value = f"wp.{type}({', '.join(self.listed('}'))})"
-        elif self.take("="):
-            value = self.expression()
-            value = f"wp.{type}({value})" if type in TYPES.values() else value
+    def declared(self, type: str, node: Node, value: Node | None) -> None:
+        if node.type in ("pointer_declarator", "reference_declarator") and value:
+            return self.point(text_of(parts(node)[-1]), value, node.type == "pointer_declarator")
+        if node.type == "array_declarator":
+            return self.local_array(type, node, value)
+        if node.type == "function_declarator":  # `vec3 v(x, y)`, which could declare a function
+            value = part(parts(self.tree(f"return f{text_of(part(node, 'parameters'))};")[0])[0], "arguments")
+            node = part(node, "declarator")
+        if node.type != "identifier":
+            raise self.refused(node)
+        if value is None or value.type in ("argument_list", "initializer_list"):
+            made = f"wp.{type}({self.listed(value) if value else ''})"
         else:
-            value = f"wp.{type}()"
-        own = self.new(name)
+            made = self.expression(value)
+            made = f"wp.{type}({made})" if type in TYPES.values() else made
+        own = self.new(text_of(node))
         self.types[own] = type if type in TYPES.values() else "" if type else "auto"
-        self.write(f"{own} = {value}")
+        self.write(f"{own} = {made}")
 
-    def local_array(self, type: str, name: str) -> None:
-        size = self.expression()
-        self.need("]")
-        own = self.new(name)
+    def local_array(self, type: str, node: Node, value: Node | None) -> None:
+        name = part(node, "declarator")
+        if name.type != "identifier" or node.child_by_field_name("size") is None:
+            raise self.refused(node)
+        size = self.value(node, "size")
+        own = self.new(text_of(name))
         self.write(f"{own} = zeros(shape={size}, dtype=wp.{type})")
-        if self.take("="):
-            self.need("{")
-            for k, value in enumerate(self.listed("}")):
-                self.write(f"{own}[{k}] = wp.{type}({value})")
+        for k, n in enumerate(parts(value) if value else ()):
+            self.write(f"{own}[{k}] = wp.{type}({self.expression(n)})")
 
-    def point(self, name: str, place: str, is_pointer: bool) -> None:
+    def point(self, name: str, value: Node, is_pointer: bool) -> None:
         """A pointer or reference to an element: a name for it, at the index that was."""
+        place = self.place(value) if is_pointer else self.expression(value)
         found = re.match(r"(\w+)\[(.*)\]$", place)
         if not found:
-            raise ValueError(f"the pointer `{name}`")
+            raise self.error(f"the pointer `{name}`", value)
         kept = self.new(f"{name}_at")
         self.write(f"{kept} = {found[2]}")
-        self.names.pop(name, None)
-        self.pointers[name] = f"{found[1]}[{kept}]", is_pointer
+        self.names[name] = f"{'*' * is_pointer}{found[1]}[{kept}]"
 
     def new(self, name: str) -> str:
         """The name in Python of a variable that is declared here."""
@@ -295,26 +237,22 @@ class Snippet:
             own, k = f"{name}_{k}", k + 1
         self.taken.add(own)
         self.names[name] = own
-        self.pointers.pop(name, None)
         return own
 
-    def assignment(self) -> None:
-        if self.peek() in ("++", "--"):
-            sign = self.next()
-            return self.write(f"{self.unary()} {sign[0]}= 1")
-        target = self.unary()
-        sign = self.peek()
-        if target.startswith("wp.cast(") and sign != ";":
-            raise ValueError("an assignment to the bits of another type")
-        if sign in ("++", "--"):
-            self.next()
-            return self.write(f"{target} {sign[0]}= 1")
-        if sign == "=" or (len(sign) > 1 and sign[-1] == "=" and sign[0] in "+-*/%&|^<>" and sign[:-1] not in "<>"):
-            self.next()
-            return self.write(self.assigned(target, sign, self.expression()))
-        if sign not in (";", ")", ","):
-            raise ValueError(f"`{sign}`")
-        self.write(target)
+    def expression_statement(self, node: Node) -> None:
+        self.read(parts(node))
+
+    def simple(self, node: Node) -> None:
+        """An assignment or a call."""
+        if node.type in ("assignment_expression", "update_expression"):
+            target = self.value(node, "left" if node.type[0] == "a" else "argument")
+            if target.startswith("wp.cast("):
+                raise self.error("an assignment to the bits of another type", node)
+            sign = sign_of(node)
+            step = f"{target} {sign[0]}= 1" if sign in ("++", "--") else ""
+            self.write(step or self.assigned(target, sign, self.value(node, "right")))
+        elif text_of(node) != f"{BARRIER}()":  # nobody to wait for: a block is one thread of the program
+            self.write(self.expression(node))
 
     def assigned(self, target: str, sign: str, value: str) -> str:
         """An assignment; a variable keeps the type that it was declared with."""
@@ -334,154 +272,70 @@ class Snippet:
 
     # ---- expressions
 
-    def expression(self) -> str:
-        condition = self.binary(0)
-        if self.take("?"):
-            yes = self.expression()
-            self.need(":")
-            return f"({yes} if {condition} else {self.expression()})"
-        if self.peek() == "=":
-            raise ValueError("`=` inside of an expression")
-        return condition
+    def expression(self, node: Node) -> str:
+        if node.type in ("assignment_expression", "update_expression"):
+            raise self.error(f"`{sign_of(node)}` inside of an expression, `{text_of(node)}`,", node)
+        return self.method(node)
 
-    def binary(self, level: int) -> str:
-        if level == len(BINARY):
-            return self.unary()
-        left = self.binary(level + 1)
-        while self.peek() in BINARY[level]:
-            sign = self.next()
-            right = self.binary(level + 1)
-            if sign == "%":
-                left = f"wp.mod({left}, {right})"
-            else:
-                left = f"({left} {({'&&': 'and', '||': 'or'}).get(sign, sign)} {right})"
-        return left
+    def value(self, node: Node, name: str) -> str:
+        return self.expression(part(node, name))
 
-    def unary(self) -> str:
-        sign = self.peek()
-        if sign in ("-", "+", "~"):
-            self.next()
-            return f"({sign}{self.unary()})"
-        if sign == "!":
-            self.next()
-            return f"(not {self.unary()})"
-        if sign == "&":
-            if not self.taken_by_atomic(self.at):
-                raise ValueError("an address here")
-            self.next()
-            return self.unary()
-        if sign == "*":
-            self.next()
-            return self.other_bits() or self.unary()
-        if sign == "(":
-            at = self.at
-            self.next()
-            type = self.type_name()
-            if type and self.take(")"):
-                return self.converted(type)
-            self.at = at
-        return self.postfix()
+    def listed(self, node: Node) -> str:
+        return ", ".join(map(self.expression, parts(node)))
 
-    # ---- addresses and bits
+    def parenthesized_expression(self, node: Node) -> str:
+        return f"({self.listed(node)})"
 
-    def converted(self, type: str) -> str:
-        """`(type)` of what follows: an address as a number, else a value."""
-        address = self.address() if type in ADDRESSES else ""
-        return f"wp.{type}({address or self.unary()})"
+    def unary_expression(self, node: Node) -> str:
+        return f"({sign_of(node).replace('!', 'not ')}{self.value(node, 'argument')})"
 
-    def address(self) -> str:
-        """`a.data` or `&a.data[i]`, taken, as the address that funcs know; empty if it is none."""
-        at = self.at
-        if self.take("("):
-            found = self.address()
-            if found and self.take(")"):
-                return found
-        elif self.take("&"):
-            place = self.postfix()
-            element = re.match(r"([A-Za-z_][\w.]*)\[([^,]*)\]$", place)
-            if not element:
-                raise ValueError(f"the address of `{place}`")
-            return f"{element[1]}[{element[2]}:].ptr"
-        elif re.match(r"[A-Za-z_]\w*$", self.peek()) and self.peek(1) in (".", "->"):
-            found = self.postfix()
-            if [t.text for t in self.tokens[self.at - 1 : self.at + 1]] in (["data", ")"], ["data", ";"]):
-                return f"{found}.ptr"
-            if self.tokens[self.at - 1].text == "data" and self.peek() in BINARY[-2] and self.cast_before(at):
-                return f"{found}.ptr"
-        self.at = at
-        return ""
+    def binary_expression(self, node: Node) -> str:
+        left, sign, right = self.value(node, "left"), sign_of(node), self.value(node, "right")
+        sign = "<" if any(n.type == "comment" for n in node.children) else sign
+        if sign not in OPERATORS:
+            raise self.error(f"`{sign}`", node)
+        return f"wp.mod({left}, {right})" if sign == "%" else f"({left} {OPERATORS[sign]} {right})"
 
-    def cast_before(self, at: int) -> bool:
-        """True if a cast stands directly before the token: additions to the address then count bytes."""
-        return self.tokens[at - 1].text == ")"
+    def conditional_expression(self, node: Node) -> str:
+        test, yes, no = (self.value(node, f) for f in ("condition", "consequence", "alternative"))
+        return f"({yes} if {test} else {no})"
 
-    def other_bits(self) -> str:
-        """The rest of `*(int*)&x` and `*reinterpret_cast<int*>(&x)`: the bits of a number; empty if it is neither."""
-        at, type = self.at, None
-        if self.take("("):
-            type = self.type_name()
-            closed = type and self.take("*") and self.take(")")
-            if type and closed and self.take("&"):
-                return self.as_bits(type)
-        elif self.take("reinterpret_cast"):
-            self.need("<")
-            type = self.type_name()
-            if type and self.take("*") and self.take(">") and self.take("(") and self.take("&"):
-                found = self.as_bits(type)
-                self.need(")")
-                return found
-        self.at = at
-        return ""
+    def number_literal(self, node: Node) -> str:
+        try:
+            return number(text_of(node))
+        except ValueError:
+            raise self.refused(node) from None
 
-    def as_bits(self, type: str) -> str:
-        """The bits of a number as another type; of elements that follow each other, as a vector, so many."""
-        self.element = None
-        found = self.postfix()
-        vector = re.match(r"vec([234])[id]?$", type)
-        if not vector:
-            return f"wp.cast({found}, wp.{type})"
-        if self.element is None or not found.endswith("]"):
-            raise ValueError(f"`{found}` as {type}")
-        array, k = self.element  # pyright: ignore[reportGeneralTypeIssues]  # `postfix` has set it
-        number = {"i": "int32", "d": "float64"}.get(type[4:], "float32")
-        parts = [f"wp.cast({self.flat(array, f'({k} + {j})')}, wp.{number})" for j in range(int(vector[1]))]
-        return f"wp.{type}({', '.join(parts)})"
-
-    def reinterpreted(self) -> str:
-        """`reinterpret_cast<...>(...)`: an address as a number, or the bits of a number as another type."""
-        self.need("<")
-        type = self.type_name()
-        bits = type is not None and self.take("&")
-        self.need(">")
-        self.need("(")
-        found = f"wp.cast({self.postfix()}, wp.{type})" if bits else type in ADDRESSES and self.address()
-        if not found:
-            raise ValueError("`reinterpret_cast`")
-        self.need(")")
+    def identifier(self, node: Node) -> str:
+        word = text_of(node)
+        found = self.names.get(word) or CONSTANTS.get(word, "")
+        if not found and self.adjoint and word.startswith("adj_") and word[4:] in self.params:
+            return f"wp.adjoint[{word[4:]}]"
+        if not found or found[0] == "*":
+            raise self.error(f"the address `{word}`, not followed by `*`," if found else f"`{word}`", node)
         return found
 
-    def taken_by_atomic(self, at: int) -> bool:
-        """True if the address at this token is the first argument of an atomic."""
-        before = [t.text for t in self.tokens[max(at - 2, 0) : at]]
-        return before[-1:] == ["("] and before[:-1] != [] and "tomic" in before[0]
+    false = true = qualified_identifier = identifier
 
-    def postfix(self) -> str:
-        found, memory = self.primary(), ""  # the array whose memory stands here: `a.data`, of a tile `t.data.ptr`
-        while True:
-            if self.take("["):
-                parts = self.listed("]")
-                is_memory = memory == found and len(parts) == 1
-                self.element = (found, parts[0]) if len(parts) == 1 else None
-                found = self.flat(found, parts[0]) if is_memory else f"{found}[{', '.join(parts)}]"
-            elif self.peek() in (".", "->"):
-                self.next()
-                name = self.next()
-                if name not in ("data", "c") and not (name == "ptr" and memory == found):
-                    found += f".{name}"
-                elif name == "data":
-                    memory = found
-            else:
-                return found
+    def field_expression(self, node: Node) -> str:
+        name = text_of(part(node, "field"))
+        if name == "data":
+            raise self.error(f"the address `{text_of(node)}`, not followed by `[`,", node)
+        return self.value(node, "argument") + f".{name}" * (name != "c")
+
+    def memory(self, node: Node) -> str:
+        """The array or tile whose memory stands here: `a.data`, of a tile `t.data.ptr`; empty if none does."""
+        name = text_of(part(node, "field")) if node.type == "field_expression" else ""
+        if name == "ptr":
+            return self.memory(part(node, "argument"))
+        return self.value(node, "argument") if name == "data" else ""
+
+    def subscript_expression(self, node: Node) -> str:
+        owner, indices = part(node, "argument"), part(node, "indices")
+        array = self.memory(owner)
+        if array and len(parts(indices)) == 1:
+            return self.flat(array, self.listed(indices))
+        return f"{array or self.expression(owner)}[{self.listed(indices)}]"
 
     def flat(self, array: str, k: str) -> str:
         """The k-th element of an array or tile, counted row by row."""
@@ -492,100 +346,174 @@ class Snippet:
             indices.append(f"{index} % type({k})({size})" if axis else index)
         return f"{array}[{', '.join(indices) or k}]"
 
-    def listed(self, end: str) -> list[str]:
-        parts = []
-        while not self.take(end):
-            parts.append(self.expression())
-            if self.peek() != end:
-                self.need(",")
-        return parts
+    # ---- addresses and bits
 
-    def primary(self) -> str:
-        word = self.next()
-        if word == "(":
-            inner = self.expression()
-            self.need(")")
-            return f"({inner})"
-        if re.match(r"[\d.]", word):
-            return number(word)
-        if not re.match(r"[A-Za-z_]", word):
-            raise ValueError(f"`{word}`")
-        if word == "static_cast":
-            self.need("<")
-            type = self.type_name()
-            self.need(">")
-            self.need("(")
-            return f"wp.{type}({', '.join(self.listed(')'))})"
-        if word == "reinterpret_cast":
-            return self.reinterpreted()
-        self.at -= 1
-        type = self.type_name() if word.removeprefix("wp::") not in self.names else None
+    def place(self, node: Node) -> str:
+        """The element whose address this is: `&a[i]`, `wp::address(a, i)`, a pointer; empty if it is no address."""
+        node = bare(node)
+        if node.type == "pointer_expression" and sign_of(node) == "&":
+            return self.value(node, "argument")
+        if node.type == "call_expression" and called(node) == "address":
+            return self.indexed(node)
+        found = self.names.get(text_of(node), "")
+        return found[1:] if found[:1] == "*" else ""
+
+    def indexed(self, node: Node) -> str:
+        array, *index = map(self.expression, parts(part(node, "arguments")))
+        return f"{array}[{', '.join(index)}]" if index else array
+
+    def pointer_expression(self, node: Node) -> str:
+        """`*` of an address; `&` stands only where an address is taken at once."""
+        sign, inner = sign_of(node), bare(part(node, "argument"))
+        if inner.type == "cast_expression" and sign == "*":
+            type, value = text_of(part(inner, "type")).rstrip(), bare(part(inner, "value"))
+            name = type_name(type[:-1])
+            if name and type[-1] == "*" and text_of(value)[0] == "&":
+                return self.as_bits(name, bare(part(value, "argument")))
+        found = self.place(inner) if sign == "*" else ""
+        if not found:
+            raise self.error(f"the address `{text_of(node if sign == '&' else inner)}`", node)
+        return found
+
+    def as_bits(self, type: str, node: Node) -> str:
+        """The bits of a number as another type; of elements that follow each other, as a vector, so many."""
+        vector = re.match(r"vec([234])[id]?$", type)
+        if not vector:
+            return f"wp.cast({self.expression(node)}, wp.{type})"
+        indices = parts(part(node, "indices")) if node.type == "subscript_expression" else []
+        if len(indices) != 1:
+            raise self.error(f"`{text_of(node)}` as {type}", node)
+        owner, k = part(node, "argument"), self.expression(indices[0])
+        array = self.memory(owner) or self.expression(owner)
+        number = {"i": "int32", "d": "float64"}.get(type[4:], "float32")
+        made = [f"wp.cast({self.flat(array, f'({k} + {j})')}, wp.{number})" for j in range(int(vector[1]))]
+        return f"wp.{type}({', '.join(made)})"
+
+    def cast_expression(self, node: Node) -> str:
+        """`(type)` of what follows: an address as a number, else a value."""
+        type = type_name(text_of(part(node, "type")))
+        if not type:
+            raise self.refused(node)
+        address = self.address(bare(part(node, "value"))) if type in ADDRESSES else ""
+        return f"wp.{type}({address or self.value(node, 'value')})"
+
+    def address(self, node: Node) -> str:
+        """`a.data` or `&a.data[i]` as the address that funcs know; empty if it is none."""
+        if node.type != "pointer_expression" or sign_of(node) != "&":
+            array = self.memory(node)
+            return array and f"{array}.ptr"
+        place = self.value(node, "argument")
+        element = re.match(r"([A-Za-z_][\w.]*)\[([^,]*)\]$", place)
+        if not element:
+            raise self.error(f"the address of `{place}`", node)
+        return f"{element[1]}[{element[2]}:].ptr"
+
+    # ---- calls
+
+    def call_expression(self, node: Node) -> str:
+        function, given = part(node, "function"), parts(part(node, "arguments"))
+        word, name = text_of(function), called(node)
+        type = type_name(word) if name not in self.names else None
         if type:
-            self.need("(")
-            return f"wp.{type}({', '.join(self.listed(')'))})"
-        self.next()
-        if self.take("("):
-            return self.call(word)
-        return self.name(word)
-
-    def dereferenced(self, word: str, start: int = -1) -> None:
-        """Refuse an address that is not followed at once: nothing is computed with addresses."""
-        start = self.at - 1 if start < 0 else start
-        before = [t.text for t in self.tokens[max(start - 3, 0) : start]]
-        atomic = self.taken_by_atomic(start)
-        declared = before[-1:] == ["="] and before[-3:-2] == ["*"]
-        if not (atomic or declared or (before[-1:] == ["*"] and self.peek() not in ("[", "++", "--"))):
-            raise ValueError(f"the address `{word}`, not followed by `*`,")
-
-    def name(self, word: str) -> str:
-        if word in self.pointers:
-            place, is_pointer = self.pointers[word]
-            if is_pointer:
-                self.dereferenced(word)
-            return place
-        if word in self.names:
-            return self.names[word]
-        if self.adjoint and word.startswith("adj_") and word[4:] in self.params:
-            return f"wp.adjoint[{word[4:]}]"
-        if word in CONSTANTS:
-            return CONSTANTS[word]
-        raise ValueError(f"`{word}`")
-
-    def call(self, word: str) -> str:
-        name, start = word.removeprefix("wp::").removeprefix("std::"), self.at - 2
-        args = self.listed(")")
+            return f"wp.{type}({', '.join(map(self.expression, given))})"
+        if function.type not in ("identifier", "qualified_identifier"):
+            raise self.refused(node)
         if name == "address":
-            self.dereferenced(word, start)
-        if name in ("address", "index"):
-            return f"{args[0]}[{', '.join(args[1:])}]" if len(args) > 1 else args[0]
+            raise self.error(f"the address `{word}`, not followed by `*`,", node)
+        if name == "index":
+            return self.indexed(node)
+        name = FUNCTIONS.get(name, name)
+        is_atomic = name.startswith("atomic_")
+        args = [(is_atomic and not k and self.place(n)) or self.expression(n) for k, n in enumerate(given)]
         if name == "load":
             return args[0]
-        name = FUNCTIONS.get(name, name)
         if name in SAME_BITS:
             return f"wp.cast({', '.join(args)}, wp.{SAME_BITS[name]})"
         if name in FIRST_BIT:
             return FIRST_BIT[name].format(args[0], f"wp.bit_count({args[0]} ^ ({args[0]} - 1))")
         if name.startswith("__") or "::" in name:
-            raise ValueError(f"`{word}`, which speaks to other threads," if "sync" in word else f"`{word}`")
-        if name.startswith("atomic_") and args:
+            raise self.error(f"`{word}`, which speaks to other threads," if "sync" in word else f"`{word}`", node)
+        if is_atomic and args:
             found = re.match(r"((?:wp\.adjoint\[)?\w+\]?)\[(.*)\]$", args[0])
             if found:
                 args[:1] = [found[1], found[2]]
             if args[0].startswith("wp.adjoint["):
                 if name not in ("atomic_add", "atomic_sub") or len(args) < 3:
-                    raise ValueError(f"`{word}` of a gradient")
+                    raise self.error(f"`{word}` of a gradient", node)
                 sign = "+" if name == "atomic_add" else "-"
                 return f"{args[0]}[{', '.join(args[1:-1])}] {sign}= {args[-1]}"
         return f"wp.{name}({', '.join(args)})"
 
 
+# ---- nodes of the tree
+
+
+@cache
+def parser() -> Parser:
+    import tree_sitter_cpp
+    from tree_sitter import Language, Parser
+
+    return Parser(Language(tree_sitter_cpp.language()))
+
+
+def part(node: Node, name: str) -> Node:
+    found = node.child_by_field_name(name)
+    assert found is not None, f"{node.type} has no {name}"
+    return found
+
+
+def parts(node: Node) -> list[Node]:
+    return [n for n in node.named_children if n.type != "comment"]
+
+
+def below(node: Node) -> Iterator[Node]:
+    yield node
+    for child in node.children:
+        yield from below(child)
+
+
+def text_of(node: Node) -> str:
+    return (node.text or b"").decode()
+
+
+def sign_of(node: Node) -> str:
+    return text_of(part(node, "operator"))
+
+
+def bare(node: Node) -> Node:
+    """What stands in parentheses."""
+    while node.type == "parenthesized_expression" and len(parts(node)) == 1:
+        node = parts(node)[0]
+    return node
+
+
+def called(node: Node) -> str:
+    return text_of(part(node, "function")).removeprefix("wp::").removeprefix("std::")
+
+
+# ---- text
+
+
+def plain_cast(m: re.Match[str]) -> str:
+    """The start of a cast of C++ in the form that C has for it."""
+    type = m[2].strip()
+    name = type_name(type)
+    if m[1] == "static" and name:
+        return f"{name}("
+    if type.endswith("&"):
+        return f"*({type[:-1]}*)&("
+    return f"({type})(" if type.endswith("*") or name in ADDRESSES else m[0]
+
+
 def number(word: str) -> str:
-    if word[:2] in ("0x", "0X"):
-        bare = word.rstrip("uUlL")
-    elif re.search(r"[.eE]|[fF]$", word):
-        return word.rstrip("fFlL")
-    else:
-        bare = word.rstrip("uUlL")
+    """A number of C in Python. Raises ValueError."""
+    if word[0] in "+-":
+        return f"({word[0]}{number(word[1:])})"
+    is_hex = word[:2] in ("0x", "0X")
+    if not is_hex and re.search(r"[.eE]|[fF]$", word):
+        float(word := word.rstrip("fFlL"))
+        return word
+    bare = word.rstrip("uUlL")
     suffix = word[len(bare) :].lower()
     if len(bare) > 1 and bare.isdigit() and bare[0] == "0":
         bare = f"0o{bare[1:]}"
@@ -593,40 +521,22 @@ def number(word: str) -> str:
     type = {(True, True): "uint64", (True, False): "uint32", (False, True): "int64"}.get(wide)
     size = int(bare, 0)
     if type is None and size >= 1 << 31:
-        type = "uint32" if size < 1 << 32 and bare[:2] in ("0x", "0X") else "int64" if size < 1 << 63 else "uint64"
+        type = "uint32" if size < 1 << 32 and is_hex else "int64" if size < 1 << 63 else "uint64"
     return f"wp.{type}({bare})" if type else bare
 
 
-_START = re.compile(r"\s*(\w+) = wp\.int32\((.*)\)$")
-
-
-def ranged(made: list[str], condition: str, step: list[str], body: list[str]) -> str | None:
+def ranged(made: list[str], test: str, moves: list[str], changed: set[str]) -> str | None:
     """`for i in range(...):` for a loop that counts by a constant to a bound that its body does not change."""
-    start = _START.match(made[0]) if len(made) == 1 and len(step) == 1 else None
-    bound = re.match(r"\((\w+) (<|<=|>|>=) (.*)\)$", condition)
-    by = re.match(r"(\w+) ([+-])= (\d+)$", step[0]) if start else None
+    start = re.match(r"(\w+) = wp\.int32\((.*)\)$", made[0]) if len(made) == len(moves) == 1 else None
+    bound = re.match(r"\((\w+) (<|<=|>|>=) (.*)\)$", test)
+    by = re.match(r"(\w+) ([+-])= (\d+)$", moves[0]) if start else None
     if not (start and bound and by and start[1] == bound[1] == by[1]) or (by[2] == "+") != (bound[2][0] == "<"):
         return None
-    changed = {n for line in without_steps(body, step) for n in assigned(line)}
-    if (
-        start[1] in changed
-        or changed & set(re.findall(r"[A-Za-z_]\w*", bound[3]))
-        or re.search(r"\[|atomic|rand", bound[3])
-    ):
+    if changed & {start[1], *re.findall(r"[A-Za-z_]\w*", bound[3])} or re.search(r"\[|atomic|rand", bound[3]):
         return None
     end = bound[3] + {"<=": " + 1", ">=": " - 1"}.get(bound[2], "")
-    sign = "" if by[2] == "+" else "-"
     first = start[2] if start[2].isdigit() else f"wp.int32({start[2]})"
-    return f"for {start[1]} in range({first}, {end}, {sign}{by[3]}):"
-
-
-def without_steps(body: list[str], step: list[str]) -> list[str]:
-    """The body of a loop over a range: `continue` takes no step of its own there."""
-
-    def before_continue(k: int) -> bool:
-        return body[k].strip() in step and body[k + 1 : k + 2] != [] and body[k + 1].strip() == "continue"
-
-    return [line for k, line in enumerate(body) if not before_continue(k)]
+    return f"for {start[1]} in range({first}, {end}, {by[2].strip('+')}{by[3]}):"
 
 
 def assigned(line: str) -> Iterator[str]:

@@ -8,9 +8,9 @@ was written in between.
 from __future__ import annotations
 
 from collections.abc import Hashable
+from dataclasses import dataclass
 from typing import Any
 
-from ...records import record
 from .. import ir
 from ..ops import control, memory, scalar
 from ..row import Effect
@@ -21,7 +21,7 @@ Expr = Any
 DEEP = 9
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Guarded(Unusable):
     """A name that some paths have assigned. `flag`: whether this one has; `tree`: what it stands for if so.
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 from ...errors import KernelError, Where
-from ...records import record
 from .. import ir, ops
 from ..ops import Row, control, memory
 from ..types import Scalar, is_int, scalar_of
@@ -348,7 +348,7 @@ def _differ(a: Meaning, b: Meaning) -> bool:
 # ---- loops
 
 
-@record(eq=False)
+@dataclass(eq=False)
 class CarriedSlot:
     """A loop-carried leaf: its initial value, its parameter in body and test, its next value, its result."""
 

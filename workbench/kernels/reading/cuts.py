@@ -10,10 +10,10 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from ...records import replace
 from .. import ir, ops
 from ..ops import memory, scalar
 from ..ops.control import Claim

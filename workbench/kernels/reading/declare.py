@@ -13,12 +13,12 @@ import sys
 import typing
 from collections.abc import Callable, Mapping, Sized
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ...errors import KernelError, LaunchError
-from ...records import record
 from .. import types as T
 from ..ir import Region
 from ..ops.signatures import signature
@@ -166,7 +166,7 @@ def func_replay(forward_fn: Func) -> Callable[[Callable[..., Any]], Callable[...
     return _attach(forward_fn, "replay")
 
 
-@record(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class CustomAdjoint:
     """Attribute of a `call` statement: the func, and its own adjoint and replay as regions closed in themselves.
 

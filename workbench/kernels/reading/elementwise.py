@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
 
 from ...errors import KernelError, Where
-from ...records import record
 from .. import ir, ops
 from ..ops import control
 from ..row import Row, weak_type
@@ -26,7 +26,7 @@ from .reader import Reader, Reading
 from .scope import FRESH, AnyArray, ArrayView, Fields, State, describe
 
 
-@record(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Mapped:
     """The reading of an elementwise kernel. `outs`: element types of the results; `several`: the func gave a tuple."""
 

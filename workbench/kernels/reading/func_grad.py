@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from ...errors import KernelError
-from ...records import replace
 from .. import ir
 from ..ops import control, memory
 from ..types import Array, is_float, shadow_type

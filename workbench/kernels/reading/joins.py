@@ -7,10 +7,10 @@ arrays it is which one (`scope.Choice`).
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 from typing import Any
 
 from ...errors import KernelError, Where
-from ...records import replace
 from .. import ir
 from ..ops import control
 from ..types import bool_

@@ -7,11 +7,11 @@ import linecache
 import re
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from types import FunctionType, SimpleNamespace
 from typing import Any
 
 from ...errors import KernelError
-from ...records import replace
 from .. import ops
 from .. import types as T
 from ..ops.functions import ATOMICS
@@ -87,7 +87,7 @@ def _lines(stub: Callable[..., Any], snippet: str, name: str, is_adjoint: bool =
     """(body lines in Python, True if CUDA's side differs) of a snippet. Raises KernelError [native-snippet]."""
     text = source(stub)
     kinds = {p: _type(stub.__annotations__.get(p)) for p in inspect.signature(stub).parameters}
-    read = Snippet(
+    return Snippet(
         snippet,
         replace(text.where(text.tree), function=name),
         _params(stub, is_adjoint),
@@ -96,7 +96,6 @@ def _lines(stub: Callable[..., Any], snippet: str, name: str, is_adjoint: bool =
         shapes={p: shape for p, k in kinds.items() if len(shape := _shape(p, k)) > 1},
         converts=isinstance(_type(stub.__annotations__.get("return")), T.Scalar) and not is_adjoint,
     ).translated()
-    return read.lines or ["    pass"], read.differs
 
 
 def _function(

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
-from dataclasses import field
+from dataclasses import dataclass, field
 from types import CodeType, ModuleType
 from typing import Any
 
 import numpy as np
 
 from ...errors import KernelError, Where, caution
-from ...records import record
 from .. import ir, ops
 from ..ops import control
 from ..ops.control import Claim
@@ -58,7 +57,7 @@ COMPARE = {"Lt": "<", "LtE": "<=", "Gt": ">", "GtE": ">=", "Eq": "==", "NotEq": 
 UNARY = {"USub": "-", "UAdd": "+", "Invert": "~", "Not": "not"}
 
 
-@record(eq=False)
+@dataclass(eq=False)
 class Reading:
     """One kernel as it was read: its IR, its parameters as the user wrote them, and what it took from Python."""
 

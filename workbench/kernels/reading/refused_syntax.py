@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from ...errors import KernelError, Where
-from ...records import record
 from .source import Source, source
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Fence:
     """A refused construct: the reason, and a replacement."""
 

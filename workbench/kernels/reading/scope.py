@@ -8,12 +8,11 @@ which of several a name stands for (`Choice`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, final
 
 import numpy as np
 
-from ...records import record, replace
 from .. import ir
 from ..types import Array, Struct, Tile, TileOf
 
@@ -22,7 +21,7 @@ Int = ir.Value | int
 FRESH = {"$stop": False, "$go": True, "$return": False}  # at the start of a function
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Turn:
     """A free axis of a cut: its elements lie `step` apart, and there are `length` of them.
 
@@ -34,7 +33,7 @@ class Turn:
     safe: float = 0
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class SlicedAxis:
     """A cut through an axis of an array, or a local array: its first element, and its remaining axes."""
 
@@ -45,7 +44,7 @@ class SlicedAxis:
 Entry = ir.Value | SlicedAxis | None
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class ArrayView:
     """An array, or a row or slice of it. `prefix`: of leading axes the index taken, a cut, or None for all of it."""
 
@@ -67,7 +66,7 @@ def free(entry: Entry) -> int:
     return len(entry.turns) if isinstance(entry, SlicedAxis) else int(entry is None)
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Fields:
     """An array of structs: one array per field."""
 
@@ -96,7 +95,7 @@ class Fields:
         return part.first if isinstance(part, Fields) else part
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class StructParts:
     """A struct taken apart."""
 
@@ -115,14 +114,14 @@ class StructParts:
         return self.remade({**self.fields, name: value})
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Shape:
     """`x.shape`."""
 
     array: ArrayView | Local | Choice
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Local:
     """An array made inside the kernel, or part of it: `key` names its contents, which all aliases share."""
 
@@ -135,7 +134,7 @@ class Local:
         return Array(self.dtype, len(self.cut.turns))
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Choice:
     """One of several arrays of one type, which one is known when the kernel runs. Exactly one of `flags` holds."""
 
@@ -154,7 +153,7 @@ class Choice:
         return self.each(lambda option: option.at(indices))
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class TilePart:
     """A part or another form of a tile: the row that makes it, the indices and the type that the row takes."""
 
@@ -163,7 +162,7 @@ class TilePart:
     attr: Any
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Shown:
     """A tile whose memory several names share: what the cell `key` holds, or the part of it that the steps lead to."""
 
@@ -172,7 +171,7 @@ class Shown:
     steps: tuple[TilePart, ...] = ()
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class LocalPart:
     """A part of a local: `load` gives its value, `store` rebinds the local with the part replaced."""
 
@@ -180,14 +179,14 @@ class LocalPart:
     store: Callable[[Any], None]
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Unusable:
     """A name that may not be read here; reading raises what `error` makes."""
 
     error: Callable[[Any], Exception]
 
 
-@record
+@dataclass
 class State:
     """Bindings at one point of the program. `cells` holds the contents of local arrays, shared by all frames."""
 

@@ -11,15 +11,16 @@ import dis
 import inspect
 import textwrap
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
 from types import CodeType, ModuleType
 from typing import Any
 from weakref import WeakKeyDictionary, ref
 
 from ...errors import KernelError, Where
-from ...records import record
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Source:
     """The text of one function. `first` is its first line in `file`, `shift` the columns removed by dedenting."""
 
@@ -50,7 +51,7 @@ class Source:
         )
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class _Text:
     """Cache entry of a function: its code, the place of its text, and the tree while a `Source` holds it."""
 
@@ -84,7 +85,7 @@ def _read(fn: Callable[..., Any]) -> Source:
         lines, before = inspect.findsource(fn)
         if fn.__code__.co_name == "<lambda>":
             return _lambda(fn, [line.rstrip("\n") for line in lines])
-        raw, text, tree = _block(fn, lines[before:])
+        raw = [line.rstrip("\n") for line in inspect.getblock(lines[before:])]
     except (OSError, TypeError):
         raise KernelError(
             f"the source of `{getattr(fn, '__name__', fn)}` cannot be found",
@@ -92,6 +93,8 @@ def _read(fn: Callable[..., Any]) -> Source:
             why="A kernel is read from its text; a function made by exec() has none unless it is in linecache.",
             instead="its `def` in a file or a notebook cell",
         ) from None
+    text = textwrap.dedent("\n".join(raw)) + "\n"
+    tree = _definition(fn, text)
     shift = len(raw[0]) - len(text.split("\n", 1)[0])
     file = inspect.getsourcefile(fn) or fn.__code__.co_filename
     if not _same_code(fn, tree):
@@ -119,69 +122,11 @@ def _lambda(fn: Callable[..., Any], lines: list[str]) -> Source:
     raise _no_def(fn)
 
 
-def _block(fn: Callable[..., Any], lines: list[str]) -> tuple[list[str], str, ast.FunctionDef]:
-    """The lines of the definition at the top, their text moved to the left margin, and its tree."""
-    raw = [line.rstrip("\n") for line in lines[: _end(lines)]]
-    text = _dedented(raw)
-    body = _parsed(text)
-    if len(body) == 1 and isinstance(body[0], ast.FunctionDef):
-        return raw, text, body[0]
-    raw = [line.rstrip("\n") for line in inspect.getblock(lines)]
-    text = _dedented(raw)
-    return raw, text, _definition(fn, text)
-
-
-def _end(lines: list[str]) -> int:
-    """The number of lines of the function at the top, by indentation: a wrong count does not parse.
-
-    `inspect.getblock` finds the same, but reads every token for it. 0: the end of its head cannot be told.
-    """
-    head = next((k for k, line in enumerate(lines) if not line.lstrip().startswith("@")), 0)
-    body = _body(lines, head)
-    if not lines[head].lstrip().startswith("def ") or not body:
-        return 0
-    end, left, inner = 0, _indent(lines[head]), 0
-    for k, line in enumerate(lines[body:], body + 1):
-        column, comment = _indent(line), line.lstrip().startswith("#")
-        if "\t" in line[:column] or "\f" in line[:column]:
-            return 0
-        if column >= inner if comment else column > left:
-            end, inner = k, inner or (0 if comment else column)
-        elif line.strip() and not comment:
-            break
-    return end
-
-
-def _body(lines: list[str], head: int) -> int:
-    """The line after the head that begins at `head`: after a `:` at a line's end, with all brackets closed. Or 0."""
-    open = 0
-    for k, line in enumerate(lines[head:], head + 1):
-        open += sum(map(line.count, "([{")) - sum(map(line.count, ")]}"))
-        if line.rstrip().endswith(":") and not open:
-            return k
-    return 0
-
-
-def _indent(line: str) -> int:
-    """The column of what stands on a line; 0 if nothing does."""
-    return len(line) - len(line.lstrip()) if line.strip() else 0
-
-
-def _dedented(raw: list[str]) -> str:
-    return textwrap.dedent("\n".join(raw)) + "\n"
-
-
-def _parsed(text: str) -> list[ast.stmt]:
-    try:
-        return ast.parse(text).body
-    except SyntaxError:
-        return []
-
-
 def _definition(fn: Callable[..., Any], text: str) -> ast.FunctionDef:
-    for node in _parsed(text):
-        if isinstance(node, ast.FunctionDef):
-            return node
+    with suppress(SyntaxError):
+        for node in ast.parse(text).body:
+            if isinstance(node, ast.FunctionDef):
+                return node
     raise _no_def(fn)
 
 

@@ -7,11 +7,11 @@ makes a new value of the whole and rebinds the name, however deep the part lies.
 from __future__ import annotations
 
 import ast
+from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, TypeAlias
 
 from ...errors import KernelError
-from ...records import record
 from .. import ir, ops
 from ..ops import memory, parts, scalar, vectors
 from ..row import Row
@@ -35,7 +35,7 @@ NAMES = {"x": 0, "y": 1, "z": 2, "w": 3}
 IN_PLACE = {"Add": memory.ATOMIC_ADD, "Sub": memory.ATOMIC_SUB}
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class ComponentCells:
     """Components of an array element: the element, the pick among them, and their type where they have one together."""
 

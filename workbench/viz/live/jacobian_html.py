@@ -7,14 +7,14 @@ variables. Sign is told by colour, in the matrix by a dash and in the bars by di
 from __future__ import annotations
 
 import base64
+import io
 import math
-import struct
-import zlib
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from matplotlib.image import imsave
 
 from ..data.marks import DARK, LIGHT, scale_marks
 from ..data.seed_runs import SeedDifference, SeedRun, Seeds
@@ -33,16 +33,11 @@ BARS = 64
 ROWS = 200  # of a table
 
 
-def image(width: int, height: int, rgba: np.ndarray) -> str:
+def image(rgba: np.ndarray) -> str:
     """Pixels of shape (height, width, 4) as a PNG in a data URI."""
-
-    def chunk(kind: bytes, data: bytes) -> bytes:
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-
-    lines = np.concatenate([np.zeros((height, 1), np.uint8), rgba.reshape(height, width * 4)], axis=1)
-    head = struct.pack(">IIBBBBB", width, height, 8, 6, 0, 0, 0)
-    data = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(lines.tobytes(), 6))
-    return "data:image/png;base64," + base64.b64encode(data + chunk(b"IEND", b"")).decode("ascii")
+    data = io.BytesIO()
+    imsave(data, rgba, format="png")
+    return "data:image/png;base64," + base64.b64encode(data.getvalue()).decode("ascii")
 
 
 def cells(rows: dict[int, np.ndarray], count: int, width: int) -> tuple[np.ndarray, np.ndarray]:
@@ -113,7 +108,7 @@ def matrix(seeds: Seeds, current: int | None = None) -> str:
         mark = f'<i class="wb-row" style="top:{top:.1f}px;height:{one:.1f}px"></i>'
     images = "".join(
         f'<img alt="{quoted(alt)}" class="wb-{theme}" width="{broad}" height="{high}"'
-        f' src="{image(broad, high, pixels(best, known, (down, across), palette))}">'
+        f' src="{image(pixels(best, known, (down, across), palette))}">'
         for theme, palette in THEMES.items()
     )
     names, room = _row_labels(seeds, high)

@@ -8,6 +8,7 @@ from pathlib import Path
 from ...errors import LaunchError
 
 __all__ = ["get_asset_directory", "get_source_directory"]
+__dir__ = __all__.copy
 
 
 def get_source_directory() -> str:
@@ -32,7 +33,3 @@ def get_asset_directory() -> str:
     Raises LaunchError [not-here] where `warp-lang` is not installed.
     """
     return str(Path(get_source_directory()) / "assets")
-
-
-def __dir__() -> list[str]:
-    return __all__

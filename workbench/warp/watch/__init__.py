@@ -14,7 +14,4 @@ from .compare import VerdictTable as Comparison
 from .watch import Watch, watch
 
 __all__ = ["TESTED", "Comparison", "Row", "Watch", "watch"]
-
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = __all__.copy
