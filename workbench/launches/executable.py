@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Callable, MutableSequence
+from collections.abc import Callable, Iterable, MutableSequence
 from dataclasses import field
 from functools import cached_property
 from types import ModuleType
@@ -23,11 +23,13 @@ from ..kernels.analysis.thread_conflicts import private
 from ..kernels.compile import c_library, thread_pool
 from ..kernels.emit.signature import (
     BOUNDS,
+    NOTED,
     STATUS_WORDS,
     Signature,
     Variant,
     access_table,
     claims,
+    conventions,
     divisors,
     needs_scratch,
 )
@@ -71,6 +73,7 @@ class Executable:
     call: Any = field(init=False, default=None)
     touched: dict[Any, Any] = field(init=False, default_factory=dict)  # see `row_footprint`
     native_call: Any = field(init=False, default=None)  # (packed, begin, end), where a launch is nothing but this call
+    noted: int = field(init=False, default=0)  # bits of conventions that were met and not asked for yet
 
     def __post_init__(self) -> None:
         self.signature = Signature(self.function, boxed=bool(self.box))
@@ -96,7 +99,7 @@ class Executable:
         if self.form.backend == "numpy":
             assert views is not None
             arrays = views()
-            capture_log.do(lambda: recursive(self.together.run)(arrays))
+            capture_log.do(lambda: self._note(recursive(self.together.run)(arrays)))
             return
         call = self.call or self._compile()
         if self.form.backend == "cuda":
@@ -106,7 +109,7 @@ class Executable:
         if self.box:
             values = [*values, *self.box]
         status = _status() if self.can_fail else None
-        record = 0 if status is None else ctypes.addressof(status)
+        record = self._record if status is None else ctypes.addressof(status)
         cuts = 1 if noted else min(self.slices, end - begin)
         for k in range(cuts):
             part = begin + (end - begin) * k // cuts, begin + (end - begin) * (k + 1) // cuts
@@ -121,8 +124,41 @@ class Executable:
                 call(self.signature.pack(dims, values, record), *part, self.pool_code)
         if noted and status is not None:
             self._watch(status)
-        if status is not None and status[0]:
-            self.fail(list(status))
+        if status is not None:
+            self.noted |= status[NOTED]
+            if status[0]:
+                self.fail(list(status))
+
+    # ---- conventions
+
+    @cached_property
+    def conventions(self) -> dict[int, Stmt]:
+        """The statements that note that a slope is a convention, by their bit."""
+        return {1 << min(s.attr.number, 31): s for s in conventions(walk(self.function.body))}
+
+    @cached_property
+    def _words(self) -> Any:
+        """The status words of all launches that cannot fail, in which conventions are noted."""
+        return xp(get_device("cuda")).zeros(STATUS_WORDS, np.int64) if self.form.backend == "cuda" else _status()
+
+    @property
+    def _record(self) -> int:
+        """The address of `_words`; 0 where nothing is noted."""
+        if not self.conventions:
+            return 0
+        return int(self._words.data.ptr) if self.form.backend == "cuda" else ctypes.addressof(self._words)
+
+    def _note(self, met: Iterable[Stmt]) -> None:
+        for stmt in met:
+            self.noted |= 1 << min(stmt.attr.number, 31)
+
+    def met(self) -> list[Stmt]:
+        """The conventions that launches have met since this was called last."""
+        if not self.conventions:
+            return []
+        bits, self.noted = self.noted | int(self._words[NOTED]), 0
+        self._words[NOTED] = 0
+        return [stmt for bit, stmt in self.conventions.items() if bits & bit]
 
     @cached_property
     def together(self) -> LaneProgram:
@@ -134,7 +170,7 @@ class Executable:
 
     def packed(self, values: list) -> bytes:
         """The block of arguments for `native_call`."""
-        return self.signature.pack(self.form.dims, [*values, *self.box] if self.box else values)
+        return self.signature.pack(self.form.dims, [*values, *self.box] if self.box else values, self._record)
 
     def _compile(self) -> Any:
         made = self.call = self.program.executable(self.function, self.form.backend, self.variant, wait_with_bar)
@@ -181,7 +217,7 @@ class Executable:
         packed = self.signature.pack(
             self.form.dims,
             [*values, *self.box],
-            0 if status is None else int(status.data.ptr),
+            self._record if status is None else int(status.data.ptr),
             0 if scratch is None else int(scratch.data.ptr),
             0 if scratch is None else SCRATCH_BYTES,
         ) + divisors(self.form.dims)
@@ -199,8 +235,11 @@ class Executable:
         let_follow(device)
         if notes is not None and status is not None:
             self._watch(status)
-        if status is not None and int(status[0]):
-            self.fail([int(n) for n in status])
+        if status is not None and notes is None:
+            words = on_host(status)
+            self.noted |= int(words[NOTED])
+            if words[0]:
+                self.fail([int(n) for n in words])
 
     @cached_property
     def can_fail(self) -> bool:

@@ -32,6 +32,7 @@ from ..arrays.workspace import (
 from ..errors import GradientError
 from ..launches.adjoint_arguments import AdjointArguments
 from ..launches.plan import Plan
+from .conventions import collect
 from .events import Event
 from .recording import Recording
 
@@ -85,6 +86,7 @@ def walk(
                 _drop(tape, event, space)
     finally:
         put_back(undone)
+    collect(tape)
     return space, retained
 
 

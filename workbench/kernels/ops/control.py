@@ -106,6 +106,16 @@ class NoDerivative(Claim):
         return GradientError(self.text, slug=self.slug, where=where, why=self.why, instead=self.instead)
 
 
+@record(frozen=True)
+class Convention(NoDerivative):
+    """The claim of an adjoint that none arrives where a slope is a convention. It stops nothing: backward says it.
+
+    `number`: the bit that says so in the status of a launch.
+    """
+
+    number: int = 0
+
+
 ASSERT = row("assert", type=lambda holds, attr: None, typed_by_attr=True, effect=Effect.IO)
 
 _CONVERSION = re.compile(r"%([-+ #0]*[0-9]*(?:[.][0-9]+)?)(?:hh|h|ll|l|z|j|t)?(.?)", re.DOTALL)

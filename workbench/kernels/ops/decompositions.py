@@ -18,16 +18,34 @@ from typing import Any
 
 import numpy as np
 
-from ..ir import kind, type_as
-from ..row import Operand, Row, refuse
+from ..ir import kind, numeric, type_as
+from ..row import Operand, Row, Singular, refuse
 from ..types import Matrix, Scalar, Type, float32, float64, scalar_of, vector
 from .c_text import helper
 from .composite import floating, moved_by_some, multilinear, nothing_of_zero, plus
-from .matrices import DIAG, GET_DIAG, INVERSE, MATMUL, MATVEC, OUTER, TRANSPOSE, square
+from .matrices import AXIAL, DETERMINANT, DIAG, GET_DIAG, INVERSE, MATMUL, MATVEC, OUTER, SKEW, TRACE, TRANSPOSE, square
 from .parts import JOIN, PART
-from .row import like, row
-from .scalar import ABS, ADD, COPYSIGN, EQ, LE, LT, MAX, MUL, NE, NEG, SQRT, SUB, WHERE
-from .vectors import total
+from .row import like, row, stop
+from .scalar import (
+    ABS,
+    ADD,
+    COPYSIGN,
+    EQ,
+    ISFINITE,
+    LE,
+    LOGICAL_AND,
+    LOGICAL_NOT,
+    LT,
+    MAX,
+    MUL,
+    NE,
+    NEG,
+    OVER,
+    SQRT,
+    SUB,
+    WHERE,
+)
+from .vectors import CONSTRUCT, DOT, EXTRACT, SCALE, total
 
 SWEEPS = 6
 
@@ -384,10 +402,50 @@ def _tangent_svd(ts, y, m):
     return JOIN(MATMUL(u, ADD(even, odd)), GET_DIAG(p), MATMUL(v, SUB(even, odd)), attr=kind(y))
 
 
+def _bend(r: Operand, m: Operand) -> Any:
+    """The matrix W = tr(P) - P of m = r P, of which the turn of r is W^-1 axial(r^T dm); of a mat22 tr(P), a scalar."""
+    p = MATMUL(TRANSPOSE(r), m)
+    if type_as(m, Matrix).rows == 2:
+        return TRACE(p)
+    return SUB(SCALE(like(p, kind(p), np.eye(3)), TRACE(p)), p)
+
+
+def _turned(r: Operand, m: Operand, g: Operand) -> Any:
+    """r times the antisymmetric X with X P + P X = r^T g - g^T r, m = r P: symmetric, adjoint and tangent in one."""
+    w, q = _bend(r, m), MATMUL(TRANSPOSE(r), g)
+    if type_as(m, Matrix).rows == 2:
+        x = OVER(SUB(EXTRACT(q, attr=(1, 0)), EXTRACT(q, attr=(0, 1))), w)
+        return MATMUL(r, CONSTRUCT(like(x, kind(x)), NEG(x), x, like(x, kind(x)), attr=kind(m)))
+    return MATMUL(r, SKEW(MATVEC(INVERSE(w), AXIAL(q))))
+
+
+def _no_turn(r: Operand, m: Operand) -> Any:
+    """True where two stretches are opposite or 0, to rounding: then the nearest rotation jumps."""
+    w, size = _bend(r, m), DOT(ABS(m), like(m, kind(m), np.ones(numeric(m).shape)))
+    near = 8.0 * float(np.finfo(numeric(m).scalar.numpy).eps) * size
+    return LE(ABS(w), near) if type_as(m, Matrix).rows == 2 else LE(ABS(DETERMINANT(w)), near * size * size)
+
+
 def _adjoint_eig(g, y, m):
     (q, d), (dq, dd) = _factors(y, m, "Mv"), _factors(g, m, "Mv")
     p = MATMUL(TRANSPOSE(q), dq)
     return (_about(q, ADD(APART(_twist(p) * 0.5, _pair(p), d), DIAG(dd)), q),)
+
+
+row(
+    "nearest_rotation",
+    type=floating("nearest_rotation", square("nearest_rotation", lambda t: t, (2, 3))),
+    meaning=lambda m: svd_rotation(m),
+    adjoint=nothing_of_zero(lambda g, y, m: (_turned(y, m, g),)),
+    tangent=moved_by_some(lambda ts, y, m: None if ts[0] is None else _turned(y, m, ts[0])),
+    singular=Singular(
+        lambda g, y, m: _no_turn(y, m),
+        "the nearest rotation of a matrix of which two stretches are 0, or opposite, has no derivative: it jumps",
+        "a matrix of positive determinant",
+        refused=True,
+    ),
+    doc="U V^T of a singular value decomposition, whose derivative needs neither U nor V. No program has this row.",
+)
 
 
 def _tangent_eig(ts, y, m):
@@ -423,8 +481,29 @@ def _factor_row(
         tangent=moved_by_some(tangent),
         cost=256,
         doc=doc,
+        singular=_singular(name, adjoint),
         **how,
     )
+
+
+_MEETING = "the vectors of `{}` have no derivative where two values meet, and the gradient goes through them"
+_SINGULAR = "the factors of `qr3` of a singular matrix have no derivative, and the gradient goes through them"
+_INSTEAD = {
+    "svd": "r, p = wb.polar(m), the rotation U V^T and the stretch V diag(sigma) V^T, which are smooth; or sigma alone",
+    "qr3": "a matrix of full rank; r, p = wb.polar(m) for a rotation that is smooth",
+    "eig": "the eigenvalues alone, or functions of the matrix itself, as wb.trace, wb.determinant, wb.ddot(m, m)",
+}
+
+
+def _singular(name: str, adjoint: Callable[..., Any]) -> Singular:
+    """Of factors: refused where their adjoint is not finite, though what it comes from is."""
+
+    def met(g: Operand, y: Operand, m: Operand) -> Any:
+        (made,) = adjoint(g, y, m)
+        return LOGICAL_AND(LOGICAL_NOT(ISFINITE(made)), LOGICAL_AND(ISFINITE(g), ISFINITE(y)))
+
+    text = _SINGULAR if name == "qr3" else _MEETING.format(name)
+    return Singular(met, text, _INSTEAD[name[:3]], refused=True)
 
 
 def _by_loops(values: Callable[..., list], name: str) -> dict[str, Any]:
@@ -470,6 +549,31 @@ def svd3(m: Operand) -> tuple[Any, ...]:
     return tuple(_factors(SVD3(m), m, "MvM"))
 
 
+def svd_rotation(m: Operand) -> Any:
+    """U V^T of the singular value decomposition of a mat22 or mat33."""
+    u, _, v = (svd2 if type_as(m, Matrix).rows == 2 else svd3)(m)
+    return MATMUL(u, TRANSPOSE(v))
+
+
+def polar(m: Operand) -> tuple[Any, Any]:
+    """polar(m: mat22 or mat33) -> (R, P), matrices with m = R P: the nearest rotation, and the symmetric stretch.
+
+    R of a mat33 is a rotation, whose stretch has a negative value if the determinant is negative; of a mat22 it is then
+    a reflection. In a kernel also polar(m, R, P), which assigns them. Derivatives are exact also where stretches are
+    equal, as at rest; where two of them are 0, or opposite, R jumps, and a derivative through it is refused.
+
+    >>> wb.polar(wb.mat22(0.0, -2.0, 3.0, 0.0))[1]
+    Small([[3., 0.],
+           [0., 2.]], dtype=float32)
+    """
+    t = kind(m)
+    if not isinstance(t, Matrix) or t.shape not in ((2, 2), (3, 3)):
+        raise stop((m,), f"`polar` takes a mat22 or mat33, not {t}", slug="operand-type")
+    r = svd_rotation(m)
+    p = MATMUL(TRANSPOSE(r), m)
+    return r, SCALE(_both(p), 0.5)
+
+
 def qr3(m: Operand) -> tuple[Any, ...]:
     """qr3(m: mat33) -> (Q: mat33, R: mat33) with m = Q R, Q a rotation and R zero below its diagonal.
 
@@ -495,4 +599,4 @@ def eig3(m: Operand) -> tuple[Any, ...]:
     return tuple(_factors(EIG3(m), m, "Mv"))
 
 
-DECOMPOSITIONS: dict[str, Callable[..., Any]] = {f.__name__: f for f in (svd2, svd3, qr3, eig3)}
+DECOMPOSITIONS: dict[str, Callable[..., Any]] = {f.__name__: f for f in (svd2, svd3, polar, qr3, eig3)}

@@ -14,13 +14,16 @@ from ..ir import Function, Region, Role, Stmt, Value, constant, numeric, root, w
 from ..ops import control as c
 from ..ops import memory as mem
 from ..ops import tiles
+from ..ops.composite import all_zero
 from ..ops.row import ROWS
-from ..row import NO_GRADIENT
+from ..ops.vectors import NORMALIZE
+from ..row import NO_GRADIENT, Singular
 from ..types import Array, Tile, Type, int32, shadow_type
 from . import simplify
 from .derivative import EXTREMES, Derivative
 from .named import named_pass
 from .replay import Groups
+from .singular import slope_beside_zero
 from .ties import ties
 
 
@@ -86,6 +89,8 @@ def adjoint(function: Function, active: frozenset[str], groups: Groups = ()) -> 
 
 class Adjoint(Derivative):
     """Builder of an adjoint. `known`: primal value -> its replay; `adjoints`: primal value -> its adjoint so far."""
+
+    claims = 0  # about singular places, so far
 
     def reversed(self) -> Reverse:
         """The simplified adjoint, with its needs of the tape."""
@@ -160,9 +165,26 @@ class Adjoint(Derivative):
         row = stmt.row
         operands = [self.widened(known[a]) for a in stmt.args]
         extra = {"attr": stmt.attr} if row.typed_by_attr else {}
-        grads = row.adjoint(g, self.widened(known[stmt.outs[0]]), *operands, **extra)
+        y = self.widened(known[stmt.outs[0]])
+        grads = row.adjoint(g, y, *operands, **extra)
+        sure = True
+        if row is NORMALIZE and operands[0] is known[stmt.args[0]]:
+            limit, sure = slope_beside_zero(self.builder, g, operands[0], grads[0])
+            grads = (limit,)
+        if row.singular is not None:
+            self.claim(row.singular, g, y, operands, sure)
         for a, d in zip(stmt.args, grads, strict=True):
             self.add(adjoints, a, d)
+
+    def claim(self, singular: Singular, g: Value, y: Value, operands: list[Value], zero_is_none: bool) -> None:
+        """Emit the claim that no adjoint arrives where a row has no derivative; one of 0 is none, or may hide one."""
+        said = singular.text, "singular", "There is no derivative there.", singular.instead
+        self.claims += 1
+        claim = c.NoDerivative(*said, always=True) if singular.refused else c.Convention(*said, number=self.claims)
+        met = singular.met(g, y, *operands)
+        if zero_is_none:
+            met = ROWS["logical_and"](met, ROWS["logical_not"](all_zero(g)))
+        self.builder.emit(c.ASSERT, ROWS["logical_not"](met), attr=claim)
 
     # ---- memory
 
