@@ -103,7 +103,9 @@ class NoDerivative(Claim):
 
     def error(self, kernel: str, where: Where | None, thread: object) -> GradientError:
         """The error that a reverse pass raises in which an adjoint did arrive."""
-        return GradientError(self.text, slug=self.slug, where=where, why=self.why, instead=self.instead)
+        return GradientError(
+            f"{self.text.rstrip('.')}.", slug=self.slug, where=where, why=self.why, instead=self.instead
+        )
 
 
 @record(frozen=True)

@@ -178,7 +178,7 @@ class Adjoint(Derivative):
 
     def claim(self, singular: Singular, g: Value, y: Value, operands: list[Value], zero_is_none: bool) -> None:
         """Emit the claim that no adjoint arrives where a row has no derivative; one of 0 is none, or may hide one."""
-        said = singular.text, "singular", "There is no derivative there.", singular.instead
+        said = singular.text, "singular", "A number made up would be wrong.", singular.instead
         self.claims += 1
         claim = c.NoDerivative(*said, always=True) if singular.refused else c.Convention(*said, number=self.claims)
         met = singular.met(g, y, *operands)
