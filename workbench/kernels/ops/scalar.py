@@ -278,13 +278,7 @@ POS = row(
 
 
 def _fused_mul(stmt: ir.Stmt) -> ir.Stmt | None:
-    """Fused derivative rule of x * sqrt(x): 3/2 sqrt(x), of sqrt(x) * sqrt(x): 1.
-
-    None if the root in x * sqrt(x) has a name, as its adjoint is shown.
-    """
-    root = stmt.args[0]
-    if root is stmt.args[1] and root.stmt is not None and root.stmt.row is SQRT:
-        return ir.Stmt(POS, root.stmt.args, stmt.outs)
+    """Fused derivative rule of x * sqrt(x): 3/2 sqrt(x). None if the root has a name, as its adjoint is shown."""
     for x, r in (stmt.args, stmt.args[::-1]):
         if r.stmt is not None and r.stmt.row is SQRT and r.stmt.args[0] is x and not r.name:
             return ir.Stmt(TIMES_ROOT, (x,), (r,))

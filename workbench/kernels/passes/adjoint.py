@@ -16,14 +16,12 @@ from ..ops import memory as mem
 from ..ops import tiles
 from ..ops.composite import all_zero
 from ..ops.row import ROWS
-from ..ops.vectors import NORMALIZE
-from ..row import NO_GRADIENT, Singular
+from ..row import NO_GRADIENT
 from ..types import Array, Tile, Type, int32, shadow_type
-from . import simplify
+from . import simplify, singular
 from .derivative import EXTREMES, Derivative
 from .named import named_pass
 from .replay import Groups
-from .singular import slope_beside_zero
 from .ties import ties
 
 
@@ -89,8 +87,6 @@ def adjoint(function: Function, active: frozenset[str], groups: Groups = ()) -> 
 
 class Adjoint(Derivative):
     """Builder of an adjoint. `known`: primal value -> its replay; `adjoints`: primal value -> its adjoint so far."""
-
-    claims = 0  # about singular places, so far
 
     def reversed(self) -> Reverse:
         """The simplified adjoint, with its needs of the tape."""
@@ -168,23 +164,14 @@ class Adjoint(Derivative):
         y = self.widened(known[stmt.outs[0]])
         grads = row.adjoint(g, y, *operands, **extra)
         sure = True
-        if row is NORMALIZE and operands[0] is known[stmt.args[0]]:
-            limit, sure = slope_beside_zero(self.builder, g, operands[0], grads[0])
+        if row in singular.LIMITS and operands[0] is known[stmt.args[0]]:
+            limit, sure = singular.slope_beside_zero(self.builder, row, g, y, operands[0], grads[0])
             grads = (limit,)
         if row.singular is not None:
-            self.claim(row.singular, g, y, operands, sure)
+            met = row.singular.met(g, y, *operands)
+            self.claim(row.singular, ROWS["logical_and"](met, ROWS["logical_not"](all_zero(g))) if sure else met)
         for a, d in zip(stmt.args, grads, strict=True):
             self.add(adjoints, a, d)
-
-    def claim(self, singular: Singular, g: Value, y: Value, operands: list[Value], zero_is_none: bool) -> None:
-        """Emit the claim that no adjoint arrives where a row has no derivative; one of 0 is none, or may hide one."""
-        said = singular.text, "singular", "A number made up would be wrong.", singular.instead
-        self.claims += 1
-        claim = c.NoDerivative(*said, always=True) if singular.refused else c.Convention(*said, number=self.claims)
-        met = singular.met(g, y, *operands)
-        if zero_is_none:
-            met = ROWS["logical_and"](met, ROWS["logical_not"](all_zero(g)))
-        self.builder.emit(c.ASSERT, ROWS["logical_not"](met), attr=claim)
 
     # ---- memory
 
