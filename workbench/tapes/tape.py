@@ -111,7 +111,8 @@ class Tape(Recording, metaclass=Listed):
         grads   {array: seed}, seeds of the same shape and dtype (float32 for float16). They are copied.
         Without either, the seeds are the `.grad` bytes written since they were last published.
         pitfall one of `wb.pitfalls`: nothing is published; returns gradients that are wrong on purpose, a `Wrong`.
-        Raises GradientError where the gradient would not be exact, or a seed does not fit.
+        Raises GradientError where the gradient would not be exact, or a seed does not fit. Warns [convention] where it
+        went through a slope that is a convention, as that of `length` at a zero vector.
         """
         around, frame = memory.recorder(), sys._getframe(1)
         self.walked_at = frame.f_code, frame.f_lasti

@@ -1,9 +1,10 @@
 """Singular values, eigenvalues, orthogonal factors of small matrices, with exact derivatives where values are apart.
 
 Each row gives its factors one behind the other in one vector; the builtin takes them apart. Where two values meet their
-vectors have no derivative: if anything comes from the vectors its derivative there is NaN, never a number made up. What
-depends on the values alone stays finite. Vectors times a value of exactly 0 count as unused, as any adjoint of 0
-does: U diag(sigma) V^T of a matrix with two singular values 0 does not get the derivative of the matrix through them.
+vectors have no derivative: an adjoint that comes to them there is refused, a tangent is NaN, never a number made up.
+What depends on the values alone, and the rotation U V^T, have one (`polar`). Vectors times a value of exactly 0 count
+as unused, as any adjoint of 0 does: U diag(sigma) V^T of a matrix with two singular values 0 does not get the
+derivative of the matrix through them.
 Derivatives: Giles, An extended collection of matrix derivative results, 2008,
 with 1 / (b² - a²) split into 1 / (b - a) and 1 / (b + a), of which each is as far from zero as the values allow.
 """
@@ -528,7 +529,8 @@ def svd2(m: Operand) -> tuple[Any, ...]:
     """svd2(m: mat22) -> (U: mat22, sigma: vec2, V: mat22) with m = U diag(sigma) V^T; sigma falls, none negative.
 
     V is a rotation. In a kernel also svd2(m, U, sigma, V), which assigns them. Where singular values meet, or one is
-    zero, a derivative that comes through U or V is NaN; one through sigma alone is exact.
+    zero, a derivative that comes through U or V is refused; through sigma alone, or through U * transpose(V), it is
+    exact (see polar).
 
     >>> wb.svd2(wb.mat22(0.0, 2.0, 1.0, 0.0))[1]
     Small([2., 1.], dtype=float32)
@@ -541,7 +543,8 @@ def svd3(m: Operand) -> tuple[Any, ...]:
 
     U and V are rotations; sigma falls in size, and its last component has the sign of the determinant. In a kernel also
     svd3(m, U, sigma, V), which assigns them. Where sizes meet, as for the identity, a derivative that comes through U
-    or V is NaN; one through sigma alone is exact. Vectors multiplied by a value of exactly 0 count as unused there.
+    or V is refused; through sigma alone, or through U * transpose(V), it is exact (see polar). Vectors multiplied by a
+    value of exactly 0 count as unused there.
 
     >>> wb.svd3(wb.diag(wb.vec3(1.0, -3.0, 2.0)))[1]
     Small([ 3.,  2., -1.], dtype=float32)
@@ -578,7 +581,7 @@ def qr3(m: Operand) -> tuple[Any, ...]:
     """qr3(m: mat33) -> (Q: mat33, R: mat33) with m = Q R, Q a rotation and R zero below its diagonal.
 
     The last diagonal element of R has the sign of the determinant, the others none. In a kernel also qr3(m, Q, R),
-    which assigns them. Of a singular matrix the derivative is not finite.
+    which assigns them. Of a singular matrix the derivative is refused.
 
     >>> wb.qr3(wb.identity(3))[1][2]
     Small([0., 0., 1.], dtype=float32)
@@ -590,8 +593,8 @@ def eig3(m: Operand) -> tuple[Any, ...]:
     """eig3(m: mat33) -> (Q: mat33, d: vec3): eigenvectors, the columns of Q, and eigenvalues, in no order.
 
     They are those of the symmetric matrix (m + m^T) / 2 = Q diag(d) Q^T; Q is a rotation. In a kernel also
-    eig3(m, Q, d), which assigns them. Where eigenvalues meet a derivative that comes through Q is NaN; one through d
-    alone is exact. Vectors multiplied by a value of exactly 0 count as unused there.
+    eig3(m, Q, d), which assigns them. Where eigenvalues meet a derivative that comes through Q is refused; one through
+    d alone is exact. Vectors multiplied by a value of exactly 0 count as unused there.
 
     >>> wb.eig3(wb.diag(wb.vec3(1.0, 3.0, 2.0)))[1]
     Small([1., 3., 2.], dtype=float32)

@@ -1,6 +1,7 @@
 """Vectors, and what all composites share: dot, scaling, making, taking apart.
 
-Kinks: length and normalize have derivative 0 at the zero vector; at a tie of components the first one counts.
+Kinks: length and normalize have derivative 0 at the zero vector, which is said where an adjoint comes to it; at a tie
+of components the first one counts.
 """
 
 from __future__ import annotations
