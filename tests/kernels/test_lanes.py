@@ -95,6 +95,7 @@ def differing(kernel, number: type, a: float, b: float) -> list[str]:
 
 
 @pytest.mark.parametrize("number", [np.float32, np.float64])
+@pytest.mark.filterwarnings("ignore:The slope of")
 def test_what_compilers_do_in_another_way_where_they_vectorise_has_the_same_bits(number, tmp_path):
     wb.config.backend = "c"
     made = module(tmp_path, number.__name__, QUICK)
@@ -104,6 +105,7 @@ def test_what_compilers_do_in_another_way_where_they_vectorise_has_the_same_bits
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [np.float32, np.float64])
+@pytest.mark.filterwarnings("ignore:The slope of")
 def test_every_function_has_the_same_bits_in_every_lane(number, tmp_path):
     wb.config.backend = "c"
     made, wrong = module(tmp_path, number.__name__, ALL), []

@@ -127,11 +127,11 @@ case("quat_mul quat_mul_0 quat_mul_1 quat_mul_both", Q, Q)
 case("quat_inverse quat_to_matrix", Q)
 case("quat_rotate quat_rotate_inv quat_rotate_1 quat_rotate_inv_1", Q, V3)
 case("quat_from_axis_angle", V3, S)
-case("svd2_factors", M22)
+case("svd2_factors nearest_rotation", M22)
 case("lower", M33)
 case("apart together", M33, M33, V3)
 case("apart together", M22, M22, V2)
-case("svd3_factors qr3_factors eig3_factors", M33)
+case("svd3_factors qr3_factors eig3_factors nearest_rotation", M33)
 
 for _names, _types, _more in TILE_CASES:
     case(_names, *_types, **_more)

@@ -254,6 +254,7 @@ def worst(real, number: type, n: int) -> dict[str, list[tuple]]:
 
 
 @pytest.mark.parametrize("type", TYPES)
+@pytest.mark.filterwarnings("ignore:The slope of")
 def test_every_function_keeps_its_bound_over_the_whole_range(type, backend):
     broken = []
     for name, errors in worst(*TYPES[type], 60 if backend == "c" else 24).items():

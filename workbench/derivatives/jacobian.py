@@ -20,6 +20,7 @@ from ..errors import GradientError
 from ..kernels import ir
 from ..kernels.program import Kernel
 from ..kernels.types import Struct, is_float
+from ..tapes import conventions
 from ..tapes.jvp import as_read, carry_tangents, check_direction, components, on_device, passing, shadow_of, value_of
 from ..tapes.private_copies import InFloat64
 from ..tapes.reverse import walk
@@ -124,8 +125,11 @@ def _each(
     product: Callable[..., Any], tape: Tape, y: array, x: array, wanted: Sequence[Any], executor: Executor | None
 ) -> list[np.ndarray]:
     """All rows or columns wanted. The first is computed here, so that races are searched for once."""
+    conventions.clear(tape)
     first = [_product((product, tape, y, x), k) for k in wanted[:1]]
-    return first + spread(_product, (product, tape, y, x), wanted[1:], executor, "jacobian")
+    found = first + spread(_product, (product, tape, y, x), wanted[1:], executor, "jacobian")
+    conventions.warn(tape)
+    return found
 
 
 def _product(shared: tuple, k: int | list[int]) -> np.ndarray:

@@ -35,6 +35,7 @@ class GradcheckRow:
     point: str = ""  # where the largest error is, in words
     cause: str = ""  # which func_grad it is
     fix: str = ""
+    note: str = ""  # what its adjoint met where there is no derivative
 
     @property
     def verdict(self) -> str:

@@ -115,7 +115,7 @@ def gradcheck(
     report = Report()
     tape, results = _recorded(what, dim, (*inputs, *outputs))
     _check_tape(tape, results, report, rules, executor)
-    report.notes += dict.fromkeys(row.cause for row in report.rows if row.cause)
+    report.notes += dict.fromkeys(note for row in report.rows for note in (row.cause, row.note) if note)
     refuse_vacuous(report)
     if raise_exception and report.wrong:
         raise _disagreement(report)
@@ -322,6 +322,7 @@ class _Measure:
             view = shadow_of(a, space)
             add_into(view, on_device(a, self.seeds[name].astype(view.dtype)), a.span)
         walk(tape, space)
+        self.met = "; ".join(dict.fromkeys(f"{s.where}: {s.attr.text}" for s in tape.conventions))
         return {n: value_of(a, space).astype(np.float64) for n, a in self.case.inputs.items()}
 
     def loss(self, name: str, move: np.ndarray) -> float:
@@ -368,6 +369,7 @@ def _check_case(case: LaunchCase, rules: _Rules, rng: np.random.Generator) -> li
     for _ in range(1 if rules.full else max(1, rules.directions)):
         measure = _Measure(case, rules, rng)
         for name, row in rows.items():
+            row.note = measure.met
             if case.inputs[name].size:
                 _check_input(measure, name, row, rng)
     return [row for row in rows.values() if row.compared or row.skipped]

@@ -4,7 +4,7 @@ Rules (`record`, `finite`, `flow`) look at the tape, at the IR of its kernels an
 a statement the launch runs once more in the interpreter, on copies (`first_nan`, `zero_adjoint`, `custom`, `kinks`).
 Causes have files of their own: derivatives cut by a statement (`cuts`), results that nobody uses (`unused_results`),
 adjoints that grow (`growth`), bounds that are never left (`saturated`), both in a loop of one kernel (`loop_turns`),
-iterations and sums (`objectives`), several tapes (`several_tapes`).
+iterations and sums (`objectives`), several tapes (`several_tapes`), places without a derivative (`conventions`).
 No gradient changes. Imports `tapes` and below. To add a finding: a rule in one of these files, entered in the
 file's list, with a slug, a sentence, a way out, and a test in which it fires and one in which it must not.
 """
@@ -15,8 +15,10 @@ from ..arrays import allocation
 from ..arrays.array import array
 from ..arrays.workspace import Workspace
 from ..errors import GradientError
+from ..tapes import conventions as met
 from ..tapes.seeds import seeds_of
 from ..tapes.tape import Tape
+from .conventions import conventions
 from .finding import Finding as Finding
 from .finding import Findings as Findings
 from .finding import folded
@@ -43,6 +45,7 @@ def diagnose(tape: Tape, loss: array | None = None, grads: dict[array, array] | 
     """
     given = loss is not None or grads is not None
     with allocation.LOCK, allocation.unrecorded():
+        met.clear(tape)
         try:
             seeds = _seeds(tape, loss, grads)
         except GradientError as error:
@@ -51,7 +54,7 @@ def diagnose(tape: Tape, loss: array | None = None, grads: dict[array, array] | 
         only = None if given else tape.within
         trail = WalkRecord(tape, seeds, only, (Kinks(), Bounds(), Loops()))
         case = RuleInput(tape, trail, seeded, lambda look: walk_again(tape, _seeds(tape, loss, grads), look, only))
-        found = [f for rule in (*RECORD, *ACROSS, *FINITE, *FLOW) for f in rule(case)]
+        found = [f for rule in (*RECORD, *ACROSS, *FINITE, conventions, *FLOW) for f in rule(case)]
     return Findings(folded([*_zero_seed(tape, seeded, given), *found]), len(tape.events), _note(tape, given))
 
 

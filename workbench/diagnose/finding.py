@@ -22,6 +22,7 @@ ORDER = (  # of one severity: causes before what may follow from them, and what 
     "race",
     "not-finite",
     "adjoint-not-finite",
+    "convention",
     "custom-rule",
     "unwritten-read",
     "stale-buffer",

@@ -25,6 +25,7 @@ from ..kernels.analysis.accesses import accesses_by_array
 from ..kernels.program import Leaf, Program
 from ..kernels.types import Array, Struct, is_float
 from ..launches.plan import grid as grid_of
+from ..tapes import conventions
 from ..tapes.jvp import on_device, passing, shadow_of
 from ..tapes.private_copies import InFloat64
 from ..tapes.reverse import walk
@@ -55,6 +56,7 @@ class RecordedCall(NamedTuple):
                 view = shadow_of(self.outputs[k], space)
                 add_into(view, on_device(self.outputs[k], seed).astype(view.dtype), self.outputs[k].span)
             walk(self.tape, space)
+            conventions.warn(self.tape)
         found = {}
         for k in wanted:
             a = self.inputs[k]

@@ -66,6 +66,19 @@ def refuse(text: str, slug: str = "type", instead: str = "") -> TypeError:
     return error
 
 
+@dataclass(frozen=True)
+class Singular:
+    """Where a row has no derivative. `met(g, y, *args)` is true there; `text` says what its rule gives.
+
+    `instead`: what has a derivative there. `refused`: a reverse pass raises if an adjoint other than 0 comes to it.
+    """
+
+    met: Callable[..., Any]
+    text: str
+    instead: str
+    refused: bool = False
+
+
 # The fields of a row:
 #
 # type(*types, attr?)      -> result Type, tuple of Types, or None; raises TypeError (see `refuse`)
@@ -92,6 +105,7 @@ def refuse(text: str, slug: str = "type", instead: str = "") -> TypeError:
 # fused(stmt)              -> a statement or None: the one whose derivative rule to use in place of this one's, where
 #                          that and the rule of what made its arguments would give 0 * inf, or a needless quotient
 # whole                    the row that takes over for composites (`eq` of vectors is one bool)
+# singular                 where it has no derivative: its rule gives a convention, which is said, or refused
 # shown                    the row as which it is printed: the same but for the zeros of adjoints
 # sign                     how it is written: between two operands, before one, between a cell and a value
 # update                   of an atomic: what the cell holds afterwards, from what it held and the values given;
@@ -133,6 +147,7 @@ class Row:
     cut: bool = False
     typed_by_attr: bool = False
     whole: Row | None = None
+    singular: Singular | None = None
     shown: Row | None = None
     fused: Callable[..., Any] | None = None
     sign: str = ""

@@ -124,7 +124,8 @@ class _Printer:
         return f"printf({', '.join([repr(stmt.attr[0]), *map(self.use, stmt.args)])})"
 
     def claim(self, stmt: ir.Stmt) -> str:
-        return f"assert {self.use(stmt.args[0])}, {stmt.attr.text!r}"
+        said = "note unless" if isinstance(stmt.attr, control.Convention) else "assert"
+        return f"{said} {self.use(stmt.args[0])}, {stmt.attr.text!r}"
 
     def control(self, stmt: ir.Stmt) -> str:
         if stmt.row is control.IF:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Callable, MutableSequence
+from collections.abc import Callable, Iterable, MutableSequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from types import ModuleType
@@ -23,11 +23,13 @@ from ..kernels.analysis.thread_conflicts import private
 from ..kernels.compile import c_library, thread_pool
 from ..kernels.emit.signature import (
     BOUNDS,
+    NOTED,
     STATUS_WORDS,
     Signature,
     Variant,
     access_table,
     claims,
+    conventions,
     divisors,
     needs_scratch,
     to_check,
@@ -71,6 +73,7 @@ class Executable:
     call: Any = field(init=False, default=None)
     touched: dict[Any, Any] = field(init=False, default_factory=dict)  # see `row_footprint`
     native_call: Any = field(init=False, default=None)  # (packed, begin, end), where a launch is nothing but this call
+    noted: int = field(init=False, default=0)  # bits of conventions that were met and not asked for yet
 
     def __post_init__(self) -> None:
         self.signature = Signature(self.function, boxed=bool(self.box))
@@ -98,7 +101,7 @@ class Executable:
         if self.form.backend == "numpy":
             assert views is not None
             arrays = views()
-            capture_log.do(lambda: recursive(self.together.run)(arrays))
+            capture_log.do(lambda: self._note(recursive(self.together.run)(arrays)))
             return
         call = self.call or self._compile()
         if self.form.backend == "cuda":
@@ -123,6 +126,26 @@ class Executable:
             if noted:
                 self._watch(self.status)
             self._look(self.status)
+
+    # ---- conventions
+
+    @cached_property
+    def conventions(self) -> dict[int, Stmt]:
+        """The statements that note that a slope is a convention, by their bit."""
+        return {1 << min(s.attr.number, 31): s for s in conventions(walk(self.function.body))}
+
+    def _note(self, met: Iterable[Stmt]) -> None:
+        for stmt in met:
+            self.noted |= 1 << min(stmt.attr.number, 31)
+
+    def met(self) -> list[Stmt]:
+        """The conventions that launches have met since this was called last."""
+        if not self.conventions:
+            return []
+        words = self.device_status if self.form.backend == "cuda" else self.status
+        bits, self.noted = self.noted | int(words[NOTED]), 0
+        words[NOTED] = 0
+        return [stmt for bit, stmt in self.conventions.items() if bits & bit]
 
     @cached_property
     def together(self) -> LaneProgram:
@@ -170,8 +193,10 @@ class Executable:
 
     @cached_property
     def record(self) -> int:
-        """The address of `status`; 0 where nothing can fail."""
-        return ctypes.addressof(self.status) if self.can_fail else 0
+        """The address of `status` (of `device_status`); 0 where nothing can fail, or be noted."""
+        if not (self.can_fail or self.conventions):
+            return 0
+        return int(self.device_status.data.ptr) if self.form.backend == "cuda" else ctypes.addressof(self.status)
 
     def _in_pool(self, packed: bytes, begin: int, end: int) -> None:
         self.call(packed, begin, end, self.pool_code)
@@ -210,7 +235,7 @@ class Executable:
         packed = self.signature.pack(
             self.form.dims,
             [*values, *self.box],
-            0 if status is None else int(status.data.ptr),
+            self.record if status is None else int(status.data.ptr),
             0 if scratch is None else int(scratch.data.ptr),
             0 if scratch is None else SCRATCH_BYTES,
         ) + divisors(self.form.dims)

@@ -343,6 +343,7 @@ class _Loop:
             for scratch in [a for a in space if a.id > self.fresh]:
                 space.drop(scratch)
             self.tape.host.suspects.update(self.ready.host.suspects)
+            self.tape.conventions.update(self.ready.conventions)
             self.ready = None
             done.update()
 

@@ -31,6 +31,7 @@ from ..kernels.types import Struct, is_float
 from ..launches.adjoint_arguments import AdjointArguments
 from ..launches.executable import executable_for
 from ..launches.plan import Plan
+from . import conventions
 from .events import Event
 from .reverse import check_races, consume_extreme, extremal_memory, gradient_met, meets, put_back, rewind, ties, verify
 from .seeds import check_pairs, check_tape
@@ -100,7 +101,10 @@ def jvp(tape: Tape, tangents: Mapping[array, Any]) -> Tangents:
             add_seed(space, x, v) if isinstance(v, array) else _add_numbers(space, x, v)
         if not space:
             raise GradientError("jvp() without a direction.", slug="no-seed", instead="jvp(tape, {x: v})")
-        return Tangents(tape, carry_tangents(tape, space))
+        conventions.clear(tape)
+        made = Tangents(tape, carry_tangents(tape, space))
+        conventions.warn(tape)
+        return made
 
 
 def as_read(tape: Tape, derivative: np.ndarray) -> np.ndarray:
@@ -223,6 +227,7 @@ def _launch(tape: Tape, event: Event, space: Workspace, after: dict[Allocation, 
     tangents = [(k, space[places[k].allocation]) for k in back.shadows]
     arguments = AdjointArguments(command, private, tangents + helpers)
     ready.run(arguments.values, arguments.views)
+    tape.conventions.update(dict.fromkeys(ready.met()))
 
 
 def _refuse_unfollowed(tape: Tape, event: Event, space: Workspace) -> None:

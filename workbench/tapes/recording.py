@@ -26,6 +26,7 @@ from ..arrays.workspace import is_float_memory
 from ..config import config
 from ..device import XpArray
 from ..errors import GradientError, LaunchError, Where
+from ..kernels.ir import Stmt
 from ..kernels.types import Struct
 from ..launches.adjoint_plan import adjoint_of
 from ..launches.plan import Plan, PlannedLaunch
@@ -72,6 +73,7 @@ class Recording:
         if (notes := capture_log.active_capture()) is not None:
             notes.begun.add(self)
         self.last_seeds: dict[Allocation, Any] = {}
+        self.conventions: dict[Stmt, None] = {}  # claims of slopes that are conventions, which the last walk met
         self.within: frozenset[Event] | None = None  # the events that these are walked through; None: all
         self.numbers = ReadValues(self)
         self.scopes: list[Scope] = []

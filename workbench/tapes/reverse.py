@@ -33,6 +33,7 @@ from ..device import settle
 from ..errors import GradientError
 from ..launches.adjoint_arguments import AdjointArguments
 from ..launches.plan import Plan
+from .conventions import collect
 from .events import Event
 from .recording import Recording
 
@@ -86,6 +87,7 @@ def walk(
                 _drop(tape, event, space)
     finally:
         put_back(undone)
+    collect(tape)
     return space, retained
 
 

@@ -20,6 +20,7 @@ from ..arrays.missing_methods import place_absent
 from ..arrays.workspace import Shadow, Workspace, is_float_memory, shadow_view
 from ..errors import GradientError, LaunchError
 from ..records import Listed, offers
+from . import conventions
 from .backward_cache import CompiledBackward, compiled_backward
 from .cross_tape import CrossTapeSearch
 from .events import Event
@@ -111,7 +112,8 @@ class Tape(Recording, metaclass=Listed):
                 that shape, which are converted. They are copied.
         Without either, the seeds are the `.grad` bytes written since they were last published.
         pitfall one of `wb.pitfalls`: nothing is published; returns gradients that are wrong on purpose, a `Wrong`.
-        Raises GradientError where the gradient would not be exact, or a seed does not fit.
+        Raises GradientError where the gradient would not be exact, or a seed does not fit. Warns [convention] where it
+        went through a slope that is a convention, as that of `length` at a zero vector.
         """
         around, frame = memory.recorder(), sys._getframe(1)
         self.walked_at = frame.f_code, frame.f_lasti
@@ -134,6 +136,7 @@ class Tape(Recording, metaclass=Listed):
             self._remember(space)
             crossing, blind = self._crossing(space), not any(a in self.active or a.asked for a in space)
             space.places = computed_in_place(self, space, grads)
+            conventions.clear(self)
             if crossing is None and around is None and (known := compiled_backward(self, space)) is not None:
                 self._publish_prepared(known, space, blind)
                 return None
@@ -152,6 +155,7 @@ class Tape(Recording, metaclass=Listed):
                 raise
             space.release()
             self.host.warn()
+            conventions.warn(self)
         return None
 
     def _publish_prepared(self, known: CompiledBackward, seeds: Workspace, blind: bool) -> None:
@@ -163,6 +167,8 @@ class Tape(Recording, metaclass=Listed):
         known.publish(self)
         self.needed.walked = True
         self.host.warn()
+        conventions.collect(self)
+        conventions.warn(self)
 
     def _refuse_without_leaf(self) -> None:
         if not self.events or self.active or any(a.allocation.asked for a in self.arrays.values()):

@@ -67,7 +67,7 @@ class ThreadStretches:
     def apart(self, stmts: Iterable[Stmt]) -> bool:
         """True if for each thread of a block these statements certainly write to cells of its own."""
         for s in (inner for stmt in stmts for inner in walk(Region(body=[stmt]))):
-            if s.row.effect is not Effect.PURE and s.row is not rows.LOAD and not s.regions:
+            if s.row.effect is not Effect.PURE and s.row is not rows.LOAD and not s.regions and not _silent(s):
                 *outer, last = s.args[1:-1]
                 if last not in self.last or not all(v in self.own for v in outer):
                     return False
@@ -203,6 +203,8 @@ class _Facts:
         whole = s.outs and not _floats(s.outs[0].type) and s.outs[0] not in self.uniform
         if calls_library(s) or (whole and s.row in (scalar.MOD, scalar.FLOORDIV)):
             return False
+        if _silent(s):
+            return True
         mine = all(v in self.own for v in s.args[1 : len(s.args) - (s.row is rows.STORE)])
         if s.row is rows.LOAD:
             return root(s.args[0]) not in self.stored or mine

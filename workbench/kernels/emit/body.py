@@ -24,7 +24,7 @@ from ..types import Array, Composite, Scalar, Stack, Tile, Type, bool_
 from . import components
 from .c_names import CNames, literal, type_name, zero
 from .expressions import Expr
-from .signature import BOUNDS, CLAIM, Signature, Variant, accesses, claims, logs
+from .signature import BOUNDS, CLAIM, Signature, Variant, accesses, claims, conventions, logs
 from .tiles import TileText
 
 _UNPACKED = re.compile(r"\s*const \w+ (\w+) = .*args(?:->|\.)")
@@ -86,6 +86,7 @@ class Body(TileText):
         pushes = any(s.row is control.PUSH for s in stmts)
         # may anything be reported in `status`
         self.fails = bool(self.variant.checked) or self.logs or pushes or claims(stmts)
+        self.notes = bool(conventions(stmts))
         self.begin_tiles(stmts)
         self._name_parameters()
         self._name_axes(stmts)
@@ -588,9 +589,15 @@ class Body(TileText):
     # -- printing, claims
 
     def row_assert(self, stmt: Stmt) -> None:
-        if self.checks(stmt) or stmt.attr.always:
+        if isinstance(stmt.attr, control.Convention):
+            self.note(self.text(stmt.args[0]), min(stmt.attr.number, 31))
+        elif self.checks(stmt) or stmt.attr.always:
             failure = f"{CLAIM}, {self.access_ids[id(stmt)]}, {self.thread}, {', '.join(['0'] * 13)}"
             self.put(f"if (!({self.text(stmt.args[0])})) wb_fail(status, {failure});")
+
+    def note(self, holds: str, bit: int) -> None:
+        """Note a convention in a variable of the worker: without a branch, so that compilers still vectorise."""
+        self.put(f"wb_noted |= {holds} ? 0 : {1 << bit}u;")
 
     def row_printf(self, stmt: Stmt) -> None:
         def conversion(flags: str, kind: str) -> str:

@@ -20,7 +20,7 @@ from ..types import Scalar
 from . import blocks
 from .body import Body
 from .c_names import MATH1, MATH2, composites, typedef
-from .signature import PLAIN, Signature, Variant
+from .signature import NOTED, PLAIN, Signature, Variant
 from .tiles import helpers as tile_helpers
 
 
@@ -195,6 +195,8 @@ def _cells(
     body.unpack()
     if body.fails:
         body.put("int64_t *status = args->status;")
+    if body.notes:
+        body.put("uint32_t wb_noted = 0;")
     kept = [f"wb_{n}" for n, used in (("stack", body.grows), ("log", body.logs)) if used]
     for name in kept:
         body.put(f"wb_bytes {name} = {{0}};")
@@ -206,6 +208,9 @@ def _cells(
         body.put("wb_end: ;")
     for name in kept:
         body.put(f"free({name}.base);")
+    if body.notes:
+        words = f"(uint32_t *)(args->status + {NOTED})"
+        body.put(f"if (wb_noted && args->status) __atomic_fetch_or({words}, wb_noted, __ATOMIC_RELAXED);")
     return body
 
 

@@ -231,6 +231,8 @@ class Sum(NamedTuple):
 class GpuThread(Body):
     """The statements of one thread on a GPU. `sums`: by array and indices, what a block adds at its end."""
 
+    note = cuda_tiles.note_on_gpu
+
     def __post_init__(self) -> None:
         super().__post_init__()
         self.sums: dict[tuple, Sum] = {}

@@ -17,6 +17,7 @@ from ..ops import memory as mem
 from ..types import Tile
 from .body import Body
 from .c_names import type_name
+from .signature import NOTED
 from .tiles import DFT, LESS, MATMUL_ADJOINT
 
 SHARED = "wb_shared"
@@ -98,9 +99,15 @@ WB_FN double wb_root(double x) { return sqrt(x); }
 """
 
 
+def note_on_gpu(self: Body, holds: str, bit: int) -> None:
+    """Note a convention: rare, so by a branch."""
+    self.put(f"if (!({holds})) atomicOr((unsigned int *)(args.status + {NOTED}), {1 << bit}u);")
+
+
 class ThreadBlock(Body):
     """The statements of one block of threads."""
 
+    note = note_on_gpu
     sync = "__syncthreads();"
     two_ways = False
 

@@ -1,7 +1,7 @@
 """The calling convention of compiled kernels: the packed block of arguments, and the words of the status.
 
 `Variant` is what the text may assume about the launch. Errors on the device go to `status`, the first one wins: code,
-access id, thread, index count, six indices, six extents.
+access id, thread, index count, six indices, six extents. Behind them one bit for each convention that was met.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from ..ops import memory as mem
 from ..types import Array, Stack, Tile, Type
 from .c_names import CNames, c_name, type_name
 
-STATUS_WORDS = 16
+STATUS_WORDS = 17
+NOTED = 16  # the word of conventions (`control.Convention`)
 MAX_RANK = 4
 BOUNDS, STACK_FULL, CLAIM = 1, 2, 3
 _FORMAT = {
@@ -123,6 +124,11 @@ def access_table(function: Function) -> tuple[AccessPlace, ...]:
 def claims(stmts: Iterable[Stmt]) -> bool:
     """True if a statement may fail in every launch."""
     return any((s.row is control.ASSERT and s.attr.always) or unsure_index(s) for s in stmts)
+
+
+def conventions(stmts: Iterable[Stmt]) -> list[Stmt]:
+    """The statements that note that a slope is a convention."""
+    return [s for s in stmts if s.row is control.ASSERT and isinstance(s.attr, control.Convention)]
 
 
 def unsure_index(stmt: Stmt) -> bool:

@@ -67,6 +67,7 @@ class Closures:
         self.slots: list[Any] = [None, None]
         self.slot_of: dict[int, int] = {}
         self.arrays: dict[int, BoundArray] = {}
+        self.noted: set[ir.Stmt] = set()  # conventions that were met
         self.kept: list[Any] = []  # values made here must live as long as their ids are keys
 
     # --- slots

@@ -46,17 +46,19 @@ class LaneProgram:
         self.lanes: LaneClosures | None = None
         self.apart = uses is None or math.prod(dims) <= FEW
 
-    def run(self, args: Sequence[Any]) -> None:
+    def run(self, args: Sequence[Any]) -> set[ir.Stmt]:
         """Run the grid on `args` as `run.run` does, with the same results and errors."""
-        first, count = 0, math.prod(self.dims)
+        first, count, noted = 0, math.prod(self.dims), set()
         if not self.apart:
             if self.lanes is None:
                 self.lanes = LaneClosures(self.function, self.dims, self.uses or {})
-            first = self.lanes.run(args)
+            self.lanes.noted.clear()
+            first, noted = self.lanes.run(args), set(self.lanes.noted)
         if first < count:
             threads: Any = itertools.islice(itertools.product(*map(range, self.dims)), first, None)
-            run(self.function, self.dims, args, threads=threads)
+            noted |= run(self.function, self.dims, args, threads=threads)
             self.apart = True  # an error would have been raised
+        return noted
 
 
 class LaneClosures(Closures):
@@ -388,7 +390,11 @@ def _assert(c: LaneClosures, stmt: ir.Stmt) -> Step:
     (holds,) = c.at(stmt.args)
 
     def step(s: list) -> None:
-        if not np.all(s[holds]):
+        if np.all(s[holds]):
+            return
+        if isinstance(stmt.attr, rows.Convention):
+            c.noted.add(stmt)
+        else:
             raise LanesDiverge  # whose thread it is, and what ran before it, is found one by one
 
     return step

@@ -30,13 +30,13 @@ def run(
     trace: Callable[[tuple[int, ...], ir.Stmt, LiveValues], None] | None = None,
     watched: Container[ir.Stmt] | None = None,
     threads: Sequence[tuple[int, ...]] | None = None,
-) -> None:
+) -> set[ir.Stmt]:
     """Run every thread of the grid `dims` (or these alone) on `args`, one per parameter; stores go to the arrays.
 
     An array parameter takes an ndarray of shape (*array shape, *component shape) with the scalar dtype of its element,
     strided as it may be, or None for an array of no elements. A value parameter takes a number or an ndarray.
     `trace(thread, stmt, values)` is called after every statement, or after those in `watched` alone. Raises BoundsError
-    for an index outside its array or component.
+    for an index outside its array or component. Returns the claims of conventions (`control.Convention`) that failed.
     """
     with np.errstate(all="ignore"):
         closures = Closures(dims, _STEPS, by_meaning, trace, function.name, watched)
@@ -46,3 +46,4 @@ def run(
             slots[THREAD], slots[LOG] = thread, []
             for step in steps:
                 step(slots)
+        return closures.noted

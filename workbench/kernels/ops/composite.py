@@ -80,7 +80,8 @@ def plus(a: Operand | None, b: Operand | None) -> Any:
     return b if a is None else a if b is None else ADD(a, b)
 
 
-def _all_zero(x: Operand) -> Any:
+def all_zero(x: Operand) -> Any:
+    """True where every component is 0."""
     if isinstance(kind(x), Tile):
         x = ROWS["tile_total"](ROWS["abs"](x))
     return ROWS["all_eq"](x, zero(x)) if isinstance(kind(x), Composite) else ROWS["eq"](x, zero(x))
@@ -90,7 +91,7 @@ def nothing_of_zero(rule: Callable[..., Any]) -> Callable[..., Any]:
     """The adjoint rule, guarded: an adjoint that is 0 in all components gives 0, even at infinite Jacobians."""
 
     def adjoint(g, y, *args, **attr):
-        none = _all_zero(g)
+        none = all_zero(g)
         made = rule(g, y, *args, **attr)
         return tuple(None if d is None else ROWS["where"](none, zero(d), d) for d in made)
 
@@ -105,7 +106,7 @@ def moved_by_some(rule: Callable[..., Any]) -> Callable[..., Any]:
         for t in ts:
             if t is not None and made is not None:
                 rest = rule([None if u is t else u for u in ts], y, *args, **attr)
-                made = ROWS["where"](_all_zero(t), zero(made) if rest is None else rest, made)
+                made = ROWS["where"](all_zero(t), zero(made) if rest is None else rest, made)
         return made
 
     return tangent

@@ -103,7 +103,19 @@ class NoDerivative(Claim):
 
     def error(self, kernel: str, where: Where | None, thread: object) -> GradientError:
         """The error that a reverse pass raises in which an adjoint did arrive."""
-        return GradientError(self.text, slug=self.slug, where=where, why=self.why, instead=self.instead)
+        return GradientError(
+            f"{self.text.rstrip('.')}.", slug=self.slug, where=where, why=self.why, instead=self.instead
+        )
+
+
+@dataclass(frozen=True)
+class Convention(NoDerivative):
+    """The claim of an adjoint that none arrives where a slope is a convention. It stops nothing: backward says it.
+
+    `number`: the bit that says so in the status of a launch.
+    """
+
+    number: int = 0
 
 
 ASSERT = row("assert", type=lambda holds, attr: None, typed_by_attr=True, effect=Effect.IO)

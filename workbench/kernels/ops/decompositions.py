@@ -1,9 +1,10 @@
 """Singular values, eigenvalues, orthogonal factors of small matrices, with exact derivatives where values are apart.
 
 Each row gives its factors one behind the other in one vector; the builtin takes them apart. Where two values meet their
-vectors have no derivative: if anything comes from the vectors its derivative there is NaN, never a number made up. What
-depends on the values alone stays finite. Vectors times a value of exactly 0 count as unused, as any adjoint of 0
-does: U diag(sigma) V^T of a matrix with two singular values 0 does not get the derivative of the matrix through them.
+vectors have no derivative: an adjoint that comes to them there is refused, a tangent is NaN, never a number made up.
+What depends on the values alone, and the rotation U V^T, have one (`polar`). Vectors times a value of exactly 0 count
+as unused, as any adjoint of 0 does: U diag(sigma) V^T of a matrix with two singular values 0 does not get the
+derivative of the matrix through them.
 Derivatives: Giles, An extended collection of matrix derivative results, 2008,
 with 1 / (b² - a²) split into 1 / (b - a) and 1 / (b + a), of which each is as far from zero as the values allow.
 """
@@ -18,16 +19,34 @@ from typing import Any
 
 import numpy as np
 
-from ..ir import kind, type_as
-from ..row import Operand, Row, refuse
+from ..ir import kind, numeric, type_as
+from ..row import Operand, Row, Singular, refuse
 from ..types import Matrix, Scalar, Type, float32, float64, scalar_of, vector
 from .c_text import helper
 from .composite import floating, moved_by_some, multilinear, nothing_of_zero, plus
-from .matrices import DIAG, GET_DIAG, INVERSE, MATMUL, MATVEC, OUTER, TRANSPOSE, square
+from .matrices import AXIAL, DETERMINANT, DIAG, GET_DIAG, INVERSE, MATMUL, MATVEC, OUTER, SKEW, TRACE, TRANSPOSE, square
 from .parts import JOIN, PART
-from .row import like, row
-from .scalar import ABS, ADD, COPYSIGN, EQ, LE, LT, MAX, MUL, NE, NEG, SQRT, SUB, WHERE
-from .vectors import total
+from .row import like, row, stop
+from .scalar import (
+    ABS,
+    ADD,
+    COPYSIGN,
+    EQ,
+    ISFINITE,
+    LE,
+    LOGICAL_AND,
+    LOGICAL_NOT,
+    LT,
+    MAX,
+    MUL,
+    NE,
+    NEG,
+    OVER,
+    SQRT,
+    SUB,
+    WHERE,
+)
+from .vectors import CONSTRUCT, DOT, EXTRACT, SCALE, total
 
 SWEEPS = 6
 
@@ -384,10 +403,50 @@ def _tangent_svd(ts, y, m):
     return JOIN(MATMUL(u, ADD(even, odd)), GET_DIAG(p), MATMUL(v, SUB(even, odd)), attr=kind(y))
 
 
+def _bend(r: Operand, m: Operand) -> Any:
+    """The matrix W = tr(P) - P of m = r P, of which the turn of r is W^-1 axial(r^T dm); of a mat22 tr(P), a scalar."""
+    p = MATMUL(TRANSPOSE(r), m)
+    if type_as(m, Matrix).rows == 2:
+        return TRACE(p)
+    return SUB(SCALE(like(p, kind(p), np.eye(3)), TRACE(p)), p)
+
+
+def _turned(r: Operand, m: Operand, g: Operand) -> Any:
+    """r times the antisymmetric X with X P + P X = r^T g - g^T r, m = r P: symmetric, adjoint and tangent in one."""
+    w, q = _bend(r, m), MATMUL(TRANSPOSE(r), g)
+    if type_as(m, Matrix).rows == 2:
+        x = OVER(SUB(EXTRACT(q, attr=(1, 0)), EXTRACT(q, attr=(0, 1))), w)
+        return MATMUL(r, CONSTRUCT(like(x, kind(x)), NEG(x), x, like(x, kind(x)), attr=kind(m)))
+    return MATMUL(r, SKEW(MATVEC(INVERSE(w), AXIAL(q))))
+
+
+def _no_turn(r: Operand, m: Operand) -> Any:
+    """True where two stretches are opposite or 0, to rounding: then the nearest rotation jumps."""
+    w, size = _bend(r, m), DOT(ABS(m), like(m, kind(m), np.ones(numeric(m).shape)))
+    near = 8.0 * float(np.finfo(numeric(m).scalar.numpy).eps) * size
+    return LE(ABS(w), near) if type_as(m, Matrix).rows == 2 else LE(ABS(DETERMINANT(w)), near * size * size)
+
+
 def _adjoint_eig(g, y, m):
     (q, d), (dq, dd) = _factors(y, m, "Mv"), _factors(g, m, "Mv")
     p = MATMUL(TRANSPOSE(q), dq)
     return (_about(q, ADD(APART(_twist(p) * 0.5, _pair(p), d), DIAG(dd)), q),)
+
+
+row(
+    "nearest_rotation",
+    type=floating("nearest_rotation", square("nearest_rotation", lambda t: t, (2, 3))),
+    meaning=lambda m: svd_rotation(m),
+    adjoint=nothing_of_zero(lambda g, y, m: (_turned(y, m, g),)),
+    tangent=moved_by_some(lambda ts, y, m: None if ts[0] is None else _turned(y, m, ts[0])),
+    singular=Singular(
+        lambda g, y, m: _no_turn(y, m),
+        "the nearest rotation of a matrix of which two stretches are 0, or opposite, has no derivative: it jumps",
+        "a matrix of positive determinant",
+        refused=True,
+    ),
+    doc="U V^T of a singular value decomposition, whose derivative needs neither U nor V. No program has this row.",
+)
 
 
 def _tangent_eig(ts, y, m):
@@ -423,8 +482,29 @@ def _factor_row(
         tangent=moved_by_some(tangent),
         cost=256,
         doc=doc,
+        singular=_singular(name, adjoint),
         **how,
     )
+
+
+_MEETING = "the vectors of `{}` have no derivative where two values meet, and the gradient goes through them"
+_SINGULAR = "the factors of `qr3` of a singular matrix have no derivative, and the gradient goes through them"
+_INSTEAD = {
+    "svd": "r, p = wb.polar(m), the rotation U V^T and the stretch V diag(sigma) V^T, which are smooth; or sigma alone",
+    "qr3": "a matrix of full rank; r, p = wb.polar(m) for a rotation that is smooth",
+    "eig": "the eigenvalues alone, or functions of the matrix itself, as wb.trace, wb.determinant, wb.ddot(m, m)",
+}
+
+
+def _singular(name: str, adjoint: Callable[..., Any]) -> Singular:
+    """Of factors: refused where their adjoint is not finite, though what it comes from is."""
+
+    def met(g: Operand, y: Operand, m: Operand) -> Any:
+        (made,) = adjoint(g, y, m)
+        return LOGICAL_AND(LOGICAL_NOT(ISFINITE(made)), LOGICAL_AND(ISFINITE(g), ISFINITE(y)))
+
+    text = _SINGULAR if name == "qr3" else _MEETING.format(name)
+    return Singular(met, text, _INSTEAD[name[:3]], refused=True)
 
 
 def _by_loops(values: Callable[..., list], name: str) -> dict[str, Any]:
@@ -449,7 +529,8 @@ def svd2(m: Operand) -> tuple[Any, ...]:
     """svd2(m: mat22) -> (U: mat22, sigma: vec2, V: mat22) with m = U diag(sigma) V^T; sigma falls, none negative.
 
     V is a rotation. In a kernel also svd2(m, U, sigma, V), which assigns them. Where singular values meet, or one is
-    zero, a derivative that comes through U or V is NaN; one through sigma alone is exact.
+    zero, a derivative that comes through U or V is refused; through sigma alone, or through U * transpose(V), it is
+    exact (see polar).
 
     >>> wb.svd2(wb.mat22(0.0, 2.0, 1.0, 0.0))[1]
     Small([2., 1.], dtype=float32)
@@ -462,7 +543,8 @@ def svd3(m: Operand) -> tuple[Any, ...]:
 
     U and V are rotations; sigma falls in size, and its last component has the sign of the determinant. In a kernel also
     svd3(m, U, sigma, V), which assigns them. Where sizes meet, as for the identity, a derivative that comes through U
-    or V is NaN; one through sigma alone is exact. Vectors multiplied by a value of exactly 0 count as unused there.
+    or V is refused; through sigma alone, or through U * transpose(V), it is exact (see polar). Vectors multiplied by a
+    value of exactly 0 count as unused there.
 
     >>> wb.svd3(wb.diag(wb.vec3(1.0, -3.0, 2.0)))[1]
     Small([ 3.,  2., -1.], dtype=float32)
@@ -470,11 +552,36 @@ def svd3(m: Operand) -> tuple[Any, ...]:
     return tuple(_factors(SVD3(m), m, "MvM"))
 
 
+def svd_rotation(m: Operand) -> Any:
+    """U V^T of the singular value decomposition of a mat22 or mat33."""
+    u, _, v = (svd2 if type_as(m, Matrix).rows == 2 else svd3)(m)
+    return MATMUL(u, TRANSPOSE(v))
+
+
+def polar(m: Operand) -> tuple[Any, Any]:
+    """polar(m: mat22 or mat33) -> (R, P), matrices with m = R P: the nearest rotation, and the symmetric stretch.
+
+    R of a mat33 is a rotation, whose stretch has a negative value if the determinant is negative; of a mat22 it is then
+    a reflection. In a kernel also polar(m, R, P), which assigns them. Derivatives are exact also where stretches are
+    equal, as at rest; where two of them are 0, or opposite, R jumps, and a derivative through it is refused.
+
+    >>> wb.polar(wb.mat22(0.0, -2.0, 3.0, 0.0))[1]
+    Small([[3., 0.],
+           [0., 2.]], dtype=float32)
+    """
+    t = kind(m)
+    if not isinstance(t, Matrix) or t.shape not in ((2, 2), (3, 3)):
+        raise stop((m,), f"`polar` takes a mat22 or mat33, not {t}", slug="operand-type")
+    r = svd_rotation(m)
+    p = MATMUL(TRANSPOSE(r), m)
+    return r, SCALE(_both(p), 0.5)
+
+
 def qr3(m: Operand) -> tuple[Any, ...]:
     """qr3(m: mat33) -> (Q: mat33, R: mat33) with m = Q R, Q a rotation and R zero below its diagonal.
 
     The last diagonal element of R has the sign of the determinant, the others none. In a kernel also qr3(m, Q, R),
-    which assigns them. Of a singular matrix the derivative is not finite.
+    which assigns them. Of a singular matrix the derivative is refused.
 
     >>> wb.qr3(wb.identity(3))[1][2]
     Small([0., 0., 1.], dtype=float32)
@@ -486,8 +593,8 @@ def eig3(m: Operand) -> tuple[Any, ...]:
     """eig3(m: mat33) -> (Q: mat33, d: vec3): eigenvectors, the columns of Q, and eigenvalues, in no order.
 
     They are those of the symmetric matrix (m + m^T) / 2 = Q diag(d) Q^T; Q is a rotation. In a kernel also
-    eig3(m, Q, d), which assigns them. Where eigenvalues meet a derivative that comes through Q is NaN; one through d
-    alone is exact. Vectors multiplied by a value of exactly 0 count as unused there.
+    eig3(m, Q, d), which assigns them. Where eigenvalues meet a derivative that comes through Q is refused; one through
+    d alone is exact. Vectors multiplied by a value of exactly 0 count as unused there.
 
     >>> wb.eig3(wb.diag(wb.vec3(1.0, 3.0, 2.0)))[1]
     Small([1., 3., 2.], dtype=float32)
@@ -495,4 +602,4 @@ def eig3(m: Operand) -> tuple[Any, ...]:
     return tuple(_factors(EIG3(m), m, "Mv"))
 
 
-DECOMPOSITIONS: dict[str, Callable[..., Any]] = {f.__name__: f for f in (svd2, svd3, qr3, eig3)}
+DECOMPOSITIONS: dict[str, Callable[..., Any]] = {f.__name__: f for f in (svd2, svd3, polar, qr3, eig3)}

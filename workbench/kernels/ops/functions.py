@@ -185,6 +185,7 @@ STORING: dict[str, dict[int, tuple[int, ...]]] = {
     "quat_to_axis_angle": {3: (1, 2)},
     "svd2": {4: (1, 2, 3)},
     "svd3": {4: (1, 2, 3)},
+    "polar": {3: (1, 2)},
     "qr3": {3: (1, 2)},
     "eig3": {3: (1, 2)},
 }

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import ir
 from ..ir import kind, type_as
 from ..row import Operand, refuse
 from ..types import Matrix, Scalar, Type, Vector, float16, matrix, vector
@@ -83,9 +84,24 @@ def _matmul(a, b, types, out):
     return [sum_of_products(r, [o[j] for o in other]) for r in rows for j in range(types[1].cols)]
 
 
+def _fused_matmul(stmt: ir.Stmt) -> ir.Stmt | None:
+    """Fused derivative rule of U V^T of one singular value decomposition: a rotation that is smooth where U is not."""
+    left, right = (a.stmt for a in stmt.args)
+    if left is None or right is None or left.row is not ROWS["part"] or right.row is not TRANSPOSE:
+        return None
+    other, whole = right.args[0].stmt, left.args[0].stmt
+    if other is None or other.row is not left.row or other.args != left.args or whole is None:
+        return None
+    n = type_as(stmt.outs[0], Matrix).rows
+    if not whole.row.name.startswith("svd") or (left.attr[0], other.attr[0]) != (0, n * n + n):
+        return None
+    return ir.Stmt(ROWS["nearest_rotation"], whole.args, stmt.outs)
+
+
 MATMUL = multilinear(
     "matmul",
     2,
+    fused=_fused_matmul,
     type=numbers("*", _matmul_type),
     expand=_matmul,
     doc="matrix * matrix",

@@ -89,6 +89,7 @@ def quat_to_axis_angle(q: Operand) -> tuple[Any, Any]:
     In a kernel also quat_to_axis_angle(q, axis, angle), which assigns them to two variables.
 
     At the identity the axis is (0, 0, 0) and the angle 0, both with derivative 0: no direction is better than another.
+    Their product is smooth there: quat_to_rotation_vector(q).
     At half a turn the axis jumps to its opposite, and the angle has slope 0.
 
     >>> wb.quat_to_axis_angle(wb.quat(1.0, 0.0, 0.0, 0.0))
@@ -98,6 +99,51 @@ def quat_to_axis_angle(q: Operand) -> tuple[Any, Any]:
     u, w = imaginary(q), real(q)
     axis = NORMALIZE(u)
     return WHERE(LT(w, 0.0), NEG(axis), axis), 2.0 * ATAN2(LENGTH(u), ABS(w))
+
+
+def _series(x: Operand, *terms: float) -> Any:
+    """The polynomial in x with these coefficients, that of 1 first."""
+    total: Any = terms[-1]
+    for term in terms[-2::-1]:
+        total = total * x + term
+    return total
+
+
+def quat_from_rotation_vector(w: Operand) -> Any:
+    """quat_from_rotation_vector(w: vec3) -> quaternion: turn about w by length(w), with its derivative at 0 too.
+
+    It is quat_from_axis_angle(normalize(w), length(w)), the exponential of w / 2: a turn by an angular velocity w in a
+    time dt is quat_from_rotation_vector(w * dt).
+
+    >>> wb.quat_from_rotation_vector(wb.vec3(0.0, 0.0, 0.0))
+    Small([0., 0., 0., 1.], dtype=float32)
+    """
+    wanted("quat_from_rotation_vector", "a vec3", _is_point(kind(w)), w)
+    x = 0.25 * LENGTH_SQ(w)
+    near = LT(x, 2e-3)
+    half = SQRT(WHERE(near, here(kind(x), 1), x))
+    sine = WHERE(near, _series(x, 1.0, -1.0 / 6.0, 1.0 / 120.0, -1.0 / 5040.0, 1.0 / 362880.0), DIV(SIN(half), half))
+    cosine = WHERE(near, _series(x, 1.0, -0.5, 1.0 / 24.0, -1.0 / 720.0, 1.0 / 40320.0), COS(half))
+    return _quat(SCALE(w, 0.5 * sine), cosine)
+
+
+def quat_to_rotation_vector(q: Operand) -> Any:
+    """quat_to_rotation_vector(q: quaternion) -> vec3: the axis of its turn times the angle, which is at most pi.
+
+    Its derivative is exact at the identity too, where quat_to_axis_angle has none. At half a turn it jumps.
+
+    >>> wb.quat_to_rotation_vector(wb.quat(1.0, 0.0, 0.0, 0.0))
+    Small([3.1415..., 0.       , 0.       ], dtype=float32)
+    """
+    _one_quat("quat_to_rotation_vector", q)
+    q = WHERE(LT(real(q), 0.0), NEG(q), q)
+    u, w = imaginary(q), real(q)
+    square = LENGTH_SQ(u)
+    near = LT(square, 1e-3 * (w * w))
+    x = WHERE(near, square, here(kind(w), 0)) / WHERE(near, w * w, here(kind(w), 1))
+    s = SQRT(WHERE(near, here(kind(w), 1), square))
+    by_series = _series(x, 1.0, -1.0 / 3.0, 0.2, -1.0 / 7.0, 1.0 / 9.0) / WHERE(near, w, here(kind(w), 1))
+    return SCALE(u, 2.0 * WHERE(near, by_series, ATAN2(s, w) / s))
 
 
 def _power(q: Operand, t: Operand) -> Any:
@@ -315,6 +361,8 @@ ROTATIONS: dict[str, Callable[..., Any]] = {
     for f in (
         quat_from_matrix,
         quat_to_axis_angle,
+        quat_from_rotation_vector,
+        quat_to_rotation_vector,
         quat_slerp,
         quat_between_vectors,
         quat_twist,

@@ -17,7 +17,7 @@ import numpy as np
 
 from .. import ir
 from ..ir import kind, numeric
-from ..row import Numeric, Operand, Row, refuse
+from ..row import Numeric, Operand, Row, Singular, refuse
 from ..types import Composite, Scalar, Type, bool_, float64, is_float, is_int
 from . import sines, vectorised
 from .c_text import c_abs, c_cast, c_div, c_floordiv, c_lshift, c_pymod, c_rshift, c_small
@@ -483,6 +483,25 @@ MOD = row(
 )
 
 
+# ---- slopes without a bound
+
+
+def _unbounded(met: Callable[..., Any], name: str, at: str, instead: str) -> Singular:
+    """Of a row whose slope has no bound where its arguments are so; `at` in words."""
+    return Singular(lambda g, y, *args: met(*args), f"the slope of `{name}` at {at} has no bound", instead)
+
+
+def _at_zero(x):
+    return EQ(x, 0.0)
+
+
+def _on_the_circle(x):
+    return EQ(ABS(x), 1.0)
+
+
+_ANGLE = "wb.atan2(wb.length(wb.cross(a, b)), wb.dot(a, b)), the angle of two vectors; or its square, which is smooth"
+
+
 def _adjoint_pow(g, y, x, p):
     """p x^(p - 1), for which p - 1 must not be rounded: else p y / x, while that is an ordinary number."""
     less, n = p - 1.0, p * y
@@ -519,6 +538,9 @@ POW = row(
     vectorised=vectorised.pow,
     c=_c_pow,
     adjoint=_adjoint_pow,
+    singular=_unbounded(
+        lambda x, p: LOGICAL_AND(EQ(x, 0.0), LOGICAL_AND(GT(p, 0.0), LT(p, 1.0))), "pow", "0", "wb.pow(x + eps, p)"
+    ),
     **_LIBRARY,
     doc="pow(x: F, p: F) -> F, F float. By p it has a derivative for x > 0: 0 where y is 0.",
 )
@@ -781,6 +803,7 @@ ASIN = _function(
     lambda g, y, x: (_slope_on_the_circle(g, x),),
     _CLAMPED.format(name="asin"),
     "asin(x: F) -> F: of x clamped to [-1, 1]; derivative 0 outside.",
+    singular=_unbounded(_on_the_circle, "asin", "1 or -1", "wb.atan2(y, x), the angle of a point, of both coordinates"),
     **_LIBRARY,
 )
 ACOS = _function(
@@ -789,6 +812,7 @@ ACOS = _function(
     lambda g, y, x: (NEG(_slope_on_the_circle(g, x)),),
     _CLAMPED.format(name="acos"),
     "acos(x: F) -> F: of x clamped to [-1, 1]; derivative 0 outside.",
+    singular=_unbounded(_on_the_circle, "acos", "1 or -1", _ANGLE),
     **_LIBRARY,
 )
 ATAN = _function("atan", np.arctan, _adjoint_atan)
@@ -816,7 +840,14 @@ def _fused_sqrt(stmt: ir.Stmt) -> ir.Stmt | None:
     return None
 
 
-SQRT = _function("sqrt", np.sqrt, lambda g, y, x: (OVER(g * 0.5, y),), fused=_fused_sqrt, **_INSTRUCTION)
+SQRT = _function(
+    "sqrt",
+    np.sqrt,
+    lambda g, y, x: (OVER(g * 0.5, y),),
+    fused=_fused_sqrt,
+    singular=_unbounded(_at_zero, "sqrt", "0", "wb.sqrt(x + eps); of squares wb.norm_pseudo_huber(v, eps)"),
+    **_INSTRUCTION,
+)
 RSQRT = _function(
     "rsqrt",
     lambda x: 1 / np.sqrt(x),
@@ -824,7 +855,12 @@ RSQRT = _function(
     "1 / sqrt{f}({0})",
     "rsqrt(x: F) -> F: 1 / sqrt(x).",
 )
-CBRT = _function("cbrt", np.cbrt, lambda g, y, x: (OVER(g, 3.0 * (y * y)),))
+CBRT = _function(
+    "cbrt",
+    np.cbrt,
+    lambda g, y, x: (OVER(g, 3.0 * (y * y)),),
+    singular=_unbounded(_at_zero, "cbrt", "0", "a branch that keeps 0 out"),
+)
 ERF = _function(
     "erf", _of_python(math.erf), lambda g, y, x: (TIMES(g * (2.0 / math.sqrt(math.pi)), _bell(x)),), vectorised=None
 )
@@ -912,6 +948,9 @@ ATAN2 = row(
     meaning=np.arctan2,
     c="atan2{f}({0}, {1})",
     adjoint=_adjoint_atan2,
+    singular=_unbounded(
+        lambda y, x: LOGICAL_AND(EQ(y, 0.0), EQ(x, 0.0)), "atan2", "(0, 0)", "a branch that keeps the origin out"
+    ),
     **_LIBRARY,
     doc="atan2(y: F, x: F) -> F: angle of the point (x, y).",
 )

@@ -1,6 +1,7 @@
 """Vectors, and what all composites share: dot, scaling, making, taking apart.
 
-Kinks: length and normalize have derivative 0 at the zero vector; at a tie of components the first one counts.
+Kinks: length and normalize have derivative 0 at the zero vector, which is said where an adjoint comes to it; at a tie
+of components the first one counts.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..ir import kind, numeric, type_as
-from ..row import Operand, Row, refuse
+from ..row import Operand, Row, Singular, refuse
 from ..types import Composite, Quat, Scalar, Type, Vector, float16, float32, is_int, uint32, vector
 from .composite import (
     curved,
@@ -496,6 +497,11 @@ LENGTH = row(
     exact=True,
     cost=8,
     adjoint=lambda g, y, v: (TIMES(g, _direction(v, y)),),
+    singular=Singular(
+        lambda g, y, v: EQ(y, 0.0),
+        "the slope of `length` at a zero vector is a convention: 0",
+        "wb.norm_pseudo_huber(v, eps), which is smooth, or wb.length_sq(v)",
+    ),
     tangent=lambda ts, y, v: None if ts[0] is None else ROWS["dot_both"](ts[0], _direction(v, y)),
     doc="length(v: V) -> scalar; derivative 0 at the zero vector.",
 )
@@ -504,6 +510,11 @@ NORMALIZE = row(
     expand=_normalize,
     type=floating("normalize", one_type("normalize", _LINEAR_TYPES, "a vector or quaternion", lambda t: t)),
     adjoint=lambda g, y, v: (_flat_normalize(g, y, v),),
+    singular=Singular(
+        lambda g, y, v: EQ(LENGTH(v), 0.0),
+        "the slope of `normalize` at a zero vector is a convention: 0",
+        "wb.smooth_normalize(v, eps), which is smooth, or a branch that keeps the zero vector out",
+    ),
     exact=True,
     cost=8,
     tangent=lambda ts, y, v: None if ts[0] is None else _flat_normalize(ts[0], y, v),

@@ -15,10 +15,11 @@ from ..ir import Function, Region, Role, Stmt, Value, constant, numeric, root, w
 from ..ops import control as c
 from ..ops import memory as mem
 from ..ops import tiles
+from ..ops.composite import all_zero
 from ..ops.row import ROWS
 from ..row import NO_GRADIENT
 from ..types import Array, Tile, Type, int32, shadow_type
-from . import simplify
+from . import simplify, singular
 from .derivative import EXTREMES, Derivative
 from .named import named_pass
 from .replay import Groups
@@ -161,7 +162,15 @@ class Adjoint(Derivative):
         row = stmt.row
         operands = [self.widened(known[a]) for a in stmt.args]
         extra = {"attr": stmt.attr} if row.typed_by_attr else {}
-        grads = row.adjoint(g, self.widened(known[stmt.outs[0]]), *operands, **extra)
+        y = self.widened(known[stmt.outs[0]])
+        grads = row.adjoint(g, y, *operands, **extra)
+        sure = True
+        if row in singular.LIMITS and operands[0] is known[stmt.args[0]]:
+            limit, sure = singular.slope_beside_zero(self.builder, row, g, y, operands[0], grads[0])
+            grads = (limit,)
+        if row.singular is not None:
+            met = row.singular.met(g, y, *operands)
+            self.claim(row.singular, ROWS["logical_and"](met, ROWS["logical_not"](all_zero(g))) if sure else met)
         for a, d in zip(stmt.args, grads, strict=True):
             self.add(adjoints, a, d)
 

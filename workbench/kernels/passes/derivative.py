@@ -11,6 +11,7 @@ from ..ir import Function, Role, Stmt, Value, companion, numeric, root, walk
 from ..ops import control as c
 from ..ops import memory as mem
 from ..ops.row import ROWS
+from ..row import Singular
 from ..types import Array, Type, is_float, shadow_type
 from .replay import Groups, Key, Replay
 
@@ -22,6 +23,8 @@ class Derivative(Replay):
 
     `extremal`: the active arrays under atomic_min or atomic_max alone; `mixed`: those used otherwise too.
     """
+
+    claims = 0  # about places without a derivative, so far
 
     def __init__(self, primal: Function, active: frozenset[str], groups: Groups = ()):
         super().__init__(primal, groups)
@@ -118,6 +121,13 @@ class Derivative(Replay):
         """The statement whose derivative rule is used: this one, or what its row puts in its place."""
         fused = stmt.row.fused(stmt) if stmt.row.fused is not None else None
         return fused or stmt
+
+    def claim(self, singular: Singular, met: Value) -> None:
+        """Emit the claim that this does not hold: a derivative comes to where a row has none."""
+        said = singular.text, "singular", "A number made up would be wrong.", singular.instead
+        self.claims += 1
+        claim = c.NoDerivative(*said, always=True) if singular.refused else c.Convention(*said, number=self.claims)
+        self.builder.emit(c.ASSERT, ROWS["logical_not"](met), attr=claim)
 
     def share(self, stmt: Stmt, known: dict, g: Value) -> Value:
         """Of an extreme: what is for those whose value the cell held after the launch, in equal shares."""

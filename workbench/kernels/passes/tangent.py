@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 from ...errors import KernelError
@@ -18,6 +19,7 @@ from ..analysis import activity
 from ..ir import Function, Region, Role, Stmt, Value, constant, walk
 from ..ops import control as c
 from ..ops import memory as mem
+from ..ops.composite import all_zero
 from ..ops.row import ROWS, like
 from ..row import NO_GRADIENT, Effect, Row
 from ..types import Array, Composite, Scalar, Type, int32, shadow_type
@@ -55,6 +57,7 @@ class _Tangent(Derivative):
     """Tangents live in `known` under the key ("tangent", primal value), so regions scope them like values."""
 
     repeats = "replay"  # the role of repeated statements
+    claiming = False  # that no tangent comes to where there is no derivative
     adds = mem.ACCUMULATE
 
     def __init__(self, primal: Function, active: frozenset[str], groups: Groups):
@@ -63,6 +66,7 @@ class _Tangent(Derivative):
         self.useful = activity.useful(primal, active)
 
     def build_tangent(self) -> Tangent:
+        self.claiming = True
         self.write()
         made = simplify.adjoint(self.named("tangent"), self.groups)
         needs, private = self.asks(made)
@@ -129,6 +133,10 @@ class _Tangent(Derivative):
             part = None if t is None else self.part(row, stmt, j, t, (y, *operands), extra)
             if part is not None:
                 total = part if total is None else ROWS["add"](total, part)
+        if row.singular is not None and not row.singular.refused and self.claiming:  # a refused one leaves NaN
+            rest = reduce(ROWS["logical_and"], [all_zero(t) for t in ts if t is not None])
+            met = ROWS["logical_and"](row.singular.met(None, y, *operands), ROWS["logical_not"](rest))
+            self.claim(row.singular, met)
         return total
 
     def part(self, row: Row, stmt: Stmt, j: int, t: Value, values: tuple, extra: dict) -> Value | None:

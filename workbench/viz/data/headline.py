@@ -33,6 +33,7 @@ ORDINARY = ("overwritten-kept", "unread", "unsettled", "sum-not-mean", "detached
 ADJOINTS = (  # findings about the reverse pass
     "died",
     "adjoint-not-finite",
+    "convention",
     "growing",
     "custom-rule",
     "cut",

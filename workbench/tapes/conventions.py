@@ -1,0 +1,40 @@
+"""Slopes that are conventions, met by a walk: at a zero vector `length` has no derivative, and 0 stands for it.
+
+The adjoint of a kernel notes where one was used and an adjoint other than 0 came to it (`ops.control.Convention`); a
+backward says so, once for each line.
+"""
+
+from __future__ import annotations
+
+import warnings
+
+from ..errors import compose
+from ..kernels.ir import Stmt
+from .recording import Recording
+
+
+def collect(tape: Recording) -> None:
+    """Enter in `tape.conventions` what the launches of its last walk met."""
+    for back in dict.fromkeys(e.reverse for e in tape.events if e.reverse is not None):
+        tape.conventions.update(dict.fromkeys(back.executable.met()))
+
+
+def clear(tape: Recording) -> None:
+    """Forget what other walks over the same kernels met."""
+    collect(tape)
+    tape.conventions.clear()
+
+
+def warn(tape: Recording) -> None:
+    """Warn of the conventions that were met, at the lines of their statements; each line is told once."""
+    met, tape.conventions = tape.conventions, {}
+    for text, file, line in dict.fromkeys(told(stmt) for stmt in met):
+        warnings.warn_explicit(text, UserWarning, file, line)
+
+
+def told(stmt: Stmt) -> tuple[str, str, int]:
+    """(what a warning says about a claim of a convention, the file, the line)."""
+    where, claim = stmt.where, stmt.attr
+    text = f"{claim.text}, and the gradient goes through it. tape.diagnose() names the thread."
+    said = compose(text[0].upper() + text[1:], where, "", claim.instead, "convention")
+    return said, where.file if where else "", where.line if where else 0
