@@ -332,7 +332,7 @@ class Kernel:
 
     def reads(self, program: Program) -> bool:
         """True if `program` is the present reading."""
-        return program is self._program and self._reading.current()  # type: ignore[union-attr]
+        return program is self._program and self._reading.lookups.current()  # type: ignore[union-attr]
 
     def program(self) -> Program:
         """The present reading. Raises KernelError."""
@@ -345,7 +345,7 @@ class Kernel:
                 why="It is read for the types of each launch.",
                 instead=f"overload({self.__name__}, {{{named}}})",
             )
-        if self._program is not None and self._reading is not None and self._reading.current():
+        if self._program is not None and self._reading is not None and self._reading.lookups.current():
             return self._program
         reading = self._read()
         self._program = recursive(program)(reading, self.__name__, self.enable_backward)

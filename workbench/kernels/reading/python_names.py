@@ -11,6 +11,7 @@ from typing import Any
 from ...errors import KernelError, Where
 from ..types import FUNCTION
 from .declare import takes_function, type_from
+from .lookups import Lookups
 
 _ROOT = __name__.partition(".")[0]
 
@@ -46,12 +47,14 @@ def lookup(name: str, around: Mapping[str, Any], known: list[str], where: Where)
     )
 
 
-def annotation(fn: Callable[..., Any], name: str, around: Mapping[str, Any], where: Where) -> Any:
+def annotation(fn: Callable[..., Any], name: str, around: Mapping[str, Any], where: Where, lookups: Lookups) -> Any:
     """The annotation of a parameter: a Type (also an open one, FUNCTION), `typing.Any`, or None if there is none."""
     raw = fn.__annotations__.get(name)
     while isinstance(raw, str):  # text in text, where annotations are postponed
+        text = raw
         try:
-            raw = eval(raw, dict(around))  # the user's own annotation, written as text
+            raw = eval(text, dict(around))  # the user's own annotation, written as text
+            lookups.expression(lambda text=text: eval(text, surroundings(fn)), raw)
         except Exception as e:
             raise _bad(name, str(e), where) from None
     if raw is None or raw is typing.Any:
