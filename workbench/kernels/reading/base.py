@@ -208,7 +208,7 @@ class ReaderBase:
         if name in fn.__code__.co_freevars and fn.__closure__:
             cell = fn.__closure__[fn.__code__.co_freevars.index(name)]
             return self.lookups.attribute(cell, "cell_contents", found)
-        for holder in (fn.__globals__, vars(builtins)):
+        for holder in () if python_names.is_ours(fn) else (fn.__globals__, vars(builtins)):
             if name in holder:
                 return self.lookups.item(holder, name, found)
             self.lookups.absent(holder, name)

@@ -54,6 +54,12 @@ class Lookups:
         """Note what an expression of Python gives, which is evaluated again each time."""
         self.expressions.append((evaluate, copied(found)))
 
+    def values(self) -> list[Any]:
+        """The floats, vectors and tuples that the links lead to now, and those that expressions gave."""
+        kinds = float, np.floating, tuple
+        found = [FOLLOWED[kind][0](base, name) for kind, base, name, x in self.links.values() if isinstance(x, kinds)]
+        return [*found, *(v for v, _ in self.vectors.values()), *(then for _, then in self.expressions)]
+
     def current(self) -> bool:
         """True if all of it is still the same, so that nothing need be read anew."""
         if self._identical is None:

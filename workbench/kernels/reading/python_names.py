@@ -27,6 +27,11 @@ def surroundings(fn: Callable[..., Any]) -> dict[str, Any]:
     return {**fn.__globals__, **cells}
 
 
+def is_ours(fn: Callable[..., Any]) -> bool:
+    """True for a function of this package, whose names stay what they are."""
+    return (fn.__module__ or "").partition(".")[0] == _ROOT
+
+
 def lookup(name: str, around: Mapping[str, Any], known: list[str], where: Where) -> Any:
     """The Python object behind a free name. Raises KernelError [unknown-name] with the closest known one."""
     if name in around:
@@ -54,7 +59,8 @@ def annotation(fn: Callable[..., Any], name: str, around: Mapping[str, Any], whe
         text = raw
         try:
             raw = eval(text, dict(around))  # the user's own annotation, written as text
-            lookups.expression(lambda text=text: eval(text, surroundings(fn)), raw)
+            if not is_ours(fn):
+                lookups.expression(lambda text=text: eval(text, surroundings(fn)), raw)
         except Exception as e:
             raise _bad(name, str(e), where) from None
     if raw is None or raw is typing.Any:
