@@ -7,7 +7,7 @@ or to the same number: an equal one of its type, where -0.0 is not 0.0.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -38,11 +38,11 @@ class Lookups:
         """Note what `base.name` is."""
         self.links["attribute", id(base), name] = "attribute", base, name, found
 
-    def item(self, holder: dict[str, Any], name: str, found: object) -> None:
+    def item(self, holder: Mapping[str, Any], name: str, found: object) -> None:
         """Note what `holder[name]` is."""
         self.links["item", id(holder), name] = "item", holder, name, found
 
-    def absent(self, holder: dict[str, Any], name: str) -> None:
+    def absent(self, holder: Mapping[str, Any], name: str) -> None:
         """Note that nothing in `holder` has this name."""
         self.links["presence", id(holder), name] = "presence", holder, name, False
 
@@ -101,7 +101,7 @@ def _comparison(links: Iterable[Link]) -> Callable[[], bool]:
     return eval(f"lambda {', '.join(f'{n}={n}' for n in names)}: {' and '.join(tests) or True}", names)
 
 
-def same_number(a: object, b: object) -> bool:
+def same_number(a: Any, b: Any) -> bool:
     """True for equal numbers of one type; 0.0 and -0.0 are two, a NaN is equal to itself."""
     if type(a) is not type(b):
         return False
@@ -110,7 +110,7 @@ def same_number(a: object, b: object) -> bool:
     return a.tobytes() == b.tobytes() if isinstance(a, np.generic) else is_literal(a) and a == b
 
 
-def _same_value(now: object, then: object) -> bool:
+def _same_value(now: Any, then: Any) -> bool:
     """True for what a kernel would read alike: of what an expression gave, the contents count."""
     if isinstance(then, np.ndarray):
         same = type(now) is type(then) and (now.dtype, now.shape) == (then.dtype, then.shape)
