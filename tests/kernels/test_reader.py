@@ -658,9 +658,9 @@ def test_a_reading_knows_when_a_python_name_changed():
         y[0] = F(scale)
 
     reading = read(k)
-    assert reading.current()
+    assert reading.lookups.current()
     scale = 3.0
-    assert not reading.current()
+    assert not reading.lookups.current()
 
 
 def test_printf_keeps_its_format():

@@ -152,8 +152,11 @@ def test_nothing_is_read_again_where_nothing_changed(backend):
     program = by_object.program()
     run(by_object, x)
     assert by_object.program() is program
-    STATE.vector = V(np.array(STATE.vector))
+    STATE.vector = V(np.array(STATE.vector))  # another with the same contents
+    assert by_object.program() is program
+    STATE.vector[1] = 0.0
     assert by_object.program() is not program
+    STATE.vector[1] = 3.0
 
 
 SIZES = [2.0, 3.0]

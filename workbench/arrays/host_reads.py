@@ -56,7 +56,7 @@ class HostValues(np.ndarray):
         if ufunc in _FLAT:
             sources = ()
         else:  # into an array that may be memory of ours: what is only supposed counts too
-            sources = united(map(sources_of, inputs)) if out is None else _origin_of_any(inputs)
+            sources = united(map(sources_of, inputs)) if out is None else origin_of_any(inputs)
         if out is not None:
             choices["out"] = tuple(map(stripped, out))
         choices = {k: stripped(v) for k, v in choices.items()}
@@ -93,6 +93,10 @@ class HostValues(np.ndarray):
         """`made`, a host value constructed from `parts`, carrying their sources."""
         same = len(parts) == 1 and made.__class__ is getattr(self, "plain", None).__class__
         return carrying(made, united(map(sources_of, parts)), getattr(self, "cell", None) if same else None)
+
+    def put_into(self, target: object) -> None:
+        """Note that a vector or matrix of the host, which is no `HostValues`, has got this as a part."""
+        received(target, sources_of(self))
 
     def __getitem__(self, key: Any) -> Any:
         return carrying(super().__getitem__(stripped(key)), self.sources)
@@ -166,7 +170,22 @@ def _reduction(name: str) -> Callable[..., Any]:
     return reduced
 
 
-for _name in ("sum", "prod", "mean", "std", "var", "max", "min", "dot", "trace", "take", "cumsum", "cumprod", "clip"):
+for _name in (
+    "sum",
+    "prod",
+    "mean",
+    "std",
+    "var",
+    "max",
+    "min",
+    "dot",
+    "trace",
+    "take",
+    "cumsum",
+    "cumprod",
+    "clip",
+    "round",
+):
     setattr(HostValues, _name, _reduction(_name))
 
 
@@ -207,7 +226,10 @@ class _HostNumber:
     plain: Any  # the same number as NumPy's, or Python's, own class
     __array_ufunc__ = HostValues.__array_ufunc__
     __array_function__ = HostValues.__array_function__
-    apply_row, carry_to = HostValues.apply_row, HostValues.carry_to
+    apply_row, carry_to, put_into = HostValues.apply_row, HostValues.carry_to, HostValues.put_into
+
+    def __round__(self, digits: int | None = None) -> Any:
+        return round(self.plain) if digits is None else carrying(round(self.plain, digits), self.sources)
 
     def __float__(self) -> float:
         return given_away(float(self.plain), self.sources, self.cell)
@@ -241,11 +263,11 @@ class _HostNumber:
 
 
 def _arithmetic(does: Callable[..., Any], reflected: bool = False) -> Callable[..., Any]:
-    def apply(self: _HostNumber, *others: object) -> Any:
+    def apply(self: _HostNumber, *others: object, **choices: object) -> Any:
         if any(_ours(o) for o in others):
             return NotImplemented
         args = (self.plain, *map(stripped, others))
-        result = does(*reversed(args)) if reflected else does(*args)
+        result = does(*reversed(args)) if reflected else does(*args, **choices)
         return carrying(result, united(map(sources_of, (self, *others))))
 
     return apply
@@ -261,10 +283,24 @@ def _number_class(plain: Any) -> Any:
     for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "neg", "pos", "abs"):
         does = getattr(operator, name)
         members |= {f"__{name}__": _arithmetic(does), f"__r{name}__": _arithmetic(does, True)}
+    members |= {"__divmod__": _arithmetic(divmod), "__rdivmod__": _arithmetic(divmod, True)}
+    for name in ("round", "clip", "sum", "prod", "mean", "max", "min", "squeeze", "ravel", "reshape", "conjugate"):
+        if (does := getattr(plain, name, None)) is not None:
+            members[name] = _arithmetic(does)
     return type(f"Host{plain.__name__.capitalize()}", (plain,), {**members, "__new__": new})
 
 
-_OWN = "apply_row", "carry_to", "astype", "detach", "__array_ufunc__", "__array_function__", "__copy__", "__deepcopy__"
+_OWN = (
+    "apply_row",
+    "carry_to",
+    "put_into",
+    "astype",
+    "detach",
+    "__array_ufunc__",
+    "__array_function__",
+    "__copy__",
+    "__deepcopy__",
+)
 _NUMBERS: dict[type, Any] = {plain: _number_class(plain) for plain in (np.float16, np.float32, np.float64, float)}
 _HOST_NUMBERS: tuple[type[_HostNumber], ...] = tuple(_NUMBERS.values())
 
@@ -492,7 +528,7 @@ def origin_of(value: object) -> tuple[HostRead, ...]:
     return Supposed(tape.numbers.supposed(value))
 
 
-def _origin_of_any(values: Iterable[Any]) -> tuple[HostRead, ...]:
+def origin_of_any(values: Iterable[Any]) -> tuple[HostRead, ...]:
     """`origin_of` for several values that are combined: all certain sources, else all supposed ones."""
     groups = [origin_of(v) for v in values]
     certain = united(g for g in groups if not isinstance(g, Supposed))

@@ -104,12 +104,15 @@ class ReadValues:
         before = max((s.at(tape) or 0 for s in sources), default=0)
         for command in (e.command for e in tape.events[:before] if e.command is not None):
             flat = enumerate(command.flat)
+            if number in command.program.constants:
+                return True
             if any(v.__class__ is float and v == number and k not in command.declared for k, v in flat):
                 return True
         return False
 
     def _array(self, value: object) -> tuple[HostRead, ...]:
-        if not (self.readings or self.contents):
+        few = isinstance(value, np.ndarray) and value.size <= FEW and bool(self.numbers)
+        if not (few or self.readings or self.contents):
             return ()
         try:
             raw = np.asarray(value)

@@ -17,6 +17,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ..config import config
 from ..errors import KernelError, LaunchError
 from ..records import offers
@@ -38,6 +40,7 @@ from .passes.adjoint import Reverse, adjoint
 from .passes.named import kept_passes
 from .reading import refused_syntax
 from .reading.declare import parameters, resolve, type_from
+from .reading.lookups import Lookups
 from .reading.optional_arrays import NONE, MissingArrays, certain
 from .reading.reader import Reading, read
 from .reading.source import Source, source
@@ -97,6 +100,7 @@ class Program:
         int, ...
     ] = ()  # positions of the arrays that it uses as conditions: it holds for ones with elements
     kernel: Kernel | None = None  # whose reading it is; None for a function mapped over arrays
+    lookups: Lookups = field(default_factory=Lookups)  # what it took from Python
 
     def reverse(self, active: frozenset[str], groups: Groups = ()) -> Reverse:
         """The adjoint for these active parameters. Raises KernelError where there is none."""
@@ -116,6 +120,7 @@ class Program:
             self.enable_backward,
             presence_tests=self.presence_tests,
             kernel=self.kernel,
+            lookups=self.lookups,
         )
 
     @property
@@ -151,6 +156,11 @@ class Program:
             getter = operator.attrgetter(".".join(leaf.path)) if own and leaf.path else None
             found.append((leaf, getter, kind if own else ""))
         return tuple(found)
+
+    @cached_property
+    def constants(self) -> frozenset[float]:
+        """The floats that it took from Python."""
+        return frozenset(float(x) for x in self.lookups.values() if isinstance(x, float | np.floating))
 
     @cached_property
     def structless(self) -> bool:
@@ -268,7 +278,9 @@ def program(reading: Reading, name: str, enable_backward: bool = True) -> Progra
         at = ids.get(id)  # None for those of all objects, which no argument names
         flat.append(Leaf(p.name, p.type, at.arg if at else -1, (*(at.path if at else ()), field), None, handle))
     asked = tuple(k for k, leaf in enumerate(flat) if leaf.name in reading.presence_tests)
-    return Program(name, function, tuple(reading.params), tuple(flat), enable_backward, presence_tests=asked)
+    made = Program(name, function, tuple(reading.params), tuple(flat), enable_backward, presence_tests=asked)
+    made.lookups = reading.lookups
+    return made
 
 
 @offers("adjoint c cuda enable_backward func ir key module overload resources source steps types")
@@ -335,7 +347,7 @@ class Kernel:
 
     def reads(self, program: Program) -> bool:
         """True if `program` is the present reading."""
-        return program is self._program and self._reading.current()  # type: ignore[union-attr]
+        return program is self._program and self._reading.lookups.current()  # type: ignore[union-attr]
 
     def program(self) -> Program:
         """The present reading. Raises KernelError."""
@@ -348,7 +360,7 @@ class Kernel:
                 why="It is read for the types of each launch.",
                 instead=f"overload({self.__name__}, {{{named}}})",
             )
-        if self._program is not None and self._reading is not None and self._reading.current():
+        if self._program is not None and self._reading is not None and self._reading.lookups.current():
             return self._program
         reading = self._read()
         self._program = recursive(program)(reading, self.__name__, self.enable_backward)

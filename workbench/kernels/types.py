@@ -470,6 +470,15 @@ class Small(np.ndarray):
     def __array_finalize__(self, obj):
         self.type = getattr(obj, "type", None)  # type: ignore[assignment]
 
+    def __setitem__(self, key: Any, value: Any) -> None:
+        super().__setitem__(key, value)
+        for part in value if isinstance(value, (list, tuple)) else (value,):
+            if (put := getattr(type(part), "put_into", None)) is not None:
+                put(part, self)
+
+    def fill(self, value: Any) -> None:
+        self[...] = value
+
     def __mul__(self, other: Any) -> Any:
         """`*` as in a kernel: products of matrices, quaternions and transforms; else component by component."""
         made = host_products.product(self, other) if isinstance(other, Small) else None

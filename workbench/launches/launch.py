@@ -324,8 +324,8 @@ def _refuse_odd(kernel: object, others: dict[str, Any], adjoint: bool, *adjoints
 class RecordedLaunch:
     """A launch to be repeated, with other arguments too: what `launch(..., record_cmd=True)` returns.
 
-    Arrays are seen as they are when it is launched, numbers as they were given. `device` and `stream` are those of the
-    arrays.
+    Arrays and the constants of the kernel are seen as they are when it is launched, numbers as they were given.
+    `device` and `stream` are those of the arrays.
 
     >>> @wb.kernel
     ... def scale(x: wb.array[float], a: float, y: wb.array[float]):
@@ -355,6 +355,8 @@ class RecordedLaunch:
 
     def launch(self, stream: object = None, *, record_tape: bool = True) -> None:
         """Run it, recorded if a tape is open and `record_tape` says so."""
+        if (kernel := self.command.program.kernel) is not None and not kernel.reads(self.command.program):
+            self._make(self.dim, self.params)
         self.command.launch(record_tape, sys._getframe(1))
 
     def set_dim(self, dim: GridLike) -> None:

@@ -112,7 +112,7 @@ def _made(f: Callable[..., Any], types: tuple, ndim: int) -> _Made:
     custom = getattr(f, "grad", None), getattr(f, "replay", None)
     key = types, ndim, custom
     found = kept.get(key)
-    if found is None or not found.mapped.reading.current():
+    if found is None or not found.mapped.reading.lookups.current():
         mapped = elementwise(f, types, ndim)
         found = kept[key] = _Made(mapped, program(mapped.reading, mapped.reading.function.name))
     return found

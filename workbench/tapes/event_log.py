@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ..arrays.allocation import Allocation
@@ -22,7 +22,7 @@ class EventLog:
     What follows is brought up to the last event by `tally`, on demand, so that recording is not slowed down:
     touched   bytes that an event has read or written; `first`: that event. written: bytes that an event has written.
     stored    spans surely stored to. stamps: the stamp of the last event that wrote the memory.
-    bits      what was written as whole numbers.
+    bits      what was written as whole numbers, by the span and what that event read.
     """
 
     def __init__(self) -> None:
@@ -43,7 +43,7 @@ class EventLog:
         self.written: dict[Allocation, SpanSet] = {}
         self.stored: dict[Allocation, dict[Span, None]] = {}
         self.stamps: dict[Allocation, int] = {}
-        self.bits: dict[Span, tuple[array, Event]] = {}
+        self.bits: dict[tuple[Span, tuple[Span, ...]], tuple[array, Event]] = {}
         self._tallied = 0
 
     def tally(self) -> None:
@@ -58,7 +58,7 @@ class EventLog:
                     self.first[span.allocation] = event
                 marks.add(span)
             for a in _written_as_integers(event):
-                self.bits.setdefault(a.span, (a, event))
+                self.bits.setdefault((a.span, event.reads), (a, event))
             plain = event.command.plan.accumulates_only if event.command is not None else ()
             makes_leaves = event.kind.cuts or event.theirs
             for k, span in enumerate(() if makes_leaves else event.writes):
@@ -113,8 +113,9 @@ class EventLog:
     def refuse_bits(self) -> None:
         """Refuse memory on an active path that is written or read as integers: no adjoint clears or passes on that."""
         self.tally()
-        for span, (a, event) in self.bits.items():
-            if span.allocation not in self.active and not self._reads_bits(event):
+        moved = self._moved_bits()
+        for (span, _), (a, event) in self.bits.items():
+            if span.allocation not in self.active and span not in moved:
                 continue
             for b in self.arrays.values():
                 if is_float(b.dtype) and not isinstance(b.dtype, Struct) and b.span.overlaps(span) is not False:
@@ -127,14 +128,25 @@ class EventLog:
                         instead="bits = wb.zeros(n, dtype=int)   of its own, and a kernel that converts",
                     )
 
-    def _reads_bits(self, event: Event) -> bool:
-        """True if the event reads, as integers, memory that holds floats with a gradient."""
-        if event.command is None:
-            return False
-        plan, flat = event.command.plan, event.command.flat
-        read = [flat[k].span for k, _ in plan.reads if k not in plan.floats]
+    def _moved_bits(self) -> dict[Span, None]:
+        """What was written, as integers, from memory that holds floats with a gradient, or from such integers."""
+        moved: dict[Span, None] = {}
+        if not self.bits:
+            return moved
         floats = [b.span for b in self.arrays.values() if is_float(b.dtype) and b.allocation in self.active]
-        return any(r.allocation.required.touch(r) or any(b.overlaps(r) is not False for b in floats) for r in read)
+        memories, before = {*self.active}, -1
+
+        def is_moved(r: Span) -> bool:
+            met = r.allocation in memories and any(s.overlaps(r) is not False for s in (*floats, *moved))
+            return met or r.allocation.required.touch(r)
+
+        while before < len(moved):
+            before = len(moved)
+            for (span, _), (_, event) in self.bits.items():
+                if span not in moved and any(map(is_moved, _read_as_integers(event))):
+                    moved[span] = None
+                    memories.add(span.allocation)
+        return moved
 
 
 def _check_place(a: array, dtype: Scalar) -> None:
@@ -156,6 +168,14 @@ def _check_place(a: array, dtype: Scalar) -> None:
             why="Gradients of one memory are added up number by number.",
             instead="wb.array(x), which copies",
         )
+
+
+def _read_as_integers(event: Event) -> Sequence[Span]:
+    """The spans of integers that an event which wrote integers has read: a copy has read such."""
+    if event.command is None:
+        return event.reads
+    plan, flat = event.command.plan, event.command.flat
+    return [flat[k].span for k, _ in plan.reads if k not in plan.floats]
 
 
 def _written_as_integers(event: Event) -> Iterator[array]:

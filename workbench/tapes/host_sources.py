@@ -16,7 +16,7 @@ import numpy as np
 
 from ..arrays.allocation import Allocation, caller_where, recorders
 from ..arrays.array import array, array_on, exact, new_array
-from ..arrays.host_reads import Supposed
+from ..arrays.host_reads import Supposed, origin_of_any
 from ..arrays.host_writes import write_values
 from ..arrays.provenance import HostRead
 from ..arrays.read_values import FEW, ReadValues, sample
@@ -33,6 +33,7 @@ from .naming import TapeNames
 INSIDE = "a tape inside this one"
 OUTSIDE = "another thread"
 _TOLD = 3  # sources that a message names
+CONSTANT = "a constant of a kernel"
 
 
 class HostSources:
@@ -198,6 +199,20 @@ class HostSources:
                 self.tell_around([command.flat[j] for j in command.plan.float_writes], known, caller_where())
         return command if len(found) == len(command.declared) else command.declaring(places, tuple(sorted(found)))
 
+    def of_constants(self, command: PlannedLaunch) -> tuple[HostRead, ...]:
+        """The `live` sources of the numbers and vectors that the kernel has taken from Python."""
+        found = origin_of_any(command.program.lookups.values())
+        if found:
+            self.tell_around([command.flat[k] for k in command.plan.float_writes], found, caller_where())
+        live = self.live(found)
+        return Supposed(live) if isinstance(found, Supposed) else live
+
+    def note_constants(self, event: Event) -> None:
+        """Note behind a launch that what it wrote depends on its constants, which have no adjoint."""
+        for k in sorted(event.command.plan.float_writes):
+            if is_followed(event.command.flat[k]):
+                self.note(event.command.flat[k], event.constants, event.where, CONSTANT)
+
     def refuse(self, event: Event, space: Workspace) -> None:
         """Raise GradientError [host-values] if an event wrote values of the host and their adjoint is not zero.
 
@@ -250,6 +265,15 @@ class HostSources:
                 where=event.where,
                 why="A tape records the thread that opened it: what was done there is not on it.",
                 instead="with tape:   inside the function that the other thread runs",
+            )
+        if event.label == CONSTANT:
+            return GradientError(
+                f"{self.names.called(dst)} was written by a kernel that has a constant from {self._told(event)}.",
+                slug="host-values",
+                where=event.where,
+                why="A constant of a kernel has no adjoint: the gradient would end here in silence.",
+                instead="c: float   among the parameters of the kernel, and the value among the launch's arguments;"
+                " wb.detach(value) if it is meant",
             )
         return GradientError(
             f"{self.names.called(dst)} was written with values that the host made from {self._told(event)}.",

@@ -148,9 +148,11 @@ class Recording:
 
     def before_launch(self, command: PlannedLaunch, frame: FrameType) -> Event:
         """Called under LOCK before a launch runs: keep what it overwrites, note what its adjoint needs."""
+        constants = ()
         if self.numbers.any:  # something was read
             self.host.look(command, self.numbers)
             command = self.host.declared(command, self.numbers)
+            constants = self.host.of_constants(command)
         plan, flat = command.plan, command.flat
         event = Event(
             next(clock),
@@ -161,6 +163,8 @@ class Recording:
             spans_of(flat, plan.writes),
             command,
         )
+        if constants:
+            event.constants = constants
         needed = self.needed
         needs = needed.needs
         mask = self._activate(event, plan, flat) if not command.declared else self._activate_declared(event, command)
@@ -276,6 +280,8 @@ class Recording:
     def after_launch(self, event: Event) -> None:
         """Called under LOCK when a launch has run."""
         self.events.append(event)
+        if event.constants:
+            self.host.note_constants(event)
         back = event.reverse
         if back is not None:
             needed, active = self.needed, self.active

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from . import assigned_names as stores
 from . import python_names, refused_syntax
 from .conditions import Conditions
 from .declare import Func
+from .lookups import Lookups
 from .lower_bounds import Facts
 from .optional_arrays import NONE, AbsenceBuilder, MissingArrays
 from .scope import FRESH, ArrayView, Fields, Shown, State, StructParts, Unusable, is_array, is_literal, leaves, rebuild
@@ -145,11 +147,7 @@ class ReaderBase:
         self.changes: list[tuple[Any, ...]] = []  # of tiles in place: name, tile, what other names show, place
         self.rank: int | None = None
         self.unpacking: int | None = None  # how many names take the result of tid()
-        self.seen: dict[tuple[int, str], tuple[dict[str, Any], str, Any]] = {}
-        self.cells: dict[int, tuple[Any, Any]] = {}
-        self.attributes: dict[tuple[int, str], tuple[Any, str, Any]] = {}
-        self.constants: dict[int, tuple[np.ndarray, np.ndarray]] = {}
-        self.statics: dict[int, tuple[Any, dict[str, Any], Any]] = {}
+        self.lookups = Lookups()
         self.count = 0
         self.top = self.builder.region
         self.processor_only: Where | None = None
@@ -205,33 +203,42 @@ class ReaderBase:
                 known.pop()
 
     def note(self, name: str, found: Meaning) -> None:
-        """Remember where a Python object came from, to notice when the name means another one."""
+        """Note where a free name of the function was found, to notice when it means another object."""
         fn = self.frame.fn
         if name in fn.__code__.co_freevars and fn.__closure__:
             cell = fn.__closure__[fn.__code__.co_freevars.index(name)]
-            self.cells[id(cell)] = cell, found
-        elif name in fn.__globals__:
-            self.watch(fn.__globals__, name, found)
-        for f in found.parts if isinstance(found, Func) else ():
-            self.watch(vars(f), "grad", f.grad)
-            self.watch(vars(f), "replay", f.replay)
+            return self.lookups.attribute(cell, "cell_contents", found)
+        for holder in () if python_names.is_ours(fn) else (fn.__globals__, vars(builtins)):
+            if name in holder:
+                return self.lookups.item(holder, name, found)
+            self.lookups.absent(holder, name)
 
-    def watch(self, holder: dict[str, Any], name: str, found: Meaning) -> None:
-        self.seen[id(holder), name] = holder, name, found
+    def custom(self, f: Func) -> bool:
+        """True if a func has an adjoint or a replay of its own."""
+        for slot in ("grad", "replay"):
+            self.lookups.attribute(f, slot, getattr(f, slot))
+        return f.custom
 
     def python_object(self, node: ast.expr) -> Any:
-        """The Python object that an expression of names and dots stands for, or None; reads nothing."""
+        """The Python object that an expression of names and dots stands for, or None; writes no IR."""
         if isinstance(node, ast.Attribute):
-            return getattr(self.python_object(node.value), node.attr, None)
+            base = self.python_object(node.value)
+            if (found := getattr(base, node.attr, None)) is not None:
+                self.lookups.attribute(base, node.attr, found)
+            return found
         if not isinstance(node, ast.Name):
             return None
         if node.id in self.state.names:
             found = self.state.names[node.id]
             return None if isinstance(found, (ir.Value, StructParts, Shown, Unusable)) or is_array(found) else found
+        if node.id in stores.names(self.frame.source.tree):
+            return None  # of the function itself, and not assigned yet
         try:
-            return python_names.lookup(node.id, self.frame.around, [], self.where(node))
+            found = python_names.lookup(node.id, self.frame.around, [], self.where(node))
         except KernelError:
             return None
+        self.note(node.id, found)
+        return found
 
     def valued(self, x: Meaning) -> bool:
         """True if `value` can make an IR value of it."""

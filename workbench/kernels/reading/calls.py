@@ -548,7 +548,7 @@ class Calls(ReaderBase):
                 )
         if getattr(f.fn, "snippet", False):
             self.processor_only = self.processor_only or self.where(node)
-        if f.custom and not any(frame.fn in (f.grad, f.replay) for frame in self.frames):
+        if self.custom(f) and not any(frame.fn in (f.grad, f.replay) for frame in self.frames):
             return call_custom_each(self, f, bound, node)
         return self.inlined(f.fn, bound, node, kept=kept)
 
@@ -619,13 +619,17 @@ class Calls(ReaderBase):
             raise self.error(
                 f"`{fn.__name__}`: {e}", "arguments", node, f"It is {fn.__name__}{signature}.", ""
             ) from None
+        if len(bound.arguments) < len(signature.parameters):
+            self.lookups.attribute(fn, "__defaults__", fn.__defaults__)
         bound.apply_defaults()
         return dict(bound.arguments)
 
     def argument(self, name: str, value: Meaning) -> Any:
         """An argument as the annotation of its parameter wants it."""
         where = self.frame.caller
-        wanted = names.annotation(self.frame.fn, name, self.frame.around, self.where(self.frame.source.tree))
+        wanted = names.annotation(
+            self.frame.fn, name, self.frame.around, self.where(self.frame.source.tree), self.lookups
+        )
         if wanted is None or wanted is typing.Any:
             return self.materialised(value, name)
         wanted = wanted.type if isinstance(wanted, Ref) else wanted

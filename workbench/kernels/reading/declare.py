@@ -296,7 +296,10 @@ LOCAL_ZEROS: set[Any] = set()
 
 
 def static(value: object) -> Any:
-    """Inside a kernel: evaluate the expression once, when the kernel is read. On the host: the value itself.
+    """Inside a kernel: evaluate the expression when the kernel is read. On the host: the value itself.
+
+    Before each launch it is evaluated again, unless it is made of numbers alone: if it gives something else, the kernel
+    is read anew. So it should be cheap: give what takes long to compute a name outside.
 
     >>> wb.static(2 * 3)
     6

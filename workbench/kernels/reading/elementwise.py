@@ -73,8 +73,7 @@ class _Mapper(Reader):
             labels = [f"out{k}" if several else "out" for k in range(len(parts))]
             outs = [self.stored(part, label, index, where) for part, label in zip(parts, labels, strict=True)]
         params += [(label, Array(t, ndim)) for label, t in zip(labels, outs, strict=True)]
-        taken = list(self.seen.values()), list(self.cells.values())
-        return Mapped(Reading(self.written(f, where), params, *taken), tuple(outs), several)
+        return Mapped(Reading(self.written(f, where), params, self.lookups), tuple(outs), several)
 
     def meant(self, f: Callable[..., Any], types: Sequence[Type | type]) -> Any:
         """Of overloads the one for these types."""
@@ -114,7 +113,9 @@ class _Mapper(Reader):
         for name, type in zip(known, types, strict=True):
             if not isinstance(type, Type):
                 wanted = (
-                    None if fn is None else python_names.annotation(fn, name, self.frame.around, self.place_of(name))
+                    None
+                    if fn is None
+                    else python_names.annotation(fn, name, self.frame.around, self.place_of(name), self.lookups)
                 )
                 type = wanted if isinstance(wanted, (Scalar, Composite)) else weak_type(type(), beside)
             made.append(type)
@@ -129,7 +130,7 @@ class _Mapper(Reader):
         bound = inspect.signature(fn).bind(**values)
         bound.apply_defaults()
         params = {name: self.taken(name, value) for name, value in bound.arguments.items()}
-        if isinstance(f, Func) and f.custom:
+        if isinstance(f, Func) and self.custom(f):
             result = call_custom(self, f, params, tree)
         else:
             self.state = State({**FRESH, **params}, {})

@@ -102,7 +102,7 @@ def call_gradient(reader: ReaderBase, g: Gradient, node: ast.Call) -> Any:
 
 def declared(reader: ReaderBase, f: Func, name: str, x: Meaning) -> Any:
     """An argument as a value; a literal has the type that the parameter declares."""
-    wanted = names.annotation(f.fn, name, names.surroundings(f.fn), reader.located(None))
+    wanted = names.annotation(f.fn, name, names.surroundings(f.fn), reader.located(None), reader.lookups)
     return reader.typed(x, wanted) if is_literal(x) and isinstance(wanted, Scalar) else reader.materialised(x, name)
 
 

@@ -34,7 +34,7 @@ class LiteralsReader(ReaderBase):
         if isinstance(x, ir.Value):
             return x
         if isinstance(x, Small) and x.type is not None and x.shape == x.type.shape:
-            self.constants.setdefault(id(x), (x, np.array(x)))
+            self.lookups.vector(x)
             return constant(x.type, tuple(np.ravel(x).tolist()))
         if isinstance(x, np.generic):
             return constant(scalar_of(x.dtype), x.item())

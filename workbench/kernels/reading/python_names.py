@@ -13,6 +13,7 @@ from ...errors import KernelError, Where
 from ..types import FUNCTION
 from . import hints
 from .declare import takes_function, type_from
+from .lookups import Lookups
 
 _ROOT = __name__.partition(".")[0]
 
@@ -26,6 +27,11 @@ def surroundings(fn: Callable[..., Any]) -> dict[str, Any]:
         except ValueError:  # assigned after the function was defined, and not yet
             continue
     return {**fn.__globals__, **cells}
+
+
+def is_ours(fn: Callable[..., Any]) -> bool:
+    """True for a function of this package, whose names stay what they are."""
+    return (fn.__module__ or "").partition(".")[0] == _ROOT
 
 
 def lookup(name: str, around: Mapping[str, Any], known: list[str], where: Where) -> Any:
@@ -50,12 +56,15 @@ def lookup(name: str, around: Mapping[str, Any], known: list[str], where: Where)
     )
 
 
-def annotation(fn: Callable[..., Any], name: str, around: Mapping[str, Any], where: Where) -> Any:
+def annotation(fn: Callable[..., Any], name: str, around: Mapping[str, Any], where: Where, lookups: Lookups) -> Any:
     """The annotation of a parameter: a Type (also an open one, FUNCTION), `typing.Any`, or None if there is none."""
     raw = fn.__annotations__.get(name)
     while isinstance(raw, str):  # text in text, where annotations are postponed
+        text = raw
         try:
-            raw = eval(raw, dict(around))  # the user's own annotation, written as text
+            raw = eval(text, dict(around))  # the user's own annotation, written as text
+            if not is_ours(fn):
+                lookups.expression(lambda text=text: eval(text, surroundings(fn)), raw)
         except Exception as e:
             raise _bad(name, raw, where, str(e)) from None
     if raw is None or raw is typing.Any:

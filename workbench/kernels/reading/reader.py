@@ -10,7 +10,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from types import CodeType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,7 @@ from ...errors import KernelError, Where, caution
 from .. import ir, ops
 from ..ops import control
 from ..ops.control import Claim
-from ..types import Array, Composite, Scalar, Small, Struct, Type, bool_, is_int, scalar_of
+from ..types import Array, Composite, Scalar, Struct, Type, bool_, is_int, scalar_of
 from . import assigned_names as stores
 from . import hints, python_names, refused_syntax
 from .addresses import is_address, moved_address
@@ -28,9 +27,10 @@ from .calls import Calls
 from .chosen_arrays import array_given, is_none
 from .conditions import Guarded
 from .control_flow import ControlFlowReader
-from .declare import Func, Instance, Refused, struct_of, tid
+from .declare import Func, Refused, tid
 from .handles import refuse_writes
 from .literals import LITERAL, LiteralsReader, fold
+from .lookups import Lookups
 from .optional_arrays import NONE, MissingArrays, not_given
 from .scope import ArrayView, Fields, StructParts, Unusable, describe, is_array, is_literal, local_keys
 from .subscripts import Places
@@ -63,56 +63,10 @@ class Reading:
 
     function: ir.Function
     params: list[tuple[str, Type]]
-    seen: list[tuple[dict[str, Any], str, Any]] = field(default_factory=list)
-    cells: list[tuple[Any, Any]] = field(default_factory=list)
-    attributes: list[tuple[Any, str, Any]] = field(default_factory=list)
-    constants: list[tuple[np.ndarray, np.ndarray]] = field(default_factory=list)  # vectors, and what they held
-    statics: list[tuple[Any, dict[str, Any], Any]] = field(default_factory=list)  # of what may change in place
+    lookups: Lookups
     gaps: MissingArrays = NONE
     presence_tests: set[str] = field(default_factory=set)  # flat array parameters used as conditions
     behind: dict[str, Opened] = field(default_factory=dict)  # flat parameters that stand behind numbers of others
-
-    def current(self) -> bool:
-        """True if the Python names that were used still mean the same, so that nothing need be read anew."""
-        for base, name, then in self.attributes:
-            now = getattr(base, name, self)
-            if now is not then and not same_number(now, then):
-                return False
-        if self.constants and any(now.tobytes() != then.tobytes() for now, then in self.constants):
-            return False
-        if self.statics and not all(_same_static(*static) for static in self.statics):
-            return False
-        for holder, name, then in self.seen:
-            now = holder.get(name, self)
-            if now is not then and not same_number(now, then):
-                return False
-        for cell, then in self.cells:
-            if cell.cell_contents is not then and not same_number(cell.cell_contents, then):
-                return False
-        return True
-
-
-def same_number(a: Meaning, b: Meaning) -> bool:
-    return (is_literal(a) or isinstance(a, np.generic)) and type(a) is type(b) and a == b
-
-
-def _same_static(code: CodeType, around: dict[str, Any], then: Meaning) -> bool:
-    try:
-        now = eval(code, around)
-    except Exception:  # noqa: BLE001  said with its line when the kernel is read anew
-        return False
-    return _same_object(now, then)
-
-
-def _same_object(now: Meaning, then: Meaning) -> bool:
-    """True for what a kernel would read alike; of lists and tuples the parts count."""
-    if isinstance(then, np.ndarray):
-        return isinstance(now, np.ndarray) and now.dtype == then.dtype and now.tobytes() == then.tobytes()
-    if isinstance(then, list | tuple) and type(now) is type(then):
-        return len(now) == len(then) and all(map(_same_object, now, then))
-    if isinstance(then, Instance) and type(now) is type(then):
-        return all(_same_object(getattr(now, name), getattr(then, name)) for name, _ in struct_of(then).fields)
-    return now is then or same_number(now, then) or (isinstance(then, str) and now == then)
 
 
 def read(
@@ -154,14 +108,8 @@ class Reader(ControlFlowReader, Places, Calls, LiteralsReader):
             src.file,
             self.processor_only,
         )
-        seen: tuple[Any, ...] = self.seen, self.cells, self.attributes, self.constants, self.statics
         return Reading(
-            function,
-            params,
-            *[list(kept.values()) for kept in seen],
-            gaps=self.gaps,
-            presence_tests=self.presence_tests,
-            behind=self.behind,
+            function, params, self.lookups, gaps=self.gaps, presence_tests=self.presence_tests, behind=self.behind
         )
 
     def parameters(self, tree: ast.FunctionDef) -> list[ast.arg]:
@@ -173,7 +121,7 @@ class Reader(ControlFlowReader, Places, Calls, LiteralsReader):
 
     def parameter_type(self, node: ast.arg, generic: dict[str, Type]) -> Type:
         found = generic.get(node.arg) or python_names.annotation(
-            self.frame.fn, node.arg, self.frame.around, self.where(node)
+            self.frame.fn, node.arg, self.frame.around, self.where(node), self.lookups
         )
         if isinstance(found, Type) and getattr(found, "dtype", None) is not Any:
             return found
@@ -336,11 +284,7 @@ class Reader(ControlFlowReader, Places, Calls, LiteralsReader):
             if isinstance(found, Refused):
                 text = f"`{found.__name__}` of NVIDIA Warp is not in the kernel language"
                 raise self.error(text, "refused-builtin", node, found.__doc__ or "", "")
-            if is_literal(found) or isinstance(found, (np.generic, Small, Func)):
-                if isinstance(base, ModuleType):
-                    self.watch(vars(base), node.attr, found)
-                else:
-                    self.attributes[id(base), node.attr] = base, node.attr, found
+            self.lookups.attribute(base, node.attr, found)
             return found
         except AttributeError:
             reason = ops.why_refused(node.attr)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import builtins
 from collections.abc import Sequence
-from types import FunctionType, ModuleType
+from types import BuiltinFunctionType, CodeType
 from typing import Any
 
 import numpy as np
@@ -20,11 +20,11 @@ from ..row import Row
 from ..types import Array, Composite, Type
 from . import declare
 from .base import Meaning, ReaderBase, reads
-from .declare import Func, Instance, instance, struct_of
+from .declare import Instance, struct_of
 from .lower_bounds import static_int
 from .scope import FRESH, ArrayView, Choice, Local, Shown, StructParts, Unusable, is_array, is_literal
 
-FIXED = (bool, int, float, str, np.generic, type, Type, FunctionType, ModuleType, Func, Row)  # not changed in place
+FIXED = (bool, int, float, str, np.generic, type(None), Type, Row, BuiltinFunctionType)  # ask nothing further
 TURNS = 512  # more of them make a program that no compiler likes
 
 
@@ -40,15 +40,6 @@ class StaticValue:
         if not self.ndim:
             raise TypeError("how long an array is is known only when the kernel runs")
         return self.shape[0]
-
-
-def kept(x: Meaning) -> Any:
-    """A copy of what may change in place."""
-    if isinstance(x, list | tuple):
-        return type(x)(map(kept, x)) if type(x) in (list, tuple) else x
-    if isinstance(x, Instance):
-        return instance(struct_of(x), {name: kept(getattr(x, name)) for name, _ in struct_of(x).fields})
-    return x.copy() if isinstance(x, np.ndarray) else x
 
 
 @reads(declare.static)
@@ -70,7 +61,7 @@ def evaluated(reader: ReaderBase, expression: ast.expr, node: ast.AST) -> Any:
     """The value of a Python expression while the kernel is read."""
     code = compile(ast.Expression(expression), reader.frame.source.file, "eval")
     around = dict(reader.frame.around)
-    names = {n.id for n in ast.walk(expression) if isinstance(n, ast.Name)}
+    names = {n.id for n in ast.walk(expression) if isinstance(n, ast.Name)} & global_names(code)
     for name in names & reader.state.names.keys():
         found = known_value(reader.state.names[name])
         around.pop(name, None)
@@ -84,11 +75,19 @@ def evaluated(reader: ReaderBase, expression: ast.expr, node: ast.AST) -> Any:
     if isinstance(found, StaticValue):
         text = f"`{ast.unparse(expression)}` is known only when the kernel runs"
         raise reader.error(text, "static", node, "static() sees its length and type.", "static(len(v))")
-    for name in (names & reader.frame.around.keys()) - reader.state.names.keys():
-        reader.note(name, reader.frame.around[name])
-        if not isinstance(reader.frame.around[name], FIXED):
-            reader.statics[id(code)] = code, around, kept(found)
+    known = vars(builtins) | around
+    for name in names & known.keys() - reader.state.names.keys():
+        reader.note(name, known[name])
+    used = [known[n] for n in names & known.keys() if known[n] is not getattr(builtins, n, None)]
+    if not all(isinstance(x, FIXED) for x in used) or any(isinstance(n, ast.Attribute) for n in ast.walk(expression)):
+        reader.lookups.expression(lambda: eval(code, around), found)
     return found
+
+
+def global_names(code: CodeType) -> set[str]:
+    """The names that a piece of code looks up around it, and of attributes."""
+    inner = [global_names(c) for c in code.co_consts if isinstance(c, CodeType)]
+    return set(code.co_names).union(*inner)
 
 
 def known_value(x: Meaning) -> Any:

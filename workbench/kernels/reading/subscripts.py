@@ -136,6 +136,8 @@ class Places(ReaderBase):
             if (part := part_named(whole.type, node.attr)) is not None:
                 return self.builder.emit(parts.PART, whole, attr=part)
             return self.component(whole, (self.component_named(whole.type, node),))
+        if isinstance(base, tuple) and node.attr in getattr(base, "_fields", ()):  # of a named tuple
+            return self.python_attribute(base, node)
         if isinstance(base, (Shape, tuple)):
             raise refused_syntax.refuse("Method", self.where(node))
         if isinstance(base, Composite) and node.attr in ("dtype", "length"):  # a type: `type(a).dtype(0.5)`

@@ -329,7 +329,7 @@ def call_of_values(reader: ReaderBase, callee: Meaning, args: list[Any], node: a
             bound = inspect.signature(f.fn).bind(*args)
         except TypeError as e:
             raise reader.error(f"`{f.key}`: {e}", "arguments", node, "", "") from None
-        if f.custom and not any(frame.fn in (f.grad, f.replay) for frame in reader.frames):
+        if reader.custom(f) and not any(frame.fn in (f.grad, f.replay) for frame in reader.frames):
             made = call_custom(reader, f, dict(bound.arguments), node)
         else:
             made = reader.inlined(f.fn, dict(bound.arguments), node)
