@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Callable, Iterable, MutableSequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from types import ModuleType
@@ -204,7 +204,7 @@ class Executable:
     def _share(self, packed: bytes, begin: int, end: int) -> None:
         self.private_sums.run(self, packed, (begin, end))  # type: ignore[union-attr]  # `_compile` looked
 
-    def _watch(self, status: MutableSequence[int]) -> None:
+    def _watch(self, status: Any) -> None:
         """Make every replay of the open capture check this launch's error record at its end."""
 
         def look() -> WorkbenchError | None:

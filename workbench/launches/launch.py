@@ -55,9 +55,8 @@ def launch(
     `inputs` then `outputs` are its arguments: arrays, torch tensors, numbers, vectors, structs. Under an open `Tape`
     the launch becomes an event. Raises LaunchError or BoundsError before anything runs, KernelError for its source.
     None for an array, or an array field, leaves it out: then `if a:` is false in the kernel, as for an array without
-    elements, and what touches it is refused. `block_dim` and `max_blocks` are taken as in Warp, and change nothing.
-    `check_bounds` takes the place of `config.check_bounds` for this launch. An index that depends on data and leaves
-    its array raises BoundsError when the kernel runs; on a GPU when the host next waits for it.
+    elements, and what touches it is refused. Warp's `block_dim` and `max_blocks` change nothing. `check_bounds` takes
+    the place of `config.check_bounds`: what it finds is raised when the kernel has run, on a GPU when the host waits.
 
     `adjoint=True` runs the kernel's adjoint once, without a tape, as in Warp: `adj_inputs` and `adj_outputs` are the
     gradients beside `inputs` and `outputs` (None where there is none). It adds to the gradients of what the kernel
@@ -73,8 +72,7 @@ def launch(
     >>> y
     array([1., 4., 9.], dtype=float32, shape=(3,))
     >>> d_x, d_y = wb.zeros(3), wb.ones(3)
-    >>> gradients = dict(adjoint=True, adj_inputs=[d_x], adj_outputs=[d_y])
-    >>> wb.launch(square, dim=3, inputs=[x], outputs=[y], **gradients)
+    >>> wb.launch(square, 3, inputs=[x], outputs=[y], adjoint=True, adj_inputs=[d_x], adj_outputs=[d_y])
     >>> d_x.list(), d_y.list() == [0, 0, 0]
     ([2.0, 4.0, 6.0], True)
     >>> wb.launch(square, dim=4, inputs=[x], outputs=[y])
@@ -83,20 +81,9 @@ def launch(
     workbench.errors.BoundsError: ...
     """
     if check_bounds is not None:
+        given: dict[str, Any] = {n: v for n, v in locals().items() if n not in ("check_bounds", "others")}
         with config.with_bounds(check_bounds):
-            return launch(
-                kernel,
-                dim,
-                inputs,
-                outputs,
-                device=device,
-                record_tape=record_tape,
-                record_cmd=record_cmd,
-                adjoint=adjoint,
-                adj_inputs=adj_inputs,
-                adj_outputs=adj_outputs,
-                **others,
-            )
+            return launch(**given, **others)
     if others or adj_inputs or adj_outputs or kernel.__class__ is not Kernel:
         _refuse_odd(kernel, others, adjoint, adj_inputs, adj_outputs)
     if inputs.__class__ not in _LISTS or outputs.__class__ not in _LISTS:

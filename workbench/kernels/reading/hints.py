@@ -41,7 +41,9 @@ def mixed_types(reader: ReaderBase, *operands: ast.expr) -> Iterator[None]:
 
 def _begun(tree: ast.AST, node: ast.expr) -> ast.Assign | None:
     """The first assignment of a plain number to the name `node`."""
-    for s in ast.walk(tree) if isinstance(node, ast.Name) else ():
+    if not isinstance(node, ast.Name):
+        return None
+    for s in ast.walk(tree):
         if isinstance(s, ast.Assign) and isinstance(s.value, ast.Constant) and type(s.value.value) in (int, float):
             target = s.targets[0]
             if isinstance(target, ast.Name) and target.id == node.id:
