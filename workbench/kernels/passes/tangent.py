@@ -21,6 +21,7 @@ from ..ops import control as c
 from ..ops import memory as mem
 from ..ops.composite import all_zero
 from ..ops.row import ROWS, like
+from ..ops.vectors import NORMALIZE
 from ..row import NO_GRADIENT, Effect, Row
 from ..types import Array, Composite, Scalar, Type, int32, shadow_type
 from . import simplify
@@ -133,7 +134,7 @@ class _Tangent(Derivative):
             part = None if t is None else self.part(row, stmt, j, t, (y, *operands), extra)
             if part is not None:
                 total = part if total is None else ROWS["add"](total, part)
-        if row.singular is not None and not row.singular.refused and self.claiming:  # a refused one leaves NaN
+        if row is NORMALIZE and row.singular is not None and self.claiming:  # others may be left out by a `where`
             rest = reduce(ROWS["logical_and"], [all_zero(t) for t in ts if t is not None])
             met = ROWS["logical_and"](row.singular.met(None, y, *operands), ROWS["logical_not"](rest))
             self.claim(row.singular, met)

@@ -17,7 +17,11 @@ from warp._src import codegen
 from ...arrays.array import array
 from ...arrays.span import Span
 from ...errors import GradientError
+from ...kernels import ir
+from ...kernels.ops.vectors import NORMALIZE
 from ...tapes.events import Event, Need
+from ...tapes.rerun import Enough, run_primal
+from ...tapes.reverse import reverse
 from .arguments import Changed, WithNumbers, changed
 from .compare import VerdictRow, accuracy
 from .events import WarpStep, asks_mesh
@@ -428,6 +432,50 @@ def _before_host(name: str) -> str:
 # ---- the adjoint of the kernel itself
 
 
+def beside_singular(one: GradientWalks, row: VerdictRow) -> Found | None:
+    """Finds a function without a derivative, of which the kernel makes one that has a derivative all the same."""
+    event = None if row.step is None else row.step.event
+    if row.step is None or event is None or event.command is None or event.reverse is None:
+        return None
+    found: list[tuple[ir.Stmt, Any]] = []
+
+    def look(thread: tuple[int, ...], stmt: ir.Stmt, values: Any) -> None:
+        if stmt.row is NORMALIZE and not np.any(values[stmt.args[0]]):
+            found.append((stmt, thread[0] if len(thread) == 1 else thread))
+            raise Enough
+
+    def act(tape: Any, at: Event, space: Any, after: dict) -> None:
+        if at is event and not found:
+            run_primal(at, look)
+        reverse(tape, at, space, after)
+
+    one.with_step(act)
+    if not found:
+        return None
+    stmt, thread = found[0]
+    line = "" if stmt.where is None else f", line {stmt.where.line}"
+    sentence = (
+        f"`normalize` of a zero vector (thread {thread}{line}) has no slope, what {row.step!r} makes of it has one;"
+        " Warp takes 0"
+    )
+    mend = "a formula without the direction, as -k * v in place of -k * wp.length(v) * wp.normalize(v)"
+    return "adjoint of the kernel", sentence, None, mend
+
+
+def infinite(one: GradientWalks, row: VerdictRow) -> Found | None:
+    """Finds numbers of Warp's that are infinite or NaN where the exact ones are finite."""
+    if row.step is None or row.theirs is None or row.exact is None:
+        return None
+    odd = int(np.sum(~np.isfinite(row.theirs) & np.isfinite(row.exact.reshape(row.theirs.shape))))
+    if not odd:
+        return None
+    sentence = (
+        f"{odd} of {row.theirs.size} numbers of Warp's are infinite or NaN, the exact ones are finite: {row.step!r} has"
+        " an infinite slope times 0, as of an operand that wp.where leaves out"
+    )
+    return "adjoint of the kernel", sentence, None, "`if` in place of wp.where, or operands whose slopes are finite"
+
+
 def in_kernel(one: GradientWalks, row: VerdictRow) -> Found | None:
     """Finds a statement in the kernel that Warp's adjoint does not reverse correctly."""
     if row.step is None or row.step.kernel is None:
@@ -530,11 +578,13 @@ RULES = (
     retained,
     not_cleared,
     rounded,
+    infinite,
+    beside_singular,
     in_kernel,
     unexplained,
 )
 # the others tell the same of all rows with one launch
-OF_ROWS = {behind_mesh, leaked, argument_changed, without_gradient, rounded}
+OF_ROWS = {behind_mesh, leaked, argument_changed, without_gradient, rounded, infinite}
 
 
 # ---- what the pass consists of

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -11,7 +12,8 @@ import numpy as np
 from ...tables import aligned, html_table
 from .events import WarpStep
 
-Verdict = Literal["agrees", "wrong", "unverified", "not asked"]
+Verdict = Literal["agrees", "wrong", "unverified", "not asked", "meant"]
+_NUMBER = re.compile(r"\d+")
 FIELDS = ("array", "verdict", "difference", "launch", "line", "cause", "remedy")
 SLACK = 64  # units in the last place that a gradient may differ by without more ado
 NOISY = 100  # times the measured effect of rounding
@@ -88,12 +90,12 @@ class VerdictTable:
     @property
     def agrees(self) -> bool:
         """True if no gradient is wrong or unverified."""
-        return all(row.verdict in ("agrees", "not asked") for row in self.rows)
+        return all(row.verdict in ("agrees", "not asked", "meant") for row in self.rows)
 
     def _lines(self, rows: list[VerdictRow]) -> list[list[str]]:
         several = len({row.backward for row in self.rows}) > 1
         head = [*(["backward"] if several else []), *FIELDS]
-        return [head, *([*([str(r.backward) if r.backward >= 0 else ""] if several else []), *r.texts()] for r in rows)]
+        return [head, *([*([_numbers(same)] if several else []), *same[0].texts()] for same in _alike(rows))]
 
     def __repr__(self) -> str:
         if not self.rows:
@@ -114,6 +116,22 @@ class VerdictTable:
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
         return {"text/plain": repr(self), "text/html": self.html()}
+
+
+def _alike(rows: list[VerdictRow]) -> list[list[VerdictRow]]:
+    """Rows that say the same of one array in one backward after the other, as in the turns of a loop."""
+    found: dict[tuple, list[VerdictRow]] = {}
+    for row in rows:
+        step = "" if row.step is None else row.step.label
+        said = (row.array, row.verdict, step, row.line, _NUMBER.sub("#", row.cause), _NUMBER.sub("#", row.remedy))
+        found.setdefault(said if row.backward >= 0 else (id(row),), []).append(row)
+    return list(found.values())
+
+
+def _numbers(rows: list[VerdictRow]) -> str:
+    """The numbers of the backwards of some rows: `3`, or `0 to 59 (60)`."""
+    first, last = rows[0].backward, rows[-1].backward
+    return (str(first) if first >= 0 else "") if len(rows) == 1 else f"{first} to {last} ({len(rows)})"
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
+from dataclasses import replace
 from types import FrameType
 from typing import Any
 
@@ -29,6 +30,7 @@ class CopyCalls:
 
     def install(self, hooks: Hooks) -> None:
         hooks.put(context.copy, self.copy)
+        hooks.put(context.clone, self.clone)
         for kind in (warp_types.array, warp_types.noncontiguous_array_base):
             hooks.put(kind.fill_, self.fill)
             hooks.put(kind.zero_, self.zero)
@@ -49,7 +51,31 @@ class CopyCalls:
         if self.session.inside:
             return theirs()
         ready = lambda: self.copying(dest, src, dest_offset, src_offset, count)  # noqa: E731
-        return self.moved("copy", [dest, src], theirs, ready, caller())
+        result = self.moved("copy", [dest, src], theirs, ready, caller())
+        self.carried(dest, src)
+        return result
+
+    def clone(self, original: Original, src: Any, *args: Any, **kwargs: Any) -> Any:
+        """A clone, of which it is noted if gradients are meant to end there: `requires_grad=False`."""
+        made = original(src, *args, **kwargs)
+        asked = kwargs.get("requires_grad", args[1] if len(args) > 1 else None)
+        if asked is False and not self.session.inside:
+            self.session.cuts[made] = None
+        return made
+
+    def carried(self, dest: Any, src: Any) -> None:
+        """Note that Warp has copied the gradient as well, where a backward has left one."""
+        to, source = getattr(dest, "grad", None), getattr(src, "grad", None)
+        if to is None or source is None or to.size != source.size:
+            return
+        left = self.session.left
+
+        def note() -> None:
+            earlier = left.get(source)
+            if earlier is not None and np.any(earlier.gradient):
+                left[to] = replace(earlier, source=earlier.source or self.twins.array(src))
+
+        self.session.postpone(note)
 
     def copying(self, dest: object, src: Any, dest_offset: int = 0, src_offset: int = 0, count: int = 0) -> Act:
         to, source = self.twins.value(dest), self.twins.value(src)

@@ -17,6 +17,7 @@ from ...arrays.allocation import Allocation
 from ...arrays.array import array
 from ...arrays.workspace import Workspace, float_parts, gradient_dtype
 from ...errors import GradientError
+from ...tapes import conventions
 from ...tapes.events import Event
 from ...tapes.reverse import opaque_meets, reverse, walk
 from .adjoint_launches import same
@@ -258,7 +259,10 @@ class WarpBackward(Verdicts):
         wrong_at: dict[int, WarpStep] = {}
         if self.events and self.complete and not error:
             try:
+                conventions.clear(self.session.tape)
                 self.exact, wrong_at = self._walk(SCALES[0])
+                conventions.collect(self.session.tape)
+                self.met = list(self.session.tape.conventions)
             except (GradientError, Untranslated) as refused:
                 error = (RACE if getattr(refused, "slug", "") == "race" else "") + str(refused).splitlines()[0]
         for one in self.published:
@@ -266,7 +270,9 @@ class WarpBackward(Verdicts):
         self._explain(wrong_at)
         for one in self.published:
             after, held = self.moment.after(one.theirs), digest(self.moment.held(one.theirs))
-            one.after, self.session.left[one.theirs.grad] = after, LeftGradient(self.number, after, held, one.written)
+            one.after = after
+            spent = one.before if one.written and one.holds and not np.any(after) else None
+            self.session.left[one.theirs.grad] = LeftGradient(self.number, after, held, one.written, spent)
         if sum(values.nbytes for g in self.glimpses for _, values in g.values) > MUCH:
             self.glimpses.clear()
 

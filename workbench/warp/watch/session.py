@@ -41,6 +41,8 @@ class LeftGradient:
     gradient: np.ndarray
     at: bytes
     computed: bool  # by an event of that backward's pass
+    seed: np.ndarray | None = None  # what the program had put there, if that backward has used it up
+    source: array | None = None  # the twin of the array from whose `.grad` a copy has brought it along
 
 
 class Session:
@@ -54,6 +56,7 @@ class Session:
     recorded   of a tape of Warp: the step of each entry, by its id; None for a launch of no threads.
     escaped    of a tape of Warp: the steps while it was open that it has not recorded.
     left       of a `.grad`: what a backward left in it.
+    cuts       clones with requires_grad=False: gradients are meant to end there.
     seeded     True once the program's own gradient was asked for.
     """
 
@@ -73,6 +76,7 @@ class Session:
         self.recorded: weakref.WeakKeyDictionary[Any, dict[int, WarpStep | None]] = weakref.WeakKeyDictionary()
         self.escaped: weakref.WeakKeyDictionary[Any, list[WarpStep]] = weakref.WeakKeyDictionary()
         self.left: weakref.WeakKeyDictionary[Any, LeftGradient] = weakref.WeakKeyDictionary()
+        self.cuts: weakref.WeakKeyDictionary[Any, None] = weakref.WeakKeyDictionary()
 
     @property
     def tape(self) -> Tape:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ...arrays.workspace import Workspace
+from ...kernels.ir import Stmt
 from ...tapes.events import Event
 from ...tapes.reverse import reverse
 from .causes import NOTEBOOKS, explain
@@ -61,6 +62,7 @@ class Verdicts(GradientWalks):
                 added, row.verdict, row.difference, row.exact = True, verdict, difference, exact + one.before
         if row.verdict == "agrees" and not self.seeds:
             row.verdict, row.cause = "not asked", NO_SEED
+            self._used_up(one, row)
         elif row.verdict == "agrees" and self.again and self._rests_on_left(one, exact):
             name = self.session.tape.names.of(self.again[0].twin)
             row.verdict = "unverified"
@@ -70,6 +72,8 @@ class Verdicts(GradientWalks):
             self._accumulated(one, row, exact)
         elif row.verdict == "wrong":
             self._excused(one, row, wrong_at)
+        elif self.met and row.verdict == "agrees":
+            row.cause = f"by convention: {self._met_said()}"
         return row
 
     def _explain(self, wrong_at: dict[int, WarpStep]) -> None:
@@ -88,13 +92,51 @@ class Verdicts(GradientWalks):
     def _excused(self, one: PublishedGradient, row: VerdictRow, wrong_at: dict[int, WarpStep]) -> bool:
         """True if a wrong row may be right as well; it is then made "unverified", with the cause."""
         return (
-            self._not_finite(one, row)
+            self._meant(one, row)
+            or self._not_finite(one, row)
             or self._kink(one, row, wrong_at)
             or self._may_be_seeded(one, row)
             or self._is_rounding(one, row)
             or self._is_slight(row)
             or self._chosen(row)
         )
+
+    def _used_up(self, one: PublishedGradient, row: VerdictRow) -> None:
+        """Make a row wrong if an earlier backward has used up the seed in `.grad` from which this one starts again."""
+        left = [(p, self.session.left.get(p.theirs.grad)) for p in self.published if p.written]
+        spent = [(p, earlier) for p, earlier in left if earlier is not None and earlier.seed is not None]
+        if not spent or row.theirs is None:
+            return
+        exact = self.with_seeds([(p.twin, earlier.seed) for p, earlier in spent if earlier.seed is not None])
+        made = exact.get(id(one.twin))
+        if made is None or not np.any(made):
+            return
+        name, earlier = self.session.tape.names.of(spent[0][0].twin), spent[0][1]
+        row.verdict, row.exact = "wrong", made if one.written else made + one.before
+        row.difference = accuracy(row.theirs, row.exact, None).difference
+        row.step = self._step_behind(self.events[-1])
+        row.cause = (
+            f"used-up seed: backward {earlier.number} has set `{name}.grad` to 0 as it walked back over it, and this"
+            " one starts from it again"
+        )
+        row.remedy = f"tape.backward(grads={{{name}: seed}}), which copies the seed, or `{name}.grad` filled anew"
+
+    def _meant(self, one: PublishedGradient, row: VerdictRow) -> bool:
+        """True if the row is right with gradients that end at clones made with requires_grad=False."""
+        found = [self.session.twins.behind(a) for a in list(self.session.cuts)]
+        touched = {span.allocation for e in self.events for span in (*e.reads, *e.writes)} if found else ()
+        ends = [twins[0] for twins in found if twins and twins[0].allocation in touched]
+        if not ends:
+            return False
+        exact = self.without(*ends)[id(one.twin)]
+        exact = exact if one.written else exact + one.before
+        verdict, difference = self._judged(one, row, exact)
+        if verdict == "wrong":
+            return False
+        names = ", ".join(f"`{self.session.tape.names.of(twin)}`" for twin in ends)
+        row.verdict, row.difference, row.exact = "meant", difference, exact
+        row.cause = f"the gradient ends at {names}, a clone with requires_grad=False"
+        return True
 
     def _not_finite(self, one: PublishedGradient, row: VerdictRow) -> bool:
         """True if the exact gradient has infinities or NaN, and Warp's agrees elsewhere."""
@@ -113,7 +155,21 @@ class Verdicts(GradientWalks):
         row.remedy = (
             "values where slopes are finite; wp.zeros, not wp.empty, for what is read before all of it is written"
         )
+        if self.met:
+            row.step = self._step_of(self.met[0])
+            row.cause = f"no derivative: {self._met_said()}; a finite number there, as Warp may give, is a convention"
+            row.remedy = self.met[0].attr.instead.replace("wb.", "wp.")
         return True
+
+    def _met_said(self) -> str:
+        """The places without a derivative that the walk has met, in words."""
+        said = (f"{s.attr.text}{'' if s.where is None else f' ({s.where})'}" for s in self.met)
+        return "; ".join(dict.fromkeys(said))
+
+    def _step_of(self, claim: Stmt) -> WarpStep | None:
+        """The last step of the pass in whose adjoint this claim stands."""
+        behind = (s for s in reversed(self.steps) if s.event is not None and s.event.reverse is not None)
+        return next((s for s in behind if claim in s.event.reverse.executable.conventions.values()), None)  # type: ignore[union-attr]
 
     def _first_not_finite(self) -> Event | None:
         """The first event of the pass that touches non-finite memory."""
@@ -202,13 +258,20 @@ class Verdicts(GradientWalks):
         earlier = self.session.left.get(one.theirs.grad)
         if earlier is None or not np.array_equal(earlier.gradient, one.before):
             return
-        if earlier.at == digest(self.moment.held(one.theirs)):
+        if earlier.source is None and earlier.at == digest(self.moment.held(one.theirs)):
             return
         found = accuracy(row.theirs, exact, None)
         if found.fine:
             return
         row.verdict, row.difference, row.exact = "wrong", found.difference, exact
         row.step = next((s for s in self.steps if s.event is one.at), None)
+        if earlier.source is not None:
+            row.cause = (
+                f"leaked seed: `{row.array}.grad` still held what a copy, or clone, has brought along: the gradient of"
+                f" `{self.session.tape.names.of(earlier.source)}` that backward {earlier.number} had left there"
+            )
+            row.remedy = f"`{row.array}.grad.zero_()` behind the copy (notebooks/{NOTEBOOKS['leaked seed']})"
+            return
         row.cause = (
             f"leaked seed: `{row.array}.grad` still held what backward {earlier.number} had left, the gradient at"
             f" values that `{row.array}` no longer has, and was added to"

@@ -15,6 +15,7 @@ from ...arrays.allocation import Allocation
 from ...arrays.array import array
 from ...arrays.span import Span
 from ...arrays.workspace import Workspace, gradient_dtype, is_float_memory, shadow_view
+from ...kernels.ir import Stmt
 from ...tapes.events import Event
 from ...tapes.reverse import reverse
 from .compare import NOISY, ROUNDED, VerdictRow
@@ -68,6 +69,7 @@ class GradientWalks:
         self.reached: list[Event] = []
         self.stopped: Event | None = None  # at which a walk broke off
         self.exact: dict[int, np.ndarray] = {}
+        self.met: list[Stmt] = []  # claims of places without a derivative that the walk to `exact` came to
         self.noise: dict[int, np.ndarray] = {}
         self.moved: dict[int, np.ndarray] = {}
         self.slopes: OtherSlopes | None = None

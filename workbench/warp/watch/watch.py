@@ -135,7 +135,8 @@ class Watch:
         Fields: `array verdict difference launch line cause remedy`.
 
         verdict     "agrees"; "wrong"; "unverified", where it depends on an opaque event or on one whose result differs;
-                    "not asked", where Warp's `.grad` has no one meaning (what launches have overwritten).
+                    "not asked", where Warp's `.grad` has no one meaning (what launches have overwritten); "meant",
+                    where it ends at a clone with requires_grad=False, and is exact but for that.
         difference  the largest, as a share of the largest number in the gradient.
         """
         return VerdictTable([row for one in (*self.passes, *self.launches.adjoints) for row in one.rows])
