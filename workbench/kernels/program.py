@@ -26,6 +26,7 @@ from . import show
 from .analysis import launch_ranges
 from .analysis.accesses import relevant_scalars
 from .analysis.launch_form import Groups
+from .analysis.motion import moving_numbers
 from .compile import c_library
 from .emit import c as emit_c
 from .emit.c_names import c_name
@@ -138,6 +139,12 @@ class Program:
         """Positions of the numbers that indices use: a plan holds for their values only."""
         wanted = set(relevant_scalars(self.function))
         return tuple(k for k, leaf in enumerate(self.leaves) if leaf.name in wanted)
+
+    @cached_property
+    def moving_positions(self) -> frozenset[int]:
+        """Those of `index_positions` whose numbers do nothing but move what a launch touches."""
+        moving = moving_numbers(self.function)
+        return frozenset(k for k in self.index_positions if self.leaves[k].name in moving)
 
     @cached_property
     def sources(self) -> tuple[tuple[Leaf, Callable[[Any], Any] | None, str], ...]:

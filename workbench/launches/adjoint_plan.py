@@ -13,6 +13,7 @@ from ..arrays.array import pack_companions
 from ..config import config
 from ..errors import GradientError
 from ..kernels.analysis.launch_form import Groups, LaunchForm
+from ..kernels.analysis.motion import may_move
 from ..kernels.ir import Function, Role, root, walk
 from ..kernels.ops import memory as rows
 from ..kernels.passes import simplify
@@ -127,8 +128,19 @@ def adjoint_of(plan: Plan, active: tuple[int, ...], alone: bool = False) -> Back
     found = plan.derived.get(key)
     if found is None:
         names = frozenset(plan.program.leaves[k].name for k in active)
-        found = plan.derived[key] = recursive(plan_adjoint)(plan, names, alone)
+        found = plan.derived[key] = _moved(plan, active, alone) or recursive(plan_adjoint)(plan, names, alone)
     return found
+
+
+def _moved(plan: Plan, active: tuple[int, ...], alone: bool) -> Backward | None:
+    """The adjoint of a moved plan, from that of the plan it was moved from; None where it has to be made."""
+    if plan.moved_from is None:
+        return None
+    first, by = plan.moved_from
+    back, names = adjoint_of(first, active, alone), first.motion.names if first.motion is not None else ()
+    if back.gather or back.pull or back.count or not may_move(back.executable.function, names):
+        return None
+    return replace(back, needs=first.moved(back.needs, by))
 
 
 def plan_adjoint(plan: Plan, active: frozenset[str], alone: bool = False) -> Backward:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -24,6 +24,7 @@ from ..errors import LaunchError
 from ..kernels.analysis import launch_ranges
 from ..kernels.analysis.accesses import Access, Grouped, accesses_by_array
 from ..kernels.analysis.launch_form import Groups, LaunchForm
+from ..kernels.analysis.motion import Distances, Motion, motion
 from ..kernels.compile import c_compiler
 from ..kernels.ir import used, walk
 from ..kernels.ops import memory as rows
@@ -51,6 +52,31 @@ class Plan:
     floats: dict[int, Any]  # position -> scalar type
     plain: frozenset[int]  # of `floats`: contiguous arrays of 32 or 64 bits per number
     derived: dict[Any, Any] = field(default_factory=dict)  # see `adjoint_plan.adjoint_of`, `race_check.races_of`
+    moved_from: tuple[Plan, Distances] | None = None  # another plan, and how far this one lies from it
+
+    @cached_property
+    def motion(self) -> Motion | None:
+        """How other numbers move what it touches."""
+        found = motion(self.program.function, self.form)
+        self.form.hulls.clear()
+        if found is None or any(box is None and any(map(any, found.axes[self.name(k)])) for k, box in self.touched):
+            return None
+        return found
+
+    @property
+    def touched(self) -> tuple[tuple[int, Any], ...]:
+        """`reads`, then `writes`."""
+        return *self.reads, *self.writes
+
+    def name(self, k: int) -> str:
+        """The name of the flat parameter at a position."""
+        return self.program.leaves[k].name
+
+    def moved(self, boxes: tuple[tuple[int, Any], ...], by: Distances) -> tuple[tuple[int, Any], ...]:
+        """Boxes of arrays, moved as far as other numbers move them."""
+        assert self.motion is not None
+        move = self.motion.moved
+        return tuple([(k, box and move(self.name(k), box, by)) for k, box in boxes])
 
     @cached_property
     def bits(self) -> tuple[int, ...]:
@@ -146,14 +172,22 @@ def plan(kernel: str, program: Program, dims: tuple[int, ...], flat: list[Any], 
     groups = () if apart else _groups(program, positions, flat)
     twins = _twins(program, positions, flat) if groups else ()
     numbers = tuple([flat[k] for k in program.index_positions]) if program.index_positions else ()
-    key = (dims, numbers, groups, twins, switches(), device and device.ordinal, *layout_numbers(arrays))
+    rest = (groups, twins, switches(), device and device.ordinal, *layout_numbers(arrays))
+    key = (dims, numbers, *rest)
     found = program.plans.find(key)
     if found is None:
-        if config.verbose:
-            import logging
+        still = tuple([flat[k] if k not in program.moving_positions else None for k in program.index_positions])
+        alike = (dims, still, *rest)  # the key of the first plan of those that differ in moving numbers alone
+        first = program.plans.find(alike) if program.moving_positions else None
+        found = _moved(first, flat) if first is not None else None
+        if found is None:
+            if config.verbose:
+                import logging
 
-            logging.getLogger("workbench").info("kernel %s: a new plan for dim=%s", kernel, dims)
-        found = _make(kernel, program, dims, flat, positions, groups, twins, device)
+                logging.getLogger("workbench").info("kernel %s: a new plan for dim=%s", kernel, dims)
+            found = _make(kernel, program, dims, flat, positions, groups, twins, device)
+            if program.moving_positions and first is None:
+                program.plans.enter(alike, found)
         program.plans.enter(key, found)
     return found
 
@@ -168,6 +202,20 @@ def _checked() -> bool:
     """True if a launch made now tests indices that depend on data: see `config.check_bounds`."""
     bounds = config.check_bounds
     return bounds is True or (bounds is False and memory.recorder() is not None)
+
+
+def _moved(plan: Plan, flat: list[Any]) -> Plan | None:
+    """The plan for other numbers in indices, from one for the same layouts; None where it has to be made."""
+    motion, before, leaves = plan.motion, plan.form.scalars, plan.program.leaves
+    if motion is None:
+        return None
+    scalars = {leaf.name: a for leaf, a in zip(leaves, flat, strict=True) if a.__class__ is not array}
+    by = motion.by([scalars[n] - before[n] for n in motion.names])
+    if by is None:
+        return None
+    form = replace(plan.form, scalars=scalars)
+    reads, writes = plan.moved(plan.reads, by), plan.moved(plan.writes, by)
+    return replace(plan, form=form, reads=reads, writes=writes, derived={}, moved_from=(plan, by))
 
 
 def _twins(program: Program, positions: tuple[int, ...], flat: list[Any]) -> tuple[tuple[str, str], ...]:

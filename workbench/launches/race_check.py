@@ -91,7 +91,7 @@ class Races:
 def races_of(plan: Plan) -> Races | None:
     """The race finder of the launches of a plan; None where no two threads can touch one element."""
     if "races" not in plan.derived:
-        plan.derived["races"] = find_races(plan)
+        plan.derived["races"] = find_races(plan) if plan.moved_from is None else races_of(plan.moved_from[0])
     return plan.derived["races"]
 
 

@@ -10,15 +10,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..kernels.analysis.accesses import Access, accesses_of
+from ..kernels.analysis.accesses import Access, accesses_of, relevant_scalars
 from ..kernels.analysis.hulls import Hull
-from ..kernels.analysis.launch_form import Line
+from ..kernels.analysis.launch_form import LaunchForm, Line
 from ..kernels.emit.tiles import has_tiles
 from ..kernels.ir import Function, walk
 from ..kernels.ops import control
 from ..kernels.ops import memory as rows
 from ..kernels.row import Effect
 from ..kernels.types import Array, Composite, Scalar
+from ..records import replace
 
 if TYPE_CHECKING:
     from .executable import Executable
@@ -62,10 +63,11 @@ def reaches(made: Executable, values: Sequence[int], begin: int, end: int) -> tu
 
     `values`: flat, as `Executable.run` takes them. Also None if two rows of the launch itself may conflict.
     """
-    places = _places(made.function, values)
-    key = begin, end, tuple([tuple(strides) for _, strides in places.values()])
+    places, numbers = _places(made.function, values)
+    key = begin, end, tuple([tuple(strides) for _, strides in places.values()]), tuple(numbers.values())
     if key not in made.touched:
-        made.touched[key] = _relative(made, {k: strides for k, (_, strides) in places.items()}, begin, end)
+        form = replace(made.form, scalars={**made.form.scalars, **numbers})
+        made.touched[key] = _relative(made, form, {k: strides for k, (_, strides) in places.items()}, begin, end)
     relative = made.touched[key]
     if relative is None:
         return None
@@ -81,14 +83,14 @@ def reaches(made: Executable, values: Sequence[int], begin: int, end: int) -> tu
 
 
 def _relative(
-    made: Executable, strides: dict[int, Sequence[int]], begin: int, end: int
+    made: Executable, form: LaunchForm, strides: dict[int, Sequence[int]], begin: int, end: int
 ) -> tuple[tuple[int, Reach], ...] | None:
     """((parameter, reach), ...) with addresses relative to the first element of each array; None if unknown."""
     if not _plain(made.function):
         return None
     found: dict[tuple, Reach] = {}
     for access in accesses_of(made.function):
-        hull = Hull(access, made.form)
+        hull = Hull(access, form)
         if hull.empty:
             continue
         one = _reach(access, hull, strides[access.param], begin, end)
@@ -108,9 +110,9 @@ def _plain(function: Function) -> bool:
     return known and not has_tiles(stmts)
 
 
-def _places(function: Function, values: Sequence[int]) -> dict[int, tuple[int, Sequence[int]]]:
-    """{array parameter: (address of its first element, byte strides)}."""
-    found, at = {}, 0
+def _places(function: Function, values: Sequence[int]) -> tuple[dict[int, tuple[int, Sequence[int]]], dict[str, int]]:
+    """{array parameter: (address of its first element, byte strides)}, and the numbers that indices use, by name."""
+    found, numbers, at, used = {}, {}, 0, relevant_scalars(function)
     for k, p in enumerate(function.params):
         if isinstance(p.type, Array):
             n = p.type.ndim
@@ -118,8 +120,10 @@ def _places(function: Function, values: Sequence[int]) -> dict[int, tuple[int, S
             at += 1 + 2 * n
         else:
             assert isinstance(p.type, Scalar | Composite)
+            if p.name in used:
+                numbers[p.name] = values[at]
             at += p.type.size
-    return found
+    return found, numbers
 
 
 def _reach(access: Access, hull: Hull, strides: Sequence[int], begin: int, end: int) -> Reach | None:

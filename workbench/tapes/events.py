@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import linecache
 import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import islice
+from itertools import chain, islice
 from types import CodeType
 from typing import Any
 
@@ -16,6 +16,7 @@ import numpy as np
 from ..arrays.allocation import Allocation
 from ..arrays.allocation import clock as clock
 from ..arrays.array import array
+from ..arrays.interval_index import Intervals
 from ..arrays.ports import version_counters
 from ..arrays.span import Span
 from ..errors import Where
@@ -139,25 +140,47 @@ class Need:
         return "a write through its raw memory (numpy(), ptr, another library)"
 
 
-class Needs(list[Need]):
-    """The needs of one allocation, with their hull: writes outside of it, as of a new row of a history, are fast."""
+class Needs:
+    """The needs of one allocation. They enter an index once a write comes near: a new row of a history is far."""
 
-    cached = low = high = 0  # of so many, the hull
+    __slots__ = ("last", "_index", "_new", "_measured", "_low", "_high")
+
+    def __init__(self) -> None:
+        self.last: Span | None = None  # of the need that was appended last
+        self._index: Intervals[Need] = Intervals()
+        self._new: list[Need] = []  # not in the index yet; of the first `_measured` the hull is part of [_low, _high)
+        self._measured, self._low, self._high = 0, 1 << 62, 0
+
+    def __len__(self) -> int:
+        return len(self._index) + len(self._new)
+
+    def __iter__(self) -> Iterator[Need]:
+        return chain(self._index, self._new)
+
+    def append(self, need: Need) -> None:
+        self._new.append(need)
+        self.last = need.span
 
     def meeting(self, span: Span) -> list[Need]:
         """The needs that share a byte with `span`, or may share one."""
-        for need in self[self.cached :]:
+        for need in self._new[self._measured :]:
             low, high = need.span.hull()
-            self.low, self.high = (min(self.low, low), max(self.high, high)) if self.cached else (low, high)
-            self.cached += 1
+            self._low, self._high = min(self._low, low), max(self._high, high)
+        self._measured = len(self._new)
         low, high = span.hull()
-        if high <= self.low or self.high <= low:
+        if high <= self._low or self._high <= low:
             return []
-        return [need for need in self if need.span.overlaps(span) is not False]
+        for need in self._new:
+            self._index.enter(need, *need.span.hull())
+        self._new.clear()
+        self._measured = 0
+        return [need for need in self._index.meeting(low, high) if need.span.overlaps(span) is not False]
 
-    def without(self, others: Iterable[Need]) -> Needs:
-        gone = set(others)
-        return Needs([need for need in self if need not in gone])
+    def drop(self, met: Iterable[Need]) -> None:
+        """Remove needs that `meeting` has found."""
+        for need in met:
+            self._index.remove(need)
+        self.last = None
 
 
 @dataclass(eq=False, slots=True)

@@ -65,7 +65,7 @@ class NeededBytes:
             known = self.needs[a] = Needs()
             if a not in self.left:
                 self._watch(a)
-        elif known and known[-1].span is span:
+        elif known.last is span:
             return
         need = Need(span, event, position)
         if a.exposed:
@@ -80,9 +80,7 @@ class NeededBytes:
                     self.need(span_of(event.command.flat[k], box), event, k)
             for span in event.writes:
                 if needs := self.needs.get(span.allocation):
-                    self.needs[span.allocation] = needs.without(
-                        [n for n in needs.meeting(span) if span.contains(n.span)]
-                    )
+                    needs.drop([n for n in needs.meeting(span) if span.contains(n.span)])
             if event.reverse is not None:
                 for k in event.reverse.extremal:
                     self.need(event.command.flat[k].span, event, k)
@@ -197,7 +195,7 @@ class NeededBytes:
         for whole in [*wholes, *([] if any(w.contains(span) for w in wholes) else [span])]:
             event.kept = (*event.kept, KeptBytes(whole, whole.copy_out(), hit))
         if needs and hit:
-            self.needs[span.allocation] = needs.without([*partly, *(n for n in hit if span.contains(n.span))])
+            needs.drop([*partly, *(n for n in hit if span.contains(n.span))])
 
     # ---- what the tape does not record
 
@@ -217,7 +215,7 @@ class NeededBytes:
         if needs and (hit := needs.meeting(span)):
             where = where or caller_where()
             self.conflicts += [(need, what, where) for need in hit]
-            self.needs[a] = needs.without(hit)  # once is enough to refuse the walk
+            needs.drop(hit)  # once is enough to refuse the walk
         if a in self.left and (a not in self.cut or self.log.follows(a)):
             self.changed.setdefault(a, {})[span] = None
             self.guarded = True

@@ -178,7 +178,7 @@ class Recording:
                 a = flat[k]
                 span = a.span if box is None else a.span.part(box)
                 known = needs.get(a.allocation)
-                if not known or known[-1].span is not span:
+                if known is None or known.last is not span:
                     needed.need(span, event, k)
         for span in event.reads:
             if span.allocation.origins:

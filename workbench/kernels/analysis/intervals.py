@@ -6,7 +6,7 @@ They prove that an index stays inside its array, so that no test of it is needed
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from ..ops import Row, control, memory, scalar
@@ -34,6 +34,14 @@ def interval(value: Bounded, of_form: Callable[[Affine], Interval | None]) -> In
         found = _RULES[value.row](*[interval(a, of_form) for a in value.args])
     inside = found is not None and value.limits[0] <= found[0] and found[1] <= value.limits[1]
     return found if found is not None and inside else value.limits
+
+
+def forms_in(value: Bounded) -> Iterator[Affine]:
+    """The affine forms that its interval depends on."""
+    if value.form is not None:
+        yield value.form
+    for part in value.args:
+        yield from forms_in(part)
 
 
 def _corners(f: Callable[[int, int], int]) -> Callable[[Interval, Interval], Interval]:
