@@ -76,6 +76,16 @@ class StridedArray:
     device: Device
     _span: Span | None
 
+    def __setattr__(self, name: str, value: object) -> None:
+        if name in _FIXED:
+            raise LaunchError(
+                f"{self.label}.{name} = ... : an array keeps its memory and its layout.",
+                slug="layout",
+                why="Launches and tapes remember both.",
+                instead=_FIXED[name],
+            )
+        object.__setattr__(self, name, value)
+
     @property
     def span(self) -> Span:
         """The bytes of this array within its allocation."""
@@ -174,9 +184,24 @@ class StridedArray:
             )
 
 
+_FIXED = dict.fromkeys(("shape", "ndim", "size", "strides"), "y = x.reshape(shape)") | {
+    "dtype": "y = x.view(dtype)",
+    "device": "y = x.to(device)",
+    "allocation": "x.assign(y)",
+    "serial": "",
+}
+
+
+class _Unplaced(StridedArray):
+    """What `placed` fills in, before it becomes an array."""
+
+    __slots__ = ()
+    __setattr__ = object.__setattr__  # type: ignore[assignment]
+
+
 def placed(kind: type[S], memory: Allocation, dtype: ElementType, shape: tuple, strides: tuple, offset: int) -> S:
     """A new array of this class and layout (byte strides, byte offset) on `memory`. All arrays are made here."""
-    made = object.__new__(kind)
+    made: Any = object.__new__(_Unplaced)
     made.dtype, made.shape, made.strides, made.ndim = dtype, shape, strides, len(shape)
     made.size = math.prod(shape)
     made.allocation, made.device = memory, memory.device
@@ -187,6 +212,7 @@ def placed(kind: type[S], memory: Allocation, dtype: ElementType, shape: tuple, 
     made._differentiable, made.serial = differentiable(dtype), next(_serials)
     if memory.grad_scale is None and made._differentiable:  # the first float array on the memory decides
         memory.grad_scale = 2 if is_half(dtype) else 1
+    made.__class__ = kind
     return made
 
 
