@@ -4,9 +4,6 @@ A query walks the tree in order. Its state is a node and the number of items of 
 a `for` over it carries two numbers.
 """
 
-# The types of the kernel language are values, not types of Python.
-# pyright: reportInvalidTypeForm=false
-
 from __future__ import annotations
 
 from typing import Any

@@ -1,8 +1,5 @@
 """Random numbers that take a loop to draw."""
 
-# The types of the kernel language are values, not types of Python.
-# pyright: reportInvalidTypeForm=false
-
 from __future__ import annotations
 
 from ..kernels.reading.library import library

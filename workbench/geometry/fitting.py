@@ -5,9 +5,6 @@ subtrees below `roots` nodes, each by one thread; then what is above them, by on
 Of `min(low, x)` and `max(high, x)` a NaN in x is left out.
 """
 
-# The types of the kernel language are values, not types of Python.
-# pyright: reportInvalidTypeForm=false
-
 from __future__ import annotations
 
 from typing import Any

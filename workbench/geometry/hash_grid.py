@@ -5,9 +5,6 @@ to `starts[c + 1]`. Cells of one row follow each other, so a query runs over row
 where the row goes over the edge of the grid and comes in again on the other side.
 """
 
-# The types of the kernel language are values, not types of Python.
-# pyright: reportInvalidTypeForm=false
-
 from __future__ import annotations
 
 from typing import Any

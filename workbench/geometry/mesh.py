@@ -1,8 +1,5 @@
 """Triangle meshes: the object on the host, its fields in kernels by its number, and funcs over them."""
 
-# The types of the kernel language are values, not types of Python.
-# pyright: reportInvalidTypeForm=false
-
 from __future__ import annotations
 
 from typing import Any

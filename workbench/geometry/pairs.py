@@ -1,8 +1,5 @@
 """Pairs of edges and triangles: closest points, and intersection."""
 
-# The types of the kernel language are values, not types of Python.
-# pyright: reportInvalidTypeForm=false
-
 from __future__ import annotations
 
 from typing import Any

@@ -1,8 +1,5 @@
 """Ray queries of a mesh. The search gives a face; from there on all is differentiable."""
 
-# The types of the kernel language are values, not types of Python.
-# pyright: reportInvalidTypeForm=false
-
 from __future__ import annotations
 
 from ..kernels.reading.declare import struct

@@ -1,8 +1,5 @@
 """Binary search in sorted arrays, and sampling by it."""
 
-# The types of the kernel language are values, not types of Python.
-# pyright: reportInvalidTypeForm=false
-
 from __future__ import annotations
 
 from ..kernels.reading.library import library

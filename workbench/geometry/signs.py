@@ -1,8 +1,5 @@
 """Inside tests of points: by rays, by the normal at the closest point, by winding numbers. No derivatives."""
 
-# The types of the kernel language are values, not types of Python.
-# pyright: reportInvalidTypeForm=false
-
 from __future__ import annotations
 
 from ..kernels.ops import STATEFUL

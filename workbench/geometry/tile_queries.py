@@ -1,7 +1,5 @@
 """Queries of boxes and faces by blocks: the next results are a tile, of one element as a block is one thread."""
 
-# pyright: reportInvalidTypeForm=false
-
 from __future__ import annotations
 
 from ..kernels.reading.library import library

@@ -7,9 +7,6 @@ log2 of the leaves, and a walk needs no stack: where to go next is arithmetic, a
 each level (Hapala et al., Efficient Stack-less BVH Traversal for Ray Tracing, 2011, is the idea with pointers).
 """
 
-# The types of the kernel language are values, not types of Python.
-# pyright: reportInvalidTypeForm=false
-
 from __future__ import annotations
 
 import copy

@@ -4,9 +4,6 @@ A point of a triangle is `u a + v b + (1 - u - v) c`, as in Warp. All of this is
 sits on an edge or a vertex, the derivative is that of sliding along the edge, or none.
 """
 
-# The types of the kernel language are values, not types of Python.
-# pyright: reportInvalidTypeForm=false
-
 from __future__ import annotations
 
 from ..kernels.reading.library import library

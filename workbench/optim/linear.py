@@ -5,9 +5,6 @@ is one event: its adjoint solves with the transposed matrix, so gradients are as
 the unrolled iteration. Sources: Hestenes and Stiefel 1952; Stiefel 1955; van der Vorst 1992; Saad and Schultz 1986.
 """
 
-# The types of the kernel language are values, not types of Python.
-# pyright: reportInvalidTypeForm=false
-
 from __future__ import annotations
 
 from collections.abc import Callable

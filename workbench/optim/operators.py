@@ -1,8 +1,5 @@
 """Matrices known by their products, for the solvers: dense, diagonal, sparse, or a function of the user's."""
 
-# The types of the kernel language are values, not types of Python.
-# pyright: reportInvalidTypeForm=false
-
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -1,8 +1,5 @@
 """Gradient descent, with momentum or with moments: each step one launch per array of parameters."""
 
-# The types of the kernel language are values, not types of Python.
-# pyright: reportInvalidTypeForm=false
-
 from __future__ import annotations
 
 from collections.abc import Sequence

@@ -1,8 +1,5 @@
 """The arithmetic on blocks: rows times vectors, and sums of blocks and of their products, at places that are given."""
 
-# The types of the kernel language are values, not types of Python.
-# pyright: reportInvalidTypeForm=false
-
 from __future__ import annotations
 
 from typing import Any

@@ -1,8 +1,5 @@
 """Places of blocks, in kernels: funcs over the offsets and columns of a matrix."""
 
-# The types of the kernel language are values, not types of Python.
-# pyright: reportInvalidTypeForm=false
-
 from __future__ import annotations
 
 from ..arrays.array import array
