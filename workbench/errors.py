@@ -118,8 +118,7 @@ class KernelError(SyntaxError):
             text = where.text + "\n"
             super().__init__(message, (where.file, where.line, where.col + 1, text, where.line, where.end_col + 1))
 
-    def __reduce__(self):
-        return _again, (type(self), self.what, self.slug, self.where, self.why, self.instead)
+    __reduce__ = WorkbenchError.__reduce__
 
     def __str__(self) -> str:
         # Python's own tracebacks draw the line and the caret; a program that prints the error has only this.

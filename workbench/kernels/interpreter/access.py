@@ -16,7 +16,7 @@ from ..types import Array
 from .closures import LOG, THREAD, BoundArray, Closures, Step, converter
 
 
-def _shape(c: Closures, stmt: ir.Stmt) -> None:
+def array_shape(c: Closures, stmt: ir.Stmt) -> None:
     c.fixed(stmt, c.arrays[id(stmt.args[0])].shape[stmt.attr])
 
 
@@ -171,7 +171,7 @@ STEPS = {
     rows.LOAD: _load,
     rows.STORE: _store,
     rows.COMPONENTS: _components,
-    rows.SHAPE: _shape,
+    rows.SHAPE: array_shape,
     rows.ACCUMULATE: _update,
     **dict.fromkeys(rows.ATOMICS, _update),
     rows.LOG_STORE: _log_store,

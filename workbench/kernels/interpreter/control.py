@@ -15,7 +15,7 @@ from ..types import Array, Stack
 from .closures import THREAD, Closures, Step
 
 
-def _const(c: Closures, stmt: ir.Stmt) -> None:
+def const(c: Closures, stmt: ir.Stmt) -> None:
     c.fixed(stmt, stmt.attr)
 
 
@@ -30,7 +30,7 @@ def _tid(c: Closures, stmt: ir.Stmt) -> Step | None:
     return step
 
 
-def _dim(c: Closures, stmt: ir.Stmt) -> None:
+def dim(c: Closures, stmt: ir.Stmt) -> None:
     c.fixed(stmt, c.dims[stmt.attr.axis] if stmt.attr.axis < len(c.dims) else 1)
 
 
@@ -216,9 +216,9 @@ def _replayed(c: Closures, stmt: ir.Stmt, results: list[int]) -> Step | None:
 
 
 STEPS = {
-    rows.CONST: _const,
+    rows.CONST: const,
     rows.TID: _tid,
-    rows.DIM: _dim,
+    rows.DIM: dim,
     rows.IF: _if,
     rows.FOR: _for,
     rows.WHILE: _while,

@@ -20,6 +20,7 @@ from ..ops import memory as rows
 from ..ops import vectors
 from ..row import Row
 from ..types import Array, Composite
+from .access import array_shape
 from .closures import LOG, THREAD, Step
 from .closures import memory as memory_of
 
@@ -174,10 +175,6 @@ class LaneBlock(Protocol):
     def new(self, value: ir.Value, /) -> int: ...
     def scratch(self) -> int: ...
     def fixed(self, stmt: ir.Stmt, value: Any, /) -> None: ...
-
-
-def _shape(c: LaneBlock, stmt: ir.Stmt) -> None:
-    c.fixed(stmt, c.arrays[id(stmt.args[0])].shape[stmt.attr])
 
 
 def _components(c: LaneBlock, stmt: ir.Stmt) -> None:
@@ -395,7 +392,7 @@ STEPS: Any = {
     rows.LOAD: _load,
     rows.STORE: _store,
     rows.COMPONENTS: _components,
-    rows.SHAPE: _shape,
+    rows.SHAPE: array_shape,
     rows.ACCUMULATE: _update,
     **dict.fromkeys(rows.ATOMICS, _update),
     rows.LOG_STORE: _log_store,

@@ -26,7 +26,7 @@ from ..types import Array, Composite, Scalar, Stack, Type
 from . import lane_memory
 from .arithmetic import linear
 from .closures import Closures, Step, converter
-from .control import call
+from .control import call, const, dim
 from .lane_memory import LANES, LanesDiverge, LaneValue, Undo
 from .run import run
 
@@ -296,10 +296,6 @@ def _one(value: Any, lane: int) -> Any:
 # --- constants, thread indices, stacks and claims
 
 
-def _const(c: LaneClosures, stmt: ir.Stmt) -> None:
-    c.fixed(stmt, stmt.attr)
-
-
 def _tid(c: LaneClosures, stmt: ir.Stmt) -> Step | None:
     axis, out = stmt.attr.axis, c.new(stmt.outs[0])
     if axis >= len(c.dims):
@@ -310,10 +306,6 @@ def _tid(c: LaneClosures, stmt: ir.Stmt) -> Step | None:
         s[out] = (s[LANES] // below % extent).astype(np.int32)
 
     return step
-
-
-def _dim(c: LaneClosures, stmt: ir.Stmt) -> None:
-    c.fixed(stmt, c.dims[stmt.attr.axis] if stmt.attr.axis < len(c.dims) else 1)
 
 
 class _Heap:
@@ -556,9 +548,9 @@ def _while(c: LaneClosures, stmt: ir.Stmt) -> Step:
 
 
 STEPS: Any = {
-    rows.CONST: _const,
+    rows.CONST: const,
     rows.TID: _tid,
-    rows.DIM: _dim,
+    rows.DIM: dim,
     rows.IF: _if,
     rows.FOR: _for,
     rows.WHILE: _while,
