@@ -8,6 +8,7 @@ rows whose distance is bounded.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..kernels.analysis.accesses import Access, accesses_of, relevant_scalars
@@ -19,7 +20,6 @@ from ..kernels.ops import control
 from ..kernels.ops import memory as rows
 from ..kernels.row import Effect
 from ..kernels.types import Array, Composite, Scalar
-from ..records import replace
 
 if TYPE_CHECKING:
     from .executable import Executable
