@@ -164,7 +164,7 @@ def main() -> None:
     parser.add_argument("--sanitize", action="store_true", help="compile with -fsanitize=address")
     given = parser.parse_args()
     if given.sanitize:
-        c_compiler.FLAGS += " -fsanitize=address"
+        c_compiler.FLAGS.append("-fsanitize=address")
     counts: collections.Counter[str] = collections.Counter()
     for seed in range(given.seed, given.seed + given.programs):
         found = outcome(seed, ("c",) if given.sanitize else ("numpy", "c"))

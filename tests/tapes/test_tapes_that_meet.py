@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import threading
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -88,6 +89,38 @@ def test_a_leaf_that_a_tape_inside_overwrites_stays_a_leaf():
     for turn in (1, 2):  # leaves add up
         tape.backward(grads={y: seed(*ONE)})
         np.testing.assert_allclose(x.grad.numpy(), turn * 2 * X)
+
+
+@pytest.mark.parametrize("nested", [True, False])
+@pytest.mark.parametrize(
+    "walks, slopes",
+    [
+        ("11", [1, 2]),
+        ("121", [1, 0, 1]),
+        ("211", [0, 1, 2]),
+        ("112", [1, 2, 0]),
+        ("22", [0, 0]),
+        ("2121", [0, 1, 0, 1]),
+    ],
+)
+def test_each_tape_adds_to_its_leaves_and_replaces_what_it_wrote(nested, walks, slopes):
+    """x is a leaf of the first tape, and what the second one wrote: there it is 0, as a copy forgets what was there."""
+    x, z, y = leaf(), leaf(), empty()
+    one, two = wb.Tape(keep="all"), wb.Tape()
+    with one:
+        wb.launch(square, 4, [x], [y])
+        if nested:
+            with two:
+                wb.copy(x, z)
+    if not nested:
+        with two:
+            wb.copy(x, z)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for n, (walk, slope) in enumerate(zip(walks, slopes, strict=True)):
+            (one if walk == "1" else two).backward(grads={y if walk == "1" else x: seed(*ONE)})
+            np.testing.assert_allclose(x.grad.numpy(), slope * 2 * X)
+            np.testing.assert_allclose(z.grad.numpy(), walks[: n + 1].count("2") * ONE)
 
 
 # ---- threads and tasks
