@@ -222,3 +222,46 @@ def test_types_and_devices_have_names_in_both():
         assert wb.dtype_to_jax(ours) is theirs and wb.dtype_from_jax(theirs) is ours
     assert wb.dtype_to_jax(wb.vec3) is jnp.float32 and wb.dtype_from_jax(jnp.zeros(2).dtype) is wb.float32
     assert wb.device_from_jax(wb.device_to_jax("cpu")) == "cpu" and wb.device_to_jax("cpu") in jax.devices("cpu")
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize("jit", [False, True])
+def test_second_derivatives_are_exact_in_both_modes(jnp, jit):
+    import jax
+
+    @wb.kernel
+    def bent(x: wb.array[wb.float64], b: wb.array[wb.float64], y: wb.array[wb.float64]):
+        i = wb.tid()
+        b[i] = b[i] * b[i] * x[i]
+        y[i] = wb.sin(x[i]) * x[(i + 1) % x.shape[0]]
+
+    def both(x: wb.array[wb.float64], b: wb.array[wb.float64], y: wb.array[wb.float64]):
+        half = wb.zeros_like(y)
+        wb.launch(bent, x.size, [x, b, half])
+        wb.launch(bent, x.size, [half, b, y])
+
+    def one(x, b):
+        return b * b * x, jnp.sin(x) * jnp.roll(x, -1)
+
+    kernel = wb.jax_kernel(bent, 2, in_out_argnames=["b"])
+    function = wb.jax_callable(both, 2, in_out_argnames=["b"])
+    x, b = jnp.asarray([0.3, -1.2, 2.0]), jnp.asarray([0.7, 0.4, -0.9])
+
+    def twice(x, b):
+        b, y = one(x, b)
+        return b * b * y, None
+
+    for ours, theirs in ((kernel, one), (function, twice)):
+
+        def loss(f):
+            return lambda x, b: jnp.sum(jnp.cos(f(x, b)[0]) * x)
+
+        ways = [
+            lambda g: jax.hessian(g),
+            lambda g: jax.jacrev(jax.jacrev(g)),
+            lambda g: lambda x, b: jax.jvp(lambda x: g(x, b), (x,), (x * x,))[1],
+            lambda g: lambda x, b: jax.grad(lambda x: jnp.sum(jax.grad(g, 1)(x, b) ** 2))(x),
+        ]
+        for way in ways:
+            got, want = (jax.jit(way(loss(f))) if jit else way(loss(f)) for f in (ours, theirs))
+            np.testing.assert_allclose(got(x, b), want(x, b), rtol=1e-9, atol=1e-9)
