@@ -191,7 +191,7 @@ def settings(seed: int, backend: str, split: bool = True) -> None:
     """Small launches are split, shared among workers and gathered as large ones are."""
     wb.config.backend, wb.config.threads = backend, 1 + seed % 4
     wb.config.check_bounds = seed % 5 == 0
-    for limit in ("PARALLEL_FROM", "SPLIT_FROM", "PULL_FROM"):
+    for limit in ("PARALLEL_FROM", "PULL_FROM"):
         setattr(thresholds, limit, 1 if split else 1 << 40)
     private_sums.WORTH = 1e9 if seed % 2 else 0
 

@@ -81,7 +81,6 @@ RUN: dict[str, Callable[[], object]] = {
     "tangent": lambda: tangent.tangent(of(diffuse), BOTH),
     "joint tangent": lambda: tangent.joint(of(diffuse), BOTH),
     "stencil pull": lambda: stencil_adjoint.pull(adjoint.adjoint(of(diffuse), BOTH).function, frozenset({"d_x"})),
-    "stencil split": lambda: stencil_adjoint.split(adjoint.adjoint(of(diffuse), BOTH).function, frozenset({"d_x"})),
     "stencil store": lambda: stencil_adjoint.storing(pulled(), frozenset({"d_x"})),
     "race finder": lambda: race_finder.guard(of(diffuse), frozenset("y")),
     "ledger adjoint": lambda: ledger_adjoint.ledger_adjoint(adjoint.adjoint(of(diffuse), BOTH).function),

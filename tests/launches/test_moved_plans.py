@@ -58,7 +58,7 @@ def facts(plan, active):
         (forward.variant, forward.workers, forward.contested, forward.box, forward.function),
         back
         and (back.needs, back.live, back.shadows, back.private, back.executable.contested, back.executable.variant),
-        back and (back.races is None, back.gather is None, back.pull is None),
+        back and (back.races is None, back.pull is None),
     )
 
 

@@ -94,7 +94,7 @@ def gradient(kernel, place: str, backend: str, threads: int):
 
 @pytest.fixture
 def small_counts_as_large(monkeypatch):
-    for limit in ("PARALLEL_FROM", "SPLIT_FROM", "PULL_FROM"):
+    for limit in ("PARALLEL_FROM", "PULL_FROM"):
         monkeypatch.setattr(thresholds, limit, 1)
     monkeypatch.setattr(private_sums, "WORTH", 0)
 

@@ -145,25 +145,21 @@ def test_findings_name_what_was_launched(names):
 
 
 @pytest.mark.needs_cc
-@pytest.mark.parametrize("way", ["parts", "pull"])
-def test_a_split_adjoint_adds_its_own_parts(way, monkeypatch, backend):
+def test_an_adjoint_that_pulls_adds_its_own_parts(monkeypatch, backend):
     program = load()["names_of_parts_of_a_stencil"]
     want = gradients(program, monkeypatch, 1 << 60)[1]
-    if way == "parts":
-        monkeypatch.setattr(stencil_adjoint, "pull", lambda *given: None)
-    else:
-        monkeypatch.setattr(stencil_adjoint, "PULLED", 1 << 20)
-        for name in ("exp", "mul"):
-            monkeypatch.setitem(wb.kernels.ops.ROWS[name].__dict__, "cheap", True)
+    monkeypatch.setattr(stencil_adjoint, "PULLED", 1 << 20)
+    for name in ("exp", "mul"):
+        monkeypatch.setitem(wb.kernels.ops.ROWS[name].__dict__, "cheap", True)
     back, got = gradients(program, monkeypatch, 1)
     if backend == "c":
-        assert (back.gather if way == "parts" else back.pull) is not None
+        assert back.pull is not None
     for name, values in want.items():
         np.testing.assert_allclose(got[name], values, rtol=1e-12, atol=1e-12, err_msg=name)
 
 
 def gradients(program: Program, monkeypatch, limit: int):
-    for name in ("PARALLEL_FROM", "SPLIT_FROM", "PULL_FROM"):
+    for name in ("PARALLEL_FROM", "PULL_FROM"):
         monkeypatch.setattr(thresholds, name, limit)
     monkeypatch.setattr(program, "made", {})
     arrays, tape = program.arrays(F, program.start()), wb.Tape()

@@ -16,7 +16,7 @@ from workbench.launches import private_sums, thresholds
 @pytest.fixture(autouse=True)
 def as_it_was(monkeypatch):
     """Puts back what `edges.settings` sets."""
-    for limit in ("PARALLEL_FROM", "SPLIT_FROM", "PULL_FROM"):
+    for limit in ("PARALLEL_FROM", "PULL_FROM"):
         monkeypatch.setattr(thresholds, limit, getattr(thresholds, limit))
     monkeypatch.setattr(private_sums, "WORTH", private_sums.WORTH)
 

@@ -19,7 +19,7 @@ def outcome(seed: int, backend: str, monkeypatch) -> str | tuple:
     """The slug of a refusal, or gradients and final contents."""
     wb.config.backend, wb.config.threads = backend, 4
     wb.config.check_bounds = seed % 3 == 0
-    for limit in ("PARALLEL_FROM", "SPLIT_FROM"):
+    for limit in ("PARALLEL_FROM", "PULL_FROM"):
         monkeypatch.setattr(f"workbench.launches.thresholds.{limit}", 1)  # so few threads go to workers too
     monkeypatch.setattr("workbench.launches.private_sums.WORTH", 1e9 if seed % 2 else 0)
     try:

@@ -179,7 +179,7 @@ def _other(event: Event, pitfall: Pitfall) -> Backward:
         position = {leaf.name: k for k, leaf in enumerate(plan.program.leaves)}
         private = tuple(position[n] for n in sorted(reverse.private))
         executable = Executable(plan.program, reverse.function, replace(plan.form, backend="numpy"), PLAIN)
-        made = replace(right, reverse=reverse, executable=executable, private=private, gather=None, pull=None)
+        made = replace(right, reverse=reverse, executable=executable, private=private, pull=None)
         _made[right][pitfall.name] = made
     return made
 

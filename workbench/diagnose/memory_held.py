@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import Any
 
 from ..arrays.allocation import Allocation
 from ..tables import aligned, bytes_text, html_table
@@ -21,7 +20,7 @@ Names = dict[Allocation, str]
 
 @dataclass(frozen=True)
 class Holding:
-    """One row. `kind`: kept, checkpoint, gradient, seed, shadow (only while a walk runs), parts or array."""
+    """One row. `kind`: kept, checkpoint, gradient, seed, shadow (only while a walk runs) or array."""
 
     kind: str
     nbytes: int
@@ -46,7 +45,7 @@ class Holdings:
 
     @property
     def total(self) -> int:
-        """Bytes held now: kept values, gradients, seeds, room for parts, and the arrays of the events."""
+        """Bytes held now: kept values, gradients, seeds, and the arrays of the events."""
         return sum(r.nbytes for r in self.rows if r.kind != "shadow")
 
     @property
@@ -82,7 +81,7 @@ class Holdings:
 def holdings(tape: Tape) -> Holdings:
     """The memory that the tape holds now, and that a walk of it takes."""
     names = _names(tape)
-    return Holdings([*_kept(tape, names), *_checkpoints(tape), *_of_arrays(tape, names), *_parts(tape)])
+    return Holdings([*_kept(tape, names), *_checkpoints(tape), *_of_arrays(tape, names)])
 
 
 def _kept(tape: Tape, names: Names) -> list[Holding]:
@@ -124,19 +123,6 @@ def _of_arrays(tape: Tape, names: Names) -> list[Holding]:
             size = a.nbytes * (a.grad_scale or 1)
             rows["shadow"].append(Holding("shadow", size, of, "backward, while it runs", "on an active path"))
     return [r for kind in rows.values() for r in kind]
-
-
-def _parts(tape: Tape) -> list[Holding]:
-    """Buffers of split adjoints that are kept between walks."""
-    gathers: dict[int, Any] = {}
-    for event in tape.events:
-        gather = event.reverse.gather if event.reverse is not None else None
-        if gather is not None:
-            gathers[id(gather)] = event.label, gather
-    return [
-        Holding("parts", sum(p.nbytes for p in g.parts), "", label, "halves of a split adjoint")
-        for label, g in gathers.values()
-    ]
 
 
 def _names(tape: Tape) -> Names:

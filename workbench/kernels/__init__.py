@@ -57,9 +57,6 @@ PASSES = (
     Pass(tangent.tangent, "The program that carries tangents from what a kernel reads to what it writes."),
     Pass(tangent.joint, "The kernel and its tangent in one program, to be differentiated again."),
     Pass(stencil_adjoint.pull, "The adjoint of a stencil with a thread for each cell that gathers what it is due."),
-    Pass(
-        stencil_adjoint.split, "The adjoint of a stencil in two: what each thread contributes, and the sums per cell."
-    ),
     Pass(stencil_adjoint.storing, "The same for arrays that hold nothing yet: stores in place of additions."),
     Pass(race_finder.guard, "The thread again, leaving its number on every cell: it meets those of other threads."),
     Pass(ledger_adjoint.ledger_adjoint, "An adjoint that also writes down every contribution to a gradient cell."),

@@ -32,7 +32,6 @@ class Role(enum.Enum):
     TANGENT = "t_{}"
     AFTER = "after_{}"  # what it held after the launch
     TIES = "ties_{}"  # among how many contributors a cell's adjoint is shared
-    PART = "part_{}"  # what every thread adds to its shadow (stencil_adjoint)
     EXTENT = "launch.dim{}"  # of the launch grid, along an axis
     OWNER = "owner_{}"  # the last thread that stored to each cell (race_finder)
     BY = "by_{}"  # in which statement

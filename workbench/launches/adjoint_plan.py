@@ -7,9 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
-
-from ..arrays.array import pack_companions
 from ..config import config
 from ..errors import GradientError
 from ..kernels.analysis.launch_form import Groups, LaunchForm
@@ -21,7 +18,6 @@ from ..kernels.passes import stencil_adjoint as gathering
 from ..kernels.passes.adjoint import Reverse
 from ..kernels.recursion import recursive
 from ..kernels.row import Effect
-from ..kernels.types import Array, Composite, Scalar
 from . import thresholds
 from .adjoint_arguments import AdjointArguments
 from .executable import Executable, executable_for
@@ -49,7 +45,6 @@ class Backward:
     private: tuple[int, ...]
     extremal: tuple[int, ...] = ()
     count: Executable | None = None
-    gather: Gather | None = None
     races: Races | None = None
     pull: PullPlan | None = None
     live: tuple[bool, ...] = ()
@@ -60,12 +55,6 @@ class Backward:
         `arguments`: those of the launch, then the shadows, then two helpers per extremal array. `fresh`: targets of
         `pull` whose contents are undefined so far. rest=False runs nothing after `pull`.
         """
-        if self.gather is not None:
-            shadows = dict(arguments.beside[: len(self.shadows)])
-            self.executable.run(arguments.values + self.gather.part_values, arguments.views)
-            targets = [(k, shadows[k]) for k in self.gather.targets]
-            self.gather.run(pack_companions(arguments.command.places, targets))
-            return
         if self.pull is not None:
             self.pull.run(arguments.values, fresh)
         if rest:
@@ -93,32 +82,6 @@ class PullPlan:
         self.made[fresh].run([*values, *self.grid], None)
 
 
-@dataclass(eq=False)
-class Gather:
-    """The second half of an adjoint that was split into a map and a gather, and the arrays between them.
-
-    Those arrays (`parts`) have a rim of zeros that nobody writes to, and one walk uses them at a time: so they are made
-    once.
-    """
-
-    executable: Executable
-    targets: tuple[int, ...]
-    parts: tuple[Any, ...]
-
-    @property
-    def part_values(self) -> list:
-        values: list = []
-        rank = len(self.executable.form.dims)
-        for data in self.parts:
-            values.append(data.__array_interface__["data"][0])
-            values += data.shape[:rank]
-            values += data.strides[:rank]
-        return values
-
-    def run(self, shadow_values: list) -> None:
-        self.executable.run(shadow_values + self.part_values, None)
-
-
 def adjoint_of(plan: Plan, active: tuple[int, ...], alone: bool = False) -> Backward:
     """The adjoint of the launches of a plan for these active positions, with how to run it.
 
@@ -138,7 +101,7 @@ def _moved(plan: Plan, active: tuple[int, ...], alone: bool) -> Backward | None:
         return None
     first, by = plan.moved_from
     back, names = adjoint_of(first, active, alone), first.motion.names if first.motion is not None else ()
-    if back.gather or back.pull or back.count or not may_move(back.executable.function, names):
+    if back.pull or back.count or not may_move(back.executable.function, names):
         return None
     return replace(back, needs=first.moved(back.needs, by))
 
@@ -165,11 +128,9 @@ def plan_adjoint(plan: Plan, active: frozenset[str], alone: bool = False) -> Bac
     def ready(function: Function, form: LaunchForm = form) -> Executable:
         return executable_for(program, function, form.beside(function), reverse.ordered)
 
-    main, gather, pull = _divided(plan, ready(function), form, position, ready)
+    main, pull = _divided(plan, ready(function), form, position, ready)
     if pull is None:
-        for part in (main, gather.executable if gather else None):
-            if part is not None:
-                program.prepare(part.function, form.backend, part.variant)
+        program.prepare(main.function, form.backend, main.variant)
     races = races_of(plan) if config.race_guard else None
     needs = reverse.needs | (races.guard.needs if races else frozenset())
     carries = any(k in plan.float_reads or k in plan.accumulates_only for k in shadows)
@@ -181,7 +142,6 @@ def plan_adjoint(plan: Plan, active: frozenset[str], alone: bool = False) -> Bac
         tuple(position[n] for n in sorted(reverse.private)),
         tuple(position[n] for n in reverse.extremal),
         ready(reverse.count) if reverse.count else None,
-        gather,
         races,
         pull,
         tuple([carries and k in shadows for k, _ in plan.writes]),
@@ -190,28 +150,19 @@ def plan_adjoint(plan: Plan, active: frozenset[str], alone: bool = False) -> Bac
 
 def _divided(
     plan: Plan, main: Executable, form: LaunchForm, position: dict[str, int], ready: Callable[..., Executable]
-) -> tuple[Executable, Gather | None, PullPlan | None]:
-    """`main`, divided where that pays so that no two threads add to one cell: with a pull, or into map and gather."""
+) -> tuple[Executable, PullPlan | None]:
+    """`main`, or the rest of it beside a pull where that pays, so that no two threads add to one cell."""
     of, function = _belonging(main.function), main.function
     targets = {form.shapes.get(of[n]) for n in main.contested}  # one gather runs over the cells of all
     alike = len(targets) == 1 and None not in targets and len(form.dims) == function.rank
-    size = math.prod(form.dims)
-    if not alike or form.backend == "numpy" or not thresholds.large(size) or form.groups:
-        return main, None, None
+    if not alike or form.backend == "numpy" or not thresholds.large(math.prod(form.dims)) or form.groups:
+        return main, None
     shape = targets.pop()
-    once = plan.program.once
     beside = frozenset(n for a, n in _shadows(function).items() if form.shapes.get(a) == shape)
-    pulled = once(gathering.pull, function, main.contested, beside)
-    if pulled is not None:
-        return ready(pulled.rest), None, _pull(plan, pulled, position, form, ready)
-    splits = form.backend == "c" and size >= thresholds.SPLIT_FROM  # a GPU adds faster than it stores and reads parts
-    halves = once(gathering.split, function, main.contested) if splits else None
-    if halves is None:
-        return main, None, None
-    parts = {part.param.name for part in halves.parts}
-    shapes = {**form.shapes, **dict.fromkeys(parts, form.dims)}
-    form = replace(form, contiguous=form.contiguous | parts, shapes=shapes)
-    return ready(halves.map, form), _gather(halves, position, form, ready), None
+    pulled = plan.program.once(gathering.pull, function, main.contested, beside)
+    if pulled is None:
+        return main, None
+    return ready(pulled.rest), _pull(plan, pulled, position, form, ready)
 
 
 def _belonging(function: Function) -> dict[str, str]:
@@ -268,20 +219,3 @@ def _cleared(rest: Function, position: dict[str, int]) -> tuple[int, ...] | None
             return None
         found.add(position[root(s.args[0]).belongs_to])
     return tuple(found)
-
-
-def _gather(
-    halves: gathering.Split, position: dict[str, int], form: LaunchForm, ready: Callable[..., Executable]
-) -> Gather:
-    """The gather over all cells that can receive a contribution, with its part arrays."""
-    rim = halves.rim
-    parts = []
-    for part in halves.parts:
-        shape = tuple(n + 2 * r for n, r in zip(form.dims, rim, strict=True))
-        assert isinstance(part.type, Array) and isinstance(part.type.dtype, Scalar | Composite)
-        parts.append(np.zeros((*shape, *part.type.dtype.shape), part.type.dtype.numpy))
-    of = _belonging(halves.gather)
-    targets = tuple(position[of[t]] for t in halves.targets)
-    shape = form.shapes[of[halves.targets[0]]]
-    dims = tuple(min(n, d + h) for n, d, h in zip(shape, form.dims, halves.high, strict=True))
-    return Gather(ready(halves.gather, replace(form, dims=dims)), targets, tuple(parts))

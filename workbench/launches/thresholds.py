@@ -5,10 +5,9 @@ WAKE_FROM = 150_000  # below which it is faster than waking others
 SUMS_FROM = 1_000_000  # below which copies of sums for each worker cost more than they save
 LONG_FROM = 2_000_000  # statements of a launch from which workers that are through help the others
 SLICE = 500_000_000  # statements of a part of a launch: less than a second, in which nobody sees Ctrl-C
-SPLIT_FROM = 16_384  # threads below which two functions over memory in between cost more than they save
 PULL_FROM = 512  # threads below which a second function costs more than it saves
 
 
 def large(threads: int) -> bool:
-    """True if the grid is large enough for a second function (pull, split, peeled loop) to pay."""
-    return threads >= min(PULL_FROM, SPLIT_FROM)
+    """True if the grid is large enough for a second function (pull, peeled loop) to pay."""
+    return threads >= PULL_FROM

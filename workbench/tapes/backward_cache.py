@@ -154,8 +154,7 @@ def _plain(event: Event) -> bool:
         return False
     if back is None:
         return True
-    odd = back.private or back.extremal or back.races or back.executable.form.backend != "c"
-    return not (odd or (back.gather and command.cached.free))  # there numbers lie elsewhere
+    return not (back.private or back.extremal or back.races or back.executable.form.backend != "c")
 
 
 def _write_down(made: CompiledBackward, tape: Recording, seeds: Workspace) -> None:

@@ -178,7 +178,7 @@ def _launch(tape: Recording, event: Event, space: Workspace, after: dict) -> Non
     shadows = [(k, space[places[k].allocation]) for k in back.shadows]
     helpers = ties(event, after) if back.extremal else []
     arguments = AdjointArguments(command, back.private, shadows + helpers)
-    if command.declared and back.executable.form.backend == "c" and back.gather is None and back.pull is None:
+    if command.declared and back.executable.form.backend == "c" and back.pull is None:
         _in_blocks(back, arguments)
     else:
         pull = back.pull

@@ -1,12 +1,10 @@
-"""A scatter becomes a map and a gather: the adjoint of a stencil without atomics, in parallel.
+"""A scatter becomes a gather: the adjoint of a stencil without atomics, in parallel.
 
 The adjoint of `u[i - 1, j]` adds to `d_u[i - 1, j]`: threads meet. Where every such index is a thread index plus a
-constant, each thread can store its contribution in a `part` of its own instead, and a second function adds up, for
-each cell, the parts of the threads around it. Both have one writer per address. Parts have a rim of zeros, so the
-sum needs no tests at the border. (The gather form of adjoint stencils: Hückelheim et al., ICPP 2019, arXiv:1907.02818.)
-
-Where a contribution is cheap to compute, no part is stored at all: each cell works out anew what the threads around it
-contribute (`pull`), before the rest of the adjoint clears what they read.
+constant, and a contribution is cheap to compute, each cell works out anew what the threads around it contribute
+(`pull`), before the rest of the adjoint clears what they read: then each address has one writer. (The gather form of
+adjoint stencils: Hückelheim et al., ICPP 2019, arXiv:1907.02818.) To store dear contributions, and add them up in a
+second function, took as long as sums in shares or longer.
 """
 
 from __future__ import annotations
@@ -27,41 +25,6 @@ Offset = tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class Part:
-    """One value of every thread, added to array `target` at each of `offsets` from the thread's own cell.
-
-    `param`: the parameter of the map that it is stored in.
-    """
-
-    param: Value
-    target: str
-    offsets: tuple[Offset, ...]
-
-    @property
-    def type(self) -> Array:
-        return type_as(self.param, Array)
-
-
-@dataclass(frozen=True)
-class Split:
-    """`map` stores parts, `gather` adds them up. The rim of a part is `rim` cells wide on both sides of each axis.
-
-    `gather` has one thread per cell; cells that can get something reach `high` beyond the launch grid.
-    """
-
-    map: Function
-    gather: Function
-    parts: tuple[Part, ...]
-    targets: tuple[str, ...]
-    low: Offset
-    high: Offset
-
-    @property
-    def rim(self) -> Offset:
-        return tuple(h - low for low, h in zip(self.low, self.high, strict=True))
-
-
-@dataclass(frozen=True)
 class PullAdjoint:
     """`pull` adds to each cell what the threads around it contribute; `rest` is the adjoint without that.
 
@@ -76,16 +39,9 @@ class PullAdjoint:
     high: Offset
 
 
-@named_pass("stencil split")
-def split(function: Function, targets: frozenset[str]) -> Split | None:
-    """Split the accumulations into `targets` off an adjoint, or None where one of them has another form."""
-    made = _prepared(function, targets)
-    return made.build() if made is not None else None
-
-
 @named_pass("stencil pull")
 def pull(function: Function, targets: frozenset[str], alike: frozenset[str] = frozenset()) -> PullAdjoint | None:
-    """The split without stored parts; None if a contribution is costly, or reads memory the adjoint has changed.
+    """The adjoint in two, or None: if a contribution is costly, or reads memory the adjoint has changed.
 
     `alike`: other arrays of the targets' shape, whose accumulations come along where they have the same form.
     """
@@ -114,7 +70,7 @@ def storing(function: Function, names: frozenset[str]) -> Function:
     return copy
 
 
-def _prepared(function: Function, targets: frozenset[str]) -> _Split | None:
+def _prepared(function: Function, targets: frozenset[str]) -> _Scatter | None:
     if not targets or any(type_as(p, Array).ndim != function.rank for p in function.arrays if p.name in targets):
         return None
     accesses = [a for a in accesses_of(function) if a.name in targets]
@@ -126,7 +82,7 @@ def _prepared(function: Function, targets: frozenset[str]) -> _Split | None:
         places[access.stmt] = offset
     if not places:
         return None
-    return _Split(function, tuple(sorted(targets)), places)
+    return _Scatter(function, tuple(sorted(targets)), places)
 
 
 def _offset(access: Access) -> Offset | None:
@@ -139,42 +95,28 @@ def _offset(access: Access) -> Offset | None:
     return tuple(out)
 
 
-class _Unsplittable(Exception):
+class _InALoop(Exception):
     """An accumulation inside a loop."""
 
 
 @dataclass
-class _Split:
+class _Scatter:
     function: Function
     targets: tuple[str, ...]
     places: dict[Stmt, Offset]
     builder: Builder = field(default_factory=Builder)
 
-    def lifted(self) -> tuple[Function, list[tuple[str, Offset, Value]], Offset, Offset] | None:
-        """(copy without the accumulations, those as (target, offset, value), least and greatest offset per axis)."""
+    def lifted(self) -> tuple[Function, list[tuple[str, Offset, Value]], Offset] | None:
+        """(copy without the accumulations, those as (target, offset, value), the greatest offset per axis)."""
         copy, self.places = self.copied()
         self.builder.region = copy.body
         try:
             pending = self.lift(copy.body)
-        except _Unsplittable:
+        except _InALoop:
             return None
         offsets = list(self.places.values())
-        low = tuple(min(min(o[k] for o in offsets), 0) for k in range(copy.rank))
         high = tuple(max(max(o[k] for o in offsets), 0) for k in range(copy.rank))
-        return copy, pending, low, high
-
-    def build(self) -> Split | None:
-        found = self.lifted()
-        if found is None:
-            return None
-        copy, pending, low, high = found
-        sums = self.grouped(pending)
-        with self.builder.open():
-            self.builder.role = "adjoint"
-            parts = self.store(copy, sums, tuple(h - n for n, h in zip(low, high, strict=True)))
-        copy.name = f"{self.function.name}_map"
-        gather = self.gather(parts, low, high)
-        return Split(simplify.adjoint(copy), gather, tuple(parts), self.targets, low, high)
+        return copy, pending, high
 
     def copied(self) -> tuple[Function, dict[Stmt, Offset]]:
         """A mutable copy of the function, and the offsets of its accumulations, matched by their order."""
@@ -197,7 +139,7 @@ class _Split:
                 for side in (0, 1):
                     pending += self.out_of(stmt, side, self.lift(stmt.regions[side]))
             elif any(s in self.places for r in stmt.regions for s in walk(r)):
-                raise _Unsplittable
+                raise _InALoop
         region.body[:] = kept
         return pending
 
@@ -214,44 +156,14 @@ class _Split:
             stmt.regions[1 - side].results = (*stmt.regions[1 - side].results, other)
         return [(name, offset, found[g]) for name, offset, g in inner]
 
-    def grouped(self, pending: list[tuple[str, Offset, Value]]) -> list[tuple[str, tuple[Offset, ...], Value]]:
-        """(target, offsets, value) of each accumulation; values that go to the same cells are summed first."""
-        cells: dict[tuple[str, Value], list[Offset]] = {}
-        for name, offset, g in pending:
-            cells.setdefault((name, g), []).append(offset)
-        sums: dict[tuple[str, tuple[Offset, ...]], list[Value]] = {}
-        for (name, g), offsets in cells.items():
-            sums.setdefault((name, tuple(sorted(offsets))), []).append(g)
-        found = []
-        for (name, offsets), gs in sums.items():
-            total = gs[0]
-            with self.builder.open():
-                for g in gs[1:]:
-                    total = ROWS["add"](total, g)
-            found.append((name, offsets, total))
-        return found
-
     def tids(self, rank: int) -> list[Value]:
         return [self.builder.append(c.TID, (), (int32,), attr=c.Tid(k)).outs[0] for k in range(rank)]
-
-    def store(self, copy: Function, sums: list[tuple[str, tuple[Offset, ...], Value]], rim: Offset) -> list[Part]:
-        """Store each sum in a part of its own, beyond the rim."""
-        tids = self.tids(copy.rank)
-        places = [ROWS["add"](t, constant(int32, r)) for t, r in zip(tids, rim, strict=True)]
-        of = {p.name: p.belongs_to for p in copy.params}
-        parts = []
-        for k, (target, offsets, value) in enumerate(sums):
-            type = Array(value.type, copy.rank)
-            param = companion(copy.body.params, Role.PART, of[target], type, name=f"part_{k}")
-            self.builder.emit(mem.STORE, param, *places, value)
-            parts.append(Part(param, target, offsets))
-        return parts
 
     def pull(self) -> PullAdjoint | None:
         found = self.lifted()
         if found is None:
             return None
-        copy, pending, _, high = found
+        copy, pending, high = found
         offsets = sorted({o for _, o, _ in pending})
         needs = {at: _needed(copy, [g for _, o, g in pending if o == at]) for at in offsets}
         if not _cheap(needs) or not _untouched(copy, set().union(*needs.values()), self.targets):
@@ -280,34 +192,8 @@ class _Split:
         names = tuple(g.name for g in grid)
         return PullAdjoint(simplify.adjoint(made), simplify.adjoint(copy), names, tuple(totals), high)
 
-    def gather(self, parts: list[Part], low: Offset, high: Offset) -> Function:
-        """Per cell: the array's own value plus the parts of the threads around it."""
-        self.builder = Builder()
-        self.builder.role = "adjoint"
-        params = self.builder.region.params
-        rank = len(low)
-        arrays = {p.name: p.copied() for p in self.function.params if p.name in self.targets}
-        inputs = [part.param.copied() for part in parts]
-        params += [*(arrays[t] for t in self.targets), *inputs]
-        with self.builder.open():
-            cell = self.tids(rank)
-            for target in self.targets:
-                total = None
-                for part, value in zip(parts, inputs, strict=True):
-                    for offset in part.offsets if part.target == target else ():
-                        at = [
-                            ROWS["add"](x, constant(int32, h - n - o))
-                            for x, o, n, h in zip(cell, offset, low, high, strict=True)
-                        ]
-                        term = self.builder.emit(mem.LOAD, value, *at)
-                        total = term if total is None else ROWS["add"](total, term)
-                if total is not None:
-                    self.builder.emit(mem.ACCUMULATE, arrays[target], *cell, total)
-        f = self.function
-        return f.with_body(self.builder.region, f"{f.name}_gather", rank)
 
-
-PULLED = 128  # floats worked out anew per cell: beyond, storing parts is cheaper
+PULLED = 128  # floats worked out anew per cell: beyond, sums in shares are cheaper
 
 
 def _needed(copy: Function, values: list[Value]) -> set[Value]:

@@ -135,7 +135,7 @@ class OtherSlopes:
             program, form = event.command.program, event.command.plan.form
             function = program.once(other_slope, back.reverse.function)
             executable = executable_for(program, function, form.beside(function), back.reverse.ordered)
-            self.made[id(back)] = back, replace(back, executable=executable, gather=None, pull=None)
+            self.made[id(back)] = back, replace(back, executable=executable, pull=None)
         return self.made[id(back)][1]
 
     def look(self, event: Event, space: Workspace) -> None:
