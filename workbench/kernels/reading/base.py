@@ -220,12 +220,15 @@ class ReaderBase:
         return f.custom
 
     def python_object(self, node: ast.expr) -> Any:
-        """The Python object that an expression of names and dots stands for, or None; writes no IR."""
+        """The Python object that names, dots and constant indices stand for, or None; writes no IR."""
         if isinstance(node, ast.Attribute):
             base = self.python_object(node.value)
             if (found := getattr(base, node.attr, None)) is not None:
                 self.lookups.attribute(base, node.attr, found)
             return found
+        if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+            base, k = self.python_object(node.value), node.slice.value
+            return base[k] if isinstance(base, tuple) and isinstance(k, int) and k < len(base) else None
         if not isinstance(node, ast.Name):
             return None
         if node.id in self.state.names:

@@ -29,6 +29,14 @@ def surroundings(fn: Callable[..., Any]) -> dict[str, Any]:
     return {**fn.__globals__, **cells}
 
 
+def present(fn: Callable[..., Any], name: str) -> Any:
+    """What a free name of a function stands for now. Raises KeyError, ValueError."""
+    code = fn.__code__
+    if name in code.co_freevars and fn.__closure__:
+        return fn.__closure__[code.co_freevars.index(name)].cell_contents
+    return fn.__globals__[name] if name in fn.__globals__ else vars(builtins)[name]
+
+
 def is_ours(fn: Callable[..., Any]) -> bool:
     """True for a function of this package, whose names stay what they are."""
     return (fn.__module__ or "").partition(".")[0] == _ROOT

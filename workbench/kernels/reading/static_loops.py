@@ -18,7 +18,7 @@ from .. import ir, ops
 from ..ops import control
 from ..row import Row
 from ..types import Array, Composite, Type
-from . import declare
+from . import declare, python_names
 from .base import Meaning, ReaderBase, reads
 from .declare import Instance, struct_of
 from .lower_bounds import static_int
@@ -75,12 +75,13 @@ def evaluated(reader: ReaderBase, expression: ast.expr, node: ast.AST) -> Any:
     if isinstance(found, StaticValue):
         text = f"`{ast.unparse(expression)}` is known only when the kernel runs"
         raise reader.error(text, "static", node, "static() sees its length and type.", "static(len(v))")
-    known = vars(builtins) | around
-    for name in names & known.keys() - reader.state.names.keys():
+    known, fn = {n: x for n, x in (vars(builtins) | around).items() if n in names}, reader.frame.fn
+    outside = known.keys() - reader.state.names.keys()
+    for name in outside:
         reader.note(name, known[name])
-    used = [known[n] for n in names & known.keys() if known[n] is not getattr(builtins, n, None)]
+    used = [x for n, x in known.items() if x is not getattr(builtins, n, None)]
     if not all(isinstance(x, FIXED) for x in used) or any(isinstance(n, ast.Attribute) for n in ast.walk(expression)):
-        reader.lookups.expression(lambda: eval(code, around), found)
+        reader.lookups.expression(lambda: eval(code, known | {n: python_names.present(fn, n) for n in outside}), found)
     return found
 
 
@@ -154,7 +155,7 @@ def items_of(reader: ReaderBase, over: ast.expr, node: ast.For) -> Sequence[Any]
     if isinstance(over, ast.Tuple | ast.List):
         return reader.visit_Tuple(over)
     if not isinstance(over, ast.Call):
-        found = reader.python_object(over) if isinstance(over, ast.Name | ast.Attribute) else None
+        found = reader.python_object(over)
         if isinstance(found, list):
             return evaluated(reader, over, over)
         return reader.visit(over) if isinstance(found, tuple) else None
