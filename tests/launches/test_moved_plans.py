@@ -227,3 +227,18 @@ def test_the_layout_of_an_array_stays(name):
         setattr(x, name, getattr(x, name))
     x.name = "x"
     assert x.shape == (2, 3) and x.reshape((3, 2)).shape == (3, 2) and x.label == "x"
+
+
+def test_what_is_kept_of_ever_new_shapes_is_bounded(backend, monkeypatch):
+    from workbench.arrays import strided
+
+    monkeypatch.setattr(strided, "MOST_LAYOUTS", 8)
+    x = wb.array(np.arange(1.0, 41.0), dtype=F)
+    for n in [*range(1, 39), 3, 3, 3]:  # some of whose layouts are numbered anew
+        wb.launch(window, 1, [x[: n + 1], n - 1])
+        assert len(strided._numbers) <= 8
+    want = np.arange(1.0, 41.0)
+    for n in [*range(1, 39), 3, 3, 3]:
+        want[n - 1] *= want[n]
+    np.testing.assert_allclose(x.numpy(), want, rtol=1e-14)
+    assert window.launches.layouts.most == window.launches.program.plans.most

@@ -48,7 +48,7 @@ from .reading.source import Source, source
 from .recursion import recursive
 from .types import Array, Composite, Handle, Scalar, Struct, Type, covers, is_float, is_open
 
-MOST_PLANS = 3000  # of one program, 6 kB each: every number that an index uses has a plan of its own
+MOST_PLANS = 3000  # of one program, 2 to 6 kB each: every number that an index uses has a plan, made or moved
 
 if TYPE_CHECKING:
     from concurrent.futures import Future

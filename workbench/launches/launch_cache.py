@@ -111,9 +111,8 @@ class LaunchCache:
         self.arrays = program.array_positions
         self.all_arrays = len(program.leaves) == len(self.arrays)
         self.fixed = tuple([k for k in range(len(program.leaves)) if not (k in self.arrays or self._is_free(k))])
-        most = MOST_PLANS if self.fixed else MOST
-        self.cached = RecentlyUsed(most)  # key -> CachedLaunch
-        self.layouts = RecentlyUsed(most)  # for arrays that are new: one launch of each form
+        self.cached = RecentlyUsed(MOST_PLANS if self.fixed else MOST)  # key -> CachedLaunch
+        self.layouts = RecentlyUsed(MOST_PLANS)  # for arrays that are new: one launch of each form, with its plan
         self.seen_once: set[int] = set()  # hashes of launches made once: of arrays new each time nothing more is kept
 
     def _is_free(self, k: int) -> bool:

@@ -1,7 +1,8 @@
 """Plans: everything about a launch that depends only on layouts, grid and the numbers that indices use.
 
 Bounds are checked, races that are certain are refused, the touched ranges, the variant of the text and the number of
-workers are chosen. The second launch of the same form looks its plan up and costs a few microseconds.
+workers are chosen. The second launch of the same form looks its plan up and costs a few microseconds. Where numbers in
+indices do nothing but move what is touched, the plan of the first number is moved (`analysis.motion`).
 """
 
 from __future__ import annotations
