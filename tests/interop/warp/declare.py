@@ -15,6 +15,8 @@ CAUSES = (
     "missing requires_grad in a struct",
     "missing requires_grad",
     "leaked seed",
+    "used-up seed",
+    "adjoint of the kernel",
     "host write",
     "race",
     "custom adjoint",

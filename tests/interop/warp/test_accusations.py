@@ -219,6 +219,56 @@ def test_what_adds_up_in_an_array_that_is_written_later_is_not_accused(k: Any) -
     assert rows[1].cause.startswith("with what it held before")
 
 
+def rows_of_a_jacobian(k: Any, taken: Callable[[Any], Any]) -> Any:
+    """A walk for each element of y; `taken` keeps the row of each. (The rows, what was seen.)"""
+    wp, x, y = k.wp, floats(k, [1.0, 2.0, 3.0]), zeros(k, 3)
+    with wb.interop.warp.watch() as seen:
+        with wp.Tape() as tape:
+            wp.launch(k.square, 3, [x], [y])
+        kept = []
+        for seed in np.eye(3, dtype=np.float32):
+            tape.zero()
+            tape.backward(grads={y: wp.array(seed, dtype=float)})
+            kept.append(taken(x.grad))
+    return kept, seen
+
+
+def test_rows_that_are_views_of_one_gradient_are_wrong(k: Any) -> None:
+    kept, seen = rows_of_a_jacobian(k, lambda grad: grad.numpy())
+    np.testing.assert_array_equal(np.array(kept)[0], [0.0, 0.0, 6.0])  # not 2, 0, 0
+    rows = [r for r in seen.compare() if r.array == "x"]
+    assert [r.verdict for r in rows] == ["wrong", "wrong", "agrees"], [r.texts() for r in rows]
+    assert rows[0].cause.startswith("alias: ") and rows[0].remedy == "`x.grad.numpy().copy()`"
+    assert rows[0].difference > 0 and ".py:" in rows[0].line
+
+
+@pytest.mark.parametrize("taken", [lambda g: g.numpy().copy(), lambda g: float(g.numpy()[0]), lambda g: g.numpy() + 0])
+def test_rows_that_are_copies_are_right(k: Any, taken: Any) -> None:
+    _, seen = rows_of_a_jacobian(k, taken)
+    assert [r.verdict for r in seen.compare() if r.array == "x"] == ["agrees"] * 3
+
+
+def test_the_view_that_a_loop_takes_anew_is_no_row(k: Any) -> None:
+    held = {}
+    _, seen = rows_of_a_jacobian(k, lambda grad: held.update(g=grad.numpy()))
+    assert [r.verdict for r in seen.compare() if r.array == "x"] == ["agrees"] * 3
+
+
+def test_the_turns_of_a_loop_are_one_line(k: Any) -> None:
+    wp, x = k.wp, floats(k, [1.0, 2.0, 3.0])
+    with wb.interop.warp.watch() as seen:
+        for _ in range(20):
+            y, loss = zeros(k, 3), zeros(k, 1)
+            with wp.Tape() as tape:
+                wp.launch(k.square, 3, [x], [y])
+                wp.launch(k.total, 3, [y], [loss])
+            tape.backward(loss)
+            tape.zero()
+    assert len(seen.compare()) == 60
+    lines = str(seen.compare()).splitlines()[2:]
+    assert len(lines) == 3 and all(line.startswith("0 to 19 (20)") for line in lines)
+
+
 def two_steps(k: Any, between: Callable[[Any], None]) -> Any:
     """Two backwards of one loss, with something done to x between. The row about x of the second."""
     wp, x = k.wp, floats(k, [1.0, 2.0, 3.0])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import weakref
 from collections.abc import Callable
 from dataclasses import replace
 from types import FrameType
@@ -36,6 +37,7 @@ class CopyCalls:
             hooks.put(kind.zero_, self.zero)
             hooks.put(kind.assign, self.assign)
         hooks.put(warp_types.array.__init__, self.made)
+        hooks.put(warp_types.array.numpy, self.viewed)
 
     def copy(
         self,
@@ -82,6 +84,20 @@ class CopyCalls:
         if to.dtype is not source.dtype:
             source = source.view(to.dtype)
         return lambda: our_copy(to, source, dest_offset, src_offset, count)
+
+    def viewed(self, original: Original, a: Any) -> Any:
+        """Note which views of gradients the program has taken: the next backward writes to them."""
+        result = original(a)
+        if not self.session.inside and self.session.check == "gradient" and isinstance(result, np.ndarray):
+            taken, ref, session = weakref.ref(result), weakref.ref(a), self.session
+
+            def note() -> None:
+                grad, view = ref(), taken()
+                if grad is not None and view is not None and (left := session.left.get(grad)) is not None:
+                    session.views.setdefault(grad, []).append((left.number, taken))
+
+            session.postpone(note)
+        return result
 
     def fill(self, original: Original, a: Any, value: Any) -> Any:
         theirs = lambda: original(a, value)  # noqa: E731

@@ -56,6 +56,7 @@ class Session:
     recorded   of a tape of Warp: the step of each entry, by its id; None for a launch of no threads.
     escaped    of a tape of Warp: the steps while it was open that it has not recorded.
     left       of a `.grad`: what a backward left in it.
+    views      of a `.grad`: the arrays that its `numpy()` has given, each with the number of the backward before.
     cuts       clones with requires_grad=False: gradients are meant to end there.
     seeded     True once the program's own gradient was asked for.
     """
@@ -76,6 +77,9 @@ class Session:
         self.recorded: weakref.WeakKeyDictionary[Any, dict[int, WarpStep | None]] = weakref.WeakKeyDictionary()
         self.escaped: weakref.WeakKeyDictionary[Any, list[WarpStep]] = weakref.WeakKeyDictionary()
         self.left: weakref.WeakKeyDictionary[Any, LeftGradient] = weakref.WeakKeyDictionary()
+        self.views: weakref.WeakKeyDictionary[Any, list[tuple[int, weakref.ref[np.ndarray]]]] = (
+            weakref.WeakKeyDictionary()
+        )
         self.cuts: weakref.WeakKeyDictionary[Any, None] = weakref.WeakKeyDictionary()
 
     @property

@@ -101,6 +101,29 @@ class Verdicts(GradientWalks):
             or self._chosen(row)
         )
 
+    def look_at_views(self) -> None:
+        """Make a row wrong if the program keeps its numbers in a view that a later backward has written to.
+
+        One view alone is what a loop leaves behind; of two, one shows the numbers of the other.
+        """
+        for row in self.rows if self.session.views else ():
+            subject = row.subject
+            known = self.session.views.get(subject.theirs.grad, []) if row.verdict == "agrees" else []
+            alive = [(number, view) for number, ref in known if (view := ref()) is not None]
+            own = [view for number, view in alive if number == self.number]
+            if not own or len({number for number, _ in alive}) < 2 or row.theirs is None:
+                continue
+            now = np.array(own[0]).reshape(row.theirs.shape)
+            if np.array_equal(now, row.theirs, equal_nan=True):
+                continue
+            row.verdict, row.difference = "wrong", accuracy(now, row.theirs, None).difference
+            row.step = self._step_behind(self.events[-1])
+            row.cause = (
+                f"alias: what `{row.array}.grad.numpy()` has given after backward {self.number} is a view, and shows"
+                " what a later one has written"
+            )
+            row.remedy = f"`{row.array}.grad.numpy().copy()`"
+
     def _used_up(self, one: PublishedGradient, row: VerdictRow) -> None:
         """Make a row wrong if an earlier backward has used up the seed in `.grad` from which this one starts again."""
         left = [(p, self.session.left.get(p.theirs.grad)) for p in self.published if p.written]

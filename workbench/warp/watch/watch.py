@@ -139,6 +139,8 @@ class Watch:
                     where it ends at a clone with requires_grad=False, and is exact but for that.
         difference  the largest, as a share of the largest number in the gradient.
         """
+        for one in self.passes:
+            one.look_at_views()
         return VerdictTable([row for one in (*self.passes, *self.launches.adjoints) for row in one.rows])
 
     def differences(self) -> Differences:
