@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from typing import Any
 
@@ -267,6 +268,36 @@ def test_the_turns_of_a_loop_are_one_line(k: Any) -> None:
     assert len(seen.compare()) == 60
     lines = str(seen.compare()).splitlines()[2:]
     assert len(lines) == 3 and all(line.startswith("0 to 19 (20)") for line in lines)
+
+
+LIBRARY = """
+import warp as wp
+
+@wp.kernel
+def square_in_place(x: wp.array(dtype=float)):
+    i = wp.tid()
+    x[i] = x[i] * x[i]
+
+def step(x):
+    wp.launch(square_in_place, dim=x.shape[0], inputs=[x])
+"""
+
+
+def test_a_kernel_of_an_installed_library_is_not_the_line_to_change(k: Any, tmp_path: Any, monkeypatch: Any) -> None:
+    folder = tmp_path / "site-packages"
+    folder.mkdir()
+    (folder / "some_solver.py").write_text(LIBRARY)
+    monkeypatch.syspath_prepend(folder)
+    solver = importlib.import_module("some_solver")
+    wp, x, y = k.wp, floats(k, [1.0, 2.0, 3.0]), zeros(k, 3)
+    with wb.interop.warp.watch() as seen:
+        with wp.Tape() as tape:
+            wp.copy(y, x)
+            solver.step(y)
+        tape.backward(grads={y: wp.array(np.ones(3, np.float32), dtype=float)})
+    row = seen.compare()["x"]
+    assert row.verdict == "wrong", row.texts()
+    assert "test_accusations.py" in row.remedy and "solver.step(y)" in row.remedy and "some_solver" in row.remedy
 
 
 def two_steps(k: Any, between: Callable[[Any], None]) -> Any:

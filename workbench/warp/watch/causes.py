@@ -26,6 +26,7 @@ from .arguments import Changed, WithNumbers, changed
 from .compare import VerdictRow, accuracy
 from .events import WarpStep, asks_mesh
 from .memory import Untranslated
+from .programs import is_installed
 from .session import Session
 from .source_patterns import (
     AGAIN,
@@ -80,8 +81,23 @@ def explain(one: GradientWalks, row: VerdictRow) -> tuple[str, str]:
         cause, sentence, step, remedy = found
         row.step = step or row.step
         notebook = f" (notebooks/{NOTEBOOKS[cause]})" if cause in NOTEBOOKS else ""
+        if rule in OF_KERNELS and row.step is not None:
+            remedy = _of_the_program(one.session, row.step, remedy)
         return f"{cause}: {sentence}", f"{remedy}{notebook}"
     return "", ""
+
+
+def _of_the_program(session: Session, step: WarpStep, remedy: str) -> str:
+    """The remedy; of a kernel in an installed library what the user can do at the call of it."""
+    file = "" if step.kernel is None else step.kernel.func.__code__.co_filename
+    if not is_installed(file):
+        return remedy
+    where = None if step.where is None else session.calls.get((step.where.file, step.where.line), step.where)
+    line = "" if where is None else f" in {where}: {where.text.strip()}"
+    return (
+        f"seen.backward(grads={{...}}), whose gradients are exact, for what comes of the call{line}. `{step.label}`"
+        f" belongs to {step.kernel.func.__module__.partition('.')[0]}: its makers could use {remedy}"
+    )
 
 
 # ---- what stood in gradients before
@@ -583,6 +599,8 @@ RULES = (
     in_kernel,
     unexplained,
 )
+# their remedies change the kernel, or the launch of it
+OF_KERNELS = {no_adjoint, overwritten, not_cleared, aliased, infinite, beside_singular, in_kernel, unexplained}
 # the others tell the same of all rows with one launch
 OF_ROWS = {behind_mesh, leaked, argument_changed, without_gradient, rounded, infinite}
 

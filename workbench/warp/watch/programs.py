@@ -11,6 +11,8 @@ import warp
 from warp._src import context
 
 from ...arrays import names
+from ...errors import Where
+from ...tapes.events import place_of
 from .rebind import Rebinder
 
 _OURS = {__name__.partition(".")[0], "warp"}
@@ -28,6 +30,18 @@ def caller() -> Any:
     while frame.f_back is not None and is_between(frame.f_globals.get("__name__") or ""):
         frame = frame.f_back
     return frame
+
+
+def is_installed(file: str) -> bool:
+    """True for a file of an installed package: not the user's to change."""
+    return "-packages" in file
+
+
+def call_of_program(frame: FrameType) -> Where:
+    """The line of the user's program from which a frame of an installed library was called."""
+    while frame.f_back is not None and is_installed(frame.f_code.co_filename):
+        frame = frame.f_back
+    return place_of((frame.f_code, frame.f_lasti))
 
 
 def first_line(error: BaseException) -> str:

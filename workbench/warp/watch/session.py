@@ -13,11 +13,11 @@ import numpy as np
 from warp._src import context
 
 from ...arrays.array import array
-from ...errors import GradientError
+from ...errors import GradientError, Where
 from ...tapes.tape import Tape
 from .events import WarpStep
 from .memory import Twins
-from .programs import programs
+from .programs import call_of_program, is_installed, programs
 from .snapshots import GradientSnapshots
 
 Act = Callable[[], Any]
@@ -73,6 +73,7 @@ class Session:
         self.pending_bytes = 0
         self.pending_twins: dict[int, Sequence[array]] = {}  # by the id of the sequence
         self.places: dict[tuple[int, int], CallSite] = {}
+        self.calls: dict[tuple[str, int], Where] = {}  # of a line of an installed library: the program's call behind it
         self.tapes: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self.recorded: weakref.WeakKeyDictionary[Any, dict[int, WarpStep | None]] = weakref.WeakKeyDictionary()
         self.escaped: weakref.WeakKeyDictionary[Any, list[WarpStep]] = weakref.WeakKeyDictionary()
@@ -121,6 +122,8 @@ class Session:
         key = id(frame.f_code), frame.f_lasti
         if key not in self.places:
             self.places[key] = CallSite(frame.f_code, frame.f_lasti)
+            if isinstance(frame, FrameType) and is_installed(frame.f_code.co_filename):
+                self.calls[frame.f_code.co_filename, frame.f_lineno] = call_of_program(frame)
         return self.places[key]
 
     # ---- the queue
