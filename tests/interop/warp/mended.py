@@ -10,7 +10,7 @@ import numpy as np
 import warp as wp
 
 from tests.interop.warp.declare import Outcome, Program
-from tests.interop.warp.programs import arguments
+from tests.interop.warp.programs import arguments, between
 from tests.interop.warp.programs.loops import through
 from tests.interop.warp.programs.memory import counted_twice, grown
 from tests.interop.warp.programs.passes import halve, scattered
@@ -645,3 +645,51 @@ def all_launches_on_the_tape(x):
     z.grad.fill_(1.0)
     tape.backward()
     return Outcome(z, {"x": x})
+
+
+@mends("cloned_with_its_gradient", "`x.grad.zero_()` behind the copy")
+def cloned_then_cleared(x):
+    before = leaf(x)
+    between.walked(before)
+    x = wp.clone(before)
+    x.grad.zero_()
+    return Outcome(between.walked(x), {"x": x})
+
+
+MENDED["copied_with_its_gradient"] = MENDED["cloned_with_its_gradient"]
+
+
+@mends("seed_put_again", "tape.backward(grads={y: seed})")
+def seed_given_again(x):
+    x, y, seed = leaf(x), fresh(), wp.array(np.array([1.0, -2.0, 0.5]), dtype=float)
+    with wp.Tape() as tape:
+        wp.launch(square, dim=3, inputs=[x], outputs=[y])
+    for _ in range(2):
+        x.grad.zero_()
+        tape.backward(grads={y: seed})
+    return Outcome([(y, [1.0, -2.0, 0.5])], {"x": x})
+
+
+@wp.kernel
+def roots_by_if(x: wp.array(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    if x[i] > 0.0:
+        y[i] = wp.sqrt(x[i])
+    else:
+        y[i] = 2.0 * x[i]
+
+
+@mends("root_that_is_left_out", "`if` in place of wp.where")
+def root_in_a_branch(x):
+    return between.by_kernel(roots_by_if, x, float)
+
+
+@wp.kernel
+def linear_drag(v: wp.array(dtype=wp.vec3), f: wp.array(dtype=wp.vec3)):
+    i = wp.tid()
+    f[i] = -2.0 * v[i]
+
+
+@mends("drag_at_rest", "-k * v in place of -k * wp.length(v) * wp.normalize(v)")
+def drag_without_a_direction(v):
+    return between.by_kernel(linear_drag, v, wp.vec3)

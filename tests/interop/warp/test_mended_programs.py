@@ -15,6 +15,7 @@ from tests.interop.warp.test_watched_programs import rows_of, watched
 pytestmark = [pytest.mark.needs_warp, pytest.mark.filterwarnings("ignore:Running the tape backwards:UserWarning")]
 BARE = {
     "gradients_of_the_step_before": "x stays, so that a sum of gradients is what the program may have meant",
+    "cut_by_a_clone": "meant",
     "sum_by_utils": "an opaque call",
     "scan_by_utils": "an opaque call",
     "started_before_the_tape": "x is not on the tape",

@@ -89,8 +89,7 @@ def explain(one: GradientWalks, row: VerdictRow) -> tuple[str, str]:
 
 def _of_the_program(session: Session, step: WarpStep, remedy: str) -> str:
     """The remedy; of a kernel in an installed library what the user can do at the call of it."""
-    file = "" if step.kernel is None else step.kernel.func.__code__.co_filename
-    if not is_installed(file):
+    if step.kernel is None or not is_installed(step.kernel.func.__code__.co_filename):
         return remedy
     where = None if step.where is None else session.calls.get((step.where.file, step.where.line), step.where)
     line = "" if where is None else f" in {where}: {where.text.strip()}"

@@ -35,6 +35,18 @@ def walked(x):
     return loss
 
 
+def by_kernel(kernel, x, dtype):
+    """One launch from x to as many elements, walked back from ones."""
+    name = kernel.adj.args[0].label
+    x = wp.array(x, dtype=dtype, requires_grad=True)
+    y = wp.zeros_like(x)
+    with wp.Tape() as tape:
+        wp.launch(kernel, dim=len(x), inputs=[x], outputs=[y])
+    ones = np.ones_like(y.numpy())
+    tape.backward(grads={y: wp.array(ones, dtype=dtype)})
+    return Outcome([(y, ones)], {name: x})
+
+
 @wrong("leaked seed", launch="square", x=[1.0, 2.0, 3.0])
 def cloned_with_its_gradient(x):
     """`wp.clone` brings the gradient along that a walk has left, and the next walk adds to it."""
@@ -109,12 +121,7 @@ def cut_by_a_clone(x):
 @wrong("adjoint of the kernel", launch="drag", v=[[0.0, 0.0, 0.0], [1.0, 2.0, 2.0]])
 def drag_at_rest(v):
     """-2 |v| times the direction of v is -2 v, also at rest, where the direction has no slope."""
-    v = wp.array(v, dtype=wp.vec3, requires_grad=True)
-    f = wp.zeros(2, dtype=wp.vec3, requires_grad=True)
-    with wp.Tape() as tape:
-        wp.launch(drag, dim=2, inputs=[v], outputs=[f])
-    tape.backward(grads={f: wp.array(np.array([[1.0, 2.0, 3.0]] * 2), dtype=wp.vec3)})
-    return Outcome([(f, [[1.0, 2.0, 3.0]] * 2)], {"v": v})
+    return by_kernel(drag, v, wp.vec3)
 
 
 @agrees(exact={"v": [[0.0, 0.0, 0.0], [1 / 3, 2 / 3, 2 / 3]]}, v=[[0.0, 0.0, 0.0], [1.0, 2.0, 2.0]])
@@ -131,9 +138,4 @@ def length_at_rest(v):
 @wrong("adjoint of the kernel", launch="roots_above_zero", x=[-1.0, 4.0, -2.0])
 def root_that_is_left_out(x):
     """`wp.where` takes the other side, and the root of a negative number makes the gradient NaN."""
-    x = wp.array(x, dtype=float, requires_grad=True)
-    y = fresh()
-    with wp.Tape() as tape:
-        wp.launch(roots_above_zero, dim=3, inputs=[x], outputs=[y])
-    tape.backward(grads={y: wp.array(np.ones(3), dtype=float)})
-    return Outcome([(y, [1.0, 1.0, 1.0])], {"x": x})
+    return by_kernel(roots_above_zero, x, float)
