@@ -55,6 +55,8 @@ def diagnose(tape: Tape, loss: array | None = None, grads: dict[array, array] | 
         trail = WalkRecord(tape, seeds, only, (Kinks(), Bounds(), Loops()))
         case = RuleInput(tape, trail, seeded, lambda look: walk_again(tape, _seeds(tape, loss, grads), look, only))
         found = [f for rule in (*RECORD, *ACROSS, *FINITE, conventions, *FLOW) for f in rule(case)]
+    born = {f.where for f in found if f.slug == "adjoint-not-finite"}  # an infinite slope is said once
+    found = [f for f in found if f.slug != "convention" or f.where not in born]
     return Findings(folded([*_zero_seed(tape, seeded, given), *found]), len(tape.events), _note(tape, given))
 
 
