@@ -1,0 +1,93 @@
+// What generated C for a processor stands on: parts that `c_names.c_texts` reads by their names.
+
+// WB_INT: gcc would make `(float)(int)x` the trunc of x, which has a -0.
+//// TYPES
+typedef __INT8_TYPE__ int8_t; typedef __INT16_TYPE__ int16_t; typedef __INT32_TYPE__ int32_t;
+typedef __INT64_TYPE__ int64_t; typedef __UINT8_TYPE__ uint8_t; typedef __UINT16_TYPE__ uint16_t;
+typedef __UINT32_TYPE__ uint32_t; typedef __UINT64_TYPE__ uint64_t;
+#define bool _Bool
+#define true ((bool)1)
+#define false ((bool)0)
+#define WB_FN static inline __attribute__((unused))
+#define WB_INF __builtin_inf()
+#define WB_INFF __builtin_inff()
+#define WB_NAN __builtin_nan("")
+#define WB_NANF __builtin_nanf("")
+#define WB_AT(T, p, offset) (*(T *)((char *)(p) + (offset)))
+#if defined(__clang__)
+#define WB_INT(x) (x)
+#elif __GNUC__ >= 12
+#define WB_INT(x) __builtin_assoc_barrier(x)
+#else
+#define WB_INT(x) __extension__({ __typeof__(x) wb_int = (x); __asm__("" : "+r"(wb_int)); wb_int; })
+#endif
+int printf(const char *, ...);
+void *realloc(void *, __SIZE_TYPE__);
+void free(void *);
+double wb_pow(double, double) __asm__("pow") __attribute__((const));
+float wb_powf(float, float) __asm__("powf") __attribute__((const));
+
+//// CHECKS
+#define wb_in(i, n) ((uint64_t)(i) < (uint64_t)(n))
+static __attribute__((noinline, cold, unused)) void wb_fail(
+    int64_t *status, int64_t code, int64_t access, int64_t thread, int64_t count, int64_t i0, int64_t i1, int64_t i2,
+    int64_t i3, int64_t i4, int64_t i5, int64_t n0, int64_t n1, int64_t n2, int64_t n3, int64_t n4, int64_t n5) {
+    int64_t none = 0, all[15] = {access, thread, count, i0, i1, i2, i3, i4, i5, n0, n1, n2, n3, n4, n5};
+    if (!status || !__atomic_compare_exchange_n(status, &none, code, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) return;
+    for (int k = 0; k < 15; ++k) status[1 + k] = all[k];
+}
+#define wb_full(status, access, thread) wb_fail(status, 2, access, thread, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+
+// Thread indices are no less than 0: without knowing it, compilers gather `a[i - 1]` number by number, in case it wraps.
+//// FIRST
+WB_FN int32_t wb_first(int64_t n) {
+    if (n < 0 || n > 2147483647) __builtin_unreachable();
+    return (int32_t)n;
+}
+
+//// TURNS
+WB_FN int64_t wb_turns(int64_t start, int64_t stop, int64_t step) {
+    if (step > 0) return start < stop ? (stop - start - 1) / step + 1 : 0;
+    if (step < 0) return start > stop ? (start - stop - 1) / -step + 1 : 0;
+    return 0;
+}
+
+//// STACK
+typedef struct { char *base; int64_t top, capacity; bool failed; } wb_bytes;
+static __attribute__((noinline)) bool wb_grow(wb_bytes *s, int64_t size) {
+    int64_t capacity = 2 * (s->capacity + size) + 4096;
+    char *base = realloc(s->base, capacity);
+    if (!base) { s->failed = 1; return 0; }
+    s->base = base; s->capacity = capacity;
+    return 1;
+}
+WB_FN bool wb_room(wb_bytes *s, int64_t size) {
+    return !s->failed && (s->top + size <= s->capacity || wb_grow(s, size));
+}
+WB_FN bool wb_left(wb_bytes *s, int64_t size) { return !s->failed && s->top >= size; }
+#define WB_PUSH(T, v) \
+    (__builtin_memcpy(wb_stack.base + wb_stack.top, &(v), sizeof(T)), wb_stack.top += (int64_t)sizeof(T))
+#define WB_POP(T, v) \
+    (wb_stack.top -= (int64_t)sizeof(T), __builtin_memcpy(&(v), wb_stack.base + wb_stack.top, sizeof(T)))
+typedef struct { char *place; int64_t size; } wb_entry;
+WB_FN int64_t wb_mark(wb_bytes *s) { return s->top; }
+WB_FN bool wb_keep(wb_bytes *s, void *place, int64_t size) {
+    wb_entry entry = {place, size};
+    if (!wb_room(s, size + (int64_t)sizeof entry)) return 0;
+    __builtin_memcpy(s->base + s->top, place, size);
+    __builtin_memcpy(s->base + s->top + size, &entry, sizeof entry);
+    s->top += size + (int64_t)sizeof entry;
+    return 1;
+}
+WB_FN void wb_rollback(wb_bytes *s, int64_t mark) {
+    wb_entry entry;
+    while (s->top > mark) {
+        __builtin_memcpy(&entry, s->base + (s->top -= (int64_t)sizeof entry), sizeof entry);
+        __builtin_memcpy(entry.place, s->base + (s->top -= entry.size), entry.size);
+    }
+}
+
+// What may never end asks after so many turns of its loops; not at each, so that it costs nothing beside a turn.
+//// ASK
+int (*wb_ask)(void);
+#define WB_ASK if (++wb_turn >= 262144) { wb_turn = 0; if (wb_ask && wb_ask()) goto wb_end; }
