@@ -16,8 +16,7 @@ from workbench.arrays import allocation
 from workbench.device import Device, catch_up, let_follow
 from workbench.kernels.analysis.launch_form import LaunchForm
 from workbench.kernels.emit.signature import Variant, needs_scratch
-from workbench.launches import executable as executables
-from workbench.launches import race_check
+from workbench.launches import executable as executables, race_check
 from workbench.launches.race_check import races_of
 
 GPU = Device("cuda:0", 0)

@@ -16,17 +16,13 @@ import copyreg as _copyreg
 import sys as _sys
 from builtins import float, int  # noqa: UP029 (they are offered by name)
 from importlib import import_module as _import_module
-from math import e, inf, nan, pi, tau
-from math import log as _log
-from math import log10 as _log10
+from math import e, inf, log as _log, log10 as _log10, nan, pi, tau
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
-from .arrays.allocation import Allocation as _Allocation
-from .arrays.allocation import GradientMemory as _GradientMemory
+from .arrays.allocation import Allocation as _Allocation, GradientMemory as _GradientMemory
 from .arrays.array import array, array1d, array2d, array3d, array4d, clone
 from .arrays.creation import copy, empty, empty_like, from_numpy, full, full_like, ones, ones_like, zeros, zeros_like
-from .arrays.indexed import indexedarray
-from .arrays.indexed import of_axes as _of_axes
+from .arrays.indexed import indexedarray, of_axes as _of_axes
 from .arrays.scalar import scalar
 from .arrays.span import Span as _Span
 from .config import DeterministicMode, config
@@ -47,8 +43,7 @@ from .device import (
     set_device,
     synchronize,
 )
-from .errors import BoundsError, GradientError, KernelError, LaunchError
-from .errors import compose as _compose
+from .errors import BoundsError, GradientError, KernelError, LaunchError, compose as _compose
 from .interop import (
     JaxCallableGraphMode,
     JaxModulePreloadMode,
@@ -71,20 +66,31 @@ from .interop import (
 )
 from .interop.tracebacks import install as _install
 from .kernels import Kernel, kernel, overload, types
-from .kernels.ops import BUILTINS as _BUILTINS
-from .kernels.ops import STATEFUL as _STATEFUL
-from .kernels.ops import TILES as _TILES
-from .kernels.ops import instead_of as _instead_of
-from .kernels.ops import why_refused as _why_refused
+from .kernels.ops import (
+    BUILTINS as _BUILTINS,
+    STATEFUL as _STATEFUL,
+    TILES as _TILES,
+    instead_of as _instead_of,
+    why_refused as _why_refused,
+)
 from .kernels.ops.functions import ATOMICS as _ATOMICS
 from .kernels.parameter_types import Reference as _Reference
 from .kernels.program import Program as _Program
-from .kernels.reading.checks import expect_eq, expect_near, expect_neq
-from .kernels.reading.checks import print_ as print
-from .kernels.reading.declare import Func as _Func
-from .kernels.reading.declare import Refused as _Refused
-from .kernels.reading.declare import adjoint, constant, func, func_grad, func_replay, printf, static, struct, tid
-from .kernels.reading.declare import len_ as len
+from .kernels.reading.checks import expect_eq, expect_near, expect_neq, print_ as print
+from .kernels.reading.declare import (
+    Func as _Func,
+    Refused as _Refused,
+    adjoint,
+    constant,
+    func,
+    func_grad,
+    func_replay,
+    len_ as len,
+    printf,
+    static,
+    struct,
+    tid,
+)
 from .kernels.reading.gradients import grad
 from .kernels.types import (
     Float,

@@ -6,8 +6,7 @@ import gc
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from workbench.arrays import allocation as memory
 from workbench.arrays.allocation import allocate, allocation_at, allocation_of

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import workbench as wb
-from tests.support import ten_bugs
-from tests.support import view_samples as samples
+from tests.support import ten_bugs, view_samples as samples
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

@@ -17,8 +17,7 @@ from typing import Any
 import numpy as np
 
 import workbench as wb
-from tests.fuzz.language import HEAD, Maker, inputs, load, main, run
-from tests.fuzz.language import verdict as held_against_differences
+from tests.fuzz.language import HEAD, Maker, inputs, load, main, run, verdict as held_against_differences
 
 FUNCS = """
 from typing import Any

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 import workbench as wb
-from workbench.kernels.emit import blocks
-from workbench.kernels.emit import c as emit_c
+from workbench.kernels.emit import blocks, c as emit_c
 from workbench.kernels.emit.signature import Variant
 from workbench.kernels.ir import walk
 from workbench.kernels.passes import simplify

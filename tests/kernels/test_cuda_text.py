@@ -17,15 +17,13 @@ import pytest
 from corpus import PROGRAMS, Program, load
 
 import workbench as wb
-from workbench.kernels.compile import cubin
-from workbench.kernels.compile import nvrtc as compile_cuda
+from workbench.kernels.compile import cubin, nvrtc as compile_cuda
 from workbench.kernels.compile.disk_cache import without_comments
 from workbench.kernels.emit import cuda as emit_cuda
 from workbench.kernels.emit.c_names import c_name
 from workbench.kernels.emit.signature import Signature, Variant, to_check
 from workbench.kernels.ir import Function, walk
-from workbench.kernels.ops import control
-from workbench.kernels.ops import memory as rows
+from workbench.kernels.ops import control, memory as rows
 from workbench.kernels.program import on_gpu
 from workbench.kernels.types import Stack
 

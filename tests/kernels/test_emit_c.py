@@ -12,8 +12,7 @@ import pytest
 from workbench.errors import KernelError, Where
 from workbench.kernels import ir
 from workbench.kernels.compile import c_compiler, c_library, nvrtc
-from workbench.kernels.emit import c as emit_c
-from workbench.kernels.emit import cuda as emit_cuda
+from workbench.kernels.emit import c as emit_c, cuda as emit_cuda
 from workbench.kernels.emit.c_names import c_name
 from workbench.kernels.emit.signature import (
     BOUNDS,

@@ -3,8 +3,7 @@
 import itertools
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from workbench import errors
 from workbench.kernels import ir, types

@@ -13,8 +13,7 @@ import pytest
 
 from tests.support.tile_cases import TILE_CASES
 from workbench.errors import KernelError
-from workbench.kernels import ir
-from workbench.kernels import types as T
+from workbench.kernels import ir, types as T
 from workbench.kernels.ops import (
     BUILTINS,
     NO_GRADIENT,

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from workbench.errors import KernelError
-from workbench.kernels import check, ir
-from workbench.kernels import types as T
+from workbench.kernels import check, ir, types as T
 from workbench.kernels.interpreter.run import run
 from workbench.kernels.ops import BUILTINS, STATEFUL, memory
 from workbench.kernels.reading import declare

@@ -12,8 +12,7 @@ import workbench as wb
 from tests.support.backends import BACKENDS
 from tests.support.emulated import Emulated, Machine
 from tests.support.tile_kernels import KERNELS as NUMBERS
-from tests.support.tile_vector_kernels import FORMS
-from tests.support.tile_vector_kernels import KERNELS as VECTORS
+from tests.support.tile_vector_kernels import FORMS, KERNELS as VECTORS
 from workbench.kernels.compile import nvrtc
 from workbench.kernels.emit import cuda as emit_cuda
 from workbench.kernels.emit.signature import Variant

@@ -6,11 +6,9 @@ import collections
 import zlib
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, Phase, given, settings, strategies as st
 
-from tests.fuzz import kernels as fuzz
-from tests.fuzz import slices as fuzz_slices
+from tests.fuzz import kernels as fuzz, slices as fuzz_slices
 from workbench.kernels.compile.c_compiler import available
 
 PROGRAMS = 100

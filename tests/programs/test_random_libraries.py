@@ -7,9 +7,7 @@ import collections
 import pytest
 
 import workbench as wb
-from tests.fuzz import doors
-from tests.fuzz import host as fuzz_host
-from tests.fuzz import host_steps as fuzz_host_steps
+from tests.fuzz import doors, host as fuzz_host, host_steps as fuzz_host_steps
 from tests.fuzz.host import verdict
 
 

@@ -23,8 +23,7 @@ from workbench.kernels.emit.signature import MAX_RANK, Signature, Variant, divis
 from workbench.kernels.ir import Function, root, walk
 from workbench.kernels.ops import memory as rows
 from workbench.kernels.program import Program
-from workbench.launches import executable as executables
-from workbench.launches import thresholds
+from workbench.launches import executable as executables, thresholds
 
 BLOCK, BLOCKS = 64, 2
 SHARED = "alignas(16) static char"

@@ -19,8 +19,7 @@ from workbench import device
 from workbench.arrays import ports
 from workbench.kernels.emit.signature import Variant
 from workbench.kernels.program import Program
-from workbench.launches import executable as executables
-from workbench.launches import race_check
+from workbench.launches import executable as executables, race_check
 from workbench.tapes import cuda_graph
 
 

@@ -10,8 +10,7 @@ import pytest
 
 import workbench as wb
 from tests.support import view_samples as samples
-from workbench.viz.data import columns as columns_module
-from workbench.viz.data import gather as gather_module
+from workbench.viz.data import columns as columns_module, gather as gather_module
 from workbench.viz.data.columns import Columns, levels_of
 from workbench.viz.data.event_kinds import UniqueEvents
 from workbench.viz.data.excerpt import excerpt

@@ -16,8 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from workbench.viz.data.columns import Columns, levels_of, scale_of_levels
 from workbench.viz.data.envelope import Bars, Scale, envelope_text, envelopes, ill_blocks, scale_of, stretches

@@ -14,8 +14,7 @@ import numpy as np
 import pytest
 
 import workbench as wb
-from tests.support import view_samples as samples
-from tests.support import viz_samples
+from tests.support import view_samples as samples, viz_samples
 from workbench.arrays import allocation as memory
 from workbench.viz.data.columns import LEVELS, TABLES, Columns, levels_of
 from workbench.viz.data.gather import gather, levels, structure

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 import workbench as wb
-from tests.support import ten_bugs
-from tests.support import view_samples as samples
+from tests.support import ten_bugs, view_samples as samples
 from workbench.viz.data.headline import Verdict, verdict
 
 

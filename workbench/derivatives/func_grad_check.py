@@ -15,8 +15,7 @@ from ..arrays.creation import zeros
 from ..arrays.workspace import Workspace, is_float_memory
 from ..errors import GradientError
 from ..kernels.passes.to_float64 import wide
-from ..kernels.program import Program
-from ..kernels.program import program as program_of
+from ..kernels.program import Program, program as program_of
 from ..kernels.reading import declare
 from ..kernels.reading.declare import Func
 from ..kernels.reading.elementwise import elementwise

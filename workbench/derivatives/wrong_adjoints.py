@@ -13,12 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..kernels import ir
 from ..kernels.ir import Region, Stmt, Value, walk
-from ..kernels.ops import control as c
-from ..kernels.ops import memory as mem
-from ..kernels.ops import vectors
+from ..kernels.ops import control as c, memory as mem, vectors
 from ..kernels.passes import simplify
-from ..kernels.passes.adjoint import Adjoint, Reverse
-from ..kernels.passes.adjoint import adjoint as exact
+from ..kernels.passes.adjoint import Adjoint, Reverse, adjoint as exact
 from ..kernels.reading.reader import Reader
 from ..kernels.row import Row
 from ..kernels.types import is_float

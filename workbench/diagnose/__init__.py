@@ -19,9 +19,7 @@ from ..tapes import conventions as met
 from ..tapes.seeds import seeds_of
 from ..tapes.tape import Tape
 from .conventions import conventions
-from .finding import Finding as Finding
-from .finding import Findings as Findings
-from .finding import folded
+from .finding import Finding as Finding, Findings as Findings, folded
 from .finite import FINITE
 from .flow import FLOW
 from .kinks import Kinks

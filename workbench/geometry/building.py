@@ -6,8 +6,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from ..arrays import allocation as memory
-from ..arrays import capture_log
+from ..arrays import allocation as memory, capture_log
 from ..arrays.array import array, new_array
 from ..arrays.dtypes import ElementType
 from ..arrays.gradient_views import open_views, sync_views

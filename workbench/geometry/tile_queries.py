@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from ..kernels.reading.library import library
 from ..kernels.types import Struct, bool_
-from .box_queries import BvhQuery, MeshQueryAABB, advance_boxes, advance_faces, bvh_query_ray
-from .box_queries import bvh_query_aabb as boxes_in
-from .box_queries import mesh_query_aabb as faces_in
+from .box_queries import (
+    BvhQuery,
+    MeshQueryAABB,
+    advance_boxes,
+    advance_faces,
+    bvh_query_aabb as boxes_in,
+    bvh_query_ray,
+    mesh_query_aabb as faces_in,
+)
 from .language import wb
 from .mesh import MESH
 from .tree import TREE

@@ -17,8 +17,7 @@ import numpy as np
 import torch
 from torch.utils.weak import WeakIdKeyDictionary
 
-from ..arrays import allocation as memory
-from ..arrays import ports
+from ..arrays import allocation as memory, ports
 from ..arrays.allocation import Allocation
 from ..arrays.array import array, array_on
 from ..arrays.dtypes import DTypeLike, dtype_of

@@ -13,8 +13,7 @@ from ..kernels.analysis.launch_form import Groups, LaunchForm
 from ..kernels.analysis.motion import may_move
 from ..kernels.ir import Function, Role, root, walk
 from ..kernels.ops import memory as rows
-from ..kernels.passes import simplify
-from ..kernels.passes import stencil_adjoint as gathering
+from ..kernels.passes import simplify, stencil_adjoint as gathering
 from ..kernels.passes.adjoint import Reverse
 from ..kernels.recursion import recursive
 from ..kernels.row import Effect

@@ -6,8 +6,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from ..arrays import allocation as memory
-from ..arrays import capture_log
+from ..arrays import allocation as memory, capture_log
 from ..arrays.array import array, pack_values, spans_of
 from ..arrays.gradient_views import open_views, sync_views
 from ..arrays.scalar import scalar

@@ -16,8 +16,7 @@ from ..arrays import capture_log
 from ..config import config
 from ..device import catch_up, get_device, let_follow, on_host, reports, xp
 from ..errors import GradientError, Where, WorkbenchError, outside
-from ..kernels.analysis import launch_ranges
-from ..kernels.analysis import work as cost
+from ..kernels.analysis import launch_ranges, work as cost
 from ..kernels.analysis.launch_form import LaunchForm
 from ..kernels.analysis.thread_conflicts import private
 from ..kernels.compile import c_library, thread_pool

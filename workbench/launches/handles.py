@@ -10,8 +10,7 @@ from typing import Any, SupportsIndex, TypeVar
 
 import numpy as np
 
-from ..arrays import allocation as memory
-from ..arrays import capture_log
+from ..arrays import allocation as memory, capture_log
 from ..arrays.array import array, new_array
 from ..arrays.dtypes import ElementType, dtype_of
 from ..errors import LaunchError

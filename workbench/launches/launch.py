@@ -15,8 +15,7 @@ from collections.abc import Callable, Sequence
 from copy import deepcopy
 from typing import Any, TypeVar
 
-from ..arrays import allocation as memory
-from ..arrays import capture_log, ports
+from ..arrays import allocation as memory, capture_log, ports
 from ..arrays.array import array
 from ..arrays.scalar import scalar
 from ..config import config

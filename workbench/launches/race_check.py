@@ -16,8 +16,7 @@ from ..device import xp
 from ..errors import GradientError
 from ..kernels.analysis.thread_conflicts import private
 from ..kernels.ir import Function, walk
-from ..kernels.ops import Row
-from ..kernels.ops import memory as rows
+from ..kernels.ops import Row, memory as rows
 from ..kernels.passes import race_finder as racing
 from ..kernels.types import Array, is_int
 from .adjoint_arguments import AdjointArguments

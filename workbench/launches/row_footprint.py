@@ -16,8 +16,7 @@ from ..kernels.analysis.hulls import Hull
 from ..kernels.analysis.launch_form import LaunchForm, Line
 from ..kernels.emit.tiles import has_tiles
 from ..kernels.ir import Function, walk
-from ..kernels.ops import control
-from ..kernels.ops import memory as rows
+from ..kernels.ops import control, memory as rows
 from ..kernels.row import Effect
 from ..kernels.types import Array, Composite, Scalar
 

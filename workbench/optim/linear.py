@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays import allocation as memory
-from ..arrays import capture_log
+from ..arrays import allocation as memory, capture_log
 from ..arrays.array import array, clone
 from ..arrays.creation import copy, zeros, zeros_like
 from ..arrays.dtypes import scalar_in

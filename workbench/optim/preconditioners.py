@@ -6,8 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ..arrays import allocation as memory
-from ..arrays import capture_log
+from ..arrays import allocation as memory, capture_log
 from ..arrays.array import array
 from ..arrays.creation import zeros
 from ..errors import LaunchError

@@ -13,8 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays.allocation import Allocation
-from ..arrays.allocation import clock as clock
+from ..arrays.allocation import Allocation, clock as clock
 from ..arrays.array import array
 from ..arrays.interval_index import Intervals
 from ..arrays.ports import version_counters

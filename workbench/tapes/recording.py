@@ -15,8 +15,7 @@ from itertools import takewhile
 from types import FrameType
 from typing import Any, Self
 
-from ..arrays import allocation as memory
-from ..arrays import capture_log
+from ..arrays import allocation as memory, capture_log
 from ..arrays.allocation import Allocation, GradientMemory
 from ..arrays.array import array, spans_of, whole_memory
 from ..arrays.provenance import HostRead

@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays import allocation as memory
-from ..arrays import capture_log
+from ..arrays import allocation as memory, capture_log
 from ..arrays.allocation import Allocation
 from ..arrays.array import array
 from ..arrays.missing_methods import place_absent

@@ -11,8 +11,7 @@ import numpy as np
 
 from ..arrays import allocation as memory
 from ..arrays.array import array, clone
-from ..derivatives import jacobian as exact
-from ..derivatives import verify
+from ..derivatives import jacobian as exact, verify
 from ..errors import LaunchError
 from ..kernels.program import Kernel
 from ..kernels.types import is_float

@@ -15,8 +15,7 @@ import mujoco
 import mujoco_warp
 import numpy as np
 import warp
-from mujoco_models import Jacobian, by_differences, moved, position_tangent, start, truth
-from mujoco_models import models as first_models
+from mujoco_models import Jacobian, by_differences, models as first_models, moved, position_tangent, start, truth
 from mujoco_more_models import more_models
 
 import workbench as wb

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ..ir import Function, Stmt, Value, root, walk
-from ..ops import control as c
-from ..ops import memory as mem
+from ..ops import control as c, memory as mem
 from ..row import Effect
 from ..types import Array, is_float
 

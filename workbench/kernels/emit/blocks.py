@@ -14,8 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ..ir import Function, Region, Stmt, Value, numeric, root, used, walk
-from ..ops import control, scalar
-from ..ops import memory as rows
+from ..ops import control, memory as rows, scalar
 from ..ops.row import calls_library
 from ..passes import simplify
 from ..row import Effect

@@ -17,8 +17,7 @@ import numpy as np
 
 from ...errors import Where
 from ..ir import Function, Region, Stmt, Value, numeric, root, type_as, walk
-from ..ops import control, vectors
-from ..ops import memory as mem
+from ..ops import control, memory as mem, vectors
 from ..row import Row
 from ..types import Array, Composite, Scalar, Stack, Tile, Type, bool_
 from . import components

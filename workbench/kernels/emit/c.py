@@ -12,8 +12,7 @@ from collections.abc import Iterable
 
 from ...errors import Where
 from ..ir import Function
-from ..ops import memory as rows
-from ..ops import prelude
+from ..ops import memory as rows, prelude
 from ..passes.fewer_branches import fewer_branches
 from ..row import Row
 from ..types import Scalar

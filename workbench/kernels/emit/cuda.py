@@ -16,8 +16,7 @@ from typing import NamedTuple
 
 from ...errors import KernelError, Where
 from ..ir import Function, Stmt, Value, numeric, type_as, used, walk
-from ..ops import control, prelude
-from ..ops import memory as rows
+from ..ops import control, memory as rows, prelude
 from ..row import Effect, Row
 from ..types import Array, Composite, Scalar, Type, float16, float32, float64, int32, uint32, uint64
 from . import cuda_tiles

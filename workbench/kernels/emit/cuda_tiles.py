@@ -12,8 +12,7 @@ from collections.abc import Callable
 from contextlib import contextmanager
 
 from ..ir import Region, Stmt, numeric, type_as, used, walk
-from ..ops import control
-from ..ops import memory as mem
+from ..ops import control, memory as mem
 from ..types import Tile
 from .body import Body
 from .c_names import c_texts, type_name

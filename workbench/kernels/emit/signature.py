@@ -15,8 +15,7 @@ from typing import Any, NamedTuple
 
 from ...errors import Where
 from ..ir import Function, Stmt, numeric, root, type_as, walk
-from ..ops import control, tiles, vectors
-from ..ops import memory as mem
+from ..ops import control, memory as mem, tiles, vectors
 from ..types import Array, Stack, Tile, Type
 from .c_names import CNames, c_name, type_name
 

@@ -9,8 +9,7 @@ import numpy as np
 
 from ...errors import BoundsError, outside
 from .. import ir
-from ..ops import memory as rows
-from ..ops import vectors
+from ..ops import memory as rows, vectors
 from ..row import Row
 from ..types import Array
 from .closures import LOG, THREAD, BoundArray, Closures, Step, converter

@@ -16,13 +16,11 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 
 from .. import ir
-from ..ops import memory as rows
-from ..ops import vectors
+from ..ops import memory as rows, vectors
 from ..row import Row
 from ..types import Array, Composite
 from .access import array_shape
-from .closures import LOG, THREAD, Step
-from .closures import memory as memory_of
+from .closures import LOG, THREAD, Step, memory as memory_of
 
 # One number for each thread, or one for all of them; of a composite those of each component.
 LaneValue: TypeAlias = np.ndarray | np.generic | tuple[np.ndarray | np.generic, ...]

@@ -12,8 +12,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from ..ir import Function, Region, Stmt, Value, type_as, walk
-from ..ops import control as c
-from ..ops import memory as mem
+from ..ops import control as c, memory as mem
 from ..types import Array
 from .run import LiveValues
 

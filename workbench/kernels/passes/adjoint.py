@@ -12,9 +12,7 @@ from dataclasses import dataclass, replace
 
 from ...errors import KernelError
 from ..ir import Function, Region, Role, Stmt, Value, constant, numeric, root, walk
-from ..ops import control as c
-from ..ops import memory as mem
-from ..ops import tiles
+from ..ops import control as c, memory as mem, tiles
 from ..ops.composite import all_zero
 from ..ops.row import ROWS
 from ..row import NO_GRADIENT

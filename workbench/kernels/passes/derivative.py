@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from ..analysis import activity
 from ..ir import Function, Role, Stmt, Value, companion, numeric, root, walk
-from ..ops import control as c
-from ..ops import memory as mem
+from ..ops import control as c, memory as mem
 from ..ops.row import ROWS
 from ..row import Singular
 from ..types import Array, Type, is_float, shadow_type

@@ -9,8 +9,7 @@ from __future__ import annotations
 import itertools
 
 from ..ir import Builder, Function, Region, Stmt, Value, constant, used, walk
-from ..ops import control as c
-from ..ops import memory as mem
+from ..ops import control as c, memory as mem
 from ..ops.row import ROWS
 from ..types import Array, Composite, Type, int32, shadow_type
 from .named import named_pass

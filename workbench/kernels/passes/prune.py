@@ -6,8 +6,7 @@ Dead-code elimination by mark and sweep (Cytron et al., 1991): what has an effec
 from __future__ import annotations
 
 from ..ir import Function, Region, Stmt, Value, root, walk
-from ..ops import control as c
-from ..ops import memory as mem
+from ..ops import control as c, memory as mem
 
 
 def prune(function: Function, groups: tuple[frozenset[str], ...] = ()) -> Function:

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 
 from ...errors import Where
 from ..ir import Function, Region, Role, Stmt, Value, companion, constant, numeric, root, type_as
-from ..ops import control as c
-from ..ops import memory as mem
+from ..ops import control as c, memory as mem
 from ..ops.row import ROWS
 from ..types import Array, Composite, int32
 from . import simplify

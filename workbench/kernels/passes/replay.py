@@ -15,8 +15,7 @@ import itertools
 from collections.abc import Callable, Iterator
 
 from ..ir import Builder, Function, Region, Stmt, Value, constant, is_value, numeric, root, type_as, used, walk
-from ..ops import control as c
-from ..ops import memory as mem
+from ..ops import control as c, memory as mem
 from ..ops.row import ROWS
 from ..types import Array, Stack, Tile, Type, bool_, int32, int64
 

@@ -16,9 +16,7 @@ from typing import Any
 import numpy as np
 
 from ..ir import Builder, Function, Region, Stmt, Value, constant, numeric, root, type_as, walk
-from ..ops import control as c
-from ..ops import memory as mem
-from ..ops import parts, scalar, vectors
+from ..ops import control as c, memory as mem, parts, scalar, vectors
 from ..row import Effect
 from ..types import Array, Composite, Scalar, Type
 from .named import named_pass

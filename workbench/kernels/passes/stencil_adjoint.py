@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 
 from ..analysis.accesses import Access, accesses_of
 from ..ir import Builder, Function, Region, Role, Stmt, Value, companion, constant, root, type_as, walk
-from ..ops import control as c
-from ..ops import memory as mem
+from ..ops import control as c, memory as mem
 from ..ops.row import ROWS
 from ..row import Effect
 from ..types import Array, int32, is_float

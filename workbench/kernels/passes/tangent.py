@@ -17,8 +17,7 @@ from typing import Any
 from ...errors import KernelError
 from ..analysis import activity
 from ..ir import Function, Region, Role, Stmt, Value, constant, walk
-from ..ops import control as c
-from ..ops import memory as mem
+from ..ops import control as c, memory as mem
 from ..ops.composite import all_zero
 from ..ops.row import ROWS, like
 from ..ops.vectors import NORMALIZE

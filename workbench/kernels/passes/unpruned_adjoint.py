@@ -10,8 +10,7 @@ from dataclasses import dataclass
 
 from ...errors import KernelError
 from ..ir import Function, Region, Role, Stmt, Value, constant, root, walk
-from ..ops import control as c
-from ..ops import memory as mem
+from ..ops import control as c, memory as mem
 from ..types import int32
 from . import simplify
 from .adjoint import Adjoint

@@ -16,8 +16,7 @@ from .. import ir
 from ..ir import constant
 from ..ops import control
 from ..types import Composite, Handle, Small, Type
-from . import assigned_names as stores
-from . import python_names, refused_syntax
+from . import assigned_names as stores, python_names, refused_syntax
 from .conditions import Conditions
 from .declare import Func
 from .lookups import Lookups

@@ -45,8 +45,7 @@ from ..types import (
 )
 
 # checks and tile_tools are imported to enter their readers of builtins
-from . import addresses, assigned_names, checks, declare, hints, refused_syntax, tile_tools  # noqa: F401
-from . import python_names as names
+from . import addresses, assigned_names, checks, declare, hints, python_names as names, refused_syntax, tile_tools  # noqa: F401
 from .addresses import array_of_memory, is_address
 from .base import READERS, Meaning, ReaderBase
 from .chosen_arrays import each_option, unassigned

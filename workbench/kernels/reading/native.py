@@ -12,8 +12,7 @@ from types import FunctionType, SimpleNamespace
 from typing import Any
 
 from ...errors import KernelError
-from .. import ops
-from .. import types as T
+from .. import ops, types as T
 from ..ops.functions import ATOMICS
 from .c_snippets import Snippet, assigned
 from .declare import LOCAL_ZEROS, Func, adjoint, resolve, type_from

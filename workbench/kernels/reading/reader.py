@@ -19,8 +19,7 @@ from .. import ir, ops
 from ..ops import control
 from ..ops.control import Claim
 from ..types import Array, Composite, Scalar, Struct, Type, bool_, is_int, scalar_of
-from . import assigned_names as stores
-from . import hints, python_names, refused_syntax
+from . import assigned_names as stores, hints, python_names, refused_syntax
 from .addresses import is_address, moved_address
 from .base import Meaning, Opened
 from .calls import Calls

@@ -14,8 +14,7 @@ from typing import Any
 from ...arrays import allocation as memory
 from ...arrays.array import array
 from ...diagnose import Finding, diagnose
-from ...diagnose.against import TapeRun
-from ...diagnose.against import against as compared
+from ...diagnose.against import TapeRun, against as compared
 from ...diagnose.final_values import glance
 from ...diagnose.walk_step import accesses
 from ...errors import Where, shown_file

@@ -23,8 +23,7 @@ from ...kernels import ir
 from ...kernels.interpreter import run
 from ...kernels.interpreter.taint import Taint, cell_of
 from ...kernels.ir import Stmt, Value, root, walk
-from ...kernels.ops import control
-from ...kernels.ops import memory as mem
+from ...kernels.ops import control, memory as mem
 from ...kernels.passes.unpruned_adjoint import Moment, Working, working
 from ...kernels.types import Scalar, is_float
 from ...tapes.events import Event

@@ -9,8 +9,7 @@ and `causes` explains. Importing this needs `warp-lang`; importing the workbench
 from __future__ import annotations
 
 from .available import TESTED
-from .compare import VerdictRow as Row
-from .compare import VerdictTable as Comparison
+from .compare import VerdictRow as Row, VerdictTable as Comparison
 from .watch import Watch, watch
 
 __all__ = ["TESTED", "Comparison", "Row", "Watch", "watch"]

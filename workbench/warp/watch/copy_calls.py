@@ -10,8 +10,7 @@ from types import FrameType
 from typing import Any
 
 import numpy as np
-from warp._src import context
-from warp._src import types as warp_types
+from warp._src import context, types as warp_types
 
 from ...arrays.creation import copy as our_copy
 from .captures import FROM_HOST, Captures

@@ -14,8 +14,7 @@ from operator import attrgetter
 from typing import Any
 
 import numpy as np
-from warp._src import codegen
-from warp._src import types as warp_types
+from warp._src import codegen, types as warp_types
 
 from ...arrays import allocation as memory
 from ...geometry.box_queries import Bvh

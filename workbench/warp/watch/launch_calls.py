@@ -11,9 +11,7 @@ from types import FrameType, FunctionType
 from typing import Any
 
 import numpy as np
-from warp._src import context
-from warp._src import types as warp_types
-from warp._src import utils as warp_utils
+from warp._src import context, types as warp_types, utils as warp_utils
 
 from ...errors import KernelError
 from ...launches.command import Command

@@ -19,8 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import warp
-from warp._src import codegen
-from warp._src import types as warp_types
+from warp._src import codegen, types as warp_types
 
 from ...arrays import allocation as memory
 from ...arrays.array import array, array_on

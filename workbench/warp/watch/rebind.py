@@ -18,8 +18,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import warp
-from warp._src import codegen, context
-from warp._src import types as warp_types
+from warp._src import codegen, context, types as warp_types
 
 from ...errors import KernelError
 from ...kernels.reading.declare import Refused

@@ -12,9 +12,7 @@ from ...arrays import allocation as memory
 from ...config import config
 from ...errors import WorkbenchError
 from ...kernels.ir import Function, Region, Stmt, Value, root, walk
-from ...kernels.ops import control as c
-from ...kernels.ops import matrices, scalar, vectors
-from ...kernels.ops import memory as mem
+from ...kernels.ops import control as c, matrices, memory as mem, scalar, vectors
 from ...kernels.passes.named import named_pass
 from ...kernels.passes.simplify import Rewrite, ValueFacts
 from ...kernels.program import Program
