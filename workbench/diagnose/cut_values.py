@@ -167,18 +167,14 @@ class _CutReader:
             self._choose(out, sides, decided)
 
     def _loop(self, stmt: ir.Stmt) -> None:
-        counted = stmt.row is control.FOR
-        body = stmt.regions[-1]
-        init, params = (stmt.args[3:], body.params[1:]) if counted else (stmt.args, body.params)
-        results = body.results[1:] if stmt.attr.breaks else body.results
-        rows = list(zip(stmt.outs, init, params, results, strict=True))
+        rows = control.carried(stmt)
         for _, first, param, result in rows:
             self._put(param, self._live((first, result)), self._pending((first, result)))
-        if not counted:
-            for given, param in zip(params, stmt.regions[0].params, strict=True):
-                self._put(param, self._live((given,)), self._pending((given,)))
+        if stmt.row is control.WHILE:
+            for row, param in zip(rows, stmt.regions[0].params, strict=True):
+                self._put(param, self._live((row.param,)), self._pending((row.param,)))
             self._region(stmt.regions[0])
-        self._region(body)
+        self._region(stmt.regions[-1])
         for out, first, _, result in rows:
             self._put(out, self._live((first, result)), self._pending((first, result)))
 

@@ -104,7 +104,7 @@ class Composite(Type):
         kind = str(self).partition("(")[0]
         if kind != str(self):
             return {"vector": "vec_t", "matrix": "mat_t"}.get(kind, kind)
-        return kind if _SUFFIX[self.scalar.name] else f"{kind}f"
+        return kind if SUFFIX[self.scalar.name] else f"{kind}f"
 
     def over(self, scalar: Scalar) -> Composite:
         """The same shape over another scalar."""
@@ -149,7 +149,7 @@ class Composite(Type):
         return carried(small, given)
 
 
-_SUFFIX = {
+SUFFIX = {
     "float32": "",
     "float64": "d",
     "float16": "h",
@@ -181,7 +181,7 @@ class Vector(Composite):
 
     def __str__(self) -> str:
         if self.length in (2, 3, 4):
-            return f"vec{self.length}{_SUFFIX[self.scalar.name]}"
+            return f"vec{self.length}{SUFFIX[self.scalar.name]}"
         return f"vector(length={self.length}, dtype={self.scalar})"
 
 
@@ -202,7 +202,7 @@ class Matrix(Composite):
 
     def __str__(self) -> str:
         if self.rows == self.cols and self.rows in (2, 3, 4):
-            return f"mat{self.rows}{self.cols}{_SUFFIX[self.scalar.name]}"
+            return f"mat{self.rows}{self.cols}{SUFFIX[self.scalar.name]}"
         return f"matrix(shape=({self.rows}, {self.cols}), dtype={self.scalar})"
 
 
@@ -220,7 +220,7 @@ class Quat(Composite):
         return quaternion(scalar)
 
     def __str__(self) -> str:
-        return f"quat{_SUFFIX[self.scalar.name]}"
+        return f"quat{SUFFIX[self.scalar.name]}"
 
 
 @dataclass(frozen=True, repr=False)
@@ -251,7 +251,7 @@ class Transform(Composite):
         return super().__call__(*components)
 
     def __str__(self) -> str:
-        return f"transform{_SUFFIX[self.scalar.name]}"
+        return f"transform{SUFFIX[self.scalar.name]}"
 
 
 @dataclass(frozen=True, repr=False)
@@ -686,7 +686,7 @@ def names() -> dict[str, Type]:
     """Every predefined composite name a user may write: vec3, vec3f, vec3d, vec3i, mat33, quatd, transform ..."""
     out: dict[str, Type] = {}
     for s in SCALARS:
-        suffixes = [_SUFFIX[s.name]] if s is not bool_ else []
+        suffixes = [SUFFIX[s.name]] if s is not bool_ else []
         if s is float32:
             suffixes.append("f")
         for suffix in suffixes:

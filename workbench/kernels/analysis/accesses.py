@@ -288,10 +288,7 @@ class _AccessReader:
 
     def loop(self, stmt: ir.Stmt) -> None:
         body = stmt.regions[0]
-        results = body.results[1:] if stmt.attr.breaks else body.results
-        for out, param, init, result in zip(
-            stmt.outs[-len(results) :] if results else (), body.params[1:], stmt.args[3:], results, strict=True
-        ):
+        for out, init, param, result in control.carried(stmt):
             if result is param:
                 self.alias[param] = self.alias[out] = init
         start, stop, step = (self.form(a) for a in stmt.args[:3])

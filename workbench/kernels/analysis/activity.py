@@ -47,15 +47,8 @@ def _varied_by(stmt: Stmt, varied: set[Value], active: frozenset[str]) -> Iterab
 
 
 def _varied_by_loop(stmt: Stmt, varied: set[Value]) -> list[Value]:
-    body = stmt.regions[-1]
-    init = stmt.args[3:] if stmt.row is c.FOR else stmt.args
-    params = body.params[1:] if stmt.row is c.FOR else body.params
-    results = body.results[1:] if stmt.attr.breaks else body.results
-    found = []
-    for out, *inner in zip(stmt.outs, init, params, results, strict=True):
-        if is_float(out.type) and any(v in varied for v in inner):
-            found += [out, inner[1]]
-    return found
+    moved = [x for x in c.carried(stmt) if is_float(x.out.type) and not varied.isdisjoint(x[1:])]
+    return [v for x in moved for v in (x.out, x.param)]
 
 
 def _varied_by_each(stmt: Stmt, varied: set[Value]) -> list[Value]:

@@ -68,17 +68,10 @@ def _carried(stmt: Stmt) -> list[list[Value]]:
     if stmt.row is control.CALL:
         ins = [[a, p] for a, p in zip(stmt.args, first.params, strict=True)]
         return ins + [[r, out] for r, out in zip(first.results, stmt.outs, strict=True)]
-    results = last.results[stmt.attr.breaks :]
-    if stmt.row is control.FOR:
-        bounds = [[a, first.params[0]] for a in stmt.args[:3]]
-        rest = zip(stmt.args[3:], first.params[1:], results, stmt.outs, strict=True)
-        return (
-            bounds
-            + [[init, p, out] for init, p, _, out in rest]
-            + [[r, p, out] for p, r, out in zip(first.params[1:], results, stmt.outs, strict=True)]
-        )
-    rest = zip(stmt.args, first.params, last.params, results, stmt.outs, strict=True)
-    return [group for init, p, q, r, out in rest for group in ([init, p, q, out], [r, p, q, out])]
+    counts = stmt.row is control.FOR
+    bounds = [[a, first.params[0]] for a in stmt.args[:3]] if counts else []
+    loops = zip(control.carried(stmt), first.params[counts:], strict=True)  # of a `while` the names in its test too
+    return bounds + [[source, x.param, p, x.out] for x, p in loops for source in (x.init, x.result)]
 
 
 def _decides(stmt: Stmt) -> list[Value]:

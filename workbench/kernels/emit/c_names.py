@@ -11,7 +11,21 @@ from functools import lru_cache
 import numpy as np
 
 from ..ir import Function, type_as, walk
-from ..types import Array, Composite, Matrix, Quat, Scalar, Stack, Tile, Transform, Type, Vector, float32, float64
+from ..types import (
+    SUFFIX,
+    Array,
+    Composite,
+    Matrix,
+    Quat,
+    Scalar,
+    Stack,
+    Tile,
+    Transform,
+    Type,
+    Vector,
+    float32,
+    float64,
+)
 
 
 def c_texts(file: str, names: str) -> list[str]:
@@ -38,20 +52,6 @@ MATH1 = """
 MATH2 = "pow fmod atan2 hypot copysign fmin fmax remainder nextafter".split()
 _ALSO = "fma j0 j1 jn y0 y1 yn gamma abs labs min max index time erfinv norm rsqrt".split()
 RESERVED = {*_KEYWORDS, *(n + f for n in (*MATH1, *MATH2, *_ALSO) for f in ("", "f"))}
-_SHORT = {
-    "float32": "f",
-    "float64": "d",
-    "float16": "h",
-    "int32": "i",
-    "int64": "l",
-    "int16": "s",
-    "int8": "b",
-    "uint32": "ui",
-    "uint64": "ul",
-    "uint16": "us",
-    "uint8": "ub",
-    "bool": "bool",
-}
 
 
 @lru_cache(4096)
@@ -93,7 +93,7 @@ def type_name(type: Type) -> str:
     if isinstance(type, Scalar):
         return type.c
     assert isinstance(type, Composite)
-    short = _SHORT[type.scalar.name]
+    short = SUFFIX[type.scalar.name] or "f"
     if isinstance(type, Vector):
         return f"wb_vec{type.length}{'_' if type.length > 9 else ''}{short}"
     if isinstance(type, Tile):

@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...errors import GradientError, LaunchError, Where
 from .. import ir
@@ -68,6 +68,23 @@ WHILE = row("while", type=lambda *t: None)
 CALL = row("call", type=lambda *t: None)
 GRAD = row("grad", type=lambda *t: None)
 EACH = row("each", type=lambda *t: None)
+
+
+class Carried(NamedTuple):
+    """One value that a loop carries: its result, what it begins with, its name in a turn, what a turn makes of it."""
+
+    out: ir.Value
+    init: ir.Value
+    param: ir.Value
+    result: ir.Value
+
+
+def carried(loop: ir.Stmt) -> list[Carried]:
+    """The values that a `for` or `while` carries."""
+    counts, body = loop.row is FOR, loop.regions[-1]
+    results = body.results[loop.attr.breaks :]
+    return [Carried(*c) for c in zip(loop.outs, loop.args[3 * counts :], body.params[counts:], results, strict=True)]
+
 
 # attr of `stack`: the Stack type. push(stack, v); pop(stack) -> v. Strictly last in, first out over all stacks.
 STACK = row("stack", type=lambda attr: attr, typed_by_attr=True, effect=Effect.IO)

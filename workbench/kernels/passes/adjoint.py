@@ -387,13 +387,10 @@ class Adjoint(Derivative):
             return
         self.refuse_effect_in_test(stmt)
         body = stmt.regions[-1]
-        fixed = 3 if stmt.row is c.FOR else 0
-        params = body.params[1:] if fixed else body.params
-        results = body.results[1:] if stmt.attr.breaks else body.results
-        carried = [j for j, p in enumerate(params) if p in self.varied]
+        carried = [(g, x) for g, x in zip(gs, c.carried(stmt), strict=True) if x.param in self.varied]
         new = Region([Value(int32, "turn")])
-        new.params += [Value(shadow_type(params[j].type), f"d_{params[j].name}") for j in carried]
-        init = [gs[j] if gs[j] is not None else self.zero(shadow_type(params[j].type)) for j in carried]
+        new.params += [Value(shadow_type(x.param.type), f"d_{x.param.name}") for _, x in carried]
+        init = [g if g is not None else self.zero(shadow_type(x.param.type)) for g, x in carried]
         inner: dict[Value, Value] = {}
         outer = self.gathered(body)
         sums = [Value(shadow_type(v.type), f"d_{v.name}") for v in outer]
@@ -404,12 +401,12 @@ class Adjoint(Derivative):
             self.builder.role = "replay"
             self.replay(body, scope, True)
             self.builder.role = "adjoint"
-            for j, g in zip(carried, new.params[1:], strict=True):
-                self.add(inner, results[j], g)
+            for (_, x), g in zip(carried, new.params[1:], strict=True):
+                self.add(inner, x.result, g)
             self.reverse(body, scope, inner)
             if mark is not None:
                 self.builder.emit(mem.ROLLBACK, mark)
-            after = [inner.pop(params[j], None) or self.zero(shadow_type(params[j].type)) for j in carried]
+            after = [inner.pop(x.param, None) or self.zero(shadow_type(x.param.type)) for _, x in carried]
             after += [inner[v] for v in outer]
             others = [v for v in inner if v not in outer]
             more = [Value(shadow_type(v.type), f"d_{v.name}") for v in others]
@@ -423,7 +420,7 @@ class Adjoint(Derivative):
         types = [v.type for v in init]
         loop = c.Loop(breaks=False, trips=None if stmt.attr.breaks else stmt.attr.trips)
         made = self.builder.append(c.FOR, [*bounds, *init], types, (new,), attr=loop)
-        for v, out in zip([*(stmt.args[fixed + j] for j in carried), *outer], made.outs, strict=True):
+        for v, out in zip([*(x.init for _, x in carried), *outer], made.outs, strict=True):
             self.add(adjoints, v, out)
 
     def refuse_effect_in_test(self, stmt: Stmt) -> None:

@@ -188,8 +188,7 @@ class ThreadRun:
             self.pass_on(stmt.outs, stmt.regions[0 if taken else 1].results)
         elif row in (control.FOR, control.WHILE):
             turned = self.turn.pop(stmt, None) is not None
-            fixed = 3 if row is control.FOR else 0
-            self.pass_on(stmt.outs, _results(stmt) if turned else stmt.args[fixed:])
+            self.pass_on(stmt.outs, tuple(x.result if turned else x.init for x in control.carried(stmt)))
         elif row is control.CALL:
             self.pass_on(stmt.outs, stmt.regions[0].results)
         elif row is mem.LOAD:
@@ -209,10 +208,11 @@ class ThreadRun:
 
     def begin_turn(self, loop: Stmt) -> None:
         turn = self.turn[loop] = self.turn.get(loop, -1) + 1
-        fixed, body = (3, loop.regions[-1].params[1:]) if loop.row is control.FOR else (0, loop.regions[-1].params)
-        self.pass_on(tuple(body), _results(loop) if turn else loop.args[fixed:])
+        carried = control.carried(loop)
+        names = tuple(x.param for x in carried)
+        self.pass_on(names, tuple(x.result if turn else x.init for x in carried))
         if loop.row is control.WHILE:
-            self.pass_on(tuple(loop.regions[0].params), tuple(body))
+            self.pass_on(tuple(loop.regions[0].params), names)
 
     def pass_on(self, to: tuple[Value, ...], come: tuple[Value, ...]) -> None:
         """Record a copy: another name of the same value, made by the same step."""
@@ -349,11 +349,6 @@ class ThreadRun:
         if again is not None and (now := held(values[again])) != step.value and not _both_nan(now, step.value):
             note = f"was {shown(step.value)}, now {shown(now)}" + (f"; {note}" if note else "")
         return note
-
-
-def _results(loop: Stmt) -> tuple[Value, ...]:
-    """The values that one turn of a loop passes to the next."""
-    return loop.regions[-1].results[1:] if loop.attr.breaks else loop.regions[-1].results
 
 
 def _both_nan(a: Number, b: Number) -> bool:
