@@ -249,8 +249,8 @@ def test_without_a_text_there_are_no_aliases():
     x = leaf([1.0, 2.0])
     with wb.Tape() as tape:
         y = x * x
-    with pytest.raises(TypeError, match="no text of its own"):
-        tape.backward(grads={y: ones(2)}, pitfall=pitfalls.alias)
+    wrong = tape.backward(grads={y: ones(2)}, pitfall=pitfalls.alias)
+    np.testing.assert_allclose(wrong[x], 2 * x.numpy())
 
 
 @pytest.mark.parametrize("pitfall", pitfalls.ALL, ids=lambda p: p.name)
