@@ -603,7 +603,7 @@ PORTS = {
     "workbench.interop": "recognises foreign arrays at a launch, without importing their libraries",
     "workbench.interop.tensors": "torch's gradients, version counters and streams: entered when torch is in use",
     "workbench.launches.operators": "arithmetic on arrays is a launch, and arrays lie below launches",
-    "workbench.sparse.operators": "`A @ B` is a function of matrices, and matrices lie below their functions",
+    "workbench.sparse.products": "`A @ B` is a function of matrices, and matrices lie below their functions",
 }
 
 

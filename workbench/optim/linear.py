@@ -24,7 +24,7 @@ from ..kernels.types import Composite, Scalar
 from ..launches.launch import launch
 from ..launches.sums import array_inner
 from ..sparse import BsrMatrix
-from ..sparse.structure import rows_of
+from ..sparse.matrix import rows_of
 from ..tapes.tape import Tape
 from .operators import LinearOperator, MatrixLike, aslinearoperator
 from .preconditioners import preconditioner as preconditioner

@@ -2,11 +2,10 @@
 
 The one idea: the structure (places of blocks) is computed on the host, in integers; values are computed by kernels, as
 sums of products of blocks. So values are differentiated exactly, and places have no derivative. Imports from `tapes`
-downwards. To add an operation: find the places in `structure.py`, launch a kernel of `kernels.py`.
+downwards. To add an operation: find the places (`matrix.compressed`), launch a kernel of `kernels.py`.
 """
 
 from ..kernels.reading.declare import Refused
-from . import operators as operators
 from .matrix import BsrMatrix, bsr_matrix_t
 from .operations import (
     bsr_assign,

@@ -16,8 +16,7 @@ from ..errors import LaunchError
 from ..kernels.types import Matrix, Scalar, Small, matrix
 from ..launches.launch import launch
 from . import kernels
-from .matrix import BsrMatrix, Factor, factor
-from .structure import Whole, compressed, numbers, rows_of
+from .matrix import BsrMatrix, Factor, Whole, compressed, factor, numbers, rows_of
 
 
 def check_topology(topology: str | None) -> None:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ..arrays.array import array
 from ..arrays.creation import zeros
 from ..errors import LaunchError
 from ..kernels.types import Scalar, matrix, vector
 from ..launches.launch import launch
 from . import kernels
-from .matrix import BsrMatrix, Factor, factor, vector_of
-from .operations import bsr_zeros, check_topology, combined
-from .structure import compressed, pairs, rows_of
+from .matrix import BsrMatrix, Factor, compressed, factor, pairs, rows_of, vector_of
+from .operations import bsr_axpy, bsr_copy, bsr_scale, bsr_transposed, bsr_zeros, check_topology, combined
 
 
 def bsr_mv(
@@ -108,3 +109,37 @@ class bsr_mm_work_arrays:
 
 class bsr_axpy_work_arrays:
     """Scratch memory that Warp reuses between sums. There is nothing to keep here."""
+
+
+# ---- Python's operators
+
+
+def _times(a: BsrMatrix, other: object) -> Any:
+    if isinstance(other, BsrMatrix):
+        return bsr_mm(a, other)
+    return bsr_mv(a, other) if isinstance(other, array) else NotImplemented
+
+
+def _plus(a: BsrMatrix, b: BsrMatrix) -> BsrMatrix:
+    return bsr_axpy(b, bsr_copy(a))
+
+
+def _minus(a: BsrMatrix, b: BsrMatrix) -> BsrMatrix:
+    return bsr_axpy(b, bsr_copy(a), alpha=-1.0)
+
+
+def _scaled(a: BsrMatrix, factor: float) -> BsrMatrix:
+    return bsr_scale(bsr_copy(a), factor)
+
+
+for _name, _made in {
+    "__matmul__": _times,
+    "__add__": _plus,
+    "__sub__": _minus,
+    "__mul__": _scaled,
+    "__rmul__": _scaled,
+    "__truediv__": lambda a, factor: _scaled(a, 1.0 / factor),
+    "__neg__": lambda a: _scaled(a, -1.0),
+}.items():
+    setattr(BsrMatrix, _name, _made)
+BsrMatrix.transpose = bsr_transposed
