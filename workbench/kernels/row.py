@@ -68,7 +68,7 @@ def refuse(text: str, slug: str = "type", instead: str = "") -> TypeError:
 
 @dataclass(frozen=True)
 class Singular:
-    """Where a row has no derivative. `met(g, y, *args)` is true there; `text` says what its rule gives.
+    """The arguments of a row at which it has no derivative. `met(g, y, *args)` is true there; `text` says so in words.
 
     `instead`: what has a derivative there. `refused`: a reverse pass raises if an adjoint other than 0 comes to it.
     """

@@ -25,10 +25,10 @@ LIMITS = (NORMALIZE, SQRT)
 def slope_beside_zero(builder: Builder, row: Row, g: Value, y: Value, v: Value, regular: Value) -> tuple[Value, bool]:
     """(the adjoint of v where g is that of y = row(v): `regular`, but its limit where both are 0, is it known)."""
     if row is SQRT:
-        slope = _Slope(builder, _same(y), lambda stmt: False, cheap=True)
+        slope = _VanishingSlope(builder, _same(y), lambda stmt: False, cheap=True)
     else:
         names = _same(v)
-        slope = _Slope(builder, set(), lambda stmt: _length_of(stmt) in names)
+        slope = _VanishingSlope(builder, set(), lambda stmt: _length_of(stmt) in names)
     limit = slope.of(g)
     if row is SQRT:
         limit = limit * 0.5 if limit is not None and slope.known else None
@@ -44,7 +44,7 @@ def _length_of(stmt: Stmt) -> Value | None:
     return stmt.args[0] if stmt.row is LENGTH else None
 
 
-class _Slope:
+class _VanishingSlope:
     """The derivative of values of an adjoint by a variable: one of `names`, or what a statement that `is_it` computes.
 
     `known`: False if that goes through a loop; if `cheap`, also through an operation that costs more than a product.
