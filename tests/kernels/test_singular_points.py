@@ -99,6 +99,29 @@ def test_a_force_along_the_velocity_that_grows_from_rest(kernel):
     assert wb.gradcheck(kernel, 1, [wb.zeros(1, dtype=V3)], [wb.zeros(1, dtype=V3)], full=True)
 
 
+@pytest.mark.parametrize("vec", [wb.vec3h, wb.vec3])
+def test_the_same_in_other_types(vec):
+    @wb.kernel
+    def along(v: wb.array[vec], y: wb.array[vec]):
+        i = wb.tid()
+        y[i] = wb.length(v[i]) * wb.normalize(v[i])
+
+    smooth(along, np.zeros(3), W, dtype=vec, out=vec, seed=W)
+
+
+@wb.kernel
+def turn_by_turn(v: wb.array[V3], y: wb.array[V3]):
+    i = wb.tid()
+    f = v[i]
+    for _ in range(3):
+        f = wb.normalize(f) * (F(2.0) * wb.length(f))
+    y[i] = f
+
+
+def test_turn_by_turn_of_a_loop():
+    smooth(turn_by_turn, np.zeros(3), 8.0 * W, out=V3, seed=W)
+
+
 @wb.kernel
 def quadratic_drag(v: wb.array[V3], y: wb.array[V3]):
     i = wb.tid()

@@ -163,8 +163,9 @@ class Adjoint(Derivative):
         y = self.widened(known[stmt.outs[0]])
         grads = row.adjoint(g, y, *operands, **extra)
         sure = True
-        if row in singular.LIMITS and operands[0] is known[stmt.args[0]]:
-            limit, sure = singular.slope_beside_zero(self.builder, row, g, y, operands[0], grads[0])
+        if row in singular.LIMITS:
+            root, v = known[stmt.outs[0]], known[stmt.args[0]]
+            limit, sure = singular.slope_beside_zero(self.builder, row, g, root, v, grads[0])
             grads = (limit,)
         if row.singular is not None:
             met = row.singular.met(g, y, *operands)
