@@ -319,3 +319,15 @@ def test_integers_beside_floats_are_not(backend):
         wb.launch(by_number, 4, [y, 2.0, loss])
 
     np.testing.assert_allclose(gradient(use), 4 * X, rtol=1e-12)
+
+
+def test_a_number_that_was_read_in_place_of_an_equal_one(backend):
+    Parameters.k = float(X[1] * X[1])
+    wb.launch(by_attribute, 4, [wb.zeros(4, dtype=F), wb.zeros(1, dtype=F)])  # read with the user's own
+
+    def use(y, loss):
+        Parameters.k = float(y[1])
+        wb.launch(by_attribute, 4, [y, loss])
+
+    with pytest.raises(GradientError, match="constant"):
+        gradient(use)

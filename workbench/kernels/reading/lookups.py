@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -55,9 +56,17 @@ class Lookups:
         self.expressions.append((evaluate, copied(found)))
 
     def values(self) -> list[Any]:
-        """The floats, vectors and tuples that the links lead to now, and those that expressions gave."""
-        kinds = float, np.floating, tuple
-        found = [FOLLOWED[kind][0](base, name) for kind, base, name, x in self.links.values() if isinstance(x, kinds)]
+        """The floats, vectors and tuples that were found, and what expressions gave.
+
+        A float that was replaced by an equal one is that one.
+        """
+        found: list[Any] = []
+        for kind, base, name, x in self.links.values():
+            if isinstance(x, float | np.floating | tuple):
+                with suppress(Exception):  # as what is gone by now
+                    now = FOLLOWED[kind][0](base, name)
+                    x = now if self._same_object(now, x) else x
+                found.append(x)
         return [*found, *(v for v, _ in self.vectors.values()), *(then for _, then in self.expressions)]
 
     def current(self) -> bool:
