@@ -10,9 +10,14 @@ import numpy as np
 import pytest
 
 import workbench as wb
-from workbench.viz.data.marks import COLOURS, DARK, FAINT, LIGHT, SIDE_BY_SIDE, scale_marks
+from workbench.viz.data.marks import COLOURS, DARK, FAINT, LIGHT, scale_marks
 from workbench.viz.live.view import style
 
+SIDE_BY_SIDE = (  # what may be seen at once in one picture, and is told apart by colour
+    ("value", "hot", "twin", "bad", "odd", "cursor"),  # lanes
+    ("plus", "minus", "bad", "cursor"),  # the cells of a heat-map
+    ("plus", "minus", "twin"),  # the bars of a row
+)
 VIZ = Path(wb.__file__).parent / "viz"
 APART = 20.0  # distance in CIELAB: a just noticeable difference is about 2.3
 GROUNDS = ((LIGHT, ("#ffffff",)), (DARK, ("#0d1117", "#111111")))  # the last one: JupyterLab Dark

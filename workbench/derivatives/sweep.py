@@ -67,8 +67,8 @@ def spread(
         return _sent(task, shared, items, executor, bar)
 
 
-def _counted(bar: Any, result: object, n: int = 1) -> Any:
-    bar.update(n)
+def _counted(bar: Any, result: object) -> Any:
+    bar.update(1)
     return result
 
 

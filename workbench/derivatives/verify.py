@@ -235,7 +235,10 @@ def _check_tape(
         )
     launches = [n for n, e in enumerate(tape.events) if e.reverse is not None and 0 not in e.command.plan.form.dims]
     opaque = [e for e in tape.events if not e.kind.repeatable]
-    held = {n: cut for n in launches if (cut := _first_cut(tape.events[n])) is not None}
+    bodies = {n: tape.events[n].command.program.function.body for n in launches}
+    held = {
+        n: cut for n, body in bodies.items() if (cut := next((s for s in ir.walk(body) if s.row.cut), None)) is not None
+    }
     for cut in dict.fromkeys(held.values()):
         report.notes.append(f"not compared: wb.detach at {cut.where} holds a value that differences move")
     launches = [n for n in launches if n not in held]
@@ -249,11 +252,6 @@ def _check_tape(
     else:
         found = spread(_rows, (tape, results, rules), [[n] for n in parts], executor, "gradcheck")
         report.rows += [row for rows in found for row in rows]
-
-
-def _first_cut(event: Event) -> ir.Stmt | None:
-    """The first statement of a launch that detaches a gradient on purpose; None if there is none."""
-    return next((s for s in ir.walk(event.command.program.function.body) if s.row.cut), None)
 
 
 def _rows(shared: tuple[Tape, list[array] | None, _Rules], parts: list[int]) -> list[GradcheckRow]:

@@ -43,9 +43,9 @@ def cut_derivatives(case: RuleInput) -> Iterator[Finding]:
             if found is None:
                 continue
             target = _allocation(step, cut.into)
-            if not _is_float(step, cut.into):
+            if not is_float(step.event.command.program.leaves[_position(step, cut.into)].type):
                 whole[target] = found
-            elif _arrives(step, target):
+            elif any(size > 0 for x, size in step.came.items() if x.span.allocation is target):
                 others = makers.get(target, set()) - {(step.event.label, step.event.line)}
                 soft = cut.compares and (cut.alive or (cut.decides and (bool(others) or target.asked)))
                 finding = _cut_finding(step, cut, found, case, soft)
@@ -88,14 +88,6 @@ def _allocation(step: WalkStep, parameter: str) -> Allocation:
 def _name(case: RuleInput, step: WalkStep, parameter: str) -> str:
     k = _position(step, parameter)
     return case.tape.names.of(step.event.command.places[k], parameter)
-
-
-def _is_float(step: WalkStep, parameter: str) -> bool:
-    return is_float(step.event.command.program.leaves[_position(step, parameter)].type)
-
-
-def _arrives(step: WalkStep, target: Allocation) -> bool:
-    return any(size > 0 for x, size in step.came.items() if x.span.allocation is target)
 
 
 def _cut_finding(step: WalkStep, cut: CutWrite, found: _Origin, case: RuleInput, soft: bool) -> Finding:

@@ -47,7 +47,8 @@ def zero_gradients(case: RuleInput) -> Iterator[Finding]:
             at = next(e for e in cone if e.kind.cuts)
             yield _zero_finding(case.step(at), ZeroedAt(at.where, DETACHED, kind="meant"), name)
             continue
-        ends = [s for s, reads in ((case.step(e), cone[e]) for e in reversed(cone)) if _ends(s, reads)]
+        steps = [s for e in reversed(cone) if (s := case.step(e)).flowing > 0]
+        ends = [s for s in steps if not any(s.gave.get(x, 0.0) for x in cone[s.event])]
         if not reached or not ends:
             apart.append(_not_on_path(case, name, next(iter(cone), None)))
             continue
@@ -123,10 +124,6 @@ def _cone(case: RuleInput, found: list[EventAccess], cuts: bool = True) -> tuple
                     follow(x.span)
         n = ahead.find(1, n + 1)
     return cone, reached
-
-
-def _ends(step: WalkStep, reads: list[EventAccess]) -> bool:
-    return step.flowing > 0 and not any(step.gave.get(x, 0.0) for x in reads)
 
 
 def _death(case: RuleInput, step: WalkStep, reads: list[EventAccess], name: str) -> ZeroedAt:

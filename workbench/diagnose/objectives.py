@@ -27,7 +27,8 @@ def unsettled(case: RuleInput) -> Iterator[Finding]:
         last = steps[-1]
         changes = case.trail.turns.changes.get(last.event, [])
         outputs = [x for x in last.accesses if x.writes]
-        if len(outputs) != 1 or len(changes) != 1 or not _flows(steps) or _in_time(last.event):
+        flows = any(step.flowing > 0 for step in steps[-2:])
+        if len(outputs) != 1 or len(changes) != 1 or not flows or _in_time(last.event):
             continue
         ((state, _, change),) = changes
         if change <= FEW_PER_CENT or not _same_problem(steps):
@@ -42,10 +43,6 @@ def unsettled(case: RuleInput) -> Iterator[Finding]:
                 "more turns, until what changes is small; in a time loop there is nothing to do",
                 (state.name,),
             )
-
-
-def _flows(steps: list[WalkStep]) -> bool:
-    return any(step.flowing > 0 for step in steps[-2:])
 
 
 def _in_time(event: Event) -> bool:

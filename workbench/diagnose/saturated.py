@@ -103,14 +103,9 @@ def limits_of(function: ir.Function, active: frozenset[str]) -> dict[ir.Stmt, li
     found = {
         s: [a in depends for a in s.args]
         for s in stmts
-        if s.row in LIMITS and is_float(s.outs[0].type) and not _smooth(s)
-    }
+        if s.row in LIMITS and is_float(s.outs[0].type) and "smoothstep" not in (s.where.text if s.where else "")
+    }  # not the bounds of a smoothstep: its slope is 0 on both sides
     return {s: flags for s, flags in found.items() if any(flags) and not all(flags)}
-
-
-def _smooth(stmt: ir.Stmt) -> bool:
-    """True for the bounds of a smoothstep, where its slope is 0 on both sides."""
-    return stmt.where is not None and "smoothstep" in stmt.where.text
 
 
 def _record_bounds(line: _BoundLine, event: Event, space: Workspace) -> int:

@@ -29,7 +29,8 @@ def unused_results(case: RuleInput) -> Iterator[Finding]:
     history = history_of(case)
     seeded = set(case.trail.seeded)
     told: set[Site] = set()
-    unwritten = list(_unwritten(history))
+    floats = [(s, x) for s, x in history.first_reads.values() if x.scalar is not None and s.event.command is not None]
+    unwritten = [(step, x) for step, x in floats if not history.written(x.span)]
     for step, read in unwritten:
         twin = _twin(step, read, history, seeded)
         if twin is not None:
@@ -107,13 +108,6 @@ def _no_swap(step: WalkStep, fixed: EventAccess | None) -> str:
 # ---- a buffer read that nobody wrote
 
 
-def _unwritten(history: History) -> Iterator[tuple[WalkStep, EventAccess]]:
-    """Yields floats that a launch read and nobody wrote, each at its first read."""
-    for step, x in history.first_reads.values():
-        if x.scalar is not None and step.event.command is not None and not history.written(x.span):
-            yield step, x
-
-
 def _twin(step: WalkStep, read: EventAccess, history: History, seeded: set[Allocation]) -> Result | None:
     """A result that may have been meant at this read: another item of the same list, or an unread similar array."""
     a, earlier = read.span.allocation, []
@@ -128,18 +122,14 @@ def _twin(step: WalkStep, read: EventAccess, history: History, seeded: set[Alloc
         meant = a in history.first_write or a.asked
         if free and not meant and _alike(read, result.access) and (blank or _same_stem(read.name, result.access.name)):
             return result
-    return min(earlier, key=lambda r: _distance(read, r), default=None)
+    at = _item(read.name) or 0  # the nearest in the list, then the latest
+    return min(earlier, key=lambda r: (abs((_item(r.access.name) or 0) - at), -r.step.event.id), default=None)
 
 
 def _only_read_here(result: Result, seeded: set[Allocation]) -> bool:
     """True if only the tape can read it: it is not seeded, and no other library has its memory."""
     a = result.access.span.allocation
     return a not in seeded and not a.exposed
-
-
-def _distance(read: EventAccess, result: Result) -> tuple[int, int]:
-    """The sort key of a candidate: the distance in the list, then the latest."""
-    return abs((_item(result.access.name) or 0) - (_item(read.name) or 0)), -result.step.event.id
 
 
 def _mistaken(step: WalkStep, read: EventAccess, twin: Result) -> Finding:

@@ -318,14 +318,12 @@ def _same_storage(a: array, theirs: torch.dtype) -> torch.Tensor | None:
 # ---- the output port
 
 
-def _in_backward() -> bool:
-    """True inside torch's own backward: a Function's returned gradients count there, a port would add them twice."""
-    return torch._C._current_graph_task_id() != -1
-
-
 def _publish(tape: Recording, space: Workspace) -> None:
-    """Give each wrapped leaf tensor the increment of this backward call."""
-    if not _watches or _in_backward():
+    """Give each wrapped leaf tensor the increment of this backward call.
+
+    Not inside torch's own backward: a Function's returned gradients count there, a port would add them twice.
+    """
+    if not _watches or torch._C._current_graph_task_id() != -1:
         return
     leaves, increments = [], []
     for a, shadow in list(space.items()):
@@ -335,7 +333,8 @@ def _publish(tape: Recording, space: Workspace) -> None:
             if t.requires_grad and t.is_leaf and tape.log.has_touched(span):
                 _check_place(t, span)
                 leaves.append(t)
-                increments.append(like_tensor(shadow.view(span, _wide(t.dtype)), t))
+                wide = np.dtype(np.float32) if t.dtype is torch.float16 else _SCALARS[t.dtype].numpy
+                increments.append(like_tensor(shadow.view(span, wide), t))
     if leaves:
         torch.autograd.backward(leaves, increments)
 
@@ -350,11 +349,6 @@ def _check_place(t: torch.Tensor, span: Span) -> None:
             why="The launches read the old memory.",
             instead="x = wb.from_torch(tensor), again after the change",
         )
-
-
-def _wide(dtype: torch.dtype) -> np.dtype:
-    """The dtype of the adjoint of these values."""
-    return np.dtype(np.float32) if dtype is torch.float16 else _SCALARS[dtype].numpy
 
 
 def like_tensor(view: Any, t: torch.Tensor) -> torch.Tensor:

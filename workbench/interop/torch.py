@@ -102,7 +102,8 @@ class TorchFunction:
         found = [t for arg in args for t in _tensors(arg)]
         for t in found:
             dtype_from_torch(t.dtype)
-        grid, shapes = form(program, args, self.dim, self.outputs, _dtype_of)
+        dtype = lambda d: dtype_from_torch(d) if isinstance(d, torch.dtype) else dtype_of(d)  # noqa: E731
+        grid, shapes = form(program, args, self.dim, self.outputs, dtype)
         check_writes(program, len(args), "Torch would not know that its tensor has changed.")
         placed = repeat(_PLACE)
         call = TorchCall(self.kernel, [_replaced(arg, placed) for arg in args], grid, shapes)
@@ -123,10 +124,6 @@ def _forward_mode() -> bool:
 
 
 _PLACE = torch.empty(0)  # stands for a tensor in the arguments of a call, which hold none of the user's
-
-
-def _dtype_of(dtype: Any) -> object:
-    return dtype_from_torch(dtype) if isinstance(dtype, torch.dtype) else dtype_of(dtype)
 
 
 def _tensors(arg: object) -> Iterator[torch.Tensor]:

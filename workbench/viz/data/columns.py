@@ -181,7 +181,7 @@ class Columns:
             "lanes": self._lanes(),
             "texts": [clean(text) for text in self.names.texts],
             "ranges": [list(r) for r in self.names.ranges],
-            "folds": [_fold(fold) for fold in folds],
+            "folds": [[clean(f.name), f.first, f.last, f.kind, f.count, f.parent] for f in folds],
             "drawing": {**DRAWING, "names": NAMES, "open": OPEN, "line": LINE},
             "badges": BADGES,
             "states": STATES,
@@ -381,10 +381,6 @@ def _row(row: PictureRow) -> dict[str, Any]:
         "tall": lane.track_height,
         "sizes": [size and [size.height, [list(one) for one in size.labels], list(size.note)] for size in new],
     }
-
-
-def _fold(fold: Fold) -> list[Any]:
-    return [clean(fold.name), fold.first, fold.last, fold.kind, fold.count, fold.parent]
 
 
 def _ill(levels: Iterable[AdjointLevel]) -> int:

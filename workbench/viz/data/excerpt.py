@@ -85,14 +85,9 @@ def _first_ill(trace: Trace, keys: set[str], ends: int) -> list[ValueLevel]:
 
 def _writer(events: Sequence[EventColumn], value: ValueLevel, first: int) -> list[int]:
     """The index of the last of these events that wrote a value, as a list; [] for none."""
-    return [n for n in range(value.moment - first - 1, -1, -1) if _writes(events[n], value)][:1]
-
-
-def _writes(event: EventColumn, value: ValueLevel) -> bool:
-    return any(
-        touch.how != "read" and touch.allocation == value.allocation and touch.lo < value.hi and value.lo < touch.hi
-        for touch in event.touches
-    )
+    key, lo, hi, moment, *_ = value
+    wrote = ((n, t) for n in range(moment - first - 1, -1, -1) for t in events[n].touches if t.how != "read")
+    return [n for n, touch in wrote if touch.allocation == key and touch.lo < hi and lo < touch.hi][:1]
 
 
 def _extremes(events: Sequence[EventColumn], keys: set[str]) -> set[int]:

@@ -30,18 +30,8 @@ NO_PROBLEM = "no problem found"
 SIGNS = {"error": "✕", "warning": "▲", "info": "•"}
 ORDINARY = ("overwritten-kept", "unread", "unsettled", "sum-not-mean", "detached")  # infos that most programs have
 ADJOINTS = (  # findings about the reverse pass
-    "died",
-    "adjoint-not-finite",
-    "convention",
-    "growing",
-    "custom-rule",
-    "cut",
-    "saturated",
-    "kink",
-    "cancel",
-    "detached",
-    "not-on-path",
-)
+    "died adjoint-not-finite convention growing custom-rule cut saturated kink cancel detached not-on-path"
+).split()
 SHOWN = 4  # lines of a static strip
 
 
@@ -203,7 +193,7 @@ def _place(tape: Tape, n: int, f: Finding) -> dict[str, Any] | None:
             return {"file": shown_file(where.file), "line": where.line}
     pairs = event.arguments
     about = {leaf.name for leaf, a in pairs if isinstance(a, array) and tape.names.of(a, leaf.name) in f.arrays}
-    touching = [s for s in stmts if s.args and _is_array(s.args[0]) and ir.root(s.args[0]).name in about]
+    touching = [s for s in stmts if s.args and not ir.is_value(s.args[0].type) and ir.root(s.args[0]).name in about]
     first = next((s.where for s in (*(s for s in touching if s.row.writes), *touching)), None)
     return None if first is None else {"file": shown_file(first.file), "line": first.line}
 
@@ -213,7 +203,3 @@ def _calls(where: Where | None) -> Iterator[Where]:
     while where is not None:
         yield where
         where = where.caller
-
-
-def _is_array(value: ir.Value) -> bool:
-    return not ir.is_value(value.type)

@@ -66,7 +66,9 @@ def _scoped(events: Sequence[Event], scopes: Sequence[Scope]) -> list[_Token]:
                 stack.append((opening[at], []))
             at += 1
         if n < len(events):
-            (stack[-1][1] if stack else top).append(_event(events[n], n))
+            event = events[n]
+            token = _Token((event.kind, event.label, event.line), event.label, n, n + 1)
+            (stack[-1][1] if stack else top).append(token)
     return top
 
 
@@ -79,10 +81,6 @@ def _close(stack: list[tuple[Scope, list[_Token]]], top: list[_Token], count: in
     inner = _compressed(inside)
     token = _Token(("scope", scope.name), scope.name, scope.first, _end(scope, count), "scope", 1, inner)
     (stack[-1][1] if stack else top).append(token)
-
-
-def _event(event: Event, n: int) -> _Token:
-    return _Token((event.kind, event.label, event.line), event.label, n, n + 1)
 
 
 def _compressed(tokens: list[_Token]) -> list[_Token]:

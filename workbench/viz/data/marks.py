@@ -47,11 +47,6 @@ COLOURS = {  # after Okabe and Ito, darker or lighter where the ground asks for 
     "odd": Colour("#5A1EE0", "#8A54FF", "this of two where they differ, or what is wrong on purpose", "tag, stripes"),
     "cursor": Colour("#15191E", "#FFFFFF", "what is chosen: a moment, a cell, a row", "line, frame"),
 }
-SIDE_BY_SIDE = (  # what may be seen at once in one picture, and is told apart by colour
-    ("value", "hot", "twin", "bad", "odd", "cursor"),  # lanes
-    ("plus", "minus", "bad", "cursor"),  # the cells of a heat-map
-    ("plus", "minus", "twin"),  # the bars of a row
-)
 _GROUND = {  # what has no meaning of its own: grounds, lines and texts
     "ground": ("#ffffff", "#0d1117"),
     "ink": ("#1f2328", "#e6edf3"),

@@ -35,6 +35,7 @@ from .ledger_table import Contribution
 
 JOINED = 256  # contributions of one launch from which those of one line are one row
 _SHARED = ("executables", "calls", "position")  # of the collectors of one walk
+Thread = tuple[int, ...] | None
 ROWS = 20_000  # rows from which those of every further launch are joined by line
 
 
@@ -114,14 +115,7 @@ class Collector:
         return self.calls[program] or any(self.cell.inside(s) for s in (*event.reads, *event.writes))
 
     def add(
-        self,
-        event: Event,
-        kind: str,
-        thread: tuple[int, ...] | None,
-        where: Where | None,
-        name: str,
-        value: float,
-        count: int = 1,
+        self, event: Event, kind: str, thread: Thread, where: Where | None, name: str, value: float, count: int = 1
     ) -> None:
         if value != 0:  # NaN is a contribution
             position = self.position[event]

@@ -100,7 +100,8 @@ def matrix(seeds: Seeds, current: int | None = None) -> str:
         f" {width} columns, largest entry {most:.3g}"
     )
     columns = "".join(
-        f'<span style="flex:{int(np.prod(v))} 0 0" title="{quoted(n)}">{quoted(n)}</span>' for n, v in _sizes(seeds)
+        f'<span style="flex:{math.prod(full_shape(a))} 0 0" title="{quoted(n)}">{quoted(n)}</span>'
+        for n, a in seeds.inputs.items()
     )
     mark = ""
     if current is not None:
@@ -146,10 +147,6 @@ def colour_bar(least: float, most: float) -> str:
         f'<div class="wb-colours" role="img" aria-label="{said}"><span class="wb-ramp"'
         f' style="background:linear-gradient(to right,{",".join(inks)})"></span>{ticks}</div>'
     )
-
-
-def _sizes(seeds: Seeds) -> list[tuple[str, tuple[int, ...]]]:
-    return [(n, full_shape(a)) for n, a in seeds.inputs.items()]
 
 
 def bars(seeds: Seeds, run: SeedRun, measured: np.ndarray | None, other: SeedRun | None = None) -> str:

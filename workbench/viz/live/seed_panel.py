@@ -148,7 +148,7 @@ class SeedPanel(Saved, widgets.VBox):
         on(self.value, self._what_if)
         for button, work in (
             (self.next, self._next),
-            (self.fill, self._fill),
+            (self.fill, lambda: self._start(self._all_rows)),
             (self.pin, self._pin),
             (self.unpin, self._unpin),
             (self.reset, self._reset),
@@ -308,9 +308,6 @@ class SeedPanel(Saved, widgets.VBox):
         """Block until the worker is done."""
         if self._worker is not None:
             self._worker.join(timeout)
-
-    def _fill(self) -> None:
-        self._start(self._all_rows)
 
     def _measured(self) -> None:
         if self.measure.value and len(self.engine.columns) < self.engine.measured:

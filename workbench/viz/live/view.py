@@ -291,7 +291,7 @@ class View(Saved, Widget):
 
     def _seed_bytes(self, grads: Mapping[Any, Any], minus: Mapping[Any, Any] | None) -> dict[Allocation, Any]:
         space = Workspace()
-        taken = ((a, _negative(seed)) for a, seed in (minus or {}).items())
+        taken = ((a, array(seed.numpy() * -1, dtype=seed.dtype)) for a, seed in (minus or {}).items())
         for a, seed in (*grads.items(), *taken):
             check_seed(self.tape, a)
             add_seed(space, a, seed)
@@ -514,7 +514,3 @@ def _sized(found: Mapping[str, Any]) -> dict[str, Any]:
 
 def _numbers(index: int | Sequence[int]) -> list[int]:
     return [int(i) for i in (index if isinstance(index, Sequence) else [index])]
-
-
-def _negative(seed: array) -> array:
-    return array(seed.numpy() * -1, dtype=seed.dtype)

@@ -172,16 +172,12 @@ def _aligned(head: Sequence[str], rows: Sequence[Row]) -> str:
     for row in rows:
         tall = max(1, *(len(row[n]) for n in used))
         lines += [[row[n][k] if k < len(row[n]) else "" for n in used] for k in range(tall)]
-    return "\n".join(tables.aligned(lines, rule="─", width=_cells))
+    columns = lambda text: round(text_width(text, 1 / 0.56))  # noqa: E731  of a terminal
+    return "\n".join(tables.aligned(lines, rule="─", width=columns))
 
 
 def _used(head: Sequence[str], rows: Sequence[Row]) -> list[int]:
     return [n for n in range(len(head)) if n == 0 or any(any(row[n]) for row in rows)]
-
-
-def _cells(text: str) -> int:
-    """The number of terminal columns that a text takes."""
-    return round(text_width(text, 1 / 0.56))
 
 
 def _html(caption: str, head: Sequence[str], rows: Sequence[Row]) -> str:

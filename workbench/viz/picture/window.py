@@ -154,17 +154,12 @@ def visible(events: Sequence[EventColumn], rows: int, budget: int) -> tuple[int,
     head, tail = 0, 0
     while head + tail < min(total, most + 1) and room > 0:
         event = events[head] if head <= tail else events[total - 1 - tail]
-        room -= _weight(event)
+        room -= 6 + 4 * len(event.touches) + 2 * len(event.kept) + 3 * len(event.adjoint) + len(event.arrows or ())
         head, tail = (head + 1, tail) if head <= tail else (head, tail + 1)
     if head + tail >= total and room > 0:
         return total, 0
     most -= int(GAP_WIDTH / PITCH_MIN) + 1
     return max(min(head, (most + 1) // 2), 1), max(min(tail, most // 2), 1)
-
-
-def _weight(event: EventColumn) -> int:
-    """An upper estimate of the marks that one event costs."""
-    return 6 + 4 * len(event.touches) + 2 * len(event.kept) + 3 * len(event.adjoint) + len(event.arrows or ())
 
 
 def _group_width(events: int, fold: Fold | None) -> float:

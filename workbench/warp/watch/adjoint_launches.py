@@ -94,8 +94,9 @@ class AdjointLaunch(Verdicts):
         events = self.session.tape.events
         limit, chained = len(events), False
         backs = {id(back.step.event): back for back in earlier}
+        writes = [self.command.flat[k].span for k, _ in self.command.plan.writes]
         for a, g in pairs:
-            if not meets(self.session.twins.array(a).span, _writes(self.command)):
+            if not meets(self.session.twins.array(a).span, writes):
                 continue
             seed = self.session.twins.array(g).span
             for event in reversed(events):
@@ -214,7 +215,3 @@ def _alike(a: Any, b: Any) -> bool:
     if isinstance(a, array) and isinstance(b, array):
         return a.span == b.span and a.dtype is b.dtype
     return isinstance(a, array) is isinstance(b, array) and np.array_equal(np.asarray(a), np.asarray(b), equal_nan=True)
-
-
-def _writes(command: Command) -> list[Span]:
-    return [command.flat[k].span for k, _ in command.plan.writes]

@@ -96,7 +96,8 @@ def why(step: WarpStep, found: ForwardDifference) -> str:
     library = dict.fromkeys(f"`{s.row.name}`{_line(s)}" for s in ir.walk(body) if _is_of_the_library(s))
     sums = dict.fromkeys(f"`{s.row.name}`{_line(s)}" for s in ir.walk(body) if s.row in (ATOMIC_ADD, ATOMIC_SUB))
     products = {s.outs[0] for s in ir.walk(body) if s.row is MUL}
-    fused = dict.fromkeys(_line(s) for s in ir.walk(body) if _is_contracted(s, products))
+    sums_up = (s for s in ir.walk(body) if s.row in (ADD, SUB) and is_float(s.outs[0].type))
+    fused = dict.fromkeys(_line(s) for s in sums_up if not products.isdisjoint(s.args))
     reasons = []
     if any(leaf.name.endswith(".starts") for leaf in command.program.leaves):
         reasons.append("a hash grid: which cells a query visits is decided in float64 here, which tells at their edges")
@@ -125,7 +126,3 @@ def _is_of_the_library(s: ir.Stmt) -> bool:
     if not s.outs or s.regions or s.row.exact or s.row.cost < FUNCTION:
         return False
     return ir.is_value(s.outs[0].type) and is_float(s.outs[0].type)
-
-
-def _is_contracted(s: ir.Stmt, products: set[ir.Value]) -> bool:
-    return s.row in (ADD, SUB) and is_float(s.outs[0].type) and any(a in products for a in s.args)

@@ -56,7 +56,7 @@ class GraphLaunches:
         if self.session.inside or calls is None:
             return original(graph, stream)
         frame, ready = caller(), self.ready.get(graph)
-        backs = _backs(calls) if ready is None else ready.backs
+        backs = [call for call in inner(calls) if isinstance(call, ReplayedSnapshots)] if ready is None else ready.backs
         taken: list[GraphSnapshots] = []
 
         def theirs() -> Any:
@@ -195,11 +195,6 @@ class GraphLaunches:
         step = WarpStep(len(self.session.tape.events), "opaque", label, None, reason=reason)
         self.session.steps.append(step)
         return step
-
-
-def _backs(calls: list[Captured]) -> list[ReplayedSnapshots]:
-    """The backwards in a graph."""
-    return [call for call in inner(calls) if isinstance(call, ReplayedSnapshots)]
 
 
 def _is_ready(call: WarpCall | ReplayedSnapshots) -> bool:

@@ -180,8 +180,4 @@ def is_choosing(event: Event) -> bool:
     back = event.reverse
     if back is None or event.command is None:
         return False
-    return event.command.program.once(_chooses, back.reverse.function)
-
-
-def _chooses(function: ir.Function) -> bool:
-    return bool(choices(function))
+    return bool(event.command.program.once(choices, back.reverse.function))

@@ -24,24 +24,11 @@ DYNAMIC, BRANCH, COMPONENT, RULE, AGAIN, NONE = (
     "overwritten memory",
     "no adjoint",
 )
-SLOPES = {  # what has a slope, and in some version of Warp no adjoint
-    "frac",
-    "tile_cholesky_inplace",
-    "tile_cholesky_solve",
-    "tile_cholesky_solve_inplace",
-    "tile_diag_add",
-    "tile_lower_solve_inplace",
-    "tile_max",
-    "tile_min",
-    "tile_reduce",
-    "tile_scan_exclusive",
-    "tile_scan_inclusive",
-    "tile_scan_max_inclusive",
-    "tile_scan_min_inclusive",
-    "tile_sort",
-    "tile_upper_solve",
-    "tile_upper_solve_inplace",
-}
+SLOPES = set(  # what has a slope, and in some version of Warp no adjoint
+    "frac tile_cholesky_inplace tile_cholesky_solve tile_cholesky_solve_inplace tile_diag_add tile_lower_solve_inplace "
+    "tile_max tile_min tile_reduce tile_scan_exclusive tile_scan_inclusive tile_scan_max_inclusive "
+    "tile_scan_min_inclusive tile_sort tile_upper_solve tile_upper_solve_inplace".split()
+)
 
 
 @dataclass(frozen=True)

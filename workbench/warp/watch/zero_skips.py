@@ -43,7 +43,9 @@ def without_skips(command: Command) -> Command:
                 found = results(made)
         except WorkbenchError:
             return command
-        return made if all(map(_same_bits, found, results(command))) else command
+        return (
+            made if all(a.tobytes() == b.tobytes() for a, b in zip(found, results(command), strict=False)) else command
+        )
 
 
 class RecheckedLaunch:
@@ -71,10 +73,6 @@ def _without(program: Program) -> Program | None:
     return None if function is program.function else program.with_function(function)
 
 
-def _same_bits(one: Any, other: Any) -> bool:
-    return one.tobytes() == other.tobytes()
-
-
 # ---- the program with the skipped work done
 
 
@@ -95,7 +93,11 @@ def skips(function: Function) -> dict[Stmt, Region]:
     for stmt in stmts:
         for idle, work, holds in _arms(stmt) if stmt.row is c.IF else ():
             zeros = _zeros(stmt.args[0], holds)
-            if zeros and _idle(idle) and _ZeroFacts(zeros, written).has_no_effect(work, idle.results):
+            if (
+                zeros
+                and all(s.row is c.CONST for s in idle.body)
+                and _ZeroFacts(zeros, written).has_no_effect(work, idle.results)
+            ):
                 found[stmt] = work
     return found
 
@@ -104,10 +106,6 @@ def _arms(stmt: Stmt) -> list[tuple[Region, Region, bool]]:
     """(region that may be idle, other region, truth of the test in the idle one), both ways."""
     then, otherwise = stmt.regions
     return [(then, otherwise, True), (otherwise, then, False)]
-
-
-def _idle(region: Region) -> bool:
-    return all(s.row is c.CONST for s in region.body)
 
 
 def _zeros(test: Value, holds: bool) -> set[Value]:
