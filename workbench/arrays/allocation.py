@@ -94,27 +94,9 @@ class Allocation:
     """
 
     __slots__ = (
-        "id",
-        "owner",
-        "address",
-        "nbytes",
-        "device",
-        "version",
-        "exposed",
-        "watchers",
-        "required",
-        "retained",
-        "asked",
-        "grad",
-        "names",
-        "grad_notes",
-        "grad_scale",
-        "blank",
-        "_bytes",
-        "origins",
-        "awaited",
-        "__weakref__",
-    )
+        "id owner address nbytes device version exposed watchers required retained asked grad names grad_notes "
+        "grad_scale blank _bytes origins awaited __weakref__"
+    ).split()
 
     is_gradient = False
     gradient_view: Any = None  # only gradient memory has one
@@ -302,17 +284,7 @@ class GradientMemory(Allocation):
     read_at        clock of the last read; `stood_at`: the primal's version when last published.
     """
 
-    __slots__ = (
-        "_of",
-        "written",
-        "publisher",
-        "gradient_view",
-        "previous_view",
-        "read_at",
-        "stood_at",
-        "_published",
-        "_by_hand",
-    )
+    __slots__ = "_of written publisher gradient_view previous_view read_at stood_at _published _by_hand".split()
 
     is_gradient = True
 

@@ -89,15 +89,8 @@ def sync_views(arrays: Iterable[Any] | None = None) -> None:
         memory = ref()
         if memory is None:
             del open_views[key]
-        elif memory.gradient_view is not None and (
-            needed is None or id(memory) in needed or memory.gradient_view.holder() is None
-        ):
-            _take_back(memory)
-
-
-def _take_back(memory: GradientMemory) -> None:
-    """Write back a view, and close it if no NumPy array of it is alive."""
-    if memory.gradient_view.holder() is None:
-        memory.gradient_view.close(memory)
-    else:
-        memory.gradient_view.pull(memory)
+        elif (view := memory.gradient_view) is not None:
+            if view.holder() is None:  # no NumPy array of it is alive
+                view.close(memory)
+            elif needed is None or id(memory) in needed:
+                view.pull(memory)

@@ -22,7 +22,7 @@ from ..kernels.ops import Row
 from ..kernels.ops.functions import mean
 from ..kernels.reading.declare import Instance
 from ..kernels.types import Small
-from .allocation import Allocation, caller_where, known_memory, recorder
+from .allocation import caller_where, known_memory, recorder
 from .provenance import HostRead, source_of, united
 from .read_values import WHOLE, checksum
 from .span import Span
@@ -290,17 +290,7 @@ def _number_class(plain: Any) -> Any:
     return type(f"Host{plain.__name__.capitalize()}", (plain,), {**members, "__new__": new})
 
 
-_OWN = (
-    "apply_row",
-    "carry_to",
-    "put_into",
-    "astype",
-    "detach",
-    "__array_ufunc__",
-    "__array_function__",
-    "__copy__",
-    "__deepcopy__",
-)
+_OWN = ("apply_row carry_to put_into astype detach __array_ufunc__ __array_function__ __copy__ __deepcopy__").split()
 _NUMBERS: dict[type, Any] = {plain: _number_class(plain) for plain in (np.float16, np.float32, np.float64, float)}
 _HOST_NUMBERS: tuple[type[_HostNumber], ...] = tuple(_NUMBERS.values())
 
@@ -453,12 +443,9 @@ def _sources_of_plain(value: np.ndarray) -> tuple[HostRead, ...]:
     if value.dtype.kind not in "fV" or (found := known_memory(value)) is None or found[0].is_gradient:
         return ()
     memory, offset = found
-    source = source_of(Span(memory, offset, value.shape, value.strides, value.itemsize), _label(memory))
+    label = next(iter(memory.names), repr(memory))
+    source = source_of(Span(memory, offset, value.shape, value.strides, value.itemsize), label)
     return () if source is None else (source,)
-
-
-def _label(memory: Allocation) -> str:
-    return next(iter(memory.names), repr(memory))
 
 
 _noted: dict[int, tuple[weakref.ref, tuple[HostRead, ...], int]] = {}  # of NumPy's own class, by id, with a checksum

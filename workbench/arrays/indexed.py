@@ -107,13 +107,12 @@ class indexedarray:  # noqa: N801  as Warp spells it
 
 
 def _listed(indices: Any, ndim: int) -> list:
-    if isinstance(indices, Foreign | np.ndarray) or (isinstance(indices, Sequence) and indices and _is_int(indices[0])):
+    first = indices[0] if isinstance(indices, Sequence) and indices else None
+    if isinstance(indices, Foreign | np.ndarray) or (
+        isinstance(first, int | np.integer) and not isinstance(first, bool)
+    ):
         return [indices]
     return list(indices or ())
-
-
-def _is_int(x: object) -> bool:
-    return isinstance(x, int | np.integer) and not isinstance(x, bool)
 
 
 def _numbers(chosen: Foreign) -> np.ndarray:

@@ -12,7 +12,7 @@ from ..arrays import capture_log
 from ..arrays.array import array, new_array
 from ..errors import LaunchError
 from ..kernels.reading.library import library
-from ..kernels.types import Query, float32, int32, uint32
+from ..kernels.types import Array, Query, float32, int32, uint32
 from ..launches.handles import held, numbered, rebuilt_in_place
 from ..launches.launch import through
 from .building import check, check_groups, check_order, contents, same_device
@@ -115,10 +115,12 @@ object.__setattr__(TREE, "empty", empty_bvh)
 
 
 @library()
-def overlaps(kind: int, low: wb.vec3, high: wb.vec3, a: wb.vec3, b: wb.vec3, size: float, reach: float):
+def overlaps(query: BvhQuery, boxes: Array(wb.vec3), at: uint32):  # noqa: F821  defined below
     """True if a box touches the query's shape: a box from a to b, a thick ray from a, a ball around a."""
+    low, high = wb.detach(boxes[uint32(2) * at]), wb.detach(boxes[uint32(2) * at + uint32(1)])
+    a, b = query.a, query.b
     found = False
-    if kind == BOX:
+    if query.kind == BOX:
         found = (
             low[0] <= b[0]
             and low[1] <= b[1]
@@ -127,12 +129,12 @@ def overlaps(kind: int, low: wb.vec3, high: wb.vec3, a: wb.vec3, b: wb.vec3, siz
             and high[1] >= a[1]
             and high[2] >= a[2]
         )
-    elif kind == RAY:
-        grown = wb.vec3(size, size, size)
-        found = exact_entry(low - grown, high + grown, a, b) <= reach
+    elif query.kind == RAY:
+        grown = wb.vec3(query.size, query.size, query.size)
+        found = exact_entry(low - grown, high + grown, a, b) <= query.reach
     else:
         d = wb.max(wb.max(low - a, a - high), wb.vec3())
-        found = wb.dot(d, d) <= size
+        found = wb.dot(d, d) <= query.size
     return found
 
 
@@ -142,19 +144,7 @@ def advance(query: BvhQuery):  # noqa: F821  defined below
     tree = query.tree
     node, item, index = query.node, query.item, -1
     while node != uint32(0) and index < 0:
-        box = uint32(2) * node
-        if left_out(tree, node, query.root) or (
-            item == 0
-            and not overlaps(
-                query.kind,
-                wb.detach(tree.boxes[box]),
-                wb.detach(tree.boxes[box + uint32(1)]),
-                query.a,
-                query.b,
-                query.size,
-                query.reach,
-            )
-        ):
+        if left_out(tree, node, query.root) or (item == 0 and not overlaps(query, tree.boxes, node)):
             node = skipped(node)
         elif node < uint32(tree.leaves):
             node = uint32(2) * node
@@ -162,16 +152,7 @@ def advance(query: BvhQuery):  # noqa: F821  defined below
             first, end = leaf_items(tree, node)
             k = first + item
             while k < end and index < 0:
-                box = uint32(2) * uint32(k)
-                if not is_other(tree, k, query.root) and overlaps(
-                    query.kind,
-                    wb.detach(tree.bounds[box]),
-                    wb.detach(tree.bounds[box + uint32(1)]),
-                    query.a,
-                    query.b,
-                    query.size,
-                    query.reach,
-                ):
+                if not is_other(tree, k, query.root) and overlaps(query, tree.bounds, uint32(k)):
                     index = k
                 k += 1
             item = k - first
@@ -213,13 +194,10 @@ BvhQuery = Query(
     (
         ("tree", TREE),
         ("kind", int32),
-        ("a", wb.vec3),
-        ("b", wb.vec3),
-        ("size", float32),
-        ("reach", float32),
+        *((name, wb.vec3) for name in "ab"),
+        *((name, float32) for name in ("size", "reach")),
         ("node", uint32),
-        ("item", int32),
-        ("root", int32),
+        *((name, int32) for name in ("item", "root")),
     ),
     next=advance_boxes,
 )

@@ -171,13 +171,9 @@ def empty_grid() -> HashGrid:
 HASH_GRID = Handle(
     "HashGrid",
     (
-        ("starts", Array(int32)),
-        ("items", Array(int32)),
-        ("groups", Array(int32)),
+        *((name, Array(int32)) for name in ("starts", "items", "groups")),
         ("inverse_width", float64),
-        ("nx", int32),
-        ("ny", int32),
-        ("nz", int32),
+        *((name, int32) for name in ("nx", "ny", "nz")),
     ),
     empty=empty_grid,
 )

@@ -118,15 +118,10 @@ def _order(lowers: XpArray, uppers: XpArray, ranks: XpArray, leaves: int, leaf_s
 TREE = Handle(
     "Bvh",
     (
-        ("boxes", Array(wb.vec3)),
-        ("bounds", Array(wb.vec3)),
+        *((name, Array(wb.vec3)) for name in ("boxes", "bounds")),
         ("items", Array(int32)),
-        ("leaves", int32),
-        ("leaf_size", int32),
-        ("count", int32),
-        ("names", Array(int32)),
-        ("ranks", Array(int32)),
-        ("spans", Array(int32)),
+        *((name, int32) for name in ("leaves", "leaf_size", "count")),
+        *((name, Array(int32)) for name in ("names", "ranks", "spans")),
     ),
 )
 

@@ -132,7 +132,8 @@ class _Optimizer:
             text = f"{len(grad)} gradients for {len(self.params)} arrays of parameters"
             raise LaunchError(text, slug="optimizer", instead="step([x.grad, y.grad])")
         for p, g, state in zip(self.params, grad, self.state, strict=True):
-            if not isinstance(g, array) or g.shape != p.shape or not _fits(g, p):
+            wide = is_half(p.dtype) and getattr(getattr(g, "dtype", None), "scalar", None) is float32
+            if not isinstance(g, array) or g.shape != p.shape or not (wide or g.dtype == p.dtype):
                 got = f"{g.dtype} of shape {g.shape}" if isinstance(g, array) else type(g).__name__
                 text = f"a gradient for {p.label}, {p.dtype} of shape {p.shape}, is {got}"
                 raise LaunchError(text, slug="optimizer", instead=f"step([{p.label}.grad])")
@@ -141,10 +142,6 @@ class _Optimizer:
 
     def _move(self, g: array, x: array, state: list[array]) -> None:
         raise NotImplementedError
-
-
-def _fits(g: array, p: array) -> bool:
-    return g.dtype == p.dtype or (is_half(p.dtype) and getattr(g.dtype, "scalar", None) is float32)
 
 
 class Adam(_Optimizer):
