@@ -127,11 +127,8 @@ class array(Foreign):
         else:
             made = _from_data(data, dtype, shape, device, copy)
         if ndim is not None and made.ndim != ndim:
-            raise LaunchError(
-                f"array{ndim}d takes {ndim} axes, the data has shape {made.shape}",
-                slug="ndim",
-                instead=f"array(data, dtype={made.dtype})",
-            )
+            text = f"array{ndim}d takes {ndim} axes, the data has shape {made.shape}"
+            raise LaunchError(text, slug="ndim", instead=f"array(data, dtype={made.dtype})")
         return finished(made, requires_grad, retain_grad, grad, name)
 
     def __class_getitem__(cls, item: object) -> Any:
@@ -203,18 +200,12 @@ class array(Foreign):
             marks.drop(self.span)
             self.allocation.note_asked()
             if self._differentiable and marks.touch(self.span):
-                raise LaunchError(
-                    f"{what} = False on a part of {self.label}: the memory was marked as a whole",
-                    slug="grad-of-part",
-                    instead=f"x.{what} = False on the array that was marked",
-                )
+                text = f"{what} = False on a part of {self.label}: the memory was marked as a whole"
+                raise LaunchError(text, slug="grad-of-part", instead=f"x.{what} = False on the array that was marked")
             return
         if not self._differentiable:
-            raise LaunchError(
-                f"{what} on an array of {self.dtype}: there is no derivative by whole numbers",
-                slug="grad-of-int",
-                instead="array(data, dtype=float32, requires_grad=True)",
-            )
+            text = f"{what} on an array of {self.dtype}: there is no derivative by whole numbers"
+            raise LaunchError(text, slug="grad-of-int", instead="array(data, dtype=float32, requires_grad=True)")
         self._check_gradient_type()
         marks.add(self.span)
         self.allocation.note_asked()
@@ -370,10 +361,8 @@ class array(Foreign):
             return self.assign(memory)
         values = filled(converted_values(source, self.dtype)[0], source, self.shape + inner_shape(self.dtype))
         if values.shape != self.shape + inner_shape(self.dtype):
-            raise LaunchError(
-                f"assign to {self.label} of shape {self.shape} ({self.dtype}): the values are {np.shape(source)}",
-                slug="shape",
-            )
+            text = f"assign to {self.label} of shape {self.shape} ({self.dtype}): the values are {np.shape(source)}"
+            raise LaunchError(text, slug="shape")
         if isinstance(source, list | tuple) and recorder() is not None:
             parts = new_array(self.shape, self.dtype, self.device, zeroed=False)
             put(parts, values)
@@ -557,11 +546,8 @@ def _shared(data: Any, dtype: DTypeLike, shape: ShapeLike | None, device: Device
         raise LaunchError(f"copy=False needs a NumPy array, not {type(data).__name__}", slug="layout")
     element = types.scalar_of(data.dtype) if dtype is None else dtype_of(dtype)
     if data.dtype != element.numpy:
-        raise LaunchError(
-            f"copy=False of NumPy {data.dtype} as {element}: converting needs a copy",
-            slug="dtype",
-            instead=f"array(data, dtype={element})",
-        )
+        text = f"copy=False of NumPy {data.dtype} as {element}: converting needs a copy"
+        raise LaunchError(text, slug="dtype", instead=f"array(data, dtype={element})")
     if isinstance(data, np.ndarray) and not data.flags.writeable:
         raise LaunchError(
             "the NumPy array is read-only and cannot be shared", slug="read-only", instead="wb.array(data)"
@@ -580,11 +566,8 @@ def _shared(data: Any, dtype: DTypeLike, shape: ShapeLike | None, device: Device
     origin = origin_of(data)  # before it is known memory
     memory, offset = allocation_of(data)
     if device is not None and get_device(device) is not memory.device:
-        raise LaunchError(
-            f"the data is on {memory.device}, not on {device}",
-            slug="device",
-            instead="wb.array(data, device=...)   which copies",
-        )
+        text = f"the data is on {memory.device}, not on {device}"
+        raise LaunchError(text, slug="device", instead="wb.array(data, device=...)   which copies")
     made = array_on(memory, element, shape_, strides, offset)
     if origin:
         received(stripped(data), origin)

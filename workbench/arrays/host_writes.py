@@ -18,11 +18,8 @@ from .strided import StridedArray
 def check_same(dst: StridedArray, src: StridedArray, what: str) -> None:
     """Raises LaunchError [dtype], [shape] if one cannot be copied to the other as it is."""
     if dst.dtype != src.dtype:
-        raise LaunchError(
-            f"{what} from {src.label} ({src.dtype}) to {dst.label} ({dst.dtype}): the dtypes differ",
-            slug="dtype",
-            instead=casting(src.dtype, dst.dtype),
-        )
+        text = f"{what} from {src.label} ({src.dtype}) to {dst.label} ({dst.dtype}): the dtypes differ"
+        raise LaunchError(text, slug="dtype", instead=casting(src.dtype, dst.dtype))
     if dst.shape != src.shape:
         raise LaunchError(
             f"{what} from {src.label} of shape {src.shape} to {dst.label} of shape {dst.shape}", slug="shape"
@@ -88,11 +85,8 @@ def write_value(kind: str, dst: StridedArray, value: object, sources: tuple = ()
 def write_gradient(mine: StridedArray, value: Any, label: str) -> None:
     """Copy `value` to the gradient of the array `label`. Raises LaunchError [grad-dtype], [grad-shape]."""
     if not hasattr(type(value), "allocation"):
-        raise LaunchError(
-            f"{label}.grad = {type(value).__name__}: a gradient is given as an array",
-            slug="grad-dtype",
-            instead=f"{label}.grad = array(values, dtype={mine.dtype})",
-        )
+        text = f"{label}.grad = {type(value).__name__}: a gradient is given as an array"
+        raise LaunchError(text, slug="grad-dtype", instead=f"{label}.grad = array(values, dtype={mine.dtype})")
     if value.dtype != mine.dtype or value.shape != mine.shape:
         raise LaunchError(
             f"{label}.grad is {mine.dtype} of shape {mine.shape}, "

@@ -85,12 +85,8 @@ class StridedArray:
 
     def __setattr__(self, name: str, value: object) -> None:
         if name in _FIXED:
-            raise LaunchError(
-                f"{self.label}.{name} = ... : an array keeps its memory and its layout.",
-                slug="layout",
-                why="Launches and tapes remember both.",
-                instead=_FIXED[name],
-            )
+            text = f"{self.label}.{name} = ... : an array keeps its memory and its layout."
+            raise LaunchError(text, slug="layout", why="Launches and tapes remember both.", instead=_FIXED[name])
         object.__setattr__(self, name, value)
 
     @property
@@ -247,11 +243,8 @@ def _picked(key: Any, n: int, owner: StridedArray) -> range:
     except (AttributeError, TypeError):
         i = None
     if i is None:
-        raise LaunchError(
-            f"{owner.label} is indexed by integers and slices, not by {type(key).__name__}",
-            slug="index",
-            instead="x.numpy()[...] on the host, or a kernel with an index array",
-        )
+        text = f"{owner.label} is indexed by integers and slices, not by {type(key).__name__}"
+        raise LaunchError(text, slug="index", instead="x.numpy()[...] on the host, or a kernel with an index array")
     if not -n <= i < n:
         raise BoundsError(f"index {i} of {owner.label} with shape {owner.shape}", slug="bounds")
     i %= n

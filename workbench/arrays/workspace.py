@@ -194,18 +194,12 @@ def add_seed(space: Workspace, a: array, seed: object) -> None:
     same_scalars = want is None and seed.data.dtype == gradient_dtype(a)
     dtype_fits = seed.dtype == a.dtype or (same_scalars and same_components)
     if seed.shape != a.shape or not dtype_fits:
-        raise GradientError(
-            f"the seed of {a.label} is {seed.dtype} of shape {seed.shape}; it must be {a.dtype} of shape {a.shape}.",
-            slug="seed-shape" if dtype_fits else "seed-dtype",
-            instead=f"wb.ones_like({a.label})",
-        )
+        text = f"the seed of {a.label} is {seed.dtype} of shape {seed.shape}; it must be {a.dtype} of shape {a.shape}."
+        raise GradientError(text, slug="seed-shape" if dtype_fits else "seed-dtype", instead=f"wb.ones_like({a.label})")
     for path, part in float_parts(a).items():
         if scalar_in(part.dtype).bits == 16 and a.allocation.grad_scale != 2:
-            raise GradientError(
-                f"the seed of {a.label} has float16 fields, whose gradients would be float32 and have no room there.",
-                slug="struct-float16",
-                instead="wb.float32 for the field",
-            )
+            text = f"the seed of {a.label} has float16 fields, whose gradients would be float32 and have no room there."
+            raise GradientError(text, slug="struct-float16", instead="wb.float32 for the field")
         values = same_part(seed, path).data
         view = space[a.allocation].view(part.span, gradient_dtype(part))
         capture_log.keep(seed)

@@ -262,11 +262,8 @@ class ValueAndGrad:
     def _backward(self, loss: object, inputs: list[array], picked: tuple[int, ...]) -> float:
         assert self.tape is not None
         if not isinstance(loss, array):
-            raise GradientError(
-                f"{self.__name__} returned a {type(loss).__name__}; it must return an array of one element.",
-                slug="loss-shape",
-                instead="return loss",
-            )
+            text = f"{self.__name__} returned a {type(loss).__name__}; it must return an array of one element."
+            raise GradientError(text, slug="loss-shape", instead="return loss")
         for k, a in zip(picked, inputs, strict=True):
             if not self.tape.log.has_touched(a.span):
                 raise GradientError(

@@ -128,12 +128,8 @@ def backward(tape: Tape, pitfall: Pitfall, space: Workspace) -> Wrong:
     if not isinstance(pitfall, Pitfall):
         raise TypeError(f"a pitfall is one of wb.pitfalls: {', '.join(p.name for p in ALL)}; not {pitfall!r}")
     if any(a.device.is_cuda for a in tape.active):
-        raise GradientError(
-            "pitfalls are for tapes on the CPU.",
-            slug="pitfall-device",
-            why="They run in the interpreter.",
-            instead='device="cpu"',
-        )
+        text = "pitfalls are for tapes on the CPU."
+        raise GradientError(text, slug="pitfall-device", why="They run in the interpreter.", instead='device="cpu"')
     if pitfall.start is not None:
         pitfall.start(tape, space)
     seeds = {a: shadow.data.copy() for a, shadow in space.items()}

@@ -269,11 +269,8 @@ def given(pattern: Any, shape: tuple[int, int]) -> list[Line]:
     """A user's pattern, dense or of `scipy.sparse`, as one set per row."""
     known = pattern if hasattr(pattern, "nonzero") and hasattr(pattern, "shape") else np.asarray(pattern)
     if known.shape != shape:
-        raise GradientError(
-            f"the pattern has shape {known.shape}, the Jacobian {shape}.",
-            slug="pattern",
-            instead="one entry per number of y and per number of x",
-        )
+        text = f"the pattern has shape {known.shape}, the Jacobian {shape}."
+        raise GradientError(text, slug="pattern", instead="one entry per number of y and per number of x")
     lines: list[Line] = [{} for _ in range(shape[0])]
     for i, j in zip(*(part.tolist() for part in known.nonzero()), strict=True):
         join(lines[i], line([j]))

@@ -52,11 +52,8 @@ def against(tape: Tape, other: Tape, runs: tuple[TapeRun, TapeRun] | None = None
     Numbers that differ by rounding do not count. Raises LaunchError [against] if `other` is no tape.
     """
     if not isinstance(other, Tape):
-        raise LaunchError(
-            f"diagnose(against=...) takes a tape, not a {type(other).__name__}.",
-            slug="against",
-            instead="tape.diagnose(against=other_tape)",
-        )
+        text = f"diagnose(against=...) takes a tape, not a {type(other).__name__}."
+        raise LaunchError(text, slug="against", instead="tape.diagnose(against=other_tape)")
     other.names.guess()
     here, there = runs or (run_of(tape), run_of(other))
     both = min(len(tape.events), len(other.events))

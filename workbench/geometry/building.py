@@ -60,11 +60,8 @@ def check(what: str, name: str, a: object, dtype: Type, ndim: int | None = 1) ->
     if isinstance(a, array) and a.dtype == dtype and ndim in (None, a.ndim):
         return a
     got = f"an array of {a.dtype} with {a.ndim} axes" if isinstance(a, array) else type(a).__name__
-    raise LaunchError(
-        f"{what} takes an array of {dtype} as {name}, not {got}",
-        slug="argument-type",
-        instead=f"wb.array(..., dtype=wb.{dtype})",
-    )
+    text = f"{what} takes an array of {dtype} as {name}, not {got}"
+    raise LaunchError(text, slug="argument-type", instead=f"wb.array(..., dtype=wb.{dtype})")
 
 
 def check_order(what: str, constructor: str | None, leaf_size: int | None) -> int:
@@ -96,8 +93,5 @@ def same_device(what: str, *arrays: array | None) -> None:
     """Raise LaunchError [device] for arrays on two devices."""
     devices = {a.device for a in arrays if a is not None}
     if len(devices) > 1:
-        raise LaunchError(
-            f"{what} takes arrays on one device, not on {' and '.join(sorted(map(str, devices)))}",
-            slug="device",
-            instead="wb.array(..., device=...)",
-        )
+        text = f"{what} takes arrays on one device, not on {' and '.join(sorted(map(str, devices)))}"
+        raise LaunchError(text, slug="device", instead="wb.array(..., device=...)")

@@ -42,11 +42,8 @@ def from_dlpack(data: Any, dtype: DTypeLike = None, requires_grad: bool = False,
 
         return from_torch(data, dtype, requires_grad or None)
     if not hasattr(data, "__dlpack__"):
-        raise LaunchError(
-            f"from_dlpack takes an object with __dlpack__, got {type(data).__name__}",
-            slug="dlpack",
-            instead="wb.array(data)",
-        )
+        text = f"from_dlpack takes an object with __dlpack__, got {type(data).__name__}"
+        raise LaunchError(text, slug="dlpack", instead="wb.array(data)")
     if isinstance(data, array) and dtype is None:
         made = data[...]  # the memory itself
         made.requires_grad = made.requires_grad or requires_grad

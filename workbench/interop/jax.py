@@ -43,11 +43,8 @@ def from_jax(x: jax.Array, dtype: DTypeLike = None, requires_grad: bool = False,
     Raises LaunchError [tracer] inside jit and grad, [dtype], [components].
     """
     if isinstance(x, Tracer):
-        raise LaunchError(
-            "from_jax inside a function that JAX traces: there is no memory yet.",
-            slug="tracer",
-            instead="wb.interop.jax.function(kernel, dim=n)(x)",
-        )
+        text = "from_jax inside a function that JAX traces: there is no memory yet."
+        raise LaunchError(text, slug="tracer", instead="wb.interop.jax.function(kernel, dim=n)(x)")
     if not isinstance(x, jax.Array):
         raise LaunchError(f"from_jax takes a JAX array, got {type(x).__name__}", slug="argument-type")
     if x.devices() and next(iter(x.devices())).platform == "gpu":
@@ -104,11 +101,8 @@ def check_width(type: Type) -> None:
     """Raises LaunchError [dtype] for 64-bit types that JAX has switched off."""
     wanted = scalar_in(type).numpy
     if jax.dtypes.canonicalize_dtype(wanted) != wanted:
-        raise LaunchError(
-            f"JAX would turn {wanted} into {jax.dtypes.canonicalize_dtype(wanted)}.",
-            slug="dtype",
-            instead='jax.config.update("jax_enable_x64", True)',
-        )
+        text = f"JAX would turn {wanted} into {jax.dtypes.canonicalize_dtype(wanted)}."
+        raise LaunchError(text, slug="dtype", instead='jax.config.update("jax_enable_x64", True)')
 
 
 def dtype_from_jax(dtype: Any) -> Scalar:

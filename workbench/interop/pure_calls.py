@@ -188,23 +188,16 @@ def _shape(program: Program, name: str, type: object, given: Any, same: Callable
     """The shape of an output from what the user wrote for it: an int, a tuple, or (shape, dtype)."""
     where = program.function.where
     if not isinstance(type, Array) or isinstance(type.dtype, Struct):
-        raise LaunchError(
-            f"function of {program.name!r}: the output {name!r} is {type}, not an array of numbers or vectors.",
-            slug="function",
-            where=where,
-        )
+        text = f"function of {program.name!r}: the output {name!r} is {type}, not an array of numbers or vectors."
+        raise LaunchError(text, slug="function", where=where)
     if isinstance(given, tuple | list) and len(given) == 2 and not isinstance(given[1], int | np.integer):
         given, dtype = given
         if same(dtype) not in (type.dtype, getattr(type.dtype, "scalar", None)):
             raise LaunchError(f"function of {program.name!r}: {name!r} is {type}, not {dtype}", slug="function")
     shape = (int(given),) if isinstance(given, int | np.integer) else tuple(int(n) for n in given)
     if len(shape) != type.ndim:
-        raise LaunchError(
-            f"function of {program.name!r}: the output {name!r} is {type}, its shape was given as {shape}.",
-            slug="function",
-            where=where,
-            instead="outputs=[shape, ...], without component axes",
-        )
+        text = f"function of {program.name!r}: the output {name!r} is {type}, its shape was given as {shape}."
+        raise LaunchError(text, slug="function", where=where, instead="outputs=[shape, ...], without component axes")
     return shape
 
 

@@ -135,11 +135,8 @@ def _tensors(arg: object) -> Iterator[torch.Tensor]:
             yield from _tensors(getattr(arg, name))
     elif isinstance(arg, array | scalar) and arg.requires_grad and torch.is_grad_enabled():
         tensor = "wb.to_torch(a, requires_grad=True)" if isinstance(arg, array) else "torch.tensor(a.value)"
-        raise GradientError(
-            f"{arg.label} requires a gradient, and torch cannot carry it.",
-            slug="array-in-function",
-            instead=f"a tensor: {tensor}",
-        )
+        text = f"{arg.label} requires a gradient, and torch cannot carry it."
+        raise GradientError(text, slug="array-in-function", instead=f"a tensor: {tensor}")
 
 
 def _replaced(arg: object, tensors: Iterator[torch.Tensor]) -> Any:

@@ -141,11 +141,8 @@ def _as_blocks(values: array, dest: BsrMatrix) -> array:
         values = values.view(matrix(values.shape[1:], dest.scalar_type)) if values.is_contiguous else values
         values = values.reshape((-1,)) if values.ndim > 1 else values
     if values.dtype != dest.dtype:
-        raise LaunchError(
-            f"blocks of {dest.dtype} from values of {values.dtype}",
-            slug="dtype",
-            instead=f"wb.array(..., dtype=wb.{dest.dtype})",
-        )
+        text = f"blocks of {dest.dtype} from values of {values.dtype}"
+        raise LaunchError(text, slug="dtype", instead=f"wb.array(..., dtype=wb.{dest.dtype})")
     return values
 
 

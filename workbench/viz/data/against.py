@@ -216,11 +216,8 @@ def side_of(tape: Tape, other: Against = None) -> Side:
             space = seeds_of(tape, other if loss else None, None if loss else dict(other))
             seeds = {a: shadow.data.copy() for a, shadow in space.items()}
         return Side(tape, lambda observe, before: tape.retrace(observe, before, seeds), seeds, "other seeds")
-    raise LaunchError(
-        f"against= takes a tape, a pass that is wrong on purpose, or seeds, not a {type(other).__name__}.",
-        slug="against",
-        instead="tape.show(against=other_tape), or against={y: seed}",
-    )
+    text = f"against= takes a tape, a pass that is wrong on purpose, or seeds, not a {type(other).__name__}."
+    raise LaunchError(text, slug="against", instead="tape.show(against=other_tape), or against={y: seed}")
 
 
 def compare(tape: Tape, wrong: Wrong | None, against: Against) -> PassComparison:

@@ -92,22 +92,15 @@ class Seeds:
         with memory.LOCK:
             for event in tape.events:
                 if event.kind.calls_back:
-                    raise GradientError(
-                        f"a tape with record_func({event.label}) cannot be walked again to look at it.",
-                        slug="func-replay",
-                        where=event.where,
-                        instead="wb.jacobian(tape, y, x)",
-                    )
+                    text = f"a tape with record_func({event.label}) cannot be walked again to look at it."
+                    raise GradientError(text, slug="func-replay", where=event.where, instead="wb.jacobian(tape, y, x)")
             self.recorded: Tape = tape
             self.tape: Tape = tape
             self.outputs, found = _ends(tape, y)
             self.inputs = found if wrt is None else dict(_named(tape, wrt))
             if not self.inputs:
-                raise GradientError(
-                    "seeds() of a tape without any array to take gradients by.",
-                    slug="no-leaf",
-                    instead="x.requires_grad = True before the tape records",
-                )
+                text = "seeds() of a tape without any array to take gradients by."
+                raise GradientError(text, slug="no-leaf", instead="x.requires_grad = True before the tape records")
         self.version = 0
         self.values: dict[str, np.ndarray] = {}
         self.rows: dict[int, np.ndarray] = {}
@@ -379,11 +372,8 @@ def _ends(tape: Tape, y: array | None) -> tuple[dict[str, array], dict[str, arra
     outputs = {n: a for n, a in known if a.span in wanted | hit}
     if not outputs or (y is not None and wanted.isdisjoint(a.span for a in outputs.values())):
         what = "nothing that this tape wrote depends on an" if y is None else f"{y.label} depends on no"
-        raise GradientError(
-            f"{what} array with requires_grad.",
-            slug="seed-untouched",
-            instead="x.requires_grad = True before the tape records",
-        )
+        text = f"{what} array with requires_grad."
+        raise GradientError(text, slug="seed-untouched", instead="x.requires_grad = True before the tape records")
     return outputs, {n: a for n, a in known if a.requires_grad and a.allocation.required.touch(a.span)}
 
 

@@ -82,11 +82,8 @@ def cell_of(tape: Tape, a: array | scalar, index: CellIndex) -> Cell:
         )
     for axis, (i, n) in enumerate(zip(numbers, shape, strict=True)):
         if not -n <= i < n:
-            raise GradientError(
-                f"index {i} is outside axis {axis} of {label}, whose extent is {n}.",
-                slug="ledger-index",
-                instead=f"an index from 0 to {n - 1}",
-            )
+            text = f"index {i} is outside axis {axis} of {label}, whose extent is {n}."
+            raise GradientError(text, slug="ledger-index", instead=f"an index from 0 to {n - 1}")
     exact = tuple(int(i) % n for i, n in zip(numbers, shape, strict=True))
     offset += sum(i * s for i, s in zip(exact, strides, strict=True))
     return Cell(part.allocation, offset, gradient_dtype(part), part.allocation.grad_scale or 1, label, exact, part)

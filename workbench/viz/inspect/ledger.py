@@ -40,11 +40,8 @@ def ledger(tape: Tape, a: array | scalar, index: CellIndex = (), at: LedgerMomen
     rows that do not sum to the cell within rounding.
     """
     if not tape.last_seeds:
-        raise GradientError(
-            "ledger() before any backward(): there is no seed.",
-            slug="no-seed",
-            instead="tape.backward(loss), then tape.ledger(a, index)",
-        )
+        text = "ledger() before any backward(): there is no seed."
+        raise GradientError(text, slug="no-seed", instead="tape.backward(loss), then tape.ledger(a, index)")
     cell = cell_of(tape, a, index)
     check_seed(tape, cell.of)
     tape.refuse_inactive(cell.of)
@@ -92,11 +89,8 @@ def moment(tape: Tape, cell: Cell, at: LedgerMoment) -> tuple[Event | None, bool
     if isinstance(at, int) and -len(tape.events) <= at < len(tape.events):
         return tape.events[at], True
     if not isinstance(at, Event) or at not in tape.events:
-        raise GradientError(
-            f"{at!r} is no event of this tape, which has {len(tape.events)}.",
-            slug="ledger-event",
-            instead="at=tape.events[k], or at='start'",
-        )
+        text = f"{at!r} is no event of this tape, which has {len(tape.events)}."
+        raise GradientError(text, slug="ledger-event", instead="at=tape.events[k], or at='start'")
     return at, True
 
 

@@ -87,12 +87,8 @@ def helpers_of(tape: Tape, event: Event, after: dict[Allocation, Shadow]) -> lis
     if back is None or not back.extremal:
         return []
     if event.command.plan.form.backend == "cuda":
-        raise GradientError(
-            f"{event.label!r} has atomic_min or atomic_max: the microscope shows it on the CPU only.",
-            slug="microscope-gpu",
-            where=event.where,
-            instead="device='cpu'",
-        )
+        text = f"{event.label!r} has atomic_min or atomic_max: the microscope shows it on the CPU only."
+        raise GradientError(text, slug="microscope-gpu", where=event.where, instead="device='cpu'")
     return [shadow_view(event.command.flat[k], s) for k, s in ties(event, after)]
 
 
