@@ -25,15 +25,8 @@ def conventions(case: RuleInput) -> Iterator[Finding]:
         events = [e for e in case.tape.events if e.reverse is not None and claim in _claims(e)]
         event, thread = _first(case, claim, events)
         step = case.step(event)
-        yield step.finding(
-            "convention",
-            "warning",
-            f"{claim.attr.text}, and an adjoint other than 0 comes to it.",
-            claim.attr.instead,
-            step.written,
-            claim.where,
-            thread,
-        )
+        text = f"{claim.attr.text}, and an adjoint other than 0 comes to it."
+        yield step.finding("convention", "warning", text, claim.attr.instead, step.written, claim.where, thread)
 
 
 def _claims(event: Event) -> list[ir.Stmt]:

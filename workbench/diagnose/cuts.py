@@ -94,12 +94,10 @@ def _cut_finding(step: WalkStep, cut: CutWrite, found: _Origin, case: RuleInput,
     assert found.cut.stmt is not None
     death = flat(found.cut.stmt)
     sources, into = tuple(found.sources.values()), _name(case, step, cut.into)
-    return found.step.finding(
-        "cut",
-        "info" if soft else "warning",
+    text = (
         f"what {into} takes from {' and '.join(sources)} by this line has no derivative, because {death.reason}: the"
-        f" gradient that arrives at {into} does not reach {' and '.join(sources)} through it.",
-        death.fix,
-        (into, *sources),
-        death.where or step.event.where,
+        f" gradient that arrives at {into} does not reach {' and '.join(sources)} through it."
+    )
+    return found.step.finding(
+        "cut", "info" if soft else "warning", text, death.fix, (into, *sources), death.where or step.event.where
     )

@@ -81,15 +81,9 @@ def gradient_ends(case: RuleInput) -> Iterator[Finding]:
 
 
 def _not_on_path(case: RuleInput, name: str, event: Event | None) -> Finding:
-    return Finding(
-        "not-on-path",
-        "info",
-        title(case, event),
-        event.where if event else None,
-        f"the gradient of {name} is zero: what is seeded does not depend on it.",
-        "seed something that is computed from it",
-        (name,),
-    )
+    text = f"the gradient of {name} is zero: what is seeded does not depend on it."
+    fix = "seed something that is computed from it"
+    return Finding("not-on-path", "info", title(case, event), event.where if event else None, text, fix, (name,))
 
 
 def _cone(case: RuleInput, found: list[EventAccess], cuts: bool = True) -> tuple[dict[Event, list[EventAccess]], bool]:
@@ -145,15 +139,9 @@ def _zero_finding(step: WalkStep, death: ZeroedAt, name: str) -> Finding:
     slug, severity = {"cancelled": ("cancel", "info"), "meant": ("detached", "info")}.get(
         death.kind, ("died", "warning")
     )
-    return step.finding(
-        slug,
-        severity,
-        f"the gradient of {name} is zero everywhere: it ends here, because {death.reason}.",
-        death.fix,
-        (name,),
-        death.where,
-        brief=f"the adjoint of {{arrays}} {_DYING.get(slug, 'dies')} {{at}}: {death.reason}",
-    )
+    text = f"the gradient of {name} is zero everywhere: it ends here, because {death.reason}."
+    brief = f"the adjoint of {{arrays}} {_DYING.get(slug, 'dies')} {{at}}: {death.reason}"
+    return step.finding(slug, severity, text, death.fix, (name,), death.where, brief=brief)
 
 
 _DYING = {"cancel": "cancels", "detached": "is meant to end"}
@@ -170,14 +158,10 @@ def custom_rules(case: RuleInput) -> Iterator[Finding]:
         found = case.inspect(event, disagreement)
         if isinstance(found, WrongCall):
             rule = f"; the func_grad is at line {found.rule.line}" if found.rule is not None else ""
+            fix = f"{found.fix}; if it differs on purpose, ignore this"
+            brief = f"{found.sentence.rstrip('.')}, called {{at}}{rule}"
             yield step.finding(
-                "custom-rule",
-                "warning",
-                found.sentence,
-                f"{found.fix}; if it differs on purpose, ignore this",
-                (found.argument,),
-                found.where,
-                brief=f"{found.sentence.rstrip('.')}, called {{at}}{rule}",
+                "custom-rule", "warning", found.sentence, fix, (found.argument,), found.where, brief=brief
             )
         if isinstance(found, Disagreement):
             yield step.finding(
@@ -207,16 +191,12 @@ def cancelling(case: RuleInput) -> Iterator[Finding]:
             eps = float(np.finfo(scalar.numpy).eps if scalar.bits > 16 else np.finfo(np.float32).eps)
             if gross > 0 and rest < DIGITS * eps * gross:
                 name = found[0].name
-                yield Finding(
-                    "cancel",
-                    "warning" if rest else "info",
-                    "",
-                    None,
+                text = (
                     f"contributions to the gradient of {name} sum up to {gross:.3g} in size and leave {rest:.3g}:"
-                    " what is left is mostly rounding.",
-                    "float64, or a formulation without the large terms",
-                    (name,),
+                    " what is left is mostly rounding."
                 )
+                fix = "float64, or a formulation without the large terms"
+                yield Finding("cancel", "warning" if rest else "info", "", None, text, fix, (name,))
 
 
 def kinks(case: RuleInput) -> Iterator[Finding]:
@@ -228,18 +208,14 @@ def kinks(case: RuleInput) -> Iterator[Finding]:
     if worst is not None:
         stmt, number, event, thread = worst
         step = case.step(event)
-        yield step.finding(
-            "kink",
-            "info",
+        text = (
             f"{number} of {seen.compared} comparisons in {seen.launches} launches are decided by rounding, in"
             f" `{stmt.row.name}` (for one, in thread {thread}): another backend or precision may decide otherwise,"
-            " and the gradient jumps there.",
-            "compare gradients between backends where none is close, or use a smooth transition",
-            step.written,
-            where_of(stmt),
-            thread,
-            brief=f"`{stmt.row.name}` behind {{arrays}} is at its corner {{at}}: rounding decides which way it goes",
+            " and the gradient jumps there."
         )
+        fix = "compare gradients between backends where none is close, or use a smooth transition"
+        brief = f"`{stmt.row.name}` behind {{arrays}} is at its corner {{at}}: rounding decides which way it goes"
+        yield step.finding("kink", "info", text, fix, step.written, where_of(stmt), thread, brief=brief)
 
 
 FLOW = (gradient_ends, unused_results, custom_rules, cancelling, growing, growing_turns, unsettled, seed_of_ones, kinks)

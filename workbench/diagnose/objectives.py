@@ -34,15 +34,13 @@ def unsettled(case: RuleInput) -> Iterator[Finding]:
         if change <= FEW_PER_CENT or not _same_problem(steps):
             continue
         if _SOLVES.search(last.event.label) or _shrinks(case, steps):
-            yield last.finding(
-                "unsettled",
-                "info",
+            text = (
                 f"the last of {len(steps)} launches of {last.event.label!r} on this line still changes {state.name} by"
                 f" {change:.0%}: if they iterate towards a solution, this is the gradient of {len(steps)} turns, not"
-                " that of the solution.",
-                "more turns, until what changes is small; in a time loop there is nothing to do",
-                (state.name,),
+                " that of the solution."
             )
+            fix = "more turns, until what changes is small; in a time loop there is nothing to do"
+            yield last.finding("unsettled", "info", text, fix, (state.name,))
 
 
 def _in_time(event: Event) -> bool:
@@ -75,14 +73,12 @@ def seed_of_ones(case: RuleInput) -> Iterator[Finding]:
         for step, x in writers[-1:]:
             name = x.name
             if _says_mean(name, step):
-                yield step.finding(
-                    "sum-not-mean",
-                    "info",
+                text = (
                     f"the seed of {name} is {number} ones: this is the gradient of the sum of {name}, {number} times"
-                    " that of its mean.",
-                    f"a seed of 1 / {number} in each element, if the mean is meant",
-                    (name,),
+                    " that of its mean."
                 )
+                fix = f"a seed of 1 / {number} in each element, if the mean is meant"
+                yield step.finding("sum-not-mean", "info", text, fix, (name,))
 
 
 _MEAN = re.compile(r"(?<![a-z])(?:mean|mse|rmse|avg|average)(?![a-z])", re.I)

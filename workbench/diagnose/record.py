@@ -41,14 +41,9 @@ def aliased(case: RuleInput) -> Iterator[Finding]:
 
 
 def _shared(step: WalkStep, names: tuple[str, ...], sentence: str) -> Finding:
-    return step.finding(
-        "aliased",
-        "info",
-        sentence,
-        "separate arrays if this is not meant; the gradient is that of the shared memory either way",
-        names,
-        brief="{arrays} share memory, which is written {at}",
-    )
+    fix = "separate arrays if this is not meant; the gradient is that of the shared memory either way"
+    brief = "{arrays} share memory, which is written {at}"
+    return step.finding("aliased", "info", sentence, fix, names, brief=brief)
 
 
 def _shared_names(case: RuleInput) -> dict[tuple[str, ...], WalkStep]:
@@ -109,15 +104,9 @@ def no_leaf(case: RuleInput) -> Iterator[Finding]:
     tape = case.tape
     if tape.events and not any(a.allocation.asked for a in tape.arrays.values()):
         names = tuple(dict.fromkeys(tape.names.of(a) for a in tape.arrays.values()))
-        yield Finding(
-            "no-leaf",
-            "warning",
-            "",
-            tape.events[0].where,
-            "no array of this tape has requires_grad, so there is nothing to take a derivative by.",
-            "requires_grad=True on the arrays to differentiate by, before the tape records",
-            names,
-        )
+        text = "no array of this tape has requires_grad, so there is nothing to take a derivative by."
+        fix = "requires_grad=True on the arrays to differentiate by, before the tape records"
+        yield Finding("no-leaf", "warning", "", tape.events[0].where, text, fix, names)
 
 
 def supposed(case: RuleInput) -> Iterator[Finding]:

@@ -228,13 +228,8 @@ def saturation(
     """The finding about a bound that one thread reached and never left. `zero`: the bound is 0."""
     part = f" component {component}," if isinstance(stmt.outs[0].type, Composite) else ""
     number: int | tuple[int, ...] = thread[0] if len(thread) == 1 else thread
-    return step.finding(
-        "saturated",
-        "info" if zero else "warning",
+    text = (
         f"`{stmt.row.name}` holds its bound in thread {number},{part} {since} to the last one, and did not before: its"
-        f" derivative is zero there, and what goes into it gets no gradient from these {lost}.",
-        WIDER,
-        step.written,
-        where_of(stmt),
-        number,
+        f" derivative is zero there, and what goes into it gets no gradient from these {lost}."
     )
+    return step.finding("saturated", "info" if zero else "warning", text, WIDER, step.written, where_of(stmt), number)

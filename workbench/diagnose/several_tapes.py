@@ -76,15 +76,9 @@ def _piled(tape: Tape, a: Allocation) -> Finding:
     name, pile = tape.names.of_memory(a), tape.earlier.piled[a]
     why = " It has changed since, so they are gradients at other values." if pile.moved else ""
     why += " This tape was walked before." if pile.again else ""
-    return Finding(
-        "piled-up",
-        "warning" if pile.moved or pile.again else "info",
-        "",
-        None,
-        f"{name}.grad is the sum of this backward() and of earlier ones: nobody set it to zero in between.{why}",
-        f"tape.zero() or {name}.grad.zero_() before each backward(); if the sum is meant, ignore this",
-        (name,),
-    )
+    text = f"{name}.grad is the sum of this backward() and of earlier ones: nobody set it to zero in between.{why}"
+    fix = f"tape.zero() or {name}.grad.zero_() before each backward(); if the sum is meant, ignore this"
+    return Finding("piled-up", "warning" if pile.moved or pile.again else "info", "", None, text, fix, (name,))
 
 
 def read_too_early(case: RuleInput) -> Iterator[Finding]:

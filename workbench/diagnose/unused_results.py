@@ -60,14 +60,12 @@ def _wiped(history: History, seeded: set[Allocation], told: set[Site]) -> Iterat
             yield _nobodys(result, "warning" if result.access.array.size > 1 else "info")
             continue
         if by.event.kind.fills:
-            yield by.finding(
-                "wiped",
-                "warning",
+            text = (
                 f"{name}.{how}() clears {name} here, before anybody read what {result.step.title} computed into it:"
-                " nothing of that, and none of its gradient, is used.",
-                f"{how}() before the launches that compute {name}, or behind those that read it",
-                (name,),
+                " nothing of that, and none of its gradient, is used."
             )
+            fix = f"{how}() before the launches that compute {name}, or behind those that read it"
+            yield by.finding("wiped", "warning", text, fix, (name,))
             continue
         yield by.finding(
             "overwritten-unread",
@@ -134,14 +132,12 @@ def _only_read_here(result: Result, seeded: set[Allocation]) -> bool:
 
 def _mistaken(step: WalkStep, read: EventAccess, twin: Result) -> Finding:
     name, other = read.name, twin.access.name
-    return step.finding(
-        "unwritten-read",
-        "warning",
+    text = (
         f"{name} is read here, and nothing on this tape has written it, while {twin.step.title}"
-        f" ({twin.step.event.where}) computed {other}, of the same shape and type: one is taken for the other.",
-        f"pass {other} here, or let {twin.step.event.label!r} write {name}",
-        (name, other),
+        f" ({twin.step.event.where}) computed {other}, of the same shape and type: one is taken for the other."
     )
+    fix = f"pass {other} here, or let {twin.step.event.label!r} write {name}"
+    return step.finding("unwritten-read", "warning", text, fix, (name, other))
 
 
 def _alike(x: EventAccess, y: EventAccess) -> bool:
@@ -203,14 +199,12 @@ def _read_instead(result: Result, history: History) -> tuple[WalkStep, EventAcce
 
 def _one_behind(result: Result, step: WalkStep, access: EventAccess) -> Finding:
     name, other = access.name, result.access.name
-    return step.finding(
-        "stale-buffer",
-        "warning",
+    text = (
         f"{name} is read here, which holds the last turn but one of {result.step.event.label!r}: its last launch,"
-        f" {result.step.title}, wrote {other}, and nobody reads that.",
-        f"pass {other} here (two buffers were swapped once too often, or once too seldom)",
-        (name, other),
+        f" {result.step.title}, wrote {other}, and nobody reads that."
     )
+    fix = f"pass {other} here (two buffers were swapped once too often, or once too seldom)"
+    return step.finding("stale-buffer", "warning", text, fix, (name, other))
 
 
 def _unread_results(history: History, seeded: set[Allocation], told: set[Site]) -> Iterator[Finding]:
@@ -230,10 +224,6 @@ def _unread_results(history: History, seeded: set[Allocation], told: set[Site]) 
 
 def _nobodys(result: Result, severity: str) -> Finding:
     name = result.access.name
-    return result.step.finding(
-        "unread",
-        severity,
-        f"{name} is computed here from what has a gradient, and nobody reads it: it is no part of what is seeded.",
-        f"use {name}, seed it, or leave the launch out",
-        (name,),
-    )
+    text = f"{name} is computed here from what has a gradient, and nobody reads it: it is no part of what is seeded."
+    fix = f"use {name}, seed it, or leave the launch out"
+    return result.step.finding("unread", severity, text, fix, (name,))
