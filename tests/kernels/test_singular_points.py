@@ -518,3 +518,21 @@ def test_forwards_it_is_said_too():
         wb.jvp(tape, {v: np.ones((1, 3))})
     with pytest.warns(UserWarning, match="normalize"):
         wb.jacobian(tape, y, v)
+
+
+def test_a_second_derivative_at_a_zero_vector_is_said_to_be_a_convention(backend):
+    @wb.kernel
+    def energy(v: wb.array(dtype=wb.vec3d), loss: wb.array(dtype=wb.float64)):
+        i = wb.tid()
+        wb.atomic_add(loss, 0, wb.dot(wb.length(v[i]) * wb.normalize(v[i]), v[i]))
+
+    direction = np.array([[1.0, 2.0, 3.0]])
+    for start, slope in (([[0.0, 0.0, 0.0]], None), ([[0.3, -0.2, 0.1]], 2 * direction)):
+        v, loss = wb.array(start, dtype=wb.vec3d, requires_grad=True), wb.zeros(1, dtype=wb.float64)
+        with wb.Tape(keep="all") as tape:
+            wb.launch(energy, 1, [v, loss])
+        if slope is None:
+            with pytest.warns(UserWarning, match="zero vector is a convention"):
+                wb.hvp(tape, loss, {v: direction})
+        else:
+            np.testing.assert_allclose(wb.hvp(tape, loss, {v: direction})[v], slope, rtol=1e-12)

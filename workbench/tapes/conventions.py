@@ -15,8 +15,10 @@ from .recording import Recording
 
 def collect(tape: Recording) -> None:
     """Enter in `tape.conventions` what the launches of its last walk met."""
-    for back in dict.fromkeys(e.reverse for e in tape.events if e.reverse is not None):
-        tape.conventions.update(dict.fromkeys(back.executable.met()))
+    launches = [e for e in tape.events if e.reverse is not None]
+    ran = (code for e in launches for code in (e.command.plan.forward, e.reverse.executable))
+    for executable in dict.fromkeys(ran):
+        tape.conventions.update(dict.fromkeys(executable.met()))
 
 
 def clear(tape: Recording) -> None:

@@ -27,6 +27,7 @@ from ..kernels.program import Leaf, Program
 from ..kernels.types import Composite, Struct, is_float
 from ..launches.command import Command
 from ..launches.plan import plan
+from . import conventions
 from .events import Event
 from .jvp import value_of
 from .reverse import walk
@@ -359,7 +360,10 @@ class InFloat64(Rerun):
         with again:
             for step in self.steps:
                 step(True)
-        return walk(again, seeds)[0]
+        found = walk(again, seeds)[0]
+        conventions.collect(again)
+        conventions.warn(again)
+        return found
 
 
 _joints: weakref.WeakKeyDictionary[Program, dict[Any, Program]] = weakref.WeakKeyDictionary()

@@ -20,7 +20,7 @@ from ..ir import Function, Region, Role, Stmt, Value, constant, walk
 from ..ops import control as c, memory as mem
 from ..ops.composite import all_zero
 from ..ops.row import ROWS, like
-from ..ops.vectors import NORMALIZE
+from ..ops.vectors import LENGTH, NORMALIZE
 from ..row import NO_GRADIENT, Effect, Row
 from ..types import Array, Composite, Scalar, Type, int32, shadow_type
 from . import simplify
@@ -133,11 +133,15 @@ class _Tangent(Derivative):
             part = None if t is None else self.part(row, stmt, j, t, (y, *operands), extra)
             if part is not None:
                 total = part if total is None else ROWS["add"](total, part)
-        if row is NORMALIZE and row.singular is not None and self.claiming:  # others may be left out by a `where`
+        if row.singular is not None and self.claims_at(row):
             rest = reduce(ROWS["logical_and"], [all_zero(t) for t in ts if t is not None])
             met = ROWS["logical_and"](row.singular.met(None, y, *operands), ROWS["logical_not"](rest))
             self.claim(row.singular, met)
         return total
+
+    def claims_at(self, row: Row) -> bool:
+        """True if a tangent that comes to this row where it has no derivative is said; it may be left out later."""
+        return row is NORMALIZE and self.claiming
 
     def part(self, row: Row, stmt: Stmt, j: int, t: Value, values: tuple, extra: dict) -> Value | None:
         """The contribution of operand j, or None: exactly 0, not 0 * inf, where its tangent or its partial is 0."""
@@ -301,6 +305,10 @@ def joint(function: Function, active: frozenset[str], groups: Groups = ()) -> Fu
 class Joint(_Tangent):
     repeats = "primal"
     adds = mem.ATOMIC_ADD
+
+    def claims_at(self, row: Row) -> bool:
+        """True where 0 stands for the slope: the slope of that slope is not known, and would look like any other."""
+        return row in (LENGTH, NORMALIZE)
 
     def build_joint(self) -> Function:
         for s in walk(self.primal.body):
