@@ -425,12 +425,9 @@ def _allocated(kind: type[A], nbytes: int, device: Device | str | None, zeroed: 
         else:
             owner = raw = _on_large_pages(np.zeros if zeroed else np.empty, nbytes)
     except (MemoryError, ValueError, OverflowError):
-        raise LaunchError(
-            f"{bytes_text(nbytes)} of memory cannot be had on {where}.",
-            slug="memory",
-            why="It is the product of the shape and the bytes of one element.",
-            instead="a smaller shape",
-        ) from None
+        text = f"{bytes_text(nbytes)} of memory cannot be had on {where}."
+        why = "It is the product of the shape and the bytes of one element."
+        raise LaunchError(text, slug="memory", why=why, instead="a smaller shape") from None
     made = kind(owner, capture_log.address(raw), nbytes, where, exposed=False)
     made._bytes = raw
     made.blank = 0 if zeroed else -1

@@ -529,12 +529,9 @@ def _from_array(data: array, dtype: DTypeLike, shape: ShapeLike | None, device: 
     element = data.dtype if dtype is None else dtype_of(dtype)
     if element != data.dtype:
         if recorder() is not None and differentiable(data.dtype):
-            raise LaunchError(
-                f"array({data.label}, dtype={element}) converts values under a tape",
-                slug="convert",
-                why="The conversion would not be recorded, and the gradient would end here.",
-                instead=casting(data.dtype, element),
-            )
+            text = f"array({data.label}, dtype={element}) converts values under a tape"
+            why = "The conversion would not be recorded, and the gradient would end here."
+            raise LaunchError(text, slug="convert", why=why, instead=casting(data.dtype, element))
         return _from_data(read_values(data), element, shape, device, copy)
     made = copied(data, device) if copy else data[...]
     return made if shape is None else made.reshape(shape)

@@ -145,12 +145,9 @@ def stop() -> None:
 def refuse(what: str, instead: str = "the same line after the `with wb.capture()` block") -> None:
     """Raises LaunchError [capture] if a capture is open in this thread."""
     if active_capture() is not None:
-        raise LaunchError(
-            f"{what} inside wb.capture().",
-            slug="capture",
-            why="A replay repeats launches, host writes and backward(), not what Python does between them.",
-            instead=instead,
-        )
+        text = f"{what} inside wb.capture()."
+        why = "A replay repeats launches, host writes and backward(), not what Python does between them."
+        raise LaunchError(text, slug="capture", why=why, instead=instead)
 
 
 @contextmanager

@@ -98,12 +98,9 @@ def _converted(raw: np.ndarray, dtype: ElementType) -> np.ndarray:
     with np.errstate(all="ignore"):
         values = raw.astype(target)
     if target.kind in "iu" and raw.size and not np.array_equal(values.astype(raw.dtype), raw):
-        raise LaunchError(
-            f"values of NumPy type {raw.dtype} do not fit {dtype}",
-            slug="convert",
-            why="They would be cut off or wrap around.",
-            instead="data.astype(...) first, or a wider dtype",
-        )
+        text = f"values of NumPy type {raw.dtype} do not fit {dtype}"
+        why = "They would be cut off or wrap around."
+        raise LaunchError(text, slug="convert", why=why, instead="data.astype(...) first, or a wider dtype")
     return values
 
 

@@ -179,12 +179,9 @@ class StridedArray:
 
     def _need_contiguous(self, what: str) -> None:
         if not self.is_contiguous:
-            raise LaunchError(
-                f"{what} of {self.label}: shape {self.shape} with strides {self.strides} is not contiguous",
-                slug="layout",
-                why="It would have to copy, and a copy has its own gradient.",
-                instead=f"x.contiguous().{what}(...)",
-            )
+            text = f"{what} of {self.label}: shape {self.shape} with strides {self.strides} is not contiguous"
+            why = "It would have to copy, and a copy has its own gradient."
+            raise LaunchError(text, slug="layout", why=why, instead=f"x.contiguous().{what}(...)")
 
 
 _FIXED = dict.fromkeys(("shape", "ndim", "size", "strides"), "y = x.reshape(shape)") | {

@@ -113,12 +113,9 @@ def _check_order(tape: Tape, y: array, x: array) -> None:
     tape.log.tally()
     by_tape = [(m := tape.log.written.get(a.allocation)) is not None and m.touch(a.span) for a in (y, x)]
     if by_tape == [False, True]:
-        raise GradientError(
-            f"jacobian(tape, {y.label}, {x.label}): the tape wrote {x.label} and only read {y.label}.",
-            slug="jacobian-order",
-            why="The output comes before the input; this way round every entry is zero.",
-            instead=f"jacobian(tape, {x.label}, {y.label})",
-        )
+        text = f"jacobian(tape, {y.label}, {x.label}): the tape wrote {x.label} and only read {y.label}."
+        why = "The output comes before the input; this way round every entry is zero."
+        raise GradientError(text, slug="jacobian-order", why=why, instead=f"jacobian(tape, {x.label}, {y.label})")
 
 
 def _each(

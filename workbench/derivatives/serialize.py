@@ -281,12 +281,10 @@ def _placed(memory: Allocation, dtype: T.Type, shape: tuple, strides: tuple, off
 def _tape(t: Tape) -> Any:
     for e in t.events:
         if e.kind.closed:
+            text = f"a tape with {e.label!r} cannot be sent to another process."
+            why = "It runs a function of yours when it is walked."
             raise GradientError(
-                f"a tape with {e.label!r} cannot be sent to another process.",
-                slug="travel",
-                where=e.where,
-                why="It runs a function of yours when it is walked.",
-                instead="executor=None, or wb.launch(...) in its place",
+                text, slug="travel", where=e.where, why=why, instead="executor=None, or wb.launch(...) in its place"
             )
     verify(t)
     for kept in (k for e in t.events for k in e.kept):

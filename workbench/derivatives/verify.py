@@ -227,12 +227,9 @@ def _check_tape(
     tape: Tape, results: list[array] | None, report: Report, rules: _Rules, executor: Executor | None
 ) -> None:
     if tape.keep != "all":
-        raise GradientError(
-            "gradcheck of a tape that keeps only what adjoints read.",
-            slug="not-kept",
-            why="Its launches cannot be run again from what they started from.",
-            instead='wb.Tape(keep="all")',
-        )
+        text = "gradcheck of a tape that keeps only what adjoints read."
+        why = "Its launches cannot be run again from what they started from."
+        raise GradientError(text, slug="not-kept", why=why, instead='wb.Tape(keep="all")')
     launches = [n for n, e in enumerate(tape.events) if e.reverse is not None and 0 not in e.command.plan.form.dims]
     opaque = [e for e in tape.events if not e.kind.repeatable]
     bodies = {n: tape.events[n].command.program.function.body for n in launches}

@@ -46,12 +46,9 @@ def room(old: array, size: int, dtype: ElementType, like: array, fixed: bool) ->
     if len(old) == size and (fixed or not any(ref() is not None for ref in old.allocation.watchers)):
         return old
     if fixed:
-        raise LaunchError(
-            f"a size that changes, from {len(old)} to {size}, of what a capture has read or built.",
-            slug="capture",
-            why="Its replays use the same memory.",
-            instead="one that is built to this size before the capture",
-        )
+        text = f"a size that changes, from {len(old)} to {size}, of what a capture has read or built."
+        why = "Its replays use the same memory."
+        raise LaunchError(text, slug="capture", why=why, instead="one that is built to this size before the capture")
     return new_array(size, dtype, like.device)
 
 
@@ -70,11 +67,9 @@ def check_order(what: str, constructor: str | None, leaf_size: int | None) -> in
     The constructor is one name for all: the order of items is found in one way, and what queries find is the same.
     """
     if constructor is not None and str(constructor).lower() not in ("sah", "median", "lbvh", "cubql"):
+        text = f"a {what} by {constructor!r}"
         raise LaunchError(
-            f"a {what} by {constructor!r}",
-            slug="argument-type",
-            why="It is sah, median, lbvh or cubql, all the same.",
-            instead="no constructor",
+            text, slug="argument-type", why="It is sah, median, lbvh or cubql, all the same.", instead="no constructor"
         )
     size = 4 if leaf_size is None else int(leaf_size)
     if size < 1:

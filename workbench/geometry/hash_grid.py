@@ -247,12 +247,9 @@ class HashGrid:
             raise LaunchError(f"a HashGrid of {dtype} points", slug="dtype", instead="dtype=wb.float32")
         sizes = [int(n) for n in (dim_x, dim_y, dim_z)]
         if min(sizes) < 1 or np.prod(sizes, dtype=float) >= 2**31:
-            raise LaunchError(
-                f"a HashGrid of {dim_x} x {dim_y} x {dim_z} cells",
-                slug="shape",
-                why="There is at least one cell along every axis, and fewer than 2^31 in all.",
-                instead="wb.HashGrid(128, 128, 128)",
-            )
+            text = f"a HashGrid of {dim_x} x {dim_y} x {dim_z} cells"
+            why = "There is at least one cell along every axis, and fewer than 2^31 in all."
+            raise LaunchError(text, slug="shape", why=why, instead="wb.HashGrid(128, 128, 128)")
         self.dtype, self._point = kind, vector(3, kind)
         self.nx, self.ny, self.nz = sizes
         self.inverse_width = 1.0

@@ -128,12 +128,9 @@ class Mesh:
     def _stay(self, name: str, new: array | None) -> None:
         """Raise LaunchError [capture] if another array is assigned while a graph or command uses the present one."""
         if held(self) and new is not getattr(self, f"_{name}"):
-            raise LaunchError(
-                f"other {name} for a Mesh that a capture has read or built.",
-                slug="capture",
-                why="Its replays use the same memory.",
-                instead=f"mesh.{name}.assign(new), and mesh.refit()",
-            )
+            text = f"other {name} for a Mesh that a capture has read or built."
+            why = "Its replays use the same memory."
+            raise LaunchError(text, slug="capture", why=why, instead=f"mesh.{name}.assign(new), and mesh.refit()")
 
     @through
     def rebuild(self, constructor: str | None = None) -> None:

@@ -114,11 +114,9 @@ class Constant:
     def foreign_write(self, span: Span, what: str, where: Where | None) -> None:
         """Refuse a write of ours to these bytes while they are in use. Raises LaunchError [read-only]."""
         if not self.over and Span(span.allocation, *self.place).overlaps(span) is not False:
+            text = f"{what} would write to memory of {self.whose}, which is taken for constant there."
             raise LaunchError(
-                f"{what} would write to memory of {self.whose}, which is taken for constant there.",
-                slug="read-only",
-                where=where or caller_where(),
-                instead="wb.clone(a), and write to that",
+                text, slug="read-only", where=where or caller_where(), instead="wb.clone(a), and write to that"
             )
 
     def exposing(self, allocation: Allocation) -> None:

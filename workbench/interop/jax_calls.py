@@ -232,9 +232,6 @@ def _check_count(call: JaxCall, args: tuple) -> None:
 def check_side_effects(what: str, has_side_effect: bool) -> None:
     """Raises LaunchError [launch-keyword] for has_side_effect=True: JAX may call a function any number of times."""
     if has_side_effect:
-        raise LaunchError(
-            f"{what}(..., has_side_effect=True).",
-            slug="launch-keyword",
-            why="The reverse pass calls it again, so its effects would come twice.",
-            instead="what it changes, as an output",
-        )
+        text = f"{what}(..., has_side_effect=True)."
+        why = "The reverse pass calls it again, so its effects would come twice."
+        raise LaunchError(text, slug="launch-keyword", why=why, instead="what it changes, as an output")

@@ -228,12 +228,9 @@ def _transpose_of_pulled(
 
 def _refuse_undefined(values: Values) -> None:
     if any(map(ad.is_undefined_primal, values)):
-        raise GradientError(
-            "JAX transposes the derivative of a kernel in a direction in which it is not linear.",
-            slug="transpose",
-            why="Only directions and seeds can be transposed.",
-            instead="jax.grad, jax.jvp, jax.vjp, jax.hessian",
-        )
+        text = "JAX transposes the derivative of a kernel in a direction in which it is not linear."
+        why = "Only directions and seeds can be transposed."
+        raise GradientError(text, slug="transpose", why=why, instead="jax.grad, jax.jvp, jax.vjp, jax.hessian")
 
 
 ad.primitive_jvps[_called] = _jvp_of_call

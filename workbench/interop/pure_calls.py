@@ -269,13 +269,9 @@ def refuse_leaving(sources: Iterable[HostRead], library: str, instead: str) -> N
     """Raises GradientError [host-values] for values that a recording tape follows, and the other library would not."""
     for tape in memory.recorders():
         if found := tape.host.live(tuple(sources)):
-            raise GradientError(
-                f"{found[0].label} is on an active path of the open tape, and its values leave for {library}.",
-                slug="host-values",
-                where=memory.caller_where(),
-                why="Nothing says what is computed from them there: the gradient would end in silence.",
-                instead=instead,
-            )
+            text = f"{found[0].label} is on an active path of the open tape, and its values leave for {library}."
+            why = "Nothing says what is computed from them there: the gradient would end in silence."
+            raise GradientError(text, slug="host-values", where=memory.caller_where(), why=why, instead=instead)
 
 
 def arrived(made: array, sources: tuple[HostRead, ...], fresh: bool = True) -> None:

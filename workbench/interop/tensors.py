@@ -43,11 +43,9 @@ def dtype_from_torch(dtype: torch.dtype) -> Scalar:
     try:
         return _SCALARS[dtype]
     except (KeyError, TypeError):
+        text = f"{dtype} has no dtype in the kernel language"
         raise LaunchError(
-            f"{dtype} has no dtype in the kernel language",
-            slug="dtype",
-            why=f"Known: {', '.join(str(d) for d in _SCALARS)}.",
-            instead="tensor.to(torch.float32)",
+            text, slug="dtype", why=f"Known: {', '.join(str(d) for d in _SCALARS)}.", instead="tensor.to(torch.float32)"
         ) from None
 
 
@@ -178,12 +176,9 @@ def _wrapped(t: torch.Tensor, dtype: DTypeLike, requires_grad: bool | None, stra
     made = shaped_tensor(a, layout, element, t)
     if wanted:
         if t.requires_grad and made.span.self_overlapping:
-            raise GradientError(
-                f"elements of a leaf tensor of shape {tuple(t.shape)} with strides {t.stride()} share memory.",
-                slug="overlapping",
-                why="Memory has one gradient, torch wants one for each element.",
-                instead="t = t.detach().clone().requires_grad_()",
-            )
+            text = f"elements of a leaf tensor of shape {tuple(t.shape)} with strides {t.stride()} share memory."
+            why = "Memory has one gradient, torch wants one for each element."
+            raise GradientError(text, slug="overlapping", why=why, instead="t = t.detach().clone().requires_grad_()")
         made.requires_grad = True
         if t.requires_grad and t.is_leaf:
             watch.ports[id(t)] = (weakref.ref(t), layout)

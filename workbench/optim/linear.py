@@ -414,12 +414,10 @@ def _refuse_hidden(tape: Tape, A: LinearOperator, b: array) -> None:
     for event in probe.events:
         seen = [s.allocation for s in event.reads if s.allocation not in (x.allocation, out.allocation)]
         if event.sources or any(a in tape.active or a.required.spans for a in seen):
+            text = "a solve with a LinearOperator of functions that read an array with a gradient, under a tape."
+            why = "The derivative by that array would be lost."
             raise GradientError(
-                "a solve with a LinearOperator of functions that read an array with a gradient, under a tape.",
-                slug="linear",
-                where=memory.caller_where(),
-                why="The derivative by that array would be lost.",
-                instead="a dense or a sparse matrix",
+                text, slug="linear", where=memory.caller_where(), why=why, instead="a dense or a sparse matrix"
             )
 
 
@@ -493,12 +491,9 @@ def _record(
 
 def _check_converged(what: str, x: array, residual: float, wanted: float) -> None:
     if not residual <= wanted:
-        raise GradientError(
-            f"{what} of {x.label} did not converge: residual {residual:.1e}, wanted {wanted:.1e}.",
-            slug="linear",
-            why="Its gradient is that of the solution, not of an iterate.",
-            instead="a larger maxiter or tol",
-        )
+        text = f"{what} of {x.label} did not converge: residual {residual:.1e}, wanted {wanted:.1e}."
+        why = "Its gradient is that of the solution, not of an iterate."
+        raise GradientError(text, slug="linear", why=why, instead="a larger maxiter or tol")
 
 
 def _outer(source: array | BsrMatrix, left: np.ndarray, right: np.ndarray) -> np.ndarray:

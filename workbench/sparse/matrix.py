@@ -114,12 +114,9 @@ class BsrMatrix:
         """Check the number against the offsets, which determine it. Raises LaunchError [structure]."""
         there = int(numbers(self.offsets)[-1])
         if count != there:
-            raise LaunchError(
-                f"nnz = {count}, while the last of the offsets is {there}",
-                slug="structure",
-                why="Offsets say how many blocks each row has.",
-                instead="A.offsets = ..., then A.nnz_sync()",
-            )
+            text = f"nnz = {count}, while the last of the offsets is {there}"
+            why = "Offsets say how many blocks each row has."
+            raise LaunchError(text, slug="structure", why=why, instead="A.offsets = ..., then A.nnz_sync()")
 
     @property
     def row_counts(self) -> None:
@@ -130,12 +127,9 @@ class BsrMatrix:
     def row_counts(self, counts: object) -> None:
         """Raise LaunchError [topology] for anything but None."""
         if counts is not None:
-            raise LaunchError(
-                "a matrix with room between its rows (`row_counts`) is not here.",
-                slug="topology",
-                why="Each row has as many blocks as its offsets say.",
-                instead="A.row_counts = None",
-            )
+            text = "a matrix with room between its rows (`row_counts`) is not here."
+            why = "Each row has as many blocks as its offsets say."
+            raise LaunchError(text, slug="topology", why=why, instead="A.row_counts = None")
 
     @property
     def scalar_type(self) -> Scalar:

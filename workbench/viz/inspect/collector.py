@@ -189,13 +189,11 @@ class Collector:
         """Run the watched adjoint of a GPU launch on host copies, with one worker, so that threads run in order."""
         command, back = event.command, event.reverse
         if back.extremal:
-            raise GradientError(
+            text = (
                 f"the ledger of a cell that {event.label!r} touches with {', '.join(back.reverse.extremal)} under"
-                " atomic_min or atomic_max is made on the CPU only.",
-                slug="ledger-gpu",
-                where=event.where,
-                instead="device='cpu' for this launch",
+                " atomic_min or atomic_max is made on the CPU only."
             )
+            raise GradientError(text, slug="ledger-gpu", where=event.where, instead="device='cpu' for this launch")
         copies = Copies(event, space)
         arrays = [*copies.primal(), *(copies.shadow(command.places[k]) for k in back.shadows)]
         values: list = []

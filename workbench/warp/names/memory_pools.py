@@ -39,12 +39,9 @@ def _switch_of_two(name: str) -> Callable[..., None]:
 
 def _only_off(name: str, enable: Any) -> None:
     if enable:
-        raise LaunchError(
-            f"{name}(..., True): memory is NumPy's and CuPy's.",
-            slug="not-here",
-            why="CuPy takes memory of a GPU from a pool of its own already.",
-            instead="cupy.cuda.set_allocator(...)",
-        )
+        text = f"{name}(..., True): memory is NumPy's and CuPy's."
+        why = "CuPy takes memory of a GPU from a pool of its own already."
+        raise LaunchError(text, slug="not-here", why=why, instead="cupy.cuda.set_allocator(...)")
 
 
 _OFF = "No-op for `enable=False`. Raises LaunchError [not-here] for True."
