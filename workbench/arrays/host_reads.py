@@ -170,22 +170,7 @@ def _reduction(name: str) -> Callable[..., Any]:
     return reduced
 
 
-for _name in (
-    "sum",
-    "prod",
-    "mean",
-    "std",
-    "var",
-    "max",
-    "min",
-    "dot",
-    "trace",
-    "take",
-    "cumsum",
-    "cumprod",
-    "clip",
-    "round",
-):
+for _name in "sum prod mean std var max min dot trace take cumsum cumprod clip round".split():
     setattr(HostValues, _name, _reduction(_name))
 
 

@@ -47,13 +47,8 @@ class Span(Generic[M]):
     __slots__ = ("allocation", "offset", "shape", "strides", "itemsize", "_key", "_hash", "_hull", "_parts", "_words")
 
     def __init__(self, allocation: M, offset: int, shape: tuple, strides: tuple, itemsize: int):
-        self.allocation, self.offset, self.shape, self.strides, self.itemsize = (
-            allocation,
-            offset,
-            shape,
-            strides,
-            itemsize,
-        )
+        self.allocation, self.offset, self.itemsize = allocation, offset, itemsize
+        self.shape, self.strides = shape, strides
         self._key = (allocation.id, offset, shape, strides, itemsize)
         self._hash = hash(self._key)
         low = high = offset
@@ -124,15 +119,8 @@ class Span(Generic[M]):
             return False
         if self._key == other._key:
             return True
-        return _overlap(
-            other.offset - self.offset,
-            self.shape,
-            self.strides,
-            self.itemsize,
-            other.shape,
-            other.strides,
-            other.itemsize,
-        )
+        mine, theirs = (self.shape, self.strides, self.itemsize), (other.shape, other.strides, other.itemsize)
+        return _overlap(other.offset - self.offset, *mine, *theirs)
 
     def contains(self, other: Span) -> bool:
         """True if every byte of `other` is in this span. False also where that is not cheap to decide."""
@@ -310,14 +298,8 @@ class AddressedMemory:
 
     def __init__(self, address: int, shape: tuple, strides: tuple | None, itemsize: int, owner: object = None):
         self.owner = owner
-        kind = "|u1" if itemsize == 1 else f"|V{itemsize}"
-        self.__array_interface__ = {
-            "data": (address, False),
-            "shape": shape,
-            "strides": strides,
-            "typestr": kind,
-            "version": 3,
-        }
+        kind, at = "|u1" if itemsize == 1 else f"|V{itemsize}", (address, False)
+        self.__array_interface__ = {"data": at, "shape": shape, "strides": strides, "typestr": kind, "version": 3}
 
 
 def byte_entries(span: Span, flat: XpArray) -> Any:

@@ -56,6 +56,7 @@ def axpby(a: Any, x: numbers, b: Any, y: numbers, out: numbers):
 
 
 Callback = Callable[..., object] | Kernel | None
+Said = tuple[int, float, float]  # the number of iterations, the norm of the residual, the tolerance
 Done = Callable[[int, float], bool]  # told the turn and the norm of the residual: whether that is the last
 
 
@@ -370,7 +371,7 @@ def _differentiable(A: MatrixLike) -> tuple[array, ...]:
 
 def _run(
     how: LinearSolverState, A: MatrixLike, b: array, x: array, M: MatrixLike | None, report: _Report | None = None
-) -> tuple[int, float, float]:
+) -> Said:
     with memory.unrecorded():
         v, rhs, unknown = _Vectors(A, b, M), flat(b), flat(x)
         read = (b, *_differentiable(A))  # the iteration writes x while it reads these
@@ -447,13 +448,7 @@ def _as_it_is(A: MatrixLike) -> LinearOperator:
 
 
 def _record(
-    tape: Tape,
-    how: LinearSolverState,
-    A: MatrixLike,
-    arrays: tuple[array, ...],
-    b: array,
-    x: array,
-    said: tuple[int, float, float],
+    tape: Tape, how: LinearSolverState, A: MatrixLike, arrays: tuple[array, ...], b: array, x: array, said: Said
 ) -> None:
     """The adjoint of x = A^-1 b, x new: lambda = A^-T dx; db += lambda; dA -= lambda x^T where entries are; dx = 0.
 

@@ -17,6 +17,7 @@ from .trace import AdjointLevel, AllocationTrack, EventColumn, TouchMark, Trace,
 
 LANES = 48  # allocations
 RANGES = 16  # of each, whose largest and smallest adjoints stay
+Events = Sequence[EventColumn]
 _Mark = TypeVar("_Mark", AdjointLevel, TouchMark)
 
 
@@ -47,22 +48,12 @@ def excerpt(trace: Trace, ends: int) -> Trace:
     values += [value.at(ends + 1 + order.index(value.moment - ends)) for value in ill]
     later = (value for value in trace.values if value.moment >= count - ends and value.allocation in keys)
     values += [value.at(value.moment + shift) for value in later]
-    return replace(
-        trace,
-        allocations=tracks,
-        events=[within_memory(event, keys) for event in events],
-        said=trace.summary,
-        values=values,
-        folds=(),
-    )
+    events = [within_memory(event, keys) for event in events]
+    return replace(trace, allocations=tracks, events=events, said=trace.summary, values=values, folds=())
 
 
 def _outline(
-    trace: Trace,
-    first: Sequence[EventColumn],
-    middle: UniqueEvents,
-    last: Sequence[EventColumn],
-    tracks: Sequence[AllocationTrack],
+    trace: Trace, first: Events, middle: UniqueEvents, last: Events, tracks: Sequence[AllocationTrack]
 ) -> Trace:
     """`excerpt` for a trace without adjoints and known values: equal events are looked at once."""
     keys = {track.id for track in tracks}
@@ -83,14 +74,14 @@ def _first_ill(trace: Trace, keys: set[str], ends: int) -> list[ValueLevel]:
     return list(found.values())
 
 
-def _writer(events: Sequence[EventColumn], value: ValueLevel, first: int) -> list[int]:
+def _writer(events: Events, value: ValueLevel, first: int) -> list[int]:
     """The index of the last of these events that wrote a value, as a list; [] for none."""
     key, lo, hi, moment, *_ = value
     wrote = ((n, t) for n in range(moment - first - 1, -1, -1) for t in events[n].touches if t.how != "read")
     return [n for n, touch in wrote if touch.allocation == key and touch.lo < hi and lo < touch.hi][:1]
 
 
-def _extremes(events: Sequence[EventColumn], keys: set[str]) -> set[int]:
+def _extremes(events: Events, keys: set[str]) -> set[int]:
     """The events with the largest and smallest adjoint of each memory, and the first of each other state."""
     found: dict[tuple, tuple[float, int]] = {}
     ranges: dict[str, set[tuple[int, int]]] = {key: set() for key in keys}
@@ -116,14 +107,14 @@ def _columns(tally: Counter[tuple]) -> list[EventColumn]:
     return [EventColumn("", -1, kind, kind, flags=flags, count=n) for (kind, flags), n in tally.items()]
 
 
-def _adjoints(events: Sequence[EventColumn], keys: set[str]) -> EventColumn:
+def _adjoints(events: Events, keys: set[str]) -> EventColumn:
     """The adjoints that came out of these events."""
     levels = (level for event in reversed(events) for level in event.adjoint if level.allocation in keys)
     last = _last(((level.allocation, level.lo, level.hi), level) for level in levels)
     return EventColumn("", -1, "launch", "", adjoint=last, count=0)
 
 
-def _versions(events: Sequence[EventColumn], keys: set[str]) -> EventColumn:
+def _versions(events: Events, keys: set[str]) -> EventColumn:
     """The last access of these events to each range, and the version it made."""
     touches = (touch for event in events for touch in event.touches if touch.allocation in keys)
     last = _last(((touch.allocation, touch.lo, touch.hi, touch.how == "read"), touch) for touch in touches)

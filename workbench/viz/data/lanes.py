@@ -68,6 +68,9 @@ class TouchAdjoint:
     after: AdjointLevel | None
 
 
+Flows = Mapping[tuple[int, int], TouchAdjoint]  # by event and touch
+
+
 @dataclass(frozen=True, slots=True)
 class Lane:
     """One allocation's row: the value track, the adjoint track below it, and `cuts`, the byte ends of its pieces.

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from ...arrays.interval_index import Intervals
 from .envelope import ALL, Envelope, Scale
-from .lanes import Bar, Lane, TouchAdjoint, VersionBlock
+from .lanes import Bar, Flows, Lane, VersionBlock
 from .trace import AdjointLevel, EventColumn, KeptRange, NameRange, TouchMark
 
 MOMENT = 3.0  # between an event and the versions and adjoints beside it
@@ -337,11 +337,7 @@ def meet_mark(lane: Lane, level: AdjointLevel) -> Meet:
 
 
 def arrows_of(
-    lanes: Mapping[str, Lane],
-    event: EventColumn,
-    position: int,
-    flows: Mapping[tuple[int, int], TouchAdjoint],
-    scale: Scale = ALL,
+    lanes: Mapping[str, Lane], event: EventColumn, position: int, flows: Flows, scale: Scale = ALL
 ) -> Iterator[tuple[int, int, Arrow]]:
     """Yields (written touch, read touch, arrow) where an adjoint came in and something could receive it.
 

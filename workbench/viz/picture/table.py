@@ -6,14 +6,14 @@ A long tape is cut in the middle, and the table says how much was left out.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
 from ... import tables
 from ..data.columns import PIECES
 from ..data.envelope import Bars, envelope_text, envelopes, stretches
-from ..data.lanes import Adjoints, TouchAdjoint, by_lane, cut_memory
+from ..data.lanes import Adjoints, Flows, by_lane, cut_memory
 from ..data.text import clean, clean_lines, level_text, moment_text, text_width, versions
 from ..data.trace import AllocationTrack, NameRange, TouchMark, Trace, event_flags, events_text, fold_flags
 from .window import TimeColumn, group_name, within
@@ -26,7 +26,6 @@ EVENT_HEAD = ("event", "line", "reads", "writes", "kept", "adjoint after", "adjo
 AGAINST_HEAD = ("adjoint before, other", "difference")
 MEMORY_HEAD = ("memory", "bytes", "type", "names")
 Row = tuple[tuple[str, ...], ...]
-Flows = Mapping[tuple[int, int], TouchAdjoint]
 
 
 def table(

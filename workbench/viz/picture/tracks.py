@@ -28,6 +28,8 @@ from .window import LANE_BUDGET, LEFT, MARGIN, TimeColumn, TimeWindow, within
 THIN = 1.5  # width of a thin column in a strip at least
 ILL = {NAN: ", has NaN", INF: ", has Inf", BOTH: ", has NaN and Inf"}
 Ends = tuple[float, float]
+Gaps = Sequence[tuple[int, float, float]]  # as `TimeWindow.gaps`
+Sides = tuple[AdjointSide, AdjointSide | None]  # of this pass, and of the other
 _Part = TypeVar("_Part", Bar, VersionBlock)
 
 
@@ -69,15 +71,7 @@ class PlacedRow:
 class Tracks:
     """Draws on the rows of these columns from `top` on; `other`: the adjoint of the other pass of `columns.against`."""
 
-    def __init__(
-        self,
-        scene: Scene,
-        columns: Columns,
-        sides: tuple[AdjointSide, AdjointSide | None],
-        window: TimeWindow,
-        scale: Scale,
-        top: float,
-    ):
+    def __init__(self, scene: Scene, columns: Columns, sides: Sides, window: TimeWindow, scale: Scale, top: float):
         self.scene, self.columns, self.window, self.scale, self.top = scene, columns, window, scale, top
         self.side, self.other = sides
         self.trace, self.against = columns.trace, columns.against
@@ -365,14 +359,7 @@ class Tracks:
                 place = one.adjoint + shift, min(most, one.tall)
                 self._boxes(gaps, strips, place, f"{key}-adjoint{twin}", titles)
 
-    def _boxes(
-        self,
-        gaps: Sequence[tuple[int, float, float]],
-        strips: Sequence[Strip],
-        place: tuple[float, float],
-        key: str,
-        titles: Sequence[str],
-    ) -> None:
+    def _boxes(self, gaps: Gaps, strips: Sequence[Strip], place: Ends, key: str, titles: Sequence[str]) -> None:
         y, most = place
         for n, mark in enumerate(strips):
             x0, x1, tall = gaps[mark.first][1], gaps[mark.last - 1][2], min(mark.thick, most)

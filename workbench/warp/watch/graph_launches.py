@@ -20,7 +20,7 @@ from .events import RACE, WarpStep
 from .hooks import Hooks, Original
 from .memory import TwinBuffer, hull
 from .programs import caller
-from .recorder import AsOfCall, EventRecorder, Repeated, WarpCall, no_twin
+from .recorder import EventRecorder, Repeated, WarpCall, as_of_call, no_twin
 from .session import CallSite, Session
 from .snapshots import GraphSnapshots, ReplayedSnapshots
 
@@ -90,7 +90,7 @@ class GraphLaunches:
 
     def follow(self, call: WarpCall, calls: list[Captured], taken: list[GraphSnapshots], names: dict[int, str]) -> None:
         """Replay a deferred graph launch on the twins, at Warp's bytes from before and after it."""
-        with AsOfCall(call):
+        with as_of_call(call):
             refused = self.recorder.reached(call)
             if call.ours is not no_twin:
                 self.repeated(calls, call.regions, refused, call.place, taken, names)

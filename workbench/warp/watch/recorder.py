@@ -8,7 +8,8 @@ known: its twin needs only the host's changes before it and the bytes that it le
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from types import FrameType
@@ -78,23 +79,20 @@ class WarpCall:
             self.ours = made
 
 
-class AsOfCall:
-    """A context in which the buffers' current bytes are those before a deferred call; on exit the live ones again."""
-
-    def __init__(self, call: WarpCall):
-        self.call = call
-
-    def __enter__(self) -> None:
-        for region in self.call.regions:
-            region.theirs = region.seen
-        for region, snapshot in self.call.host:
-            region.back_to(snapshot)
-
-    def __exit__(self, *exc: object) -> None:
-        for region, snapshot in (*self.call.host, *self.call.after):
+@contextmanager
+def as_of_call(call: WarpCall) -> Iterator[None]:
+    """Context in which the buffers' current bytes are those before a deferred call; on exit the live ones again."""
+    for region in call.regions:
+        region.theirs = region.seen
+    for region, snapshot in call.host:
+        region.back_to(snapshot)
+    try:
+        yield
+    finally:
+        for region, snapshot in (*call.host, *call.after):
             if region.latest is snapshot:
                 region.latest = None
-        for region in self.call.regions:
+        for region in call.regions:
             region.theirs = region.live
 
 
@@ -154,7 +152,7 @@ class EventRecorder:
 
     def follow(self, call: WarpCall) -> None:
         """Replay one deferred call on the twins, at Warp's bytes from before and after it."""
-        with AsOfCall(call):
+        with as_of_call(call):
             reason = self.reached(call)
             if call.ours is not no_twin:
                 self.record(call, reason)
