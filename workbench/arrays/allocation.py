@@ -94,9 +94,27 @@ class Allocation:
     """
 
     __slots__ = (
-        "id owner address nbytes device version exposed watchers required retained asked grad names grad_notes "
-        "grad_scale blank _bytes origins awaited __weakref__"
-    ).split()
+        "id",
+        "owner",
+        "address",
+        "nbytes",
+        "device",
+        "version",
+        "exposed",
+        "watchers",
+        "required",
+        "retained",
+        "asked",
+        "grad",
+        "names",
+        "grad_notes",
+        "grad_scale",
+        "blank",
+        "_bytes",
+        "origins",
+        "awaited",
+        "__weakref__",
+    )
 
     is_gradient = False
     gradient_view: Any = None  # only gradient memory has one
@@ -284,7 +302,17 @@ class GradientMemory(Allocation):
     read_at        clock of the last read; `stood_at`: the primal's version when last published.
     """
 
-    __slots__ = "_of written publisher gradient_view previous_view read_at stood_at _published _by_hand".split()
+    __slots__ = (
+        "_of",
+        "written",
+        "publisher",
+        "gradient_view",
+        "previous_view",
+        "read_at",
+        "stood_at",
+        "_published",
+        "_by_hand",
+    )
 
     is_gradient = True
 

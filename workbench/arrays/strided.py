@@ -81,12 +81,7 @@ class StridedArray:
     size: int
     allocation: Allocation
     device: Device
-    _address: int
-    _offset: int
     _span: Span | None
-    _name: str | None
-    _differentiable: bool
-    serial: int
 
     def __setattr__(self, name: str, value: object) -> None:
         if name in _FIXED:

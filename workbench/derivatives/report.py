@@ -85,21 +85,12 @@ class Report:
         return [r for r in self.rows if r.wrong]
 
     def _cells(self) -> list[tuple[str, ...]]:
-        return [
-            (
-                r.launch,
-                r.input,
-                str(r.compared),
-                str(r.skipped),
-                f"{r.max_abs:.2e}",
-                f"{r.max_rel:.2e}",
-                "" if r.worst is None else str(r.worst),
-                f"{r.adjoint:.8g}",
-                f"{r.measured:.8g}",
-                r.verdict,
-            )
-            for r in self.rows
-        ]
+        cells = []
+        for r in self.rows:
+            sizes = str(r.compared), str(r.skipped), f"{r.max_abs:.2e}", f"{r.max_rel:.2e}"
+            worst = "" if r.worst is None else str(r.worst), f"{r.adjoint:.8g}", f"{r.measured:.8g}"
+            cells.append((r.launch, r.input, *sizes, *worst, r.verdict))
+        return cells
 
     def __str__(self) -> str:
         return "\n".join([*aligned([self.HEAD, *self._cells()]), *self.notes])

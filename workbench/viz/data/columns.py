@@ -196,29 +196,18 @@ class Columns:
         for flag in event_flags(event):
             flags |= BITS.get(flag, 0)
         position = len(rows["events"]) // len(TABLES["events"])
-        rows["events"] += (
-            text(event.label),
-            text(event.kind),
-            text(event.where),
-            flags,
-            len(rows["touches"]) // len(TABLES["touches"]),
-            len(rows["kept"]) // len(TABLES["kept"]),
-            text(event.scope),
-            self.grids[position] if self.grids else -1,
-        )
+        said = [text(one) for one in (event.label, event.kind, event.where)]
+        begins = [len(rows[name]) // len(TABLES[name]) for name in ("touches", "kept")]
+        grid = self.grids[position] if self.grids else -1
+        rows["events"] += (*said, flags, *begins, text(event.scope), grid)
 
     def _accesses(self, event: EventColumn, rows: Rows) -> None:
         text, ranges, lanes = self.names.text, self.names.range, self.lanes
         reads, kepts = self._slots(event)
         for n, touch in enumerate(event.touches):
-            rows["touches"] += (
-                ranges(lanes[touch.allocation], touch.lo, touch.hi, touch.strided),
-                text(touch.name),
-                HOW.index(touch.how),
-                touch.version_before,
-                touch.version_after or 0,
-                reads.get(n, 0),
-            )
+            place = ranges(lanes[touch.allocation], touch.lo, touch.hi, touch.strided)
+            versions = touch.version_before, touch.version_after or 0
+            rows["touches"] += (place, text(touch.name), HOW.index(touch.how), *versions, reads.get(n, 0))
         for n, kept in enumerate(event.kept):
             if kept.allocation in lanes:
                 said = f"{bytes_text(kept.nbytes, 1000)}: {kept.reason}"

@@ -41,16 +41,8 @@ class Differing:
         """The fields as a table shows them."""
         d, where = self.difference, self.step.where
         line = "" if where is None else str(where)
-        return [
-            repr(self.step),
-            line,
-            self.array,
-            str(d.number),
-            f"{d.ours:.9g}",
-            f"{d.theirs:.9g}",
-            f"{d.ulps:.3g}",
-            self.why,
-        ]
+        numbers = str(d.number), f"{d.ours:.9g}", f"{d.theirs:.9g}", f"{d.ulps:.3g}"
+        return [repr(self.step), line, self.array, *numbers, self.why]
 
 
 class Differences:

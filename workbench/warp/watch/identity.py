@@ -71,24 +71,6 @@ def _leaves(thing: Any, around: set[int]) -> Iterator[Any]:
     around.discard(id(thing))
 
 
-_CODE = (
-    int,
-    float,
-    complex,
-    str,
-    bytes,
-    type(None),
-    type,
-    enum.Enum,
-    np.generic,
-    types.ModuleType,
-    types.CodeType,
-    types.BuiltinFunctionType,
-    property,
-    staticmethod,
-    classmethod,
-    functools.partial,
-    context.Function,
-    context.Kernel,
-    codegen.Struct,
-)
+_NUMBERS = (int, float, complex, str, bytes, type(None), type, enum.Enum, np.generic)
+_PYTHON = (types.ModuleType, types.CodeType, types.BuiltinFunctionType, property, staticmethod, classmethod)
+_CODE = (*_NUMBERS, *_PYTHON, functools.partial, context.Function, context.Kernel, codegen.Struct)
