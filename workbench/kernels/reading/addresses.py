@@ -42,13 +42,9 @@ def is_address(x: Meaning) -> TypeGuard[StructParts]:
 def address_of(reader: ReaderBase, array: Meaning, node: ast.AST) -> StructParts:
     """`x.ptr`. Raises KernelError [address] for what is not one axis of numbers, vectors or matrices."""
     if not isinstance(array, ArrayView) or ir.type_as(array.root, Array).ndim != 1 or array.type.ndim != 1:
-        raise reader.error(
-            f"there is no address of {describe(array)} in a kernel",
-            "address",
-            node,
-            "An address counts the elements of an array of one axis.",
-            "x[i, j], or x.flatten() at the launch",
-        )
+        text = f"there is no address of {describe(array)} in a kernel"
+        why = "An address counts the elements of an array of one axis."
+        raise reader.error(text, "address", node, why, "x[i, j], or x.flatten() at the launch")
     return address(reader, array, 0)
 
 
@@ -63,13 +59,9 @@ def moved_address(reader: ReaderBase, sign: str, a: Meaning, b: Meaning) -> Stru
     assert is_address(base)
     steps = None if is_address(by) else elements_in(reader, reader.value(by), base.fields["of"].type.dtype.itemsize)
     if sign not in "+-" or steps is None or (sign == "-" and base is b):
-        raise reader.error(
-            f"the {base.type} takes whole elements alone",
-            "address",
-            None,
-            "A number of bytes is added to it or taken away: an integer times the size of an element.",
-            "x.ptr + uint64(i) * uint64(4), or x[i:]",
-        )
+        text = f"the {base.type} takes whole elements alone"
+        why = "A number of bytes is added to it or taken away: an integer times the size of an element."
+        raise reader.error(text, "address", None, why, "x.ptr + uint64(i) * uint64(4), or x[i:]")
     first = base.fields["first"]
     return address(reader, base.fields["of"], plus(reader, first, steps if sign == "+" else times(reader, steps, -1)))
 
@@ -120,13 +112,8 @@ def array_of_memory(reader: ReaderBase, node: ast.Call) -> ArrayView | Choice:
         raise reader.error("a kernel makes no array from memory", "not-callable", node, HANDED_OVER, WAY_OUT)
     array: ArrayView | Choice = at.fields["of"]
     if dtype is None or (dtype if isinstance(dtype, Composite) else scalar_of(dtype)) != array.type.dtype:
-        raise reader.error(
-            f"this address is one in {array.type}",
-            "address",
-            node,
-            "The array made of it has elements of that type.",
-            f"dtype={array.type.dtype}",
-        )
+        why = "The array made of it has elements of that type."
+        raise reader.error(f"this address is one in {array.type}", "address", node, why, f"dtype={array.type.dtype}")
     one = static_int(shape) is not None or (isinstance(shape, ir.Value) and is_int(shape.type))
     sizes = [shape] if one else reader.unpacked(shape, node)
     lengths = [size_of_axis(reader, n) for n in sizes]

@@ -88,13 +88,10 @@ class Snippet:
         rows = self.text.split("\n")
         line = at if isinstance(at, int) else at.start_point[0]  # the tree has one line before them
         shown = rows[line - 1].strip() if 0 < line <= len(rows) else ""
-        return KernelError(
-            f"{what} cannot be read in the snippet of `{self.where.function}`",
-            slug="native-snippet",
-            where=self.where,
-            why=f"Its line {line} is: {shown}. " * bool(shown) + "What is read of C is what one thread does.",
-            instead="the same in Python, in a func",
-        )
+        text = f"{what} cannot be read in the snippet of `{self.where.function}`"
+        why = f"Its line {line} is: {shown}. " * bool(shown) + "What is read of C is what one thread does."
+        instead = "the same in Python, in a func"
+        return KernelError(text, slug="native-snippet", where=self.where, why=why, instead=instead)
 
     def refused(self, node: Node) -> KernelError:
         return self.error(f"`{next(text_of(n) for n in below(node) if not n.child_count)}`", node)

@@ -202,13 +202,9 @@ class Calls(ReaderBase):
         if not 1 <= rank <= 4:
             raise self.error("a launch has one to four dimensions", "tid-rank", node, "", "i, j, k, l = tid()")
         if self.rank is not None and self.rank != rank:
-            raise self.error(
-                f"tid() gives {rank} indices here and {self.rank} elsewhere",
-                "tid-rank",
-                node,
-                "A kernel has one launch grid.",
-                "the same names on the left everywhere",
-            )
+            text = f"tid() gives {rank} indices here and {self.rank} elsewhere"
+            why = "A kernel has one launch grid."
+            raise self.error(text, "tid-rank", node, why, "the same names on the left everywhere")
         self.rank = rank
         made = tuple(self.builder.emit(control.TID, attr=control.Tid(axis)) for axis in range(rank))
         return made if rank > 1 else made[0]
@@ -291,13 +287,8 @@ class Calls(ReaderBase):
                 raise
             name = getattr(f, "__name__", getattr(f, "name", "this"))
             doc = (getattr(f, "doc", "") or getattr(f, "__doc__", "") or "").strip().split("\n")[0]
-            raise self.error(
-                f"`{name}` does not take these arguments: {', '.join(describe(a) for a in args)}",
-                "arguments",
-                node,
-                doc,
-                "",
-            ) from None
+            text = f"`{name}` does not take these arguments: {', '.join(describe(a) for a in args)}"
+            raise self.error(text, "arguments", node, doc, "") from None
 
     def operand(self, x: Meaning) -> Any:
         """Numbers as values; types and names of types as they are."""
@@ -409,13 +400,10 @@ class Calls(ReaderBase):
         if node.args and isinstance(node.args[0], ast.Call):  # a state that no name stands for: drawn from once
             return f(*[self.value(a) for a in self.arguments(node)])[0]
         if not node.args or not isinstance(node.args[0], ast.Name) or node.args[0].id not in self.state.names:
-            raise self.error(
-                "a random state must be a local variable",
-                "rand-state",
-                node.args[0] if node.args else node,
-                "Drawing a number changes it.",
-                "state = rand_init(seed, i), then: randf(state)",
-            )
+            text = "a random state must be a local variable"
+            why = "Drawing a number changes it."
+            instead = "state = rand_init(seed, i), then: randf(state)"
+            raise self.error(text, "rand-state", node.args[0] if node.args else node, why, instead)
         name = node.args[0].id
         result, state = f(*[self.value(a) for a in self.arguments(node)])
         self.state.names[name] = self.materialised(state, name)
@@ -462,13 +450,8 @@ class Calls(ReaderBase):
         count = 2 if row is memory.ATOMIC_CAS else 1
         given = node.args[1:]
         if len(given) <= count - 1 or len(given) - count != view.type.ndim:
-            raise self.error(
-                f"{row.name}() on {view.type} takes {view.type.ndim} indices and {count} value{'s' * (count > 1)}",
-                "rank",
-                node,
-                row.doc,
-                "",
-            )
+            text = f"{row.name}() on {view.type} takes {view.type.ndim} indices and {count} value{'s' * (count > 1)}"
+            raise self.error(text, "rank", node, row.doc, "")
         found = self.element(view, given[: view.type.ndim]) if view.type.ndim else place
         values = [self.visit(a) for a in given[view.type.ndim :]]
         if chosen := chosen_cell(found):
@@ -538,13 +521,8 @@ class Calls(ReaderBase):
             raise self.error(no.what, no.slug, node, no.why, no.instead)
         for frame in self.frames:
             if frame.fn.__code__ is f.fn.__code__:
-                raise self.error(
-                    f"`{f.key}` calls itself",
-                    "recursion",
-                    node,
-                    "A func is read into its caller, so it has no end.",
-                    "a loop",
-                )
+                text = f"`{f.key}` calls itself"
+                raise self.error(text, "recursion", node, "A func is read into its caller, so it has no end.", "a loop")
         if getattr(f.fn, "snippet", False):
             self.processor_only = self.processor_only or self.where(node)
         if self.custom(f) and not any(frame.fn in (f.grad, f.replay) for frame in self.frames):
@@ -595,13 +573,10 @@ class Calls(ReaderBase):
     def missing_return(self, fn: Callable[..., Any], at: Where | None) -> KernelError:
         """Names the func that was to return a value, and the line that uses it."""
         text = source(fn)
-        return KernelError(
-            f"`{fn.__name__}` does not return a value on every path",
-            slug="missing-return",
-            where=text.where(text.tree, at),
-            why=f"Line {at.line} uses its value: {at.text.strip()}" if at else "",
-            instead="a `return` with a value at its end",
-        )
+        what = f"`{fn.__name__}` does not return a value on every path"
+        why = f"Line {at.line} uses its value: {at.text.strip()}" if at else ""
+        instead = "a `return` with a value at its end"
+        return KernelError(what, slug="missing-return", where=text.where(text.tree, at), why=why, instead=instead)
 
     def bound_arguments(self, fn: Callable[..., Any], node: ast.Call) -> dict[str, Any]:
         args = [self.checked(self.visit(a), a) for a in node.args]
@@ -641,13 +616,10 @@ class Calls(ReaderBase):
         value = self.materialised(value, name)
         held = is_address(value) and wanted in addresses.NUMBERS
         if not held and not covers(wanted, type_of_value(value)):
-            raise KernelError(
-                f"`{self.frame.fn.__name__}` takes {wanted} as `{name}`, not {describe(value)}",
-                slug="argument-type",
-                where=where,
-                why="Nothing is converted silently.",
-                instead=f"{hints.spelled(str(wanted), self.frame.around)}(...)" if isinstance(wanted, Scalar) else "",
-            )
+            text = f"`{self.frame.fn.__name__}` takes {wanted} as `{name}`, not {describe(value)}"
+            why = "Nothing is converted silently."
+            instead = f"{hints.spelled(str(wanted), self.frame.around)}(...)" if isinstance(wanted, Scalar) else ""
+            raise KernelError(text, slug="argument-type", where=where, why=why, instead=instead)
         return value
 
 

@@ -160,13 +160,10 @@ class ControlFlowReader(ReaderBase):
         value = None if node.value is None else self.visit(node.value)
         value = self.checked(value, node.value) if node.value and isinstance(value, Guarded) else value
         if value is not None and self.frame.caller is None:
-            raise KernelError(
-                "a kernel returns nothing",
-                slug="kernel-return",
-                where=self.where(node),
-                why="Its results are what it writes into arrays.",
-                instead="out[i] = ..., then: return",
-            )
+            text = "a kernel returns nothing"
+            why = "Its results are what it writes into arrays."
+            instead = "out[i] = ..., then: return"
+            raise KernelError(text, slug="kernel-return", where=self.where(node), why=why, instead=instead)
         names = self.state.names
         names["$value"] = None if value is None else self.returning(value)
         names.update({"$stop": True, "$go": False, "$return": True})
@@ -254,13 +251,9 @@ class ControlFlowReader(ReaderBase):
         values = [self.typed(g, type) if type else self.value(g) for g in given]
         for v, arg in zip(values, node.args, strict=True):
             if not is_int(v.type) or v.type != values[0].type:
-                raise KernelError(
-                    "the bounds of a range are integers of one type",
-                    slug="range-type",
-                    where=self.where(arg),
-                    why=f"This one is {v.type}" + ("" if v is values[0] else f", the first is {values[0].type}") + ".",
-                    instead="range(int(n))",
-                )
+                text = "the bounds of a range are integers of one type"
+                why = f"This one is {v.type}" + ("" if v is values[0] else f", the first is {values[0].type}") + "."
+                raise KernelError(text, slug="range-type", where=self.where(arg), why=why, instead="range(int(n))")
         zero, one = (lambda n: self.typed(n, values[0].type))(0), None
         start, stop = (zero, values[0]) if len(values) == 1 else values[:2]
         one = values[2] if len(values) == 3 else self.typed(1, start.type)
@@ -313,13 +306,10 @@ class ControlFlowReader(ReaderBase):
         with self.builder.inside(loop.test):
             go = self.condition(node.test)
             if self.changed(before):
-                raise KernelError(
-                    "the condition of `while` changes a variable",
-                    slug="while-condition",
-                    where=self.where(node.test),
-                    why="A random number drawn there would advance its state.",
-                    instead="while True: ..., with a `break`",
-                )
+                text = "the condition of `while` changes a variable"
+                why = "A random number drawn there would advance its state."
+                instead = "while True: ..., with a `break`"
+                raise KernelError(text, slug="while-condition", where=self.where(node.test), why=why, instead=instead)
             with self.facts.assuming(go, True):
                 for slot in loop.slots:
                     known = self.facts.known(slot.test) if is_int(slot.test.type) else None
@@ -641,13 +631,9 @@ class OpenLoop:
         reader.state = state
         if self.endless and not has_break(self.node.body):
             if not self.returns:
-                raise KernelError(
-                    "this loop never ends",
-                    slug="endless-loop",
-                    where=self.where,
-                    why="`while True` without `break` or `return`.",
-                    instead="if ...: break",
-                )
+                text = "this loop never ends"
+                why = "`while True` without `break` or `return`."
+                raise KernelError(text, slug="endless-loop", where=self.where, why=why, instead="if ...: break")
             state.names.update({"$stop": True, "$go": False, "$return": True})
         elif self.returns:
             left = state.names["$return"]
@@ -691,10 +677,6 @@ def substitute(region: ir.Region, new: dict[int, ir.Value]) -> None:
 
 
 def loop_type(name: str, before: str, after: str, at: Where) -> KernelError:
-    return KernelError(
-        f"`{name}` changes type inside the loop: {before} before it, {after} after one turn",
-        slug="loop-type",
-        where=at,
-        why="A value that a loop carries keeps one type.",
-        instead=f"{name} = {after}(...), before the loop",
-    )
+    text = f"`{name}` changes type inside the loop: {before} before it, {after} after one turn"
+    why = "A value that a loop carries keeps one type."
+    return KernelError(text, slug="loop-type", where=at, why=why, instead=f"{name} = {after}(...), before the loop")

@@ -54,13 +54,8 @@ def customs(
     if f.replay:
         replay, again = region_of(reader, f.replay, args, flat, node, same_arrays=False)
         if describe(again) != describe(result):
-            raise reader.error(
-                f"the replay of `{f.key}` returns {describe(again)}, not {describe(result)}",
-                "replay-type",
-                node,
-                "",
-                "",
-            )
+            text = f"the replay of `{f.key}` returns {describe(again)}, not {describe(result)}"
+            raise reader.error(text, "replay-type", node, "", "")
         replay.results = tuple(leaves(again)) if again is not None else ()
     return declare.CustomAdjoint(f, grad, replay, arrays, values, outs)
 
@@ -71,13 +66,9 @@ def flat_values(reader: ReaderBase, name: str, value: Meaning, node: ast.AST) ->
         return [value.root, *leaves(value)]
     if is_plain(value):
         return list(leaves(value))
-    raise reader.error(
-        f"`{name}` cannot be an argument of a func with its own adjoint: {describe(value)}",
-        "custom-argument",
-        node,
-        "Numbers, vectors, structs of them and arrays can.",
-        "one argument per field",
-    )
+    text = f"`{name}` cannot be an argument of a func with its own adjoint: {describe(value)}"
+    why = "Numbers, vectors, structs of them and arrays can."
+    raise reader.error(text, "custom-argument", node, why, "one argument per field")
 
 
 def region_of(
@@ -164,13 +155,10 @@ def own_adjoint(
         seeds = seeds_of(reader, result, incoming)
     gradients = gradient_places(args, names, params, shadows, values)
     if len(names) != len(given) + len(seeds):
-        raise KernelError(
-            f"the adjoint of `{f.key}` takes {len(given) + len(seeds)} parameters, not {len(names)}",
-            slug="adjoint-signature",
-            where=reader.where(node),
-            why="They are those of the func, then one gradient per returned value.",
-            instead=", ".join([*given, *[f"adj_{k}" for k in range(len(seeds))]]),
-        )
+        text = f"the adjoint of `{f.key}` takes {len(given) + len(seeds)} parameters, not {len(names)}"
+        why = "They are those of the func, then one gradient per returned value."
+        instead = ", ".join([*given, *[f"adj_{k}" for k in range(len(seeds))]])
+        raise KernelError(text, slug="adjoint-signature", where=reader.where(node), why=why, instead=instead)
     inner = dict(zip(names, [*given.values(), *seeds], strict=True))
     every_gradient(reader, f, fn, gradients, node)
     enclosed(reader, fn, region, inner, node, gradients, cells)
@@ -182,13 +170,10 @@ def own_adjoint(
 def refuse_effects(f: Func, region: ir.Region) -> None:
     for s in ir.walk(region):
         if s.row is memory.STORE or s.row in memory.ATOMICS:
-            raise KernelError(
-                f"the adjoint of `{f.key}` writes to an array",
-                slug="grad-effect",
-                where=s.where,
-                why="The reverse pass adds to gradients and leaves all other memory as it was.",
-                instead="adjoint[a][i] += ..., or a local variable",
-            )
+            text = f"the adjoint of `{f.key}` writes to an array"
+            why = "The reverse pass adds to gradients and leaves all other memory as it was."
+            instead = "adjoint[a][i] += ..., or a local variable"
+            raise KernelError(text, slug="grad-effect", where=s.where, why=why, instead=instead)
 
 
 def seeds_of(reader: ReaderBase, result: Meaning, incoming: list[ir.Value]) -> list[Any]:
@@ -241,13 +226,9 @@ def every_gradient(
     for name, place in gradients.items():
         if name not in named:
             instead = f"adjoint[{name}] += 0.0 * {name}" if isinstance(place, str) else f"adjoint[{name}][0] += ..."
-            raise KernelError(
-                f"the adjoint of `{f.key}` never adds to adjoint[{name}]",
-                slug="adjoint-missing",
-                where=where,
-                why=f"The gradient of `{name}` would be zero in silence.",
-                instead=instead,
-            )
+            text = f"the adjoint of `{f.key}` never adds to adjoint[{name}]"
+            why = f"The gradient of `{name}` would be zero in silence."
+            raise KernelError(text, slug="adjoint-missing", where=where, why=why, instead=instead)
 
 
 def gradient_in(reader: ReaderBase, target: ast.expr) -> ast.Subscript | None:
@@ -270,26 +251,17 @@ def gradient_named(reader: ReaderBase, node: ast.Subscript) -> Any:
         raise reader.error("adjoint[...] stands only inside a func_grad", "adjoint-outside", node, "", "")
     name = ast.unparse(node.slice)
     if name not in places:
-        raise reader.error(
-            "adjoint[...] takes the name of a float parameter, or of a field of one",
-            "adjoint-name",
-            node,
-            f"Here: {', '.join(places) or 'none'}.",
-            "adjoint[a] += ...",
-        )
+        text = "adjoint[...] takes the name of a float parameter, or of a field of one"
+        raise reader.error(text, "adjoint-name", node, f"Here: {', '.join(places) or 'none'}.", "adjoint[a] += ...")
     return places[name]
 
 
 def gradient_read(reader: ReaderBase, node: ast.Subscript) -> Any:
     place = gradient_named(reader, node)
     if isinstance(place, str):
-        raise reader.error(
-            "the gradient of a value cannot be read",
-            "adjoint-read",
-            node,
-            "What other uses of it have added so far is a matter of their order.",
-            f"a local: g = ..., then {ast.unparse(node)} += g",
-        )
+        text = "the gradient of a value cannot be read"
+        why = "What other uses of it have added so far is a matter of their order."
+        raise reader.error(text, "adjoint-read", node, why, f"a local: g = ..., then {ast.unparse(node)} += g")
     return place
 
 
@@ -305,13 +277,9 @@ def gradient_place(reader: ReaderBase, node: ast.Subscript) -> Any:
 
 
 def gradient_assigned(reader: ReaderBase, node: ast.AST) -> KernelError:
-    return reader.error(
-        "a gradient can only be added to, with `+=` or `-=`",
-        "adjoint-assign",
-        node,
-        "Other uses of the argument, and other threads, add to it too.",
-        f"{ast.unparse(node)} += ...",
-    )
+    text = "a gradient can only be added to, with `+=` or `-=`"
+    why = "Other uses of the argument, and other threads, add to it too."
+    return reader.error(text, "adjoint-assign", node, why, f"{ast.unparse(node)} += ...")
 
 
 def refuse_gradient_assigned(reader: ReaderBase, target: ast.expr) -> None:

@@ -52,24 +52,14 @@ def open_handle(reader: ReaderBase, wanted: Handle, value: Meaning) -> StructPar
     if isinstance(value, StructParts):
         return value  # checked by the caller, as every struct is
     if not isinstance(value, ir.Value) or value.type != uint64:
-        raise reader.error(
-            f"a {wanted.name} is given by its number, a uint64, not by {describe(value)}",
-            "handle",
-            None,
-            "",
-            "mesh: wb.uint64 in the kernel, and mesh.id at the launch",
-        )
+        text = f"a {wanted.name} is given by its number, a uint64, not by {describe(value)}"
+        raise reader.error(text, "handle", None, "", "mesh: wb.uint64 in the kernel, and mesh.id at the launch")
     if value not in reader.top.params:
         return chosen_handle(reader, wanted, value)
     known = next((handle for id, handle, _ in reader.behind.values() if id == value.name), wanted)
     if known != wanted:
-        raise reader.error(
-            f"`{value.name}` is a {known.name} in one call and a {wanted.name} here",
-            "handle",
-            None,
-            "",
-            "a parameter for each",
-        )
+        text = f"`{value.name}` is a {known.name} in one call and a {wanted.name} here"
+        raise reader.error(text, "handle", None, "", "a parameter for each")
     return fields_behind(reader, value.name, wanted, value.where)
 
 
@@ -110,13 +100,10 @@ def refuse_writes(reader: ReaderBase) -> None:
     for stmt in ir.walk(reader.top):
         name = ir.root(stmt.args[0]).name if stmt.row.writes and stmt.args else ""
         if name in reader.behind and reader.behind[name][1].every:
-            raise KernelError(
-                f"this writes into a {reader.behind[name][1].name} that the kernel chooses",
-                slug="handle",
-                where=stmt.where,
-                why="Numbers chosen in a kernel stand for copies.",
-                instead="a parameter for its number, or for the array",
-            )
+            text = f"this writes into a {reader.behind[name][1].name} that the kernel chooses"
+            why = "Numbers chosen in a kernel stand for copies."
+            instead = "a parameter for its number, or for the array"
+            raise KernelError(text, slug="handle", where=stmt.where, why=why, instead=instead)
 
 
 def call_library(reader: ReaderBase, f: Library, node: ast.Call) -> Any:
@@ -131,13 +118,9 @@ def call_library(reader: ReaderBase, f: Library, node: ast.Call) -> Any:
     value, *new = reader.checked(result, node)
     for target, part in zip(f.handed_out(node), new, strict=True):
         if not isinstance(target, ast.Name):
-            raise reader.error(
-                f"`{f.key}` gives something back here",
-                "handed-out",
-                target,
-                "It takes the name of a local.",
-                "i = int(0), before this line, and i here",
-            )
+            text = f"`{f.key}` gives something back here"
+            why = "It takes the name of a local."
+            raise reader.error(text, "handed-out", target, why, "i = int(0), before this line, and i here")
         reader.assign(target, part)
     return value
 

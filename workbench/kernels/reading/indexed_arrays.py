@@ -53,13 +53,8 @@ def indexed_attribute(reader: ReaderBase, base: IndexedParts, node: ast.Attribut
         return base.type.ndim
     if node.attr == "shape":
         return tuple(reader.length(base.fields[f"indices{axis}"], 0) for axis in range(base.type.ndim))
-    raise reader.error(
-        f"an indexedarray has no attribute `{node.attr}` in a kernel",
-        "attribute",
-        node,
-        "There are shape, ndim and dtype.",
-        "x.shape[0]",
-    )
+    text = f"an indexedarray has no attribute `{node.attr}` in a kernel"
+    raise reader.error(text, "attribute", node, "There are shape, ndim and dtype.", "x.shape[0]")
 
 
 def is_indexed(x: Meaning) -> TypeGuard[IndexedParts]:

@@ -228,10 +228,7 @@ def same_array(a: Meaning, b: Meaning) -> bool:
 
 
 def maybe_unbound(name: str, bound: Where, at: Where | None) -> KernelError:
-    return KernelError(
-        f"`{name}` may have no value here",
-        slug="maybe-unbound",
-        where=at or bound,
-        why=f"It is assigned on some of the paths through line {bound.line} only: {bound.text.strip()}",
-        instead=f"{name} = ..., before line {bound.line}",
-    )
+    text = f"`{name}` may have no value here"
+    why = f"It is assigned on some of the paths through line {bound.line} only: {bound.text.strip()}"
+    instead = f"{name} = ..., before line {bound.line}"
+    return KernelError(text, slug="maybe-unbound", where=at or bound, why=why, instead=instead)

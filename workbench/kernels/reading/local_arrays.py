@@ -29,13 +29,9 @@ def call_zeros(reader: ReaderBase, node: ast.Call) -> Local | Fields:
     dtype = reader.visit(node.args[1]) if len(node.args) > 1 else named.get("dtype", float)
     sizes = [static_int(n) for n in (shape if isinstance(shape, tuple) else (shape,))]
     if not 1 <= len(sizes) <= 4 or any(n is None or n < 1 for n in sizes):
-        raise reader.error(
-            "an array made in a kernel has one to four axes of constant length",
-            "local-array",
-            node,
-            "It lives in the thread's registers.",
-            "zeros(shape=(2, 3), dtype=float)",
-        )
+        text = "an array made in a kernel has one to four axes of constant length"
+        why = "It lives in the thread's registers."
+        raise reader.error(text, "local-array", node, why, "zeros(shape=(2, 3), dtype=float)")
     return local_zeros(reader, dtype, sizes, node)  # type: ignore[arg-type]
 
 
@@ -43,23 +39,15 @@ def local_zeros(reader: ReaderBase, dtype: Meaning, shape: list[int], node: ast.
     if isinstance(dtype, Struct):
         return Fields(Array(dtype, len(shape)), {f: local_zeros(reader, t, shape, node) for f, t in dtype.fields})
     if isinstance(dtype, Array | Stack | Tile):
-        raise reader.error(
-            f"an array made in a kernel holds numbers, vectors and structs of those, not {dtype}",
-            "local-array",
-            node,
-            "It lives in the thread's registers.",
-            "an argument array with one more axis",
-        )
+        text = f"an array made in a kernel holds numbers, vectors and structs of those, not {dtype}"
+        why = "It lives in the thread's registers."
+        raise reader.error(text, "local-array", node, why, "an argument array with one more axis")
     type: Any = dtype if isinstance(dtype, Composite) else scalar_of(dtype)
     size = math.prod(shape) * type.size
     if size > MOST:
-        raise reader.error(
-            f"an array made in a kernel has at most {MOST} numbers, this one {size}",
-            "local-array",
-            node,
-            "It lives in the thread's registers.",
-            "an argument array with one more axis, for each thread a row",
-        )
+        text = f"an array made in a kernel has at most {MOST} numbers, this one {size}"
+        instead = "an argument array with one more axis, for each thread a row"
+        raise reader.error(text, "local-array", node, "It lives in the thread's registers.", instead)
     steps = [math.prod(shape[k + 1 :]) for k in range(len(shape))]
     safe = math.inf if len(shape) == 1 and type.size == 1 else 0
     turns = [Turn(step, n, max(n, safe)) for n, step in zip(shape, steps, strict=True)]

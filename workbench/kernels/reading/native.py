@@ -137,13 +137,10 @@ def _cleared(stub: Callable[..., Any], lines: list[str], adjoint_lines: list[str
         clear = _written(index, known) if len(indent) == 4 and not (part or sign or leaves) else None
         if clear is None or re.search(re.escape(adjoint_name) + r".* \+= ", text):
             where = source(stub)
-            raise KernelError(
-                f"the adjoint snippet of `{stub.__name__}` says nothing of adj_{name}, which ends",
-                slug="native-adjoint",
-                where=where.where(where.tree),
-                why=f"The snippet stores to {name}, so the gradient of what was there before ends here.",
-                instead=f"adj_{name}[i] = 0.0f; at its end, or no adj_snippet: the snippet is differentiated itself",
-            )
+            what = f"the adjoint snippet of `{stub.__name__}` says nothing of adj_{name}, which ends"
+            why = f"The snippet stores to {name}, so the gradient of what was there before ends here."
+            instead = f"adj_{name}[i] = 0.0f; at its end, or no adj_snippet: the snippet is differentiated itself"
+            raise KernelError(what, slug="native-adjoint", where=where.where(where.tree), why=why, instead=instead)
         found.append(f"    {adjoint_name}[{clear}] -= {adjoint_name}[{clear}]")
     return list(dict.fromkeys(found))
 

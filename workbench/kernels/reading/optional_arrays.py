@@ -77,13 +77,10 @@ class AbsenceBuilder(ir.Builder):
         gone = [a for a in args if a in self.absent]
         if gone:
             given = "no array was assigned" if gone[0] in self.unassigned else "the launch gave None"
-            raise KernelError(
-                f"{gone[0].name!r}, for which {given}, is handed to a func with an adjoint of its own",
-                slug=self.absent[gone[0]].slug,
-                where=self.where,
-                why="Its func_grad wants an array.",
-                instead=f"if {gone[0].name}: ...",
-            )
+            text = f"{gone[0].name!r}, for which {given}, is handed to a func with an adjoint of its own"
+            why = "Its func_grad wants an array."
+            instead = f"if {gone[0].name}: ..."
+            raise KernelError(text, slug=self.absent[gone[0]].slug, where=self.where, why=why, instead=instead)
 
     def touched(self, array: ir.Value, types: tuple[Type, ...] | list[Type]) -> tuple[Any, tuple, Any]:
         """The claim, and after it the row that makes a zero where a value was to be loaded.
@@ -92,13 +89,8 @@ class AbsenceBuilder(ir.Builder):
         """
         claim = self.absent[array]
         if self.branch in self.unassigned.get(array, ()):
-            raise KernelError(
-                "this array field was never assigned",
-                slug=claim.slug,
-                where=self.where,
-                why=claim.why,
-                instead=claim.instead,
-            )
+            text = "this array field was never assigned"
+            raise KernelError(text, slug=claim.slug, where=self.where, why=claim.why, instead=claim.instead)
         never = super().append(control.CONST, (), (bool_,), attr=False).outs
         if not types:
             return control.ASSERT, never, claim

@@ -23,20 +23,12 @@ def overload(reader: ReaderBase, f: Overload, args: list[Any], named: dict[str, 
     given = f"`{f.__name__}({', '.join(parts)})`"
     have = "; ".join(map(signature, found or f.parts))
     if found:
-        raise reader.error(
-            f"{given} may mean several of its overloads",
-            "overload",
-            node,
-            f"These fit: {have}. Warp takes the first, which says no more of its parameters than the others.",
-            "the one with the narrower types first, or another name for one of them",
-        )
-    raise reader.error(
-        f"{given} fits none of its overloads",
-        "overload",
-        node,
-        f"There are {have}. Nothing is converted silently.",
-        "arguments of these types, or one more @func of that name",
-    )
+        why = f"These fit: {have}. Warp takes the first, which says no more of its parameters than the others."
+        instead = "the one with the narrower types first, or another name for one of them"
+        raise reader.error(f"{given} may mean several of its overloads", "overload", node, why, instead)
+    text = f"{given} fits none of its overloads"
+    why = f"There are {have}. Nothing is converted silently."
+    raise reader.error(text, "overload", node, why, "arguments of these types, or one more @func of that name")
 
 
 # ---- parameters that are the caller's variables
@@ -52,13 +44,8 @@ def references(reader: ReaderBase, f: Func, node: ast.Call, values: list[Any]) -
     if not any(isinstance(kind, Ref) for kind in kinds.values()):
         return {}
     if f.custom:
-        raise reader.error(
-            f"`{f.key}` sets a variable of its caller and has an adjoint or a replay of its own",
-            "ref",
-            node,
-            "Its adjoint would not see that.",
-            "a func that returns the new value",
-        )
+        text = f"`{f.key}` sets a variable of its caller and has an adjoint or a replay of its own"
+        raise reader.error(text, "ref", node, "Its adjoint would not see that.", "a func that returns the new value")
     given = bound(fn, node.args, {str(k.arg): k.value for k in node.keywords}) or {}
     found = {name: given[name] for name in given if isinstance(kinds.get(name), Ref)}
     elements = [target for target in found.values() if not is_local(reader, target)]
@@ -66,13 +53,9 @@ def references(reader: ReaderBase, f: Func, node: ast.Call, values: list[Any]) -
         twice = ast.dump(target) in map(ast.dump, list(found.values())[:k])
         alone = target not in elements or (len(elements) == 1 and is_apart(target, found, values))
         if twice or not alone:
-            raise reader.error(
-                f"`{fn.__name__}` sets its `{name}`, which takes a local variable of its own",
-                "ref",
-                target,
-                "It may be the same memory as another argument.",
-                f"v = {ast.unparse(target)}, then: {fn.__name__}(... v ...), then: {ast.unparse(target)} = v",
-            )
+            text = f"`{fn.__name__}` sets its `{name}`, which takes a local variable of its own"
+            instead = f"v = {ast.unparse(target)}, then: {fn.__name__}(... v ...), then: {ast.unparse(target)} = v"
+            raise reader.error(text, "ref", target, "It may be the same memory as another argument.", instead)
     return found
 
 

@@ -151,10 +151,7 @@ def attached(f: Overload, fn: Callable[..., Any], own: tuple[Any, ...], exact: b
     if len(fit) == 1:
         return fit[0]
     text = source(fn)
-    raise KernelError(
-        f"`{fn.__name__}` belongs to {'several' if fit else 'none'} of the overloads of `{f.key}`",
-        slug="overload",
-        where=text.where(text.tree),
-        why=f"There are {'; '.join(map(signature, fit or f.parts))}.",
-        instead="the parameters of one of them first, with the same annotations",
-    )
+    what = f"`{fn.__name__}` belongs to {'several' if fit else 'none'} of the overloads of `{f.key}`"
+    why = f"There are {'; '.join(map(signature, fit or f.parts))}."
+    instead = "the parameters of one of them first, with the same annotations"
+    raise KernelError(what, slug="overload", where=text.where(text.tree), why=why, instead=instead)

@@ -55,13 +55,10 @@ def lookup(name: str, around: Mapping[str, Any], known: list[str], where: Where)
     close = difflib.get_close_matches(name, [*known, *around], n=1)
     index = re.search(rf"\[[^]]*\b{name}\b", where.text)
     new = f"{name} = wb.tid()" if index else f"{name} = ..."
-    raise KernelError(
-        f"the name `{name}` is not known here",
-        slug="unknown-name",
-        where=where,
-        why="It is no parameter, no local assigned before this line, and no Python variable.",
-        instead=f"`{close[0]}` (did you mean that?)" if close else f"{new}, before this line",
-    )
+    text = f"the name `{name}` is not known here"
+    why = "It is no parameter, no local assigned before this line, and no Python variable."
+    instead = f"`{close[0]}` (did you mean that?)" if close else f"{new}, before this line"
+    raise KernelError(text, slug="unknown-name", where=where, why=why, instead=instead)
 
 
 def annotation(fn: Callable[..., Any], name: str, around: Mapping[str, Any], where: Where, lookups: Lookups) -> Any:

@@ -191,13 +191,8 @@ class Reader(ControlFlowReader, Places, Calls, LiteralsReader):
             type = wanted if isinstance(wanted, Composite) else scalar_of(wanted)
             value = self.typed(value, type)
             if value.type != type:
-                raise self.error(
-                    f"`{ast.unparse(node.target)}` is declared {type} but gets {value.type}",
-                    "annotation",
-                    node.value,
-                    "",
-                    f"{type}({ast.unparse(node.value)})",
-                )
+                text = f"`{ast.unparse(node.target)}` is declared {type} but gets {value.type}"
+                raise self.error(text, "annotation", node.value, "", f"{type}({ast.unparse(node.value)})")
         self.assign(node.target, value)
 
     def visit_Assert(self, node: ast.Assert) -> None:
@@ -262,13 +257,9 @@ class Reader(ControlFlowReader, Places, Calls, LiteralsReader):
     def outside(self, node: ast.Name) -> Any:
         """A Python variable around the function: a constant for the kernel."""
         if self.assigned_later(node.id):
-            raise self.error(
-                f"`{node.id}` has no value here",
-                "maybe-unbound",
-                node,
-                "It is assigned further down only.",
-                f"{node.id} = ..., before this line",
-            )
+            text = f"`{node.id}` has no value here"
+            why = "It is assigned further down only."
+            raise self.error(text, "maybe-unbound", node, why, f"{node.id} = ..., before this line")
         known = [n for n in self.state.names if not n.startswith("$")]
         found = python_names.lookup(node.id, self.frame.around, known, self.where(node))
         self.note(node.id, found)

@@ -87,12 +87,9 @@ def _read(fn: Callable[..., Any]) -> Source:
             return _lambda(fn, [line.rstrip("\n") for line in lines])
         raw = [line.rstrip("\n") for line in inspect.getblock(lines[before:])]
     except (OSError, TypeError):
-        raise KernelError(
-            f"the source of `{getattr(fn, '__name__', fn)}` cannot be found",
-            slug="no-source",
-            why="A kernel is read from its text; a function made by exec() has none unless it is in linecache.",
-            instead="its `def` in a file or a notebook cell",
-        ) from None
+        what = f"the source of `{getattr(fn, '__name__', fn)}` cannot be found"
+        why = "A kernel is read from its text; a function made by exec() has none unless it is in linecache."
+        raise KernelError(what, slug="no-source", why=why, instead="its `def` in a file or a notebook cell") from None
     text = textwrap.dedent("\n".join(raw)) + "\n"
     tree = _definition(fn, text)
     shift = len(raw[0]) - len(text.split("\n", 1)[0])
@@ -131,12 +128,9 @@ def _definition(fn: Callable[..., Any], text: str) -> ast.FunctionDef:
 
 
 def _no_def(fn: Callable[..., Any]) -> KernelError:
-    return KernelError(
-        f"`{fn.__name__}` is not a function defined with `def`",
-        slug="no-source",
-        why="Its text cannot be read by itself.",
-        instead="def f(x: float): return x * x",
-    )
+    text = f"`{fn.__name__}` is not a function defined with `def`"
+    why = "Its text cannot be read by itself."
+    return KernelError(text, slug="no-source", why=why, instead="def f(x: float): return x * x")
 
 
 def _same_code(fn: Callable[..., Any], tree: ast.FunctionDef) -> bool:

@@ -113,13 +113,9 @@ def static_loop(reader: ReaderBase, node: ast.For) -> bool:
     if items is None:
         return False
     if len(items) > TURNS:
-        raise reader.error(
-            f"this loop has {len(items)} turns, which are written out",
-            "static-loop",
-            node.iter,
-            f"There may be {TURNS}.",
-            "an array, and a loop over range(...)",
-        )
+        text = f"this loop has {len(items)} turns, which are written out"
+        why = f"There may be {TURNS}."
+        raise reader.error(text, "static-loop", node.iter, why, "an array, and a loop over range(...)")
     read_turns(reader, node, items)
     left = reader.state.names["$return"]
     stays = not left if isinstance(left, bool) else ops.unary("not", left)

@@ -101,13 +101,9 @@ class Places(ReaderBase):
             return tile_read(self, base, listed(node.slice))
         whole = self.value(base)
         if isinstance(whole.type, Array):
-            raise self.error(
-                f"{describe(whole)} lies behind the elements of an array of structs",
-                "struct-array",
-                node,
-                "Which arrays such structs hold is known only when the kernel runs.",
-                "one array of all their values",
-            )
+            text = f"{describe(whole)} lies behind the elements of an array of structs"
+            why = "Which arrays such structs hold is known only when the kernel runs."
+            raise self.error(text, "struct-array", node, why, "one array of all their values")
         if not isinstance(whole.type, Composite):
             raise self.error(
                 f"{describe(whole)} has no components", "not-indexable", node, "Arrays, vectors and matrices have.", ""
@@ -159,13 +155,9 @@ class Places(ReaderBase):
             return Shape(base.first if isinstance(base, Fields) else base)
         if node.attr == "ptr":
             return address_of(self, base, node)
-        raise self.error(
-            f"an array has no attribute `{node.attr}` in a kernel",
-            "attribute",
-            node,
-            "There are shape, ndim, dtype and ptr.",
-            hints.instead_of_method(node),
-        )
+        text = f"an array has no attribute `{node.attr}` in a kernel"
+        why = "There are shape, ndim, dtype and ptr."
+        raise self.error(text, "attribute", node, why, hints.instead_of_method(node))
 
     def no_field(self, struct: Struct, node: ast.Attribute) -> KernelError:
         have = ", ".join(name for name, _ in struct.fields)
@@ -360,13 +352,9 @@ class Places(ReaderBase):
         if isinstance(node, ast.Name):
             name = node.id
             if name not in self.state.names and name in self.frame.around:
-                raise self.error(
-                    f"`{name}` is a Python variable outside: a kernel cannot change it",
-                    "global",
-                    node,
-                    "It is a constant for the kernel.",
-                    f"{name}_local = {name}, and change that",
-                )
+                text = f"`{name}` is a Python variable outside: a kernel cannot change it"
+                why = "It is a constant for the kernel."
+                raise self.error(text, "global", node, why, f"{name}_local = {name}, and change that")
             found = self.visit(node)
             if is_array(found) or is_indexed(found):
                 return found
@@ -519,13 +507,8 @@ class Places(ReaderBase):
         if isinstance(old, ir.Value):
             new = self.typed(value, old.type)
             if new.type != old.type and not isinstance(node, ast.Subscript):
-                raise self.error(
-                    f"a value of type {new.type} cannot go into this {old.type}",
-                    "store-type",
-                    node,
-                    "",
-                    f"{old.type}(...)",
-                )
+                text = f"a value of type {new.type} cannot go into this {old.type}"
+                raise self.error(text, "store-type", node, "", f"{old.type}(...)")
             return new
         same = is_array(value) if is_array(old) else isinstance(value, StructParts)
         if (is_array(old) or isinstance(old, StructParts)) and not (same and getattr(value, "type", None) == old.type):
@@ -536,13 +519,9 @@ class Places(ReaderBase):
         if isinstance(view, ArrayView) and _is_shadow(view.root):
             raise gradient_assigned(self, node)
         if view.type.ndim or isinstance(view, Choice):
-            raise self.error(
-                f"a row or slice cannot be assigned: {view.type.ndim} more indices are needed",
-                "rank",
-                node,
-                "An array is written element by element.",
-                "for j in range(x.shape[1]): x[i, j] = ...",
-            )
+            text = f"a row or slice cannot be assigned: {view.type.ndim} more indices are needed"
+            why = "An array is written element by element."
+            raise self.error(text, "rank", node, why, "for j in range(x.shape[1]): x[i, j] = ...")
         self.builder.emit(memory.STORE, view.root, *view.prefix, self.typed(value, view.type.dtype))
 
     def store_struct(self, place: Fields, value: Meaning, node: ast.expr) -> None:

@@ -187,13 +187,8 @@ def refuse_beyond(
     """Raise KernelError if a part cannot fit; unknown offsets count as 0, and are checked when it runs."""
     for n, m, o in zip(type.dims, part.dims, offsets, strict=False):
         if m > n or (static_int(o) or 0) + m > n:
-            raise reader.error(
-                f"a part of shape {part.dims} from {static_int(o)} on does not fit into {type}",
-                "tile-shape",
-                node,
-                "",
-                "a smaller shape or offset",
-            )
+            text = f"a part of shape {part.dims} from {static_int(o)} on does not fit into {type}"
+            raise reader.error(text, "tile-shape", node, "", "a smaller shape or offset")
 
 
 _BITS = (scalar.BIT_AND, scalar.BIT_OR, scalar.BIT_XOR, scalar.LSHIFT, scalar.RSHIFT, scalar.FLOORDIV, scalar.PYMOD)

@@ -43,13 +43,9 @@ def tile_dims(reader: ReaderBase, shape: Meaning, node: ast.AST) -> tuple[int, .
     sizes = shape if isinstance(shape, tuple) else (shape,)
     found = [n for n in map(static_int, sizes) if n is not None and n > 0]
     if not sizes or len(found) < len(sizes):
-        raise reader.error(
-            "the shape of a tile is made of constants from 1 on",
-            "tile-shape",
-            node,
-            "It is a part of its type.",
-            "shape=(16, 16), or names of constants",
-        )
+        text = "the shape of a tile is made of constants from 1 on"
+        why = "It is a part of its type."
+        raise reader.error(text, "tile-shape", node, why, "shape=(16, 16), or names of constants")
     return tuple(found)
 
 
@@ -62,13 +58,8 @@ def type_of_tile(reader: ReaderBase, dims: tuple[int, ...], dtype: Meaning, node
         raise reader.error(str(e), "tile-type", node, "", "the numbers of it in a struct of their own") from None
     size = sum(t.itemsize for t in flat(made))
     if size > LARGEST:
-        raise reader.error(
-            f"{made} takes {size:,} bytes",
-            "tile-size",
-            node,
-            f"A tile lives near the processor: {LARGEST:,} bytes are the most.",
-            "smaller tiles, in a loop",
-        )
+        why = f"A tile lives near the processor: {LARGEST:,} bytes are the most."
+        raise reader.error(f"{made} takes {size:,} bytes", "tile-size", node, why, "smaller tiles, in a loop")
     return made
 
 
@@ -252,13 +243,9 @@ def offsets_of(reader: ReaderBase, offset: Meaning, rank: int, node: ast.AST) ->
 
 def tiled_array(reader: ReaderBase, a: Meaning, node: ast.AST) -> ArrayView | Fields:
     if isinstance(a, Choice):
-        raise reader.error(
-            f"a tile of one array or another: {ast.unparse(node)}",
-            "array-choice",
-            node,
-            "The threads of a block would have to agree on it.",
-            "the load or store on each branch",
-        )
+        text = f"a tile of one array or another: {ast.unparse(node)}"
+        why = "The threads of a block would have to agree on it."
+        raise reader.error(text, "array-choice", node, why, "the load or store on each branch")
     if not isinstance(a, (ArrayView, Fields)) or a.type.ndim == 0:
         raise reader.error(f"{describe(a)} is not an array", "not-an-array", node, "", "tile_load(a, ...)")
     return a
@@ -307,13 +294,8 @@ def indexed(
         return [], None
     k, places = static_int(axis), tile_value(reader, indices, node)
     if k is None or not 0 <= k < len(shape) or places.type != Tile((shape[k],), int32):
-        raise reader.error(
-            f"indices of {places.type} along axis {axis} of a tile of shape {shape}",
-            "tile-shape",
-            node,
-            "There is one int32 for each place along a constant axis.",
-            "",
-        )
+        text = f"indices of {places.type} along axis {axis} of a tile of shape {shape}"
+        raise reader.error(text, "tile-shape", node, "There is one int32 for each place along a constant axis.", "")
     wide = Tile(tuple(shape[k] if d == k else 1 for d in range(len(shape))), int32)
     column = reader.builder.emit(tiles.RESHAPE, places, attr=wide)
     return [reader.builder.emit(tiles.BROADCAST, column, attr=Tile(shape, int32))], k

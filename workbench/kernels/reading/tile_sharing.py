@@ -136,13 +136,9 @@ def written_back(reader: ReaderBase, step: TilePart, whole: ir.Value, part: ir.V
         return reader.builder.emit(tiles.TRANSPOSE, part)
     if step.row is tiles.RESHAPE:
         return reader.builder.emit(tiles.RESHAPE, part, attr=whole.type)
-    raise reader.error(
-        "a tile that is repeated (`tile_broadcast`) is changed in place",
-        "tile-alias",
-        None,
-        "Several of its elements are one of the tile that it repeats, which another name shows.",
-        "a copy of it: tile_broadcast(...) + 0.0",
-    )
+    text = "a tile that is repeated (`tile_broadcast`) is changed in place"
+    why = "Several of its elements are one of the tile that it repeats, which another name shows."
+    raise reader.error(text, "tile-alias", None, why, "a copy of it: tile_broadcast(...) + 0.0")
 
 
 def tiles_copied(reader: ReaderBase, x: Meaning) -> Any:
@@ -223,13 +219,9 @@ def refuse_changed_cells(reader: ReaderBase, before: dict[str, Any], carried: Co
 
 
 def changed_unseen(reader: ReaderBase) -> KernelError:
-    return reader.error(
-        "a tile of before this loop is changed in it through another name",
-        "tile-alias",
-        None,
-        "It does not show in the text of the loop.",
-        "the change under the name of the tile",
-    )
+    text = "a tile of before this loop is changed in it through another name"
+    why = "It does not show in the text of the loop."
+    return reader.error(text, "tile-alias", None, why, "the change under the name of the tile")
 
 
 # ---- what cannot be followed
@@ -240,13 +232,8 @@ def refuse_read_beside(reader: ReaderBase, outer: State, cells: dict[str, Any], 
     for name, tree in outer.names.items():
         changed = [s for s in shown_in(tree) if cells.get(s.key) is not outer.cells.get(s.key)]
         if changed and read_beside(reader.frame.source.tree, node, name):
-            raise reader.error(
-                f"the call changes `{name}` in place, and the same line reads it elsewhere",
-                "tile-alias",
-                node,
-                "Which comes first?",
-                "the call on a line of its own",
-            )
+            text = f"the call changes `{name}` in place, and the same line reads it elsewhere"
+            raise reader.error(text, "tile-alias", node, "Which comes first?", "the call on a line of its own")
 
 
 def refuse_shared(reader: ReaderBase, old: Meaning, node: ast.AST) -> None:
@@ -283,13 +270,10 @@ def recheck_shared(reader: ReaderBase, first: int) -> None:
     for name, old, others, where in reader.changes[first:]:
         for other, v in others:
             if may_share(reader, old, v):
-                raise KernelError(
-                    f"`{name}` is changed in place, and `{other}`, which is read later, may show the same tile",
-                    slug="tile-alias",
-                    where=where,
-                    why="Which tile it shows is known only when the kernel runs: a branch or a loop decides.",
-                    instead=f"{name} = {name} + 0.0 before it, for a tile of its own",
-                )
+                text = f"`{name}` is changed in place, and `{other}`, which is read later, may show the same tile"
+                why = "Which tile it shows is known only when the kernel runs: a branch or a loop decides."
+                instead = f"{name} = {name} + 0.0 before it, for a tile of its own"
+                raise KernelError(text, slug="tile-alias", where=where, why=why, instead=instead)
 
 
 def note_merge(reader: ReaderBase, merge: int, made: ir.Value, *sources: ir.Value) -> None:

@@ -88,13 +88,8 @@ def read_tile_fft(reader: ReaderBase, node: ast.Call, inout: Meaning, name: str 
     t = any_tile(reader, inout, node)
     pair = number_of(t.type)
     if not isinstance(pair, Vector) or pair.length != 2:
-        raise reader.error(
-            f"`{name}` takes a tile of vec2, not {t.type}",
-            "tile-operand",
-            node,
-            "A component for the real and one for the imaginary part.",
-            "",
-        )
+        text = f"`{name}` takes a tile of vec2, not {t.type}"
+        raise reader.error(text, "tile-operand", node, "A component for the real and one for the imaginary part.", "")
     dims, parts = t.type.dims, list(leaves(t))
     rows, n = math.prod(dims[:-1]), dims[-1]
     type = Tile((2, rows, n), pair.scalar)

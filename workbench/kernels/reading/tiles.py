@@ -71,13 +71,8 @@ def call_tile(reader: ReaderBase, builtin: TileBuiltin, node: ast.Call) -> Any:
     needed = [a for a in builtin.arguments.split(", ") if a and "=" not in a]
     odd = [n for n in given if n not in allowed]
     if odd or any(n not in given for n in needed):
-        raise reader.error(
-            f"`{builtin.__name__}` does not take these arguments",
-            "arguments",
-            node,
-            f"It is {builtin.__name__}({builtin.arguments}).",
-            "",
-        )
+        text = f"`{builtin.__name__}` does not take these arguments"
+        raise reader.error(text, "arguments", node, f"It is {builtin.__name__}({builtin.arguments}).", "")
     named = {n: (a, tile_argument_value(reader, n, a)) for n, a in given.items()}
     for name in _IGNORED:
         if name not in names:
@@ -140,13 +135,9 @@ def read_tile_arange(reader: ReaderBase, node: ast.Call) -> ir.Value:
     read = (x if isinstance(x, (int, float)) else static_int(x) for x in args)
     ends = [e for e in read if e is not None]
     if named or not 1 <= len(args) <= 3 or len(ends) < len(args):
-        raise reader.error(
-            "`tile_arange` takes one to three constants",
-            "arguments",
-            node,
-            "Its length is a part of its type.",
-            "tile_arange(0, 16, 2, dtype=float)",
-        )
+        text = "`tile_arange` takes one to three constants"
+        why = "Its length is a part of its type."
+        raise reader.error(text, "arguments", node, why, "tile_arange(0, 16, 2, dtype=float)")
     start, stop, step = (0, *ends, 1) if len(ends) == 1 else (*ends, 1)[:3]
     count = max(0, math.ceil((stop - start) / step)) if step else 0
     whole = all(isinstance(e, int) for e in ends)
@@ -178,13 +169,8 @@ def read_untile(reader: ReaderBase, node: ast.Call, a: Meaning) -> Any:
     if math.prod(dims) == 1:
         return element_at(reader, v, [reader.value(0)] * len(dims))
     if isinstance(v, StructParts) or len(dims) not in (2, 3) or dims[-1] != 1:
-        raise reader.error(
-            f"`untile` takes a tile of one element, or of the components of one, not {v.type}",
-            "tile-shape",
-            node,
-            "A block has one thread of the program.",
-            "t[i]",
-        )
+        text = f"`untile` takes a tile of one element, or of the components of one, not {v.type}"
+        raise reader.error(text, "tile-shape", node, "A block has one thread of the program.", "t[i]")
     number = v.type.scalar
     type = vector(dims[0], number) if len(dims) == 2 else matrix(dims[:2], number)
     at = [[reader.value(i) for i in (*index, 0)] for index in np.ndindex(*dims[:-1])]
