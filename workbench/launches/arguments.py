@@ -34,12 +34,9 @@ def flatten(kernel: str, program: Program, args: Sequence[Any]) -> list[Any]:
     params = program.params
     if len(args) != len(params):
         names = ", ".join(f"{n}: {t}" for n, t in params)
-        raise LaunchError(
-            f"Kernel {kernel!r} takes {len(params)} arguments, got {len(args)}.",
-            slug="argument-count",
-            where=program.function.where,
-            why=f"Its parameters are ({names}).{_defaults(program)}",
-        )
+        text = f"Kernel {kernel!r} takes {len(params)} arguments, got {len(args)}."
+        why = f"Its parameters are ({names}).{_defaults(program)}"
+        raise LaunchError(text, slug="argument-count", where=program.function.where, why=why)
     flat = []
     kept = living() if program.chooses else ()  # what a kernel chooses from has one row each in every field
     type: Any  # which it is says `kind`
@@ -94,12 +91,10 @@ def check_lists(kernel: str, inputs: object, outputs: object) -> None:
             continue
         what = f"the array {given.label}" if isinstance(given, array) else shown(given)
         called = given.label if isinstance(given, array | scalar) else "..."
-        raise LaunchError(
-            f"Kernel {kernel!r}: {name} is a list of arguments, got {what}.",
-            slug="argument-list",
-            why=f"`{name}` is in the order of the kernel's parameters." if isinstance(given, dict) else "",
-            instead=f"wb.launch({kernel}, dim, {name}=[{called}], ...)",
-        )
+        text = f"Kernel {kernel!r}: {name} is a list of arguments, got {what}."
+        why = f"`{name}` is in the order of the kernel's parameters." if isinstance(given, dict) else ""
+        instead = f"wb.launch({kernel}, dim, {name}=[{called}], ...)"
+        raise LaunchError(text, slug="argument-list", why=why, instead=instead)
 
 
 def _defaults(program: Program) -> str:
@@ -123,12 +118,8 @@ def exact_ints(type: Scalar) -> range:
 def _refuse(kernel: str, program: Program, leaf: Leaf, text: str, slug: str, instead: str = "") -> LaunchError:
     where = next((p.where for p in program.function.params if p.name == leaf.name), None)
     name = leaf.name.removesuffix(f".{leaf.path[-1]}") if leaf.opened is not None else leaf.name
-    return LaunchError(
-        f"Kernel {kernel!r}, argument {name!r}: {text}",
-        slug=slug,
-        where=where or program.function.where,
-        instead=instead,
-    )
+    what = f"Kernel {kernel!r}, argument {name!r}: {text}"
+    return LaunchError(what, slug=slug, where=where or program.function.where, instead=instead)
 
 
 def _argument(kernel: str, program: Program, leaf: Leaf, arg: object) -> Any:

@@ -45,19 +45,14 @@ class Command(PlannedLaunch):
             if not given.requires_grad:
                 continue
             if kept:
-                raise LaunchError(
-                    f"Kernel {name!r}: a command with the declared scalar {leaf.name!r}.",
-                    slug="command-scalar",
-                    why="It would be launched with the value of now, and the scalar may have changed by then.",
-                    instead="wb.launch(...) each time, or an array of one element",
-                )
+                text = f"Kernel {name!r}: a command with the declared scalar {leaf.name!r}."
+                why = "It would be launched with the value of now, and the scalar may have changed by then."
+                instead = "wb.launch(...) each time, or an array of one element"
+                raise LaunchError(text, slug="command-scalar", why=why, instead=instead)
             others = {a.device for a in self.flat if isinstance(a, array)} - {given.memory.device}
             if others:
-                raise LaunchError(
-                    f"Kernel {name!r}: the scalar {leaf.name!r} on {given.memory.device}, arrays on {others.pop()}.",
-                    slug="device",
-                    instead="wb.scalar(..., device=...)",
-                )
+                text = f"Kernel {name!r}: the scalar {leaf.name!r} on {given.memory.device}, arrays on {others.pop()}."
+                raise LaunchError(text, slug="device", instead="wb.scalar(..., device=...)")
             self.places[k] = given.memory
             self.declared += (k,)
 

@@ -306,13 +306,9 @@ def wait_with_bar(coming: Future) -> Any:
 
 
 def memory_exhausted(name: str, where: Where | None) -> GradientError:
-    return GradientError(
-        f"Kernel {name!r} ran out of the memory in which its reverse pass keeps loop values.",
-        slug="stack-full",
-        where=where,
-        why="A gradient from what is left would be wrong.",
-        instead="several launches of fewer turns each",
-    )
+    text = f"Kernel {name!r} ran out of the memory in which its reverse pass keeps loop values."
+    why = "A gradient from what is left would be wrong."
+    return GradientError(text, slug="stack-full", where=where, why=why, instead="several launches of fewer turns each")
 
 
 def _scratch(cupy: ModuleType, notes: capture_log.CaptureRecorder | None) -> Any:

@@ -58,12 +58,9 @@ def held(thing: Any) -> bool:
     """
     chosen = getattr(thing, "chosen", ())
     if len(chosen):
-        raise LaunchError(
-            f"a {thing.handle.name} is built or fitted that a capture has chosen by a number from an array.",
-            slug="capture",
-            why="The capture has a copy of it.",
-            instead="a parameter for its number in that kernel",
-        )
+        text = f"a {thing.handle.name} is built or fitted that a capture has chosen by a number from an array."
+        why = "The capture has a copy of it."
+        raise LaunchError(text, slug="capture", why=why, instead="a parameter for its number in that kernel")
     already = len(getattr(thing, "held", ())) > 0
     if (notes := capture_log.active_capture()) is not None:
         _mark(thing, "held", notes)
@@ -158,10 +155,8 @@ def _every(handle: Handle, field: str) -> array:
     if (notes := capture_log.active_capture()) is not None:
         for thing in things.values():
             if notes in getattr(thing, "fitted_in", ()):
-                raise LookupError(
-                    "the kernel chooses one, and one was fitted in this capture",
-                    "the fit before the capture, or a parameter for the number",
-                )
+                text = "the kernel chooses one, and one was fitted in this capture"
+                raise LookupError(text, "the fit before the capture, or a parameter for the number")
             _mark(thing, "chosen", notes)
     tape = memory.recorder()
     parts = []

@@ -230,11 +230,8 @@ def launch_tiled(
 def _pull_back(command: Command, given: tuple, record_cmd: bool) -> None:
     if record_cmd or command.declared:
         what = "record_cmd=True" if record_cmd else "a declared scalar"
-        raise LaunchError(
-            f"launch(..., adjoint=True) with {what} is not supported.",
-            slug="launch-keyword",
-            instead="tape.backward(grads={y: seed})",
-        )
+        text = f"launch(..., adjoint=True) with {what} is not supported."
+        raise LaunchError(text, slug="launch-keyword", instead="tape.backward(grads={y: seed})")
     pull_back(command, given)
 
 
@@ -243,11 +240,8 @@ def _generic_types(kernel: Kernel, args: tuple) -> dict[str, Type]:
     code = kernel.func.__code__
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     if len(args) != len(names):
-        raise LaunchError(
-            f"Kernel {kernel.__name__!r} takes {len(names)} arguments, got {len(args)}.",
-            slug="argument-count",
-            why=f"Its parameters are ({', '.join(names)}).",
-        )
+        text = f"Kernel {kernel.__name__!r} takes {len(names)} arguments, got {len(args)}."
+        raise LaunchError(text, slug="argument-count", why=f"Its parameters are ({', '.join(names)}).")
     return {n: _generic_type(kernel, n, wanted, args[names.index(n)]) for n, wanted in kernel.generic.items()}
 
 
@@ -277,31 +271,22 @@ _SILENT: dict[str, Any] = {"block_dim": int, "max_blocks": int, "stream": None}
 def _refuse_odd(kernel: object, others: dict[str, Any], adjoint: bool, *adjoints: Sequence[Any]) -> None:
     """Refuse what is no kernel, and keywords that launches do not have."""
     if any(adjoints) and not adjoint:
-        raise LaunchError(
-            "launch(..., adj_inputs=, adj_outputs=) without adjoint=True.",
-            slug="launch-keyword",
-            why="A launch forward has no use for adjoints.",
-            instead="launch(..., adjoint=True)",
-        )
+        what = "launch(..., adj_inputs=, adj_outputs=) without adjoint=True."
+        why = "A launch forward has no use for adjoints."
+        raise LaunchError(what, slug="launch-keyword", why=why, instead="launch(..., adjoint=True)")
     for name, value in others.items():
         if name not in _SILENT:
             import difflib
 
             known = [n for n in (*launch.__annotations__, *_SILENT) if n not in ("others", "return")]
             close = difflib.get_close_matches(name, known, n=1)
-            raise LaunchError(
-                f"launch has no argument {name!r}.",
-                slug="launch-keyword",
-                why=f"It has {', '.join(known)}.",
-                instead=f"{close[0]}=..." if close else "launch(kernel, dim=n, inputs=[...], outputs=[...])",
-            )
+            what = f"launch has no argument {name!r}."
+            instead = f"{close[0]}=..." if close else "launch(kernel, dim=n, inputs=[...], outputs=[...])"
+            raise LaunchError(what, slug="launch-keyword", why=f"It has {', '.join(known)}.", instead=instead)
         wanted = _SILENT[name]
         if not (isinstance(value, int) if wanted is int else not value):
-            raise LaunchError(
-                f"launch(..., {name}={shown(value)}) is not supported.",
-                slug="launch-keyword",
-                why="It would change what runs, so it is not ignored.",
-            )
+            what = f"launch(..., {name}={shown(value)}) is not supported."
+            raise LaunchError(what, slug="launch-keyword", why="It would change what runs, so it is not ignored.")
     if kernel.__class__ is not Kernel:
         text = f"launch takes a kernel, got {shown(kernel)}"
         raise LaunchError(text, slug="not-a-kernel", instead="@wb.kernel above it")
@@ -354,22 +339,16 @@ class RecordedLaunch:
         if adjoint:
             _pull_back(self.command, (), True)
         if not 0 <= index < len(self.params):
-            raise LaunchError(
-                f"Kernel {self.kernel.key!r} has no parameter {index}.",
-                slug="argument-count",
-                why=f"There are {len(self.params)}, from 0.",
-            )
+            text = f"Kernel {self.kernel.key!r} has no parameter {index}."
+            raise LaunchError(text, slug="argument-count", why=f"There are {len(self.params)}, from 0.")
         self._make(self.dim, (*self.params[:index], value, *self.params[index + 1 :]))
 
     def set_param_by_name(self, name: str, value: object, adjoint: bool = False) -> None:
         """Set the argument of this parameter: see `set_param_at_index`."""
         names = [known for known, _ in self.command.program.params]
         if name not in names:
-            raise LaunchError(
-                f"Kernel {self.kernel.key!r} has no parameter {name!r}.",
-                slug="argument-count",
-                why=f"Its parameters are ({', '.join(names)}).",
-            )
+            text = f"Kernel {self.kernel.key!r} has no parameter {name!r}."
+            raise LaunchError(text, slug="argument-count", why=f"Its parameters are ({', '.join(names)}).")
         self.set_param_at_index(names.index(name), value, adjoint)
 
     def set_params(self, params: Sequence[Any]) -> None:

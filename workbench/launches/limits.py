@@ -22,24 +22,18 @@ def refuse_size(kernel: str, function: Function, form: LaunchForm) -> None:
     """Raise LaunchError [dim] for a grid that nobody could finish, [extent] for an axis that int32 cannot count."""
     threads, most = math.prod(form.dims), MOST_THREADS[form.backend]
     if threads > most or (len(form.dims) == 1 and threads > LONGEST):
-        raise LaunchError(
-            f"Kernel {kernel!r}: dim={form.dims} are {threads:,} threads.",
-            slug="dim",
-            where=function.where,
-            why=f"A launch on {form.backend!r} has at most {most:,}, and {LONGEST:,} along one axis.",
-            instead="for start in range(0, n, m): wb.launch(kernel, dim=m, inputs=[start, ...])",
-        )
+        text = f"Kernel {kernel!r}: dim={form.dims} are {threads:,} threads."
+        why = f"A launch on {form.backend!r} has at most {most:,}, and {LONGEST:,} along one axis."
+        instead = "for start in range(0, n, m): wb.launch(kernel, dim=m, inputs=[start, ...])"
+        raise LaunchError(text, slug="dim", where=function.where, why=why, instead=instead)
     for name, shape in form.shapes.items():
         for axis, n in enumerate(shape):
             if n > LONGEST:
                 where = next((p.where for p in function.params if p.name == name), function.where)
-                raise LaunchError(
-                    f"Kernel {kernel!r}, argument {name!r}: axis {axis} has {n:,} elements.",
-                    slug="extent",
-                    where=where,
-                    why=f"An index in a kernel is an int32, which counts to {LONGEST:,}.",
-                    instead=f"{name}.reshape((n, -1)), or {name}[:{LONGEST}]",
-                )
+                text = f"Kernel {kernel!r}, argument {name!r}: axis {axis} has {n:,} elements."
+                why = f"An index in a kernel is an int32, which counts to {LONGEST:,}."
+                instead = f"{name}.reshape((n, -1)), or {name}[:{LONGEST}]"
+                raise LaunchError(text, slug="extent", where=where, why=why, instead=instead)
 
 
 def tell_of_negatives(function: Function, form: LaunchForm) -> None:

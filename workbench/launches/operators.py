@@ -123,19 +123,14 @@ def _made(f: Callable[..., Any], types: tuple, ndim: int) -> _Made:
 
 def _shape(name: str, arrays: list[array]) -> tuple[int, ...]:
     if not arrays:
-        raise LaunchError(
-            f"map({name}, ...) takes at least one array",
-            slug="map-arrays",
-            instead=f"{name}(...), or wb.from_numpy(data) for what NumPy holds",
-        )
+        text = f"map({name}, ...) takes at least one array"
+        raise LaunchError(text, slug="map-arrays", instead=f"{name}(...), or wb.from_numpy(data) for what NumPy holds")
     odd = next((a for a in arrays if a.shape != arrays[0].shape), None)
     if odd is not None:
-        raise LaunchError(
-            f"{name}: arrays of shapes {arrays[0].shape} and {odd.shape}",
-            slug="shape",
-            why="Every array gives one element to each call: nothing is stretched or repeated.",
-            instead=f"x.reshape({arrays[0].shape}), or a number in its place",
-        )
+        text = f"{name}: arrays of shapes {arrays[0].shape} and {odd.shape}"
+        why = "Every array gives one element to each call: nothing is stretched or repeated."
+        instead = f"x.reshape({arrays[0].shape}), or a number in its place"
+        raise LaunchError(text, slug="shape", why=why, instead=instead)
     return arrays[0].shape
 
 
@@ -163,16 +158,11 @@ def _given(name: str, mapped: Mapped, out: Any, shape: tuple[int, ...]) -> list[
         raise LaunchError(f"{name} gives {len(mapped.outs)} results, out must be as many arrays", slug="map-out")
     for k, (o, t) in enumerate(zip(outs, mapped.outs, strict=True)):
         if o.dtype != t or o.shape != shape:
-            raise LaunchError(
-                f"{name} gives {t} of shape {shape}, out {o.label} is {o.dtype} of shape {o.shape}",
-                slug="shape" if o.dtype == t else "dtype",
-            )
+            text = f"{name} gives {t} of shape {shape}, out {o.label} is {o.dtype} of shape {o.shape}"
+            raise LaunchError(text, slug="shape" if o.dtype == t else "dtype")
         if any(o.span.overlaps(other.span) is not False for other in outs[:k]):
-            raise LaunchError(
-                f"{name}: two results would be written to one memory",
-                slug="race",
-                instead="out=(a, b), two arrays that share no memory",
-            )
+            text = f"{name}: two results would be written to one memory"
+            raise LaunchError(text, slug="race", instead="out=(a, b), two arrays that share no memory")
     return outs
 
 
@@ -203,12 +193,9 @@ def _operate(f: Callable[..., Any], sign: str, args: Sequence[Any], out: array |
     beside = next(a for a in args if isinstance(a, array))
     args = [_beside(a, beside) for a in args]
     if sign.startswith("/") and not sign.startswith("//") and getattr(beside.dtype, "scalar", float32).kind in "iu":
-        raise LaunchError(
-            f"`{sign}` of arrays divides floats, and these are integers",
-            slug="int-division",
-            why="NumPy gives floats here, kernels give integers rounded towards zero.",
-            instead="a // b (rounds down), or arrays of floats",
-        )
+        text = f"`{sign}` of arrays divides floats, and these are integers"
+        why = "NumPy gives floats here, kernels give integers rounded towards zero."
+        raise LaunchError(text, slug="int-division", why=why, instead="a // b (rounds down), or arrays of floats")
     try:
         return _mapped(f, f"`{sign}`", args, out)
     except KernelError as e:

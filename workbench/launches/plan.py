@@ -247,11 +247,8 @@ def backend_for(arrays: Sequence[array], device: Device | None, kernel: str) -> 
     devices = {a.device for a in arrays}
     if len(devices) > 1 or (device is not None and devices and devices != {device}):
         listed = ", ".join(sorted(str(d) for d in devices))
-        raise LaunchError(
-            f"Kernel {kernel!r}: arrays on {listed}" + (f", launch on {device}" if device else "") + ".",
-            slug="device",
-            instead='a.to("cpu") or a.to("cuda:0")',
-        )
+        text = f"Kernel {kernel!r}: arrays on {listed}" + (f", launch on {device}" if device else "") + "."
+        raise LaunchError(text, slug="device", instead='a.to("cpu") or a.to("cuda:0")')
     where = devices.pop() if devices else device or get_device(None)
     if where.is_cuda:
         return "cuda"
@@ -273,12 +270,9 @@ def _make(
 ) -> Plan:
     function = program.function
     if function.rank != len(dims):
-        raise LaunchError(
-            f"Kernel {kernel!r} takes {function.rank} thread indices from tid(), dim={dims} has {len(dims)}.",
-            slug="dim-rank",
-            where=function.where,
-            instead=f"dim=({', '.join('nmkl'[: function.rank])})",
-        )
+        text = f"Kernel {kernel!r} takes {function.rank} thread indices from tid(), dim={dims} has {len(dims)}."
+        instead = f"dim=({', '.join('nmkl'[: function.rank])})"
+        raise LaunchError(text, slug="dim-rank", where=function.where, instead=instead)
     names = {k: program.leaves[k].name for k in positions}
     arrays = {names[k]: flat[k] for k in positions}
     index32 = math.prod(dims) < 2**31 and all(a.size * getattr(a.dtype, "size", 1) < 2**31 for a in arrays.values())

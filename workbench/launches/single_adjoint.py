@@ -33,12 +33,9 @@ def pull_back(command: PlannedLaunch, given: Sequence[Any]) -> None:
     program, plan, flat = command.program, command.plan, command.flat
     adjoints = _adjoints(program, flat, given)
     if not adjoints:
-        raise LaunchError(
-            f"launch({program.name}, adjoint=True): no argument has an adjoint.",
-            slug="adjoint-count",
-            why="Nothing would be computed.",
-            instead="adj_inputs=[wb.zeros_like(x)], adj_outputs=[seed]",
-        )
+        text = f"launch({program.name}, adjoint=True): no argument has an adjoint."
+        instead = "adj_inputs=[wb.zeros_like(x)], adj_outputs=[seed]"
+        raise LaunchError(text, slug="adjoint-count", why="Nothing would be computed.", instead=instead)
     tape = memory.recorder()
     read = [*(flat[k] for k in plan.floats), *adjoints.values()]
     if tape is None or not tape.follows(read):
@@ -72,11 +69,9 @@ def _run(command: PlannedLaunch, adjoints: dict[int, array], by: memory.Recorder
 def _adjoints(program: Program, flat: list, given: Sequence[Any]) -> dict[int, array]:
     """Position of a float array -> the array that holds its adjoint."""
     if len(given) != len(program.params):
-        raise LaunchError(
-            f"Kernel {program.name!r} takes {len(program.params)} arguments, got {len(given)} adjoints.",
-            slug="adjoint-count",
-            instead="adj_inputs=[wb.zeros_like(a) for a in inputs], adj_outputs=[wb.ones_like(a) for a in outputs]",
-        )
+        text = f"Kernel {program.name!r} takes {len(program.params)} arguments, got {len(given)} adjoints."
+        instead = "adj_inputs=[wb.zeros_like(a) for a in inputs], adj_outputs=[wb.ones_like(a) for a in outputs]"
+        raise LaunchError(text, slug="adjoint-count", instead=instead)
     found: dict[int, array] = {}
     for k, leaf in enumerate(program.leaves):
         a, adjoint = flat[k], given[leaf.arg]
@@ -128,10 +123,7 @@ def _refuse(plan: Plan, back: Backward, adjoints: dict[int, array]) -> None:
         else ""
     )
     if reason:
-        raise GradientError(
-            f"launch({name}, adjoint=True): {reason}.",
-            slug="adjoint-launch",
-            where=plan.program.function.where,
-            why="Without a tape nobody knows what its memory held before and after.",
-            instead="with wb.Tape() as tape: wb.launch(...), then tape.backward(grads={y: seed})",
-        )
+        text = f"launch({name}, adjoint=True): {reason}."
+        why = "Without a tape nobody knows what its memory held before and after."
+        instead = "with wb.Tape() as tape: wb.launch(...), then tape.backward(grads={y: seed})"
+        raise GradientError(text, slug="adjoint-launch", where=plan.program.function.where, why=why, instead=instead)

@@ -115,11 +115,9 @@ def array_inner(a: array, b: array, out: array | None = None, count: int | None 
     _check("array_inner", a)
     _check("array_inner", b)
     if a.dtype != b.dtype or a.shape != b.shape:
-        raise LaunchError(
-            f"array_inner of {a.dtype} {a.shape} and {b.dtype} {b.shape}",
-            slug="shape" if a.dtype == b.dtype else "dtype",
-            instead="wb.utils.array_inner(a, b)   with a.dtype == b.dtype and a.shape == b.shape",
-        )
+        text = f"array_inner of {a.dtype} {a.shape} and {b.dtype} {b.shape}"
+        instead = "wb.utils.array_inner(a, b)   with a.dtype == b.dtype and a.shape == b.shape"
+        raise LaunchError(text, slug="shape" if a.dtype == b.dtype else "dtype", instead=instead)
     result = scalar_in(a.dtype)
     if axis is not None:
         return _along("array_inner", axis, (a, b), count, result, out)
@@ -150,11 +148,8 @@ def _along(name: str, axis: int, args: tuple[array, ...], count: int | None, dty
 
 def _refuse_out(name: str, dtype: Type, shape: tuple[int, ...], out: object) -> NoReturn:
     shown = f"{out.dtype} of shape {out.shape}" if isinstance(out, array) else type(out).__name__
-    raise LaunchError(
-        f"{name} writes {dtype} of shape {shape}, out is {shown}",
-        slug="out",
-        instead=f"wb.zeros({shape[0] if len(shape) == 1 else shape}, dtype=wb.{dtype})",
-    )
+    text = f"{name} writes {dtype} of shape {shape}, out is {shown}"
+    raise LaunchError(text, slug="out", instead=f"wb.zeros({shape[0] if len(shape) == 1 else shape}, dtype=wb.{dtype})")
 
 
 def _part(count: int | None, *args: array) -> list[array]:
@@ -192,13 +187,10 @@ def _launch(made: Program, args: tuple[array, ...], out: array) -> None:
 def _refuse_leaving(name: str, args: tuple[array, ...]) -> None:
     tape = memory.recorder()
     if tape is not None and any(a.requires_grad or a.allocation in tape.active for a in args):
-        raise GradientError(
-            f"{name} without `out` returns a number, and a number is not on the tape.",
-            slug="value-leaves-tape",
-            where=memory.caller_where(),
-            why="The gradient of what is computed from it would be lost in silence.",
-            instead=f"loss = wb.zeros(1, dtype=wb.{args[0].dtype}, requires_grad=True); wb.utils.{name}(..., out=loss)",
-        )
+        text = f"{name} without `out` returns a number, and a number is not on the tape."
+        why = "The gradient of what is computed from it would be lost in silence."
+        instead = f"loss = wb.zeros(1, dtype=wb.{args[0].dtype}, requires_grad=True); wb.utils.{name}(..., out=loss)"
+        raise GradientError(text, slug="value-leaves-tape", where=memory.caller_where(), why=why, instead=instead)
 
 
 class utils:
