@@ -145,40 +145,29 @@ class Graph:
 
     def _check(self) -> None:
         if allocation.recorder() is not None:
-            raise LaunchError(
-                "replay() under an open tape.",
-                slug="capture",
-                why="The tape would not see the launches in it.",
-                instead="with wb.capture() as graph, wb.Tape() as tape: ...   and tape.backward(loss) in the capture",
-            )
+            text = "replay() under an open tape."
+            instead = "with wb.capture() as graph, wb.Tape() as tape: ...   and tape.backward(loss) in the capture"
+            raise LaunchError(text, slug="capture", why="The tape would not see the launches in it.", instead=instead)
         capture_log.refuse("replay()")
         if self._options != _options():
-            raise LaunchError(
-                f"wb.config.{self._changed()} has changed since the capture.",
-                slug="capture",
-                why="The replay would run what was compiled without it.",
-                instead="with wb.capture() as graph: ...   once more",
-            )
+            text = f"wb.config.{self._changed()} has changed since the capture."
+            why = "The replay would run what was compiled without it."
+            raise LaunchError(text, slug="capture", why=why, instead="with wb.capture() as graph: ...   once more")
         for look in self._notes.unchanged.values():
             look()
         for a, name, version, seen in self._fixed:
             if a.version != version or seen != _seen(a):
-                raise LaunchError(
-                    f"Kernel {name!r}: an array of indices has changed since the capture.",
-                    slug="capture",
-                    why="Whether two threads of it meet was looked at once, and may be different now.",
-                    instead="with wb.capture() as graph: ...   once more",
-                )
+                text = f"Kernel {name!r}: an array of indices has changed since the capture."
+                why = "Whether two threads of it meet was looked at once, and may be different now."
+                raise LaunchError(text, slug="capture", why=why, instead="with wb.capture() as graph: ...   once more")
 
         if self._asks != allocation.asks:
             for a, required, retained in self._asked:
                 if (required, retained) != _asked(a):
-                    raise LaunchError(
-                        f"requires_grad or retain_grad of {next(iter(a.names), a)} has changed since the capture.",
-                        slug="capture",
-                        why="The replay would publish the gradients that were asked for then.",
-                        instead="with wb.capture() as graph: ...   once more",
-                    )
+                    text = f"requires_grad or retain_grad of {next(iter(a.names), a)} has changed since the capture."
+                    why = "The replay would publish the gradients that were asked for then."
+                    instead = "with wb.capture() as graph: ...   once more"
+                    raise LaunchError(text, slug="capture", why=why, instead=instead)
             self._asks = allocation.asks
 
     def _changed(self) -> str:
@@ -285,12 +274,9 @@ class Capture:
 
     def __enter__(self) -> Self:
         if allocation.recorder() is not None:
-            raise LaunchError(
-                "a capture under an open tape.",
-                slug="capture",
-                why="A replay is no event of a tape.",
-                instead="with wb.capture() as graph:\n        with wb.Tape() as tape:",
-            )
+            text = "a capture under an open tape."
+            instead = "with wb.capture() as graph:\n        with wb.Tape() as tape:"
+            raise LaunchError(text, slug="capture", why="A replay is no event of a tape.", instead=instead)
         self._notes = capture_log.start()
         self._notes.before = {} if self.undone else None
         return self
@@ -310,11 +296,8 @@ class Capture:
     def replay(self) -> None:
         """Run the steps of the block again. Raises LaunchError [capture], and what a launch raises."""
         if self.graph is None:
-            raise LaunchError(
-                "replay() of a capture that is not complete.",
-                slug="capture",
-                instead="graph.replay() after the `with` block",
-            )
+            text = "replay() of a capture that is not complete."
+            raise LaunchError(text, slug="capture", instead="graph.replay() after the `with` block")
         self.graph.replay()
 
     launch = replay
@@ -356,12 +339,10 @@ def _zero_again(notes: capture_log.CaptureRecorder) -> None:
 def _check_fixed(notes: capture_log.CaptureRecorder) -> None:
     for a, name in notes.fixed.items():
         if a in notes.written:
-            raise LaunchError(
-                f"Kernel {name!r}: its indices are computed inside the capture.",
-                slug="capture",
-                why="Whether two of its threads meet has to be looked at each time, and a replay does not.",
-                instead="that launch before `with wb.capture()`, or wb.config.race_guard = False",
-            )
+            text = f"Kernel {name!r}: its indices are computed inside the capture."
+            why = "Whether two of its threads meet has to be looked at each time, and a replay does not."
+            instead = "that launch before `with wb.capture()`, or wb.config.race_guard = False"
+            raise LaunchError(text, slug="capture", why=why, instead=instead)
 
 
 def capture() -> Capture:

@@ -99,18 +99,13 @@ class Checkpointed:
     def _check(self, state: Sequence[array]) -> None:
         for n, a in enumerate(state):
             if not isinstance(a, array):
-                raise LaunchError(
-                    f"{self.__name__}(...): state {n} is a {type(a).__name__}, not an array.",
-                    slug="checkpoint-state",
-                    why="What a step carries over lies in arrays.",
-                    instead=f"{self.__name__}(x, v)   with arrays alone; the step takes other values by their names",
-                )
+                text = f"{self.__name__}(...): state {n} is a {type(a).__name__}, not an array."
+                why = "What a step carries over lies in arrays."
+                instead = f"{self.__name__}(x, v)   with arrays alone; the step takes other values by their names"
+                raise LaunchError(text, slug="checkpoint-state", why=why, instead=instead)
             if any(a.span.overlaps(b.span) is not False for b in state[:n]):
-                raise LaunchError(
-                    f"{self.__name__}(...): two state arrays share memory.",
-                    slug="checkpoint-state",
-                    instead="x = wb.clone(x)   for one of the two",
-                )
+                text = f"{self.__name__}(...): two state arrays share memory."
+                raise LaunchError(text, slug="checkpoint-state", instead="x = wb.clone(x)   for one of the two")
 
 
 def _bar(steps: int, name: str) -> Any:
@@ -124,11 +119,8 @@ def _schedule(steps: int, budget: int) -> Iterator[Any]:
     try:
         library = importlib.import_module("checkpoint_schedules")
     except ImportError:
-        raise LaunchError(
-            "checkpoint() needs the library checkpoint-schedules.",
-            slug="checkpoint",
-            instead="pip install 'workbench[checkpoint]'",
-        ) from None
+        text = "checkpoint() needs the library checkpoint-schedules."
+        raise LaunchError(text, slug="checkpoint", instead="pip install 'workbench[checkpoint]'") from None
     return iter(library.MultistageCheckpointSchedule(steps, max(1, min(budget, steps - 1)), 0))
 
 
@@ -255,22 +247,16 @@ class _Loop:
         own = {a.allocation: a.span for a in self.state}
         for event in inner.events:
             if not event.kind.repeatable:
-                raise LaunchError(
-                    f"a step of {self.loop.__name__!r} holds {event.label!r}, which cannot be run again.",
-                    slug="checkpoint-step",
-                    where=event.where,
-                    instead="wb.launch(...), wb.copy(...), x.fill_(...) in its place",
-                )
+                text = f"a step of {self.loop.__name__!r} holds {event.label!r}, which cannot be run again."
+                instead = "wb.launch(...), wb.copy(...), x.fill_(...) in its place"
+                raise LaunchError(text, slug="checkpoint-step", where=event.where, instead=instead)
             for span in event.reads:
                 if self.begun < span.allocation.id < self.fresh:
                     name = _label(inner, event, span)
-                    raise LaunchError(
-                        f"a step of {self.loop.__name__!r} reads {name}, which an earlier step made.",
-                        slug="checkpoint-state",
-                        where=event.where,
-                        why="Steps run again make memory of their own: this one would find what another run left.",
-                        instead=f"{self.loop.__name__}(..., x)   with x made before the loop, as state",
-                    )
+                    text = f"a step of {self.loop.__name__!r} reads {name}, which an earlier step made."
+                    why = "Steps run again make memory of their own: this one would find what another run left."
+                    instead = f"{self.loop.__name__}(..., x)   with x made before the loop, as state"
+                    raise LaunchError(text, slug="checkpoint-state", where=event.where, why=why, instead=instead)
             for span in event.writes:
                 a = span.allocation
                 if a.id > self.fresh and not event.sources:

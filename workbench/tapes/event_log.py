@@ -102,12 +102,10 @@ class EventLog:
         if known is dtype or isinstance(known, Struct):
             return
         if not isinstance(dtype, Struct):
-            raise GradientError(
-                f"{a.label} is used as {dtype} and as {known}, both with gradients.",
-                slug="two-types",
-                why="Memory has one gradient, of one scalar type.",
-                instead="wb.zeros(n, dtype=wb.float64)   for the other type, and a kernel that converts",
-            )
+            text = f"{a.label} is used as {dtype} and as {known}, both with gradients."
+            why = "Memory has one gradient, of one scalar type."
+            instead = "wb.zeros(n, dtype=wb.float64)   for the other type, and a kernel that converts"
+            raise GradientError(text, slug="two-types", why=why, instead=instead)
         self.scalars[memory] = dtype
 
     def refuse_bits(self) -> None:
@@ -162,12 +160,9 @@ def _check_place(a: array, dtype: Scalar) -> None:
         return
     word = dtype.itemsize
     if any(n % word for n in (a.span.offset, *a.strides)):
-        raise GradientError(
-            f"the elements of {a.label} do not lie at multiples of {word} bytes of their memory.",
-            slug="unaligned",
-            why="Gradients of one memory are added up number by number.",
-            instead="wb.array(x), which copies",
-        )
+        text = f"the elements of {a.label} do not lie at multiples of {word} bytes of their memory."
+        why = "Gradients of one memory are added up number by number."
+        raise GradientError(text, slug="unaligned", why=why, instead="wb.array(x), which copies")
 
 
 def _read_as_integers(event: Event) -> Sequence[Span]:

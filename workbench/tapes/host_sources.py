@@ -259,13 +259,10 @@ class HostSources:
                 f" wb.detach({self.names.called(dst)}) if it is meant",
             )
         if event.label == OUTSIDE:
-            return GradientError(
-                f"{self.names.called(dst)} was written by another thread, or task, while this tape was open.",
-                slug="tape-thread",
-                where=event.where,
-                why="A tape records the thread that opened it: what was done there is not on it.",
-                instead="with tape:   inside the function that the other thread runs",
-            )
+            text = f"{self.names.called(dst)} was written by another thread, or task, while this tape was open."
+            why = "A tape records the thread that opened it: what was done there is not on it."
+            instead = "with tape:   inside the function that the other thread runs"
+            return GradientError(text, slug="tape-thread", where=event.where, why=why, instead=instead)
         if event.label == CONSTANT:
             return GradientError(
                 f"{self.names.called(dst)} was written by a kernel that has a constant from {self._told(event)}.",

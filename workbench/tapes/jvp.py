@@ -54,12 +54,10 @@ class Tangents(Mapping):
             return as_read(self._tape, value_of(a, self._space))
         known = {b.allocation for b in self._tape.arrays.values()}
         if a.allocation not in known:
-            raise GradientError(
-                f"{a.label} was neither read nor written while this tape recorded.",
-                slug="seed-untouched",
-                why="Its tangent would be zero in silence.",
-                instead="{x: v}, with an x among the inputs of its launches",
-            )
+            text = f"{a.label} was neither read nor written while this tape recorded."
+            why = "Its tangent would be zero in silence."
+            instead = "{x: v}, with an x among the inputs of its launches"
+            raise GradientError(text, slug="seed-untouched", why=why, instead=instead)
         return np.zeros((*a.shape, *components(a)), gradient_dtype(a))
 
     def __iter__(self) -> Iterator[array]:
@@ -119,28 +117,19 @@ def as_read(tape: Tape, derivative: np.ndarray) -> np.ndarray:
 def check_direction(tape: Tape, x: object) -> None:
     """Raise GradientError for a direction of something that is no array, or on no active path."""
     if not isinstance(x, array):
-        raise GradientError(
-            f"a direction belongs to an array, not to {type(x).__name__} {x!r}"[:120],
-            slug="seed-type",
-            instead="{x: v}, with the array x that the tape read",
-        )
+        text = f"a direction belongs to an array, not to {type(x).__name__} {x!r}"[:120]
+        raise GradientError(text, slug="seed-type", instead="{x: v}, with the array x that the tape read")
     if x.allocation not in tape.active:
-        raise GradientError(
-            f"{x.label} is on no active path of this tape.",
-            slug="not-active",
-            why="What its derivative needs was not kept.",
-            instead="x.requires_grad = True   before the tape records",
-        )
+        text = f"{x.label} is on no active path of this tape."
+        instead = "x.requires_grad = True   before the tape records"
+        raise GradientError(text, slug="not-active", why="What its derivative needs was not kept.", instead=instead)
 
 
 def _add_numbers(space: Workspace, x: array, v: Any) -> None:
     view = shadow_of(x, space) if is_float(x.dtype) else None
     if view is None or np.shape(v) != view.shape:
-        raise GradientError(
-            f"the tangent of {x.label} has shape {np.shape(v)}; it must be {(*x.shape, *components(x))}.",
-            slug="seed-shape",
-            instead=f"np.ones({(*x.shape, *components(x))})",
-        )
+        text = f"the tangent of {x.label} has shape {np.shape(v)}; it must be {(*x.shape, *components(x))}."
+        raise GradientError(text, slug="seed-shape", instead=f"np.ones({(*x.shape, *components(x))})")
     add_into(view, on_device(x, np.asarray(v, view.dtype)), x.span)
 
 
@@ -161,11 +150,8 @@ def shadow_of(a: array, space: Workspace) -> Any:
     Raises GradientError [seed-type] for an array of structs.
     """
     if isinstance(a.dtype, Struct):
-        raise GradientError(
-            f"{a.label} is an array of structs: its derivatives are those of its fields.",
-            slug="seed-type",
-            instead=f"{a.label}.field({a.dtype.fields[0][0]!r})",
-        )
+        text = f"{a.label} is an array of structs: its derivatives are those of its fields."
+        raise GradientError(text, slug="seed-type", instead=f"{a.label}.field({a.dtype.fields[0][0]!r})")
     view = space[a.allocation].view(a.span, gradient_dtype(a))
     return view.reshape((*a.shape, *components(a)))  # components lie side by side: still a view
 
@@ -251,12 +237,8 @@ def _refuse_unkept(tape: Tape, event: Event, made: Tangent) -> None:
     spans = {n: event.command.flat[position[n]].span for n in made.needs - event.reverse.reverse.needs}
     more = [n for n, span in spans.items() if tape.keep != "all" and not _unchanged_since(tape, event, span)]
     if more:
-        raise GradientError(
-            f"the tangent of {event.label!r} reads {', '.join(sorted(more))}, which its adjoint does not.",
-            slug="not-kept",
-            where=event.where,
-            instead='wb.Tape(keep="all")',
-        )
+        text = f"the tangent of {event.label!r} reads {', '.join(sorted(more))}, which its adjoint does not."
+        raise GradientError(text, slug="not-kept", where=event.where, instead='wb.Tape(keep="all")')
 
 
 def _unchanged_since(tape: Tape, event: Event, span: Span) -> bool:
@@ -291,33 +273,22 @@ def _refuse_sources(tape: Tape, event: Event, space: Workspace) -> None:
 
 def _func(tape: Tape, event: Event, space: Workspace, after: dict) -> None:
     what = "a checkpointed loop" if event.loop is not None else "a function of yours"
-    raise GradientError(
-        f"the tape holds {what} ({event.label}): forward mode cannot see what it does.",
-        slug="jvp-func",
-        where=event.where,
-        instead="tape.backward(loss), or wb.launch(...) in place of the function",
-    )
+    text = f"the tape holds {what} ({event.label}): forward mode cannot see what it does."
+    instead = "tape.backward(loss), or wb.launch(...) in place of the function"
+    raise GradientError(text, slug="jvp-func", where=event.where, instead=instead)
 
 
 def _opaque(tape: Tape, event: Event, space: Workspace, after: dict) -> None:
     if meets(event.arrays, space):
-        raise GradientError(
-            f"the tangent comes to {event.label!r}, whose derivative is not known: {event.reason}",
-            slug="opaque",
-            where=event.where,
-            instead="a direction on which it does not depend",
-        )
+        text = f"the tangent comes to {event.label!r}, whose derivative is not known: {event.reason}"
+        raise GradientError(text, slug="opaque", where=event.where, instead="a direction on which it does not depend")
 
 
 def _backward(tape: Tape, event: Event, space: Workspace, after: dict) -> None:
     if meets([event.inner.leaves[a] for a in event.inner.leaves], space):
-        raise GradientError(
-            "the tangent comes to a backward of another tape.",
-            slug="jvp-func",
-            where=event.where,
-            why="Its second derivatives are known to the reverse walk alone.",
-            instead="tape.backward(loss)",
-        )
+        text = "the tangent comes to a backward of another tape."
+        why = "Its second derivatives are known to the reverse walk alone."
+        raise GradientError(text, slug="jvp-func", where=event.where, why=why, instead="tape.backward(loss)")
 
 
 def _gradient(tape: Tape, event: Event, space: Workspace, after: dict) -> None:
@@ -358,11 +329,8 @@ def _make(plan: Plan, active: frozenset[str]) -> tuple[Tangent, Any]:
     program = plan.program
     made = tangent(program.function, active, plan.changing)
     if made.ordered and plan.form.backend == "cuda" and math.prod(plan.form.dims) > 1:
-        raise GradientError(
-            f"Kernel {program.name!r} uses what an atomic returned: on a GPU a matter of the order of threads.",
-            slug="atomic-order",
-            where=program.function.where,
-            instead="device='cpu' for this launch",
-        )
+        text = f"Kernel {program.name!r} uses what an atomic returned: on a GPU a matter of the order of threads."
+        instead = "device='cpu' for this launch"
+        raise GradientError(text, slug="atomic-order", where=program.function.where, instead=instead)
     form = replace(plan.form, checked=False)  # the launch has run
     return made, executable_for(program, made.function, form.beside(made.function), made.ordered)

@@ -251,13 +251,10 @@ class NeededBytes:
         """Raise GradientError if a needed value was overwritten, or a launch broke off."""
         if self.failure is not None:
             event, error = self.failure
-            raise GradientError(
-                f"{event.label!r} broke off while this tape recorded it: {error}",
-                slug="failed-launch",
-                where=event.where,
-                why="What it had written by then is not known.",
-                instead="with wb.Tape() as tape:   around all of it, once more",
-            ) from error
+            text = f"{event.label!r} broke off while this tape recorded it: {error}"
+            why = "What it had written by then is not known."
+            instead = "with wb.Tape() as tape:   around all of it, once more"
+            raise GradientError(text, slug="failed-launch", where=event.where, why=why, instead=instead) from error
         for needs in self.needs.values():
             for need in needs:
                 if need.checksum is not None and not need.verify():

@@ -66,11 +66,8 @@ class CopiedArrays:
         """The copy of one array of numbers or vectors."""
         k, dtype = self.scale[a.allocation], wide(a.dtype) if self.widened else a.dtype
         if isinstance(dtype, Composite) and dtype.itemsize != k * a.dtype.itemsize:  # type: ignore[attr-defined]
-            raise GradientError(
-                f"{a.label} shares its memory with floats of another width: it has no copy in float64.",
-                slug="gradcheck-mixed",
-                instead="gradcheck(..., dtype=None)",
-            )
+            text = f"{a.label} shares its memory with floats of another width: it has no copy in float64."
+            raise GradientError(text, slug="gradcheck-mixed", instead="gradcheck(..., dtype=None)")
         return array_on(self.memory[a.allocation], dtype, a.shape, tuple(n * k for n in a.strides), a.span.offset * k)
 
     def whole(self, a: array) -> array:
@@ -270,22 +267,15 @@ class InFloat64(Rerun):
     def __init__(self, tape: Tape):
         super().__init__(tape, False)
         if tape.keep != "all":
-            raise GradientError(
-                "second derivatives by a tape that keeps only what adjoints read.",
-                slug="not-kept",
-                why="Its launches cannot be run again.",
-                instead='wb.Tape(keep="all")',
-            )
+            text = "second derivatives by a tape that keeps only what adjoints read."
+            why = "Its launches cannot be run again."
+            raise GradientError(text, slug="not-kept", why=why, instead='wb.Tape(keep="all")')
 
     def before(self, event: Event) -> None:
         first = self.twins is None
         if not event.kind.repeatable:
-            raise GradientError(
-                f"{event.label} is not a program of ours: it has no second derivative.",
-                slug="jvp-func",
-                where=event.where,
-                instead="wb.launch(...) in its place",
-            )
+            text = f"{event.label} is not a program of ours: it has no second derivative."
+            raise GradientError(text, slug="jvp-func", where=event.where, instead="wb.launch(...) in its place")
         super().before(event)
         assert self.twins is not None
         if first:
@@ -308,12 +298,8 @@ class InFloat64(Rerun):
         for k, p, t in zip(back.shadows, known[key].function.params[len(made.flat) :], tangents, strict=True):
             if p.type.dtype != t.dtype:  # type: ignore[attr-defined]
                 name = self.tape.names.called_by(event, k)
-                raise GradientError(
-                    f"{event.label!r}: {name!r} is {t.dtype}, whose tangent is wider than it.",
-                    slug="hvp-half",
-                    where=event.where,
-                    instead="wb.array(values, dtype=float)",
-                )
+                text = f"{event.label!r}: {name!r} is {t.dtype}, whose tangent is wider than it."
+                raise GradientError(text, slug="hvp-half", where=event.where, instead="wb.array(values, dtype=float)")
         return Launch(known[key], made.dims, [*made.flat, *tangents], made.declared)
 
     def behind(self, event: Event) -> None:

@@ -117,12 +117,10 @@ class Recording:
     def _close(self, still: list[Recording] | None) -> None:
         """Count the tape as closed. `still`: those opened inside it that are open yet; None: it is not open here."""
         if still is None:
-            raise LaunchError(
-                "a tape is closed where it was not opened: in another thread or task, or once too often.",
-                slug="tape-closed",
-                why="What was recorded in between belongs to the place where it was opened.",
-                instead="with wb.Tape() as tape: ...   in one function",
-            )
+            text = "a tape is closed where it was not opened: in another thread or task, or once too often."
+            why = "What was recorded in between belongs to the place where it was opened."
+            instead = "with wb.Tape() as tape: ...   in one function"
+            raise LaunchError(text, slug="tape-closed", why=why, instead=instead)
         if memory.open_tapes[self] == 1:
             del memory.open_tapes[self]
         else:
@@ -487,13 +485,10 @@ class Recording:
 
 def _refuse_crowd(dst: array, event: Event) -> None:
     if dst.span.self_overlapping:
-        raise GradientError(
-            f"{event.kind} to {dst.label}, of which several elements are one number in memory.",
-            slug="race",
-            where=event.where,
-            why="Which of the values stays is a matter of luck, and so is its gradient.",
-            instead="y = wb.zeros(x.shape, dtype=x.dtype); wb.copy(y, values)",
-        )
+        text = f"{event.kind} to {dst.label}, of which several elements are one number in memory."
+        why = "Which of the values stays is a matter of luck, and so is its gradient."
+        instead = "y = wb.zeros(x.shape, dtype=x.dtype); wb.copy(y, values)"
+        raise GradientError(text, slug="race", where=event.where, why=why, instead=instead)
 
 
 def _crossed(tape: Recording) -> GradientError:

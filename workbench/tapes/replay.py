@@ -108,11 +108,9 @@ def _refuse_other_bits(tape: Tape, made: ReplayedTape, copies: Mapping[Allocatio
                 pairs.append((k.span, k.data, twin))
     for span, one, other in pairs:
         if not np.array_equal(on_host(one), on_host(other)):
-            raise GradientError(
-                f"{_name(tape, span)} holds other numbers when the recorded program runs again.",
-                slug="replay-differs",
-                why="It was written since, or it depends on the order of threads.",
-            )
+            text = f"{_name(tape, span)} holds other numbers when the recorded program runs again."
+            why = "It was written since, or it depends on the order of threads."
+            raise GradientError(text, slug="replay-differs", why=why)
 
 
 def _began_as_zeros(tape: Tape, a: Allocation) -> bool:
@@ -195,12 +193,10 @@ class _Again(Rerun):
         """Raise GradientError [overwritten] if exposed memory first met at event `position` was changed unseen."""
         for a, (when, checksum) in self.tape.needed.met.items():
             if when == position and checksum is not None and checksum != checksum_of(a.span()):
-                raise GradientError(
-                    f"{_name(self.tape, a.span())} was changed behind the tape's back, through its raw memory.",
-                    slug="overwritten",
-                    why="What the program started from, or met on its way, is gone.",
-                    instead="a.assign(values), a.fill_(value) or a kernel",
-                )
+                text = f"{_name(self.tape, a.span())} was changed behind the tape's back, through its raw memory."
+                why = "What the program started from, or met on its way, is gone."
+                instead = "a.assign(values), a.fill_(value) or a kernel"
+                raise GradientError(text, slug="overwritten", why=why, instead=instead)
 
     def record(self, into: ReplayedTape) -> None:
         """Perform the steps under the new tape; its events get the lines, names and scopes of the old ones."""
@@ -253,11 +249,9 @@ def _set(made: ReplayedTape, x: object, values: object) -> None:
 
 def _stranger(a: object) -> GradientError:
     name = a.label if isinstance(a, array) else f"a {type(a).__name__}"
-    return GradientError(
-        f"{name} was neither read nor written while the tape recorded.",
-        slug="replay-array",
-        instead="tape.replay({x: values}), with an x among the inputs of its launches",
-    )
+    text = f"{name} was neither read nor written while the tape recorded."
+    instead = "tape.replay({x: values}), with an x among the inputs of its launches"
+    return GradientError(text, slug="replay-array", instead=instead)
 
 
 def _misfit(a: array, got: str) -> GradientError:
@@ -276,24 +270,18 @@ def _misfit(a: array, got: str) -> GradientError:
 def _refuse_opaque(tape: Tape) -> None:
     for n, event in enumerate(tape.events):
         if event.kind.closed:
-            raise GradientError(
-                f"a tape with {event.kind.closed} ({event.label}) cannot be replayed.",
-                slug="replay-func",
-                where=event.where,
-                why=event.reason or "It runs code of yours on your own arrays, not on copies.",
-                instead="wb.launch(...) in its place",
-            )
+            text = f"a tape with {event.kind.closed} ({event.label}) cannot be replayed."
+            why = event.reason or "It runs code of yours on your own arrays, not on copies."
+            instead = "wb.launch(...) in its place"
+            raise GradientError(text, slug="replay-func", where=event.where, why=why, instead=instead)
         if event.kind.own:
             continue
         later = [s for e in tape.events[n + 1 :] for s in (*e.reads, *e.writes) if e.kind.own]
         if any(s.overlaps(w) is not False for w in event.writes for s in later):
-            raise GradientError(
-                f"{_name(tape, event.writes[0])} was changed by {event.label!r} between two events of this tape.",
-                slug="overwritten",
-                where=event.where,
-                why="The tape has not recorded how.",
-                instead="with tape:   around that write too",
-            )
+            text = f"{_name(tape, event.writes[0])} was changed by {event.label!r} between two events of this tape."
+            why = "The tape has not recorded how."
+            instead = "with tape:   around that write too"
+            raise GradientError(text, slug="overwritten", where=event.where, why=why, instead=instead)
 
 
 def _refuse_unknown(tape: Tape, looking: bool = False) -> None:
@@ -309,13 +297,9 @@ def _refuse_unknown(tape: Tape, looking: bool = False) -> None:
             if not span.nbytes or any(s.contains(span) for s in known):
                 continue
             if not _started(tape, n, span) and not (looking and _probably_started(tape, span)):
-                raise GradientError(
-                    f"what {_name(tape, span)} held when the tape started was not kept, and {event.label!r} uses it.",
-                    slug="not-kept",
-                    where=event.where,
-                    why="The program cannot be run again from where it started.",
-                    instead='wb.Tape(keep="all")',
-                )
+                text = f"what {_name(tape, span)} held when the tape started was not kept, and {event.label!r} uses it."
+                why = "The program cannot be run again from where it started."
+                raise GradientError(text, slug="not-kept", where=event.where, why=why, instead='wb.Tape(keep="all")')
             known[span] = None
         for span in sure:
             right.setdefault(span.allocation, {})[span] = None

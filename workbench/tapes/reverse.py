@@ -165,12 +165,8 @@ def _launch(tape: Recording, event: Event, space: Workspace, after: dict) -> Non
     if back is None or not any(places[k].allocation in space for k in back.shadows):
         return
     if back.reverse.ordered and plan.form.backend == "cuda" and math.prod(plan.form.dims) > 1:
-        raise GradientError(
-            f"Kernel {event.label!r} uses what an atomic returned, which on a GPU depends on the order of threads.",
-            slug="atomic-order",
-            where=event.where,
-            instead="device='cpu' for this launch",
-        )
+        text = f"Kernel {event.label!r} uses what an atomic returned, which on a GPU depends on the order of threads."
+        raise GradientError(text, slug="atomic-order", where=event.where, instead="device='cpu' for this launch")
     if back.races is not None:
         check_races(event)
         back.races.fix(command)
@@ -264,13 +260,10 @@ def _refuse_late(tape: Recording, event: Event, plan: Plan, flat: list, back: An
 
 
 def _late(name: str, event: Event) -> GradientError:
-    return GradientError(
-        f"{name!r} got requires_grad after {event.label!r} had been recorded.",
-        slug="late-grad",
-        where=event.where,
-        why="What its adjoint needs was not kept.",
-        instead="x.requires_grad = True   before the tape records",
-    )
+    text = f"{name!r} got requires_grad after {event.label!r} had been recorded."
+    why = "What its adjoint needs was not kept."
+    instead = "x.requires_grad = True   before the tape records"
+    return GradientError(text, slug="late-grad", where=event.where, why=why, instead=instead)
 
 
 def _host(tape: Recording, event: Event, space: Workspace, after: dict) -> None:
@@ -375,13 +368,9 @@ def meets(arrays: Iterable[array], space: Workspace) -> bool:
 
 def _opaque(tape: Recording, event: Event, space: Workspace, after: dict) -> None:
     if opaque_meets(event, space):
-        raise GradientError(
-            f"the gradient comes to {event.label!r}, whose adjoint is not known: {event.reason}",
-            slug="opaque",
-            where=event.where,
-            why="What it computed depends on its arguments in a way that cannot be followed.",
-            instead="seeds that do not depend on it",
-        )
+        text = f"the gradient comes to {event.label!r}, whose adjoint is not known: {event.reason}"
+        why = "What it computed depends on its arguments in a way that cannot be followed."
+        raise GradientError(text, slug="opaque", where=event.where, why=why, instead="seeds that do not depend on it")
 
 
 def past_opaque(tape: Recording, event: Event, space: Workspace, after: dict) -> None:

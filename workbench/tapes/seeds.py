@@ -25,12 +25,9 @@ def seeds_of(tape: Recording, loss: array | None, grads: dict[array, array] | No
         capture_log.refuse("backward() without seeds", "backward(loss), or backward(grads={y: seed})")
         _written_seeds(tape, space)
         if not space:
-            raise GradientError(
-                "backward() found no seed: no `.grad` of what this tape computed was written.",
-                slug="no-seed",
-                why="Every gradient would be zero.",
-                instead="backward(loss), or backward(grads={y: seed})",
-            )
+            text = "backward() found no seed: no `.grad` of what this tape computed was written."
+            why = "Every gradient would be zero."
+            raise GradientError(text, slug="no-seed", why=why, instead="backward(loss), or backward(grads={y: seed})")
         return space
     if grads is not None:
         check_pairs("backward(grads=...)", grads, "seed", _with_seeds(grads))
@@ -38,11 +35,8 @@ def seeds_of(tape: Recording, loss: array | None, grads: dict[array, array] | No
         _check_loss(loss)
         check_seed(tape, loss)
         if loss.size != 1 or loss.dtype.size != 1:  # type: ignore[attr-defined]
-            raise GradientError(
-                f"backward(loss) takes an array of one element, {loss.label} is {loss.dtype} of shape {loss.shape}.",
-                slug="loss-shape",
-                instead=f"backward(grads={{{loss.label}: seed}})",
-            )
+            text = f"backward(loss) takes an array of one element, {loss.label} is {loss.dtype} of shape {loss.shape}."
+            raise GradientError(text, slug="loss-shape", instead=f"backward(grads={{{loss.label}: seed}})")
         one = space[loss.allocation].view(loss.span, gradient_dtype(loss))
         add_one = (lambda: np.add(one, 1, out=one)) if isinstance(one, np.ndarray) else (lambda: one.__iadd__(1))
         capture_log.do(add_one, capture_log.gpu_of(one))
@@ -70,12 +64,8 @@ def check_pairs(what: str, given: object, value: str, instead: str) -> None:
         if given:
             return
         raise GradientError(f"{what} is empty: there is no {value}.", slug="no-seed", instead=instead)
-    raise GradientError(
-        f"{what} takes a dict {{array: {value}}}, not {_described(given)}.",
-        slug="seed-type",
-        why=f"Each array comes with its own {value}.",
-        instead=instead,
-    )
+    text = f"{what} takes a dict {{array: {value}}}, not {_described(given)}."
+    raise GradientError(text, slug="seed-type", why=f"Each array comes with its own {value}.", instead=instead)
 
 
 def _described(value: object) -> str:
@@ -116,29 +106,22 @@ def check_tape(what: str, tape: object, *others: object) -> None:
     if isinstance(tape, Recording):
         return
     late = any(isinstance(o, Recording) for o in others)
-    raise GradientError(
-        f"{what.partition('(')[0]}() takes a tape first, not {_described(tape)}.",
-        slug="tape-type",
-        why="" if late else "It looks at what a tape has recorded.",
-        instead=what if late else f"with wb.Tape() as tape: ... around the launches, then {what}",
-    )
+    text = f"{what.partition('(')[0]}() takes a tape first, not {_described(tape)}."
+    why = "" if late else "It looks at what a tape has recorded."
+    instead = what if late else f"with wb.Tape() as tape: ... around the launches, then {what}"
+    raise GradientError(text, slug="tape-type", why=why, instead=instead)
 
 
 def check_seed(tape: Recording, a: object) -> None:
     """Raise for a value that is no array, or an array that the tape has not seen."""
     if not isinstance(a, array):
-        raise GradientError(
-            f"a seed belongs to an array, not to {_described(a)}",
-            slug="seed-type",
-            instead=f"{a}, the array, without quotes" if isinstance(a, str) else "{y: seed}, with an array y",
-        )
+        instead = f"{a}, the array, without quotes" if isinstance(a, str) else "{y: seed}, with an array y"
+        raise GradientError(f"a seed belongs to an array, not to {_described(a)}", slug="seed-type", instead=instead)
     if not tape.log.has_touched(a.span):
-        raise GradientError(
-            f"{a.label} was neither read nor written while this tape recorded.",
-            slug="seed-untouched",
-            why="Only memory that the tape has seen has an adjoint: what is launched after the `with` is not on it.",
-            instead="an array that one of its launches reads or writes",
-        )
+        text = f"{a.label} was neither read nor written while this tape recorded."
+        why = "Only memory that the tape has seen has an adjoint: what is launched after the `with` is not on it."
+        instead = "an array that one of its launches reads or writes"
+        raise GradientError(text, slug="seed-untouched", why=why, instead=instead)
 
 
 def _written_seeds(tape: Recording, space: Workspace) -> None:

@@ -93,12 +93,8 @@ class Tape(Recording, metaclass=Listed):
 
     def __init__(self, keep: str = "needed", **others: object):
         for name in others:
-            raise LaunchError(
-                f"Tape has no argument {name!r}.",
-                slug="tape-keyword",
-                instead="wb.Tape()",
-                why="It takes keep alone; a tape can be walked as often as one likes, and launches may write in place.",
-            )
+            why = "It takes keep alone; a tape can be walked as often as one likes, and launches may write in place."
+            raise LaunchError(f"Tape has no argument {name!r}.", slug="tape-keyword", instead="wb.Tape()", why=why)
         super().__init__(keep)
 
     def backward(
@@ -178,13 +174,8 @@ class Tape(Recording, metaclass=Listed):
                 of = " and ".join(run.names) or "what has requires_grad"
                 why = f"{self.names.of(a)} was written under another tape, which recorded the way from {of}."
                 instead = "one tape around both"
-        raise GradientError(
-            "no array of this tape has requires_grad, so there is nothing to take a derivative by.",
-            slug="no-leaf",
-            where=self.events[0].where,
-            why=why,
-            instead=instead,
-        )
+        text = "no array of this tape has requires_grad, so there is nothing to take a derivative by."
+        raise GradientError(text, slug="no-leaf", where=self.events[0].where, why=why, instead=instead)
 
     def _crossing(self, seeds: Workspace) -> CrossTapeSearch | None:
         """The border search for a walk; None if the tape has no borders, and in a capture, as numbers are unknown."""
@@ -220,12 +211,9 @@ class Tape(Recording, metaclass=Listed):
         capture_log.refuse("Looking at a tape")
         for event in self.events:
             if event.kind.calls_back:
-                raise GradientError(
-                    f"a tape with record_func({event.label}) cannot be walked again to look at it.",
-                    slug="func-replay",
-                    where=event.where,
-                    instead="tape.backward(loss)   which calls the function",
-                )
+                text = f"a tape with record_func({event.label}) cannot be walked again to look at it."
+                instead = "tape.backward(loss)   which calls the function"
+                raise GradientError(text, slug="func-replay", where=event.where, instead=instead)
         with memory.LOCK, memory.unrecorded():
             space = Workspace()
             for a, data in (self.last_seeds if seeds is None else seeds).items():
@@ -239,11 +227,8 @@ class Tape(Recording, metaclass=Listed):
         Returns a new NumPy array of shape (*a.shape, *components). Raises GradientError before any `backward`.
         """
         if not self.last_seeds:
-            raise GradientError(
-                "adjoint() before any backward(): there is no seed.",
-                slug="no-seed",
-                instead="tape.backward(loss), then tape.adjoint(a)",
-            )
+            text = "adjoint() before any backward(): there is no seed."
+            raise GradientError(text, slug="no-seed", instead="tape.backward(loss), then tape.adjoint(a)")
         check_seed(self, a)
         self.refuse_inactive(a)
         if at is not None and not any(e is at for e in self.events):
@@ -271,13 +256,10 @@ class Tape(Recording, metaclass=Listed):
             return
         for event in self.events:
             if event.reverse is not None and any(span.overlaps(a.span) is not False for span in event.reads):
-                raise GradientError(
-                    f"{self.names.called(a)} is on no active path of this tape: its adjoint was not followed.",
-                    slug="not-active",
-                    where=event.where,
-                    why="Zero would be wrong: what reads it goes on to results with a gradient.",
-                    instead="x.requires_grad = True   before the tape records",
-                )
+                text = f"{self.names.called(a)} is on no active path of this tape: its adjoint was not followed."
+                why = "Zero would be wrong: what reads it goes on to results with a gradient."
+                instead = "x.requires_grad = True   before the tape records"
+                raise GradientError(text, slug="not-active", where=event.where, why=why, instead=instead)
 
     @property
     def gradients(self) -> TapeGradients:
