@@ -12,11 +12,8 @@ TESTED = "1.19.0"
 
 _found = importlib.util.find_spec("warp")
 if _found is None or _found.origin is None:  # a folder of this name is no package
-    raise LaunchError(
-        "NVIDIA Warp is not installed, so there is no program of it to watch.",
-        slug="no-warp",
-        instead=f"pip install 'workbench[warp]'   (warp-lang {TESTED})",
-    )
+    text = "NVIDIA Warp is not installed, so there is no program of it to watch."
+    raise LaunchError(text, slug="no-warp", instead=f"pip install 'workbench[warp]'   (warp-lang {TESTED})")
 if version("warp-lang") != TESTED:
     warnings.warn(
         f"watch() was tested with Warp {TESTED}; this is {version('warp-lang')}, of which some calls may be missed.",

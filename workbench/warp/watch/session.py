@@ -170,9 +170,7 @@ class Session:
         """Our twin of an array of Warp. Raises GradientError [watch-unknown]."""
         found = self.twins.behind(a)
         if not found or self.twins.made[id(a)].region is None:
-            raise GradientError(
-                "an array that the watched program has not touched",
-                slug="watch-unknown",
-                instead="an array of Warp that a launch inside the watch reads or writes",
-            )
+            text = "an array that the watched program has not touched"
+            instead = "an array of Warp that a launch inside the watch reads or writes"
+            raise GradientError(text, slug="watch-unknown", instead=instead)
         return found[0]

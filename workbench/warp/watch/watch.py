@@ -228,11 +228,8 @@ class WarpGradients:
 
     def __getitem__(self, a: Any) -> np.ndarray:
         if not self.session.seeded:
-            raise GradientError(
-                "gradients before backward(): there is no seed.",
-                slug="no-seed",
-                instead="seen.backward(grads={y: seed}), then seen.gradients[x]",
-            )
+            text = "gradients before backward(): there is no seed."
+            raise GradientError(text, slug="no-seed", instead="seen.backward(grads={y: seed}), then seen.gradients[x]")
         twin = self.session.twin_of(a)
         grad = twin.grad
         if grad is None:
