@@ -37,6 +37,7 @@ from workbench.launches import launch_cache
 from workbench.tapes import backward_cache
 
 counts: collections.Counter[str] = collections.Counter()
+ONCE = ("[negative-index]", "[integer-division]")  # told once for a line
 SAID = re.compile(r"0x[0-9a-f]+|<L\d+|\bm\d+\b")
 
 
@@ -158,7 +159,7 @@ class Run:
                         len(m.awaited),
                     )
                 )
-        row += [("warned", SAID.sub("", str(w.message))) for w in self.said]
+        row += [("warned", SAID.sub("", str(w.message))) for w in self.said if not str(w.message).endswith(ONCE)]
         self.said.clear()
         self.seen.append([])
 

@@ -108,7 +108,8 @@ def _read(fn: Callable[..., Any]) -> Source:
 def _lambda(fn: Callable[..., Any], lines: list[str]) -> Source:
     """A lambda as a function that returns its expression: of those on its line the one that compiles to its code."""
     first = fn.__code__.co_firstlineno
-    for node in ast.walk(ast.parse("\n".join(lines))):
+    own = fn.__name__ == "<lambda>"  # not the code of one that was put into another function
+    for node in ast.walk(ast.parse("\n".join(lines))) if own else ():
         if isinstance(node, ast.Lambda) and node.lineno == first:
             body: list[ast.stmt] = [ast.copy_location(ast.Return(node.body), node)]
             tree = ast.copy_location(ast.FunctionDef("made", node.args, body, []), node)
