@@ -387,11 +387,9 @@ class Kernel:
         key = tuple(types.items())
         odd = types.keys() - self.generic.keys()
         if odd:
-            raise KernelError(
-                f"kernel {self.key!r} takes no type for {min(odd)!r}.",
-                slug="generic",
-                instead=f"types for {', '.join(self.generic) or 'none: it is not generic'}",
-            )
+            text = f"kernel {self.key!r} takes no type for {min(odd)!r}."
+            instead = f"types for {', '.join(self.generic) or 'none: it is not generic'}"
+            raise KernelError(text, slug="generic", instead=instead)
         found = self._overloads.get(key)
         if found is None:
             found = self._overloads[key] = Kernel(self.func, self.key, self.enable_backward, self.types | types)

@@ -38,12 +38,13 @@ class Type(type_queries.Asked):
 
 @dataclass(frozen=True, repr=False)
 class Scalar(Type):
-    """One number. `kind` is NumPy's: f float, i signed, u unsigned, b bool."""
+    """One number. `kind` is NumPy's: f float, i signed, u unsigned, b bool; `suffix` that of vectors of it: vec3d."""
 
     name: str
     kind: str
     bits: int
     c: str
+    suffix: str
 
     def __str__(self) -> str:
         return self.name
@@ -104,7 +105,7 @@ class Composite(Type):
         kind = str(self).partition("(")[0]
         if kind != str(self):
             return {"vector": "vec_t", "matrix": "mat_t"}.get(kind, kind)
-        return kind if SUFFIX[self.scalar.name] else f"{kind}f"
+        return kind if self.scalar.suffix else f"{kind}f"
 
     def over(self, scalar: Scalar) -> Composite:
         """The same shape over another scalar."""
@@ -149,22 +150,6 @@ class Composite(Type):
         return carried(small, given)
 
 
-SUFFIX = {
-    "float32": "",
-    "float64": "d",
-    "float16": "h",
-    "int32": "i",
-    "int64": "l",
-    "int16": "s",
-    "int8": "b",
-    "uint32": "ui",
-    "uint64": "ul",
-    "uint16": "us",
-    "uint8": "ub",
-    "bool": "bool",
-}
-
-
 @dataclass(frozen=True, repr=False)
 class Vector(Composite):
     """`length` numbers of one type: `vec3`."""
@@ -181,7 +166,7 @@ class Vector(Composite):
 
     def __str__(self) -> str:
         if self.length in (2, 3, 4):
-            return f"vec{self.length}{SUFFIX[self.scalar.name]}"
+            return f"vec{self.length}{self.scalar.suffix}"
         return f"vector(length={self.length}, dtype={self.scalar})"
 
 
@@ -202,7 +187,7 @@ class Matrix(Composite):
 
     def __str__(self) -> str:
         if self.rows == self.cols and self.rows in (2, 3, 4):
-            return f"mat{self.rows}{self.cols}{SUFFIX[self.scalar.name]}"
+            return f"mat{self.rows}{self.cols}{self.scalar.suffix}"
         return f"matrix(shape=({self.rows}, {self.cols}), dtype={self.scalar})"
 
 
@@ -220,7 +205,7 @@ class Quat(Composite):
         return quaternion(scalar)
 
     def __str__(self) -> str:
-        return f"quat{SUFFIX[self.scalar.name]}"
+        return f"quat{self.scalar.suffix}"
 
 
 @dataclass(frozen=True, repr=False)
@@ -251,7 +236,7 @@ class Transform(Composite):
         return super().__call__(*components)
 
     def __str__(self) -> str:
-        return f"transform{SUFFIX[self.scalar.name]}"
+        return f"transform{self.scalar.suffix}"
 
 
 @dataclass(frozen=True, repr=False)
@@ -566,18 +551,18 @@ for _i, _name in enumerate("xyzw"):
 for _name in "pq":
     setattr(Small, _name, _part(_name))
 
-float16 = Scalar("float16", "f", 16, "_Float16")
-float32 = Scalar("float32", "f", 32, "float")
-float64 = Scalar("float64", "f", 64, "double")
-int8 = Scalar("int8", "i", 8, "int8_t")
-int16 = Scalar("int16", "i", 16, "int16_t")
-int32 = Scalar("int32", "i", 32, "int32_t")
-int64 = Scalar("int64", "i", 64, "int64_t")
-uint8 = Scalar("uint8", "u", 8, "uint8_t")
-uint16 = Scalar("uint16", "u", 16, "uint16_t")
-uint32 = Scalar("uint32", "u", 32, "uint32_t")
-uint64 = Scalar("uint64", "u", 64, "uint64_t")
-bool_ = Scalar("bool", "b", 8, "bool")
+float16 = Scalar("float16", "f", 16, "_Float16", "h")
+float32 = Scalar("float32", "f", 32, "float", "")
+float64 = Scalar("float64", "f", 64, "double", "d")
+int8 = Scalar("int8", "i", 8, "int8_t", "b")
+int16 = Scalar("int16", "i", 16, "int16_t", "s")
+int32 = Scalar("int32", "i", 32, "int32_t", "i")
+int64 = Scalar("int64", "i", 64, "int64_t", "l")
+uint8 = Scalar("uint8", "u", 8, "uint8_t", "ub")
+uint16 = Scalar("uint16", "u", 16, "uint16_t", "us")
+uint32 = Scalar("uint32", "u", 32, "uint32_t", "ui")
+uint64 = Scalar("uint64", "u", 64, "uint64_t", "ul")
+bool_ = Scalar("bool", "b", 8, "bool", "bool")
 Float, Int, AnyScalar = Open("Float", "f"), Open("Int", "iu"), Open("Scalar", "fiu")
 FUNCTION = Open("Callable", "")  # a parameter that stands for a func or a builtin
 
@@ -686,7 +671,7 @@ def names() -> dict[str, Type]:
     """Every predefined composite name a user may write: vec3, vec3f, vec3d, vec3i, mat33, quatd, transform ..."""
     out: dict[str, Type] = {}
     for s in SCALARS:
-        suffixes = [SUFFIX[s.name]] if s is not bool_ else []
+        suffixes = [s.suffix] if s is not bool_ else []
         if s is float32:
             suffixes.append("f")
         for suffix in suffixes:

@@ -11,21 +11,7 @@ from functools import lru_cache
 import numpy as np
 
 from ..ir import Function, type_as, walk
-from ..types import (
-    SUFFIX,
-    Array,
-    Composite,
-    Matrix,
-    Quat,
-    Scalar,
-    Stack,
-    Tile,
-    Transform,
-    Type,
-    Vector,
-    float32,
-    float64,
-)
+from ..types import Array, Composite, Matrix, Quat, Scalar, Stack, Tile, Transform, Type, Vector, float32, float64
 
 
 def c_texts(file: str, names: str) -> list[str]:
@@ -93,7 +79,7 @@ def type_name(type: Type) -> str:
     if isinstance(type, Scalar):
         return type.c
     assert isinstance(type, Composite)
-    short = SUFFIX[type.scalar.name] or "f"
+    short = type.scalar.suffix or "f"
     if isinstance(type, Vector):
         return f"wb_vec{type.length}{'_' if type.length > 9 else ''}{short}"
     if isinstance(type, Tile):

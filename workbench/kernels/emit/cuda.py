@@ -265,13 +265,10 @@ def _known(index: Value) -> object:
 def text(function: Function, variant: Variant = PLAIN) -> str:
     """The whole CUDA text; its entry is `NAME(const NAME_args args)`, the packed block by value."""
     if function.processor_only is not None:
-        raise KernelError(
-            "this func_native says something else for CUDA than for a processor",
-            slug="native-snippet",
-            where=function.processor_only,
-            why="The side of a processor was read: one thread at a time.",
-            instead='device="cpu", or a func without `#if defined(__CUDA_ARCH__)`',
-        )
+        text = "this func_native says something else for CUDA than for a processor"
+        why = "The side of a processor was read: one thread at a time."
+        instead = 'device="cpu", or a func without `#if defined(__CUDA_ARCH__)`'
+        raise KernelError(text, slug="native-snippet", where=function.processor_only, why=why, instead=instead)
     signature = Signature(function, divided=variant.index32 and function.rank > 1)
     if has_tiles(list(walk(function.body))):
         return _tiled(function, variant, signature)

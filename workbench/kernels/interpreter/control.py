@@ -205,12 +205,9 @@ def _replayed(c: Closures, stmt: ir.Stmt, results: list[int]) -> Step | None:
             inner(s)
         for one, other in zip(results, again, strict=True):
             if np.asarray(s[one]).tobytes() != np.asarray(s[other]).tobytes():
-                raise GradientError(
-                    f"the func_replay of `{custom.func.key}` returned {s[other]}, the func {s[one]}.",
-                    slug="replay-differs",
-                    where=stmt.where,
-                    why="The reverse pass would differentiate at another value than the launch had.",
-                )
+                text = f"the func_replay of `{custom.func.key}` returned {s[other]}, the func {s[one]}."
+                why = "The reverse pass would differentiate at another value than the launch had."
+                raise GradientError(text, slug="replay-differs", where=stmt.where, why=why)
 
     return step
 

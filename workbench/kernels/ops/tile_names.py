@@ -90,12 +90,9 @@ class TileBuiltin:
         return f"<builtin {self.__name__}>"
 
     def __call__(self, *args: object, **named: object) -> object:
-        raise KernelError(
-            f"`{self.__name__}` belongs into a kernel",
-            slug="kernel-only",
-            why="A tile lives in a block of a launch.",
-            instead="@wb.kernel above the function that calls it, and wb.launch_tiled(...)",
-        )
+        text = f"`{self.__name__}` belongs into a kernel"
+        instead = "@wb.kernel above the function that calls it, and wb.launch_tiled(...)"
+        raise KernelError(text, slug="kernel-only", why="A tile lives in a block of a launch.", instead=instead)
 
 
 class TileName(TileBuiltin):

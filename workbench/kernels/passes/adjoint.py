@@ -147,13 +147,10 @@ class Adjoint(Derivative):
             return
         g = adjoints.pop(stmt.outs[0])
         if stmt.row.adjoint is NO_GRADIENT:
-            raise KernelError(
-                f"`{stmt.row.name}` has no derivative, and its result reaches an array whose gradient is asked for.",
-                slug="no-derivative",
-                where=stmt.where,
-                why="A wrong or zero gradient would be silent; so this is refused.",
-                instead="a differentiable expression, or keep the value out of arrays that need a gradient",
-            )
+            text = f"`{stmt.row.name}` has no derivative, and its result reaches an array whose gradient is asked for."
+            why = "A wrong or zero gradient would be silent; so this is refused."
+            instead = "a differentiable expression, or keep the value out of arrays that need a gradient"
+            raise KernelError(text, slug="no-derivative", where=stmt.where, why=why, instead=instead)
         if stmt.row.adjoint is None:
             return
         stmt = self.rule(stmt)
@@ -290,13 +287,10 @@ class Adjoint(Derivative):
             array = root(s.args[0]) if s.row is mem.LOAD else None
             if array is not None and array.companion is None and self.group(array.name) & self.written:
                 name = array.name
-                raise KernelError(
-                    f"the func_grad of `{stmt.attr.func.key}` reads {name!r}, which this kernel also writes.",
-                    slug="grad-reads-written",
-                    where=s.where,
-                    why="It would read what was written later.",
-                    instead="the value as an argument of the func",
-                )
+                text = f"the func_grad of `{stmt.attr.func.key}` reads {name!r}, which this kernel also writes."
+                why = "It would read what was written later."
+                instead = "the value as an argument of the func"
+                raise KernelError(text, slug="grad-reads-written", where=s.where, why=why, instead=instead)
 
     def reverse_replayed(self, stmt: Stmt, known: dict, adjoints: dict, gs: list) -> None:
         region = self.again(stmt)
@@ -428,13 +422,10 @@ class Adjoint(Derivative):
         """Raise KernelError if the condition of a `while` writes to active memory, as only bodies are reversed."""
         for s in walk(stmt.regions[0]) if stmt.row is c.WHILE else ():
             if s.row.writes and self.is_active(s.args[0]):
-                raise KernelError(
-                    f"the condition of `while` writes to {root(s.args[0]).name!r}, whose gradient is asked for.",
-                    slug="while-effect",
-                    where=s.where,
-                    why="The reverse pass repeats the body of a loop only.",
-                    instead="while True: ..., with the write in the body and a `break`",
-                )
+                text = f"the condition of `while` writes to {root(s.args[0]).name!r}, whose gradient is asked for."
+                why = "The reverse pass repeats the body of a loop only."
+                instead = "while True: ..., with the write in the body and a `break`"
+                raise KernelError(text, slug="while-effect", where=s.where, why=why, instead=instead)
 
 
 _REVERSE = {

@@ -159,13 +159,10 @@ class _Tangent(Derivative):
     def refuse_underivable(self, stmt: Stmt) -> None:
         if self.useful.isdisjoint(stmt.outs):
             return
-        raise KernelError(
-            f"`{stmt.row.name}` has no derivative, and its result reaches an array whose tangent is asked for.",
-            slug="no-derivative",
-            where=stmt.where,
-            why="A wrong or zero tangent would be silent; so this is refused.",
-            instead="a differentiable expression, or keep the value out of arrays that need a gradient",
-        )
+        text = f"`{stmt.row.name}` has no derivative, and its result reaches an array whose tangent is asked for."
+        why = "A wrong or zero tangent would be silent; so this is refused."
+        instead = "a differentiable expression, or keep the value out of arrays that need a gradient"
+        raise KernelError(text, slug="no-derivative", where=stmt.where, why=why, instead=instead)
 
     def replay_store(self, stmt: Stmt, known: dict, record: bool) -> None:
         self.repeat_store(stmt, known)
@@ -314,13 +311,10 @@ class Joint(_Tangent):
         for s in walk(self.primal.body):
             extreme = s.row in EXTREMES and self.is_active(s.args[0])
             if extreme or (s.row is c.CALL and s.attr.grad is not None):
-                raise KernelError(
-                    f"`{s.attr.func.key if s.row is c.CALL else s.row.name}` has no second derivative.",
-                    slug="second-derivative",
-                    where=s.where,
-                    why="Its gradient is given by a rule, not by a program.",
-                    instead="hvp of a program without it",
-                )
+                text = f"`{s.attr.func.key if s.row is c.CALL else s.row.name}` has no second derivative."
+                why = "Its gradient is given by a rule, not by a program."
+                instead = "hvp of a program without it"
+                raise KernelError(text, slug="second-derivative", where=s.where, why=why, instead=instead)
         self.write()
         made = simplify.primal(self.named("joint"))
         for p in made.params:
