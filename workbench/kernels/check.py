@@ -96,13 +96,11 @@ class _Checker:
             raise IRError(f"{e}\n  {show.line(stmt)}" + (f"\n  {stmt.where}" if stmt.where else "")) from None
         for region in stmt.regions:
             is_call = stmt.row is control.CALL
-            self.region(region, (lambda v: True) if is_call else _carriable, stmt.args if is_call else ())
+            self.region(
+                region, (lambda v: True) if is_call else (lambda v: ir.is_value(v.type)), stmt.args if is_call else ()
+            )
         for out in stmt.outs:
             self.define(out, stmt)
-
-
-def _carriable(value: ir.Value) -> bool:
-    return ir.is_value(value.type)
 
 
 def _by_row(stmt: ir.Stmt) -> None:

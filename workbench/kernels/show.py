@@ -98,30 +98,12 @@ class _Printer:
     def axis(self, stmt: ir.Stmt) -> str:
         return f"{stmt.row.name}({getattr(stmt.attr, 'axis', stmt.attr)})"
 
-    def shape(self, stmt: ir.Stmt) -> str:
-        return f"{self.use(stmt.args[0])}.shape[{stmt.attr}]"
-
     def made(self, stmt: ir.Stmt) -> str:
         return f"{stmt.outs[0].type}({self.uses(stmt.args)})"
-
-    def extract(self, stmt: ir.Stmt) -> str:
-        return f"{self.use(stmt.args[0])}{_brackets(stmt.attr)}"
-
-    def part(self, stmt: ir.Stmt) -> str:
-        return f"{self.use(stmt.args[0])}[{_stretch(stmt.attr[0], stmt.outs[0])}]"
-
-    def placed(self, stmt: ir.Stmt) -> str:
-        return f"{stmt.outs[0].type}() with [{_stretch(stmt.attr[0], stmt.args[0])}] = {self.use(stmt.args[0])}"
-
-    def insert(self, stmt: ir.Stmt) -> str:
-        return f"{self.use(stmt.args[0])} with {_brackets(stmt.attr)} = {self.use(stmt.args[1])}"
 
     def insert_at(self, stmt: ir.Stmt) -> str:
         args = stmt.args
         return f"{self.use(args[0])} with [{self.uses(args[1:-1])}] = {self.use(args[-1])}"
-
-    def printf(self, stmt: ir.Stmt) -> str:
-        return f"printf({', '.join([repr(stmt.attr[0]), *map(self.use, stmt.args)])})"
 
     def claim(self, stmt: ir.Stmt) -> str:
         said = "note unless" if isinstance(stmt.attr, control.Convention) else "assert"
@@ -177,20 +159,24 @@ _WRITTEN: dict[Row, Callable[[_Printer, ir.Stmt], str]] = {
     control.TID: _Printer.axis,
     control.DIM: _Printer.axis,
     memory.LOAD: lambda printer, stmt: printer.cell(stmt.args),
-    memory.SHAPE: _Printer.shape,
+    memory.SHAPE: lambda printer, stmt: f"{printer.use(stmt.args[0])}.shape[{stmt.attr}]",
     vectors.EXTRACT_AT: lambda printer, stmt: printer.cell(stmt.args),
     vectors.INSERT_AT: _Printer.insert_at,
-    parts.PART: _Printer.part,
+    parts.PART: lambda printer, stmt: f"{printer.use(stmt.args[0])}[{_stretch(stmt.attr[0], stmt.outs[0])}]",
     parts.JOIN: _Printer.made,
-    parts.PLACE: _Printer.placed,
-    vectors.EXTRACT: _Printer.extract,
-    vectors.INSERT: _Printer.insert,
+    parts.PLACE: lambda printer, stmt: (
+        f"{stmt.outs[0].type}() with [{_stretch(stmt.attr[0], stmt.args[0])}] = {printer.use(stmt.args[0])}"
+    ),
+    vectors.EXTRACT: lambda printer, stmt: f"{printer.use(stmt.args[0])}{_brackets(stmt.attr)}",
+    vectors.INSERT: lambda printer, stmt: (
+        f"{printer.use(stmt.args[0])} with {_brackets(stmt.attr)} = {printer.use(stmt.args[1])}"
+    ),
     vectors.CONSTRUCT: _Printer.made,
     scalar.CAST: _Printer.made,
     memory.STORE: _Printer.update,
     memory.ACCUMULATE: _Printer.update,
     memory.LOG_STORE: _Printer.update,
-    control.PRINTF: _Printer.printf,
+    control.PRINTF: lambda printer, stmt: f"printf({', '.join([repr(stmt.attr[0]), *map(printer.use, stmt.args)])})",
     control.ASSERT: _Printer.claim,
 }
 

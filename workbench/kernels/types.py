@@ -717,10 +717,6 @@ def _type_of_value(v: Any) -> Any:
     return found if isinstance(found, Type) else None if isinstance(v, Type | type) else _known(type(v))
 
 
-def _float(t: object) -> bool:
-    return isinstance(t, Scalar) and t.kind == "f"
-
-
 _KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "array": (lambda t: isinstance(t, Array), "an array"),
     "composite": (lambda t: isinstance(t, Composite), "a vector, matrix, quaternion or transform"),
@@ -736,7 +732,7 @@ _KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
 for _kind, (_test, _what) in _KINDS.items():
     globals()[f"type_is_{_kind}"] = _asks(_test, _what, False)
     globals()[f"is_{_kind}"] = _asks(_test, _what, True)
-type_is_float = _asks(_float, "a float", False)
+type_is_float = _asks(lambda t: isinstance(t, Scalar) and t.kind == "f", "a float", False)
 type_is_int = _asks(is_int, "a whole number", False)
 
 

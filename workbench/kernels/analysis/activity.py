@@ -36,7 +36,8 @@ def _varied_by(stmt: Stmt, varied: set[Value], active: frozenset[str]) -> Iterab
         pairs = zip(stmt.outs, *(r.results for r in stmt.regions), strict=True)
         return [out for out, *results in pairs if is_float(out.type) and any(r in varied for r in results)]
     if row in (c.FOR, c.WHILE):
-        return _varied_by_loop(stmt, varied)
+        moved = [x for x in c.carried(stmt) if is_float(x.out.type) and not varied.isdisjoint(x[1:])]
+        return [v for x in moved for v in (x.out, x.param)]
     if row is c.EACH:
         return _varied_by_each(stmt, varied)
     if row is c.CALL:
@@ -44,11 +45,6 @@ def _varied_by(stmt: Stmt, varied: set[Value], active: frozenset[str]) -> Iterab
     if row.adjoint is None or row.effect is not Effect.PURE:
         return []
     return [o for o in stmt.outs if is_float(o.type) and any(a in varied for a in stmt.args)]
-
-
-def _varied_by_loop(stmt: Stmt, varied: set[Value]) -> list[Value]:
-    moved = [x for x in c.carried(stmt) if is_float(x.out.type) and not varied.isdisjoint(x[1:])]
-    return [v for x in moved for v in (x.out, x.param)]
 
 
 def _varied_by_each(stmt: Stmt, varied: set[Value]) -> list[Value]:
@@ -73,9 +69,7 @@ def _varied_by_call(stmt: Stmt, varied: set[Value], active: frozenset[str]) -> l
 
 def useful(function: Function, active: frozenset[str]) -> set[Value]:
     """The values that reach active memory."""
-    found: set[Value] = set()
-    writes = [s for s in walk(function.body) if s.row.writes]
-    found.update(s.args[-1] for s in writes if root(s.args[0]).name in active)
+    found = {s.args[-1] for s in walk(function.body) if s.row.writes and root(s.args[0]).name in active}
     size = -1
     while size != len(found):
         size = len(found)

@@ -35,7 +35,8 @@ def resources(cubin: bytes) -> dict[str, Resources]:
     if cubin[:5] != b"\x7fELF\x02":
         raise ValueError("this is not a cubin: it does not begin as a 64-bit ELF file does")
     sections = _sections(cubin)
-    names = _symbols(sections)
+    table = next(s for s in sections if s.kind == _SYMBOLS)
+    names = [_string(sections[table.link].data, name) for name, *_ in struct.iter_unpack("<IIQQ", table.data)]
     found: dict[int, dict[int, int]] = {}
     for attribute, value in _entries(next(s.data for s in sections if s.name == ".nv.info")):
         if attribute in (_REGISTERS, _STACK):
@@ -55,11 +56,6 @@ def _sections(elf: bytes) -> list[_Section]:
 
 def _string(data: bytes, at: int) -> str:
     return data[at : data.index(0, at)].decode()
-
-
-def _symbols(sections: list[_Section]) -> list[str]:
-    table = next(s for s in sections if s.kind == _SYMBOLS)
-    return [_string(sections[table.link].data, name) for name, *_ in struct.iter_unpack("<IIQQ", table.data)]
 
 
 def _entries(data: bytes) -> Iterator[tuple[int, bytes]]:

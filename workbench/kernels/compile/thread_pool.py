@@ -22,14 +22,8 @@ def _library() -> ctypes.CDLL:
 
     text = Path(__file__).with_name("pool.c").read_text("utf-8")
     made, python = ctypes.CDLL(str(build(text, ("-pthread",)))), ctypes.pythonapi
-    functions = (
-        python.PyGILState_Ensure,
-        python.PyGILState_Release,
-        python.PyErr_CheckSignals,
-        python.PyErr_Fetch,
-        python.PyErr_NormalizeException,
-    )
-    made.wb_python(*[ctypes.cast(f, ctypes.c_void_p) for f in functions])
+    names = "PyGILState_Ensure PyGILState_Release PyErr_CheckSignals PyErr_Fetch PyErr_NormalizeException".split()
+    made.wb_python(*[ctypes.cast(getattr(python, name), ctypes.c_void_p) for name in names])
     made.wb_raised.restype = ctypes.py_object
     return made
 

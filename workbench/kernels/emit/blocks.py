@@ -109,7 +109,7 @@ def _possible(function: Function, variant: Variant) -> bool:
         (s.row.effect is Effect.IO and not _silent(s))
         or s.row in _NO
         or s.row.block is not None
-        or (s.row in rows.ATOMICS and _returns(s, function))
+        or (s.row in rows.ATOMICS and (s.row is not rows.ATOMIC_ADD or s.outs[0] in used(function.body)))
         for s in walk(function.body)
     )
 
@@ -121,11 +121,6 @@ def _silent(stmt: Stmt) -> bool:
 
 def _floats(type: Type) -> bool:
     return not isinstance(type, Array) and is_float(type)
-
-
-def _returns(s: Stmt, function: Function) -> bool:
-    """True for an atomic that does something else than add, or whose result is used."""
-    return s.row is not rows.ATOMIC_ADD or s.outs[0] in used(function.body)
 
 
 class _Facts:

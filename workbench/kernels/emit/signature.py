@@ -16,27 +16,14 @@ from typing import Any, NamedTuple
 from ...errors import Where
 from ..ir import Function, Stmt, numeric, root, type_as, walk
 from ..ops import control, memory as mem, tiles, vectors
-from ..types import Array, Stack, Tile, Type
+from ..types import SCALARS, Array, Stack, Tile, Type
 from .c_names import CNames, c_name, type_name
 
 STATUS_WORDS = 17
 NOTED = 16  # the word of conventions (`control.Convention`)
 MAX_RANK = 4
 BOUNDS, STACK_FULL, CLAIM = 1, 2, 3
-_FORMAT = {
-    "float32": "f",
-    "float64": "d",
-    "float16": "e",
-    "int32": "i",
-    "int64": "q",
-    "int16": "h",
-    "int8": "b",
-    "uint32": "I",
-    "uint64": "Q",
-    "uint16": "H",
-    "uint8": "B",
-    "bool": "?",
-}
+_FORMAT = {t.name: letter for t, letter in zip(SCALARS, "efdbhiqBHIQ?", strict=True)}  # as `struct` writes each
 
 
 @dataclass(frozen=True)
@@ -78,17 +65,8 @@ class AccessPlace(NamedTuple):
     claim: control.Claim | None = None
 
 
-_ACCESSES = (
-    mem.LOAD,
-    mem.STORE,
-    mem.LOG_STORE,
-    mem.ACCUMULATE,
-    control.PUSH,
-    control.ASSERT,
-    *mem.ATOMICS,
-    *tiles.INDEXED,
-    *vectors.AT_RUN_TIME,
-)
+_ACCESSES = (mem.LOAD, mem.STORE, mem.LOG_STORE, mem.ACCUMULATE, control.PUSH, control.ASSERT)
+_ACCESSES += (*mem.ATOMICS, *tiles.INDEXED, *vectors.AT_RUN_TIME)
 
 
 def accesses(stmts: Iterable[Stmt]) -> list[Stmt]:
@@ -167,7 +145,7 @@ class Signature:
         self.struct = struct.Struct("=4q" + "".join(parts) + f"{self.box}q" + "QQq")
         self.size = self.struct.size
         self._pack = self.struct.pack
-        self.count = sum(_flat_count(p.type) for p in function.params)
+        self.count = sum(1 + 2 * p.type.ndim if isinstance(p.type, Array) else numeric(p).size for p in function.params)
 
     @staticmethod
     def _part(type: Type) -> str:
@@ -228,7 +206,3 @@ def divisors(dims: tuple[int, ...]) -> bytes:
 
 
 _ONES = [(1,) * (MAX_RANK - n) for n in range(MAX_RANK + 1)]  # the extents that a launch of n dimensions leaves open
-
-
-def _flat_count(type: Type) -> int:
-    return 1 + 2 * type.ndim if isinstance(type, Array) else numeric(type).size

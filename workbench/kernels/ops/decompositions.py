@@ -15,6 +15,7 @@ import itertools
 import math
 import re
 from collections.abc import Callable
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -46,7 +47,7 @@ from .scalar import (
     SUB,
     WHERE,
 )
-from .vectors import CONSTRUCT, DOT, EXTRACT, SCALE, total
+from .vectors import CONSTRUCT, DOT, EXTRACT, SCALE, cross_product, sum_of_products
 
 SWEEPS = 6
 
@@ -68,10 +69,6 @@ def _rows(m: list, n: int) -> list[list]:
 
 def _columns(m: list, n: int) -> list[list]:
     return [[m[n * i + j] for i in range(n)] for j in range(n)]
-
-
-def _dot(a: list, b: list) -> Any:
-    return total(x * y for x, y in zip(a, b, strict=True))
 
 
 def _rotated(a: list, b: list, c: Operand, s: Operand) -> tuple[list, list]:
@@ -97,9 +94,7 @@ def _angle(off: Operand, difference: Operand, scalar: Scalar) -> tuple[Any, Any,
 
 def _scaled(m: list) -> tuple[list, Any]:
     """m over its largest component, and that, so that no square overflows or vanishes; 1 for a matrix of zeros."""
-    most = ABS(m[0])
-    for x in m[1:]:
-        most = MAX(most, ABS(x))
+    most = reduce(MAX, (ABS(x) for x in m))
     most = WHERE(EQ(most, 0.0), most + 1.0, most)
     return [x / most for x in m], most
 
@@ -127,7 +122,7 @@ def _hestenes(columns: list, v: list, sweeps: int, scalar: Scalar) -> None:
     for _ in range(sweeps):
         for i, j in itertools.combinations(range(len(columns)), 2):
             a, b = columns[i], columns[j]
-            _, c, s = _angle(_dot(a, b), _dot(b, b) - _dot(a, a), scalar)
+            _, c, s = _angle(sum_of_products(a, b), sum_of_products(b, b) - sum_of_products(a, a), scalar)
             columns[i], columns[j] = _rotated(a, b, c, s)
             v[i], v[j] = _rotated(v[i], v[j], c, s)
 
@@ -135,7 +130,7 @@ def _hestenes(columns: list, v: list, sweeps: int, scalar: Scalar) -> None:
 def _ordered(columns: list, v: list) -> None:
     """The longest column first; of two that change places one is negated, so that v stays a rotation."""
     for i, j in ((0, 1), (0, 2), (1, 2))[: len(columns) * (len(columns) - 1) // 2]:
-        swap = LT(_dot(columns[i], columns[i]), _dot(columns[j], columns[j]))
+        swap = LT(sum_of_products(columns[i], columns[i]), sum_of_products(columns[j], columns[j]))
         for pair in (columns, v):
             a, b = pair[i], pair[j]
             pair[i] = [WHERE(swap, y, x) for x, y in zip(a, b, strict=True)]
@@ -144,26 +139,22 @@ def _ordered(columns: list, v: list) -> None:
 
 def _direction(a: list, other: list) -> tuple[list, Any]:
     """The normalized column (`other` where its length is 0), and the length."""
-    size = SQRT(_dot(a, a))
+    size = SQRT(sum_of_products(a, a))
     some = NE(size, 0.0)
     return [WHERE(some, x / size, y) for x, y in zip(a, other, strict=True)], size
-
-
-def _cross(a: list, b: list) -> list:
-    return [a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]]
 
 
 def _across(a: list) -> list:
     """A unit vector orthogonal to a unit vector."""
     flat = LT(ABS(a[0]), 0.6)
     made = [WHERE(flat, a[0] * 0.0, a[2]), WHERE(flat, a[2], a[0] * 0.0), WHERE(flat, -a[1], -a[0])]
-    size = SQRT(_dot(made, made))
+    size = SQRT(sum_of_products(made, made))
     return [x / size for x in made]
 
 
 def _less(b: list, a: list) -> list:
     """b without its part along the unit vector a (one Gram-Schmidt step)."""
-    along = _dot(a, b)
+    along = sum_of_products(a, b)
     return [y - x * along for x, y in zip(a, b, strict=True)]
 
 
@@ -174,8 +165,8 @@ def _svd3(m, scalar):
     _ordered(columns, v)
     first, s0 = _direction(columns[0], [1.0, 0.0, 0.0])
     second, s1 = _direction(_less(columns[1], first), _across(first))
-    third = _cross(first, second)
-    values = [s0 * size, s1 * size, _dot(third, columns[2]) * size]
+    third = cross_product(first, second)
+    values = [s0 * size, s1 * size, sum_of_products(third, columns[2]) * size]
     u = [first, second, third]
     return [u[j][i] for i in range(3) for j in range(3)] + values + [v[j][i] for i in range(3) for j in range(3)]
 
@@ -199,9 +190,11 @@ def _qr3(m, types, out):
     a, b, c = _columns(m, 3)
     first, _ = _direction(a, [1.0, 0.0, 0.0])
     second, _ = _direction(_less(_less(b, first), first), _across(first))
-    third = _cross(first, second)
+    third = cross_product(first, second)
     q = [first, second, third]
-    r = [_dot(q[i], col) * size if i <= j else size * 0.0 for i in range(3) for j, col in enumerate((a, b, c))]
+    r = [
+        sum_of_products(q[i], col) * size if i <= j else size * 0.0 for i in range(3) for j, col in enumerate((a, b, c))
+    ]
     return [q[j][i] for i in range(3) for j in range(3)] + r
 
 
@@ -303,9 +296,7 @@ def _gap(name: str, sign: int) -> Row:
 
     def expand(p, w, s, types, out):
         n, made = len(s), []
-        most = ABS(s[0])
-        for x in s[1:]:
-            most = MAX(most, ABS(x))
+        most = reduce(MAX, (ABS(x) for x in s))
         near = most * (8.0 * float(np.finfo(out.scalar.numpy).eps))
         for i, j in itertools.product(range(n), repeat=2):
             between = s[j] + s[i] if sign > 0 else s[j] - s[i]
@@ -357,8 +348,7 @@ LOWER = multilinear(
 
 def _pair(m: Operand) -> Any:
     """|m| + |m|^T: the combined size of the elements ij and ji."""
-    size = ABS(m)
-    return ADD(size, TRANSPOSE(size))
+    return _both(ABS(m))
 
 
 def _twist(m: Operand) -> Any:

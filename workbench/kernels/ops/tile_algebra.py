@@ -220,19 +220,10 @@ SCAN = row(
 _BETTER = {"min": "<", "max": ">"}
 
 
-def _best(t: np.ndarray, attr: str) -> Any:
-    best = 0
-    flat = np.ravel(t)
-    for k in range(1, flat.size):
-        if flat[k] < flat[best] if attr == "min" else flat[k] > flat[best]:
-            best = k
-    return best
-
-
 BEST = row(
     "tile_best",
     type=lambda t, attr: (tile_of(f"tile_arg{attr}", t), int32)[1],
-    meaning=_best,
+    meaning=lambda t, attr: _best_so_far(np.ravel(t), attr)[-1],
     facts="exact",
     block=lambda types, type, out, t, attr: (
         f"for (int32_t wb_k = 1; wb_k < {types[0].size}; ++wb_k)"

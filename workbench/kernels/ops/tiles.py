@@ -312,18 +312,14 @@ def _part_block(types: object, whole: Tile, part: Tile, offsets: tuple[str, ...]
     return " + ".join(terms)
 
 
-def _slices(part: np.ndarray, offsets: tuple) -> tuple[slice, ...]:
-    return tuple(slice(int(o), int(o) + n) for o, n in zip(offsets, part.shape, strict=True))
+def _slices(offsets: tuple, dims: tuple[int, ...]) -> tuple[slice, ...]:
+    return tuple(slice(int(o), int(o) + n) for o, n in zip(offsets, dims, strict=True))
 
 
 def _fits(whole: Tile, part: Tile, offsets: tuple[Type, ...]) -> None:
     _indices("offset", whole, offsets)
     if len(part.dims) != len(whole.dims) or any(m > n for m, n in zip(part.dims, whole.dims, strict=True)):
         raise refuse(f"a part of shape {part.dims} does not fit into {whole}", slug="tile-shape")
-
-
-def _view(t, *offsets, attr):
-    return t[tuple(slice(int(o), int(o) + n) for o, n in zip(offsets, attr.dims, strict=True))]
 
 
 def _assign_type(t: Type, *rest: Type) -> Type:
@@ -336,7 +332,7 @@ def _assign_type(t: Type, *rest: Type) -> Type:
 
 def _assign(t, *rest):
     made = np.array(t)
-    made[_slices(rest[-1], rest[:-1])] = rest[-1]
+    made[_slices(rest[:-1], rest[-1].shape)] = rest[-1]
     return made
 
 
@@ -349,7 +345,7 @@ def _adjoint_assign(g, y, t, *rest):
 VIEW = row(
     "tile_view",
     type=lambda t, *offsets, attr: (_fits(tile_of("tile_view", t), attr, offsets), attr)[1],
-    meaning=_view,
+    meaning=lambda t, *offsets, attr: t[_slices(offsets, attr.dims)],
     adjoint=lambda g, y, t, *o, attr: (ASSIGN(zero(t), *o, g), *[None] * len(o)),
     facts="linear exact moves",
     block=lambda types, type, out, t, *o, attr: (

@@ -7,6 +7,8 @@ of components the first one counts.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import reduce
+from operator import add
 from typing import Any
 
 import numpy as np
@@ -54,11 +56,7 @@ from .scalar import (
 
 def total(values: Iterable[Any]) -> Any:
     """The sum, left to right."""
-    values = list(values)
-    out = values[0]
-    for v in values[1:]:
-        out = out + v
-    return out
+    return reduce(add, list(values))
 
 
 def sum_of_products(a, b, types=None, out=None):
@@ -316,16 +314,6 @@ def _arg(better: Row) -> Callable[..., Any]:
     return expand
 
 
-def _best(better: Row) -> Callable[..., Any]:
-    def expand(v, types=None, out=None):
-        best = v[0]
-        for x in v[1:]:
-            best = WHERE(better(x, best), x, best)
-        return best
-
-    return expand
-
-
 ARGMIN = row(
     "argmin",
     type=one_type("argmin", Vector, "a vector", lambda t: uint32),
@@ -344,7 +332,7 @@ def _extreme(name: str, better: Row, arg: Row) -> Row:
     return row(
         name,
         type=one_type(name, Vector, "a vector", lambda t: t.scalar),
-        expand=_best(better),
+        expand=lambda v, types, out: reduce(lambda best, x: WHERE(better(x, best), x, best), v),
         adjoint=lambda g, y, v: (INSERT_AT(zero(v), arg(v), g),),
         tangent=lambda ts, y, v: None if ts[0] is None else EXTRACT_AT(ts[0], arg(v)),
         facts="exact",
@@ -387,9 +375,7 @@ def _within(v: list, type: Scalar) -> tuple[list, Any]:
     if type is float16:
         return v, None
     small, large, power = (type.numpy.type(x) for x in _RANGE[type.bits])
-    most = ABS(v[0])
-    for x in v[1:]:
-        most = MAX(most, ABS(x))
+    most = reduce(MAX, (ABS(x) for x in v))
     one, over, under = type.numpy.type(1), GT(most, large), LT(most, small)
     by = WHERE(over, 1 / power, WHERE(under, power, one))
     return [x * by for x in v], WHERE(over, power, WHERE(under, 1 / power, one))
