@@ -178,11 +178,8 @@ class Program:
     def handles(self) -> tuple[tuple[int, int, Handle, str], ...]:
         """(position of the id or -1 for all objects, position of the field, Handle, field name) per opened leaf."""
         places = {(leaf.arg, leaf.path): k for k, leaf in enumerate(self.leaves) if leaf.opened is None}
-        return tuple(
-            (places.get((leaf.arg, leaf.path[:-1]), -1), k, leaf.opened, leaf.path[-1])
-            for k, leaf in enumerate(self.leaves)
-            if leaf.opened is not None
-        )
+        opened = [(k, leaf, leaf.opened) for k, leaf in enumerate(self.leaves) if leaf.opened is not None]
+        return tuple((places.get((leaf.arg, leaf.path[:-1]), -1), k, of, leaf.path[-1]) for k, leaf, of in opened)
 
     @cached_property
     def chooses(self) -> bool:

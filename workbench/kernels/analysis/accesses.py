@@ -241,11 +241,8 @@ class _AccessReader:
         if a is None or b is None:
             return False
         op, left, right, constant = COMPARISONS[row]
-        out.append(
-            AffineGuard(
-                weighted_sum([(a.within_type(), left), (b.within_type(), right), (Affine((), constant), 1)]), op
-            )
-        )
+        form = weighted_sum([(a.within_type(), left), (b.within_type(), right), (Affine((), constant), 1)])
+        out.append(AffineGuard(form, op))
         return True
 
     def short_circuit(self, stmt: ir.Stmt, k: int, truth: bool, out: list[AffineGuard]) -> bool:
@@ -346,19 +343,8 @@ class _AccessReader:
         wraps: tuple[Affine | None, ...],
         places: tuple[Bounded, ...],
     ) -> Access:
-        return Access(
-            stmt,
-            array,
-            param,
-            stmt.row.effect,
-            indices,
-            wraps,
-            self.guards,
-            self.certain,
-            self.loops,
-            stmt.where,
-            places,
-        )
+        around = self.guards, self.certain, self.loops
+        return Access(stmt, array, param, stmt.row.effect, indices, wraps, *around, stmt.where, places)
 
     def component(self, stmt: ir.Stmt) -> None:
         """A component of a vector or matrix, whose index counts from either end."""

@@ -396,11 +396,8 @@ class TileText(ComponentText, ExpressionText):
 
     def assign_tiles(self, names: Sequence[str], values: Sequence[Value]) -> None:
         """Parallel assignment of tiles: one whose buffer is overwritten before it is read is copied first."""
-        moves = [
-            (n, v)
-            for n, v in zip(names, values, strict=True)
-            if isinstance(v.type, Tile) and (v in self.splats or self.texts[v] != n)
-        ]
+        pairs = [(n, v) for n, v in zip(names, values, strict=True) if isinstance(v.type, Tile)]
+        moves = [(n, v) for n, v in pairs if v in self.splats or self.texts[v] != n]
         targets = {n for n, _ in moves}
         if moves:
             self.put_sync()

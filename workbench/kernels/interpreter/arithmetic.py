@@ -33,17 +33,19 @@ def by_meaning(c: Closures, stmt: ir.Stmt) -> Step:
     out, type = c.new(result), result.type
     if isinstance(type, Scalar):
         return _scalar(compute, args, out, type.numpy.type)
-    return _composite(compute, args, out, converter(type))
+    convert = converter(type)
+
+    def step(s: list) -> None:
+        s[out] = convert(compute(*[s[a] for a in args]))
+
+    return step
 
 
 def linear(c: Closures, stmt: ir.Stmt, row: Row) -> Step:
     """A row written over components is written out once, as scalar statements, which then run like any others."""
     operands = [taken_apart(a) for a in stmt.args]
-    opened = [
-        (slot, [c.new(v) for v in operand])
-        for slot, operand in zip(c.at(stmt.args), operands, strict=True)
-        if isinstance(operand, list)
-    ]
+    slots = zip(c.at(stmt.args), operands, strict=True)
+    opened = [(slot, [c.new(v) for v in parts]) for slot, parts in slots if isinstance(parts, list)]
     body, results = written_out(stmt, row, operands)
     c.kept.append((operands, body))
     inner = [made for s in body.body if (made := c.compile(s)) is not None]
@@ -104,13 +106,6 @@ def _scalar(compute: Callable, args: list[int], out: int, kind: type) -> Step:
     def step(s: list) -> None:
         r = compute(*[s[k] for k in args])
         s[out] = r if r.__class__ is kind else kind(r)
-
-    return step
-
-
-def _composite(compute: Callable, args: list[int], out: int, convert: Callable) -> Step:
-    def step(s: list) -> None:
-        s[out] = convert(compute(*[s[a] for a in args]))
 
     return step
 

@@ -323,11 +323,8 @@ class _Heap:
         for height, chosen in _equal(heights):
             if height == len(self.layers):
                 self.layers.append(_empty(self.type, len(self.heights)))
-            _put(
-                self.layers[height],
-                at if chosen is None else at[chosen],
-                value if chosen is None else taken(value, chosen),
-            )
+            own = at if chosen is None else at[chosen]
+            _put(self.layers[height], own, value if chosen is None else taken(value, chosen))
 
     def pop(self, lanes: np.ndarray) -> Any:
         at = lanes - self.first

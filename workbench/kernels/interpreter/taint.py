@@ -195,11 +195,9 @@ class Taint:
 
     def leave(self, loop: Stmt, values: LiveValues) -> None:
         n = self.turns.pop(loop, 0)
-        control = (
-            *(loop.args[:3] if loop.row is c.FOR else loop.regions[0].results),
-            *(loop.regions[-1].results[:1] if n and loop.attr.breaks else ()),
-        )
-        lost = loop in self.unknown_trips or self.any(control)
+        test = loop.args[:3] if loop.row is c.FOR else loop.regions[0].results
+        stop = loop.regions[-1].results[:1] if n and loop.attr.breaks else ()
+        lost = loop in self.unknown_trips or self.any((*test, *stop))
         self.unknown_trips.discard(loop)
         self.over(loop, lost, carried(loop, n), values)
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from .. import ir
 from ..ir import Components, constant, kind
-from ..row import Operand, Row, type_of, weak_type
+from ..row import Operand, type_of, weak_type
 from ..types import Composite, Matrix, Quat, Scalar, Transform, Type, Vector, is_int
 from . import scalar
 from .conversions import truth
@@ -71,29 +71,15 @@ def matrix_multiply(a: Operand, b: Operand) -> Any:
     return multiply(a, b)
 
 
+_BITS = (scalar.LSHIFT, scalar.RSHIFT, scalar.BIT_AND, scalar.BIT_OR, scalar.BIT_XOR)
 _BINARY: dict[str, Callable[[Any, Any], Any]] = {
-    "+": scalar.ADD,
-    "-": scalar.SUB,
+    **{row.sign: row for row in (scalar.ADD, scalar.SUB, scalar.FLOORDIV, scalar.PYMOD, *_BITS)},
     "*": multiply,
     "/": divide,
-    "//": scalar.FLOORDIV,
-    "%": scalar.PYMOD,
     "**": power,
     "@": matrix_multiply,
-    "<<": scalar.LSHIFT,
-    ">>": scalar.RSHIFT,
-    "&": scalar.BIT_AND,
-    "|": scalar.BIT_OR,
-    "^": scalar.BIT_XOR,
 }
-_COMPARE: dict[str, Row] = {
-    "<": scalar.LT,
-    "<=": scalar.LE,
-    ">": scalar.GT,
-    ">=": scalar.GE,
-    "==": scalar.EQ,
-    "!=": scalar.NE,
-}
+_COMPARE = {row.sign: row for row in (scalar.LT, scalar.LE, scalar.GT, scalar.GE, scalar.EQ, scalar.NE)}
 
 
 def binary(op: str, a: Operand, b: Operand) -> Any:

@@ -296,13 +296,10 @@ def quat_from_euler(angles: Operand, i: Whole, j: Whole, k: Whole) -> Any:
     """
     wanted("quat_from_euler", "a vec3 and three axes", _is_point(kind(angles)), angles)
     axes = (i, j, k)
-    turn = _turn_chosen if any(map(_is_variable, axes)) else _turn
+    variables = [a for a in axes if isinstance(a, ir.Value) and (a.stmt is None or a.stmt.row is not control.CONST)]
+    turn = _turn_chosen if variables else _turn
     first, second, third = axes if turn is _turn_chosen else _axes("quat_from_euler", axes)
     return QUAT_MUL(turn(angles, third), QUAT_MUL(turn(angles, second), turn(angles, first)))
-
-
-def _is_variable(axis: object) -> bool:
-    return isinstance(axis, ir.Value) and (axis.stmt is None or axis.stmt.row is not control.CONST)
 
 
 def _turn(angles: Operand, axis: Whole) -> Any:

@@ -119,10 +119,4 @@ for _f, _n in _SAMPLES.items():
 >>> len(point)
 {_n}"""
 
-STATEFUL: dict[str, Callable[..., Any]] = {
-    "randf": randf,
-    "randi": randi,
-    "randn": randn,
-    "randu": randu,
-    **{f.__name__: f for f in _SAMPLES},
-}
+STATEFUL: dict[str, Callable[..., Any]] = {f.__name__: f for f in (randf, randi, randn, randu, *_SAMPLES)}

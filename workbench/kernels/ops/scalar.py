@@ -226,36 +226,24 @@ GATE = row(
 
 # ---- arithmetic
 
-ADD = row(
-    "add",
-    type=_rule_numbers("+"),
-    facts="elementwise linear exact cheap eager",
-    meaning=lambda a, b: a + b,
-    c=c_small("{0} + {1}"),
-    adjoint=lambda g, y, a, b: (g, g),
-    sign="+",
-    doc="add(a: T, b: T) -> T; whole numbers wrap.",
+
+def _sum(name: str, sign: str, meaning: Callable[..., Any], c: str, adjoint: Callable[..., Any], doc: str) -> Row:
+    rule, facts = _rule_numbers(sign), "elementwise linear exact cheap eager"
+    return row(name, sign=sign, type=rule, meaning=meaning, c=c_small(c), adjoint=adjoint, facts=facts, doc=doc)
+
+
+ADD = _sum(
+    "add", "+", lambda a, b: a + b, "{0} + {1}", lambda g, y, a, b: (g, g), "add(a: T, b: T) -> T; whole numbers wrap."
 )
-SUB = row(
+SUB = _sum(
     "sub",
-    type=_rule_numbers("-"),
-    facts="elementwise linear exact cheap eager",
-    meaning=lambda a, b: a - b,
-    c=c_small("{0} - {1}"),
-    adjoint=lambda g, y, a, b: (g, NEG(g)),
-    sign="-",
-    doc="sub(a: T, b: T) -> T; whole numbers wrap.",
+    "-",
+    lambda a, b: a - b,
+    "{0} - {1}",
+    lambda g, y, a, b: (g, NEG(g)),
+    "sub(a: T, b: T) -> T; whole numbers wrap.",
 )
-NEG = row(
-    "neg",
-    type=_rule_numbers("-"),
-    facts="elementwise linear exact cheap eager",
-    meaning=np.negative,
-    c=c_small("-{0}"),
-    adjoint=lambda g, y, a: (NEG(g),),
-    sign="-",
-    doc="neg(a: T) -> T: -a.",
-)
+NEG = _sum("neg", "-", np.negative, "-{0}", lambda g, y, a: (NEG(g),), "neg(a: T) -> T: -a.")
 POS = row(
     "pos",
     type=_rule_numbers("+"),

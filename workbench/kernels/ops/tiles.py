@@ -401,11 +401,10 @@ def _matmul_block(types, type, out, c, a, b, attr):
 
 def _tangent_matmul(ts, y, c, a, b, attr):
     total = ts[0]
-    for t, made in (
-        (ts[1], lambda base, t: MATMUL(base, t, b, attr=1)),
-        (ts[2], lambda base, t: MATMUL(base, a, t, attr=2)),
-    ):
-        total = total if t is None else made(zero(y) if total is None else total, t)
+    if ts[1] is not None:
+        total = MATMUL(zero(y) if total is None else total, ts[1], b, attr=1)
+    if ts[2] is not None:
+        total = MATMUL(zero(y) if total is None else total, a, ts[2], attr=2)
     return total
 
 

@@ -92,15 +92,8 @@ class Adjoint(Derivative):
         made = simplify.adjoint(self.written_out(), self.groups)
         needs, private = self.asks(made)
         returned = next((s for s in self.reused if s.row.adds and s.outs[0] in self.varied), None)
-        return Reverse(
-            made,
-            self.active,
-            needs | frozenset(self.extremal),
-            private,
-            bool(self.reused),
-            self.extremal,
-            returned=returned,
-        )
+        needs |= frozenset(self.extremal)
+        return Reverse(made, self.active, needs, private, bool(self.reused), self.extremal, returned=returned)
 
     def written_out(self) -> Function:
         """The adjoint with every statement left in."""
@@ -341,11 +334,8 @@ class Adjoint(Derivative):
 
     def reverse_each(self, stmt: Stmt, known: dict, adjoints: dict) -> None:
         """Element by element: the adjoint of an `each` is an `each`; what all elements share gets the sum."""
-        gs = [
-            (r, g)
-            for o, r in zip(stmt.outs, stmt.regions[0].results, strict=True)
-            if (g := adjoints.pop(o, None)) is not None
-        ]
+        pairs = zip(stmt.outs, stmt.regions[0].results, strict=True)
+        gs = [(r, g) for o, r in pairs if (g := adjoints.pop(o, None)) is not None]
         if not gs and not self.has_effect(stmt):
             return
         due: list[Value] = []

@@ -135,10 +135,8 @@ class Replay:
                 self.replay(region, scope, record)
             regions.append(new)
             inner.append(scope)
-        columns = [
-            tuple(scope[r.results[j]] for scope, r in zip(inner, stmt.regions, strict=True))
-            for j in range(len(stmt.outs))
-        ]
+        sides = list(zip(inner, stmt.regions, strict=True))
+        columns = [tuple(scope[r.results[j]] for scope, r in sides) for j in range(len(stmt.outs))]
         keys: list[Key] = list(stmt.outs)
         if record:
             for side in (0, 1):

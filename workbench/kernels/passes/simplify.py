@@ -319,12 +319,8 @@ def constant_of(value: Value) -> Any:
 
 
 def _is_zero(value: Value) -> bool:
-    return (
-        value.stmt is not None
-        and value.stmt.row is c.CONST
-        and isinstance(value.stmt.attr, (int, float))
-        and (value.stmt.attr == 0)
-    )
+    attr = value.stmt.attr if value.stmt is not None and value.stmt.row is c.CONST else None
+    return isinstance(attr, (int, float)) and attr == 0
 
 
 def _fold_add(self: Rewrite, stmt: Stmt, args: tuple[Value, ...]) -> Value | None:

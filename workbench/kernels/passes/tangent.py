@@ -234,10 +234,8 @@ class _Tangent(Derivative):
 
         def write(region: Region, scope: dict) -> list[Value]:
             self.replay(region, scope, False)
-            return [
-                *(scope[r] for r in region.results),
-                *(self.tangent_or_zero(region.results[k], scope) for k in moved),
-            ]
+            tangents = [self.tangent_or_zero(region.results[k], scope) for k in moved]
+            return [*(scope[r] for r in region.results), *tangents]
 
         self.leave(stmt, moved, self.each(stmt, known, more, write).outs, known)
 
