@@ -7,6 +7,7 @@ import builtins
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -33,11 +34,11 @@ Opened = tuple[str, Handle, str]  # the parameter with the number, what it stand
 READERS: dict[int, Callable[..., Any]] = {}  # of builtins with a form of their own, by the id of what is called
 
 
-def reads(*builtins: Meaning) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Decorator: the function reads calls of these builtins; it takes the reader and the call."""
+def reads(*builtins: Meaning, **fixed: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Decorator: the function reads calls of these builtins; it takes the reader, the call, and what is `fixed`."""
 
     def enter(read: Callable[..., Any]) -> Callable[..., Any]:
-        READERS.update(dict.fromkeys(map(id, builtins), read))
+        READERS.update(dict.fromkeys(map(id, builtins), partial(read, **fixed)))
         return read
 
     return enter

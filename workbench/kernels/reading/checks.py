@@ -115,20 +115,11 @@ def expected(reader: ReaderBase, node: ast.Call, most: int) -> tuple[Any, ...]:
     return (a, b, *given[2:])
 
 
-@reads(expect_eq)
-def call_expect_eq(reader: ReaderBase, node: ast.Call) -> None:
-    expect_equal(reader, node, True, "values that were to be equal differ")
-
-
-@reads(expect_neq)
-def call_expect_neq(reader: ReaderBase, node: ast.Call) -> None:
-    expect_equal(reader, node, False, "values that were to differ are equal")
-
-
-def expect_equal(reader: ReaderBase, node: ast.Call, equal: bool, text: str) -> None:
+@reads(expect_eq, sign="==", text="values that were to be equal differ")
+@reads(expect_neq, sign="!=", text="values that were to differ are equal")
+def call_expect_equal(reader: ReaderBase, node: ast.Call, sign: str, text: str) -> None:
     a, b = expected(reader, node, 2)
-    holds = ops.compare("==" if equal else "!=", a, b)
-    reader.claim(holds, control.Claim(f"{text}: {ast.unparse(node)}", "expect", always=True))
+    reader.claim(ops.compare(sign, a, b), control.Claim(f"{text}: {ast.unparse(node)}", "expect", always=True))
 
 
 @reads(expect_near)

@@ -26,6 +26,12 @@ class Fence:
 
 NO_OBJECTS = "A kernel has numbers, vectors, matrices, structs and arrays; it cannot make Python objects."
 NO_PYTHON = "A kernel is compiled; the Python interpreter is not there when it runs."
+NO_RAISE = "Kernels raise no exceptions."
+NO_ELSE = "Its else branch runs when no `break` was taken, which few readers expect."
+BOOL_BEFORE = "a bool set before the `break` and an `if` after the loop"
+NO_REBINDING = "Python variables are constants for a kernel: it cannot change them."
+ONE_ELEMENT = "an array of one element as parameter"
+ONE_RUN = "A thread runs once, from start to end."
 
 FENCES: dict[str, Fence] = {
     "Lambda": Fence(
@@ -40,49 +46,20 @@ FENCES: dict[str, Fence] = {
     "GeneratorExp": Fence(
         "a generator cannot be used in a kernel", NO_OBJECTS, "s = 0.0, then: for j in range(n): s += x[j]", "generator"
     ),
-    "ForElse": Fence(
-        "`for ... else` is not part of the kernel language",
-        "Its else branch runs when no `break` was taken, which few readers expect.",
-        "a bool set before the `break` and an `if` after the loop",
-        "for-else",
-    ),
-    "WhileElse": Fence(
-        "`while ... else` is not part of the kernel language",
-        "Its else branch runs when no `break` was taken, which few readers expect.",
-        "a bool set before the `break` and an `if` after the loop",
-        "while-else",
-    ),
-    "Try": Fence("`try` cannot be used in a kernel", "Kernels raise no exceptions.", "if b != 0.0: ...", "try"),
-    "TryStar": Fence("`try` cannot be used in a kernel", "Kernels raise no exceptions.", "if b != 0.0: ...", "try"),
-    "Raise": Fence(
-        "`raise` cannot be used in a kernel",
-        "Kernels raise no exceptions.",
-        "failed[0] = 1, in an array of flags",
-        "raise",
-    ),
+    "ForElse": Fence("`for ... else` is not part of the kernel language", NO_ELSE, BOOL_BEFORE, "for-else"),
+    "WhileElse": Fence("`while ... else` is not part of the kernel language", NO_ELSE, BOOL_BEFORE, "while-else"),
+    "Try": Fence("`try` cannot be used in a kernel", NO_RAISE, "if b != 0.0: ...", "try"),
+    "TryStar": Fence("`try` cannot be used in a kernel", NO_RAISE, "if b != 0.0: ...", "try"),
+    "Raise": Fence("`raise` cannot be used in a kernel", NO_RAISE, "failed[0] = 1, in an array of flags", "raise"),
     "With": Fence("`with` cannot be used in a kernel", NO_PYTHON, "the body without it", "with"),
     "AsyncWith": Fence("`async with` cannot be used in a kernel", NO_PYTHON, "the body without it", "async"),
     "AsyncFor": Fence("`async for` cannot be used in a kernel", NO_PYTHON, "for j in range(n): ...", "async"),
     "AsyncFunctionDef": Fence("a function cannot be defined in a kernel", NO_PYTHON, "a func outside", "nested-def"),
     "Await": Fence("`await` cannot be used in a kernel", NO_PYTHON, "the plain call", "async"),
-    "Yield": Fence(
-        "`yield` cannot be used in a kernel", "A thread runs once, from start to end.", "out[i] = v", "yield"
-    ),
-    "YieldFrom": Fence(
-        "`yield from` cannot be used in a kernel", "A thread runs once, from start to end.", "out[i] = v", "yield"
-    ),
-    "Global": Fence(
-        "`global` cannot be used in a kernel",
-        "Python variables are constants for a kernel: it cannot change them.",
-        "an array of one element as parameter",
-        "global",
-    ),
-    "Nonlocal": Fence(
-        "`nonlocal` cannot be used in a kernel",
-        "Python variables are constants for a kernel: it cannot change them.",
-        "an array of one element as parameter",
-        "global",
-    ),
+    "Yield": Fence("`yield` cannot be used in a kernel", ONE_RUN, "out[i] = v", "yield"),
+    "YieldFrom": Fence("`yield from` cannot be used in a kernel", ONE_RUN, "out[i] = v", "yield"),
+    "Global": Fence("`global` cannot be used in a kernel", NO_REBINDING, ONE_ELEMENT, "global"),
+    "Nonlocal": Fence("`nonlocal` cannot be used in a kernel", NO_REBINDING, ONE_ELEMENT, "global"),
     "Delete": Fence("`del` cannot be used in a kernel", "A local ends by itself.", "nothing: the line can go", "del"),
     "JoinedStr": Fence("an f-string cannot be used in a kernel", NO_OBJECTS, 'printf("%f\\n", x)', "f-string"),
     "TemplateStr": Fence("a t-string cannot be used in a kernel", NO_OBJECTS, 'printf("%f\\n", x)', "f-string"),

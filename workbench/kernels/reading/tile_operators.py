@@ -192,16 +192,4 @@ def refuse_beyond(
 
 
 _BITS = (scalar.BIT_AND, scalar.BIT_OR, scalar.BIT_XOR, scalar.LSHIFT, scalar.RSHIFT, scalar.FLOORDIV, scalar.PYMOD)
-_OPERATORS = {
-    "+": scalar.ADD,
-    "-": scalar.SUB,
-    "*": scalar.MUL,
-    "/": scalar.DIV,
-    "//": scalar.FLOORDIV,
-    "%": scalar.PYMOD,
-    "&": scalar.BIT_AND,
-    "|": scalar.BIT_OR,
-    "^": scalar.BIT_XOR,
-    "<<": scalar.LSHIFT,
-    ">>": scalar.RSHIFT,
-}
+_OPERATORS = {row.sign: row for row in (scalar.ADD, scalar.SUB, scalar.MUL, scalar.DIV, *_BITS)}

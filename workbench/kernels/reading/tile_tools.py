@@ -66,8 +66,9 @@ def read_tile_randi(
 # ---- running extremes
 
 
-@reads(TILES["tile_scan_max_inclusive"])
-def read_tile_scan_max_inclusive(reader: ReaderBase, node: ast.Call, a: Meaning, which: str = "max") -> ir.Value:
+@reads(TILES["tile_scan_max_inclusive"], which="max")
+@reads(TILES["tile_scan_min_inclusive"], which="min")
+def read_tile_scan_extreme(reader: ReaderBase, node: ast.Call, a: Meaning, which: str) -> ir.Value:
     v = tile_value(reader, a, node)
     dims = v.type.dims
     flat = reshaped(reader, v, (math.prod(dims),))
@@ -75,16 +76,12 @@ def read_tile_scan_max_inclusive(reader: ReaderBase, node: ast.Call, a: Meaning,
     return reshaped(reader, reader.builder.emit(tile_algebra.TAKE, flat, best), dims)
 
 
-@reads(TILES["tile_scan_min_inclusive"])
-def read_tile_scan_min_inclusive(reader: ReaderBase, node: ast.Call, a: Meaning) -> ir.Value:
-    return read_tile_scan_max_inclusive(reader, node, a, "min")
-
-
 # ---- Fourier transforms
 
 
-@reads(TILES["tile_fft"])
-def read_tile_fft(reader: ReaderBase, node: ast.Call, inout: Meaning, name: str = "tile_fft", sign: int = -1) -> None:
+@reads(TILES["tile_fft"], name="tile_fft", sign=-1)
+@reads(TILES["tile_ifft"], name="tile_ifft", sign=1)
+def read_tile_fft(reader: ReaderBase, node: ast.Call, inout: Meaning, name: str, sign: int) -> None:
     t = any_tile(reader, inout, node)
     pair = number_of(t.type)
     if not isinstance(pair, Vector) or pair.length != 2:
@@ -101,11 +98,6 @@ def read_tile_fft(reader: ReaderBase, node: ast.Call, inout: Meaning, name: str 
     row = Tile((1, rows, n), pair.scalar)
     views = [reader.builder.emit(tiles.VIEW, made, *[reader.value(i) for i in (k, 0, 0)], attr=row) for k in range(2)]
     rebind_tiles(reader, name, node, regrouped(pair, [reshaped(reader, v, dims) for v in views]))
-
-
-@reads(TILES["tile_ifft"])
-def read_tile_ifft(reader: ReaderBase, node: ast.Call, inout: Meaning) -> None:
-    read_tile_fft(reader, node, inout, "tile_ifft", 1)
 
 
 # ---- stacks

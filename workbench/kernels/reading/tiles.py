@@ -51,7 +51,7 @@ from .tile_parts import (
 from .tile_sharing import has_tiles
 
 _TEXTS = ("storage", "precision", "fill_mode")  # arguments that are words
-_PLAIN = {"A": "a", "L": "low", "U": "up", "z": "y"}  # arguments as Warp names them
+_PLAIN = {"A": "a", "L": "factor", "U": "factor", "z": "y"}  # arguments as Warp names them
 _IGNORED = ("storage", "precision", "aligned")  # how Warp does it, not what
 
 
@@ -93,18 +93,12 @@ def tile_argument_value(reader: ReaderBase, name: str, node: ast.expr) -> Any:
 # ---- made from numbers
 
 
-@reads(TILES["tile_zeros"], TILES["tile_empty"])
-def read_tile_zeros(
-    reader: ReaderBase, node: ast.Call, shape: Meaning, dtype: Meaning = float, number: float = 0
-) -> Any:
+@reads(TILES["tile_zeros"], TILES["tile_empty"], number=0)
+@reads(TILES["tile_ones"], number=1)
+def read_tile_zeros(reader: ReaderBase, node: ast.Call, shape: Meaning, dtype: Meaning = float, *, number: int) -> Any:
     type = type_of_tile(reader, tile_dims(reader, shape, node), dtype, node)
     parts = [constant(t, bool(number) if t.scalar is bool_ else number) for t in flat(type)]
     return as_tile(type, iter(parts))
-
-
-@reads(TILES["tile_ones"])
-def read_tile_ones(reader: ReaderBase, node: ast.Call, shape: Meaning, dtype: Meaning = float) -> Any:
-    return read_tile_zeros(reader, node, shape, dtype, 1)
 
 
 @reads(TILES["tile_full"])
@@ -121,9 +115,7 @@ def read_tile_full(reader: ReaderBase, node: ast.Call, shape: Meaning, value: Me
 
 
 @reads(TILES["tile_from_thread"])
-def read_tile_from_thread(
-    reader: ReaderBase, node: ast.Call, shape: Meaning, value: Meaning, thread_idx: Meaning = 0
-) -> Any:
+def read_tile_from_thread(reader: ReaderBase, node: ast.Call, shape: Meaning, value: Meaning, **_: Meaning) -> Any:
     return read_tile_full(reader, node, shape, value)
 
 
@@ -346,24 +338,16 @@ def best(reader: ReaderBase, t: Meaning, which: str, node: ast.AST) -> tuple[ir.
     return flat, reader.builder.emit(tile_algebra.BEST, flat, attr=which)
 
 
-@reads(TILES["tile_min"])
-def read_tile_min(reader: ReaderBase, node: ast.Call, a: Meaning, which: str = "min") -> ir.Value:
+@reads(TILES["tile_min"], which="min")
+@reads(TILES["tile_max"], which="max")
+def read_tile_extreme(reader: ReaderBase, node: ast.Call, a: Meaning, which: str) -> ir.Value:
     return tile_of_one(reader, reader.builder.emit(tiles.GET, *best(reader, a, which, node)))
 
 
-@reads(TILES["tile_max"])
-def read_tile_max(reader: ReaderBase, node: ast.Call, a: Meaning) -> ir.Value:
-    return read_tile_min(reader, node, a, "max")
-
-
-@reads(TILES["tile_argmin"])
-def read_tile_argmin(reader: ReaderBase, node: ast.Call, a: Meaning, which: str = "min") -> ir.Value:
+@reads(TILES["tile_argmin"], which="min")
+@reads(TILES["tile_argmax"], which="max")
+def read_tile_place(reader: ReaderBase, node: ast.Call, a: Meaning, which: str) -> ir.Value:
     return tile_of_one(reader, best(reader, a, which, node)[1])
-
-
-@reads(TILES["tile_argmax"])
-def read_tile_argmax(reader: ReaderBase, node: ast.Call, a: Meaning) -> ir.Value:
-    return read_tile_argmin(reader, node, a, "max")
 
 
 @reads(TILES["tile_dot"])
@@ -424,14 +408,10 @@ def axis_of(reader: ReaderBase, axis: Meaning, type: Tile | TileOf, node: ast.AS
     return k % rank
 
 
-@reads(TILES["tile_scan_inclusive"])
-def read_tile_scan_inclusive(reader: ReaderBase, node: ast.Call, a: Meaning) -> ir.Value:
-    return reader.builder.emit(tile_algebra.SCAN, tile_value(reader, a, node), attr=(True, False))
-
-
-@reads(TILES["tile_scan_exclusive"])
-def read_tile_scan_exclusive(reader: ReaderBase, node: ast.Call, a: Meaning) -> ir.Value:
-    return reader.builder.emit(tile_algebra.SCAN, tile_value(reader, a, node), attr=(False, False))
+@reads(TILES["tile_scan_inclusive"], inclusive=True)
+@reads(TILES["tile_scan_exclusive"], inclusive=False)
+def read_tile_scan(reader: ReaderBase, node: ast.Call, a: Meaning, inclusive: bool) -> ir.Value:
+    return reader.builder.emit(tile_algebra.SCAN, tile_value(reader, a, node), attr=(inclusive, False))
 
 
 # ---- matrices
@@ -509,37 +489,27 @@ def solved(reader: ReaderBase, node: ast.AST, a: Meaning, y: Meaning, *steps: tu
 
 @reads(TILES["tile_cholesky_solve"])
 def read_tile_cholesky_solve(
-    reader: ReaderBase, node: ast.Call, low: Meaning, y: Meaning, fill_mode: Meaning = "lower"
+    reader: ReaderBase, node: ast.Call, factor: Meaning, y: Meaning, fill_mode: Meaning = "lower"
 ) -> ir.Value:
     turned = not is_lower(reader, fill_mode, node)
-    return solved(reader, node, low, y, (turned, "lower"), (not turned, "upper"))
+    return solved(reader, node, factor, y, (turned, "lower"), (not turned, "upper"))
 
 
 @reads(TILES["tile_cholesky_solve_inplace"])
-def read_tile_cholesky_solve_inplace(
-    reader: ReaderBase, node: ast.Call, low: Meaning, y: Meaning, fill_mode: Meaning = "lower"
-) -> None:
-    rebind_tiles(reader, "tile_cholesky_solve_inplace", node, read_tile_cholesky_solve(reader, node, low, y, fill_mode))
+def read_tile_cholesky_solve_inplace(reader: ReaderBase, node: ast.Call, **given: Meaning) -> None:
+    rebind_tiles(reader, "tile_cholesky_solve_inplace", node, read_tile_cholesky_solve(reader, node, **given))
 
 
-@reads(TILES["tile_lower_solve"])
-def read_tile_lower_solve(reader: ReaderBase, node: ast.Call, low: Meaning, y: Meaning) -> ir.Value:
-    return solved(reader, node, low, y, (False, "lower"))
+@reads(TILES["tile_lower_solve"], side="lower")
+@reads(TILES["tile_upper_solve"], side="upper")
+def read_tile_solve(reader: ReaderBase, node: ast.Call, factor: Meaning, y: Meaning, side: str) -> ir.Value:
+    return solved(reader, node, factor, y, (False, side))
 
 
-@reads(TILES["tile_upper_solve"])
-def read_tile_upper_solve(reader: ReaderBase, node: ast.Call, up: Meaning, y: Meaning) -> ir.Value:
-    return solved(reader, node, up, y, (False, "upper"))
-
-
-@reads(TILES["tile_lower_solve_inplace"])
-def read_tile_lower_solve_inplace(reader: ReaderBase, node: ast.Call, low: Meaning, y: Meaning) -> None:
-    rebind_tiles(reader, "tile_lower_solve_inplace", node, read_tile_lower_solve(reader, node, low, y))
-
-
-@reads(TILES["tile_upper_solve_inplace"])
-def read_tile_upper_solve_inplace(reader: ReaderBase, node: ast.Call, up: Meaning, y: Meaning) -> None:
-    rebind_tiles(reader, "tile_upper_solve_inplace", node, read_tile_upper_solve(reader, node, up, y))
+@reads(TILES["tile_lower_solve_inplace"], side="lower")
+@reads(TILES["tile_upper_solve_inplace"], side="upper")
+def read_tile_solve_inplace(reader: ReaderBase, node: ast.Call, factor: Meaning, y: Meaning, side: str) -> None:
+    rebind_tiles(reader, f"tile_{side}_solve_inplace", node, read_tile_solve(reader, node, factor, y, side))
 
 
 def changed_tiles(callee: Meaning, node: ast.Call) -> list[ast.expr]:
@@ -580,7 +550,9 @@ def read_tile_sort(reader: ReaderBase, node: ast.Call, keys: Meaning, values: Me
     rebind_tiles(reader, "tile_sort", node, take(k), per_part(v, take))
 
 
-def scattered(reader: ReaderBase, builtin: str, row: Row, node: ast.Call) -> None:
+@reads(TILES["tile_scatter_add"], builtin="tile_scatter_add", row=tiles.ADD_AT)
+@reads(TILES["tile_scatter_masked"], builtin="tile_scatter_masked", row=tiles.SET)
+def read_tile_scatter(reader: ReaderBase, node: ast.Call, builtin: str, row: Row) -> None:
     named = {str(k.arg): reader.visit(k.value) for k in node.keywords}
     t, *rest = [reader.visit(a) for a in node.args]
     v = any_tile(reader, t, node)
@@ -599,11 +571,6 @@ def scattered(reader: ReaderBase, builtin: str, row: Row, node: ast.Call) -> Non
     rebind_tiles(reader, builtin, node, rebuild(v, iter(made)))
 
 
-@reads(TILES["tile_scatter_add"])
-def read_tile_scatter_add(reader: ReaderBase, node: ast.Call) -> None:
-    scattered(reader, "tile_scatter_add", tiles.ADD_AT, node)
-
-
 def changed_element(reader: ReaderBase, builtin: str, node: ast.Call) -> None:
     t, *rest = [reader.visit(a) for a in (*node.args, *(k.value for k in node.keywords))]
     v, (*places, x) = any_tile(reader, t, node), rest
@@ -611,8 +578,3 @@ def changed_element(reader: ReaderBase, builtin: str, node: ast.Call) -> None:
     sign = ops.ROWS[builtin.removeprefix("tile_").removesuffix("_inplace")].sign
     made = ops.binary(sign, *reader.operands(sign, element_at(reader, v, at), x))
     rebind_tiles(reader, builtin, node, with_element(reader, v, at, made))
-
-
-@reads(TILES["tile_scatter_masked"])
-def read_tile_scatter_masked(reader: ReaderBase, node: ast.Call) -> None:
-    scattered(reader, "tile_scatter_masked", tiles.SET, node)
