@@ -62,25 +62,19 @@ def _folder(value: Any) -> Path | None:
     return Path(value).expanduser()
 
 
+def _set_to(value: Any, names: str) -> dict[str, Any]:
+    return dict.fromkeys(names.split(), value)
+
+
 _CHECKS: dict[str, Callable[[Any], Any]] = {
     "backend": _backend,
     "threads": _threads,
     "cache_dir": _folder,
     "deterministic": _one_order,
     "check_bounds": _bounds,
-    "check_races": _flag,
-    "race_guard": _flag,
-    "all_adjoints": _flag,
-    "check_passes": _flag,
-    "remember_launches": _flag,
-    "tile_captures": _flag,
-    "verbose": _flag,
+    **_set_to(_flag, "check_races race_guard all_adjoints check_passes remember_launches tile_captures verbose"),
     "full_traceback": _flag,
 }
-
-
-def _set_to(value: Any, names: str) -> dict[str, Any]:
-    return dict.fromkeys(names.split(), value)
 
 
 # Names of Warp that change no result here, with their defaults there: what is assigned is kept and does nothing.

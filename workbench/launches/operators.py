@@ -177,14 +177,14 @@ def _apart(arg: object, outs: list[array]) -> Any:
 
 # ---- operators
 
-_SIGNS: dict[str, tuple[str, Any]] = {
-    "add": ("+", ops.BUILTINS["add"]),
-    "sub": ("-", ops.BUILTINS["sub"]),
-    "mul": ("*", ops.BUILTINS["mul"]),
-    "truediv": ("/", ops.BUILTINS["div"]),
-    "floordiv": ("//", ops.BUILTINS["floordiv"]),
-    "mod": ("%", ops.ROWS["pymod"]),
-    "pow": ("**", ops.BUILTINS["pow"]),
+_SIGNS: dict[str, tuple[str, str, Any]] = {  # Python's name: (NumPy's name, sign, function)
+    "add": ("add", "+", ops.BUILTINS["add"]),
+    "sub": ("subtract", "-", ops.BUILTINS["sub"]),
+    "mul": ("multiply", "*", ops.BUILTINS["mul"]),
+    "truediv": ("divide", "/", ops.BUILTINS["div"]),
+    "floordiv": ("floor_divide", "//", ops.BUILTINS["floordiv"]),
+    "mod": ("remainder", "%", ops.ROWS["pymod"]),
+    "pow": ("power", "**", ops.BUILTINS["pow"]),
 }
 
 
@@ -237,17 +237,7 @@ def _operators(name: str, sign: str, f: Callable[..., Any]) -> dict[str, Callabl
     }
 
 
-_NUMPY = {
-    "add": "add",
-    "sub": "subtract",
-    "mul": "multiply",
-    "truediv": "divide",
-    "floordiv": "floor_divide",
-    "mod": "remainder",
-    "pow": "power",
-}
-
-for _name, (_sign, _f) in _SIGNS.items():
+for _name, (_of_numpy, _sign, _f) in _SIGNS.items():
     array_operators.update(_operators(_name, _sign, _f))
-    array_operators[_NUMPY[_name]] = _numpy_operator(_f, _sign)
+    array_operators[_of_numpy] = _numpy_operator(_f, _sign)
 array_operators["__neg__"] = lambda a, _: _operate(ops.BUILTINS["neg"], "-", (a,))
