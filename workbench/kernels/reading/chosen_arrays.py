@@ -178,13 +178,10 @@ def unassigned(reader: ReaderBase, struct: Struct, field: str, type: Array) -> A
     for array in arrays(made):
         assert isinstance(array, ArrayView)
         reader.builder.unassigned.setdefault(array.root, set()).add(reader.builder.branch)
-        reader.builder.absent[array.root] = control.Claim(
-            f"the array field {field!r} of {struct} is touched, to which nothing was assigned.",
-            "array-field",
-            "The array fields of a new struct are None.",
-            f"s.{field} = ..., before this line, on every path to it",
-            always=True,
-        )
+        text = f"the array field {field!r} of {struct} is touched, to which nothing was assigned."
+        instead = f"s.{field} = ..., before this line, on every path to it"
+        why = "The array fields of a new struct are None."
+        reader.builder.absent[array.root] = control.Claim(text, "array-field", why, instead, always=True)
     return made
 
 

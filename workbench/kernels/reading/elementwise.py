@@ -112,11 +112,9 @@ class _Mapper(Reader):
         made: list[Type] = []
         for name, type in zip(known, types, strict=True):
             if not isinstance(type, Type):
-                wanted = (
-                    None
-                    if fn is None
-                    else python_names.annotation(fn, name, self.frame.around, self.place_of(name), self.lookups)
-                )
+                wanted = None
+                if fn is not None:
+                    wanted = python_names.annotation(fn, name, self.frame.around, self.place_of(name), self.lookups)
                 type = wanted if isinstance(wanted, (Scalar, Composite)) else weak_type(type(), beside)
             made.append(type)
         return made

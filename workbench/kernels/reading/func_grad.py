@@ -178,15 +178,11 @@ def refuse_effects(f: Func, region: ir.Region) -> None:
 
 def seeds_of(reader: ReaderBase, result: Meaning, incoming: list[ir.Value]) -> list[Any]:
     """One gradient per returned value, zero for those that have none."""
-    values = iter(incoming)
-    full = (
-        iter([next(values) if is_float(v.type) else reader.zero(v.type) for v in leaves(result)])
-        if result is not None
-        else iter(())
-    )
     if result is None:
         return []
-    tree = rebuild(result, full)
+    values = iter(incoming)
+    full = [next(values) if is_float(v.type) else reader.zero(v.type) for v in leaves(result)]
+    tree = rebuild(result, iter(full))
     return list(tree) if isinstance(tree, tuple) else [tree]
 
 

@@ -80,7 +80,7 @@ class LiteralsReader(ReaderBase):
 
     def in_snippet(self) -> bool:
         """True in a func_native: C converts numbers by itself."""
-        return bool(self.frames) and is_snippet(self.frames[-1].fn)
+        return bool(self.frames) and hasattr(self.frames[-1].fn, "snippet")
 
     def held(self, x: float, type: Scalar) -> bool:
         """True if a literal of this type says what `x` says."""
@@ -140,11 +140,6 @@ def _common(a: Type, b: Type) -> Scalar | None:
     if len(whole) == 2:
         return None if any(t.kind == "u" and t.bits == 64 for t in whole) else int64
     return None if any(t.bits == 64 for t in whole) else float64
-
-
-def is_snippet(fn: Meaning) -> bool:
-    """True for a function that `func_native` made of C."""
-    return hasattr(fn, "snippet")
 
 
 def common(a: Type, b: Type) -> Scalar | None:

@@ -74,17 +74,14 @@ class Lookups:
         if self._identical is None:
             self._identical = _comparison(self.links.values())
         try:
-            if not self._identical() and not all(map(self._same_link, self.links.values())):
+            links = self.links.values()
+            if not self._identical() and not all(self._same_object(FOLLOWED[k][0](x, n), o) for k, x, n, o in links):
                 return False
             if self.vectors and any(v.tobytes() != then for v, then in self.vectors.values()):
                 return False
             return not self.expressions or all(_same_value(now(), then) for now, then in self.expressions)
         except Exception:  # noqa: BLE001  said with its line when the kernel is read anew
             return False
-
-    def _same_link(self, link: Link) -> bool:
-        kind, base, name, found = link
-        return self._same_object(FOLLOWED[kind][0](base, name), found)
 
     def _same_object(self, now: Any, then: Any) -> bool:
         """True for the same object or number, and for another object that holds the same where this one was read."""

@@ -125,11 +125,7 @@ class Facts:
     def _cast(self, v, s):
         wide = is_int(s.args[0].type) and s.args[0].type.bits <= v.type.bits
         low = self.lower(s.args[0]) if wide else None
-        return (
-            low
-            if low is not None and (s.args[0].type.kind == v.type.kind or v.type.bits > s.args[0].type.bits)
-            else None
-        )
+        return low if s.args[0].type.kind == v.type.kind or v.type.bits > s.args[0].type.bits else None
 
     def _if(self, v, s):
         k = next(i for i, out in enumerate(s.outs) if out is v)

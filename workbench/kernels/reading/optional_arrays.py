@@ -102,13 +102,9 @@ class AbsenceBuilder(ir.Builder):
 def not_given(name: str) -> control.Claim:
     """The claim that fails where an array is touched that the launch left out."""
     field = "A field of a struct is None until it is assigned: it must be assigned before the launch."
-    return control.Claim(
-        f"{name!r} is touched, for which the launch gave None.",
-        SLUG,
-        field if "." in name else "There is no array to read or write.",
-        f"if {name}: ..., around this line, or an array for {name!r}",
-        always=True,
-    )
+    text, why = f"{name!r} is touched, for which the launch gave None.", "There is no array to read or write."
+    instead = f"if {name}: ..., around this line, or an array for {name!r}"
+    return control.Claim(text, SLUG, field if "." in name else why, instead, always=True)
 
 
 def certain(function: ir.Function) -> ir.Stmt | None:

@@ -97,16 +97,8 @@ class Reader(ControlFlowReader, Places, Calls, LiteralsReader):
                 self.state.names[param] = self.parameter(param, type, self.where(node))
             self.body()
         refuse_writes(self)
-        function = ir.Function(
-            name,
-            self.builder.region,
-            self.rank or 1,
-            self.where(src.tree),
-            src.text,
-            src.first,
-            src.file,
-            self.processor_only,
-        )
+        body, where = self.builder.region, self.where(src.tree)
+        function = ir.Function(name, body, self.rank or 1, where, src.text, src.first, src.file, self.processor_only)
         return Reading(
             function, params, self.lookups, gaps=self.gaps, presence_tests=self.presence_tests, behind=self.behind
         )
@@ -256,7 +248,7 @@ class Reader(ControlFlowReader, Places, Calls, LiteralsReader):
 
     def outside(self, node: ast.Name) -> Any:
         """A Python variable around the function: a constant for the kernel."""
-        if self.assigned_later(node.id):
+        if node.id in stores.names(self.frame.source.tree):
             text = f"`{node.id}` has no value here"
             why = "It is assigned further down only."
             raise self.error(text, "maybe-unbound", node, why, f"{node.id} = ..., before this line")
@@ -264,9 +256,6 @@ class Reader(ControlFlowReader, Places, Calls, LiteralsReader):
         found = python_names.lookup(node.id, self.frame.around, known, self.where(node))
         self.note(node.id, found)
         return found
-
-    def assigned_later(self, name: str) -> bool:
-        return name in stores.names(self.frame.source.tree)
 
     def python_attribute(self, base: Meaning, node: ast.Attribute) -> Any:
         try:

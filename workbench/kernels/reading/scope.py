@@ -299,11 +299,9 @@ def placed_at(x: Part, numbers: list[Int], safe: bool = False) -> Any:
         start = next(rest)
         return SlicedAxis(start, tuple([Turn(next(rest), next(rest), t.safe if safe else 0) for t in e.turns]))
 
-    return (
-        ArrayView(x.root, tuple([entry(e) for e in x.prefix]))
-        if isinstance(x, ArrayView)
-        else replace(x, cut=entry(x.cut))
-    )
+    if isinstance(x, ArrayView):
+        return ArrayView(x.root, tuple([entry(e) for e in x.prefix]))
+    return replace(x, cut=entry(x.cut))
 
 
 def local_keys(x: object) -> set[str]:

@@ -77,12 +77,7 @@ def composite_binary(reader: ReaderBase, sign: str, a: Meaning, b: Meaning) -> A
     whole, number = (a, b) if is_tile(a) and isinstance(a, StructParts) else (b, a)
     plain = is_literal(number) or isinstance(getattr(number, "type", None), (Scalar, Tile))
     if plain and is_tile(whole) and isinstance(whole, StructParts) and (sign == "*" or (sign == "/" and whole is a)):
-        turn = (
-            (lambda p: tile_binary(reader, sign, p, number))
-            if whole is a
-            else (lambda p: tile_binary(reader, sign, number, p))
-        )
-        return per_part(whole, turn)
+        return per_part(whole, lambda p: tile_binary(reader, sign, *((p, number) if whole is a else (number, p))))
     shape, node = next(v.type.dims for v in (a, b) if is_tile(v)), reader.frame.source.tree
     given = [x if isinstance(x, StructParts) or is_literal(x) else reader.value(x) for x in (a, b)]
     apply = lambda i, parts: ops.binary(sign, *reader.operands(sign, *parts))  # noqa: E731

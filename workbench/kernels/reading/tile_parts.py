@@ -11,6 +11,8 @@ import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeGuard
 
+import numpy as np
+
 from .. import ir, ops
 from ..ir import constant
 from ..ops import control, memory, scalar, tiles
@@ -76,7 +78,7 @@ def numbers_of(reader: ReaderBase, x: Meaning) -> list[ir.Value]:
     if isinstance(x, StructParts):
         return [n for part in x.fields.values() for n in numbers_of(reader, part)]
     v = reader.value(x)
-    return [reader.component(v, at) for at in ir_indices(v.type)] if isinstance(v.type, Composite) else [v]
+    return [reader.component(v, at) for at in np.ndindex(*v.type.shape)] if isinstance(v.type, Composite) else [v]
 
 
 def composed(dtype: Type, parts: Iterator[ir.Value]) -> Any:
@@ -388,16 +390,6 @@ def flat(type: Type) -> list[Tile]:
     return [t for _, f in type.fields for t in flat(f)] if isinstance(type, TileOf) else [ir.type_as(type, Tile)]
 
 
-def ir_indices(type: Composite) -> list[tuple[int, ...]]:
-    """The indices of the components of a composite, row by row: (k,) or (row, column)."""
-    shape = type.shape
-    return (
-        [(k,) for k in range(shape[0])]
-        if len(shape) == 1
-        else [(r, c) for r in range(shape[0]) for c in range(shape[1])]
-    )
-
-
 def reshaped(reader: ReaderBase, v: ir.Value, dims: tuple[int, ...]) -> ir.Value:
     return reader.builder.emit(tiles.RESHAPE, v, attr=Tile(dims, ir.numeric(v).scalar))
 
@@ -429,11 +421,9 @@ def shown_place(reader: ReaderBase, target: ast.expr) -> LocalPart | None:
     if not isinstance(callee, TileBuiltin) or callee.__name__ not in SHOWING:
         return None
     place = shared(reader, reader.visit(target))
-    return (
-        LocalPart(lambda: present_tiles(reader, place), lambda v: put_in_place(reader, place, v))
-        if has_shown(place)
-        else None
-    )
+    if not has_shown(place):
+        return None
+    return LocalPart(lambda: present_tiles(reader, place), lambda v: put_in_place(reader, place, v))
 
 
 def renamed(new: Meaning, old: Meaning) -> None:
