@@ -231,13 +231,9 @@ class Executable:
         if self.can_fail:
             status = self.device_status if notes is None else cupy.zeros(STATUS_WORDS, np.int64)
         scratch = _scratch(cupy, notes) if needs_scratch(self.function) else None
-        packed = self.signature.pack(
-            self.form.dims,
-            [*values, *self.box],
-            self.record if status is None else int(status.data.ptr),
-            0 if scratch is None else int(scratch.data.ptr),
-            0 if scratch is None else SCRATCH_BYTES,
-        ) + divisors(self.form.dims)
+        record = self.record if status is None else int(status.data.ptr)
+        room = (0, 0) if scratch is None else (int(scratch.data.ptr), SCRATCH_BYTES)
+        packed = self.signature.pack(self.form.dims, [*values, *self.box], record, *room) + divisors(self.form.dims)
         size = {"most_threads": 2**31 if scratch is None else SCRATCH_THREADS}
         if self.one_thread:
             size = {"most_threads": 1, "block": 1}
@@ -377,16 +373,8 @@ def _without_tests(made: Executable) -> Executable:
     inner = program.once(simplify.assume, made.function, found.taken)
     variant = replace(made.variant, inner=inner, alone=found.whole)
     ends = tuple(e for pair in found.box for e in pair)
-    return Executable(
-        program,
-        made.function,
-        form,
-        variant,
-        made.workers,
-        box=ends,
-        chunks_per_worker=made.chunks_per_worker,
-        slices=made.slices,
-    )
+    function, workers, chunks = made.function, made.workers, made.chunks_per_worker
+    return Executable(program, function, form, variant, workers, box=ends, chunks_per_worker=chunks, slices=made.slices)
 
 
 def _contested(function: Function, form: LaunchForm) -> frozenset[str]:

@@ -52,11 +52,8 @@ def _box(access: Access, launch: LaunchForm) -> tuple[tuple[int, int], ...] | No
             box[begun] = max(box[begun][0], lines[begun].constant - limit.constant), box[begun][1]
         elif limit.terms or limit.constant < 0:
             return None
-    return (
-        tuple((lo, hi + 1) for lo, hi in box)
-        if len(used) == len(set(used)) and all(0 <= lo <= hi for lo, hi in box)
-        else None
-    )
+    sure = len(used) == len(set(used)) and all(0 <= lo <= hi for lo, hi in box)
+    return tuple((lo, hi + 1) for lo, hi in box) if sure else None
 
 
 def _ends(limit: Line, turn: Any) -> bool:

@@ -335,11 +335,7 @@ def _box(accesses: Sequence[Access], form: LaunchForm) -> Any:
             return None
         if found == launch_ranges.EMPTY:
             continue
-        hull = (
-            list(found)
-            if hull is None
-            else [(min(a, c), max(b, d)) for (a, b), (c, d) in zip(hull, found, strict=True)]
-        )
+        hull = [(min(a, c), max(b, d)) for (a, b), (c, d) in zip(hull or found, found, strict=True)]
     if hull is None:
         return tuple((0, 0) for _ in shape)
     ends = tuple((lo, hi + 1) for lo, hi in hull)
