@@ -99,7 +99,7 @@ def signature(tape: Recording, seeds: Workspace) -> tuple | None:
     steps = []
     for event in tape.events:
         command = event.command
-        if event.kept and not _unneeded(event):
+        if not all(kept.said == START and not kept.needs for kept in event.kept):  # an adjoint reads what was kept
             return None
         if command is None:
             if not event.kind.fills or event.sources or len(event.arrays) != 1:
@@ -112,16 +112,10 @@ def signature(tape: Recording, seeds: Workspace) -> tuple | None:
             return None
     memories = dict.fromkeys([a.allocation for a in tape.arrays.values()])
     marks = [(a.id, a.asked, not a.required.spans, a.exposed) for a in memories]
-    if any(
-        a.retained.spans or (a.exposed and ports.gradient_takers) for a in memories
-    ):  # it may be a tensor's, whose library asks
+    asks = bool(ports.gradient_takers)  # exposed memory may be a tensor's, whose library asks
+    if any(a.retained.spans or (a.exposed and asks) for a in memories):
         return None
     return steps, marks, [a.id for a in seeds]
-
-
-def _unneeded(event: Event) -> bool:
-    """True if no adjoint reads the bytes that an event kept, so the walk need not restore them."""
-    return all(kept.said == START and not kept.needs for kept in event.kept)
 
 
 def compiled_backward(tape: Recording, seeds: Workspace) -> CompiledBackward | None:

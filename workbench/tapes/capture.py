@@ -133,13 +133,10 @@ class Graph:
         """Refuse to walk the tapes of the block until a replay has run them."""
         for tape, _, events in self._tapes:
             if events:
-                refusal = GradientError(
-                    "this tape was recorded in a capture that has not been launched.",
-                    slug="capture",
-                    where=events[0].where,
-                    why="Memory is what it was before the capture, so nothing has run yet.",
-                    instead="wb.capture_launch(graph)   first",
-                )
+                text = "this tape was recorded in a capture that has not been launched."
+                why = "Memory is what it was before the capture, so nothing has run yet."
+                instead = "wb.capture_launch(graph)   first"
+                refusal = GradientError(text, slug="capture", where=events[0].where, why=why, instead=instead)
                 tape.needed.conflicts.append(refusal)
                 self._undone.append((tape, refusal))
 

@@ -235,13 +235,11 @@ class _Loop:
             return
         then = self.steps[k]
         if now.did != then.did or (len(now.left) == len(then.left) and now.left != then.left):
-            raise GradientError(
-                f"step {k} of {self.loop.__name__!r} was run again, and did something else than the first time.",
-                slug="checkpoint-step",
-                where=inner.events[0].where if inner.events else None,
-                why="The gradient would be that of another program.",
-                instead="def step(k, x, v): ...   using k and the arrays only, no list or counter that a step changes",
-            )
+            text = f"step {k} of {self.loop.__name__!r} was run again, and did something else than the first time."
+            where = inner.events[0].where if inner.events else None
+            why = "The gradient would be that of another program."
+            instead = "def step(k, x, v): ...   using k and the arrays only, no list or counter that a step changes"
+            raise GradientError(text, slug="checkpoint-step", where=where, why=why, instead=instead)
 
     def _check_writes(self, inner: Tape) -> None:
         own = {a.allocation: a.span for a in self.state}
@@ -369,15 +367,8 @@ def _signature(inner: Tape, fresh: int) -> int:
         return numbered.setdefault(s.allocation, len(numbered)), s.offset, s.shape, s.strides, s.itemsize
 
     for e in inner.events:
-        numbers = (
-            []
-            if e.command is None
-            else [
-                a if isinstance(a, bool | int | float) else np.asarray(a).tobytes()
-                for a in e.command.flat
-                if not isinstance(a, array)
-            ]
-        )
+        given = [] if e.command is None else [a for a in e.command.flat if not isinstance(a, array)]
+        numbers = [a if isinstance(a, bool | int | float) else np.asarray(a).tobytes() for a in given]
         which = (id(e.command.program), e.command.plan.form.dims) if e.command is not None else ()
         parts.append((e.kind, which, tuple(map(key, e.reads)), tuple(map(key, e.writes)), *numbers))
     return hash(tuple(parts))

@@ -105,10 +105,6 @@ class ForeignLeaf:
         return self.name == other.name and set(self.spans) == set(other.spans)
 
     @property
-    def can_wait(self) -> bool:
-        return self.marked and self.run.alive
-
-    @property
     def stops(self) -> bool:
         """True if the gradient has stopped here, so far."""
         return bool(self.open) or not self.known
@@ -239,7 +235,7 @@ class Border:
 
         Raises GradientError [nested-tape] where a tape inside another, or around it, lost the gradient for good.
         """
-        lost = [b for b in found if not b.can_wait]
+        lost = [b for b in found if not (b.marked and b.run.alive)]
         for b in lost:
             inside = b.run.around(self.run)
             if inside or self.run.around(b.run):

@@ -230,13 +230,8 @@ class Rerun:
 
     def case(self, inputs: dict[str, array], outputs: dict[str, array]) -> LaunchCase:
         assert self.twins is not None
-        made = LaunchCase(
-            "end to end",
-            None,
-            {n: self.twins.of(a) for n, a in inputs.items()},
-            {n: self.twins.of(a) for n, a in outputs.items()},
-            self.steps,
-        )
+        ins, outs = ({n: self.twins.of(a) for n, a in given.items()} for given in (inputs, outputs))
+        made = LaunchCase("end to end", None, ins, outs, self.steps)
         made.keep(self.twins.memory.values())
         return made
 

@@ -151,15 +151,8 @@ class Recording:
             command = self.host.declared(command, self.numbers)
             constants = self.host.of_constants(command)
         plan, flat = command.plan, command.flat
-        event = Event(
-            next(clock),
-            kinds.LAUNCH,
-            plan.program.name,
-            (frame.f_code, frame.f_lasti),
-            spans_of(flat, plan.reads),
-            spans_of(flat, plan.writes),
-            command,
-        )
+        reads, writes, at = spans_of(flat, plan.reads), spans_of(flat, plan.writes), (frame.f_code, frame.f_lasti)
+        event = Event(next(clock), kinds.LAUNCH, plan.program.name, at, reads, writes, command)
         if constants:
             event.constants = constants
         needed = self.needed
@@ -492,13 +485,11 @@ def _refuse_crowd(dst: array, event: Event) -> None:
 
 
 def _crossed(tape: Recording) -> GradientError:
-    return GradientError(
-        "this tape and another were open at once, and the one that was opened first was closed first.",
-        slug="tapes-crossed",
-        where=tape.events[-1].where if tape.events else None,
-        why="Each launch went to the tape that was opened last, whosever it was.",
-        instead="with wb.Tape() as tape:   closed before the other is opened; tasks of asyncio have their own",
-    )
+    text = "this tape and another were open at once, and the one that was opened first was closed first."
+    where = tape.events[-1].where if tape.events else None
+    why = "Each launch went to the tape that was opened last, whosever it was."
+    instead = "with wb.Tape() as tape:   closed before the other is opened; tasks of asyncio have their own"
+    return GradientError(text, slug="tapes-crossed", where=where, why=why, instead=instead)
 
 
 _CALL = "tape.record_func(backward, [x, y])"
