@@ -116,12 +116,8 @@ def leaked(one: GradientWalks, row: VerdictRow) -> Found | None:
     if not accuracy(row.theirs, found, None).fine:
         return None
     names = ", ".join(f"`{one.session.tape.names.of(p.twin)}.grad`" for p in left)
-    return (
-        "leaked seed",
-        f"{names} still held what an earlier backward had left, and was walked back again",
-        None,
-        "tape.zero() before the next tape.backward(...)",
-    )
+    sentence = f"{names} still held what an earlier backward had left, and was walked back again"
+    return "leaked seed", sentence, None, "tape.zero() before the next tape.backward(...)"
 
 
 # ---- launches without an adjoint, or with two
@@ -167,12 +163,8 @@ def not_recorded(one: GradientWalks, row: VerdictRow) -> Found | None:
             mend = f"wp.launch({step.label}, ...) inside `with tape:`; Warp's tape hears no launch of record_cmd=True"
         else:
             mend = f"a kernel in place of {step.label}, launched inside `with tape:`"
-        return (
-            "not on the tape",
-            f"{step!r} is no part of Warp's tape, and the gradient would have to pass it",
-            step,
-            mend,
-        )
+        sentence = f"{step!r} is no part of Warp's tape, and the gradient would have to pass it"
+        return "not on the tape", sentence, step, mend
     return None
 
 
@@ -325,12 +317,8 @@ def _overwritten(one: GradientWalks, wrong: WarpStep, by: WarpStep, need: Any) -
         sentence = f"its adjoint reads the {what} `{name}` as it is now; it was {built} by {by!r}"
         if by.where is not None:
             sentence += f" in line {by.where.line}"
-        return (
-            "overwritten memory",
-            sentence,
-            None,
-            f"a {kind} of its own for each time that it is {built} and that {wrong!r} shares with others",
-        )
+        mend = f"a {kind} of its own for each time that it is {built} and that {wrong!r} shares with others"
+        return "overwritten memory", sentence, None, mend
     name = one.session.tape.names.of(need.array, need.name)
     sentence = f"its adjoint reads `{name}` as it is now; `{name}` was overwritten by {by!r}"
     if by.where is not None and by is not wrong:
@@ -431,12 +419,8 @@ def retained(one: GradientWalks, row: VerdictRow) -> Found | None:
             sentence = (
                 f"`{name}` has retain_grad=True and is written {len(writers)} times: no store clears its gradient"
             )
-            return (
-                "leaked seed",
-                sentence,
-                None,
-                f"retain_grad=False, or an array of its own for each value of `{name}`",
-            )
+            mend = f"retain_grad=False, or an array of its own for each value of `{name}`"
+            return "leaked seed", sentence, None, mend
     return None
 
 

@@ -41,7 +41,7 @@ class Differing:
         """The fields as a table shows them."""
         d, where = self.difference, self.step.where
         line = "" if where is None else str(where)
-        numbers = str(d.number), f"{d.ours:.9g}", f"{d.theirs:.9g}", f"{d.ulps:.3g}"
+        numbers = [str(d.number), f"{d.ours:.9g}", f"{d.theirs:.9g}", f"{d.ulps:.3g}"]
         return [repr(self.step), line, self.array, *numbers, self.why]
 
 

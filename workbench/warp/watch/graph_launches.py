@@ -66,7 +66,8 @@ class GraphLaunches:
 
         names = self.session.note_names(frame) if backs and self.session.check == "gradient" else {}
         if ready is not None:
-            call = WarpCall("graph", "capture_launch", ready.regions, _ran, self.session.place_of(frame))
+            ran = lambda: None  # noqa: E731  what it launched is replayed call by call
+            call = WarpCall("graph", "capture_launch", ready.regions, ran, self.session.place_of(frame))
             call.follow = lambda call: self.follow(call, calls, taken, names)
             return self.recorder.postponed(call, ready.look, theirs)
         self.session.catch_up()
@@ -203,7 +204,3 @@ def _is_ready(call: WarpCall | ReplayedSnapshots) -> bool:
         return not call.refused
     is_copy = call.kind in ("copy", "fill_", "zero_", "assign") and call.label != FROM_HOST
     return is_copy or isinstance(call.ours, Repeated)
-
-
-def _ran() -> None:
-    """The twin of a graph launch, which does nothing: its calls are replayed one by one."""

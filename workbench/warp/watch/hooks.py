@@ -67,10 +67,8 @@ class Hooks:
 def refuse_walks(tape: Any, name: str) -> None:
     """Make the watch's tape refuse all walks from now on: another thread has called Warp, which is not followed."""
     if not tape.needed.conflicts:
-        error = GradientError(
-            f"`{name}` of Warp was called in another thread during the watch",
-            slug="watch-thread",
-            why="What it computed is not followed, so a gradient through it would be lost.",
-            instead="all calls of Warp in the thread that has opened the watch",
-        )
+        text = f"`{name}` of Warp was called in another thread during the watch"
+        why = "What it computed is not followed, so a gradient through it would be lost."
+        instead = "all calls of Warp in the thread that has opened the watch"
+        error = GradientError(text, slug="watch-thread", why=why, instead=instead)
         tape.needed.conflicts.append(error)

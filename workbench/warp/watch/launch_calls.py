@@ -197,11 +197,8 @@ class LaunchCalls:
         def theirs() -> Any:
             result = original(*args, **kwargs)
             if tape is not None and len(tape.launches) > before and isinstance(entry := tape.launches[-1], list):
-                entry[7]["caller"] = {
-                    "file": frame.f_code.co_filename,
-                    "lineno": frame.f_lineno,
-                    "func": frame.f_code.co_name,
-                }
+                code = frame.f_code
+                entry[7]["caller"] = {"file": code.co_filename, "lineno": frame.f_lineno, "func": code.co_name}
             return result
 
         if g.get("adjoint"):

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from ...arrays.workspace import Workspace
-from ...kernels.ir import Stmt
 from ...tapes.events import Event
 from ...tapes.reverse import reverse
 from .causes import NOTEBOOKS, explain
@@ -179,7 +178,8 @@ class Verdicts(GradientWalks):
             "values where slopes are finite; wp.zeros, not wp.empty, for what is read before all of it is written"
         )
         if self.met:
-            row.step = self._step_of(self.met[0])
+            behind = (s for s in reversed(self.steps) if s.event is not None and s.event.reverse is not None)
+            row.step = next((s for s in behind if self.met[0] in s.event.reverse.executable.conventions.values()), None)  # type: ignore[union-attr]
             row.cause = f"no derivative: {self._met_said()}; a finite number there, as Warp may give, is a convention"
             row.remedy = self.met[0].attr.instead.replace("wb.", "wp.")
         return True
@@ -188,11 +188,6 @@ class Verdicts(GradientWalks):
         """The places without a derivative that the walk has met, in words."""
         said = (f"{s.attr.text}{'' if s.where is None else f' ({s.where})'}" for s in self.met)
         return "; ".join(dict.fromkeys(said))
-
-    def _step_of(self, claim: Stmt) -> WarpStep | None:
-        """The last step of the pass in whose adjoint this claim stands."""
-        behind = (s for s in reversed(self.steps) if s.event is not None and s.event.reverse is not None)
-        return next((s for s in behind if claim in s.event.reverse.executable.conventions.values()), None)  # type: ignore[union-attr]
 
     def _first_not_finite(self) -> Event | None:
         """The first event of the pass that touches non-finite memory."""

@@ -98,14 +98,10 @@ class Watch:
         memory.between.discard("warp")
         session = self.session
         session.note_names(sys._getframe(1))
-        session.postpone(self._group)
+        session.postpone(lambda: self.tape.scopes.extend(by_module(self.steps, self.tape.events)))  # blocks of pictures
         session.twins.close()
         session.programs.close()
         self.launches.twin_launches.close()
-
-    def _group(self) -> None:
-        """Group the events of each library module into a block for pictures."""
-        self.tape.scopes += by_module(self.steps, self.tape.events)
 
     # ---- what was recorded
 
