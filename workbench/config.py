@@ -42,10 +42,10 @@ def _backend(value: Any) -> str | None:
     return value
 
 
-def _bounds(value: Any) -> bool | str:
+def _bounds(value: object) -> bool | str:
     if value not in (True, False, "affine"):
         raise ValueError('takes True, False or "affine"')
-    return value if value == "affine" else bool(value)
+    return "affine" if value == "affine" else bool(value)
 
 
 def _threads(value: Any) -> int:

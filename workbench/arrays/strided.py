@@ -193,7 +193,7 @@ _FIXED = dict.fromkeys(("shape", "ndim", "size", "strides"), "y = x.reshape(shap
 
 
 class _Unplaced(StridedArray):
-    """What `placed` fills in, before it becomes an array."""
+    """The fields that `placed` fills in, before it becomes an array."""
 
     __slots__ = ()
     __setattr__ = object.__setattr__  # type: ignore[assignment]

@@ -98,7 +98,7 @@ def check_lists(kernel: str, inputs: object, outputs: object) -> None:
 
 
 def _defaults(program: Program) -> str:
-    """What to say of a kernel whose parameters have defaults."""
+    """Returns the sentence about a kernel whose parameters have defaults, or ""."""
     if program.kernel is None:
         return ""
     parameters = inspect.signature(program.kernel.func).parameters.values()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, MutableSequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from types import ModuleType
@@ -178,7 +178,7 @@ class Executable:
 
         return looked
 
-    def _look(self, status: Any) -> None:
+    def _look(self, status: MutableSequence[int]) -> None:
         """Raise the error that the code has reported in `status`, if any, and clear it."""
         record = on_host(status)
         if record[0]:
@@ -186,7 +186,7 @@ class Executable:
             self.fail(found)
 
     @cached_property
-    def status(self) -> ctypes.Array:
+    def status(self) -> Any:
         """The error record of launches on a processor, one after the other, as they run under one lock."""
         return (ctypes.c_int64 * STATUS_WORDS)()
 
@@ -203,7 +203,7 @@ class Executable:
     def _share(self, packed: bytes, begin: int, end: int) -> None:
         self.private_sums.run(self, packed, (begin, end))  # type: ignore[union-attr]  # `_compile` looked
 
-    def _watch(self, status: Any) -> None:
+    def _watch(self, status: MutableSequence[int]) -> None:
         """Make every replay of the open capture check this launch's error record at its end."""
 
         def look() -> WorkbenchError | None:

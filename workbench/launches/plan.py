@@ -57,7 +57,7 @@ class Plan:
 
     @cached_property
     def motion(self) -> Motion | None:
-        """How other numbers move what it touches."""
+        """The motion of what it touches by other numbers in its indices."""
         found = motion(self.program.function, self.form)
         self.form.hulls.clear()
         if found is None or any(box is None and any(map(any, found.axes[self.name(k)])) for k, box in self.touched):

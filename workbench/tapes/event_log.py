@@ -127,7 +127,7 @@ class EventLog:
                     )
 
     def _moved_bits(self) -> dict[Span, None]:
-        """What was written, as integers, from memory that holds floats with a gradient, or from such integers."""
+        """Returns the bytes that came, as integers, from memory of floats with a gradient, or from such integers."""
         moved: dict[Span, None] = {}
         if not self.bits:
             return moved

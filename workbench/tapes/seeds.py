@@ -46,7 +46,7 @@ def seeds_of(tape: Recording, loss: array | None, grads: dict[array, array] | No
     return space
 
 
-def arrays_of(grads: Any) -> Any:
+def arrays_of(grads: object) -> Any:
     """The seeds, with those given as NumPy arrays or lists as arrays of the dtype that they are seeds for."""
     if not isinstance(grads, Mapping):
         return grads

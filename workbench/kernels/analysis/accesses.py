@@ -145,7 +145,7 @@ class _AccessReader:
     # -- values --
 
     def interval(self, value: ir.Value) -> Bounded:
-        """What is known of the interval of an integer."""
+        """Returns what is known of the interval of an integer."""
         form, value = self.form(value), self.resolve(value)
         if form is not None:
             return Bounded(limits_of(value.type), form.within_type())

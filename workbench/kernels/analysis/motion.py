@@ -34,7 +34,7 @@ class Motion:
     limits: Limits
 
     def by(self, change: Sequence[int]) -> Distances | None:
-        """How far each kind of step leads if the numbers change by so much; None if an index may then be outside."""
+        """Returns how far each kind of step leads if the numbers change so; None if an index may then be outside."""
         found = {}
         for steps, (least, most) in self.limits.items():
             n = found[steps] = sum([step * by for step, by in zip(steps, change, strict=True)])

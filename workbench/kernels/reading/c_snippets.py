@@ -478,7 +478,7 @@ def sign_of(node: Node) -> str:
 
 
 def bare(node: Node) -> Node:
-    """What stands in parentheses."""
+    """Returns the expression inside parentheses."""
     while node.type == "parenthesized_expression" and len(parts(node)) == 1:
         node = parts(node)[0]
     return node

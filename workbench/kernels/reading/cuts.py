@@ -148,7 +148,7 @@ def wrapped(reader: ReaderBase, base: ArrayView | Local | Choice, axis: int, nod
 
 
 def claim_within(reader: ReaderBase, i: ir.Value, n: ir.Value, sure: bool, node: ast.expr) -> None:
-    """Where indices are tested: an index that leaves a slice may be inside of the array still."""
+    """Claim, tested where indices are: an index that leaves a slice may be inside of the array still."""
     held = ops.compare("<", i, n)
     if not sure:
         held = reader.builder.emit(scalar.LOGICAL_AND, ops.compare(">=", i, reader.typed(0, i.type)), held)

@@ -1,9 +1,8 @@
-"""What error messages of the reader propose, from the text around a mistake."""
+"""Proposals in error messages of the reader, from the text around a mistake."""
 
 from __future__ import annotations
 
 import ast
-import dataclasses
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import ModuleType
@@ -60,16 +59,6 @@ def _began(reader: ReaderBase, begun: ast.Assign, node: ast.expr, text: str) -> 
     typed = number if wanted == "float32" else f"{spelled(wanted, reader.frame.around)}({number})"
     what = f"`{name}` began as the {kind} {value!r} in line {reader.where(begun).line}: {text}"
     return reader.error(what, "mixed-types", node, "", f"{name} = {typed}   in that line")
-
-
-def instead_of_annotation(name: str, annotation: object) -> tuple[str, str]:
-    """(reason, line to write) for a parameter whose annotation is no type of the kernel language."""
-    if isinstance(annotation, type) and dataclasses.is_dataclass(annotation):
-        return f"{annotation.__name__} is a dataclass.", "@wb.struct in place of @dataclass"
-    if annotation is str:
-        return "A kernel has no text.", f"{name}: int, or a kernel for each {name}"
-    shown = annotation.__name__ if isinstance(annotation, type) else repr(annotation)
-    return f"{shown} is not a type of the kernel language.", f"{name}: float   or   {name}: array(dtype=float)"
 
 
 def instead_of_value(x: object, name: str) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""What a reading looked up in Python: names, attributes, contents of vectors, static expressions.
+"""The objects that a reading looked up in Python: names, attributes, contents of vectors, static expressions.
 
 Each link of `a.b.k` is noted with the object found there. A program holds while every link still leads to that object,
 or to the same number: an equal one of its type, where -0.0 is not 0.0.
@@ -27,7 +27,7 @@ FOLLOWED: dict[str, tuple[Callable[[Any, str], Any], str]] = {  # each way: as a
 
 
 class Lookups:
-    """What one reading took from Python."""
+    """Record of all that one reading took from Python."""
 
     def __init__(self) -> None:
         self.links: dict[tuple[str, int, str], Link] = {}

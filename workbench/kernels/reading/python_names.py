@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import dataclasses
 import re
 import sys
 import typing
@@ -11,7 +12,6 @@ from typing import Any
 
 from ...errors import KernelError, Where
 from ..types import FUNCTION
-from . import hints
 from .declare import takes_function, type_from
 from .lookups import Lookups
 
@@ -30,7 +30,7 @@ def surroundings(fn: Callable[..., Any]) -> dict[str, Any]:
 
 
 def present(fn: Callable[..., Any], name: str) -> Any:
-    """What a free name of a function stands for now. Raises KeyError, ValueError."""
+    """Returns the object that a free name of a function stands for now. Raises KeyError, ValueError."""
     code = fn.__code__
     if name in code.co_freevars and fn.__closure__:
         return fn.__closure__[code.co_freevars.index(name)].cell_contents
@@ -83,6 +83,16 @@ def annotation(fn: Callable[..., Any], name: str, around: Mapping[str, Any], whe
 
 
 def _bad(name: str, annotation: object, where: Where, why: str) -> KernelError:
-    reason, instead = hints.instead_of_annotation(name, annotation)
+    reason, instead = _instead_of(name, annotation)
     text = f"the annotation of `{name}` is not a type of the kernel language"
     return KernelError(text, slug="annotation", where=where, why=why or reason, instead=instead)
+
+
+def _instead_of(name: str, annotation: object) -> tuple[str, str]:
+    """(reason, line to write) for a parameter whose annotation is no type of the kernel language."""
+    if isinstance(annotation, type) and dataclasses.is_dataclass(annotation):
+        return f"{annotation.__name__} is a dataclass.", "@wb.struct in place of @dataclass"
+    if annotation is str:
+        return "A kernel has no text.", f"{name}: int, or a kernel for each {name}"
+    shown = annotation.__name__ if isinstance(annotation, type) else repr(annotation)
+    return f"{shown} is not a type of the kernel language.", f"{name}: float   or   {name}: array(dtype=float)"
