@@ -265,8 +265,9 @@ class Builder:
             and row.effect.value == "pure"
             and Tile in [a.type.__class__ for a in args]
         ):
-            text = f"`{row.name}` does not take tiles"
-            raise KernelError(text, slug="tile-operand", where=self.where, instead="tile_map(f, t)")
+            raise KernelError(
+                f"`{row.name}` does not take tiles", slug="tile-operand", where=self.where, instead="tile_map(f, t)"
+            )
         try:
             type = row.type(*[a.type for a in args], **({"attr": attr} if row.typed_by_attr else {}))
         except TypeError as e:

@@ -128,8 +128,7 @@ class Singular:
 #
 # cost                     what it costs, counted in additions
 #
-# `attr?`: the keyword `attr=` is passed to every function of a row with `typed_by_attr`: one whose
-# type rule takes it.
+# `attr?`: the keyword `attr=` is passed to every function of a row with `typed_by_attr`, and to no other.
 @dataclass(frozen=True, eq=False)
 class Row:
     """One operation of the kernel language: its type rule, meaning, C text, derivative rules and effect."""

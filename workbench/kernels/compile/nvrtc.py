@@ -44,8 +44,9 @@ def nvrtc() -> Any:
         bound.getVersion()
         return bound
     except (ImportError, OSError, RuntimeError):
-        text = "NVRTC was not found.\nWrite instead:   pip install cupy-cuda12x nvidia-cuda-nvrtc-cu12\n[no-nvrtc]"
-        raise CompileError(text) from None
+        raise CompileError(
+            "NVRTC was not found.\nWrite instead:   pip install cupy-cuda12x nvidia-cuda-nvrtc-cu12\n[no-nvrtc]"
+        ) from None
 
 
 def available() -> bool:

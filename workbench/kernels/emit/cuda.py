@@ -48,8 +48,9 @@ def update(name: str, row: Row, scalar: Scalar, shared: bool, where: Where | Non
         return f"{head(name, row, scalar)} {{ return atomicAdd(p, v); }}"
     word = _CAS_WORD.get(scalar.bits)
     if word is None:
-        text = f"a GPU has no atomic operation on {scalar}"
-        raise KernelError(text, slug="atomic-type", where=where, instead="an array of int32")
+        raise KernelError(
+            f"a GPU has no atomic operation on {scalar}", slug="atomic-type", where=where, instead="an array of int32"
+        )
     T = scalar.c
     return f"""{head(name, row, scalar)} {{
     {word} *cell = ({word} *)p, seen = *(volatile {word} *)cell, before, after;

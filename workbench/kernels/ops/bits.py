@@ -34,7 +34,7 @@ BIT_COUNT = row(
     "bit_count",
     type=_count_type,
     meaning=lambda x: int(_unsigned(x)).bit_count(),
-    facts="exact",
+    exact=True,
     c=lambda types, x: f"wb_bit_count((uint{types[0].bits}_t){x})",
     doc="bit_count(x: I) -> int32: how many bits of x are 1.",
 )
@@ -66,7 +66,8 @@ def _cast_type(source: Type, attr: Scalar) -> Type:
 SAME_BITS = row(
     "same_bits",
     type=_cast_type,
-    facts="exact",
+    typed_by_attr=True,
+    exact=True,
     adjoint=NO_GRADIENT,
     meaning=lambda x, attr: np.asarray(x).view(attr.numpy)[()],
     vectorised=True,

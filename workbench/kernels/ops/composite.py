@@ -31,8 +31,11 @@ def wants(name: str, type: Type, classes: type[Sort] | tuple[type[Sort], ...], w
 def scalars_agree(name: str, a: Numeric, b: Numeric) -> None:
     if a.scalar != b.scalar:
         wide = max(a.scalar, b.scalar, key=lambda s: (s.kind == "f", s.bits))
-        text = f"`{name}` takes operands over one scalar type, got {a} and {b}"
-        raise refuse(text, slug="mixed-types", instead=f"{wide}(...) around one of them")
+        raise refuse(
+            f"`{name}` takes operands over one scalar type, got {a} and {b}",
+            slug="mixed-types",
+            instead=f"{wide}(...) around one of them",
+        )
 
 
 def one_type(

@@ -56,9 +56,13 @@ class Tid:
 _FREE: dict[str, Any] = {"cheap": True, "eager": True, "cost": 0}
 
 CONST = ir.CONST
-TID = row("tid", type=lambda attr: int32, **_FREE, doc="Index of this thread along axis `attr.axis`.")
-DIM = row("dim", type=lambda attr: int32, **_FREE, doc="Extent of the launch grid along `attr.axis`.")
-IF = row("if", type=lambda *t: None, facts="cheap")
+TID = row(
+    "tid", type=lambda attr: int32, typed_by_attr=True, **_FREE, doc="Index of this thread along axis `attr.axis`."
+)
+DIM = row(
+    "dim", type=lambda attr: int32, typed_by_attr=True, **_FREE, doc="Extent of the launch grid along `attr.axis`."
+)
+IF = row("if", type=lambda *t: None, cheap=True)
 FOR = row("for", type=lambda *t: None)
 WHILE = row("while", type=lambda *t: None)
 CALL = row("call", type=lambda *t: None)
@@ -83,12 +87,12 @@ def carried(loop: ir.Stmt) -> list[Carried]:
 
 
 # attr of `stack`: the Stack type. push(stack, v); pop(stack) -> v. Strictly last in, first out over all stacks.
-STACK = row("stack", type=lambda attr: attr, effect=Effect.IO)
+STACK = row("stack", type=lambda attr: attr, typed_by_attr=True, effect=Effect.IO)
 PUSH = row("push", type=lambda stack, v: None, effect=Effect.IO)
 POP = row("pop", type=lambda stack: _element(stack), effect=Effect.IO)
 
 # attr: (format, names of the arguments); a composite takes one conversion per component
-PRINTF = row("printf", type=lambda *t, attr: None, effect=Effect.IO)
+PRINTF = row("printf", type=lambda *t, attr: None, typed_by_attr=True, effect=Effect.IO)
 
 
 @dataclass(frozen=True)
@@ -131,7 +135,7 @@ class Convention(NoDerivative):
     number: int = 0
 
 
-ASSERT = row("assert", type=lambda holds, attr: None, effect=Effect.IO)
+ASSERT = row("assert", type=lambda holds, attr: None, typed_by_attr=True, effect=Effect.IO)
 
 _CONVERSION = re.compile(r"%([-+ #0]*[0-9]*(?:[.][0-9]+)?)(?:hh|h|ll|l|z|j|t)?(.?)", re.DOTALL)
 _INTEGERS, _FLOATS = "diuxXo", "eEfFgG"

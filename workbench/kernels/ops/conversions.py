@@ -57,8 +57,12 @@ def construct(type: Composite, *args: Operand) -> Any:
     if len(args) == 1:
         return CONSTRUCT(*args * type.size, attr=type)
     if isinstance(type, Matrix) and all(isinstance(k, Vector) for k in kinds):
-        text = f"{type} from vectors may mean rows or columns"
-        raise stop(args, text, slug="matrix-from-vectors", instead="matrix_from_rows(...) or matrix_from_cols(...)")
+        raise stop(
+            args,
+            f"{type} from vectors may mean rows or columns",
+            slug="matrix-from-vectors",
+            instead="matrix_from_rows(...) or matrix_from_cols(...)",
+        )
     whole = any(isinstance(k, Composite) for k in kinds)
     return (JOIN if whole else CONSTRUCT)(*args, attr=type)
 
@@ -74,8 +78,9 @@ def static_number(x: Whole) -> int:
     if not isinstance(x, ir.Value):
         return int(x)
     if x.stmt is None or x.stmt.row is not control.CONST:
-        text = "this number must be a constant"
-        raise stop((x,), text, slug="static", instead="a literal, or a constant outside the kernel")
+        raise stop(
+            (x,), "this number must be a constant", slug="static", instead="a literal, or a constant outside the kernel"
+        )
     return int(x.stmt.attr)
 
 

@@ -43,7 +43,7 @@ TRANSPOSE = multilinear(
     1,
     expand=_transpose,
     adjoint=lambda g, y, m: (TRANSPOSE(g),),
-    facts="linear",
+    linear=True,
     doc="transpose(m: matrix) -> matrix.",
     type=one_type("transpose", Matrix, "a matrix", lambda t: matrix((t.cols, t.rows), t.scalar)),
 )
@@ -170,11 +170,15 @@ def _skew_type(v: Type) -> Type:
     return matrix((3, 3), v.scalar)
 
 
+def _skew(v, types=None, out=None):
+    return [0, -v[2], v[1], v[2], 0, -v[0], -v[1], v[0], 0]
+
+
 SKEW = multilinear(
     "skew",
     1,
     type=numbers("skew", _skew_type),
-    expand=lambda v, types, out: [0, -v[2], v[1], v[2], 0, -v[0], -v[1], v[0], 0],
+    expand=_skew,
     adjoint=lambda g, y, v: (AXIAL(g),),
     doc="skew(v: vec3) -> mat33 with skew(v) * u == cross(v, u).",
 )
@@ -287,7 +291,7 @@ COFACTORS = curved(
     type=floating("cofactors", square("cofactors", lambda t: t, _SIZES)),
     expand=_cofactors,
     adjoint=lambda g, y, m: (ROWS["d_cofactors"](m, g),),
-    facts="exact",
+    exact=True,
     doc="The matrix of cofactors: the derivative of the determinant. Its Jacobian, a Hessian, is symmetric.",
 )
 DETERMINANT = row(
@@ -295,7 +299,7 @@ DETERMINANT = row(
     type=floating("determinant", square("determinant", lambda t: t.scalar, _SIZES)),
     expand=_determinant,
     adjoint=lambda g, y, m: (TIMES(g, COFACTORS(m)),),
-    facts="exact",
+    exact=True,
     tangent=lambda ts, y, m: None if ts[0] is None else ROWS["dot_both"](ts[0], COFACTORS(m)),
     doc="determinant(m: 2x2, 3x3 or 4x4 float matrix) -> scalar.",
 )
@@ -304,7 +308,7 @@ INVERSE = row(
     type=floating("inverse", square("inverse", lambda t: t, _SIZES)),
     expand=_inverse,
     adjoint=lambda g, y, m: (_flat_inverse(g, TRANSPOSE(y)),),
-    facts="exact",
+    exact=True,
     cost=8,
     tangent=lambda ts, y, m: None if ts[0] is None else _flat_inverse(ts[0], y),
     doc="inverse(m: 2x2, 3x3 or 4x4 float matrix) -> matrix; not finite where m is singular.",
@@ -322,6 +326,6 @@ MATRIX_FROM_ROWS = row(
     expand=lambda *rows, types, out: [x for r in rows for x in r],
     adjoint=lambda g, y, *rows: tuple(EXTRACT(g, attr=(i,)) for i in range(len(rows))),
     tangent=linear_tangent("matrix_from_rows"),
-    facts="exact",
+    exact=True,
     doc="matrix_from_rows(*vectors) -> matrix.",
 )

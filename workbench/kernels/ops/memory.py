@@ -65,11 +65,19 @@ def _shape(array: Type, attr: int) -> Type:
     return int32
 
 
-LOAD = row("load", type=_load, effect=Effect.READS, facts="exact moves cheap")
+LOAD = row("load", type=_load, effect=Effect.READS, exact=True, moves=True, cheap=True)
 STORE = row("store", type=_store, effect=Effect.WRITES, sign="=")
-COMPONENTS = row("components", type=_components, facts="cheap", cost=0)
-SHAPE = row("shape", type=_shape, facts="cheap eager", cost=0, doc="Extent of an array along axis `attr`.")
-ACCUMULATE = row("accumulate", type=_store, effect=Effect.ACCUMULATES, update=ADD, facts="adds", sign="+=")
+COMPONENTS = row("components", type=_components, cheap=True, cost=0)
+SHAPE = row(
+    "shape",
+    type=_shape,
+    typed_by_attr=True,
+    cheap=True,
+    eager=True,
+    cost=0,
+    doc="Extent of an array along axis `attr`.",
+)
+ACCUMULATE = row("accumulate", type=_store, effect=Effect.ACCUMULATES, update=ADD, adds=True, sign="+=")
 
 
 def _bits(name: str) -> Callable[..., Type]:
@@ -82,16 +90,17 @@ def _bits(name: str) -> Callable[..., Type]:
     return rule
 
 
-def _updating(name: str, sign: str, update: Row, of: str = "I", facts: str = "exact") -> Row:
+def _updating(name: str, sign: str, update: Row, of: str = "I", **facts: bool) -> Row:
     return row(
         name,
         type=_bits(name) if of == "I" else _atomic,
         effect=Effect.ACCUMULATES,
         update=update,
-        facts=facts,
+        exact=True,
         sign=f"{sign}=",
         c=f"({{T}})({{0}} {sign} {{1}})",
         doc=f"{name}(a: array, *i: int, v: {of}) -> {of}: a[i] {sign}= v, atomically; returns the old value.",
+        **facts,
     )
 
 
@@ -101,21 +110,21 @@ def _better(name: str, sign: str, update: Row) -> Row:
         type=_atomic,
         effect=Effect.ACCUMULATES,
         update=update,
-        facts="exact",
+        exact=True,
         c=f"{{1}} {sign} {{0}} ? {{1}} : {{0}}",
         doc=f"atomic_{name}(a: array, *i: int, v: T) -> T: a[i] = {name}(a[i], v), atomically; returns the old value.",
     )
 
 
-ATOMIC_ADD = _updating("atomic_add", "+", ADD, "T", "exact adds")
-ATOMIC_SUB = _updating("atomic_sub", "-", SUB, "T", "exact adds")
+ATOMIC_ADD = _updating("atomic_add", "+", ADD, "T", adds=True)
+ATOMIC_SUB = _updating("atomic_sub", "-", SUB, "T", adds=True)
 ATOMIC_MIN, ATOMIC_MAX = _better("min", "<", MIN), _better("max", ">", MAX)
 ATOMIC_EXCH = row(
     "atomic_exch",
     type=_atomic,
     effect=Effect.WRITES,
     adjoint=NO_GRADIENT,
-    facts="exact",
+    exact=True,
     update=lambda old, new: new,
     c="{1}",
     doc="atomic_exch(a: array, *i: int, v: T) -> T: a[i] = v, atomically; returns the old value. A gradient that"
@@ -126,7 +135,7 @@ ATOMIC_CAS = row(
     type=_cas,
     effect=Effect.WRITES,
     adjoint=NO_GRADIENT,
-    facts="exact",
+    exact=True,
     update=lambda old, expected, new: WHERE(EQ(old, expected), new, old),
     c="{0} == {1} ? {2} : {0}",
     doc="atomic_cas(a: array, *i: int, compare: T, v: T) -> T: a[i] = v where a[i] == compare, atomically; returns the"
@@ -152,7 +161,7 @@ def _wrap(i: Type, n: Type) -> Type:
 WRAP = row(
     "wrap",
     type=_wrap,
-    facts="cheap",
+    cheap=True,
     meaning=lambda i, n: i + type(i)(n) if i < 0 else i,
     vectorised=lambda i, n: np.where(i < 0, i + n.astype(i.dtype), i),
     c="({0} < 0 ? {0} + {1} : {0})",

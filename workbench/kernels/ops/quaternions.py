@@ -95,7 +95,7 @@ QUAT_ROTATE = curved(
     type=_rotate_type("quat_rotate"),
     expand=lambda q, v, types, out: _rotate(q, v),
     adjoint=lambda g, y, q, v: (_adjoint_rotate(g, q, v, 1.0), passed(QUAT_ROTATE_INV, 1)(q, g)),
-    facts="exact",
+    exact=True,
     doc="quat_rotate(q: quaternion, v: vec3) -> vec3: v turned by q, which should have length 1.",
 )
 QUAT_ROTATE_INV = curved(
@@ -103,7 +103,7 @@ QUAT_ROTATE_INV = curved(
     type=_rotate_type("quat_rotate_inv"),
     expand=lambda q, v, types, out: _rotate(q, v, -1),
     adjoint=lambda g, y, q, v: (_adjoint_rotate(g, q, v, -1.0), passed(QUAT_ROTATE, 1)(q, g)),
-    facts="exact",
+    exact=True,
     doc="quat_rotate_inv(q: quaternion, v: vec3) -> vec3: v turned back by q, which should have length 1.",
 )
 passing(QUAT_ROTATE, 1)
@@ -139,7 +139,7 @@ QUAT_TO_MATRIX = curved(
     type=_quats("quat_to_matrix", lambda t: matrix((3, 3), t.scalar)),
     expand=_quat_matrix,
     adjoint=_adjoint_quat_matrix,
-    facts="exact",
+    exact=True,
     doc="quat_to_matrix(q: unit quaternion) -> mat33 that turns as quat_rotate does.",
 )
 

@@ -52,6 +52,7 @@ def _draws(state, attr):
 DRAWS = row(
     "tile_draws",
     type=lambda state, attr: attr,
+    typed_by_attr=True,
     meaning=_draws,
     cost=64,
     block=lambda types, type, out, state, attr: (

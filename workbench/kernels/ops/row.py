@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -46,10 +45,8 @@ def linear_tangent(name: str) -> Callable[..., Any]:
     return tangent
 
 
-def row(name: str, *, facts: str = "", **fields: Any) -> Row:
-    """Make a row and enter it in the table. `facts`: the fields that are True of it."""
-    fields |= dict.fromkeys(facts.split(), True)
-    fields["typed_by_attr"] = "attr" in inspect.signature(fields["type"]).parameters
+def row(name: str, **fields: Any) -> Row:
+    """Make a row and enter it in the table."""
     adjoint = fields.get("adjoint")
     if fields.get("linear") and not fields.get("elementwise"):
         fields.setdefault("tangent", linear_tangent(name))

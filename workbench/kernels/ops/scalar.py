@@ -46,8 +46,11 @@ def same_type(name: str, types: tuple[Type, ...]) -> Numeric:
             hint = f"{wide}(...) around the operand that is not {wide}"
         else:
             hint = "operands of one type"
-        text = f"`{name}` takes operands of one type, got {_shown(types)}: nothing is converted silently"
-        raise refuse(text, slug="mixed-types", instead=hint)
+        raise refuse(
+            f"`{name}` takes operands of one type, got {_shown(types)}: nothing is converted silently",
+            slug="mixed-types",
+            instead=hint,
+        )
     return numeric(first)
 
 
@@ -87,8 +90,9 @@ def _rule_compare(name: str, ordered: bool) -> Callable[..., Type]:
     def rule(*types: Type) -> Type:
         first = same_type(name, types)
         if ordered and not isinstance(first, Scalar):
-            text = f"`{name}` orders scalars, not {first}"
-            raise refuse(text, slug="operand-type", instead="a comparison per component")
+            raise refuse(
+                f"`{name}` orders scalars, not {first}", slug="operand-type", instead="a comparison per component"
+            )
         return bool_
 
     return rule
@@ -127,6 +131,8 @@ def _rule_shift(name: str) -> Callable[..., Type]:
 
 # ---- facts that rows share
 
+# One instruction, rounded alike everywhere.
+_SIMPLE: dict[str, Any] = {"exact": True, "cheap": True, "eager": True}
 # A call of C's math library; and the functions of it that are one instruction.
 _LIBRARY: dict[str, Any] = {"library": True, "cost": 8}
 _INSTRUCTION: dict[str, Any] = {"exact": True, "library": False}
@@ -138,21 +144,11 @@ _SINE: dict[str, Any] = {"library": (float64,), "cost": 8}
 def _comparison(name: str, sign: str, meaning: Callable[..., Any], whole: Row | None = None) -> Row:
     """Of scalars; `whole` takes over for composites, which have no order."""
     rule, c = _rule_compare(sign, ordered=whole is None), f"{{0}} {sign} {{1}}"
-    return row(
-        name, sign=sign, type=rule, meaning=meaning, vectorised=True, c=c, whole=whole, facts="exact cheap eager"
-    )
+    return row(name, sign=sign, type=rule, meaning=meaning, vectorised=True, c=c, whole=whole, **_SIMPLE)
 
 
 def _logical(name: str, sign: str, meaning: Callable[..., Any], vectorised: np.ufunc, c: str) -> Row:
-    return row(
-        name,
-        sign=sign,
-        type=_rule_bools(sign.strip()),
-        meaning=meaning,
-        vectorised=vectorised,
-        c=c,
-        facts="exact cheap eager",
-    )
+    return row(name, sign=sign, type=_rule_bools(sign.strip()), meaning=meaning, vectorised=vectorised, c=c, **_SIMPLE)
 
 
 LT = _comparison("lt", "<", lambda a, b: a < b)
@@ -188,15 +184,19 @@ SWAPPED = {LT: GT, LE: GE, GT: LT, GE: LE, EQ: EQ, NE: NE}
 
 def _where_type(cond: Type, a: Type, b: Type) -> Type:
     if cond is not bool_:
-        text = f"the condition of `where` is a bool, not {cond}"
-        raise refuse(text, slug="operand-type", instead="where(x != 0, a, b)")
+        raise refuse(
+            f"the condition of `where` is a bool, not {cond}", slug="operand-type", instead="where(x != 0, a, b)"
+        )
     return same_type("where", (a, b))
 
 
 WHERE = row(
     "where",
     type=_where_type,
-    facts="elementwise linear exact cheap",
+    elementwise=True,
+    linear=True,
+    exact=True,
+    cheap=True,
     meaning=lambda cond, a, b: a if cond else b,
     vectorised=np.where,
     c="{0} ? {1} : {2}",
@@ -205,7 +205,8 @@ WHERE = row(
 )
 PICK_LT = row(
     "pick_lt",
-    facts="elementwise cheap",
+    elementwise=True,
+    cheap=True,
     type=lambda a, b, x, y: (same_type("pick_lt", (a, b)), same_type("pick_lt", (x, y)))[1],
     meaning=lambda a, b, x, y: np.where(a < b, x, y),
     c="{0} < {1} ? {2} : {3}",
@@ -215,7 +216,8 @@ PICK_LT = row(
 GATE = row(
     "gate",
     type=_rule_numbers("gate"),
-    facts="elementwise exact",
+    elementwise=True,
+    exact=True,
     meaning=lambda g, d: np.where(g == 0, np.zeros_like(d), d),
     c="{0} == 0 ? 0 : {1}",
     adjoint=lambda h, y, g, d: (None, h),
@@ -226,31 +228,51 @@ GATE = row(
 
 # ---- arithmetic
 
-
-def _sum(name: str, sign: str, meaning: Callable[..., Any], c: str, adjoint: Callable[..., Any], doc: str) -> Row:
-    rule, facts = _rule_numbers(sign), "elementwise linear exact cheap eager"
-    return row(name, sign=sign, type=rule, meaning=meaning, c=c_small(c), adjoint=adjoint, facts=facts, doc=doc)
-
-
-ADD = _sum(
-    "add", "+", lambda a, b: a + b, "{0} + {1}", lambda g, y, a, b: (g, g), "add(a: T, b: T) -> T; whole numbers wrap."
+ADD = row(
+    "add",
+    type=_rule_numbers("+"),
+    elementwise=True,
+    meaning=lambda a, b: a + b,
+    c=c_small("{0} + {1}"),
+    adjoint=lambda g, y, a, b: (g, g),
+    linear=True,
+    sign="+",
+    **_SIMPLE,
+    doc="add(a: T, b: T) -> T; whole numbers wrap.",
 )
-SUB = _sum(
+SUB = row(
     "sub",
-    "-",
-    lambda a, b: a - b,
-    "{0} - {1}",
-    lambda g, y, a, b: (g, NEG(g)),
-    "sub(a: T, b: T) -> T; whole numbers wrap.",
+    type=_rule_numbers("-"),
+    elementwise=True,
+    meaning=lambda a, b: a - b,
+    c=c_small("{0} - {1}"),
+    adjoint=lambda g, y, a, b: (g, NEG(g)),
+    linear=True,
+    sign="-",
+    **_SIMPLE,
+    doc="sub(a: T, b: T) -> T; whole numbers wrap.",
 )
-NEG = _sum("neg", "-", np.negative, "-{0}", lambda g, y, a: (NEG(g),), "neg(a: T) -> T: -a.")
+NEG = row(
+    "neg",
+    type=_rule_numbers("-"),
+    elementwise=True,
+    meaning=np.negative,
+    c=c_small("-{0}"),
+    adjoint=lambda g, y, a: (NEG(g),),
+    linear=True,
+    sign="-",
+    **_SIMPLE,
+    doc="neg(a: T) -> T: -a.",
+)
 POS = row(
     "pos",
     type=_rule_numbers("+"),
-    facts="elementwise linear exact",
+    elementwise=True,
     meaning=lambda a: a,
     c="{0}",
     adjoint=lambda g, y, a: (g,),
+    linear=True,
+    exact=True,
     doc="pos(a: T) -> T: a.",
 )
 
@@ -266,11 +288,13 @@ def _fused_mul(stmt: ir.Stmt) -> ir.Stmt | None:
 MUL = row(
     "mul",
     type=_rule_numbers("*"),
-    facts="elementwise bilinear exact cheap eager",
+    elementwise=True,
     meaning=lambda a, b: a * b,
     c=c_small("{0} * {1}"),
     adjoint=lambda g, y, a, b: (TIMES(g, b), TIMES(g, a)),
+    bilinear=True,
     sign="*",
+    **_SIMPLE,
     tangent=lambda ts, y, a, b: product_tangent(ts, a, b),
     fused=_fused_mul,
     doc="Product of two scalars; of two composites component by component.",
@@ -299,7 +323,8 @@ def _quotient(a, b):
 DIV = row(
     "div",
     type=_rule_numbers("/"),
-    facts="elementwise exact",
+    elementwise=True,
+    exact=True,
     cost=8,
     sign="/",
     meaning=_quotient,
@@ -344,6 +369,10 @@ def _adjoint_product(h, y, g, f):
     return _contracted(h, f, g), _contracted(h, g, f)
 
 
+def _adjoint_over(h, y, g, f):
+    return OVER(h, f), NEG(OVER(_contracted(h, y, f), f))
+
+
 def product_tangent(ts, a, b):
     """The tangent of a * b for scalars, composites by component, or a composite and a scalar."""
     parts = [MOVES(t, other) for t, other in zip(ts, (b, a), strict=True) if t is not None]
@@ -359,35 +388,40 @@ def _tangent_over(ts, y, g, f):
 TIMES = row(
     "times",
     type=_either(MUL.type),
-    facts="elementwise bilinear exact cheap eager",
+    elementwise=True,
     c="{0} * ({0} == 0 ? 0 : {1})",
     shown=MUL,
     meaning=_times,
     adjoint=_adjoint_product,
+    bilinear=True,
     tangent=lambda ts, y, g, f: product_tangent(ts, g, f),
+    **_SIMPLE,
     doc="g * f for an adjoint g, but 0 where g is 0. By g its derivative is f also there: the product changes"
     " with g wherever f is finite.",
 )
 MOVES = row(
     "moves",
     type=TIMES.type,
-    facts="elementwise bilinear exact cheap eager",
+    elementwise=True,
     c="{0} == 0 || {1} == 0 ? 0 : {0} * {1}",
     shown=MUL,
     meaning=_zero_or(lambda t, f: t * f, lambda t, f: (t == 0) | (f == 0)),
     adjoint=_adjoint_product,
+    bilinear=True,
     tangent=TIMES.tangent,
+    **_SIMPLE,
     doc="t * f for a tangent t, but 0 where either is 0: t may be infinite where f is exactly 0.",
 )
 OVER = row(
     "over",
     type=_either(_rule_floats("/", composite=True)),
-    facts="elementwise exact",
+    elementwise=True,
     shown=DIV,
     c="{0} == 0 ? 0 : {0} / {1}",
     meaning=_zero_or(lambda g, f: g / f, lambda g, f: g == 0),
-    adjoint=lambda h, y, g, f: (OVER(h, f), NEG(OVER(_contracted(h, y, f), f))),
+    adjoint=_adjoint_over,
     tangent=_tangent_over,
+    exact=True,
     cost=8,
     doc="g / f for an adjoint g, but 0 where g is 0.",
 )
@@ -441,7 +475,7 @@ PYMOD = row(
 MOD = row(
     "mod",
     type=_rule_numbers("mod"),
-    facts="elementwise",
+    elementwise=True,
     meaning=np.fmod,
     adjoint=_adjoint_mod,
     c=c_div("{0} % {1}", "0", "fmod{f}({0}, {1})"),
@@ -514,7 +548,9 @@ POW = row(
 MIN = row(
     "min",
     type=_rule_numbers("min"),
-    facts="elementwise exact cheap",
+    elementwise=True,
+    exact=True,
+    cheap=True,
     meaning=lambda a, b: np.where(b < a, b, a),
     c="{1} < {0} ? {1} : {0}",
     adjoint=lambda g, y, a, b: (PICK_LT(b, a, zero(g), g), PICK_LT(b, a, g, zero(g))),
@@ -523,7 +559,9 @@ MIN = row(
 MAX = row(
     "max",
     type=_rule_numbers("max"),
-    facts="elementwise exact cheap",
+    elementwise=True,
+    exact=True,
+    cheap=True,
     meaning=lambda a, b: np.where(a < b, b, a),
     c="{0} < {1} ? {1} : {0}",
     adjoint=lambda g, y, a, b: (PICK_LT(a, b, zero(g), g), PICK_LT(a, b, g, zero(g))),
@@ -543,7 +581,7 @@ CLAMP = row(
     "clamp",
     type=_rule_scalars("clamp"),
     adjoint=_adjoint_clamp,
-    facts="exact",
+    exact=True,
     meaning=lambda x, lo, hi: hi if hi < lo or hi < x else lo if x < lo else x,
     vectorised=lambda x, lo, hi: np.where((hi < lo) | (hi < x), hi, np.where(x < lo, lo, x)),
     c="({2} < {1} || {2} < {0}) ? {2} : {0} < {1} ? {1} : {0}",
@@ -552,17 +590,20 @@ CLAMP = row(
 ABS = row(
     "abs",
     type=_rule_numbers("abs"),
-    facts="elementwise exact cheap",
+    elementwise=True,
     meaning=np.abs,
     c=c_abs,
+    exact=True,
+    cheap=True,
     adjoint=lambda g, y, x: (PICK_LT(x, zero(x), NEG(g), PICK_LT(zero(x), x, g, zero(g))),),
     doc="abs(x: T) -> T, component by component. Slope 0 at 0.",
 )
 SIGN = row(
     "sign",
     type=_rule_numbers("sign"),
-    facts="elementwise exact",
+    elementwise=True,
     meaning=lambda x: np.where(x < 0, -1, 1),
+    exact=True,
     c="({T})({0} < 0 ? -1 : 1)",
     doc="sign(x: T) -> T: -1 where x < 0, else 1, at 0 too.",
 )
@@ -572,7 +613,7 @@ STEP = row(
     meaning=lambda x: x < 0,
     vectorised=True,
     c="({T})({0} < 0)",
-    facts="exact",
+    exact=True,
     doc="step(x: T) -> T: 1 where x < 0, else 0.",
 )
 NONZERO = row(
@@ -581,7 +622,7 @@ NONZERO = row(
     meaning=lambda x: x != 0,
     vectorised=True,
     c="({T})({0} != 0)",
-    facts="exact",
+    exact=True,
     doc="nonzero(x: T) -> T: 1 where x != 0, else 0.",
 )
 
@@ -590,7 +631,11 @@ DETACH = row(
     type=_rule_floats("detach", composite=True),
     meaning=lambda x: x,
     c="{0}",
-    facts="cut elementwise exact moves cheap",
+    cut=True,
+    elementwise=True,
+    exact=True,
+    moves=True,
+    cheap=True,
     cost=0,
     doc="The value; no gradient passes, and that is meant.",
 )
@@ -618,16 +663,21 @@ def _cast(x, attr: Scalar):
     return _saturated(x, attr) if x.dtype.kind == "f" and attr.kind in "iu" else x.astype(attr.numpy)
 
 
+def _adjoint_cast(g, y, x, attr):
+    return (CAST(g, attr=numeric(x).scalar) if is_float(kind(x)) and attr.kind == "f" else None,)
+
+
 CAST = row(
     "cast",
     type=_cast_type,
-    facts="elementwise linear cheap",
+    typed_by_attr=True,
+    elementwise=True,
     meaning=_cast,
     c=c_cast,
-    adjoint=lambda g, y, x, attr: (
-        CAST(g, attr=numeric(x).scalar) if is_float(kind(x)) and attr.kind == "f" else None,
-    ),
+    adjoint=_adjoint_cast,
     tangent=lambda ts, y, x, attr: None if ts[0] is None or attr.kind != "f" else CAST(ts[0], attr=attr),
+    linear=True,
+    cheap=True,
     doc="Conversion to the scalar type `attr`, also of every component of a vector or matrix.",
 )
 
@@ -644,7 +694,7 @@ def _bits(name: str, sign: str, meaning: Callable[..., Any]) -> Row:
         name,
         sign=sign,
         type=_rule_bits(sign),
-        facts="elementwise",
+        elementwise=True,
         meaning=meaning,
         c=f"({{T}})({{0}} {sign} {{1}})",
         doc=f"{name}(a: I, b: I) -> I, I integer or bool, or a vector or matrix of such: a {sign} b.",
@@ -658,7 +708,7 @@ INVERT = row(
     "invert",
     sign="~",
     type=_rule_bits("~", bools=False),
-    facts="elementwise",
+    elementwise=True,
     meaning=np.invert,
     c="({T})~{0}",
     doc="invert(a: I) -> I: ~a.",
@@ -667,7 +717,7 @@ LSHIFT = row(
     "lshift",
     sign="<<",
     type=_rule_shift("<<"),
-    facts="elementwise",
+    elementwise=True,
     c=c_lshift,
     meaning=lambda a, n: a << _places(a, n),
     doc="lshift(a: I, n: I) -> I: a << n, where n counts modulo the width of a.",
@@ -676,7 +726,7 @@ RSHIFT = row(
     "rshift",
     sign=">>",
     type=_rule_shift(">>"),
-    facts="elementwise",
+    elementwise=True,
     c=c_rshift,
     meaning=lambda a, n: a >> _places(a, n),
     doc="rshift(a: I, n: I) -> I: a >> n, where n counts modulo the width of a; keeps the sign.",
@@ -843,7 +893,7 @@ ROUND = _function(
 RINT = row(
     "rint",
     type=_rule_floats("rint", composite=True),
-    facts="elementwise",
+    elementwise=True,
     meaning=np.rint,
     c="rint{f}({0})",
     cost=8,
@@ -909,7 +959,7 @@ COPYSIGN = row(
     type=_rule_floats("copysign"),
     meaning=np.copysign,
     c="copysign{f}({0}, {1})",
-    facts="exact",
+    exact=True,
     adjoint=lambda g, y, a, b: (WHERE(EQ(a, y), g, -g), None),
     cost=8,
     doc="copysign(a: F, b: F) -> F: |a| with the sign of b.",
@@ -928,9 +978,11 @@ def _even(x: np.floating, attr: int) -> Any:
 EVEN = row(
     "even",
     type=lambda x, attr: _rule_floats("even")(x),
+    typed_by_attr=True,
     meaning=_even,
-    facts="exact cheap",
+    exact=True,
     vectorised=vectorised.even,
+    cheap=True,
     c=lambda types, x, attr: f"wb_even{'' if types[0].bits == 64 else 'f'}({x}, {attr})",
     doc="even(x: float32 or float64) -> a power of two that brings x near 2^attr. As much as it and its inverse "
     "are normal numbers.",

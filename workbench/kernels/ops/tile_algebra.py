@@ -16,7 +16,7 @@ from ..types import Tile, Type, float16, int32
 from .composite import moved_by_some, nothing_of_zero
 from .row import like, row, zero
 from .scalar import ADD, NEG, SUB
-from .tiles import MATMUL, TRANSPOSE, floats_of, tile_of
+from .tiles import MATMUL, MOVES_ELEMENTS, TRANSPOSE, floats_of, tile_of
 
 # ---- parts of a square matrix
 
@@ -26,8 +26,11 @@ def _square(name: str, t: Type) -> Tile:
     if found.dims[0] != found.dims[1]:
         raise refuse(f"`{name}` takes a square tile, not {found}", slug="tile-shape")
     if found.scalar is float16:
-        text = f"`{name}` takes float32 or float64, not {found}"
-        raise refuse(text, slug="operand-type", instead="tile_astype(t, dtype=wb.float32)")
+        raise refuse(
+            f"`{name}` takes float32 or float64, not {found}",
+            slug="operand-type",
+            instead="tile_astype(t, dtype=wb.float32)",
+        )
     return found
 
 
@@ -49,19 +52,31 @@ def _part_block(types, type, out, t, attr):
 PART = row(
     "tile_part",
     type=lambda t, attr: _square("tile_part", t),
+    typed_by_attr=True,
     meaning=_part,
-    facts="linear exact",
+    linear=True,
+    exact=True,
     adjoint=lambda g, y, t, attr: (PART(g, attr=attr),),
     block=_part_block,
     doc="One triangle of a square tile, zeros elsewhere; `half`: the lower one with half the diagonal.",
 )
 
 
+def _diag_type(d: Type) -> Type:
+    t = tile_of("tile_diag_add", d, 1)
+    return Tile(t.dims * 2, t.scalar)
+
+
+def _diagonal_type(t: Type) -> Type:
+    found = tile_of("tile_diagonal", t, 2)
+    return Tile((min(found.dims),), found.scalar)
+
+
 DIAG = row(
     "tile_diag",
-    type=lambda d: Tile(tile_of("tile_diag_add", d, 1).dims * 2, d.scalar),
+    type=_diag_type,
     meaning=np.diag,
-    facts="linear exact moves",
+    **MOVES_ELEMENTS,
     adjoint=lambda g, y, d: (DIAGONAL(g),),
     block=lambda types, type, out, d: (
         f"WB_TILE(wb_k, {type.size}) {out}.c[wb_k] = wb_k % {type.dims[0] + 1} == 0 ? {d}.c[wb_k / {type.dims[0]}] : 0;"
@@ -70,9 +85,9 @@ DIAG = row(
 )
 DIAGONAL = row(
     "tile_diagonal",
-    type=lambda t: Tile((min(tile_of("tile_diagonal", t, 2).dims),), t.scalar),
+    type=_diagonal_type,
     meaning=np.diagonal,
-    facts="linear exact moves",
+    **MOVES_ELEMENTS,
     adjoint=lambda g, y, t: (DIAG(g),),
     block=lambda types, type, out, t: (
         f"WB_TILE(wb_k, {type.size}) {out}.c[wb_k] = {t}.c[wb_k * {types[0].dims[1] + 1}];"
@@ -102,6 +117,11 @@ def _solve(a: np.ndarray, y: np.ndarray, attr: str) -> np.ndarray:
     return x
 
 
+def _solve_block(types, type, out, a, y, attr):
+    n, m = type.dims
+    return f"WB_SOLVE({type.scalar.c}, {n}, {m}, {out}.c, {a}.c, {int(attr == 'upper')})"
+
+
 def _other(attr: str) -> str:
     return "upper" if attr == "lower" else "lower"
 
@@ -127,14 +147,13 @@ def _tangent_solve(ts, x, a, y, attr):
 SOLVE = row(
     "tile_solve",
     type=_solve_type("tile_lower_solve"),
+    typed_by_attr=True,
     meaning=_solve,
     onto=1,
     cost=16,
     adjoint=nothing_of_zero(_adjoint_solve),
     tangent=moved_by_some(_tangent_solve),
-    block=lambda types, type, out, a, y, attr: (
-        f"WB_SOLVE({type.scalar.c}, {type.dims[0]}, {type.dims[1]}, {out}.c, {a}.c, {int(attr == 'upper')})"
-    ),
+    block=_solve_block,
     doc="x with a x = y, where only the lower or upper triangle of `a` counts, as `attr` says.",
 )
 
@@ -147,6 +166,10 @@ def _cholesky(a: np.ndarray) -> np.ndarray:
                 made[i, j] = made[i, j] - made[i, k] * made[j, k]
             made[i, j] = np.sqrt(made[i, j]) if i == j else made[i, j] / made[j, j]
     return made
+
+
+def _cholesky_block(types, type, out, a):
+    return f"WB_CHOLESKY({type.scalar.c}, {type.dims[0]}, {out}.c)"
 
 
 def _adjoint_cholesky(g, low, a):
@@ -173,12 +196,16 @@ CHOLESKY = row(
     cost=64,
     adjoint=nothing_of_zero(_adjoint_cholesky),
     tangent=moved_by_some(_tangent_cholesky),
-    block=lambda types, type, out, a: f"WB_CHOLESKY({type.scalar.c}, {type.dims[0]}, {out}.c)",
+    block=_cholesky_block,
     doc="The lower triangle l with l l^T = a, of which the lower triangle alone is read. Where a is not"
     " positive definite, NaN.",
 )
 
 # ---- sums so far
+
+
+def _scan_type(t: Type, attr: tuple[bool, bool]) -> Type:
+    return tile_of("tile_scan_inclusive", t)
 
 
 def _scan(t: np.ndarray, attr: tuple[bool, bool]) -> np.ndarray:
@@ -207,9 +234,10 @@ def _scan_block(types, type, out, t, attr):
 
 SCAN = row(
     "tile_scan",
-    type=lambda t, attr: tile_of("tile_scan_inclusive", t),
+    type=_scan_type,
+    typed_by_attr=True,
     meaning=_scan,
-    facts="linear",
+    linear=True,
     block=_scan_block,
     adjoint=lambda g, y, t, attr: (SCAN(g, attr=(attr[0], not attr[1])),),
     doc="The sums of all elements so far. `attr`: with the element itself; from the last one on.",
@@ -220,11 +248,26 @@ SCAN = row(
 _BETTER = {"min": "<", "max": ">"}
 
 
+def _best(t: np.ndarray, attr: str) -> Any:
+    best = 0
+    flat = np.ravel(t)
+    for k in range(1, flat.size):
+        if flat[k] < flat[best] if attr == "min" else flat[k] > flat[best]:
+            best = k
+    return best
+
+
+def _best_type(t: Type, attr: str) -> Type:
+    tile_of(f"tile_arg{attr}", t)
+    return int32
+
+
 BEST = row(
     "tile_best",
-    type=lambda t, attr: (tile_of(f"tile_arg{attr}", t), int32)[1],
-    meaning=lambda t, attr: _best_so_far(np.ravel(t), attr)[-1],
-    facts="exact",
+    type=_best_type,
+    typed_by_attr=True,
+    meaning=_best,
+    exact=True,
     block=lambda types, type, out, t, attr: (
         f"for (int32_t wb_k = 1; wb_k < {types[0].size}; ++wb_k)"
         f" if ({t}.c[wb_k] {_BETTER[attr]} {t}.c[{out}]) {out} = wb_k;"
@@ -244,8 +287,9 @@ def _best_so_far(t: np.ndarray, attr: str) -> np.ndarray:
 BEST_SO_FAR = row(
     "tile_best_so_far",
     type=lambda t, attr: Tile(tile_of(f"tile_scan_{attr}_inclusive", t, 1).dims, int32),
+    typed_by_attr=True,
     meaning=_best_so_far,
-    facts="exact",
+    exact=True,
     block=lambda types, type, out, t, attr: (
         f"WB_ONE {{ int32_t wb_s = 0; for (int32_t wb_k = 0; wb_k < {type.size};"
         f" ++wb_k) {{ if ({t}.c[wb_k] {_BETTER[attr]} {t}.c[wb_s]) wb_s = wb_k; {out}.c[wb_k] = wb_s; }} }}"
@@ -266,7 +310,7 @@ def _order_block(types, type, out, t):
 ORDER = row(
     "tile_order",
     type=lambda t: Tile(tile_of("tile_sort", t, 1).dims, int32),
-    facts="exact",
+    exact=True,
     meaning=lambda t: np.argsort(t, kind="stable"),
     block=_order_block,
     doc="The places of the elements, smallest first; equal ones keep their order.",
@@ -290,7 +334,7 @@ TAKE = row(
     "tile_take",
     type=_take_type,
     meaning=lambda t, places: np.asarray(t)[np.asarray(places)],
-    facts="linear exact moves",
+    **MOVES_ELEMENTS,
     adjoint=lambda g, y, t, places: (PUT(zero(t), places, g), None),
     block=lambda types, type, out, t, places: f"WB_TILE(wb_k, {type.size}) {out}.c[wb_k] = {t}.c[{places}.c[wb_k]];",
     doc="The elements at these places.",
@@ -299,7 +343,7 @@ PUT = row(
     "tile_put",
     type=lambda t, places, v: tile_of("tile_sort", t, 1),
     meaning=_put,
-    facts="linear",
+    linear=True,
     onto=0,
     adjoint=lambda g, y, t, places, v: (g, None, TAKE(g, places)),
     block=lambda types, type, out, t, places, v: (

@@ -27,27 +27,37 @@ def _transformed(t: np.ndarray, attr: int) -> np.ndarray:
     return np.stack([made.real, made.imag]).astype(t.dtype)
 
 
+def _fft_block(types, type, out, t, attr):
+    _, rows, n = type.dims
+    return f"WB_FFT({type.scalar.c}, {rows}, {n}, {out}.c, {attr})"
+
+
+def _dft_block(types, type, out, t, attr):
+    _, rows, n = type.dims
+    return f"WB_DFT({type.scalar.c}, {rows}, {n}, {out}.c, {t}.c, {attr})"
+
+
 FFT = row(
     "tile_fft",
     type=_type,
+    typed_by_attr=True,
     meaning=_transformed,
-    facts="linear",
+    linear=True,
     onto=0,
     cost=64,
     adjoint=lambda g, y, t, attr: (FFT(g, attr=-attr),),
-    block=lambda types, type, out, t, attr: f"WB_FFT({type.scalar.c}, {type.dims[1]}, {type.dims[2]}, {out}.c, {attr})",
+    block=_fft_block,
     doc="sum over j of t[j] exp(`attr` 2 pi i j k / n), for n a power of 2.",
 )
 DFT = row(
     "tile_dft",
     type=_type,
+    typed_by_attr=True,
     meaning=_transformed,
-    facts="linear",
+    linear=True,
     cost=256,
     adjoint=lambda g, y, t, attr: (DFT(g, attr=-attr),),
-    block=lambda types, type, out, t, attr: (
-        f"WB_DFT({type.scalar.c}, {type.dims[1]}, {type.dims[2]}, {out}.c, {t}.c, {attr})"
-    ),
+    block=_dft_block,
     doc="The same for any n.",
 )
 

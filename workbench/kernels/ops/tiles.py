@@ -21,6 +21,7 @@ from ..types import Tile, Type, is_float, is_int
 from .row import row, zero
 
 SIDES = 16  # sums that are taken side by side
+MOVES_ELEMENTS: dict[str, Any] = {"linear": True, "exact": True, "moves": True}  # facts of rows that hand elements on
 
 
 def tile_of(name: str, type: Type, rank: int | None = None) -> Tile:
@@ -29,8 +30,9 @@ def tile_of(name: str, type: Type, rank: int | None = None) -> Tile:
         raise refuse(f"`{name}` takes a tile, not {type}", slug="tile-operand", instead="tile_load(a, shape=...)")
     if rank is not None and len(type.dims) != rank:
         axes = f"{rank} ax{'i' if rank == 1 else 'e'}s"
-        text = f"`{name}` takes a tile with {axes}, not {type}"
-        raise refuse(text, slug="tile-shape", instead="tile_reshape(t, shape)")
+        raise refuse(
+            f"`{name}` takes a tile with {axes}, not {type}", slug="tile-shape", instead="tile_reshape(t, shape)"
+        )
     return type
 
 
@@ -68,7 +70,9 @@ def _numpy_index(t: np.ndarray, indices: tuple) -> tuple[int, ...]:
 FILL = row(
     "tile_fill",
     type=lambda s, attr: attr,
-    facts="exact linear",
+    typed_by_attr=True,
+    exact=True,
+    linear=True,
     meaning=lambda s, attr: np.full(attr.dims, s),
     adjoint=lambda g, y, s, attr: (TOTAL(g),),
     block=lambda types, type, out, s, attr: f"WB_TILE(wb_k, {type.size}) {out}.c[wb_k] = {s};",
@@ -77,7 +81,8 @@ FILL = row(
 INDEX = row(
     "tile_index",
     type=lambda attr: attr,
-    facts="exact",
+    typed_by_attr=True,
+    exact=True,
     meaning=lambda attr: np.arange(attr.size).reshape(attr.dims),
     block=lambda types, type, out, attr: f"WB_TILE(wb_k, {type.size}) {out}.c[wb_k] = wb_k;",
     doc="A tile of the type `attr` with 0, 1, 2, ...",
@@ -96,8 +101,9 @@ def _set_type(t: Type, *rest: Type) -> Type:
     made = tile_of("tile_assign", t)
     _indices("t[...] = v", made, rest[:-1])
     if rest[-1] != made.scalar:
-        text = f"a value of type {rest[-1]} cannot go into {made}"
-        raise refuse(text, slug="store-type", instead=f"{made.scalar}(...)")
+        raise refuse(
+            f"a value of type {rest[-1]} cannot go into {made}", slug="store-type", instead=f"{made.scalar}(...)"
+        )
     return made
 
 
@@ -118,13 +124,21 @@ def _adjoint_set(g, y, t, *rest):
     return SET(g, *i, zero(v)), *[None] * len(i), GET(g, *i)
 
 
+def _adjoint_get(g, y, t, *i):
+    return ADD_AT(zero(t), *i, g), *[None] * len(i)
+
+
+def _get_block(types, type, out, t, *i):
+    return f"{out} = {t}.c[{_at(types[0].dims, i)}];"
+
+
 GET = row(
     "tile_get",
     type=_get_type,
     meaning=lambda t, *i: t[_numpy_index(t, i)],
-    adjoint=lambda g, y, t, *i: (ADD_AT(zero(t), *i, g), *[None] * len(i)),
-    facts="linear exact moves",
-    block=lambda types, type, out, t, *i: f"{out} = {t}.c[{_at(types[0].dims, i)}];",
+    adjoint=_adjoint_get,
+    **MOVES_ELEMENTS,
+    block=_get_block,
     doc="The element of a tile that the indices name; negative ones count from the end.",
 )
 SET = row(
@@ -132,7 +146,7 @@ SET = row(
     type=_set_type,
     meaning=_set,
     adjoint=_adjoint_set,
-    facts="linear exact moves",
+    **MOVES_ELEMENTS,
     onto=0,
     block=lambda types, type, out, t, *r: f"WB_ONE {out}.c[{_at(type.dims, r[:-1])}] = {r[-1]};",
     doc="The tile with the element that the indices name replaced.",
@@ -141,7 +155,7 @@ ADD_AT = row(
     "tile_add_at",
     type=_set_type,
     meaning=_add_at,
-    facts="linear",
+    linear=True,
     onto=0,
     adjoint=lambda g, y, t, *rest: (g, *[None] * (len(rest) - 1), GET(g, *rest[:-1])),
     block=lambda types, type, out, t, *r: f"WB_ONE {out}.c[{_at(type.dims, r[:-1])}] += {r[-1]};",
@@ -178,7 +192,7 @@ TOTAL = row(
     type=_numbers("tile_sum"),
     meaning=_total,
     adjoint=lambda g, y, t: (FILL(g, attr=kind(t)),),
-    facts="linear",
+    linear=True,
     block=lambda types, type, out, t: f"WB_TOTAL({type.c}, {out}, {t}.c, {types[0].size})",
     doc="The sum of all elements.",
 )
@@ -186,6 +200,11 @@ TOTAL = row(
 
 def without(dims: tuple[int, ...], axis: int) -> tuple[int, ...]:
     return dims[:axis] + dims[axis + 1 :] or (1,)
+
+
+def _axis_type(t: Type, attr: int) -> Type:
+    made = tile_of("tile_sum", t)
+    return Tile(without(made.dims, attr), made.scalar)
 
 
 def _sum_axis(t: np.ndarray, attr: int) -> np.ndarray:
@@ -213,10 +232,11 @@ def _adjoint_sum_axis(g, y, t, attr):
 
 SUM_AXIS = row(
     "tile_sum_axis",
-    type=lambda t, attr: Tile(without(tile_of("tile_sum", t).dims, attr), t.scalar),
+    type=_axis_type,
+    typed_by_attr=True,
     meaning=_sum_axis,
     adjoint=_adjoint_sum_axis,
-    facts="linear",
+    linear=True,
     block=_sum_axis_block,
     doc="The sums along the axis `attr`, in the order of its indices.",
 )
@@ -234,7 +254,8 @@ def _reshape_type(t: Type, attr: Tile) -> Type:
 RESHAPE = row(
     "tile_reshape",
     type=_reshape_type,
-    facts="linear exact moves",
+    typed_by_attr=True,
+    **MOVES_ELEMENTS,
     onto=0,
     meaning=lambda t, attr: np.reshape(t, attr.dims),
     adjoint=lambda g, y, t, attr: (RESHAPE(g, attr=type_as(t, Tile).over(numeric(g).scalar)),),
@@ -247,8 +268,11 @@ def _broadcast_type(t: Type, attr: Tile) -> Type:
     dims = tile_of("tile_broadcast", t).dims
     wide = (1,) * (len(attr.dims) - len(dims)) + dims
     if len(wide) != len(attr.dims) or any(a not in (1, b) for a, b in zip(wide, attr.dims, strict=True)):
-        text = f"{t} does not broadcast to {attr.dims}"
-        raise refuse(text, slug="tile-shape", instead="a shape whose last axes are those of the tile, or 1")
+        raise refuse(
+            f"{t} does not broadcast to {attr.dims}",
+            slug="tile-shape",
+            instead="a shape whose last axes are those of the tile, or 1",
+        )
     return attr
 
 
@@ -277,12 +301,18 @@ def _adjoint_broadcast(g, y, t, attr):
 BROADCAST = row(
     "tile_broadcast",
     type=_broadcast_type,
-    facts="linear exact moves",
+    typed_by_attr=True,
+    **MOVES_ELEMENTS,
     meaning=lambda t, attr: np.broadcast_to(t, attr.dims),
     adjoint=_adjoint_broadcast,
     block=_broadcast_block,
     doc="The tile repeated to the shape of the type `attr`, as NumPy broadcasts.",
 )
+
+
+def _transpose_type(t: Type) -> Type:
+    made = tile_of("tile_transpose", t, 2)
+    return Tile(made.dims[::-1], made.scalar)
 
 
 def _transpose_block(types, type, out, t):
@@ -292,9 +322,9 @@ def _transpose_block(types, type, out, t):
 
 TRANSPOSE = row(
     "tile_transpose",
-    type=lambda t: Tile(tile_of("tile_transpose", t, 2).dims[::-1], t.scalar),
+    type=_transpose_type,
     meaning=np.transpose,
-    facts="linear exact moves",
+    **MOVES_ELEMENTS,
     adjoint=lambda g, y, t: (TRANSPOSE(g),),
     block=_transpose_block,
     doc="The tile with rows and columns exchanged.",
@@ -322,6 +352,15 @@ def _fits(whole: Tile, part: Tile, offsets: tuple[Type, ...]) -> None:
         raise refuse(f"a part of shape {part.dims} does not fit into {whole}", slug="tile-shape")
 
 
+def _view_type(t: Type, *offsets: Type, attr: Tile) -> Type:
+    _fits(tile_of("tile_view", t), attr, offsets)
+    return attr
+
+
+def _view(t, *offsets, attr):
+    return t[tuple(slice(int(o), int(o) + n) for o, n in zip(offsets, attr.dims, strict=True))]
+
+
 def _assign_type(t: Type, *rest: Type) -> Type:
     made, part = tile_of("tile_assign", t), tile_of("tile_assign", rest[-1])
     _fits(made, part, rest[:-1])
@@ -336,6 +375,10 @@ def _assign(t, *rest):
     return made
 
 
+def _adjoint_view(g, y, t, *o, attr):
+    return ASSIGN(zero(t), *o, g), *[None] * len(o)
+
+
 def _adjoint_assign(g, y, t, *rest):
     o, part = rest[:-1], rest[-1]
     type = type_as(part, Tile).over(numeric(g).scalar)
@@ -344,10 +387,11 @@ def _adjoint_assign(g, y, t, *rest):
 
 VIEW = row(
     "tile_view",
-    type=lambda t, *offsets, attr: (_fits(tile_of("tile_view", t), attr, offsets), attr)[1],
-    meaning=lambda t, *offsets, attr: t[_slices(offsets, attr.dims)],
-    adjoint=lambda g, y, t, *o, attr: (ASSIGN(zero(t), *o, g), *[None] * len(o)),
-    facts="linear exact moves",
+    type=_view_type,
+    typed_by_attr=True,
+    meaning=_view,
+    adjoint=_adjoint_view,
+    **MOVES_ELEMENTS,
     block=lambda types, type, out, t, *o, attr: (
         f"WB_TILE(wb_k, {type.size}) {out}.c[wb_k] = {t}.c[{_part_block(types, types[0], type, o)}];"
     ),
@@ -358,7 +402,7 @@ ASSIGN = row(
     type=_assign_type,
     meaning=_assign,
     adjoint=_adjoint_assign,
-    facts="linear exact moves",
+    **MOVES_ELEMENTS,
     onto=0,
     block=lambda types, type, out, t, *r: (
         f"WB_TILE(wb_k, {types[-1].size}) {out}.c[{_part_block(types, type, types[-1], r[:-1])}] = {r[-1]}.c[wb_k];"
@@ -375,11 +419,17 @@ INDEXED = (GET, SET, ADD_AT, VIEW, ASSIGN)
 def _matmul_type(c: Type, a: Type, b: Type, attr: int) -> Type:
     out, left, right = (floats_of("tile_matmul", t, 2) for t in (c, a, b))
     if left.dims[1] != right.dims[0] or out.dims != (left.dims[0], right.dims[1]):
-        text = f"`tile_matmul` of {left.dims} and {right.dims} gives no tile of {out.dims}"
-        raise refuse(text, slug="tile-shape", instead="shapes (n, k), (k, m) and (n, m)")
+        raise refuse(
+            f"`tile_matmul` of {left.dims} and {right.dims} gives no tile of {out.dims}",
+            slug="tile-shape",
+            instead="shapes (n, k), (k, m) and (n, m)",
+        )
     if not left.scalar == right.scalar == out.scalar:
-        text = f"`tile_matmul` takes one scalar type, got {left}, {right} and {out}"
-        raise refuse(text, slug="mixed-types", instead="tile_astype(t, dtype=...)")
+        raise refuse(
+            f"`tile_matmul` takes one scalar type, got {left}, {right} and {out}",
+            slug="mixed-types",
+            instead="tile_astype(t, dtype=...)",
+        )
     return out
 
 
@@ -399,6 +449,10 @@ def _matmul_block(types, type, out, c, a, b, attr):
     return f"{name}({type.scalar.c}, {n}, {m}, {k}, {out}.c, {a}.c, {b}.c{f', {attr}' if attr else ''})"
 
 
+def _adjoint_matmul(g, y, c, a, b, attr):
+    return (g, MATMUL(zero(a), g, TRANSPOSE(b), attr=1), MATMUL(zero(b), TRANSPOSE(a), g, attr=2))
+
+
 def _tangent_matmul(ts, y, c, a, b, attr):
     total = ts[0]
     if ts[1] is not None:
@@ -411,15 +465,12 @@ def _tangent_matmul(ts, y, c, a, b, attr):
 MATMUL = row(
     "tile_matmul",
     type=_matmul_type,
+    typed_by_attr=True,
     meaning=_matmul,
-    adjoint=lambda g, y, c, a, b, attr: (
-        g,
-        MATMUL(zero(a), g, TRANSPOSE(b), attr=1),
-        MATMUL(zero(b), TRANSPOSE(a), g, attr=2),
-    ),
+    adjoint=_adjoint_matmul,
     onto=0,
     tangent=_tangent_matmul,
-    facts="bilinear",
+    bilinear=True,
     cost=64,
     block=_matmul_block,
     doc="c + a @ b. `attr`: 0, or which of 1 (a) and 2 (b) is an adjoint, of which a number that is exactly 0 counts"

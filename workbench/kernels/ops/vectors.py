@@ -51,6 +51,9 @@ from .scalar import (
     same_type,
 )
 
+# Components are handed on as they are, each to a place.
+MOVING: dict[str, Any] = {"linear": True, "exact": True, "moves": True, "cheap": True}
+
 # ---- sums over components
 
 
@@ -69,7 +72,7 @@ DOT = multilinear(
     expand=sum_of_products,
     type=numbers("dot", one_type("dot", Composite, "two vectors or quaternions", lambda t: t.scalar)),
     adjoint=lambda g, y, a, b: (TIMES(g, b), TIMES(g, a)),
-    facts="bilinear",
+    bilinear=True,
     doc="dot(a: V, b: V) -> scalar, V vector or quaternion: sum of the products of components.",
 )
 
@@ -82,9 +85,12 @@ def _scale_type(v: Type, s: Type) -> Type:
 SCALE = row(
     "scale",
     type=numbers("*", _scale_type),
-    facts="elementwise exact cheap bilinear",
+    elementwise=True,
     meaning=MUL.meaning,
     c=MUL.c,
+    exact=True,
+    cheap=True,
+    bilinear=True,
     adjoint=lambda g, y, v, s: (TIMES(g, s), passed(DOT, 0)(g, v)),
     doc="Every component of v times the scalar s.",
     tangent=lambda ts, y, v, s: product_tangent(ts, v, s),
@@ -92,9 +98,10 @@ SCALE = row(
 UNSCALE = row(
     "unscale",
     type=floating("/", _scale_type),
-    facts="elementwise exact",
+    elementwise=True,
     meaning=DIV.meaning,
     c=DIV.c,
+    exact=True,
     adjoint=OVER.adjoint,
     tangent=OVER.tangent,
     doc="Every component of v divided by the scalar s.",
@@ -120,7 +127,7 @@ def _tangent_lerp(ts, y, a, b, t):
 LERP = row(
     "lerp",
     type=floating("lerp", _lerp_type),
-    facts="elementwise",
+    elementwise=True,
     c="{0} * (1 - {2}) + {1} * {2}",
     meaning=lambda a, b, t: a * (1 - t) + b * t,
     tangent=_tangent_lerp,
@@ -147,9 +154,11 @@ def _places(type: Composite) -> list[tuple[int, ...]]:
 CONSTRUCT = row(
     "construct",
     type=_construct_type,
+    typed_by_attr=True,
     expand=lambda *c, types, out, attr: list(c),
     adjoint=lambda g, y, *c, attr: tuple(EXTRACT(g, attr=i) for i in _places(attr)),
-    facts="linear exact moves cheap",
+    tangent=linear_tangent("construct"),
+    **MOVING,
     doc="The composite `attr` of these components, row by row.",
 )
 
@@ -199,17 +208,21 @@ def _insert_type(v: Type, s: Type, attr: int | tuple[int, ...]) -> Type:
 EXTRACT = row(
     "extract",
     type=lambda v, attr: _part_type(v, len(static_index(v, attr))),
+    typed_by_attr=True,
     expand=_extract,
     adjoint=lambda g, y, v, attr: (INSERT(zero(v), g, attr=attr),),
-    facts="linear exact moves cheap",
+    tangent=linear_tangent("extract"),
+    **MOVING,
     doc="Component `attr` (indices known when compiled); one index into a matrix gives that row as a vector.",
 )
 INSERT = row(
     "insert",
     type=_insert_type,
+    typed_by_attr=True,
     expand=_insert,
+    tangent=linear_tangent("insert"),
     adjoint=lambda g, y, v, s, attr: (INSERT(g, zero(s), attr=attr), EXTRACT(g, attr=attr)),
-    facts="linear exact moves cheap",
+    **MOVING,
     doc="The composite with component `attr` replaced.",
 )
 
@@ -274,6 +287,10 @@ def _insert_at_type(v: Type, *rest: Type) -> Type:
     return v
 
 
+def _adjoint_extract_at(g, y, v, *i):
+    return INSERT_AT(zero(v), *i, g), *[None] * len(i)
+
+
 def _adjoint_insert_at(g, y, v, *rest):
     i, s = rest[:-1], rest[-1]
     return INSERT_AT(g, *i, zero(s)), *[None] * len(i), EXTRACT_AT(g, *i)
@@ -283,9 +300,9 @@ EXTRACT_AT = row(
     "extract_at",
     type=lambda v, *i: _runtime_indices(v, i),
     expand=_extract_at,
-    adjoint=lambda g, y, v, *i: (INSERT_AT(zero(v), *i, g), *[None] * len(i)),
+    adjoint=_adjoint_extract_at,
     tangent=linear_tangent("extract_at"),
-    facts="exact",
+    exact=True,
     doc="extract_at(v, *i): the component that run-time indices name; negative ones count from the end.",
 )
 INSERT_AT = row(
@@ -294,7 +311,7 @@ INSERT_AT = row(
     expand=_insert_at,
     adjoint=_adjoint_insert_at,
     tangent=linear_tangent("insert_at"),
-    facts="exact",
+    exact=True,
     doc="insert_at(v, *i, s): v with the component at run-time indices replaced.",
 )
 AT_RUN_TIME = (EXTRACT_AT, INSERT_AT)
@@ -335,7 +352,7 @@ def _extreme(name: str, better: Row, arg: Row) -> Row:
         expand=lambda v, types, out: reduce(lambda best, x: WHERE(better(x, best), x, best), v),
         adjoint=lambda g, y, v: (INSERT_AT(zero(v), arg(v), g),),
         tangent=lambda ts, y, v: None if ts[0] is None else EXTRACT_AT(ts[0], arg(v)),
-        facts="exact",
+        exact=True,
         doc=f"{name}(v: vector) -> scalar; at a tie the gradient goes to the first such component.",
     )
 
@@ -447,7 +464,7 @@ LENGTH_SQ = row(
     expand=lambda v, types, out: sum_of_products(v, v),
     adjoint=lambda g, y, v: (TIMES(g, v + v),),
     tangent=lambda ts, y, v: None if ts[0] is None else ROWS["dot_both"](ts[0], v + v),
-    facts="exact",
+    exact=True,
     doc="length_sq(v: V) -> scalar: sum of squares.",
 )
 ACROSS = curved(
@@ -455,7 +472,7 @@ ACROSS = curved(
     type=floating("across", one_type("across", _LINEAR_TYPES, "vectors or quaternions", lambda t: t)),
     expand=_across,
     adjoint=_adjoint_across,
-    facts="exact",
+    exact=True,
     doc="across(g: V, y: V) -> V: g - (g · y) y for a y of length 1: what of g turns y.",
 )
 passing(ACROSS, 0)
@@ -463,7 +480,7 @@ LENGTH = row(
     "length",
     type=floating("length", LENGTH_SQ.type),
     expand=_length,
-    facts="exact",
+    exact=True,
     cost=8,
     adjoint=lambda g, y, v: (TIMES(g, _direction(v, y)),),
     singular=Singular(
@@ -484,7 +501,7 @@ NORMALIZE = row(
         "the slope of `normalize` at a zero vector is a convention: 0",
         "wb.smooth_normalize(v, eps), which is smooth, or a branch that keeps the zero vector out",
     ),
-    facts="exact",
+    exact=True,
     cost=8,
     tangent=lambda ts, y, v: None if ts[0] is None else _flat_normalize(ts[0], y, v),
     doc="normalize(v: V) -> V: v / length(v); zero, with derivative 0, at the zero vector; (0, 0, 0, 1) of a"
