@@ -353,9 +353,21 @@ def quat_to_euler(q: Operand, i: Whole, j: Whole, k: Whole) -> Any:
     return CONSTRUCT(*[found[n] for n in range(3)], attr=vector(3, numeric(q).scalar))
 
 
-_NAMES = (
-    "quat_from_matrix quat_to_axis_angle quat_from_rotation_vector quat_to_rotation_vector quat_slerp "
-    "quat_between_vectors quat_twist quat_twist_angle quat_twist_angle_signed quat_rpy quat_to_rpy quat_from_euler "
-    "quat_to_euler"
-).split()
-ROTATIONS: dict[str, Callable[..., Any]] = {name: globals()[name] for name in _NAMES}
+ROTATIONS: dict[str, Callable[..., Any]] = {
+    f.__name__: f
+    for f in (
+        quat_from_matrix,
+        quat_to_axis_angle,
+        quat_from_rotation_vector,
+        quat_to_rotation_vector,
+        quat_slerp,
+        quat_between_vectors,
+        quat_twist,
+        quat_twist_angle,
+        quat_twist_angle_signed,
+        quat_rpy,
+        quat_to_rpy,
+        quat_from_euler,
+        quat_to_euler,
+    )
+}

@@ -358,11 +358,31 @@ def velocity_at_point(twist: Operand, r: Operand) -> Any:
     return ADD(v, CROSS(w, r))
 
 
-_NAMES = (
-    "transform_identity transform_get_translation transform_get_rotation transform_set_translation "
-    "transform_set_rotation transform_multiply transform_inverse transform_point transform_vector "
-    "transform_to_matrix transform_from_matrix transform_compose transform_decompose transform_expand "
-    "transform_twist transform_wrench spatial_top spatial_bottom spatial_dot spatial_cross spatial_cross_dual "
-    "spatial_adjoint velocity_at_point"
-).split()
-TRANSFORMS: dict[str, Callable[..., Any]] = {name: globals()[name] for name in _NAMES}
+TRANSFORMS: dict[str, Callable[..., Any]] = {
+    f.__name__: f
+    for f in (
+        transform_identity,
+        transform_get_translation,
+        transform_get_rotation,
+        transform_set_translation,
+        transform_set_rotation,
+        transform_multiply,
+        transform_inverse,
+        transform_point,
+        transform_vector,
+        transform_to_matrix,
+        transform_from_matrix,
+        transform_compose,
+        transform_decompose,
+        transform_expand,
+        transform_twist,
+        transform_wrench,
+        spatial_top,
+        spatial_bottom,
+        spatial_dot,
+        spatial_cross,
+        spatial_cross_dual,
+        spatial_adjoint,
+        velocity_at_point,
+    )
+}
