@@ -44,8 +44,8 @@ PATIENCE_S = 4.0
 SPARING, OF_TILES = "--param max-completely-peeled-insns=100 --param max-completely-peel-times=8".split(), "WB_TILE("
 
 
-# Where a loop carries a number (`wb_noted`), gcc 12 divides it so that loads come behind the stores to their memory.
-WHOLE, NOTED = ["-fno-tree-loop-distribution"], "wb_noted"
+# Of a loop that carries a number, gcc 12 makes stores of zeros a `memset` before what still reads that memory.
+NO_MEMSET = ["-fno-tree-loop-distribute-patterns"]
 
 
 # No code runs when the library is loaded; `memset`, `printf` are the process's. The linker has nothing to optimise.
@@ -78,8 +78,8 @@ class Compiler:
 
     def flags_for(self, text: str) -> list[str]:
         """All flags that depend on nothing but the compiler and the text."""
-        spare, whole = (SPARING if OF_TILES in text else []), (WHOLE if NOTED in text else [])
-        return [*FLAGS, *self.flags, *((*spare, *whole) if self.is_gcc else ())]
+        spare = SPARING if OF_TILES in text else []
+        return [*FLAGS, *self.flags, *((*NO_MEMSET, *spare) if self.is_gcc else ())]
 
     def libraries(self, text: str, flags: tuple[str, ...]) -> list[str]:
         """The linker flags of a kernel. gcc on Linux omits libc, which the process has loaded: a fifth of the time.
