@@ -1,4 +1,4 @@
-"""The adjoint of a launch: one function, a pull before the rest, or a map and a gather; chosen, compiled and run."""
+"""The adjoint of a launch: one function, or a pull before the rest; chosen, compiled and run."""
 
 from __future__ import annotations
 
