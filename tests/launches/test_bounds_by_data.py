@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import linecache
+
 import numpy as np
 import pytest
 
@@ -315,3 +317,27 @@ def test_on_a_gpu_it_is_said_when_the_host_waits(monkeypatch):
         wb.launch(picked, 2, [x, j, y])
     with pytest.raises(wb.BoundsError, match="'x'"):
         tape.backward(grads={y: wb.ones(2, device="cuda:0")})
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_long_chain_of_whole_numbers_is_planned_at_once(backend, monkeypatch):
+    """Each link is used twice by the next: followed link by link, 60 of them would be 2**60."""
+    text = "\n".join(
+        [
+            "@wb.kernel",
+            "def hashed(x: wb.array[float], j: wb.array[int], y: wb.array[float]):",
+            "    i = wb.tid()",
+            "    h = j[i]",
+            *["    h = wb.max(h, h * 3 + h) % 1000"] * 60,
+            "    y[i] = x[h % x.shape[0]]",
+        ]
+    )
+    linecache.cache["/hashed.py"] = (len(text), None, text.splitlines(True), "/hashed.py")
+    scope = {"wb": wb, "__name__": "hashed"}
+    exec(compile(text, "/hashed.py", "exec"), scope)
+    monkeypatch.setattr(wb.config, "backend", backend)
+    y, h = wb.zeros(3), np.array([1, 2, 5])
+    wb.launch(scope["hashed"], 3, [wb.array(np.arange(7.0, dtype=np.float32)), wb.array(h.astype(np.int32)), y])
+    for _ in range(60):
+        h = np.maximum(h, 4 * h) % 1000
+    assert y.list() == (h % 7).tolist()

@@ -26,7 +26,7 @@ from .affine import (
     symbols_in,
     weighted_sum,
 )
-from .intervals import Bounded, has_rule
+from .intervals import Bounded, computed, has_rule
 
 _NEVER = AffineGuard(Affine((), -1))
 _ANY = (-(1 << 64), 1 << 64)
@@ -153,7 +153,7 @@ class _AccessReader:
 
     def integer(self, stmt: ir.Stmt, out: ir.Value) -> None:
         if has_rule(stmt.row):
-            self.bounded[out] = Bounded(limits_of(out.type), None, stmt.row, tuple(map(self.interval, stmt.args)))
+            self.bounded[out] = computed(stmt.row, tuple(map(self.interval, stmt.args)), limits_of(out.type))
         if stmt.row is memory.WRAP:
             index, extent = (self.form(a) for a in stmt.args)
             if index is not None and extent is not None and extent.host:
@@ -278,7 +278,7 @@ class _AccessReader:
         for out, a, b in zip(stmt.outs, stmt.regions[0].results, stmt.regions[1].results, strict=True):
             left, right = self.form(a), self.form(b)
             if is_int(out.type):
-                self.bounded[out] = Bounded(limits_of(out.type), None, control.IF, (self.interval(a), self.interval(b)))
+                self.bounded[out] = computed(control.IF, (self.interval(a), self.interval(b)), limits_of(out.type))
             if left is not None and right is not None and left == right:
                 left, right = left.within_type(), right.within_type()
                 self.forms[out] = Affine(left.terms, left.constant, (*left.needs, *right.needs))
@@ -351,7 +351,7 @@ class _AccessReader:
         shape = ir.type_as(stmt.args[0], Composite).shape
         indices = stmt.args[1:] if stmt.row is vectors.EXTRACT_AT else stmt.args[1:-1]
         places = [
-            Bounded(limits_of(i.type), None, memory.WRAP, (self.interval(i), Bounded((n, n))))
+            computed(memory.WRAP, (self.interval(i), Bounded((n, n))), limits_of(i.type))
             for i, n in zip(indices, shape, strict=False)
         ]
         self.components.append(self.made(stmt, stmt.args[0], -1, (), (), tuple(places)))

@@ -6,13 +6,16 @@ They prove that an index stays inside its array, so that no test of it is needed
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..ops import Row, control, memory, scalar
 from .affine import Affine
 
 Interval = tuple[int, int]
+
+
+DEEPEST = 32  # operations on operations that are followed: indices have few, and hashes many
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,25 +26,44 @@ class Bounded:
     form: Affine | None = None
     row: Row | None = None
     args: tuple[Bounded, ...] = ()
+    depth: int = 0
+
+
+def computed(row: Row, args: tuple[Bounded, ...], limits: Interval) -> Bounded:
+    """The integer that a row makes of these; anything of its type beyond `DEEPEST`."""
+    depth = 1 + max(a.depth for a in args)
+    return Bounded(limits, None, row, args, depth) if depth <= DEEPEST else Bounded(limits)
 
 
 def interval(value: Bounded, of_form: Callable[[Affine], Interval | None]) -> Interval:
     """The smallest and the largest value, where affine forms have the intervals `of_form`, or None."""
-    found = None
-    if value.form is not None:
-        found = of_form(value.form)
-    elif value.row is not None:
-        found = _RULES[value.row](*[interval(a, of_form) for a in value.args])
-    inside = found is not None and value.limits[0] <= found[0] and found[1] <= value.limits[1]
-    return found if found is not None and inside else value.limits
+    known: dict[Bounded, Interval] = {}
+    for part in _parts(value):
+        found = of_form(part.form) if part.form is not None else None
+        if part.row is not None:
+            found = _RULES[part.row](*[known[a] for a in part.args])
+        inside = found is not None and part.limits[0] <= found[0] and found[1] <= part.limits[1]
+        known[part] = found if found is not None and inside else part.limits
+    return known[value]
 
 
-def forms_in(value: Bounded) -> Iterator[Affine]:
+def forms_in(value: Bounded) -> list[Affine]:
     """The affine forms that its interval depends on."""
-    if value.form is not None:
-        yield value.form
-    for part in value.args:
-        yield from forms_in(part)
+    return [part.form for part in _parts(value) if part.form is not None]
+
+
+def _parts(value: Bounded) -> dict[Bounded, None]:
+    """The value and all it is computed from, each once, arguments first."""
+    found: dict[Bounded, None] = {}
+
+    def see(part: Bounded) -> None:
+        if part not in found:
+            for a in part.args:
+                see(a)
+            found[part] = None
+
+    see(value)
+    return found
 
 
 def _corners(f: Callable[[int, int], int]) -> Callable[[Interval, Interval], Interval]:
