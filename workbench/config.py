@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import enum
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from .errors import LaunchError
@@ -159,7 +158,6 @@ class Config:
     """
 
     switches: int  # stands for those that a plan depends on: equal settings, equal number
-    switches_on_tape: int  # the same for launches on a tape
     backend: str | None
     threads: int
     cache_dir: Path | None
@@ -235,20 +233,14 @@ class Config:
             raise LaunchError(f"config.{name} = {value!r}: {error}", slug="config") from None
         super().__setattr__(name, value)
         kept = tuple(getattr(self, n, None) for n in ("backend", "race_guard", "threads", "deterministic"))
-        for number, bounds in (
-            ("switches", getattr(self, "check_bounds", True)),
-            ("switches_on_tape", getattr(self, "check_bounds", True) or True),
-        ):
-            super().__setattr__(number, _settings.setdefault((*kept, bounds), len(_settings)))
+        super().__setattr__("switches", _settings.setdefault(kept, len(_settings)))
 
-    @contextmanager
-    def with_bounds(self, checked: bool | str) -> Iterator[None]:
-        """Inside, `check_bounds` is `checked`."""
-        before, self.check_bounds = self.check_bounds, checked
+    def bounds(self, value: object) -> bool | str:
+        """A launch's own `check_bounds`; the switch where it is None. Raises LaunchError [config]."""
         try:
-            yield
-        finally:
-            self.check_bounds = before
+            return self.check_bounds if value is None else _bounds(value)
+        except ValueError as error:
+            raise LaunchError(f"launch(..., check_bounds={value!r}): {error}", slug="config") from None
 
     def __repr__(self) -> str:
         return "\n".join(f"config.{name} = {getattr(self, name)!r}" for name in _CHECKS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import linecache
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ import pytest
 import workbench as wb
 from tests.support import stand_in_gpu
 from tests.support.backends import BACKENDS
+from workbench.launches import plan as plan_module
 
 FAR = 100_000_000
 Long = wb.types.vector(80, wb.float32)
@@ -218,6 +220,45 @@ def test_a_launch_may_say_so_itself(monkeypatch):
     with pytest.raises(wb.BoundsError):
         alone(check_bounds=True)
     assert alone() == [1, 16] and wb.config.check_bounds == "affine"
+    for checked, again in ((True, "affine"), ("affine", True), (True, "affine")):  # remembered launches too, in turns
+        for bounds in (checked, again):
+            if bounds is True:
+                with pytest.raises(wb.BoundsError):
+                    alone(check_bounds=bounds)
+            else:
+                assert alone(check_bounds=bounds) == [1, 16]
+    with pytest.raises(wb.LaunchError, match=r"check_bounds='all'.*takes True, False or \"affine\""):
+        alone(check_bounds="all")
+
+
+@pytest.mark.needs_cc
+def test_what_a_launch_says_itself_holds_for_it_alone(monkeypatch):
+    """A launch of another thread that is planned meanwhile tests its indices."""
+    monkeypatch.setattr(wb.config, "backend", "c")
+    make, seen = plan_module._make, []
+
+    def making(*args: object) -> object:
+        if not seen:
+            seen.append(wb.config.check_bounds)
+            with ThreadPoolExecutor(1) as pool, pytest.raises(wb.BoundsError):
+                pool.submit(alone).result()
+        return make(*args)
+
+    monkeypatch.setattr(plan_module, "_make", making)
+    monkeypatch.setattr(wb.config, "remember_launches", False)
+    picked.program().plans.clear()
+    assert alone(check_bounds="affine") == [1, 16] and seen == [True]
+
+
+@pytest.mark.needs_cc
+def test_a_command_keeps_what_its_launch_said(monkeypatch):
+    monkeypatch.setattr(wb.config, "backend", "c")
+    x, j, y = inside_of_a_larger_array()
+    command = wb.launch(picked, 2, [x, j, y], record_cmd=True, check_bounds="affine")
+    command.launch()
+    command.set_param_by_name("y", wb.zeros(2))
+    command.launch()
+    assert y.list() == command.params[2].list() == [1, 16]
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -11,6 +11,7 @@ import pytest
 
 import workbench as wb
 from workbench.launches import launch_cache as launches_seen
+from workbench.launches.plan import switches
 
 FACTOR = 2.0
 
@@ -369,6 +370,6 @@ def test_of_many_index_numbers_the_least_recently_used_are_forgotten() -> None:
             wb.launch(window, 4, [x, number], [y])
             assert y.list() == values(32)[number : number + 4].tolist()
     assert len(plans) == len(cached) == 4
-    assert window.launches.find(4, (x, 0, y), None) is not None
-    assert window.launches.find(4, (x, 19, y), None) is not None
+    assert window.launches.find(4, (x, 0, y), None, switches()) is not None
+    assert window.launches.find(4, (x, 19, y), None, switches()) is not None
     assert not any(key[-1] in (1, 10) for key in cached)

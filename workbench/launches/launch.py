@@ -30,7 +30,7 @@ from .command import Command
 from .handles import NotBuilt, hold
 from .launch_cache import launches_of
 from .optional_arrays import fitted, is_left_out
-from .plan import GridLike, grid, plan
+from .plan import GridLike, grid, plan, switches
 from .single_adjoint import pull_back
 
 
@@ -80,9 +80,7 @@ def launch(
     workbench.errors.BoundsError: ...
     """
     if check_bounds is not None:
-        given: dict[str, Any] = {n: v for n, v in locals().items() if n not in ("check_bounds", "others")}
-        with config.with_bounds(check_bounds):
-            return launch(**given, **others)
+        check_bounds = config.bounds(check_bounds)
     if others or adj_inputs or adj_outputs or kernel.__class__ is not Kernel:
         _refuse_odd(kernel, others, adjoint, adj_inputs, adj_outputs)
     if inputs.__class__ not in _LISTS or outputs.__class__ not in _LISTS:
@@ -90,10 +88,10 @@ def launch(
     args = (*inputs, *outputs)
     if kernel.generic:
         kernel = kernel.overload(_generic_types(kernel, args))
-    if not (adjoint or record_cmd) and (seen := _seen(kernel, dim, args, device)) is not None:
+    if not (adjoint or record_cmd) and (seen := _seen(kernel, dim, args, device, check_bounds)) is not None:
         return seen.launch(record_tape, _caller())
     adjoints = (*adj_inputs, *adj_outputs) if adjoint else None
-    return _launch_anew(kernel, dim, args, device, adjoints, record_tape, record_cmd, _caller())
+    return _launch_anew(kernel, dim, args, device, adjoints, record_tape, record_cmd, check_bounds, _caller())
 
 
 def _launch_anew(
@@ -104,32 +102,36 @@ def _launch_anew(
     adjoints: tuple | None,
     record_tape: bool,
     record_cmd: bool,
+    bounds: bool | str | None,
     frame: object,
 ) -> Any:
     """`launch` without the launch cache. `adjoints`: those of the arguments, where the adjoint is to run instead."""
     try:
         program, flat = _taken(kernel, args)
     except NotBuilt as refusal:
-        return _wait(refusal, kernel, dim, args, device, adjoints is not None or record_cmd)
+        return _wait(refusal, kernel, dim, args, device, bounds, adjoints is not None or record_cmd)
     where = None if device is None else get_device(device)
-    command = Command(program, plan(program.name, program, grid(program.name, dim), flat, where), flat)
+    command = Command(program, plan(program.name, program, grid(program.name, dim), flat, where, bounds), flat)
     if program.takes_numbers and scalar in [a.__class__ for a in args]:
         command.declare(args, record_cmd)
     if adjoints is not None:
         return _pull_back(command, adjoints, record_cmd)
     if record_cmd:
-        return RecordedLaunch(kernel, dim, where, args, command.kept())
-    return _remembered(kernel, command, dim, args, device).launch(record_tape, frame)
+        return RecordedLaunch(kernel, dim, where, args, command.kept(), bounds)
+    return _remembered(kernel, command, dim, args, device, bounds).launch(record_tape, frame)
 
 
-def _seen(kernel: Kernel, dim: GridLike, args: tuple, device: DeviceLike) -> Command | None:
+def _seen(kernel: Kernel, dim: GridLike, args: tuple, device: DeviceLike, bounds: bool | str | None) -> Command | None:
     """The command for these arguments from the launch cache; None if it has to be made in full."""
-    if config.remember_launches and kernel.launches and (found := kernel.launches.find(dim, args, device)) is not None:
-        return Command(kernel.launches.program, *found)
+    if config.remember_launches and kernel.launches:
+        found = kernel.launches.find(dim, args, device, switches(bounds))
+        return None if found is None else Command(kernel.launches.program, *found)
     return None
 
 
-def _remembered(kernel: Kernel, command: Command, dim: GridLike, args: tuple, device: DeviceLike) -> Command:
+def _remembered(
+    kernel: Kernel, command: Command, dim: GridLike, args: tuple, device: DeviceLike, bounds: bool | str | None
+) -> Command:
     """Return the command, after entering it in the launch cache of its kernel."""
     if command.declared or not config.remember_launches:
         return command
@@ -137,7 +139,7 @@ def _remembered(kernel: Kernel, command: Command, dim: GridLike, args: tuple, de
     if known is None or (known and known.program is not command.program):
         known = kernel.launches = launches_of(kernel, command.program) or False
     if known:
-        command.cached = known.remember(dim, args, device, command)
+        command.cached = known.remember(dim, args, device, switches(bounds), command)
     return command
 
 
@@ -163,7 +165,15 @@ through(launch)
 _LISTS = {list, tuple}
 
 
-def _wait(refusal: NotBuilt, kernel: Kernel, dim: GridLike, args: tuple, device: DeviceLike, special: bool) -> None:
+def _wait(
+    refusal: NotBuilt,
+    kernel: Kernel,
+    dim: GridLike,
+    args: tuple,
+    device: DeviceLike,
+    bounds: bool | str | None,
+    special: bool,
+) -> None:
     """Defer a launch to the replays of the open capture, with copies of its value arguments.
 
     Raises the refusal where they may change (structs, declared scalars), under a tape, and for `special` launches.
@@ -173,7 +183,7 @@ def _wait(refusal: NotBuilt, kernel: Kernel, dim: GridLike, args: tuple, device:
         raise refusal.args[0] from None
     types = [type for _, type in kernel.program().params]
     given = tuple(a if isinstance(t, Array) else deepcopy(a) for a, t in zip(args, types, strict=True))
-    capture_log.wait(lambda: launch(kernel, dim, given, device=device))
+    capture_log.wait(lambda: launch(kernel, dim, given, device=device, check_bounds=bounds))
 
 
 def _taken(kernel: Kernel, args: tuple) -> tuple[Program, list]:
@@ -312,8 +322,16 @@ class RecordedLaunch:
     [5.0, 3.0]
     """
 
-    def __init__(self, kernel: Kernel, dim: GridLike, device: DeviceLike, args: tuple, command: Command):
-        self.kernel, self.dim, self.device, self.params = kernel, dim, device, args
+    def __init__(
+        self,
+        kernel: Kernel,
+        dim: GridLike,
+        device: DeviceLike,
+        args: tuple,
+        command: Command,
+        bounds: bool | str | None = None,
+    ):
+        self.kernel, self.dim, self.device, self.params, self.bounds = kernel, dim, device, args, bounds
         self.command = hold(command.program, args, command)
 
     def __repr__(self) -> str:
@@ -356,5 +374,5 @@ class RecordedLaunch:
         self._make(self.dim, tuple(params))
 
     def _make(self, dim: GridLike, args: tuple) -> None:
-        made = launch(self.kernel, dim, args, device=self.device, record_cmd=True)
+        made = launch(self.kernel, dim, args, device=self.device, record_cmd=True, check_bounds=self.bounds)
         self.dim, self.params, self.command = dim, args, made.command

@@ -23,7 +23,7 @@ from ..kernels.parameter_types import IndexedArray
 from ..kernels.program import MOST_PLANS, Kernel, Program
 from ..kernels.types import Array, Composite, Scalar, Small
 from .arguments import exact_ints, held, is_one
-from .plan import GridLike, Plan, PlannedLaunch, switches
+from .plan import GridLike, Plan, PlannedLaunch
 
 MOST = 1 << 14  # launches that a kernel remembers: some hundred bytes each, and its plan where indices use numbers
 _NUMBERS = {int, float, bool, *[np.dtype(code).type for code in "?bhilqBHILQfd"]}  # which cannot change
@@ -68,8 +68,16 @@ class CachedLaunch:
 
     __slots__ = ("switches", "device", "numbers", "free", "plan", "values", "packed")
 
-    def __init__(self, device: DeviceLike, numbers: tuple, free: tuple[VaryingArgument, ...], plan: Plan, values: list):
-        self.switches, self.device, self.numbers = switches(), device, numbers
+    def __init__(
+        self,
+        switches: int,
+        device: DeviceLike,
+        numbers: tuple,
+        free: tuple[VaryingArgument, ...],
+        plan: Plan,
+        values: list,
+    ):
+        self.switches, self.device, self.numbers = switches, device, numbers
         self.free, self.plan, self.values = free, plan, values
         self.packed: bytes | None = None
 
@@ -127,7 +135,7 @@ class LaunchCache:
         return (grid, *[flat[k].serial for k in self.arrays], *[flat[k] for k in self.fixed])
 
     def find(
-        self, dim: GridLike, args: tuple, device: DeviceLike
+        self, dim: GridLike, args: tuple, device: DeviceLike, switches: int
     ) -> tuple[Plan, list, CachedLaunch | None, bool] | None:
         """(plan, flat arguments, cache entry, True if numbers differ from the entry's) of this launch.
 
@@ -140,11 +148,11 @@ class LaunchCache:
             key = self.key(dim, given)
             known = self.cached.get(key)
             if known is None:
-                return self._alike(key, given, device)
+                return self._alike(key, given, device, switches)
             self.cached.move_to_end(key)
         except (TypeError, AttributeError, KeyError):  # KeyError: another thread has removed it by now
             return None
-        if known.device is not device or known.switches != switches():
+        if known.device is not device or known.switches != switches:
             return None
         if not self.kernel.reads(self.program) or not known.fits(given):
             return None
@@ -154,9 +162,13 @@ class LaunchCache:
             return None
         return known.plan, flat, known, changed
 
-    def _alike(self, key: tuple, given: Sequence[Any], device: DeviceLike) -> tuple[Plan, list, None, bool] | None:
+    def _alike(
+        self, key: tuple, given: Sequence[Any], device: DeviceLike, switches: int
+    ) -> tuple[Plan, list, None, bool] | None:
         """As `find`, for new arrays: by an entry for others of the same layouts, none aliased. Returns no entry."""
-        known = self.layouts.find(self._layout(key, given, device)) if hash(key) not in self.seen_once else None
+        known = (
+            self.layouts.find(self._layout(key, given, device, switches)) if hash(key) not in self.seen_once else None
+        )
         if known is None or not self.kernel.reads(self.program) or not known.fits(given):
             return None
         flat = [*given]
@@ -165,19 +177,21 @@ class LaunchCache:
         self._note_once(key)
         return known.plan, flat, None, True
 
-    def _layout(self, key: tuple, given: Sequence[Any], device: DeviceLike) -> tuple | None:
+    def _layout(self, key: tuple, given: Sequence[Any], device: DeviceLike, switches: int) -> tuple | None:
         """The key of everything a plan depends on; None if arguments are no arrays, or two share an allocation."""
         arrays = [given[k] for k in self.arrays]
         if any(a.__class__ is not array for a in arrays) or len({a.allocation for a in arrays}) < len(arrays):
             return None
-        return (key[0], switches(), device, *layout_numbers(arrays), *key[1 + len(arrays) :])
+        return (key[0], switches, device, *layout_numbers(arrays), *key[1 + len(arrays) :])
 
     def _note_once(self, key: tuple) -> None:
         if len(self.seen_once) >= MOST:
             self.seen_once.clear()
         self.seen_once.add(hash(key))
 
-    def remember(self, dim: GridLike, args: tuple, device: DeviceLike, command: PlannedLaunch) -> CachedLaunch | None:
+    def remember(
+        self, dim: GridLike, args: tuple, device: DeviceLike, switches: int, command: PlannedLaunch
+    ) -> CachedLaunch | None:
         """Note a checked launch; enter it in the cache the second time, and return the entry.
 
         For its layouts it is entered the first time.
@@ -187,7 +201,7 @@ class LaunchCache:
             if any(given[k] is not command.flat[k] for k in self.arrays):
                 return None
             key = self.key(dim, given)
-            layout = self._layout(key, given, device)
+            layout = self._layout(key, given, device, switches)
             first = hash(key) not in self.seen_once
         except (TypeError, AttributeError):  # a number of another kind
             return None
@@ -201,7 +215,7 @@ class LaunchCache:
         free = self._free(given, command)
         if any(f.taken(given[f.position]) is None for f in free):
             return None
-        made = CachedLaunch(device, numbers, free, command.plan, command.values)
+        made = CachedLaunch(switches, device, numbers, free, command.plan, command.values)
         if first:
             self.layouts.enter(layout, made)
             return None

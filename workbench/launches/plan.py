@@ -163,8 +163,15 @@ def _dims(program: Program, dims: tuple[int, ...]) -> tuple[int, ...]:
     return dims if program.asks_thread else (math.prod(dims),)
 
 
-def plan(kernel: str, program: Program, dims: tuple[int, ...], flat: list[Any], device: Device | None) -> Plan:
-    """The plan for launches of this form: looked up, or made for the first one."""
+def plan(
+    kernel: str,
+    program: Program,
+    dims: tuple[int, ...],
+    flat: list[Any],
+    device: Device | None,
+    bounds: bool | str | None = None,
+) -> Plan:
+    """The plan for launches of this form: looked up, or made for the first one. `bounds`: see `tests_indices`."""
     if len(dims) != program.function.rank:
         dims = _dims(program, dims)
     positions = program.array_positions
@@ -173,7 +180,7 @@ def plan(kernel: str, program: Program, dims: tuple[int, ...], flat: list[Any], 
     groups = () if apart else _groups(program, positions, flat)
     twins = _twins(program, positions, flat) if groups else ()
     numbers = tuple([flat[k] for k in program.index_positions]) if program.index_positions else ()
-    rest = (groups, twins, switches(), device and device.ordinal, *layout_numbers(arrays))
+    rest = (groups, twins, switches(bounds), device and device.ordinal, *layout_numbers(arrays))
     key = (dims, numbers, *rest)
     found = program.plans.find(key)
     if found is None:
@@ -186,22 +193,25 @@ def plan(kernel: str, program: Program, dims: tuple[int, ...], flat: list[Any], 
                 import logging
 
                 logging.getLogger("workbench").info("kernel %s: a new plan for dim=%s", kernel, dims)
-            found = _make(kernel, program, dims, flat, positions, groups, twins, device)
+            found = _make(kernel, program, dims, flat, positions, groups, twins, device, tests_indices(bounds))
             if program.moving_positions and first is None:
                 program.plans.enter(alike, found)
         program.plans.enter(key, found)
     return found
 
 
-def switches() -> int:
-    """The number that stands for the switches as they are for a launch made now."""
-    number = config.switches
-    return number if number == config.switches_on_tape or memory.recorder() is None else config.switches_on_tape
+def switches(bounds: bool | str | None = None) -> int:
+    """The number that stands for the switches as they are for a launch made now. `bounds`: see `tests_indices`."""
+    return 2 * config.switches + tests_indices(bounds)
 
 
-def _checked() -> bool:
-    """True if a launch made now tests indices that depend on data: see `config.check_bounds`."""
-    bounds = config.check_bounds
+def tests_indices(bounds: bool | str | None = None) -> bool:
+    """True if a launch made now tests indices that depend on data.
+
+    bounds   its own `check_bounds`; None for `config.check_bounds`, which says what each value means.
+    """
+    if bounds is None:
+        bounds = config.check_bounds
     return bounds is True or (bounds is False and memory.recorder() is not None)
 
 
@@ -267,6 +277,7 @@ def _make(
     groups: Groups,
     twins: tuple[tuple[str, str], ...],
     device: Device | None,
+    checked: bool,
 ) -> Plan:
     function = program.function
     if function.rank != len(dims):
@@ -286,7 +297,7 @@ def _make(
         groups,
         twins,
         index32,
-        _checked(),
+        checked,
     )
     refuse_size(kernel, function, form)
     launch_ranges.check(function, form)

@@ -67,9 +67,9 @@ def _in_order(program: Program, dims: tuple[int, ...], backwards: bool) -> Progr
     return program.with_function(in_order(program.function, dims, backwards))
 
 
-def of_program(command: Command, program: Program, dims: tuple[int, ...]) -> Command:
-    """A launch of another program on grid `dims`, with the arguments of `command`."""
-    return Command(program, plan(program.name, program, dims, command.flat, None), command.flat)
+def of_program(command: Command, program: Program, dims: tuple[int, ...], bounds: bool | None = None) -> Command:
+    """A launch of another program on grid `dims`, with the arguments of `command`. `bounds`: see `launches.plan`."""
+    return Command(program, plan(program.name, program, dims, command.flat, None, bounds), command.flat)
 
 
 def results(command: Command) -> list[Any]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any
 
 from ...arrays import allocation as memory
-from ...config import config
 from ...errors import WorkbenchError
 from ...kernels.ir import Function, Region, Stmt, Value, root, walk
 from ...kernels.ops import control as c, matrices, memory as mem, scalar, vectors
@@ -38,9 +37,8 @@ def without_skips(command: Command) -> Command:
         return command
     with memory.LOCK:
         try:
-            with config.with_bounds(True):
-                made = of_program(command, program, command.plan.form.dims)
-                found = results(made)
+            made = of_program(command, program, command.plan.form.dims, bounds=True)
+            found = results(made)
         except WorkbenchError:
             return command
         return (
