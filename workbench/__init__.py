@@ -128,6 +128,7 @@ if _TYPE_CHECKING:
     from .rockets import demo
     from .tapes.capture import ScopedCapture, capture, capture_launch
     from .tapes.checkpoint import checkpoint
+    from .tapes.jit import jit
     from .tapes.jvp import jvp
 
 bool = types.bool_
@@ -157,6 +158,7 @@ _LATER = {
     "func_native": "kernels.reading.native:func_native",
     "hvp": "derivatives.jacobian:hvp",
     "jacobian": "derivatives.jacobian:jacobian",
+    "jit": "tapes.jit:jit",
     "jvp": "tapes.jvp:jvp",
     "pitfalls": "derivatives.pitfalls",
     "sweep": "derivatives.sweep:sweep",

@@ -71,7 +71,7 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
     "cache_dir": _folder,
     "deterministic": _one_order,
     "check_bounds": _bounds,
-    **_set_to(_flag, "check_races race_guard all_adjoints check_passes remember_launches tile_captures verbose"),
+    **_set_to(_flag, "check_races race_guard all_adjoints check_passes remember_launches tile_captures jit verbose"),
     "full_traceback": _flag,
 }
 
@@ -137,6 +137,7 @@ class Config:
                   at anew.
     tile_captures run launches of a capture that follow each other on one grid piece by piece, several launches on the
                   rows that are in the cache, where that is the same to the last bit. Off: launch by launch.
+    jit           replay functions under `@wb.jit`. Off: they run as they stand.
     verbose       log every new plan of a launch on the logger "workbench" (level INFO).
     full_traceback
                   show the frames of the workbench in tracebacks of errors that it raises on purpose, which end at your
@@ -169,6 +170,7 @@ class Config:
     check_passes: bool
     remember_launches: bool
     tile_captures: bool
+    jit: bool
     verbose: bool
     full_traceback: bool
 
@@ -188,6 +190,7 @@ class Config:
         self.check_passes = os.environ.get("WORKBENCH_CHECK_PASSES") == "1"
         self.remember_launches = True
         self.tile_captures = True
+        self.jit = True
         self.verbose = False
         self.full_traceback = os.environ.get("WORKBENCH_FULL_TRACEBACK") == "1"
         vars(self).update(HARMLESS)

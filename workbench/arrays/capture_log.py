@@ -100,6 +100,22 @@ class CaptureRecorder:
 opened: CaptureRecorder | None = None  # in whatever thread; `active_capture()` tells whether in this one
 
 
+_scripts: dict[int, Any] = {}  # by thread the `tapes.call_script.CallScript` that is told of its launches and writes
+
+
+def follow(script: Any) -> None:
+    """Tell a script of what this thread launches and writes from now on; None: tell nobody."""
+    if script is None:
+        del _scripts[threading.get_ident()]
+    else:
+        _scripts[threading.get_ident()] = script
+
+
+def script() -> Any:
+    """The script of this thread; None as a rule."""
+    return _scripts.get(threading.get_ident()) if _scripts else None
+
+
 written_list: Any = None
 """The `call_list.CallList` that is being written, under `allocation.LOCK`; None as a rule."""
 

@@ -28,6 +28,8 @@ def check_same(dst: StridedArray, src: StridedArray, what: str) -> None:
 
 def put(dst: StridedArray, values: XpArray) -> None:
     """Write values to all of `dst`. In a capture each replay writes them again, so the caller must not change them."""
+    if (script := capture_log.script()) is not None:
+        script.write(dst, values)
     to, values = dst.data, xp(dst.device).asarray(values) if dst.device.is_cuda else values
     capture_log.do(lambda: to.__setitem__(..., values), capture_log.gpu_of(to, values) if dst.device.is_cuda else None)
 

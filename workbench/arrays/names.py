@@ -110,7 +110,7 @@ def _parts(label: str, value: object) -> Iterator[tuple[str, Any]]:
     """The labelled attributes of an object of the user's, or the array behind one of another library's."""
     kind = type(value)
     package = str(kind.__module__).partition(".")[0]
-    if not (issubclass(kind, Instance) or package in opened or _is_users(package)):
+    if not (issubclass(kind, Instance) or package in opened or is_users(package)):
         for behind in ports.arrays_behind:
             yield from ((label, a) for a in behind(value))
         return
@@ -127,7 +127,7 @@ def _parts(label: str, value: object) -> Iterator[tuple[str, Any]]:
 
 
 @cache
-def _is_users(package: str) -> bool:
+def is_users(package: str) -> bool:
     """True for packages of the user's: not installed, nor of the standard library, nor this one."""
     if package in ("types", "__main__"):  # SimpleNamespace
         return True
@@ -140,7 +140,7 @@ def user_frames(frame: FrameType | None) -> Iterator[FrameType]:
     number = 0
     while frame is not None and number < FRAMES:
         package = str(frame.f_globals.get("__name__") or "").partition(".")[0]
-        foreign = "-packages" in frame.f_code.co_filename or not _is_users(package)
+        foreign = "-packages" in frame.f_code.co_filename or not is_users(package)
         if package != _PACKAGE and package != "contextlib" and not (foreign and number):
             number += 1
             yield frame

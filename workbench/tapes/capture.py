@@ -33,7 +33,7 @@ class Graph:
     """The recorded steps of a capture; `replay()` runs them again."""
 
     def __init__(self, notes: capture_log.CaptureRecorder):
-        self._notes = notes
+        self.notes = notes
         self._segments = _segments(notes)
         for a in notes.made:
             if not a.is_gradient and a not in notes.fixed:
@@ -56,7 +56,7 @@ class Graph:
 
     def __len__(self) -> int:
         """The number of steps of a replay."""
-        return len(self._notes.steps)
+        return len(self.notes.steps)
 
     def replay(self) -> None:
         """Run the captured steps on the present contents of memory. In an open capture they become part of that one.
@@ -68,7 +68,7 @@ class Graph:
             self._join(notes)
             return
         with allocation.LOCK:
-            self._check()
+            self.check()
             own = self._own()
             for tape in own.values():
                 tape.muted = True
@@ -87,7 +87,7 @@ class Graph:
             for tape, refusal in self._undone:
                 tape.needed.conflicts[:] = [c for c in tape.needed.conflicts if c is not refusal]
             self._undone.clear()
-            failed = [error for look in self._notes.checks if (error := look()) is not None]
+            failed = [error for look in self.notes.checks if (error := look()) is not None]
             if failed:
                 raise failed[0]
 
@@ -95,7 +95,7 @@ class Graph:
 
     def _join(self, notes: capture_log.CaptureRecorder) -> None:
         """Replay in an open capture, adding these steps to it."""
-        own = self._notes
+        own = self.notes
         self.tell(notes)
         for memory, how in own.first.items():
             notes.use(memory, how)
@@ -113,16 +113,16 @@ class Graph:
     def tell(self, notes: capture_log.CaptureRecorder) -> None:
         """Tell an open capture which memory this graph is about to change, and which must stay unchanged (`fixed`)."""
         notes.kept.append(self)
-        for memory in (*self._notes.written, *(grad for grad, _, _ in self._grads)):
+        for memory in (*self.notes.written, *(grad for grad, _, _ in self._grads)):
             notes.remember(memory)
-        for memory, spans in self._notes.written.items():
+        for memory, spans in self.notes.written.items():
             notes.written.setdefault(memory, {}).update(spans)
-        notes.fixed.update(self._notes.fixed)
+        notes.fixed.update(self.notes.fixed)
 
     @property
     def memory(self) -> list[allocation.Allocation]:
         """The memories that it reads or writes."""
-        return list(dict.fromkeys((*self._notes.first, *self._notes.written)))
+        return list(dict.fromkeys((*self.notes.first, *self.notes.written)))
 
     @property
     def tapes(self) -> list[Any]:
@@ -140,7 +140,8 @@ class Graph:
                 tape.needed.conflicts.append(refusal)
                 self._undone.append((tape, refusal))
 
-    def _check(self) -> None:
+    def check(self) -> None:
+        """Raises LaunchError [capture], [handle] where what the capture rests on has changed."""
         if allocation.recorder() is not None:
             text = "replay() under an open tape."
             instead = "with wb.capture() as graph, wb.Tape() as tape: ...   and tape.backward(loss) in the capture"
@@ -150,7 +151,7 @@ class Graph:
             text = f"wb.config.{self._changed()} has changed since the capture."
             why = "The replay would run what was compiled without it."
             raise LaunchError(text, slug="capture", why=why, instead="with wb.capture() as graph: ...   once more")
-        for look in self._notes.unchanged.values():
+        for look in self.notes.unchanged.values():
             look()
         for a, name, version, seen in self._fixed:
             if a.version != version or seen != _seen(a):

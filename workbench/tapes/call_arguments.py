@@ -1,0 +1,142 @@
+"""The arguments of one call of a jit function: arrays, the key of a recording, and copies on other memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..arrays.allocation import Allocation, allocate
+from ..arrays.array import array, array_on, layout_numbers
+from ..arrays.gradient_views import sync_views
+from ..config import config
+from ..device import get_device
+from ..kernels.reading.declare import Instance, instance, struct_of
+from .python_state import digest
+
+_NUMBERS = (bool, int, complex, str, bytes, type(None), np.generic, type, range, slice)
+
+
+class CallArguments:
+    """The arguments of one call.
+
+    arrays   those in them, in tuples, lists, dicts and structs too, in order.
+    objects  (name, object) of everything that is no number, array or container.
+    form     what a recording depends on: structure, numbers by value, arrays by layout, marks and aliasing.
+    """
+
+    def __init__(self, args: tuple, kwargs: dict[str, Any]):
+        self.args, self.kwargs = args, kwargs
+        self.arrays: list[array] = []
+        self.objects: list[tuple[str, object]] = []
+        self.parts: dict[str, Any] = {}
+        for k, value in enumerate(args):
+            self._take(f"{k}", value)
+        for name in sorted(kwargs):
+            self._take(name, kwargs[name])
+        settings = config.switches, config.check_bounds, config.check_races, get_device(None).name
+        marks = [(a.requires_grad, a.retain_grad) if a.allocation.asked else None for a in self.arrays]
+        layouts = zip(layout_numbers(self.arrays), marks, self._aliases(), strict=True)
+        self.form = (*self.parts.items(), settings, *layouts)
+        self.serials = tuple([a.serial for a in self.arrays])
+
+    def _take(self, path: str, value: Any) -> None:
+        kind = type(value)
+        if kind is array:
+            self.arrays.append(value)
+            self.parts[path] = array
+        elif kind is float:
+            self.parts[path] = value.hex()
+        elif isinstance(value, _NUMBERS):
+            self.parts[path] = kind, value, np.signbit(value) if isinstance(value, np.floating) else None
+        elif isinstance(value, np.ndarray):  # vectors and matrices too
+            self.parts[path] = kind, digest(value), getattr(value, "type", None)
+        elif (items := _items(value)) is not None:
+            self.parts[path] = kind, len(items)
+            for name, item in items:
+                self._take(f"{path}.{name}", item)
+        else:
+            self.objects.append((path, value))
+            self.parts[path] = "object", id(value)
+
+    def _aliases(self) -> list[Any]:
+        """For each array the earlier ones that may share bytes with it, with the distance between their beginnings."""
+        if len({a.allocation for a in self.arrays}) == len(self.arrays):
+            return [()] * len(self.arrays)
+        return [
+            tuple([(j, a.span.offset - b.span.offset) for j, b in enumerate(self.arrays[:k]) if _meet(a, b)])
+            for k, a in enumerate(self.arrays)
+        ]
+
+
+def _meet(a: array, b: array) -> bool:
+    return a.span.overlaps(b.span) is not False
+
+
+def _items(value: Any) -> list[tuple[str, Any]] | None:
+    """The named items of a tuple, list, dict or struct; None for anything else."""
+    if isinstance(value, tuple | list):
+        return [(str(k), item) for k, item in enumerate(value)]
+    if isinstance(value, dict):
+        return [(repr(k), item) for k, item in value.items()]
+    if isinstance(value, Instance):
+        return [(name, getattr(value, name)) for name, _ in struct_of(value).fields]
+    return None
+
+
+def with_arrays(value: Any, swap: Callable[[array], array]) -> Any:
+    """A value with other arrays in its tuples, lists, dicts and structs."""
+    if type(value) is array:
+        return swap(value)
+    if isinstance(value, tuple):
+        items = [with_arrays(item, swap) for item in value]
+        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+    if isinstance(value, list):
+        return [with_arrays(item, swap) for item in value]
+    if isinstance(value, dict):
+        return {k: with_arrays(item, swap) for k, item in value.items()}
+    if isinstance(value, Instance):
+        return instance(struct_of(value), {name: with_arrays(item, swap) for name, item in _items(value) or ()})
+    return value
+
+
+def stand_ins(call: CallArguments, own: set[Allocation]) -> CallArguments | None:
+    """A call of the same form on new memory; None where copies would not be the same thing.
+
+    That is for gradient memory, gradients that the user has written to, and arrays in `own`, which the function also
+    reaches itself.
+    """
+    sync_views()
+    if any(_bound(a, own) for a in call.arrays):
+        return None
+    made: dict[int, array] = {}
+    for group in _groups(call.arrays):
+        low = min(a.span.hull()[0] for a in group)
+        shift = low % 64  # addresses as well aligned as they were
+        new = allocate(max(a.span.hull()[1] for a in group) - low + shift, group[0].device)
+        new.grad_scale = group[0].allocation.grad_scale
+        for a in group:
+            s = made[a.serial] = array_on(new, a.dtype, a.shape, a.strides, a.span.offset - low + shift)
+            for mark in ("requires_grad", "retain_grad"):
+                if getattr(a, mark):
+                    setattr(s, mark, True)
+    return CallArguments(*with_arrays((call.args, call.kwargs), lambda a: made[a.serial]))
+
+
+def _bound(a: array, own: set[Allocation]) -> bool:
+    """True for an array that a copy cannot stand for."""
+    memory, grad = a.allocation, a.allocation.grad
+    if memory.is_gradient or memory in own or grad in own:
+        return True
+    asked = grad is not None and (a.requires_grad or a.retain_grad)
+    return asked and grad.user_written_mask(memory.gradient_span(a.span)) is not None  # type: ignore[union-attr]
+
+
+def _groups(arrays: list[array]) -> list[list[array]]:
+    """Arrays that share bytes, together."""
+    groups: list[list[array]] = []
+    for a in arrays:
+        near = [g for g in groups if any(_meet(a, b) for b in g)]
+        groups = [g for g in groups if g not in near] + [[*(b for g in near for b in g), a]]
+    return groups

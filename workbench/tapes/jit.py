@@ -1,0 +1,318 @@
+"""`@wb.jit`: a function that launches is recorded at its second call and replayed from the third on.
+
+A call goes one of four ways. *Plainly*: the first time with arguments of this form, under a tape or in a capture, and
+when it is switched off. *Captured*: the next time; it has to make the launches of the first call with the same numbers.
+*Replayed* on the arrays of the capture, where they are given again. *Replayed on copies*: other arrays of the same form
+are copied into memory of the recording, and what was written is copied back.
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable
+from contextlib import ExitStack
+from types import MethodType
+from typing import Any, TypeVar, overload
+
+from ..arrays import allocation as memory, capture_log
+from ..arrays.array import array, array_on
+from ..arrays.copying import duplicate
+from ..config import config
+from ..errors import LaunchError
+from ..kernels.lru import RecentlyUsed
+from ..kernels.program import Kernel
+from .call_arguments import CallArguments, stand_ins, with_arrays
+from .call_script import CallScript, refusal, scripted
+from .capture import Capture, Graph
+from .python_state import Link, PythonState
+
+MOST = 16  # forms of arguments that are kept, and sets of arrays of each
+SEEN = 64  # sets of arrays of one form that are known again
+R = TypeVar("R")
+
+
+class Copies:
+    """Memory of a recording that stands for the arrays of a call, and the copying in and out.
+
+    notes   what the recording wrote, and what it wrote whole before it read it.
+    """
+
+    def __init__(self, own: CallArguments):
+        self.own = own
+        self.notes: capture_log.CaptureRecorder | None = None
+
+    def copy_in(self, call: CallArguments) -> None:
+        """Copy the arrays of a call, and their gradients."""
+        for a, s in zip(call.arrays, self.own.arrays, strict=True):
+            if self.notes is None or self.notes.first.get(s.allocation) != "whole":
+                s.data[...] = a.data
+                s.allocation.version += 1
+            if a.requires_grad and a.allocation.grad is not None:
+                grad, (to, source) = s.allocation.gradient(), _gradients(s, a)
+                to.data[...] = source.data
+                grad.version += 1
+                grad.mark_published()
+
+    def copy_out(self, call: CallArguments) -> None:
+        """Copy back what was written, to the arrays of a call and their gradients."""
+        if self.notes is None:  # nothing was done
+            return
+        for a, s in zip(call.arrays, self.own.arrays, strict=True):
+            if s.allocation in self.notes.written:
+                a.allocation.about_to_write(a.span, "a jit function")
+                a.data[...] = s.data
+            if s.allocation.grad in self.notes.written:
+                grad, (to, source) = a.allocation.gradient(), _gradients(a, s)
+                grad.about_to_write(to.span, "backward()")
+                to.data[...] = source.data
+                grad.forget_written(to.span)
+                grad.publisher = s.allocation.gradient().publisher
+
+    def original(self, a: array, call: CallArguments) -> array:
+        """The array of a call, or on its memory, for which an array on ours stands."""
+        for b, s in zip(call.arrays, self.own.arrays, strict=True):
+            if a is s:
+                return b
+            if s.requires_grad and a is s.grad and b.grad is not None:
+                return b.grad
+            if a.allocation is s.allocation.grad:
+                memory, shift = b.allocation.gradient(), b.allocation.gradient_span(b.span).offset
+                shift -= s.allocation.gradient_span(s.span).offset
+            elif a.allocation is s.allocation:
+                memory, shift = b.allocation, b.span.offset - s.span.offset
+            else:
+                continue
+            return array_on(memory, a.dtype, a.shape, a.strides, a.span.offset + shift)
+        return a
+
+
+def _gradients(*arrays: array) -> list[array]:
+    return [g for a in arrays if (g := a.grad) is not None]
+
+
+class Recording:
+    """A captured call: its graph, what the function returned, and the copies on which it works, if it does."""
+
+    def __init__(self, graph: Graph, result: object, script: CallScript, copies: Copies | None):
+        self.graph, self.result, self.copies = graph, result, copies
+        self.programs = [p for p in script.programs if p.kernel is not None]
+
+    def current(self) -> bool:
+        """True if its kernels are read as they would be now, and nothing else that it rests on has changed."""
+        try:
+            self.graph.check()
+        except LaunchError:
+            return False
+        return all(p.kernel.reads(p) for p in self.programs)
+
+    def replay(self, call: CallArguments) -> Any:
+        """Do it again for a call of the same form. Returns what the function would return."""
+        with memory.LOCK:
+            if self.copies is None:
+                self.graph.replay()
+            else:
+                self.copies.copy_in(call)
+                try:
+                    self.graph.replay()
+                finally:
+                    self.copies.copy_out(call)
+            return self.returned(call)
+
+    def returned(self, call: CallArguments) -> Any:
+        """What the function returned, with copies of the arrays that it made, as a replay writes to these again."""
+        memo: dict[Any, Any] = {}
+
+        def handed(a: array) -> array:
+            if a.allocation in self.graph.notes.made:
+                return array_on(duplicate(a.allocation, memo), a.dtype, a.shape, a.strides, a.span.offset)
+            return a if self.copies is None else self.copies.original(a, call)
+
+        return with_arrays(self.result, handed)
+
+
+class Form:
+    """What is known of calls whose arguments have one form.
+
+    changing   labels of what the first call changed in Python.
+    seen       serials of arrays that were given; `adopted`: serials -> the recording on these arrays.
+    """
+
+    def __init__(self, call: CallArguments, state: PythonState, script: CallScript, changing: list[str]):
+        self.objects, self.parts = call.objects, call.parts  # objects by whose id the form is found stay alive
+        self.state, self.script, self.changing = state, script, changing
+        self.seen = RecentlyUsed(SEEN)
+        self.seen.enter(call.serials, None)
+        self.adopted = RecentlyUsed(MOST)
+        self.copied: Recording | None = None
+
+    def find(self, call: CallArguments) -> Recording | None:
+        """The recording that serves a call; None if there is none, or not a current one."""
+        found = self.adopted.find(call.serials)
+        if found is None and call.serials not in self.seen:
+            found = self.copied
+        return found if found is not None and found.current() else None
+
+
+class Jit:
+    """A function that is recorded and replayed: what `jit` returns. `replays` counts."""
+
+    __name__: str
+
+    def __init__(self, function: Callable[..., Any], off: bool = False):
+        functools.update_wrapper(self, function)
+        self.function, self.off, self.replays = function, off, 0
+        self._forms = RecentlyUsed(MOST)
+        self._renewed = 0  # calls that were first ones because Python's state had changed, since the last replay
+        self._told: set[str] = set()
+
+    def __repr__(self) -> str:
+        return f"<jit of {self.__name__}: {len(self._forms)} forms of arguments, {self.replays} replays>"
+
+    def __get__(self, instance: object, owner: type | None = None) -> Any:
+        return self if instance is None else MethodType(self, instance)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        busy = capture_log.opened is not None or capture_log.script() is not None or memory.recorder() is not None
+        if self.off or busy or not config.jit:
+            return self.function(*args, **kwargs)
+        call = CallArguments(args, kwargs)
+        form = self._forms.find(call.form)
+        if form is None or form.state.changed():
+            return self._first(call, form)
+        found = form.find(call)
+        if found is None:
+            return self._captured(call, form)
+        self.replays, self._renewed = self.replays + 1, 0
+        return found.replay(call)
+
+    def _first(self, call: CallArguments, before: Form | None) -> Any:
+        """Run it plainly and note what it does. `before`: what was known of the form, in another state of Python."""
+        state = PythonState(self.function, call.objects)
+        script = CallScript(self.__name__, call, state.memories)
+        with scripted(script):
+            result = self.function(*call.args, **call.kwargs)
+        left = self._left_changed(state)
+        again = [link for link in left if before is not None and link.label in before.changing]
+        if again:
+            raise self._refusal(state, again[0])
+        self._count(call, before)
+        self._forms.enter(call.form, Form(call, state, script, [link.label for link in left]))
+        return result
+
+    def _captured(self, call: CallArguments, form: Form) -> Any:
+        """Run it in a capture, on the arrays themselves where they have come before, else on copies."""
+        known = call.serials in form.seen
+        form.seen.enter(call.serials, None)
+        own = call if known else stand_ins(call, form.state.memories)
+        copies = None if known or own is None else Copies(own)
+        script = CallScript(self.__name__, own or call, form.state.memories, form.script)
+        capture = Capture()
+        with ExitStack() as stack:
+            if copies is not None:
+                copies.copy_in(call)
+                stack.callback(copies.copy_out, call)
+            with memory.LOCK:  # of several threads one captures
+                if not (busy := own is None or capture_log.opened is not None):
+                    stack.enter_context(capture)
+            if own is None or busy:
+                return self.function(*call.args, **call.kwargs)
+            if copies is not None:
+                copies.notes = capture_log.opened
+            with scripted(script):
+                result = self.function(*own.args, **own.kwargs)
+        script.complete()
+        for link in self._left_changed(form.state):
+            raise self._refusal(form.state, link)
+        for _, thing in CallArguments((result,), {}).objects:
+            text = f"it returns a {type(thing).__name__}, which a replay does not make."
+            raise refusal(self.__name__, text, instead="arrays, numbers, and tuples, lists, dicts or structs of them")
+        assert capture.graph is not None
+        made = Recording(capture.graph, result, script, copies)
+        if copies is None:
+            form.adopted.enter(call.serials, made)
+        else:
+            form.copied = made
+        return made.returned(call)
+
+    def _left_changed(self, state: PythonState) -> list[Link]:
+        """What has changed in Python since `state` was noted, less what only counts: that is told once."""
+        changes = state.changes()
+        counts = [link for link in changes if state.only_counts(link)]
+        state.drop(counts)
+        for link in counts:
+            self._tell(
+                link.label,
+                f"{link.label} is changed in Python by @wb.jit {self.__name__}, which replays do not repeat.",
+            )
+        return [link for link in changes if link not in counts]
+
+    def _refusal(self, state: PythonState, link: Link) -> LaunchError:
+        text = f"it changes {link.label} in Python, which a replay does not do."
+        instead = "arrays that launches write to; or that line outside of the function; or @wb.jit(off=True)"
+        return refusal(self.__name__, text, state.place_of(link), instead=instead)
+
+    def _count(self, call: CallArguments, before: Form | None) -> None:
+        """Warn once where nothing is replayed, as an argument or something in Python differs in each call."""
+        if before is not None:
+            self._renewed += 1
+            changed = before.state.changes()
+            if self._renewed == MOST and changed:
+                self._tell("state", f"{changed[0].label} differs in each call of {_NEVER.format(self.__name__)}")
+        elif len(self._forms) == MOST:
+            parts = [form.parts for form in self._forms.values()]
+            often = [path for path, part in call.parts.items() if len({repr(p.get(path)) for p in parts}) > MOST // 2]
+            if often:
+                self._tell("form", f"argument {often[0]} differs in each call of {_NEVER.format(self.__name__)}")
+
+    def _tell(self, about: str, text: str) -> None:
+        if about not in self._told:
+            self._told.add(about)
+            warnings.warn(f"{text} [jit]", stacklevel=5)
+
+
+_NEVER = "@wb.jit {}, so nothing is replayed: a one-element array, whose contents may change, is replayed."
+
+
+@overload
+def jit(function: Callable[..., R], *, off: bool = False) -> Callable[..., R]: ...
+@overload
+def jit(function: None = None, *, off: bool = False) -> Callable[[Callable[..., R]], Callable[..., R]]: ...
+def jit(function: Callable[..., Any] | None = None, *, off: bool = False) -> Any:
+    """Decorate a function that launches: it is recorded at its second call and replayed from the third on.
+
+    A replay costs about what its kernels do, with a tape and its `backward` in the function too, and does the same to
+    the last bit. It takes the present contents of arrays. Arrays that are given again are worked on directly; others of
+    the same dtypes, shapes, strides, marks and aliasing are copied in, and what was written is copied back. Numbers,
+    flags and text are part of the key: at most 16 different sets are kept, then a warning names the one that changes.
+    Structs count by their fields. It returns what the function returns: arrays, numbers, and tuples, lists, dicts and
+    structs of them; those made in the function are new ones each time.
+
+    Python code in it runs in the first two calls. What it can reach by names (closure, globals, attributes of `self`)
+    is compared at each call, and a change there is a first call again. Under an open tape, in a capture, with
+    `off=True` and with `config.jit = False` the function runs as it stands.
+
+    Raises LaunchError [capture] at the second call for what cannot be repeated (reading values on the host,
+    `record_func`), and LaunchError [jit] where that call launches something else than the first did, or changes Python
+    objects that the function looks at.
+
+    >>> @wb.kernel
+    ... def move(x: wb.array[float], dt: float):
+    ...     i = wb.tid()
+    ...     x[i] = x[i] + dt * x[i]
+    >>> @wb.jit
+    ... def steps(x, dt):
+    ...     for _ in range(3):
+    ...         wb.launch(move, dim=2, inputs=[x, dt])
+    >>> x = wb.ones(2)
+    >>> for _ in range(4):
+    ...     steps(x, 1.0)
+    >>> x.list(), steps.replays
+    ([4096.0, 4096.0], 2)
+    """
+    if function is None:
+        return functools.partial(jit, off=off)
+    if isinstance(function, Kernel) or not callable(function):
+        text = f"@wb.jit takes a function that launches kernels, not {function!r}."
+        raise LaunchError(text, slug="jit", instead="def step(x): wb.launch(...)   with @wb.jit above")
+    return Jit(function, off)
