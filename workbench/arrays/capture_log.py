@@ -161,7 +161,10 @@ def stop() -> None:
 def refuse(what: str, instead: str = "the same line after the `with wb.capture()` block") -> None:
     """Raises LaunchError [capture] if a capture is open in this thread."""
     if active_capture() is not None:
-        text = f"{what} inside wb.capture()."
+        jit = script()
+        text = f"{what} inside {'wb.capture()' if jit is None else f'@wb.jit {jit.name}'}."
+        if jit is not None and "wb.capture()" in instead:
+            instead = "the same line outside of the function, or @wb.jit(off=True)"
         why = "A replay repeats launches, host writes and backward(), not what Python does between them."
         raise LaunchError(text, slug="capture", why=why, instead=instead)
 

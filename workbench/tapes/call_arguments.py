@@ -137,6 +137,8 @@ def _groups(arrays: list[array]) -> list[list[array]]:
     """Arrays that share bytes, together."""
     groups: list[list[array]] = []
     for a in arrays:
-        near = [g for g in groups if any(_meet(a, b) for b in g)]
-        groups = [g for g in groups if g not in near] + [[*(b for g in near for b in g), a]]
+        joined, apart = [a], []
+        for group in groups:
+            (joined.extend if any(_meet(a, b) for b in group) else apart.append)(group)
+        groups = [*apart, joined]
     return groups

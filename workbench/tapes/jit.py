@@ -48,7 +48,7 @@ class Copies:
             if self.notes is None or self.notes.first.get(s.allocation) != "whole":
                 s.data[...] = a.data
                 s.allocation.version += 1
-            if a.requires_grad and a.allocation.grad is not None:
+            if a.requires_grad and (a.allocation.grad is not None or s.allocation.grad is not None):
                 grad, (to, source) = s.allocation.gradient(), _gradients(s, a)
                 to.data[...] = source.data
                 grad.version += 1

@@ -13,8 +13,9 @@ import hashlib
 import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from types import CodeType, FunctionType, MethodType, ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -33,7 +34,8 @@ _LEAVES = (Kernel, Func, CodeType)  # kernels watch what they read themselves
 _WALKED = ("optim", "sparse")  # rooms of this package whose objects hold arrays and numbers of the user's
 
 
-class Link(NamedTuple):
+@dataclass(frozen=True, eq=False, slots=True)
+class Link:
     """One thing a function can reach: what the program calls it, how it is read, and what it was."""
 
     label: str
@@ -63,12 +65,12 @@ class PythonState:
 
     def changed(self) -> bool:
         """True if any link leads to something else now."""
-        return any(not same(read(), was) for _, read, was in self.links)
+        return any(not same(link.read(), link.was) for link in self.links)
 
     def drop(self, links: Iterable[Link]) -> None:
         """Compare these no longer."""
-        gone = {id(link) for link in links}
-        self.links = [link for link in self.links if id(link) not in gone]
+        gone = {*links}
+        self.links = [link for link in self.links if link not in gone]
 
     def only_counts(self, link: Link) -> bool:
         """True if the user's functions add plain values to what a link leads to, and never look at it."""
@@ -234,17 +236,20 @@ _ADDING = ("append", "add", "update")
 
 
 def _reads(tree: ast.AST, label: str) -> bool:
-    """True if code looks at what it calls `label`, other than to add to it: `n += 1`, `n[k] += 1`, `n.append(1)`."""
+    """True if code looks at what it calls `label`, other than to add to it: `n += 1`, `n[k] += 1`, `n.append(1)`.
+
+    Of an attribute only the name counts: another function may call the object something else.
+    """
     adding: set[ast.AST] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Subscript):
             adding.add(node.target.value)
         elif isinstance(node, ast.Expr) and isinstance(called := getattr(node.value, "func", None), ast.Attribute):
             adding.update([called.value] if called.attr in _ADDING else ())
+    whole, _, name = label.rpartition(".")
+    kind, called = (ast.Attribute, "attr") if whole else (ast.Name, "id")
     return any(
-        isinstance(node, ast.Name | ast.Attribute)
-        and isinstance(node.ctx, ast.Load)
-        and node not in adding
-        and ast.unparse(node) == label
+        getattr(node, called) == name
         for node in ast.walk(tree)
+        if isinstance(node, kind) and isinstance(node.ctx, ast.Load) and node not in adding
     )
