@@ -5,6 +5,7 @@ Rows are reverse walks, columns forward walks, each in a workspace of its own: n
 
 from __future__ import annotations
 
+import functools
 import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -21,6 +22,7 @@ from ..kernels import ir
 from ..kernels.program import Kernel
 from ..kernels.types import Struct, is_float
 from ..tapes import conventions
+from ..tapes.jit import Jit
 from ..tapes.jvp import as_read, carry_tangents, check_direction, components, on_device, passing, shadow_of, value_of
 from ..tapes.private_copies import InFloat64
 from ..tapes.reverse import walk
@@ -233,13 +235,22 @@ class ValueAndGrad:
     """A loss with its gradient: what `value_and_grad` returns.
 
     Called with the arguments of the function, it gives (value: float, gradient). `closure(*tensors)` gives the
-    function that torch's optimizers call. `tape` is the tape of the last call, to look at.
+    function that torch's optimizers call. `tape` is the last one that was recorded, to look at.
     """
 
-    def __init__(self, fn: Callable[..., array], argnums: int | tuple[int, ...], like: array | None):
+    def __init__(self, fn: Callable[..., array], argnums: int | tuple[int, ...], like: array | None, jit: bool):
         self.fn, self.argnums, self.like = fn, argnums, like
         self.tape: Tape | None = None
+
+        @functools.wraps(fn)
+        def walked(*given: Any) -> array:
+            return self._walked(given)
+
+        self._run = Jit(walked, off=not jit)
         self.__name__, self.__doc__ = getattr(fn, "__name__", "loss"), fn.__doc__ or self.__doc__
+
+    def __reduce__(self) -> Any:
+        return ValueAndGrad, (self.fn, self.argnums, self.like, not self._run.off)
 
     def __call__(self, *args: Any) -> tuple[float, Any]:
         picked = self._picked
@@ -249,20 +260,20 @@ class ValueAndGrad:
         given = list(args)
         for k in picked:
             given[k] = _input(args[k], self.like)
-        self.tape = Tape()
-        with self.tape:
-            loss = self.fn(*given)
-        value = self._backward(loss, [given[k] for k in picked], picked)
+        value = float(np.ravel(read_values(self._run(*given)))[0])
         grads = tuple(_output(args[k], given[k]) for k in picked)
         return value, grads[0] if isinstance(self.argnums, int) else grads
 
-    def _backward(self, loss: object, inputs: list[array], picked: tuple[int, ...]) -> float:
-        assert self.tape is not None
+    def _walked(self, given: tuple) -> array:
+        """Record the function and walk back. Returns the loss."""
+        self.tape = Tape()
+        with self.tape:
+            loss: object = self.fn(*given)
         if not isinstance(loss, array):
             text = f"{self.__name__} returned a {type(loss).__name__}; it must return an array of one element."
             raise GradientError(text, slug="loss-shape", instead="return loss")
-        for k, a in zip(picked, inputs, strict=True):
-            if not self.tape.log.has_touched(a.span):
+        for k in self._picked:
+            if not self.tape.log.has_touched(given[k].span):
                 raise GradientError(
                     f"{self.__name__} never used its argument {k} in a launch: its gradient would be zero in silence.",
                     slug="unused-argument",
@@ -276,7 +287,7 @@ class ValueAndGrad:
                 instead="return wb.utils.array_sum(...), or a kernel that adds up by wb.atomic_add",
             )
         self.tape.backward(loss)
-        return float(np.ravel(read_values(loss))[0])
+        return loss
 
     def closure(self, *args: Any) -> Callable[[], float]:
         """For `optimizer.step(closure)` of torch: evaluates at the tensors, sets their `.grad`, returns the loss."""
@@ -295,7 +306,7 @@ class ValueAndGrad:
 
 
 def value_and_grad(
-    fn: Callable[..., array], argnums: int | tuple[int, ...] = 0, like: array | None = None
+    fn: Callable[..., array], argnums: int | tuple[int, ...] = 0, like: array | None = None, *, jit: bool = False
 ) -> ValueAndGrad:
     """A function that gives the loss and its gradient, as `scipy.optimize.minimize(..., jac=True)` takes it.
 
@@ -303,6 +314,7 @@ def value_and_grad(
     argnums  the argument, or the tuple of arguments, to differentiate by.
     like     the dtype and shape in which `fn` wants them: a flat vector is cast and folded into it. By default an
              argument keeps its own shape and its dtype becomes the array's.
+    jit      record it at the second call and replay it from the third on: see `jit`, whose errors it raises then.
     Arguments may be NumPy arrays, torch tensors (on the CPU) or arrays; gradients come back as what was given, in its
     dtype and shape; `fn` gets a copy of each. With torch: `optimizer.step(value_and_grad(fn).closure(tensor))`.
     Raises GradientError [loss-shape], [unused-argument], and what `Tape.backward` raises.
@@ -321,7 +333,7 @@ def value_and_grad(
         )
     if not callable(fn) or inspect.isclass(fn):
         raise TypeError(f"value_and_grad takes a function of arrays, not {fn!r}")
-    return ValueAndGrad(fn, argnums, like)
+    return ValueAndGrad(fn, argnums, like, jit)
 
 
 def _input(value: object, like: array | None) -> array:

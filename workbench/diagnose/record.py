@@ -20,6 +20,7 @@ from .rule import RuleInput, refused, title
 from .walk_step import WalkStep
 
 KEPT_MUCH = 1 << 30
+REPEATED = 100  # tapes alike from which recording them anew is worth a word
 MANY_NAMES = 16  # rows of a trajectory are not aliases
 
 
@@ -135,4 +136,12 @@ def _refused(case: RuleInput, error: GradientError | KernelError, event: Event |
     return replace(found, arrays=names, thread=literal_eval(thread[1]) if thread else None)
 
 
-RECORD = (refusals, supposed, no_leaf, aliased, kept)
+def repeated(case: RuleInput) -> Iterator[Finding]:
+    """Finds that many tapes alike were recorded, each for one walk."""
+    if case.tape.alike >= REPEATED:
+        text = f"{case.tape.alike} tapes of the same launches were recorded and walked before this one."
+        fix = "@wb.jit above the function that records and walks it: a launch in a replay costs a hundredth of one here"
+        yield Finding("repeated", "info", "", None, text, fix)
+
+
+RECORD = (refusals, supposed, no_leaf, aliased, kept, repeated)

@@ -47,6 +47,7 @@ class CompiledBackward:
     def __init__(self, signature: tuple):
         self.signature = signature
         self.calls: CallList | None = None
+        self.runs = 0
         self.seeds: list[Any] = []
         self.results: list[tuple] = []
         self.writes: dict[int, list[tuple[int, int]]] = {}
@@ -54,6 +55,8 @@ class CompiledBackward:
     def run(self, seeds: Workspace, tape: Recording) -> None:
         """Run the calls with these seeds and the numbers of this tape. The adjoints are in the shadows of `results`."""
         assert self.calls is not None
+        self.runs += 1
+        tape.alike = self.runs
         if self.calls.numbers or self.calls.vectors:
             self.calls.fill([() if e.command is None else e.command.flat for e in tape.events])
         for data, shadow in zip(self.seeds, seeds.values(), strict=True):

@@ -1,4 +1,4 @@
-"""What a call of a jit function does, launch by launch, compared with what an earlier call did.
+"""The script of a call of a jit function: its launches and writes, compared with those of an earlier call.
 
 A replay repeats launches with the numbers they had. Numbers from a clock, a random generator, or anything else that
 changes between two calls with the same arguments would be stale in it: so two calls are compared before any replay.
@@ -67,7 +67,7 @@ class CallScript:
         return (float, value.hex()) if isinstance(value, float) else (type(value), value)
 
     def _place(self, a: array) -> tuple:
-        """Where an array lies, in terms that hold for other arguments of the same form too."""
+        """The place of an array, in terms that hold for other arguments of the same form too."""
         offset = a.span.offset
         if a.allocation in self.own:
             return "own", a.allocation.id, offset

@@ -32,7 +32,7 @@ SEEN = 64  # sets of arrays of one form that are known again
 R = TypeVar("R")
 
 
-class Copies:
+class CallCopies:
     """Memory of a recording that stands for the arrays of a call, and the copying in and out.
 
     notes   what the recording wrote, and what it wrote whole before it read it.
@@ -91,10 +91,10 @@ def _gradients(*arrays: array) -> list[array]:
     return [g for a in arrays if (g := a.grad) is not None]
 
 
-class Recording:
+class CapturedCall:
     """A captured call: its graph, what the function returned, and the copies on which it works, if it does."""
 
-    def __init__(self, graph: Graph, result: object, script: CallScript, copies: Copies | None):
+    def __init__(self, graph: Graph, result: object, script: CallScript, copies: CallCopies | None):
         self.graph, self.result, self.copies = graph, result, copies
         self.programs = [p for p in script.programs if p.kernel is not None]
 
@@ -107,7 +107,7 @@ class Recording:
         return all(p.kernel.reads(p) for p in self.programs)
 
     def replay(self, call: CallArguments) -> Any:
-        """Do it again for a call of the same form. Returns what the function would return."""
+        """Repeat it for a call of the same form. Returns the function's result."""
         with memory.LOCK:
             if self.copies is None:
                 self.graph.replay()
@@ -120,7 +120,7 @@ class Recording:
             return self.returned(call)
 
     def returned(self, call: CallArguments) -> Any:
-        """What the function returned, with copies of the arrays that it made, as a replay writes to these again."""
+        """The function's result, with copies of the arrays that it made, as a replay writes to these again."""
         memo: dict[Any, Any] = {}
 
         def handed(a: array) -> array:
@@ -131,8 +131,8 @@ class Recording:
         return with_arrays(self.result, handed)
 
 
-class Form:
-    """What is known of calls whose arguments have one form.
+class CallForm:
+    """The memory of calls whose arguments have one form.
 
     changing   labels of what the first call changed in Python.
     seen       serials of arrays that were given; `adopted`: serials -> the recording on these arrays.
@@ -144,9 +144,9 @@ class Form:
         self.seen = RecentlyUsed(SEEN)
         self.seen.enter(call.serials, None)
         self.adopted = RecentlyUsed(MOST)
-        self.copied: Recording | None = None
+        self.copied: CapturedCall | None = None
 
-    def find(self, call: CallArguments) -> Recording | None:
+    def find(self, call: CallArguments) -> CapturedCall | None:
         """The recording that serves a call; None if there is none, or not a current one."""
         found = self.adopted.find(call.serials)
         if found is None and call.serials not in self.seen:
@@ -157,9 +157,8 @@ class Form:
 class Jit:
     """A function that is recorded and replayed: what `jit` returns. `replays` counts."""
 
-    __name__: str
-
     def __init__(self, function: Callable[..., Any], off: bool = False):
+        self.__name__ = "function"
         functools.update_wrapper(self, function)
         self.function, self.off, self.replays = function, off, 0
         self._forms = RecentlyUsed(MOST)
@@ -168,6 +167,9 @@ class Jit:
 
     def __repr__(self) -> str:
         return f"<jit of {self.__name__}: {len(self._forms)} forms of arguments, {self.replays} replays>"
+
+    def __reduce__(self) -> Any:
+        return Jit, (self.function, self.off)
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
         return self if instance is None else MethodType(self, instance)
@@ -186,7 +188,7 @@ class Jit:
         self.replays, self._renewed = self.replays + 1, 0
         return found.replay(call)
 
-    def _first(self, call: CallArguments, before: Form | None) -> Any:
+    def _first(self, call: CallArguments, before: CallForm | None) -> Any:
         """Run it plainly and note what it does. `before`: what was known of the form, in another state of Python."""
         state = PythonState(self.function, call.objects)
         script = CallScript(self.__name__, call, state.memories)
@@ -197,15 +199,15 @@ class Jit:
         if again:
             raise self._refusal(state, again[0])
         self._count(call, before)
-        self._forms.enter(call.form, Form(call, state, script, [link.label for link in left]))
+        self._forms.enter(call.form, CallForm(call, state, script, [link.label for link in left]))
         return result
 
-    def _captured(self, call: CallArguments, form: Form) -> Any:
+    def _captured(self, call: CallArguments, form: CallForm) -> Any:
         """Run it in a capture, on the arrays themselves where they have come before, else on copies."""
         known = call.serials in form.seen
         form.seen.enter(call.serials, None)
         own = call if known else stand_ins(call, form.state.memories)
-        copies = None if known or own is None else Copies(own)
+        copies = None if known or own is None else CallCopies(own)
         script = CallScript(self.__name__, own or call, form.state.memories, form.script)
         capture = Capture()
         with ExitStack() as stack:
@@ -228,7 +230,7 @@ class Jit:
             text = f"it returns a {type(thing).__name__}, which a replay does not make."
             raise refusal(self.__name__, text, instead="arrays, numbers, and tuples, lists, dicts or structs of them")
         assert capture.graph is not None
-        made = Recording(capture.graph, result, script, copies)
+        made = CapturedCall(capture.graph, result, script, copies)
         if copies is None:
             form.adopted.enter(call.serials, made)
         else:
@@ -236,7 +238,7 @@ class Jit:
         return made.returned(call)
 
     def _left_changed(self, state: PythonState) -> list[Link]:
-        """What has changed in Python since `state` was noted, less what only counts: that is told once."""
+        """The links that have changed since `state` was noted, less those that only count, which are told once."""
         changes = state.changes()
         counts = [link for link in changes if state.only_counts(link)]
         state.drop(counts)
@@ -252,7 +254,7 @@ class Jit:
         instead = "arrays that launches write to; or that line outside of the function; or @wb.jit(off=True)"
         return refusal(self.__name__, text, state.place_of(link), instead=instead)
 
-    def _count(self, call: CallArguments, before: Form | None) -> None:
+    def _count(self, call: CallArguments, before: CallForm | None) -> None:
         """Warn once where nothing is replayed, as an argument or something in Python differs in each call."""
         if before is not None:
             self._renewed += 1

@@ -44,7 +44,7 @@ class Link:
 
 
 class PythonState:
-    """What a function can reach, as it is when this is made.
+    """Everything a function can reach, as it is when this is made.
 
     memories    allocations of the arrays among it.
     functions   the user's functions among it, itself included.
@@ -168,7 +168,8 @@ class PythonState:
             self._visit(f"{label}.{name}", found)
 
     def _function(self, function: FunctionType) -> None:
-        if not is_users((function.__module__ or "__main__").partition(".")[0]):
+        if not is_users(str(function.__globals__.get("__name__", "__main__")).partition(".")[0]):
+            self._visit(function.__name__, getattr(function, "__wrapped__", None))
             return
         self.functions.append(function)
         around = function.__globals__
@@ -181,8 +182,11 @@ class PythonState:
                     self._attributes(name, vars(found), [n for n in names if n in vars(found)])
         for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
             self._visit(name, self._link(name, functools.partial(_inside, cell)))
-        for default in (function.__defaults__, function.__kwdefaults__):
-            self._visit(function.__name__, default)
+        given = function.__defaults__ or ()
+        taken = function.__code__.co_varnames[: function.__code__.co_argcount]
+        defaults = dict(zip(taken[len(taken) - len(given) :], given, strict=True)) | (function.__kwdefaults__ or {})
+        for name, default in defaults.items():
+            self._visit(name, default)
 
 
 def same(now: Any, then: Any) -> bool:

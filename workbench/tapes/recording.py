@@ -74,6 +74,7 @@ class Recording:
         self.last_seeds: dict[Allocation, Any] = {}
         self.conventions: dict[Stmt, None] = {}  # claims of slopes that are conventions, which the last walk met
         self.within: frozenset[Event] | None = None  # the events that these are walked through; None: all
+        self.alike = 0  # walks of other tapes of the same launches before this one
         self.numbers = ReadValues(self)
         self.scopes: list[Scope] = []
         self.captured = False  # a replay runs these events again: what is kept between two would be old
