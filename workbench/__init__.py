@@ -162,6 +162,7 @@ _LATER = {
     "jvp": "tapes.jvp:jvp",
     "pitfalls": "derivatives.pitfalls",
     "sweep": "derivatives.sweep:sweep",
+    "trust": "diagnose.trust:trust_function",
     "utils": "launches.sums:utils",
     "value_and_grad": "derivatives.jacobian:value_and_grad",
     "verify": "derivatives.verify",

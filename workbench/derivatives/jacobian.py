@@ -259,7 +259,7 @@ class ValueAndGrad:
             raise TypeError(f"{self.__name__} differentiates by {last}: argnums={self.argnums}")
         given = list(args)
         for k in picked:
-            given[k] = _input(args[k], self.like)
+            given[k] = copied_input(args[k], self.like)
         value = float(np.ravel(read_values(self._run(*given)))[0])
         grads = tuple(_output(args[k], given[k]) for k in picked)
         return value, grads[0] if isinstance(self.argnums, int) else grads
@@ -336,7 +336,7 @@ def value_and_grad(
     return ValueAndGrad(fn, argnums, like, jit)
 
 
-def _input(value: object, like: array | None) -> array:
+def copied_input(value: object, like: array | None) -> array:
     """A copy of an argument, with a gradient."""
     raw = _numbers(value)
     if like is not None:

@@ -29,9 +29,10 @@ from .record import RECORD
 from .rule import RuleInput, refused, walk_again
 from .saturated import Bounds
 from .several_tapes import ACROSS
+from .trust import Trust as Trust
 from .walk_record import WalkRecord
 
-__all__ = ["Finding", "Findings", "Holdings", "diagnose"]
+__all__ = ["Finding", "Findings", "Holdings", "Trust", "diagnose"]
 __dir__ = __all__.copy
 
 

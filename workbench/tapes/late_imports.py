@@ -18,6 +18,7 @@ ANSWERS = {
     "microscope": "viz.inspect.microscope.microscope",
     "diagnose": "diagnose.diagnose",
     "against": "diagnose.against.against",
+    "trust": "diagnose.trust.trust",
     "memory": "diagnose.memory_held.holdings",
     "replay": "tapes.replay.replay",
     "pitfall": "derivatives.pitfalls.backward",

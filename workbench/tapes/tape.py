@@ -48,7 +48,7 @@ _MEANT = {
 
 @offers(
     "adjoint arrays backward diagnose events explore gradients keep launches ledger memory microscope record_func "
-    "replay reset scope seeds show to_html zero"
+    "replay reset scope seeds show to_html trust zero"
 )
 class Tape(Recording, metaclass=Listed):
     """Records launches and writes while it is open (`with wb.Tape() as tape:`), and walks them backwards.
@@ -407,6 +407,10 @@ class Tape(Recording, metaclass=Listed):
             self._name_other(against)
             return self._ask("against", against)
         return self._ask("diagnose", loss, grads)
+
+    def trust(self, loss: array, x: Any = None) -> Any:
+        """How far the gradient of a loss can be followed, moving x (an array or several): a `diagnose.Trust`."""
+        return self._ask("trust", loss, x)
 
     def memory(self) -> Any:
         """The bytes this tape holds, by whom and why."""

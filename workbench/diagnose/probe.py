@@ -1,0 +1,203 @@
+"""The recorded program as a function along a line: its loss, and the first decision in which two points differ.
+
+It runs on private copies, in float64 where the program can be widened, from what the tape started from. Decisions are
+compared by the program's own record of them (`kernels.passes.decisions`), and the statement is found by running one
+thread in the interpreter.
+"""
+
+from __future__ import annotations
+
+import weakref
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..arrays.array import array, read_values
+from ..arrays.creation import zeros
+from ..arrays.workspace import Workspace, add_into
+from ..device import on_host
+from ..errors import Where, WorkbenchError
+from ..kernels.interpreter import run
+from ..kernels.ir import Stmt, walk as statements
+from ..kernels.passes.decisions import decided, decides, with_decisions
+from ..kernels.program import Program
+from ..kernels.types import uint64
+from ..launches.arguments import views
+from ..tapes.events import Event
+from ..tapes.jvp import on_device, passing, shadow_of, value_of
+from ..tapes.private_copies import Launch, Rerun, flat_program
+from ..tapes.reverse import walk
+from ..tapes.tape import Tape
+
+Move = Mapping[str, np.ndarray]  # by input what is added to it
+
+
+@dataclass(frozen=True)
+class Decision:
+    """A decision that falls otherwise: the launch and its number on the tape, the statement's line, the thread.
+
+    turn   how many decisions of that statement the thread has made before; None where the thread was not looked at.
+    """
+
+    event: Event
+    number: int
+    where: Where | None
+    thread: tuple[int, ...] | None
+    turn: int | None
+
+
+class Probe(Rerun):
+    """A tape on copies, run again and again with its inputs moved. `runs` counts.
+
+    inputs   {name: array of the tape}; `loss`: an array of one element.
+    """
+
+    def __init__(self, tape: Tape, inputs: Mapping[str, array], loss: array, widened: bool):
+        super().__init__(tape, widened)
+        self.runs = 0
+        self.launches: dict[int, tuple[Event, Launch]] = {}  # by step
+        passing(tape, lambda event, _: self.before(event), self.behind)
+        self.made = self.case(dict(inputs), {"loss": loss})
+        self.size = {name: a.data.shape for name, a in self.made.inputs.items()}
+
+    def before(self, event: Event) -> None:
+        """As `Rerun.before`; launches are noted by step."""
+        super().before(event)
+        if event.command is not None:
+            self.launches[len(self.steps) - 1] = event, self.steps[-1].__self__  # type: ignore[attr-defined]
+
+    def start(self) -> dict[str, np.ndarray]:
+        """{input: its contents when the tape began, in float64}."""
+        return {name: read_values(a).astype(np.float64) for name, a in self.made.inputs.items()}
+
+    def value(self, move: Move) -> float:
+        """The loss with the inputs moved; NaN where the program is refused there."""
+        self.runs += 1
+        try:
+            self._move(move)
+            return float(self.made.run()["loss"].ravel()[0])
+        except WorkbenchError:
+            return float("nan")
+        finally:
+            self.made.restore()
+
+    def gradient(self) -> dict[str, np.ndarray]:
+        """{input: derivative of the loss by it, in float64}."""
+        self.runs += 1
+        tape, space = self.made.record(), Workspace()
+        loss = self.made.outputs["loss"]
+        view = shadow_of(loss, space)
+        add_into(view, on_device(loss, np.ones(view.shape, view.dtype)), loss.span)
+        walk(tape, space)
+        found = {name: value_of(a, space).astype(np.float64) for name, a in self.made.inputs.items()}
+        self.made.restore()
+        return found
+
+    def decisions(self, move: Move) -> list[int]:
+        """A checksum of the decisions of each launch, with the inputs moved."""
+        self.runs += 1
+        found = []
+        try:
+            self._move(move)
+            for k, step in enumerate(self.steps):
+                record = self._decide(k)
+                if record is None:
+                    step(False)
+                else:
+                    found.append(zlib.crc32(record.tobytes()))
+        except WorkbenchError:
+            found.append(-1)
+        finally:
+            self.made.restore()
+        return found
+
+    def first_difference(self, one: Move, other: Move) -> Decision | None:
+        """The first decision, in the order of the program, that differs between two points."""
+        known = self.decisions(one), self.decisions(other)
+        steps = [k for k in self.launches if self._recorded(k) is not None]
+        k = next((k for k, a, b in zip(steps, *known, strict=False) if a != b), None)
+        if k is None:
+            return None
+        event, launch = self.launches[k]
+        (args, record), (other_args, other_record) = self._at(one, k), self._at(other, k)
+        number = self.tape.events.index(event)
+        differing = np.flatnonzero(record != other_record)
+        if not len(differing):
+            return Decision(event, number, event.where, None, None)
+        thread = tuple(int(i) for i in np.unravel_index(differing[0], launch.dims))
+        stmt, turn = _first(_traced(launch, args, thread), _traced(launch, other_args, thread))
+        where = event.where if stmt is None else stmt.where or event.where
+        return Decision(event, number, where, thread, turn)
+
+    def _move(self, move: Move) -> None:
+        for name, by in move.items():
+            a = self.made.inputs[name]
+            add_into(a.data, on_device(a, by.astype(a.data.dtype)), a.span)
+
+    def _recorded(self, k: int) -> Program | None:
+        """The program of a step that records its decisions; None for one that is no launch or decides nothing."""
+        if k not in self.launches:
+            return None
+        launch = self.launches[k][1]
+        if launch.program not in _programs:
+            function = with_decisions(launch.program.function)
+            same = function is launch.program.function
+            _programs[launch.program] = None if same else flat_program(launch.program, function)
+        return _programs[launch.program]
+
+    def _decide(self, k: int) -> np.ndarray | None:
+        """Run a step and return its record of decisions; None, and nothing is run, if it has none."""
+        program = self._recorded(k)
+        if program is None:
+            return None
+        launch = self.launches[k][1]
+        device = next(a.device for a in launch.flat if isinstance(a, array))
+        record = zeros(int(np.prod(launch.dims)), dtype=uint64, device=device)
+        Launch(program, launch.dims, [*launch.flat, record], launch.declared).run(False)
+        return on_host(record.data)
+
+    def _at(self, move: Move, k: int) -> tuple[list[Any], np.ndarray]:
+        """The arguments of a step as it finds them, and its record of decisions, with the inputs moved."""
+        self.runs += 1
+        try:
+            self._move(move)
+            for step in self.steps[:k]:
+                step(False)
+            launch = self.launches[k][1]
+            numbers = [read_values(a)[0] if n in launch.declared else a for n, a in enumerate(launch.flat)]
+            args = [
+                on_host(v).copy() if isinstance(v, np.ndarray) or hasattr(v, "get") else v
+                for v in views(launch.program.function, numbers)
+            ]
+            record = self._decide(k)
+            assert record is not None
+            return args, record.copy()
+        finally:
+            self.made.restore()
+
+
+_programs: weakref.WeakKeyDictionary[Program, Program | None] = weakref.WeakKeyDictionary()
+
+
+def _traced(launch: Launch, args: list[Any], thread: tuple[int, ...]) -> list[tuple[Stmt, list]]:
+    """The decisions of one thread, in order."""
+    function = launch.program.function
+    watched = {s for s in statements(function.body) if decides(s)}
+    found: list[tuple[Stmt, list]] = []
+
+    def trace(_: tuple[int, ...], stmt: Stmt, values: run.LiveValues) -> None:
+        found.append((stmt, [*decided(stmt, values)]))
+
+    run.run(function, launch.dims, args, trace=trace, watched=watched, threads=[thread])
+    return found
+
+
+def _first(one: list[tuple[Stmt, list]], other: list[tuple[Stmt, list]]) -> tuple[Stmt | None, int | None]:
+    """(the statement of the first decision that differs, how many of its kind the thread has made before)."""
+    for k, (a, b) in enumerate(zip(one, other, strict=False)):
+        if a[0] is not b[0] or a[1] != b[1]:
+            return a[0], sum(stmt is a[0] for stmt, _ in one[:k])
+    return None, None

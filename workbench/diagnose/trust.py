@@ -1,0 +1,484 @@
+"""`tape.trust(loss, x)`: how far an exact gradient can be followed, and what ends that.
+
+The recorded program runs again along its gradient, over eight decades of step length and both ways, and its loss is
+compared with the straight line of the gradient. Nothing about the derivative is computed anew. Sources: Metz et al.,
+"Gradients are not all you need" (2021), for chaos; Suh et al., "Do differentiable simulators give better policy
+gradients?" (2022), for contacts; Hu et al., "DiffTaichi" (2020), for the time of impact.
+"""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..arrays import allocation as memory
+from ..arrays.array import array
+from ..arrays.workspace import is_float_memory
+from ..errors import GradientError, Where
+from ..kernels.types import Scalar
+from ..tapes.private_copies import leaves
+from ..tapes.replay import keep_all
+from ..tapes.seeds import check_tape, seeds_of
+from ..tapes.tape import Tape
+from .loop_turns import Loops
+from .probe import Decision, Move, Probe
+from .walk_record import WalkRecord
+from .walk_step import WalkStep
+
+HOLDS = 0.1  # relative error up to which the linear prediction holds
+DECADES = 8  # of step lengths, up to the size of the inputs
+BEYOND = 3  # decades more that are tried where it still holds
+HALVINGS = 4  # of the last decade
+FLIPS = 3  # decisions on the way that are looked at
+SEARCH = 7  # halvings until one is located
+PART = 0.05  # of the slope: a change by more is a kink; of the predicted change: a jump
+CHAOS = 1e3  # the adjoint grows at least by this, exponentially
+FLAT = 1e-6  # the predicted change over the size of the inputs, relative to what happens there
+RESIDUALS = 64  # parameters up to which directions that the loss does not see are looked for
+
+REMEDIES = {
+    "jump": "an event located inside its step (time of impact), or a smoothed loss",
+    "kink": "smaller steps on that side of it, or a smooth function in its place",
+    "chaos": "a shorter horizon, several shooting intervals, or a loss averaged over many starts",
+    "flat": "a start outside of the flat part, other units, or a loss that is not saturated there",
+    "noise": "float64, or a loss without large terms that cancel",
+    "ill-posed": "fewer parameters, more data, or a penalty on that combination",
+}
+
+
+@dataclass(eq=False)
+class Trust:
+    """How far a gradient can be followed.
+
+    kind         "smooth", "kink", "jump", "chaos", "flat", "noise" or "ill-posed".
+    radius       the longest step along the gradient (Euclidean, in the units of x) up to which the loss is within 10 %
+                 of the linear prediction, both ways; infinity where it always was.
+    slope        the derivative of the loss along the gradient: its length.
+    launch, line, thread   where that ends: "#41 step", the source line, the thread's index; None where unknown.
+    turn         how many decisions of that line the thread makes before.
+    step         which launch of its line it is, from 0.
+    size         of a jump: by how much the loss jumps; of a kink: by how much its slope changes.
+    noise_floor  by how much the loss in the program's own precision differs from that in float64.
+    growth       factor by which the adjoint grows a step; `horizon`: steps until rounding is as large as the gradient.
+    unseen       {input: direction} that the loss does not see, of length 1.
+    samples      step lengths (negative: against the gradient) and losses, sorted; `replays`: how often it ran.
+    """
+
+    kind: str
+    radius: float
+    slope: float
+    loss: float
+    samples: tuple[np.ndarray, np.ndarray]
+    noise_floor: float
+    replays: int
+    launch: str | None = None
+    line: Where | None = None
+    thread: tuple[int, ...] | None = None
+    turn: int | None = None
+    step: int | None = None
+    size: float | None = None
+    growth: float | None = None
+    horizon: float | None = None
+    unseen: dict[str, np.ndarray] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        """True for a gradient that can be followed: a smooth one."""
+        return self.kind == "smooth"
+
+    def __repr__(self) -> str:
+        return f"<trust: {self.sentence}>"
+
+    @property
+    def sentence(self) -> str:
+        """One sentence: how far, what ends it, where, and what helps."""
+        if self.kind == "smooth":
+            far = "at every step length tried" if math.isinf(self.radius) else f"for steps up to {self.radius:.2g}"
+            return f"exact, and good {far}."
+        helps = f" What helps: {REMEDIES[self.kind]}."
+        return f"exact; good for steps up to {self.radius:.2g}, then {self._what()}.{helps}"
+
+    def _what(self) -> str:
+        place = "" if self.line is None else f" in line {self.line.line} ({self.line.text.strip()})"
+        place += f" of {self.launch}" if self.launch else ""
+        place += f", thread {self.thread[0] if len(self.thread) == 1 else self.thread}" if self.thread else ""
+        if self.kind == "jump":
+            return f"a decision falls otherwise{place}, and the loss jumps by {self.size:.2g}"
+        if self.kind == "kink":
+            return f"a decision falls otherwise{place}, and the slope changes by {self.size:.2g}"
+        if self.kind == "chaos":
+            return (
+                f"chaos: the adjoint grows by a factor of {self.growth:.3g} a turn{place}; beyond {self.horizon:.0f}"
+                " of them rounding is as large as the gradient"
+            )
+        if self.kind == "flat":
+            return f"the loss is flat here, though it changes farther away; the adjoint dies{place}"
+        if self.kind == "noise":
+            return f"rounding: the loss is known to {self.noise_floor:.2g} only, in the program's own precision"
+        return f"a combination that the loss does not see: {_combination(self.unseen)}"
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the loss along the gradient beside the exact slope, by step length. Returns matplotlib's axes."""
+        if ax is None:
+            from matplotlib.figure import Figure
+
+            ax = Figure(figsize=(6.4, 3.2), layout="constrained").add_subplot()
+        steps, losses = self.samples
+        for sign, label in ((1, "along the gradient"), (-1, "against it")):
+            there = steps * sign > 0
+            with np.errstate(all="ignore"):
+                secants = (losses[there] - self.loss) / steps[there]
+            ax.semilogx(np.abs(steps[there]), secants, "o-", ms=3, lw=1, label=label)
+        ax.axhline(self.slope, color="0.5", lw=1, ls="--", label="exact slope")
+        if np.isfinite(self.radius) and self.radius > 0:
+            ax.axvspan(np.abs(steps[steps != 0]).min(), self.radius, color="tab:green", alpha=0.12, lw=0)
+        middle, reach = self.slope, 3 * abs(self.slope) or 1.0
+        ax.set_ylim(middle - reach, middle + reach)
+        ax.set_xlabel("step length")
+        ax.set_ylabel("change of the loss / step")
+        ax.set_title(self.sentence.partition(" What helps")[0], fontsize="small", wrap=True)
+        ax.legend(fontsize="x-small")
+        return ax
+
+    def _repr_png_(self) -> bytes:
+        import io
+
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+        ax, made = self.plot(), io.BytesIO()
+        FigureCanvasAgg(ax.figure).print_png(made)
+        return made.getvalue()
+
+
+def trust(tape: Tape, loss: array, x: array | Sequence[array] | None = None) -> Trust:
+    """How far the gradient of a loss can be followed, what ends that, and where.
+
+    loss   an array of one element.
+    x      the array, or arrays, to move; by default all that the tape started from and that require gradients.
+
+    The recorded program runs again some fifty times, on private copies, in float64 where it can be widened. Raises
+    GradientError [loss-shape], [trust] for a gradient that is not finite, and what `replay` raises.
+
+    Use it before an optimizer: an exact gradient of a bouncing ball points the wrong way beyond the next contact.
+
+    >>> @wb.kernel
+    ... def stairs(x: wb.array[float], out: wb.array[float]):
+    ...     i = wb.tid()
+    ...     out[i] = wb.floor(10.0 * x[i]) + x[i]
+    >>> x, out = wb.array([0.55], requires_grad=True), wb.zeros(1)
+    >>> with wb.Tape(keep="all") as tape:
+    ...     wb.launch(stairs, 1, [x, out])
+    >>> found = tape.trust(out, x)
+    >>> found.kind, round(found.radius, 2), found.line.line, found.thread
+    ('jump', 0.05, 4, (0,))
+    """
+    check_tape("tape.trust(loss, x)", tape, loss)
+    if loss.data.size != 1:
+        text = f"trust() of {loss.label} of shape {loss.shape}; a loss is one number."
+        raise GradientError(text, slug="loss-shape", instead="a kernel that adds up by wb.atomic_add")
+    with memory.LOCK, memory.unrecorded(), np.errstate(all="ignore"):
+        given = None if x is None else [x] if isinstance(x, array) else list(x)
+        if tape.keep != "all":
+            again = keep_all(tape)
+            given = None if given is None else [again.of(a) for a in given]
+            tape, loss = again, again.of(loss)
+        return _Search(tape, loss, given).found()
+
+
+def trust_function(fn: Callable[..., array], *args: Any, argnums: int | tuple[int, ...] = 0) -> Trust:
+    """`Tape.trust` for a function of arrays that launches and returns the loss, as `value_and_grad` takes it.
+
+    args      its arguments: NumPy arrays, torch tensors (on the CPU) or arrays, of which it gets copies.
+    argnums   the argument, or the tuple of arguments, to move. Raises what `Tape.trust` raises.
+
+    >>> @wb.kernel
+    ... def bend(x: wb.array[float], out: wb.array[float]):
+    ...     wb.atomic_add(out, 0, wb.abs(x[wb.tid()] - 1.0))
+    >>> def loss(x):
+    ...     out = wb.zeros(1)
+    ...     wb.launch(bend, 2, [x, out])
+    ...     return out
+    >>> wb.trust(loss, np.array([0.5, 3.0], np.float32)).kind
+    'kink'
+    """
+    from ..derivatives.jacobian import copied_input
+
+    picked = (argnums,) if isinstance(argnums, int) else argnums
+    given = [copied_input(a, None) if k in picked else a for k, a in enumerate(args)]
+    for name, a in zip(inspect.signature(fn).parameters, given, strict=False):
+        if isinstance(a, array) and a.name is None:
+            a.name = name
+    with Tape(keep="all") as tape:
+        loss = fn(*given)
+    return trust(tape, loss, [given[k] for k in picked])
+
+
+class _Growth(NamedTuple):
+    """Growth of the adjoint by a factor a step, in launches like one or in the turns of a loop in it."""
+
+    rate: float
+    title: str
+    where: Where | None
+
+
+class _Search:
+    """The search along one line, by step length; `f` is the change of the loss."""
+
+    def __init__(self, tape: Tape, loss: array, x: list[array] | None):
+        self.tape, self.end = tape, loss
+        self.inputs = inputs = _inputs(tape, x)
+        self.own = Probe(tape, inputs, loss, False)
+        try:
+            self.probe = Probe(tape, inputs, loss, True)
+        except GradientError:  # memory seen as floats of several widths
+            self.probe = self.own
+        g = self.probe.gradient()
+        self.slope = float(np.sqrt(sum(np.sum(v * v) for v in g.values())))
+        if not math.isfinite(self.slope):
+            text = "the gradient is not finite, so there is no line to follow."
+            raise GradientError(text, slug="trust", instead="tape.diagnose(loss=loss), which finds the first NaN")
+        start = self.probe.start()
+        self.reach = float(np.sqrt(sum(np.sum(v * v) for v in start.values()))) or 1.0
+        even = 1 / math.sqrt(sum(v.size for v in g.values()))
+        self.way = {n: v / self.slope if self.slope else np.full(v.shape, even) for n, v in g.items()}
+        self.base = self.probe.value({})
+        eps = 1e-15 if self.probe is not self.own else float(np.finfo(_type(loss)).eps)
+        self.noise = 64 * eps * abs(self.base) + 1e-300
+        self.seen: dict[float, float] = {0.0: self.base}
+
+    def move(self, h: float) -> Move:
+        return {n: v * h for n, v in self.way.items()}
+
+    def f(self, h: float) -> float:
+        if h not in self.seen:
+            self.seen[h] = self.probe.value(self.move(h))
+        return self.seen[h] - self.base
+
+    def holds(self, h: float) -> int:
+        """0 if the prediction holds at +-h, else the sign of the side on which it does not."""
+        for side in (1, -1):
+            if not abs(self.f(side * h) - side * h * self.slope) <= HOLDS * self.slope * h + self.noise:
+                return side
+        return 0
+
+    def found(self) -> Trust:
+        radius, beyond, side = self._radius()
+        floor = self._noise_floor(radius)
+        steps = np.array(sorted(self.seen))
+        losses = np.array([self.seen[h] for h in steps])
+        made = Trust("smooth", radius, self.slope, self.base, (steps, losses), floor, 0)
+        for look in (self._decision, self._chaos, self._flat, self._noisy, self._unseen):
+            if look(made, beyond, side):
+                break
+        made.replays = self.probe.runs + (self.own.runs if self.own is not self.probe else 0)
+        return made
+
+    def _radius(self) -> tuple[float, float, int]:
+        """(the radius, a slightly longer step that fails or infinity, the side on which it does)."""
+        below = 0.0
+        for k in range(1 - DECADES, BEYOND + 1):
+            h = self.reach * 10.0**k
+            side = self.holds(h)
+            if side:
+                break
+            below = h
+        else:
+            return math.inf, math.inf, 0
+        low = below or h / 1e4
+        for _ in range(HALVINGS):
+            middle = math.sqrt(low * h)
+            if (failing := self.holds(middle)) != 0:
+                h, side = middle, failing
+            else:
+                low = below = middle
+        return below, h, side
+
+    # ---- what ends it: each returns True where it is that
+
+    def _decision(self, made: Trust, beyond: float, side: int) -> bool:
+        """A decision on the way falls otherwise, and the loss or its slope is another one behind it."""
+        if not side or beyond > self.reach:
+            return False
+        low, known = 0.0, self.probe.decisions({})
+        for _ in range(FLIPS):
+            if self.probe.decisions(self.move(side * beyond)) == known:
+                return False
+            high, before = beyond, low
+            for _ in range(SEARCH):
+                middle = (low + high) / 2
+                if self.probe.decisions(self.move(side * middle)) == known:
+                    low = middle
+                else:
+                    high = middle
+            kind, size = self._break(side, before, low, high, beyond)
+            if kind:
+                found = self.probe.first_difference(self.move(side * low), self.move(side * high))
+                made.kind, made.size = kind, size
+                self._name(made, found)
+                return True
+            low, known = high, self.probe.decisions(self.move(side * high))
+        return False
+
+    def _break(self, side: int, before: float, low: float, high: float, beyond: float) -> tuple[str, float]:
+        """("jump", "kink" or "", its size) between two steps, with nothing decided otherwise from `before` to `low`."""
+        predicted = max(self.slope * beyond, self.noise)
+        jump = self.f(side * high) - self.f(side * low) - side * self.slope * (high - low)
+        if abs(jump) > PART * predicted + self.noise:
+            return "jump", abs(jump)
+        part = max(beyond - high, (high - low) * 4)
+        after = side * (self.f(side * (high + part)) - self.f(side * high)) / part
+        slope = side * (self.f(side * low) - self.f(side * before)) / (low - before) if low > before else self.slope
+        if abs(after - slope) > PART * max(abs(slope), self.slope) + self.noise / part:
+            return "kink", abs(after - slope)
+        return "", 0.0
+
+    def _name(self, made: Trust, found: Decision | None) -> None:
+        if found is not None:
+            made.launch, made.line = f"#{found.number} {found.event.label}", found.where
+            made.thread, made.turn = found.thread, found.turn
+            alike = [e for e in self.tape.events[: found.number] if (e.label, e.line) == self._call(found)]
+            made.step = len(alike)
+
+    def _call(self, found: Decision) -> tuple:
+        return found.event.label, found.event.line
+
+    def _chaos(self, made: Trust, beyond: float, side: int) -> bool:
+        """The adjoint grows exponentially, and the slope says more than the loss ever does."""
+        if not side or beyond > 1e-2 * self.reach or self.slope * self.reach < 100 * self._range():
+            return False
+        growth = max(self._growths(), key=lambda found: found.rate, default=None)
+        if growth is None:
+            return False
+        made.kind, made.growth, made.launch, made.line = "chaos", growth.rate, growth.title, growth.where
+        made.horizon = -math.log(float(np.finfo(_type(self.end)).eps)) / math.log(growth.rate)
+        return True
+
+    def _range(self) -> float:
+        """The largest known change of the loss within the size of the inputs."""
+        changes = [abs(v - self.base) for h, v in self.seen.items() if abs(h) <= self.reach and math.isfinite(v)]
+        return max(*changes, self.noise)
+
+    def _growths(self) -> Iterator[_Growth]:
+        """The repeated launches, and the loops in kernels, whose adjoint grows by CHAOS at least."""
+        trail = self._walked()
+        lines: dict[tuple, list[WalkStep]] = {}
+        for step in trail.steps:
+            if step.event.command is not None and 0 < step.flowing < math.inf:
+                lines.setdefault((step.event.label, step.event.line), []).append(step)
+        for steps in lines.values():
+            total = steps[0].flowing / steps[-1].flowing
+            if len(steps) > 4 and total > CHAOS:
+                yield _Growth(total ** (1 / (len(steps) - 1)), steps[0].title, steps[0].event.where)
+        for event, seen in trail.observer(Loops).seen.items():
+            for line in {at for at, _ in seen.adjoints}:
+                known = seen.series(line)
+                if known is not None and known[0].sizes[-1] > CHAOS * known[0].sizes[0]:
+                    yield _Growth(known[0].rate, trail.of[event].title, line)
+
+    def _walked(self) -> WalkRecord:
+        return WalkRecord(self.tape, seeds_of(self.tape, self.end, None), None, (Loops(),))
+
+    def _flat(self, made: Trust, beyond: float, side: int) -> bool:
+        """The loss hardly changes here, and does farther away."""
+        away = max(self._range(), *(abs(self.f(s * self.reach)) for s in (1, -1)))
+        near = max(abs(self.f(s * self.reach * 1e-2)) for s in (1, -1))
+        if not max(self.slope * self.reach, near) < FLAT * away + self.noise:
+            return False
+        made.kind = "flat"
+        steps = [s for s in self._walked().steps if s.came]
+        pairs = [(b.flowing / a.flowing, b) for b, a in itertools.pairwise(steps) if a.flowing > 0]
+        if pairs:
+            _, place = min(pairs, key=lambda p: p[0])
+            at = steps[steps.index(place) + 1]
+            made.launch, made.line = at.title, at.event.where
+        return True
+
+    def _noise_floor(self, radius: float) -> float:
+        """The largest known difference between the loss in the program's own precision and in float64."""
+        if self.own is self.probe:
+            return self.noise
+        self.short = 0.5 * min(radius, self.reach) if radius > 0 else self.reach * 1e-3
+        ends = [(self.own.value(self.move(h)), self.f(h) + self.base) for h in (0.0, self.short)]
+        self.coarse = ends[1][0] - ends[0][0]
+        return max(abs(a - b) for a, b in ends)
+
+    def _noisy(self, made: Trust, beyond: float, side: int) -> bool:
+        """No step that is short enough shows the slope in the program's own precision."""
+        if self.own is self.probe or not self.slope:
+            return False
+        if abs(self.coarse - self.f(self.short)) <= 0.5 * abs(self.f(self.short)):
+            return False
+        made.kind = "noise"
+        return True
+
+    def _unseen(self, made: Trust, beyond: float, side: int) -> bool:
+        """The loss sees fewer combinations of the inputs than it has terms to see them by."""
+        sizes = {n: v.size for n, v in self.way.items()}
+        if not 1 < sum(sizes.values()) <= RESIDUALS:
+            return False
+        rows = _terms(self.tape, self.end, [self.inputs[n] for n in sizes])
+        if rows is None or rows.shape[0] < rows.shape[1]:
+            return False
+        _, sigma, right = np.linalg.svd(rows / (np.linalg.norm(rows, axis=0) + 1e-300))
+        if sigma[-1] > 1e-5 * sigma[0]:
+            return False
+        ends = np.cumsum([0, *sizes.values()])
+        v = right[-1] / (np.linalg.norm(rows, axis=0) + 1e-300)
+        v /= np.linalg.norm(v)
+        made.unseen = {n: v[a:b].reshape(self.way[n].shape) for n, a, b in zip(sizes, ends, ends[1:], strict=False)}
+        made.kind = "ill-posed"
+        return True
+
+
+def _inputs(tape: Tape, x: list[array] | None) -> dict[str, array]:
+    """The arrays to move, by name. Raises GradientError [trust] if there is none."""
+    if x is None:
+        tape.log.tally()
+        x = [a for a in tape.arrays.values() if a.requires_grad and a.allocation in tape.active]
+        x = [a for a in x if not ((m := tape.log.written.get(a.allocation)) and m.touch(a.span))]
+    found: dict[str, array] = {}
+    for whole in x:
+        for a in leaves(whole):
+            if a.size and is_float_memory(a) and all(a.span.overlaps(b.span) is False for b in found.values()):
+                name = tape.names.of(whole)
+                found[name if name not in found else f"{name} ({len(found)})"] = a
+    if not found:
+        text = "no array of floats to move: none that the tape started from requires a gradient."
+        raise GradientError(text, slug="trust", instead="tape.trust(loss, x)   with an x that launches read")
+    return found
+
+
+def _type(a: array) -> Any:
+    dtype = a.dtype
+    assert isinstance(dtype, Scalar)
+    return dtype.numpy
+
+
+def _terms(tape: Tape, loss: array, inputs: list[array]) -> np.ndarray | None:
+    """The derivatives of what the loss was summed from (rows) by the inputs (columns); None where that is unknown."""
+    last = next((e for e in reversed(tape.events) if any(s.overlaps(loss.span) is not False for s in e.writes)), None)
+    if last is None or last.command is None:
+        return None
+    from ..derivatives.jacobian import jacobian
+
+    read = [a for a in last.places if isinstance(a, array) and is_float_memory(a) and a.allocation in tape.active]
+    terms = [a for a in read if a.span.overlaps(loss.span) is False and 1 < a.size <= 4096]
+    if not terms:
+        return None
+    try:
+        blocks = [[jacobian(tape, y, x).reshape(y.data.size, x.data.size) for x in inputs] for y in terms]
+    except GradientError:
+        return None
+    return np.block(blocks)
+
+
+def _combination(unseen: dict[str, np.ndarray]) -> str:
+    """A direction as text: its largest components."""
+    parts = [(c, f"{n}[{', '.join(map(str, at))}]") for n, v in unseen.items() for at, c in np.ndenumerate(v)]
+    parts.sort(key=lambda p: -abs(p[0]))
+    return " ".join(f"{c:+.2g} {name}" for c, name in parts[:4] if abs(c) > 0.05)

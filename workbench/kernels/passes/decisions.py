@@ -1,0 +1,129 @@
+"""The program with a record of what it decides by floats: comparisons, picks, steps and conversions to whole numbers.
+
+Each thread has a number of its own, into which every decision is mixed in order. Two runs with the same numbers have
+taken the same branches and turns, rounded to the same integers, and picked the same operands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..ir import Function, Stmt, Value, constant, walk
+from ..ops import control as c, memory as mem, scalar
+from ..ops.row import ROWS
+from ..row import Row
+from ..types import Array, Composite, Scalar, int32, int64, is_float, uint64
+from .named import named_pass
+from .simplify import Rewrite, ValueFacts
+
+NAME = "decisions"  # of the added parameter: uint64, one number for each thread of the grid in row-major order
+_COMPARISONS = (scalar.LT, scalar.LE, scalar.GT, scalar.GE, scalar.EQ, scalar.NE)
+_PICKS = (scalar.MIN, scalar.MAX)
+_SIGNS = (scalar.ABS, scalar.SIGN, scalar.STEP)
+_STEPS = (scalar.FLOOR, scalar.CEIL, scalar.TRUNC, scalar.ROUND, scalar.RINT, scalar.FLOORDIV)
+_REMAINDERS = (scalar.MOD, scalar.PYMOD)
+_MIX = 1_000_003
+
+
+def decides(stmt: Stmt) -> bool:
+    """True for a statement that decides something by the value of a float."""
+    if not stmt.args or not is_float(stmt.args[0].type):
+        return False
+    if stmt.row is scalar.CAST:
+        return not is_float(stmt.outs[0].type)
+    return stmt.row in (*_COMPARISONS, *_PICKS, *_SIGNS, *_STEPS, *_REMAINDERS, scalar.CLAMP, scalar.FRAC)
+
+
+def decisions(row: Row, args: Sequence[Any], out: Any) -> list[Any]:
+    """The decisions of a statement, for IR values or numbers: booleans, whole numbers, and floats that are whole."""
+    if row is scalar.CAST or row in _COMPARISONS:
+        return [out]
+    found: list[Any] = []
+    for part in zip(*(_parts(a, len(_parts(args[0], 1))) for a in (*args, out)), strict=True):
+        a, b = part[0], part[1]
+        if row in _PICKS:
+            found.append(ROWS["lt"](a, b))
+        elif row is scalar.CLAMP:
+            found += [ROWS["lt"](a, b), ROWS["gt"](a, part[2])]
+        elif row in _SIGNS:
+            found.append(ROWS["lt"](a, _zero(a)))
+        elif row in _STEPS:
+            found.append(part[-1])
+        else:
+            found.append(ROWS["floor"](ROWS["div"](a, b) if row in _REMAINDERS else a))
+    return found
+
+
+def _parts(value: Any, many: int) -> list[Any]:
+    """The components of a vector or matrix; a scalar as often as there are."""
+    if isinstance(value, Value):
+        if not isinstance(value.type, Composite):
+            return [value] * many
+        return [ROWS["extract"](value, attr=at) for at in np.ndindex(value.type.shape)]
+    return [*value.ravel()] if isinstance(value, np.ndarray) else [value] * many
+
+
+def _zero(like: Any) -> Any:
+    return constant(like.type, 0.0) if isinstance(like, Value) else type(like)(0)
+
+
+@named_pass("decisions", always=True)
+def with_decisions(function: Function) -> Function:
+    """The function with one more parameter, `NAME`; the function itself where it decides nothing."""
+    return _Recorded().function(function) if any(map(decides, walk(function.body))) else function
+
+
+class _Recorded(Rewrite):
+    def __init__(self) -> None:
+        super().__init__(None)
+        self.record = Value(Array(uint64, 1), NAME)
+
+    def function(self, function: Function) -> Function:
+        scope = ValueFacts()
+        for p in function.params:
+            scope.values[p] = p.copied()
+        self.builder.region.params += [*scope.values.values(), self.record]
+        with self.builder.open():
+            self.cell = self._number(function.rank)
+            self.region(function.body, scope)
+        return function.with_body(self.builder.region, f"{function.name}_decisions")
+
+    def _number(self, rank: int) -> Value:
+        """The number of the thread, in row-major order."""
+        axes = [self._asked(c.TID, k) for k in range(rank)]
+        number = axes[0]
+        for k, axis in enumerate(axes[1:], 1):
+            number = ROWS["add"](ROWS["mul"](number, self._asked(c.DIM, k)), axis)
+        return number
+
+    def _asked(self, row: Row, axis: int) -> Value:
+        return self.builder.append(row, (), (int32,), attr=c.Tid(axis)).outs[0]
+
+    def stmt(self, stmt: Stmt, scope: ValueFacts) -> None:
+        super().stmt(stmt, scope)
+        if decides(stmt):
+            args = [scope.values[a] for a in stmt.args]
+            for made in decisions(stmt.row, args, scope.values[stmt.outs[0]]):
+                self._mix(made)
+
+    def _mix(self, made: Value) -> None:
+        emit = self.builder.emit
+        if isinstance(made.type, Scalar) and made.type.kind == "b":
+            made = ROWS["where"](made, constant(uint64, 1), constant(uint64, 2))
+        elif is_float(made.type):
+            made = ROWS["cast"](ROWS["cast"](made, attr=int64), attr=uint64)
+        elif made.type != uint64:
+            made = ROWS["cast"](made, attr=uint64)
+        before = emit(mem.LOAD, self.record, self.cell)
+        mixed = ROWS["add"](ROWS["mul"](before, constant(uint64, _MIX)), made)
+        emit(mem.STORE, self.record, self.cell, mixed)
+
+
+def decided(stmt: Stmt, values: Any) -> Iterator[Any]:
+    """The decisions of a statement that the interpreter has run, as plain numbers."""
+    args = [values[a] for a in stmt.args]
+    for made in decisions(stmt.row, args, values[stmt.outs[0]]):
+        yield made.tolist() if isinstance(made, np.ndarray | np.generic) else made
