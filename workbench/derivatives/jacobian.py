@@ -338,7 +338,7 @@ def value_and_grad(
 
 def copied_input(value: object, like: array | None) -> array:
     """A copy of an argument, with a gradient."""
-    raw = _numbers(value)
+    raw = input_numbers(value)
     if like is not None:
         raw = raw.reshape(_full(like)).astype(gradient_dtype(like), copy=False)
     model = value if like is None else like
@@ -347,7 +347,8 @@ def copied_input(value: object, like: array | None) -> array:
     return array(raw, requires_grad=True)
 
 
-def _numbers(value: Any) -> np.ndarray:
+def input_numbers(value: Any) -> np.ndarray:
+    """The numbers of an argument, as floats: of an array, a tensor or anything like a NumPy array. Raises TypeError."""
     if isinstance(value, array):
         return read_values(value)
     if hasattr(value, "detach"):
@@ -368,7 +369,7 @@ def _output(given: Any, x: array) -> Any:
         return array(g, dtype=x.grad.dtype, device=given.device)
     if hasattr(given, "new_tensor"):
         return given.new_tensor(g.reshape(tuple(given.shape)), requires_grad=False)
-    raw = _numbers(given)
+    raw = input_numbers(given)
     return g.reshape(raw.shape).astype(raw.dtype, copy=True)
 
 

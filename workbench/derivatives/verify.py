@@ -9,6 +9,7 @@ not a success.
 from __future__ import annotations
 
 import inspect
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
@@ -59,6 +60,7 @@ class _Rules:
     rtol: float
     atol: float
     widened: bool
+    seconds: float
 
 
 # ---- gradcheck
@@ -78,6 +80,7 @@ def gradcheck(
     dtype: Any = np.float64,
     raise_exception: bool = True,
     executor: Executor | None = None,
+    seconds: float = 30.0,
 ) -> Report:
     """Compare gradients with differences of the program itself, launch by launch and end to end.
 
@@ -88,6 +91,8 @@ def gradcheck(
     dtype      float64 checks the programs widened to float64; None checks them in their own types, less closely.
     eps        step of the differences, relative to the input. By default 1e-5 (2e-3 for dtype=None).
     executor   its workers check the launches, each of them one at a time (see `sweep`).
+    seconds    about how long it may take: of a tape that is too long for that, launches spread evenly are checked, and
+               the report says how many. Infinity checks all.
     rtol, atol allowed error, relative to the derivative and to the outputs. By default 1e-6, 1e-9 (3e-2, 1e-5).
 
     Inputs are copied; nothing of the user is changed. Every float of `inputs` and `outputs` is an input, every float
@@ -111,7 +116,7 @@ def gradcheck(
         raise ValueError("dtype is float64, or None for the program's own types")
     picks = (1e-5, 1e-6, 1e-9) if widened else (2e-3, 3e-2, 1e-5)
     eps, rtol, atol = [p if given is None else given for given, p in zip((eps, rtol, atol), picks, strict=True)]
-    rules = _Rules(full, directions, eps, rtol, atol, widened)
+    rules = _Rules(full, directions, eps, rtol, atol, widened, seconds)
     report = Report()
     tape, results = _recorded(what, dim, (*inputs, *outputs))
     _check_tape(tape, results, report, rules, executor)
@@ -245,23 +250,33 @@ def _check_tape(
         report.notes.append(f"not checked end to end: {opaque[0].label} is not a program of ours")
     parts = [*launches, *([END] if whole else [])]
     if executor is None:
-        report.rows += _rows((tape, results, rules), parts)
+        rows, checked = _rows((tape, results, rules), parts)
+        report.rows += rows
+        if checked < len(launches):
+            report.notes.append(f"{checked} of {len(launches)} launches were checked in {rules.seconds:g} s")
     else:
         found = spread(_rows, (tape, results, rules), [[n] for n in parts], executor, "gradcheck")
-        report.rows += [row for rows in found for row in rows]
+        report.rows += [row for rows, _ in found for row in rows]
 
 
-def _rows(shared: tuple[Tape, list[array] | None, _Rules], parts: list[int]) -> list[GradcheckRow]:
-    """Check these launches, in one pass over the tape, and the whole of it if END is among them."""
+def _rows(shared: tuple[Tape, list[array] | None, _Rules], parts: list[int]) -> tuple[list[GradcheckRow], int]:
+    """(the rows of these launches, checked in one pass over the tape, and of the whole of it if END is among them; how
+    many launches that were). A launch waits its turn: by the n-th of m, n/m of the time may have passed.
+    """
     tape, results, rules = shared
     found: list[GradcheckRow] = []
     rerun = Rerun(tape, rules.widened) if END in parts else None
+    numbers = {event: n for n, event in enumerate(tape.events)}
+    turn = {n: k for k, n in enumerate(parts)}
+    begin, checked = time.monotonic(), 0
 
     def before(event: Event, _: object) -> None:
         if rerun is not None:
             rerun.before(event)
-        number = tape.events.index(event)
-        if number in parts:
+        nonlocal checked
+        number = numbers[event]
+        if number in turn and time.monotonic() - begin <= rules.seconds * (turn[number] + 1) / len(parts):
+            checked += 1
             rows = _check_case(case_of_launch(event, number, rules.widened), rules, np.random.default_rng(number))
             wrong = [row for row in rows if row.wrong]
             if wrong and (call := wrong_call(event)) is not None:
@@ -273,7 +288,7 @@ def _rows(shared: tuple[Tape, list[array] | None, _Rules], parts: list[int]) -> 
         passing(tape, before, rerun.behind if rerun is not None else None)
         if rerun is not None:
             found += _check_case(rerun.case(*_ends(tape, results)), rules, np.random.default_rng(len(tape.events)))
-    return found
+    return found, checked
 
 
 def _ends(tape: Tape, results: list[array] | None) -> tuple[dict[str, array], dict[str, array]]:

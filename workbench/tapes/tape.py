@@ -7,7 +7,7 @@ back as it passes and the final contents at the end; `backward` then publishes t
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -47,8 +47,8 @@ _MEANT = {
 
 
 @offers(
-    "adjoint arrays backward diagnose events explore gradients keep launches ledger memory microscope record_func "
-    "replay reset scope seeds show to_html trust zero"
+    "adjoint adjoints arrays backward diagnose events explore gradients keep launches ledger memory microscope "
+    "record_func replay reset scope seeds show to_html trust zero"
 )
 class Tape(Recording, metaclass=Listed):
     """Records launches and writes while it is open (`with wb.Tape() as tape:`), and walks them backwards.
@@ -226,29 +226,41 @@ class Tape(Recording, metaclass=Listed):
         at=None: by what the last event of the tape left in it. at=event: by its contents just before that event.
         Returns a new NumPy array of shape (*a.shape, *components). Raises GradientError before any `backward`.
         """
+        return self._adjoints(a, [at])[0]
+
+    def adjoints(self, a: array, at: Sequence[Event]) -> list[np.ndarray]:
+        """`adjoint(a, event)` for each of these events, in their order, from one walk."""
+        return self._adjoints(a, [*at])
+
+    def _adjoints(self, a: array, at: list[Event | None]) -> list[np.ndarray]:
         if not self.last_seeds:
             text = "adjoint() before any backward(): there is no seed."
             raise GradientError(text, slug="no-seed", instead="tape.backward(loss), then tape.adjoint(a)")
         check_seed(self, a)
         self.refuse_inactive(a)
-        if at is not None and not any(e is at for e in self.events):
-            raise GradientError(
-                f"adjoint(..., at={at!r}): that is no event of this tape.", slug="event", instead="at=tape.events[k]"
-            )
-        place = at or self.log.last_writer(a.span)
-        found: list[np.ndarray] = []
+        known = {id(e) for e in self.events}
+        for event in at:
+            if event is not None and id(event) not in known:
+                raise GradientError(
+                    f"adjoint(..., at={event!r}): that is no event of this tape.",
+                    slug="event",
+                    instead="at=tape.events[k]",
+                )
+        place = self.log.last_writer(a.span) if None in at else None
+        wanted = {id(event) for event in at if event is not None}
+        found: dict[int | None, np.ndarray] = {}
 
-        def take(space: Workspace) -> None:
+        def take(key: int | None, space: Workspace) -> None:
             g = shadow_view(a, space[a.allocation])
-            found.append(g.get() if a.device.is_cuda else g.copy())
+            found[key] = g.get() if a.device.is_cuda else g.copy()
 
         space = self.retrace(
-            lambda event, space: take(space) if at is not None and event is at else None,
-            lambda event, space: take(space) if at is None and event is place else None,
+            lambda event, space: take(id(event), space) if id(event) in wanted else None,
+            lambda event, space: take(None, space) if event is place else None,
         )
-        if not found:
-            take(space)
-        return found[0]
+        if None in at and None not in found:
+            take(None, space)
+        return [found[None if event is None else id(event)] for event in at]
 
     def refuse_inactive(self, a: array) -> None:
         """Raise GradientError [not-active] if results depend on `a`, but nothing asked for a derivative by it."""

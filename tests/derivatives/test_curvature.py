@@ -1,0 +1,93 @@
+"""Hessians and covariances beside closed forms and differences."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import workbench as wb
+from tests.support.backends import BACKENDS
+
+
+@pytest.fixture(params=BACKENDS, autouse=True)
+def backend(request, monkeypatch):
+    monkeypatch.setattr(wb.config, "backend", request.param)
+
+
+@wb.kernel
+def wells(x: wb.array[wb.vec2], y: wb.array[float]):
+    i = wb.tid()
+    y[i] = wb.sin(x[i][0]) * x[i][1] * x[i][1]
+
+
+@wb.kernel
+def couple(y: wb.array[float], out: wb.array[float]):
+    i = wb.tid()
+    wb.atomic_add(out, 0, y[i] * y[(i + 1) % y.shape[0]])
+
+
+def test_the_hessian_is_that_of_the_program():
+    start = np.array([[0.3, 1.0], [1.2, -0.5], [-0.7, 0.8]], np.float32)
+    x, y, out = wb.array(start, dtype=wb.vec2, requires_grad=True), wb.zeros(3), wb.zeros(1)
+    with wb.Tape(keep="all") as tape:
+        wb.launch(wells, 3, [x, y])
+        wb.launch(couple, 3, [y, out])
+    found = wb.hessian(tape, out, x)
+    assert found.shape == (3, 2, 3, 2)
+
+    def gradient(p):
+        s, c, q = np.sin(p[:, 0]), np.cos(p[:, 0]), p[:, 1]
+        z = s * q * q
+        beside = np.roll(z, -1) + np.roll(z, 1)
+        return np.stack((beside * c * q * q, beside * s * 2 * q), 1)
+
+    for at in np.ndindex(3, 2):
+        one = np.zeros((3, 2))
+        one[at] = 1e-6
+        p = start.astype(np.float64)
+        np.testing.assert_allclose(found[at], (gradient(p + one) - gradient(p - one)) / 2e-6, atol=2e-5)
+    np.testing.assert_allclose(found.reshape(6, 6), found.reshape(6, 6).T, atol=1e-6)
+    v = np.arange(6, dtype=np.float32).reshape(3, 2)
+    np.testing.assert_allclose(np.tensordot(found, v, 2), wb.hvp(tape, out, {x: v})[x], rtol=1e-5, atol=1e-5)
+    with pytest.raises(wb.GradientError, match="one element"):
+        wb.hessian(tape, y, x)
+
+
+@wb.kernel
+def line(p: wb.array[float], t: wb.array[float], d: wb.array[float], r: wb.array[float]):
+    i = wb.tid()
+    r[i] = p[0] + p[1] * t[i] - d[i]
+
+
+def test_the_covariance_is_that_of_a_line():
+    rng = np.random.default_rng(1)
+    t = np.linspace(0, 1, 50)
+    design = np.stack((np.ones(50), t), 1)
+    data = 0.5 + 2 * t + 0.1 * rng.standard_normal(50)
+    best, *_ = np.linalg.lstsq(design, data, rcond=None)
+    p, r = wb.array(best.astype(np.float32), requires_grad=True), wb.zeros(50)
+    with wb.Tape() as tape:
+        wb.launch(line, 50, [p, wb.array(t, dtype=float), wb.array(data, dtype=float), r])
+    found = wb.covariance(tape, r, p)
+    s2 = np.sum((design @ best - data) ** 2) / 48
+    np.testing.assert_allclose(found.matrix, s2 * np.linalg.inv(design.T @ design), rtol=1e-4)
+    assert found.rank == 2 and abs(found.deviation - np.sqrt(s2)) < 1e-6 and len(found.unseen) == 0
+
+
+def test_adjoints_at_several_events_come_from_one_walk():
+    x, y, out = wb.array([[0.3, 1.0]] * 3, dtype=wb.vec2, requires_grad=True), wb.zeros(3), wb.zeros(1)
+    with wb.Tape() as tape:
+        for _ in range(4):
+            wb.launch(wells, 3, [x, y])
+            wb.launch(couple, 3, [y, out])
+    tape.backward(out)
+    walks = []
+    retrace = tape.retrace
+    tape.retrace = lambda *hooks: walks.append(1) or retrace(*hooks)
+    found = tape.adjoints(x, tape.events[::-1])
+    assert len(walks) == 1
+    for event, g in zip(tape.events[::-1], found, strict=True):
+        np.testing.assert_array_equal(g, tape.adjoint(x, event))
+    with pytest.raises(wb.GradientError, match="no event of this tape"):
+        tape.adjoints(x, [object()])
+    assert tape.adjoints(x, []) == []

@@ -1,0 +1,116 @@
+"""`smoothed` beside closed forms of Gaussian-smoothed steps and kinks: values, gradients, variance, bias."""
+
+from __future__ import annotations
+
+import math
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+import workbench as wb
+from tests.support.backends import BACKENDS
+
+SIGMA = 0.5
+
+
+@wb.kernel
+def step(x: wb.array[float], out: wb.array[float]):
+    if x[0] > 0.0:
+        out[0] = 1.0 + 0.5 * x[0]
+    else:
+        out[0] = 0.5 * x[0]
+
+
+@wb.kernel
+def kink(x: wb.array[float], out: wb.array[float]):
+    out[0] = wb.max(x[0], 0.0)
+
+
+@wb.kernel
+def bowl(x: wb.array[float], out: wb.array[float]):
+    wb.atomic_add(out, 0, x[wb.tid()] * x[wb.tid()])
+
+
+def loss_of(kernel, count=1):
+    def loss(x):
+        out = wb.zeros(1)
+        wb.launch(kernel, count, [x, out])
+        return out
+
+    return loss
+
+
+@pytest.fixture(params=BACKENDS, autouse=True)
+def backend(request, monkeypatch):
+    monkeypatch.setattr(wb.config, "backend", request.param)
+
+
+def density(z):
+    return math.exp(-z * z / 2) / math.sqrt(2 * math.pi)
+
+
+def below(z):
+    return (1 + math.erf(z / math.sqrt(2))) / 2
+
+
+@pytest.mark.parametrize("x", [-0.4, 0.0, 0.7])
+def test_a_step(x):
+    """E f = 0.5 x + P(x / sigma), whose slope the first order misses by the density."""
+    at = np.array([x], np.float32)
+    right = 0.5 + density(x / SIGMA) / SIGMA
+    zeroth = wb.smoothed(loss_of(step), SIGMA, 1500, "zeroth")
+    value, slope = zeroth(at)
+    assert abs(value - (0.5 * x + below(x / SIGMA))) < 4 * 0.8 / math.sqrt(1500)
+    assert abs(slope[0] - right) < 4 * math.sqrt(zeroth.variance)
+    first = wb.smoothed(loss_of(step), SIGMA, 1500, "first")
+    assert abs(first(at)[1][0] - 0.5) < 1e-5 and first.variance < 1e-10
+    mixed = wb.smoothed(loss_of(step), SIGMA, 1500, "mixed")
+    assert abs(mixed(at)[1][0] - right) < 4 * math.sqrt(mixed.variance) and mixed.biased and mixed.share == 0
+
+
+@pytest.mark.parametrize("x", [-0.4, 0.0, 0.7])
+def test_a_kink(x):
+    """E max(x + w, 0) = x P(x / sigma) + sigma p(x / sigma), whose slope both orders find."""
+    at = np.array([x], np.float32)
+    right = below(x / SIGMA)
+    for order in ("first", "zeroth", "mixed"):
+        found = wb.smoothed(loss_of(kink), SIGMA, 1000, order)
+        value, slope = found(at)
+        assert abs(value - (x * right + SIGMA * density(x / SIGMA))) < 4 * SIGMA / math.sqrt(1000)
+        assert abs(slope[0] - right) < 4 * math.sqrt(found.variance), order
+        assert not found.biased
+
+
+def test_the_mixed_order_has_the_smaller_variance():
+    at = np.array([1.0, -2.0, 0.5], np.float32)
+    found = {order: wb.smoothed(loss_of(bowl, 3), 0.3, 400, order) for order in ("first", "zeroth", "mixed")}
+    for one in found.values():
+        _, slope = one(at)
+        np.testing.assert_allclose(slope, 2 * at, atol=5 * math.sqrt(one.variance))
+    # the variance of the mean of 2 w: 4 sigma^2 n / samples
+    assert abs(found["first"].variance / (4 * 0.3**2 * 3 / 400) - 1) < 0.15
+    assert found["mixed"].variance <= found["first"].variance < found["zeroth"].variance
+    assert 0.5 < found["mixed"].share <= 1
+
+
+def test_the_noise_is_the_same_at_each_call():
+    at = np.array([0.2], np.float32)
+    one, other = (wb.smoothed(loss_of(step), SIGMA, 50, seed=3) for _ in range(2))
+    assert one(at) == other(at) == one(at)
+    assert wb.smoothed(loss_of(step), SIGMA, 50, seed=4)(at) != one(at)
+    assert one.fn._run.replays > 50
+
+
+def test_an_executor_gives_the_same():
+    at = np.array([0.2], np.float32)
+    here = wb.smoothed(loss_of(kink), SIGMA, 20)
+    with ThreadPoolExecutor(2) as pool:
+        there = wb.smoothed(loss_of(kink), SIGMA, 20, executor=pool)
+        assert there(at) == here(at)
+
+
+def test_it_refuses_what_makes_no_sense():
+    for bad in ({"order": "second"}, {"sigma": 0.0}, {"samples": 1}):
+        with pytest.raises(ValueError, match=r"order=|sigma="):
+            wb.smoothed(loss_of(kink), **({"sigma": 0.1} | bad))
