@@ -91,8 +91,7 @@ def gradcheck(
     dtype      float64 checks the programs widened to float64; None checks them in their own types, less closely.
     eps        step of the differences, relative to the input. By default 1e-5 (2e-3 for dtype=None).
     executor   its workers check the launches, each of them one at a time (see `sweep`).
-    seconds    about how long it may take: of a tape that is too long for that, launches spread evenly are checked, and
-               the report says how many. Infinity checks all.
+    seconds    about how long it may take; of a longer tape, launches spread evenly are checked, and it says how many.
     rtol, atol allowed error, relative to the derivative and to the outputs. By default 1e-6, 1e-9 (3e-2, 1e-5).
 
     Inputs are copied; nothing of the user is changed. Every float of `inputs` and `outputs` is an input, every float

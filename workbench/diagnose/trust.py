@@ -54,7 +54,7 @@ REMEDIES = {
 
 @dataclass(eq=False)
 class Trust:
-    """How far a gradient can be followed.
+    """The answer of `tape.trust`: how far a gradient can be followed.
 
     kind         "smooth", "kink", "jump", "chaos", "flat", "noise" or "ill-posed".
     radius       the longest step along the gradient (Euclidean, in the units of x) up to which the loss is within 10 %
@@ -68,6 +68,12 @@ class Trust:
     growth       factor by which the adjoint grows a step; `horizon`: steps until rounding is as large as the gradient.
     unseen       {input: direction} that the loss does not see, of length 1.
     samples      step lengths (negative: against the gradient) and losses, sorted; `replays`: how often it ran.
+
+    >>> def loss(x):
+    ...     return wb.utils.array_inner(x, x, out=wb.zeros(1))
+    >>> found = wb.trust(loss, np.array([3.0, 4.0], np.float32))
+    >>> bool(found), 0.5 < found.radius < 2, round(found.slope)
+    (True, True, 10)
     """
 
     kind: str
@@ -156,7 +162,7 @@ class Trust:
 
 
 def trust(tape: Tape, loss: array, x: array | Sequence[array] | None = None) -> Trust:
-    """How far the gradient of a loss can be followed, what ends that, and where.
+    """Find how far the gradient of a loss can be followed, what ends that, and where.
 
     loss   an array of one element.
     x      the array, or arrays, to move; by default all that the tape started from and that require gradients.

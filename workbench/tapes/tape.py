@@ -421,7 +421,7 @@ class Tape(Recording, metaclass=Listed):
         return self._ask("diagnose", loss, grads)
 
     def trust(self, loss: array, x: Any = None) -> Any:
-        """How far the gradient of a loss can be followed, moving x (an array or several): a `diagnose.Trust`."""
+        """Return how far the gradient of a loss can be followed by moving x (one array or several), as a `Trust`."""
         return self._ask("trust", loss, x)
 
     def memory(self) -> Any:
