@@ -6,7 +6,9 @@ captured, looked at, and differentiated like any program. The gradient of a line
 """
 
 from . import linear
+from .descend import Descent
+from .packing import Pack
 from .steps import SGD, Adam
 
-__all__ = ["SGD", "Adam", "linear"]
+__all__ = ["SGD", "Adam", "Descent", "Pack", "linear"]
 __dir__ = __all__.copy

@@ -20,6 +20,10 @@ class Pack:
 
     size     how many numbers; `dtype`: their scalar type.
     vector   a new flat array of the present values, with `requires_grad`.
+
+    >>> p = wb.pack({"k": wb.array([1.0, 2.0])})
+    >>> p.vector.list(), p.views(wb.ones(2))["k"].list()
+    ([1.0, 2.0], [1.0, 1.0])
     """
 
     def __init__(self, arrays: Mapping[str, array]):
