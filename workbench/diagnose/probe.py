@@ -22,7 +22,7 @@ from ..device import on_host
 from ..errors import Where, WorkbenchError
 from ..kernels.interpreter import run
 from ..kernels.ir import Stmt, walk as statements
-from ..kernels.passes.decisions import decided, decides, with_decisions
+from ..kernels.passes.decisions import decides, decisions, with_decisions
 from ..kernels.program import Program
 from ..kernels.types import uint64
 from ..launches.arguments import views
@@ -189,7 +189,8 @@ def _traced(launch: Launch, args: list[Any], thread: tuple[int, ...]) -> list[tu
     found: list[tuple[Stmt, list]] = []
 
     def trace(_: tuple[int, ...], stmt: Stmt, values: run.LiveValues) -> None:
-        found.append((stmt, [*decided(stmt, values)]))
+        made = decisions(stmt.row, [values[a] for a in stmt.args], values[stmt.outs[0]])
+        found.append((stmt, [np.asarray(m).tolist() for m in made]))
 
     run.run(function, launch.dims, args, trace=trace, watched=watched, threads=[thread])
     return found

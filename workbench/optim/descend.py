@@ -6,7 +6,7 @@ import functools
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -18,6 +18,13 @@ from ..tapes.tape import Tape
 from .steps import Adam
 
 PICTURES = 0.1  # seconds between two pictures, at least
+
+
+class Optimizer(Protocol):
+    """Something with a step."""
+
+    def step(self, grad: Sequence[array]) -> object:
+        """Move the parameters by their gradients."""
 
 
 class Descent:
@@ -33,7 +40,7 @@ class Descent:
     <descent: 5 rounds, best loss 0.0102399 in round 4>
     """
 
-    def __init__(self, fn: Callable[..., array], params: Sequence[array], optimizer: Any, trust: int):
+    def __init__(self, fn: Callable[..., array], params: Sequence[array], optimizer: Optimizer, trust: int):
         self.fn, self.params, self.optimizer, self.every = fn, list(params), optimizer, trust
         self.losses: list[float] = []
         self.best, self.best_round, self.stopped = math.inf, -1, ""
@@ -42,7 +49,7 @@ class Descent:
         self._kept = [clone(p, requires_grad=False) for p in self.params]
 
         @functools.wraps(fn)
-        def turn(optimizer: Any) -> array:
+        def turn(optimizer: Optimizer) -> array:
             return self._once(optimizer)
 
         self._round = Jit(turn)
@@ -77,14 +84,14 @@ class Descent:
             copy(p, kept)
         return self.params
 
-    def _once(self, optimizer: Any) -> array:
+    def _once(self, optimizer: Optimizer) -> array:
         for before, p in zip(self._before, self.params, strict=True):
             copy(before, p)
             if p.grad is not None:
                 p.grad.zero_()
         tape, loss = self._recorded("needed")
         tape.backward(loss)
-        optimizer.step([p.grad for p in self.params])
+        optimizer.step([g for p in self.params if (g := p.grad) is not None])
         return loss
 
     def _recorded(self, keep: str) -> tuple[Tape, array]:
@@ -163,7 +170,7 @@ def _redrawn(descent: Descent, picture: Any) -> Any:
 def descend(
     fn: Callable[..., array],
     params: array | Sequence[array],
-    optimizer: Any = None,
+    optimizer: Optimizer | None = None,
     rounds: int = 100,
     *,
     lr: float = 0.01,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
@@ -73,9 +72,9 @@ class Pack:
         at = np.unravel_index(k - first, self.arrays[name].data.shape)
         return f"{name}[{', '.join(str(int(i)) for i in at)}]"
 
-    def _check(self, vector: Any) -> None:
+    def _check(self, vector: object) -> None:
         fits = isinstance(vector, array) and vector.dtype == self.dtype and vector.shape == (self.size,)
-        if not fits or not vector.is_contiguous:
+        if not (fits and isinstance(vector, array) and vector.is_contiguous):
             got = f"{vector.dtype} of shape {vector.shape}" if isinstance(vector, array) else type(vector).__name__
             text = f"the vector of {self!r} is {got}."
             raise LaunchError(text, slug="pack", instead=f"an array of {self.dtype}, shape ({self.size},)")

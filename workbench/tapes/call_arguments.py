@@ -41,12 +41,12 @@ class CallArguments:
         self.form = (*self.parts.items(), settings, *layouts)
         self.serials = tuple([a.serial for a in self.arrays])
 
-    def _take(self, path: str, value: Any) -> None:
+    def _take(self, path: str, value: object) -> None:
         kind = type(value)
-        if kind is array:
+        if isinstance(value, array):
             self.arrays.append(value)
             self.parts[path] = array
-        elif kind is float:
+        elif isinstance(value, float) and kind is float:
             self.parts[path] = value.hex()
         elif isinstance(value, _NUMBERS):
             self.parts[path] = kind, value, np.signbit(value) if isinstance(value, np.floating) else None
@@ -74,7 +74,7 @@ def _meet(a: array, b: array) -> bool:
     return a.span.overlaps(b.span) is not False
 
 
-def _items(value: Any) -> list[tuple[str, Any]] | None:
+def _items(value: object) -> list[tuple[str, Any]] | None:
     """The named items of a tuple, list, dict or struct; None for anything else."""
     if isinstance(value, tuple | list):
         return [(str(k), item) for k, item in enumerate(value)]
@@ -85,7 +85,7 @@ def _items(value: Any) -> list[tuple[str, Any]] | None:
     return None
 
 
-def with_arrays(value: Any, swap: Callable[[array], array]) -> Any:
+def with_arrays(value: object, swap: Callable[[array], array]) -> Any:
     """A value with other arrays in its tuples, lists, dicts and structs."""
     if type(value) is array:
         return swap(value)

@@ -15,6 +15,7 @@ import numpy as np
 from ..arrays import capture_log
 from ..arrays.allocation import Allocation, caller_where
 from ..arrays.array import array
+from ..device import XpArray, on_host
 from ..errors import LaunchError, Where
 from ..launches.plan import PlannedLaunch
 from .call_arguments import CallArguments
@@ -41,9 +42,9 @@ class CallScript:
         names = ["dim", *[leaf.name for leaf in program.leaves]]
         self._follow(f"a launch of {program.name}", names, [command.plan.form.dims, *command.flat])
 
-    def write(self, dst: Any, values: np.ndarray) -> None:
+    def write(self, dst: object, values: XpArray) -> None:
         """Note values of the host that are about to be written, as `launch` does."""
-        values = values if isinstance(values, np.ndarray) else values.get()
+        values = on_host(values)
         self._follow("a write of values", ["the array", "the value"], [dst, values[()] if values.ndim == 0 else values])
 
     def complete(self) -> None:
@@ -59,7 +60,7 @@ class CallScript:
         if self.expected is not None:
             self._compare(line, self.expected.lines, len(self.lines) - 1)
 
-    def _exact(self, value: Any) -> tuple:
+    def _exact(self, value: object) -> tuple:
         if isinstance(value, array):
             return array, self._place(value), value.shape, value.strides
         if isinstance(value, np.ndarray):

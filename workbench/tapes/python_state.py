@@ -12,9 +12,9 @@ import functools
 import hashlib
 import math
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from types import CodeType, FunctionType, MethodType, ModuleType
+from types import CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -109,7 +109,7 @@ class PythonState:
         self.links.append(Link(label, read, was))
         return was
 
-    def _visit(self, label: str, value: Any) -> None:
+    def _visit(self, label: str, value: object) -> None:
         kind = type(value)
         if kind in _PLAIN or isinstance(value, _LEAVES) or id(value) in self._kept:
             return
@@ -133,8 +133,8 @@ class PythonState:
         elif isinstance(value, type):
             if is_users(value.__module__.partition(".")[0]):
                 self._attributes(label, vars(value), [name for name in vars(value) if not name.startswith("__")])
-        elif hasattr(value, "__wrapped__"):
-            self._visit(label, value.__wrapped__)
+        elif (wrapped := getattr(value, "__wrapped__", None)) is not None:
+            self._visit(label, wrapped)
         else:
             self._object(label, value)
 
@@ -162,7 +162,7 @@ class PythonState:
                 read = functools.partial(getattr, value, name, _MISSING)
                 self._visit(f"{label}.{name}", self._link(f"{label}.{name}", read))
 
-    def _attributes(self, label: str, fields: Any, names: Iterable[str]) -> None:
+    def _attributes(self, label: str, fields: Mapping[str, Any], names: Iterable[str]) -> None:
         for name in tuple(names):
             found = self._link(f"{label}.{name}", functools.partial(fields.get, name, _MISSING))
             self._visit(f"{label}.{name}", found)
@@ -189,16 +189,16 @@ class PythonState:
             self._visit(name, default)
 
 
-def same(now: Any, then: Any) -> bool:
+def same(now: object, then: object) -> bool:
     """True for the same object, an equal number or text of the same type, or tuples of such."""
     if now is then:
         return True
     kind = type(now)
     if kind is not type(then):
         return False
-    if kind is tuple:
+    if isinstance(now, tuple) and isinstance(then, tuple):
         return len(now) == len(then) and all(map(same, now, then))
-    if kind is float or isinstance(now, np.floating):
+    if isinstance(now, float | np.floating) and isinstance(then, float | np.floating):
         return (now == then and math.copysign(1.0, now) == math.copysign(1.0, then)) or (now != now and then != then)
     return (kind in _PLAIN or isinstance(now, np.generic | np.dtype)) and bool(now == then)
 
@@ -210,7 +210,7 @@ def digest(values: np.ndarray) -> bytes:
     return made.digest()
 
 
-def _leaves(value: Any) -> Iterator[Any]:
+def _leaves(value: object) -> Iterator[Any]:
     if isinstance(value, tuple):
         for part in value:
             yield from _leaves(part)
@@ -222,7 +222,7 @@ def _pairs(value: dict) -> tuple:
     return tuple(value.items())
 
 
-def _inside(cell: Any) -> Any:
+def _inside(cell: CellType) -> Any:
     try:
         return cell.cell_contents
     except ValueError:  # nothing is in it yet

@@ -6,7 +6,7 @@ taken the same branches and turns, rounded to the same integers, and picked the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ import numpy as np
 from ..ir import Function, Stmt, Value, constant, walk
 from ..ops import control as c, memory as mem, scalar
 from ..ops.row import ROWS
-from ..row import Row
+from ..row import Operand, Row
 from ..types import Array, Composite, Scalar, int32, int64, is_float, uint64
 from .named import named_pass
 from .simplify import Rewrite, ValueFacts
@@ -37,7 +37,7 @@ def decides(stmt: Stmt) -> bool:
     return stmt.row in (*_COMPARISONS, *_PICKS, *_SIGNS, *_STEPS, *_REMAINDERS, scalar.CLAMP, scalar.FRAC)
 
 
-def decisions(row: Row, args: Sequence[Any], out: Any) -> list[Any]:
+def decisions(row: Row, args: Sequence[Operand], out: Operand) -> list[Any]:
     """The decisions of a statement, for IR values or numbers: booleans, whole numbers, and floats that are whole."""
     if row is scalar.CAST or row in _COMPARISONS:
         return [out]
@@ -57,7 +57,7 @@ def decisions(row: Row, args: Sequence[Any], out: Any) -> list[Any]:
     return found
 
 
-def _parts(value: Any, many: int) -> list[Any]:
+def _parts(value: object, many: int) -> list[Any]:
     """The components of a vector or matrix; a scalar as often as there are."""
     if isinstance(value, Value):
         if not isinstance(value.type, Composite):
@@ -66,8 +66,8 @@ def _parts(value: Any, many: int) -> list[Any]:
     return [*value.ravel()] if isinstance(value, np.ndarray) else [value] * many
 
 
-def _zero(like: Any) -> Any:
-    return constant(like.type, 0.0) if isinstance(like, Value) else type(like)(0)
+def _zero(like: object) -> Any:
+    return constant(like.type, 0.0) if isinstance(like, Value) else np.float64(0)
 
 
 @named_pass("decisions", always=True)
@@ -120,10 +120,3 @@ class _Recorded(Rewrite):
         before = emit(mem.LOAD, self.record, self.cell)
         mixed = ROWS["add"](ROWS["mul"](before, constant(uint64, _MIX)), made)
         emit(mem.STORE, self.record, self.cell, mixed)
-
-
-def decided(stmt: Stmt, values: Any) -> Iterator[Any]:
-    """The decisions of a statement that the interpreter has run, as plain numbers."""
-    args = [values[a] for a in stmt.args]
-    for made in decisions(stmt.row, args, values[stmt.outs[0]]):
-        yield made.tolist() if isinstance(made, np.ndarray | np.generic) else made
