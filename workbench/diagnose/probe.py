@@ -7,9 +7,11 @@ thread in the interpreter.
 
 from __future__ import annotations
 
+import functools
+import itertools
 import weakref
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +28,7 @@ from ..kernels.passes.decisions import decides, decisions, with_decisions
 from ..kernels.program import Program
 from ..kernels.types import uint64
 from ..launches.arguments import views
+from ..tapes.capture import Capture
 from ..tapes.events import Event
 from ..tapes.jvp import on_device, passing, shadow_of, value_of
 from ..tapes.private_copies import Launch, Rerun, flat_program
@@ -61,7 +64,9 @@ class Probe(Rerun):
         self.launches: dict[int, tuple[Event, Launch]] = {}  # by step
         passing(tape, lambda event, _: self.before(event), self.behind)
         self.made = self.case(dict(inputs), {"loss": loss})
-        self.size = {name: a.data.shape for name, a in self.made.inputs.items()}
+        self._plain: list[Callable[[], None]] | None = None  # the steps, launches in a row joined to graphs
+        self._recording: list[Callable[[], None]] | None = None  # the same with records of decisions
+        self._records: dict[int, array] = {}  # by step
 
     def before(self, event: Event) -> None:
         """As `Rerun.before`; launches are noted by step."""
@@ -78,7 +83,11 @@ class Probe(Rerun):
         self.runs += 1
         try:
             self._move(move)
-            return float(self.made.run()["loss"].ravel()[0])
+            if self._plain is None:
+                self._plain = self._joined(lambda k: self.launches[k][1].run)
+            for run_ in self._plain:
+                run_()
+            return float(read_values(self.made.outputs["loss"]).ravel()[0])
         except WorkbenchError:
             return float("nan")
         finally:
@@ -99,26 +108,22 @@ class Probe(Rerun):
     def decisions(self, move: Move) -> list[int]:
         """A checksum of the decisions of each launch, with the inputs moved."""
         self.runs += 1
-        found = []
         try:
             self._move(move)
-            for k, step in enumerate(self.steps):
-                record = self._decide(k)
-                if record is None:
-                    step(False)
-                else:
-                    found.append(zlib.crc32(record.tobytes()))
+            if self._recording is None:
+                self._recording = self._joined(self._decide)
+            for run_ in self._recording:
+                run_()
+            return [zlib.crc32(on_host(record.data).tobytes()) for record in self._records.values()]
         except WorkbenchError:
-            found.append(-1)
+            return [-1]
         finally:
             self.made.restore()
-        return found
 
     def first_difference(self, one: Move, other: Move) -> Decision | None:
         """The first decision, in the order of the program, that differs between two points."""
         known = self.decisions(one), self.decisions(other)
-        steps = [k for k in self.launches if self._recorded(k) is not None]
-        k = next((k for k, a, b in zip(steps, *known, strict=False) if a != b), None)
+        k = next((k for k, a, b in zip(self._records, *known, strict=False) if a != b), None)
         if k is None:
             return None
         event, launch = self.launches[k]
@@ -148,16 +153,39 @@ class Probe(Rerun):
             _programs[launch.program] = None if same else flat_program(launch.program, function)
         return _programs[launch.program]
 
-    def _decide(self, k: int) -> np.ndarray | None:
-        """Run a step and return its record of decisions; None, and nothing is run, if it has none."""
-        program = self._recorded(k)
+    def _decide(self, k: int) -> Callable[[bool], None]:
+        """The launch of a step, with a record of what it decides in `_records`, if it decides anything."""
+        program, launch = self._recorded(k), self.launches[k][1]
         if program is None:
-            return None
-        launch = self.launches[k][1]
-        device = next(a.device for a in launch.flat if isinstance(a, array))
-        record = zeros(int(np.prod(launch.dims)), dtype=uint64, device=device)
-        Launch(program, launch.dims, [*launch.flat, record], launch.declared).run(False)
-        return on_host(record.data)
+            return launch.run
+        if k not in self._records:
+            device = next(a.device for a in launch.flat if isinstance(a, array))
+            self._records[k] = zeros(int(np.prod(launch.dims)), dtype=uint64, device=device)
+        record = self._records[k]
+        recorded = Launch(program, launch.dims, [*launch.flat, record], launch.declared)
+
+        def run_(_: bool) -> None:
+            record.zero_()
+            recorded.run(False)
+
+        return run_
+
+    def _joined(self, step: Callable[[int], Callable[[bool], None]]) -> list[Callable[[], None]]:
+        """The steps, with `step(k)` for launches; launches in a row become one graph. They have run once by then."""
+        found: list[Callable[[], None]] = []
+        launches = [k in self.launches and not self.launches[k][1].declared for k in range(len(self.steps))]
+        for joins, group in itertools.groupby(range(len(self.steps)), launches.__getitem__):
+            steps = [step(k) if k in self.launches else self.steps[k] for k in group]
+            if not joins:
+                found += [functools.partial(one, False) for one in steps]
+                continue
+            with Capture() as capture:
+                for one in steps:
+                    one(False)
+            assert capture.graph is not None
+            found.append(capture.graph.replay)
+        self.made.restore()
+        return found
 
     def _at(self, move: Move, k: int) -> tuple[list[Any], np.ndarray]:
         """The arguments of a step as it finds them, and its record of decisions, with the inputs moved."""
@@ -172,9 +200,8 @@ class Probe(Rerun):
                 on_host(v).copy() if isinstance(v, np.ndarray) or hasattr(v, "get") else v
                 for v in views(launch.program.function, numbers)
             ]
-            record = self._decide(k)
-            assert record is not None
-            return args, record.copy()
+            self._decide(k)(False)
+            return args, on_host(self._records[k].data).copy()
         finally:
             self.made.restore()
 

@@ -107,6 +107,8 @@ class Trust:
             far = "at every step length tried" if math.isinf(self.radius) else f"for steps up to {self.radius:.2g}"
             return f"exact, and good {far}."
         helps = f" What helps: {REMEDIES[self.kind]}."
+        if self.kind == "flat":
+            return f"exact, and of no use: {self._what()}.{helps}"
         return f"exact; good for steps up to {self.radius:.2g}, then {self._what()}.{helps}"
 
     def _what(self) -> str:
@@ -119,7 +121,7 @@ class Trust:
             return f"a decision falls otherwise{place}, and the slope changes by {self.size:.2g}"
         if self.kind == "chaos":
             return (
-                f"chaos: the adjoint grows by a factor of {self.growth:.3g} a turn{place}; beyond {self.horizon:.0f}"
+                f"chaos: the adjoint grows by a factor of {self.growth:.5g} a turn{place}; beyond {self.horizon:.0f}"
                 " of them rounding is as large as the gradient"
             )
         if self.kind == "flat":
@@ -321,7 +323,7 @@ class _Search:
                     low = middle
                 else:
                     high = middle
-            kind, size = self._break(side, before, low, high, beyond)
+            kind, size = self._break(side, before, max(low, before + 1e-9 * beyond), high, beyond)
             if kind:
                 found = self.probe.first_difference(self.move(side * low), self.move(side * high))
                 made.kind, made.size = kind, size
@@ -336,9 +338,9 @@ class _Search:
         jump = self.f(side * high) - self.f(side * low) - side * self.slope * (high - low)
         if abs(jump) > PART * predicted + self.noise:
             return "jump", abs(jump)
-        part = max(beyond - high, (high - low) * 4)
+        part = 4 * (high - low)  # so short that a smooth function bends by less than PART in it
         after = side * (self.f(side * (high + part)) - self.f(side * high)) / part
-        slope = side * (self.f(side * low) - self.f(side * before)) / (low - before) if low > before else self.slope
+        slope = side * (self.f(side * low) - self.f(side * max(low - part, before))) / min(part, low - before)
         if abs(after - slope) > PART * max(abs(slope), self.slope) + self.noise / part:
             return "kink", abs(after - slope)
         return "", 0.0
