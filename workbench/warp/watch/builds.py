@@ -94,4 +94,6 @@ class Builds:
 
         if self.captures.calls is not None:
             return self.captures.record("build", label, list(arrays_in(given)), or_forget, theirs)
-        return self.recorder.event("build", label, list(arrays_in(given)), theirs, or_forget, caller())
+        return self.recorder.event(
+            "build", label, list(arrays_in(given)), theirs, or_forget, self.session.place_of(caller())
+        )

@@ -1,6 +1,6 @@
 """Snapshots of gradients when a backward begins, after each of its adjoint launches, and when it ends.
 
-They are taken while the program runs, and judged later. A backward in a capture runs when its graph is launched, with
+A backward in a capture runs when its graph is launched, with
 all that is around it: there the copies are made by the graph itself, unseen by the program.
 """
 
@@ -29,7 +29,6 @@ class GradientSnapshots:
     arguments  of each entry when the backward began, see `as_now`.
     arrays     those with a gradient, by id: the keys of `first` (before), `last` (after) and `values` (the array).
     glimpses   after adjoint launches: the number of the entry, and [(array, its gradient)].
-    names      the program's names for its arrays, by the ids of twins.
     changed    buffers that the host had changed without an event.
     events, steps  how many there were of each when the watch came to it.
     """
@@ -41,7 +40,6 @@ class GradientSnapshots:
         self.entries, self.gradients = list(tape.launches), list(tape.gradients)
         self.events = self.steps = self.noted = 0
         self.refused = ""
-        self.names: dict[int, str] = {}
         self.next = len(self.entries)
         self.glimpses: list[tuple[int, list[tuple[Any, Any]]]] = []
         self.changed: frozenset[TwinBuffer] = frozenset()
@@ -113,11 +111,6 @@ class GradientSnapshots:
         """The contents of an array at the backward."""
         return self.values[id(a)] if id(a) in self.values else self.twins.array(a).data
 
-    @property
-    def nbytes(self) -> int:
-        """The size of all snapshots."""
-        return self.noted + sum(v.nbytes for part in (self.first, self.last, self.values) for v in part.values())
-
 
 class LiveSnapshots(GradientSnapshots):
     """A backward that runs at once; its snapshots are NumPy copies."""
@@ -135,7 +128,7 @@ class LiveSnapshots(GradientSnapshots):
 
     def end(self) -> None:
         super().end()
-        self.changed = frozenset(r for r in self.twins.by_low.values() if r.moved_on())
+        self.changed = frozenset(r for r in self.twins.by_low.values() if r.changed())
         self.views.clear()
 
 

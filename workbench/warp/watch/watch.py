@@ -97,8 +97,8 @@ class Watch:
         _open.remove(self)
         memory.between.discard("warp")
         session = self.session
-        session.note_names(sys._getframe(1))
-        session.postpone(lambda: self.tape.scopes.extend(by_module(self.steps, self.tape.events)))  # blocks of pictures
+        session.tape.names.note(sys._getframe(1))
+        session.tape.scopes.extend(by_module(session.steps, session.tape.events))  # blocks of pictures
         session.twins.close()
         session.programs.close()
         self.launches.twin_launches.close()
@@ -107,12 +107,12 @@ class Watch:
 
     @property
     def tape(self) -> Tape:
-        """Our tape, caught up with the program."""
+        """Our tape."""
         return self.session.tape
 
     @property
     def steps(self) -> list[WarpStep]:
-        """The steps so far, one per call, caught up with the program."""
+        """The steps so far, one per call."""
         return self.session.steps
 
     @property
@@ -122,7 +122,7 @@ class Watch:
 
     @property
     def passes(self) -> list[WarpBackward]:
-        """Warp's backwards so far, each with its rows, caught up with the program."""
+        """Warp's backwards so far, each with its rows."""
         return self.backwards.passes
 
     def compare(self) -> VerdictTable:
