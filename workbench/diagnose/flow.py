@@ -10,7 +10,7 @@ import numpy as np
 from ..arrays.allocation import Allocation
 from ..arrays.interval_index import SpanSet
 from ..arrays.span import Span
-from ..derivatives.call_check import WrongCall
+from ..derivatives.func_grad_check import WrongCall
 from ..kernels.types import Scalar, Struct
 from ..tapes.events import Event
 from .custom import Disagreement, disagreement, has_rules

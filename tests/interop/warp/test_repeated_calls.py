@@ -204,7 +204,7 @@ def test_what_a_launch_has_changed_was_not_written_by_the_host(k: Any, wp: Any) 
 def test_a_flag_that_is_combined_between_two_watches_is_no_change() -> None:
     """Python notes `A | B` in the class; kernels that use the class are not read anew for that."""
     pytest.importorskip("warp")
-    from workbench.warp.watch.identity import is_same, parts_of
+    from workbench.warp.watch.rebind import is_same, parts_of
 
     flags = enum.IntFlag("flags", {"A": 1, "B": 2})
     then = parts_of(flags)

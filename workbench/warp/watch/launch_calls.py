@@ -23,9 +23,8 @@ from .hooks import Hooks, Original
 from .memory import Untranslated, arrays_in
 from .programs import caller, first_line
 from .recorder import EventRecorder, Repeated, no_twin
-from .serialised import serialised
+from .rewritten_launches import serialised, to_repeat, without_skips
 from .session import CallSite, Session
-from .zero_skips import to_repeat, without_skips
 
 IN_CAPTURE = "an adjoint that the program launches itself, in a capture"
 MOST_COMMANDS = 4096

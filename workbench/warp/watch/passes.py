@@ -24,12 +24,11 @@ from .adjoint_launches import same
 from .compare import SMALL, accuracy, is_near
 from .events import HOST_WRITE, RACE, WarpStep
 from .memory import Untranslated, arrays_in, root_of
-from .perturbed_walks import floats
 from .programs import first_line
 from .session import LeftGradient, Session
 from .snapshots import GradientSnapshots, digest
 from .verdicts import Verdicts
-from .walks import SCALES, Act, PublishedGradient, add_seeds, gradient_in, meets, reads
+from .walks import SCALES, Act, PublishedGradient, add_seeds, floats, gradient_in, meets, reads
 
 MUCH = 1 << 26  # bytes of Warp's gradient buffers that are kept of one backward, for its picture
 
