@@ -117,7 +117,6 @@ class Rebinder:
         self.kept: dict[int, Any] = {}  # so that no id is used twice
         self.parts: dict[int, tuple[Any, ...]] = {}  # of funcs, functions, classes and containers, when translated
         self.tables: dict[int, dict[str, Any]] = {}
-        self.seen: dict[int, dict[str, Any]] = {}  # what the tables were filled from
         self.waiting: list[tuple[dict[str, Any], dict[str, Any]]] = []  # tables still to be filled, and from what
         self.depth = 0
         self.broken: dict[str, Exception] = {}  # funcs, structs and constants that are refused when declared
@@ -125,12 +124,16 @@ class Rebinder:
     def __call__(self, thing: Any) -> Any:
         if type(thing) in _NUMBERS:
             return thing
-        if id(thing) not in self.made:
+        if id(thing) not in self.made or self.is_refilled(thing):
             self.kept[id(thing)] = thing
             self.made[id(thing)] = thing  # what refers to itself ends here
             with self.outermost():
                 self.made[id(thing)] = self.translated(thing)
         return self.made[id(thing)]
+
+    def is_refilled(self, thing: Any) -> bool:
+        """True if a container's contents have changed since it was translated."""
+        return type(thing) in (dict, list) and not is_same(self.parts.get(id(thing), ()), parts_of(thing))
 
     @contextlib.contextmanager
     def outermost(self) -> Iterator[None]:
@@ -199,31 +202,7 @@ class Rebinder:
     def fill(self, table: dict[str, Any], names: dict[str, Any]) -> None:
         """Defer filling `table` with the translated entries of `names` until no other translation runs."""
         self.kept[id(names)] = names
-        self.seen[id(table)] = dict(names)
         self.waiting.append((table, names))
-
-    def refresh(self, names: dict[str, Any]) -> None:
-        """Translate the globals that are new or changed since their table was filled."""
-        table = self.tables[id(names)]
-        seen = self.seen[id(table)]
-        for name in seen.keys() - names.keys():
-            del seen[name]
-            table.pop(name, None)
-        new = {
-            name: thing
-            for name, thing in list(names.items())
-            if name not in seen or seen[name] is not thing or self.is_refilled(thing)
-        }
-        seen.update(new)
-        if new:
-            self.waiting.append((table, new))
-
-    def is_refilled(self, thing: Any) -> bool:
-        """True if a container's contents have changed since it was translated; its cache entry is then dropped."""
-        if type(thing) not in (dict, list) or is_same(self.parts.get(id(thing), ()), parts_of(thing)):
-            return False
-        self.made.pop(id(thing), None)
-        return True
 
     def renew(self) -> None:
         """Retranslate what has changed, or drop the whole cache if more than functions changed."""
@@ -236,21 +215,15 @@ class Rebinder:
             self.clear()
             return
         with self.outermost():
-            for key in list(self.tables):
-                self.refresh(self.kept[key])
+            self.waiting += [(table, self.kept[key]) for key, table in self.tables.items()]
             for function in changed:
                 self.parts[id(function)] = parts_of(function)
-                for cell in function.__closure__ or ():
-                    with contextlib.suppress(ValueError):
-                        self.is_refilled(cell.cell_contents)
                 self.fill_cells(function, self.made[id(function)])
 
     def let_go(self) -> None:
         """Drop cached objects that hold the program's memory, so that it can be freed."""
-        for table in self.tables.values():
-            seen = self.seen[id(table)]
-            for name in [name for name, thing in seen.items() if holds_memory(thing)]:
-                del seen[name]
+        for key, table in self.tables.items():
+            for name in [name for name, thing in self.kept[key].items() if holds_memory(thing)]:
                 table.pop(name, None)
         for key in [key for key, thing in self.kept.items() if key not in self.tables and holds_memory(thing)]:
             for known in (self.kept, self.made, self.parts):
@@ -304,7 +277,7 @@ class Rebinder:
         """A Warp kernel as one of ours. Raises KernelError if its declaration is refused."""
         with self.outermost():
             if id(k.func.__globals__) in self.tables:
-                self.refresh(k.func.__globals__)
+                self.waiting.append((self.tables[id(k.func.__globals__)], k.func.__globals__))
             function = self.function(k.func)
         if function.__code__.co_filename == "<string>":  # made by `wp.map`: Warp alone knows its text
             function.__code__ = function.__code__.replace(co_filename=_known_text(k.key, k.adj.source))
