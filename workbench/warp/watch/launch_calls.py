@@ -99,7 +99,7 @@ class TwinLaunches:
             if not command.program.handles:
                 twins = tuple(a for a in command.flat if isinstance(a, array))
                 regions = self.twins.regions(self.twins.arrays_of(values))
-                known = Repeated(to_repeat(given, command), place, twins, regions)
+                known = Repeated(to_repeat(given, command), twins, regions)
                 if key is not None:
                     self.commands[key] = known
             command.launch(True, place)

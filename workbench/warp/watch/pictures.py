@@ -115,7 +115,7 @@ def findings(session: Session, one: WarpBackward | None) -> list[Finding]:
     rows = [] if one is None else one.rows
     found = [_wrong(session, row) for row in rows if row.verdict == "wrong"]
     found += _unverified(session, [row for row in rows if row.verdict == "unverified"])
-    for step in session.opaque_steps:
+    for step in (s for s in session.steps if s.reason):
         text = f"{step.reason}. Gradients that depend on it are unverified, and not drawn."
         found.append(
             Finding("opaque", "warning", _place(session, step), step.where, text, brief=f"{{at}} is opaque: {text}")

@@ -27,7 +27,6 @@ class Repeated:
     """A compiled launch of ours, ready to run again: its arrays and their buffers."""
 
     command: Any
-    place: CallSite
     twins: tuple[array, ...]
     regions: list[TwinBuffer]
 

@@ -62,7 +62,7 @@ class Session:
         self.twins = Twins(self.programs)
         self.inside = self.seeded = False
         self.backward: GradientSnapshots | None = None
-        self.places: set[CallSite] = set()
+        self.places: dict[tuple[int, int], CallSite] = {}
         self.calls: dict[tuple[str, int], Where] = {}  # of a line of an installed library: the program's call behind it
         self.tapes: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self.recorded: weakref.WeakKeyDictionary[Any, dict[int, WarpStep | None]] = weakref.WeakKeyDictionary()
@@ -72,11 +72,6 @@ class Session:
             weakref.WeakKeyDictionary()
         )
         self.cuts: weakref.WeakKeyDictionary[Any, None] = weakref.WeakKeyDictionary()
-
-    @property
-    def opaque_steps(self) -> list[WarpStep]:
-        """The calls that could not be followed, each with its `reason`."""
-        return [s for s in self.steps if s.reason]
 
     # ---- calls of Warp
 
@@ -97,12 +92,12 @@ class Session:
 
     def place_of(self, frame: FrameType) -> CallSite:
         """The call site of a frame; of an installed library the program's call behind it is noted too."""
-        place = CallSite(frame.f_code, frame.f_lasti)
-        if place not in self.places:
-            self.places.add(place)
+        key = id(frame.f_code), frame.f_lasti
+        if key not in self.places:
+            self.places[key] = CallSite(frame.f_code, frame.f_lasti)
             if is_installed(frame.f_code.co_filename):
                 self.calls[frame.f_code.co_filename, frame.f_lineno] = call_of_program(frame)
-        return place
+        return self.places[key]
 
     # ---- names and twins
 

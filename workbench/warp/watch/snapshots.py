@@ -12,9 +12,8 @@ from typing import Any
 
 import numpy as np
 import warp
-from warp._src import context
+from warp._src import codegen, context
 
-from .arguments import as_now
 from .hooks import Original
 from .memory import TwinBuffer, Twins, arrays_in
 
@@ -181,6 +180,16 @@ class ReplayedSnapshots(GradientSnapshots):
         if a.size:
             warp.copy(made, a)
         return made
+
+
+def as_now(v: Any) -> Any:
+    """Snapshot of a launch argument: mutable values (structs, vectors) are copied, all others returned as they are."""
+    kind = type(v)
+    if kind is warp.array or kind is int or kind is float:
+        return v
+    if isinstance(v, codegen.StructInstance):
+        return {name: as_now(getattr(v, name)) for name in kind._cls.vars}  # type: ignore[attr-defined]
+    return kind.from_buffer_copy(v) if hasattr(kind, "_wp_scalar_type_") else v  # type: ignore[attr-defined]
 
 
 def entry_of(entries: list[Any], before: int, kernel: Any, inputs: Any) -> int | None:

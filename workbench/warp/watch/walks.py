@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+import warp
 
 from ...arrays.allocation import Allocation
 from ...arrays.array import array
@@ -22,12 +23,14 @@ from ...kernels.interpreter import run
 from ...kernels.ir import Stmt
 from ...kernels.ops.scalar import ABS
 from ...kernels.passes.other_slope import choices, other_slope
+from ...launches.command import Command
 from ...launches.executable import executable_for
 from ...tapes.events import Event
 from ...tapes.rerun import Copies, Enough, is_number, run_copies, sample_adjoint, small
 from ...tapes.reverse import reverse
 from .compare import NOISY, ROUNDED, VerdictRow
 from .events import WarpStep
+from .memory import Twins, Untranslated
 from .session import Session
 
 THREADS = 512  # of a launch, looked at for operands that are equal
@@ -63,6 +66,23 @@ class Rounded:
     def move(self, values: np.ndarray) -> None:
         eps = np.finfo(values.dtype).eps
         values[...] = values * (1 + 2 * eps * self.numbers.uniform(-1, 1, values.shape))
+
+
+class WithNumbers:
+    """A step of the walk that reverses some launches with other numbers as arguments, given by event and parameter."""
+
+    def __init__(self, numbers: dict[Event, dict[int, Any]]):
+        self.numbers = numbers
+
+    def __call__(self, tape: Any, event: Event, space: Workspace, after: dict) -> None:
+        command, kept = event.command, event.command
+        if (numbers := self.numbers.get(event)) is not None and command is not None:
+            flat = [numbers.get(k, given) for k, given in enumerate(command.flat)]
+            event.command = Command(command.program, command.plan, flat)
+        try:
+            reverse(tape, event, space, after)
+        finally:
+            event.command = kept
 
 
 class ZeroedStep:
@@ -343,3 +363,27 @@ def gradient_in(space: Workspace, twin: array) -> np.ndarray:
     if twin.allocation not in space:
         return np.zeros(twin.data.shape, gradient_dtype(twin))
     return np.array(shadow_view(twin, space[twin.allocation]))
+
+
+Changed = tuple[int, Any, Any]  # the number of a parameter, what it was, and what it is (an array of Warp, or a number)
+
+
+def changed(twins: Twins, command: Command, values: list[Any]) -> Iterator[Changed]:
+    """Yields the parameters of our launch `command` that differ among `values`, Warp's present arguments."""
+    for k, (leaf, then) in enumerate(zip(command.program.leaves, command.flat, strict=True)):
+        if not 0 <= leaf.arg < len(values) or leaf.opened is not None:
+            continue
+        now = values[leaf.arg]
+        for name in leaf.path:
+            now = now[name] if isinstance(now, dict) else now
+        if isinstance(then, array) and isinstance(now, warp.array):
+            twin = next(iter(twins.behind(now)), None)
+            if twin is None or twin.allocation is not then.allocation or twin.shape != then.shape:
+                yield k, then, now
+        elif not isinstance(then, array) and not warp.types.is_array(now) and not isinstance(now, dict):
+            try:
+                number = np.asarray(twins.value(now), np.asarray(then).dtype)
+            except (Untranslated, TypeError, ValueError):
+                continue
+            if not np.array_equal(np.ravel(then), np.ravel(number), equal_nan=number.dtype.kind == "f"):
+                yield k, then, number if isinstance(then, np.ndarray) else number.item()

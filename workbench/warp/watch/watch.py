@@ -19,7 +19,6 @@ from warp._src import context
 from ...arrays import allocation as memory
 from ...arrays.array import array
 from ...errors import GradientError, LaunchError
-from ...tapes.tape import Tape
 from .backward_calls import Backwards
 from .builds import Builds
 from .captures import Captures
@@ -68,6 +67,7 @@ class Watch:
         recorder, captures = EventRecorder(session), Captures(session)
         self.launches = LaunchCalls(session, recorder, captures)
         self.backwards = Backwards(session, recorder, captures)
+        self.tape, self.steps, self.passes = session.tape, session.steps, self.backwards.passes
         self.pictures = Pictures(self.backwards)
         self.hooks = Hooks(lambda name: refuse_walks(self.tape, name))
         self.hooked = (
@@ -106,24 +106,9 @@ class Watch:
     # ---- what was recorded
 
     @property
-    def tape(self) -> Tape:
-        """Our tape."""
-        return self.session.tape
-
-    @property
-    def steps(self) -> list[WarpStep]:
-        """The steps so far, one per call."""
-        return self.session.steps
-
-    @property
     def opaque_steps(self) -> list[WarpStep]:
         """The calls that could not be followed, each with its `reason`."""
-        return self.session.opaque_steps
-
-    @property
-    def passes(self) -> list[WarpBackward]:
-        """Warp's backwards so far, each with its rows."""
-        return self.backwards.passes
+        return [s for s in self.steps if s.reason]
 
     def compare(self) -> VerdictTable:
         """A row for each array and backward, then for those of launches with adjoint=True.
