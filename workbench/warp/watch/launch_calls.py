@@ -62,69 +62,17 @@ class Progress:
             self.bar = None
 
 
-class TwinLaunches:
-    """The launches of a watch. `commands`: those to repeat, by kernel, grid and arguments."""
-
-    def __init__(self, session: Session):
-        self.session, self.twins, self.programs = session, session.twins, session.programs
-        self.commands: dict[Any, Repeated] = {}
-        self.progress = Progress()
-
-    def close(self) -> None:
-        self.commands.clear()
-        self.progress.close()
-
-    def key(self, kernel: Any, dims: tuple[int, ...], values: list[Any]) -> Any:
-        """The cache key of a launch; None if it has none."""
-        try:
-            arguments = self.twins.key(values)
-        except Untranslated:
-            return None
-        return None if arguments is None else (id(kernel), dims, arguments)
-
-    def run(
-        self, kernel: Any, dims: tuple[int, ...], values: list[Any], place: CallSite, key: Any = None
-    ) -> Repeated | None:
-        """Run the twin of a launch, with the progress bar if the kernel is new. Raises what the workbench says of it.
-
-        Returns a `Repeated` for later launches; None if it has to be made again each time.
-        """
-        met, known = self.programs.met, None
-        with nullcontext() if id(kernel) in met else self.progress.reading(kernel.func.__name__):
-            before = len(met)
-            given = self.planned(kernel, dims, values)
-            if len(met) > before or len(self.commands) > MOST_COMMANDS:
-                self.commands.clear()  # constants may have changed too: Warp loads the module anew
-            command = serialised(without_skips(given))
-            if not command.program.handles:
-                twins = tuple(a for a in command.flat if isinstance(a, array))
-                regions = self.twins.regions(self.twins.arrays_of(values))
-                known = Repeated(to_repeat(given, command), twins, regions)
-                if key is not None:
-                    self.commands[key] = known
-            command.launch(True, place)
-            return known
-
-    def planned(self, kernel: Any, dims: tuple[int, ...], values: list[Any]) -> Command:
-        """Our launch for one of Warp's, not run. Raises what the workbench says of it."""
-        ours = self.programs.twin(kernel)
-        dims = _grid(kernel, dims)
-        self.twins.handles.prepare(values)
-        given = [self.twins.value(v) for v in values]
-        try:
-            return our_launch(ours, dims, given, record_cmd=True).command
-        except KernelError as failure:
-            if not ours.generic and id(kernel) in self.programs.met:
-                self.programs.failed(kernel, failure)
-            raise
-
-
 class LaunchCalls:
-    """Handles launches, whichever API makes them. `adjoints`: those with `adjoint=True` so far."""
+    """Handles launches, whichever API makes them. `adjoints`: those with `adjoint=True` so far.
+
+    commands  our launches to repeat, by kernel, grid and arguments.
+    """
 
     def __init__(self, session: Session, recorder: EventRecorder, captures: Captures):
         self.session, self.recorder, self.captures = session, recorder, captures
-        self.twin_launches = TwinLaunches(session)
+        self.twins, self.programs = session.twins, session.programs
+        self.commands: dict[Any, Repeated] = {}
+        self.progress = Progress()
         self.adjoints: list[AdjointLaunch] = []
 
     def install(self, hooks: Hooks) -> None:
@@ -133,6 +81,10 @@ class LaunchCalls:
         for name in NATIVE:
             if isinstance(function := getattr(warp_utils, name, None), FunctionType):
                 hooks.put(function, self.native)
+
+    def close(self) -> None:
+        self.commands.clear()
+        self.progress.close()
 
     def launch(self, original: Original, *args: object, **kwargs: object) -> Any:
         """Handle `wp.launch`."""
@@ -183,20 +135,20 @@ class LaunchCalls:
         self, kernel: Any, dims: tuple[int, ...], values: list[Any], theirs: Callable[[], Any], frame: FrameType
     ) -> Any:
         """Handle one launch of Warp's."""
-        session, recorder, launches = self.session, self.recorder, self.twin_launches
+        session, recorder = self.session, self.recorder
         label, place = kernel.func.__name__, session.place_of(frame)
         if self.captures.calls is not None:
             held = list(values)
-            ours = lambda: launches.run(kernel, dims, held, place)  # noqa: E731
+            ours = lambda: self.run(kernel, dims, held, place)  # noqa: E731
             return self.captures.record("launch", label, session.twins.arrays_of(held), ours, theirs, kernel)
         if 0 in dims:
             result, tape, entries = session.run(theirs)
             recorder.note_entries(tape, entries, None)
             return result
-        key = launches.key(kernel, dims, values)
-        if (known := launches.commands.get(key)) is not None:
+        key = self.key(kernel, dims, values)
+        if (known := self.commands.get(key)) is not None:
             return recorder.event("launch", label, known.twins, theirs, known, place, kernel)
-        ours = lambda: launches.run(kernel, dims, values, place, key)  # noqa: E731
+        ours = lambda: self.run(kernel, dims, values, place, key)  # noqa: E731
         given = session.twins.arrays_of(values)
         return recorder.event("launch", label, given, theirs, ours, place, kernel, values=values)
 
@@ -227,7 +179,7 @@ class LaunchCalls:
         if not reason and session.check == "gradient":
             moment = AdjointSnapshots(first, {id(a): np.array(g.numpy()) for a, g in pairs})
             try:
-                command = serialised(self.twin_launches.planned(kernel, dims, values))
+                command = serialised(self.planned(kernel, dims, values))
                 back = AdjointLaunch(session, step, command, pairs, moment, self.adjoints)
                 back.judge()
             except Exception as error:  # noqa: BLE001  whatever ours cannot do is opaque, and the program goes on
@@ -239,6 +191,53 @@ class LaunchCalls:
         session.steps.append(step)
         recorder.note_entries(tape, entries, step)
         return result
+
+    # ---- twins
+
+    def key(self, kernel: Any, dims: tuple[int, ...], values: list[Any]) -> Any:
+        """The cache key of a launch; None if it has none."""
+        try:
+            arguments = self.twins.key(values)
+        except Untranslated:
+            return None
+        return None if arguments is None else (id(kernel), dims, arguments)
+
+    def run(
+        self, kernel: Any, dims: tuple[int, ...], values: list[Any], place: CallSite, key: Any = None
+    ) -> Repeated | None:
+        """Run the twin of a launch, with the progress bar if the kernel is new. Raises what the workbench says of it.
+
+        Returns a `Repeated` for later launches; None if it has to be made again each time.
+        """
+        met, known = id(kernel) in self.programs.met, None
+        if not met or len(self.commands) > MOST_COMMANDS:
+            self.commands.clear()  # constants may have changed too: Warp loads the module anew
+        with nullcontext() if met else self.progress.reading(kernel.func.__name__):
+            given = self.planned(kernel, dims, values)
+            command = serialised(without_skips(given))
+            if not command.program.handles:
+                twins = tuple(a for a in command.flat if isinstance(a, array))
+                regions = self.twins.regions(self.twins.arrays_of(values))
+                known = Repeated(to_repeat(given, command), twins, regions)
+                if key is not None:
+                    self.commands[key] = known
+            command.launch(True, place)
+            return known
+
+    def planned(self, kernel: Any, dims: tuple[int, ...], values: list[Any]) -> Command:
+        """Our launch for one of Warp's, not run. Raises what the workbench says of it."""
+        ours = self.programs.twin(kernel)
+        dims = _grid(kernel, dims)
+        self.twins.handles.prepare(values)
+        given = [self.twins.value(v) for v in values]
+        try:
+            return our_launch(ours, dims, given, record_cmd=True).command
+        except KernelError as failure:
+            if not ours.generic and id(kernel) in self.programs.met:
+                self.programs.failed(kernel, failure)
+            raise
+
+    # ---- functions in C++
 
     def native(self, original: Original, *args: object, **kwargs: object) -> Any:
         """Handle a function of `wp.utils` that Warp computes in C++."""

@@ -30,7 +30,7 @@ from .graph_launches import GraphLaunches
 from .hooks import Hooks, refuse_walks
 from .launch_calls import LaunchCalls
 from .passes import WarpBackward
-from .pictures import Pictures, by_module
+from .pictures import by_module, picture, write_page
 from .recorder import EventRecorder
 from .session import Session
 
@@ -68,7 +68,6 @@ class Watch:
         self.launches = LaunchCalls(session, recorder, captures)
         self.backwards = Backwards(session, recorder, captures)
         self.tape, self.steps, self.passes = session.tape, session.steps, self.backwards.passes
-        self.pictures = Pictures(self.backwards)
         self.hooks = Hooks(lambda name: refuse_walks(self.tape, name))
         self.hooked = (
             self.launches,
@@ -101,7 +100,7 @@ class Watch:
         session.tape.scopes.extend(by_module(session.steps, session.tape.events))  # blocks of pictures
         session.twins.close()
         session.programs.close()
-        self.launches.twin_launches.close()
+        self.launches.close()
 
     # ---- what was recorded
 
@@ -171,15 +170,15 @@ class Watch:
         Where a gradient of Warp's is wrong, what Warp's buffers held is drawn around the exact adjoints, and a tag says
         both numbers where they first part.
         """
-        return self.pictures.ask("show")
+        return picture(self.backwards, "show")
 
     def explore(self) -> Any:
         """The same as a live picture, as `tape.explore()`. The tools of `tape` are then about this backward."""
-        return self.pictures.ask("explore")
+        return picture(self.backwards, "explore")
 
     def to_html(self, path: Any) -> Path:
         """Write the verdict and the live picture as one file that needs no network. Returns the path."""
-        return self.pictures.write(path, self.compare())
+        return write_page(self.backwards, path, self.compare())
 
     def summary(self) -> str:
         """The number of events, opaque ones, differing results and backwards, in a line."""
