@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from warp._src import context, types as warp_types, utils as warp_utils
 
-from ...arrays.array import array
 from ...errors import KernelError
 from ...launches.command import Command
 from ...launches.launch import launch as our_launch
@@ -22,12 +21,11 @@ from .captures import Captures
 from .hooks import Hooks, Original
 from .memory import Untranslated, arrays_in
 from .programs import caller, first_line
-from .recorder import EventRecorder, Repeated, no_twin
-from .rewritten_launches import serialised, to_repeat, without_skips
+from .recorder import EventRecorder, no_twin
+from .rewritten_launches import serialised, without_skips
 from .session import CallSite, Session
 
 IN_CAPTURE = "an adjoint that the program launches itself, in a capture"
-MOST_COMMANDS = 4096
 PATIENCE_S = 2.0  # of reading kernels, until a bar shows it
 _NAMES = tuple(inspect.signature(context.launch).parameters)
 
@@ -63,15 +61,11 @@ class Progress:
 
 
 class LaunchCalls:
-    """Handles launches, whichever API makes them. `adjoints`: those with `adjoint=True` so far.
-
-    commands  our launches to repeat, by kernel, grid and arguments.
-    """
+    """Handles launches, whichever API makes them. `adjoints`: those with `adjoint=True` so far."""
 
     def __init__(self, session: Session, recorder: EventRecorder, captures: Captures):
         self.session, self.recorder, self.captures = session, recorder, captures
         self.twins, self.programs = session.twins, session.programs
-        self.commands: dict[Any, Repeated] = {}
         self.progress = Progress()
         self.adjoints: list[AdjointLaunch] = []
 
@@ -81,10 +75,6 @@ class LaunchCalls:
         for name in NATIVE:
             if isinstance(function := getattr(warp_utils, name, None), FunctionType):
                 hooks.put(function, self.native)
-
-    def close(self) -> None:
-        self.commands.clear()
-        self.progress.close()
 
     def launch(self, original: Original, *args: object, **kwargs: object) -> Any:
         """Handle `wp.launch`."""
@@ -137,19 +127,15 @@ class LaunchCalls:
         """Handle one launch of Warp's."""
         session, recorder = self.session, self.recorder
         label, place = kernel.func.__name__, session.place_of(frame)
-        if self.captures.calls is not None:
-            held = list(values)
-            ours = lambda: self.run(kernel, dims, held, place)  # noqa: E731
-            return self.captures.record("launch", label, session.twins.arrays_of(held), ours, theirs, kernel)
-        if 0 in dims:
-            result, tape, entries = session.run(theirs)
+        if 0 in dims and self.captures.calls is None:
+            _, tape, entries = made = session.run(theirs)
             recorder.note_entries(tape, entries, None)
-            return result
-        key = self.key(kernel, dims, values)
-        if (known := self.commands.get(key)) is not None:
-            return recorder.event("launch", label, known.twins, theirs, known, place, kernel)
-        ours = lambda: self.run(kernel, dims, values, place, key)  # noqa: E731
-        given = session.twins.arrays_of(values)
+            return made[0]
+        held, given = list(values), session.twins.arrays_of(values)
+        twins: list[Any] = []
+        ours = lambda: self.run(kernel, dims, held, place, twins)  # noqa: E731
+        if self.captures.calls is not None:
+            return self.captures.record("launch", label, given, ours, theirs, kernel)
         return recorder.event("launch", label, given, theirs, ours, place, kernel, values=values)
 
     def launched_back(
@@ -179,7 +165,7 @@ class LaunchCalls:
         if not reason and session.check == "gradient":
             moment = AdjointSnapshots(first, {id(a): np.array(g.numpy()) for a, g in pairs})
             try:
-                command = serialised(self.planned(kernel, dims, values))
+                command = serialised(self.planned(kernel, dims, values, []))
                 back = AdjointLaunch(session, step, command, pairs, moment, self.adjoints)
                 back.judge()
             except Exception as error:  # noqa: BLE001  whatever ours cannot do is opaque, and the program goes on
@@ -194,42 +180,20 @@ class LaunchCalls:
 
     # ---- twins
 
-    def key(self, kernel: Any, dims: tuple[int, ...], values: list[Any]) -> Any:
-        """The cache key of a launch; None if it has none."""
-        try:
-            arguments = self.twins.key(values)
-        except Untranslated:
-            return None
-        return None if arguments is None else (id(kernel), dims, arguments)
-
-    def run(
-        self, kernel: Any, dims: tuple[int, ...], values: list[Any], place: CallSite, key: Any = None
-    ) -> Repeated | None:
+    def run(self, kernel: Any, dims: tuple[int, ...], values: list[Any], place: CallSite, given: list[Any]) -> None:
         """Run the twin of a launch, with the progress bar if the kernel is new. Raises what the workbench says of it.
 
-        Returns a `Repeated` for later launches; None if it has to be made again each time.
+        `given`: the arguments on the twins; empty at the first run, which fills it for those that repeat it.
         """
-        met, known = id(kernel) in self.programs.met, None
-        if not met or len(self.commands) > MOST_COMMANDS:
-            self.commands.clear()  # constants may have changed too: Warp loads the module anew
+        met = id(kernel) in self.programs.met
         with nullcontext() if met else self.progress.reading(kernel.func.__name__):
-            given = self.planned(kernel, dims, values)
-            command = serialised(without_skips(given))
-            if not command.program.handles:
-                twins = tuple(a for a in command.flat if isinstance(a, array))
-                regions = self.twins.regions(self.twins.arrays_of(values))
-                known = Repeated(to_repeat(given, command), twins, regions)
-                if key is not None:
-                    self.commands[key] = known
-            command.launch(True, place)
-            return known
+            serialised(without_skips(self.planned(kernel, dims, values, given))).launch(True, place)
 
-    def planned(self, kernel: Any, dims: tuple[int, ...], values: list[Any]) -> Command:
+    def planned(self, kernel: Any, dims: tuple[int, ...], values: list[Any], given: list[Any]) -> Command:
         """Our launch for one of Warp's, not run. Raises what the workbench says of it."""
-        ours = self.programs.twin(kernel)
-        dims = _grid(kernel, dims)
+        ours, dims = self.programs.twin(kernel), _grid(kernel, dims)
         self.twins.handles.prepare(values)
-        given = [self.twins.value(v) for v in values]
+        given[:] = given or [self.twins.value(v) for v in values]
         try:
             return our_launch(ours, dims, given, record_cmd=True).command
         except KernelError as failure:

@@ -9,9 +9,6 @@ from __future__ import annotations
 import ast
 import bisect
 import ctypes
-import enum
-import itertools
-import math
 import mmap
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
@@ -79,7 +76,6 @@ class TwinBuffer:
             self.apart = None
 
 
-_numbers = itertools.count()
 _memcmp = ctypes.CDLL(None).memcmp
 _memcmp.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
 _mincore = getattr(ctypes.CDLL(None), "mincore", None)
@@ -112,7 +108,6 @@ class KnownArray(NamedTuple):
     dtype: Any
     region: TwinBuffer | None
     twin: array
-    number: int  # no other has it, ever
 
     def holds(self, a: Any) -> bool:
         """True if `a` is still this array over the same live memory."""
@@ -191,9 +186,7 @@ class Twins:
             made = array_on(region.allocation, dtype, tuple(a.shape), tuple(map(int, a.strides)), a.ptr - region.low)
             if differentiable(dtype):
                 made.requires_grad = True
-        found = KnownArray(
-            weakref.KeyedRef(a, self.forget, key), a.ptr, a.shape, a.strides, a.dtype, region, made, next(_numbers)
-        )
+        found = KnownArray(weakref.KeyedRef(a, self.forget, key), a.ptr, a.shape, a.strides, a.dtype, region, made)
         self.made[key] = found
         return found
 
@@ -293,37 +286,6 @@ class Twins:
     def arrays_of(self, values: list[Any]) -> list[Any]:
         """The Warp arrays that a launch may read: among its arguments, and those of meshes and BVHs given by id."""
         return [*arrays_in(values), *(a for thing in self.handles.things(values) for a in self.handles.arrays(thing))]
-
-    def key(self, values: Iterable[Any]) -> tuple[Any, ...] | None:
-        """A cache key for launch arguments: equal keys have equal twins. None if an argument has no such key.
-
-        Raises Untranslated.
-        """
-        found: list[Any] = []
-        for v in values:
-            kind = type(v)
-            if kind is warp.array:
-                found.append(self.known(v).number)
-            elif kind is int or kind is bool or v is None:
-                found.append((kind, v))
-            elif kind is float:
-                found.append((v, math.copysign(1.0, v)))
-            elif hasattr(kind, "_wp_scalar_type_"):
-                found.append((kind, bytes(v)))
-            elif kind in warp_types.scalar_types:
-                found.append((kind, repr(v.value)))
-            elif isinstance(v, np.generic):
-                found.append((kind, v.tobytes()))
-            elif isinstance(v, enum.Enum) and isinstance(v, int):
-                found.append((kind, v.value))
-            elif isinstance(v, codegen.StructInstance):
-                inner = self.key([getattr(v, name) for name in kind._cls.vars])  # type: ignore[attr-defined]
-                if inner is None:
-                    return None
-                found.append((kind, *inner))
-            else:
-                return None
-        return tuple(found)
 
     def value(self, v: Any) -> Any:
         """A launch argument of Warp's as our launch takes it. Raises Untranslated."""

@@ -22,39 +22,23 @@ TWICE = "it ran the adjoint of a launch, so that its own derivative is a second 
 GRADIENT = "it computed gradients, so that its own derivative is a second derivative"
 
 
-@dataclass(eq=False)
-class Repeated:
-    """A compiled launch of ours, ready to run again: its arrays and their buffers."""
-
-    command: Any
-    twins: tuple[array, ...]
-    regions: list[TwinBuffer]
-
-
 @dataclass(eq=False, slots=True)
 class WarpCall:
     """A call of Warp that has run, or that a graph runs.
 
     arrays   of Warp that it touches, or their twins.
-    ours     what the twins do; a `Repeated` if the launch ran before.
+    ours     what the twins do.
     tape     Warp's open tape; `entries`: what that has recorded of the call.
     """
 
     kind: str
     label: str
-    ours: Callable[[], Any] | Repeated
+    ours: Callable[[], Any]
     place: CallSite
     kernel: Any = None
     arrays: Sequence[Any] = ()
     tape: Any = None
     entries: Sequence[Any] = ()
-
-    def run(self) -> None:
-        """Run the twin. A launch is compiled once, and repeated where the call runs again."""
-        if isinstance(self.ours, Repeated):
-            self.ours.command.launch(True, self.place)
-        elif isinstance(made := self.ours(), Repeated):
-            self.ours = made
 
 
 class EventRecorder:
@@ -72,7 +56,7 @@ class EventRecorder:
         label: str,
         arrays: Sequence[Any],
         theirs: Callable[[], Any],
-        ours: Callable[[], Any] | Repeated,
+        ours: Callable[[], Any],
         place: CallSite,
         kernel: Any = None,
         refused: str = "",
@@ -82,10 +66,7 @@ class EventRecorder:
 
         `refused`: why there is no twin; `values`: the arguments.
         """
-        if isinstance(ours, Repeated):
-            regions, reason = ours.regions, self.host_writes(ours.regions, place)
-        else:
-            regions, reason = self.reach(arrays, place)
+        regions, reason = self.reach(arrays, place)
         result, tape, entries = self.session.run(theirs)
         call = WarpCall(kind, label, ours, place, kernel, arrays, tape, entries)
         self.session.quietly(lambda: self.record(call, regions, refused or reason, values))
@@ -116,7 +97,7 @@ class EventRecorder:
         step = self.step(call.kind, call.label, call.tape, call.entries, call.kernel, reason)
         if not reason:
             try:
-                self.on_our_tape(call.run)
+                self.on_our_tape(call.ours)
                 if len(events) > count:
                     self.named(step)
                     self.place(count, call.place)

@@ -160,21 +160,6 @@ def without_skips(command: Command) -> Command:
         )
 
 
-class RecheckedLaunch:
-    """A repeatable launch that skips work on zeros: rechecked against memory at each run."""
-
-    def __init__(self, given: Command):
-        self.given, self.plan, self.flat = given, given.plan, given.flat
-
-    def launch(self, record_tape: bool, place: Any) -> None:
-        serialised(without_skips(self.given)).launch(record_tape, place)
-
-
-def to_repeat(given: Command, command: Command) -> Any:
-    """The object that repeats a recorded launch: `command`, or a `RecheckedLaunch` if it skips work on zeros."""
-    return command if _of_work(given.program) is None else RecheckedLaunch(given)
-
-
 def _of_work(program: Program) -> Program | None:
     """The program with the skipped work done; None if it skips none."""
     return program.once(_without, program)

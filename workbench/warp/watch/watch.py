@@ -100,7 +100,7 @@ class Watch:
         session.tape.scopes.extend(by_module(session.steps, session.tape.events))  # blocks of pictures
         session.twins.close()
         session.programs.close()
-        self.launches.close()
+        self.launches.progress.close()
 
     # ---- what was recorded
 
