@@ -8,10 +8,9 @@ from typing import Any
 import warp
 
 from .captures import Captures
-from .hooks import Hooks, Original
+from .hooks import Hooks, Original, caller
 from .memory import Untranslated, arrays_in
 from .passes import WarpBackward
-from .programs import caller
 from .recorder import EventRecorder
 from .session import Session
 from .snapshots import GradientSnapshots, LiveSnapshots

@@ -9,9 +9,8 @@ from warp._src import types as warp_types
 
 from .captures import Captures
 from .handles import PARTS
-from .hooks import Hooks, Original
+from .hooks import Hooks, Original, caller
 from .memory import arrays_in
-from .programs import caller
 from .recorder import EventRecorder
 from .session import Session
 

@@ -12,8 +12,7 @@ import numpy as np
 from warp._src import context
 
 from ...arrays.array import array
-from .hooks import Hooks, Original
-from .programs import caller
+from .hooks import Hooks, Original, caller
 from .recorder import WarpCall
 from .session import Session
 from .snapshots import ReplayedSnapshots

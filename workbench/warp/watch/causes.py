@@ -24,8 +24,8 @@ from ...tapes.rerun import Enough, run_primal
 from ...tapes.reverse import reverse
 from .compare import VerdictRow, accuracy
 from .events import WarpStep, asks_mesh
+from .hooks import is_installed
 from .memory import Untranslated
-from .programs import is_installed
 from .session import Session
 from .source_patterns import (
     AGAIN,

@@ -12,9 +12,8 @@ from warp._src import context, types as warp_types
 
 from ...arrays.creation import copy as our_copy
 from .captures import FROM_HOST, Captures
-from .hooks import Hooks, Original
+from .hooks import Hooks, Original, caller
 from .memory import Twins, arrays_in, hull
-from .programs import caller
 from .recorder import EventRecorder
 from .session import Session
 

@@ -15,9 +15,8 @@ from ...arrays.array import array
 from .backward_calls import Backwards
 from .captures import Captured, CapturedLoop, Captures, inner, touched
 from .events import RACE, WarpStep
-from .hooks import Hooks, Original
+from .hooks import Hooks, Original, caller
 from .memory import TwinBuffer, hull
-from .programs import caller
 from .recorder import EventRecorder, WarpCall
 from .session import Session
 from .snapshots import GraphSnapshots, ReplayedSnapshots

@@ -18,9 +18,8 @@ from ...launches.launch import launch as our_launch
 from .adjoint_launches import AdjointLaunch, AdjointSnapshots, Pair
 from .builtin_calls import NATIVE, given_to
 from .captures import Captures
-from .hooks import Hooks, Original
+from .hooks import Hooks, Original, caller, first_line
 from .memory import Untranslated, arrays_in
-from .programs import caller, first_line
 from .recorder import EventRecorder, no_twin
 from .rewritten_launches import serialised, without_skips
 from .session import CallSite, Session

@@ -24,8 +24,8 @@ from ...tapes.reverse import opaque_meets, reverse, walk
 from .adjoint_launches import same
 from .compare import SMALL, accuracy, is_near
 from .events import HOST_WRITE, RACE, WarpStep
+from .hooks import first_line
 from .memory import Untranslated, arrays_in, root_of
-from .programs import first_line
 from .session import LeftGradient, Session
 from .snapshots import GradientSnapshots, digest
 from .verdicts import Verdicts

@@ -21,9 +21,11 @@ import numpy as np
 import warp
 from warp._src import codegen, context, types as warp_types
 
+from ...arrays import names
 from ...errors import KernelError
 from ...kernels.reading.declare import Refused
 from ...kernels.reading.overloads import beside
+from .hooks import is_between
 
 CACHED = type(functools.cache(abs))  # a function that keeps what it returned
 SMALL = 4096  # bytes of an array of NumPy that may be a constant of a kernel
@@ -357,6 +359,85 @@ class Rebinder:
             return wb.types.quaternion(scalar) if generic == "quat_t" else wb.types.transformation(scalar)
         except (TypeError, ValueError, AttributeError, OverflowError):
             return Refused(f"{generic} of {shape} {scalar}", "A generic vector or matrix type.")
+
+
+class Programs(Rebinder):
+    """The translation cache for kernels of every package that uses Warp, shared by all watches of a process.
+
+    What was read, differentiated and compiled for one watch serves the next. What has changed since (constants,
+    closures, redefined funcs and kernels) is read again.
+    """
+
+    def __init__(self) -> None:
+        super().__init__((), own_adjoints=False)
+
+    def clear(self) -> None:
+        super().clear()
+        self.covered: dict[str, bool] = {}
+        self.opened: set[str] = set()  # packages whose objects hold arrays with names
+        self.twins: dict[int, tuple[Any, Any]] = {}
+        self.refused: dict[int, Exception] = {}
+        self.met: set[int] = set()  # kernels, since `open`
+
+    def covers(self, module: str) -> bool:
+        module = module or ""  # what Warp makes at run time has none
+        if module not in self.covered:
+            self.covered[module] = _uses_warp(module)
+        return self.covered[module]
+
+    def twin(self, kernel: Any) -> Any:
+        """Our kernel for one of Warp's. Raises what it raised before, where it could not be read."""
+        key = id(kernel)
+        if key not in self.met:
+            self.met.add(key)
+            package = (kernel.func.__module__ or "warp").partition(".")[0]
+            if package != "warp" and package not in names.opened:
+                names.opened.add(package)
+                self.opened.add(package)
+            if key not in self.twins:
+                self.twins[key] = kernel, self.kernel(kernel)
+        if key in self.refused:
+            raise self.refused[key]
+        return self.twins[key][1]
+
+    def failed(self, kernel: Any, failure: Exception) -> None:
+        """Remember that a kernel cannot be read: it is not tried again during this watch."""
+        self.refused[id(kernel)] = failure
+
+    def open(self) -> None:
+        """Begin a watch: drop or refresh what has changed since the last one."""
+        if len(self.twins) > MOST_KERNELS or any(_uses_warp(m) is not was for m, was in self.covered.items()):
+            self.clear()
+        self.renew()
+
+    def close(self) -> None:
+        """End a watch. Kernels that could not be read are tried again by the next."""
+        names.opened.difference_update(self.opened)
+        self.opened.clear()
+        self.met.clear()
+        for key in self.refused:
+            self.twins.pop(key, None)
+        self.refused.clear()
+        self.let_go()
+        self.twins = {key: pair for key, pair in self.twins.items() if id(pair[0].func) in self.made}
+
+
+MOST_KERNELS = 4096  # that are remembered: programs may make new ones all the time
+
+
+def _uses_warp(module: str) -> bool:
+    package = module.partition(".")[0]
+    space = vars(sys.modules[module]) if module in sys.modules else {}
+    foreign = is_between(module) or (package in sys.stdlib_module_names and package != "__main__")
+    return not foreign and any(
+        v is warp or isinstance(v, context.Function | context.Kernel) for v in list(space.values())
+    )
+
+
+@functools.cache
+def programs() -> Programs:
+    """The process-wide `Programs`."""
+    return Programs()
 
 
 def has_code(thing: Any) -> bool:

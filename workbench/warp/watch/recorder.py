@@ -13,8 +13,8 @@ from ...arrays.array import array
 from ...errors import WorkbenchError
 from .builtin_calls import host_write
 from .events import HOST_WRITE, RACE, WarpStep, asks_mesh, difference_of
+from .hooks import first_line
 from .memory import TwinBuffer, Untranslated, hull, root_of
-from .programs import first_line
 from .session import CallSite, Session
 
 LARGE = 1 << 16  # bytes: comparing less takes no time

@@ -15,8 +15,9 @@ from ...arrays.array import array
 from ...errors import GradientError, Where
 from ...tapes.tape import Tape
 from .events import WarpStep
+from .hooks import call_of_program, is_installed
 from .memory import Twins
-from .programs import call_of_program, is_installed, programs
+from .rebind import programs
 from .snapshots import GradientSnapshots
 
 
@@ -62,7 +63,6 @@ class Session:
         self.twins = Twins(self.programs)
         self.inside = self.seeded = False
         self.backward: GradientSnapshots | None = None
-        self.places: dict[tuple[int, int], CallSite] = {}
         self.calls: dict[tuple[str, int], Where] = {}  # of a line of an installed library: the program's call behind it
         self.tapes: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self.recorded: weakref.WeakKeyDictionary[Any, dict[int, WarpStep | None]] = weakref.WeakKeyDictionary()
@@ -92,12 +92,9 @@ class Session:
 
     def place_of(self, frame: FrameType) -> CallSite:
         """The call site of a frame; of an installed library the program's call behind it is noted too."""
-        key = id(frame.f_code), frame.f_lasti
-        if key not in self.places:
-            self.places[key] = CallSite(frame.f_code, frame.f_lasti)
-            if is_installed(frame.f_code.co_filename):
-                self.calls[frame.f_code.co_filename, frame.f_lineno] = call_of_program(frame)
-        return self.places[key]
+        if is_installed(file := frame.f_code.co_filename) and (file, frame.f_lineno) not in self.calls:
+            self.calls[file, frame.f_lineno] = call_of_program(frame)
+        return CallSite(frame.f_code, frame.f_lasti)
 
     # ---- names and twins
 
