@@ -110,8 +110,8 @@ def _difference(region: TwinBuffer, ours: np.ndarray, theirs: np.ndarray) -> For
     if not differ.any():
         return None
     places = np.flatnonzero(differ)
-    mine, other = ours[places].astype(np.float64), theirs[places].astype(np.float64)
-    with np.errstate(all="ignore"):
+    with np.errstate(all="ignore"):  # memory that nobody has filled may hold any bits
+        mine, other = ours[places].astype(np.float64), theirs[places].astype(np.float64)
         gap = np.where(np.isnan(mine) & np.isnan(other), 0.0, np.abs(other - mine))
         gap[~np.isfinite(gap)] = np.inf
         if not gap.any():
