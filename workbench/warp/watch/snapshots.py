@@ -1,7 +1,7 @@
 """Snapshots of gradients when a backward begins, after each of its adjoint launches, and when it ends.
 
-A backward in a capture runs when its graph is launched, with
-all that is around it: there the copies are made by the graph itself, unseen by the program.
+A backward in a capture runs when its graph is launched, with all that is around it: there the copies are made by the
+graph itself, unseen by the program.
 """
 
 from __future__ import annotations
