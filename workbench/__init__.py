@@ -177,7 +177,7 @@ for _room, _names in {
     "hash_grid": "HashGrid HashGridQuery hash_grid_query hash_grid_query_next hash_grid_point_id",
     "draws": "poisson",
     "search": "lower_bound sample_cdf",
-    "pairs": "closest_point_edge_edge intersect_tri_tri",
+    "triangles": "closest_point_edge_edge intersect_tri_tri",
     "mesh": "Mesh mesh_get mesh_get_bvh mesh_get_group_root mesh_get_index mesh_get_point mesh_get_velocity "
     "mesh_eval_position mesh_eval_velocity mesh_eval_face_normal",
     "point_queries": "MeshQueryPoint mesh_query_point mesh_query_point_no_sign mesh_query_point_sign_normal "

@@ -4,7 +4,6 @@
 
 The columns: program, events, ms without and with the watch, their ratio, and
 
-later   what the twins then take to follow one run: once somebody asks, or once a quarter of a gigabyte has been noted.
 first   the same work as a process first watches it, wall time, with what is read, differentiated and compiled.
 again   as a second watch of the process first sees it.
 
@@ -172,13 +171,6 @@ def best(run: Callable[[], None]) -> float:
     return 1e3 * min(times)
 
 
-def following(seen: Any) -> float:
-    """The time of the process that the twins take to follow one run of those that `best` has just made, in ms."""
-    began = time.process_time()
-    seen.compare()
-    return 1e3 * (time.process_time() - began) / (ROUNDS + 1)
-
-
 def first(run: Callable[[], None]) -> float:
     """The wall time of one run at the begin of a watch, in ms."""
     began = time.perf_counter()
@@ -191,8 +183,8 @@ def main() -> None:
     wp.config.log_level = wp.LOG_WARNING
     wp.init()
     print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores; warp {wp.__version__}")
-    print("| program | events | ms without | ms with | ratio | later ms | first ms | again ms |")
-    print("|---|---|---|---|---|---|---|---|")
+    print("| program | events | ms without | ms with | ratio | first ms | again ms |")
+    print("|---|---|---|---|---|---|---|")
     for name in sys.argv[1:] or PROGRAMS:
         if name == "pendulum" and importlib.util.find_spec("mujoco_warp") is None:
             continue
@@ -210,10 +202,9 @@ def main() -> None:
             run()
             events = len(seen.steps)
             watched = best(run)
-            later = following(seen)
         fresh()
         alone = min(alone, best(run))
-        row = f"| {name} | {events} | {alone:.2f} | {watched:.2f} | {watched / alone:.1f} | {later:.2f} |"
+        row = f"| {name} | {events} | {alone:.2f} | {watched:.2f} | {watched / alone:.1f} |"
         print(f"{row} {opening:.0f} | {again:.0f} |", flush=True)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 import workbench as wb
 from tests.support.diagnosed import leaf, line_with, total
-from workbench.diagnose.growth import Series
+from workbench.diagnose.series import Series
 
 pytestmark = pytest.mark.usefixtures("backend")
 N = 4

@@ -127,7 +127,7 @@ def test_a_kind_has_all_facts(name):
 
 def test_few_modules_ask_for_a_kind_instead_of_a_fact():
     asking = {module.removeprefix("workbench.") for module in structure.asking_for_kinds()}
-    assert asking == {"diagnose.results", "warp.watch.published", "tapes.tape"}
+    assert asking == {"diagnose.unused_results", "warp.watch.pictures", "tapes.tape"}
 
 
 @EVERY

@@ -11,7 +11,7 @@ from hypothesis import given, settings, strategies as st
 
 import workbench as wb
 from workbench import pitfalls
-from workbench.diagnose.alignment import aligned
+from workbench.diagnose.against import aligned
 from workbench.viz.data.against import PassComparison, compare, distinct_digits
 from workbench.viz.data.trace import Trace
 from workbench.viz.picture.marks import Scene

@@ -1,17 +1,19 @@
 """The classic mistakes of automatic differentiation, made on purpose: `tape.backward(loss, pitfall=pitfalls.alias)`.
 
-Each is a named variation of the exact reverse pass: another adjoint of the kernels (`wrong_adjoints`), or another
-way to walk the tape. It acts on any tape, and where a program does not step into it, it changes nothing. The result is
-a `Wrong`: no `.grad` is ever written, no tensor touched, and every view says what it shows.
+Each is a named variation of the exact reverse pass: another adjoint of the kernels (the exact construction with one
+thing left out, for the interpreter alone), or another way to walk the tape. It acts on any tape, and where a program
+does not step into it, it changes nothing. The result is a `Wrong`: no `.grad` is ever written, no tensor touched, and
+every view says what it shows.
 """
 
 from __future__ import annotations
 
+import ast
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,16 +24,101 @@ from ..arrays.ports import arrays_behind
 from ..arrays.workspace import Shadow, Workspace, shadow_view
 from ..device import on_host
 from ..errors import GradientError
+from ..kernels import ir
 from ..kernels.emit.signature import PLAIN
-from ..kernels.types import Scalar
+from ..kernels.ir import Region, Stmt, Value, walk
+from ..kernels.ops import control as c, memory as mem, vectors
+from ..kernels.passes import simplify
+from ..kernels.passes.adjoint import Adjoint, Reverse, adjoint as exact
+from ..kernels.reading.reader import Reader
+from ..kernels.row import Row
+from ..kernels.types import Scalar, is_float
 from ..launches.adjoint_plan import Backward
 from ..launches.executable import Executable
 from ..tapes.events import Event
 from ..tapes.late_imports import ask
 from ..tapes.recording import Recording
-from ..tapes.reverse import reverse, walk
+from ..tapes.reverse import reverse, walk as walk_back
 from ..tapes.tape import Tape
-from . import wrong_adjoints
+
+if TYPE_CHECKING:
+    from ..kernels.analysis.launch_form import Groups
+    from ..kernels.program import Program
+
+Mistake = Callable[["Program", frozenset[str], "Groups"], Reverse]
+
+SHADOW = ir.Role.SHADOW
+
+# passes its argument on, and no gradient back; not among the rows of the language
+DETACH = Row("detach", type=lambda t: t, elementwise=True, meaning=lambda x: x, c="{0}")
+PEEK = Row("peek", type=lambda stack: stack.dtype, meaning=lambda stack: stack[-1])
+
+
+def without_components(program: Program, active: frozenset[str], groups: Groups) -> Reverse:
+    """The adjoint in which a value written into a component of a vector gets no gradient."""
+    made = simplify.rewrite(program.function)
+    for region in _regions(made.body):
+        body = []
+        for stmt in region.body:
+            if stmt.row in (vectors.INSERT, vectors.INSERT_AT) and is_float(stmt.args[-1].type):
+                cut = _detached(stmt.args[-1], stmt)
+                body.append(cut)
+                stmt.args = (*stmt.args[:-1], cut.outs[0])
+            body.append(stmt)
+        region.body[:] = body
+    return exact(made, active, groups)
+
+
+def _regions(region: Region) -> list[Region]:
+    return [region, *(inner for stmt in walk(region) for inner in stmt.regions)]
+
+
+def _detached(value: Value, stmt: Stmt) -> Stmt:
+    out = Value(value.type, value.name, stmt.where)
+    made = Stmt(DETACH, (value,), (out,), where=stmt.where)
+    out.stmt = made
+    return made
+
+
+class _AliasReader(Reader):
+    """A reader that takes `b = a` for a copy that no gradient passes."""
+
+    def right_side(self, node: ast.expr, target: ast.expr) -> Any:
+        value = super().right_side(node, target)
+        if isinstance(node, ast.Name) and isinstance(value, ir.Value) and is_float(value.type):
+            return self.builder.emit(DETACH, value, name=value.name)
+        return value
+
+
+def without_aliases(program: Program, active: frozenset[str], groups: Groups) -> Reverse:
+    """The adjoint in which a second name for a local (`b = a`) takes the gradient from the first."""
+    kernel = program.kernel
+    if kernel is None:  # of the library: it has no text, in which a variable could have two names
+        return exact(program.function, active, groups)
+    reading = _AliasReader().kernel(kernel.func, kernel.__name__, kernel.types)
+    return exact(simplify.primal(reading.function), active, groups)
+
+
+def with_frozen_loops(program: Program, active: frozenset[str], groups: Groups) -> Reverse:
+    """The adjoint in which every turn of a loop sees the values of the last turn."""
+    made = exact(program.function, active, groups)
+    copy = simplify.rewrite(made.function)
+    for stmt in walk(copy.body):
+        if stmt.row is c.POP:
+            stmt.row = PEEK
+    return replace(made, function=copy)
+
+
+def with_kept_outputs(program: Program, active: frozenset[str], groups: Groups) -> Reverse:
+    """The adjoint in which a store does not clear the gradient of what it overwrote: the next backward gets it too."""
+    made = Adjoint(simplify.rewrite(program.function), active, groups).reversed()
+    for region in _regions(made.function.body):
+        region.body[:] = [s for s in region.body if s.row is not mem.STORE or ir.root(s.args[0]).role is not SHADOW]
+    return made
+
+
+# ---- the list
+
 
 __all__ = [
     "ALL",
@@ -62,7 +149,7 @@ class Pitfall:
     name: str
     what: str
     cure: str
-    adjoint: wrong_adjoints.Mistake | None = None
+    adjoint: Mistake | None = None
     rewinds: bool = True
     around: Callable[[Event, Workspace], Callable[[], None] | None] | None = None
     start: Callable[[Tape, Workspace], None] | None = None
@@ -151,7 +238,7 @@ def _wrong_walk(
         if leave is not None:
             leave()
 
-    return walk(tape, space, observe, before, step=step, rewinds=pitfall.rewinds)[0]
+    return walk_back(tape, space, observe, before, step=step, rewinds=pitfall.rewinds)[0]
 
 
 @contextmanager
@@ -274,7 +361,7 @@ several_outputs = Pitfall(
     "several_outputs",
     "A store does not use up the gradient of what it overwrote, and it stays for the next call.",
     "nothing: every backward pass has a workspace of its own.",
-    adjoint=wrong_adjoints.outputs,
+    adjoint=with_kept_outputs,
     start=_outputs.add,
     end=lambda tape, space: _outputs.keep(tape, space, lambda a: a in tape.log.written),
 )
@@ -282,13 +369,13 @@ components = Pitfall(
     "components",
     "What is written into a component of a vector gets no gradient.",
     "nothing: a component write is a functional insert.",
-    adjoint=wrong_adjoints.components,
+    adjoint=without_components,
 )
 alias = Pitfall(
     "alias",
     "A second name for a local (`b = a`) gets the gradient, and keeps it from the first.",
     "nothing: locals are values, names are only names.",
-    adjoint=wrong_adjoints.alias,
+    adjoint=without_aliases,
 )
 overwritten = Pitfall(
     "overwritten",
@@ -306,7 +393,7 @@ frozen_loops = Pitfall(
     "frozen_loops",
     "The reverse of a loop finds the values of the last turn in every turn.",
     "nothing: what a loop carries is recorded turn by turn.",
-    adjoint=wrong_adjoints.loops,
+    adjoint=with_frozen_loops,
 )
 missing_requires_grad = Pitfall(
     "missing_requires_grad",

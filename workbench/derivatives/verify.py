@@ -38,9 +38,8 @@ from ..tapes.jvp import on_device, passing, shadow_of, value_of
 from ..tapes.private_copies import CopiedArrays, LaunchCase, Rerun, case_of_launch, leaves
 from ..tapes.reverse import walk
 from ..tapes.tape import Tape
-from .call_check import wrong_call
 from .differences import UNSURE, WRONG, verdict
-from .func_grad_check import check_rule as check_rule
+from .func_grad_check import check_rule as check_rule, wrong_call
 from .report import GradcheckRow, Report, refuse_vacuous
 from .sweep import spread
 

@@ -1,10 +1,10 @@
 """`tape.diagnose()`: findings about a tape, and `tape.memory()`: the bytes it holds.
 
 Rules (`record`, `finite`, `flow`) look at the tape, at the IR of its kernels and at one real walk (`walk_record`); for
-a statement the launch runs once more in the interpreter, on copies (`first_nan`, `zero_adjoint`, `custom`, `kinks`).
+a statement the launch runs once more in the interpreter, on copies (`finite`, `zero_adjoint`, `custom`, `kinks`).
 Causes have files of their own: derivatives cut by a statement (`cuts`), results that nobody uses (`unused_results`),
-adjoints that grow (`growth`), bounds that are never left (`saturated`), both in a loop of one kernel (`loop_turns`),
-iterations and sums (`objectives`), several tapes (`several_tapes`), places without a derivative (`conventions`).
+adjoints that grow and iterations (`series`), bounds that are never left (`saturated`), both in a loop of one kernel
+(`loop_turns`), several tapes (`several_tapes`), places without a derivative (`kinks`).
 No gradient changes. Imports `tapes` and below. To add a finding: a rule in one of these files, entered in the
 file's list, with a slug, a sentence, a way out, and a test in which it fires and one in which it must not.
 """
@@ -18,11 +18,10 @@ from ..errors import GradientError
 from ..tapes import conventions as met
 from ..tapes.seeds import seeds_of
 from ..tapes.tape import Tape
-from .conventions import conventions
 from .finding import Finding as Finding, Findings as Findings, folded
 from .finite import FINITE
 from .flow import FLOW
-from .kinks import Kinks
+from .kinks import Kinks, conventions
 from .loop_turns import Loops
 from .memory_held import Holdings as Holdings
 from .record import RECORD

@@ -1,8 +1,8 @@
 """The check that a `func_grad` is the derivative of its func: at the call itself, else by both adjoints of the launch.
 
-A call of numbers and vectors is compared alone (`derivatives.call_check`). For one that takes arrays the same kernel
-without the user's rule has an adjoint too, made from the func's body. Where that is finite, the two must agree to
-rounding; where it is not, a rule of one's own is what a `func_grad` is for.
+A call of numbers and vectors is compared alone (`func_grad_check`). For one that takes arrays the same kernel without
+the user's rule has an adjoint too, made from the func's body. Where that is finite, the two must agree to rounding;
+where it is not, a rule of one's own is what a `func_grad` is for.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ..arrays.workspace import Workspace
-from ..derivatives.call_check import WrongCall, has_rule, wrong_call
+from ..derivatives.func_grad_check import WrongCall, has_rule, wrong_call
 from ..errors import KernelError, Where
 from ..kernels import ir
 from ..kernels.passes.adjoint import adjoint

@@ -1,21 +1,213 @@
 """A rule about derivatives that end at a statement: a cast to whole numbers, a rounding or a comparison.
 
 It needs no dead leaf: the adjoint that arrives at what the kernel writes is not zero, what it was computed from lies on
-an active path, and between the two stands a statement whose derivative is zero everywhere (`cut_values`).
+an active path, and between the two stands a statement whose derivative is zero everywhere (`cuts_of`). Each value
+carries the reads whose derivative reaches it, and the statements through which others reach it without one. What is
+rounded and then subtracted from what it was made of, as the place of a particle in its cell, has its derivative still;
+so has a choice between values that have one. Addresses, and bounds and conditions of loops carry nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from ..arrays.allocation import Allocation
-from ..kernels.types import is_float
-from .cut_values import CutWrite, cuts_of
+from ..kernels import ir
+from ..kernels.ir import is_value
+from ..kernels.ops import control, memory, scalar, vectors
+from ..kernels.row import Effect
+from ..kernels.types import bool_, is_float
 from .finding import Finding
 from .rule import RuleInput
 from .walk_step import WalkStep
 from .zero_adjoint import flat
+
+Read = tuple  # (array parameter, *indices): two reads of one element are one
+Token = ir.Stmt | str  # where a derivative ends; or the name of an integer array, if that happened in another launch
+Reads = frozenset[Read]
+Pending = dict[Token, Reads]
+
+_TESTS = (scalar.ISNAN, scalar.ISINF, scalar.ISFINITE)
+_STEPS = (scalar.SIGN, scalar.STEP, scalar.NONZERO)
+_NO_READS: Reads = frozenset()
+
+
+@dataclass(frozen=True)
+class CutWrite:
+    """A write to `into` that depends on `sources` through `stmt` alone, so that it has no derivative there.
+
+    `stmt` is None where whole numbers are read from `via`. `alive`: the value that is written has a derivative by
+    something else. `decides`: it is a constant, and the cut decides whether it is written. `sources`, and `others`, by
+    which anything that is written there has a derivative, are array parameters.
+    """
+
+    stmt: ir.Stmt | None
+    via: str
+    sources: frozenset[str]
+    into: str
+    others: frozenset[str]
+    alive: bool
+    decides: bool
+
+    @property
+    def compares(self) -> bool:
+        """True if the statement without a derivative is a decision, not a rounding."""
+        return self.stmt is not None and compares(self.stmt)
+
+
+def cuts_of(function: ir.Function, active: frozenset[str]) -> list[CutWrite]:
+    """The cuts of a kernel whose parameters in `active` have gradients, in the order of its statements."""
+    reader = _CutReader(function, active)
+    found: dict[CutWrite, None] = {}
+    for into, live in reader.written.items():
+        decided = {t: r for t, r in reader.decided.get(into, {}).items() if not r & live}  # else: a branch of several
+        stored = reader.stored.get(into, {})
+        for token, reads in {**decided, **stored}.items():
+            stmt = token if isinstance(token, ir.Stmt) else None
+            beside = (token, into) not in reader.alone if token in stored else bool(live)
+            via, sources, others = "" if stmt else str(token), _parameters(reads), _parameters(live)
+            found.setdefault(CutWrite(stmt, via, sources, into, others, beside, token not in stored))
+    return list(found)
+
+
+def _parameters(reads: Reads) -> frozenset[str]:
+    return frozenset(r[0] for r in reads)
+
+
+class _CutReader:
+    def __init__(self, function: ir.Function, active: frozenset[str]):
+        self.active = active
+        self.live: dict[ir.Value, Reads] = {
+            p: frozenset({(p.name,)}) for p in function.params if p.name in active and is_value(p.type)
+        }
+        self.pending: dict[ir.Value, Pending] = {}
+        self.written: dict[str, Reads] = {}  # by array, what has a derivative of what is written to it
+        self.stored: dict[str, Pending] = {}  # what is written to it and has none
+        self.decided: dict[str, Pending] = {}  # what decides whether something without a derivative is written
+        self.alone: set[tuple[Token, str]] = set()  # of `stored`, where all of a value has none
+        self.control: list[Pending] = []
+        size = -1
+        while size != self._size():  # loops carry values back to their start
+            size = self._size()
+            self._region(function.body)
+
+    def _size(self) -> int:
+        return sum(map(len, self.live.values())) + sum(1 + len(r) for p in self.pending.values() for r in p.values())
+
+    def _live(self, values: Iterable[ir.Value]) -> Reads:
+        return frozenset().union(*(self.live.get(v, _NO_READS) for v in values))
+
+    def _pending(self, values: Iterable[ir.Value]) -> Pending:
+        found: Pending = {}
+        for v in values:
+            _merge(found, self.pending.get(v, {}))
+        return found
+
+    def _put(self, out: ir.Value, live: Reads, pending: Pending) -> None:
+        if live:
+            self.live[out] = self.live.get(out, _NO_READS) | live
+        if pending:
+            _merge(self.pending.setdefault(out, {}), pending)
+
+    def _region(self, region: ir.Region) -> None:
+        for stmt in region.body:
+            self._statement(stmt)
+
+    def _statement(self, stmt: ir.Stmt) -> None:
+        row = stmt.row
+        if row is control.IF:
+            self._branch(stmt)
+        elif row in (control.FOR, control.WHILE):
+            self._loop(stmt)
+        elif row is control.CALL:  # a func with a gradient of its own: whoever writes one means what it says
+            for out in stmt.outs:
+                self._put(out, self._live(stmt.args) if is_float(out.type) else _NO_READS, {})
+        elif row is memory.LOAD:
+            self._load(stmt)
+        elif row.effect in (Effect.WRITES, Effect.ACCUMULATES):
+            self._write(stmt)
+        elif row is scalar.WHERE:
+            self._choose(stmt.outs[0], stmt.args[1:], self.pending.get(stmt.args[0], {}))
+        elif row.effect is Effect.PURE and stmt.outs and not row.cut:
+            self._pure(stmt)
+
+    def _load(self, stmt: ir.Stmt) -> None:
+        name, out = ir.root(stmt.args[0]).name, stmt.outs[0]
+        if is_float(out.type):
+            if name in self.active:
+                self._put(out, frozenset({(name, *stmt.args[1:])}), {})
+        elif out.type != bool_:
+            self._put(out, _NO_READS, {name: _NO_READS})
+
+    def _pure(self, stmt: ir.Stmt) -> None:
+        live, pending = self._live(stmt.args), self._pending(stmt.args)
+        for out in stmt.outs:
+            passes = is_float(out.type) and stmt.row.adjoint is not None
+            if live and not passes and stmt.row not in _TESTS and stmt.row is not memory.WRAP:
+                pending = {**pending, stmt: live}
+            self._put(out, live if passes else _NO_READS, self._absorbed(stmt, pending, live if passes else _NO_READS))
+
+    def _absorbed(self, stmt: ir.Stmt, pending: Pending, live: Reads) -> Pending:
+        """Drop what the result depends on differentiably too. A rounded part that is added stays cut."""
+        if stmt.row in (vectors.CONSTRUCT, scalar.CAST) or not live:
+            return pending
+        rounded = stmt.row is scalar.ADD
+        return {t: r for t, r in pending.items() if not r & live or (rounded and not compares(t))}
+
+    def _choose(self, out: ir.Value, sides: Iterable[ir.Value], decided: Pending) -> None:
+        """The reads and cuts of a choice: its condition is a cut only if neither value has a derivative."""
+        sides = tuple(sides)
+        live, pending = self._live(sides), self._pending(sides)
+        if not live and not _same(*sides):
+            _merge(pending, decided)
+        self._put(out, live, pending)
+
+    def _branch(self, stmt: ir.Stmt) -> None:
+        decided = self.pending.get(stmt.args[0], {})
+        self.control.append(decided)
+        for region in stmt.regions:
+            self._region(region)
+        self.control.pop()
+        for out, *sides in zip(stmt.outs, *(r.results for r in stmt.regions), strict=True):
+            self._choose(out, sides, decided)
+
+    def _loop(self, stmt: ir.Stmt) -> None:
+        rows = control.carried(stmt)
+        for _, first, param, result in rows:
+            self._put(param, self._live((first, result)), self._pending((first, result)))
+        if stmt.row is control.WHILE:
+            for row, param in zip(rows, stmt.regions[0].params, strict=True):
+                self._put(param, self._live((row.param,)), self._pending((row.param,)))
+            self._region(stmt.regions[0])
+        self._region(stmt.regions[-1])
+        for out, first, _, result in rows:
+            self._put(out, self._live((first, result)), self._pending((first, result)))
+
+    def _write(self, stmt: ir.Stmt) -> None:
+        value, name = stmt.args[-1], ir.root(stmt.args[0]).name
+        live, pending = self._live((value,)), self._pending((value,))
+        self.written[name] = self.written.get(name, _NO_READS) | live
+        _merge(self.stored.setdefault(name, {}), pending)
+        self.alone.update((token, name) for token in (() if live else pending))
+        for decided in () if live else self.control:
+            _merge(self.decided.setdefault(name, {}), decided)
+
+
+def compares(token: Token) -> bool:
+    """True for a statement that decides between two values, False for one that rounds."""
+    return isinstance(token, ir.Stmt) and (token.outs[0].type == bool_ or token.row in _STEPS)
+
+
+def _merge(into: Pending, other: Pending) -> Pending:
+    for token, reads in other.items():
+        into[token] = into.get(token, _NO_READS) | reads
+    return into
+
+
+def _same(a: ir.Value, b: ir.Value) -> bool:
+    constants = all(v.stmt is not None and v.stmt.row is control.CONST for v in (a, b))
+    return a is b or (constants and a.stmt.attr == b.stmt.attr)  # type: ignore[union-attr]
 
 
 @dataclass(frozen=True)

@@ -10,18 +10,17 @@ import numpy as np
 from ..arrays.allocation import Allocation
 from ..arrays.interval_index import SpanSet
 from ..arrays.span import Span
-from ..derivatives.call_check import WrongCall
+from ..derivatives.func_grad_check import WrongCall
 from ..kernels.types import Scalar, Struct
 from ..tapes.events import Event
 from .custom import Disagreement, disagreement, has_rules
 from .cuts import cut_derivatives
 from .finding import Finding
-from .growth import growing
 from .kinks import Kinks, where_of
 from .loop_turns import growing_turns, saturated_turns
-from .objectives import seed_of_ones, unsettled
 from .rule import RuleInput, title
 from .saturated import saturated
+from .series import growing, seed_of_ones, unsettled
 from .unused_results import unused_results
 from .walk_record import leaf_accesses, norm_of
 from .walk_step import EventAccess, WalkStep, positions

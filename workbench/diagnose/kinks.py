@@ -1,13 +1,14 @@
-"""Comparisons that a gradient depends on and that rounding could decide otherwise: their operands are almost equal.
+"""Rules about places without a derivative: slopes that are conventions, and comparisons that rounding could decide.
 
-One idea: the adjoint repeats every comparison that the gradient depends on; running it again shows the operands. A
-difference is measured against what it was subtracted from, so that `min(x - wall, 0)` is close where x is at the wall.
+The adjoint repeats every comparison that the gradient depends on; running it again shows the operands. A difference is
+measured against what it was subtracted from, so that `min(x - wall, 0)` is close where x is at the wall. Of a
+convention the walk notes the statement (`tapes.conventions`); its launch runs again in the interpreter for the thread.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,10 +17,13 @@ import numpy as np
 from ..arrays.workspace import Workspace
 from ..errors import Where
 from ..kernels import ir
+from ..kernels.emit.signature import conventions as claims
 from ..kernels.interpreter import run
 from ..kernels.ops import scalar
 from ..tapes.events import Event
-from ..tapes.rerun import Enough, is_number, sample_adjoint, small, watched_costs
+from ..tapes.rerun import Enough, is_number, run_adjoint, sample_adjoint, small, watched_costs
+from .finding import Finding
+from .rule import RuleInput
 from .walk_step import WalkObserver, WalkStep
 
 ULPS = 4
@@ -120,3 +124,40 @@ def _scale(values: run.LiveValues, value: ir.Value, number: float | np.ndarray) 
         return np.maximum(np.abs(values[stmt.args[0]]), np.abs(values[stmt.args[1]]))
     except (KeyError, TypeError):  # made in a region that this thread has left
         return np.abs(number)
+
+
+RERUN = 16  # that run again for one statement
+
+
+def conventions(case: RuleInput) -> Iterator[Finding]:
+    """Finds slopes that are conventions on the way of an adjoint."""
+    for claim in list(case.tape.conventions):
+        events = [e for e in case.tape.events if e.reverse is not None and claim in _claims(e)]
+        event, thread = _first(case, claim, events)
+        step = case.step(event)
+        text = f"{claim.attr.text}, and an adjoint other than 0 comes to it."
+        yield step.finding("convention", "warning", text, claim.attr.instead, step.written, claim.where, thread)
+
+
+def _claims(event: Event) -> list[ir.Stmt]:
+    return claims(ir.walk(event.reverse.executable.function.body))
+
+
+def _first(case: RuleInput, claim: ir.Stmt, events: list[Event]) -> tuple[Event, int | tuple[int, ...] | None]:
+    """The last of the launches that meets the convention, with a thread; any, and None, where that is not found."""
+    found: list[tuple[Event, int | tuple[int, ...]]] = []
+    chosen = events[-RERUN:]
+
+    def look(event: Event, space: Workspace) -> None:
+        def trace(thread: tuple[int, ...], stmt: ir.Stmt, values: run.LiveValues) -> None:
+            if stmt.attr == claim.attr and stmt.where == claim.where and not values[stmt.args[0]]:
+                found.append((event, thread[0] if len(thread) == 1 else thread))
+                raise Enough
+
+        if event in chosen:
+            run_adjoint(event, space, trace)
+        if found:
+            raise Enough
+
+    case.visit(look)
+    return found[0] if found else (events[-1], None)

@@ -23,6 +23,7 @@ from ..launches.launch import through
 from .building import module, room, stored
 from .fitting import fit, fit_faces
 from .language import wb
+from .search import between
 
 LEAF = 4  # items of a leaf, about
 NOWHERE = 3e38  # the place of a box of nothing: further than any search goes
@@ -227,16 +228,10 @@ def node_entry(boxes: Array(wb.vec3), box: uint32, start: wb.vec3, inv: wb.vec3)
 @library()
 def group_root(tree: TREE, group: int):
     """The rank of a group, the `root` of queries; -2, the rank of no item, for an empty group."""
-    low, high = 0, tree.names.shape[0]
-    while low < high:
-        middle = (low + high) // 2
-        if tree.names[middle] < group:
-            low = middle + 1
-        else:
-            high = middle
     rank = -2
-    if low < tree.names.shape[0]:
-        rank = wb.where(tree.names[low] == group, low, -2)
+    if tree.count > 0:
+        at = between(tree.names, 0, tree.names.shape[0], group)
+        rank = wb.where(tree.names[at] == group, at, -2)
     return rank
 
 

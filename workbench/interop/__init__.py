@@ -269,7 +269,7 @@ def jax_kernel(
     >>> jax.grad(lambda x: f(x).sum())(jnp.arange(3.0))
     Array([0., 2., 4.], dtype=float32)
     """
-    calls = importlib.import_module(".jax_calls", __name__)
+    calls = importlib.import_module(".jax", __name__)
     calls.check_side_effects("jax_kernel", has_side_effect)
     return calls.KernelCall(kernel, num_outputs, tuple(in_out_argnames or ()), output_dims, launch_dims)
 
@@ -308,7 +308,7 @@ def jax_callable(
     >>> jax.grad(lambda x: f(x).sum())(jnp.arange(3.0))
     Array([ 0.,  4., 32.], dtype=float32)
     """
-    calls = importlib.import_module(".jax_calls", __name__)
+    calls = importlib.import_module(".jax", __name__)
     calls.check_side_effects("jax_callable", has_side_effect)
     if stage_in_argnames is not None:
         raise LaunchError(

@@ -26,8 +26,7 @@ from ..launches.sums import array_inner
 from ..sparse import BsrMatrix
 from ..sparse.matrix import rows_of
 from ..tapes.tape import Tape
-from .operators import LinearOperator, MatrixLike, aslinearoperator
-from .preconditioners import preconditioner as preconditioner
+from .operators import LinearOperator, MatrixLike, aslinearoperator, preconditioner as preconditioner
 from .steps import flat
 
 __all__ = [

@@ -52,7 +52,7 @@ def results(programs, kernels):
 def test_what_was_read_is_kept_until_it_changes(monkeypatch):
     import changing
 
-    from workbench.warp.watch.programs import Programs
+    from workbench.warp.watch.rebind import Programs
 
     programs = Programs()
     *all, set_cell = changing.kernels()
@@ -73,7 +73,7 @@ def test_memory_of_the_program_is_let_go(monkeypatch):
     import changing
     import warp
 
-    from workbench.warp.watch.programs import Programs
+    from workbench.warp.watch.rebind import Programs
 
     programs = Programs()
     a = warp.zeros(4, dtype=float, device="cpu")
@@ -89,7 +89,7 @@ def test_memory_of_the_program_is_let_go(monkeypatch):
 def test_a_function_that_keeps_the_funcs_it_made_is_followed():
     import changing
 
-    from workbench.warp.watch.programs import Programs
+    from workbench.warp.watch.rebind import Programs
 
     programs = Programs()
     assert results(programs, [changing.by_factory]) == [4]

@@ -1,7 +1,7 @@
 """Two passes as one picture: what each shows, laid over each other, and where they part.
 
 `compare` puts two tapes, two seeds of one tape, or an exact pass and one that is wrong on purpose on common columns and
-lanes (`diagnose/alignment`). What only one of them has stays, and is said. Numbers come from both tapes and from walks
+lanes (`diagnose/against`). What only one of them has stays, and is said. Numbers come from both tapes and from walks
 of both; nothing is computed here but which of them differ by more than rounding.
 """
 
@@ -19,8 +19,17 @@ from ...arrays.array import array
 from ...arrays.workspace import Workspace
 from ...derivatives.pitfalls import Wrong
 from ...device import on_host
-from ...diagnose.against import TapeRun, causes, cell_text, numbers_of, run_of, unlike
-from ...diagnose.alignment import aligned, first_difference, memories
+from ...diagnose.against import (
+    TapeRun,
+    aligned,
+    causes,
+    cell_text,
+    first_difference,
+    memories,
+    numbers_of,
+    run_of,
+    unlike,
+)
 from ...diagnose.walk_step import EventAccess, accesses, shadow_of
 from ...errors import LaunchError
 from ...kernels.types import Scalar, Struct

@@ -1,18 +1,16 @@
-"""Warp's tapes in a watched program: each `wp.Tape.backward` is noted while it runs, and judged later."""
+"""Warp's tapes in a watched program: each `wp.Tape.backward` is noted while it runs, and judged after it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import warp
 
 from .captures import Captures
-from .hooks import Hooks, Original
+from .hooks import Hooks, Original, caller
 from .memory import Untranslated, arrays_in
 from .passes import WarpBackward
-from .programs import caller
 from .recorder import EventRecorder
 from .session import Session
 from .snapshots import GradientSnapshots, LiveSnapshots
@@ -21,22 +19,16 @@ FUNC = "record_func: what was done between has its adjoint in a function of the 
 
 
 class Backwards:
-    """Handles calls of Warp's tapes. `judged`: the backwards so far."""
+    """Handles calls of Warp's tapes. `passes`: the backwards so far, each with its rows."""
 
     def __init__(self, session: Session, recorder: EventRecorder, captures: Captures):
         self.session, self.recorder, self.captures = session, recorder, captures
-        self.judged: list[WarpBackward] = []
+        self.passes: list[WarpBackward] = []
 
     def install(self, hooks: Hooks) -> None:
         hooks.put(warp.Tape.backward, self.backward)
         hooks.put(warp.Tape.reset, self.reset)
         hooks.put(warp.Tape.record_func, self.record_func)
-
-    @property
-    def passes(self) -> list[WarpBackward]:
-        """Warp's backwards so far, each with its rows, caught up with the program."""
-        self.session.catch_up()
-        return self.judged
 
     @property
     def shown(self) -> WarpBackward | None:
@@ -55,30 +47,24 @@ class Backwards:
             result = self.with_snapshots(theirs, tape, loss, grads)
         else:
             result = session.quietly(theirs)
-        session.postpone(partial(self.recorder.gone_back, [a for a in arrays_in(tape.gradients) if a.grad is not None]))
+        self.recorder.gone_back([a for a in arrays_in(tape.gradients) if a.grad is not None])
         return result
 
     def with_snapshots(self, theirs: Callable[[], Any], tape: Any, loss: Any, grads: Any) -> Any:
-        """Run a backward, with snapshots of the gradients to judge it by later. Returns what Warp's call returns."""
+        """Run a backward between snapshots of the gradients, and judge it. Returns what Warp's call returns."""
         session = self.session
+        session.tape.names.note(caller())
         session.backward = moment = LiveSnapshots(session.twins, tape, loss, grads)
-        moment.names = session.note_names(caller())
         try:
             moment.begin()
             result = session.quietly(theirs)
             moment.end()
         finally:
             session.backward = None
-        session.pending_bytes += moment.nbytes
-        session.postpone(lambda: self.judge_now(moment))
-        return result
-
-    def judge_now(self, moment: LiveSnapshots) -> None:
-        """Judge a backward that came after all that was recorded so far."""
-        moment.events, moment.steps = len(self.session.tape.events), len(self.session.steps)
-        self.session.tape.names.noted.update(moment.names)
-        self.judge(moment)
+        moment.events, moment.steps = len(session.tape.events), len(session.steps)
+        session.quietly(lambda: self.judge(moment))
         self.forget_glimpses()
+        return result
 
     def judge(self, moment: GradientSnapshots, error: str = "") -> WarpBackward:
         """Compare the gradients of a backward with the exact ones. `error`: why nothing can be said."""
@@ -98,7 +84,8 @@ class Backwards:
 
     def reset(self, original: Original, tape: Any) -> Any:
         session = self.session
-        session.postpone(lambda: (session.recorded.pop(tape, None), session.escaped.pop(tape, None)))
+        session.recorded.pop(tape, None)
+        session.escaped.pop(tape, None)
         return original(tape) if session.inside else session.quietly(lambda: original(tape))
 
     def record_func(self, original: Original, tape: Any, backward: Any, arrays: Any) -> Any:
@@ -108,7 +95,6 @@ class Backwards:
         found, label = list(arrays_in(arrays)), getattr(backward, "__name__", "record_func")
         if self.captures.calls is not None:
             return self.captures.record("opaque", label, found, _no_twin, theirs)
-        session.catch_up()
         before = len(tape.launches)
         result = session.quietly(theirs)
         entries = tape.launches[before:]
@@ -117,7 +103,7 @@ class Backwards:
             regions = session.twins.regions(found)
         except Untranslated:
             regions = []
-        step.event = self.recorder.opaque(step, found, regions, caller())
+        step.event = self.recorder.opaque(step, found, regions, session.place_of(caller()))
         session.steps.append(step)
         self.recorder.note_entries(tape, entries, step)
         return result

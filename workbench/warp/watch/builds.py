@@ -9,9 +9,8 @@ from warp._src import types as warp_types
 
 from .captures import Captures
 from .handles import PARTS
-from .hooks import Hooks, Original
+from .hooks import Hooks, Original, caller
 from .memory import arrays_in
-from .programs import caller
 from .recorder import EventRecorder
 from .session import Session
 
@@ -94,4 +93,6 @@ class Builds:
 
         if self.captures.calls is not None:
             return self.captures.record("build", label, list(arrays_in(given)), or_forget, theirs)
-        return self.recorder.event("build", label, list(arrays_in(given)), theirs, or_forget, caller())
+        return self.recorder.event(
+            "build", label, list(arrays_in(given)), theirs, or_forget, self.session.place_of(caller())
+        )

@@ -29,18 +29,6 @@ Given = Mapping[str, Any]
 
 
 @kernel
-def scanned(a: numbers, before: numbers, count: int, inclusive: bool, out: numbers):
-    total = before[0]
-    for i in range(count):
-        if inclusive:
-            total += a[i]
-            out[i] = total
-        else:
-            out[i] = total
-            total += a[i]
-
-
-@kernel
 def summed(a: pieces, count: int, out: planes):
     i, j = tid()
     total = a[i, 0, j]
@@ -89,7 +77,7 @@ def _scan(twins: Twins, g: Given) -> None:
     if a.span.overlaps(out.span) is not False:
         a = clone(a)
     if a.size:
-        launch(scanned, 1, [a, zeros(1, dtype=a.dtype), a.size, bool(g["inclusive"])], [out])
+        launch(array_tools.scan_block, 1, [a, zeros(1, dtype=a.dtype), a.size, bool(g["inclusive"])], [out])
 
 
 def _sum(twins: Twins, g: Given) -> None:

@@ -12,8 +12,7 @@ import numpy as np
 from warp._src import context
 
 from ...arrays.array import array
-from .hooks import Hooks, Original
-from .programs import caller
+from .hooks import Hooks, Original, caller
 from .recorder import WarpCall
 from .session import Session
 from .snapshots import ReplayedSnapshots
@@ -99,7 +98,7 @@ class Captures:
         assert self.calls is not None
         place = self.session.place_of(caller())
         result, tape, entries = self.session.run(theirs)
-        self.calls.append(WarpCall(kind, label, [], ours, place, kernel, arrays, tape, entries))
+        self.calls.append(WarpCall(kind, label, ours, place, kernel, arrays, tape, entries))
         return result
 
     def record_backward(self, theirs: Callable[[], Any], tape: Any, loss: Any, grads: Any) -> Any:
@@ -107,8 +106,7 @@ class Captures:
         assert self.calls is not None
         others = list(touched(self.calls))
         self.session.backward = back = ReplayedSnapshots(self.session.twins, tape, loss, grads, others)
-        frame = caller()
-        back.place = self.session.place_of(frame)
+        back.place = self.session.place_of(caller())
         try:
             back.refused = self.saved
             result = self.session.quietly(lambda: back.capture(theirs))

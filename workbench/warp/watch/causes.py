@@ -22,11 +22,10 @@ from ...kernels.ops.vectors import NORMALIZE
 from ...tapes.events import Event, Need
 from ...tapes.rerun import Enough, run_primal
 from ...tapes.reverse import reverse
-from .arguments import Changed, WithNumbers, changed
 from .compare import VerdictRow, accuracy
 from .events import WarpStep, asks_mesh
+from .hooks import is_installed
 from .memory import Untranslated
-from .programs import is_installed
 from .session import Session
 from .source_patterns import (
     AGAIN,
@@ -40,7 +39,7 @@ from .source_patterns import (
     returned_by_atomics,
     suspects,
 )
-from .walks import GradientWalks, meets
+from .walks import Changed, GradientWalks, WithNumbers, changed, meets
 
 HOST = ("host", "assign", "fill_", "zero_")
 WITHIN = 8  # times the effect of rounding each operation of one adjoint otherwise

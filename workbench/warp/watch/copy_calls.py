@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import ctypes
 import weakref
 from collections.abc import Callable
 from dataclasses import replace
-from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -14,12 +12,10 @@ from warp._src import context, types as warp_types
 
 from ...arrays.creation import copy as our_copy
 from .captures import FROM_HOST, Captures
-from .changed_bytes import EachBuffer
-from .hooks import Hooks, Original
-from .memory import Twins, Untranslated, arrays_in, hull
-from .programs import caller
-from .recorder import EventRecorder, WarpCall
-from .session import Act, Session
+from .hooks import Hooks, Original, caller
+from .memory import Twins, arrays_in, hull
+from .recorder import EventRecorder
+from .session import Session
 
 
 class CopyCalls:
@@ -51,8 +47,8 @@ class CopyCalls:
         theirs = lambda: original(dest, src, dest_offset, src_offset, count, stream)  # noqa: E731
         if self.session.inside:
             return theirs()
-        ready = lambda: self.copying(dest, src, dest_offset, src_offset, count)  # noqa: E731
-        result = self.moved("copy", [dest, src], theirs, ready, caller())
+        ours = lambda: self.our_copy(dest, src, dest_offset, src_offset, count)  # noqa: E731
+        result = self.moved("copy", [dest, src], theirs, ours)
         self.carried(dest, src)
         return result
 
@@ -69,97 +65,64 @@ class CopyCalls:
         to, source = getattr(dest, "grad", None), getattr(src, "grad", None)
         if to is None or source is None or to.size != source.size:
             return
-        left = self.session.left
+        earlier = self.session.left.get(source)
+        if earlier is not None and np.any(earlier.gradient):
+            self.session.left[to] = replace(earlier, source=earlier.source or self.twins.array(src))
 
-        def note() -> None:
-            earlier = left.get(source)
-            if earlier is not None and np.any(earlier.gradient):
-                left[to] = replace(earlier, source=earlier.source or self.twins.array(src))
-
-        self.session.postpone(note)
-
-    def copying(self, dest: object, src: Any, dest_offset: int = 0, src_offset: int = 0, count: int = 0) -> Act:
+    def our_copy(self, dest: object, src: Any, dest_offset: int = 0, src_offset: int = 0, count: int = 0) -> None:
         to, source = self.twins.value(dest), self.twins.value(src)
         if to.dtype is not source.dtype:
             source = source.view(to.dtype)
-        return lambda: our_copy(to, source, dest_offset, src_offset, count)
+        our_copy(to, source, dest_offset, src_offset, count)
 
     def viewed(self, original: Original, a: Any) -> Any:
         """Note which views of gradients the program has taken: the next backward writes to them."""
-        result = original(a)
-        if not self.session.inside and self.session.check == "gradient" and isinstance(result, np.ndarray):
-            taken, ref, session = weakref.ref(result), weakref.ref(a), self.session
-
-            def note() -> None:
-                grad, view = ref(), taken()
-                if grad is not None and view is not None and (left := session.left.get(grad)) is not None:
-                    session.views.setdefault(grad, []).append((left.number, taken))
-
-            session.postpone(note)
+        result, session = original(a), self.session
+        if not session.inside and isinstance(result, np.ndarray) and (left := session.left.get(a)) is not None:
+            session.views.setdefault(a, []).append((left.number, weakref.ref(result)))
         return result
 
     def fill(self, original: Original, a: Any, value: Any) -> Any:
         theirs = lambda: original(a, value)  # noqa: E731
         if self.session.inside:
             return theirs()
-        return self.moved("fill_", [a], theirs, lambda: self.filling(a, value), caller())
+        return self.moved("fill_", [a], theirs, lambda: self.our_fill(a, value))
 
-    def filling(self, a: Any, value: Any) -> Act:
+    def our_fill(self, a: Any, value: Any) -> None:
         twin = self.twins.value(a)
         if isinstance(value, list | tuple | np.ndarray):
             value = twin.dtype(*np.ravel(value).tolist())
-        number = self.twins.value(value)
-        return lambda: twin.fill_(number)
+        twin.fill_(self.twins.value(value))
 
     def zero(self, original: Original, a: Any) -> Any:
         if self.session.inside:
             return original(a)
-        return self.moved("zero_", [a], lambda: original(a), lambda: self.twins.value(a).zero_, caller())
+        return self.moved("zero_", [a], lambda: original(a), lambda: self.twins.value(a).zero_())
 
     def assign(self, original: Original, a: Any, src: Any) -> Any:
         theirs = lambda: original(a, src)  # noqa: E731
         if self.session.inside:
             return theirs()
-        if self.captures.calls is not None and not warp_types.is_array(src):
-            return self.captures.record("assign", FROM_HOST, list(arrays_in([a])), lambda: self.our_assign(a), theirs)
         if warp_types.is_array(src):
-            return self.moved("assign", [a, src], theirs, lambda: self.copying(a, src), caller())
-        held: list[np.ndarray] = []
-
-        def theirs_and_values() -> Any:
-            result = theirs()
-            held.append(np.array(np.frombuffer(_bytes_of(a), np.uint8) if a.is_contiguous else a.numpy()))
-            return result
-
-        return self.moved("assign", [a], theirs_and_values, lambda: self.assigning(a, held), caller())
+            return self.moved("assign", [a, src], theirs, lambda: self.our_copy(a, src))
+        label = "assign" if self.captures.calls is None else FROM_HOST
+        return self.moved("assign", [a], theirs, lambda: self.our_assign(a), label)
 
     def our_assign(self, a: Any) -> None:
-        """Replay an assignment in a graph that has just run: the values are read from Warp's array."""
+        """Replay an assignment of values of the host, which are read from Warp's array."""
         twin = self.twins.value(a)
         twin.assign(np.array(a.numpy()).view(twin.data.dtype).reshape(twin.data.shape))
 
-    def assigning(self, a: Any, held: list[np.ndarray]) -> Act:
-        twin = self.twins.value(a)
-        shape, kind = twin.data.shape, twin.data.dtype
-        return lambda: twin.assign(held[-1].view(kind).reshape(shape) if a.is_contiguous else held[-1])
-
     def moved(
-        self, kind: str, given: list[Any], theirs: Callable[[], Any], ready: Callable[[], Act], frame: FrameType
+        self, kind: str, given: list[Any], theirs: Callable[[], Any], ours: Callable[[], Any], label: str = ""
     ) -> Any:
-        """Handle a copy, fill or assignment. `ready`: finds the twins, and returns the action to replay on them."""
-        arrays = list(arrays_in(given))
-        ours = lambda: ready()()  # noqa: E731
+        """Handle a copy, fill or assignment."""
+        arrays, label = list(arrays_in(given)), label or kind
         if self.captures.calls is not None:
-            return self.captures.record(kind, kind, arrays, ours, theirs)
+            return self.captures.record(kind, label, arrays, ours, theirs)
         if not arrays or not _is_worth(self.twins, kind, arrays):
             return self.session.quietly(theirs)
-        try:
-            act, twins = ready(), tuple(self.twins.array(a) for a in arrays)
-            regions, written = self.twins.regions(arrays), self.twins.regions(arrays_in(given[:1]))
-        except Exception:  # noqa: BLE001  the event says what it was
-            return self.recorder.event(kind, kind, arrays, theirs, ours, frame)
-        call = WarpCall(kind, kind, regions, act, self.session.place_of(frame), None, twins)
-        return self.recorder.postponed(call, EachBuffer(regions, written), theirs)
+        return self.recorder.event(kind, label, arrays, theirs, ours, self.session.place_of(caller()))
 
     def made(self, original: Original, a: Any, data: Any = None, *args: object, **kwargs: object) -> None:
         """Handle a new array: the host data that it copies is its initial contents, not an event."""
@@ -169,18 +132,8 @@ class CopyCalls:
             self.session.quietly(lambda: original(a, data, *args, **kwargs))
 
 
-def _bytes_of(a: Any) -> Any:
-    return (ctypes.c_char * (a.size * warp_types.type_size_in_bytes(a.dtype))).from_address(a.ptr)
-
-
 def _is_worth(twins: Twins, kind: str, arrays: list[Any]) -> bool:
     """True if a fill needs an event. False for fresh memory: it is snapshot when something first reads it."""
-    if kind == "copy" or len(arrays) > 1:
+    if kind == "copy" or len(arrays) > 1 or twins.behind(arrays[0]):
         return True
-    if twins.behind(arrays[0]):
-        return True
-    try:
-        low, high = hull(arrays[0])
-        return bool(twins.meeting(low, high))
-    except Untranslated:
-        return False
+    return bool(twins.meeting(*hull(arrays[0])))

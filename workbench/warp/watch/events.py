@@ -91,7 +91,7 @@ def difference_of(twins: Twins, region: TwinBuffer) -> ForwardDifference | None:
     """The largest difference between a twin and Warp's buffer; None if there is none. NaN equals NaN, 0 equals -0."""
     flat = twins.flat(region)
     n, numpy = flat.size * itemsize_of(flat.dtype), flat.dtype.numpy  # type: ignore[attr-defined]
-    ours, theirs = region.allocation.bytes[:n].view(numpy), region.theirs[:n].view(numpy)
+    ours, theirs = region.allocation.bytes[:n].view(numpy), region.live[:n].view(numpy)
     found = [d for one, two in _numbers(ours, theirs) if (d := _difference(region, one, two)) is not None]
     return max(found, key=lambda d: d.share, default=None)
 
@@ -110,8 +110,8 @@ def _difference(region: TwinBuffer, ours: np.ndarray, theirs: np.ndarray) -> For
     if not differ.any():
         return None
     places = np.flatnonzero(differ)
-    mine, other = ours[places].astype(np.float64), theirs[places].astype(np.float64)
-    with np.errstate(all="ignore"):
+    with np.errstate(all="ignore"):  # memory that nobody has filled may hold any bits
+        mine, other = ours[places].astype(np.float64), theirs[places].astype(np.float64)
         gap = np.where(np.isnan(mine) & np.isnan(other), 0.0, np.abs(other - mine))
         gap[~np.isfinite(gap)] = np.inf
         if not gap.any():

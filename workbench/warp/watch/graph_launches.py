@@ -5,36 +5,25 @@ The trip count of a captured loop, and the branch taken, are known only then: th
 
 from __future__ import annotations
 
-import weakref
 from types import FrameType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from warp._src import context
 
 from ...arrays.array import array
 from .backward_calls import Backwards
-from .captures import FROM_HOST, Captured, CapturedLoop, Captures, inner, touched
-from .changed_bytes import PackedBuffers, StoredBytes
+from .captures import Captured, CapturedLoop, Captures, inner, touched
 from .events import RACE, WarpStep
-from .hooks import Hooks, Original
+from .hooks import Hooks, Original, caller
 from .memory import TwinBuffer, hull
-from .programs import caller
-from .recorder import EventRecorder, Repeated, WarpCall, as_of_call, no_twin
-from .session import CallSite, Session
+from .recorder import EventRecorder, WarpCall
+from .session import Session
 from .snapshots import GraphSnapshots, ReplayedSnapshots
 
 TURNS = 100_000  # of a captured loop
 APART = 0.1  # of the largest number: a wrong gradient that is nearer is not sure, if a graph has other results here
 PART = "its graph is repeated here as a whole, with results up to {:.3g} units in the last place from Warp's"
-
-
-class Ready(NamedTuple):
-    """A graph whose launches are deferred: its buffers, the snapshots taken of them, and its backwards."""
-
-    regions: list[TwinBuffer]
-    look: PackedBuffers
-    backs: list[ReplayedSnapshots]
 
 
 class GraphLaunches:
@@ -43,8 +32,6 @@ class GraphLaunches:
     def __init__(self, session: Session, recorder: EventRecorder, captures: Captures, backwards: Backwards):
         self.session, self.twins, self.recorder = session, session.twins, recorder
         self.captures, self.backwards = captures, backwards
-        self.ready: weakref.WeakKeyDictionary[Any, Ready] = weakref.WeakKeyDictionary()
-        self.store = StoredBytes()
         self.ran: list[GraphSnapshots] = []
         self.taken: dict[int, GraphSnapshots] = {}
 
@@ -55,46 +42,12 @@ class GraphLaunches:
         calls = self.captures.graphs.get(graph)
         if self.session.inside or calls is None:
             return original(graph, stream)
-        frame, ready = caller(), self.ready.get(graph)
-        backs = [call for call in inner(calls) if isinstance(call, ReplayedSnapshots)] if ready is None else ready.backs
-        taken: list[GraphSnapshots] = []
-
-        def theirs() -> Any:
-            result = original(graph, stream)
-            taken.extend(map(GraphSnapshots, backs))
-            return result
-
-        names = self.session.note_names(frame) if backs and self.session.check == "gradient" else {}
-        if ready is not None:
-            ran = lambda: None  # noqa: E731  what it launched is replayed call by call
-            call = WarpCall("graph", "capture_launch", ready.regions, ran, self.session.place_of(frame))
-            call.follow = lambda call: self.follow(call, calls, taken, names)
-            return self.recorder.postponed(call, ready.look, theirs)
-        self.session.catch_up()
-        regions, refused = self.recorder.reach(touched(calls), frame)
-        result = self.session.quietly(theirs)
-        refused = self.repeated(calls, regions, refused, frame, taken, names)
-        if not refused and all(_is_ready(call) for call in inner(calls)):
-            self.ready[graph] = Ready(regions, PackedBuffers(regions, self.written(calls, regions), self.store), backs)
+        frame = caller()
+        regions, refused = self.recorder.reach(touched(calls), self.session.place_of(frame))
+        result = self.session.quietly(lambda: original(graph, stream))
+        taken = [GraphSnapshots(call) for call in inner(calls) if isinstance(call, ReplayedSnapshots)]
+        self.session.quietly(lambda: self.repeated(calls, regions, refused, frame, taken))
         return result
-
-    def written(self, calls: list[Captured], regions: list[TwinBuffer]) -> list[TwinBuffer]:
-        """The buffers among `regions` that a graph may write."""
-        read = {region for region in regions if region.size}
-        for call in inner(calls):
-            if isinstance(call, WarpCall):
-                known = call.ours if isinstance(call.ours, Repeated) else None
-                read.difference_update(self.twins.regions(call.arrays) if known is None else known.written)
-            else:
-                read.difference_update(*(self.twins.meeting(*hull(g)) for g in call.buffers.values() if g.size))
-        return [region for region in regions if region not in read]
-
-    def follow(self, call: WarpCall, calls: list[Captured], taken: list[GraphSnapshots], names: dict[int, str]) -> None:
-        """Replay a deferred graph launch on the twins, at Warp's bytes from before and after it."""
-        with as_of_call(call):
-            refused = self.recorder.reached(call)
-            if call.ours is not no_twin:
-                self.repeated(calls, call.regions, refused, call.place, taken, names)
 
     def repeated(
         self,
@@ -103,9 +56,8 @@ class GraphLaunches:
         refused: str,
         frame: FrameType,
         taken: list[GraphSnapshots],
-        names: dict[int, str],
-    ) -> str:
-        """Replay the calls of a graph that has run. Returns why they became one opaque event instead, or ""."""
+    ) -> None:
+        """Replay the calls of a graph that has run, or record one opaque event for all."""
         first, before = len(self.session.tape.events), len(self.session.steps)
         for tape in {id(call.tape): call.tape for call in inner(calls) if call.tape is not None}.values():
             self.session.escaped.pop(tape, None)
@@ -119,7 +71,7 @@ class GraphLaunches:
             self.recorder.undo(first)
             step = self.stop("capture_launch", refused)
             arrays = list({id(a): a for a in touched(calls)}.values())
-            step.event = self.recorder.opaque(step, arrays, regions, frame)
+            step.event = self.recorder.opaque(step, arrays, regions, self.session.place_of(frame))
             for call in inner(calls):
                 if isinstance(call, WarpCall) and call.entries:
                     self.recorder.note_entries(call.tape, call.entries, step)
@@ -129,11 +81,8 @@ class GraphLaunches:
         for one in taken:
             self.recorder.gone_back(list(one.arrays.values()))
         if self.ran and self.session.check == "gradient":
-            self.session.tape.names.noted.update(
-                names if isinstance(frame, CallSite) else self.session.note_names(frame)
-            )
+            self.session.tape.names.note(frame)
             self.judged(self.ran, steps, refused)
-        return refused
 
     def went_back(self, back: ReplayedSnapshots, regions: list[TwinBuffer]) -> None:
         """Record an event for each gradient that a backward of the graph has written: later calls may read it."""
@@ -196,11 +145,3 @@ class GraphLaunches:
         step = WarpStep(len(self.session.tape.events), "opaque", label, None, reason=reason)
         self.session.steps.append(step)
         return step
-
-
-def _is_ready(call: WarpCall | ReplayedSnapshots) -> bool:
-    """True if a call of a graph can be replayed later, after Warp's arrays have changed."""
-    if isinstance(call, ReplayedSnapshots):
-        return not call.refused
-    is_copy = call.kind in ("copy", "fill_", "zero_", "assign") and call.label != FROM_HOST
-    return is_copy or isinstance(call.ours, Repeated)

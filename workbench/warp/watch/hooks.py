@@ -1,4 +1,4 @@
-"""Hooks on Warp's functions: their code objects are exchanged while a watch is on.
+"""Hooks on Warp's functions, whose code objects are exchanged while a watch is on, and the program's call behind one.
 
 The function objects stay, so `from warp import launch`, taken before, is hooked too. Calls made inside a hooked call
 are part of it: `assign` copies, `clone` copies, `Tape.backward` launches.
@@ -6,15 +6,52 @@ are part of it: `assign` copies, `clone` copies, `Tape.backward` launches.
 
 from __future__ import annotations
 
+import functools
+import sys
 import threading
 from collections.abc import Callable
-from types import FunctionType
+from types import FrameType, FunctionType
 from typing import Any
 
-from ...errors import GradientError
+from ...errors import GradientError, Where
+from ...tapes.events import place_of
+
+_OURS = {__name__.partition(".")[0], "warp"}
 
 Handler = Callable[..., Any]  # of the original function and the arguments
 Original = Callable[..., Any]  # a function of Warp that a hook replaced
+
+
+@functools.cache
+def is_between(module: str) -> bool:
+    """True if a module lies between the user's program and us: workbench or Warp, but not its examples."""
+    return module.partition(".")[0] in _OURS and not module.startswith("warp.examples")
+
+
+def caller() -> Any:
+    """The frame of the user's program, or of a library on Warp, that called a function of Warp."""
+    frame: FrameType = sys._getframe(1)
+    while frame.f_back is not None and is_between(frame.f_globals.get("__name__") or ""):
+        frame = frame.f_back
+    return frame
+
+
+def is_installed(file: str) -> bool:
+    """True for a file of an installed package: not the user's to change."""
+    return "-packages" in file
+
+
+def call_of_program(frame: FrameType) -> Where:
+    """The line of the user's program from which a frame of an installed library was called."""
+    while frame.f_back is not None and is_installed(frame.f_code.co_filename):
+        frame = frame.f_back
+    return place_of((frame.f_code, frame.f_lasti))
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error's message."""
+    what = str(getattr(error, "what", None) or error or type(error).__name__)
+    return what.splitlines()[0]
 
 
 def _through(*args: object, **kwargs: object) -> Any:

@@ -6,7 +6,6 @@ import inspect
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from functools import partial
 from types import FrameType, FunctionType
 from typing import Any
 
@@ -19,17 +18,13 @@ from ...launches.launch import launch as our_launch
 from .adjoint_launches import AdjointLaunch, AdjointSnapshots, Pair
 from .builtin_calls import NATIVE, given_to
 from .captures import Captures
-from .changed_bytes import EachBuffer
-from .hooks import Hooks, Original
-from .memory import KnownArray, TwinBuffer, Untranslated, arrays_in
-from .programs import caller, first_line
-from .recorder import EventRecorder, Repeated, WarpCall, no_twin, repeated
-from .serialised import serialised
+from .hooks import Hooks, Original, caller, first_line
+from .memory import Untranslated, arrays_in
+from .recorder import EventRecorder, no_twin
+from .rewritten_launches import serialised, without_skips
 from .session import CallSite, Session
-from .zero_skips import to_repeat, without_skips
 
 IN_CAPTURE = "an adjoint that the program launches itself, in a capture"
-MOST_COMMANDS = 4096
 PATIENCE_S = 2.0  # of reading kernels, until a bar shows it
 _NAMES = tuple(inspect.signature(context.launch).parameters)
 
@@ -64,113 +59,13 @@ class Progress:
             self.bar = None
 
 
-class TwinLaunches:
-    """The launches of a watch.
-
-    commands  those to repeat, by kernel, grid and arguments.
-    plain     the ids of kernels that have been launched here, without grids and meshes.
-    """
-
-    def __init__(self, session: Session):
-        self.session, self.twins, self.programs = session, session.twins, session.programs
-        self.commands: dict[Any, Repeated] = {}
-        self.plain: set[int] = set()
-        self.progress = Progress()
-
-    def close(self) -> None:
-        self.commands.clear()
-        self.progress.close()
-
-    def key(self, kernel: Any, dims: tuple[int, ...], values: list[Any], arrays: dict[int, KnownArray]) -> Any:
-        """The cache key of a launch; None if it has none. Its arrays are put into `arrays`, by their id."""
-        try:
-            arguments = self.twins.key(values, arrays)
-        except Untranslated:
-            return None
-        return None if arguments is None else (id(kernel), dims, arguments)
-
-    def run(
-        self, kernel: Any, dims: tuple[int, ...], values: list[Any], frame: FrameType | CallSite, key: Any = None
-    ) -> Repeated | None:
-        """Run the twin of a launch, with the progress bar if the kernel is new. Raises what the workbench says of it.
-
-        Returns a `Repeated` for later launches; None if it has to be made again each time.
-        """
-        met = self.programs.met
-        with nullcontext() if id(kernel) in met else self.progress.reading(kernel.func.__name__):
-            known = len(met)
-            ours = self.programs.twin(kernel)
-            if len(met) > known or len(self.commands) > MOST_COMMANDS:
-                self.commands.clear()  # constants may have changed too: Warp loads the module anew
-                self.plain.clear()
-            dims = _grid(kernel, dims)
-            self.twins.handles.prepare(values)
-            given = [self.twins.value(v) for v in values]
-            regions = self.twins.regions(self.twins.arrays_of(values))
-            return self.planned(kernel, ours, dims, given, regions, self.session.place_of(frame), key)
-
-    def planned(
-        self,
-        kernel: Any,
-        ours: Any,
-        dims: tuple[int, ...],
-        given: list[Any],
-        regions: list[TwinBuffer],
-        place: CallSite,
-        key: object,
-    ) -> Repeated | None:
-        """Launch our kernel on twins. Returns a `Repeated`; None if it has to be made again each time."""
-        try:
-            recorded = our_launch(ours, dims, given, record_cmd=True)
-        except KernelError as failure:
-            if not ours.generic and id(kernel) in self.programs.met:
-                self.programs.failed(kernel, failure)
-            raise
-        command, known = serialised(without_skips(recorded.command)), None
-        if not command.program.handles:
-            self.plain.add(id(kernel))
-            known = repeated(to_repeat(recorded.command, command), place, regions)
-            if key is not None:
-                self.commands[key] = known
-        command.launch(True, place)
-        return known
-
-    def command(self, kernel: Any, dims: tuple[int, ...], values: list[Any]) -> Command:
-        """Our launch for one of Warp's, not run. Raises what the workbench says of it."""
-        ours = self.programs.twin(kernel)
-        self.twins.handles.prepare(values)
-        given = [self.twins.value(v) for v in values]
-        return serialised(our_launch(ours, _grid(kernel, dims), given, record_cmd=True).command)
-
-    def on_other_arrays(
-        self,
-        kernel: Any,
-        dims: tuple[int, ...],
-        values: list[Any],
-        arrays: dict[int, KnownArray],
-        place: CallSite,
-        key: object,
-    ) -> WarpCall | None:
-        """A deferred launch of a kernel that has run before on other arrays. None if it cannot be deferred."""
-        if key is None or id(kernel) not in self.plain or id(kernel) not in self.programs.met:
-            return None
-        try:
-            ours, dims = self.programs.twin(kernel), _grid(kernel, dims)
-            given = [arrays[id(v)].twin if id(v) in arrays else self.twins.value(v) for v in values]
-        except Exception:  # noqa: BLE001  the event says what it was
-            return None
-        regions = list(dict.fromkeys([known.region for known in arrays.values() if known.region is not None]))
-        twins = tuple([known.twin for known in arrays.values() if known.region is not None])
-        act = partial(self.planned, kernel, ours, dims, given, regions, place, key)
-        return WarpCall("launch", kernel.func.__name__, regions, act, place, kernel, twins)
-
-
 class LaunchCalls:
     """Handles launches, whichever API makes them. `adjoints`: those with `adjoint=True` so far."""
 
     def __init__(self, session: Session, recorder: EventRecorder, captures: Captures):
         self.session, self.recorder, self.captures = session, recorder, captures
-        self.twin_launches = TwinLaunches(session)
+        self.twins, self.programs = session.twins, session.programs
+        self.progress = Progress()
         self.adjoints: list[AdjointLaunch] = []
 
     def install(self, hooks: Hooks) -> None:
@@ -219,7 +114,8 @@ class LaunchCalls:
             refused = "a grid with more axes than its kernel tells apart"
         if refused:
             arrays = list(arrays_in([*values, *adjoints]))
-            return self.recorder.event("opaque", kernel.func.__name__, arrays, theirs, no_twin, frame, kernel, refused)
+            place = self.session.place_of(frame)
+            return self.recorder.event("opaque", kernel.func.__name__, arrays, theirs, no_twin, place, kernel, refused)
         if command.adjoint:
             return self.launched_back(kernel, dims, values, adjoints, theirs, frame)
         return self.launched(kernel, dims, values, theirs, frame)
@@ -228,27 +124,18 @@ class LaunchCalls:
         self, kernel: Any, dims: tuple[int, ...], values: list[Any], theirs: Callable[[], Any], frame: FrameType
     ) -> Any:
         """Handle one launch of Warp's."""
-        session, recorder, launches = self.session, self.recorder, self.twin_launches
-        label = kernel.func.__name__
+        session, recorder = self.session, self.recorder
+        label, place = kernel.func.__name__, session.place_of(frame)
+        if 0 in dims and self.captures.calls is None:
+            _, tape, entries = made = session.run(theirs)
+            recorder.note_entries(tape, entries, None)
+            return made[0]
+        held, given = list(values), session.twins.arrays_of(values)
+        twins: list[Any] = []
+        ours = lambda: self.run(kernel, dims, held, place, twins)  # noqa: E731
         if self.captures.calls is not None:
-            held, place = list(values), session.place_of(frame)
-            ours = lambda: launches.run(kernel, dims, held, place)  # noqa: E731
-            return self.captures.record("launch", label, session.twins.arrays_of(held), ours, theirs, kernel)
-        if 0 in dims:
-            result, tape, entries = session.run(theirs)
-            session.postpone(lambda: recorder.note_entries(tape, entries, None))
-            return result
-        arrays: dict[int, KnownArray] = {}
-        key, place = launches.key(kernel, dims, values, arrays), session.place_of(frame)
-        known = launches.commands.get(key)
-        if known is not None:
-            later = WarpCall("launch", label, known.regions, known, place, kernel, known.twins)
-            return recorder.postponed(later, known.look, theirs)
-        if (later := launches.on_other_arrays(kernel, dims, values, arrays, place, key)) is not None:
-            return recorder.postponed(later, EachBuffer(later.regions, None), theirs)
-        ours = lambda: launches.run(kernel, dims, values, frame, key)  # noqa: E731
-        given = session.twins.arrays_of(values)
-        return recorder.event("launch", label, given, theirs, ours, frame, kernel, values=values)
+            return self.captures.record("launch", label, given, ours, theirs, kernel)
+        return recorder.event("launch", label, given, theirs, ours, place, kernel, values=values)
 
     def launched_back(
         self,
@@ -266,10 +153,10 @@ class LaunchCalls:
         arrays = [*session.twins.arrays_of(values), *(g for _, g in pairs)]
         if self.captures.calls is not None:
             return self.captures.record("opaque", label, arrays, _in_capture, theirs, kernel)
-        session.catch_up()
-        regions, reason = recorder.reach(arrays, frame)
+        place = session.place_of(frame)
+        regions, reason = recorder.reach(arrays, place)
         if any(id(twin) not in session.tape.names.noted for a, _ in pairs for twin in session.twins.behind(a)):
-            session.note_names(frame)
+            session.tape.names.note(frame)
         first = {id(a): np.array(g.numpy()) for a, g in pairs}
         result, tape, entries = session.run(theirs)
         step = recorder.step("adjoint", label, tape, entries, kernel, reason)
@@ -277,25 +164,50 @@ class LaunchCalls:
         if not reason and session.check == "gradient":
             moment = AdjointSnapshots(first, {id(a): np.array(g.numpy()) for a, g in pairs})
             try:
-                command = self.twin_launches.command(kernel, dims, values)
+                command = serialised(self.planned(kernel, dims, values, []))
                 back = AdjointLaunch(session, step, command, pairs, moment, self.adjoints)
                 back.judge()
             except Exception as error:  # noqa: BLE001  whatever ours cannot do is opaque, and the program goes on
                 step.reason, step.kind, back = first_line(error), "opaque", None
         changed = None if step.reason else [region for region in regions if region.changed()]
-        step.event = recorder.opaque(step, arrays, regions, frame, changed)
+        step.event = recorder.opaque(step, arrays, regions, place, changed)
         if back is not None:
             self.adjoints.append(back)
         session.steps.append(step)
         recorder.note_entries(tape, entries, step)
         return result
 
+    # ---- twins
+
+    def run(self, kernel: Any, dims: tuple[int, ...], values: list[Any], place: CallSite, given: list[Any]) -> None:
+        """Run the twin of a launch, with the progress bar if the kernel is new. Raises what the workbench says of it.
+
+        `given`: the arguments on the twins; empty at the first run, which fills it for those that repeat it.
+        """
+        met = id(kernel) in self.programs.met
+        with nullcontext() if met else self.progress.reading(kernel.func.__name__):
+            serialised(without_skips(self.planned(kernel, dims, values, given))).launch(True, place)
+
+    def planned(self, kernel: Any, dims: tuple[int, ...], values: list[Any], given: list[Any]) -> Command:
+        """Our launch for one of Warp's, not run. Raises what the workbench says of it."""
+        ours, dims = self.programs.twin(kernel), _grid(kernel, dims)
+        self.twins.handles.prepare(values)
+        given[:] = given or [self.twins.value(v) for v in values]
+        try:
+            return our_launch(ours, dims, given, record_cmd=True).command
+        except KernelError as failure:
+            if not ours.generic and id(kernel) in self.programs.met:
+                self.programs.failed(kernel, failure)
+            raise
+
+    # ---- functions in C++
+
     def native(self, original: Original, *args: object, **kwargs: object) -> Any:
         """Handle a function of `wp.utils` that Warp computes in C++."""
         theirs = lambda: original(*args, **kwargs)  # noqa: E731
         if self.session.inside:
             return theirs()
-        name, frame, given = original.__name__, caller(), given_to(original, args, kwargs)
+        name, given = original.__name__, given_to(original, args, kwargs)
         if "out" in given and given["out"] is None:  # it is made by the call
             result = self.session.quietly(theirs)
             if not warp_types.is_array(result):
@@ -305,7 +217,7 @@ class LaunchCalls:
         ours = lambda: NATIVE[name](self.session.twins, given)  # noqa: E731
         if self.captures.calls is not None:
             return self.captures.record("native", name, arrays, ours, theirs)
-        return self.recorder.event("native", name, arrays, theirs, ours, frame)
+        return self.recorder.event("native", name, arrays, theirs, ours, self.session.place_of(caller()))
 
 
 def _dims(dim: Any) -> tuple[int, ...]:

@@ -9,9 +9,6 @@ from __future__ import annotations
 import ast
 import bisect
 import ctypes
-import enum
-import itertools
-import math
 import mmap
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
@@ -39,98 +36,46 @@ class Untranslated(Exception):
     """A thing of Warp's that has no twin; the message says why."""
 
 
-class PackedSnapshot:
-    """A packed snapshot of several buffers, concatenated as uint8. `places`: the slice of each."""
-
-    __slots__ = ("places", "values")
-
-    def __init__(self, values: np.ndarray, places: dict[TwinBuffer, slice]):
-        self.values, self.places = values, places
-
-    def of(self, region: TwinBuffer) -> np.ndarray:
-        """The snapshot of one buffer."""
-        return self.values[self.places[region]]
-
-
 class TwinBuffer:
     """One buffer of Warp and its twin. `keeper`: gives the array that owns the buffer, None once the memory is freed.
 
-    live    Warp's present bytes (uint8).
-    theirs  the current bytes: `live`, or, during a deferred replay, a snapshot from that call.
-    seen    Warp's bytes at the last event that the twin has replayed.
-    latest  the snapshot at the last event of all; None if the twin has replayed them all.
+    live  Warp's present bytes (uint8).
+    seen  Warp's bytes at the last event.
+    gone  True once its array is gone: others may have its addresses.
     """
 
-    __slots__ = ("low", "high", "size", "allocation", "keeper", "live", "theirs", "dtype", "apart", "latest", "gone")
+    __slots__ = ("low", "high", "size", "allocation", "keeper", "live", "dtype", "apart", "gone")
 
     def __init__(self, low: int, high: int, keeper: Any, dtype: Any):
         self.low, self.high, self.keeper, self.dtype = low, high, keeper, dtype
         self.size = high - low
-        self.live = self.theirs = np.ctypeslib.as_array((ctypes.c_uint8 * self.size).from_address(low))
+        self.live = np.ctypeslib.as_array((ctypes.c_uint8 * self.size).from_address(low))
         self.allocation = memory.allocate(self.size, zeroed=False)
         self.allocation.bytes[...] = self.live
         self.apart: np.ndarray | None = None  # Warp's bytes when last seen, where the twin holds others on purpose
-        self.latest: Snapshot | None = None
-        self.gone = False  # its array is, and others may have its addresses
+        self.gone = False
 
     @property
     def seen(self) -> np.ndarray:
         return self.allocation.bytes if self.apart is None else self.apart
 
     def changed(self) -> bool:
-        """True if the current bytes differ from `seen`. False once the buffer is freed."""
-        seen = self.seen
-        if self.theirs is not self.live:
-            return self.theirs is not seen and not np.array_equal(self.theirs, seen)
-        return self.differs(seen)
-
-    def moved_on(self) -> bool:
-        """True if Warp's live bytes differ from the snapshot at the last event."""
-        if self.size <= LITTLE:
-            return self.keeper() is not None and self.live.tobytes() != self.held()
-        return self.differs(self.seen if self.latest is None else self.latest)
-
-    def held(self) -> bytes:
-        """Warp's bytes at the last event, for a short buffer."""
-        latest: Any = self.latest
-        if latest is None:
-            self.latest = latest = self.seen.tobytes()[: self.size]
-        return latest.of(self).tobytes() if type(latest) is PackedSnapshot else latest
-
-    def differs(self, seen: Any) -> bool:
+        """True if Warp's bytes differ from `seen`. False once the buffer is freed."""
         if self.keeper() is None:
             return False
         if self.size <= LITTLE:  # a call of C takes longer than two copies
-            return self.live.tobytes() != seen[: self.size].tobytes()
-        return _memcmp(self.low, seen.ctypes.data, self.size) != 0
-
-    def snapshot(self) -> bytes | np.ndarray:
-        """Snapshot Warp's bytes as those of the last event, which the twin will replay later."""
-        self.latest = noted = self.live.tobytes() if self.size <= LITTLE else self.live.copy()
-        return noted
-
-    def back_to(self, noted: Snapshot) -> None:
-        """Make a snapshot the current bytes."""
-        self.theirs = noted.of(self) if isinstance(noted, PackedSnapshot) else np.frombuffer(noted, np.uint8)
-
-    def followed(self) -> None:
-        """Drop the latest snapshot once the twin has replayed an event and nothing is deferred any more."""
-        if self.theirs is self.live:
-            self.latest = None
+            return self.live.tobytes() != self.seen[: self.size].tobytes()
+        return _memcmp(self.low, self.seen.ctypes.data, self.size) != 0
 
     def accept(self, apart: bool) -> None:
-        """Mark the current bytes as seen: copy them into the twin, or (`apart`) into a separate copy."""
-        self.followed()
+        """Mark Warp's bytes as seen: copy them into the twin, or (`apart`) into a separate copy."""
         if apart:
-            self.apart = self.theirs.copy()
+            self.apart = self.live.copy()
         else:
-            if self.theirs is not self.allocation.bytes:
-                self.allocation.bytes[...] = self.theirs
+            self.allocation.bytes[...] = self.live
             self.apart = None
 
 
-Snapshot = bytes | np.ndarray | PackedSnapshot
-_numbers = itertools.count()
 _memcmp = ctypes.CDLL(None).memcmp
 _memcmp.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
 _mincore = getattr(ctypes.CDLL(None), "mincore", None)
@@ -163,7 +108,6 @@ class KnownArray(NamedTuple):
     dtype: Any
     region: TwinBuffer | None
     twin: array
-    number: int  # no other has it, ever
 
     def holds(self, a: Any) -> bool:
         """True if `a` is still this array over the same live memory."""
@@ -197,7 +141,7 @@ class Twins:
     def close(self) -> None:
         """Keep Warp's array names for their twins, and stop looking at Warp's buffers."""
         for region in self.by_low.values():
-            region.live = region.theirs = region.live[:0]
+            region.live = region.live[:0]
             region.size = 0
         self.handles.close()
 
@@ -242,9 +186,7 @@ class Twins:
             made = array_on(region.allocation, dtype, tuple(a.shape), tuple(map(int, a.strides)), a.ptr - region.low)
             if differentiable(dtype):
                 made.requires_grad = True
-        found = KnownArray(
-            weakref.KeyedRef(a, self.forget, key), a.ptr, a.shape, a.strides, a.dtype, region, made, next(_numbers)
-        )
+        found = KnownArray(weakref.KeyedRef(a, self.forget, key), a.ptr, a.shape, a.strides, a.dtype, region, made)
         self.made[key] = found
         return found
 
@@ -302,7 +244,7 @@ class Twins:
         seen, flat = region.seen, self.flat(region)
         size = itemsize_of(flat.dtype)
         n = flat.size
-        new, old = region.theirs[: n * size].reshape(n, size), seen[: n * size].reshape(n, size)
+        new, old = region.live[: n * size].reshape(n, size), seen[: n * size].reshape(n, size)
         changed = (new != old).any(axis=1)
         edges = np.flatnonzero(np.diff(np.concatenate(([0], changed.view(np.int8), [0]))))
         if len(edges) > 2 * MOST_RUNS:
@@ -344,38 +286,6 @@ class Twins:
     def arrays_of(self, values: list[Any]) -> list[Any]:
         """The Warp arrays that a launch may read: among its arguments, and those of meshes and BVHs given by id."""
         return [*arrays_in(values), *(a for thing in self.handles.things(values) for a in self.handles.arrays(thing))]
-
-    def key(self, values: Iterable[Any], arrays: dict[int, KnownArray]) -> tuple[Any, ...] | None:
-        """A cache key for launch arguments: equal keys have equal twins. None if an argument has no such key.
-
-        The arrays among them, in structs too, are put into `arrays`, by their id. Raises Untranslated.
-        """
-        found: list[Any] = []
-        for v in values:
-            kind = type(v)
-            if kind is warp.array:
-                arrays[id(v)] = known = self.known(v)
-                found.append(known.number)
-            elif kind is int or kind is bool or v is None:
-                found.append((kind, v))
-            elif kind is float:
-                found.append((v, math.copysign(1.0, v)))
-            elif hasattr(kind, "_wp_scalar_type_"):
-                found.append((kind, bytes(v)))
-            elif kind in warp_types.scalar_types:
-                found.append((kind, repr(v.value)))
-            elif isinstance(v, np.generic):
-                found.append((kind, v.tobytes()))
-            elif isinstance(v, enum.Enum) and isinstance(v, int):
-                found.append((kind, v.value))
-            elif isinstance(v, codegen.StructInstance):
-                inner = self.key([getattr(v, name) for name in kind._cls.vars], arrays)  # type: ignore[attr-defined]
-                if inner is None:
-                    return None
-                found.append((kind, *inner))
-            else:
-                return None
-        return tuple(found)
 
     def value(self, v: Any) -> Any:
         """A launch argument of Warp's as our launch takes it. Raises Untranslated."""

@@ -19,23 +19,19 @@ from ...arrays.workspace import Workspace, float_parts, gradient_dtype
 from ...errors import GradientError
 from ...tapes import conventions
 from ...tapes.events import Event
+from ...tapes.rerun import Enough
 from ...tapes.reverse import opaque_meets, reverse, walk
 from .adjoint_launches import same
 from .compare import SMALL, accuracy, is_near
 from .events import HOST_WRITE, RACE, WarpStep
+from .hooks import first_line
 from .memory import Untranslated, arrays_in, root_of
-from .perturbed_walks import floats
-from .programs import first_line
 from .session import LeftGradient, Session
 from .snapshots import GradientSnapshots, digest
 from .verdicts import Verdicts
-from .walks import SCALES, Act, PublishedGradient, add_seeds, gradient_in, meets, reads
+from .walks import SCALES, Act, PublishedGradient, add_seeds, floats, gradient_in, meets, reads
 
 MUCH = 1 << 26  # bytes of Warp's gradient buffers that are kept of one backward, for its picture
-
-
-class _Enough(Exception):
-    """Raised to stop the walk at the first event of the pass."""
 
 
 @dataclass(eq=False)
@@ -353,12 +349,12 @@ class WarpBackward(Verdicts):
             if (glimpse := glimpses.get(id(event))) is not None:
                 self._look(glimpse, space, wrong)
             if event is first:
-                raise _Enough
+                raise Enough
 
         with memory.LOCK, memory.unrecorded():
             try:
                 walk(tape, Workspace(), observe, before, step=step)
-            except _Enough:
+            except Enough:
                 pass
         return exact, wrong
 

@@ -17,13 +17,80 @@ import typing
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import warp
 from warp._src import codegen, context, types as warp_types
 
+from ...arrays import names
 from ...errors import KernelError
 from ...kernels.reading.declare import Refused
 from ...kernels.reading.overloads import beside
-from .identity import CACHED, holds_memory, is_same, parts_of
+from .hooks import is_between
+
+CACHED = type(functools.cache(abs))  # a function that keeps what it returned
+SMALL = 4096  # bytes of an array of NumPy that may be a constant of a kernel
+
+
+def parts_of(thing: Any) -> tuple[Any, ...]:
+    """The parts of a function, func, class or container, nested containers flattened: compared by identity."""
+    if isinstance(thing, types.FunctionType):
+        given = thing.__code__, thing.__defaults__, thing.__kwdefaults__
+        return tuple(_leaves([*given, *_contents(thing)], set()))
+    if isinstance(thing, context.Function):
+        others = [*thing.user_templates.values(), *thing.user_overloads.values()]
+        snippets = [getattr(thing, name, None) for name in ("native_snippet", "adj_native_snippet", "replay_snippet")]
+        own = [custom for f in (thing, *others) for custom in (f.func, f.custom_grad_func, f.custom_replay_func)]
+        return (*own, *snippets)
+    if isinstance(thing, type):
+        own = [part for name, part in vars(thing).items() if name != "_value2member_map_"]  # grows with each `A | B`
+        return tuple(_leaves(own, set()))
+    return tuple(_leaves(thing, set()))
+
+
+def is_same(then: tuple[Any, ...], now: tuple[Any, ...]) -> bool:
+    return len(then) == len(now) and all(a is b for a, b in zip(then, now, strict=True))
+
+
+def holds_memory(thing: Any, around: frozenset[int] = frozenset()) -> bool:
+    """True if an object is or contains one that may own the program's memory: all but code, types and numbers."""
+    if isinstance(thing, list | tuple | dict | types.FunctionType):
+        if id(thing) in around:
+            return False
+        is_code = isinstance(thing, types.FunctionType)
+        inner = _contents(thing) if is_code else thing.values() if isinstance(thing, dict) else thing
+        return any(holds_memory(part, around | {id(thing)}) for part in inner)
+    if isinstance(thing, CACHED):
+        return holds_memory(thing.__wrapped__, around)
+    if isinstance(thing, np.ndarray):
+        return thing.nbytes > SMALL
+    return not isinstance(thing, _CODE) and not hasattr(type(thing), "_wp_scalar_type_")
+
+
+def _contents(fn: types.FunctionType) -> list[Any]:
+    """The values in the closure of a function; None for an empty cell."""
+    found = []
+    for cell in fn.__closure__ or ():
+        try:
+            found.append(cell.cell_contents)
+        except ValueError:  # empty
+            found.append(None)
+    return found
+
+
+def _leaves(thing: Any, around: set[int]) -> Iterator[Any]:
+    if type(thing) not in (list, tuple, dict) or id(thing) in around:
+        yield thing
+        return
+    around.add(id(thing))
+    for part in thing.values() if isinstance(thing, dict) else thing:
+        yield from _leaves(part, around)
+    around.discard(id(thing))
+
+
+_VALUES = (int, float, complex, str, bytes, type(None), type, enum.Enum, np.generic)
+_PYTHON = (types.ModuleType, types.CodeType, types.BuiltinFunctionType, property, staticmethod, classmethod)
+_CODE = (*_VALUES, *_PYTHON, functools.partial, context.Function, context.Kernel, codegen.Struct)
+
 
 wb: Any = sys.modules[__name__.partition(".")[0]]  # the public names, which are Warp's
 _LEFT = "__builtins__ __cached__ __loader__ __spec__".split()
@@ -52,7 +119,6 @@ class Rebinder:
         self.kept: dict[int, Any] = {}  # so that no id is used twice
         self.parts: dict[int, tuple[Any, ...]] = {}  # of funcs, functions, classes and containers, when translated
         self.tables: dict[int, dict[str, Any]] = {}
-        self.seen: dict[int, dict[str, Any]] = {}  # what the tables were filled from
         self.waiting: list[tuple[dict[str, Any], dict[str, Any]]] = []  # tables still to be filled, and from what
         self.depth = 0
         self.broken: dict[str, Exception] = {}  # funcs, structs and constants that are refused when declared
@@ -60,12 +126,16 @@ class Rebinder:
     def __call__(self, thing: Any) -> Any:
         if type(thing) in _NUMBERS:
             return thing
-        if id(thing) not in self.made:
+        if id(thing) not in self.made or self.is_refilled(thing):
             self.kept[id(thing)] = thing
             self.made[id(thing)] = thing  # what refers to itself ends here
             with self.outermost():
                 self.made[id(thing)] = self.translated(thing)
         return self.made[id(thing)]
+
+    def is_refilled(self, thing: Any) -> bool:
+        """True if a container's contents have changed since it was translated."""
+        return type(thing) in (dict, list) and not is_same(self.parts.get(id(thing), ()), parts_of(thing))
 
     @contextlib.contextmanager
     def outermost(self) -> Iterator[None]:
@@ -134,31 +204,7 @@ class Rebinder:
     def fill(self, table: dict[str, Any], names: dict[str, Any]) -> None:
         """Defer filling `table` with the translated entries of `names` until no other translation runs."""
         self.kept[id(names)] = names
-        self.seen[id(table)] = dict(names)
         self.waiting.append((table, names))
-
-    def refresh(self, names: dict[str, Any]) -> None:
-        """Translate the globals that are new or changed since their table was filled."""
-        table = self.tables[id(names)]
-        seen = self.seen[id(table)]
-        for name in seen.keys() - names.keys():
-            del seen[name]
-            table.pop(name, None)
-        new = {
-            name: thing
-            for name, thing in list(names.items())
-            if name not in seen or seen[name] is not thing or self.is_refilled(thing)
-        }
-        seen.update(new)
-        if new:
-            self.waiting.append((table, new))
-
-    def is_refilled(self, thing: Any) -> bool:
-        """True if a container's contents have changed since it was translated; its cache entry is then dropped."""
-        if type(thing) not in (dict, list) or is_same(self.parts.get(id(thing), ()), parts_of(thing)):
-            return False
-        self.made.pop(id(thing), None)
-        return True
 
     def renew(self) -> None:
         """Retranslate what has changed, or drop the whole cache if more than functions changed."""
@@ -171,21 +217,15 @@ class Rebinder:
             self.clear()
             return
         with self.outermost():
-            for key in list(self.tables):
-                self.refresh(self.kept[key])
+            self.waiting += [(table, self.kept[key]) for key, table in self.tables.items()]
             for function in changed:
                 self.parts[id(function)] = parts_of(function)
-                for cell in function.__closure__ or ():
-                    with contextlib.suppress(ValueError):
-                        self.is_refilled(cell.cell_contents)
                 self.fill_cells(function, self.made[id(function)])
 
     def let_go(self) -> None:
         """Drop cached objects that hold the program's memory, so that it can be freed."""
-        for table in self.tables.values():
-            seen = self.seen[id(table)]
-            for name in [name for name, thing in seen.items() if holds_memory(thing)]:
-                del seen[name]
+        for key, table in self.tables.items():
+            for name in [name for name, thing in self.kept[key].items() if holds_memory(thing)]:
                 table.pop(name, None)
         for key in [key for key, thing in self.kept.items() if key not in self.tables and holds_memory(thing)]:
             for known in (self.kept, self.made, self.parts):
@@ -239,7 +279,7 @@ class Rebinder:
         """A Warp kernel as one of ours. Raises KernelError if its declaration is refused."""
         with self.outermost():
             if id(k.func.__globals__) in self.tables:
-                self.refresh(k.func.__globals__)
+                self.waiting.append((self.tables[id(k.func.__globals__)], k.func.__globals__))
             function = self.function(k.func)
         if function.__code__.co_filename == "<string>":  # made by `wp.map`: Warp alone knows its text
             function.__code__ = function.__code__.replace(co_filename=_known_text(k.key, k.adj.source))
@@ -319,6 +359,85 @@ class Rebinder:
             return wb.types.quaternion(scalar) if generic == "quat_t" else wb.types.transformation(scalar)
         except (TypeError, ValueError, AttributeError, OverflowError):
             return Refused(f"{generic} of {shape} {scalar}", "A generic vector or matrix type.")
+
+
+class Programs(Rebinder):
+    """The translation cache for kernels of every package that uses Warp, shared by all watches of a process.
+
+    What was read, differentiated and compiled for one watch serves the next. What has changed since (constants,
+    closures, redefined funcs and kernels) is read again.
+    """
+
+    def __init__(self) -> None:
+        super().__init__((), own_adjoints=False)
+
+    def clear(self) -> None:
+        super().clear()
+        self.covered: dict[str, bool] = {}
+        self.opened: set[str] = set()  # packages whose objects hold arrays with names
+        self.twins: dict[int, tuple[Any, Any]] = {}
+        self.refused: dict[int, Exception] = {}
+        self.met: set[int] = set()  # kernels, since `open`
+
+    def covers(self, module: str) -> bool:
+        module = module or ""  # what Warp makes at run time has none
+        if module not in self.covered:
+            self.covered[module] = _uses_warp(module)
+        return self.covered[module]
+
+    def twin(self, kernel: Any) -> Any:
+        """Our kernel for one of Warp's. Raises what it raised before, where it could not be read."""
+        key = id(kernel)
+        if key not in self.met:
+            self.met.add(key)
+            package = (kernel.func.__module__ or "warp").partition(".")[0]
+            if package != "warp" and package not in names.opened:
+                names.opened.add(package)
+                self.opened.add(package)
+            if key not in self.twins:
+                self.twins[key] = kernel, self.kernel(kernel)
+        if key in self.refused:
+            raise self.refused[key]
+        return self.twins[key][1]
+
+    def failed(self, kernel: Any, failure: Exception) -> None:
+        """Remember that a kernel cannot be read: it is not tried again during this watch."""
+        self.refused[id(kernel)] = failure
+
+    def open(self) -> None:
+        """Begin a watch: drop or refresh what has changed since the last one."""
+        if len(self.twins) > MOST_KERNELS or any(_uses_warp(m) is not was for m, was in self.covered.items()):
+            self.clear()
+        self.renew()
+
+    def close(self) -> None:
+        """End a watch. Kernels that could not be read are tried again by the next."""
+        names.opened.difference_update(self.opened)
+        self.opened.clear()
+        self.met.clear()
+        for key in self.refused:
+            self.twins.pop(key, None)
+        self.refused.clear()
+        self.let_go()
+        self.twins = {key: pair for key, pair in self.twins.items() if id(pair[0].func) in self.made}
+
+
+MOST_KERNELS = 4096  # that are remembered: programs may make new ones all the time
+
+
+def _uses_warp(module: str) -> bool:
+    package = module.partition(".")[0]
+    space = vars(sys.modules[module]) if module in sys.modules else {}
+    foreign = is_between(module) or (package in sys.stdlib_module_names and package != "__main__")
+    return not foreign and any(
+        v is warp or isinstance(v, context.Function | context.Kernel) for v in list(space.values())
+    )
+
+
+@functools.cache
+def programs() -> Programs:
+    """The process-wide `Programs`."""
+    return Programs()
 
 
 def has_code(thing: Any) -> bool:

@@ -1,13 +1,12 @@
-"""The record of one watched program, which the parts of a watch share, and the queue of calls to be replayed later."""
+"""The record of one watched program, which the parts of a watch share."""
 
 from __future__ import annotations
 
-import itertools
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from types import FrameType
-from typing import Any
+from types import CodeType, FrameType
+from typing import Any, NamedTuple
 
 import numpy as np
 from warp._src import context
@@ -16,20 +15,16 @@ from ...arrays.array import array
 from ...errors import GradientError, Where
 from ...tapes.tape import Tape
 from .events import WarpStep
+from .hooks import call_of_program, is_installed
 from .memory import Twins
-from .programs import call_of_program, is_installed, programs
+from .rebind import programs
 from .snapshots import GradientSnapshots
 
-Act = Callable[[], Any]
-MOST_BYTES = 1 << 28  # of snapshots, before the twins follow
-MOST_CALLS = 1 << 15
 
-
-@dataclass(frozen=True)
-class CallSite:
+class CallSite(NamedTuple):
     """A call site: the part of a frame that events need."""
 
-    f_code: Any
+    f_code: CodeType
     f_lasti: int
 
 
@@ -51,7 +46,6 @@ class Session:
     check      "gradient", "forward" or None: what is compared.
     inside     True in a call of Warp: what that calls is part of it.
     backward   the snapshots of the backward that is running or being captured, or None.
-    pending    calls that the twins have not replayed; `pending_bytes`: the size of their snapshots.
     tapes      Warp's tapes, each with its number.
     recorded   of a tape of Warp: the step of each entry, by its id; None for a launch of no threads.
     escaped    of a tape of Warp: the steps while it was open that it has not recorded.
@@ -63,16 +57,12 @@ class Session:
 
     def __init__(self, keep: str, check: str | None):
         self.check = check
-        self.recorded_tape = Tape(keep=keep)
-        self.recorded_steps: list[WarpStep] = []
+        self.tape = Tape(keep=keep)
+        self.steps: list[WarpStep] = []
         self.programs = programs()
         self.twins = Twins(self.programs)
         self.inside = self.seeded = False
         self.backward: GradientSnapshots | None = None
-        self.pending: list[Act] = []
-        self.pending_bytes = 0
-        self.pending_twins: dict[int, Sequence[array]] = {}  # by the id of the sequence
-        self.places: dict[tuple[int, int], CallSite] = {}
         self.calls: dict[tuple[str, int], Where] = {}  # of a line of an installed library: the program's call behind it
         self.tapes: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self.recorded: weakref.WeakKeyDictionary[Any, dict[int, WarpStep | None]] = weakref.WeakKeyDictionary()
@@ -82,23 +72,6 @@ class Session:
             weakref.WeakKeyDictionary()
         )
         self.cuts: weakref.WeakKeyDictionary[Any, None] = weakref.WeakKeyDictionary()
-
-    @property
-    def tape(self) -> Tape:
-        """Our tape, caught up with the program."""
-        self.catch_up()
-        return self.recorded_tape
-
-    @property
-    def steps(self) -> list[WarpStep]:
-        """The steps so far, one per call, caught up with the program."""
-        self.catch_up()
-        return self.recorded_steps
-
-    @property
-    def opaque_steps(self) -> list[WarpStep]:
-        """The calls that could not be followed, each with its `reason`."""
-        return [s for s in self.steps if s.reason]
 
     # ---- calls of Warp
 
@@ -117,54 +90,13 @@ class Session:
         result = self.quietly(theirs)
         return result, tape, [] if tape is None else tape.launches[before:]
 
-    def place_of(self, frame: FrameType | CallSite) -> CallSite:
-        """The call site of a frame, as a hashable `CallSite` (one object per site)."""
-        key = id(frame.f_code), frame.f_lasti
-        if key not in self.places:
-            self.places[key] = CallSite(frame.f_code, frame.f_lasti)
-            if isinstance(frame, FrameType) and is_installed(frame.f_code.co_filename):
-                self.calls[frame.f_code.co_filename, frame.f_lineno] = call_of_program(frame)
-        return self.places[key]
-
-    # ---- the queue
-
-    def postpone(self, act: Act, twins: Sequence[array] = (), size: int = 0) -> None:
-        """Defer an action. Everything deferred runs at once when the snapshots exceed MOST_BYTES or MOST_CALLS."""
-        self.pending.append(act)
-        self.pending_bytes += size
-        self.pending_twins[id(twins)] = twins
-        if self.pending_bytes > MOST_BYTES or len(self.pending) > MOST_CALLS:
-            self.catch_up()
-
-    def catch_up(self) -> None:
-        """Run all deferred actions, in order."""
-        if not self.pending:
-            return
-        pending, self.pending = self.pending, []
-        self.pending_bytes = 0
-        self.pending_twins = {}
-        inside, self.inside = self.inside, True
-        try:
-            for act in pending:
-                act()
-        finally:
-            self.inside = inside
+    def place_of(self, frame: FrameType) -> CallSite:
+        """The call site of a frame; of an installed library the program's call behind it is noted too."""
+        if is_installed(file := frame.f_code.co_filename) and (file, frame.f_lineno) not in self.calls:
+            self.calls[file, frame.f_lineno] = call_of_program(frame)
+        return CallSite(frame.f_code, frame.f_lasti)
 
     # ---- names and twins
-
-    def note_names(self, frame: FrameType) -> dict[int, str]:
-        """Record the program's present names for its arrays, those of deferred calls too.
-
-        Returns all names, by the ids of twins.
-        """
-        tape = self.recorded_tape
-        pending = itertools.chain.from_iterable(self.pending_twins.values())
-        early = {id(a): a for a in pending if id(a) not in tape.arrays}
-        tape.arrays.update(early)
-        tape.names.note(frame)
-        for i in early:
-            del tape.arrays[i]
-        return dict(tape.names.noted)
 
     def twin_of(self, a: Any) -> array:
         """Our twin of an array of Warp. Raises GradientError [watch-unknown]."""

@@ -1,7 +1,7 @@
 """Snapshots of gradients when a backward begins, after each of its adjoint launches, and when it ends.
 
-They are taken while the program runs, and judged later. A backward in a capture runs when its graph is launched, with
-all that is around it: there the copies are made by the graph itself, unseen by the program.
+A backward in a capture runs when its graph is launched, with all that is around it: there the copies are made by the
+graph itself, unseen by the program.
 """
 
 from __future__ import annotations
@@ -12,9 +12,8 @@ from typing import Any
 
 import numpy as np
 import warp
-from warp._src import context
+from warp._src import codegen, context
 
-from .arguments import as_now
 from .hooks import Original
 from .memory import TwinBuffer, Twins, arrays_in
 
@@ -29,7 +28,6 @@ class GradientSnapshots:
     arguments  of each entry when the backward began, see `as_now`.
     arrays     those with a gradient, by id: the keys of `first` (before), `last` (after) and `values` (the array).
     glimpses   after adjoint launches: the number of the entry, and [(array, its gradient)].
-    names      the program's names for its arrays, by the ids of twins.
     changed    buffers that the host had changed without an event.
     events, steps  how many there were of each when the watch came to it.
     """
@@ -41,7 +39,6 @@ class GradientSnapshots:
         self.entries, self.gradients = list(tape.launches), list(tape.gradients)
         self.events = self.steps = self.noted = 0
         self.refused = ""
-        self.names: dict[int, str] = {}
         self.next = len(self.entries)
         self.glimpses: list[tuple[int, list[tuple[Any, Any]]]] = []
         self.changed: frozenset[TwinBuffer] = frozenset()
@@ -113,11 +110,6 @@ class GradientSnapshots:
         """The contents of an array at the backward."""
         return self.values[id(a)] if id(a) in self.values else self.twins.array(a).data
 
-    @property
-    def nbytes(self) -> int:
-        """The size of all snapshots."""
-        return self.noted + sum(v.nbytes for part in (self.first, self.last, self.values) for v in part.values())
-
 
 class LiveSnapshots(GradientSnapshots):
     """A backward that runs at once; its snapshots are NumPy copies."""
@@ -125,18 +117,13 @@ class LiveSnapshots(GradientSnapshots):
     def __init__(self, twins: Twins, tape: Any, loss: Any, grads: Any):
         others = [a for known in list(twins.made.values()) if (a := known.ref()) is not None and a.size]
         super().__init__(twins, tape, loss, grads, others)
-        self.views: dict[int, np.ndarray] = {}
 
     def copy(self, a: Any) -> np.ndarray:
-        view = self.views.get(id(a))
-        if view is None:
-            view = self.views[id(a)] = a.numpy()
-        return view.copy()
+        return np.array(a.numpy())
 
     def end(self) -> None:
         super().end()
-        self.changed = frozenset(r for r in self.twins.by_low.values() if r.moved_on())
-        self.views.clear()
+        self.changed = frozenset(r for r in self.twins.by_low.values() if r.changed())
 
 
 class GraphSnapshots(GradientSnapshots):
@@ -188,6 +175,16 @@ class ReplayedSnapshots(GradientSnapshots):
         if a.size:
             warp.copy(made, a)
         return made
+
+
+def as_now(v: Any) -> Any:
+    """Snapshot of a launch argument: mutable values (structs, vectors) are copied, all others returned as they are."""
+    kind = type(v)
+    if kind is warp.array or kind is int or kind is float:
+        return v
+    if isinstance(v, codegen.StructInstance):
+        return {name: as_now(getattr(v, name)) for name in kind._cls.vars}  # type: ignore[attr-defined]
+    return kind.from_buffer_copy(v) if hasattr(kind, "_wp_scalar_type_") else v  # type: ignore[attr-defined]
 
 
 def entry_of(entries: list[Any], before: int, kernel: Any, inputs: Any) -> int | None:

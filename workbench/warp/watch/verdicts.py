@@ -17,9 +17,8 @@ from ...tapes.reverse import reverse
 from .causes import NOTEBOOKS, explain
 from .compare import SLIGHT, SMALL, Verdict, VerdictRow, accuracy
 from .events import RACE, WarpStep
-from .perturbed_walks import OtherSlopes, floats, is_choosing
 from .snapshots import digest
-from .walks import SCALES, GradientWalks, PublishedGradient
+from .walks import SCALES, GradientWalks, OtherSlopes, PublishedGradient, floats, is_choosing
 
 NO_SEED = "this backward starts from no seed: no loss=, no grads=, and nothing in .grad of what launches have written"
 UNHEARD = "Warp's tape has events that the watch has not heard: from before it, or of another thread"

@@ -1,27 +1,212 @@
 """The exact gradients of the events that a backward of Warp's reverses, by walks over our tape.
 
-Further walks, with other seeds, other numbers in memory or an adjoint cut out, measure rounding and test causes.
+Perturbed walks measure rounding and test causes: other seeds, memory moved by a rounding (how far two right
+computations may be apart), the other of two right slopes at a kink, the adjoint of an array cut out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+import warp
 
 from ...arrays.allocation import Allocation
 from ...arrays.array import array
 from ...arrays.span import Span
-from ...arrays.workspace import Workspace, gradient_dtype, is_float_memory, shadow_view
+from ...arrays.workspace import Workspace, float_parts, gradient_dtype, is_float_memory, shadow_view
+from ...errors import Where
+from ...kernels import ir
+from ...kernels.interpreter import run
 from ...kernels.ir import Stmt
+from ...kernels.ops.scalar import ABS
+from ...kernels.passes.other_slope import choices, other_slope
+from ...launches.command import Command
+from ...launches.executable import executable_for
 from ...tapes.events import Event
+from ...tapes.rerun import Copies, Enough, is_number, run_copies, sample_adjoint, small
 from ...tapes.reverse import reverse
 from .compare import NOISY, ROUNDED, VerdictRow
 from .events import WarpStep
-from .perturbed_walks import OtherSlopes, Rounded, RoundedWithin, ZeroedStep
+from .memory import Twins, Untranslated
 from .session import Session
+
+THREADS = 512  # of a launch, looked at for operands that are equal
+
+
+def floats(event: Event) -> Iterator[array]:
+    """Yields the float arrays that an event touches; of struct arrays each float field."""
+    yield from (part for a in event.places if isinstance(a, array) for part in float_parts(a).values())
+
+
+class Rounded:
+    """A step of the walk that moves memory and adjoints by up to two units in the last place."""
+
+    def __init__(self, seed: int):
+        self.numbers = np.random.default_rng(seed)
+
+    def __call__(self, tape: Any, event: Event, space: Workspace, after: dict) -> None:
+        parts = list(floats(event))
+        kept = {}
+        if event.reverse is not None and not event.reverse.extremal:  # those look for the very number that they stored
+            kept = {part.allocation: part.allocation.bytes.copy() for part in parts}
+            for part in parts:
+                self.move(part.data)
+        try:
+            reverse(tape, event, space, after)
+        finally:
+            for allocation, values in kept.items():
+                allocation.bytes[...] = values
+        for part in parts:
+            if part.allocation in space:
+                self.move(space[part.allocation].view(part.span, gradient_dtype(part)))
+
+    def move(self, values: np.ndarray) -> None:
+        eps = np.finfo(values.dtype).eps
+        values[...] = values * (1 + 2 * eps * self.numbers.uniform(-1, 1, values.shape))
+
+
+class WithNumbers:
+    """A step of the walk that reverses some launches with other numbers as arguments, given by event and parameter."""
+
+    def __init__(self, numbers: dict[Event, dict[int, Any]]):
+        self.numbers = numbers
+
+    def __call__(self, tape: Any, event: Event, space: Workspace, after: dict) -> None:
+        command, kept = event.command, event.command
+        if (numbers := self.numbers.get(event)) is not None and command is not None:
+            flat = [numbers.get(k, given) for k, given in enumerate(command.flat)]
+            event.command = Command(command.program, command.plan, flat)
+        try:
+            reverse(tape, event, space, after)
+        finally:
+            event.command = kept
+
+
+class ZeroedStep:
+    """A step of the walk that zeroes the adjoint of some memory, so that nothing flows through it."""
+
+    def __init__(self, lost: Iterable[Allocation]):
+        self.lost = list(lost)
+
+    def __call__(self, tape: Any, event: Event, space: Workspace, after: dict) -> None:
+        reverse(tape, event, space, after)
+        for allocation in self.lost:
+            if allocation in space:
+                space[allocation].data[...] = 0
+
+
+class RoundedWithin:
+    """A step of the walk that perturbs every operation in one launch's adjoint by a rounding.
+
+    `ran`: that launch was small enough for the interpreter.
+    """
+
+    def __init__(self, event: Event, seed: int):
+        self.event, self.numbers, self.ran = event, np.random.default_rng(seed), False
+
+    def __call__(self, tape: Any, event: Event, space: Workspace, after: dict) -> None:
+        if event is not self.event or event.reverse is None or event.reverse.extremal or not small(event):
+            reverse(tape, event, space, after)
+            return
+        copies = Copies(event, space)
+        self.ran = run_copies(event.reverse.reverse.function, event, copies, self.round)
+        if not self.ran:
+            reverse(tape, event, space, after)
+            return
+        for allocation, values in copies.shadows.items():
+            space[allocation].data[...] = values
+
+    def round(self, thread: tuple[int, ...], stmt: ir.Stmt, values: run.LiveValues) -> None:
+        if stmt.row.moves or not stmt.args:
+            return
+        for out in stmt.outs:
+            if is_number(out):
+                now = np.asarray(values[out])
+                moved = now * (1 + np.finfo(now.dtype).eps * self.numbers.uniform(-1, 1, now.shape))
+                values[out] = moved.astype(now.dtype)[()]
+
+
+@dataclass(eq=False)
+class OtherSlopes:
+    """A step of the walk that takes the other slope at ties.
+
+    looks  True: also find the first tie (slow if there is none) and its event, as `tie`.
+    """
+
+    looks: bool = False
+    tie: tuple[ir.Stmt, Event] | None = None
+    made: dict[int, Any] = field(default_factory=dict)  # by the id of an adjoint: it and the other one
+
+    def __call__(self, tape: Any, event: Event, space: Workspace, after: dict) -> None:
+        other = self.other(event) if is_choosing(event) else None
+        if other is None:
+            reverse(tape, event, space, after)
+            return
+        if self.looks and self.tie is None:
+            self.look(event, space)
+        own, event.reverse = event.reverse, other
+        try:
+            reverse(tape, event, space, after)
+        finally:
+            event.reverse = own
+
+    def other(self, event: Event) -> Any:
+        """The adjoint of a launch with the other slope at ties, as one function without a gather."""
+        back = event.reverse
+        if id(back) not in self.made:
+            program, form = event.command.program, event.command.plan.form
+            function = program.once(other_slope, back.reverse.function)
+            executable = executable_for(program, function, form.beside(function), back.reverse.ordered)
+            self.made[id(back)] = back, replace(back, executable=executable, pull=None)
+        return self.made[id(back)][1]
+
+    def look(self, event: Event, space: Workspace) -> None:
+        """Find a tie that a non-zero adjoint passes, among up to THREADS threads of a launch; sets `tie`."""
+        wanted = frozenset(s for s in choices(event.reverse.reverse.function) if is_number(s.args[0]))
+        dims = event.command.plan.form.dims
+        size = int(np.prod(dims))
+        numbers = np.unique(np.linspace(0, size - 1, min(size, THREADS)).round().astype(int))
+        threads = list(zip(*(axis.tolist() for axis in np.unravel_index(numbers, dims)), strict=True))
+
+        def trace(thread: tuple[int, ...], stmt: ir.Stmt, values: run.LiveValues) -> None:
+            nonlocal silent
+            tied = np.asarray(values[stmt.args[0]] == values[stmt.args[1]])
+            moved = [np.asarray(values[a] != 0) for a in stmt.args[2:]]
+            if not moved and np.any(tied):  # which adjoint it sends on stands elsewhere
+                silent = silent or stmt
+            elif moved and np.any(tied & np.any(moved, axis=0)):
+                self.tie = stmt.of or stmt, event
+                raise Enough
+
+        silent: ir.Stmt | None = None
+        sample_adjoint(event, space, trace, wanted, threads)
+        if self.tie is None and silent is not None:
+            self.tie = silent.of or silent, event
+
+    @property
+    def where(self) -> Where | None:
+        return None if self.tie is None else self.tie[0].where
+
+    def sentence(self) -> str:
+        """The location of the kink as text, as far as it was found."""
+        if self.tie is None:
+            return "kink: a `min`, `max`, `abs` or `clamp` on the way has both operands equal"
+        stmt, where = self.tie[0], self.where
+        place = f" in line {where.line}" if where is not None else ""
+        at = "is at 0" if stmt.row is ABS else "has both operands equal"
+        return f"kink: `{stmt.row.name}`{place} {at}"
+
+
+def is_choosing(event: Event) -> bool:
+    """True if the adjoint of an event chooses between two slopes somewhere."""
+    back = event.reverse
+    if back is None or event.command is None:
+        return False
+    return bool(event.command.program.once(choices, back.reverse.function))
+
 
 Act = Callable[[Any, Event, Workspace, dict], None]
 SCALES = (1.0, 1.37, 0.811, 2.93)  # of the seeds: each rounds differently, which tells how far rounding goes
@@ -178,3 +363,27 @@ def gradient_in(space: Workspace, twin: array) -> np.ndarray:
     if twin.allocation not in space:
         return np.zeros(twin.data.shape, gradient_dtype(twin))
     return np.array(shadow_view(twin, space[twin.allocation]))
+
+
+Changed = tuple[int, Any, Any]  # the number of a parameter, what it was, and what it is (an array of Warp, or a number)
+
+
+def changed(twins: Twins, command: Command, values: list[Any]) -> Iterator[Changed]:
+    """Yields the parameters of our launch `command` that differ among `values`, Warp's present arguments."""
+    for k, (leaf, then) in enumerate(zip(command.program.leaves, command.flat, strict=True)):
+        if not 0 <= leaf.arg < len(values) or leaf.opened is not None:
+            continue
+        now = values[leaf.arg]
+        for name in leaf.path:
+            now = now[name] if isinstance(now, dict) else now
+        if isinstance(then, array) and isinstance(now, warp.array):
+            twin = next(iter(twins.behind(now)), None)
+            if twin is None or twin.allocation is not then.allocation or twin.shape != then.shape:
+                yield k, then, now
+        elif not isinstance(then, array) and not warp.types.is_array(now) and not isinstance(now, dict):
+            try:
+                number = np.asarray(twins.value(now), np.asarray(then).dtype)
+            except (Untranslated, TypeError, ValueError):
+                continue
+            if not np.array_equal(np.ravel(then), np.ravel(number), equal_nan=number.dtype.kind == "f"):
+                yield k, then, number if isinstance(then, np.ndarray) else number.item()

@@ -19,7 +19,6 @@ from warp._src import context
 from ...arrays import allocation as memory
 from ...arrays.array import array
 from ...errors import GradientError, LaunchError
-from ...tapes.tape import Tape
 from .backward_calls import Backwards
 from .builds import Builds
 from .captures import Captures
@@ -31,7 +30,7 @@ from .graph_launches import GraphLaunches
 from .hooks import Hooks, refuse_walks
 from .launch_calls import LaunchCalls
 from .passes import WarpBackward
-from .pictures import Pictures, by_module
+from .pictures import by_module, picture, write_page
 from .recorder import EventRecorder
 from .session import Session
 
@@ -68,7 +67,7 @@ class Watch:
         recorder, captures = EventRecorder(session), Captures(session)
         self.launches = LaunchCalls(session, recorder, captures)
         self.backwards = Backwards(session, recorder, captures)
-        self.pictures = Pictures(self.backwards)
+        self.tape, self.steps, self.passes = session.tape, session.steps, self.backwards.passes
         self.hooks = Hooks(lambda name: refuse_walks(self.tape, name))
         self.hooked = (
             self.launches,
@@ -97,33 +96,18 @@ class Watch:
         _open.remove(self)
         memory.between.discard("warp")
         session = self.session
-        session.note_names(sys._getframe(1))
-        session.postpone(lambda: self.tape.scopes.extend(by_module(self.steps, self.tape.events)))  # blocks of pictures
+        session.tape.names.note(sys._getframe(1))
+        session.tape.scopes.extend(by_module(session.steps, session.tape.events))  # blocks of pictures
         session.twins.close()
         session.programs.close()
-        self.launches.twin_launches.close()
+        self.launches.progress.close()
 
     # ---- what was recorded
 
     @property
-    def tape(self) -> Tape:
-        """Our tape, caught up with the program."""
-        return self.session.tape
-
-    @property
-    def steps(self) -> list[WarpStep]:
-        """The steps so far, one per call, caught up with the program."""
-        return self.session.steps
-
-    @property
     def opaque_steps(self) -> list[WarpStep]:
         """The calls that could not be followed, each with its `reason`."""
-        return self.session.opaque_steps
-
-    @property
-    def passes(self) -> list[WarpBackward]:
-        """Warp's backwards so far, each with its rows, caught up with the program."""
-        return self.backwards.passes
+        return [s for s in self.steps if s.reason]
 
     def compare(self) -> VerdictTable:
         """A row for each array and backward, then for those of launches with adjoint=True.
@@ -186,15 +170,15 @@ class Watch:
         Where a gradient of Warp's is wrong, what Warp's buffers held is drawn around the exact adjoints, and a tag says
         both numbers where they first part.
         """
-        return self.pictures.ask("show")
+        return picture(self.backwards, "show")
 
     def explore(self) -> Any:
         """The same as a live picture, as `tape.explore()`. The tools of `tape` are then about this backward."""
-        return self.pictures.ask("explore")
+        return picture(self.backwards, "explore")
 
     def to_html(self, path: Any) -> Path:
         """Write the verdict and the live picture as one file that needs no network. Returns the path."""
-        return self.pictures.write(path, self.compare())
+        return write_page(self.backwards, path, self.compare())
 
     def summary(self) -> str:
         """The number of events, opaque ones, differing results and backwards, in a line."""

@@ -1,9 +1,8 @@
-"""What the twins follow later is what they follow at once: the same events, results, rows and gradients."""
+"""Calls that are made again, on the same arrays or others, beside what the host writes: each has a twin."""
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,23 +14,7 @@ import workbench as wb
 pytestmark = [pytest.mark.needs_warp, pytest.mark.needs_cc]
 
 
-def told(seen: Any, arrays: dict[str, Any]) -> list[Any]:
-    """All that a watch says of a program."""
-    steps = [(s.number, s.kind, s.label, s.reason, s.recorded_by, s.where and s.where.line) for s in seen.steps]
-    ulps = [s.difference and (s.difference.number, s.difference.ulps) for s in seen.steps]
-    rows = [
-        (*r.texts(), r.backward, r.theirs.tobytes(), None if r.exact is None else r.exact.tobytes())
-        for r in seen.compare()
-    ]
-    try:
-        seen.backward(grads={arrays["y"]: np.ones(3, np.float32)})
-        gradient = seen.gradients[arrays["x"]].tobytes()
-    except wb.GradientError as refused:  # a step used a gradient of Warp's
-        gradient = str(refused)
-    return [steps, ulps, rows, gradient, len(seen.tape.events)]
-
-
-def training(k: Any, wp: Any, watched: Callable[[], Any] = lambda: None) -> dict[str, Any]:  # noqa: F811
+def training(k: Any, wp: Any) -> dict[str, Any]:  # noqa: F811
     """Steps of a loop that launch, copy, fill, assign, write from the host, go back, and clear, some of them wrong."""
     x, y, loss = parameters(wp)
     z, grid, waves = wp.zeros(3, dtype=float), wp.zeros((2, 2), dtype=float), wp.ones((2, 2), dtype=float)
@@ -51,11 +34,10 @@ def training(k: Any, wp: Any, watched: Callable[[], Any] = lambda: None) -> dict
             tape.zero()
         z.fill_(float(n))
         loss.zero_()
-        watched()
     return {"x": x, "y": y, "z": z, "loss": loss}
 
 
-def graphs(k: Any, wp: Any, watched: Callable[[], Any] = lambda: None) -> dict[str, Any]:  # noqa: F811
+def graphs(k: Any, wp: Any) -> dict[str, Any]:  # noqa: F811
     """A graph that goes back and descends, with host writes between its launches."""
     x, y, loss = parameters(wp)
     with wp.ScopedCapture(device="cpu") as capture:
@@ -68,7 +50,6 @@ def graphs(k: Any, wp: Any, watched: Callable[[], Any] = lambda: None) -> dict[s
         tape.zero()
     for n in range(4):
         wp.capture_launch(capture.graph)
-        watched()
         if n == 1:
             x.numpy()[:2] = [3.0, 4.0]
         if n == 2:
@@ -76,7 +57,7 @@ def graphs(k: Any, wp: Any, watched: Callable[[], Any] = lambda: None) -> dict[s
     return {"x": x, "y": y, "loss": loss}
 
 
-def long_and_short(k: Any, wp: Any, watched: Callable[[], Any] = lambda: None) -> dict[str, Any]:  # noqa: F811
+def long_and_short(k: Any, wp: Any) -> dict[str, Any]:  # noqa: F811
     """Graphs over long and short buffers, in turn with launches, copies and the host, on what they read and write."""
     x, y, _ = parameters(wp)
     z, rest = wp.zeros(3, dtype=float), wp.full(3, 0.5, dtype=float)
@@ -91,7 +72,6 @@ def long_and_short(k: Any, wp: Any, watched: Callable[[], Any] = lambda: None) -
     for n in range(6):
         for graph in graphs:
             wp.capture_launch(graph)
-            watched()
             wp.launch(k.square, 3, inputs=[y], outputs=[z])
         if n == 1:
             rest.numpy()[0] = 0.25
@@ -102,39 +82,24 @@ def long_and_short(k: Any, wp: Any, watched: Callable[[], Any] = lambda: None) -
         if n == 4:
             rest.numpy()[:] = rest.numpy() + 0.0  # writes what is there
     wp.capture_launch(graphs[0])
-    watched()
     return {"x": x, "y": y, "z": z, "rest": rest, "wide": wide}
 
 
 @pytest.mark.parametrize("program", [training, graphs, long_and_short])
-def test_later_and_at_once_are_the_same(k: Any, wp: Any, program: Any) -> None:  # noqa: F811
-    with wb.interop.warp.watch() as deferred:
-        arrays = program(k, wp)
-        assert len(deferred.session.pending) > 3  # not followed yet
-    kept = {name: a.numpy().copy() for name, a in arrays.items()}
-    found = told(deferred, arrays)
+def test_a_program_has_the_results_that_it_has_alone(k: Any, wp: Any, program: Any) -> None:  # noqa: F811
+    alone = {name: a.numpy().copy() for name, a in program(k, wp).items()}
     with wb.interop.warp.watch() as seen:
-        again = program(k, wp, lambda: seen.steps)
-        assert not seen.session.pending
-    assert told(seen, again) == found
-    for name, a in again.items():
-        np.testing.assert_array_equal(a.numpy(), kept[name])
-    assert (len(found[2]) >= 4 or not found[2]) and not deferred.opaque_steps
+        arrays = program(k, wp)
+    for name, a in arrays.items():
+        np.testing.assert_array_equal(a.numpy(), alone[name])
+    assert not seen.opaque_steps and not any(s.difference for s in seen.steps)
+    rows = seen.compare()
+    if program is training:
+        assert [(r.array, r.backward) for r in rows.wrong] == [("x", 2)] and len(seen.passes) == 4
+    if program is graphs:
+        assert len(seen.passes) == 4 and rows.agrees
     if program is long_and_short:
         assert [s.label for s in seen.steps].count("host write") == 3
-
-
-def test_the_twins_follow_at_the_latest_when_much_has_been_noted(k: Any, wp: Any, monkeypatch: Any) -> None:  # noqa: F811
-    from workbench.warp.watch import session
-
-    with wb.interop.warp.watch() as seen:
-        arrays = training(k, wp)
-    found = told(seen, arrays)
-    monkeypatch.setattr(session, "MOST_BYTES", 64)
-    with wb.interop.warp.watch() as seen:
-        arrays = training(k, wp)
-        assert len(seen.session.pending) < 6
-    assert told(seen, arrays) == found
 
 
 def test_a_call_that_warp_refuses_leaves_what_the_host_had_written(k: Any, wp: Any) -> None:  # noqa: F811
@@ -151,7 +116,7 @@ def test_a_call_that_warp_refuses_leaves_what_the_host_had_written(k: Any, wp: A
     assert y.numpy()[0] == 49.0 and not any(s.difference for s in seen.steps) and not seen.opaque_steps
 
 
-def test_memory_that_a_launch_to_be_followed_used_may_go(k: Any, wp: Any) -> None:  # noqa: F811
+def test_memory_that_a_launch_used_may_go(k: Any, wp: Any) -> None:  # noqa: F811
     """The watch keeps what it was; the program's arrays come and go."""
     with wb.interop.warp.watch() as seen:
         x, y, _ = parameters(wp)
@@ -161,38 +126,9 @@ def test_memory_that_a_launch_to_be_followed_used_may_go(k: Any, wp: Any) -> Non
             wp.launch(k.square, 3, inputs=[z], outputs=[y])
             wp.launch(k.square, 3, inputs=[y], outputs=[y])
             del z
-        assert len(seen.session.pending) == 8  # all but the first: a launch of a kernel on other arrays too
     assert [s.label for s in seen.steps] == ["square"] * 9
     assert not any(s.difference for s in seen.steps) and not seen.opaque_steps
     np.testing.assert_array_equal(y.numpy(), (X + 2) ** 4)
-
-
-def test_a_graph_looks_at_no_buffer_by_itself_and_notes_once_what_does_not_change(
-    k: Any,
-    wp: Any,
-    monkeypatch: Any,  # noqa: F811
-) -> None:
-    from workbench.warp.watch import memory
-
-    looks: list[Any] = []
-    moved_on = memory.TwinBuffer.moved_on
-    monkeypatch.setattr(memory.TwinBuffer, "moved_on", lambda region: looks.append(region) or moved_on(region))
-    x, y, _ = parameters(wp)
-    with wb.interop.warp.watch() as seen:
-        with wp.ScopedCapture(device="cpu") as capture:
-            wp.launch(k.square, 3, inputs=[x], outputs=[y])
-        wp.capture_launch(capture.graph)
-        looks.clear()
-        for n in range(1, 6):
-            wp.capture_launch(capture.graph)
-            assert (len(looks), seen.session.pending_bytes) == (0, y.capacity)
-            assert len(seen.session.pending) == n
-        x.numpy()[1] = 7.0
-        wp.capture_launch(capture.graph)
-        assert set(looks) == set(seen.session.twins.regions([x, y]))
-        assert seen.session.pending_bytes == 2 * y.capacity + x.capacity
-    assert [s.label for s in seen.steps] == ["square"] * 6 + ["host write", "square"]
-    assert not any(s.difference for s in seen.steps)
 
 
 class Turns(enum.IntFlag):
@@ -201,12 +137,11 @@ class Turns(enum.IntFlag):
     NONE, ONE, TWO = 0, 1, 2
 
 
-def test_launches_with_named_numbers_are_followed_later(k: Any, wp: Any) -> None:  # noqa: F811
+def test_launches_with_named_numbers_have_twins(k: Any, wp: Any) -> None:  # noqa: F811
     x, y, _ = parameters(wp)
     with wb.interop.warp.watch() as seen:
         for n in (Turns.ONE, Turns.ONE, Turns.TWO, Turns.ONE | Turns.TWO, 2, Turns.TWO):
             wp.launch(k.looped, 3, inputs=[x, n], outputs=[y])
-        assert len(seen.session.pending) == 5 and len(seen.launches.twin_launches.commands) == 1
     assert not seen.opaque_steps and not any(s.difference for s in seen.steps)
     np.testing.assert_allclose(y.numpy(), X**4, rtol=1e-6)
     seen.backward(grads={y: np.ones(3, np.float32)})
@@ -219,7 +154,7 @@ def test_many_scattered_host_writes_are_one_event_through_which_nothing_flows(k:
     x, y, z = (wp.array(v, dtype=float, requires_grad=True) for v in (start, 0 * start, 0 * start))
     whole = x.numpy() if kind == "float" else wp.array(ptr=x.ptr, dtype=wp.vec3, shape=100, device="cpu").numpy()
     with wb.interop.warp.watch() as seen:
-        for _ in range(2):  # the second is followed later
+        for _ in range(2):
             with wp.Tape() as tape:
                 wp.launch(k.square, n, inputs=[x], outputs=[y])
                 whole.reshape(-1)[::2] += 1
@@ -268,7 +203,7 @@ def test_what_a_launch_has_changed_was_not_written_by_the_host(k: Any, wp: Any) 
 def test_a_flag_that_is_combined_between_two_watches_is_no_change() -> None:
     """Python notes `A | B` in the class; kernels that use the class are not read anew for that."""
     pytest.importorskip("warp")
-    from workbench.warp.watch.identity import is_same, parts_of
+    from workbench.warp.watch.rebind import is_same, parts_of
 
     flags = enum.IntFlag("flags", {"A": 1, "B": 2})
     then = parts_of(flags)
