@@ -261,6 +261,28 @@ def quadratic_radius(x: list[float]) -> float:
     return 0.2 * float(np.linalg.norm(x))
 
 
+@wb.kernel
+def drive(g: wb.array[float], x: wb.array[float], v: wb.array[float], x2: wb.array[float], v2: wb.array[float]):
+    push = wb.tanh(g[0] * (1.0 - x[0]) - g[1] * v[0])
+    v2[0] = v[0] + 0.05 * push
+    x2[0] = x[0] + 0.05 * v2[0]
+
+
+def driven(g):
+    x, v = wb.zeros(1), wb.zeros(1)
+    for _ in range(20):
+        x2, v2 = wb.zeros(1), wb.zeros(1)
+        wb.launch(drive, 1, [g, x, v], [x2, v2])
+        x, v = x2, v2
+    return chain_end(x)
+
+
+def chain_end(x):
+    out = wb.zeros(1)
+    wb.launch(first, 1, [x, out])
+    return out
+
+
 CASES: dict[str, Case] = {
     "bounce": Case(bouncing(120, 0.01), [1.0], "jump", bounce_radius(1.0, 120, 0.01), "if place < 0.0:"),
     "bounce, finer": Case(bouncing(300, 0.004), [1.0], "jump", bounce_radius(1.0, 300, 0.004), "if place < 0.0:"),
@@ -270,7 +292,9 @@ CASES: dict[str, Case] = {
     "max": Case(single(bent), [0.9], "kink", None, "wb.max"),
     "logistic map in one kernel": Case(single(logistic, 40), [0.3], "chaos", line="for _ in range(n):", growth=2.0),
     "logistic map": Case(chain(logistic_step, 60), [0.3], "chaos", growth=math.exp(0.495)),
-    "tanh": Case(chain(tanh_step, 8), [0.8], "flat"),
+    "tanh": Case(chain(tanh_step, 8), [0.8], "flat", line="wb.tanh(6.0 * x[0])"),
+    "saturated controller": Case(driven, [80.0, 1.0], "flat", line="wb.tanh(g[0]"),
+    "controller": Case(driven, [2.0, 1.0], "smooth"),
     "float32 sum": Case(single(large_sum), [0.7], "noise"),
     "rank deficient": Case(fitted(residual, 12), [0.3, 0.4, 0.1], "ill-posed"),
     "squares": Case(squares, [1.0, -2.0, 0.5], "smooth", quadratic_radius([1.0, -2.0, 0.5])),

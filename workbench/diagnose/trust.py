@@ -9,7 +9,6 @@ gradients?" (2022), for contacts; Hu et al., "DiffTaichi" (2020), for the time o
 from __future__ import annotations
 
 import inspect
-import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -26,10 +25,11 @@ from ..tapes.private_copies import leaves
 from ..tapes.replay import keep_all
 from ..tapes.seeds import check_tape, seeds_of
 from ..tapes.tape import Tape
+from .dead_slopes import DeadSlopes
 from .loop_turns import Loops
 from .probe import Decision, Move, Probe
 from .walk_record import WalkRecord
-from .walk_step import WalkStep
+from .walk_step import WalkObserver, WalkStep
 
 HOLDS = 0.1  # relative error up to which the linear prediction holds
 DECADES = 8  # of step lengths, up to the size of the inputs
@@ -125,7 +125,7 @@ class Trust:
                 " of them rounding is as large as the gradient"
             )
         if self.kind == "flat":
-            return f"the loss is flat here, though it changes farther away; the adjoint dies{place}"
+            return f"the loss is flat here, though it changes farther away; the gradient dies{place}"
         if self.kind == "noise":
             return f"rounding: the loss is known to {self.noise_floor:.2g} only, in the program's own precision"
         return f"a combination that the loss does not see: {_combination(self.unseen)}"
@@ -373,7 +373,7 @@ class _Search:
 
     def _growths(self) -> Iterator[_Growth]:
         """The repeated launches, and the loops in kernels, whose adjoint grows by CHAOS at least."""
-        trail = self._walked()
+        trail = self._walked(Loops())
         lines: dict[tuple, list[WalkStep]] = {}
         for step in trail.steps:
             if step.event.command is not None and 0 < step.flowing < math.inf:
@@ -388,8 +388,8 @@ class _Search:
                 if known is not None and known[0].sizes[-1] > CHAOS * known[0].sizes[0]:
                     yield _Growth(known[0].rate, trail.of[event].title, line)
 
-    def _walked(self) -> WalkRecord:
-        return WalkRecord(self.tape, seeds_of(self.tape, self.end, None), None, (Loops(),))
+    def _walked(self, observer: WalkObserver) -> WalkRecord:
+        return WalkRecord(self.tape, seeds_of(self.tape, self.end, None), None, (observer,))
 
     def _flat(self, made: Trust, beyond: float, side: int) -> bool:
         """The loss hardly changes here, and does farther away."""
@@ -398,12 +398,10 @@ class _Search:
         if not max(self.slope * self.reach, near) < FLAT * away + self.noise:
             return False
         made.kind = "flat"
-        steps = [s for s in self._walked().steps if s.came]
-        pairs = [(b.flowing / a.flowing, b) for b, a in itertools.pairwise(steps) if a.flowing > 0]
-        if pairs:
-            _, place = min(pairs, key=lambda p: p[0])
-            at = steps[steps.index(place) + 1]
-            made.launch, made.line = at.title, at.event.where
+        found = self._walked(DeadSlopes()).observer(DeadSlopes).flattest
+        if found is not None:
+            made.launch, made.thread = found.step.title, found.thread
+            made.line = found.stmt.where or found.step.event.where
         return True
 
     def _noise_floor(self, radius: float) -> float:
