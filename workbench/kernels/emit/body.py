@@ -64,15 +64,12 @@ class Body(TileText):
     helpers: dict[str, str] = field(default_factory=dict)
     depth: int = 1
     asks: bool = False  # may loops ask whether they are to stop
-    positive: bool = False  # are numbers of the launch by which adjoints are multiplied positive and finite
     asking: bool = field(default=False, init=False)  # does one
     leaving: bool = field(default=False, init=False)  # does a failure end the work
-    factors: dict[str, None] = field(default_factory=dict, init=False)  # the numbers of which that was used
 
     def __post_init__(self) -> None:
         self.names = CNames()
         self.texts: dict[Value, str] = {}
-        self.numbers: set[str] = set()  # floats of the launch
         self.memory: dict[Value, ArrayNames] = {}
         self.stacks: dict[Value, StackText] = {}
         stmts = list(walk(self.function.body))
@@ -97,8 +94,6 @@ class Body(TileText):
         for p, name in self.signature.fields.items():
             if not isinstance(p.type, Array):
                 self.texts[p] = name
-                if isinstance(p.type, Scalar) and p.type.kind == "f":
-                    self.numbers.add(name)
                 continue
             shape = [self.names.new(f"{name}_n{k}") for k in range(p.type.ndim)]
             strides = [self.names.new(f"{name}_s{k}") for k in range(p.type.ndim)]

@@ -53,7 +53,7 @@ class Tid:
     axis: int = 0
 
 
-_FREE: dict[str, Any] = {"cheap": True, "eager": True, "cost": 0}
+_FREE: dict[str, Any] = {"cheap": True, "cost": 0}
 
 CONST = ir.CONST
 TID = row(

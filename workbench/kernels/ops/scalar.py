@@ -132,7 +132,7 @@ def _rule_shift(name: str) -> Callable[..., Type]:
 # ---- facts that rows share
 
 # One instruction, rounded alike everywhere.
-_SIMPLE: dict[str, Any] = {"exact": True, "cheap": True, "eager": True}
+_SIMPLE: dict[str, Any] = {"exact": True, "cheap": True}
 # A call of C's math library; and the functions of it that are one instruction.
 _LIBRARY: dict[str, Any] = {"library": True, "cost": 8}
 _INSTRUCTION: dict[str, Any] = {"exact": True, "library": False}
