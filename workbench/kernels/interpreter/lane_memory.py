@@ -237,16 +237,27 @@ def _load(c: LaneBlock, stmt: ir.Stmt) -> Step:
     return step
 
 
-def _store(c: LaneBlock, stmt: ir.Stmt) -> Step:
+def _changing(c: LaneBlock, stmt: ir.Stmt) -> tuple[LaneArray, Callable[[list], tuple], list[int]]:
+    """The array; a closure that gives lanes, index and contents of the cells that change, and logs those; the operands."""
     memory, address, used = _address(c, stmt)
-    (value,) = c.at(stmt.args[used:])
 
-    def step(s: list) -> None:
+    def cells(s: list) -> tuple[np.ndarray, tuple, np.ndarray]:
         lanes = s[LANES]
         index = _spread(address(s), len(lanes))
         if memory.use == WATCHED:
             memory.look(c.undo, lanes, index, stores=True)
-        c.undo.keep(memory.data, index, memory.data[index])
+        old = memory.data[index]
+        c.undo.keep(memory.data, index, old)
+        return lanes, index, old
+
+    return memory, cells, c.at(stmt.args[used:])
+
+
+def _store(c: LaneBlock, stmt: ir.Stmt) -> Step:
+    memory, cells, (value,) = _changing(c, stmt)
+
+    def step(s: list) -> None:
+        lanes, index, _ = cells(s)
         memory.data[index] = _cells(s[value], len(lanes), memory.inner)
 
     return step
@@ -254,10 +265,9 @@ def _store(c: LaneBlock, stmt: ir.Stmt) -> Step:
 
 def _update(c: LaneBlock, stmt: ir.Stmt) -> Step:
     """Read, combine, write; the old value is the result where the row has one."""
-    memory, address, used = _address(c, stmt)
-    operands = c.at(stmt.args[used:])
+    memory, cells, operands = _changing(c, stmt)
     out = c.new(stmt.outs[0]) if stmt.outs else c.scratch()
-    combine = _combine(stmt.row)
+    combine, address = _combine(stmt.row), _address(c, stmt)[1]
 
     def later(s: list) -> None:
         lanes = s[LANES]
@@ -265,13 +275,9 @@ def _update(c: LaneBlock, stmt: ir.Stmt) -> Step:
         c.undo.later(memory, stmt.row, lanes, index, _cells(s[operands[0]], len(lanes), memory.inner))
 
     def in_turn(s: list) -> None:
-        lanes = s[LANES]
-        index = _spread(address(s), len(lanes))
+        lanes, index, before = cells(s)
+        old = np.empty_like(before)  # several lanes may change one cell
         given = [_cells(s[k], len(lanes), memory.inner) for k in operands]
-        if memory.use == WATCHED:
-            memory.look(c.undo, lanes, index, stores=True)
-        c.undo.keep(memory.data, index, memory.data[index])
-        old = np.empty((len(lanes), *memory.inner), memory.data.dtype)
         for k in range(len(lanes)):
             at = tuple([i[k] for i in index])
             old[k] = memory.data[at]
@@ -279,12 +285,7 @@ def _update(c: LaneBlock, stmt: ir.Stmt) -> Step:
         s[out] = _opened(old, memory.inner)
 
     def apart(s: list) -> None:
-        lanes = s[LANES]
-        index = _spread(address(s), len(lanes))
-        if memory.use == WATCHED:
-            memory.look(c.undo, lanes, index, stores=True)
-        old = memory.data[index]
-        c.undo.keep(memory.data, index, old)
+        lanes, index, old = cells(s)
         memory.data[index] = combine(old, *[_cells(s[k], len(lanes), memory.inner) for k in operands])
         s[out] = _opened(old, memory.inner)
 
@@ -307,16 +308,11 @@ class _Logged:
 
 
 def _log_store(c: LaneBlock, stmt: ir.Stmt) -> Step:
-    memory, address, used = _address(c, stmt)
-    (value,) = c.at(stmt.args[used:])
+    memory, cells, (value,) = _changing(c, stmt)
 
     def step(s: list) -> None:
-        undo, lanes = c.undo, s[LANES]
-        index = _spread(address(s), len(lanes))
-        if memory.use == WATCHED:
-            memory.look(undo, lanes, index, stores=True)
-        old, at = memory.data[index], lanes - undo.first
-        undo.keep(memory.data, index, old)
+        lanes, index, old = cells(s)
+        undo, at = c.undo, lanes - c.undo.first
         undo.log.append(_Logged(memory, index, old, at, undo.logged[at], np.ones(len(at), bool)))
         undo.logged[at] += 1
         memory.data[index] = _cells(s[value], len(lanes), memory.inner)
