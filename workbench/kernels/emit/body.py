@@ -279,9 +279,9 @@ class Body(TileText):
         names = self.branch_names(stmt)
         then, other = stmt.regions
         lent = self.lend(stmt)
-        with self.block("" if stmt.args[0] in self.sure else f"if ({self.text(stmt.args[0])})"):
+        with self.block(f"if ({self.text(stmt.args[0])})"):
             self._branch(then, names, lent)
-        if (other.body or other.results) and stmt.args[0] not in self.sure:
+        if other.body or other.results:
             self.lines[-1] += " else {"
             self.depth += 1
             kept = self.scope()

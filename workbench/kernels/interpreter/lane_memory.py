@@ -238,7 +238,7 @@ def _load(c: LaneBlock, stmt: ir.Stmt) -> Step:
 
 
 def _changing(c: LaneBlock, stmt: ir.Stmt) -> tuple[LaneArray, Callable[[list], tuple], list[int]]:
-    """The array; a closure that gives lanes, index and contents of the cells that change, and logs those; the operands."""
+    """The array; a closure that logs the cells that change, and gives lanes, index and contents; the operands."""
     memory, address, used = _address(c, stmt)
 
     def cells(s: list) -> tuple[np.ndarray, tuple, np.ndarray]:
