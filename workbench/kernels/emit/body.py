@@ -8,6 +8,7 @@ text of each access.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -26,6 +27,7 @@ from .expressions import Expr
 from .signature import BOUNDS, CLAIM, Signature, Variant, accesses, claims, conventions, logs
 from .tiles import TileText
 
+_WORD = re.compile(r"\w+")
 _UNPACKED = re.compile(r"\s*const \w+ (\w+) = .*args(?:->|\.)")
 
 
@@ -134,9 +136,8 @@ class Body(TileText):
 
     def used_lines(self) -> list[str]:
         """The lines without the constants read from the argument block that nothing uses."""
-        found = [_UNPACKED.match(line) if "args" in line else None for line in self.lines]
-        text = "\n".join(self.lines)
-        return [line for line, m in zip(self.lines, found, strict=True) if m is None or _repeated(m[1], text)]
+        words = Counter(word for line in self.lines for word in _WORD.findall(line))
+        return [line for line in self.lines if (m := _UNPACKED.match(line)) is None or words[m[1]] > 1]
 
     @property
     def thread(self) -> str:
@@ -650,21 +651,6 @@ def nested(loop: Stmt) -> bool:
 def _c_string(text: str) -> str:
     out = "".join(chr(b) if 32 <= b < 127 and chr(b) not in '"\\?*' else f"\\{b:03o}" for b in text.encode())
     return f'"{out}"'
-
-
-def _repeated(name: str, text: str) -> bool:
-    """True if a name occurs more than once in a text."""
-    count, place = 0, text.find(name)
-    while place >= 0:
-        count += not _in_word(text[place - 1 : place]) and not _in_word(text[place + len(name) : place + len(name) + 1])
-        if count > 1:
-            return True
-        place = text.find(name, place + 1)
-    return False
-
-
-def _in_word(sign: str) -> bool:
-    return sign.isalnum() or sign == "_"
 
 
 def _closes_at_end(text: str) -> bool:

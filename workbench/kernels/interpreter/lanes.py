@@ -2,7 +2,7 @@
 
 A lane is one thread of the block, and the lanes that a statement runs for are those that came there: a branch works on
 the values of its own lanes alone. What comes out has the very bits that `run` gives, thread by thread: a value is made
-by the same rows, and a block in which one thread could see what another did is taken back and run by `run`.
+by the same rows; programs in which one thread may see what another did, and blocks with an error, are run by `run`.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class LaneClosures(Closures):
         self.steps_of_all: list[Step] | None = None
 
     def run(self, args: Sequence[Any]) -> int:
-        """Run block after block; returns how many threads ran, fewer than all if a block conflicted and was undone."""
+        """Run block after block; returns how many threads ran, fewer than all if a block had an error and was undone."""
         with np.errstate(all="ignore"):
             self._bind(args)
             slots, first = list(self.slots), 0
