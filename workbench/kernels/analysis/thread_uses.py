@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from .. import ir
 from ..interpreter.lane_memory import IN_TURN, LATER, OWN
+from ..interpreter.lanes import has_lanes
 from ..ops import control, memory
 from ..types import Tile, uint64
 from .accesses import accesses_of
@@ -40,6 +41,7 @@ def _alone(stmt: ir.Stmt) -> bool:
     """True if threads must run this statement one after the other (I/O, tiles, replays, uint64 loops ...)."""
     return (
         stmt.row in _ALONE
+        or not has_lanes(stmt)
         or (stmt.row is control.CALL and stmt.attr is not None and stmt.attr.replay is not None)
         or (stmt.row is control.FOR and stmt.args[0].type is uint64)
         or any(isinstance(v.type, Tile) for v in (*stmt.args, *stmt.outs))

@@ -18,14 +18,13 @@ import numpy as np
 
 from .. import ir
 from ..ops import control as rows
-from ..row import on_components
-from ..types import Array, Composite, Scalar, Stack, Type
+from ..types import Array, Composite, Stack, Type
 from . import lane_memory
 from .arithmetic import linear
 from .closures import Closures, Step, converter
 from .control import FLOW
 from .lane_memory import LANES, LanesDiverge, LaneValue, Undo
-from .lane_values import empty, is_vector, put, taken
+from .lane_values import empty, put, taken
 from .run import run
 
 BLOCK = 8192  # lanes: their values stay in the processor's cache
@@ -75,7 +74,7 @@ class LaneClosures(Closures):
         self.steps_of_all: list[Step] | None = None
 
     def run(self, args: Sequence[Any]) -> int:
-        """Run block after block; returns how many threads ran, fewer than all if a block had an error and was undone."""
+        """Run block after block; returns how many threads ran: not all if a block had an error and was undone."""
         with np.errstate(all="ignore"):
             self._bind(args)
             slots, first = list(self.slots), 0
@@ -146,15 +145,20 @@ def _by_meaning(c: Any, stmt: ir.Stmt) -> Step:
     extra = {"attr": stmt.attr} if row.typed_by_attr else {}
     assert row.meaning is not None, f"{row.name} has no meaning"
     alone, together = partial(row.meaning, **extra), row.vectorised and partial(row.vectorised, **extra)
-    args, types = c.at(stmt.args), [a.type for a in stmt.args]
-    if len(stmt.outs) == 1 and (row.elementwise or not any(isinstance(t, Composite) for t in types)):
-        (out,) = stmt.outs
-        compute = _each_lane(alone, ir.numeric(out).scalar.numpy.type) if together is None else together
-        if isinstance(out.type, Composite):
-            return _componentwise(_chosen(alone, compute, out.type, row.exact), args, c.new(out), out.type.size)
-        if isinstance(out.type, Scalar):
-            return _scalar(_chosen(alone, compute, out.type, row.exact), args, c.new(out))
-    return _one_by_one(partial(on_components, alone), args, types, [c.new(o) for o in stmt.outs], stmt.outs)
+    (out,) = stmt.outs
+    compute = _each_lane(alone, ir.numeric(out).scalar.numpy.type) if together is None else together
+    chosen = _chosen(alone, compute, out.type, row.exact)
+    if isinstance(out.type, Composite):
+        return _componentwise(chosen, c.at(stmt.args), c.new(out), out.type.size)
+    return _scalar(chosen, c.at(stmt.args), c.new(out))
+
+
+def has_lanes(stmt: ir.Stmt) -> bool:
+    """False for a row that takes composites as a whole, in a way of its own: factors of matrices, for one."""
+    row = stmt.row
+    if row in STEPS or row.whole is not None or row.expand is not None or row.elementwise:
+        return True
+    return len(stmt.outs) == 1 and not any(isinstance(v.type, Composite) for v in (*stmt.args, *stmt.outs))
 
 
 def _chosen(alone: Callable, together: Callable, type: Type, exact: bool) -> Callable[..., Any]:
@@ -206,42 +210,6 @@ def _componentwise(compute: Callable, args: list[int], out: int, size: int) -> S
         s[out] = tuple([compute(*given) for given in zip(*parts, strict=True)])
 
     return step
-
-
-def _one_by_one(
-    compute: Callable, args: list[int], types: list[Type], outs: list[int], made: Sequence[ir.Value]
-) -> Step:
-    """A step of a row whose meaning takes and returns whole composites: called lane by lane."""
-    into = [converter(t) for t in types]
-    out_types = [o.type for o in made]
-
-    def results(lane: list) -> list[Any]:
-        found = compute(*[convert(v) for convert, v in zip(into, lane, strict=True)])
-        return [
-            _uniform(t, f) for t, f in zip(out_types, [found] if len(outs) == 1 else found if outs else [], strict=True)
-        ]
-
-    def step(s: list) -> None:
-        given = [s[k] for k in args]
-        if not any(map(is_vector, given)):
-            for out, value in zip(outs, results(given), strict=True):
-                s[out] = value
-            return
-        count = len(s[LANES])
-        columns = [empty(t, count) for t in out_types]
-        for lane in range(count):
-            for column, value in zip(columns, results([_one(v, lane) for v in given]), strict=True):
-                put(column, lane, value)  # type: ignore[arg-type]
-        for out, column in zip(outs, columns, strict=True):
-            s[out] = column
-
-    return step
-
-
-def _one(value: Any, lane: int) -> Any:
-    if value.__class__ is tuple:
-        return [_one(v, lane) for v in value]
-    return value[lane] if value.__class__ is np.ndarray else value
 
 
 # --- constants, thread indices, stacks and claims
