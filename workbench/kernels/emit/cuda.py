@@ -318,7 +318,7 @@ def _boxed(function: Function, variant: Variant) -> str:
 
 
 def _begin(body: Body) -> str:
-    """What stands before the loop over cells; returns the C type that counts those."""
+    """Emit the lines before the loop over cells; returns the C type that counts those."""
     body.lines += _pointers(body)
     body.unpack("args.")
     if body.fails:

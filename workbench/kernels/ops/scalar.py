@@ -75,7 +75,7 @@ def _rule_scalars(name: str) -> Callable[..., Type]:
     return rule
 
 
-def _rule_floats(name: str, composite: bool = False) -> Callable[..., Type]:
+def rule_floats(name: str, composite: bool = False) -> Callable[..., Type]:
     def rule(*types: Type) -> Type:
         first = same_type(name, types)
         if not is_float(first) or not (composite or isinstance(first, Scalar)):
@@ -407,7 +407,7 @@ MOVES = row(
 )
 OVER = row(
     "over",
-    type=_either(_rule_floats("/", composite=True)),
+    type=_either(rule_floats("/", composite=True)),
     elementwise=True,
     shown=DIV,
     c="{0} == 0 ? 0 : {0} / {1}",
@@ -524,7 +524,7 @@ def _c_pow(types, x, p):
 
 POW = row(
     "pow",
-    type=_rule_floats("pow"),
+    type=rule_floats("pow"),
     meaning=_pow,
     vectorised=vectorised.pow,
     c=_c_pow,
@@ -611,7 +611,7 @@ NONZERO = row(
 
 DETACH = row(
     "detach",
-    type=_rule_floats("detach", composite=True),
+    type=rule_floats("detach", composite=True),
     meaning=lambda x: x,
     c="{0}",
     cut=True,
@@ -731,7 +731,7 @@ def _function(
     facts = {"vectorised": vectorised, **(facts if c else {**_LIBRARY, **facts})}
     return row(
         name,
-        type=_rule_floats(name),
+        type=rule_floats(name),
         meaning=meaning,
         adjoint=adjoint,
         c=c or name + "{f}({0})",
@@ -875,7 +875,7 @@ ROUND = _function(
 )
 RINT = row(
     "rint",
-    type=_rule_floats("rint", composite=True),
+    type=rule_floats("rint", composite=True),
     elementwise=True,
     meaning=np.rint,
     c="rint{f}({0})",
@@ -892,7 +892,7 @@ def _test(name: str, meaning: Callable[..., Any], c: str, every: bool) -> Row:
     joined, of = (LOGICAL_AND, "every component is") if every else (LOGICAL_OR, "a component is")
 
     def rule(x: Type) -> Type:
-        return (_rule_floats(name, composite=True)(x), bool_)[1]
+        return (rule_floats(name, composite=True)(x), bool_)[1]
 
     def expand(parts: list, types: object, out: object) -> Any:
         return reduce(joined, [one(x) for x in parts])
@@ -927,7 +927,7 @@ def _adjoint_atan2(g, out, y, x):
 
 ATAN2 = row(
     "atan2",
-    type=_rule_floats("atan2"),
+    type=rule_floats("atan2"),
     meaning=np.arctan2,
     c="atan2{f}({0}, {1})",
     adjoint=_adjoint_atan2,
@@ -939,7 +939,7 @@ ATAN2 = row(
 )
 COPYSIGN = row(
     "copysign",
-    type=_rule_floats("copysign"),
+    type=rule_floats("copysign"),
     meaning=np.copysign,
     c="copysign{f}({0}, {1})",
     exact=True,
@@ -960,7 +960,7 @@ def _even(x: np.floating, attr: int) -> Any:
 
 EVEN = row(
     "even",
-    type=lambda x, attr: _rule_floats("even")(x),
+    type=lambda x, attr: rule_floats("even")(x),
     typed_by_attr=True,
     meaning=_even,
     exact=True,

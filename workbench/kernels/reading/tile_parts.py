@@ -266,7 +266,7 @@ def places_from(offsets: list[ir.Value], i: list[ir.Value]) -> list[ir.Value]:
 def either(
     reader: ReaderBase, condition: ir.Value, write: Callable[[], Any], other: Callable[[Any], Any] | None = None
 ) -> Any:
-    """What `write` makes where the condition holds; elsewhere what `other` makes of that, or zeros."""
+    """Emit a branch; returns the results of `write` where the condition holds, else `other` of them, or zeros."""
     then, otherwise = ir.Region(), ir.Region()
     with reader.builder.inside(then):
         made = write()
