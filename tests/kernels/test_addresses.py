@@ -141,9 +141,8 @@ def test_what_is_no_part_of_an_array_is_refused(line, slug, what, tmp_path):
     assert what in str(error.value)
 
 
-@pytest.mark.parametrize("where", ["&a.data[1]", "a.data", "(a.data)"])
-def test_an_address_in_a_snippet_is_no_value(where, backend):
-    @wb.func_native(f"uint64_t p = (uint64_t){where}; return p;")
+def test_an_address_in_a_snippet_is_no_value(backend):
+    @wb.func_native("uint64_t p = (uint64_t)a.data; return p;")
     def at(a: wb.array[float]) -> wb.uint64: ...
 
     @wb.kernel
@@ -152,10 +151,18 @@ def test_an_address_in_a_snippet_is_no_value(where, backend):
 
     y = wb.zeros(1)
     wb.launch(k, 1, [wb.array([1.0, 2.0, 3.0]), y])
-    assert y.numpy().tolist() == [2.0 if "1" in where else 1.0]
+    assert y.numpy().tolist() == [1.0]
 
 
-@pytest.mark.parametrize("text", ["return &a.data[0] == &a.data[1];", "float x = (float)&a.data[0]; return x > 0;"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "return &a.data[0] == &a.data[1];",
+        "float x = (float)&a.data[0]; return x > 0;",
+        "return a.data;",
+        "return (float)a.data > 0;",
+    ],
+)
 def test_addresses_are_not_compared_or_converted(text):
     @wb.func_native(text)
     def f(a: wb.array[float]) -> bool: ...

@@ -18,9 +18,8 @@ SNIPPETS = {
             s += sinf(x * (j + 1)) / 2;
         }
         for (int j = n; j > 0; j -= 2) s += j * 0.25f;
-        for (int j = 1; j < n; j <<= 1) { if (j == 4) continue; s += j; }
-        int k;
-        for (k = 1; k < n; ++k) s += k;
+        int k = 0;
+        while (k < n) { k++; if (k == 4) continue; s += k; }
         s += k; // what it is after the loop
         return s;""",
     "integers": """
@@ -38,15 +37,14 @@ SNIPPETS = {
         return k + c + (float)(big >> 38) + (int)(x * 3.7f) + !n;""",
     "shadows": """
         float r = x; int i = 3;
-        { float r = 2.0f; i += (int)r; }
-        for (int i = 0; i < 2; i++) { float r = i; r += 1; }
+        { float q = 2.0f; i += (int)q; }
+        for (int j = 0; j < 2; j++) { int q = j; r += q; }
+        for (int j = 3; j >= 0; --j) { float q = j; r -= q; }
         if (r > 0.5f && i == 5 || n) { r *= 2; } else if (r < -1) r = 7; else { r = -r; }
-        float v[3] = {1.0f, x, 2};
-        v[n % 3] += 4;
         while (r > 1.0f) { r *= 0.5f; if (r < 1.1f) break; }
-        const float lambda = v[0] + v[1] * v[2]; // a word of Python
-        int in = 2; /* another */
-        return r + lambda * in;""",
+        const float twice = 1.0f + x * 2; // a comment
+        int two = 2; /* another */
+        return r + twice * two;""",
     "conversions": """
         int a = x * 10;
         a *= 1.5f;
@@ -58,7 +56,8 @@ SNIPPETS = {
     "bits": """
         unsigned int u = n + 12;
         unsigned long long wide = 40ULL << (4 * n);
-        return __builtin_ctz(u) + __builtin_ctzll(wide) * x + __builtin_ffs(n) * 2 + __builtin_popcount(u);""",
+        int last = __builtin_ctz(u) + __builtin_ctzll(wide) * x + __builtin_ffs(n) * 2 + __builtin_popcount(u);
+        return last + (wide >> 3 & 1 | u << 2 ^ 5) * 2;""",
 }
 
 
@@ -191,11 +190,10 @@ def test_values_have_adjoints_that_are_checked():
         wb.verify.check_rule(forgotten)
 
 
-def test_memory_atomics_components_and_pointers(backend):
+def test_memory_atomics_and_components(backend):
     @wb.func_native("""
-        float* p = wp::address(a, i);
-        float old = *p;
-        *p = old * 2.0f + v.c[1] + v.x;
+        float old = a.data[i];
+        a[i] = old * 2.0f + v.c[1] + v.x;
         wp::atomic_add(a, 0, old);
         atomicAdd(&a.data[0], 1.0f);
         wp::vec3 w = v * 2.0f;
@@ -219,9 +217,7 @@ def test_memory_atomics_components_and_pointers(backend):
     "text",
     [
         "uint32_t i = reinterpret_cast<uint32_t&>(x); return i ^ ((uint32_t)(-(int)(i >> 31)) | 0x80000000);",
-        "uint32_t i = *reinterpret_cast<const uint32_t*>(&x); i ^= (uint32_t)(-(int)(i >> 31)) | 0x80000000; return i;",
-        "uint32_t i = *(uint32_t*)&x; return i ^ ((uint32_t)(-(*(int*)&x >> 31 & 1)) | 0x80000000);",
-        "unsigned i = __float_as_uint(x); return i ^ ((unsigned)(-(int)(__float_as_int(x) < 0)) | 0x80000000);",
+        "auto i = reinterpret_cast<unsigned int&>(x); return i ^ (static_cast<unsigned>(-(int)(i >> 31)) | 1u << 31);",
     ],
 )
 def test_bits_of_numbers(text, backend):
@@ -240,62 +236,6 @@ def test_bits_of_numbers(text, backend):
     bits = x.view(np.uint32)
     expected = bits ^ np.where(bits >> 31, np.uint32(0xFFFFFFFF), np.uint32(0x80000000))
     assert y.numpy().tolist() == expected.tolist() == sorted(expected.tolist())
-
-
-def test_the_memory_of_several_axes_is_counted_row_by_row(backend):
-    @wb.func_native("""
-        const int n = x.shape[0] * x.shape[1] * x.shape[2];
-        x.data[k] *= 3.0f;
-        atomicAdd(&m.data[k], x.data[n - 1 - k]);
-        const float4 four = *reinterpret_cast<const float4*>(&x.data[k]);
-        return four.y + four.w * 2.0f;
-    """)
-    def work(x: wb.array3d[float], m: wb.array2d[float], k: int) -> float: ...
-
-    @wb.kernel
-    def run(x: wb.array3d[float], m: wb.array2d[float], y: wb.array[float]):
-        y[0] = work(x, m, 7)
-
-    given = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
-    x, m, y = wb.array(given, dtype=float, requires_grad=True), wb.zeros((4, 3)), wb.zeros(1)
-    with wb.Tape(keep="all") as tape:
-        wb.launch(run, 1, [x, m, y])
-    assert y.numpy()[0] == 8 + 10 * 2 and m.numpy()[2, 1] == 16 and x.numpy()[0, 1, 3] == 21
-    wb.gradcheck(tape)
-
-
-@pytest.mark.parametrize("dtype", [wb.float64, wb.vec4, wb.vec2])
-def test_four_elements_are_numbers_of_the_vectors_type(dtype):
-    @wb.func_native("const float4 v = *reinterpret_cast<const float4*>(&x.data[0]); return v.x;")
-    def first(x: wb.array[dtype]) -> float: ...
-
-    @wb.kernel
-    def run(x: wb.array[dtype], y: wb.array[float]):
-        y[0] = first(x)
-
-    with pytest.raises(wb.KernelError):
-        run.program()
-
-
-def test_four_elements_of_a_tile(backend):
-    @wb.func_native("""
-        const float4 v = *reinterpret_cast<const float4*>(&rows.data.ptr[row * 8 + column]);
-        return wp::vec4f(v.x, v.y, v.z, v.w);
-    """)
-    def four(rows: wb.tile[float, 2, 8], row: int, column: int) -> wb.vec4: ...
-
-    @wb.kernel
-    def run(x: wb.array2d[float], y: wb.array[wb.vec4]):
-        i = wb.tid()
-        rows = wb.tile_load(x, shape=(2, 8))
-        y[i] = four(rows, i, 4) * four(rows, 0, 2)[1]
-
-    x = wb.array(np.arange(16, dtype=np.float32).reshape(2, 8), dtype=float, requires_grad=True)
-    y = wb.zeros(2, dtype=wb.vec4)
-    with wb.Tape(keep="all") as tape:
-        wb.launch_tiled(run, dim=[2], inputs=[x, y], block_dim=32)
-    np.testing.assert_array_equal(y.numpy(), x.numpy()[:, 4:] * 3)
-    wb.gradcheck(tape)
 
 
 @pytest.mark.parametrize(
@@ -328,20 +268,34 @@ def test_a_replay_is_what_the_reverse_pass_runs():
         ("__shared__ float v[4]; return v[0];", "__shared__"),
         ("return y;", "`y`"),
         ("do { x += 1; } while (x < 3); return x;", "`do`"),
-        ("float y; return (y = x);", "`=` inside"),
-        ("float *p = (float*)x; return *p;", "p"),
-        ("float a = x; float *p = &a; return *p;", "p"),
-        ("return *(wp::address(a, 0) + 1);", "wp::address"),
-        ("float *p = wp::address(a, 0); return *(p + 1);", "`p + 1`"),
-        ("float *p = wp::address(a, 0); *p++; return x;", "`p++`"),
-        ("float *p = wp::address(a, 0); return p[1];", "`p`"),
-        ("float *p = wp::address(a, 0) + 1; return *p;", "wp::address"),
+        ("float y; return (y = x);", "`=`"),
+        ("float y = 1.0f, z; return x;", "`,`"),
+        ("float y; y = x++; return y;", "`++`"),
+        ("int k = 0; for (k = 1; k < 4; ++k) x += k; return x;", "another variable `k`"),
+        ("for (int k = 1; k < 64; k <<= 1) x += k; return x;", "this `for`"),
+        ("for (int k = 0; k < a[0]; ++k) a[k] = x; return x;", "this `for`, whose bound may change,"),
+        ("int n = 4; for (int k = 0; k < n; ++k) n = 2; return x;", "this `for`, whose bound may change,"),
+        ("for (int k = 0; k < 4; ++k) { if (x > 0) k += 2; } return x;", "this `for`, whose bound may change,"),
+        ("return __builtin_clz(8u) + x;", "__builtin_clz"),
+        ("return *(int*)&x;", "`*`"),
+        ("return *reinterpret_cast<const float*>(&a.data[0]);", "`*`"),
+        ("x + 1; return x;", "`+`"),
+        ("return 08;", "`08`"),
+        ("{ float x = 2.0f; a[0] = x; } return x;", "another variable `x`"),
+        ("float in = x; return in;", "another variable `in`"),
+        ("float y = (x, 2.0f); return y;", "`,`"),
+        ("return __float_as_int(x);", "__float_as_int"),
+        ("if (x > 0) { return x;", "what lacks `}`"),
+        ("float *p = (float*)x; return *p;", "`*`"),
+        ("float b = x; float *p = &b; return *p;", "`*`"),
+        ("return *(wp::address(a, 0) + 1);", "`*`"),
+        ("float p = wp::address(a, 0); return p;", "wp::address"),
         ("return reinterpret_cast<float>(x);", "reinterpret_cast"),
-        ("return x +;", "what lacks `identifier`"),
+        ("return x +;", "`;`"),
         ("return x", "what lacks `;`"),
-        ("return * x;", "`x`"),
-        ("return x; } void g() {", "`void`"),
-        ("float v[] = {1, 2}; return v[0];", "`v`"),
+        ("return * x;", "`*`"),
+        ("return x; } void g() {", "`}`"),
+        ("float v[] = {1, 2}; return v[0];", "`[`"),
         ("#if X > 3\nreturn x;\n#endif", "#if X > 3"),
         ("return some::thing(x);", "some::thing"),
         ('asm("nop"); return x;', "`asm`"),
@@ -360,6 +314,42 @@ def test_what_is_not_read_is_refused_where_it_is_called(text, what):
     with pytest.raises(wb.KernelError, match="native-snippet") as e:
         k.program()
     assert what in str(e.value) and "f(x[0], x)" in e.value.where.text
+    assert "the same in Python: a @wb.func" in e.value.instead
+
+
+def test_one_number_does_not_count_the_elements_of_several_axes():
+    @wb.func_native("return x.data[k];")
+    def flat(x: wb.array2d[float], k: int) -> float: ...
+
+    @wb.func_native("return t.data.ptr[k];")
+    def of_tile(t: wb.tile[float, 2, 8], k: int) -> float: ...
+
+    @wb.kernel
+    def run(x: wb.array2d[float]):
+        x[0, 0] = flat(x, 1)
+
+    @wb.kernel
+    def tiled(x: wb.array2d[float]):
+        x[0, 0] = of_tile(wb.tile_load(x, shape=(2, 8)), 1)
+
+    for k in (run, tiled):
+        with pytest.raises(wb.KernelError, match="native-snippet"):
+            k.program()
+
+
+def test_loops_over_a_range_end_where_the_array_does(backend):
+    @wb.func_native("for (int j = 0; j < a.shape[0]; j++) atomicAdd(&a.data[j], s.data[0] * (float)j);")
+    def spread(a: wb.array[float], s: wb.array[float]): ...
+
+    @wb.kernel
+    def k(a: wb.array[float], s: wb.array[float]):
+        spread(a, s)
+
+    a, s = wb.zeros(3, requires_grad=True), wb.array([2.0], requires_grad=True)
+    with wb.Tape(keep="all") as tape:
+        wb.launch(k, 1, [a, s])
+    assert a.numpy().tolist() == [0, 2, 4]
+    wb.gradcheck(tape)
 
 
 def test_a_side_for_cuda_is_told_apart():

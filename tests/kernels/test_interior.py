@@ -10,7 +10,6 @@ import workbench as wb
 from workbench.kernels.analysis import launch_ranges
 from workbench.kernels.analysis.accesses import accesses_of
 from workbench.kernels.analysis.launch_form import LaunchForm
-from workbench.kernels.emit import c as emit_c
 from workbench.kernels.ir import walk
 from workbench.kernels.ops import control
 from workbench.launches import thresholds
@@ -126,15 +125,14 @@ def gradient_of_sums(backend: str, c: float, seed: np.ndarray) -> np.ndarray:
         wb.launch(sum_of_neighbours, len(seed), [x, y, c])
     tape.backward(grads={y: wb.array(seed)})
     if backend == "c":
-        made = tape.launches[0].reverse.pull.made.values()
-        assert all("_positive(" in emit_c.text(m.function, m.variant) for m in made) and all(m.box for m in made)
+        assert all(m.box for m in tape.launches[0].reverse.pull.made.values())
     return x.grad.numpy().copy()
 
 
 @pytest.mark.needs_cc
 @pytest.mark.parametrize("c", [0.25, -0.25, 0.0, -0.0, np.inf, -np.inf, np.nan, 1e-45, 3e38])
 def test_a_number_of_the_launch_times_an_adjoint_of_zero_is_zero_whatever_it_is(c, monkeypatch):
-    """Inside the box a factor that is positive and finite is multiplied by without a test, no other: the same bits."""
+    """Inside the box as around it: the same bits."""
     monkeypatch.setattr(thresholds, "PULL_FROM", 1)
     rng = np.random.default_rng(3)
     seed = rng.choice(np.array([0.0, -0.0, 1.5, -2.0, 1e-40, 3e38, np.inf, np.nan], np.float32), 90)

@@ -32,7 +32,7 @@ from workbench.kernels.ops import (
     unary,
     why_refused,
 )
-from workbench.kernels.row import Effect, Row, host, weak_type
+from workbench.kernels.row import Row, host, weak_type
 
 S = T.float64
 V2, V3, V4 = (T.vector(n, S) for n in (2, 3, 4))
@@ -289,8 +289,6 @@ def test_a_row_s_facts_agree_with_each_other():
     for r in ROWS.values():
         assert not (r.linear and r.bilinear), r
         assert r.exact or not r.moves, r
-        assert r.cheap or not r.eager, r
-        assert r.effect is Effect.PURE or not r.eager, r
         assert (r.update is None) == (r is not memory.ACCUMULATE and r not in memory.ATOMICS), r
         assert not r.adds or r.update in (scalar.ADD, scalar.SUB), r
 

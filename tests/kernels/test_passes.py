@@ -13,7 +13,6 @@ from workbench.kernels.check import IRError
 from workbench.kernels.ir import Function, walk
 from workbench.kernels.passes import (
     adjoint,
-    fewer_branches,
     gradients,
     ledger_adjoint,
     named,
@@ -90,7 +89,6 @@ RUN: dict[str, Callable[[], object]] = {
     "merge parameters": lambda: simplify.merged(of(diffuse), (("x", "y"),)),
     "unroll": lambda: simplify.unrolled(of(largest)),
     "other slope": lambda: other_slope.other_slope(adjoint.adjoint(of(smallest), BOTH).function),
-    "fewer branches": lambda: fewer_branches.fewer_branches(of(diffuse)),
 }
 
 
@@ -149,18 +147,7 @@ def test_a_pass_that_defines_a_value_twice_is_named(monkeypatch):
 
 def test_the_steps_of_a_kernel_are_all_there_in_order():
     names = [name for name, _ in diffuse.steps]
-    assert names == [
-        "source",
-        "read",
-        "ir",
-        "forward loads",
-        "simplify adjoint",
-        "adjoint",
-        "fewer branches",
-        "fewer branches",
-        "c",
-        "cuda",
-    ]
+    assert names == ["source", "read", "ir", "forward loads", "simplify adjoint", "adjoint", "c", "cuda"]
     texts = dict(diffuse.steps)
     for name in ("source", "ir", "adjoint", "c", "cuda"):
         assert str(texts[name]) == str(getattr(diffuse, name))

@@ -19,7 +19,6 @@ from typing import Any, NamedTuple
 
 from .passes import (
     adjoint,
-    fewer_branches,
     gradients,
     ledger_adjoint,
     other_slope,
@@ -65,6 +64,5 @@ PASSES = (
     Pass(simplify.assume, "For a box of threads that takes the first branch of some conditions: without asking them."),
     Pass(simplify.merged, "Parameters that are one array at a launch become one."),
     Pass(simplify.unrolled, "Short loops of known turns, written out."),
-    Pass(fewer_branches.fewer_branches, "Cheap conditions are worked out unasked: for compilers that vectorise."),
     Pass(other_slope.other_slope, "An adjoint that takes the other slope at ties of `min`, `max`, `abs` and `clamp`."),
 )

@@ -303,7 +303,7 @@ def is_value(type: Type) -> bool:
 
 
 # attr: a Python number for scalars; for composites one number for all components or a flat tuple of them
-CONST = Row("const", type=lambda attr: None, typed_by_attr=True, exact=True, moves=True, cheap=True, eager=True, cost=0)
+CONST = Row("const", type=lambda attr: None, typed_by_attr=True, exact=True, moves=True, cheap=True, cost=0)
 
 
 def constant(type: Type, value: Components) -> Value:

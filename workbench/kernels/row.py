@@ -119,7 +119,6 @@ class Singular:
 # exact                    a float result has the same bits from NumPy and from any compiler without contraction
 # moves                    hands values on as they are: nothing is rounded, in float16 either
 # cheap                    sooner worked out again than stored and loaded
-# eager                    so cheap and safe that it may be worked out where nobody asked, to spare a branch
 # library                  C calls its math library for it, so compilers cannot vectorise it over threads; or the
 #                          types of operands of which that is so
 # block(types, type, out, *texts, attr?)  of rows over tiles, in place of `c`: C by which the threads of a block
@@ -158,7 +157,6 @@ class Row:
     exact: bool = False
     moves: bool = False
     cheap: bool = False
-    eager: bool = False
     library: bool | tuple[Scalar, ...] = False
     block: Callable[..., str] | None = None
     onto: int | None = None

@@ -1,24 +1,27 @@
 """Classification of how threads use the arrays they change: it decides how the interpreter batches threads.
 
 OWN: no two threads touch one cell. LATER: all of them add to it, and none reads it. IN_TURN: one statement changes it,
-once in every thread. WATCHED: none of that is proven, and the run looks at every cell.
+once in every thread.
 """
 
 from __future__ import annotations
 
 from .. import ir
-from ..interpreter.lane_memory import IN_TURN, LATER, OWN, WATCHED
-from ..ops import control
+from ..interpreter.lane_memory import IN_TURN, LATER, OWN
+from ..interpreter.lanes import has_lanes
+from ..ops import control, memory
 from ..types import Tile, uint64
 from .accesses import accesses_of
 from .launch_form import LaunchForm
 from .thread_conflicts import private
 
-_ALONE = (control.EACH, control.GRAD, control.PRINTF)
+_ALONE = (control.EACH, control.GRAD, control.PRINTF, memory.LOG_STORE, memory.MARK, memory.ROLLBACK)
 
 
 def uses(function: ir.Function, form: LaunchForm) -> dict[str, str] | None:
-    """The use of each array that changes. None where threads print, work on tiles, or reach one place by two names."""
+    """The use of each array that changes. None where one has none of these uses, or is reached by two names, and where
+    threads print, work on tiles or undo what they stored.
+    """
     statements = list(ir.walk(function.body))
     touching: dict[str, list[ir.Stmt]] = {}
     for access in accesses_of(function):
@@ -29,13 +32,16 @@ def uses(function: ir.Function, form: LaunchForm) -> dict[str, str] | None:
     loops = [s for s in statements if s.row in (control.FOR, control.WHILE)]
     looped = {s for loop in loops for region in loop.regions for s in ir.walk(region)}
     read = ir.used(function.body)
-    return {n: _use(function, form, n, touching[n], looped, read) for n in changed}
+    found = {n: _use(function, form, n, touching[n], looped, read) for n in changed}
+    known = {n: use for n, use in found.items() if use is not None}
+    return known if len(known) == len(found) else None
 
 
 def _alone(stmt: ir.Stmt) -> bool:
     """True if threads must run this statement one after the other (I/O, tiles, replays, uint64 loops ...)."""
     return (
         stmt.row in _ALONE
+        or not has_lanes(stmt)
         or (stmt.row is control.CALL and stmt.attr is not None and stmt.attr.replay is not None)
         or (stmt.row is control.FOR and stmt.args[0].type is uint64)
         or any(isinstance(v.type, Tile) for v in (*stmt.args, *stmt.outs))
@@ -44,10 +50,10 @@ def _alone(stmt: ir.Stmt) -> bool:
 
 def _use(
     function: ir.Function, form: LaunchForm, name: str, found: list[ir.Stmt], looped: set[ir.Stmt], read: set[ir.Value]
-) -> str:
+) -> str | None:
     if private(function, name, form):
         return OWN
     updates = {s.row.update for s in found}
     if len(updates) == 1 and None not in updates and not any(out in read for s in found for out in s.outs):
         return LATER
-    return IN_TURN if len(found) == 1 and None not in updates and found[0] not in looped else WATCHED
+    return IN_TURN if len(found) == 1 and None not in updates and found[0] not in looped else None

@@ -2,15 +2,14 @@
 
 The one idea is strip-mining and interchange (Allen and Kennedy, Optimizing Compilers for Modern Architectures, 2001):
 each thread does its own statements in their own order, but the loop over the threads of a block is the innermost one.
-A loop with the same bounds for all of them turns around it; what threads add to cells that others may add to as well is
-kept for the block and added after it: as one sum where it is one cell for all, else thread by thread. Every other value
-is what it would be, to the last bit. A function takes this form when nothing in it could tell the difference, or keep a
-compiler from using it.
+A loop with the same bounds for all of them turns around it; what they add to one cell for all is summed for the block
+and added after it. Every other value is what it would be, to the last bit. A function takes this form when it has such
+a loop, and nothing in it could tell the difference, or keep a compiler from using it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from ..ir import Function, Region, Stmt, Value, numeric, root, used, walk
@@ -28,7 +27,6 @@ _ADDS = (rows.ACCUMULATE, rows.ATOMIC_ADD)
 _NO = (control.WHILE, control.CALL, control.EACH, rows.LOG_STORE)  # nor what has to do with stacks, logs and printing
 BLOCK_BYTES = 1024  # of the widest float of a block: what is done once for it costs little beside it
 KEPT_BYTES = 1 << 16  # of all threads of a block: more falls out of the nearest cache, and takes compilers very long
-WORTH = 8  # float operations without which a block is not worth its arrays
 
 
 @dataclass(eq=False)
@@ -59,9 +57,13 @@ class ThreadStretches:
     last: set[Value]
     width: int
 
-    def deferred(self, s: Stmt) -> bool:
-        """True if this adds to a cell that other threads of the block may add to: it is done after the block."""
-        return s.row in _ADDS and not all(v in self.own for v in s.args[1:-1])
+    def summed(self, s: Stmt) -> bool:
+        """True if all threads add to one cell here: what they add is summed, and added after the block."""
+        return s.row in _ADDS and not self.of_the_thread(s) and all(v in self.uniform for v in s.args[1:-1])
+
+    def of_the_thread(self, s: Stmt) -> bool:
+        """True for an addition to a cell at the indices of the thread."""
+        return all(v in self.own for v in s.args[1:-1])
 
     def apart(self, stmts: Iterable[Stmt]) -> bool:
         """True if for each thread of a block these statements certainly write to cells of its own."""
@@ -92,13 +94,18 @@ def _blocks(function: Function, facts: _Facts) -> ThreadStretches | None:
     stmts = list(walk(function.body))
     form = ThreadStretches(facts.parts(function.body), facts.uniform, facts.own, facts.last, 0)
     if not any(isinstance(part, UniformLoop) for part in form.parts):
-        working = sum(s.row.effect is Effect.PURE and any(_floats(v.type) for v in s.outs) for s in stmts)
-        meeting = any(form.deferred(s) for s in stmts)
-        if not meeting or working < WORTH or not all(facts.clean(s) for s in function.body.body):
-            return None
+        return None
+    if not all(form.summed(s) or form.of_the_thread(s) for s in _straight(form.parts) if s.row in _ADDS):
+        return None
     sizes = [numeric(v).scalar.itemsize for s in stmts for v in s.outs if _floats(v.type)]
     form.width = BLOCK_BYTES // max(sizes, default=4)
     return form if form.width * _kept(form, stmts) <= KEPT_BYTES else None
+
+
+def _straight(parts: list[Part]) -> Iterator[Stmt]:
+    """The statements of all stretches."""
+    for part in parts:
+        yield from _straight(part.parts) if isinstance(part, UniformLoop) else part
 
 
 def _possible(function: Function, variant: Variant) -> bool:
@@ -241,10 +248,9 @@ class _Writer:
 
     def stretch(self, stmts: list[Stmt], carried: list[tuple[Value, Value]]) -> None:
         body, rest = self.body, self.names(stmts)
-        adds = [s for s in rest if self.form.deferred(s)]
-        sums = [(s, self.sums(s.args[-1].type)) for s in adds if self.alike(s)]
+        adds = [s for s in rest if self.form.summed(s)]
+        sums = [(s, self.sums(s.args[-1].type)) for s in adds]
         summed = [name for _, names in sums for name in names]
-        spread = [(s, [self.copy(v) for v in s.args[1:]]) for s in adds if not self.alike(s)]
         made = [v for s in rest for v in s.outs if v in self.lasting]
         for v in made:
             self.kept[v] = self.array(v.type, v.name or "kept")
@@ -260,15 +266,9 @@ class _Writer:
             for s, names in sums:
                 for k, name in enumerate(names):
                     body.put(f"{name} += {_part(body.text(s.args[-1]), s.args[-1].type, k)};")
-            for s, copies in spread:
-                for v, names in zip(s.args[1:], copies, strict=True):
-                    if names:
-                        self.keep(names, v)
             self.pass_on(carried)
         for s, names in sums:
             self.add_sum(s, names)
-        if spread:
-            self.add_each(spread)
 
     def names(self, stmts: list[Stmt]) -> list[Stmt]:
         """Emit statements that need no loop over threads, once; returns the others."""
@@ -297,10 +297,7 @@ class _Writer:
         if not inside:
             self.body.count(loop.stmt)
 
-    # ---- what threads add to cells of others
-
-    def alike(self, s: Stmt) -> bool:
-        return all(v in self.form.uniform for v in s.args[1:-1])
+    # ---- what threads add to one cell
 
     def sums(self, type: Type) -> list[str]:
         """Declare a sum per component, of what a block adds to one cell."""
@@ -313,27 +310,6 @@ class _Writer:
         m, indices, _ = self.body.target_of(s, 1)
         for k, name in enumerate(names):
             self.body.put(f"{_part(self.body.place(m, indices), s.args[-1].type, k)} += {name};")
-
-    def add_each(self, spread: list[tuple[Stmt, list[list[str]]]]) -> None:
-        """Emit the deferred additions, thread by thread, in program order."""
-        with self.lanes(set()):
-            for s, copies in spread:
-                before = dict(self.body.texts)
-                for v, names in zip(s.args[1:], copies, strict=True):
-                    if names:
-                        self.read(v, names)
-                self.body.row_accumulate(s)
-                self.body.texts.update(before)
-
-    def copy(self, v: Value) -> list[str]:
-        """Declare arrays for an operand of a deferred addition; none if it is uniform or a thread index."""
-        if v in self.form.uniform or v in self.form.own:
-            return []
-        if isinstance(v.type, Composite) and v.type.size in (2, 4):  # read back as a whole
-            name = self.body.names.new("added")
-            self.body.put(f"{type_name(v.type)} {name}[{self.form.width}];")
-            return [name]
-        return self.array(v.type, "added")
 
     # ---- values of all threads of the block
 
@@ -348,10 +324,6 @@ class _Writer:
         return names
 
     def keep(self, names: list[str], value: Value) -> None:
-        if isinstance(value.type, Composite) and len(names) == 1 < value.type.size:
-            for k in range(value.type.size):
-                self.body.put(f"{names[0]}[{self.lane}].c[{k}] = {self.body.text(value)}.c[{k}];")
-            return
         for k, name in enumerate(names):
             self.body.put(f"{name}[{self.lane}] = {_part(self.body.text(value), value.type, k)};")
 
@@ -361,8 +333,7 @@ class _Writer:
 
     def read(self, v: Value, names: list[str]) -> None:
         parts = [f"{name}[{self.lane}]" for name in names]
-        whole = not isinstance(v.type, Composite) or len(names) < v.type.size
-        text = parts[0] if whole else "{{" + ", ".join(parts) + "}}"
+        text = "{{" + ", ".join(parts) + "}}" if isinstance(v.type, Composite) else parts[0]
         name = self.body.names.new(v.name or "t")
         self.body.texts[v] = name
         self.body.put(f"const {type_name(v.type)} {name} = {text};")
@@ -429,11 +400,7 @@ def _lasting(form: ThreadStretches) -> set[Value]:
 
 
 def _kept(form: ThreadStretches, stmts: list[Stmt]) -> int:
-    """Bytes per thread that a block stores: values live across stretches, loop results, deferred additions."""
+    """Bytes per thread that a block stores: values live across stretches, and results of loops."""
     kept = [v.type for v in _lasting(form) if not isinstance(v.type, Array)]
-    for s in stmts:
-        if s.row is control.FOR:
-            kept += [v.type for v in s.outs]
-        elif form.deferred(s):
-            kept += [v.type for v in s.args[1:] if v not in form.uniform and v not in form.own]
+    kept += [v.type for s in stmts if s.row is control.FOR for v in s.outs]
     return sum(numeric(t).itemsize for t in kept)

@@ -8,6 +8,7 @@ text of each access.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -26,6 +27,7 @@ from .expressions import Expr
 from .signature import BOUNDS, CLAIM, Signature, Variant, accesses, claims, conventions, logs
 from .tiles import TileText
 
+_WORD = re.compile(r"\w+")
 _UNPACKED = re.compile(r"\s*const \w+ (\w+) = .*args(?:->|\.)")
 
 
@@ -64,15 +66,12 @@ class Body(TileText):
     helpers: dict[str, str] = field(default_factory=dict)
     depth: int = 1
     asks: bool = False  # may loops ask whether they are to stop
-    positive: bool = False  # are numbers of the launch by which adjoints are multiplied positive and finite
     asking: bool = field(default=False, init=False)  # does one
     leaving: bool = field(default=False, init=False)  # does a failure end the work
-    factors: dict[str, None] = field(default_factory=dict, init=False)  # the numbers of which that was used
 
     def __post_init__(self) -> None:
         self.names = CNames()
         self.texts: dict[Value, str] = {}
-        self.numbers: set[str] = set()  # floats of the launch
         self.memory: dict[Value, ArrayNames] = {}
         self.stacks: dict[Value, StackText] = {}
         stmts = list(walk(self.function.body))
@@ -97,8 +96,6 @@ class Body(TileText):
         for p, name in self.signature.fields.items():
             if not isinstance(p.type, Array):
                 self.texts[p] = name
-                if isinstance(p.type, Scalar) and p.type.kind == "f":
-                    self.numbers.add(name)
                 continue
             shape = [self.names.new(f"{name}_n{k}") for k in range(p.type.ndim)]
             strides = [self.names.new(f"{name}_s{k}") for k in range(p.type.ndim)]
@@ -139,9 +136,8 @@ class Body(TileText):
 
     def used_lines(self) -> list[str]:
         """The lines without the constants read from the argument block that nothing uses."""
-        found = [_UNPACKED.match(line) if "args" in line else None for line in self.lines]
-        text = "\n".join(self.lines)
-        return [line for line, m in zip(self.lines, found, strict=True) if m is None or _repeated(m[1], text)]
+        words = Counter(word for line in self.lines for word in _WORD.findall(line))
+        return [line for line in self.lines if (m := _UNPACKED.match(line)) is None or words[m[1]] > 1]
 
     @property
     def thread(self) -> str:
@@ -284,9 +280,9 @@ class Body(TileText):
         names = self.branch_names(stmt)
         then, other = stmt.regions
         lent = self.lend(stmt)
-        with self.block("" if stmt.args[0] in self.sure else f"if ({self.text(stmt.args[0])})"):
+        with self.block(f"if ({self.text(stmt.args[0])})"):
             self._branch(then, names, lent)
-        if (other.body or other.results) and stmt.args[0] not in self.sure:
+        if other.body or other.results:
             self.lines[-1] += " else {"
             self.depth += 1
             kept = self.scope()
@@ -655,21 +651,6 @@ def nested(loop: Stmt) -> bool:
 def _c_string(text: str) -> str:
     out = "".join(chr(b) if 32 <= b < 127 and chr(b) not in '"\\?*' else f"\\{b:03o}" for b in text.encode())
     return f'"{out}"'
-
-
-def _repeated(name: str, text: str) -> bool:
-    """True if a name occurs more than once in a text."""
-    count, place = 0, text.find(name)
-    while place >= 0:
-        count += not _in_word(text[place - 1 : place]) and not _in_word(text[place + len(name) : place + len(name) + 1])
-        if count > 1:
-            return True
-        place = text.find(name, place + 1)
-    return False
-
-
-def _in_word(sign: str) -> bool:
-    return sign.isalnum() or sign == "_"
 
 
 def _closes_at_end(text: str) -> bool:

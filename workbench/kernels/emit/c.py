@@ -8,12 +8,10 @@ honours `restrict` on parameters only. No header is included: reading one costs 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 
 from ...errors import Where
 from ..ir import Function
 from ..ops import memory as rows, prelude
-from ..passes.fewer_branches import fewer_branches
 from ..row import Row
 from ..types import Scalar
 from . import blocks
@@ -71,30 +69,24 @@ def update(name: str, row: Row, scalar: Scalar, shared: bool, where: Where | Non
 
 def text(function: Function, variant: Variant = PLAIN) -> str:
     """The whole C text; its entry is `void NAME(const void *args, int64_t begin, int64_t end)`."""
-    function, form = blocks.lanes(fewer_branches(function), variant)
+    function, form = blocks.lanes(function, variant)
     signature = Signature(function, boxed=variant.inner is not None)
     whole = _cells(function, variant, signature, form)
     if variant.inner is None:
         return "\n".join([*_top([whole], signature), *_loops(whole, "cells"), *_entry(whole)])
-    inner, positive = (
-        _cells(variant.inner, variant, Signature(variant.inner, boxed=True), None, p) for p in (False, True)
-    )
-    loops = [*_loops(inner, "inner"), *(_loops(positive, "positive") if positive.factors else ())]
+    inner = _cells(variant.inner, variant, Signature(variant.inner, boxed=True))
+    loops = _loops(inner, "inner")
     if variant.alone:
-        return "\n".join([*_top([inner], signature), *loops, *_boxed_entry(inner, "", positive.factors)])
+        return "\n".join([*_top([inner], signature), *loops, *_boxed_entry(inner, "")])
     parts = [*_loops(whole, "cells"), *loops]
-    return "\n".join([*_top([whole, inner], signature), *parts, *_boxed_entry(whole, AROUND, positive.factors)])
+    return "\n".join([*_top([whole, inner], signature), *parts, *_boxed_entry(whole, AROUND)])
 
 
 def _cells(
-    function: Function,
-    variant: Variant,
-    signature: Signature,
-    form: blocks.ThreadStretches | None = None,
-    positive: bool = False,
+    function: Function, variant: Variant, signature: Signature, form: blocks.ThreadStretches | None = None
 ) -> Body:
-    """The loop nest around the statements of a thread. `positive`: see `Body`."""
-    body = Body(function, variant, signature, update, positive=positive)
+    """The loop nest around the statements of a thread."""
+    body = Body(function, variant, signature, update)
     body.unpack()
     if body.fails:
         body.put("int64_t *status = args->status;")
@@ -180,7 +172,6 @@ def _pointers(body: Body) -> str:
     return "".join(f", {argument}" for _, argument in body.pointer_parameters())
 
 
-INNER = "NAME_inner(args, inPOINTERS);"
 BOXED_ENTRY = """\
 void NAME(const void *block, int64_t begin, int64_t end) {
     const NAME_args *args = block;
@@ -193,7 +184,7 @@ void NAME(const void *block, int64_t begin, int64_t end) {
             in[e] = x < all[2 * k] ? all[2 * k] : x > all[2 * k + 1] ? all[2 * k + 1] : x;
         }
     }
-    INSIDE
+    NAME_inner(args, inPOINTERS);
 AROUND}
 """
 AROUND = """\
@@ -211,10 +202,8 @@ AROUND = """\
 """
 
 
-def _boxed_entry(body: Body, around: str, factors: Iterable[str]) -> list[str]:
-    """The box without tests, then what lies around it, slab by slab. `factors`: see `Body`."""
+def _boxed_entry(body: Body, around: str) -> list[str]:
+    """The box without tests, then what lies around it, slab by slab."""
     names = {"NAME": body.signature.name, "RANK": str(body.function.rank), "POINTERS": _pointers(body)}
-    test = " && ".join(f"args->{f}.v > 0 && args->{f}.v < WB_INF" for f in factors)
-    inside = f"if ({test}) {INNER.replace('inner', 'positive')} else {INNER}" if test else INNER
-    text = BOXED_ENTRY.replace("AROUND", around).replace("INSIDE", inside)
+    text = BOXED_ENTRY.replace("AROUND", around)
     return [re.sub("NAME|RANK|POINTERS", lambda m: names[m[0]], text)]

@@ -276,17 +276,7 @@ def text(function: Function, variant: Variant = PLAIN) -> str:
     if variant.inner is not None:
         return _boxed(function, variant)
     body = GpuThread(function, variant, signature, update, "int32_t" if variant.index32 else "int64_t")
-    body.lines += _pointers(body)
-    body.unpack("args.")
-    if body.fails:
-        body.put("int64_t *status = args.status;")
-    count = _count(variant)
-    body.put(f"const {count} wb_workers = ({count})gridDim.x * blockDim.x;")
-    body.put(f"const {count} wb_worker = ({count})blockIdx.x * blockDim.x + threadIdx.x;")
-    body.put(f"const {count} wb_total = {' * '.join([f'({count})1', *body.dims])};")
-    if body.grows or body.logs:
-        body.put("wb_bytes wb_stack = {0, 0, 0, args.scratch_bytes / wb_workers / 8 * 8, false};")
-        body.put("wb_stack.base = (char *)args.scratch + wb_worker * wb_stack.capacity;")
+    count = _begin(body)
     start = len(body.lines)
     with body.block(f"for ({count} wb_thread = wb_worker; wb_thread < wb_total; wb_thread += wb_workers)"):
         _axes(body)
@@ -327,6 +317,22 @@ def _boxed(function: Function, variant: Variant) -> str:
     return "\n".join([*_top(bodies, signature, [WITHIN]), *entry])
 
 
+def _begin(body: Body) -> str:
+    """Emit the lines before the loop over cells; returns the C type that counts those."""
+    body.lines += _pointers(body)
+    body.unpack("args.")
+    if body.fails:
+        body.put("int64_t *status = args.status;")
+    count = _count(body.variant)
+    body.put(f"const {count} wb_workers = ({count})gridDim.x * blockDim.x;")
+    body.put(f"const {count} wb_worker = ({count})blockIdx.x * blockDim.x + threadIdx.x;")
+    body.put(f"const {count} wb_total = {' * '.join([f'({count})1', *body.dims])};")
+    if body.grows or body.logs:
+        body.put("wb_bytes wb_stack = {0, 0, 0, args.scratch_bytes / wb_workers / 8 * 8, false};")
+        body.put("wb_stack.base = (char *)args.scratch + wb_worker * wb_stack.capacity;")
+    return count
+
+
 def _pointers(body: Body) -> list[str]:
     return [f"    {declared} = {argument.replace('->', '.')};" for declared, argument in body.pointer_parameters()]
 
@@ -349,17 +355,7 @@ def _tiled(function: Function, variant: Variant, signature: Signature) -> str:
     names = frozenset(p.name for p in function.arrays if numeric(type_as(p, Array).dtype).scalar.bits > 8)
     shared = replace(variant, atomic=names)  # the threads of a block may meet in a cell
     body = cuda_tiles.ThreadBlock(function, shared, signature, update, "int32_t" if variant.index32 else "int64_t")
-    body.lines += _pointers(body)
-    body.unpack("args.")
-    if body.fails:
-        body.put("int64_t *status = args.status;")
-    count = _count(variant)
-    body.put(f"const {count} wb_total = {' * '.join([f'({count})1', *body.dims])};")
-    if body.grows or body.logs:
-        body.put("const int64_t wb_workers = (int64_t)gridDim.x * blockDim.x;")
-        body.put("const int64_t wb_worker = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;")
-        body.put("wb_bytes wb_stack = {0, 0, 0, args.scratch_bytes / wb_workers / 8 * 8, false};")
-        body.put("wb_stack.base = (char *)args.scratch + wb_worker * wb_stack.capacity;")
+    count = _begin(body)
     with body.block(f"for ({count} wb_thread = blockIdx.x; wb_thread < wb_total; wb_thread += gridDim.x)"):
         _axes(body)
         body.region(function.body)

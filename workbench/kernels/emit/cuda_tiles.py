@@ -34,7 +34,6 @@ class ThreadBlock(Body):
 
     note = note_on_gpu
     sync = "__syncthreads();"
-    two_ways = False
 
     def begin_tiles(self, stmts: list[Stmt]) -> None:
         super().begin_tiles(stmts)

@@ -9,7 +9,6 @@ import numpy as np
 
 from ..ir import numeric, type_as
 from ..ops.row import ROWS, overload
-from ..ops.scalar import TIMES
 from ..row import Operand, Row, weak_type
 from ..types import Scalar, Type, float16, float64, scalar_of
 from .c_names import literal
@@ -18,9 +17,6 @@ from .c_names import literal
 class ExpressionText:
     """Mixin of `Body`: the C text of one operation on scalars."""
 
-    positive: bool
-    numbers: set[str]
-    factors: dict[str, None]
     variable: Callable[..., str]
 
     def short(self, e: Expr) -> Expr:
@@ -31,9 +27,6 @@ class ExpressionText:
 
     def scalar_text(self, row: Row, types: Sequence[Type], out: Type, texts: Sequence[str], attr: object) -> str:
         """The C text of a row on scalars, parenthesised. float16 is computed in float and rounded at every step."""
-        if row is TIMES and self.positive and out is not float16 and texts[1] in self.numbers:
-            self.factors[texts[1]] = None
-            return f"({texts[0]} * {texts[1]})"  # 0 times it is 0 without a test, of the same sign
         if float16 in types:
             texts = [f"((float){x})" if t is float16 else x for t, x in zip(types, texts, strict=True)]
         if callable(row.c):

@@ -66,7 +66,6 @@ class TileText(ComponentText, ExpressionText):
     _full: Callable[[Stmt], str]
 
     fail: Callable[[str], str]
-    two_ways = True  # is an `each` that ends beyond an array written a second time for where it does not
     sync = ""  # what is written after every loop over elements
 
     def begin_tiles(self, stmts: list[Stmt]) -> None:
@@ -79,7 +78,6 @@ class TileText(ComponentText, ExpressionText):
         self.here: tuple[Region | None, int] = (None, 0)
         self.last_uses: dict[int, dict[Value, int]] = {}
         self.each_depth = 0
-        self.sure: set[Value] = set()  # conditions that hold where the text is
         self.taken: set[str] = set()
 
     # ---- who needs what how long
@@ -275,7 +273,6 @@ class TileText(ComponentText, ExpressionText):
     # ---- every element
 
     def row_each(self, stmt: Stmt) -> None:
-        (region,) = stmt.regions
         names: list[str] = []
         for out in stmt.outs:
             free = [a for a in stmt.args if a not in self.splats and self.texts[a] not in names]
@@ -283,36 +280,11 @@ class TileText(ComponentText, ExpressionText):
         self.put_sync()
         asks, self.asks = self.asks, False
         here = self.here
-        conditions = (
-            {s.args[0] for s in region.body if s.row is control.IF} if stmt.attr.bounds and self.two_ways else set()
-        )
-        if conditions:
-            with self.block(f"if ({self.holds_for_last(stmt, conditions)})"):
-                self.sure |= conditions
-                self.each_loop(stmt, names)
-                self.sure -= conditions
-            self.lines[-1] += " else {"
-            self.depth += 1
-            self.each_loop(stmt, names)
-            self.depth -= 1
-            self.put("}")
-        else:
-            self.each_loop(stmt, names)
+        self.each_loop(stmt, names)
         self.asks, self.here = asks, here
         self.put_sync()
         for out, name in zip(stmt.outs, names, strict=True):
             self.own(out, name)
-
-    def holds_for_last(self, stmt: Stmt, conditions: set[Value]) -> str:
-        """The conditions for the last index of all, worked out before the loop."""
-        (region,) = stmt.regions
-        for param, n in zip(region.params, stmt.attr.shape, strict=False):
-            self.texts[param] = str(n - 1)
-        before = [s for s in region.body if s.row is not control.IF and s.outs and not s.row.touches]
-        for s in before:
-            if not s.regions and all(a in self.texts or a in self.memory for a in s.args):
-                self.statement(s)
-        return " && ".join(f"({self.text(v)})" for v in conditions)
 
     def each_loop(self, stmt: Stmt, names: list[str]) -> None:
         """The loop nest around a region; in CUDA threads share out the elements by one number."""

@@ -108,6 +108,10 @@ class Closures:
     def region(self, region: ir.Region) -> list[Step]:
         return [step for stmt in region.body for step in self.statement(stmt)]
 
+    def inner(self, region: ir.Region) -> tuple[list[Step], list[int]]:
+        """The steps of a region, and the slots from around it of which lanes take their own; one thread has none."""
+        return self.region(region), []
+
     def compile(self, stmt: ir.Stmt) -> Step | None:
         return self.steps.get(stmt.row, self.otherwise)(self, stmt)
 

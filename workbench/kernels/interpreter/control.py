@@ -1,9 +1,13 @@
-"""Constants, thread indices, stacks, printing and control flow, as closures of the interpreter."""
+"""Constants, thread indices, stacks, printing and control flow, as closures of the interpreter.
+
+`FLOW` also serves threads that run together (`lanes`): what is a vector there is one number here.
+"""
 
 from __future__ import annotations
 
+import itertools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -11,8 +15,10 @@ import numpy as np
 from ...errors import GradientError
 from .. import ir
 from ..ops import control as rows
+from ..row import Row
 from ..types import Array, Stack
-from .closures import THREAD, Closures, Step
+from .closures import THREAD, Closures, Maker, Step
+from .lane_values import Chosen, Turns, empty, is_vector, put
 
 
 def const(c: Closures, stmt: ir.Stmt) -> None:
@@ -96,30 +102,47 @@ def _assert(c: Closures, stmt: ir.Stmt) -> Step:
     return step
 
 
-# --- control flow
+# --- control flow, of one thread and of lanes
 
 
-def _if(c: Closures, stmt: ir.Stmt) -> Step:
+def branch(c: Closures, stmt: ir.Stmt) -> Step:
+    """An `if`; where lanes part, each side works on the values of its own."""
     (condition,) = c.at(stmt.args)
-    bodies = [c.region(r) for r in stmt.regions]
-    results = [c.at(r.results) for r in stmt.regions]
-    outs = [c.new(o) for o in stmt.outs]
-    taken = [(body, list(zip(outs, found, strict=True))) for body, found in zip(bodies, results, strict=True)]
+    sides = [(*c.inner(region), c.at(region.results)) for region in stmt.regions]
+    outs, types = [c.new(o) for o in stmt.outs], [o.type for o in stmt.outs]
 
     def step(s: list) -> None:
-        body, moves = taken[0] if s[condition] else taken[1]
+        holds = s[condition]
+        if holds.__class__ is np.ndarray:
+            if holds.any() and not holds.all():
+                return part(s, holds)
+            holds = holds[0]
+        body, _, results = sides[0] if holds else sides[1]
         for inner in body:
             inner(s)
-        for out, result in moves:
+        for out, result in zip(outs, results, strict=True):
             s[out] = s[result]
+
+    def part(s: list, holds: np.ndarray) -> None:
+        merged = [empty(t, len(holds)) for t in types]
+        for (body, slots, results), where in zip(sides, (holds, ~holds), strict=True):
+            chosen, around = np.flatnonzero(where), Chosen(s, slots)
+            around.narrow(chosen)
+            for inner in body:
+                inner(s)
+            for target, result in zip(merged, results, strict=True):
+                put(target, chosen, s[result])
+            around.restore()
+        for out, value in zip(outs, merged, strict=True):
+            s[out] = value
 
     return step
 
 
-def _turn(c: Closures, region: ir.Region, breaks: bool) -> Callable[[list, list], tuple[Any, list]]:
-    """One turn of a loop: carried values in, (go on?, carried values out)."""
+def _turn(c: Closures, region: ir.Region, breaks: bool) -> tuple[Callable[[list, list], tuple[Any, list]], list[int]]:
+    """One turn of a loop (carried values in; go on?, carried values out), and the slots from around that it uses."""
     params = [c.new(p) for p in region.params]
-    body, results = c.region(region), c.at(region.results)
+    (body, slots), results = c.inner(region), c.at(region.results)
 
     def turn(s: list, carried: list) -> tuple[Any, list]:
         for param, value in zip(params, carried, strict=True):
@@ -129,40 +152,55 @@ def _turn(c: Closures, region: ir.Region, breaks: bool) -> Callable[[list, list]
         found = [s[r] for r in results]
         return (found[0], found[1:]) if breaks else (True, found)
 
-    return turn
+    return turn, [k for k in slots if k not in params]
 
 
-def _for(c: Closures, stmt: ir.Stmt) -> Step:
-    start, stop, stride, *init = c.at(stmt.args)
+def count(c: Closures, stmt: ir.Stmt) -> Step:
+    """A `for`."""
+    bounds, init = c.at(stmt.args[:3]), c.at(stmt.args[3:])
     kind = ir.numeric(stmt.args[0]).numpy.type
-    turn = _turn(c, stmt.regions[0], stmt.attr.breaks)
-    outs = [c.new(o) for o in stmt.outs]
+    turn, slots = _turn(c, stmt.regions[0], stmt.attr.breaks)
+    outs, types = [c.new(o) for o in stmt.outs], [o.type for o in stmt.outs]
 
     def step(s: list) -> None:
-        first, last, by = int(s[start]), int(s[stop]), int(s[stride])
-        carried = [s[i] for i in init]
-        for i in range(first, last, by) if by else ():
-            go, carried = turn(s, [kind(i), *carried])
-            if not go:
+        turns = Turns(s, slots, [s[i] for i in init], types)
+        for i in _counters([s[b] for b in bounds], kind, turns):
+            go, turns.carried = turn(s, [i, *turns.carried])
+            if not turns.go_on(go):
                 break
-        for out, value in zip(outs, carried, strict=True):
-            s[out] = value
+        turns.end(outs)
 
     return step
 
 
-def _while(c: Closures, stmt: ir.Stmt) -> Step:
+def _counters(bounds: list, kind: type[np.generic], turns: Turns) -> Iterator[Any]:
+    """The loop variable of each turn; lanes with bounds of their own leave where theirs end, as in Python's `range`."""
+    if not any(map(is_vector, bounds)):
+        first, last, by = map(int, bounds)
+        yield from map(kind, range(first, last, by) if by else ())
+        return
+    first, last, by = (np.broadcast_to(np.asarray(b).astype(np.int64), len(turns.at)) for b in bounds)
+    ahead = np.where(by > 0, last - first, first - last)
+    trips = np.where(by == 0, 0, np.maximum(0, -(-ahead // np.maximum(1, np.abs(by)))))
+    for n in itertools.count():
+        if not turns.go_on(n < trips[turns.at]):
+            return
+        yield (first[turns.at] + n * by[turns.at]).astype(kind)
+
+
+def repeat(c: Closures, stmt: ir.Stmt) -> Step:
+    """A `while`."""
     init = c.at(stmt.args)
-    test = _turn(c, stmt.regions[0], breaks=True)
-    turn = _turn(c, stmt.regions[1], stmt.attr.breaks)
-    outs = [c.new(o) for o in stmt.outs]
+    test, asked = _turn(c, stmt.regions[0], breaks=True)
+    turn, used = _turn(c, stmt.regions[1], stmt.attr.breaks)
+    outs, types = [c.new(o) for o in stmt.outs], [o.type for o in stmt.outs]
+    slots = sorted({*asked, *used})
 
     def step(s: list) -> None:
-        carried, go = [s[i] for i in init], True
-        while go and test(s, carried)[0]:
-            go, carried = turn(s, carried)
-        for out, value in zip(outs, carried, strict=True):
-            s[out] = value
+        turns, go = Turns(s, slots, [s[i] for i in init], types), True
+        while turns.go_on(go) and turns.go_on(test(s, turns.carried)[0]):
+            go, turns.carried = turn(s, turns.carried)
+        turns.end(outs)
 
     return step
 
@@ -212,14 +250,17 @@ def _replayed(c: Closures, stmt: ir.Stmt, results: list[int]) -> Step | None:
     return step
 
 
-STEPS = {
+FLOW: dict[Row, Maker] = {
     rows.CONST: const,
-    rows.TID: _tid,
     rows.DIM: dim,
-    rows.IF: _if,
-    rows.FOR: _for,
-    rows.WHILE: _while,
+    rows.IF: branch,
+    rows.FOR: count,
+    rows.WHILE: repeat,
     rows.CALL: call,
+}
+STEPS: dict[Row, Maker] = {
+    rows.TID: _tid,
+    **FLOW,
     rows.STACK: _stack,
     rows.PUSH: _push,
     rows.POP: _pop,

@@ -1,9 +1,7 @@
-"""Memory accesses of threads that run together, and the detection of conflicts between them.
+"""Memory accesses of threads that run together, as is proven beforehand that they may (`analysis.thread_uses`).
 
-Threads run one after the other by their meaning. So a block of them may work together only if each thread reads what
-was there before the block or what it stored itself, and if no two store to one place. For arrays of which that is not
-proven, every cell knows who read and who wrote it; `LanesDiverge` is raised where two threads meet, the block undone.
-Sums into arrays that nobody reads are kept until the block is over and added thread by thread.
+Sums into arrays that nobody reads are kept until the block is over, and added thread by thread. Where an index leaves
+its array `LanesDiverge` is raised: the block is undone, and run thread by thread.
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ class LanesDiverge(Exception):
 
 
 # How the threads of a launch use an array that they change: see `analysis.thread_uses`.
-OWN, LATER, IN_TURN, WATCHED = "own", "later", "in turn", "watched"
+OWN, LATER, IN_TURN = "own", "later", "in turn"
 
 
 class LaneArray:
@@ -50,9 +48,6 @@ class LaneArray:
         """Work on this memory from now on."""
         self.data = memory_of(self.param, data).data
         self.shape = self.data.shape[: self.ndim]
-        self.writer = self.reader = np.empty(0, np.int64)
-        if self.use == WATCHED:
-            self.writer, self.reader = (np.full(self.data.shape, -1, np.int64) for _ in "wr")
         for view in self.views:
             self.seen_by(view)
 
@@ -66,26 +61,7 @@ class LaneArray:
         return view
 
     def seen_by(self, view: LaneArray) -> None:
-        view.data, view.shape, view.writer, view.reader = self.data, self.data.shape, self.writer, self.reader
-
-    def look(self, undo: Undo, lanes: np.ndarray, index: tuple, stores: bool) -> None:
-        """Record that these threads read (or write) these cells. Raises Apart on a conflict within the block."""
-        mine = lanes.reshape(-1, *(1,) * len(self.inner))
-        written = self.writer[index]
-        if ((written >= undo.first) & (written != mine)).any():
-            raise LanesDiverge
-        read = self.reader[index]
-        if stores:
-            if ((read == undo.many) | ((read >= undo.first) & (read != mine))).any():
-                raise LanesDiverge
-            self.writer[index] = mine
-            if (self.writer[index] != mine).any():
-                raise LanesDiverge
-            return
-        self.reader[index] = mine
-        others = (self.reader[index] != mine) | ((read >= undo.first) & (read != mine)) | (read == undo.many)
-        several = others.reshape(len(lanes), -1).any(1)
-        self.reader[tuple([i[several] for i in index])] = undo.many
+        view.data, view.shape = self.data, self.data.shape
 
 
 @dataclass(eq=False)
@@ -106,11 +82,8 @@ class Undo:
     def begin(self, first: int, count: int) -> None:
         """Begin a block of `count` threads, from thread number `first`."""
         self.first, self.count = first, count
-        self.many = -(first + 2)  # how a cell is marked that several threads of this block have read
         self.stored: list[tuple[np.ndarray, tuple, np.ndarray]] = []
         self.sums: dict[int, _Sums] = {}
-        self.log: list[_Logged] = []
-        self.logged = np.zeros(count, np.int64)  # by each thread
 
     def keep(self, data: np.ndarray, index: tuple, old: np.ndarray) -> None:
         """Log the old contents of these cells."""
@@ -224,10 +197,7 @@ def _load(c: LaneBlock, stmt: ir.Stmt) -> Step:
     out, inner = c.new(stmt.outs[0]), memory.inner
 
     def step(s: list) -> None:
-        index, lanes = address(s), s[LANES]
-        if memory.use == WATCHED:
-            index = _spread(index, len(lanes))
-            memory.look(c.undo, lanes, index, stores=False)
+        index = address(s)
         found = memory.data[index]
         if any(i.__class__ is np.ndarray for i in index):
             s[out] = _opened(found, inner)
@@ -237,27 +207,35 @@ def _load(c: LaneBlock, stmt: ir.Stmt) -> Step:
     return step
 
 
-def _store(c: LaneBlock, stmt: ir.Stmt) -> Step:
+def _changing(c: LaneBlock, stmt: ir.Stmt) -> tuple[LaneArray, Callable[[list], tuple], list[int]]:
+    """The array; a closure that logs the cells that change, and gives how many, index and contents; the operands."""
     memory, address, used = _address(c, stmt)
-    (value,) = c.at(stmt.args[used:])
+
+    def cells(s: list) -> tuple[int, tuple, np.ndarray]:
+        count = len(s[LANES])
+        index = _spread(address(s), count)
+        old = memory.data[index]
+        c.undo.keep(memory.data, index, old)
+        return count, index, old
+
+    return memory, cells, c.at(stmt.args[used:])
+
+
+def _store(c: LaneBlock, stmt: ir.Stmt) -> Step:
+    memory, cells, (value,) = _changing(c, stmt)
 
     def step(s: list) -> None:
-        lanes = s[LANES]
-        index = _spread(address(s), len(lanes))
-        if memory.use == WATCHED:
-            memory.look(c.undo, lanes, index, stores=True)
-        c.undo.keep(memory.data, index, memory.data[index])
-        memory.data[index] = _cells(s[value], len(lanes), memory.inner)
+        count, index, _ = cells(s)
+        memory.data[index] = _cells(s[value], count, memory.inner)
 
     return step
 
 
 def _update(c: LaneBlock, stmt: ir.Stmt) -> Step:
     """Read, combine, write; the old value is the result where the row has one."""
-    memory, address, used = _address(c, stmt)
-    operands = c.at(stmt.args[used:])
+    memory, cells, operands = _changing(c, stmt)
     out = c.new(stmt.outs[0]) if stmt.outs else c.scratch()
-    combine = _combine(stmt.row)
+    combine, address = _combine(stmt.row), _address(c, stmt)[1]
 
     def later(s: list) -> None:
         lanes = s[LANES]
@@ -265,91 +243,23 @@ def _update(c: LaneBlock, stmt: ir.Stmt) -> Step:
         c.undo.later(memory, stmt.row, lanes, index, _cells(s[operands[0]], len(lanes), memory.inner))
 
     def in_turn(s: list) -> None:
-        lanes = s[LANES]
-        index = _spread(address(s), len(lanes))
-        given = [_cells(s[k], len(lanes), memory.inner) for k in operands]
-        if memory.use == WATCHED:
-            memory.look(c.undo, lanes, index, stores=True)
-        c.undo.keep(memory.data, index, memory.data[index])
-        old = np.empty((len(lanes), *memory.inner), memory.data.dtype)
-        for k in range(len(lanes)):
+        count, index, before = cells(s)
+        old = np.empty_like(before)  # several lanes may change one cell
+        given = [_cells(s[k], count, memory.inner) for k in operands]
+        for k in range(count):
             at = tuple([i[k] for i in index])
             old[k] = memory.data[at]
             memory.data[at] = combine(old[k], *[g[k] for g in given])
         s[out] = _opened(old, memory.inner)
 
     def apart(s: list) -> None:
-        lanes = s[LANES]
-        index = _spread(address(s), len(lanes))
-        if memory.use == WATCHED:
-            memory.look(c.undo, lanes, index, stores=True)
-        old = memory.data[index]
-        c.undo.keep(memory.data, index, old)
-        memory.data[index] = combine(old, *[_cells(s[k], len(lanes), memory.inner) for k in operands])
+        count, index, old = cells(s)
+        memory.data[index] = combine(old, *[_cells(s[k], count, memory.inner) for k in operands])
         s[out] = _opened(old, memory.inner)
 
     if memory.use == LATER:
         return later
-    return apart if stmt.row.adds and memory.use in (OWN, WATCHED) else in_turn
-
-
-# --- the private copy of a replay
-
-
-@dataclass(eq=False)
-class _Logged:
-    memory: LaneArray
-    index: tuple
-    old: np.ndarray
-    lanes: np.ndarray
-    place: np.ndarray  # in the log of each lane
-    there: np.ndarray  # which of them are not undone yet
-
-
-def _log_store(c: LaneBlock, stmt: ir.Stmt) -> Step:
-    memory, address, used = _address(c, stmt)
-    (value,) = c.at(stmt.args[used:])
-
-    def step(s: list) -> None:
-        undo, lanes = c.undo, s[LANES]
-        index = _spread(address(s), len(lanes))
-        if memory.use == WATCHED:
-            memory.look(undo, lanes, index, stores=True)
-        old, at = memory.data[index], lanes - undo.first
-        undo.keep(memory.data, index, old)
-        undo.log.append(_Logged(memory, index, old, at, undo.logged[at], np.ones(len(at), bool)))
-        undo.logged[at] += 1
-        memory.data[index] = _cells(s[value], len(lanes), memory.inner)
-
-    return step
-
-
-def _mark(c: LaneBlock, stmt: ir.Stmt) -> Step:
-    out = c.new(stmt.outs[0])
-
-    def step(s: list) -> None:
-        s[out] = c.undo.logged[s[LANES] - c.undo.first]
-
-    return step
-
-
-def _rollback(c: LaneBlock, stmt: ir.Stmt) -> Step:
-    (mark,) = c.at(stmt.args)
-
-    def step(s: list) -> None:
-        undo = c.undo
-        at = s[LANES] - undo.first
-        wanted = np.full(undo.count, np.iinfo(np.int64).max)
-        wanted[at] = s[mark]
-        for entry in reversed(undo.log):
-            now = entry.there & (entry.place >= wanted[entry.lanes])
-            if now.any():
-                entry.memory.data[tuple([i[now] for i in entry.index])] = entry.old[now]
-                entry.there &= ~now
-        undo.log = [entry for entry in undo.log if entry.there.any()]
-        undo.logged[at] = s[mark]
-
-    return step
+    return apart if stmt.row.adds and memory.use == OWN else in_turn
 
 
 # --- components at run-time indices
@@ -393,9 +303,6 @@ STEPS: Any = {
     rows.SHAPE: array_shape,
     rows.ACCUMULATE: _update,
     **dict.fromkeys(rows.ATOMICS, _update),
-    rows.LOG_STORE: _log_store,
-    rows.MARK: _mark,
-    rows.ROLLBACK: _rollback,
     vectors.EXTRACT_AT: _component_at,
     vectors.INSERT_AT: _component_at,
 }

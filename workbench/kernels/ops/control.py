@@ -37,12 +37,10 @@ class Loop:
 class Each:
     """Attribute of `each`, which visits every index of a tile of this shape, in any order.
 
-    `bounds`: its `if`s ask only whether all indices are below some number, so what holds for the last holds for all.
     `order`: 1 where two of them may store to one cell, so that the last one counts; -1: from the last one on.
     """
 
     shape: tuple[int, ...]
-    bounds: bool = False
     order: int = 0
 
 
@@ -53,7 +51,7 @@ class Tid:
     axis: int = 0
 
 
-_FREE: dict[str, Any] = {"cheap": True, "eager": True, "cost": 0}
+_FREE: dict[str, Any] = {"cheap": True, "cost": 0}
 
 CONST = ir.CONST
 TID = row(

@@ -63,10 +63,6 @@ def _square(name: str, size: int, count: int) -> Callable[[Type], Type]:
     return floating(name, rule)
 
 
-def _rows(m: list, n: int) -> list[list]:
-    return [m[k : k + n] for k in range(0, len(m), n)]
-
-
 def _columns(m: list, n: int) -> list[list]:
     return [[m[n * i + j] for i in range(n)] for j in range(n)]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from ..ir import kind
@@ -12,6 +11,7 @@ from .matrices import INVERSE
 from .operators import divide
 from .row import stop
 from .scalar import LE, SQRT, WHERE
+from .signatures import called_by_users
 from .vectors import LENGTH, LENGTH_SQ, UNSCALE
 
 
@@ -68,6 +68,4 @@ def inverse_approx(m: Operand) -> Any:
     return INVERSE(m)
 
 
-NORMS: dict[str, Callable[..., Any]] = {
-    f.__name__: f for f in (norm_huber, norm_pseudo_huber, smooth_normalize, div_approx, inverse_approx)
-}
+NORMS = called_by_users(__name__)

@@ -8,7 +8,7 @@ from ..ir import kind, numeric
 from ..row import Operand, refuse
 from ..types import Composite, Matrix, Scalar, Type, vector
 from .composite import linear_tangent
-from .row import row, zero
+from .row import row
 from .vectors import EXTRACT, MOVING
 
 Place = tuple[int, Any]  # first component, and a type: of the part, or of the whole
@@ -96,8 +96,3 @@ def replaced(whole: Operand, start: int, part: Operand) -> Any:
     sides = [(0, start), (start + size, type.size - start - size)]
     before, behind = ([PART(whole, attr=(at, vector(n, type.scalar)))] if n else [] for at, n in sides)
     return JOIN(*before, part, *behind, attr=type)
-
-
-def zeros(whole: Operand, count: int) -> Any:
-    """A vector of `count` zeros over the scalar of `whole`."""
-    return zero(PART(whole, attr=(0, vector(count, numeric(whole).scalar))))

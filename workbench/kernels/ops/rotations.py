@@ -6,7 +6,6 @@ Compositions of rows. Each says what it gives, and which derivative, where a rot
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from .parts import JOIN, PART
 from .quaternions import QUAT_INVERSE, QUAT_MUL
 from .row import stop
 from .scalar import ABS, ADD, ASIN, ATAN2, CLAMP, COS, DIV, EQ, GE, GT, LT, MIN, NEG, SIN, SQRT, WHERE
+from .signatures import called_by_users
 from .vectors import CONSTRUCT, CROSS, DOT, EXTRACT, LENGTH, LENGTH_SQ, NORMALIZE, SCALE
 
 
@@ -353,21 +353,4 @@ def quat_to_euler(q: Operand, i: Whole, j: Whole, k: Whole) -> Any:
     return CONSTRUCT(*[found[n] for n in range(3)], attr=vector(3, numeric(q).scalar))
 
 
-ROTATIONS: dict[str, Callable[..., Any]] = {
-    f.__name__: f
-    for f in (
-        quat_from_matrix,
-        quat_to_axis_angle,
-        quat_from_rotation_vector,
-        quat_to_rotation_vector,
-        quat_slerp,
-        quat_between_vectors,
-        quat_twist,
-        quat_twist_angle,
-        quat_twist_angle_signed,
-        quat_rpy,
-        quat_to_rpy,
-        quat_from_euler,
-        quat_to_euler,
-    )
-}
+ROTATIONS = called_by_users(__name__)

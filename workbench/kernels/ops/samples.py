@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,7 @@ from ..row import Operand
 from ..types import Composite, float32, vector
 from .random import randf, randi, randn, randu
 from .scalar import ACOS, COS, POW, SIN, SQRT
+from .signatures import called_by_users
 from .vectors import CONSTRUCT
 
 _VEC2, _VEC3, _VEC4 = (vector(n, float32) for n in (2, 3, 4))
@@ -100,23 +102,14 @@ def sample_unit_hypercube(state: Operand) -> Drawn:
     return _box(state, _VEC4)
 
 
-_SAMPLES: dict[Callable[..., Any], int] = {
-    sample_triangle: 2,
-    sample_unit_ring: 2,
-    sample_unit_disk: 2,
-    sample_unit_sphere_surface: 3,
-    sample_unit_sphere: 3,
-    sample_unit_hemisphere_surface: 3,
-    sample_unit_hemisphere: 3,
-    sample_unit_square: 2,
-    sample_unit_cube: 3,
-    sample_unit_hypercube: 4,
-}
-for _f, _n in _SAMPLES.items():
-    _f.__doc__ = f"""{_f.__doc__} On the host: the point and the next state.
+_SAMPLES = called_by_users(__name__)
+for _name, _sample in _SAMPLES.items():
+    _size = re.search(r"-> vec(\d)", _sample.__doc__ or "")
+    assert _size is not None, f"{_name} does not say what it gives"
+    _sample.__doc__ = f"""{_sample.__doc__} On the host: the point and the next state.
 
->>> point, state = wb.{_f.__name__}(wb.rand_init(42))
+>>> point, state = wb.{_name}(wb.rand_init(42))
 >>> len(point)
-{_n}"""
+{_size[1]}"""
 
-STATEFUL: dict[str, Callable[..., Any]] = {f.__name__: f for f in (randf, randi, randn, randu, *_SAMPLES)}
+STATEFUL: dict[str, Callable[..., Any]] = {f.__name__: f for f in (randf, randi, randn, randu)} | _SAMPLES

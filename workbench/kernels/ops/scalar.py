@@ -75,7 +75,7 @@ def _rule_scalars(name: str) -> Callable[..., Type]:
     return rule
 
 
-def _rule_floats(name: str, composite: bool = False) -> Callable[..., Type]:
+def rule_floats(name: str, composite: bool = False) -> Callable[..., Type]:
     def rule(*types: Type) -> Type:
         first = same_type(name, types)
         if not is_float(first) or not (composite or isinstance(first, Scalar)):
@@ -132,11 +132,17 @@ def _rule_shift(name: str) -> Callable[..., Type]:
 # ---- facts that rows share
 
 # One instruction, rounded alike everywhere.
-_SIMPLE: dict[str, Any] = {"exact": True, "cheap": True, "eager": True}
+_SIMPLE: dict[str, Any] = {"exact": True, "cheap": True}
 # A call of C's math library; and the functions of it that are one instruction.
 _LIBRARY: dict[str, Any] = {"library": True, "cost": 8}
 _INSTRUCTION: dict[str, Any] = {"exact": True, "library": False}
 _SINE: dict[str, Any] = {"library": (float64,), "cost": 8}
+
+
+def _of_numbers(name: str, **facts: Any) -> Row:
+    """A row of numbers or composites of one type, which is the result, component by component."""
+    return row(name, type=_rule_numbers(facts.get("sign") or name), elementwise=True, **facts)
+
 
 # ---- choices between values, by which kinks are written
 
@@ -213,10 +219,8 @@ PICK_LT = row(
     adjoint=lambda g, out, a, b, x, y: (None, None, PICK_LT(a, b, g, zero(g)), PICK_LT(a, b, zero(g), g)),
     doc="x where a < b, else y, component by component.",
 )
-GATE = row(
+GATE = _of_numbers(
     "gate",
-    type=_rule_numbers("gate"),
-    elementwise=True,
     exact=True,
     meaning=lambda g, d: np.where(g == 0, np.zeros_like(d), d),
     c="{0} == 0 ? 0 : {1}",
@@ -228,46 +232,39 @@ GATE = row(
 
 # ---- arithmetic
 
-ADD = row(
+ADD = _of_numbers(
     "add",
-    type=_rule_numbers("+"),
-    elementwise=True,
+    sign="+",
     meaning=lambda a, b: a + b,
     c=c_small("{0} + {1}"),
     adjoint=lambda g, y, a, b: (g, g),
     linear=True,
-    sign="+",
     **_SIMPLE,
     doc="add(a: T, b: T) -> T; whole numbers wrap.",
 )
-SUB = row(
+SUB = _of_numbers(
     "sub",
-    type=_rule_numbers("-"),
-    elementwise=True,
+    sign="-",
     meaning=lambda a, b: a - b,
     c=c_small("{0} - {1}"),
     adjoint=lambda g, y, a, b: (g, NEG(g)),
     linear=True,
-    sign="-",
     **_SIMPLE,
     doc="sub(a: T, b: T) -> T; whole numbers wrap.",
 )
-NEG = row(
+NEG = _of_numbers(
     "neg",
-    type=_rule_numbers("-"),
-    elementwise=True,
+    sign="-",
     meaning=np.negative,
     c=c_small("-{0}"),
     adjoint=lambda g, y, a: (NEG(g),),
     linear=True,
-    sign="-",
     **_SIMPLE,
     doc="neg(a: T) -> T: -a.",
 )
-POS = row(
+POS = _of_numbers(
     "pos",
-    type=_rule_numbers("+"),
-    elementwise=True,
+    sign="+",
     meaning=lambda a: a,
     c="{0}",
     adjoint=lambda g, y, a: (g,),
@@ -285,15 +282,13 @@ def _fused_mul(stmt: ir.Stmt) -> ir.Stmt | None:
     return None
 
 
-MUL = row(
+MUL = _of_numbers(
     "mul",
-    type=_rule_numbers("*"),
-    elementwise=True,
+    sign="*",
     meaning=lambda a, b: a * b,
     c=c_small("{0} * {1}"),
     adjoint=lambda g, y, a, b: (TIMES(g, b), TIMES(g, a)),
     bilinear=True,
-    sign="*",
     **_SIMPLE,
     tangent=lambda ts, y, a, b: product_tangent(ts, a, b),
     fused=_fused_mul,
@@ -320,13 +315,11 @@ def _quotient(a, b):
     return np.where(b == 0, np.zeros_like(a), down + ((a % safe != 0) & ((a < 0) != (safe < 0))).astype(a.dtype))
 
 
-DIV = row(
+DIV = _of_numbers(
     "div",
-    type=_rule_numbers("/"),
-    elementwise=True,
+    sign="/",
     exact=True,
     cost=8,
-    sign="/",
     meaning=_quotient,
     c=c_div("{0} / {1}", "{0}", "{0} / {1}"),
     adjoint=lambda g, y, a, b: (OVER(g, b), NEG(OVER(TIMES(g, y), b))),
@@ -414,7 +407,7 @@ MOVES = row(
 )
 OVER = row(
     "over",
-    type=_either(_rule_floats("/", composite=True)),
+    type=_either(rule_floats("/", composite=True)),
     elementwise=True,
     shown=DIV,
     c="{0} == 0 ? 0 : {0} / {1}",
@@ -472,10 +465,8 @@ PYMOD = row(
     adjoint=_adjoint_mod,
     doc="a % b: has the sign of b, as in Python; 0 for an integer modulo 0.",
 )
-MOD = row(
+MOD = _of_numbers(
     "mod",
-    type=_rule_numbers("mod"),
-    elementwise=True,
     meaning=np.fmod,
     adjoint=_adjoint_mod,
     c=c_div("{0} % {1}", "0", "fmod{f}({0}, {1})"),
@@ -533,7 +524,7 @@ def _c_pow(types, x, p):
 
 POW = row(
     "pow",
-    type=_rule_floats("pow"),
+    type=rule_floats("pow"),
     meaning=_pow,
     vectorised=vectorised.pow,
     c=_c_pow,
@@ -545,10 +536,8 @@ POW = row(
     doc="pow(x: F, p: F) -> F, F float. By p it has a derivative for x > 0: 0 where y is 0.",
 )
 
-MIN = row(
+MIN = _of_numbers(
     "min",
-    type=_rule_numbers("min"),
-    elementwise=True,
     exact=True,
     cheap=True,
     meaning=lambda a, b: np.where(b < a, b, a),
@@ -556,10 +545,8 @@ MIN = row(
     adjoint=lambda g, y, a, b: (PICK_LT(b, a, zero(g), g), PICK_LT(b, a, g, zero(g))),
     doc="min(a: T, b: T) -> T, component by component. At a tie the gradient goes to a.",
 )
-MAX = row(
+MAX = _of_numbers(
     "max",
-    type=_rule_numbers("max"),
-    elementwise=True,
     exact=True,
     cheap=True,
     meaning=lambda a, b: np.where(a < b, b, a),
@@ -587,10 +574,8 @@ CLAMP = row(
     c="({2} < {1} || {2} < {0}) ? {2} : {0} < {1} ? {1} : {0}",
     doc="clamp(x: T, lo: T, hi: T) -> T: min(max(lo, x), hi). On a bound the gradient goes to x.",
 )
-ABS = row(
+ABS = _of_numbers(
     "abs",
-    type=_rule_numbers("abs"),
-    elementwise=True,
     meaning=np.abs,
     c=c_abs,
     exact=True,
@@ -598,10 +583,8 @@ ABS = row(
     adjoint=lambda g, y, x: (PICK_LT(x, zero(x), NEG(g), PICK_LT(zero(x), x, g, zero(g))),),
     doc="abs(x: T) -> T, component by component. Slope 0 at 0.",
 )
-SIGN = row(
+SIGN = _of_numbers(
     "sign",
-    type=_rule_numbers("sign"),
-    elementwise=True,
     meaning=lambda x: np.where(x < 0, -1, 1),
     exact=True,
     c="({T})({0} < 0 ? -1 : 1)",
@@ -628,7 +611,7 @@ NONZERO = row(
 
 DETACH = row(
     "detach",
-    type=_rule_floats("detach", composite=True),
+    type=rule_floats("detach", composite=True),
     meaning=lambda x: x,
     c="{0}",
     cut=True,
@@ -748,7 +731,7 @@ def _function(
     facts = {"vectorised": vectorised, **(facts if c else {**_LIBRARY, **facts})}
     return row(
         name,
-        type=_rule_floats(name),
+        type=rule_floats(name),
         meaning=meaning,
         adjoint=adjoint,
         c=c or name + "{f}({0})",
@@ -892,7 +875,7 @@ ROUND = _function(
 )
 RINT = row(
     "rint",
-    type=_rule_floats("rint", composite=True),
+    type=rule_floats("rint", composite=True),
     elementwise=True,
     meaning=np.rint,
     c="rint{f}({0})",
@@ -909,7 +892,7 @@ def _test(name: str, meaning: Callable[..., Any], c: str, every: bool) -> Row:
     joined, of = (LOGICAL_AND, "every component is") if every else (LOGICAL_OR, "a component is")
 
     def rule(x: Type) -> Type:
-        return (_rule_floats(name, composite=True)(x), bool_)[1]
+        return (rule_floats(name, composite=True)(x), bool_)[1]
 
     def expand(parts: list, types: object, out: object) -> Any:
         return reduce(joined, [one(x) for x in parts])
@@ -944,7 +927,7 @@ def _adjoint_atan2(g, out, y, x):
 
 ATAN2 = row(
     "atan2",
-    type=_rule_floats("atan2"),
+    type=rule_floats("atan2"),
     meaning=np.arctan2,
     c="atan2{f}({0}, {1})",
     adjoint=_adjoint_atan2,
@@ -956,7 +939,7 @@ ATAN2 = row(
 )
 COPYSIGN = row(
     "copysign",
-    type=_rule_floats("copysign"),
+    type=rule_floats("copysign"),
     meaning=np.copysign,
     c="copysign{f}({0}, {1})",
     exact=True,
@@ -977,7 +960,7 @@ def _even(x: np.floating, attr: int) -> Any:
 
 EVEN = row(
     "even",
-    type=lambda x, attr: _rule_floats("even")(x),
+    type=lambda x, attr: rule_floats("even")(x),
     typed_by_attr=True,
     meaning=_even,
     exact=True,

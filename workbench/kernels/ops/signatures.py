@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import inspect
 import re
+import sys
 from collections.abc import Callable
 from types import FunctionType
 from typing import Any
@@ -35,6 +36,12 @@ def signature(head: str) -> inspect.Signature:
         made.append(_parameter(text, any(p.kind is p.VAR_POSITIONAL for p in made)))
     result = _RESULT.match(behind)
     return inspect.Signature(made, return_annotation=Words(result[1]) if result else inspect.Signature.empty)
+
+
+def called_by_users(module: str) -> dict[str, Callable[..., Any]]:
+    """The functions of a module whose docstrings begin with a call of them: what users call, by name."""
+    found = {name: f for name, f in vars(sys.modules[module]).items() if isinstance(f, FunctionType)}
+    return {n: f for n, f in found.items() if f.__module__ == module and (f.__doc__ or "").startswith(f"{n}(")}
 
 
 def _parameter(text: str, last: bool) -> inspect.Parameter:

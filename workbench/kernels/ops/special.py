@@ -6,11 +6,9 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from ..row import refuse
-from ..types import Scalar, Type, is_float
 from .c_text import helper
 from .row import row
-from .scalar import EXP, TIMES
+from .scalar import EXP, TIMES, rule_floats
 
 _HALF_ROOT_PI = 0.5 * math.sqrt(math.pi)
 
@@ -81,19 +79,10 @@ _ERFCINV = (
 )
 
 
-def _one_float(name: str) -> Callable[[Type], Type]:
-    def rule(x: Type) -> Type:
-        if not isinstance(x, Scalar) or not is_float(x):
-            raise refuse(f"`{name}` takes floats, not {x}", slug="operand-type", instead=f"{name}(float(...))")
-        return x
-
-    return rule
-
-
 def _row(name: str, value: Callable[[float], float], c: str, sign: float, doc: str) -> Any:
     return row(
         name,
-        type=_one_float(name),
+        type=rule_floats(name),
         meaning=lambda x: type(x)(value(float(x))),
         c=c,
         library=True,

@@ -21,6 +21,7 @@ from .parts import JOIN, PART, replaced
 from .quaternions import QUAT_INVERSE, QUAT_MUL, QUAT_ROTATE, QUAT_TO_MATRIX
 from .rotations import quat_from_matrix, wanted
 from .scalar import ADD, DIV, EQ, MUL, NEG, WHERE
+from .signatures import called_by_users
 from .vectors import CONSTRUCT, CROSS, DOT, EXTRACT, LENGTH
 
 Rule = Callable[[Any], bool]
@@ -358,31 +359,4 @@ def velocity_at_point(twist: Operand, r: Operand) -> Any:
     return ADD(v, CROSS(w, r))
 
 
-TRANSFORMS: dict[str, Callable[..., Any]] = {
-    f.__name__: f
-    for f in (
-        transform_identity,
-        transform_get_translation,
-        transform_get_rotation,
-        transform_set_translation,
-        transform_set_rotation,
-        transform_multiply,
-        transform_inverse,
-        transform_point,
-        transform_vector,
-        transform_to_matrix,
-        transform_from_matrix,
-        transform_compose,
-        transform_decompose,
-        transform_expand,
-        transform_twist,
-        transform_wrench,
-        spatial_top,
-        spatial_bottom,
-        spatial_dot,
-        spatial_cross,
-        spatial_cross_dual,
-        spatial_adjoint,
-        velocity_at_point,
-    )
-}
+TRANSFORMS = called_by_users(__name__)

@@ -133,7 +133,10 @@ class Adjoint(Derivative):
     def reverse(self, region: Region, known: dict, adjoints: dict) -> None:
         for stmt in reversed(region.body):
             with self.builder.at(stmt.where, stmt):
-                getattr(self, _REVERSE.get(stmt.row, "reverse_value"))(stmt, known, adjoints)
+                if stmt.row in _CONSUMING and not self.is_active(stmt.args[0]):
+                    self.assert_inactive(stmt)
+                else:
+                    getattr(self, _REVERSE.get(stmt.row, "reverse_value"))(stmt, known, adjoints)
 
     def reverse_value(self, stmt: Stmt, known: dict, adjoints: dict) -> None:
         if not stmt.outs or stmt.outs[0] not in adjoints:
@@ -175,18 +178,12 @@ class Adjoint(Derivative):
 
     def reverse_store(self, stmt: Stmt, known: dict, adjoints: dict) -> None:
         """A store consumes the adjoint of what it overwrote: read it, and clear it."""
-        if not self.is_active(stmt.args[0]):
-            self.assert_inactive(stmt)
-            return
         shadow, indices = self.shadow(stmt.args[0]), self.indices(stmt, known)
         g = self.builder.emit(mem.LOAD, shadow, *indices)
         self.builder.emit(mem.STORE, shadow, *indices, self.zero(g.type))
         self.add(adjoints, stmt.args[-1], g)
 
     def reverse_atomic_add(self, stmt: Stmt, known: dict, adjoints: dict) -> None:
-        if not self.is_active(stmt.args[0]):
-            self.assert_inactive(stmt)
-            return
         shadow, indices = self.shadow(stmt.args[0]), self.indices(stmt, known)
         if stmt.args[-1] in self.varied:
             g = self.builder.emit(mem.LOAD, shadow, *indices)
@@ -197,9 +194,6 @@ class Adjoint(Derivative):
 
     def reverse_atomic_extreme(self, stmt: Stmt, known: dict, adjoints: dict) -> None:
         """The adjoint goes to those whose value the cell held after the launch, in equal shares."""
-        if not self.is_active(stmt.args[0]):
-            self.assert_inactive(stmt)
-            return
         if root(stmt.args[0]).name in self.mixed:
             self.reverse_exchange(stmt, known, adjoints)
             return
@@ -418,6 +412,7 @@ class Adjoint(Derivative):
                 raise KernelError(text, slug="while-effect", where=s.where, why=why, instead=instead)
 
 
+_CONSUMING = (mem.STORE, mem.ATOMIC_ADD, mem.ATOMIC_SUB, *EXTREMES)  # rows that read the adjoint of a cell
 _REVERSE = {
     c.IF: "reverse_if",
     c.FOR: "reverse_loop",

@@ -6,7 +6,7 @@ back again. Funcs differentiated in kernels have few arguments; equal statements
 
 from __future__ import annotations
 
-import itertools
+import numpy as np
 
 from ..ir import Builder, Function, Region, Stmt, Value, constant, used, walk
 from ..ops import control as c, memory as mem
@@ -49,10 +49,6 @@ def _expand(region: Region, known: dict[Value, Value]) -> None:
     region.results = tuple(known.get(r, r) for r in region.results)
 
 
-def _places(type: Composite) -> list[tuple[int, ...]]:
-    return list(itertools.product(*map(range, type.shape)))
-
-
 class _Slope(Joint):
     """The region of one `grad` statement, run with a tangent of 1 in one component."""
 
@@ -71,7 +67,10 @@ class _Slope(Joint):
         wide = shadow_type(p.type)
         if not isinstance(type, Composite):
             return self.narrowed(self.along(p, constant(wide, 1)), type)
-        units = [constant(wide, tuple(float(here == at) for here in _places(type))) for at in _places(type)]
+        units = [
+            constant(wide, tuple(float(here == at) for here in np.ndindex(*type.shape)))
+            for at in np.ndindex(*type.shape)
+        ]
         return ROWS["construct"](*[self.narrowed(self.along(p, unit), type.scalar) for unit in units], attr=type)
 
     def narrowed(self, value: Value, type: Type) -> Value:
@@ -88,7 +87,9 @@ class _Slope(Joint):
         return total
 
     def components(self, t: Value) -> list[Value]:
-        return [ROWS["extract"](t, attr=at) for at in _places(t.type)] if isinstance(t.type, Composite) else [t]
+        return (
+            [ROWS["extract"](t, attr=at) for at in np.ndindex(*t.type.shape)] if isinstance(t.type, Composite) else [t]
+        )
 
     def replay_nothing(self, stmt: Stmt, known: dict, record: bool) -> None:
         """Repeat claims of the func in its derivative; other output is dropped."""

@@ -10,6 +10,8 @@ from __future__ import annotations
 import weakref
 from dataclasses import dataclass
 
+import numpy as np
+
 from ...errors import Where
 from ..ir import Builder, Function, Region, Role, Stmt, Value, companion, constant, numeric, root, type_as
 from ..ops import control as c, memory as mem
@@ -156,13 +158,7 @@ class _Watch:
         """The number at the watched byte of a value, as float64."""
         type = value.type
         if isinstance(type, Composite):
-            shape = type.shape
-            places = (
-                [(k,) for k in range(shape[0])]
-                if len(shape) == 1
-                else [(i, j) for i in range(shape[0]) for j in range(shape[1])]
-            )
-            parts = [ROWS["extract"](value, attr=at) for at in places]
+            parts = [ROWS["extract"](value, attr=at) for at in np.ndindex(*type.shape)]
             value = parts[0]
             for k, part in enumerate(parts[1:], 1):
                 here = ROWS["eq"](gap, self.int64(k * type.scalar.itemsize))

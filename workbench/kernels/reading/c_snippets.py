@@ -1,55 +1,71 @@
-"""C text of a `func_native` becomes the text of a func: a small part of C++, from the tree that tree-sitter makes.
+"""C text of a `func_native` becomes the text of a func, token by token: what C says in the same form as Python is read.
 
-Statements: declarations, assignments, `if`, `for`, `while`, `break`, `continue`, `return`. Expressions: numbers,
-operators, casts, elements, components, C's functions of numbers and Warp's builtins, atomics, pointers to elements.
+Statements: declarations of one variable, assignments, `if`, `for` over a range, `while`, `break`, `continue`, `return`.
+Expressions: numbers, operators, `? :`, casts, elements, components, C's functions of numbers, Warp's builtins, atomics.
 What is not among them is refused, so that nothing has another meaning than in C. Of `#if` the processor's side is read.
 """
 
 from __future__ import annotations
 
-import keyword
 import re
-from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cache
-from typing import TYPE_CHECKING
+from keyword import iskeyword
 
 from ...errors import KernelError, Where
-from .c_vocabulary import ADDRESSES, BARRIER, CONSTANTS, FIRST_BIT, FUNCTIONS, OPERATORS, SAME_BITS, TYPES, type_name
+from .c_vocabulary import BARRIER, CONSTANTS, FIRST_BIT, FUNCTIONS, OPERATORS, PREFIXES, TYPES, type_name
 
-if TYPE_CHECKING:
-    from tree_sitter import Node, Parser
-
-_READ = frozenset(  # the kinds of nodes that have a method of their name
-    "binary_expression break_statement call_expression cast_expression compound_statement conditional_expression "
-    "continue_statement declaration expression_statement false field_expression for_statement identifier if_statement "
-    "number_literal parenthesized_expression pointer_expression qualified_identifier "
-    "return_statement subscript_expression true unary_expression while_statement".split()
+_TOKEN = re.compile(
+    r"(?P<space>\s+|//[^\n]*|/\*[\s\S]*?\*/)"
+    r"|(?P<number>0[xX][0-9a-fA-F]+[uUlL]*|(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?[uUlLfF]*)"
+    r"|(?P<name>(?:\w+::)*[A-Za-z_]\w*)"
+    r"|(?P<sign><<=|>>=|\+\+|--|&&|\|\||<<|>>|[-+*/%&|^=!<>]=|[\s\S])"
 )
+_FORMS = (  # casts of C++ as calls of what they do: to a type, to the bits of a number, of an array to its address
+    (re.compile(r"\bstatic_cast\s*<([^<>&*]*)>\s*\("), r"(\1)("),
+    (re.compile(r"\breinterpret_cast\s*<([^<>&*]*)&\s*>\s*\("), r"as_bits(\1, "),
+    (re.compile(r"\(\s*(u?int64(?:_t)?)\s*\)\s*(\w+)\.data\b(?!\s*\[)"), r"address_of(\1, \2)"),
+)
+_STATEMENTS = ("break", "continue", "for", "if", "return", "while")
+_ASSIGNMENTS = ("=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>=", "++", "--")
+_OURS = ("wp", "own", "kept_gradient")  # names of the func that a snippet becomes
+_WAY_OUT = "the same in Python: a @wb.func, with a @wb.func_grad for its adjoint, a @wb.func_replay for its replay"
 
 
 @dataclass
 class Snippet:
-    """Reads one snippet. `adjoint`: names of parameters whose `adj_` names are gradients; `ret`: has it a result."""
+    """Reads one snippet.
+
+    `words`: the functions that there are; `several`: the parameters with several axes, which no one index counts;
+    `adjoint`: names of parameters whose `adj_` names are gradients; `converts`: `return` converts to the declared type.
+    """
 
     text: str
     where: Where
     params: tuple[str, ...]
+    words: frozenset[str]
+    several: frozenset[str] = frozenset()
     adjoint: bool = False
+    converts: bool = False
     types: dict[str, str] = field(default_factory=dict)  # of the variables that have a number's type
-    shapes: dict[str, tuple[str, ...]] = field(default_factory=dict)  # of the parameters with several axes, as text
-    converts: bool = False  # `return` converts to the declared type
     lines: list[str] = field(default_factory=list)
-    depth: int = 0
-    names: dict[str, str] = field(default_factory=dict)  # in Python; of a pointer its element, behind a `*`
-    taken: set[str] = field(default_factory=set)
-    steps: list[list[str]] = field(default_factory=list)  # of the loops around: what `continue` does first
+    depth: int = 1
+    tokens: list[tuple[str, int]] = field(default_factory=list)  # each with the number of its line
+    at: int = 0
+    updates: dict[str, str] = field(default_factory=dict)  # atomics of gradients, as statements
 
     def translated(self) -> tuple[list[str], bool]:
-        """The lines of a func's body, True if it says something else for CUDA. Raises KernelError [native-snippet]."""
-        self.names = {p: p for p in self.params}
-        self.taken = {*self.params, "wp", "own"}
-        self.read(self.tree(self.processor_side()))
+        """Returns a func's body, and True if CUDA's side differs. Raises KernelError [native-snippet]."""
+        self.names = set(self.params)
+        text = self.processor_side()
+        for form, plain in _FORMS:
+            text = form.sub(plain, text)
+        for found in _TOKEN.finditer(text):
+            if found.lastgroup != "space":
+                self.tokens.append((found[0], text.count("\n", 0, found.start()) + 1))
+        self.tokens.append(("", text.count("\n") + 1))
+        while self.token:
+            self.statement()
         return self.lines or ["    pass"], re.search(r"^\s*#\s*if", self.text, re.MULTILINE) is not None
 
     def processor_side(self) -> str:
@@ -69,447 +85,266 @@ class Snippet:
             kept.append("" if word or not all(states) else line)
         return "\n".join(kept)
 
-    def tree(self, text: str) -> list[Node]:
-        text = re.sub(r"//[^\n]*|/\*.*?\*/", lambda m: " " + "\n" * m[0].count("\n"), text, flags=re.DOTALL)
-        text = re.sub(r"\b(static|reinterpret)_cast\s*<([^<>]*)>\s*\(", plain_cast, text)
-        # The parser knows no names: `a < b, c > d` is a template to it, but not `a <= b, c > d`, so `<` goes as `<=`
-        # and a comment; and `(a) - f(b)` is a cast, but not `((a)) - f(b)`.
-        text = re.sub(r"(?<!<)<(?![<=])", "<=/**/", text)
-        text = re.sub(r"\(\s*(\w+)\s*\)(?=\s*[-+*&])", lambda m: m[0] if type_name(m[1]) else f"({m[0]})", text)
-        root = parser().parse(f"void f() {{\n{text}\n}}".encode()).root_node
-        odd = next((n for n in below(root) if n.is_error or n.is_missing), None)
-        if odd:
-            raise self.error(f"what lacks `{odd.type}`", odd) if odd.is_missing else self.refused(odd)
-        if len(parts(root)) != 1:
-            raise self.refused(parts(root)[1])
-        return parts(part(parts(root)[0], "body"))
-
-    def error(self, what: str, at: Node | int) -> KernelError:
-        rows = self.text.split("\n")
-        line = at if isinstance(at, int) else at.start_point[0]  # the tree has one line before them
-        shown = rows[line - 1].strip() if 0 < line <= len(rows) else ""
+    def error(self, what: str, line: int = 0) -> KernelError:
+        line = line or self.tokens[self.at][1]
         text = f"{what} cannot be read in the snippet of `{self.where.function}`"
-        why = f"Its line {line} is: {shown}. " * bool(shown) + "What is read of C is what one thread does."
-        instead = "the same in Python, in a func"
-        return KernelError(text, slug="native-snippet", where=self.where, why=why, instead=instead)
+        shown = f"Its line {line} is: {self.text.split(chr(10))[line - 1].strip()}. "
+        why = shown + "What is read of C is what one thread does, in the form that Python has too."
+        return KernelError(text, slug="native-snippet", where=self.where, why=why, instead=_WAY_OUT)
 
-    def refused(self, node: Node) -> KernelError:
-        return self.error(f"`{next(text_of(n) for n in below(node) if not n.child_count)}`", node)
+    # ---- tokens
+
+    @property
+    def token(self) -> str:
+        return self.tokens[self.at][0]
+
+    def next(self) -> str:
+        self.at += bool(self.token)
+        return self.tokens[self.at - 1][0]
+
+    def accept(self, *signs: str) -> str:
+        return self.next() if self.token in signs else ""
+
+    def expect(self, sign: str) -> None:
+        if not self.accept(sign):
+            raise self.error(f"`{self.token}`, where `{sign}` should be," if self.token else f"what lacks `{sign}`")
 
     def write(self, line: str) -> None:
-        self.lines.append("    " * (self.depth + 1) + line)
+        self.lines.append("    " * self.depth + line)
 
     # ---- statements
 
-    def read(self, nodes: list[Node]) -> None:
-        for node in nodes:
-            if node.type.endswith(("statement", "declaration")):
-                self.method(node)
+    def statement(self) -> None:
+        if self.token in _STATEMENTS:
+            getattr(self, f"{self.token}_statement")(self.next())
+        elif self.token == "{":
+            self.write("if True:")
+            self.block()
+        elif not self.accept(";"):
+            type = self.type_here()
+            if type is None:
+                self.simple()
             else:
-                self.simple(node)
+                self.declaration(type)
+            self.expect(";")
 
-    def method(self, node: Node) -> str:
-        if node.type not in _READ:
-            raise self.refused(node)
-        return getattr(self, node.type)(node)
-
-    def block(self, node: Node) -> None:
+    def block(self) -> None:
         """A statement or several in braces, one level deeper; names declared there end there."""
         self.depth += 1
-        known, count = dict(self.names), len(self.lines)
-        self.read(parts(node) if node.type == "compound_statement" else [node])
+        known, count = set(self.names), len(self.lines)
+        if self.accept("{"):
+            while self.token and self.token != "}":
+                self.statement()
+            self.expect("}")
+        else:
+            self.statement()
         if len(self.lines) == count:
             self.write("pass")
         self.names = known
         self.depth -= 1
 
-    def compound_statement(self, node: Node) -> None:
-        self.write("if True:")
-        self.block(node)
+    def break_statement(self, word: str) -> None:
+        self.write(word)
+        self.expect(";")
 
-    def break_statement(self, node: Node) -> None:
-        self.write("break")
+    continue_statement = break_statement
 
-    def continue_statement(self, node: Node) -> None:
-        for step in self.steps[-1]:
-            self.write(step)
-        self.write("continue")
+    def while_statement(self, word: str) -> None:
+        self.expect("(")
+        self.write(f"{word} {self.until(')')}:")
+        self.block()
 
-    def if_statement(self, node: Node) -> None:
-        self.write(f"if {self.value(part(node, 'condition'), 'value')}:")
-        self.block(part(node, "consequence"))
-        if otherwise := node.child_by_field_name("alternative"):
+    def if_statement(self, word: str) -> None:
+        self.while_statement(word)
+        if self.accept("else"):
             self.write("else:")
-            self.block(parts(otherwise)[0])
+            self.block()
 
-    def while_statement(self, node: Node) -> None:
-        self.write(f"while {self.value(part(node, 'condition'), 'value')}:")
-        self.steps.append([])
-        self.block(part(node, "body"))
-        self.steps.pop()
+    def return_statement(self, word: str) -> None:
+        value = "" if self.accept(";") else self.until(";")
+        self.write(f"return own({value})" if self.converts and value else f"{word} {value}".rstrip())
 
-    def return_statement(self, node: Node) -> None:
-        value = self.listed(node)
-        self.write(f"return own({value})" if self.converts and value else f"return {value}".rstrip())
-
-    def for_statement(self, node: Node) -> None:
-        """A loop over a range where it is one, which its bounds and its body show; else a `while`."""
-        known, first = dict(self.names), len(self.lines)
-        start, step, body = (node.child_by_field_name(f) for f in ("initializer", "update", "body"))
-        self.read([start] if start else [])
-        made = [line.strip() for line in self.lines[first:]]
-        test = self.value(node, "condition") if node.child_by_field_name("condition") else "True"
-        at = len(self.lines)
-        self.read([step] if step else [])
-        moves = [line.strip() for line in self.lines[at:]]
-        del self.lines[at:]
-        over = start and start.type == "declaration" and body and ranged(made, test, moves, self.changed(body))
-        if over:
-            del self.lines[first:]
-        self.write(over or f"while {test}:")
-        self.steps.append([] if over else moves)
-        self.block(part(node, "body"))
-        self.lines += ["    " * (self.depth + 2) + line for line in self.steps.pop()]
+    def for_statement(self, word: str) -> None:
+        """`for (int i = a; i < b; i += 2)`, whose body changes neither `i` nor `b`."""
+        known, line = set(self.names), self.tokens[self.at][1]
+        self.expect("(")
+        type, name = self.type_here(), self.new()
+        self.expect("=")
+        start, tested, sign, end, first = self.until(";"), self.next(), self.next(), self.until(";"), len(self.lines)
+        self.simple()
+        step = re.match(rf"\s*{name} ([-+])= ([1-9]\d*)$", self.lines.pop())
+        self.expect(")")
+        if (type, tested) != ("int32", name) or not step or sign not in {"+": ("<", "<="), "-": (">", ">=")}[step[1]]:
+            raise self.error("this `for`", line)
+        end += {"<=": " + 1", ">=": " - 1"}.get(sign, "")
+        start = start if start.isdigit() else f"wp.int32({start})"
+        self.write(f"for {name} in range({start}, {end}, {step[1].strip('+')}{step[2]}):")
+        self.block()
+        changed = {assigned(made) for made in self.lines[first + 1 :]}
+        fixed = re.sub(r"\.shape\[\d+\]", "", end)
+        if changed & {name, *re.findall(r"[A-Za-z_]\w*", fixed)} or re.search(r"\[|atomic|rand", fixed):
+            raise self.error("this `for`, whose bound may change,", line)
         self.names = known
 
-    def changed(self, body: Node) -> set[str]:
-        """The variables that a body assigns to, as they are named before it."""
-        fields = {"assignment_expression": "left", "update_expression": "argument"}
-        targets = [re.match(r"\w+", text_of(part(n, fields[n.type]))) for n in below(body) if n.type in fields]
-        return {self.names.get(t[0], t[0]) for t in targets if t}
-
-    def declaration(self, node: Node) -> None:
-        type = type_name(text_of(part(node, "type")))
-        if type is None or any(n.text in (b"static", b"extern") for n in node.children):
-            raise self.refused(node)
-        for declared in node.children_by_field_name("declarator"):
-            if declared.type == "init_declarator":
-                self.declared(type, part(declared, "declarator"), part(declared, "value"))
-            else:
-                self.declared(type, declared, None)
-
-    def declared(self, type: str, node: Node, value: Node | None) -> None:
-        if node.type in ("pointer_declarator", "reference_declarator") and value:
-            return self.point(text_of(parts(node)[-1]), value, node.type == "pointer_declarator")
-        if node.type == "array_declarator":
-            return self.local_array(type, node, value)
-        if node.type == "function_declarator":  # `vec3 v(x, y)`, which could declare a function
-            value = part(parts(self.tree(f"return f{text_of(part(node, 'parameters'))};")[0])[0], "arguments")
-            node = part(node, "declarator")
-        if node.type != "identifier":
-            raise self.refused(node)
-        if value is None or value.type in ("argument_list", "initializer_list"):
-            made = f"wp.{type}({self.listed(value) if value else ''})"
-        else:
-            made = self.expression(value)
+    def declaration(self, type: str) -> None:
+        name = self.new()
+        made = f"wp.{type}()" if self.token == ";" else ""
+        if not made:
+            self.expect("=")
+            made = self.expression()
             made = f"wp.{type}({made})" if type in TYPES.values() else made
-        own = self.new(text_of(node))
-        self.types[own] = type if type in TYPES.values() else "" if type else "auto"
-        self.write(f"{own} = {made}")
+        self.types[name] = type if type in TYPES.values() else "" if type else "auto"
+        self.write(f"{name} = {made}")
 
-    def local_array(self, type: str, node: Node, value: Node | None) -> None:
-        name = part(node, "declarator")
-        if name.type != "identifier" or node.child_by_field_name("size") is None:
-            raise self.refused(node)
-        size = self.value(node, "size")
-        own = self.new(text_of(name))
-        self.write(f"{own} = zeros(shape={size}, dtype=wp.{type})")
-        for k, n in enumerate(parts(value) if value else ()):
-            self.write(f"{own}[{k}] = wp.{type}({self.expression(n)})")
+    def new(self) -> str:
+        """The name of a variable that is declared here."""
+        name = self.next()
+        if not name.isidentifier():
+            raise self.error(f"`{name}`")
+        if iskeyword(name) or name in {*self.names, *_OURS}:
+            raise self.error(f"another variable `{name}`")
+        self.names.add(name)
+        self.types.pop(name, None)
+        return name
 
-    def point(self, name: str, value: Node, is_pointer: bool) -> None:
-        """A pointer or reference to an element: a name for it, at the index that was."""
-        place = self.place(value) if is_pointer else self.expression(value)
-        found = re.match(r"(\w+)\[(.*)\]$", place)
-        if not found:
-            raise self.error(f"the pointer `{name}`", value)
-        kept = self.new(f"{name}_at")
-        self.write(f"{kept} = {found[2]}")
-        self.names[name] = f"{'*' * is_pointer}{found[1]}[{kept}]"
-
-    def new(self, name: str) -> str:
-        """The name in Python of a variable that is declared here."""
-        own, k = name + "_" * (keyword.iskeyword(name) or name in ("wp", "own", "zeros")), 2
-        while own in self.taken:
-            own, k = f"{name}_{k}", k + 1
-        self.taken.add(own)
-        self.names[name] = own
-        return own
-
-    def expression_statement(self, node: Node) -> None:
-        self.read(parts(node))
-
-    def simple(self, node: Node) -> None:
+    def simple(self) -> None:
         """An assignment or a call."""
-        if node.type in ("assignment_expression", "update_expression"):
-            target = self.value(node, "left" if node.type[0] == "a" else "argument")
-            if target.startswith("wp.cast("):
-                raise self.error("an assignment to the bits of another type", node)
-            sign = sign_of(node)
-            step = f"{target} {sign[0]}= 1" if sign in ("++", "--") else ""
-            self.write(step or self.assigned(target, sign, self.value(node, "right")))
-        elif text_of(node) != f"{BARRIER}()":  # nobody to wait for: a block is one thread of the program
-            self.write(self.expression(node))
+        if self.accept(BARRIER):  # nobody to wait for: a block is one thread of the program
+            self.expect("(")
+            return self.expect(")")
+        before = self.accept("++", "--")
+        target = self.unary()
+        sign = before or self.accept(*_ASSIGNMENTS)
+        if not sign and target.endswith(")"):
+            return self.write(self.updates.get(target, target))
+        if not sign or target.endswith(")"):
+            raise self.error(f"`{self.token or target}`")
+        value = "1" if sign in ("++", "--") else self.expression()
+        self.assign(target, sign.replace("++", "+=").replace("--", "-="), value)
 
-    def assigned(self, target: str, sign: str, value: str) -> str:
+    def assign(self, target: str, sign: str, value: str) -> None:
         """An assignment; a variable keeps the type that it was declared with."""
         type = self.types.get(target, "")
         if target.startswith("wp.adjoint[") and sign == "=":  # a gradient is added to: what was there is taken away
-            kept = self.new("before")
-            self.write(f"{kept} = {value}")
+            self.write(f"kept_gradient = {value}")
             self.write(f"{target} -= {target}")
-            return f"{target} += {kept}"
+            sign, value = "+=", "kept_gradient"
         if sign == "%=":
             sign, value = "=", f"wp.mod({target}, {value})"
         elif type and sign != "=":
             sign, value = "=", f"({target} {sign[:-1]} {value})"
         if type and sign == "=":
             value = f"type({target})({value})" if type == "auto" else f"wp.{type}({value})"
-        return f"{target} {sign} {value}"
+        self.write(f"{target} {sign} {value}")
 
     # ---- expressions
 
-    def expression(self, node: Node) -> str:
-        if node.type in ("assignment_expression", "update_expression"):
-            raise self.error(f"`{sign_of(node)}` inside of an expression, `{text_of(node)}`,", node)
-        return self.method(node)
+    def type_here(self) -> str | None:
+        """The name here of the type of C that begins at this token; empty for `auto`; None if none does."""
+        words: list[str] = []
+        while True:
+            if self.token in self.names or type_name([*words, self.token]) is None:
+                return type_name(words)
+            words.append(self.next())
 
-    def value(self, node: Node, name: str) -> str:
-        return self.expression(part(node, name))
+    def until(self, end: str) -> str:
+        """An expression, and this sign behind it."""
+        found = self.expression()
+        self.expect(end)
+        return found
 
-    def listed(self, node: Node) -> str:
-        return ", ".join(map(self.expression, parts(node)))
+    def listed(self, end: str) -> list[str]:
+        """Expressions with commas between them, up to this sign."""
+        found: list[str] = []
+        while not self.accept(end):
+            found.append(self.expression())
+            if self.token != end:
+                self.expect(",")
+        return found
 
-    def parenthesized_expression(self, node: Node) -> str:
-        return f"({self.listed(node)})"
+    def expression(self, level: int = 0) -> str:
+        """An expression of operators that bind at least as strongly as those of this level."""
+        if level == len(OPERATORS):
+            return self.unary()
+        left = self.expression(level + 1)
+        while sign := self.accept(*OPERATORS[level]):
+            right, word = self.expression(level + 1), OPERATORS[level][sign]
+            left = f"wp.mod({left}, {right})" if sign == "%" else f"({left} {word} {right})"
+        if level == 0 and self.accept("?"):
+            yes = self.expression()
+            self.expect(":")
+            left = f"({yes} if {left} else {self.expression()})"
+        return left
 
-    def unary_expression(self, node: Node) -> str:
-        return f"({sign_of(node).replace('!', 'not ')}{self.value(node, 'argument')})"
+    def unary(self) -> str:
+        if sign := self.accept(*PREFIXES):
+            return f"({PREFIXES[sign]}{self.unary()})"
+        start = self.at
+        if self.accept("(") and (type := self.type_here()) and self.accept(")"):
+            return f"wp.{type}({self.unary()})"
+        self.at = start
+        found = self.operand()
+        while sign := self.accept("[", "."):
+            if sign == "[":
+                found = f"{found}[{', '.join(self.listed(']'))}]"
+            elif (name := self.next()) == "data":  # `a.data[i]` is `a[i]`
+                if self.token != "[" or found in self.several:
+                    raise self.error(f"the address `{found}.data`")
+            elif name != "c":  # `v.c[0]` is `v[0]`
+                found = f"{found}.{name}"
+        return found
 
-    def binary_expression(self, node: Node) -> str:
-        left, sign, right = self.value(node, "left"), sign_of(node), self.value(node, "right")
-        sign = "<" if any(n.type == "comment" for n in node.children) else sign
-        if sign not in OPERATORS:
-            raise self.error(f"`{sign}`", node)
-        return f"wp.mod({left}, {right})" if sign == "%" else f"({left} {OPERATORS[sign]} {right})"
-
-    def conditional_expression(self, node: Node) -> str:
-        test, yes, no = (self.value(node, f) for f in ("condition", "consequence", "alternative"))
-        return f"({yes} if {test} else {no})"
-
-    def number_literal(self, node: Node) -> str:
-        try:
-            return number(text_of(node))
-        except ValueError:
-            raise self.refused(node) from None
-
-    def identifier(self, node: Node) -> str:
-        word = text_of(node)
-        found = self.names.get(word) or CONSTANTS.get(word, "")
-        if not found and self.adjoint and word.startswith("adj_") and word[4:] in self.params:
+    def operand(self) -> str:
+        word = self.next()
+        if word == "(":
+            return f"({self.until(')')})"
+        if word[:1].isdigit() or (word[:1] == "." and word[1:]):
+            with suppress(ValueError):
+                return number(word)
+        if (self.token == "(" and word.isidentifier()) or word.startswith(("wp::", "std::")):
+            return self.call(word)
+        if self.adjoint and word.startswith("adj_") and word[4:] in self.params:
             return f"wp.adjoint[{word[4:]}]"
-        if not found or found[0] == "*":
-            raise self.error(f"the address `{word}`, not followed by `*`," if found else f"`{word}`", node)
-        return found
-
-    false = true = qualified_identifier = identifier
-
-    def field_expression(self, node: Node) -> str:
-        name = text_of(part(node, "field"))
-        if name == "data":
-            raise self.error(f"the address `{text_of(node)}`, not followed by `[`,", node)
-        return self.value(node, "argument") + f".{name}" * (name != "c")
-
-    def memory(self, node: Node) -> str:
-        """The array or tile whose memory stands here: `a.data`, of a tile `t.data.ptr`; empty if none does."""
-        name = text_of(part(node, "field")) if node.type == "field_expression" else ""
-        if name == "ptr":
-            return self.memory(part(node, "argument"))
-        return self.value(node, "argument") if name == "data" else ""
-
-    def subscript_expression(self, node: Node) -> str:
-        owner, indices = part(node, "argument"), part(node, "indices")
-        array = self.memory(owner)
-        if array and len(parts(indices)) == 1:
-            return self.flat(array, self.listed(indices))
-        return f"{array or self.expression(owner)}[{self.listed(indices)}]"
-
-    def flat(self, array: str, k: str) -> str:
-        """The k-th element of an array or tile, counted row by row."""
-        shape, indices = self.shapes.get(array, ()), []
-        for axis, size in enumerate(shape):
-            inner = " * ".join(shape[axis + 1 :])
-            index = f"({k}) // type({k})({inner})" if inner else f"({k})"
-            indices.append(f"{index} % type({k})({size})" if axis else index)
-        return f"{array}[{', '.join(indices) or k}]"
-
-    # ---- addresses and bits
-
-    def place(self, node: Node) -> str:
-        """The element whose address this is: `&a[i]`, `wp::address(a, i)`, a pointer; empty if it is no address."""
-        node = bare(node)
-        if node.type == "pointer_expression" and sign_of(node) == "&":
-            return self.value(node, "argument")
-        if node.type == "call_expression" and called(node) == "address":
-            return self.indexed(node)
-        found = self.names.get(text_of(node), "")
-        return found[1:] if found[:1] == "*" else ""
-
-    def indexed(self, node: Node) -> str:
-        array, *index = map(self.expression, parts(part(node, "arguments")))
-        return f"{array}[{', '.join(index)}]" if index else array
-
-    def pointer_expression(self, node: Node) -> str:
-        """`*` of an address; `&` stands only where an address is taken at once."""
-        sign, inner = sign_of(node), bare(part(node, "argument"))
-        if inner.type == "cast_expression" and sign == "*":
-            type, value = text_of(part(inner, "type")).rstrip(), bare(part(inner, "value"))
-            name = type_name(type[:-1])
-            if name and type[-1] == "*" and text_of(value)[0] == "&":
-                return self.as_bits(name, bare(part(value, "argument")))
-        found = self.place(inner) if sign == "*" else ""
+        found = word if word in self.names else CONSTANTS.get(word)
         if not found:
-            raise self.error(f"the address `{text_of(node if sign == '&' else inner)}`", node)
+            self.at -= bool(word)
+            raise self.error(f"`{word}`" if word else "what ends here")
         return found
 
-    def as_bits(self, type: str, node: Node) -> str:
-        """The bits of a number as another type; of elements that follow each other, as a vector, so many."""
-        vector = re.match(r"vec([234])[id]?$", type)
-        if not vector:
-            return f"wp.cast({self.expression(node)}, wp.{type})"
-        indices = parts(part(node, "indices")) if node.type == "subscript_expression" else []
-        if len(indices) != 1:
-            raise self.error(f"`{text_of(node)}` as {type}", node)
-        owner, k = part(node, "argument"), self.expression(indices[0])
-        array = self.memory(owner) or self.expression(owner)
-        number = {"i": "int32", "d": "float64"}.get(type[4:], "float32")
-        made = [f"wp.cast({self.flat(array, f'({k} + {j})')}, wp.{number})" for j in range(int(vector[1]))]
-        return f"wp.{type}({', '.join(made)})"
-
-    def cast_expression(self, node: Node) -> str:
-        """`(type)` of what follows: an address as a number, else a value."""
-        type = type_name(text_of(part(node, "type")))
-        if not type:
-            raise self.refused(node)
-        address = self.address(bare(part(node, "value"))) if type in ADDRESSES else ""
-        return f"wp.{type}({address or self.value(node, 'value')})"
-
-    def address(self, node: Node) -> str:
-        """`a.data` or `&a.data[i]` as the address that funcs know; empty if it is none."""
-        if node.type != "pointer_expression" or sign_of(node) != "&":
-            array = self.memory(node)
-            return array and f"{array}.ptr"
-        place = self.value(node, "argument")
-        element = re.match(r"([A-Za-z_][\w.]*)\[([^,]*)\]$", place)
-        if not element:
-            raise self.error(f"the address of `{place}`", node)
-        return f"{element[1]}[{element[2]}:].ptr"
-
-    # ---- calls
-
-    def call_expression(self, node: Node) -> str:
-        function, given = part(node, "function"), parts(part(node, "arguments"))
-        word, name = text_of(function), called(node)
-        type = type_name(word) if name not in self.names else None
-        if type:
-            return f"wp.{type}({', '.join(map(self.expression, given))})"
-        if function.type not in ("identifier", "qualified_identifier"):
-            raise self.refused(node)
-        if name == "address":
-            raise self.error(f"the address `{word}`, not followed by `*`,", node)
-        if name == "index":
-            return self.indexed(node)
-        name = FUNCTIONS.get(name, name)
-        is_atomic = name.startswith("atomic_")
-        args = [(is_atomic and not k and self.place(n)) or self.expression(n) for k, n in enumerate(given)]
-        if name == "load":
-            return args[0]
-        if name in SAME_BITS:
-            return f"wp.cast({', '.join(args)}, wp.{SAME_BITS[name]})"
-        if name in FIRST_BIT:
-            return FIRST_BIT[name].format(args[0], f"wp.bit_count({args[0]} ^ ({args[0]} - 1))")
-        if name.startswith("__") or "::" in name:
-            raise self.error(f"`{word}`, which speaks to other threads," if "sync" in word else f"`{word}`", node)
-        if is_atomic and args:
-            found = re.match(r"((?:wp\.adjoint\[)?\w+\]?)\[(.*)\]$", args[0])
-            if found:
-                args[:1] = [found[1], found[2]]
-            if args[0].startswith("wp.adjoint["):
-                if name not in ("atomic_add", "atomic_sub") or len(args) < 3:
-                    raise self.error(f"`{word}` of a gradient", node)
-                sign = "+" if name == "atomic_add" else "-"
-                return f"{args[0]}[{', '.join(args[1:-1])}] {sign}= {args[-1]}"
-        return f"wp.{name}({', '.join(args)})"
-
-
-# ---- nodes of the tree
-
-
-@cache
-def parser() -> Parser:
-    import tree_sitter_cpp
-    from tree_sitter import Language, Parser
-
-    return Parser(Language(tree_sitter_cpp.language()))
-
-
-def part(node: Node, name: str) -> Node:
-    found = node.child_by_field_name(name)
-    assert found is not None, f"{node.type} has no {name}"
-    return found
-
-
-def parts(node: Node) -> list[Node]:
-    return [n for n in node.named_children if n.type != "comment"]
-
-
-def below(node: Node) -> Iterator[Node]:
-    yield node
-    for child in node.children:
-        yield from below(child)
-
-
-def text_of(node: Node) -> str:
-    return (node.text or b"").decode()
-
-
-def sign_of(node: Node) -> str:
-    return text_of(part(node, "operator"))
-
-
-def bare(node: Node) -> Node:
-    """Returns the expression inside parentheses."""
-    while node.type == "parenthesized_expression" and len(parts(node)) == 1:
-        node = parts(node)[0]
-    return node
-
-
-def called(node: Node) -> str:
-    return text_of(part(node, "function")).removeprefix("wp::").removeprefix("std::")
-
-
-# ---- text
-
-
-def plain_cast(m: re.Match[str]) -> str:
-    """The start of a cast of C++ in the form that C has for it."""
-    type = m[2].strip()
-    name = type_name(type)
-    if m[1] == "static" and name:
-        return f"{name}("
-    if type.endswith("&"):
-        return f"*({type[:-1]}*)&("
-    return f"({type})(" if type.endswith("*") or name in ADDRESSES else m[0]
+    def call(self, word: str) -> str:
+        self.expect("(")
+        bare = word.removeprefix("wp::").removeprefix("std::")
+        if bare in ("as_bits", "address_of"):
+            type = self.type_here()
+            self.expect(",")
+            value = self.until(")")
+            return f"wp.cast({value}, wp.{type})" if bare == "as_bits" else f"wp.{type}({value}.ptr)"
+        if bare in FIRST_BIT:
+            x = self.until(")")
+            return FIRST_BIT[bare].format(x, f"wp.bit_count({x} ^ ({x} - 1))")
+        name = type_name([bare]) or FUNCTIONS.get(bare, bare)
+        if name not in self.words:
+            raise self.error(f"`{word}`, which speaks to other threads," if "sync" in word else f"`{word}`")
+        args: list[str] = []
+        if name.startswith("atomic_") and self.accept("&"):
+            element = self.unary()
+            found = re.match(r"((?:wp\.adjoint\[)?\w+\]?)\[(.*)\]$", element)
+            if not found or "][" in found[2]:
+                raise self.error(f"the address of `{element}`")
+            args += found.groups()
+            self.expect(",")
+        args += self.listed(")")
+        made = f"wp.{name}({', '.join(args)})"
+        if name in ("atomic_add", "atomic_sub") and args and args[0].startswith("wp.adjoint["):
+            self.updates[made] = f"{args[0]}[{', '.join(args[1:-1])}] {'-+'[name == 'atomic_add']}= {args[-1]}"
+        return made
 
 
 def number(word: str) -> str:
     """A number of C in Python. Raises ValueError."""
-    if word[0] in "+-":
-        return f"({word[0]}{number(word[1:])})"
     is_hex = word[:2] in ("0x", "0X")
     if not is_hex and re.search(r"[.eE]|[fF]$", word):
-        float(word := word.rstrip("fFlL"))
-        return word
+        return word.rstrip("fFlL")
     bare = word.rstrip("uUlL")
     suffix = word[len(bare) :].lower()
     if len(bare) > 1 and bare.isdigit() and bare[0] == "0":
@@ -522,21 +357,7 @@ def number(word: str) -> str:
     return f"wp.{type}({bare})" if type else bare
 
 
-def ranged(made: list[str], test: str, moves: list[str], changed: set[str]) -> str | None:
-    """`for i in range(...):` for a loop that counts by a constant to a bound that its body does not change."""
-    start = re.match(r"(\w+) = wp\.int32\((.*)\)$", made[0]) if len(made) == len(moves) == 1 else None
-    bound = re.match(r"\((\w+) (<|<=|>|>=) (.*)\)$", test)
-    by = re.match(r"(\w+) ([+-])= (\d+)$", moves[0]) if start else None
-    if not (start and bound and by and start[1] == bound[1] == by[1]) or (by[2] == "+") != (bound[2][0] == "<"):
-        return None
-    if changed & {start[1], *re.findall(r"[A-Za-z_]\w*", bound[3])} or re.search(r"\[|atomic|rand", bound[3]):
-        return None
-    end = bound[3] + {"<=": " + 1", ">=": " - 1"}.get(bound[2], "")
-    first = start[2] if start[2].isdigit() else f"wp.int32({start[2]})"
-    return f"for {start[1]} in range({first}, {end}, {by[2].strip('+')}{by[3]}):"
-
-
-def assigned(line: str) -> Iterator[str]:
+def assigned(line: str) -> str:
+    """The name that a line assigns to, or to a part of which; empty if it does not."""
     found = re.match(r"\s*(\w+)[\w.\[\], ]* (?:[-+*/%&|^]|<<|>>)?= ", line)
-    if found:
-        yield found[1]
+    return found[1] if found else ""

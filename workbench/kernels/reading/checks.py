@@ -19,6 +19,7 @@ from ..types import Composite, Matrix, Scalar, Type, is_float
 from .base import ReaderBase, reads
 from .declare import Marker
 from .scope import describe
+from .tile_parts import numbers_of
 
 
 class Claimed(Marker):
@@ -130,14 +131,8 @@ def call_expect_near(reader: ReaderBase, node: ast.Call) -> None:
         raise reader.error(what, "operand-type", node, "", "expect_eq(a, b)")
     tolerance = reader.typed(rest[0] if rest else 1e-6, a.type.scalar)
     claim = control.Claim(f"values that were to be near differ by more: {ast.unparse(node)}", "expect", always=True)
-    for x, y in zip(components(reader, a), components(reader, b), strict=True):
+    for x, y in zip(numbers_of(reader, a), numbers_of(reader, b), strict=True):
         reader.claim(ops.compare("<=", ops.BUILTINS["abs"](ops.binary("-", x, y)), tolerance), claim)
-
-
-def components(reader: ReaderBase, v: ir.Value) -> list[ir.Value]:
-    if not isinstance(v.type, Composite):
-        return [v]
-    return [reader.component(v, place) for place in np.ndindex(*v.type.shape)]
 
 
 # ---- print

@@ -109,11 +109,6 @@ def movable(reader: ReaderBase, x: Meaning) -> Any:
     return placed_at(x, [reader.value(n) for n in places(x)]) if isinstance(x, ArrayView | Local | Choice) else x
 
 
-def spot(reader: ReaderBase, base: ArrayView, indices: list[ir.Value]) -> tuple[ir.Value, ...]:
-    """The indices of memory for an element of a view."""
-    return narrowed(reader, base, indices).prefix if base.prefix else tuple(indices)
-
-
 # ---- indices and slices
 
 

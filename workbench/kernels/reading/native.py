@@ -15,7 +15,7 @@ from ...errors import KernelError
 from .. import ops, types as T
 from ..ops.functions import ATOMICS
 from .c_snippets import Snippet, assigned
-from .declare import LOCAL_ZEROS, Func, adjoint, resolve, type_from
+from .declare import Func, adjoint, resolve, type_from
 from .overloads import beside, cell
 from .source import source
 
@@ -25,10 +25,12 @@ def func_native(
 ) -> Callable[[Callable[..., Any]], Func]:
     """Decorator: a func whose body is a snippet of C; what is decorated gives name, parameters and result.
 
-    The snippet is read as a func, so it runs on every backend and is differentiated like any other: statements,
-    numbers, components, elements (`a[i]`, `a.data[i]`, `wp::address(a, i)`), functions of C and of Warp. A kernel that
-    calls one with anything else in it is refused [native-snippet]. Where `#if defined(__CUDA_ARCH__)` divides it, the
-    side of a processor is read, and a launch on a GPU is refused.
+    The snippet is read as a func, so it runs on every backend and is differentiated like any other. What has the same
+    form in Python is read: declarations of a variable, assignments, `if`, `while`, `for` over a range, numbers,
+    operators, components, elements (`a[i]`, `a.data[i]`), functions of C and of Warp, atomics. A kernel that calls one
+    with anything else in it (pointers, arrays of C, shared memory, other threads) is refused [native-snippet]: write
+    the func in Python. Where `#if defined(__CUDA_ARCH__)` divides it, the side of a processor is read, and a launch on
+    a GPU is refused.
 
     adj_snippet     an adjoint of its own, as `func_grad`: `adj_x += ...` for each argument, the result's is `adj_ret`.
                     It is not needed. `wb.verify.check_rule` compares it with the snippet's own derivative.
@@ -90,9 +92,10 @@ def _lines(stub: Callable[..., Any], snippet: str, name: str, is_adjoint: bool =
         snippet,
         replace(text.where(text.tree), function=name),
         _params(stub, is_adjoint),
+        frozenset(vars(_words())),
         adjoint=is_adjoint,
         types={p: k.name for p, k in kinds.items() if isinstance(k, T.Scalar)},
-        shapes={p: shape for p, k in kinds.items() if len(shape := _shape(p, k)) > 1},
+        several=frozenset(p for p, k in kinds.items() if isinstance(k, T.Tile) or getattr(k, "ndim", 1) > 1),
         converts=isinstance(_type(stub.__annotations__.get("return")), T.Scalar) and not is_adjoint,
     ).translated()
 
@@ -105,8 +108,7 @@ def _function(
     lines = [f"def {name}({', '.join(params)}):", *lines]
     path = f"<snippet of {name} #{len(linecache.cache)}>"
     linecache.cache[path] = (len("\n".join(lines)), None, [line + "\n" for line in lines], path)
-    result, zeros = _type(stub.__annotations__.get("return")), next(iter(LOCAL_ZEROS))
-    space = {"wp": _words(), "own": result, "zeros": zeros, "__name__": stub.__module__}
+    space = {"wp": _words(), "own": _type(stub.__annotations__.get("return")), "__name__": stub.__module__}
     exec(compile("\n".join(lines), path, "exec"), space)  # the user's own statements, in another language
     made = space[name]
     made.__annotations__ = {p: a for p, a in stub.__annotations__.items() if p in params}
@@ -147,7 +149,7 @@ def _cleared(stub: Callable[..., Any], lines: list[str], adjoint_lines: list[str
 
 def _known(params: tuple[str, ...], lines: list[str]) -> dict[str, str]:
     """Name -> its expression in parameters, for names constant in a snippet: parameters, locals assigned once."""
-    every = [n for line in lines for n in assigned(line)]
+    every = [assigned(line) for line in lines]
     known = {p: p for p in params if p not in every} | {"wp": "wp"}
     for line in lines:
         found = re.match(r"    (\w+) = (.*)$", line)
@@ -162,13 +164,6 @@ def _written(text: str, known: dict[str, str]) -> str | None:
     if "[" in text or not known.keys() >= set(names):
         return None
     return re.sub(r"(?<![\w.])[A-Za-z_]\w*", lambda m: known[m[0]], text)
-
-
-def _shape(name: str, kind: object) -> tuple[str, ...]:
-    """The expressions of a parameter's extents; empty for one without axes."""
-    if isinstance(kind, T.Array):
-        return tuple(f"{name}.shape[{axis}]" for axis in range(kind.ndim))
-    return tuple(map(str, kind.dims)) if isinstance(kind, T.Tile) else ()
 
 
 def _type(annotation: object) -> Any:

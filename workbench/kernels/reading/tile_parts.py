@@ -170,7 +170,6 @@ def each_element(
     shape: tuple[int, ...],
     given: Sequence[ir.Value],
     write: Callable[[list[ir.Value], list[ir.Value]], Any],
-    bounds: bool = False,
     order: int = 0,
 ) -> tuple[ir.Value, ...]:
     """Emit an `each` whose body is `write(indices, elements)`; returns its result tiles."""
@@ -181,7 +180,7 @@ def each_element(
     region.params += elements
     region.results = tuple(results or ())
     types = [Tile(shape, ir.type_as(r, Scalar)) for r in region.results]
-    stmt = reader.builder.append(control.EACH, tuple(given), types, (region,), control.Each(shape, bounds, order))
+    stmt = reader.builder.append(control.EACH, tuple(given), types, (region,), control.Each(shape, order))
     return stmt.outs
 
 
@@ -191,7 +190,6 @@ def each_of(
     given: Sequence[Any],
     write: Callable[[list[ir.Value], list[Any]], Any],
     node: ast.AST,
-    bounds: bool = False,
     order: int = 0,
 ) -> Any:
     """Emit an `each` over tiles of any element type; returns the tile of the results of `write(indices, elements)`.
@@ -215,7 +213,7 @@ def each_of(
         found.append(dtype_of(reader, result))
         return numbers_of(reader, result)
 
-    outs = each_element(reader, shape, sources, inner, bounds, order)
+    outs = each_element(reader, shape, sources, inner, order)
     return as_tile(type_of_tile(reader, shape, found[0], node), iter(outs)) if found else None
 
 
@@ -265,26 +263,18 @@ def places_from(offsets: list[ir.Value], i: list[ir.Value]) -> list[ir.Value]:
     return [k if static_int(o) == 0 else ops.binary("+", o, k) for o, k in zip(offsets, i, strict=True)]
 
 
-def guarded(
-    reader: ReaderBase,
-    a: ArrayView | Fields,
-    at: list[ir.Value],
-    checked: bool,
-    before: list[int],
-    write: Callable[[], Any],
+def either(
+    reader: ReaderBase, condition: ir.Value, write: Callable[[], Any], other: Callable[[Any], Any] | None = None
 ) -> Any:
-    """The result of `write` where the element is in the array, 0 elsewhere; no branch unless `checked`."""
-    if not checked:
-        return write()
-    held = within_array(reader, a, at, before)
-    then, other = ir.Region(), ir.Region()
+    """Emit a branch; returns the results of `write` where the condition holds, else `other` of them, or zeros."""
+    then, otherwise = ir.Region(), ir.Region()
     with reader.builder.inside(then):
         made = write()
     then.results = tuple(leaves(made))
-    with reader.builder.inside(other):
-        other.results = tuple(reader.zero(v.type) for v in then.results)
+    with reader.builder.inside(otherwise):
+        otherwise.results = tuple(leaves(other(made)) if other else [reader.zero(v.type) for v in then.results])
     types = [v.type for v in then.results]
-    stmt = reader.builder.append(control.IF, (held,), types, (then, other))
+    stmt = reader.builder.append(control.IF, (condition,), types, (then, otherwise))
     return rebuild(made, iter(stmt.outs))
 
 
@@ -308,12 +298,12 @@ def each_in_array(
     node: ast.AST,
     a: Meaning,
     shape: tuple[int, ...],
-    offset: Meaning,
-    checked: Meaning,
     given: list[Any],
-    indices: Meaning,
-    axis: Meaning,
     write: Callable[..., Any],
+    offset: Meaning = None,
+    bounds_check: Meaning = True,
+    indices: Meaning = None,
+    axis: Meaning = 0,
 ) -> Any:
     """Emit `write(array, place, elements)` for every element of a tile that lies in an array."""
     a = tiled_array(reader, a, node)
@@ -327,40 +317,25 @@ def each_in_array(
         at = places_from(offsets, i)
         if along is not None:
             at[along] = places_from([offsets[along]], [parts[-1]])[0]
-        return guarded(reader, a, at, checked is not False, before, lambda: write(a, at, parts))
+        if bounds_check is False:
+            return write(a, at, parts)
+        return either(reader, within_array(reader, a, at, before), lambda: write(a, at, parts))
 
-    order = 1 if along is not None and given else 0
-    return each_of(reader, shape, [*given, *more], element, node, checked is not False and not before, order)
+    return each_of(reader, shape, [*given, *more], element, node, 1 if along is not None and given else 0)
 
 
 @reads(TILES["tile_load"], TILES["tile_load_indexed"])
-def read_tile_load(
-    reader: ReaderBase,
-    node: ast.Call,
-    a: Meaning,
-    shape: Meaning,
-    offset: Meaning = None,
-    bounds_check: Meaning = True,
-    indices: Meaning = None,
-    axis: Meaning = 0,
-) -> Any:
+def read_tile_load(reader: ReaderBase, node: ast.Call, a: Meaning, shape: Meaning, **where: Meaning) -> Any:
     dims = tile_dims(reader, shape, node)
     type_of_tile(reader, dims, tiled_array(reader, a, node).type.dtype, node)
     load = lambda found, at, parts: reader.loaded(narrowed(reader, found, at))  # noqa: E731
-    return each_in_array(reader, node, a, dims, offset, bounds_check, [], indices, axis, load)
+    return each_in_array(reader, node, a, dims, [], load, **where)
 
 
-@reads(TILES["tile_store"], TILES["tile_store_indexed"])
+@reads(TILES["tile_store"], TILES["tile_store_indexed"], row=memory.STORE)
+@reads(TILES["tile_atomic_add"], TILES["tile_atomic_add_indexed"], row=memory.ATOMIC_ADD)
 def read_tile_store(
-    reader: ReaderBase,
-    node: ast.Call,
-    a: Meaning,
-    t: Meaning,
-    offset: Meaning = None,
-    bounds_check: Meaning = True,
-    indices: Meaning = None,
-    axis: Meaning = 0,
-    row: Row = memory.STORE,
+    reader: ReaderBase, node: ast.Call, a: Meaning, t: Meaning, row: Row = memory.STORE, **where: Meaning
 ) -> None:
     found, v = tiled_array(reader, a, node), any_tile(reader, t, node)
     if number_of(v.type) != found.type.dtype:
@@ -370,7 +345,7 @@ def read_tile_store(
     if isinstance(found, Fields) and row is not memory.STORE:
         raise reader.error("structs are not added", "operand-type", node, "", "an array for each field")
     write = lambda found, at, parts: put_at(reader, narrowed(reader, found, at), parts[0], row, node)  # noqa: E731
-    each_in_array(reader, node, a, v.type.dims, offset, bounds_check, [v], indices, axis, write)
+    each_in_array(reader, node, a, v.type.dims, [v], write, **where)
 
 
 def put_at(reader: ReaderBase, place: ArrayView | Fields, x: Any, row: Row, node: ast.Call) -> None:
@@ -378,11 +353,6 @@ def put_at(reader: ReaderBase, place: ArrayView | Fields, x: Any, row: Row, node
         reader.write(place, x, node)
     else:
         reader.builder.emit(row, place.root, *place.prefix, x)
-
-
-@reads(TILES["tile_atomic_add"], TILES["tile_atomic_add_indexed"])
-def read_tile_atomic_add(reader: ReaderBase, node: ast.Call, a: Meaning, t: Meaning, **more: Meaning) -> None:
-    read_tile_store(reader, node, a, t, row=memory.ATOMIC_ADD, **more)
 
 
 def flat(type: Type) -> list[Tile]:

@@ -7,7 +7,7 @@ import math
 from typing import Any
 
 from .. import ir, ops
-from ..ops import control, random, scalar, tile_algebra, tile_fourier, tiles
+from ..ops import random, scalar, tile_algebra, tile_fourier, tiles
 from ..ops.tile_names import TILES
 from ..types import Composite, Struct, Tile, TileStack, Vector, bool_, int32, scalar_of, uint32
 from .base import Meaning, ReaderBase, reads
@@ -17,6 +17,7 @@ from .tile_parts import (
     as_tile,
     composed,
     each_of,
+    either,
     element_at,
     flat,
     number_of,
@@ -139,34 +140,31 @@ def read_tile_stack_push(
     held = ops.convert(bool_, reader.value(has_value))
     room = reader.builder.emit(scalar.LT, count, reader.value(values.type.dims[0]))
     condition = reader.builder.emit(scalar.LOGICAL_AND, held, room)
-    then, other = ir.Region(), ir.Region()
-    with reader.builder.inside(then):
+
+    def pushed() -> tuple[Any, ...]:
         new = with_element(reader, values, [count], value)
-        then.results = (*leaves(new), reader.builder.emit(scalar.ADD, count, reader.value(1)), count)
-    with reader.builder.inside(other):
-        other.results = (*leaves(values), count, reader.value(-1))
-    types = [v.type for v in then.results]
-    *parts, after, place = reader.builder.append(control.IF, (condition,), types, (then, other)).outs
-    stacked(reader, "tile_stack_push", node, stack, as_tile(values.type, iter(parts)), after)
+        return new, reader.builder.emit(scalar.ADD, count, reader.value(1)), count
+
+    made, after, place = either(reader, condition, pushed, lambda _: (values, count, reader.value(-1)))
+    stacked(reader, "tile_stack_push", node, stack, made, after)
     return place
 
 
 @reads(TILES["tile_stack_pop"])
 def read_tile_stack_pop(reader: ReaderBase, node: ast.Call, s: Meaning) -> tuple[Any, ir.Value]:
     values, count, stack = stack_of(reader, s, node)
-    held = number_of(values.type)
-    then, other = ir.Region(), ir.Region()
-    with reader.builder.inside(then):
+
+    def popped() -> tuple[Any, ...]:
         top = reader.builder.emit(scalar.SUB, count, reader.value(1))
-        then.results = (*numbers_of(reader, element_at(reader, values, [top])), top, top)
-    with reader.builder.inside(other):
-        zeros = [reader.zero(v.type) for v in then.results[:-2]]
-        other.results = (*zeros, reader.value(0), reader.value(-1))
-    types = [v.type for v in then.results]
+        return tuple(numbers_of(reader, element_at(reader, values, [top]))), top, top
+
+    def nothing(made: tuple[Any, ...]) -> tuple[Any, ...]:
+        return tuple([reader.zero(v.type) for v in made[0]]), reader.value(0), reader.value(-1)
+
     some = reader.builder.emit(scalar.LT, reader.value(0), count)
-    *parts, after, place = reader.builder.append(control.IF, (some,), types, (then, other)).outs
+    parts, after, place = either(reader, some, popped, nothing)
     stacked(reader, "tile_stack_pop", node, stack, values, after)
-    return composed(held, iter(parts)), place
+    return composed(number_of(values.type), iter(parts)), place
 
 
 @reads(TILES["tile_stack_clear"])

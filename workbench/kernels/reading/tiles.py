@@ -32,6 +32,7 @@ from .tile_parts import (
     any_tile,
     as_tile,
     each_of,
+    either,
     element_at,
     filled_with,
     flat,
@@ -562,13 +563,9 @@ def read_tile_scatter(reader: ReaderBase, node: ast.Call, builtin: str, row: Row
         raise reader.error(f"`{builtin}` takes {rank} indices, a value and a bool", "arguments", node, "", "")
     number, places = rest[rank], [reader.value(i) for i in rest[:rank]]
     held = rest[rank + 1] if len(rest) > rank + 1 else True
-    then, other = ir.Region(), ir.Region(results=tuple(leaves(v)))
-    with reader.builder.inside(then):
-        then.results = tuple(leaves(with_element(reader, v, places, number, row)))
     condition = constant(bool_, held) if isinstance(held, bool) else ops.convert(bool_, reader.value(held))
-    types = [p.type for p in leaves(v)]
-    made = reader.builder.append(control.IF, (condition,), types, (then, other)).outs
-    rebind_tiles(reader, builtin, node, rebuild(v, iter(made)))
+    made = either(reader, condition, lambda: with_element(reader, v, places, number, row), lambda _: v)
+    rebind_tiles(reader, builtin, node, made)
 
 
 def changed_element(reader: ReaderBase, builtin: str, node: ast.Call) -> None:
