@@ -13,6 +13,7 @@ from workbench.kernels.check import IRError
 from workbench.kernels.ir import Function, walk
 from workbench.kernels.passes import (
     adjoint,
+    decisions,
     gradients,
     ledger_adjoint,
     named,
@@ -84,6 +85,7 @@ RUN: dict[str, Callable[[], object]] = {
     "race finder": lambda: race_finder.guard(of(diffuse), frozenset("y")),
     "ledger adjoint": lambda: ledger_adjoint.ledger_adjoint(adjoint.adjoint(of(diffuse), BOTH).function),
     "unpruned adjoint": lambda: unpruned_adjoint.working(of(diffuse), BOTH),
+    "decisions": lambda: decisions.with_decisions(of(smallest)),
     "to float64": lambda: to_float64.widen(of(diffuse)),
     "assume branches": lambda: simplify.assume(of(diffuse), first_branch(of(diffuse))),
     "merge parameters": lambda: simplify.merged(of(diffuse), (("x", "y"),)),

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 from .passes import (
     adjoint,
+    decisions,
     gradients,
     ledger_adjoint,
     other_slope,
@@ -60,6 +61,7 @@ PASSES = (
     Pass(race_finder.guard, "The thread again, leaving its number on every cell: it meets those of other threads."),
     Pass(ledger_adjoint.ledger_adjoint, "An adjoint that also writes down every contribution to a gradient cell."),
     Pass(unpruned_adjoint.working, "The adjoint with every statement left in, for the microscope."),
+    Pass(decisions.with_decisions, "A program that also records what each thread decides by floats."),
     Pass(to_float64.widen, "The same program over float64, against which rounding is measured."),
     Pass(simplify.assume, "For a box of threads that takes the first branch of some conditions: without asking them."),
     Pass(simplify.merged, "Parameters that are one array at a launch become one."),
