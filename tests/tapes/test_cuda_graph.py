@@ -128,10 +128,10 @@ def test_the_record_of_an_error_that_nobody_looked_at_is_cleared_by_the_next_rep
         wb.launch(first, 2, inputs=[x, index, y])
         wb.launch(square, 2, inputs=[y, y])
     index.assign(np.array([9, 9], np.int32))
-    checks, graph.graph._notes.checks = graph.graph._notes.checks, []
+    checks, graph.graph.notes.checks = graph.graph.notes.checks, []
     graph.replay()
     assert len(checks) == 1
-    graph.graph._notes.checks = checks
+    graph.graph.notes.checks = checks
     index.assign(np.array([1, 1], np.int32))
     graph.replay()
     assert y.list() == [4, 4]
@@ -205,3 +205,28 @@ def test_a_kernel_that_ran_on_the_cpu_runs_on_a_gpu_for_arrays_of_a_gpu(gpu):
         gpu.log.clear()
         wb.launch(square, 5, inputs=[x, y])
         assert gpu.log == log and y.list() == [1, 4, 9, 16, 25]
+
+
+@pytest.mark.parametrize("new", [False, True], ids=["the same arrays", "new arrays"])
+def test_a_jit_function_does_on_a_gpu_what_it_does_on_the_cpu(gpu, new):
+    def run(where):
+        @wb.jit
+        def step(x):
+            y, z = (wb.zeros(3, requires_grad=True, device=where) for _ in range(2))
+            with wb.Tape() as tape:
+                wb.launch(square, 3, inputs=[x, y])
+                wb.launch(square, 3, inputs=[y, z])
+            x.grad.zero_()
+            tape.backward(grads={z: leaf([1, 1, 2], where)})
+            return z, x.grad
+
+        x, found = leaf([1, 2, 3], where), []
+        for k in range(5):
+            values = wb.array(np.array([k, 2, 3], np.float32), device=where)
+            x = leaf([k, 2, 3], where) if new else x
+            x.assign(values)
+            found += [a.numpy().tolist() for a in step(x)]
+        assert step.replays == 3
+        return found
+
+    assert run("cuda:0") == run("cpu")
