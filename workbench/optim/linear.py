@@ -480,6 +480,7 @@ def _record(
         assert b.grad is not None
         b.grad.assign(b.grad.numpy() + left)
 
+    solved_backwards.__name__ = how._name  # as messages and pictures call it
     tape.record_func(solved_backwards, [*arrays, b, x], only_read=[*arrays, b])
 
 

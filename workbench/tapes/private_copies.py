@@ -269,8 +269,9 @@ class InFloat64(Rerun):
     def before(self, event: Event) -> None:
         first = self.twins is None
         if not event.kind.repeatable:
-            text = f"{event.label} is not a program of ours: it has no second derivative."
-            raise GradientError(text, slug="jvp-func", where=event.where, instead="wb.launch(...) in its place")
+            text = f"{event.label} has no second derivative."
+            why = "Its adjoint is a function of its own, not a program that could be differentiated again."
+            raise GradientError(text, slug="jvp-func", where=event.where, why=why, instead="launches in its place")
         super().before(event)
         assert self.twins is not None
         if first:
