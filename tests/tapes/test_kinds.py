@@ -91,11 +91,27 @@ def earlier(tape: wb.Tape, x: wb.array, y: wb.array) -> None:
     wb.launch(times, 4, [x, x.grad], [y])
 
 
+@wb.kernel
+def roots(z: wb.array(dtype=F), x: wb.array(dtype=F), r: wb.array(dtype=F)):
+    i = wb.tid()
+    r[i] = z[i] * z[i] - x[i] * x[i] - F(1.0)
+
+
+def solved(tape: wb.Tape, x: wb.array, y: wb.array) -> None:
+    def residual(z, x):
+        r = empty()
+        wb.launch(roots, 4, [z, x, r])
+        return r
+
+    wb.copy(y, wb.root(residual, wb.full(4, 2.0, dtype=F), x))
+
+
 # by kind: the program, and the derivative of its y by x
 PROGRAMS: dict[str, tuple[Callable[[wb.Tape, wb.array, wb.array], None], Any]] = {
     "launch": (launch, 2 * X),
     "copy": (between(copied), 3 * X**2),
     "cut": (between(wb.detach), X**2),
+    "root": (solved, X / np.sqrt(X**2 + 1)),
     "fill_": (between(lambda c: c.fill_(3.0) and None), 3.0),
     "zero_": (between(lambda c: c.zero_() and None), 0.0),
     "assign": (between(lambda c: c.assign(np.arange(4.0)) and None), np.arange(4.0)),
@@ -122,7 +138,7 @@ def test_a_kind_has_all_facts(name):
     assert kind.step in reverse.STEPS and kind.step in jvp.STEPS
     assert not kind.drawn or kind.drawn.rstrip("_") in {k.rstrip("_") for k in kinds.KINDS}
     assert kind.passes + kind.cuts + kind.opaque + kind.calls_back + (not kind.own) == 1
-    assert kind.repeatable == (kind.step in ("launch", "write") or kind.cuts)
+    assert kind.repeatable == ((kind.step in ("launch", "write") or kind.cuts) and not kind.pinned)
 
 
 def test_few_modules_ask_for_a_kind_instead_of_a_fact():

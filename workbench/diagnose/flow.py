@@ -44,7 +44,8 @@ def zero_gradients(case: RuleInput) -> Iterator[Finding]:
         cone, reached = _cone(case, found)
         if reached and not _cone(case, found, False)[1]:
             at = next(e for e in cone if e.kind.cuts)
-            yield _zero_finding(case.step(at), ZeroedAt(at.where, DETACHED, kind="meant"), name)
+            if not at.kind.pinned:
+                yield _zero_finding(case.step(at), ZeroedAt(at.where, DETACHED, kind="meant"), name)
             continue
         steps = [s for e in reversed(cone) if (s := case.step(e)).flowing > 0]
         ends = [s for s in steps if not any(s.gave.get(x, 0.0) for x in cone[s.event])]

@@ -29,6 +29,7 @@ class Kind(str):
     closed      what a refusal calls it if it cannot run again, here on copies or in another process; else "".
     from_host   True if what it writes may have come from outside of all recorded memory.
     fills       True if it writes the same value to all elements.
+    pinned      True if what it wrote belongs to the recorded inputs: it cannot run again on others.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Kind(str):
     closed: str = ""
     from_host: bool = False
     fills: bool = False
+    pinned: bool = False
 
     def __new__(cls, name: str, *facts: object, **more: object) -> Kind:
         return super().__new__(cls, name)
@@ -54,12 +56,13 @@ class Kind(str):
     @property
     def repeatable(self) -> bool:
         """True if the event can run again, on copies of its memory: a launch, or a write of the host's."""
-        return self.own and not self.closed
+        return self.own and not self.closed and not self.pinned
 
 
 LAUNCH = Kind("launch", "launch", ("launch", "launches"), passes=True)
 COPY = Kind("copy", "write", ("copy", "copies"), passes=True)
 CUT = Kind("cut", "none", ("cut", "cuts"), cuts=True)
+ROOT = Kind("root", "none", ("root", "roots"), drawn="cut", cuts=True, pinned=True)
 FILL = Kind("fill_", "write", ("fill", "fills"), passes=True, from_host=True, fills=True)
 ZERO = Kind("zero_", "write", ("zero", "zeros"), drawn="fill", passes=True, from_host=True, fills=True)
 ASSIGN = Kind("assign", "write", ("assign", "assigns"), passes=True, from_host=True)
@@ -78,7 +81,8 @@ BACKWARD = Kind(
 GRADIENT = Kind("gradient", "gradient", ("gradient met", "gradients met"), drawn="assign", own=False)
 FOREIGN = Kind("foreign", "none", ("foreign write", "foreign writes"), drawn="assign", own=False, from_host=True)
 
-_ALL = (LAUNCH, COPY, CUT, FILL, ZERO, ASSIGN, FUNC, OPAQUE, LOOP, BACKWARD, GRADIENT, FOREIGN)  # as pictures count
+# in the order in which pictures count
+_ALL = (LAUNCH, COPY, CUT, ROOT, FILL, ZERO, ASSIGN, FUNC, OPAQUE, LOOP, BACKWARD, GRADIENT, FOREIGN)
 KINDS = {k.name: k for k in _ALL}
 
 

@@ -197,7 +197,7 @@ class Rerun:
     Values that the host made from active memory are refused: on the copies they would stay what they were.
     """
 
-    refuses_sources = True
+    refuses_sources = on_other_inputs = True
 
     def __init__(self, tape: Tape, widened: bool):
         self.tape, self.widened = tape, widened
@@ -210,6 +210,8 @@ class Rerun:
             self.twins = CopiedArrays([*self.tape.arrays.values(), *found], self.widened)
         if event.sources and self.refuses_sources:
             raise self.tape.host.lost(event)
+        if event.kind.pinned and self.on_other_inputs:
+            raise pinned(event)
         if event.command is not None:
             self.steps.append(launch_of(event.command, self.twins).run)
 
@@ -256,8 +258,19 @@ def _write(to: array, of: array | None, values: object) -> Callable[[bool], None
     return step
 
 
+def pinned(event: Event) -> GradientError:
+    """The error for running again, on other inputs, a tape with what was solved for those that were recorded."""
+    text = f"a tape with a {event.kind.words[0]} cannot run again on other inputs."
+    why = "What was solved then belongs to the inputs of then."
+    return GradientError(
+        text, slug="replay-func", where=event.where, why=why, instead="the program itself, recorded anew"
+    )
+
+
 class InFloat64(Rerun):
     """A tape on copies whose launches also compute tangents, recorded for a reverse walk: second derivatives."""
+
+    on_other_inputs = False
 
     def __init__(self, tape: Tape):
         super().__init__(tape, False)
@@ -268,7 +281,7 @@ class InFloat64(Rerun):
 
     def before(self, event: Event) -> None:
         first = self.twins is None
-        if not event.kind.repeatable:
+        if not (event.kind.repeatable or event.kind.pinned):
             text = f"{event.label} has no second derivative."
             why = "Its adjoint is a function of its own, not a program that could be differentiated again."
             raise GradientError(text, slug="jvp-func", where=event.where, why=why, instead="launches in its place")

@@ -23,7 +23,7 @@ from ..kernels.types import Struct
 from ..records import offers
 from .events import Event, Scope, checksum_of
 from .jvp import on_device, passing
-from .private_copies import CopiedArrays, Rerun
+from .private_copies import CopiedArrays, Rerun, pinned
 from .seeds import check_pairs
 from .tape import Tape
 
@@ -68,6 +68,9 @@ def replay(tape: Tape, inputs: Mapping[Any, Any] | None = None) -> ReplayedTape:
         known = next((e for e in tape.events if e.sources), None)
         if inputs and known is not None:
             raise tape.host.lost(known)
+        solved = next((e for e in tape.events if e.kind.pinned), None)
+        if inputs and solved is not None:
+            raise pinned(solved)
         for x, values in (inputs or {}).items():
             _set(made, x, values)
         again.record(made)
@@ -171,7 +174,7 @@ class _Copies(CopiedArrays):
 class _Again(Rerun):
     """Steps that rerun a tape, and how many there are up to each event. Host values are those of the recording."""
 
-    refuses_sources = False
+    refuses_sources = on_other_inputs = False
 
     def __init__(self, tape: Tape):
         super().__init__(tape, False)

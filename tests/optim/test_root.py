@@ -1,0 +1,202 @@
+"""Roots and fixed points: values, gradients and Hessians beside closed forms and differences."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import workbench as wb
+from tests.support.backends import BACKENDS
+
+
+@pytest.fixture(params=BACKENDS, autouse=True)
+def backend(request, monkeypatch):
+    monkeypatch.setattr(wb.config, "backend", request.param)
+
+
+@pytest.fixture(params=[wb.float32, wb.float64], ids=["float32", "float64"])
+def scalar(request):
+    return request.param
+
+
+def kernels(F):
+    @wb.kernel
+    def powers(x: wb.array(dtype=F), p: wb.array(dtype=F), r: wb.array(dtype=F)):
+        i = wb.tid()
+        j = (i + 1) % x.shape[0]
+        r[i] = x[i] * x[i] * x[i] + F(0.25) * x[j] - p[i]
+
+    @wb.kernel
+    def cosine(x: wb.array(dtype=F), p: wb.array(dtype=F), y: wb.array(dtype=F)):
+        i = wb.tid()
+        y[i] = wb.cos(p[i] * x[i])
+
+    @wb.kernel
+    def loss(x: wb.array(dtype=F), out: wb.array(dtype=F)):
+        i = wb.tid()
+        wb.atomic_add(out, 0, x[i] * x[i] * F(i + 1))
+
+    return powers, cosine, loss
+
+
+KERNELS = {F: kernels(F) for F in (wb.float32, wb.float64)}
+P = np.array([1.5, -0.75, 3.0])
+
+
+def residual_of(F):
+    def residual(x, p):
+        r = wb.zeros(3, dtype=F)
+        wb.launch(KERNELS[F][0], 3, [x, p, r])
+        return r
+
+    return residual
+
+
+def solution(p):
+    """By Newton's method in NumPy."""
+    x = np.ones(3)
+    for _ in range(60):
+        r = x**3 + 0.25 * np.roll(x, -1) - p
+        x = x - np.linalg.solve(np.diag(3 * x * x) + 0.25 * np.roll(np.eye(3), 1, 1), r)
+    return x
+
+
+def value(p):
+    return float(np.sum(solution(p) ** 2 * np.array([1.0, 2.0, 3.0])))
+
+
+def recorded(F, keep="needed"):
+    p = wb.array(P, dtype=F, requires_grad=True)
+    out = wb.zeros(1, dtype=F)
+    with wb.Tape(keep=keep) as tape:
+        x = wb.root(residual_of(F), wb.ones(3, dtype=F), p)
+        wb.launch(KERNELS[F][2], 3, [x, out])
+    return tape, p, x, out
+
+
+def slope(h=1e-5):
+    return np.array([(value(P + h * e) - value(P - h * e)) / (2 * h) for e in np.eye(3)])
+
+
+def test_the_root_and_its_gradient(scalar):
+    tape, p, x, out = recorded(scalar)
+    close = 2e-5 if scalar == wb.float32 else 1e-12
+    np.testing.assert_allclose(x.numpy(), solution(P), rtol=close)
+    tape.backward(out)
+    np.testing.assert_allclose(p.grad.numpy(), slope(), rtol=max(close, 1e-8))
+    assert x.requires_grad is False and len(tape.events) == 6
+
+
+def test_second_derivatives_are_those_of_the_solution(scalar):
+    tape, p, _, out = recorded(scalar, "all")
+    h = 1e-4
+    eye = np.eye(3)
+    wanted = [
+        [
+            (value(P + h * (a + b)) - value(P + h * (a - b)) - value(P - h * (a - b)) + value(P - h * (a + b)))
+            / (4 * h * h)
+            for b in eye
+        ]
+        for a in eye
+    ]
+    found = wb.hessian(tape, out, p)
+    np.testing.assert_allclose(found, wanted, rtol=1e-3 if scalar == wb.float32 else 1e-5, atol=1e-5)
+    v = np.array([0.3, -0.2, 1.0], p.numpy().dtype)
+    np.testing.assert_allclose(wb.jvp(tape, {p: v})[out], slope() @ v, rtol=1e-4)
+
+
+def test_without_a_tape_it_is_the_solution_alone(scalar):
+    p = wb.array(P, dtype=scalar)
+    x = wb.root(residual_of(scalar), wb.zeros(3, dtype=scalar) if scalar == wb.float64 else wb.ones(3), p)
+    np.testing.assert_allclose(x.numpy(), solution(P), rtol=2e-5)
+
+
+def test_a_fixed_point(scalar):
+    """x = cos(p x): dx/dp = -x sin(p x) / (1 + p sin(p x))."""
+
+    def step(x, p):
+        y = wb.zeros(3, dtype=scalar)
+        wb.launch(KERNELS[scalar][1], 3, [x, p, y])
+        return y
+
+    p = wb.array([0.5, 1.0, 1.3], dtype=scalar, requires_grad=True)
+    with wb.Tape() as tape:
+        x = wb.fixed_point(step, wb.full(3, 0.7, dtype=scalar), p)
+    at, q = x.numpy().astype(np.float64), p.numpy().astype(np.float64)
+    np.testing.assert_allclose(np.cos(q * at), at, atol=1e-6)
+    tape.backward(grads={x: wb.ones(3, dtype=scalar)})
+    np.testing.assert_allclose(p.grad.numpy(), -at * np.sin(q * at) / (1 + q * np.sin(q * at)), rtol=1e-5)
+
+
+def test_it_is_refused_where_it_would_be_wrong(scalar):
+    tape, p, _, out = recorded(scalar, "all")
+    for again in (lambda: tape.replay({p: P + 1}), lambda: tape.trust(out, p)):
+        with pytest.raises(wb.GradientError, match="a tape with a root cannot run again on other inputs"):
+            again()
+    np.testing.assert_array_equal(tape.replay()[out].numpy(), out.numpy())
+    assert not [f for f in tape.diagnose(loss=out) if f.severity != "info" or f.slug == "detached"]
+
+
+@wb.kernel
+def nowhere(x: wb.array[float], p: wb.array[float], r: wb.array[float]):
+    r[0] = x[0] * x[0] + p[0]
+
+
+@wb.kernel
+def square(x: wb.array[float], p: wb.array[float], r: wb.array[float]):
+    r[0] = (x[0] - p[0]) * (x[0] - p[0])
+
+
+def of(kernel, shape=1):
+    def residual(x, p):
+        r = wb.zeros(shape)
+        wb.launch(kernel, 1, [x, p, r])
+        return r
+
+    return residual
+
+
+def test_it_says_what_is_wrong():
+    p = wb.array([1.0], requires_grad=True)
+    with pytest.raises(wb.GradientError, match=r"did not converge in 20 iterations: the residual is") as refusal:
+        wb.root(of(nowhere), wb.ones(1), p, maxiter=20)
+    assert refusal.value.slug == "not-converged" and "wb.root(of(nowhere)" in str(refusal.value)
+    with wb.Tape(), pytest.raises(wb.GradientError, match="singular at the solution"):
+        wb.root(of(square), wb.ones(1), p)
+    with pytest.raises(wb.LaunchError, match="the residual is float32 of shape"):
+        wb.root(of(nowhere, 2), wb.ones(1), p)
+    with pytest.raises(wb.LaunchError, match="as guess"):
+        wb.root(of(nowhere), wb.ones(1, dtype=int), p)
+    with pytest.raises(wb.LaunchError, match="takes a function"):
+        wb.root(3, wb.ones(1), p)
+    with pytest.raises(wb.LaunchError, match="3000 unknowns"):
+        wb.root(of(nowhere), wb.ones(3000), p)
+
+
+def test_an_implicit_step_in_a_time_loop():
+    """Implicit midpoint of x' = -k x: x1 = x0 (1 - k h / 2) / (1 + k h / 2), and its derivative by k after 20 steps."""
+    h = 0.1
+
+    @wb.kernel
+    def midpoint(x1: wb.array[wb.float64], x0: wb.array[wb.float64], k: wb.array[wb.float64], r: wb.array[wb.float64]):
+        r[0] = x1[0] - x0[0] + k[0] * wb.float64(0.05) * (x0[0] + x1[0])
+
+    def residual(x1, x0, k):
+        r = wb.zeros(1, dtype=wb.float64)
+        wb.launch(midpoint, 1, [x1, x0, k, r])
+        return r
+
+    k = wb.array([2.0], dtype=wb.float64, requires_grad=True)
+    with wb.Tape(keep="all") as tape:
+        x = wb.ones(1, dtype=wb.float64)
+        for _ in range(20):
+            x = wb.root(residual, wb.clone(x), x, k)
+
+    def closed(q):
+        return ((1 - q * h / 2) / (1 + q * h / 2)) ** 20
+
+    tape.backward(x)
+    np.testing.assert_allclose(x.numpy(), closed(2.0), rtol=1e-12)
+    np.testing.assert_allclose(k.grad.numpy(), (closed(2 + 1e-6) - closed(2 - 1e-6)) / 2e-6, rtol=1e-7)
+    second = (closed(2 + 1e-4) - 2 * closed(2.0) + closed(2 - 1e-4)) / 1e-8
+    np.testing.assert_allclose(wb.hessian(tape, x, k), [[second]], rtol=1e-5)
