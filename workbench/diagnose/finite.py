@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import NamedTuple
 
 from ..arrays.workspace import Workspace
-from ..errors import KernelError, WorkbenchError
+from ..errors import KernelError, Where, WorkbenchError
 from ..kernels.ops import Row, memory, scalar, vectors
 from ..tables import bytes_text
 from ..tapes.replay import ReplayedTape, keep_all
@@ -17,6 +19,7 @@ from .walk_record import WalkRecord
 from .walk_step import WalkStep
 
 UNSEEN = "in a launch that is too large, or of a kind (atomic_min, atomic_max), to be run again statement by statement"
+VALUES = "{arrays}"  # what holds the first number that is not finite
 MUCH = 1 << 31  # bytes that a tape run again to be looked at may keep
 
 
@@ -80,7 +83,7 @@ def _forward(case: RuleInput, step: WalkStep, earlier: list[str], why: str) -> I
     if step.event.command is not None:
         birth = case.inspect(step.event, lambda event, _: first_not_finite(case.tape, event, step.bad_written))
     text = f"the first NaN or infinity, in {', '.join(names)}, is born here"
-    yield _born(birth, step, text, doubt, names, "{arrays}")
+    yield _born(birth, step, text, doubt, names, VALUES)
 
 
 def backward_not_finite(case: RuleInput, position: int) -> Iterator[Finding]:
@@ -94,30 +97,90 @@ def backward_not_finite(case: RuleInput, position: int) -> Iterator[Finding]:
         text = f"the seed of {', '.join(names)} is not finite."
         yield Finding("adjoint-not-finite", "warning", "", None, text, "a finite seed", names)
         return
-    step = next((s for s in reversed(case.trail.steps) if s.bad_after and not s.bad_before), None)
+    step = next((s for s in reversed(case.trail.steps) if s.bad_adjoints and not s.bad_before), None)
     if step is None or case.trail.order[step.event] >= position:
         return
     given, birth = step.bad_given, None
     if step.event.command is not None:
         birth = case.inspect(step.event, lambda e, space: first_not_finite_adjoint(case.tape, e, space, given))
-    names = tuple(dict.fromkeys(a.name for a in step.accesses if not a.writes and a.scalar is not None))
+    names = tuple(dict.fromkeys(step.bad_adjoints))
     text = f"the first NaN or infinity of the reverse pass, in the adjoint of {', '.join(names)}, is born here"
     yield replace(_born(birth, step, text, "", names, "the adjoint of {arrays}"), slug="adjoint-not-finite")
 
 
-_REMEDIES: dict[Row, str] = {
-    scalar.SQRT: "sqrt(x + eps), or a branch around zero: the slope of sqrt at 0 is infinite",
-    vectors.LENGTH: "sqrt(dot(v, v) + eps): the length of a zero vector has no direction",
-    vectors.NORMALIZE: "v / (length(v) + eps)",
-    scalar.DIV: "keep the divisor away from zero",
-    vectors.UNSCALE: "keep the divisor away from zero",
-    scalar.LOG: "log(x + eps), for x >= 0",
-    scalar.POW: "keep the base above zero, or write the power as a product",
-    scalar.ACOS: "clamp the argument to just inside -1 and 1",
-    scalar.ASIN: "clamp the argument to just inside -1 and 1",
-    scalar.EXP: "a smaller argument, or float64",
-    memory.LOAD: "the value itself is not finite: look for its origin in the forward pass",
+class Remedy(NamedTuple):
+    """Why a row makes no finite number: of its `value`, and of its `slope`; what to do, and how the call is `mended`."""
+
+    value: str
+    slope: str
+    advice: str
+    mended: str = ""  # {0}: the argument; {wb}: what stands before the name
+
+
+_DIVISOR = Remedy("a division by zero", "a division by zero", "keep the divisor away from zero")
+_ARC = "clamp the argument to just inside -1 and 1"
+_REMEDIES: dict[Row, Remedy] = {
+    scalar.SQRT: Remedy(
+        "the square root of a negative number",
+        "the slope of sqrt at 0 is infinite",
+        "keep what is under the root above 0",
+        "{wb}sqrt({wb}max({0}, 1e-12))",
+    ),
+    vectors.LENGTH: Remedy(
+        "",
+        "the length of a zero vector has no direction",
+        "sqrt(dot(v, v) + eps)",
+        "{wb}sqrt({wb}dot({0}, {0}) + 1e-12)",
+    ),
+    vectors.NORMALIZE: Remedy(
+        "a zero vector has no direction",
+        "a zero vector has no direction",
+        "v / (length(v) + eps)",
+        "{0} / ({wb}length({0}) + 1e-12)",
+    ),
+    scalar.DIV: _DIVISOR,
+    vectors.UNSCALE: _DIVISOR,
+    scalar.LOG: Remedy(
+        "the logarithm of a number that is not above 0",
+        "the slope of log at 0 is infinite",
+        "keep the argument above 0",
+        "{wb}log({wb}max({0}, 1e-12))",
+    ),
+    scalar.POW: Remedy(
+        "a power of a base that is not above 0",
+        "the slope of a power at 0 is infinite",
+        "keep the base above zero, or write the power as a product",
+    ),
+    scalar.ACOS: Remedy(
+        "the argument lies outside -1 and 1",
+        "the slope at -1 and 1 is infinite",
+        _ARC,
+        "{wb}acos({wb}clamp({0}, -0.999999, 0.999999))",
+    ),
+    scalar.ASIN: Remedy(
+        "the argument lies outside -1 and 1",
+        "the slope at -1 and 1 is infinite",
+        _ARC,
+        "{wb}asin({wb}clamp({0}, -0.999999, 0.999999))",
+    ),
+    scalar.EXP: Remedy("an overflow", "an overflow", "a smaller argument, or float64"),
+    memory.LOAD: Remedy("", "", "the value itself is not finite: look for its origin in the forward pass"),
 }
+_LOST = Remedy("", "", "look at the operands of this line")
+
+
+def _mended(where: Where | None, template: str) -> str:
+    """The line with the call in it mended; "" where what stands there is no call of one argument."""
+    call = "" if where is None or not template else where.text[where.col : where.end_col]
+    try:
+        node = ast.parse(call.strip(), mode="eval").body
+    except SyntaxError:
+        return ""
+    if where is None or not isinstance(node, ast.Call) or len(node.args) != 1 or node.keywords:
+        return ""
+    before = ast.unparse(node.func).rpartition(".")
+    made = template.format(ast.unparse(node.args[0]), wb=before[0] + before[1])
+    return (where.text[: where.col] + made + where.text[where.end_col :]).strip()
 
 
 def _born(birth: Birth | None, step: WalkStep, text: str, doubt: str, names: tuple[str, ...], held: str) -> Finding:
@@ -125,16 +188,19 @@ def _born(birth: Birth | None, step: WalkStep, text: str, doubt: str, names: tup
         why = f"by `{step.event.label}`" if step.event.command is None else UNSEEN
         brief = f"NaN or infinity born {{at}}, in {held}"
         return step.finding("not-finite", "warning", f"{text}, {why}.{doubt}", "", names, brief=brief)
-    grown = f": {OVERFLOW}" if birth.overflow else ""
+    remedy = _REMEDIES.get(birth.row, _LOST)
+    why = OVERFLOW if birth.overflow else remedy.value if held == VALUES else remedy.slope
+    because = f": {why}" if why else ""
     return step.finding(
         "not-finite",
         "warning",
-        f"{text}: in thread {birth.thread}, {birth.text}, in `{birth.row.name}`{grown}.{doubt}",
-        _REMEDIES.get(birth.row, "look at the operands of this line"),
+        f"{text}: in thread {birth.thread}, {birth.text}, in `{birth.row.name}`{because}.{doubt}",
+        remedy.advice,
         names,
         birth.where,
         birth.thread,
-        brief=f"{birth.what} born {{at}}: {birth.text} in {held}",
+        brief=f"{birth.what} born {{at}}: {birth.text} in {held}{because}",
+        mended=_mended(birth.where, remedy.mended),
     )
 
 

@@ -85,7 +85,7 @@ class _Births:
         stmt, text, what, large = last
         primal = stmt.of or stmt
         thread = self.thread[0] if len(self.thread) == 1 else self.thread
-        return Birth(stmt.where or primal.where, thread, text, primal.row, what, large)
+        return Birth(stmt.where or primal.where, thread, text, primal.row.shown or primal.row, what, large)
 
     def sources(self, value: ir.Value) -> list[ir.Value]:
         """The values that `value` was computed from; for a loop-carried one, its initial value and its updates."""
@@ -117,12 +117,13 @@ _ARITHMETIC = (scalar.ADD, scalar.SUB, scalar.MUL, scalar.DIV)
 def _shown(stmt: ir.Stmt, values: run.LiveValues, called: dict[str, str]) -> str:
     numbers = [_number(values[a]) for a in stmt.args if not isinstance(a.type, Array) and stmt.row is not control.POP]
     result = " = " + ", ".join(_number(values[o]) for o in stmt.outs)
-    if stmt.row in _ARITHMETIC and len(numbers) == 2:
-        return f"{numbers[0]} {stmt.row.sign} {numbers[1]}{result}"
-    if stmt.row is memory.LOAD:
+    row = stmt.row.shown or stmt.row
+    if row in _ARITHMETIC and len(numbers) == 2:
+        return f"{numbers[0]} {row.sign} {numbers[1]}{result}"
+    if row is memory.LOAD:
         name = ir.root(stmt.args[0]).name
         return f"{called.get(name, name)}[{', '.join(numbers)}]{result}"
-    return f"{stmt.row.name}({', '.join(numbers)}){result}"
+    return f"{row.name}({', '.join(numbers)}){result}"
 
 
 def _number(value: object) -> str:

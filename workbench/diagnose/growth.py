@@ -1,4 +1,4 @@
-"""A rule about adjoints that grow from launch to launch, going back, while what the launches compute does not.
+"""Rules about adjoints that grow from launch to launch, going back, while what the launches compute does not; or vanish.
 
 One idea: an exponential keeps its rate. Sums of many seeds and free flight grow too, but slower and slower; so what
 counts is the half of the series that lies farther from the seed.
@@ -6,13 +6,14 @@ counts is the half of the series that lies farther from the seed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from .finding import Finding
 from .rule import RuleInput
+from .walk_record import leaf_accesses, norm_of
 from .walk_step import WalkStep
 
 STEPS = 8
@@ -21,6 +22,9 @@ MUCH = 100.0  # over all steps, where the state does not grow
 HALF = 10.0  # in the second half of them: a cubic grows by 8 there
 STRAIGHT = 0.9  # the correlation of the logarithm of its size with the number of the step
 FASTER = 1.5  # than the state, in powers
+NOTHING = 1e-12  # of an adjoint of size 1: less than a parameter ever feels
+FEW = 4  # steps in which it may have vanished
+STEADY = "functions that do not saturate, other scales of inputs and weights, or fewer steps between seed and leaf"
 WAY_OUT = "a smaller time step, damping, or fewer steps between seed and leaf"
 
 
@@ -64,7 +68,7 @@ class Series:
         """The growth as text: from what to what, and the state's beside it."""
         state = self.state_rate
         beside = "" if state is None else f"a factor of {state:.3g} a {unit}" if state > 1.005 else "no factor at all"
-        text = f"the adjoint grows from {self.sizes[0]:.3g} to {self.sizes[-1]:.3g}, by a factor of {self.rate:.3g}"
+        text = f"the norm of the adjoint grows from {self.sizes[0]:.3g} to {self.sizes[-1]:.3g}, by a factor of {self.rate:.3g}"
         return f"{text} a {unit}" + (f"; what {computed} grows by {beside}." if beside else ".")
 
 
@@ -73,6 +77,7 @@ def growing(case: RuleInput) -> Iterator[Finding]:
     if not case.seeded:
         return
     found = [(steps, s) for steps, s in _series(case) if s.explodes]
+    yield from _vanishing(case)
     if found:
         steps, worst = max(found, key=lambda f: f[1].rate)
         first, last = steps[0], steps[-1]
@@ -83,18 +88,52 @@ def growing(case: RuleInput) -> Iterator[Finding]:
             + worst.text("step", "they compute"),
             WAY_OUT,
             tuple(dict.fromkeys(x.name for x in first.came)),
-            brief=f"the adjoint of {{arrays}} explodes {{at}} and before: from {worst.sizes[0]:.3g} to"
-            f" {worst.sizes[-1]:.3g} at {last.title}, by a factor of {worst.rate:.3g} a step",
+            brief=f"the adjoint of {{arrays}} explodes {{at}} and before: its norm from {worst.sizes[0]:.3g}"
+            f" to {worst.sizes[-1]:.3g} at {last.title}, by a factor of {worst.rate:.3g} a step",
         )
 
 
-def _series(case: RuleInput) -> Iterator[tuple[list[WalkStep], Series]]:
-    """The series of repeated launches per line, nearest to the seed first, from the smallest adjoint on."""
+def _vanishing(case: RuleInput) -> Iterator[Finding]:
+    """Finds the repeated launch through which next to nothing of an adjoint comes back, at the step that passes least.
+
+    A warning if a leaf gets no more than that, else an info: what lies far back may well not matter any more.
+    """
+    final = case.trail.final
+    for steps in _lines(case) if final is not None else ():
+        sizes = np.array([s.flowing for s in steps])
+        begin = int(sizes.argmax())
+        if len(steps) - begin < FEW or not sizes[-1] < NOTHING * sizes[begin]:
+            continue
+        assert final is not None
+        least = begin + int((sizes[begin + 1 :] / sizes[begin:-1]).argmin())
+        at, last, far = steps[least], steps[-1], len(steps) - 1 - begin
+        norms = [norm_of(final, x) for found in leaf_accesses(case.trail).values() for x in found]
+        starved = any(n < NOTHING * sizes[begin] for n in norms)
+        yield at.finding(
+            "vanishing",
+            "warning" if starved else "info",
+            f"going back from {steps[begin].title} to {last.title}, the norm of the adjoint falls from {sizes[begin]:.3g}"
+            f" to {sizes[-1]:.3g}, by a factor of {(sizes[-1] / sizes[begin]) ** (1 / far):.3g} a step; the least of it"
+            f" passes {at.title}.",
+            STEADY,
+            tuple(dict.fromkeys(x.name for x in at.came)),
+            brief=f"the gradient vanishes, by a factor of {sizes[least + 1] / sizes[least]:.3g} {{at}} at {{arrays}}: the"
+            f" norm of the adjoint from {sizes[begin]:.3g} to {sizes[-1]:.3g} at {last.title}",
+        )
+
+
+def _lines(case: RuleInput) -> Iterable[list[WalkStep]]:
+    """The repeated launches of each line into which an adjoint comes, nearest to the seed first."""
     lines: dict[tuple, list[WalkStep]] = {}
     for step in reversed(case.trail.steps):
         if step.event.command is not None and step.flowing > 0 and np.isfinite(step.flowing):
             lines.setdefault((step.event.label, step.event.line), []).append(step)
-    for steps in lines.values():
+    return lines.values()
+
+
+def _series(case: RuleInput) -> Iterator[tuple[list[WalkStep], Series]]:
+    """The series of repeated launches per line, nearest to the seed first, from the smallest adjoint on."""
+    for steps in _lines(case):
         sizes = np.array([s.flowing for s in steps])
         begin = int(sizes.argmin())
         if len(steps) - begin >= STEPS and sizes[begin] < sizes[-1]:

@@ -30,8 +30,9 @@ NO_PROBLEM = "no problem found"
 SIGNS = {"error": "✕", "warning": "▲", "info": "•"}
 ORDINARY = ("overwritten-kept", "unread", "unsettled", "sum-not-mean", "detached")  # infos that most programs have
 ADJOINTS = (  # findings about the reverse pass
-    "died adjoint-not-finite convention growing custom-rule cut saturated kink cancel detached not-on-path"
+    "died adjoint-not-finite convention growing vanishing custom-rule cut saturated kink cancel detached not-on-path"
 ).split()
+SPREADS = ("growing", "vanishing")  # findings about many launches at once
 SHOWN = 4  # lines of a static strip
 
 
@@ -48,6 +49,7 @@ class Said:
     headline: str
     sentence: str
     fix: str
+    mended: str
     line: str
     more: str
     position: int
@@ -79,8 +81,8 @@ class Verdict:
 
     @property
     def calm(self) -> bool:
-        """True if there are only ordinary findings, or none."""
-        return all(row.ordinary for row in self.rows)
+        """True if nothing is wrong: there are only findings that are good to know, or none."""
+        return all(row.severity == "info" for row in self.rows)
 
     def lines(self, quiet: str = "", most: int = SHOWN) -> list[tuple[str, str]]:
         """The (line, severity) pairs of a static strip; `quiet` for lines that report nothing wrong."""
@@ -94,7 +96,7 @@ class Verdict:
         lines = [text for _, text in self._calm(quiet)]
         for row in self.rows:
             fix = f"Fix: {row.fix}" if row.fix else ""
-            lines += [row.title, *(f"    {text}" for text in (row.line, fix) if text)]
+            lines += [row.title, *(f"    {text}" for text in (row.line, fix, row.mended) if text)]
         return "\n".join([*lines, *([self.note] if self.note else [])])
 
     def _calm(self, quiet: str) -> list[tuple[str, str]]:
@@ -102,7 +104,7 @@ class Verdict:
         return [("quiet", ", ".join(filter(None, (NO_PROBLEM, quiet))))] if calm else []
 
     def to_json(self) -> dict[str, Any]:
-        rows = [{**asdict(row), "ordinary": row.ordinary} for row in self.rows]
+        rows = [{**asdict(row), "ordinary": row.ordinary, "spreads": row.slug in SPREADS} for row in self.rows]
         return {"rows": rows, "note": self.note, "partial": self.partial, "calm": self.calm}
 
 
@@ -162,6 +164,7 @@ def _said(tape: Tape, f: Finding, moments: TapeMoments | None) -> Said:
         clean(f.headline),
         clean(f.sentence),
         clean(f.fix),
+        clean_lines(f.mended),
         clean(f"{f.where}: {f.where.text.strip()}") if f.where is not None else "",
         f.more,
         n,
