@@ -109,7 +109,7 @@ def backward_not_finite(case: RuleInput, position: int) -> Iterator[Finding]:
 
 
 class Remedy(NamedTuple):
-    """Why a row makes no finite number: of its `value`, and of its `slope`; what to do, and how the call is `mended`."""
+    """Why the `value` of a row, or its `slope`, is no finite number; what to do, and how the call is `mended`."""
 
     value: str
     slope: str

@@ -1,4 +1,4 @@
-"""Rules about adjoints that grow from launch to launch, going back, while what the launches compute does not; or vanish.
+"""Rules about adjoints that vanish from launch to launch, going back; or grow, while what is computed does not.
 
 One idea: an exponential keeps its rate. Sums of many seeds and free flight grow too, but slower and slower; so what
 counts is the half of the series that lies farther from the seed.
@@ -68,8 +68,8 @@ class Series:
         """The growth as text: from what to what, and the state's beside it."""
         state = self.state_rate
         beside = "" if state is None else f"a factor of {state:.3g} a {unit}" if state > 1.005 else "no factor at all"
-        text = f"the norm of the adjoint grows from {self.sizes[0]:.3g} to {self.sizes[-1]:.3g}, by a factor of {self.rate:.3g}"
-        return f"{text} a {unit}" + (f"; what {computed} grows by {beside}." if beside else ".")
+        text = f"the norm of the adjoint grows from {self.sizes[0]:.3g} to {self.sizes[-1]:.3g}, by a factor of"
+        return f"{text} {self.rate:.3g} a {unit}" + (f"; what {computed} grows by {beside}." if beside else ".")
 
 
 def growing(case: RuleInput) -> Iterator[Finding]:
@@ -107,18 +107,18 @@ def _vanishing(case: RuleInput) -> Iterator[Finding]:
         assert final is not None
         least = begin + int((sizes[begin + 1 :] / sizes[begin:-1]).argmin())
         at, last, far = steps[least], steps[-1], len(steps) - 1 - begin
+        fall = f"from {sizes[begin]:.3g} to {sizes[-1]:.3g}"
         norms = [norm_of(final, x) for found in leaf_accesses(case.trail).values() for x in found]
         starved = any(n < NOTHING * sizes[begin] for n in norms)
         yield at.finding(
             "vanishing",
             "warning" if starved else "info",
-            f"going back from {steps[begin].title} to {last.title}, the norm of the adjoint falls from {sizes[begin]:.3g}"
-            f" to {sizes[-1]:.3g}, by a factor of {(sizes[-1] / sizes[begin]) ** (1 / far):.3g} a step; the least of it"
-            f" passes {at.title}.",
+            f"going back from {steps[begin].title} to {last.title}, the norm of the adjoint falls {fall}, by a factor"
+            f" of {(sizes[-1] / sizes[begin]) ** (1 / far):.3g} a step; the least of it passes {at.title}.",
             STEADY,
             tuple(dict.fromkeys(x.name for x in at.came)),
-            brief=f"the gradient vanishes, by a factor of {sizes[least + 1] / sizes[least]:.3g} {{at}} at {{arrays}}: the"
-            f" norm of the adjoint from {sizes[begin]:.3g} to {sizes[-1]:.3g} at {last.title}",
+            brief=f"the gradient vanishes: {{at}} passes {sizes[least + 1] / sizes[least]:.3g} of the adjoint of"
+            f" {{arrays}}, whose norm falls {fall} at {last.title}",
         )
 
 

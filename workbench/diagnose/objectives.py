@@ -1,4 +1,4 @@
-"""Rules about the objective: an iteration that has not converged, and a sum that is meant as a mean."""
+"""Rules about the objective: an iteration that has not converged, sums that run on, and one that is meant as a mean."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from .walk_step import WalkStep
 FEW_PER_CENT = 0.03
 SHRINKING = 0.98  # by how much each change is smaller than the one before it, in an iteration that converges
 SHRUNK = 3  # changes
+SUMS = 3  # launches that add
 _SOLVES = re.compile(
     r"jacobi|gauss|seidel|sor(?![a-z])|relax|solv|iterat|fixed|newton|picard|sinkhorn|sweep|converg|project", re.I
 )
@@ -64,6 +65,29 @@ def _shrinks(case: RuleInput, steps: list[WalkStep]) -> bool:
     changes = [c for s in steps for c in case.trail.turns.changes.get(s.event, ())]
     smaller = all(b.size < SHRINKING * a.size for a, b in itertools.pairwise(changes))
     return len(changes) >= SHRUNK and smaller and changes[-1].relative < SHRINKING * changes[0].relative
+
+
+def running_sums(case: RuleInput) -> Iterator[Finding]:
+    """Finds memory that every step adds to and reads, and nothing starts anew: a force where it is no state."""
+    for a, touching in case.trail.touching.items():
+        steps = [case.trail.steps[n] for n in touching]
+        adds = [(s, x) for s in steps for x in s.accesses if x.writes and x.span.allocation is a]
+        if len(adds) < SUMS or a.asked or any(x.plain or x.scalar is None for _, x in adds):
+            continue
+        writers = [s for s, _ in adds]
+        between = steps[steps.index(writers[0]) + 1 : steps.index(writers[-1])]
+        if not any(s not in writers for s in between):
+            continue
+        step, x = adds[1]
+        text = (
+            f"{x.name} is added to in {len(adds)} launches and read in between, and nothing sets it to zero: each read"
+            " has the sum of all steps before."
+        )
+        brief = f"{x.name} keeps the sum of all steps: {{at}} adds to it, and nothing sets it to zero"
+        fix = f"{x.name}.zero_() before it, if {x.name} is that of one step"
+        where = step.event.where
+        mended = f"{x.name}.zero_()\n{where.text.strip()}" if where is not None else ""
+        yield step.finding("running-sum", "info", text, fix, (x.name,), brief=brief, mended=mended)
 
 
 def seed_of_ones(case: RuleInput) -> Iterator[Finding]:

@@ -175,7 +175,8 @@ def _explained(stmt: ir.Stmt, event: Event) -> ZeroedAt:
     if stmt.row.cut:
         return flat(stmt)
     for one, two in filter(None, (_same_memory(a.stmt, event) for a in stmt.args)) if stmt.row is scalar.MUL else ():
-        return ZeroedAt(stmt.where, f"{one} and {two} are one memory, and their difference is zero", f"{two} = wb.clone({one}), before {one} changes")  # noqa: E501
+        reason, fix = f"{one} and {two} are one memory", f"{two} = wb.clone({one}), before {one} changes"
+        return ZeroedAt(stmt.where, f"{reason}, and their difference is zero", fix)
     reason, fix = _CHOICES.get(stmt.row, (f"the derivative of `{stmt.row.name}` is zero at these values", ""))
     return ZeroedAt(stmt.where, reason, fix)
 

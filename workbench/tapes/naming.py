@@ -21,6 +21,7 @@ from .event_log import EventLog
 from .events import Event, KeptBytes
 
 FEW = 500  # values that a tape looks at when it closes: that is part of every step of a loop
+LONGEST = 40  # characters of a call that names what it makes
 NEAR = 3  # `model.body[3].f` is three steps from a variable: farther is called by a nearer variable
 
 
@@ -181,5 +182,6 @@ def _launches(source: str) -> list[ast.Call]:
 def _elements(given: object) -> list[str]:
     if not isinstance(given, ast.List | ast.Tuple) or any(isinstance(e, ast.Starred) for e in given.elts):
         return []
-    names = ast.Name | ast.Attribute | ast.Subscript
-    return [ast.unparse(e).replace(", ", ",") if isinstance(e, names) else "" for e in given.elts]
+    names = ast.Name | ast.Attribute | ast.Subscript | ast.Call
+    texts = (ast.unparse(e).replace(", ", ",") if isinstance(e, names) else "" for e in given.elts)
+    return [text if len(text) <= LONGEST else "" for text in texts]

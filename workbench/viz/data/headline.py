@@ -154,7 +154,7 @@ def _said(tape: Tape, f: Finding, moments: TapeMoments | None) -> Said:
     touched = accesses(tape, event) if event is not None else []
     about = [x for x in touched if x.name in f.arrays] or [x for x in touched if x.writes]
     lanes = dict.fromkeys(str(x.span.allocation) for x in about)
-    known = True
+    known, place = True, _place(tape, n, f)
     if event is not None and event.command is not None and moments is not None and f.severity != "info":
         used = dict.fromkeys(x.span.allocation for x in touched)
         known = all(moments.status(a, n)[0].all() for a in used)
@@ -165,13 +165,13 @@ def _said(tape: Tape, f: Finding, moments: TapeMoments | None) -> Said:
         clean(f.sentence),
         clean(f.fix),
         clean_lines(f.mended),
-        clean(f"{f.where}: {f.where.text.strip()}") if f.where is not None else "",
+        clean_lines("\n".join(f"{w}: {w.text.strip()}" for w in dict.fromkeys((f.where, place)) if w is not None)),
         f.more,
         n,
         (f.thread,) if isinstance(f.thread, int) else f.thread,
         tuple(map(clean, f.arrays)),
         tuple(lanes),
-        _place(tape, n, f),
+        None if place is None else {"file": shown_file(place.file), "line": place.line},
         "reverse" if f.slug in ADJOINTS else "forward",
         known,
     )
@@ -183,7 +183,7 @@ def position_of(launch: str) -> int:
     return int(found[1]) if found else -1
 
 
-def _place(tape: Tape, n: int, f: Finding) -> dict[str, Any] | None:
+def _place(tape: Tape, n: int, f: Finding) -> Where | None:
     """A finding's place in its kernel: its own statement, else one that writes, or reads, its arrays; None without."""
     event = tape.events[n] if 0 <= n < len(tape.events) else None
     if event is None or event.command is None:
@@ -193,12 +193,11 @@ def _place(tape: Tape, n: int, f: Finding) -> dict[str, Any] | None:
     lines = {(w.file, w.line) for s in stmts for w in _calls(s.where)}
     for where in (f.inside, f.where):
         if where is not None and (where.file, where.line) in lines:
-            return {"file": shown_file(where.file), "line": where.line}
+            return where
     pairs = event.arguments
     about = {leaf.name for leaf, a in pairs if isinstance(a, array) and tape.names.of(a, leaf.name) in f.arrays}
     touching = [s for s in stmts if s.args and not ir.is_value(s.args[0].type) and ir.root(s.args[0]).name in about]
-    first = next((s.where for s in (*(s for s in touching if s.row.writes), *touching)), None)
-    return None if first is None else {"file": shown_file(first.file), "line": first.line}
+    return next((s.where for s in (*(s for s in touching if s.row.writes), *touching)), None)
 
 
 def _calls(where: Where | None) -> Iterator[Where]:

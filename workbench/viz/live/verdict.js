@@ -2,11 +2,11 @@
 // The strip above the picture: what `tape.diagnose()` found, the most important first, one click from its cause. It is
 // asked for as soon as the page is drawn; while the kernel is busy it says so, and asks again.
 import { saidOnce } from "./against.js";
-import { button, count, fit, h, short } from "./elements.js";
+import { button, count, h, short } from "./elements.js";
 import { pin } from "./families.js";
 import { goTo, reveal } from "./window.js";
 
-const SEVERITY = { error: "✕", warning: "▲", info: "•" }, CHIPS = 3, CHIP = 360, PINNED = 3;
+const SEVERITY = { error: "✕", warning: "▲", info: "•" }, CHIPS = 3, PINNED = 3;
 const KEEP_ALL = "run again with everything kept";
 
 /** The strip. @param {any} v */
@@ -80,7 +80,7 @@ const firstFinding = (v, k) => h("button", { type: "button", class: "wb-found", 
 /** A further one in short. @param {any} v @param {number} k */
 function findingChip(v, k) {
   const f = v.findings[k], where = f.position >= 0 ? ` #${f.position}` : "";
-  return h("button", { type: "button", class: `wb-chip ${f.severity}`, "data-finding": k, title: f.headline, "aria-label": `${f.severity}: ${f.headline}; show it`, onclick: () => showFinding(v, k) }, `${SEVERITY[/** @type {"info"} */ (f.severity)]} ${v.verdict.calm ? fit(f.headline, CHIP, 9) : f.slug + where}`);
+  return h("button", { type: "button", class: `wb-chip ${f.severity}`, "data-finding": k, title: f.headline, "aria-label": `${f.severity}: ${f.headline}; show it`, onclick: () => showFinding(v, k) }, `${SEVERITY[/** @type {"info"} */ (f.severity)]} ${v.verdict.calm ? f.headline : f.slug + where}`);
 }
 
 /** The smallest and the largest adjoint, where they are known. @param {any} v */
