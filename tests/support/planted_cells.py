@@ -11,16 +11,28 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Planted:
-    """A program and what its view must say."""
+    """A program and what its view must say.
 
-    cells: tuple[str, ...]
-    launch: str = ""
-    arrays: tuple[str, ...] = ()
-    line: str = ""
-    why: tuple[str, ...] = ()
-    way_out: str = ""
-    thread: tuple[int, ...] | None = None
+    says      pieces of the headline: launch, array and the reason, in the field's words.
+    line      the line of the cause, with which a line of the quotation ends.
+    way_out   a piece of what to do; `mended`: what a click on "copy" gives.
+    launch    where one click leads, -1: the page stays where it is. `thread`, `statement`: where the microscope stands.
+    """
+
+    program: str
+    says: tuple[str, ...]
+    line: str
+    way_out: str
+    launch: int = -1
+    mended: str = ""
+    thread: str = ""
     statement: str = ""
+    shown: str = "tape.explore()"
+    calm: bool = False
+
+    @property
+    def cells(self) -> tuple[str, str]:
+        return HEAD + self.program, self.shown
 
 
 HEAD = "import numpy as np\nimport workbench as wb\n"
@@ -315,19 +327,115 @@ tape.backward(loss)
 
 TWO_BACKWARDS = "\ntry:\n    tape.backward(loss)\nexcept wb.GradientError as error:\n    print(error)\n"
 
-BUGS: dict[str, Planted] = {
-    "sqrt": Planted((HEAD + SQRT, "tape.explore()")),
-    "explode": Planted((HEAD + EXPLODE, "tape.explore()")),
-    "tanh": Planted((HEAD + TANH, "tape.explore()")),
-    "overwritten": Planted((HEAD + OVERWRITTEN, "tape.explore()")),
-    "alias": Planted((HEAD + ALIAS, "tape.explore()")),
-    "one_of_eight": Planted((HEAD + ONE_OF_EIGHT, "tape.explore()")),
-    "piled": Planted((HEAD + PILED, "tape.explore()")),
-    "host": Planted((HEAD + HOST + TWO_BACKWARDS, "tape.explore()")),
-    "independent": Planted((HEAD + INDEPENDENT, "tape.explore()")),
-    "against": Planted((HEAD + AGAINST, "mine.explore(against=theirs)")),
-    "torch": Planted((HEAD + TORCH + TWO_BACKWARDS, "tape.explore()")),
-    "missing_zero": Planted((HEAD + MISSING_ZERO, "tape.explore()")),
+BUGS = {
+    "sqrt": Planted(
+        SQRT,
+        ("NaN", "#50 gap", "in g", "the square root of a negative number"),
+        "g[i] = wb.sqrt(d * d - r[i] * r[i])",
+        "above 0",
+        50,
+        "g[i] = wb.sqrt(wb.max(d * d - r[i] * r[i], 1e-12))",
+        "0",
+        "g[i] = wb.sqrt(d * d - r[i] * r[i])",
+    ),
+    "explode": Planted(
+        EXPLODE,
+        ("#59 step", "adjoint of x explodes", "its norm", "a step"),
+        "wb.launch(step, 8, [x, v, k], [x2, v2])",
+        "a smaller time step",
+        59,
+        thread="2",
+        statement="x2[i] = x[i] + 0.5 * v2[i]",
+    ),
+    "tanh": Planted(
+        TANH,
+        ("the gradient vanishes", "#7 layer", "h[8]", "norm"),
+        "y[i] = wb.tanh(w[i] * x[i])",
+        "functions that do not saturate",
+        7,
+        thread="15",
+        statement="y[i] = wb.tanh(w[i] * x[i])",
+    ),
+    "overwritten": Planted(
+        OVERWRITTEN,
+        ("#1 gravity", "f is overwritten", "nobody read what #0 spring"),
+        "wb.launch(gravity, 8, [x], [f])",
+        "read f first",
+        1,
+        thread="0",
+        statement="f[i] = -9.81 + 0.0 * x[i]",
+    ),
+    "alias": Planted(
+        ALIAS,
+        ("adjoint of c dies", "#40 misfit", "u and start are one memory"),
+        "wb.atomic_add(loss, 0, (u[i] - start[i]) * (u[i] - start[i]))",
+        "start = wb.clone(u)",
+        40,
+        thread="0",
+        statement="wb.atomic_add(loss, 0, (u[i] - start[i]) * (u[i] - start[i]))",
+    ),
+    "one_of_eight": Planted(
+        ONE_OF_EIGHT,
+        ("NaN", "#29 burn", "thread 5", "speed[30]", "the logarithm of a number that is not above 0"),
+        "v2[i] = v[i] + 2.5 * wb.log(m[i] / m2[i])",
+        "above 0",
+        29,
+        "v2[i] = v[i] + 2.5 * wb.log(wb.max(m[i] / m2[i], 1e-12))",
+        "5",
+        "v2[i] = v[i] + 2.5 * wb.log(m[i] / m2[i])",
+    ),
+    "piled": Planted(
+        PILED,
+        ("w.grad", "earlier ones", "it has changed since"),
+        "tape.backward(loss)",
+        "tape.zero()",
+        mended="w.grad.zero_()\ntape.backward(loss)",
+    ),
+    "host": Planted(
+        HOST + TWO_BACKWARDS,
+        ("#1 assign", "out was written with values that the host made from out"),
+        "out.assign(out.numpy() / out.numpy().sum())",
+        "wb.map(f, y)",
+        1,
+    ),
+    "independent": Planted(
+        INDEPENDENT,
+        ("#0 throw", "gradient of angle is zero", "ends in x"),
+        "wb.launch(throw, 4, [angle, speed], [x])",
+        "seed x, or pass it to what computes the seed",
+        0,
+        thread="0",
+        statement="x[i] = speed[i] * speed[i] * wb.sin(2.0 * angle[i]) / 9.81",
+    ),
+    "against": Planted(
+        AGAINST,
+        ("#0 fall", "x2[0] = 0.975475 here, 0.980475 there", "line 8"),
+        "x2[i] = x[i] + dt * v2[i]",
+        "make both the same",
+        0,
+        "x2[i] = x[i] + dt * (v2[i] + 0.1)",
+        "0",
+        "x2[i] = x[i] + dt * v2[i]",
+        "mine.explore(against=theirs)",
+    ),
+    "torch": Planted(
+        TORCH + TWO_BACKWARDS,
+        ("#1 values of another library", "wb.from_torch(z)", "made them of y"),
+        "wb.launch(total, 6, [wb.from_torch(z)], [loss])",
+        "a kernel or wb.map in place of it",
+        1,
+    ),
+    "missing_zero": Planted(
+        MISSING_ZERO,
+        ("f keeps the sum of all steps", "#2 pull", "nothing sets it to zero"),
+        "wb.launch(pull, 8, [x, k], [f])",
+        "f.zero_()",
+        2,
+        "f.zero_()\nwb.launch(pull, 8, [x, k], [f])",
+        "0",
+        "wb.atomic_add(f, i, -k[0] * x[i])",
+        calm=True,
+    ),
 }
 
 OBSERVED = """
@@ -440,8 +548,8 @@ tape.backward(loss)
 """
 
 HEALTHY = {
-    "observed": (HEAD + OBSERVED, "tape.explore()"),
-    "bodies": (HEAD + BODIES, "tape.explore()"),
-    "harmless_alias": (HEAD + HARMLESS_ALIAS, "tape.explore()"),
-    "regression": (HEAD + REGRESSION, "tape.explore()"),
+    "observed": Planted(OBSERVED, (), "", ""),
+    "bodies": Planted(BODIES, (), "", ""),
+    "harmless_alias": Planted(HARMLESS_ALIAS, (), "", ""),
+    "regression": Planted(REGRESSION, (), "", ""),
 }

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import NamedTuple
 
 from ..arrays.workspace import Workspace
 from ..errors import KernelError, Where, WorkbenchError
@@ -108,75 +107,45 @@ def backward_not_finite(case: RuleInput, position: int) -> Iterator[Finding]:
     yield replace(_born(birth, step, text, "", names, "the adjoint of {arrays}"), slug="adjoint-not-finite")
 
 
-class Remedy(NamedTuple):
-    """Why the `value` of a row, or its `slope`, is no finite number; what to do, and how the call is `mended`."""
-
-    value: str
-    slope: str
-    advice: str
-    mended: str = ""  # {0}: the argument; {wb}: what stands before the name
-
-
-_DIVISOR = Remedy("a division by zero", "a division by zero", "keep the divisor away from zero")
-_ARC = "clamp the argument to just inside -1 and 1"
-_REMEDIES: dict[Row, Remedy] = {
-    scalar.SQRT: Remedy(
-        "the square root of a negative number",
-        "the slope of sqrt at 0 is infinite",
-        "keep what is under the root above 0",
-        "{wb}sqrt({wb}max({0}, 1e-12))",
-    ),
-    vectors.LENGTH: Remedy(
-        "",
-        "the length of a zero vector has no direction",
-        "sqrt(dot(v, v) + eps)",
-        "{wb}sqrt({wb}dot({0}, {0}) + 1e-12)",
-    ),
-    vectors.NORMALIZE: Remedy(
-        "a zero vector has no direction",
-        "a zero vector has no direction",
-        "v / (length(v) + eps)",
-        "{0} / ({wb}length({0}) + 1e-12)",
-    ),
-    scalar.DIV: _DIVISOR,
-    vectors.UNSCALE: _DIVISOR,
-    scalar.LOG: Remedy(
-        "the logarithm of a number that is not above 0",
-        "the slope of log at 0 is infinite",
-        "keep the argument above 0",
-        "{wb}log({wb}max({0}, 1e-12))",
-    ),
-    scalar.POW: Remedy(
-        "a power of a base that is not above 0",
-        "the slope of a power at 0 is infinite",
-        "keep the base above zero, or write the power as a product",
-    ),
-    scalar.ACOS: Remedy(
-        "the argument lies outside -1 and 1",
-        "the slope at -1 and 1 is infinite",
-        _ARC,
-        "{wb}acos({wb}clamp({0}, -0.999999, 0.999999))",
-    ),
-    scalar.ASIN: Remedy(
-        "the argument lies outside -1 and 1",
-        "the slope at -1 and 1 is infinite",
-        _ARC,
-        "{wb}asin({wb}clamp({0}, -0.999999, 0.999999))",
-    ),
-    scalar.EXP: Remedy("an overflow", "an overflow", "a smaller argument, or float64"),
-    memory.LOAD: Remedy("", "", "the value itself is not finite: look for its origin in the forward pass"),
+_NO_DIRECTION, _ZERO = "a zero vector has no direction", "a division by zero"
+_WHY: dict[Row, tuple[str, str]] = {  # why a value, and why a slope, is no finite number
+    scalar.SQRT: ("the square root of a negative number", "the slope of sqrt at 0 is infinite"),
+    vectors.LENGTH: ("", _NO_DIRECTION),
+    vectors.NORMALIZE: (_NO_DIRECTION, _NO_DIRECTION),
+    scalar.DIV: (_ZERO, _ZERO),
+    vectors.UNSCALE: (_ZERO, _ZERO),
+    scalar.LOG: ("the logarithm of a number that is not above 0", "the slope of log at 0 is infinite"),
+    scalar.POW: ("a power of a base that is not above 0", "the slope of a power at 0 is infinite"),
+    scalar.ACOS: ("the argument lies outside -1 and 1", "the slope of acos at -1 and 1 is infinite"),
+    scalar.ASIN: ("the argument lies outside -1 and 1", "the slope of asin at -1 and 1 is infinite"),
 }
-_LOST = Remedy("", "", "look at the operands of this line")
+_ARC, _DIVISOR = "clamp the argument to just inside -1 and 1", "keep the divisor away from zero"
+_REMEDIES: dict[
+    Row, tuple[str, str]
+] = {  # what to do, and the call mended: {0}: its argument, {wb}: what is before names
+    scalar.SQRT: ("keep what is under the root above 0", "{wb}sqrt({wb}max({0}, 1e-12))"),
+    vectors.LENGTH: ("sqrt(dot(v, v) + eps)", "{wb}sqrt({wb}dot({0}, {0}) + 1e-12)"),
+    vectors.NORMALIZE: ("v / (length(v) + eps)", "{0} / ({wb}length({0}) + 1e-12)"),
+    scalar.DIV: (_DIVISOR, ""),
+    vectors.UNSCALE: (_DIVISOR, ""),
+    scalar.LOG: ("keep the argument above 0", "{wb}log({wb}max({0}, 1e-12))"),
+    scalar.POW: ("keep the base above zero, or write the power as a product", ""),
+    scalar.ACOS: (_ARC, "{wb}acos({wb}clamp({0}, -0.999999, 0.999999))"),
+    scalar.ASIN: (_ARC, "{wb}asin({wb}clamp({0}, -0.999999, 0.999999))"),
+    scalar.EXP: ("a smaller argument, or float64", ""),
+    memory.LOAD: ("the value itself is not finite: look for its origin in the forward pass", ""),
+}
 
 
 def _mended(where: Where | None, template: str) -> str:
     """The line with the call in it mended; "" where what stands there is no call of one argument."""
-    call = "" if where is None or not template else where.text[where.col : where.end_col]
+    if where is None or not template:
+        return ""
     try:
-        node = ast.parse(call.strip(), mode="eval").body
+        node = ast.parse(where.text[where.col : where.end_col].strip(), mode="eval").body
     except SyntaxError:
         return ""
-    if where is None or not isinstance(node, ast.Call) or len(node.args) != 1 or node.keywords:
+    if not isinstance(node, ast.Call) or len(node.args) != 1 or node.keywords:
         return ""
     before = ast.unparse(node.func).rpartition(".")
     made = template.format(ast.unparse(node.args[0]), wb=before[0] + before[1])
@@ -188,19 +157,19 @@ def _born(birth: Birth | None, step: WalkStep, text: str, doubt: str, names: tup
         why = f"by `{step.event.label}`" if step.event.command is None else UNSEEN
         brief = f"NaN or infinity born {{at}}, in {held}"
         return step.finding("not-finite", "warning", f"{text}, {why}.{doubt}", "", names, brief=brief)
-    remedy = _REMEDIES.get(birth.row, _LOST)
-    why = OVERFLOW if birth.overflow else remedy.value if held == VALUES else remedy.slope
+    advice, mended = _REMEDIES.get(birth.row, ("look at the operands of this line", ""))
+    why = OVERFLOW if birth.overflow else _WHY.get(birth.row, ("", ""))[held != VALUES]
     because = f": {why}" if why else ""
     return step.finding(
         "not-finite",
         "warning",
         f"{text}: in thread {birth.thread}, {birth.text}, in `{birth.row.name}`{because}.{doubt}",
-        remedy.advice,
+        advice,
         names,
         birth.where,
         birth.thread,
         brief=f"{birth.what} born {{at}}: {birth.text} in {held}{because}",
-        mended=_mended(birth.where, remedy.mended),
+        mended=_mended(birth.where, mended),
     )
 
 

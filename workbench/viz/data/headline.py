@@ -7,18 +7,23 @@ walk; the note says what was not looked for. Every text is safe to be shown as t
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
+
 from ...arrays import allocation as memory
 from ...arrays.array import array
+from ...arrays.workspace import Workspace
 from ...diagnose import Finding, diagnose
 from ...diagnose.against import TapeRun, against as compared
 from ...diagnose.final_values import glance
-from ...diagnose.walk_step import accesses
-from ...errors import Where, shown_file
+from ...diagnose.walk_step import accesses, shadow_view
+from ...errors import GradientError, KernelError, Where, shown_file
 from ...kernels import ir
+from ...tapes.events import Event
 from ...tapes.tape import Tape
 from .snapshot import TapeMoments
 from .text import clean, clean_lines
@@ -153,7 +158,10 @@ def _said(tape: Tape, f: Finding, moments: TapeMoments | None) -> Said:
     event = tape.events[n] if 0 <= n < len(tape.events) else None
     touched = accesses(tape, event) if event is not None else []
     about = [x for x in touched if x.name in f.arrays] or [x for x in touched if x.writes]
-    lanes = dict.fromkeys(str(x.span.allocation) for x in about)
+    if event is not None and f.slug in SPREADS:
+        about += [x for e in tape.events if e.label == event.label for x in accesses(tape, e) if x.writes]
+    spans = [x.span for x in about] or (event.writes if event is not None else ())
+    lanes = dict.fromkeys(str(span.allocation) for span in spans)
     known, place = True, _place(tape, n, f)
     if event is not None and event.command is not None and moments is not None and f.severity != "info":
         used = dict.fromkeys(x.span.allocation for x in touched)
@@ -165,7 +173,7 @@ def _said(tape: Tape, f: Finding, moments: TapeMoments | None) -> Said:
         clean(f.sentence),
         clean(f.fix),
         clean_lines(f.mended),
-        clean_lines("\n".join(f"{w}: {w.text.strip()}" for w in dict.fromkeys((f.where, place)) if w is not None)),
+        clean_lines("\n".join(dict.fromkeys(f"{w}: {w.text.strip()}" for w in (f.where, place) if w is not None))),
         f.more,
         n,
         (f.thread,) if isinstance(f.thread, int) else f.thread,
@@ -175,6 +183,29 @@ def _said(tape: Tape, f: Finding, moments: TapeMoments | None) -> Said:
         "reverse" if f.slug in ADJOINTS else "forward",
         known,
     )
+
+
+def telling_threads(tape: Tape, positions: Iterable[int]) -> dict[int, tuple[int, ...]]:
+    """By position of a launch the thread with the largest adjoint, NaN first, of what it wrote, else read."""
+    wanted = {tape.events[n]: n for n in positions}
+    found: dict[int, tuple[int, ...]] = {}
+
+    def look(event: Event, space: Workspace, writes: bool) -> None:
+        n = wanted.get(event, -1)
+        if n < 0 or n in found or event.command is None:
+            return
+        for x in accesses(tape, event):
+            data = shadow_view(space, x) if x.writes == writes else None
+            if data is not None and x.span.shape == tuple(event.command.plan.form.dims):
+                sizes = np.abs(data.reshape(*x.span.shape, -1)).max(-1)
+                most = int(np.where(np.isfinite(sizes), sizes, np.inf).argmax())
+                found[n] = tuple(map(int, np.unravel_index(most, x.span.shape)))
+                return
+
+    with suppress(GradientError, KernelError):
+        if wanted and tape.last_seeds and not any(event.kind.calls_back for event in tape.events):
+            tape.retrace(lambda e, s: look(e, s, False), lambda e, s: look(e, s, True))
+    return found
 
 
 def position_of(launch: str) -> int:

@@ -120,8 +120,8 @@ function stretchesInSight(v) {
 export function composeEnvelope(v, row) {
   if (!v.cols.length) return;
   const { parts, from, to, at } = stretchesInSight(v), middle = row.adjoint + row.tall / 2;
-  for (const [look, first, last, tall] of valueMarks(valuesOf(v.tape, v.levels, row.members, parts), row.tall)) {
-    put(v, "rect", look, { x: from[first], y: row.value, width: Math.max(to[last - 1] - from[first], 1), height: tall });
+  for (const [look, first, last, tall] of valueMarks(valuesOf(v.tape, v.levels, row.members, parts), row.tall, v.meta.drawing.thick[3])) {
+    put(v, "rect", look, { x: from[first], y: row.value + (row.tall - tall) / 2, width: Math.max(to[last - 1] - from[first], 1), height: tall });
   }
   for (const [side, shift, cap, twin] of passesOf(v, row.tall)) {
     for (const [look, first, last, thick] of stripMarks(adjointsOf(v.tape, side, row.members, parts), side.scale, v.meta.drawing.thick)) {

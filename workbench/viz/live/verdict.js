@@ -57,10 +57,10 @@ function verdictWaits(v, text, ...more) {
 export function fillVerdict(v) {
   if (!v.verdict) return;
   const { rows, note, partial, calm, again, kept } = v.verdict, loud = calm ? [] : [0];
-  const chips = rows.map((/** @type {any} */ _, /** @type {number} */ k) => k).filter((/** @type {number} */ k) => (k || calm) && !rows[k].ordinary).slice(0, CHIPS);
+  const chips = rows.map((/** @type {any} */ _, /** @type {number} */ k) => k).filter((/** @type {number} */ k) => (k || calm) && !rows[k].ordinary).slice(0, calm ? 1 : CHIPS);
   v.strip.className = `wb-verdict ${calm ? "quiet" : rows[0].severity}`;
   const open = !v.findingsBox.hidden, word = calm ? "note" : "finding";
-  const all = h("button", { type: "button", class: "wb-all", "aria-expanded": String(open), "aria-controls": v.findingsBox.id, onclick: () => { unfoldFindings(v, v.findingsBox.hidden); } }, `${open ? "▾" : "▸"} ${calm ? "" : "all "}${count(rows.length, word)}`);
+  const all = h("button", { type: "button", class: "wb-all", "aria-expanded": String(open), "aria-controls": v.findingsBox.id, onclick: () => { unfoldFindings(v, v.findingsBox.hidden); } }, `${open ? "▾" : "▸"} ${calm || rows.length < 2 ? "" : "all "}${count(rows.length, word)}`);
   v.verdictLine.replaceChildren(
     ...(calm ? [h("span", { class: "wb-calm", role: "status" }, partial || note ? note || "" : `no problem found${adjointRange(v)}`)] : []),
     ...loud.map((k) => firstFinding(v, k)), ...chips.map((/** @type {number} */ k) => findingChip(v, k)),
@@ -125,7 +125,9 @@ const untouched = (v) => !v.marked && v.get("launch") < 0 && v.get("cursor") ===
 function openAt(v, f) {
   v.marked = { lanes: new Set(f.lanes), from: f.position, reverse: f.phase === "reverse", all: f.spreads };
   pin(v, f.lanes.slice(0, PINNED));
-  if (f.position >= 0 && !f.spreads) reveal(v, f.position);
+  if (f.position < 0 || f.spreads) return;
+  v.whole ??= { open: new Set(v.open), u0: v.u0, u1: v.u1 };
+  reveal(v, f.position);
 }
 
 /** @param {any} v @param {boolean} open */

@@ -34,7 +34,7 @@ from ...tapes.seeds import check_seed
 from ...tapes.tape import Tape
 from ..data.columns import Columns, levels_of, scale_of_levels
 from ..data.gather import Levels, levels, no_collector, structure
-from ..data.headline import NOTHING, PATIENT, Verdict, verdict
+from ..data.headline import NOTHING, PATIENT, Verdict, telling_threads, verdict
 from ..data.marks import DARK, LIGHT
 from ..data.snapshot import (
     DrawnSlice,
@@ -447,7 +447,11 @@ class View(Saved, Widget):
         self.refresh_still()
         lanes = self._columns.lanes
         said = found.to_json()
+        rows = (row for row in found.rows if row.thread is None and row.severity != "info")
+        alone = (row.position for row in rows if row.position >= 0)
+        telling = telling_threads(self.tape, alone)
         for row in said["rows"]:
+            row["thread"] = row["thread"] or telling.get(row["position"])
             row["lanes"] = [lanes[name] for name in row["lanes"] if name in lanes]
         return {**said, "again": self._kept is None and any(not row.known for row in found.rows)}, []
 

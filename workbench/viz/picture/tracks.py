@@ -27,6 +27,7 @@ from .window import LANE_BUDGET, LEFT, MARGIN, TimeColumn, TimeWindow, within
 
 THIN = 1.5  # width of a thin column in a strip at least
 ILL = {NAN: ", has NaN", INF: ", has Inf", BOTH: ", has NaN and Inf"}
+HALF = 0.5  # of a version, from which its number is written on black
 Ends = tuple[float, float]
 Gaps = Sequence[tuple[int, float, float]]  # as `TimeWindow.gaps`
 Sides = tuple[AdjointSide, AdjointSide | None]  # of this pass, and of the other
@@ -143,9 +144,9 @@ class Tracks:
     # ---- versions
 
     @cached_property
-    def ill(self) -> dict[int, int]:
-        """The states of versions with a known NaN or infinity, by their numbers."""
-        return {row.block: row.state for row in self.tables["values"]}
+    def ill(self) -> dict[int, tuple[int, float]]:
+        """By number the versions with a known NaN or infinity: their states, and the shares of their numbers."""
+        return {row.block: (row.state, row.share) for row in self.tables["values"]}
 
     def _spans(self, table: Sequence[Any], sources: Sequence[Any]) -> Iterator[tuple[int, Any, Any, PlacedRow, Ends]]:
         """Yields (number, mark, source, row, (x0, x1)) of what lasts from an event to another and is in sight."""
@@ -158,17 +159,21 @@ class Tracks:
         """Draw the versions. A label has room up to the next event, which has its signs there."""
         for n, block, source, one, (x0, x1) in self._spans(self.tables["blocks"], self.columns.order):
             scene, y, tall = self.scene, one.top + block.y, block.tall
-            key, state, title = f"block-{one.track.id}-{n}", self.ill.get(n, 0), self._block_title(one, source, n)
-            look = f"block {STATES[state]}" if state else "block strided" if block.strided else "block"
+            key, (state, share) = f"block-{one.track.id}-{n}", self.ill.get(n, (0, 0.0))
+            title, look = self._block_title(one, source, n), "block strided" if block.strided else "block"
             look += odd(block.parts, False)
             scene.add("rect", key, look, x0, y, x1 - x0, tall, radius=block.radius, title=title)
+            if state:
+                black = marks.ill_thick(share, tall)
+                box = x0, y + tall - black, x1 - x0, black
+                scene.add("rect", f"{key}-ill", f"block {STATES[state]}", *box, radius=block.radius, title=title)
             scene.add("rect", f"{key}-start", "blockstart", x0, y, min(4, x1 - x0), tall, radius=1, title=title)
             text = f"{PREFIXES[block.mixed]}{block.version}"
             indent = marks.LABEL if block.e0 >= 0 else marks.LABEL_FIRST
             after = self.window.columns[self.window.number(block.e0) + 1 :][:1]
             reach = min([x1, *(c.x0 if c.many else c.x - marks.LABEL_ROOM for c in after)])
             if block.labelled and reach - x0 - indent >= text_width(text, 10, True):
-                place, look = (x0 + indent, y + tall / 2 + 3.6, text, 10), "illtext" if state else "name"
+                place, look = (x0 + indent, y + tall / 2 + 3.6, text, 10), "illtext" if share > HALF else "name"
                 scene.label(f"{key}-label", look, *place, mono=True, title=title)
             if state and x1 - x0 > marks.ILL_ROOM:
                 place = x1 - marks.ILL_DX, y + tall / 2, min(4.0, tall / 2 - 1)
@@ -179,7 +184,7 @@ class Tracks:
         origin = f", written by {self.moment(block.e0)}" if block.e0 >= 0 else ", from before the tape"
         if version.mixed:
             origin = ": not drawn events wrote parts of it, the last one " + origin.removeprefix(", ")
-        where, ill = one.track.range_text(block.lo, block.hi), ILL.get(self.ill.get(n, 0), "")
+        where, ill = one.track.range_text(block.lo, block.hi), ILL.get(self.ill.get(n, (0, 0.0))[0], "")
         return f"{PREFIXES[version.mixed]}{version.number} of {where}{origin}{ill}{', strided' * version.strided}"
 
     # ---- adjoints
@@ -327,9 +332,9 @@ class Tracks:
 
     @cached_property
     def version_bars(self) -> dict[PlacedRow, Bars]:
-        state = {id(self.columns.order[n]): state for n, state in self.ill.items()}
+        ill = {id(self.columns.order[n]): ill for n, ill in self.ill.items()}
         found = self._by_row(self.columns.order)
-        return {one: version_bars(some, [state.get(id(b), 0) for b in some]) for one, some in found.items()}
+        return {one: version_bars(some, [ill.get(id(b), (0, 0.0)) for b in some]) for one, some in found.items()}
 
     @cached_property
     def passes(self) -> list[tuple[dict[PlacedRow, Bars], float, float, str]]:
