@@ -144,6 +144,16 @@ def parts(number: int = 24, low: float = 1.0) -> wb.Tape:
     return tape
 
 
+def line_of(number: int) -> wb.Tape:
+    """One array of as many elements, 1, 2, 3 ..., which is more than one row of a heat-map."""
+    x = wb.array(np.arange(1, number + 1), dtype=float, requires_grad=True)
+    y = wb.zeros(number)
+    with wb.Tape() as tape:
+        wb.launch(root, dim=number, inputs=[x], outputs=[y])
+    tape.backward(grads={y: wb.ones(number)})
+    return tape
+
+
 def forgotten() -> tuple[wb.Tape, Any]:
     """`x` is doubled in place: what it was before is needed by nobody, and so not kept."""
     x = wb.array([1.0, 2.0, 3.0], dtype=float, requires_grad=True)

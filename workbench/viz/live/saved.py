@@ -24,7 +24,7 @@ EVENTS = 5000  # from which it is drawn from the ends and the extremes of the ta
 ENDS = 80
 MOST = 1 << 25  # bytes of answers that are remembered
 STILL = "wb-still"
-_CHILD, _WIDGET = ".jp-OutputArea-child", ">.jp-OutputArea-output:not([data-mime-type])>*"
+_CHILD, _WIDGET = ".jp-OutputArea-child", ">.jp-OutputArea-output:not([data-mime-type])>:not(script)"
 _PICTURE = f"{_CHILD}:has(>*>.{STILL})"
 STYLE = f"{_PICTURE}+{_CHILD}:not(:has({_WIDGET})),{_PICTURE}:has(+{_CHILD}{_WIDGET}){{display:none}}"
 

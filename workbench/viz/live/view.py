@@ -41,7 +41,6 @@ from ..data.snapshot import (
     Retrace,
     SeedBytes,
     TapeMoments,
-    extremes,
     frame_of,
     full_shape,
     is_viewable,
@@ -503,8 +502,7 @@ def _known_picture(numbers: np.ndarray, known: np.ndarray, frame: DrawnSlice) ->
     if plane.dtype.kind == "b":
         plane = plane.astype(np.int8)
     held = np.where(mask, plane, 0)
-    found = picture(held, frame)
-    found["least"], found["most"] = extremes(held[mask])
+    found = picture(held, frame, mask)
     some, every = bool(known.any()), bool(known.all())
     said = {**_sized(found), "state": "known" if every else "partly" if some else "not kept"}
     sure_cells = reduced(~mask, frame.block) == 0
