@@ -38,7 +38,6 @@ ADJOINTS = (  # findings about the reverse pass
     "died adjoint-not-finite convention growing vanishing custom-rule cut saturated kink cancel detached not-on-path"
 ).split()
 SPREADS = ("growing", "vanishing")  # findings about many launches at once
-SHOWN = 4  # lines of a static strip
 
 
 @dataclass(frozen=True)
@@ -89,24 +88,18 @@ class Verdict:
         """True if nothing is wrong: there are only findings that are good to know, or none."""
         return all(row.severity == "info" for row in self.rows)
 
-    def lines(self, quiet: str = "", most: int = SHOWN) -> list[tuple[str, str]]:
-        """The (line, severity) pairs of a static strip; `quiet` for lines that report nothing wrong."""
-        said = [*self._calm(quiet), *((row.severity, row.title) for row in self.rows)]
-        if len(said) > most:
-            said[most - 1 :] = [("quiet", f"… and {len(said) - most + 1} more findings, below")]
-        return [*said, *([("quiet", self.note)] if self.note else [])]
-
     def text(self, quiet: str = "") -> str:
         """Every finding with its line and its fix, as plain text."""
-        lines = [text for _, text in self._calm(quiet)]
+        lines = [self.calmly(quiet)] if self.calmly(quiet) else []
         for row in self.rows:
             fix = f"Fix: {row.fix}" if row.fix else ""
             lines += [row.title, *(f"    {text}" for text in (row.line, fix, row.mended) if text)]
         return "\n".join([*lines, *([self.note] if self.note else [])])
 
-    def _calm(self, quiet: str) -> list[tuple[str, str]]:
+    def calmly(self, quiet: str) -> str:
+        """`no problem found` and what else there is to say, if all was looked at and nothing is wrong; else ""."""
         calm = self.calm and not self.partial and not self.note
-        return [("quiet", ", ".join(filter(None, (NO_PROBLEM, quiet))))] if calm else []
+        return ", ".join(filter(None, (NO_PROBLEM, quiet))) if calm else ""
 
     def to_json(self) -> dict[str, Any]:
         rows = [{**asdict(row), "ordinary": row.ordinary, "spreads": row.slug in SPREADS} for row in self.rows]

@@ -88,10 +88,9 @@ def picture_rows(lanes: Mapping[str, Lane]) -> list[PictureRow]:
 
 def _lane_row(number: int, lane: Lane, inside: int) -> PictureRow:
     track = lane.track
-    named = [(clean(name.name), name_title(track, name)) for name in track.names[:NAME_BUDGET]]
-    rest = track.names[NAME_BUDGET:]
-    if rest:
-        named.append(("", ", ".join(clean(name.name) for name in rest)))
+    named = [(clean(name.name), "") for name in track.names[:NAME_BUDGET]]
+    if len(track.names) > NAME_BUDGET:
+        named.append(("", ""))
     return PictureRow(number, lane, inside, (), tuple(named), tuple(_lane_size(lane, left) for left in NAMES))
 
 
@@ -118,11 +117,6 @@ def _name_text(track: AllocationTrack, name: NameRange, room: float) -> str:
         return fit(text, room, LETTERS, True)
     extent = " " + track.range_text(name.lo, name.hi)
     return fit(fit(text, room - text_width(extent, LETTERS, True), LETTERS, True) + extent, room, LETTERS, True)
-
-
-def name_title(track: AllocationTrack, name: NameRange) -> str:
-    strided = ", strided: it skips bytes in between" if name.strided else ""
-    return f"{clean(name.name)}: bytes [{name.lo}:{name.hi}) of {track.nbytes}{strided}"
 
 
 def _note(track: AllocationTrack, room: float) -> RowNote:

@@ -80,12 +80,6 @@ def level_text(level: AdjointLevel | None) -> str:
     return f"{'≤ ' if level.mixed else ''}{level.max_abs:.3g}"
 
 
-def touch_text(touch: TouchMark) -> str:
-    """`read positions v0` or `write forces v0→v1`."""
-    strided = " (strided)" if touch.strided else ""
-    return f"{touch.how} {clean(touch.name)}{strided} {versions(touch)}"
-
-
 def versions(touch: TouchMark) -> str:
     if touch.how == "read":
         return f"v{touch.version_before}"

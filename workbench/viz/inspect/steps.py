@@ -77,7 +77,7 @@ class Microscope:
         return clean(f"{self.heading}, thread {', '.join(map(str, self.thread))}")
 
     def table(self) -> list[tuple[str, ...]]:
-        """The steps as texts, below a head; of a long loop the first and last turns, and where a number first is none."""
+        """The steps as texts, below a head; of a long loop the first and last turns, and the first with a NaN."""
         out = [("", "line", "name", "value", "adjoint", "turn", "")]
         last: dict[int, int] = {}
         ill: dict[int, int] = {}
