@@ -386,7 +386,7 @@ BUGS = {
     ),
     "piled": Planted(
         PILED,
-        ("w.grad", "earlier ones", "it has changed since"),
+        ("w.grad", "earlier ones", "It has changed since"),
         "tape.backward(loss)",
         "tape.zero()",
         mended="w.grad.zero_()\ntape.backward(loss)",
@@ -427,7 +427,7 @@ BUGS = {
     ),
     "missing_zero": Planted(
         MISSING_ZERO,
-        ("f keeps the sum of all steps", "#2 pull", "nothing sets it to zero"),
+        ("#2 pull", "f keeps the sum of all steps", "nothing sets it to zero"),
         "wb.launch(pull, 8, [x, k], [f])",
         "f.zero_()",
         2,

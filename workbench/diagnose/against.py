@@ -221,18 +221,17 @@ def _parting_line(n: int, here: TapeRun, there: TapeRun) -> PartingLine | None:
     ours, theirs = (list(_statements(e)) for e in (one, two)) if found else ((), ())
     if not ours or len(ours) != len(theirs):
         return found
-    threads, mine = _line_numbers(here, n)
-    _, yours = _line_numbers(there, n)
+    mine, yours = _line_numbers(here, n), _line_numbers(there, n)
     for a, b in zip(ours, theirs, strict=True):
-        v, w = (np.array(numbers.get(at.line, ())) for numbers, at in ((mine, a), (yours, b)))
+        v, w = (np.array(list(numbers.get(at.line, {}).values())) for numbers, at in ((mine, a), (yours, b)))
         if v.shape == w.shape and v.size and (first := first_difference(v, w)) is not None:
-            thread = threads[a.line][first.index[0]]
+            thread, _ = list(mine[a.line])[first.index[0]]
             return PartingLine(a, b, thread[0] if len(thread) == 1 else thread)
     return found
 
 
-def _line_numbers(run: TapeRun, n: int) -> tuple[dict[int, list[tuple[int, ...]]], dict[int, list[float]]]:
-    """By line of the kernel of an event the last number of each thread there that it made, and the thread."""
+def _line_numbers(run: TapeRun, n: int) -> dict[int, dict[tuple[tuple[int, ...], int], float]]:
+    """By line of the kernel of an event the last numbers that each thread made there, by thread and component."""
     found: dict[int, dict[tuple[tuple[int, ...], int], float]] = {}
 
     def trace(thread: tuple[int, ...], stmt: ir.Stmt, values: LiveValues) -> None:
@@ -250,8 +249,7 @@ def _line_numbers(run: TapeRun, n: int) -> tuple[dict[int, list[tuple[int, ...]]
     if run.again is not None and not run.why:
         with suppress(Enough):
             passing(run.again, before)
-    threads = {line: [thread for thread, _ in held] for line, held in found.items()}
-    return threads, {line: list(held.values()) for line, held in found.items()}
+    return found
 
 
 def _statements(event: Event) -> Iterator[Where]:

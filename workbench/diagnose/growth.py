@@ -106,20 +106,15 @@ def _vanishing(case: RuleInput) -> Iterator[Finding]:
             continue
         assert final is not None
         least = begin + int((sizes[begin + 1 :] / sizes[begin:-1]).argmin())
-        at, last, far = steps[least], steps[-1], len(steps) - 1 - begin
-        fall = f"from {sizes[begin]:.3g} to {sizes[-1]:.3g}"
+        at = steps[least]
         norms = [norm_of(final, x) for found in leaf_accesses(case.trail).values() for x in found]
-        starved = any(n < NOTHING * sizes[begin] for n in norms)
-        yield at.finding(
-            "vanishing",
-            "warning" if starved else "info",
-            f"going back from {steps[begin].title} to {last.title}, the norm of the adjoint falls {fall}, by a factor"
-            f" of {(sizes[-1] / sizes[begin]) ** (1 / far):.3g} a step; the least of it passes {at.title}.",
-            STEADY,
-            tuple(dict.fromkeys(x.name for x in at.came)),
-            brief=f"the gradient vanishes: {{at}} passes {sizes[least + 1] / sizes[least]:.3g} of the adjoint of"
-            f" {{arrays}}, whose norm falls {fall} at {last.title}",
+        severity = "warning" if any(n < NOTHING * sizes[begin] for n in norms) else "info"
+        names, passes = tuple(dict.fromkeys(x.name for x in at.came)), sizes[least + 1] / sizes[least]
+        text = (
+            f"the gradient vanishes: only {passes:.3g} of the adjoint of {', '.join(names)} passes here, and its norm"
+            f" falls from {sizes[begin]:.3g} in {steps[begin].title} to {sizes[-1]:.3g} in {steps[-1].title}."
         )
+        yield at.finding("vanishing", severity, text, STEADY, names)
 
 
 def _lines(case: RuleInput) -> Iterable[list[WalkStep]]:

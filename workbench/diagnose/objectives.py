@@ -79,15 +79,10 @@ def running_sums(case: RuleInput) -> Iterator[Finding]:
         if not any(s not in writers for s in between):
             continue
         step, x = adds[1]
-        text = (
-            f"{x.name} is added to in {len(adds)} launches and read in between, and nothing sets it to zero: each read"
-            " has the sum of all steps before."
-        )
-        brief = f"{x.name} keeps the sum of all steps: {{at}} adds to it, and nothing sets it to zero"
-        fix = f"{x.name}.zero_() before it, if {x.name} is that of one step"
-        where = step.event.where
+        text = f"{x.name} keeps the sum of all steps: {len(adds)} launches add to it, and nothing sets it to zero."
+        fix, where = f"{x.name}.zero_() before it, if {x.name} is that of one step", step.event.where
         mended = f"{x.name}.zero_()\n{where.text.strip()}" if where is not None else ""
-        yield step.finding("running-sum", "info", text, fix, (x.name,), brief=brief, mended=mended)
+        yield step.finding("running-sum", "info", text, fix, (x.name,), mended=mended)
 
 
 def seed_of_ones(case: RuleInput) -> Iterator[Finding]:

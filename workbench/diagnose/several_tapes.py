@@ -74,7 +74,6 @@ def _holds_more(tape: Tape, a: Allocation, space: Workspace) -> bool:
 
 def _piled(tape: Tape, a: Allocation) -> Finding:
     name, pile = tape.names.of_memory(a), tape.earlier.piled[a]
-    since = ", and it has changed since" if pile.moved else ""
     why = " It has changed since, so they are gradients at other values." if pile.moved else ""
     why += " This tape was walked before." if pile.again else ""
     text = f"{name}.grad is the sum of this backward() and of earlier ones: nobody set it to zero in between.{why}"
@@ -82,8 +81,7 @@ def _piled(tape: Tape, a: Allocation) -> Finding:
     severity, mended = "warning" if pile.moved or pile.again else "info", f"{name}.grad.zero_()"
     if pile.where is not None:
         mended += f"\n{pile.where.text.strip()}"
-    brief = f"{{at}}: {name}.grad is the sum of this backward() and of earlier ones, as nobody set it to zero{since}"
-    return Finding("piled-up", severity, "", pile.where, text, fix, (name,), brief=brief, mended=mended)
+    return Finding("piled-up", severity, "", pile.where, text, fix, (name,), mended=mended)
 
 
 def read_too_early(case: RuleInput) -> Iterator[Finding]:

@@ -30,6 +30,7 @@ class TapeNames:
 
     noted     id of an array -> what the user calls it. guessed: those of them that no variable was seen to be.
     wholes    what has a name in each memory: span -> (name, array).
+    calls     id of an array without any name -> the call that made it, where a launch was given that.
     """
 
     def __init__(self, log: EventLog) -> None:
@@ -40,6 +41,7 @@ class TapeNames:
         """Forget all names."""
         self.noted: dict[int, str] = {}
         self.guessed: set[int] = set()
+        self.calls: dict[int, str] = {}
         self.wholes: dict[Allocation, dict[Span, tuple[str, array]]] = {}
 
     def note(self, frame: FrameType | None) -> None:
@@ -90,7 +92,9 @@ class TapeNames:
                 if not guess and event.command is not None and id(a) not in self.noted:
                     texts = argument_texts(event) if texts is None else texts
                     guess = texts[k]
-                if guess:
+                if "(" in guess:
+                    self.calls[id(a)] = guess
+                elif guess:
                     self.noted[id(a)] = guess
                     self.guessed.add(id(a))
 
@@ -104,7 +108,8 @@ class TapeNames:
     def of(self, a: array, parameter: str = "") -> str:
         """The noted name of an array; else its own `name`, the parameter, or the id of its memory."""
         primal = getattr(a.allocation, "of", None)
-        return self.given(a) or parameter or (f"{self.of_memory(primal)}.grad" if primal else str(a.allocation))
+        own = self.given(a) or parameter or self.calls.get(id(a), "")
+        return own or (f"{self.of_memory(primal)}.grad" if primal else str(a.allocation))
 
     def given(self, a: array) -> str:
         """The noted name of an array, or its own `name`; "" if it has neither."""

@@ -305,7 +305,7 @@ class Columns:
         watched = {n for n in asked if len(events[n].touches) <= TOUCHES}
         found = Adjoints(self.trace, self.cuts, levels.events, levels.seeds, watched)
         rows: Rows = {table: [] for table in LEVELS}
-        sources: dict[str, list[Any]] = {"bars": [], "absent": [], "meets": [], "arrows": []}
+        sources: dict[str, list[Any]] = {"bars": [], "absent": [], "arrows": []}
         self._bars(found, rows, sources, scale, None if second else self._parting())
         for n in sorted(watched):
             for w, r, arrow in arrows_of(self.rows, events[n], n, found.flows, scale):
@@ -355,7 +355,6 @@ class Columns:
             place = bar.allocation, level.lo, level.hi, bar.e1
             if bar.given and level.contributions > 1 and place not in meets:
                 meets.add(place)
-                sources["meets"].append(level)
                 rows["meets"] += (number, bar.e1, *meet_mark(lane, level))
 
 

@@ -227,7 +227,7 @@ def thickness(level: AdjointLevel, scale: Scale = ALL) -> float:
 
 
 def ill_thick(share: float, tall: float) -> float:
-    """How thick the black is where a share of the numbers is NaN or infinite."""
+    """The thickness of the black where a share of the numbers is NaN or infinite."""
     return max(share * tall, min(ILL, tall))
 
 

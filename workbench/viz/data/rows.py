@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from ...tables import bytes_text
 from .lanes import BAND, Lane
-from .text import clean, fit, text_width
+from .text import clean, fit, fit_ends, text_width
 from .trace import AllocationTrack, NameRange
 
 FEW = 12  # lanes up to which none of them fold
@@ -114,9 +114,9 @@ def _name_text(track: AllocationTrack, name: NameRange, room: float) -> str:
     """A name, and of memory that it covers in part the elements, which are never cut off."""
     text = clean(name.name)
     if not track.partial(name.lo, name.hi):
-        return fit(text, room, LETTERS, True)
+        return fit_ends(text, room, LETTERS, True)
     extent = " " + track.range_text(name.lo, name.hi)
-    return fit(fit(text, room - text_width(extent, LETTERS, True), LETTERS, True) + extent, room, LETTERS, True)
+    return fit(fit_ends(text, room - text_width(extent, LETTERS, True), LETTERS, True) + extent, room, LETTERS, True)
 
 
 def _note(track: AllocationTrack, room: float) -> RowNote:
@@ -137,7 +137,7 @@ def _family_row(lanes: int, n: int, family: Family) -> PictureRow:
     count, sizes = f" ×{len(family.members)}", []
     for left in NAMES:
         room = left - BESIDE - INDENT - PADDING - text_width("+ " + count, LETTERS, True)
-        text = fit(family.name, room, LETTERS, True) + count
+        text = fit_ends(family.name, room, LETTERS, True) + count
         label = NameLabel(text, INDENT, 0, round(text_width("+ " + text, LETTERS, True) + PADDING, 2))
         sizes.append(RowSize(SHUT, (label,), RowNote("faint", fit(family.note, left - 62, 10), 10.0)))
     return PictureRow(lanes + n, lane, -1, family.members, ((family.name, family.note),), tuple(sizes))

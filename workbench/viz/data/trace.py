@@ -90,7 +90,7 @@ class AdjointLevel:
 
     @property
     def parts(self) -> list[AdjointLevel]:
-        """What is drawn one over the other: the finite numbers, if only some are not; then the level itself."""
+        """The levels that are drawn one over the other: the finite numbers, if only some are not; then all."""
         if not (self.nan or self.inf) or self.share >= 1:
             return [self]
         return [replace(self, nan=False, inf=False, zero=not self.max_abs, contributions=0), self]

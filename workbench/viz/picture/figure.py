@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from ..data.gather import no_collector
 from ..data.headline import Verdict, adjoint_range
+from ..data.marks import LIGHT
 from ..data.text import clean_lines, sentence, text_width
 from ..data.trace import Trace
 from .marks import Mark, Scene
@@ -173,8 +174,9 @@ def _findings(verdict: Verdict, quiet: str) -> str:
     listed = f'<ul style="margin:2px 0;padding-left:20px">{"".join(items)}</ul>' if items else ""
     notes = f"<details><summary>notes</summary><ul>{''.join(folded)}</ul></details>" if folded else ""
     parts = [f"<div>{quoted(text)}</div>" for text in (calm, verdict.note) if text]
-    edge = "border-left:5px solid #c0189b" if not verdict.calm else "border-left:5px solid #8c959f"
-    style = f"font-size:12px;margin:4px 0;padding:2px 8px;{edge}"
+    style = (
+        f"font-size:12px;margin:4px 0;padding:2px 8px;border-left:5px solid {LIGHT['muted' if verdict.calm else 'bad']}"
+    )
     return f'<div class="wb-findings" style="{style}">{"".join(parts)}{listed}{notes}</div>'
 
 
