@@ -52,7 +52,7 @@ def hostile() -> Trace:
         [(HOSTILE, 0, 32, 32, HOSTILE)],
         [samples.level(HOSTILE, 1.0, 2, hi=64)],
     )
-    return Trace([track], [event], [HOSTILE], 0, HOSTILE)
+    return Trace([track], [event], [HOSTILE], HOSTILE)
 
 
 def crowd(number: int) -> Trace:
@@ -226,7 +226,6 @@ def test_a_strided_write_is_hatched_and_never_solid() -> None:
     scene = draw(samples.overlap())
     strided = looks(scene, "block strided")
     assert len(strided) >= 1
-    assert "strided" in mark(scene, "extent-m1-0").cls
 
 
 def test_many_names_become_one_label_that_counts_them() -> None:
@@ -238,7 +237,6 @@ def test_the_title_line_counts_and_names_the_seed() -> None:
     scene = draw(samples.springs())
     assert mark(scene, "summary").text == "5 launches · 4 allocations · 5 names"
     assert mark(scene, "seed").text == "seed  loss[0] = 1"
-    assert mark(scene, "cursor-label").text == "reverse 3/5"
     assert "1 copy · 1 fill" in mark(draw(samples.overlap()), "summary").text
 
 
@@ -340,20 +338,6 @@ def test_the_mark_budget_holds_however_long_or_wide_the_tape_is() -> None:
         scene = draw(trace)
         assert len(scene.marks) <= 2000 and scene.width <= 3300
         assert marks(scene, "event-0") and marks(scene, f"event-{len(trace.events) - 1}")
-
-
-def test_the_cursor_is_shown_even_where_its_event_is_not() -> None:
-    trace = samples.long(1000)
-    scene = draw(Trace(trace.allocations, trace.events, trace.seeds, 500))
-    box, gap = mark(scene, "cursor-box"), mark(scene, "gap")
-    assert mark(scene, "cursor-label").text == "reverse 500/1000"
-    assert gap.x < box.x and box.x + box.w < gap.x + gap.w
-
-
-def test_the_cursor_hides_no_scope() -> None:
-    scene = draw(samples.springs())
-    box = mark(scene, "cursor-box")
-    assert not [item for item in scene.labels() if item.id.startswith("scope") and overlap_of(item, box)]
 
 
 def test_a_bracket_spans_neighbours_of_one_scope_only() -> None:

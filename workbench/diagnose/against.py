@@ -172,8 +172,7 @@ class PartingLine(NamedTuple):
 
     @property
     def text(self) -> str:
-        ours, theirs = (f"line {w.line} `{w.text.strip()}`" for w in (self.here, self.there))
-        return f"{ours} here, {theirs} there"
+        return "{} here, {} there".format(*(f"line {w.line} `{w.text.strip()}`" for w in self[:2]))
 
 
 def causes(n: int, m: int, here: TapeRun, there: TapeRun, parting: PartingLine | None = None) -> Iterator[str]:

@@ -113,11 +113,9 @@ class Sight(Protocol):
 
     def alone(self, position: int) -> bool:
         """True if an event has a column of its own."""
-        ...
 
     def lasts(self, e0: int, e1: int) -> bool:
         """True if what lasts from after event `e0` to before event `e1` has any width."""
-        ...
 
 
 class AdjointSide(NamedTuple):

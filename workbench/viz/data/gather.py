@@ -123,16 +123,15 @@ class _Gather:
         self.places: dict[Any, str] = {}
 
     def trace(self) -> Trace:
-        tape = self.tape
         self.name_all()
         from tqdm.auto import tqdm
 
-        with tqdm(total=len(tape.events), desc="walk", delay=1.0, leave=False) as self.bar:
+        with tqdm(total=len(self.tape.events), desc="walk", delay=1.0, leave=False) as self.bar:
             seeds = self.walk() if self.walkable else []
-        pairs = zip(self.columns(), tape.events, strict=True)
+        made = self.outline()
+        pairs = zip(made.events, self.tape.events, strict=True)
         events = [column.reversed_to(self.levels.get(event, ()), event in self.died) for column, event in pairs]
-        tracks = [self.track(a) for a in self.names]
-        return Trace(tracks, events, seeds, values=non_finite_values(tape), folds=folds(tape))
+        return replace(made, events=events, seeds=seeds, values=non_finite_values(self.tape))
 
     def outline(self) -> Trace:
         """The trace without adjoints."""

@@ -240,14 +240,11 @@ class Fold:
 
 @dataclass(frozen=True)
 class Trace:
-    """Everything the tape view shows. `cursor` is the position (in `events`) that the reverse pass has reached.
-
-    `wrong`: its adjoints are wrong on purpose."""
+    """Everything the tape view shows. `wrong`: its adjoints are wrong on purpose."""
 
     allocations: Sequence[AllocationTrack]
     events: Sequence[EventColumn]
     seeds: Sequence[Seed] = ()
-    cursor: int | None = None
     title: str = "tape"
     wrong: bool = False
     values: Sequence[ValueLevel] = ()

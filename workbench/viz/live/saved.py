@@ -94,10 +94,10 @@ class Saved:
 
 
 def still_of(
-    trace: Trace, found: Levels | None, wrong: Wrong | None = None, verdict: Verdict | None = None
+    trace: Trace, found: Levels | None, wrong: Wrong | None = None, verdict: Verdict | None = None, most: int = SIZE
 ) -> tuple[str, str]:
     """Text and HTML of a tape from its known structure, levels and findings, without looking at it again."""
     whole = trace if found is None else with_levels(trace, found)
     whole = whole if wrong is None else replace(whole, title=wrong.title, wrong=True)
     shown = excerpt(whole, ENDS) if len(whole.events) > EVENTS else whole
-    return TapeFigure(shown, verdict=verdict).within(SIZE)
+    return TapeFigure(shown, verdict=verdict).within(most)

@@ -26,7 +26,7 @@ from ..data.snapshot import SIDE, frame_of, picture
 from ..data.text import clean_lines
 from ..picture.svg import quoted
 from . import jacobian_html
-from .saved import Saved
+from .saved import SIZE, Saved
 from .view import View, module, style
 from .widget import Widget
 
@@ -407,7 +407,7 @@ class SeedPanel(Saved, widgets.VBox):
         """The present pictures as HTML that needs neither kernel nor scripts."""
         parts = [self.title.value, self.matrix.value, self.row.value]
         if self.view is not None:
-            parts.append(_card("tape view", self.view.still()[1]))
+            parts.append(_card("tape view", self.view.still(SIZE // 2)[1]))
         return f'<div class="wb-seeds"><style>{style("seeds.css")}</style>{"".join(parts)}</div>'
 
     def __repr__(self) -> str:

@@ -54,7 +54,7 @@ from ..inspect.kept_run import KeptRun
 from ..inspect.ledger import ledger
 from ..inspect.ledger_table import Contribution, Ledger
 from ..inspect.microscope import ThreadIndex, microscope
-from .saved import Answers, Saved, still_of
+from .saved import SIZE, Answers, Saved, still_of
 from .widget import Widget
 
 PATIENCE = 0.05  # seconds that an answer waits for the lock
@@ -481,7 +481,7 @@ class View(Saved, Widget):
 
     # ---- without a kernel
 
-    def still(self) -> tuple[str, str]:
+    def still(self, most: int = SIZE) -> tuple[str, str]:
         """The picture of the tape as it was when this view was made, for a saved notebook without a kernel.
 
         A short tape is judged for it, as by `show`; of a longer one the verdict is there once the page has asked.
@@ -489,7 +489,7 @@ class View(Saved, Widget):
         if self._said is None and self.wrong is None and len(self.tape.events) <= SHORT:
             with memory.LOCK, memory.unrecorded():
                 self._said = self._verdict(SHORT)
-        return still_of(self._columns.trace, self._found, self.wrong, self._said)
+        return still_of(self._columns.trace, self._found, self.wrong, self._said, most)
 
 
 # ---- small parts

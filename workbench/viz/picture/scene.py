@@ -39,7 +39,7 @@ class Picture:
         widest = max((text_width(clean(event.name), 12, True) for event in ones), default=0.0)
         self.above = 0 if against is None else 28
         scoped = any(event.scope for event in ones)
-        self.boxes = self.above + 44 + 16 * scoped + 12 * (scoped and trace.cursor is not None)
+        self.boxes = self.above + 44 + 16 * scoped
         self.turned = pitch < 84 and widest + 16 > pitch
         self.tall = min(widest, PITCH_MAX) + 16 if self.turned else 26
         flagged = any(event_flags(event) & BADGES.keys() for event in trace.events)
@@ -72,7 +72,6 @@ class Picture:
         tracks.parted()
         tracks.tag()
         self._group_badges()
-        self._cursor()
         self._legend()
         return self.scene
 
@@ -120,7 +119,6 @@ class Picture:
             wide = max(text_width(text, 12, True) + 14, min(84.0, pitch - 10))
         scene.add("path", f"guide-{key}", "guide", path=f"M{x:.1f} {top + tall:.1f}V{self.bottom:.1f}")
         look = "event lacking" if "there" in event.flags else "event" if event.facts.step == "launch" else "event other"
-        look += " current" if key == self.trace.cursor else ""
         scene.add("rect", f"event-{key}", look, x - wide / 2, top, wide, tall, radius=6)
         x, y, anchor = (x + 4, top + tall - 7, "start") if self.turned else (x, top + 17, "middle")
         label, turned = f"event-{key}-label", self.turned
@@ -182,16 +180,6 @@ class Picture:
             self._badge(f"gap{n or ''}-flag", words, *place)
 
     # ---- the moment, and what the signs are
-
-    def _cursor(self) -> None:
-        total, cursor, scene, top = len(self.trace.events), self.trace.cursor, self.scene, self.boxes
-        if cursor is None or not 0 <= cursor < total:
-            return
-        x, text = self.window.x(cursor), f"reverse {total - cursor}/{total}"
-        wide = text_width(text, 9.5) + 12
-        scene.add("path", "cursor", "cursor", path=f"M{x:.1f} {top + self.tall:.1f}V{self.bottom:.1f}")
-        scene.add("rect", "cursor-box", "cursorbox", x - wide / 2, top - 13, wide, 14, radius=7)
-        scene.label("cursor-label", "cursortext", x, top - 2.5, text, 9.5, anchor="middle")
 
     def _legend(self) -> None:
         """Draw a line that names every sign, and the scale of thickness with its numbers."""

@@ -25,9 +25,8 @@ RULES = """
 .ground{fill:var(--wb-ground)} .label{fill:var(--wb-ink)} .title{font-weight:600} .muted{fill:var(--wb-muted)}
 .chip.shared{fill:url(#wb-shared)} .chipground{fill:var(--wb-ground);opacity:.86} .block.strided{fill:url(#wb-strided)}
 .absent{fill:url(#wb-absent)} .bar.parted.wrong{fill:url(#wb-wrong)}
-.extent{fill:var(--wb-stripe)} .strip.block,.strip.block.nan,.strip.block.inf{stroke:none}
+.strip.block,.strip.block.nan,.strip.block.inf{stroke:none}
 .title.wrong{fill:var(--wb-oddtext);font-weight:600}
-.extent.strided{fill:var(--wb-box);stroke:var(--wb-stripe);stroke-dasharray:2 1.5;stroke-width:1.4}
 .gap{fill:var(--wb-box);opacity:.92} .gapedge{fill:none;stroke:var(--wb-muted);stroke-dasharray:3 3}
 """
 DEFS = (

@@ -18,7 +18,7 @@ from ..data.columns import PREFIXES, AdjointSide, Columns, records
 from ..data.envelope import Bars, Envelope, Scale, envelopes, stretches, version_bars
 from ..data.lanes import Bar, VersionBlock
 from ..data.marks import LOOKS, STATES, Strip, odd, strip_marks, value_marks
-from ..data.rows import INDENT, LINE, NAME_BUDGET, PictureRow
+from ..data.rows import INDENT, LINE, PictureRow
 from ..data.text import clean, text_width
 from ..data.trace import AllocationTrack
 from .marks import Scene
@@ -108,7 +108,6 @@ class Tracks:
             key = one.track.id
             self.scene.label(f"value-{key}", "muted", 256, one.value + 3.5, "value", 10, anchor="end")
             self.scene.label(f"adjoint-{key}", "hot", 256, one.adjoint + 3.5, "adjoint", 10, anchor="end")
-            self._extents(one)
         if self.hidden:
             text = f"… {self.hidden} more {'allocation' if self.hidden == 1 else 'allocations'}, in the table"
             self.scene.label("more-lanes", "muted", MARGIN, self.bottom + 12, text, 11)
@@ -126,16 +125,6 @@ class Tracks:
             scene.label(f"{key}-label", "name", *place, mono=True, anchor="middle")
         note = size.note
         scene.label(f"note-{track.id}", note.look, MARGIN, y + 36, note.text, note.size)
-
-    def _extents(self, one: PlacedRow) -> None:
-        """Draw a thin bar beside the value track for every name that covers only a part of the memory."""
-        track = one.track
-        parts = [name for name in track.names[:NAME_BUDGET] if track.partial(name.lo, name.hi) or name.strided]
-        for n, name in enumerate(parts[:4]):
-            y, tall = one.row.lane.value_span(name.lo, name.hi)
-            look = "extent strided" if name.strided else "extent"
-            box = LEFT - 7 - 4 * n, one.top + y + 0.5, 2.5, max(tall - 1, 1.5)
-            self.scene.add("rect", f"extent-{track.id}-{n}", look, *box, radius=1)
 
     # ---- versions
 
