@@ -109,13 +109,14 @@ def records(places: Mapping[str, Any], data: bytes) -> dict[str, list[Any]]:
 
 
 class Sight(Protocol):
-    """The part of a tape that is in sight."""
+    """The part of a tape that is in sight.
 
-    def alone(self, position: int) -> bool:
-        """True if an event has a column of its own."""
+    alone   True if an event has a column of its own. lasts: True if what lasts from after event `e0` to before event
+            `e1` has any width.
+    """
 
-    def lasts(self, e0: int, e1: int) -> bool:
-        """True if what lasts from after event `e0` to before event `e1` has any width."""
+    def alone(self, position: int) -> bool: ...
+    def lasts(self, e0: int, e1: int) -> bool: ...
 
 
 class AdjointSide(NamedTuple):
