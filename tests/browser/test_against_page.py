@@ -94,6 +94,10 @@ def test_runs_of_unequal_length_and_a_long_one_that_is_folded_still_show_where_t
     else:
         tape, other, numbers = run(60, odd=40)[0], run(60)[0], []
     page, complaints = opened(tape, other, 1024)
+    page.wait_for_selector(".wb-verdict[aria-busy=false]", state="attached")
+    for button in page.get_by_role("button", name="fold every scope and loop").all():
+        button.click()
+    page.get_by_role("button", name="show the whole tape").click()
     assert page.locator(".wb-lanes .tagtext").count() == 1
     if kind:
         assert page.locator(".event.lacking").count() == 1

@@ -135,6 +135,16 @@ def test_arrow_keys_work_although_the_notebook_is_in_command_mode(view):
     assert not view.page.evaluate("document.activeElement.closest('.wb-lanes') !== null")
 
 
+@pytest.mark.parametrize("blank", [".wb-bar", ".wb-legend", ".wb-dock", ".wb-stage"])
+def test_wherever_one_clicks_in_the_view_keys_are_its_own(view, blank):
+    view.page.locator(blank).last.click(position={"x": 3, "y": 3})
+    assert view.page.evaluate("document.activeElement.closest('.wb-view') !== null")
+    for key in ("x", "c", "d", "d", "f", "."):  # some would cut or delete the cell
+        view.page.keyboard.press(key)
+    assert len(view.notebook.cells()) == len(CELLS)
+    assert view.page.locator(".wb-view").count() > 0
+
+
 def test_heat_maps_and_ledger_follow_the_cursor(view):
     view.look_at(0)
     view.says(".wb-heats .wb-head", "positions before #0 forces")

@@ -103,7 +103,7 @@ def test_the_keyboard_reaches_and_opens_a_family_and_search_finds_what_is_in_it(
 def test_the_lane_in_which_the_gradient_starts_is_in_sight_and_the_head_stays(
     browser: Browser, tmp_path_factory: pytest.TempPathFactory, tall: int
 ) -> None:
-    tape = samples.parts(24)
+    tape = samples.parts(24, low=1.5)
     path = tape.to_html(tmp_path_factory.mktemp("seed") / "parts.html", cells=[], threads=[])
     found = browser.new_page(viewport={"width": 1024, "height": tall}, reduced_motion="reduce")
     found.goto(path.as_uri())

@@ -42,6 +42,7 @@ def names_end(page: Page) -> float:
 
 
 def test_a_loop_of_many_launches_has_the_room_that_its_strip_needs(page: Page) -> None:
+    page.get_by_role("button", name="fold every scope and loop").click()
     widths = page.locator(".wb-lanes .cell[data-key$=':-1']").evaluate_all(
         "all => all.map((one) => one.getBoundingClientRect().width)"
     )

@@ -81,6 +81,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     loop, more = samples.springs(steps=40)
     made["loop"], made["loop_tape"] = loop.to_html(folder / "loop.html"), (loop, more)
     made["ill"] = samples.ill()[0].to_html(folder / "ill.html")
+    made["long"] = samples.line_of(150).to_html(folder / "long.html")
     made["forgotten"] = samples.forgotten()[0].to_html(folder / "forgotten.html")
     x = wb.array([1.0, 2.0], dtype=float, requires_grad=True, name=SECRET)
     y = wb.zeros(2, dtype=float, requires_grad=True, name="</script><b>bold</b>")
@@ -467,9 +468,10 @@ def test_search_finds_launches_and_memory_and_goes_there(show):
 
 def test_findings_lead_to_their_place(show):
     page = show("springs")
-    page.says(".wb-found", "positions, state[0] share memory, which is written in #1 integrate, line")
-    assert page.count(".wb-lanes [data-finding]") > 0
-    page.get_by_role("button", name="all 2 findings").click()
+    page.says(".wb-verdict", "no problem found")
+    page.says(".wb-chip", "positions, state[0] share memory, which is written in #1 integrate, line")
+    assert page.count(".wb-lanes [data-finding]") == 0, "nothing is wrong there"
+    page.get_by_role("button", name="2 notes").click()
     page.page.locator(".wb-finding button").first.click()
     assert page.cursor() == "reverse 3/5"
     page.tab("values")
@@ -520,12 +522,24 @@ def test_the_keyboard_reaches_everything(show):
 def test_folds_open_and_close_by_keyboard(show):
     page = show("loop")
     page.cell(0).focus()
-    page.press("x")
+    page.press(".")
     assert page.count(".event") > 2
-    page.press("c")
+    page.press(",")
     eventually(lambda: page.count(".event"), lambda count: count == 2, 5)
-    page.press("+", "-", "0")
+    page.press("+", "-", "f")
     assert page.count(".event") == 2
+    page.press(".", "w", "w")
+    near = page.page.locator(".event").first.get_attribute("data-a")
+    page.press("d")
+    assert page.page.locator(".event").first.get_attribute("data-a") != near
+    page.press("a", "s", "f")
+    assert page.page.locator(".event").first.get_attribute("data-a") == "0"
+
+
+def test_what_pads_the_last_row_of_a_long_line_is_no_zero(show):
+    page = show("long")
+    page.says(".wb-heats figcaption", "value: 1 … 150")
+    assert "exactly 0" not in page.text(".wb-heats")
 
 
 def test_escape_gives_the_keyboard_back(show):

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import nbformat
 import pytest
-from lab import JupyterLab, eventually, opened, write_notebook
+from lab import ROOT, JupyterLab, eventually, opened, write_notebook
 from nbformat.sign import NotebookNotary
 
 if TYPE_CHECKING:
@@ -103,3 +106,28 @@ def test_tape_views_beside_each_other_are_beside_each_other(lab: JupyterLab, bro
             left, right = left.bounding_box(), right.bounding_box()
             assert left["y"] == right["y"] and left["x"] + left["width"] <= right["x"]
             assert right["x"] + right["width"] <= wide and left["width"] > 200
+
+
+CONVERTED = [
+    "import workbench as wb, view_samples as samples\ntape, arrays = samples.springs()",
+    "wb.viz.predict('1 + 1?', ['1', '2'], '2')",
+    "tape.seeds(arrays['loss'])",
+    "tape.explore()",
+]
+
+
+def test_a_notebook_made_html_with_its_widgets_state_shows_still_pictures(browser: Any, tmp_path: Path) -> None:
+    shutil.copy(SAMPLES, tmp_path / SAMPLES.name)
+    write_notebook(tmp_path / "stock.ipynb", CONVERTED)
+    paths = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    run = [sys.executable, "-m", "nbconvert", "--execute", "--to", "html", "stock.ipynb"]
+    subprocess.run(run, cwd=tmp_path, env={**os.environ, "PYTHONPATH": paths}, check=True, timeout=300)
+    text = (tmp_path / "stock.html").read_text("utf-8")
+    assert "application/vnd.jupyter.widget-state+json" in text
+    page = browser.new_page()
+    page.route("**/*", lambda route: route.continue_() if route.request.url.startswith("file:") else route.abort())
+    page.goto((tmp_path / "stock.html").as_uri())
+    stills = page.locator(".wb-still")
+    assert stills.count() == 3
+    assert all(one.bounding_box()["height"] > 40 for one in stills.all())
+    page.close()

@@ -48,6 +48,8 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_folded_loop_shows_where_it_turns_nan_and_says_so(browser: Browser, path: Path, wide: int) -> None:
     page = browser.new_page(viewport={"width": wide, "height": 900})
     page.goto(path.as_uri())
+    page.wait_for_selector(".wb-found")
+    page.get_by_role("button", name="fold every scope and loop").click()
     page.wait_for_selector(".strip.bar.nan", state="attached")
     heads = page.locator(".wb-lanes text.mono").all_text_contents()
     assert f"step ×{TURNS}" in heads

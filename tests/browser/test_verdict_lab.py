@@ -96,7 +96,7 @@ def test_the_strip_names_launch_and_line_and_one_click_shows_them(three_views, a
     if page.locator(f"body[data-jp-theme-name='{theme}']").count() == 0:
         notebook.theme(theme)
     kernel.value(f"exec('{name}[0].cursor = 0; {name}[0].launch = -1; {name}[0].thread = []')")
-    found = view.locator(".wb-found")
+    found = view.locator(".wb-found, .wb-chip").first
     found.wait_for(timeout=60_000)
     launch, line, arrays, says, thread, statement = kernel.value(
         f"tuple(getattr({name}[1], k) for k in ('launch', 'line', 'arrays', 'says', 'thread', 'statement'))"

@@ -87,7 +87,8 @@ def test_another_number_is_named_with_what_came_of_it():
 def test_a_missing_dt_is_found_by_launch_line_and_numbers():
     one, two = Run(), Run(kernel=forgetful())
     found = parted(one, two)
-    assert found.launch == "#5 move" and "`q[i] += dt * v[i]` here, `q[i] += v[i]` there" in found.sentence
+    assert found.launch == "#5 move" and "`q[i] += dt * v[i]` here" in found.sentence
+    assert "`q[i] += v[i]` there" in found.sentence and found.mended == "q[i] += v[i]"
     assert found.arrays == ("one.q",) and "[0] = " in found.sentence
 
 

@@ -42,7 +42,8 @@ def test_a_headline_says_what_launch_thread_and_line():
     with wb.Tape() as tape:
         wb.launch(root, dim=2, inputs=[pressure], outputs=[speed])
     (found,) = tape.diagnose(grads={speed: wb.ones(2)}).named("not-finite")
-    assert found.headline == f"NaN born in #0 root, thread 1, line {found.line}: sqrt(-1) = nan in speed"
+    born = f"NaN born in #0 root, thread 1, line {found.line}: sqrt(-1) = nan in speed"
+    assert found.headline == f"{born}: the square root of a negative number"
 
 
 def test_a_headline_of_no_own_words_is_the_sentence_behind_its_place():

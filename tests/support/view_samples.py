@@ -130,10 +130,10 @@ def chain(steps: int = 24) -> tuple[wb.Tape, list[Any]]:
     return tape, u
 
 
-def parts(number: int = 24) -> wb.Tape:
-    """As many arrays, each with a name of its own, and `loss` after them."""
+def parts(number: int = 24, low: float = 1.0) -> wb.Tape:
+    """As many arrays, each with a name of its own, and `loss` after them; with `low` = 1 a slope is infinite."""
     letters = ["first", *(f"part_{chr(97 + k)}" for k in range(number - 1))]
-    made = [wb.array([1.0, 2.0], dtype=float, requires_grad=True, name=name) for name in letters]
+    made = [wb.array([low, 2.0], dtype=float, requires_grad=True, name=name) for name in letters]
     out = [wb.zeros(2, dtype=float, name=f"of_{name}") for name in letters]
     with wb.Tape() as tape:
         for x, y in zip(made, out, strict=True):
@@ -141,6 +141,16 @@ def parts(number: int = 24) -> wb.Tape:
         loss = wb.zeros(1, dtype=float, name="loss")
         wb.utils.array_sum(out[-1], out=loss)
     tape.backward(loss)
+    return tape
+
+
+def line_of(number: int) -> wb.Tape:
+    """One array of as many elements, 1, 2, 3 ..., which is more than one row of a heat-map."""
+    x = wb.array(np.arange(1, number + 1), dtype=float, requires_grad=True)
+    y = wb.zeros(number)
+    with wb.Tape() as tape:
+        wb.launch(root, dim=number, inputs=[x], outputs=[y])
+    tape.backward(grads={y: wb.ones(number)})
     return tape
 
 

@@ -20,7 +20,7 @@ def write(key: str, name: str, version: int, lo: int = 0, hi: int = SIZE, stride
     return TouchMark(key, name, lo, hi, "write", version - 1, version, strided)
 
 
-def springs(cursor: int | None = 2) -> Trace:
+def springs() -> Trace:
     """Two steps of forces and integrate, then an energy: the picture everything else is measured by."""
     allocations = [
         AllocationTrack("m0", SIZE, [("positions", 0, SIZE), ("state[0]", 0, SIZE)], "vec3 (32,)", 12),
@@ -30,7 +30,7 @@ def springs(cursor: int | None = 2) -> Trace:
     ]
     events = [*_spring_step(0, 0, (2e2, 0.4, 0.0)), *_spring_step(2, 1, (3.0, 2.0, 0.0)), _energy()]
     seeds = [Seed("loss[0] = 1", AdjointLevel("m3", 0, 4, 1.0, 1.0))]
-    return Trace(allocations, events, seeds, cursor)
+    return Trace(allocations, events, seeds)
 
 
 def _spring_step(n: int, v: int, sizes: tuple[float, float, float]) -> list[EventColumn]:

@@ -52,7 +52,7 @@ def hostile() -> Trace:
         [(HOSTILE, 0, 32, 32, HOSTILE)],
         [samples.level(HOSTILE, 1.0, 2, hi=64)],
     )
-    return Trace([track], [event], [HOSTILE], 0, HOSTILE)
+    return Trace([track], [event], [HOSTILE], HOSTILE)
 
 
 def crowd(number: int) -> Trace:
@@ -168,7 +168,7 @@ def test_every_access_is_a_mark_of_its_own_shape_at_its_event() -> None:
     for n, event in enumerate(trace.events):
         for k, touch in enumerate(event.touches):
             sign = mark(scene, f"{touch.how}-{n}-{k}")
-            assert sign.kind == kinds[touch.how] and touch.name in sign.title
+            assert sign.kind == kinds[touch.how]
             middle = sign.x + sign.w / 2
             assert (middle < columns[n]) if touch.how == "read" else (middle > columns[n])
             assert abs(middle - columns[n]) < 30
@@ -194,7 +194,8 @@ def test_a_part_of_the_memory_is_a_band_at_its_own_height() -> None:
     assert lane.value_span(32, 96) == pytest.approx((lane.value_top + lane.track_height / 3, lane.track_height * 2 / 3))
     scene = draw(samples.overlap())
     (sign,) = [item for item in marks(scene, "write-1-") if item.kind == "square"]
-    (block,) = [item for item in marks(scene, "block-m0") if item.cls == "block" and "[0:8)" in item.title]
+    halves = [item for item in marks(scene, "block-m0") if item.cls == "block" and item.y <= sign.y]
+    block = max(halves, key=lambda item: item.y)
     assert block.y <= sign.y + sign.h / 2 <= block.y + 24
 
 
@@ -224,8 +225,7 @@ def test_a_name_of_a_part_shows_its_range() -> None:
 def test_a_strided_write_is_hatched_and_never_solid() -> None:
     scene = draw(samples.overlap())
     strided = looks(scene, "block strided")
-    assert len(strided) >= 1 and all("strided" in item.title for item in strided)
-    assert "strided" in mark(scene, "extent-m1-0").cls
+    assert len(strided) >= 1
 
 
 def test_many_names_become_one_label_that_counts_them() -> None:
@@ -233,16 +233,10 @@ def test_many_names_become_one_label_that_counts_them() -> None:
     assert len(texts) == 7 and texts[-1] == "+94 names"
 
 
-def test_a_kept_version_says_bytes_and_reason() -> None:
-    title = mark(draw(samples.springs()), "kept-1-0").title
-    assert title == "kept for the reverse pass, 384 B: forces #0 reads positions v0"
-
-
 def test_the_title_line_counts_and_names_the_seed() -> None:
     scene = draw(samples.springs())
     assert mark(scene, "summary").text == "5 launches · 4 allocations · 5 names"
     assert mark(scene, "seed").text == "seed  loss[0] = 1"
-    assert mark(scene, "cursor-label").text == "reverse 3/5"
     assert "1 copy · 1 fill" in mark(draw(samples.overlap()), "summary").text
 
 
@@ -274,10 +268,8 @@ def test_nan_inf_zero_and_nothing_are_four_different_looks() -> None:
     scene = draw(samples.ill())
     (nan,) = looks(scene, "bar nan")
     (inf,) = looks(scene, "bar inf")
-    assert "NaN and Inf" in nan.title and "Inf" in inf.title
     assert mark(scene, f"{nan.id}-sign").cls == "sign nan" and mark(scene, f"{inf.id}-sign").cls == "sign inf"
-    assert looks(scene, "bar zero") and all("0 exactly" in item.title for item in looks(scene, "bar zero"))
-    assert looks(scene, "absent") and all("no adjoint" in item.title for item in looks(scene, "absent"))
+    assert looks(scene, "bar zero") and looks(scene, "absent")
 
 
 def test_a_level_without_a_number_worth_a_logarithm_still_draws() -> None:
@@ -336,7 +328,6 @@ def test_the_hidden_middle_says_how_many_and_keeps_its_flags() -> None:
     shown = len([item for item in marks(scene, "event-") if not item.id.endswith("label")])
     first, last = shown - shown // 2, 999 - shown // 2
     assert mark(scene, "gap-label").text == f"step #{first}-#{last}"
-    assert f"{1000 - shown} launches" in mark(scene, "gap").title
     assert mark(scene, "gap-flag-label").text == "NaN ×1"
     assert fold_flags(trace.events)["nan"] == 1
 
@@ -349,39 +340,24 @@ def test_the_mark_budget_holds_however_long_or_wide_the_tape_is() -> None:
         assert marks(scene, "event-0") and marks(scene, f"event-{len(trace.events) - 1}")
 
 
-def test_the_cursor_is_shown_even_where_its_event_is_not() -> None:
-    trace = samples.long(1000)
-    scene = draw(Trace(trace.allocations, trace.events, trace.seeds, 500))
-    box, gap = mark(scene, "cursor-box"), mark(scene, "gap")
-    assert mark(scene, "cursor-label").text == "reverse 500/1000"
-    assert gap.x < box.x and box.x + box.w < gap.x + gap.w
-
-
-def test_the_cursor_hides_no_scope() -> None:
-    scene = draw(samples.springs())
-    box = mark(scene, "cursor-box")
-    assert not [item for item in scene.labels() if item.id.startswith("scope") and overlap_of(item, box)]
-
-
 def test_a_bracket_spans_neighbours_of_one_scope_only() -> None:
     """Neither over another scope, nor over the gap of what is left out."""
     track = AllocationTrack("m0", 8, [("a", 0, 8)])
 
-    def brackets(scopes: list[str]) -> list[tuple[str, float]]:
+    def brackets(scopes: list[str]) -> list[float]:
         events = [
             EventColumn(f"L{n}", n, "launch", "step", scope=scope, touches=[samples.read("m0", "a", 0, hi=8)])
             for n, scope in enumerate(scopes)
         ]
         found = [m for m in marks(draw(Trace([track], events)), "scope-") if m.kind == "path"]
         ends = [[float(x) for x in re.findall(r"[MH]([\d.]+)", m.path)] for m in found]
-        return [(m.title, to - at) for m, (at, to) in zip(found, ends)]
+        return [to - at for at, to in ends]
 
-    one = brackets(["a"])[0][1]
-    pitch = brackets(["a", "a"])[0][1] - one
-    assert [title for title, _ in brackets(["a", "a", "", "a", "b", "b"])] == ["a", "a", "b"]
-    assert [round((wide - one) / pitch) for _, wide in brackets(["a", "a", "", "a", "b", "b"])] == [1, 0, 1]
+    one = brackets(["a"])[0]
+    pitch = brackets(["a", "a"])[0] - one
+    assert [round((wide - one) / pitch) for wide in brackets(["a", "a", "", "a", "b", "b"])] == [1, 0, 1]
     long = brackets(["run"] * 1000)
-    assert [title for title, _ in long] == ["run", "run"] and all(wide < 600 * pitch for _, wide in long)
+    assert len(long) == 2 and all(wide < 600 * pitch for wide in long)
 
 
 def test_name_labels_have_rows_enough() -> None:
@@ -448,14 +424,11 @@ def test_a_short_tape_is_exact_however_many_pieces_of_memory_it_names() -> None:
     touches = [TouchMark("m0", "x", 8 * n, 8 * n + 16, "write", n) for n in range(60)]
     events = [EventColumn(f"L{n}", n, "launch", "step", touches=[touch]) for n, touch in enumerate(touches)]
     blocks = [item for item in marks(draw(Trace([track], events)), "block-m0") if "start" not in item.id]
-    assert len(blocks) > 60 and not any("v≤" in item.title for item in blocks)
+    assert len(blocks) > 60 and not any("v≤" in item.text for item in blocks)
 
 
 def test_partly_changed_pieces_are_only_bounds_and_say_so() -> None:
-    rows = event_rows(samples.long(100), 10)
-    scene = draw(samples.long(1000))
-    assert any("v≤" in item.title for item in marks(scene, "block-m0"))
-    assert rows
+    assert any(block.version.mixed for block in Picture(samples.long(1000)).tracks.columns.order)
 
 
 @pytest.mark.slow
@@ -492,7 +465,7 @@ def test_joined_levels_keep_the_worst() -> None:
 def test_the_svg_is_valid_and_labelled(trace: Trace) -> None:
     root = ElementTree.fromstring(render(draw(trace)).encode("utf-8"))
     assert root.get("role") == "img" and len(root.get("aria-label", "")) > 20
-    assert len(root.findall(f".//{SVG}title")) > 0
+    assert not root.findall(f".//{SVG}title"), "an image shows no tooltips"
 
 
 def test_hostile_names_stay_text() -> None:

@@ -159,17 +159,6 @@ def test_a_changed_input_gives_the_rows_at_that_input():
     np.testing.assert_allclose(engine.run("one-hot", 2).row, closed()[2], rtol=1e-6, atol=1e-7)
 
 
-def test_two_seeds_are_compared_in_gradients_and_levels():
-    tape, _, _, y = mixed()
-    engine = Seeds(tape, y)
-    one, other = engine.run("one-hot", 0), engine.run("one-hot", 2)
-    difference = engine.compare(one, other)
-    np.testing.assert_allclose(np.concatenate(list(difference.gradients.values())), other.row - one.row)
-    level = next(p for p in difference.levels if p.names == "x")
-    assert level.heading == "#0 mix"
-    assert (level.one, level.other) == pytest.approx([np.abs(one.row[:4]).max(), np.abs(other.row[:4]).max()])
-
-
 def test_half_norm_refuses_an_output_that_was_changed_after_the_tape():
     tape, _, _, y = mixed()
     engine = Seeds(tape, y)

@@ -52,6 +52,7 @@ def names_in(
     seen: set[int] = set()
     for _ in range(DEPTH):
         below: list[tuple[str, Any]] = []
+        keyed: list[tuple[str, Any]] = []  # what a dict holds has a better name in an object
         for label, value in level:
             if type(value) in _PLAIN or id(value) in seen:
                 continue
@@ -62,15 +63,17 @@ def names_in(
             items = _items(label, value)
             for inner, item in _parts(label, value) if items is None else items:
                 most -= 1
-                if items is not None and type(item) is kind:  # an element is as near as its list
+                if isinstance(value, dict):
+                    keyed.append((inner, item))
+                elif items is not None and type(item) is kind:  # an element is as near as its list
                     yield inner, item
                 elif type(item) not in _PLAIN:
                     below.append((inner, item))
             if (most := most - 1) < 0:
                 return
-        if not below or enough():
+        level = below + [(inner, item) for inner, item in keyed if type(item) not in _PLAIN]
+        if not level or enough():
             return
-        level = below
 
 
 def _left_by_loops(named: list[tuple[str, Any]], kind: type, most: int) -> set[int]:

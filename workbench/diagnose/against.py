@@ -8,8 +8,9 @@ of Myers (1986). Memory goes by the names that the user gave, then by the order 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,10 +19,12 @@ from ..arrays.array import array
 from ..device import on_host
 from ..errors import KernelError, LaunchError, Where, WorkbenchError
 from ..kernels import ir
+from ..kernels.interpreter.run import LiveValues
 from ..kernels.types import Struct
 from ..tapes.events import Event
 from ..tapes.jvp import passing
 from ..tapes.replay import keep_all
+from ..tapes.rerun import Enough, is_number, run_primal
 from ..tapes.tape import Tape
 from .finding import Finding, Findings
 from .walk_step import EventAccess, accesses, written_names
@@ -193,6 +196,7 @@ class TapeRun:
     tape: Tape
     values: list[tuple[list[Any], list[Any]]]
     why: str = ""  # why there are no values
+    again: Tape | None = None  # the same program with everything kept
 
     def __post_init__(self) -> None:
         self.met: dict[Any, int] = {}  # memories are numbered as they appear
@@ -232,7 +236,9 @@ def run_of(tape: Tape) -> TapeRun:
     """The values that every event of a tape read and wrote, from running it again with everything kept."""
     held = TapeRun(tape, [])
     try:
-        again = tape if tape.keep == "all" and not any(e.kind.calls_back for e in tape.events) else keep_all(tape)
+        again = held.again = (
+            tape if tape.keep == "all" and not any(e.kind.calls_back for e in tape.events) else keep_all(tape)
+        )
         room = MUCH
 
         def values(event: Event, writes: bool) -> list[Any]:
@@ -290,8 +296,8 @@ def _parted(n: int, here: TapeRun, there: TapeRun) -> Finding | None:
 
 
 def _finding(n: int, here: TapeRun, there: TapeRun, numbers: str, arrays: tuple[str, ...]) -> Finding | None:
-    event = here.tape.events[n]
-    reasons = list(dict.fromkeys(causes(n, n, here, there)))
+    event, parting = here.tape.events[n], _parting_line(n, here, there)
+    reasons = list(dict.fromkeys(causes(n, n, here, there, parting)))
     if not reasons and not numbers:
         return None
     text = "; ".join(filter(None, (", ".join(reasons), numbers)))
@@ -299,7 +305,6 @@ def _finding(n: int, here: TapeRun, there: TapeRun, numbers: str, arrays: tuple[
     text += ". What it wrote is the same all the same." if quiet else "."
     names = arrays or written_names(here.accesses[n])
     severity = "info" if quiet else "warning"
-    inside = _other_lines(event, there.tape.events[n])
     return Finding(
         "parted",
         severity,
@@ -308,23 +313,37 @@ def _finding(n: int, here: TapeRun, there: TapeRun, numbers: str, arrays: tuple[
         f"the runs part here: {text}",
         FIX,
         names,
+        parting.thread if parting else None,
         brief=f"the runs part {{at}}: {text.rstrip('.')}",
-        inside=inside[0] if inside else None,
+        inside=parting.here if parting else None,
+        mended=parting.there.text.strip() if parting else "",
     )
 
 
-def causes(n: int, m: int, here: TapeRun, there: TapeRun) -> Iterator[str]:
-    """Yields the differences between event n here and event m there: kernel, source lines, grid, arguments."""
+class PartingLine(NamedTuple):
+    """The lines of two kernels that make the first other number, or say something else; a thread, where it is known."""
+
+    here: Where
+    there: Where
+    thread: int | tuple[int, ...] | None = None
+
+    @property
+    def text(self) -> str:
+        return "{} here, {} there".format(*(f"line {w.line} `{w.text.strip()}`" for w in self[:2]))
+
+
+def causes(n: int, m: int, here: TapeRun, there: TapeRun, parting: PartingLine | None = None) -> Iterator[str]:
+    """Yields the differences between event n here and event m there: kernel, source lines, grid, arguments.
+
+    parting   the lines to name, where they are known: else the first whose text differs.
+    """
     one, two = here.tape.events[n], there.tape.events[m]
     if one.label != two.label:
         yield f"`{one.label}` is launched here, `{two.label}` there"
     if one.command is None or two.command is None:
         return
-    if one.label == two.label:
-        yield from _lines(one.command.program.function.source, two.command.program.function.source)
-    elif found := _other_lines(one, two):
-        ours, theirs = (f"line {w.line} `{w.text.strip()}`" for w in found)
-        yield f"{ours} here, {theirs} there"
+    if found := parting or _other_line(one, two):
+        yield found.text
     if one.command.plan.form.dims != two.command.plan.form.dims:
         yield f"dim is {_grid(one)} here, {_grid(two)} there"
     known = {leaf.name: a for leaf, a in two.arguments}
@@ -343,31 +362,56 @@ def causes(n: int, m: int, here: TapeRun, there: TapeRun) -> Iterator[str]:
             yield f"{leaf.name} is {mine} here, {yours} there"
 
 
-def _other_lines(one: Event, two: Event) -> tuple[Where, Where] | None:
-    """The first lines in which two kernels differ, if they have equally many statements; None otherwise."""
+def _other_line(one: Event, two: Event) -> PartingLine | None:
+    """The first lines in which the texts of two kernels differ, None for none."""
     if one.command is None or two.command is None or one.command.program is two.command.program:
         return None
-    ours, theirs = (list(_statements(e)) for e in (one, two))
-    if len(ours) != len(theirs):
-        return None
-    pairs = zip(ours, theirs, strict=True)
-    return next(((a, b) for a, b in pairs if a.text.strip() != b.text.strip()), None)
+    pairs = zip(_statements(one), _statements(two), strict=False)
+    return next((PartingLine(a, b) for a, b in pairs if a.text.strip() != b.text.strip()), None)
+
+
+def _parting_line(n: int, here: TapeRun, there: TapeRun) -> PartingLine | None:
+    """The first lines of two kernels whose numbers differ, where both can be run again; else whose text does."""
+    one, two = here.tape.events[n], there.tape.events[n]
+    found = _other_line(one, two)
+    ours, theirs = (list(_statements(e)) for e in (one, two)) if found else ((), ())
+    if not ours or len(ours) != len(theirs):
+        return found
+    mine, yours = _line_numbers(here, n), _line_numbers(there, n)
+    for a, b in zip(ours, theirs, strict=True):
+        v, w = (np.array(list(numbers.get(at.line, {}).values())) for numbers, at in ((mine, a), (yours, b)))
+        if v.shape == w.shape and v.size and (first := first_difference(v, w)) is not None:
+            thread, _ = list(mine[a.line])[first.index[0]]
+            return PartingLine(a, b, thread[0] if len(thread) == 1 else thread)
+    return found
+
+
+def _line_numbers(run: TapeRun, n: int) -> dict[int, dict[tuple[tuple[int, ...], int], float]]:
+    """By line of the kernel of an event the last numbers that each thread made there, by thread and component."""
+    found: dict[int, dict[tuple[tuple[int, ...], int], float]] = {}
+
+    def trace(thread: tuple[int, ...], stmt: ir.Stmt, values: LiveValues) -> None:
+        made = (*stmt.outs, *(stmt.args[-1:] if stmt.row.writes else ()))
+        line = found.setdefault(stmt.where.line, {}) if stmt.where is not None else {}
+        for out in filter(is_number, made):
+            numbers = enumerate(np.ravel(values[out]).tolist())
+            line.update(((thread, k), x) for k, x in numbers)
+
+    def before(event: Event, _: object) -> None:
+        if run.again is not None and event is run.again.events[n]:
+            run_primal(event, trace)
+            raise Enough
+
+    if run.again is not None and not run.why:
+        with suppress(Enough):
+            passing(run.again, before)
+    return found
 
 
 def _statements(event: Event) -> Iterator[Where]:
     """The lines of a kernel in the order of the file, each once."""
     found = {s.where.line: s.where for s in ir.walk(event.command.program.function.body) if s.where is not None}
     yield from (found[line] for line in sorted(found))
-
-
-def _lines(one: str, two: str) -> Iterator[str]:
-    ours, theirs = ([line.strip() for line in s.split("\n") if line.strip()] for s in (one, two))
-    for a, b in zip(ours, theirs, strict=False):
-        if a != b:
-            yield f"the kernel says `{a}` here, `{b}` there"
-            return
-    if len(ours) != len(theirs):
-        yield "the kernel has more lines in one of them"
 
 
 def numbers_of(access: EventAccess, words: Any) -> np.ndarray:

@@ -32,6 +32,7 @@ ORDER = (  # of one severity: causes before what may follow from them, and what 
     "cut",
     "saturated",
     "growing",
+    "vanishing",
     "",
     "aliased",
     "kink",
@@ -57,6 +58,7 @@ class Finding:
     count     in how many launches it was found: `launch` is the first of them.
     brief     the same in a few words, `{at}` for the place and `{arrays}` for the names; `headline` fills them in.
     inside    the statement of the kernel that it is about, if `where` is the place of its launch.
+    mended    the code to write instead of the line, where that is known.
     """
 
     slug: str
@@ -70,6 +72,7 @@ class Finding:
     count: int = 1
     brief: str = ""
     inside: Where | None = None
+    mended: str = ""
 
     def __post_init__(self) -> None:
         if self.severity not in SEVERITIES:
@@ -104,6 +107,7 @@ class Finding:
             lines.append(f"      > {self.where.text.strip()}")
         if self.fix:
             lines.append(f"    Fix: {self.fix}")
+        lines += [f"      < {text}" for text in self.mended.splitlines()]
         return "\n".join(lines)
 
     def __repr__(self) -> str:

@@ -6,6 +6,7 @@ given finite numbers only. What a `where` or a guard threw away is thereby left 
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
@@ -91,7 +92,7 @@ class _Births:
         stmt, text, what, large = last
         primal = stmt.of or stmt
         thread = self.thread[0] if len(self.thread) == 1 else self.thread
-        return Birth(stmt.where or primal.where, thread, text, primal.row, what, large)
+        return Birth(stmt.where or primal.where, thread, text, primal.row.shown or primal.row, what, large)
 
     def sources(self, value: ir.Value) -> list[ir.Value]:
         """The values that `value` was computed from; for a loop-carried one, its initial value and its updates."""
@@ -123,12 +124,13 @@ _ARITHMETIC = (scalar.ADD, scalar.SUB, scalar.MUL, scalar.DIV)
 def _shown(stmt: ir.Stmt, values: run.LiveValues, called: dict[str, str]) -> str:
     numbers = [_number(values[a]) for a in stmt.args if not isinstance(a.type, Array) and stmt.row is not control.POP]
     result = " = " + ", ".join(_number(values[o]) for o in stmt.outs)
-    if stmt.row in _ARITHMETIC and len(numbers) == 2:
-        return f"{numbers[0]} {stmt.row.sign} {numbers[1]}{result}"
-    if stmt.row is memory.LOAD:
+    row = stmt.row.shown or stmt.row
+    if row in _ARITHMETIC and len(numbers) == 2:
+        return f"{numbers[0]} {row.sign} {numbers[1]}{result}"
+    if row is memory.LOAD:
         name = ir.root(stmt.args[0]).name
         return f"{called.get(name, name)}[{', '.join(numbers)}]{result}"
-    return f"{stmt.row.name}({', '.join(numbers)}){result}"
+    return f"{row.name}({', '.join(numbers)}){result}"
 
 
 def _number(value: object) -> str:
@@ -189,6 +191,7 @@ def _called(tape: Tape, event: Event, function: ir.Function) -> dict[str, str]:
 
 
 UNSEEN = "in a launch that is too large, or of a kind (atomic_min, atomic_max), to be run again statement by statement"
+VALUES = "{arrays}"  # what holds the first number that is not finite
 MUCH = 1 << 31  # bytes that a tape run again to be looked at may keep
 
 
@@ -252,7 +255,7 @@ def _forward(case: RuleInput, step: WalkStep, earlier: list[str], why: str) -> I
     if step.event.command is not None:
         birth = case.inspect(step.event, lambda event, _: first_not_finite(case.tape, event, step.bad_written))
     text = f"the first NaN or infinity, in {', '.join(names)}, is born here"
-    yield _born(birth, step, text, doubt, names, "{arrays}")
+    yield _born(birth, step, text, doubt, names, VALUES)
 
 
 def backward_not_finite(case: RuleInput, position: int) -> Iterator[Finding]:
@@ -266,30 +269,60 @@ def backward_not_finite(case: RuleInput, position: int) -> Iterator[Finding]:
         text = f"the seed of {', '.join(names)} is not finite."
         yield Finding("adjoint-not-finite", "warning", "", None, text, "a finite seed", names)
         return
-    step = next((s for s in reversed(case.trail.steps) if s.bad_after and not s.bad_before), None)
+    step = next((s for s in reversed(case.trail.steps) if s.bad_adjoints and not s.bad_before), None)
     if step is None or case.trail.order[step.event] >= position:
         return
     given, birth = step.bad_given, None
     if step.event.command is not None:
         birth = case.inspect(step.event, lambda e, space: first_not_finite_adjoint(case.tape, e, space, given))
-    names = tuple(dict.fromkeys(a.name for a in step.accesses if not a.writes and a.scalar is not None))
+    names = tuple(dict.fromkeys(step.bad_adjoints))
     text = f"the first NaN or infinity of the reverse pass, in the adjoint of {', '.join(names)}, is born here"
     yield replace(_born(birth, step, text, "", names, "the adjoint of {arrays}"), slug="adjoint-not-finite")
 
 
-_REMEDIES: dict[Row, str] = {
-    scalar.SQRT: "sqrt(x + eps), or a branch around zero: the slope of sqrt at 0 is infinite",
-    vectors.LENGTH: "sqrt(dot(v, v) + eps): the length of a zero vector has no direction",
-    vectors.NORMALIZE: "v / (length(v) + eps)",
-    scalar.DIV: "keep the divisor away from zero",
-    vectors.UNSCALE: "keep the divisor away from zero",
-    scalar.LOG: "log(x + eps), for x >= 0",
-    scalar.POW: "keep the base above zero, or write the power as a product",
-    scalar.ACOS: "clamp the argument to just inside -1 and 1",
-    scalar.ASIN: "clamp the argument to just inside -1 and 1",
-    scalar.EXP: "a smaller argument, or float64",
-    memory.LOAD: "the value itself is not finite: look for its origin in the forward pass",
+_NO_DIRECTION, _ZERO = "a zero vector has no direction", "a division by zero"
+_WHY: dict[Row, tuple[str, str]] = {  # why a value, and why a slope, is no finite number
+    scalar.SQRT: ("the square root of a negative number", "the slope of sqrt at 0 is infinite"),
+    vectors.LENGTH: ("", _NO_DIRECTION),
+    vectors.NORMALIZE: (_NO_DIRECTION, _NO_DIRECTION),
+    scalar.DIV: (_ZERO, _ZERO),
+    vectors.UNSCALE: (_ZERO, _ZERO),
+    scalar.LOG: ("the logarithm of a number that is not above 0", "the slope of log at 0 is infinite"),
+    scalar.POW: ("a power of a base that is not above 0", "the slope of a power at 0 is infinite"),
+    scalar.ACOS: ("the argument lies outside -1 and 1", "the slope of acos at -1 and 1 is infinite"),
+    scalar.ASIN: ("the argument lies outside -1 and 1", "the slope of asin at -1 and 1 is infinite"),
 }
+_ARC, _DIVISOR = "clamp the argument to just inside -1 and 1", "keep the divisor away from zero"
+_REMEDIES: dict[
+    Row, tuple[str, str]
+] = {  # what to do, and the call mended: {0}: its argument, {wb}: what is before names
+    scalar.SQRT: ("keep what is under the root above 0", "{wb}sqrt({wb}max({0}, 1e-12))"),
+    vectors.LENGTH: ("sqrt(dot(v, v) + eps)", "{wb}sqrt({wb}dot({0}, {0}) + 1e-12)"),
+    vectors.NORMALIZE: ("v / (length(v) + eps)", "{0} / ({wb}length({0}) + 1e-12)"),
+    scalar.DIV: (_DIVISOR, ""),
+    vectors.UNSCALE: (_DIVISOR, ""),
+    scalar.LOG: ("keep the argument above 0", "{wb}log({wb}max({0}, 1e-12))"),
+    scalar.POW: ("keep the base above zero, or write the power as a product", ""),
+    scalar.ACOS: (_ARC, "{wb}acos({wb}clamp({0}, -0.999999, 0.999999))"),
+    scalar.ASIN: (_ARC, "{wb}asin({wb}clamp({0}, -0.999999, 0.999999))"),
+    scalar.EXP: ("a smaller argument, or float64", ""),
+    memory.LOAD: ("the value itself is not finite: look for its origin in the forward pass", ""),
+}
+
+
+def _mended(where: Where | None, template: str) -> str:
+    """The line with the call in it mended; "" where what stands there is no call of one argument."""
+    if where is None or not template:
+        return ""
+    try:
+        node = ast.parse(where.text[where.col : where.end_col].strip(), mode="eval").body
+    except SyntaxError:
+        return ""
+    if not isinstance(node, ast.Call) or len(node.args) != 1 or node.keywords:
+        return ""
+    before = ast.unparse(node.func).rpartition(".")
+    made = template.format(ast.unparse(node.args[0]), wb=before[0] + before[1])
+    return (where.text[: where.col] + made + where.text[where.end_col :]).strip()
 
 
 def _born(birth: Birth | None, step: WalkStep, text: str, doubt: str, names: tuple[str, ...], held: str) -> Finding:
@@ -297,16 +330,19 @@ def _born(birth: Birth | None, step: WalkStep, text: str, doubt: str, names: tup
         why = f"by `{step.event.label}`" if step.event.command is None else UNSEEN
         brief = f"NaN or infinity born {{at}}, in {held}"
         return step.finding("not-finite", "warning", f"{text}, {why}.{doubt}", "", names, brief=brief)
-    grown = f": {OVERFLOW}" if birth.overflow else ""
+    advice, mended = _REMEDIES.get(birth.row, ("look at the operands of this line", ""))
+    why = OVERFLOW if birth.overflow else _WHY.get(birth.row, ("", ""))[held != VALUES]
+    because = f": {why}" if why else ""
     return step.finding(
         "not-finite",
         "warning",
-        f"{text}: in thread {birth.thread}, {birth.text}, in `{birth.row.name}`{grown}.{doubt}",
-        _REMEDIES.get(birth.row, "look at the operands of this line"),
+        f"{text}: in thread {birth.thread}, {birth.text}, in `{birth.row.name}`{because}.{doubt}",
+        advice,
         names,
         birth.where,
         birth.thread,
-        brief=f"{birth.what} born {{at}}: {birth.text} in {held}",
+        brief=f"{birth.what} born {{at}}: {birth.text} in {held}{because}",
+        mended=_mended(birth.where, mended),
     )
 
 

@@ -20,7 +20,7 @@ from .kinks import Kinks, where_of
 from .loop_turns import growing_turns, saturated_turns
 from .rule import RuleInput, title
 from .saturated import saturated
-from .series import growing, seed_of_ones, unsettled
+from .series import growing, running_sums, seed_of_ones, unsettled
 from .unused_results import unused_results
 from .walk_record import leaf_accesses, norm_of
 from .walk_step import EventAccess, WalkStep, positions
@@ -50,12 +50,12 @@ def zero_gradients(case: RuleInput) -> Iterator[Finding]:
         steps = [s for e in reversed(cone) if (s := case.step(e)).flowing > 0]
         ends = [s for s in steps if not any(s.gave.get(x, 0.0) for x in cone[s.event])]
         if not reached or not ends:
-            apart.append(_not_on_path(case, name, next(iter(cone), None)))
+            apart.append(_not_on_path(case, name, list(cone)))
             continue
         deaths = ((s, _death(case, s, cone[s.event], name)) for s in ends[:TRIED])
         step, death = next(((s, d) for s, d in deaths if d.kind != "apart"), (ends[0], None))
         if death is None:
-            apart.append(_not_on_path(case, name, step.event))
+            apart.append(_not_on_path(case, name, [step.event]))
         elif (step.event, name) not in told:
             told.add((step.event, name))
             yield _zero_finding(step, death, name)
@@ -80,9 +80,12 @@ def gradient_ends(case: RuleInput) -> Iterator[Finding]:
             yield found
 
 
-def _not_on_path(case: RuleInput, name: str, event: Event | None) -> Finding:
-    text = f"the gradient of {name} is zero: what is seeded does not depend on it."
-    fix = "seed something that is computed from it"
+def _not_on_path(case: RuleInput, name: str, cone: list[Event]) -> Finding:
+    """The finding about a leaf on which no seed depends; `cone`: the events that depend on it, in order."""
+    event, made = next(iter(cone), None), ", ".join(case.step(cone[-1]).written) if cone else ""
+    ends = f"; what is computed from it ends in {made}, in {title(case, cone[-1])}" if made else ""
+    text = f"the gradient of {name} is zero: what is seeded does not depend on it{ends}."
+    fix = f"seed {made}, or pass it to what computes the seed" if made else "seed something that is computed from it"
     return Finding("not-on-path", "info", title(case, event), event.where if event else None, text, fix, (name,))
 
 
@@ -218,4 +221,5 @@ def kinks(case: RuleInput) -> Iterator[Finding]:
         yield step.finding("kink", "info", text, fix, step.written, where_of(stmt), thread, brief=brief)
 
 
-FLOW = (gradient_ends, unused_results, custom_rules, cancelling, growing, growing_turns, unsettled, seed_of_ones, kinks)
+OBJECTIVES = (unsettled, running_sums, seed_of_ones)
+FLOW = (gradient_ends, unused_results, custom_rules, cancelling, growing, growing_turns, *OBJECTIVES, kinks)

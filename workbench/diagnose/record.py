@@ -113,7 +113,8 @@ def no_leaf(case: RuleInput) -> Iterator[Finding]:
 def supposed(case: RuleInput) -> Iterator[Finding]:
     """Finds host numbers equal to values read from active memory, at places where a gradient arrives."""
     for event in case.tape.host.suspects:
-        sentence, _, fix = case.tape.host.suspicion(event).rpartition(". ")
+        sentence, _, meant = case.tape.host.suspicion(event).rpartition(". ")
+        fix = f"a kernel or wb.map in place of it, or tape.record_func; {meant}"
         names = (case.tape.names.of(event.arrays[0]),)
         yield Finding("host-number", "warning", title(case, event), event.where, sentence + ".", fix, names)
 

@@ -1,4 +1,4 @@
-"""Rules about launches of one line as a series: adjoints that grow, iterations that have not converged; and sums.
+"""Rules about launches of one line as a series: adjoints that grow or vanish, unfinished iterations, running sums.
 
 An exponential keeps its rate. Sums of many seeds and free flight grow too, but slower and slower; so what counts is
 the half of the series that lies farther from the seed.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import linecache
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +17,7 @@ import numpy as np
 from ..tapes.events import Event
 from .finding import Finding
 from .rule import RuleInput
+from .walk_record import leaf_accesses, norm_of
 from .walk_step import WalkStep
 
 STEPS = 8
@@ -25,6 +26,9 @@ MUCH = 100.0  # over all steps, where the state does not grow
 HALF = 10.0  # in the second half of them: a cubic grows by 8 there
 STRAIGHT = 0.9  # the correlation of the logarithm of its size with the number of the step
 FASTER = 1.5  # than the state, in powers
+NOTHING = 1e-12  # of an adjoint of size 1: less than a parameter ever feels
+FEW = 4  # steps in which it may have vanished
+STEADY = "functions that do not saturate, other scales of inputs and weights, or fewer steps between seed and leaf"
 WAY_OUT = "a smaller time step, damping, or fewer steps between seed and leaf"
 
 
@@ -68,8 +72,8 @@ class Series:
         """The growth as text: from what to what, and the state's beside it."""
         state = self.state_rate
         beside = "" if state is None else f"a factor of {state:.3g} a {unit}" if state > 1.005 else "no factor at all"
-        text = f"the adjoint grows from {self.sizes[0]:.3g} to {self.sizes[-1]:.3g}, by a factor of {self.rate:.3g}"
-        return f"{text} a {unit}" + (f"; what {computed} grows by {beside}." if beside else ".")
+        text = f"the norm of the adjoint grows from {self.sizes[0]:.3g} to {self.sizes[-1]:.3g}, by a factor of"
+        return f"{text} {self.rate:.3g} a {unit}" + (f"; what {computed} grows by {beside}." if beside else ".")
 
 
 def growing(case: RuleInput) -> Iterator[Finding]:
@@ -77,6 +81,7 @@ def growing(case: RuleInput) -> Iterator[Finding]:
     if not case.seeded:
         return
     found = [(steps, s) for steps, s in _series(case) if s.explodes]
+    yield from _vanishing(case)
     if found:
         steps, worst = max(found, key=lambda f: f[1].rate)
         first, last = steps[0], steps[-1]
@@ -87,18 +92,47 @@ def growing(case: RuleInput) -> Iterator[Finding]:
             + worst.text("step", "they compute"),
             WAY_OUT,
             tuple(dict.fromkeys(x.name for x in first.came)),
-            brief=f"the adjoint of {{arrays}} explodes {{at}} and before: from {worst.sizes[0]:.3g} to"
-            f" {worst.sizes[-1]:.3g} at {last.title}, by a factor of {worst.rate:.3g} a step",
+            brief=f"the adjoint of {{arrays}} explodes {{at}} and before: its norm from {worst.sizes[0]:.3g}"
+            f" to {worst.sizes[-1]:.3g} at {last.title}, by a factor of {worst.rate:.3g} a step",
         )
 
 
-def _series(case: RuleInput) -> Iterator[tuple[list[WalkStep], Series]]:
-    """The series of repeated launches per line, nearest to the seed first, from the smallest adjoint on."""
+def _vanishing(case: RuleInput) -> Iterator[Finding]:
+    """Finds the repeated launch through which next to nothing of an adjoint comes back, at the step that passes least.
+
+    A warning if a leaf gets no more than that, else an info: what lies far back may well not matter any more.
+    """
+    final = case.trail.final
+    for steps in _lines(case) if final is not None else ():
+        sizes = np.array([s.flowing for s in steps])
+        begin = int(sizes.argmax())
+        if len(steps) - begin < FEW or not sizes[-1] < NOTHING * sizes[begin]:
+            continue
+        assert final is not None
+        least = begin + int((sizes[begin + 1 :] / sizes[begin:-1]).argmin())
+        at = steps[least]
+        norms = [norm_of(final, x) for found in leaf_accesses(case.trail).values() for x in found]
+        severity = "warning" if any(n < NOTHING * sizes[begin] for n in norms) else "info"
+        names, passes = tuple(dict.fromkeys(x.name for x in at.came)), sizes[least + 1] / sizes[least]
+        text = (
+            f"the gradient vanishes: only {passes:.3g} of the adjoint of {', '.join(names)} passes here, and its norm"
+            f" falls from {sizes[begin]:.3g} in {steps[begin].title} to {sizes[-1]:.3g} in {steps[-1].title}."
+        )
+        yield at.finding("vanishing", severity, text, STEADY, names)
+
+
+def _lines(case: RuleInput) -> Iterable[list[WalkStep]]:
+    """The repeated launches of each line into which an adjoint comes, nearest to the seed first."""
     lines: dict[tuple, list[WalkStep]] = {}
     for step in reversed(case.trail.steps):
         if step.event.command is not None and step.flowing > 0 and np.isfinite(step.flowing):
             lines.setdefault((step.event.label, step.event.line), []).append(step)
-    for steps in lines.values():
+    return lines.values()
+
+
+def _series(case: RuleInput) -> Iterator[tuple[list[WalkStep], Series]]:
+    """The series of repeated launches per line, nearest to the seed first, from the smallest adjoint on."""
+    for steps in _lines(case):
         sizes = np.array([s.flowing for s in steps])
         begin = int(sizes.argmin())
         if len(steps) - begin >= STEPS and sizes[begin] < sizes[-1]:
@@ -109,6 +143,7 @@ def _series(case: RuleInput) -> Iterator[tuple[list[WalkStep], Series]]:
 FEW_PER_CENT = 0.03
 SHRINKING = 0.98  # by how much each change is smaller than the one before it, in an iteration that converges
 SHRUNK = 3  # changes
+SUMS = 3  # launches that add
 _SOLVES = re.compile(
     r"jacobi|gauss|seidel|sor(?![a-z])|relax|solv|iterat|fixed|newton|picard|sinkhorn|sweep|converg|project", re.I
 )
@@ -158,6 +193,24 @@ def _shrinks(case: RuleInput, steps: list[WalkStep]) -> bool:
     changes = [c for s in steps for c in case.trail.turns.changes.get(s.event, ())]
     smaller = all(b.size < SHRINKING * a.size for a, b in itertools.pairwise(changes))
     return len(changes) >= SHRUNK and smaller and changes[-1].relative < SHRINKING * changes[0].relative
+
+
+def running_sums(case: RuleInput) -> Iterator[Finding]:
+    """Finds memory that every step adds to and reads, and nothing starts anew: a force where it is no state."""
+    for a, touching in case.trail.touching.items():
+        steps = [case.trail.steps[n] for n in touching]
+        adds = [(s, x) for s in steps for x in s.accesses if x.writes and x.span.allocation is a]
+        if len(adds) < SUMS or a.asked or any(x.plain or x.scalar is None for _, x in adds):
+            continue
+        writers = [s for s, _ in adds]
+        between = steps[steps.index(writers[0]) + 1 : steps.index(writers[-1])]
+        if not any(s not in writers for s in between):
+            continue
+        step, x = adds[1]
+        text = f"{x.name} keeps the sum of all steps: {len(adds)} launches add to it, and nothing sets it to zero."
+        fix, where = f"{x.name}.zero_() before it, if {x.name} is that of one step", step.event.where
+        mended = f"{x.name}.zero_()\n{where.text.strip()}" if where is not None else ""
+        yield step.finding("running-sum", "info", text, fix, (x.name,), mended=mended)
 
 
 def seed_of_ones(case: RuleInput) -> Iterator[Finding]:

@@ -78,7 +78,10 @@ def _piled(tape: Tape, a: Allocation) -> Finding:
     why += " This tape was walked before." if pile.again else ""
     text = f"{name}.grad is the sum of this backward() and of earlier ones: nobody set it to zero in between.{why}"
     fix = f"tape.zero() or {name}.grad.zero_() before each backward(); if the sum is meant, ignore this"
-    return Finding("piled-up", "warning" if pile.moved or pile.again else "info", "", None, text, fix, (name,))
+    severity, mended = "warning" if pile.moved or pile.again else "info", f"{name}.grad.zero_()"
+    if pile.where is not None:
+        mended += f"\n{pile.where.text.strip()}"
+    return Finding("piled-up", severity, "", pile.where, text, fix, (name,), mended=mended)
 
 
 def read_too_early(case: RuleInput) -> Iterator[Finding]:

@@ -120,7 +120,7 @@ class WalkRecord:
                 continue
             fine = np.isfinite(data)
             if not fine.all():
-                step.bad_after = True
+                step.bad_adjoints.append(access.name)
                 step.bad_given += _cells(access, ~fine)
             if not access.writes:
                 old = self.present.pop(access, None)

@@ -97,13 +97,13 @@ class WalkStep:
     gave: dict[EventAccess, float] = field(default_factory=dict)
     wrote: dict[EventAccess, float] = field(default_factory=dict)  # sizes of the values it left, where they are known
     bad_before: bool = False  # something not finite in the adjoints it starts from
-    bad_after: bool = False
     not_finite: list[str] = field(default_factory=list)  # forward: what it wrote
     inherited: list[str] = field(default_factory=list)  # forward: what it read
     clouded: list[str] = field(default_factory=list)  # forward: read, and not known any more
     unknown: list[str] = field(default_factory=list)  # forward: written, not looked at
     bad_written: list[tuple[int, ...]] = field(default_factory=list)  # some cells it wrote that are not finite
     bad_given: list[tuple[int, ...]] = field(default_factory=list)  # some cells whose adjoint is not finite
+    bad_adjoints: list[str] = field(default_factory=list)  # the names of their arrays
 
     @property
     def flowing(self) -> float:
@@ -124,10 +124,11 @@ class WalkStep:
         where: Where | None = None,
         thread: int | tuple[int, ...] | None = None,
         brief: str = "",
+        mended: str = "",
     ) -> Finding:
         """A finding about this event; `where`: the statement, if it is known."""
         place = where or self.event.where
-        return Finding(slug, severity, self.title, place, sentence, fix, arrays, thread, brief=brief)
+        return Finding(slug, severity, self.title, place, sentence, fix, arrays, thread, brief=brief, mended=mended)
 
 
 class WalkObserver:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..arrays.array import array
 from ..arrays.workspace import Workspace
 from ..errors import Where
 from ..kernels import ir
@@ -143,12 +144,12 @@ def first_death(event: Event, space: Workspace, targets: frozenset[str]) -> Zero
         return ZeroedAt(None, "the contributions of its threads cancel exactly", kind="cancelled")
     for primal in flow.order:
         if primal in flow.came and primal not in flow.passed:
-            return _explained(primal)
-    missed = _not_run(function, flow)
+            return _explained(primal, event)
+    missed = _not_run(function, flow, event)
     if missed is not None:
         return missed
     ended = next((s.of for s, all_of_them in flow.stopped.items() if all_of_them), None)
-    return ZeroedAt(None, "", kind="apart") if ended is None else _explained(ended)
+    return ZeroedAt(None, "", kind="apart") if ended is None else _explained(ended, event)
 
 
 DETACHED = "wb.detach lets no gradient through, as it is meant"
@@ -170,21 +171,34 @@ _CHOICES: dict[Row, tuple[str, str]] = {
 }
 
 
-def _explained(stmt: ir.Stmt) -> ZeroedAt:
+def _explained(stmt: ir.Stmt, event: Event) -> ZeroedAt:
     if stmt.row.cut:
         return flat(stmt)
+    for one, two in filter(None, (_same_memory(a.stmt, event) for a in stmt.args)) if stmt.row is scalar.MUL else ():
+        reason, fix = f"{one} and {two} are one memory", f"{two} = wb.clone({one}), before {one} changes"
+        return ZeroedAt(stmt.where, f"{reason}, and their difference is zero", fix)
     reason, fix = _CHOICES.get(stmt.row, (f"the derivative of `{stmt.row.name}` is zero at these values", ""))
     return ZeroedAt(stmt.where, reason, fix)
 
 
-def _not_run(function: ir.Function, flow: _Flows) -> ZeroedAt | None:
+def _same_memory(stmt: ir.Stmt | None, event: Event) -> list[str]:
+    """The two parameters whose elements a statement subtracts, if they are one and the same; else nothing."""
+    loads = [a.stmt for a in stmt.args if a.stmt is not None] if stmt is not None and stmt.row is scalar.SUB else []
+    if len(loads) != 2 or any(s.row is not memory.LOAD for s in loads) or loads[0].args[1:] != loads[1].args[1:]:
+        return []
+    spans = {leaf.name: a.span for leaf, a in event.arguments if isinstance(a, array)}
+    names = [ir.root(s.args[0]).name for s in loads]
+    return names if len(set(names)) == 2 and spans.get(names[0]) == spans.get(names[1]) else []
+
+
+def _not_run(function: ir.Function, flow: _Flows, event: Event) -> ZeroedAt | None:
     """The end at a branch or loop of the adjoint that never ran but would have moved adjoints; None if none."""
     for stmt in ir.walk(function.body):
         for region in stmt.regions:
             touching = [s for s in ir.walk(region) if s.role == "adjoint" and s.row in (memory.LOAD, memory.ACCUMULATE)]
             if touching and not any(s in flow.ran for s in touching):
                 if stmt.row is control.IF:
-                    return _explained(stmt)
+                    return _explained(stmt, event)
                 return ZeroedAt(stmt.where, "the loop made no turn")
     return None
 

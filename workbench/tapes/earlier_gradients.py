@@ -6,7 +6,8 @@ import weakref
 from dataclasses import dataclass
 from typing import Any
 
-from ..arrays.allocation import Allocation
+from ..arrays.allocation import Allocation, caller_where
+from ..errors import Where
 from .events import Event
 
 
@@ -15,11 +16,13 @@ class EarlierGradient:
     """A gradient that was added to what an earlier backward had left there.
 
     again    that was of this tape. moved: the leaf has changed since. chained: this tape was seeded by a later one.
+    where    the line of the backward that added to it.
     """
 
     again: bool
     moved: bool
     chained: bool
+    where: Where | None
 
 
 class EarlierGradients:
@@ -42,7 +45,7 @@ class EarlierGradients:
         self.piled.pop(a, None)
         when, by = grad.publisher
         if when and not blank:
-            self.piled[a] = EarlierGradient(by is self._tape, grad.stood_at != a.version, chained)
+            self.piled[a] = EarlierGradient(by is self._tape, grad.stood_at != a.version, chained, caller_where())
         grad.stood_at = a.version
 
     def read_too_early(self, a: Allocation) -> bool:

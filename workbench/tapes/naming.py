@@ -21,6 +21,7 @@ from .event_log import EventLog
 from .events import Event, KeptBytes
 
 FEW = 500  # values that a tape looks at when it closes: that is part of every step of a loop
+LONGEST = 40  # characters of a call that names what it makes
 NEAR = 3  # `model.body[3].f` is three steps from a variable: farther is called by a nearer variable
 
 
@@ -29,6 +30,7 @@ class TapeNames:
 
     noted     id of an array -> what the user calls it. guessed: those of them that no variable was seen to be.
     wholes    what has a name in each memory: span -> (name, array).
+    calls     id of an array without any name -> the call that made it, where a launch was given that.
     """
 
     def __init__(self, log: EventLog) -> None:
@@ -39,6 +41,7 @@ class TapeNames:
         """Forget all names."""
         self.noted: dict[int, str] = {}
         self.guessed: set[int] = set()
+        self.calls: dict[int, str] = {}
         self.wholes: dict[Allocation, dict[Span, tuple[str, array]]] = {}
 
     def note(self, frame: FrameType | None) -> None:
@@ -89,7 +92,9 @@ class TapeNames:
                 if not guess and event.command is not None and id(a) not in self.noted:
                     texts = argument_texts(event) if texts is None else texts
                     guess = texts[k]
-                if guess:
+                if "(" in guess:
+                    self.calls[id(a)] = guess
+                elif guess:
                     self.noted[id(a)] = guess
                     self.guessed.add(id(a))
 
@@ -103,7 +108,8 @@ class TapeNames:
     def of(self, a: array, parameter: str = "") -> str:
         """The noted name of an array; else its own `name`, the parameter, or the id of its memory."""
         primal = getattr(a.allocation, "of", None)
-        return self.given(a) or parameter or (f"{self.of_memory(primal)}.grad" if primal else str(a.allocation))
+        own = self.given(a) or parameter or self.calls.get(id(a), "")
+        return own or (f"{self.of_memory(primal)}.grad" if primal else str(a.allocation))
 
     def given(self, a: array) -> str:
         """The noted name of an array, or its own `name`; "" if it has neither."""
@@ -181,5 +187,6 @@ def _launches(source: str) -> list[ast.Call]:
 def _elements(given: object) -> list[str]:
     if not isinstance(given, ast.List | ast.Tuple) or any(isinstance(e, ast.Starred) for e in given.elts):
         return []
-    names = ast.Name | ast.Attribute | ast.Subscript
-    return [ast.unparse(e).replace(", ", ",") if isinstance(e, names) else "" for e in given.elts]
+    names = ast.Name | ast.Attribute | ast.Subscript | ast.Call
+    texts = (ast.unparse(e).replace(", ", ",") if isinstance(e, names) else "" for e in given.elts)
+    return [text if len(text) <= LONGEST else "" for text in texts]

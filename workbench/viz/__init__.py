@@ -45,22 +45,18 @@ def show(
     findings  further findings of the caller's: they come first.
     """
     with no_collector():
-        return _shown(tape, wrong, against, findings)
+        if against is None:
+            found = verdict(tape, limit=AT_ONCE, first=findings) if wrong is None else None
+            return TapeFigure(gather(tape, wrong), verdict=found)
+        from .data.against import compare  # a second pass is rare
 
-
-def _shown(tape: Tape, wrong: Wrong | None, against: Against, findings: Sequence[Finding]) -> TapeFigure:
-    if against is None:
-        found = verdict(tape, limit=AT_ONCE, first=findings) if wrong is None else None
-        return TapeFigure(gather(tape, wrong), verdict=found)
-    from .data.against import compare  # a second pass is rare
-
-    made = compare(tape, wrong, against)
-    other = against if wrong is None and isinstance(against, Tape) else None
-    found = None if other is None else verdict(tape, other, runs=made.runs)
-    if findings:
-        found = verdict(tape, limit=AT_ONCE, first=findings)
-    made.runs = None
-    return TapeFigure(made.trace, against=made, verdict=found)
+        made = compare(tape, wrong, against)
+        other = against if wrong is None and isinstance(against, Tape) else None
+        found = None if other is None else verdict(tape, other, runs=made.runs)
+        if findings:
+            found = verdict(tape, limit=AT_ONCE, first=findings)
+        made.runs = None
+        return TapeFigure(made.trace, against=made, verdict=found)
 
 
 def seeds(tape: Tape, y: array) -> Any:

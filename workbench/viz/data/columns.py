@@ -53,14 +53,16 @@ TABLES = {
     "blocks": ("lane", "strided", "y", "tall", "radius", "mixed", "version", "labelled", "e0", "e1", "parts"),
 }
 LEVELS = {
-    "bars": tuple("lane first last state y thick opacity sign max l2 met e0 e1 parts".split()),
+    "bars": tuple("lane first last state y thick opacity sign max l2 met e0 e1 parts share".split()),
     "absent": ("lane", "y", "thick", "e0", "e1"),
     "meets": ("lane", "event", "y", "radius", "met", "size"),
     "arrows": ("event", "source", "target", "look", "y0", "y1", "size"),
     "flags": ("event", "bits"),
-    "values": ("block", "state"),  # versions in which a NaN or an infinity is known
+    "values": ("block", "state", "share"),  # versions in which a NaN or an infinity is known
 }
-FLOATS = frozenset("y tall radius half thick opacity sign max l2 y0 y1 size".split())  # the other columns are integers
+FLOATS = frozenset(
+    "y tall radius half thick opacity sign max l2 y0 y1 size share".split()
+)  # the other columns are integers
 SAID = [level_text(AdjointLevel("", 0, 0, zero=k == 1, nan=k in (2, 4), inf=k > 2)) for k in range(len(STATES))]
 BITS = {flag: 1 << n for n, flag in enumerate(FLAGS)}
 PREFIXES = ("v", "v≤")  # of the number of a version, and of one that is only a bound
@@ -107,15 +109,14 @@ def records(places: Mapping[str, Any], data: bytes) -> dict[str, list[Any]]:
 
 
 class Sight(Protocol):
-    """The part of a tape that is in sight."""
+    """The part of a tape that is in sight.
 
-    def alone(self, position: int) -> bool:
-        """True if an event has a column of its own."""
-        ...
+    alone   True if an event has a column of its own. lasts: True if what lasts from after event `e0` to before event
+            `e1` has any width.
+    """
 
-    def lasts(self, e0: int, e1: int) -> bool:
-        """True if what lasts from after event `e0` to before event `e1` has any width."""
-        ...
+    def alone(self, position: int) -> bool: ...
+    def lasts(self, e0: int, e1: int) -> bool: ...
 
 
 class AdjointSide(NamedTuple):
@@ -303,7 +304,7 @@ class Columns:
         watched = {n for n in asked if len(events[n].touches) <= TOUCHES}
         found = Adjoints(self.trace, self.cuts, levels.events, levels.seeds, watched)
         rows: Rows = {table: [] for table in LEVELS}
-        sources: dict[str, list[Any]] = {"bars": [], "absent": [], "meets": [], "arrows": []}
+        sources: dict[str, list[Any]] = {"bars": [], "absent": [], "arrows": []}
         self._bars(found, rows, sources, scale, None if second else self._parting())
         for n in sorted(watched):
             for w, r, arrow in arrows_of(self.rows, events[n], n, found.flows, scale):
@@ -313,8 +314,8 @@ class Columns:
         for n, some in enumerate(levels.events):
             if bits := _ill(some):
                 rows["flags"] += (n, bits)
-        for block, state in ill_blocks(self.order, levels.values).items():
-            rows["values"] += (block, state)
+        for block, ill in ill_blocks(self.order, levels.values).items():
+            rows["values"] += (block, *ill)
         for n in levels.died:
             rows["flags"] += (n, BITS["died"])
         tables, data = packed(LEVELS, rows)
@@ -344,15 +345,15 @@ class Columns:
                     rows["absent"] += (number, mark.y, mark.thick, piece.e0, piece.e1)
                     sources["absent"].append(piece)
                 continue
-            sources["bars"].append(bar)
-            sizes = _held(level.max_abs), _held(level.l2), level.contributions
             last = bar.e0, bar.e1, parts is not None and parts(bar)
-            mark = state_of(level), *bar_mark(lane, bar, level, scale)
-            rows["bars"] += (number, *pieces(lane.cuts, bar.lo, bar.hi), *mark, *sizes, *last)
+            for part in level.parts:
+                sources["bars"].append(bar)
+                sizes = _held(part.max_abs), _held(part.l2), part.contributions
+                mark = state_of(part), *bar_mark(lane, bar, part, scale)
+                rows["bars"] += (number, *pieces(lane.cuts, bar.lo, bar.hi), *mark, *sizes, *last, part.share)
             place = bar.allocation, level.lo, level.hi, bar.e1
             if bar.given and level.contributions > 1 and place not in meets:
                 meets.add(place)
-                sources["meets"].append(level)
                 rows["meets"] += (number, bar.e1, *meet_mark(lane, level))
 
 

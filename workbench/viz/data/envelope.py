@@ -23,31 +23,38 @@ Array = np.ndarray
 
 
 class Bars(NamedTuple):
-    """Bars as column arrays: moments e0 + 1 .. e1, state, largest finite adjoint, and True if that is only a bound."""
+    """Bars as column arrays: moments e0 + 1 .. e1, state, largest finite adjoint, and True if that is only a bound.
+
+    share   the part that is not finite, where any is.
+    """
 
     e0: Array
     e1: Array
     state: Array
     most: Array
     bound: Array
+    share: Array
 
     @staticmethod
     def of(bars: Sequence[Bar]) -> Bars:
-        levels = [bar.level for bar in bars]
+        drawn = [(bar, part) for bar in bars for part in (bar.level.parts if bar.level is not None else [None])]
+        levels = [level for _, level in drawn]
         return Bars(
-            np.array([bar.e0 for bar in bars], np.int64),
-            np.array([bar.e1 for bar in bars], np.int64),
+            np.array([bar.e0 for bar, _ in drawn], np.int64),
+            np.array([bar.e1 for bar, _ in drawn], np.int64),
             np.array([state_of(level) for level in levels], np.int64),
             np.array([0.0 if level is None else level.max_abs for level in levels], np.float64),
             np.array([level is not None and level.mixed for level in levels], bool),
+            np.array([1.0 if level is None else level.share for level in levels], np.float64),
         )
 
 
-def version_bars(blocks: Sequence[VersionBlock], states: Sequence[int]) -> Bars:
-    """Versions with these states as bars without sizes, from which `envelopes` finds NaN and infinite values."""
+def version_bars(blocks: Sequence[VersionBlock], ill: Sequence[tuple[int, float]]) -> Bars:
+    """Versions with these (states, shares) as bars without sizes: `envelopes` finds NaN and infinity."""
     e0, e1 = np.array([(block.e0, block.e1) for block in blocks], np.int64).reshape(-1, 2).T
+    states, shares = np.array(ill).reshape(-1, 2).T
     nothing = np.zeros(len(blocks))
-    return Bars(e0, e1, np.array(states, np.int64), nothing, nothing.astype(bool))
+    return Bars(e0, e1, states.astype(np.int64), nothing, nothing.astype(bool), shares)
 
 
 def state_of(level: AdjointLevel | None) -> int:
@@ -66,6 +73,7 @@ class Envelope(NamedTuple):
     value ... absent    True if there is such an adjoint in the stretch; absent: none has arrived
     bound    True if `most` is only a bound, because events that are not drawn changed parts of the bytes
     ill_at   the moment at which the reverse pass first had the NaN or Inf that is in the stretch, -1 for none
+    share    the largest part of a memory that is NaN or Inf
     """
 
     most: Array
@@ -77,6 +85,7 @@ class Envelope(NamedTuple):
     absent: Array
     bound: Array
     ill_at: Array
+    share: Array
 
     def at(self, k: int) -> Envelope:
         """The envelope of stretch `k` alone."""
@@ -107,6 +116,8 @@ def envelopes(bars: Bars, edges: Array) -> Envelope:
     ill_at = np.full(count, -1, np.int64)
     ill = state >= NAN
     np.maximum.at(ill_at, where[ill], bars.e1[which][ill])
+    share = np.zeros(count)
+    np.maximum.at(share, where[ill], bars.share[which][ill])
 
     def any_of(there: Array) -> Array:
         found = np.zeros(count, bool)
@@ -123,13 +134,14 @@ def envelopes(bars: Bars, edges: Array) -> Envelope:
         any_of(state == ABSENT),
         any_of(bars.bound[which] & (state != ABSENT)),
         ill_at,
+        share,
     )
 
 
-def ill_blocks(blocks: Sequence[VersionBlock], values: Iterable[ValueLevel]) -> dict[int, int]:
-    """The numbers of the blocks with a known NaN or infinity, and their states: NAN, INF or BOTH."""
+def ill_blocks(blocks: Sequence[VersionBlock], values: Iterable[ValueLevel]) -> dict[int, tuple[int, float]]:
+    """By number the blocks with a known NaN or infinity: the state NAN, INF or BOTH, and the share of their numbers."""
     ending: dict[tuple[str, int], list[int]] = {}
-    found: dict[int, int] = {}
+    found: dict[int, tuple[int, float]] = {}
     values = list(values)
     if values:
         for n, block in enumerate(blocks):
@@ -137,9 +149,9 @@ def ill_blocks(blocks: Sequence[VersionBlock], values: Iterable[ValueLevel]) -> 
     for value in values:  # known because they were kept when they were overwritten, or at the end: where a block ends
         for n in ending.get((value.allocation, value.moment), ()):
             if blocks[n].lo < value.hi and value.lo < blocks[n].hi:
-                nan = value.nan or found.get(n) in (NAN, BOTH)
-                inf = value.inf or found.get(n) in (INF, BOTH)
-                found[n] = BOTH if nan and inf else NAN if nan else INF
+                state, share = found.get(n, (0, 0.0))
+                nan, inf = value.nan or state in (NAN, BOTH), value.inf or state in (INF, BOTH)
+                found[n] = BOTH if nan and inf else NAN if nan else INF, max(share, value.share)
     return found
 
 

@@ -11,7 +11,6 @@ import weakref
 from collections.abc import Container, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from math import isfinite, sqrt
 from typing import Any, NamedTuple
 
@@ -66,12 +65,6 @@ def gather_pass(tape: Tape, retrace: Retrace, seeds: SeedBytes, watch: Observer 
     return _Gather(tape, retrace, seeds, watch).trace()
 
 
-def gather_seeded(tape: Tape, seeds: SeedBytes) -> tuple[Trace, Workspace]:
-    """The trace for seeds of the caller's (bytes by memory), and the shadows that their walk has left."""
-    made = _Gather(tape, partial(tape.retrace, seeds=seeds), seeds)
-    return made.trace(), made.space
-
-
 class Levels(NamedTuple):
     """The result of a walk: per event the levels after its reversal, the seeds, events that died, non-finite values."""
 
@@ -117,7 +110,6 @@ class _Gather:
         self.opaque = any(event.kind.opaque for event in tape.events)
         self.retrace: Retrace = retrace or tape.retrace
         self.seeds: SeedBytes = tape.last_seeds if seeds is None else seeds
-        self.space = Workspace()  # that the walk has left
         self.names: dict[Allocation, dict[tuple[int, int, bool], str]] = {}
         self.levels: dict[Event, list[AdjointLevel]] = {}
         self.carried: set[Span] = set()
@@ -131,16 +123,15 @@ class _Gather:
         self.places: dict[Any, str] = {}
 
     def trace(self) -> Trace:
-        tape = self.tape
         self.name_all()
         from tqdm.auto import tqdm
 
-        with tqdm(total=len(tape.events), desc="walk", delay=1.0, leave=False) as self.bar:
+        with tqdm(total=len(self.tape.events), desc="walk", delay=1.0, leave=False) as self.bar:
             seeds = self.walk() if self.walkable else []
-        pairs = zip(self.columns(), tape.events, strict=True)
+        made = self.outline()
+        pairs = zip(made.events, self.tape.events, strict=True)
         events = [column.reversed_to(self.levels.get(event, ()), event in self.died) for column, event in pairs]
-        tracks = [self.track(a) for a in self.names]
-        return Trace(tracks, events, seeds, values=non_finite_values(tape), folds=folds(tape))
+        return replace(made, events=events, seeds=seeds, values=non_finite_values(self.tape))
 
     def outline(self) -> Trace:
         """The trace without adjoints."""
@@ -267,7 +258,7 @@ class _Gather:
             self.beyond = set(self.tape.events) - self.tape.within
             self.border = self.tape.events[inside[0] - 1] if inside and inside[0] else None
         try:
-            self.space = self.retrace(self.observe, self.before, **({"step": past_opaque} if self.opaque else {}))
+            self.retrace(self.observe, self.before, **({"step": past_opaque} if self.opaque else {}))
         except (GradientError, KernelError):
             if self.seeds is not self.tape.last_seeds:
                 raise
@@ -329,16 +320,21 @@ class _Gather:
         values = on_host(data)[low * k : high * k].view(dtype)
         most = squares = 0.0
         nan = inf = False
+        bad = 0
         for start in range(0, len(values), PART):
             part = values[start : start + PART].astype(np.float64)
             here = float(np.abs(part).max())
             if not isfinite(here):
                 nan, inf = nan or bool(np.isnan(part).any()), inf or bool(np.isinf(part).any())
+                bad += len(part)
                 part = part[np.isfinite(part)]
+                bad -= len(part)
                 here = float(np.abs(part).max(initial=0.0))
             most, squares = max(most, here), squares + float(np.square(part).sum())
         zero = most == 0.0 and not (nan or inf)
-        return AdjointLevel(str(a), low, high, most, sqrt(squares), nan, inf, zero)
+        return AdjointLevel(
+            str(a), low, high, most, sqrt(squares), nan, inf, zero, share=bad / len(values) if bad else 1
+        )
 
 
 def _cuts(event: Event) -> bool:

@@ -7,18 +7,23 @@ walk; the note says what was not looked for. Every text is safe to be shown as t
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
+
 from ...arrays import allocation as memory
 from ...arrays.array import array
+from ...arrays.workspace import Workspace
 from ...diagnose import Finding, diagnose
 from ...diagnose.against import TapeRun, against as compared
 from ...diagnose.final_values import glance
-from ...diagnose.walk_step import accesses
-from ...errors import Where, shown_file
+from ...diagnose.walk_step import accesses, shadow_view
+from ...errors import GradientError, KernelError, Where, shown_file
 from ...kernels import ir
+from ...tapes.events import Event
 from ...tapes.tape import Tape
 from .snapshot import TapeMoments
 from .text import clean, clean_lines
@@ -30,9 +35,9 @@ NO_PROBLEM = "no problem found"
 SIGNS = {"error": "✕", "warning": "▲", "info": "•"}
 ORDINARY = ("overwritten-kept", "unread", "unsettled", "sum-not-mean", "detached")  # infos that most programs have
 ADJOINTS = (  # findings about the reverse pass
-    "died adjoint-not-finite convention growing custom-rule cut saturated kink cancel detached not-on-path"
+    "died adjoint-not-finite convention growing vanishing custom-rule cut saturated kink cancel detached not-on-path"
 ).split()
-SHOWN = 4  # lines of a static strip
+SPREADS = ("growing", "vanishing")  # findings about many launches at once
 
 
 @dataclass(frozen=True)
@@ -48,6 +53,7 @@ class Said:
     headline: str
     sentence: str
     fix: str
+    mended: str
     line: str
     more: str
     position: int
@@ -79,30 +85,24 @@ class Verdict:
 
     @property
     def calm(self) -> bool:
-        """True if there are only ordinary findings, or none."""
-        return all(row.ordinary for row in self.rows)
-
-    def lines(self, quiet: str = "", most: int = SHOWN) -> list[tuple[str, str]]:
-        """The (line, severity) pairs of a static strip; `quiet` for lines that report nothing wrong."""
-        said = [*self._calm(quiet), *((row.severity, row.title) for row in self.rows)]
-        if len(said) > most:
-            said[most - 1 :] = [("quiet", f"… and {len(said) - most + 1} more findings, below")]
-        return [*said, *([("quiet", self.note)] if self.note else [])]
+        """True if nothing is wrong: there are only findings that are good to know, or none."""
+        return all(row.severity == "info" for row in self.rows)
 
     def text(self, quiet: str = "") -> str:
         """Every finding with its line and its fix, as plain text."""
-        lines = [text for _, text in self._calm(quiet)]
+        lines = [self.calmly(quiet)] if self.calmly(quiet) else []
         for row in self.rows:
             fix = f"Fix: {row.fix}" if row.fix else ""
-            lines += [row.title, *(f"    {text}" for text in (row.line, fix) if text)]
+            lines += [row.title, *(f"    {text}" for text in (row.line, fix, row.mended) if text)]
         return "\n".join([*lines, *([self.note] if self.note else [])])
 
-    def _calm(self, quiet: str) -> list[tuple[str, str]]:
+    def calmly(self, quiet: str) -> str:
+        """`no problem found` and what else there is to say, if all was looked at and nothing is wrong; else ""."""
         calm = self.calm and not self.partial and not self.note
-        return [("quiet", ", ".join(filter(None, (NO_PROBLEM, quiet))))] if calm else []
+        return ", ".join(filter(None, (NO_PROBLEM, quiet))) if calm else ""
 
     def to_json(self) -> dict[str, Any]:
-        rows = [{**asdict(row), "ordinary": row.ordinary} for row in self.rows]
+        rows = [{**asdict(row), "ordinary": row.ordinary, "spreads": row.slug in SPREADS} for row in self.rows]
         return {"rows": rows, "note": self.note, "partial": self.partial, "calm": self.calm}
 
 
@@ -151,8 +151,11 @@ def _said(tape: Tape, f: Finding, moments: TapeMoments | None) -> Said:
     event = tape.events[n] if 0 <= n < len(tape.events) else None
     touched = accesses(tape, event) if event is not None else []
     about = [x for x in touched if x.name in f.arrays] or [x for x in touched if x.writes]
-    lanes = dict.fromkeys(str(x.span.allocation) for x in about)
-    known = True
+    if event is not None and f.slug in SPREADS:
+        about += [x for e in tape.events if e.label == event.label for x in accesses(tape, e) if x.writes]
+    spans = [x.span for x in about] or (event.writes if event is not None else ())
+    lanes = dict.fromkeys(str(span.allocation) for span in spans)
+    known, place = True, _place(tape, n, f)
     if event is not None and event.command is not None and moments is not None and f.severity != "info":
         used = dict.fromkeys(x.span.allocation for x in touched)
         known = all(moments.status(a, n)[0].all() for a in used)
@@ -162,16 +165,40 @@ def _said(tape: Tape, f: Finding, moments: TapeMoments | None) -> Said:
         clean(f.headline),
         clean(f.sentence),
         clean(f.fix),
-        clean(f"{f.where}: {f.where.text.strip()}") if f.where is not None else "",
+        clean_lines(f.mended),
+        clean_lines("\n".join(dict.fromkeys(f"{w}: {w.text.strip()}" for w in (f.where, place) if w is not None))),
         f.more,
         n,
         (f.thread,) if isinstance(f.thread, int) else f.thread,
         tuple(map(clean, f.arrays)),
         tuple(lanes),
-        _place(tape, n, f),
+        None if place is None else {"file": shown_file(place.file), "line": place.line},
         "reverse" if f.slug in ADJOINTS else "forward",
         known,
     )
+
+
+def telling_threads(tape: Tape, positions: Iterable[int]) -> dict[int, tuple[int, ...]]:
+    """By position of a launch the thread with the largest adjoint, NaN first, of what it wrote, else read."""
+    wanted = {tape.events[n]: n for n in positions}
+    found: dict[int, tuple[int, ...]] = {}
+
+    def look(event: Event, space: Workspace, writes: bool) -> None:
+        n = wanted.get(event, -1)
+        if n < 0 or n in found or event.command is None:
+            return
+        for x in accesses(tape, event):
+            data = shadow_view(space, x) if x.writes == writes else None
+            if data is not None and x.span.shape == tuple(event.command.plan.form.dims):
+                sizes = np.abs(data.reshape(*x.span.shape, -1)).max(-1)
+                most = int(np.where(np.isfinite(sizes), sizes, np.inf).argmax())
+                found[n] = tuple(map(int, np.unravel_index(most, x.span.shape)))
+                return
+
+    with suppress(GradientError, KernelError):
+        if wanted and tape.last_seeds and not any(event.kind.calls_back for event in tape.events):
+            tape.retrace(lambda e, s: look(e, s, False), lambda e, s: look(e, s, True))
+    return found
 
 
 def position_of(launch: str) -> int:
@@ -180,7 +207,7 @@ def position_of(launch: str) -> int:
     return int(found[1]) if found else -1
 
 
-def _place(tape: Tape, n: int, f: Finding) -> dict[str, Any] | None:
+def _place(tape: Tape, n: int, f: Finding) -> Where | None:
     """A finding's place in its kernel: its own statement, else one that writes, or reads, its arrays; None without."""
     event = tape.events[n] if 0 <= n < len(tape.events) else None
     if event is None or event.command is None:
@@ -190,12 +217,11 @@ def _place(tape: Tape, n: int, f: Finding) -> dict[str, Any] | None:
     lines = {(w.file, w.line) for s in stmts for w in _calls(s.where)}
     for where in (f.inside, f.where):
         if where is not None and (where.file, where.line) in lines:
-            return {"file": shown_file(where.file), "line": where.line}
+            return where
     pairs = event.arguments
     about = {leaf.name for leaf, a in pairs if isinstance(a, array) and tape.names.of(a, leaf.name) in f.arrays}
     touching = [s for s in stmts if s.args and not ir.is_value(s.args[0].type) and ir.root(s.args[0]).name in about]
-    first = next((s.where for s in (*(s for s in touching if s.row.writes), *touching)), None)
-    return None if first is None else {"file": shown_file(first.file), "line": first.line}
+    return next((s.where for s in (*(s for s in touching if s.row.writes), *touching)), None)
 
 
 def _calls(where: Where | None) -> Iterator[Where]:

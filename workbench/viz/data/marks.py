@@ -20,6 +20,7 @@ from .trace import AdjointLevel, EventColumn, KeptRange, NameRange, TouchMark
 MOMENT = 3.0  # between an event and the versions and adjoints beside it
 SLOT = 9.0  # between two signs that would cover each other
 THIN, THICK, ZERO = 2.5, 14.0, 5.0
+ILL = 4.0  # the least thickness of what is black because some of it is NaN
 FAINT, FULL = 0.88, 0.95  # opacities of bars: a faint one still stands out from the ground
 STATES = ("value", "zero", "nan", "inf", "nan")  # by the numbers of `envelope`: the last one is NaN and Inf
 ARROWS = {"value": "arrow", "zero": "arrow dead", "nan": "arrow ill", "inf": "arrow ill", "cut": "arrow cut"}
@@ -109,7 +110,7 @@ DRAWING = {
     "cut": CUT,
     "label": [LABEL_FIRST, LABEL, LABEL_ROOM],
     "signs": [[how, *sign] for how, sign in SIGNS.items()],
-    "thick": [THIN, THICK, ZERO],
+    "thick": [THIN, THICK, ZERO, ILL],
     "wedge": WEDGE,
     "ill": [ILL_DX, ILL_ROOM],
     "passes": PASSES,
@@ -225,6 +226,11 @@ def thickness(level: AdjointLevel, scale: Scale = ALL) -> float:
     return thick(level.max_abs, scale)
 
 
+def ill_thick(share: float, tall: float) -> float:
+    """The thickness of the black where a share of the numbers is NaN or infinite."""
+    return max(share * tall, min(ILL, tall))
+
+
 def thick(size: float, scale: Scale) -> float:
     return THIN + (THICK - THIN) * scale.part(size)
 
@@ -235,7 +241,7 @@ def bar_mark(lane: Lane, bar: Bar, level: AdjointLevel, scale: Scale = ALL) -> B
     thin = min(full, max(tall - 2, 2.0))
     if state in ("nan", "inf"):
         thin = max(thin, min(6.0, tall))
-        return BarMark(y + tall / 2, thin, FULL, min(4.0, thin / 2 - 1))
+        return BarMark(y + tall / 2, ill_thick(level.share, thin), FULL, min(4.0, thin / 2 - 1))
     faint = round(FAINT + (FULL - FAINT) * (full - THIN) / (THICK - THIN), 2) if state == "value" else FULL
     return BarMark(y + tall / 2, thin, faint)
 
@@ -261,17 +267,19 @@ def strip_marks(found: Envelope, scale: Scale) -> list[Strip]:
 
 
 def value_marks(found: Envelope, tall: float) -> list[Strip]:
-    """The strips for values: a plain version, or black where a NaN or an infinity is known."""
-    looks = {"absent": "", "value": "block"}
-    states = [found.at(k).state for k in range(len(found.most))]
-    parts = [looks.get(state, f"block {state}") for state in states]
-    return [Strip(parts[first], first, last, tall) for first, last in _runs(parts) if parts[first]]
+    """The strips for values: plain versions, and over them black as thick as the share that is NaN or infinite."""
+    each = [found.at(k) for k in range(len(found.most))]
+    plain = [("", 0.0) if one.state == "absent" else ("block", tall) for one in each]
+    ill = [(f"block {one.state}", ill_thick(float(one.share), tall)) if one.share else ("", 0.0) for one in each]
+    layers = ((layer[k], k, end) for layer in (plain, ill) for k, end in _runs(layer))
+    return [Strip(look, first, last, wide) for (look, wide), first, last in layers if look]
 
 
 def _strip(one: Envelope, scale: Scale) -> tuple[tuple[str, float], tuple[str, float]]:
     state, nothing = one.state, ("", 0.0)
     if state in ("nan", "inf"):
-        return nothing, (f"bar {state}", THICK)
+        band = ("band", round(thick(float(one.most), scale), 2)) if one.value else nothing
+        return band, (f"bar {state}", round(ill_thick(float(one.share), THICK), 2))
     if state == "absent":
         return nothing, nothing
     band = ("band", round(thick(float(one.most), scale), 2)) if state == "value" else nothing

@@ -42,8 +42,8 @@ def _ill(parts: list[_Part]) -> Iterator[ValueLevel]:
     starts = np.cumsum([0, *(part[4].size for part in parts[:-1])])
     nan, inf = (np.logical_or.reduceat(there, starts) for there in (np.isnan(whole), np.isinf(whole)))
     for k in np.flatnonzero(nan | inf):
-        a, low, high, moment, _ = parts[k]
-        yield ValueLevel(str(a), low, high, moment, bool(nan[k]), bool(inf[k]))
+        a, low, high, moment, numbers = parts[k]
+        yield ValueLevel(str(a), low, high, moment, bool(nan[k]), bool(inf[k]), float((~np.isfinite(numbers)).mean()))
 
 
 def _parts(tape: Tape) -> Iterator[_Part]:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from ...tables import bytes_text
 from .lanes import BAND, Lane
-from .text import clean, fit, text_width
+from .text import clean, fit, fit_ends, text_width
 from .trace import AllocationTrack, NameRange
 
 FEW = 12  # lanes up to which none of them fold
@@ -88,10 +88,9 @@ def picture_rows(lanes: Mapping[str, Lane]) -> list[PictureRow]:
 
 def _lane_row(number: int, lane: Lane, inside: int) -> PictureRow:
     track = lane.track
-    named = [(clean(name.name), name_title(track, name)) for name in track.names[:NAME_BUDGET]]
-    rest = track.names[NAME_BUDGET:]
-    if rest:
-        named.append(("", ", ".join(clean(name.name) for name in rest)))
+    named = [(clean(name.name), "") for name in track.names[:NAME_BUDGET]]
+    if len(track.names) > NAME_BUDGET:
+        named.append(("", ""))
     return PictureRow(number, lane, inside, (), tuple(named), tuple(_lane_size(lane, left) for left in NAMES))
 
 
@@ -115,14 +114,9 @@ def _name_text(track: AllocationTrack, name: NameRange, room: float) -> str:
     """A name, and of memory that it covers in part the elements, which are never cut off."""
     text = clean(name.name)
     if not track.partial(name.lo, name.hi):
-        return fit(text, room, LETTERS, True)
+        return fit_ends(text, room, LETTERS, True)
     extent = " " + track.range_text(name.lo, name.hi)
-    return fit(fit(text, room - text_width(extent, LETTERS, True), LETTERS, True) + extent, room, LETTERS, True)
-
-
-def name_title(track: AllocationTrack, name: NameRange) -> str:
-    strided = ", strided: it skips bytes in between" if name.strided else ""
-    return f"{clean(name.name)}: bytes [{name.lo}:{name.hi}) of {track.nbytes}{strided}"
+    return fit(fit_ends(text, room - text_width(extent, LETTERS, True), LETTERS, True) + extent, room, LETTERS, True)
 
 
 def _note(track: AllocationTrack, room: float) -> RowNote:
@@ -143,7 +137,7 @@ def _family_row(lanes: int, n: int, family: Family) -> PictureRow:
     count, sizes = f" ×{len(family.members)}", []
     for left in NAMES:
         room = left - BESIDE - INDENT - PADDING - text_width("+ " + count, LETTERS, True)
-        text = fit(family.name, room, LETTERS, True) + count
+        text = fit_ends(family.name, room, LETTERS, True) + count
         label = NameLabel(text, INDENT, 0, round(text_width("+ " + text, LETTERS, True) + PADDING, 2))
         sizes.append(RowSize(SHUT, (label,), RowNote("faint", fit(family.note, left - 62, 10), 10.0)))
     return PictureRow(lanes + n, lane, -1, family.members, ((family.name, family.note),), tuple(sizes))

@@ -26,10 +26,8 @@ from ...tapes.replay import ReplayedTape, replay, starts
 from ...tapes.reverse import walk
 from ...tapes.seeds import check_seed
 from ...tapes.tape import Tape
-from .gather import gather_seeded
 from .snapshot import full_shape
 from .text import clean
-from .trace import Trace
 
 KINDS = ("one-hot", "ones", "random", "half norm")
 DIFFERENCES = 64  # components of the inputs that are moved to measure a derivative
@@ -40,8 +38,8 @@ ROWS_BYTES = 1 << 28  # what all rows of a Jacobian may take
 class SeedRun:
     """One seed and the gradient it gives. `element`: the component of the output by number, for a one-hot seed.
 
-    seed and gradients have the shapes of their arrays, components last. `trace`: the tape view of the walk, or None.
-    `inputs`: the version of the inputs that it belongs to.
+    seed and gradients have the shapes of their arrays, components last. `inputs`: the version of the inputs that it
+    belongs to.
     """
 
     output: str
@@ -50,33 +48,12 @@ class SeedRun:
     label: str
     seed: np.ndarray
     gradients: dict[str, np.ndarray]
-    trace: Trace | None
     inputs: int
 
     @property
     def row(self) -> np.ndarray:
         """All gradients concatenated, flat float64."""
         return np.concatenate([g.reshape(-1).astype(np.float64) for g in self.gradients.values()])
-
-
-@dataclass(frozen=True)
-class LevelPair:
-    """The sizes of the adjoint of one memory before one event, under two seeds."""
-
-    heading: str
-    names: str
-    one: float
-    other: float
-
-
-@dataclass(frozen=True, eq=False)
-class SeedDifference:
-    """Two seeds: their gradients subtracted, and the levels of their walks side by side, the most different first."""
-
-    one: SeedRun
-    other: SeedRun
-    gradients: dict[str, np.ndarray]
-    levels: tuple[LevelPair, ...]
 
 
 class Seeds:
@@ -180,22 +157,17 @@ class Seeds:
 
     # ---- one walk
 
-    def run(self, kind: str = "one-hot", element: int = 0, number: int = 0, look: bool = True) -> SeedRun:
-        """One reverse pass from one seed. `look`: also keep the adjoint levels, for the picture."""
+    def run(self, kind: str = "one-hot", element: int = 0, number: int = 0) -> SeedRun:
+        """One reverse pass from one seed."""
         with memory.LOCK, memory.unrecorded():
             seed = self.seed(kind, element, number)
             space = Workspace()
             view = shadow_of(self.at(self.y), space)
             view[...] += on_device(self.y, seed.astype(view.dtype))
             seed = on_host(view).copy()
-            trace = None
-            if look:
-                trace, space = gather_seeded(self.tape, {a: shadow.data for a, shadow in space.items()})
-            else:
-                walk(self.tape, space)
+            walk(self.tape, space)
             gradients = {n: value_of(self.at(a), space) for n, a in self.inputs.items()}
-            if not look:
-                space.release()
+            space.release()
         one = kind == "one-hot"
         labels = {
             "one-hot": self.name_of(element),
@@ -203,7 +175,7 @@ class Seeds:
             "random": f"random {number} of {self.output}",
             "half norm": f"½‖{self.output}‖²",
         }
-        made = SeedRun(self.output, kind, element if one else None, labels[kind], seed, gradients, trace, self.version)
+        made = SeedRun(self.output, kind, element if one else None, labels[kind], seed, gradients, self.version)
         if one and (len(self.rows) + 1) * self.width * 8 <= ROWS_BYTES:
             self.rows[element] = made.row
         return made
@@ -214,7 +186,7 @@ class Seeds:
             if k not in self.rows:
                 if stop():
                     return
-                yield self.run("one-hot", k, look=False)
+                yield self.run("one-hot", k)
 
     def jacobian(self, progress: bool = False) -> np.ndarray:
         """All rows: shape (components of the output, width). `progress` shows a bar on stderr."""
@@ -226,20 +198,6 @@ class Seeds:
         for _ in rows:
             pass
         return np.stack([self.rows[k] for k in range(self.count)])
-
-    def compare(self, one: SeedRun, other: SeedRun) -> SeedDifference:
-        """The difference of two runs, `other` minus `one`: gradients, and the size of the adjoint at every event."""
-        gradients = {n: other.gradients[n].astype(np.float64) - g for n, g in one.gradients.items()}
-        pairs: list[LevelPair] = []
-        if one.trace is not None and other.trace is not None:
-            names = {t.id: ", ".join(dict.fromkeys(n.name for n in t.names)) for t in one.trace.allocations}
-            first, second = _levels(one.trace), _levels(other.trace)
-            seconds = list(second.values())
-            for n, (key, (heading, place, size)) in enumerate(first.items()):
-                found = second.get(key) or (seconds[n] if len(first) == len(seconds) else ("", "", 0.0))
-                pairs.append(LevelPair(heading, names.get(place, place), size, found[2]))
-        pairs.sort(key=lambda p: -_ratio(p.one, p.other))
-        return SeedDifference(one, other, gradients, tuple(pairs))
 
     # ---- other inputs
 
@@ -378,21 +336,3 @@ def _ends(tape: Tape, y: array | None) -> tuple[dict[str, array], dict[str, arra
 
 
 # ---- levels
-
-
-def _levels(trace: Trace) -> dict[tuple, tuple[str, str, float]]:
-    """(event, memory, bytes) -> (heading, memory, size)."""
-    return {
-        (event.index, level.allocation, level.lo, level.hi): (event.heading, level.allocation, level.max_abs)
-        for event in trace.events
-        for level in event.adjoint
-    }
-
-
-def _ratio(one: float, other: float) -> float:
-    """|log10| of the ratio of two sizes: 0 for equal ones, 1000 where one is zero or not finite."""
-    if one == other:
-        return 0.0
-    if not one or not other or not np.isfinite([one, other]).all():
-        return 1e3
-    return abs(float(np.log10(abs(one) / abs(other))))

@@ -114,23 +114,22 @@ def reduced(values: np.ndarray, block: tuple[int, int]) -> np.ndarray:
     return np.where(most >= -least, most, np.where(np.isnan(most), most, least)).astype(np.float32)
 
 
-def picture(plane: np.ndarray, frame: DrawnSlice) -> dict[str, Any]:
-    """A plane as data for the page: cells, and statistics of all numbers behind them."""
-    least, most = extremes(plane)
+def picture(plane: np.ndarray, frame: DrawnSlice, known: np.ndarray | None = None) -> dict[str, Any]:
+    """A plane as data for the page: cells, and statistics of all `known` numbers behind them, not of what pads a row.
+
+    The least and the most are those of the finite ones; zeros where there are none.
+    """
+    own = frame.plane(np.broadcast_to(True, frame.full), False)
+    numbers = plane[own if known is None else own & known]
+    finite = numbers[np.isfinite(numbers)]
     return {
         "cells": reduced(plane, frame.block),
-        "least": least,
-        "most": most,
-        "nan": int(np.isnan(plane).sum()),
-        "inf": int(np.isinf(plane).sum()),
-        "zero": int((plane == 0).sum()),
+        "least": float(finite.min()) if finite.size else 0.0,
+        "most": float(finite.max()) if finite.size else 0.0,
+        "nan": int(np.isnan(numbers).sum()),
+        "inf": int(np.isinf(numbers).sum()),
+        "zero": int((numbers == 0).sum()),
     }
-
-
-def extremes(numbers: np.ndarray) -> tuple[float, float]:
-    """The smallest and the largest of the finite ones; zeros where there are none."""
-    finite = numbers[np.isfinite(numbers)]
-    return (float(finite.min()), float(finite.max())) if finite.size else (0.0, 0.0)
 
 
 class TapeMoments:

@@ -40,6 +40,15 @@ def fit(text: str, room: float, size: float, mono: bool = False) -> str:
     return text.rstrip() + "…" if text else ""
 
 
+def fit_ends(text: str, room: float, size: float, mono: bool = False) -> str:
+    """The text, or as much of its start and its end as has room: names differ at their ends."""
+    shown, kept = text, len(text)
+    while kept and text_width(shown, size, mono) > room:
+        kept -= 1
+        shown = f"{text[: (kept + 1) // 2]}…{text[len(text) - kept // 2 :]}"
+    return shown if kept else ""
+
+
 def fit_middle(text: str, room: float, size: float, mono: bool = False) -> str:
     """The text, or as much of its start as has room, with its number (`#3`, `×200`) whole; that alone, or nothing."""
     if text_width(text, size, mono) <= room:
@@ -78,12 +87,6 @@ def level_text(level: AdjointLevel | None) -> str:
     if names:
         return " and ".join(names) + (" in parts" if level.mixed else "")
     return f"{'≤ ' if level.mixed else ''}{level.max_abs:.3g}"
-
-
-def touch_text(touch: TouchMark) -> str:
-    """`read positions v0` or `write forces v0→v1`."""
-    strided = " (strided)" if touch.strided else ""
-    return f"{touch.how} {clean(touch.name)}{strided} {versions(touch)}"
 
 
 def versions(touch: TouchMark) -> str:

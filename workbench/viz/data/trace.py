@@ -67,7 +67,9 @@ class TouchMark:
 class AdjointLevel:
     """The size of the adjoint of bytes [lo, hi) before an event ran forward; `contributions` is how many met there.
 
-    `unknown`: it depends on an event whose adjoint is not known, and is drawn as none."""
+    `unknown`: it depends on an event whose adjoint is not known, and is drawn as none. `share`: the part of its numbers
+    that is NaN or infinite, where any is.
+    """
 
     allocation: str
     lo: int
@@ -79,11 +81,19 @@ class AdjointLevel:
     zero: bool = False
     contributions: int = 0
     unknown: bool = False
+    share: float = 1.0
 
     @property
     def state(self) -> str:
         """`nan`, `inf`, `zero` or `value`, the worst first."""
         return "nan" if self.nan else "inf" if self.inf else "zero" if self.zero else "value"
+
+    @property
+    def parts(self) -> list[AdjointLevel]:
+        """The levels that are drawn one over the other: the finite numbers, if only some are not; then all."""
+        if not (self.nan or self.inf) or self.share >= 1:
+            return [self]
+        return [replace(self, nan=False, inf=False, zero=not self.max_abs, contributions=0), self]
 
     @property
     def mixed(self) -> bool:
@@ -92,7 +102,7 @@ class AdjointLevel:
 
 
 class ValueLevel(NamedTuple):
-    """Bytes [lo, hi) of an allocation that are known to hold NaN or infinity before event `moment`."""
+    """Bytes [lo, hi) of an allocation that are known to hold NaN or infinity before event `moment`, by a `share`."""
 
     allocation: str
     lo: int
@@ -100,6 +110,7 @@ class ValueLevel(NamedTuple):
     moment: int
     nan: bool = False
     inf: bool = False
+    share: float = 1.0
 
     def at(self, moment: int) -> ValueLevel:
         """The same bytes before another event."""
@@ -229,14 +240,11 @@ class Fold:
 
 @dataclass(frozen=True)
 class Trace:
-    """Everything the tape view shows. `cursor` is the position (in `events`) that the reverse pass has reached.
-
-    `wrong`: its adjoints are wrong on purpose."""
+    """Everything the tape view shows. `wrong`: its adjoints are wrong on purpose."""
 
     allocations: Sequence[AllocationTrack]
     events: Sequence[EventColumn]
     seeds: Sequence[Seed] = ()
-    cursor: int | None = None
     title: str = "tape"
     wrong: bool = False
     values: Sequence[ValueLevel] = ()

@@ -11,6 +11,7 @@ from ...errors import Where
 from ...tables import aligned, html_table
 from ..data.text import clean, json_number, json_place
 
+TURNS = 3  # of a loop, at its start and at its end, that a table shows
 Number = bool | int | float | str | tuple[Any, ...]  # a vector or matrix as tuples; a text: it is not known
 
 
@@ -76,9 +77,24 @@ class Microscope:
         return clean(f"{self.heading}, thread {', '.join(map(str, self.thread))}")
 
     def table(self) -> list[tuple[str, ...]]:
-        """The steps as texts, below a head."""
+        """The steps as texts, below a head; of a long loop the first and last turns, and the first with a NaN."""
         out = [("", "line", "name", "value", "adjoint", "turn", "")]
+        last: dict[int, int] = {}
+        ill: dict[int, int] = {}
         for s in self.steps:
+            for loop, turn in zip(s.loops, s.iteration, strict=True):
+                last[loop] = max(last.get(loop, 0), turn)
+                if any(word in shown(s.value) for word in ("nan", "inf")):
+                    ill.setdefault(loop, turn)
+        hidden = 0
+        for s in self.steps:
+            turns = list(zip(s.loops, s.iteration, strict=True))
+            if any(TURNS <= turn <= last[loop] - TURNS and turn != ill.get(loop) for loop, turn in turns):
+                hidden += 1
+                continue
+            if hidden:
+                out.append(("", "", f"… {hidden} more steps, in the turns between", "", "", "", ""))
+            hidden = 0
             line = "" if s.where is None else f"{s.where.line}: {'  ' * s.depth}{clean(s.where.text.strip())}"
             names, way = clean(" = ".join([s.name, *s.aliases])), "↓" if s.phase == "forward" else "↑"
             numbers = shown(s.value), "" if s.adjoint is None else shown(s.adjoint)

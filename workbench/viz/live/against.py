@@ -109,9 +109,9 @@ class AgainstView(View):
         position = row.get("position", -1)
         return {**row, "position": self.column_of(position)} if position >= 0 else row
 
-    def still(self) -> tuple[str, str]:
+    def still(self, most: int = SIZE) -> tuple[str, str]:
         """The picture of both passes, for readers without a kernel."""
-        return TapeFigure(self.made.trace, against=self.made, verdict=self._said).within(SIZE)
+        return TapeFigure(self.made.trace, against=self.made, verdict=self._said).within(most)
 
     def _verdict(self, limit: int | None) -> Verdict:
         """Of two tapes the finding about the first launch at which they differ."""

@@ -5,6 +5,7 @@ import { composeFolded, composeOutlines, composeTag, oddOf, stripes } from "./ag
 import { put } from "./elements.js";
 import { composeCells, composeHead, headHeight } from "./heads.js";
 import { composeEnvelope, composeFamilyName, eachAccess, hitOf } from "./families.js";
+import { illThick } from "./envelope.js";
 import { eachWithin, lower } from "./lanes.js";
 import { composeStrips, stripsOf } from "./strips.js";
 import { bunch, colOf, columnsOf, room, unseen, xOf } from "./window.js";
@@ -77,6 +78,7 @@ function composeFamily(v, row) {
   if (row.open) return;
   composeTracks(v, row);
   composeEnvelope(v, row);
+  composeMarked(v, row);
   if (v.meta.against && v.other) composeFolded(v, row, row.members);
 }
 
@@ -87,7 +89,7 @@ function composeAccesses(v, row) {
 
 /** The band that the shown finding is about: values from its launch on, or adjoints up to it; `all` of them where they grow. @param {any} v @param {any} lane */
 function composeMarked(v, lane) {
-  if (!v.marked?.lanes.has(lane.k)) return;
+  if (!(lane.members ?? [lane.k]).some((/** @type {number} */ k) => v.marked?.lanes.has(k) && (lane.k === k || !v.pinned.includes(k)))) return;
   const { from, reverse, all } = v.marked, x = xOf(v, reverse ? -1 : from), end = xOf(v, reverse && !all ? from : v.n), y = reverse ? lane.adjoint : lane.value;
   if (end > x) put(v, "rect", "marked", { x, y: y - 3, width: end - x, height: lane.tall + 6, rx: 4 });
 }
@@ -132,7 +134,9 @@ function composeBlock(v, lane, blocks, b) {
   if (!at) return;
   const y = lane.top + blocks.y[b], tall = blocks.tall[b], hatched = blocks.strided[b] ? { style: `fill:url(#${v.uid}-strided)` } : {};
   const state = v.levels?.ill[b] ? v.meta.states[v.levels.ill[b]] : "";
-  put(v, "rect", `block${blocks.strided[b] ? " strided" : ""}${state && ` ${state}`}${blocks.parts[b] ? " parted" : ""}`, { x: at.x, y, width: at.w, height: tall, rx: blocks.radius[b], ...(state ? {} : hatched) });
+  put(v, "rect", `block${blocks.strided[b] ? " strided" : ""}${blocks.parts[b] ? " parted" : ""}`, { x: at.x, y, width: at.w, height: tall, rx: blocks.radius[b], ...hatched });
+  const share = state ? v.levels.share[b] : 0, black = illThick(share, tall, v.meta.drawing.thick[3]);
+  if (state) put(v, "rect", `block ${state}`, { x: at.x, y: y + tall - black, width: at.w, height: black, rx: blocks.radius[b] });
   put(v, "rect", "blockstart", { x: at.x, y, width: Math.min(4, at.w), height: tall, rx: 1 });
   const [first, other, room] = v.meta.drawing.label, indent = e0 < 0 ? first : other;
   const [dx, least] = v.meta.drawing.ill;
@@ -140,7 +144,7 @@ function composeBlock(v, lane, blocks, b) {
   const text = `${v.meta.prefixes[blocks.mixed[b]]}${blocks.version[b]}`;
   const limit = Math.min(at.end, v.grouped === 1 ? (v.cols[colOf(v, e0) + 1]?.x ?? Infinity) - room : at.x);
   if (blocks.labelled[b] && limit - at.x - indent >= text.length * 6.2) {
-    put(v, "text", state ? "mono illtext" : "mono", { x: at.x + indent, y: y + tall / 2 + 3.6, "font-size": 10 }, text);
+    put(v, "text", share > 0.5 ? "mono illtext" : "mono", { x: at.x + indent, y: y + tall / 2 + 3.6, "font-size": 10 }, text);
   }
 }
 
@@ -154,7 +158,7 @@ function composeBars(v, lane, side, shift, twin) {
     const y = lane.top + bars.y[bar] + shift, thick = Math.min(bars.thick[bar], thin);
     const cls = `bar ${state}${twin}${oddOf(v, bars.parts[bar])}`;
     put(v, "rect", cls, { x: at.x, y: y - thick / 2, width: at.w, height: thick, rx: thick / 2, opacity: bars.opacity[bar], ...stripes(v, cls) }).e = e;
-    if (bars.sign[bar] && at.w > 14) put(v, "path", `sign ${state}`, { d: signPath(state, at.x + at.w / 2, y, Math.max(Math.min(bars.sign[bar], thick / 2 - 1), 1.5)) }).e = e;
+    if (bars.sign[bar] && at.w > 14) put(v, "path", `sign ${state}`, { d: signPath(state, at.x + at.w / 2, y, Math.max(Math.min(bars.sign[bar], v.other ? thick / 2 - 1 : Infinity), 1.5)) }).e = e;
   });
   if (!twin) composeMeets(v, lane, side, shift);
 }

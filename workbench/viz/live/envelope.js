@@ -32,7 +32,7 @@ function stretchOf(edges, n, moment) {
  * @param {ArrayLike<number>} edges */
 function envelopes({ meta }, { bars, barsOn }, lanes, edges) {
   const n = edges.length - 1, most = new Float64Array(n), least = new Float64Array(n).fill(Infinity), has = new Uint8Array(n);
-  const illAt = new Int32Array(n).fill(-1), cover = new Float64Array(n);
+  const illAt = new Int32Array(n).fill(-1), share = new Float64Array(n), cover = new Float64Array(n);
   const take = (/** @type {number} */ bar) => {
     const e0 = bars.e0[bar] + 1, e1 = bars.e1[bar], size = bars.max[bar], bits = OF_STATE[bars.state[bar]] | (bars.l2[bar] < 0 ? BOUND : 0);
     for (let j = stretchOf(edges, n, e0); j < n && edges[j] <= e1; j++) {
@@ -42,7 +42,7 @@ function envelopes({ meta }, { bars, barsOn }, lanes, edges) {
         most[j] = Math.max(most[j], size);
         if (bits & VALUE) least[j] = Math.min(least[j], size);
       }
-      if (bits & (NAN | INF)) illAt[j] = Math.max(illAt[j], e1);
+      if (bits & (NAN | INF)) { illAt[j] = Math.max(illAt[j], e1); share[j] = Math.max(share[j], bars.share[bar]); }
     }
   };
   for (const lane of lanes) {
@@ -51,7 +51,7 @@ function envelopes({ meta }, { bars, barsOn }, lanes, edges) {
     for (let j = 0; j < n; j++) if (cover[j] < meta.lanes[lane].pieces * (edges[j + 1] - edges[j] + 1)) has[j] |= ABSENT;
   }
   for (let j = 0; j < n; j++) if (least[j] === Infinity) least[j] = 0;
-  return { most, least, has, illAt };
+  return { most, least, has, illAt, share };
 }
 
 /** @typedef {ReturnType<typeof envelopes>} Envelope */
@@ -97,13 +97,16 @@ export function thickOf(size, scale, [thin, full]) {
   return thin + (full - thin) * part;
 }
 
+/** How thick the black is where a share of the numbers is NaN or infinite. @param {number} share @param {number} tall @param {number} least */
+export const illThick = (share, tall, least) => Math.max(share * tall, Math.min(least, tall));
+
 /** What is drawn of many events, as `strip_marks` of marks.py. @param {Envelope} found @param {any} scale @param {number[]} thick */
 export function stripMarks(found, scale, thick) {
   /** @type {any[][]} */ const bands = [], cores = [], size = (/** @type {number} */ s) => Math.round(thickOf(s, scale, thick) * 100) / 100;
   for (let k = 0; k < found.has.length; k++) {
     const has = found.has[k], ill = has & NAN ? "bar nan" : has & INF ? "bar inf" : "";
-    bands.push(!ill && has & VALUE ? ["band", size(found.most[k])] : ["", 0]);
-    cores.push(ill ? [ill, thick[1]] : has & ZERO ? ["bar zero", thick[2]] : has & VALUE ? ["bar value", size(found.least[k])] : ["", 0]);
+    bands.push(has & VALUE ? ["band", size(found.most[k])] : ["", 0]);
+    cores.push(ill ? [ill, Math.round(illThick(found.share[k], thick[1], thick[3]) * 100) / 100] : has & ZERO ? ["bar zero", thick[2]] : has & VALUE ? ["bar value", size(found.least[k])] : ["", 0]);
   }
   return [...runsOf(bands), ...runsOf(cores)];
 }
@@ -138,21 +141,27 @@ export function envelopeText(found, k, place, within = "") {
  * what is ill. @param {import("./lanes.js").Tape} tape @param {import("./lanes.js").Levels | null} side
  * @param {number[]} lanes @param {ArrayLike<number>} edges */
 function valuesIn({ blocks, blocksOn }, side, lanes, edges) {
-  const n = edges.length - 1, has = new Uint8Array(n), since = new Int32Array(n).fill(-2);
+  const n = edges.length - 1, has = new Uint8Array(n), since = new Int32Array(n).fill(-2), share = new Float64Array(n);
   const take = (/** @type {number} */ b) => {
     const e0 = blocks.e0[b] + 1, e1 = blocks.e1[b], bits = side?.ill[b] ? OF_STATE[side.ill[b]] : VALUE;
     for (let j = stretchOf(edges, n, e0); j < n && edges[j] <= e1; j++) {
       has[j] |= bits;
-      if (bits & (NAN | INF)) since[j] = since[j] < -1 ? e0 - 1 : Math.min(since[j], e0 - 1);
+      if (bits & (NAN | INF)) {
+        since[j] = since[j] < -1 ? e0 - 1 : Math.min(since[j], e0 - 1);
+        share[j] = Math.max(share[j], side?.share[b] ?? 0);
+      }
     }
   };
   for (const lane of lanes) eachWithin(blocksOn, lane, edges[0], edges[n], take);
-  return { has, since };
+  return { has, since, share };
 }
 
-/** What is drawn of the values in many events, as `value_marks` of marks.py. @param {{has: Uint8Array}} found @param {number} tall */
-export function valueMarks({ has }, tall) {
-  return runsOf(Array.from(has, (bits) => [bits & NAN ? "block nan" : bits & INF ? "block inf" : bits ? "block" : "", tall]));
+/** What is drawn of the values in many events, as `value_marks` of marks.py. @param {{has: Uint8Array, share: Float64Array}} found
+ * @param {number} tall @param {number} least */
+export function valueMarks({ has, share }, tall, least) {
+  const plain = Array.from(has, (bits) => [bits ? "block" : "", tall]);
+  const ill = Array.from(has, (bits, k) => [bits & NAN ? "block nan" : bits & INF ? "block inf" : "", illThick(share[k], tall, least)]);
+  return [...runsOf(plain), ...runsOf(ill)];
 }
 
 /** What is ill of the values of one stretch, in words; nothing if nothing is known to be. @param {{has: Uint8Array, since: Int32Array}} found

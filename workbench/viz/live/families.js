@@ -13,11 +13,12 @@ export function placeRows(v) {
   v.lanes = [];
   v.rowOf = new Int32Array(lanes.length);
   v.bottom = 0;
-  for (const row of rows) {
-    if (row.inside >= 0 && !v.spread.has(row.inside)) continue;
+  const onTop = v.pinned.map((/** @type {number} */ k) => rows.find((/** @type {any} */ row) => row.k === k));
+  const others = rows.filter((/** @type {any} */ row) => !v.pinned.includes(row.k) && (row.inside < 0 || v.spread.has(row.inside)));
+  for (const row of [...onTop, ...others]) {
     const members = row.members.length ? row.members : null, family = row.k - lanes.length, open = v.spread.has(family);
     const [height, labels, note] = row.sizes.slice(0, size + 1).findLast(Boolean), track = members ? { pieces: 1 } : lanes[row.k], top = v.bottom;
-    for (const k of members ?? [row.k]) v.rowOf[k] = v.lanes.length;
+    for (const k of members ?? [row.k]) if (!members || !v.pinned.includes(k)) v.rowOf[k] = v.lanes.length;
     v.bottom += open ? drawing.open : height;
     v.lanes.push({ ...track, ...row, track, members, family, open, top, height: v.bottom - top, value: top + row.value, adjoint: top + row.adjoint, labels, note });
   }
@@ -35,10 +36,18 @@ export function toggleFamily(v, f) {
   v.say(`${familyRow(v, f).names[0][0]} ${v.spread.has(f) ? "unfolded" : "folded"}`);
 }
 
+/** These lanes on top of all others, out of their families. @param {any} v @param {number[]} lanes */
+export function pin(v, lanes) {
+  v.pinned = lanes;
+  v.aimed = true;
+  placeRows(v);
+  v.plot.scrollTop = 0;
+}
+
 /** Bring a lane into sight: out of its family, and scrolled to. @param {any} v @param {number} k */
 export function showLane(v, k) {
   const f = v.meta.rows.find((/** @type {any} */ row) => row.k === k).inside;
-  if (f >= 0 && !v.spread.has(f)) toggleFamily(v, f);
+  if (f >= 0 && !v.spread.has(f) && !v.pinned.includes(k)) toggleFamily(v, f);
   showRow(v, v.lanes[v.rowOf[k]]);
 }
 
@@ -111,8 +120,8 @@ function stretchesInSight(v) {
 export function composeEnvelope(v, row) {
   if (!v.cols.length) return;
   const { parts, from, to, at } = stretchesInSight(v), middle = row.adjoint + row.tall / 2;
-  for (const [look, first, last, tall] of valueMarks(valuesOf(v.tape, v.levels, row.members, parts), row.tall)) {
-    put(v, "rect", look, { x: from[first], y: row.value, width: Math.max(to[last - 1] - from[first], 1), height: tall });
+  for (const [look, first, last, tall] of valueMarks(valuesOf(v.tape, v.levels, row.members, parts), row.tall, v.meta.drawing.thick[3])) {
+    put(v, "rect", look, { x: from[first], y: row.value + (row.tall - tall) / 2, width: Math.max(to[last - 1] - from[first], 1), height: tall });
   }
   for (const [side, shift, cap, twin] of passesOf(v, row.tall)) {
     for (const [look, first, last, thick] of stripMarks(adjointsOf(v.tape, side, row.members, parts), side.scale, v.meta.drawing.thick)) {

@@ -57,7 +57,7 @@ export function composeHead(v) {
 function composeBadges(v, col, at, y) {
   const flags = tally(v, col), one = col.b - col.a === 1;
   const words = Object.entries(/** @type {Record<string, string>} */ (v.meta.badges)).filter(([name]) => flags[name]).map(([name, word]) => (one ? word : `${word} ×${flags[name]}`));
-  const here = findingsIn(v, col);
+  const here = findingsIn(v, col).filter((f) => f.severity !== "info");
   if (words.length) {
     let text = words.join(" · ");
     if (text.length * 5.4 + 12 > at.w - 4) text = words.map((word) => word[0]).join("");
@@ -67,7 +67,7 @@ function composeBadges(v, col, at, y) {
     if (at.w > 14) put(v, "text", "badgetext", { x: at.x, y: y + 9.8, "font-size": 9.5, "text-anchor": "middle" }, text);
   }
   if (here.length) {
-    const x = signAt(v, col), worst = here.some((f) => f.severity === "error") ? " error" : here.some((f) => f.severity === "warning") ? "" : " info";
+    const x = signAt(v, col), worst = here.some((f) => f.severity === "error") ? " error" : "";
     put(v, "path", `finding${worst}`, { d: `M${x} ${y - 18 - v.box}l6 10.5h-12z`, "data-finding": v.findings.indexOf(here[0]) });
     put(v, "text", `findingtext${worst}`, { x, y: y - 9 - v.box, "font-size": 8, "text-anchor": "middle" }, "!");
   }

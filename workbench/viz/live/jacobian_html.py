@@ -17,7 +17,7 @@ import numpy as np
 from matplotlib.image import imsave
 
 from ..data.marks import DARK, LIGHT, scale_marks
-from ..data.seed_runs import SeedDifference, SeedRun, Seeds
+from ..data.seed_runs import SeedRun, Seeds
 from ..data.snapshot import full_shape
 from ..data.text import fit, text_width
 from ..picture.svg import quoted
@@ -239,16 +239,13 @@ def _bar(left: float, step: float, y: Callable[[float], float], value: float, cl
     )
 
 
-def rows_table(
-    seeds: Seeds, run: SeedRun, measured: np.ndarray | None, difference: SeedDifference | None = None
-) -> str:
+def rows_table(seeds: Seeds, run: SeedRun, measured: np.ndarray | None, pinned: SeedRun | None = None) -> str:
     """The HTML table of the same numbers."""
     row = run.row
     head = ["component", "gradient"]
-    other = None
-    if difference is not None:
-        other = difference.one.row
-        head += [f"pinned: {difference.one.label}", "difference"]
+    other = None if pinned is None else pinned.row
+    if pinned is not None:
+        head += [f"pinned: {pinned.label}", "difference"]
     if measured is not None:
         head += ["differences", "relative error"]
     body = []
@@ -261,13 +258,6 @@ def rows_table(
         body.append(cells)
     more = f"<p>{len(row) - ROWS} more components</p>" if len(row) > ROWS else ""
     return _table(f"gradient of {run.label}", head, body) + more
-
-
-def levels_table(difference: SeedDifference) -> str:
-    """The HTML table of adjoint sizes at each step under two seeds, the most different first."""
-    body = [[p.heading, p.names, f"{p.one:.4g}", f"{p.other:.4g}"] for p in difference.levels[:ROWS]]
-    head = ["launch", "memory", f"pinned: {difference.one.label}", difference.other.label]
-    return _table("largest adjoint before each launch", head, body)
 
 
 def _error(got: float, want: float) -> str:

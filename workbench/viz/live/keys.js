@@ -93,8 +93,10 @@ function typedOnPicture(v, key, mark) {
   else if ((key === "Enter" || key === " ") && mark) choose(v, mark.col, mark.lane);
   else if (key === "+" || key === "=") zoom(v, 0.5, focusUnit(v));
   else if (key === "-") zoom(v, 2, focusUnit(v));
-  else if (key === "0") look(v, 0, v.all.size);
-  else if (key === "x" || key === "c") { const k = foldAt(v, v.focus.e, key === "c"); if (k >= 0) toggle(v, k); }
+  else if (key === "f") look(v, 0, v.all.size);
+  else if (key === "w" || key === "s") zoom(v, key === "w" ? 0.5 : 2, focusUnit(v));
+  else if (key === "a" || key === "d") { const by = ((v.u1 - v.u0) / 4) * (key === "a" ? -1 : 1); look(v, v.u0 + by, v.u1 + by); }
+  else if (key === "." || key === ",") { const k = foldAt(v, v.focus.e, key === ","); if (k >= 0) toggle(v, k); }
   else return false;
   return true;
 }

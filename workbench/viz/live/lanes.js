@@ -93,10 +93,10 @@ export function decode(meta, bytes) {
 /** The adjoint of one walk. @param {any} meta @param {DataView} bytes @param {Tape} tape */
 export function decodeLevels(meta, bytes, tape) {
   const { bars, absent, meets, arrows, flags, values } = tablesOf(meta.tables, bytes), lanes = tape.meta.lanes.length;
-  const ill = new Uint8Array(tape.blocks.lane.length); // of versions, with the states of bars
-  values.block.forEach((b, k) => { ill[b] = values.state[k]; });
+  const ill = new Uint8Array(tape.blocks.lane.length), share = new Float32Array(ill.length); // of versions, with the states of bars
+  values.block.forEach((b, k) => { ill[b] = values.state[k]; share[b] = values.share[k]; });
   return {
-    bars, absent, meets, arrows, flags, ill, scale: meta.scale, said: meta.said, histories: new Map(), seen: new Map(),
+    bars, absent, meets, arrows, flags, ill, share, scale: meta.scale, said: meta.said, histories: new Map(), seen: new Map(),
     barsOn: spans(lanes, bars.lane, bars.e0, bars.e1, true), absentOn: spans(lanes, absent.lane, absent.e0, absent.e1, true),
     meetsOn: spans(lanes, meets.lane, meets.event, meets.event, false),
   };

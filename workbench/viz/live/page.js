@@ -27,7 +27,7 @@ export function pageOf(v) {
   const bar = h("div", { class: "wb-bar" }, h("strong", {}, v.meta.title), h("span", { class: "wb-muted" }, v.meta.summary), v.seedText);
   v.main = h("div", { class: "wb-main" }, v.plot, v.overview, v.status);
   v.stage = h("div", { class: "wb-stage" }, v.main, helpOf(v));
-  return h("div", { class: "wb-view" }, bar, v.warning, againstOf(v), toolsOf(v), v.stage, v.legend, v.tip);
+  return h("div", { class: "wb-view", tabindex: "-1" }, bar, v.warning, againstOf(v), toolsOf(v), v.stage, v.legend, v.tip);
 }
 
 /** The line of buttons. @param {any} v */

@@ -1,5 +1,7 @@
 // @ts-check
-// On paper everything lies open: the whole picture, every panel, findings and table.
+// On paper everything lies open: the whole picture, every panel, findings and table; the tape as it was before it was
+// opened at its first finding.
+import { look, refold } from "./window.js";
 
 /** @param {any} v */
 export function listenToPrinter(v) {
@@ -9,6 +11,13 @@ export function listenToPrinter(v) {
     v.printing = now;
     if (now) opened = [...v.rootEl.querySelectorAll("details:not([open])")];
     for (const one of opened) one.toggleAttribute("open", now);
+    if (v.whole) {
+      const was = { open: v.open, u0: v.u0, u1: v.u1 };
+      v.open = v.whole.open;
+      refold(v);
+      look(v, v.whole.u0, v.whole.u1);
+      v.whole = was;
+    }
     v.draw();
     v.panels.print();
   };

@@ -24,7 +24,7 @@ EVENTS = 5000  # from which it is drawn from the ends and the extremes of the ta
 ENDS = 80
 MOST = 1 << 25  # bytes of answers that are remembered
 STILL = "wb-still"
-_CHILD, _WIDGET = ".jp-OutputArea-child", ">.jp-OutputArea-output:not([data-mime-type])>*"
+_CHILD, _WIDGET = ".jp-OutputArea-child", ">.jp-OutputArea-output:not([data-mime-type])>:not(script)"
 _PICTURE = f"{_CHILD}:has(>*>.{STILL})"
 STYLE = f"{_PICTURE}+{_CHILD}:not(:has({_WIDGET})),{_PICTURE}:has(+{_CHILD}{_WIDGET}){{display:none}}"
 
@@ -94,10 +94,10 @@ class Saved:
 
 
 def still_of(
-    trace: Trace, found: Levels | None, wrong: Wrong | None = None, verdict: Verdict | None = None
+    trace: Trace, found: Levels | None, wrong: Wrong | None = None, verdict: Verdict | None = None, most: int = SIZE
 ) -> tuple[str, str]:
     """Text and HTML of a tape from its known structure, levels and findings, without looking at it again."""
     whole = trace if found is None else with_levels(trace, found)
     whole = whole if wrong is None else replace(whole, title=wrong.title, wrong=True)
     shown = excerpt(whole, ENDS) if len(whole.events) > EVENTS else whole
-    return TapeFigure(shown, verdict=verdict).within(SIZE)
+    return TapeFigure(shown, verdict=verdict).within(most)

@@ -21,13 +21,10 @@ from ...arrays import allocation
 from ...arrays.array import array, read_values
 from ...kernels.types import Scalar
 from ...tapes.tape import Tape
-from ..data.seed_runs import KINDS, SeedDifference, SeedRun, Seeds
+from ..data.seed_runs import KINDS, SeedRun, Seeds
 from ..data.snapshot import SIDE, frame_of, picture
-from ..data.text import clean_lines, sentence
-from ..data.trace import Trace
-from ..picture.figure import TapeFigure
-from ..picture.scene import draw
-from ..picture.svg import data_uri, quoted, render
+from ..data.text import clean_lines
+from ..picture.svg import quoted
 from . import jacobian_html
 from .saved import SIZE, Saved
 from .view import View, module, style
@@ -113,7 +110,7 @@ class SeedPanel(Saved, widgets.VBox):
         self.reset = button(description="Reset inputs")
         self.status, self.title = widgets.HTML(), widgets.HTML()
         self.element_says, self.value_says = widgets.HTML(), widgets.HTML()
-        self.matrix, self.row, self.picture = widgets.HTML(), widgets.HTML(), widgets.HTML()
+        self.matrix, self.row = widgets.HTML(), widgets.HTML()
 
     def _arranged(self) -> list[widgets.Widget]:
         def line(*parts: widgets.Widget, align: str = "center") -> widgets.HBox:
@@ -130,7 +127,6 @@ class SeedPanel(Saved, widgets.VBox):
             line(self.input, self.component, self.value, self.value_says, self.reset),
             self.status,
             line(self.matrix, self.row, align="flex-start"),
-            self.picture,
         ]
 
     def _listen(self) -> None:
@@ -366,31 +362,29 @@ class SeedPanel(Saved, widgets.VBox):
         self._say_value()
         self.title.value = self._heading(run)
         self.matrix.value = _card("Jacobian", jacobian_html.matrix(engine, run.element))
-        difference = self._difference()
-        self.row.value = _card(self._row_title(difference), self._row(run, difference))
-        self._draw_tape(run, difference)
+        pinned = (
+            self.pinned
+            if self.pinned is not run and self.pinned is not None and self.pinned.row.shape == run.row.shape
+            else None
+        )
+        less = f", against {pinned.label} (outline)" if pinned is not None else ""
+        self.row.value = _card(f"gradient of {run.label}{less}", self._row(run, pinned))
+        self._draw_tape(run, pinned)
 
-    def _draw_tape(self, run: SeedRun, difference: SeedDifference | None) -> None:
-        """Draw the live view of the seeded tape; its picture where that has no such seeds (float16)."""
+    def _draw_tape(self, run: SeedRun, pinned: SeedRun | None) -> None:
+        """Draw the live view of the seeded tape; there is none where the seeds are float16."""
         engine = self.engine
         scalar = getattr(engine.y.dtype, "scalar", engine.y.dtype)
         if isinstance(scalar, Scalar) and scalar.bits == 16:
-            self.picture.value = _card("tape view", self._view(run.trace, difference))
             return
         if self.view is None or self.view.tape is not engine.tape:
             self.view = View(engine.tape)
-            others = [c for c in self.children if c is not self.picture and not isinstance(c, View)]
+            others = [c for c in self.children if not isinstance(c, View)]
             self.children = (*others, self.view)
         y = engine.at(engine.y)
-        minus = {y: array(difference.one.seed, dtype=y.dtype)} if difference is not None else None
-        text = run.label if difference is None else f"{run.label} minus {difference.one.label}"
+        minus = {y: array(pinned.seed, dtype=y.dtype)} if pinned is not None else None
+        text = run.label if pinned is None else f"{run.label} minus {pinned.label}"
         self.view.set_seeds({y: array(run.seed, dtype=y.dtype)}, minus, text)
-
-    def _difference(self) -> SeedDifference | None:
-        run, pinned = self.run, self.pinned
-        if run is None or pinned is None or pinned is run or pinned.row.shape != run.row.shape:
-            return None
-        return self.engine.compare(pinned, run)
 
     def _heading(self, run: SeedRun) -> str:
         changed = " · inputs changed" if self.engine.version and self.engine.tape is not self.engine.recorded else ""
@@ -398,27 +392,12 @@ class SeedPanel(Saved, widgets.VBox):
         text = f"Seeding {self.engine.output} ({shape}) · seed: {run.label}{changed}"
         return f"<h4>{quoted(text)}</h4>"
 
-    def _row_title(self, difference: SeedDifference | None) -> str:
-        assert self.run is not None
-        less = f", against {difference.one.label} (outline)" if difference is not None else ""
-        return f"gradient of {self.run.label}{less}"
-
-    def _row(self, run: SeedRun, difference: SeedDifference | None) -> str:
+    def _row(self, run: SeedRun, pinned: SeedRun | None) -> str:
         measured = self.engine.measure(run) if self.measure.value and run.inputs == self.engine.version else None
-        tables = jacobian_html.rows_table(self.engine, run, measured, difference)
-        if difference is not None:
-            tables += jacobian_html.levels_table(difference)
-        chart = jacobian_html.bars(self.engine, run, measured, difference.one if difference is not None else None)
+        tables = jacobian_html.rows_table(self.engine, run, measured, pinned)
+        chart = jacobian_html.bars(self.engine, run, measured, pinned)
         note = '<div class="wb-caption">ticks: central differences</div>' if measured is not None else ""
         return f"{chart}{note}<details><summary>The same as a table</summary>{tables}</details>"
-
-    def _view(self, trace: Trace | None, difference: SeedDifference | None) -> str:
-        if trace is None:
-            return ""
-        if difference is None or difference.one.trace is None:
-            return _images(trace)
-        pinned = f'<div class="wb-caption">pinned: {quoted(difference.one.label)}</div>'
-        return _images(trace) + pinned + _images(difference.one.trace)
 
     def still(self) -> tuple[str, str]:
         """(text, HTML) of the present pictures, for pages without widgets."""
@@ -427,23 +406,13 @@ class SeedPanel(Saved, widgets.VBox):
     def static(self) -> str:
         """The present pictures as HTML that needs neither kernel nor scripts."""
         parts = [self.title.value, self.matrix.value, self.row.value]
-        if self.run is not None and self.run.trace is not None:
-            parts.append(_card("tape view", TapeFigure(self.run.trace).within(SIZE // 2)[1]))
+        if self.view is not None:
+            parts.append(_card("tape view", self.view.still(SIZE // 2)[1]))
         return f'<div class="wb-seeds"><style>{style("seeds.css")}</style>{"".join(parts)}</div>'
 
     def __repr__(self) -> str:
         label = self.run.label if self.run is not None else "no seed"
         return f"<seeding panel of {self.engine.output}: {label}, {len(self.engine.rows)} of {self.engine.count} rows>"
-
-
-def _images(trace: Trace) -> str:
-    """The tape view in the colours of both themes, of which the page shows one."""
-    scene, alt = draw(trace), quoted(sentence(trace))
-    images = (
-        f'<img class="wb-{theme}" alt="{alt}" style="max-width:none" src="{data_uri(render(scene, theme))}">'
-        for theme in ("light", "dark")
-    )
-    return f'<div style="overflow-x:auto">{"".join(images)}</div>'
 
 
 def _card(title: str, content: str) -> str:

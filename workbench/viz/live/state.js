@@ -13,7 +13,9 @@ const OPEN = 60; // events up to which every fold is open at first
  * low                   is the window low, so that whatever can be is small
  * tallest, printing     the height that the picture may have; is the page being printed, all of it
  * lanes, marks, dated   rows of the picture; what is drawn; elements that an event of the reverse pass makes
- * spread, rowOf, bottom families of lanes that lie open; the row of each lane; where the rows end
+ * spread, pinned        families of lanes that lie open; lanes that stand on top
+ * rowOf, bottom         the row of each lane; where the rows end
+ * whole                 what was in the window before a finding was shown
  * aimed                 has the lane of the seed been brought into sight
  * behind                the event behind which the cursor is to be seen, -1: before that of its moment
  * focus                 event and lane (-1: its head) that the keyboard is at
@@ -29,7 +31,7 @@ export function stateOf(model, signal) {
     still: globalThis.matchMedia?.("(prefers-reduced-motion: reduce)").matches ?? false,
     levels: null, other: null, all: units(meta.folds, n, open), sums: tallies(tape, null),
     u0: 0, u1: 1, grouped: 1, wide: 900, left: 264, head: 100, box: 26, tallest: 440, low: false, printing: false, cols: [], lanes: [], marks: [], dated: [], strips: [], veils: [],
-    spread: new Set(), bottom: 0, aimed: false, findings: [], marked: null, behind: -1, focus: { e: 0, lane: -1 }, query: "", hits: [], hit: -1, timer: null, drag: null,
+    spread: new Set(), pinned: [], bottom: 0, aimed: false, whole: null, findings: [], marked: null, behind: -1, focus: { e: 0, lane: -1 }, query: "", hits: [], hit: -1, timer: null, drag: null,
     get: (/** @type {string} */ name) => model.get(name),
     set(/** @type {Record<string, any>} */ values) {
       for (const [name, value] of Object.entries(values)) model.set(name, value);

@@ -58,7 +58,7 @@ export function composeStrips(v, lane) {
     const x = strip.from[0], wide = strip.to[strip.to.length - 1] - x;
     put(v, "rect", "stripground", { x, y: lane.value - 1, width: wide, height: lane.adjoint + lane.tall + 2 - lane.value });
     const values = valuesOf(v.tape, v.levels, [lane.k], strip.parts);
-    drawn(v, strip, valueMarks(values, lane.tall), lane.value + lane.tall / 2, lane.tall);
+    drawn(v, strip, valueMarks(values, lane.tall, v.meta.drawing.thick[3]), lane.value + lane.tall / 2, lane.tall);
     if (!v.levels) continue;
     const y = lane.adjoint + lane.tall / 2;
     for (const [side, shift, cap, twin] of passesOf(v, lane.tall)) {

@@ -3,17 +3,18 @@
 // asked for as soon as the page is drawn; while the kernel is busy it says so, and asks again.
 import { saidOnce } from "./against.js";
 import { button, count, h, short } from "./elements.js";
-import { showLane } from "./families.js";
-import { goTo } from "./window.js";
+import { pin } from "./families.js";
+import { goTo, reveal } from "./window.js";
 
-const SEVERITY = { error: "✕", warning: "▲", info: "•" }, CHIPS = 3;
+const SEVERITY = { error: "✕", warning: "▲", info: "•" }, CHIPS = 3, PINNED = 3;
 const KEEP_ALL = "run again with everything kept";
 
 /** The strip. @param {any} v */
 export function verdictOf(v) {
   v.verdictLine = h("div", { class: "wb-verdictline" });
+  v.causeBox = h("div", { class: "wb-cause" });
   v.findingsBox = h("ol", { class: "wb-findings", id: `${v.uid}-findings`, hidden: true });
-  v.strip = h("section", { class: "wb-verdict", "aria-label": "verdict", "aria-busy": "true" }, v.verdictLine, v.findingsBox);
+  v.strip = h("section", { class: "wb-verdict", "aria-label": "verdict", "aria-busy": "true" }, v.verdictLine, v.causeBox, v.findingsBox);
   v.verdict = null;
   v.showFinding = (/** @type {number} */ k) => showFinding(v, k);
   v.diagnose = v.keen("findings", () => ({ all: v.lookedAll === true }), (/** @type {any} */ answer) => {
@@ -23,6 +24,8 @@ export function verdictOf(v) {
     listFindings(v);
     saidOnce(v);
     fillVerdict(v);
+    v.causeBox.replaceChildren(...(answer.calm || !answer.rows.length ? [] : causeOf(v, answer.rows[0])));
+    if (!answer.calm && answer.rows.length && untouched(v)) openAt(v, answer.rows[0]);
     v.drawMap();
     v.draw();
   }, (/** @type {string} */ error) => verdictWaits(v, `What is wrong could not be looked for: ${error}`, button("again", "look for findings again", () => lookForFindings(v))),
@@ -46,6 +49,7 @@ export function lookForFindings(v, all = false) {
 /** @param {any} v @param {string} text @param {...HTMLElement} more */
 function verdictWaits(v, text, ...more) {
   v.strip.className = "wb-verdict";
+  v.causeBox.replaceChildren();
   v.verdictLine.replaceChildren(...(more.length ? [] : [h("progress", { "aria-label": "looking for findings" })]), h("span", { class: "wb-muted", role: "status" }, text), ...more);
 }
 
@@ -53,10 +57,10 @@ function verdictWaits(v, text, ...more) {
 export function fillVerdict(v) {
   if (!v.verdict) return;
   const { rows, note, partial, calm, again, kept } = v.verdict, loud = calm ? [] : [0];
-  const chips = rows.map((/** @type {any} */ _, /** @type {number} */ k) => k).filter((/** @type {number} */ k) => k && !rows[k].ordinary).slice(0, CHIPS);
+  const chips = rows.map((/** @type {any} */ _, /** @type {number} */ k) => k).filter((/** @type {number} */ k) => (k || calm) && !rows[k].ordinary).slice(0, calm ? 1 : CHIPS);
   v.strip.className = `wb-verdict ${calm ? "quiet" : rows[0].severity}`;
   const open = !v.findingsBox.hidden, word = calm ? "note" : "finding";
-  const all = h("button", { type: "button", class: "wb-all", "aria-expanded": String(open), "aria-controls": v.findingsBox.id, onclick: () => { unfoldFindings(v, v.findingsBox.hidden); } }, `${open ? "▾" : "▸"} ${calm ? "" : "all "}${count(rows.length, word)}`);
+  const all = h("button", { type: "button", class: "wb-all", "aria-expanded": String(open), "aria-controls": v.findingsBox.id, onclick: () => { unfoldFindings(v, v.findingsBox.hidden); } }, `${open ? "▾" : "▸"} ${calm || rows.length < 2 ? "" : "all "}${count(rows.length, word)}`);
   v.verdictLine.replaceChildren(
     ...(calm ? [h("span", { class: "wb-calm", role: "status" }, partial || note ? note || "" : `no problem found${adjointRange(v)}`)] : []),
     ...loud.map((k) => firstFinding(v, k)), ...chips.map((/** @type {number} */ k) => findingChip(v, k)),
@@ -76,7 +80,7 @@ const firstFinding = (v, k) => h("button", { type: "button", class: "wb-found", 
 /** A further one in short. @param {any} v @param {number} k */
 function findingChip(v, k) {
   const f = v.findings[k], where = f.position >= 0 ? ` #${f.position}` : "";
-  return h("button", { type: "button", class: `wb-chip ${f.severity}`, "data-finding": k, title: f.headline, "aria-label": `${f.severity}: ${f.headline}; show it`, onclick: () => showFinding(v, k) }, `${SEVERITY[/** @type {"info"} */ (f.severity)]} ${f.slug}${where}`);
+  return h("button", { type: "button", class: `wb-chip ${f.severity}`, "data-finding": k, title: f.headline, "aria-label": `${f.severity}: ${f.headline}; show it`, onclick: () => showFinding(v, k) }, `${SEVERITY[/** @type {"info"} */ (f.severity)]} ${v.verdict.calm ? f.headline : f.slug + where}`);
 }
 
 /** The smallest and the largest adjoint, where they are known. @param {any} v */
@@ -96,7 +100,34 @@ function listFindings(v) {
   v.findingsBox.replaceChildren(...v.findings.map((/** @type {any} */ f, /** @type {number} */ k) =>
     h("li", { class: `wb-finding ${f.severity}`, id: `${v.uid}-finding-${k}` },
       h("button", { type: "button", "aria-label": `${f.headline}; show it`, onclick: () => showFinding(v, k) }, ...headlined(f)),
-      ...(f.line ? [h("code", {}, f.line)] : []), h("span", { class: "wb-muted" }, f.sentence), ...(f.fix ? [h("em", {}, ` Fix: ${f.fix}`)] : []))));
+      h("span", { class: "wb-muted" }, f.sentence), ...causeOf(v, f))));
+}
+
+/** The line that a finding is about, what to do, and the line to write instead. @param {any} v @param {any} f */
+function causeOf(v, f) {
+  const mended = h("code", { class: "wb-mended" }, f.mended), copy = button("copy", "copy the mended line", async () => {
+    try {
+      await navigator.clipboard.writeText(f.mended);
+      v.say("copied");
+    } catch { // a page that may not write it
+      getSelection()?.selectAllChildren(mended);
+      v.say("it is selected: copy it with the keyboard");
+    }
+  });
+  return [...(f.line ? [h("code", {}, f.line)] : []), ...(f.fix ? [h("em", {}, `Fix: ${f.fix}`)] : []), ...(f.mended ? [h("div", {}, mended, copy)] : [])];
+}
+
+/** Has the reader done nothing yet. @param {any} v */
+const untouched = (v) => !v.marked && v.get("launch") < 0 && v.get("cursor") === 0 && v.u0 === 0 && v.u1 >= v.all.size - 0.01;
+
+/** The memory of a finding on top and marked, and its launch in the window; of what spreads over many launches all of them.
+ * @param {any} v @param {any} f */
+function openAt(v, f) {
+  v.marked = { lanes: new Set(f.lanes), from: f.position, reverse: f.phase === "reverse", all: f.spreads };
+  pin(v, f.lanes.slice(0, PINNED));
+  if (f.position < 0 || f.spreads) return;
+  v.whole ??= { open: new Set(v.open), u0: v.u0, u1: v.u1 };
+  reveal(v, f.position);
 }
 
 /** @param {any} v @param {boolean} open */
@@ -111,19 +142,13 @@ function unfoldFindings(v, open) {
 function showFinding(v, k) {
   const f = v.findings[k];
   for (const node of v.strip.querySelectorAll("[data-finding]")) node.setAttribute("aria-pressed", String(Number(node.dataset.finding) === k));
-  if (f.position < 0) {
-    unfoldFindings(v, true);
-    v.say(f.sentence);
-    return;
-  }
-  v.marked = { lanes: new Set(f.lanes), from: f.position, reverse: f.phase === "reverse", all: f.slug === "growing" };
+  v.causeBox.replaceChildren(...causeOf(v, f));
+  openAt(v, f);
   const array = arrayOfFinding(v, f);
   if (array >= 0 && array !== v.get("array")) v.set({ array, element: [] });
-  goTo(v, f.position, f.phase !== "reverse");
-  if (f.lanes.length) showLane(v, f.lanes[0]);
+  if (f.position >= 0) goTo(v, f.position, f.phase !== "reverse");
   v.draw();
-  if (v.tape.events.grid[f.position] >= 0) v.openThread(f.position, f.thread, f.place, { phase: f.phase });
-  v.plot.scrollIntoView?.({ block: "nearest", behavior: "auto" });
+  if (f.position >= 0 && v.tape.events.grid[f.position] >= 0) v.openThread(f.position, f.thread, f.place, { phase: f.phase });
   v.say(f.sentence);
 }
 

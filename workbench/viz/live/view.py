@@ -34,14 +34,13 @@ from ...tapes.seeds import check_seed
 from ...tapes.tape import Tape
 from ..data.columns import Columns, levels_of, scale_of_levels
 from ..data.gather import Levels, levels, no_collector, structure
-from ..data.headline import NOTHING, PATIENT, Verdict, verdict
+from ..data.headline import NOTHING, PATIENT, Verdict, telling_threads, verdict
 from ..data.marks import DARK, LIGHT
 from ..data.snapshot import (
     DrawnSlice,
     Retrace,
     SeedBytes,
     TapeMoments,
-    extremes,
     frame_of,
     full_shape,
     is_viewable,
@@ -55,7 +54,7 @@ from ..inspect.kept_run import KeptRun
 from ..inspect.ledger import ledger
 from ..inspect.ledger_table import Contribution, Ledger
 from ..inspect.microscope import ThreadIndex, microscope
-from .saved import Answers, Saved, still_of
+from .saved import SIZE, Answers, Saved, still_of
 from .widget import Widget
 
 PATIENCE = 0.05  # seconds that an answer waits for the lock
@@ -447,7 +446,11 @@ class View(Saved, Widget):
         self.refresh_still()
         lanes = self._columns.lanes
         said = found.to_json()
+        rows = (row for row in found.rows if row.thread is None and row.severity != "info")
+        alone = (row.position for row in rows if row.position >= 0)
+        telling = telling_threads(self.tape, alone)
         for row in said["rows"]:
+            row["thread"] = row["thread"] or telling.get(row["position"])
             row["lanes"] = [lanes[name] for name in row["lanes"] if name in lanes]
         return {**said, "again": self._kept is None and any(not row.known for row in found.rows)}, []
 
@@ -478,7 +481,7 @@ class View(Saved, Widget):
 
     # ---- without a kernel
 
-    def still(self) -> tuple[str, str]:
+    def still(self, most: int = SIZE) -> tuple[str, str]:
         """The picture of the tape as it was when this view was made, for a saved notebook without a kernel.
 
         A short tape is judged for it, as by `show`; of a longer one the verdict is there once the page has asked.
@@ -486,7 +489,7 @@ class View(Saved, Widget):
         if self._said is None and self.wrong is None and len(self.tape.events) <= SHORT:
             with memory.LOCK, memory.unrecorded():
                 self._said = self._verdict(SHORT)
-        return still_of(self._columns.trace, self._found, self.wrong, self._said)
+        return still_of(self._columns.trace, self._found, self.wrong, self._said, most)
 
 
 # ---- small parts
@@ -499,8 +502,7 @@ def _known_picture(numbers: np.ndarray, known: np.ndarray, frame: DrawnSlice) ->
     if plane.dtype.kind == "b":
         plane = plane.astype(np.int8)
     held = np.where(mask, plane, 0)
-    found = picture(held, frame)
-    found["least"], found["most"] = extremes(held[mask])
+    found = picture(held, frame, mask)
     some, every = bool(known.any()), bool(known.all())
     said = {**_sized(found), "state": "known" if every else "partly" if some else "not kept"}
     sure_cells = reduced(~mask, frame.block) == 0

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from ..data.gather import no_collector
 from ..data.headline import Verdict, adjoint_range
+from ..data.marks import LIGHT
 from ..data.text import clean_lines, sentence, text_width
 from ..data.trace import Trace
 from .marks import Mark, Scene
@@ -36,7 +37,7 @@ class TapeFigure:
     """The static tape view of a trace. `theme` is `auto`, `light` or `dark`; another name is a ValueError.
 
     against  two passes over each other: then `trace` is that of the comparison.
-    verdict  the findings: the strip above the picture and the list below it; None for neither.
+    verdict  the findings, for the strip above the picture; None for none.
     """
 
     def __init__(
@@ -62,11 +63,11 @@ class TapeFigure:
 
     @property
     def html(self) -> str:
-        """The picture as an image, every finding below it, and the table folded behind them."""
+        """Every finding, the picture as an image, and the table folded behind it."""
         return self._page(self.svg, html_table(self.trace, rows=self._event_rows(), against=self.against))
 
     def within(self, most: int) -> tuple[str, str]:
-        """Text and HTML that take at most `most` bytes in a notebook: fewer columns and rows, no tooltips.
+        """Text and HTML that take at most `most` bytes in a notebook: fewer columns and rows, no ids.
 
         Showing never raises: what goes wrong is shown in the frame.
         """
@@ -84,10 +85,9 @@ class TapeFigure:
         text = text if len(text) <= most // 8 else said[:1000]
         return text, html if len(html) <= most else f"<p>{quoted(said[:1000])}</p>"
 
-    def _drawn(self, marks: int, tips: bool = True) -> str:
-        strip = [] if self.verdict is None else self.verdict.lines(adjoint_range(self.trace))
-        scene = draw(self.trace, marks, self.against, strip, self._sentences())
-        return render(scene, self.theme, tips)
+    def _drawn(self, marks: int, ids: bool = True) -> str:
+        scene = draw(self.trace, marks, self.against)
+        return render(scene, self.theme, ids)
 
     def _sentences(self) -> list[str]:
         """The sentences about two passes, besides the findings."""
@@ -101,7 +101,8 @@ class TapeFigure:
 
     def _page(self, svg: str, tables: str) -> str:
         said = " ".join(["", *self.against.said]) if self.against is not None else ""
-        findings = "" if self.verdict is None else _findings(self.verdict)
+        findings = "" if self.verdict is None else _findings(self.verdict, adjoint_range(self.trace))
+        findings += "".join(f"<p><strong>{quoted(text)}</strong></p>" for text in self._sentences())
         return _html(svg, sentence(self.trace) + said, tables, findings)
 
     def _event_rows(self) -> list[Row]:
@@ -161,21 +162,28 @@ class TapeViews:
         return {"text/plain": repr(self), "text/html": html}
 
 
-def _findings(verdict: Verdict) -> str:
-    """The HTML list of all findings with line and fix; the picture's own strip has room for the first few."""
-    items = []
+def _findings(verdict: Verdict, quiet: str) -> str:
+    """The HTML strip above the picture: what was found, the line, what to do; what most programs have folded."""
+    calm, items, folded = verdict.calmly(quiet), [], []
     for row in verdict.rows:
         line = f"<br><code>{quoted(row.line)}</code>" if row.line else ""
         fix = f"<br><em>Fix: {quoted(row.fix)}</em>" if row.fix else ""
-        items.append(f"<li><strong>{quoted(row.title)}</strong>{line}{fix}</li>")
-    style = "font-size:12px;margin:4px 0;padding-left:20px"
-    return f'<ul class="wb-findings" style="{style}">{"".join(items)}</ul>' if items else ""
+        mended = f'<br><code style="white-space:pre-wrap">{quoted(row.mended)}</code>' if row.mended else ""
+        said = f"<li><strong>{quoted(row.title)}</strong>{line}{fix}{mended}</li>"
+        (folded if row.ordinary else items).append(said)
+    listed = f'<ul style="margin:2px 0;padding-left:20px">{"".join(items)}</ul>' if items else ""
+    notes = f"<details><summary>notes</summary><ul>{''.join(folded)}</ul></details>" if folded else ""
+    parts = [f"<div>{quoted(text)}</div>" for text in (calm, verdict.note) if text]
+    style = (
+        f"font-size:12px;margin:4px 0;padding:2px 8px;border-left:5px solid {LIGHT['muted' if verdict.calm else 'bad']}"
+    )
+    return f'<div class="wb-findings" style="{style}">{"".join(parts)}{listed}{notes}</div>'
 
 
 def _html(svg: str, alt: str, tables: str, findings: str = "") -> str:
     image = f'<img alt="{quoted(alt)}" style="max-width:none" src="{data_uri(svg)}">'
     folded = f"<details><summary>The same as a table</summary>{tables}</details>" if tables else ""
-    return f'<div class="wb-tape-view"><div style="overflow-x:auto">{image}</div>{findings}{folded}</div>'
+    return f'<div class="wb-tape-view">{findings}<div style="overflow-x:auto">{image}</div>{folded}</div>'
 
 
 def _reason(error: Exception) -> str:

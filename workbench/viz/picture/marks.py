@@ -1,6 +1,6 @@
 """A picture as a list of marks: plain data that SVG, tests and a live view share.
 
-Every mark has a stable id, a class (its look), a box and a tooltip.
+Every mark has a stable id, a class (its look) and a box. There are no tooltips: an image shows none.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ class Mark:
     w: float = 0.0
     h: float = 0.0
     text: str = ""
-    title: str = ""
     path: str = ""
     size: float = 0.0
     radius: float = 0.0
@@ -46,7 +45,6 @@ class Mark:
 class LabelLook(TypedDict, total=False):
     """Fields of a mark besides its place, its text and the size of that."""
 
-    title: str
     path: str
     radius: float
     opacity: float

@@ -8,61 +8,38 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from ..data.columns import Columns, levels_of, scale_of_levels
 from ..data.marks import LEGEND, SIGNS, THICK, THIN, WEDGE, odd
-from ..data.text import BADGES, ODD, clean, fit, fit_middle, sentence, text_width, touch_text
-from ..data.trace import EventColumn, Trace, event_flags, events_text, fold_flags, within_memory
+from ..data.text import BADGES, ODD, clean, fit, fit_middle, sentence, text_width
+from ..data.trace import Trace, event_flags, fold_flags, within_memory
 from .marks import Scene
 from .tracks import Tracks, glyph, kept_path
-from .window import LEFT, MARGIN, MARK_BUDGET, PITCH_MAX, RIGHT, TimeColumn, group_name, window_of, within
+from .window import LEFT, MARGIN, MARK_BUDGET, PITCH_MAX, RIGHT, TimeColumn, group_name, window_of
 
 if TYPE_CHECKING:
     from ..data.against import PassComparison
 
-STRIP, BOLD = 18.0, 0.9  # of a line of the strip: its height, and what bold letters leave of its room
-SAID = 17.0  # height of a line about two passes
 
-
-def draw(
-    trace: Trace,
-    budget: int = MARK_BUDGET,
-    against: PassComparison | None = None,
-    strip: Sequence[tuple[str, str]] = (),
-    said: Sequence[str] | None = None,
-) -> Scene:
-    """The whole picture; `against`: with the other pass over it, whose columns `trace` must have.
-
-    `strip`: lines above it, each with its severity; `said`: sentences about both passes, by default all there are.
-    """
-    return Picture(trace, budget, against, strip, said).drawn()
+def draw(trace: Trace, budget: int = MARK_BUDGET, against: PassComparison | None = None) -> Scene:
+    """The whole picture; `against`: with the other pass over it, whose columns `trace` must have."""
+    return Picture(trace, budget, against).drawn()
 
 
 class Picture:
     """A picture before it is drawn: its window along time, and its rows. The arguments are those of `draw`."""
 
-    def __init__(
-        self,
-        trace: Trace,
-        budget: int = MARK_BUDGET,
-        against: PassComparison | None = None,
-        strip: Sequence[tuple[str, str]] = (),
-        said: Sequence[str] | None = None,
-    ):
+    def __init__(self, trace: Trace, budget: int = MARK_BUDGET, against: PassComparison | None = None):
         keys = {track.id for track in trace.allocations}
         trace = self.trace = replace(trace, events=[within_memory(event, keys) for event in trace.events])
         self.against, self.window = against, window_of(trace, len(keys), budget)
         right, pitch = self.window.right, self.window.pitch
         ones = [trace.events[column.a] for column in self.window.ones]
         widest = max((text_width(clean(event.name), 12, True) for event in ones), default=0.0)
-        self.strip = [(look, line) for look, text in strip for line in _wrapped([text], BOLD * (right - MARGIN - 20))]
-        said = () if against is None else against.said if said is None else said
-        self.said, self.verdict = _wrapped(said, right - MARGIN), STRIP * len(self.strip) + 12 if self.strip else 0
-        self.above = self.verdict + (0 if against is None else 28 + SAID * len(self.said))
+        self.above = 0 if against is None else 28
         scoped = any(event.scope for event in ones)
-        self.boxes = self.above + 44 + 16 * scoped + 12 * (scoped and trace.cursor is not None)
+        self.boxes = self.above + 44 + 16 * scoped
         self.turned = pitch < 84 and widest + 16 > pitch
         self.tall = min(widest, PITCH_MAX) + 16 if self.turned else 26
         flagged = any(event_flags(event) & BADGES.keys() for event in trace.events)
@@ -82,7 +59,6 @@ class Picture:
     def drawn(self) -> Scene:
         tracks = self.tracks
         self._title()
-        self._strip()
         self._two_passes()
         self._scopes()
         self._header()
@@ -96,7 +72,6 @@ class Picture:
         tracks.parted()
         tracks.tag()
         self._group_badges()
-        self._cursor()
         self._legend()
         return self.scene
 
@@ -104,28 +79,20 @@ class Picture:
         trace, right, scene = self.trace, self.window.right, self.scene
         scene.add("rect", "ground", "ground", 0, 0, scene.width, scene.height, radius=8)
         title = fit(clean(trace.title), 360, 15)
-        scene.label("title", "title wrong" if trace.wrong else "title", MARGIN, 26, title, 15, title=clean(trace.title))
+        scene.label("title", "title wrong" if trace.wrong else "title", MARGIN, 26, title, 15)
         x = MARGIN + text_width(title, 15) + 4 * sum(c.isupper() for c in title) + 12  # bold capitals are wide
-        scene.label("summary", "muted", x, 26, fit(trace.summary, right - x, 12), 12, title=scene.sentence)
+        scene.label("summary", "muted", x, 26, fit(trace.summary, right - x, 12), 12)
         if trace.seeds:
             seed = "seed  " + clean(trace.seed_text)
             room = right - x - text_width(trace.summary, 12) - 24
-            scene.label("seed", "muted", right, 26, fit(seed, room, 12), 12, anchor="end", title=seed)
-
-    def _strip(self) -> None:
-        wide, strip, scene = self.window.right - MARGIN, self.strip, self.scene
-        if strip:
-            scene.add("rect", "verdict", f"verdict {strip[0][0]}", MARGIN, 38, wide, STRIP * len(strip) + 4, radius=6)
-        for n, (severity, text) in enumerate(strip):
-            look = "muted" if severity == "quiet" else f"name found-{severity}"
-            scene.label(f"verdict-{n}", look, MARGIN + 10, 54 + STRIP * n, fit(text, wide - 20, 12), 12, title=text)
+            scene.label("seed", "muted", right, 26, fit(seed, room, 12), 12, anchor="end")
 
     def _two_passes(self) -> None:
-        """Draw the legend of both passes below the title, then the sentences about them."""
+        """Draw the legend of both passes below the title."""
         made, scene = self.against, self.scene
         if made is None:
             return
-        x, y = MARGIN, 48.0 + self.verdict
+        x, y = MARGIN, 48.0
         look = f"bar{odd(True, self.trace.wrong)}"
         signs = (("here", look, f"{made.here.title}, where it differs"), ("there", "outline", made.there.title))
         for key, cls, text in signs:
@@ -133,8 +100,6 @@ class Picture:
             text = fit(clean(text), self.window.right - x - 32, 12)
             scene.label(f"pass-{key}-label", "name", x + 32, y, text, 12)
             x += 32 + text_width(text, 12) + 18
-        for n, text in enumerate(self.said):
-            scene.label(f"said-{n}", "said", MARGIN, y + 20 + SAID * n, text, 12)
 
     # ---- events
 
@@ -146,7 +111,7 @@ class Picture:
 
     def _event_box(self, column: TimeColumn) -> None:
         scene, event, key, pitch = self.scene, self.trace.events[column.a], column.a, self.window.pitch
-        name, title, x, top, tall = clean(event.name), event_title(event), column.x, self.boxes, self.tall
+        name, x, top, tall = clean(event.name), column.x, self.boxes, self.tall
         if self.turned:
             text, wide = fit_middle(name, tall - 14, 12, True), 20.0
         else:
@@ -154,27 +119,25 @@ class Picture:
             wide = max(text_width(text, 12, True) + 14, min(84.0, pitch - 10))
         scene.add("path", f"guide-{key}", "guide", path=f"M{x:.1f} {top + tall:.1f}V{self.bottom:.1f}")
         look = "event lacking" if "there" in event.flags else "event" if event.facts.step == "launch" else "event other"
-        look += " current" if key == self.trace.cursor else ""
-        scene.add("rect", f"event-{key}", look, x - wide / 2, top, wide, tall, radius=6, title=title)
+        scene.add("rect", f"event-{key}", look, x - wide / 2, top, wide, tall, radius=6)
         x, y, anchor = (x + 4, top + tall - 7, "start") if self.turned else (x, top + 17, "middle")
         label, turned = f"event-{key}-label", self.turned
-        scene.label(label, "name", x, y, text, 12, mono=True, anchor=anchor, turned=turned, title=title)
+        scene.label(label, "name", x, y, text, 12, mono=True, anchor=anchor, turned=turned)
         flags = event_flags(event)
         words = [word for flag, word in BADGES.items() if flag in flags]
         self._badge(f"flag-{key}", words, column.x, top + tall + 16, pitch - 6)
 
-    def _badge(self, key: str, words: Sequence[str], x: float, y: float, room: float, title: str = "") -> None:
+    def _badge(self, key: str, words: Sequence[str], x: float, y: float, room: float) -> None:
         """Draw the flags of an event below its box; only the first letter where there is no room for the word."""
         if not words:
             return
         text = " · ".join(words)
         short = text if text_width(text, 9.5) + 12 <= room else "".join(word[0] for word in words)
         wide = text_width(short, 9.5) + 12
-        title = title or f"adjoint: {', '.join(words)}"
         of_two = {word.split(" ×")[0] for word in words} <= {BADGES[flag] for flag in ODD}
         look = "badge odd" if of_two else "badge"
-        self.scene.add("rect", key, look, x - wide / 2, y - 11, wide, 14, radius=7, title=title)
-        self.scene.label(f"{key}-label", "badgetext", x, y - 0.5, short, 9.5, anchor="middle", title=title)
+        self.scene.add("rect", key, look, x - wide / 2, y - 11, wide, 14, radius=7)
+        self.scene.label(f"{key}-label", "badgetext", x, y - 0.5, short, 9.5, anchor="middle")
 
     def _scopes(self) -> None:
         """Draw a bracket over neighbouring events of one loop or block."""
@@ -187,9 +150,9 @@ class Picture:
             if scope:
                 x0, x1 = ones[start].x - room, ones[n - 1].x + room
                 path = f"M{x0:.1f} {y + 4:.1f}V{y - 1:.1f}H{x1:.1f}V{y + 4:.1f}"
-                self.scene.add("path", f"scope-{ones[start].a}", "scope", path=path, title=scope)
+                self.scene.add("path", f"scope-{ones[start].a}", "scope", path=path)
                 place = (x0 + x1) / 2, y - 5, fit(scope, x1 - x0, 10), 10
-                self.scene.label(f"scope-{start}-label", "muted", *place, anchor="middle", title=scope)
+                self.scene.label(f"scope-{start}-label", "muted", *place, anchor="middle")
             start = n
 
     # ---- many events in one column
@@ -198,43 +161,25 @@ class Picture:
         """Draw the columns of many events, each with its name in a box."""
         scene, top = self.scene, self.tracks.top
         for n, group in enumerate(self.window.groups):
-            key, x0, x1, title = f"gap{n or ''}", group.x0 + 3, group.x1 - 3, self._group_title(group)
-            scene.add("rect", key, "gap", x0, top, x1 - x0, self.bottom - top, title=title)
+            key, x0, x1 = f"gap{n or ''}", group.x0 + 3, group.x1 - 3
+            scene.add("rect", key, "gap", x0, top, x1 - x0, self.bottom - top)
             path = f"M{x0:.1f} {top:.1f}V{self.bottom:.1f}M{x1:.1f} {top:.1f}V{self.bottom:.1f}"
             scene.add("path", f"{key}-edges", "gapedge", path=path)
             self.tracks.strips(group, key)
             wide, look = group.x1 - group.x0 - 12, "event" if group.fold else "event other"
-            scene.add("rect", f"{key}-box", look, group.x0 + 6, self.boxes, wide, 26, radius=6, title=title)
+            scene.add("rect", f"{key}-box", look, group.x0 + 6, self.boxes, wide, 26, radius=6)
             text = fit_middle(group_name(self.trace, group), wide - 8, 12, True)
             place = group.x, self.boxes + 17, text, 12
-            scene.label(f"{key}-label", "name", *place, mono=True, anchor="middle", title=title)
+            scene.label(f"{key}-label", "name", *place, mono=True, anchor="middle")
 
     def _group_badges(self) -> None:
         for n, group in enumerate(self.window.groups):
             tally = fold_flags(self.trace.events[group.a : group.b])
             words = [f"{word} ×{tally[flag]}" for flag, word in BADGES.items() if flag in tally]
             place = group.x, self.boxes + 44, group.x1 - group.x0
-            self._badge(f"gap{n or ''}-flag", words, *place, self._group_title(group))
-
-    def _group_title(self, group: TimeColumn) -> str:
-        """The tooltip of many events: their name, how many of each kind, and their flags."""
-        events = self.trace.events[group.a : group.b]
-        kinds = ", ".join(events_text(events))
-        flags = "".join(f"\n{key}: {number}" for key, number in fold_flags(events).items())
-        name, inside = group_name(self.trace, group), within(self.trace, group)
-        return f"{name}, {inside}: {kinds}, in the table one by one{flags}"
+            self._badge(f"gap{n or ''}-flag", words, *place)
 
     # ---- the moment, and what the signs are
-
-    def _cursor(self) -> None:
-        total, cursor, scene, top = len(self.trace.events), self.trace.cursor, self.scene, self.boxes
-        if cursor is None or not 0 <= cursor < total:
-            return
-        x, text = self.window.x(cursor), f"reverse {total - cursor}/{total}"
-        wide = text_width(text, 9.5) + 12
-        scene.add("path", "cursor", "cursor", path=f"M{x:.1f} {top + self.tall:.1f}V{self.bottom:.1f}", title=text)
-        scene.add("rect", "cursor-box", "cursorbox", x - wide / 2, top - 13, wide, 14, radius=7, title=text)
-        scene.label("cursor-label", "cursortext", x, top - 2.5, text, 9.5, anchor="middle", title=text)
 
     def _legend(self) -> None:
         """Draw a line that names every sign, and the scale of thickness with its numbers."""
@@ -274,19 +219,5 @@ class Picture:
             tall = 5 if key == "zero" else 10
             scene.add("rect", name, f"bar {key}", x, y - tall / 2, 28, tall, radius=tall / 2)
             if key != "zero":
-                glyph(scene, f"{name}-sign", key, x + 14, y, 3.5, "")
+                glyph(scene, f"{name}-sign", key, x + 14, y, 3.5)
         return x + (10 if key in (*SIGNS, "kept") else 34)
-
-
-def event_title(event: EventColumn) -> str:
-    """The tooltip of an event: kind, place, and every access in words."""
-    place = f" at {clean(event.where)}" if event.where else ""
-    lines = [f"{clean(event.heading)} ({event.kind}){place}"]
-    lines += [touch_text(touch) for touch in event.touches]
-    lines += [f"kept {kept.nbytes:,} B: {clean(kept.reason)}" for kept in event.kept]
-    return "\n".join(lines)
-
-
-def _wrapped(said: Sequence[str], room: float) -> list[str]:
-    """Sentences wrapped to lines of this width, each from a new line."""
-    return [part for text in said for part in wrap(clean(text), max(int(room / text_width("0", 12)), 20))]

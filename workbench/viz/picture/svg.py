@@ -25,12 +25,9 @@ RULES = """
 .ground{fill:var(--wb-ground)} .label{fill:var(--wb-ink)} .title{font-weight:600} .muted{fill:var(--wb-muted)}
 .chip.shared{fill:url(#wb-shared)} .chipground{fill:var(--wb-ground);opacity:.86} .block.strided{fill:url(#wb-strided)}
 .absent{fill:url(#wb-absent)} .bar.parted.wrong{fill:url(#wb-wrong)}
-.extent{fill:var(--wb-stripe)} .strip.block,.strip.block.nan,.strip.block.inf{stroke:none}
-.title.wrong,.said{fill:var(--wb-oddtext);font-weight:600}
-.extent.strided{fill:var(--wb-box);stroke:var(--wb-stripe);stroke-dasharray:2 1.5;stroke-width:1.4}
+.strip.block,.strip.block.nan,.strip.block.inf{stroke:none}
+.title.wrong{fill:var(--wb-oddtext);font-weight:600}
 .gap{fill:var(--wb-box);opacity:.92} .gapedge{fill:none;stroke:var(--wb-muted);stroke-dasharray:3 3}
-.verdict{fill:var(--wb-box);stroke:var(--wb-line)} .verdict.error,.verdict.warning{stroke:var(--wb-bad)}
-.found-error,.found-warning{font-weight:600}
 """
 DEFS = (
     '<pattern id="wb-shared" width="7" height="7" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
@@ -53,12 +50,12 @@ DEFS = (
 TIPS = {"ill": "illtip", "cut": "stop"}
 
 
-def render(scene: Scene, theme: str = "auto", tips: bool = True) -> str:
+def render(scene: Scene, theme: str = "auto", ids: bool = True) -> str:
     """The scene as one SVG document. `theme` is `auto`, `light` or `dark`; another name is a ValueError.
 
-    tips=False leaves out the tooltips and ids, which nobody sees in an `<img>`.
+    ids=False leaves out the ids, which nobody needs in an `<img>`.
     """
-    marks = scene.marks if tips else [replace(mark, title="", id="") for mark in scene.marks]
+    marks = scene.marks if ids else [replace(mark, id="") for mark in scene.marks]
     wide, tall = number(scene.width), number(scene.height)
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="wb-tape" role="img" aria-label="{quoted(scene.sentence)}" '
@@ -90,7 +87,7 @@ def _coloured(palette: Mapping[str, str]) -> str:
 
 
 def quoted(text: object) -> str:
-    """Text made safe for XML, inside quotes too. A tooltip's line breaks stay."""
+    """Text made safe for XML, inside quotes too."""
     return escape(clean_lines(text), quote=True)
 
 
@@ -110,33 +107,29 @@ def _open(tag: str, mark: Mark, **attributes: object) -> str:
     return f"<{tag} " + " ".join(f'{key.replace("_", "-")}="{quoted(value)}"' for key, value in pairs.items())
 
 
-def _close(tag: str, mark: Mark) -> str:
-    return f"><title>{quoted(mark.title)}</title></{tag}>" if mark.title else "/>"
-
-
 def _rect(mark: Mark) -> str:
     round_ = {"rx": number(mark.radius)} if mark.radius else {}
     place = {"x": number(mark.x), "y": number(mark.y), "width": number(mark.w), "height": number(mark.h)}
-    return _open("rect", mark, **place, **round_) + _close("rect", mark)
+    return _open("rect", mark, **place, **round_) + "/>"
 
 
 def _circle(mark: Mark) -> str:
     r = mark.w / 2
-    return _open("circle", mark, cx=number(mark.x + r), cy=number(mark.y + r), r=number(r)) + _close("circle", mark)
+    return _open("circle", mark, cx=number(mark.x + r), cy=number(mark.y + r), r=number(r)) + "/>"
 
 
 def _diamond(mark: Mark) -> str:
     r = mark.w / 2
     n = number
     points = f"M{n(mark.x + r)} {n(mark.y)}l{n(r)} {n(r)}l{n(-r)} {n(r)}l{n(-r)} {n(-r)}z"
-    return _open("path", mark, d=points) + _close("path", mark)
+    return _open("path", mark, d=points) + "/>"
 
 
 def _path(mark: Mark) -> str:
     more: dict[str, object] = {"stroke_width": number(mark.size)} if mark.size else {}
     if mark.cls.startswith("arrow"):
         more["marker_end"] = f"url(#wb-{TIPS.get(mark.cls.split()[-1], 'tip')})"
-    return _open("path", mark, d=mark.path, **more) + _close("path", mark)
+    return _open("path", mark, d=mark.path, **more) + "/>"
 
 
 def _label(mark: Mark) -> str:
@@ -145,5 +138,4 @@ def _label(mark: Mark) -> str:
         place["text_anchor"] = mark.anchor
     if mark.turned:
         place["transform"] = f"rotate(-90 {number(mark.x)} {number(mark.y)})"
-    title = f"<title>{quoted(mark.title)}</title>" if mark.title else ""
-    return _open("text", mark, **place) + f' xml:space="preserve">{title}{quoted(mark.text)}</text>'
+    return _open("text", mark, **place) + f' xml:space="preserve">{quoted(mark.text)}</text>'

@@ -8,25 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
 
-from ...tables import bytes_text
 from ..data import marks
 from ..data.columns import PREFIXES, AdjointSide, Columns, records
-from ..data.envelope import BOTH, INF, NAN, Bars, Envelope, Scale, envelope_text, envelopes, stretches, version_bars
+from ..data.envelope import Bars, Envelope, Scale, envelopes, stretches, version_bars
 from ..data.lanes import Bar, VersionBlock
 from ..data.marks import LOOKS, STATES, Strip, odd, strip_marks, value_marks
-from ..data.rows import INDENT, LINE, PictureRow, memory_text
-from ..data.text import clean, level_text, moment_text, text_width, touch_text
+from ..data.rows import INDENT, LINE, PictureRow
+from ..data.text import clean, text_width
 from ..data.trace import AllocationTrack
 from .marks import Scene
-from .window import LANE_BUDGET, LEFT, MARGIN, TimeColumn, TimeWindow, within
+from .window import LANE_BUDGET, LEFT, MARGIN, TimeColumn, TimeWindow
 
 THIN = 1.5  # width of a thin column in a strip at least
-ILL = {NAN: ", has NaN", INF: ", has Inf", BOTH: ", has NaN and Inf"}
+HALF = 0.5  # of a version, from which its number is written on black
 Ends = tuple[float, float]
 Gaps = Sequence[tuple[int, float, float]]  # as `TimeWindow.gaps`
 Sides = tuple[AdjointSide, AdjointSide | None]  # of this pass, and of the other
@@ -75,7 +74,6 @@ class Tracks:
         self.scene, self.columns, self.window, self.scale, self.top = scene, columns, window, scale, top
         self.side, self.other = sides
         self.trace, self.against = columns.trace, columns.against
-        self.moment = partial(moment_text, self.trace)
         self.tables = records(columns.meta["tables"], columns.data) | records(self.side.meta["tables"], self.side.data)
         rows = [row for row in columns.placed if row.inside < 0]
         self.rows: list[PlacedRow] = []
@@ -110,7 +108,6 @@ class Tracks:
             key = one.track.id
             self.scene.label(f"value-{key}", "muted", 256, one.value + 3.5, "value", 10, anchor="end")
             self.scene.label(f"adjoint-{key}", "hot", 256, one.adjoint + 3.5, "adjoint", 10, anchor="end")
-            self._extents(one)
         if self.hidden:
             text = f"… {self.hidden} more {'allocation' if self.hidden == 1 else 'allocations'}, in the table"
             self.scene.label("more-lanes", "muted", MARGIN, self.bottom + 12, text, 11)
@@ -118,95 +115,69 @@ class Tracks:
 
     def _labels(self, one: PlacedRow) -> None:
         scene, track, size, y = self.scene, one.track, one.row.sizes[0], one.top + 12
-        for n, (label, (_, title)) in enumerate(zip(size.labels, one.row.names, strict=True)):
+        for n, label in enumerate(size.labels):
             x, y, wide = label.x + MARGIN - INDENT, one.top + 12 + LINE * label.line, label.wide
             key, look = f"name-{track.id}-{n}", "chip shared" if track.aliased else "chip"
-            scene.add("rect", key, look, x, y, wide, 20, radius=10, title=title)
+            scene.add("rect", key, look, x, y, wide, 20, radius=10)
             if track.aliased:
-                scene.add("rect", f"{key}-ground", "chipground", x + 3, y + 3, wide - 6, 14, radius=7, title=title)
+                scene.add("rect", f"{key}-ground", "chipground", x + 3, y + 3, wide - 6, 14, radius=7)
             place = x + wide / 2, y + 14, label.text, 11.5
-            scene.label(f"{key}-label", "name", *place, mono=True, anchor="middle", title=title)
-        note, title = size.note, memory_text(track) if not one.family else one.row.names[0][1]
-        title = f"{note.text}: {title}" if track.aliased else title
-        scene.label(f"note-{track.id}", note.look, MARGIN, y + 36, note.text, note.size, title=title)
-
-    def _extents(self, one: PlacedRow) -> None:
-        """Draw a thin bar beside the value track for every name that covers only a part of the memory."""
-        track, names = one.track, zip(one.track.names, one.row.names, strict=False)
-        parts = [(name, title) for name, (_, title) in names if track.partial(name.lo, name.hi) or name.strided]
-        for n, (name, title) in enumerate(parts[:4]):
-            y, tall = one.row.lane.value_span(name.lo, name.hi)
-            look = "extent strided" if name.strided else "extent"
-            box = LEFT - 7 - 4 * n, one.top + y + 0.5, 2.5, max(tall - 1, 1.5)
-            self.scene.add("rect", f"extent-{track.id}-{n}", look, *box, radius=1, title=title)
+            scene.label(f"{key}-label", "name", *place, mono=True, anchor="middle")
+        note = size.note
+        scene.label(f"note-{track.id}", note.look, MARGIN, y + 36, note.text, note.size)
 
     # ---- versions
 
     @cached_property
-    def ill(self) -> dict[int, int]:
-        """The states of versions with a known NaN or infinity, by their numbers."""
-        return {row.block: row.state for row in self.tables["values"]}
+    def ill(self) -> dict[int, tuple[int, float]]:
+        """By number the versions with a known NaN or infinity: their states, and the shares of their numbers."""
+        return {row.block: (row.state, row.share) for row in self.tables["values"]}
 
-    def _spans(self, table: Sequence[Any], sources: Sequence[Any]) -> Iterator[tuple[int, Any, Any, PlacedRow, Ends]]:
-        """Yields (number, mark, source, row, (x0, x1)) of what lasts from an event to another and is in sight."""
-        for n, (mark, source) in enumerate(zip(table, sources, strict=True)):
+    def _spans(self, table: Sequence[Any]) -> Iterator[tuple[int, Any, PlacedRow, Ends]]:
+        """Yields (number, mark, row, (x0, x1)) of what lasts from an event to another and is in sight."""
+        for n, mark in enumerate(table):
             one, ends = self.of.get(mark.lane), self.window.stretch(mark.e0, mark.e1)
             if one is not None and not one.family and ends is not None:
-                yield n, mark, source, one, ends
+                yield n, mark, one, ends
 
     def values(self) -> None:
         """Draw the versions. A label has room up to the next event, which has its signs there."""
-        for n, block, source, one, (x0, x1) in self._spans(self.tables["blocks"], self.columns.order):
+        for n, block, one, (x0, x1) in self._spans(self.tables["blocks"]):
             scene, y, tall = self.scene, one.top + block.y, block.tall
-            key, state, title = f"block-{one.track.id}-{n}", self.ill.get(n, 0), self._block_title(one, source, n)
-            look = f"block {STATES[state]}" if state else "block strided" if block.strided else "block"
+            key, (state, share) = f"block-{one.track.id}-{n}", self.ill.get(n, (0, 0.0))
+            look = "block strided" if block.strided else "block"
             look += odd(block.parts, False)
-            scene.add("rect", key, look, x0, y, x1 - x0, tall, radius=block.radius, title=title)
-            scene.add("rect", f"{key}-start", "blockstart", x0, y, min(4, x1 - x0), tall, radius=1, title=title)
+            scene.add("rect", key, look, x0, y, x1 - x0, tall, radius=block.radius)
+            if state:
+                black = marks.ill_thick(share, tall)
+                box = x0, y + tall - black, x1 - x0, black
+                scene.add("rect", f"{key}-ill", f"block {STATES[state]}", *box, radius=block.radius)
+            scene.add("rect", f"{key}-start", "blockstart", x0, y, min(4, x1 - x0), tall, radius=1)
             text = f"{PREFIXES[block.mixed]}{block.version}"
             indent = marks.LABEL if block.e0 >= 0 else marks.LABEL_FIRST
             after = self.window.columns[self.window.number(block.e0) + 1 :][:1]
             reach = min([x1, *(c.x0 if c.many else c.x - marks.LABEL_ROOM for c in after)])
             if block.labelled and reach - x0 - indent >= text_width(text, 10, True):
-                place, look = (x0 + indent, y + tall / 2 + 3.6, text, 10), "illtext" if state else "name"
-                scene.label(f"{key}-label", look, *place, mono=True, title=title)
+                place, look = (x0 + indent, y + tall / 2 + 3.6, text, 10), "illtext" if share > HALF else "name"
+                scene.label(f"{key}-label", look, *place, mono=True)
             if state and x1 - x0 > marks.ILL_ROOM:
                 place = x1 - marks.ILL_DX, y + tall / 2, min(4.0, tall / 2 - 1)
-                glyph(scene, f"{key}-sign", STATES[state], *place, title)
-
-    def _block_title(self, one: PlacedRow, block: VersionBlock, n: int) -> str:
-        version = block.version
-        origin = f", written by {self.moment(block.e0)}" if block.e0 >= 0 else ", from before the tape"
-        if version.mixed:
-            origin = ": not drawn events wrote parts of it, the last one " + origin.removeprefix(", ")
-        where, ill = one.track.range_text(block.lo, block.hi), ILL.get(self.ill.get(n, 0), "")
-        return f"{PREFIXES[version.mixed]}{version.number} of {where}{origin}{ill}{', strided' * version.strided}"
+                glyph(scene, f"{key}-sign", STATES[state], *place)
 
     # ---- adjoints
 
     def adjoints(self) -> None:
-        for n, bar, source, one, (x0, x1) in self._spans(self.tables["bars"], self.side.sources["bars"]):
+        for n, bar, one, (x0, x1) in self._spans(self.tables["bars"]):
             key, state, y = f"bar-{one.track.id}-{n}", STATES[bar.state], one.top + bar.y
-            title = self._bar_title(one, source)
             look, box = f"bar {state}{odd(bar.parts, self.trace.wrong)}", (x0, y - bar.thick / 2, x1 - x0, bar.thick)
-            self.scene.add("rect", key, look, *box, radius=bar.thick / 2, title=title, opacity=round(bar.opacity, 2))
+            self.scene.add("rect", key, look, *box, radius=bar.thick / 2, opacity=round(bar.opacity, 2))
             if bar.sign:
-                glyph(self.scene, f"{key}-sign", state, (x0 + x1) / 2, y, bar.sign, title)
-        for n, gone, piece, one, (x0, x1) in self._spans(self.tables["absent"], self.side.sources["absent"]):
+                glyph(self.scene, f"{key}-sign", state, (x0 + x1) / 2, y, bar.sign)
+        for n, gone, one, (x0, x1) in self._spans(self.tables["absent"]):
             box = x0, one.top + gone.y - gone.thick / 2, x1 - x0, gone.thick
-            title = f"no adjoint of {one.track.range_text(piece.lo, piece.hi)}"
-            self.scene.add("rect", f"absent-{one.track.id}-{n}", "absent", *box, title=title)
+            self.scene.add("rect", f"absent-{one.track.id}-{n}", "absent", *box)
         self._arrows()
         self._meets()
-
-    def _bar_title(self, one: PlacedRow, bar: Bar) -> str:
-        level = bar.level
-        title = f"adjoint of {one.track.range_text(bar.lo, bar.hi)}: {level_text(level)}"
-        if level is not None and level.mixed:
-            title += ", changed in parts by events that are not drawn"
-        elif level is not None and level.state == "value":
-            title += f" (max), {level.l2:.3g} (L2)"
-        return title + (f", after the reverse step of {self.moment(bar.e1)}" if bar.given else "")
 
     def _arrows(self) -> None:
         seen = set()
@@ -225,43 +196,34 @@ class Tracks:
 
     def _arrow(self, column: TimeColumn, k: int, ends: tuple[float, float]) -> None:
         arrow, (w, r) = self.tables["arrows"][k], self.side.sources["arrows"][k]
-        look, event, n = LOOKS[arrow.look], self.trace.events[arrow.event], arrow.event
+        look = LOOKS[arrow.look]
         y0, y1 = ends[0], ends[1] if look != "arrow cut" else ends[0] + marks.CUT * (ends[1] - ends[0])
         x0, x1 = column.x + marks.ARROW_FROM, column.x + marks.ARROW_TO
         bend = min(marks.BEND_MOST, marks.BEND * self.window.pitch)
         far = x1 + marks.BEND_END * bend
         path = f"M{x0:.1f} {y0:.1f}C{x0 - bend:.1f} {y0:.1f} {far:.1f} {y1:.1f} {x1:.1f} {y1:.1f}"
-        flows = self.side.found.flows
-        title = (
-            f"{clean(event.heading)}: {'cut on purpose, ' if event.facts.cuts else ''}"
-            f"from the adjoint of {clean(event.touches[w].name)} ({level_text(flows[n, w].after)})"
-            f" to {clean(event.touches[r].name)} ({level_text(flows[n, r].before)})"
-        )
-        self.scene.add("path", f"arrow-{n}-{w}-{r}", look, path=path, title=title, size=arrow.size)
+        self.scene.add("path", f"arrow-{arrow.event}-{w}-{r}", look, path=path, size=arrow.size)
 
     def _meets(self) -> None:
-        for n, (meet, level) in enumerate(zip(self.tables["meets"], self.side.sources["meets"], strict=True)):
+        for n, meet in enumerate(self.tables["meets"]):
             one, column = self.of.get(meet.lane), self.window.columns[self.window.number(meet.event)]
             if one is None or one.family or column.many:
                 continue
             key, x, y, r = f"meet-{one.track.id}-{n}", column.x + marks.MEET_DX, one.top + meet.y, meet.radius
-            where = one.track.range_text(level.lo, level.hi)
-            title = f"{level.contributions} contributions meet in the adjoint of {where}"
-            self.scene.add("circle", key, "meet", x - r, y - r, 2 * r, 2 * r, title=title)
+            self.scene.add("circle", key, "meet", x - r, y - r, 2 * r, 2 * r)
             if meet.met:
                 place = x, y + 3.5, f"+{meet.met}", meet.size
-                self.scene.label(f"{key}-label", "meettext", *place, anchor="middle", title=title)
+                self.scene.label(f"{key}-label", "meettext", *place, anchor="middle")
 
     def outlines(self) -> None:
         """Draw the adjoints of the other pass around those of this one."""
         if self.other is None:
             return
         bars = records(self.other.meta["tables"], self.other.data)["bars"]
-        for n, bar, source, one, (x0, x1) in self._spans(bars, self.other.sources["bars"]):
-            thick, where = bar.thick + marks.OUTLINE, one.track.range_text(source.lo, source.hi)
-            title = f"the other: adjoint of {where}: {level_text(source.level)}"
+        for n, bar, one, (x0, x1) in self._spans(bars):
+            thick = bar.thick + marks.OUTLINE
             look, box = f"outline {STATES[bar.state]}", (x0, one.top + bar.y - thick / 2, x1 - x0, thick)
-            self.scene.add("rect", f"outline-{one.track.id}-{n}", look, *box, radius=thick / 2, title=title)
+            self.scene.add("rect", f"outline-{one.track.id}-{n}", look, *box, radius=thick / 2)
 
     # ---- accesses
 
@@ -274,28 +236,22 @@ class Tracks:
                 touch, spoken = event.touches[n], self.tables["touches"][first + n]
                 one, spot = self.row_of(touch.allocation), self.tables["spots"][spoken.range]
                 if one is not None and not one.family:
-                    said = f"{touch_text(touch)}, bytes [{touch.lo}:{touch.hi}) of {one.track.nbytes}"
                     dx = marks.SLOT * min(spoken.slot, int((self.window.pitch / 2 - 12) / marks.SLOT))
                     place = column.x - dx, one.top + spot.y, spot.radius
-                    self._sign(f"{touch.how}-{column.a}-{n}", touch.how, *place, f"{clean(event.heading)}: {said}")
+                    self._sign(f"{touch.how}-{column.a}-{n}", touch.how, *place)
             self._kept(column)
 
-    def _sign(self, key: str, how: str, x: float, y: float, r: float, title: str) -> None:
+    def _sign(self, key: str, how: str, x: float, y: float, r: float) -> None:
         sign = marks.SIGNS[how]
         x, r = x + sign.dx, r + sign.more
-        self.scene.add(sign.shape, key, how, x - r, y - r, 2 * r, 2 * r, title=title)
+        self.scene.add(sign.shape, key, how, x - r, y - r, 2 * r, 2 * r)
 
     def _family_signs(self, column: TimeColumn) -> None:
         """Draw an event's accesses to members of families: one sign of each kind per row."""
-        event = self.trace.events[column.a]
-        seen: dict[tuple[PlacedRow, str], list[str]] = {}
-        for touch in event.touches:
-            one = self.row_of(touch.allocation)
+        touches = self.trace.events[column.a].touches
+        for one, how in dict.fromkeys((self.row_of(touch.allocation), touch.how) for touch in touches):
             if one is not None and one.family:
-                seen.setdefault((one, touch.how), []).append(touch_text(touch))
-        for (one, how), texts in seen.items():
-            title = "\n".join([clean(event.heading), *texts[:12]])
-            self._sign(f"{how}-{column.a}-{one.track.id}", how, column.x, one.value, 4.0, title)
+                self._sign(f"{how}-{column.a}-{one.track.id}", how, column.x, one.value, 4.0)
 
     def _kept(self, column: TimeColumn) -> None:
         event, first = self.trace.events[column.a], self.tables["events"][column.a].kept
@@ -309,11 +265,9 @@ class Tracks:
             spot = self.tables["spots"][row.range]
             y, h = (one.value, 5.0) if one.family else (one.top + spot.y, spot.half)
             slot = 1 if one.family else min(row.slot, int((self.window.pitch / 2 - 8) / marks.SLOT))
-            reason = f": {clean(kept.reason)}" if kept.reason else ""
-            said = "" if one.family else f", {bytes_text(kept.nbytes, 1000)}{reason}"
             key = f"kept-{column.a}-{one.track.id if one.family else n}"
             x = column.x + marks.KEPT_DX - marks.SLOT * slot
-            self.scene.add("path", key, "kept", x, y, path=kept_path(x, y, h), title=f"kept for the reverse pass{said}")
+            self.scene.add("path", key, "kept", x, y, path=kept_path(x, y, h))
 
     # ---- families and many events, as envelopes
 
@@ -327,9 +281,9 @@ class Tracks:
 
     @cached_property
     def version_bars(self) -> dict[PlacedRow, Bars]:
-        state = {id(self.columns.order[n]): state for n, state in self.ill.items()}
+        ill = {id(self.columns.order[n]): ill for n, ill in self.ill.items()}
         found = self._by_row(self.columns.order)
-        return {one: version_bars(some, [state.get(id(b), 0) for b in some]) for one, some in found.items()}
+        return {one: version_bars(some, [ill.get(id(b), (0, 0.0)) for b in some]) for one, some in found.items()}
 
     @cached_property
     def passes(self) -> list[tuple[dict[PlacedRow, Bars], float, float, str]]:
@@ -346,43 +300,35 @@ class Tracks:
         for one in self.rows:
             if not one.family:
                 continue
-            key, name = one.track.id, clean(one.track.names[0].name)
+            key = one.track.id
             found = _between(self.version_bars[one], edges)
-            titles = [f"value of {name}"] * len(gaps)
-            self._boxes(gaps, value_marks(found, one.tall), (one.value, one.tall), f"{key}-value", titles)
+            self._boxes(gaps, value_marks(found, one.tall), (one.value, one.tall), f"{key}-value")
             for bars, shift, most, twin in self.passes:
                 found = _between(bars[one], edges)
                 strips = [Strip(mark.look + twin, *mark[1:]) for mark in strip_marks(found, self.scale)]
-                whose = "the other: " if twin else ""
-                said = [envelope_text(found.at(k), self.moment) for k in range(len(gaps))]
-                titles = [f"{whose}adjoint of {name}: {text}" for text in said]
                 place = one.adjoint + shift, min(most, one.tall)
-                self._boxes(gaps, strips, place, f"{key}-adjoint{twin}", titles)
+                self._boxes(gaps, strips, place, f"{key}-adjoint{twin}")
 
-    def _boxes(self, gaps: Gaps, strips: Sequence[Strip], place: Ends, key: str, titles: Sequence[str]) -> None:
+    def _boxes(self, gaps: Gaps, strips: Sequence[Strip], place: Ends, key: str) -> None:
         y, most = place
         for n, mark in enumerate(strips):
             x0, x1, tall = gaps[mark.first][1], gaps[mark.last - 1][2], min(mark.thick, most)
-            title = ", ".join(dict.fromkeys(titles[mark.first : mark.last]))
             box = x0, y - tall / 2, max(x1 - x0, 1), tall
-            self.scene.add("rect", f"{key}-{n}", f"strip {mark.look}", *box, title=title)
+            self.scene.add("rect", f"{key}-{n}", f"strip {mark.look}", *box)
 
     def strips(self, group: TimeColumn, key: str) -> None:
         """Draw many events on every row as a strip of thin columns, as thick as what is inside."""
-        x, wide, inside = group.x0 + 3, group.x1 - group.x0 - 6, within(self.trace, group)
+        x, wide = group.x0 + 3, group.x1 - group.x0 - 6
         edges = stretches(group.a, group.b, self._thin_columns(group, int(wide / THIN)))
-        whole = stretches(group.a, group.b, 1)
         step = wide / (len(edges) - 1)
         for one in self.rows:
             bars, name = self.version_bars[one], f"{key}-{one.track.id}"
             strips = value_marks(envelopes(bars, edges), one.tall)
-            self._drawn(strips, (x, step, one.value, one.tall), f"{name}-value", self._value_title(bars, group))
+            self._drawn(strips, (x, step, one.value, one.tall), f"{name}-value")
             for rows, shift, most, twin in self.passes:
-                said = envelope_text(envelopes(rows[one], whole).at(0), self.moment, inside)
                 strips = strip_marks(envelopes(rows[one], edges), self.scale)
                 place = x, step, one.adjoint + shift, min(most, one.tall)
-                title = f"{'the other' if twin else 'adjoint'}: {said}"
-                self._drawn(strips, place, f"{name}-adjoint{twin}", title, twin)
+                self._drawn(strips, place, f"{name}-adjoint{twin}", twin)
 
     def _thin_columns(self, group: TimeColumn, room: int) -> int:
         """The number of thin columns that have room: whole turns of a loop, if all of them fit."""
@@ -392,7 +338,7 @@ class Tracks:
         return turns * (room // turns) if turns <= room < group.b - group.a else room
 
     def _drawn(
-        self, strips: Sequence[Strip], place: tuple[float, float, float, float], key: str, title: str, twin: str = ""
+        self, strips: Sequence[Strip], place: tuple[float, float, float, float], key: str, twin: str = ""
     ) -> None:
         """Draw one path for all parts that look the same, and the cross of NaN where it has room."""
         paths: dict[str, str] = {}
@@ -405,17 +351,9 @@ class Tracks:
             if mark.look.endswith(" nan") and wide > 9:
                 crosses += cross(left + wide / 2, y, min(t / 2 - 1.5, 4))
         for n, (look, path) in enumerate(paths.items()):
-            self.scene.add("path", f"{key}-{n}", f"strip {look}{twin}", path=path, title=title)
+            self.scene.add("path", f"{key}-{n}", f"strip {look}{twin}", path=path)
         if crosses:
-            self.scene.add("path", f"{key}-sign", "strip sign nan", path=crosses, title=title)
-
-    def _value_title(self, bars: Bars, group: TimeColumn) -> str:
-        ill = (bars.state >= NAN) & (bars.e1 >= group.a) & (bars.e0 < group.b)
-        if not ill.any():
-            return "values"
-        states, since = set(bars.state[ill].tolist()), int(bars.e0[ill].min())
-        names = [name for name, these in (("NaN", {NAN, BOTH}), ("Inf", {INF, BOTH})) if states & these]
-        return f"values: {' and '.join(names)} {f'written by {self.moment(since)}' if since >= 0 else 'from the start'}"
+            self.scene.add("path", f"{key}-sign", "strip sign nan", path=crosses)
 
     # ---- where two passes part
 
@@ -430,9 +368,8 @@ class Tracks:
             column, first, last = self.window.columns[n], min(found), max(found)
             y = (one.value if kind == "value" else one.adjoint) + one.tall / 2 - 1
             x0, x1 = (column.x0, column.x1) if not column.many else (self.window.x(first), self.window.x(last))
-            title = f"{kind}s differ in {len(set(found))} of the events from #{first} to #{last}"
             box = x0, y, max(x1 - x0, 2.0), 3.0
-            self.scene.add("rect", f"parted-{column.a}-{one.track.id}-{kind}", "partedline", *box, title=title)
+            self.scene.add("rect", f"parted-{column.a}-{one.track.id}-{kind}", "partedline", *box)
 
     def tag(self) -> None:
         """Draw the first numbers that differ, on the row and at the launch where they do."""
@@ -440,14 +377,14 @@ class Tracks:
         one = self.row_of(first.allocation) if first is not None else None
         if first is None or one is None:
             return
-        x, text, title = self.window.x(first.position), clean(f"{first.cell}: {first.numbers}"), clean(first.text)
+        x, text = self.window.x(first.position), clean(f"{first.cell}: {first.numbers}")
         wide, y = text_width(text, marks.TAG_SIZE) + 14, one.bottom - marks.TAG
         left = max(min(max(x - wide / 2, LEFT), self.scene.width - wide - 4), 4)
         start = one.value if first.kind == "value" else one.adjoint
-        self.scene.add("path", "parts", "pointer", path=f"M{x:.1f} {start:.1f}V{y:.1f}", title=title)
-        self.scene.add("rect", "parts-tag", "tag", left, y, wide, marks.TAG, radius=marks.TAG / 2, title=title)
+        self.scene.add("path", "parts", "pointer", path=f"M{x:.1f} {start:.1f}V{y:.1f}")
+        self.scene.add("rect", "parts-tag", "tag", left, y, wide, marks.TAG, radius=marks.TAG / 2)
         place = left + wide / 2, y + marks.TAG - 3.6, text, marks.TAG_SIZE
-        self.scene.label("parts-tag-label", "tagtext", *place, anchor="middle", title=title)
+        self.scene.label("parts-tag-label", "tagtext", *place, anchor="middle")
 
 
 def _between(bars: Bars, edges: np.ndarray) -> Envelope:
@@ -455,10 +392,10 @@ def _between(bars: Bars, edges: np.ndarray) -> Envelope:
     return Envelope(*(column[::2] for column in envelopes(bars, edges)))
 
 
-def glyph(scene: Scene, key: str, state: str, x: float, y: float, r: float, title: str) -> None:
+def glyph(scene: Scene, key: str, state: str, x: float, y: float, r: float) -> None:
     """Draw the magenta cross of NaN, or the I of Inf."""
     bars = f"M{x - 3:.1f} {y - r:.1f}h6M{x:.1f} {y - r:.1f}v{2 * r:.1f}M{x - 3:.1f} {y + r:.1f}h6"
-    scene.add("path", key, f"sign {state}", path=cross(x, y, r) if state == "nan" else bars, title=title)
+    scene.add("path", key, f"sign {state}", path=cross(x, y, r) if state == "nan" else bars)
 
 
 def cross(x: float, y: float, r: float) -> str:
