@@ -360,9 +360,12 @@ def ledgers(program: fuzz.Program, tape: wb.Tape, arrays: dict, seeds: dict) -> 
         if not tape.log.has_touched(part.span):  # nothing to ask: refused
             continue
         at = rng.choice([None, *tape.events])
-        if part.allocation not in tape.active:  # zero, or refused where that would be wrong
+        if part.allocation not in tape.active:  # its own seed or zero, or refused where that would be wrong
             try:
-                assert not np.any(tape.adjoint(part, at))
+                g = tape.adjoint(part, at)
+                own = tape.adjoint(part)  # of its final contents
+                assert np.all((g == 0) | (g == own)), fuzz.describe(program)
+                assert at is None or part.allocation in tape.last_seeds or not np.any(g)
             except wb.GradientError as refusal:
                 assert refusal.slug == "not-active"
             continue

@@ -10,6 +10,7 @@ Pauwels, Vaiter, "One-step differentiation of iterative algorithms" (2023).
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -17,14 +18,13 @@ from ..arrays import allocation as memory, capture_log
 from ..arrays.array import array, clone, read_values
 from ..arrays.creation import zeros, zeros_like
 from ..arrays.host_writes import write_array
-from ..derivatives.jacobian import jacobian
 from ..errors import GradientError, LaunchError
 from ..kernels import kernel
 from ..kernels.reading.declare import tid
 from ..kernels.types import Scalar
 from ..launches.launch import launch, through
 from ..tapes.tape import Tape
-from .steps import numbers
+from .jacobian import jacobian
 
 LARGEST = 2000  # unknowns: their derivative is a dense matrix
 ORDERS = 2  # of derivatives that are exact
@@ -33,7 +33,7 @@ Residual = Callable[..., array]
 
 
 @kernel
-def chord(x: numbers, a: numbers, r: numbers, out: numbers):
+def chord(x: array[Any], a: array[Any], r: array[Any], out: array[Any]):
     """out = x - a r, with the rows of the matrix a one after the other."""
     i = tid()
     n = x.shape[0]
@@ -118,7 +118,7 @@ def fixed_point(step: Residual, guess: array, *params: array, tol: float | None 
 
 
 @kernel
-def difference(x: numbers, y: numbers, r: numbers):
+def difference(x: array[Any], y: array[Any], r: array[Any]):
     """r = x - y."""
     i = tid()
     r[i] = x[i] - y[i]
