@@ -218,6 +218,13 @@ def rolling(x, v):
     wb.launch(move, 2, [x, v, float(np.random.rand())])  # noqa: NPY002
 
 
+RATES = iter([1.0, 1.0, 0.5])
+
+
+def scheduled(x, v):
+    wb.launch(move, 2, [x, v, next(RATES, 0.25)])
+
+
 def reading(x, v):
     wb.launch(move, 2, [x, v, float(v.numpy()[0])])
 
@@ -241,6 +248,7 @@ def opening(x, v):
     [
         (ticking, "jit", r"(?s)changes CLOCK in Python.*CLOCK\[\"t\"\] \+= 1\.0"),
         (rolling, "jit", r"(?s)a launch of move: dt is 0\.\d+, and was 0\.\d+ in the first call.*np\.random\.rand"),
+        (scheduled, "jit", r"changes RATES in Python"),
         (reading, "capture", r"(?s)inside @wb\.jit reading"),
         (writing, "jit", r"(?s)a write of values: the value is not what it was.*x\.assign"),
         (keeping, "jit", r"changes kept in Python"),

@@ -14,6 +14,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from random import Random
 from types import CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -128,6 +129,8 @@ class PythonState:
                 self._visit(label, part)
         elif isinstance(value, list | tuple | deque | dict | set):
             self._items(label, value)
+        elif isinstance(value, Iterator | np.random.Generator | Random):
+            self._link(label, object)  # each use changes it, and nobody can tell: it counts as changed
         elif isinstance(value, property):
             self._visit(label, value.fget)
         elif isinstance(value, type):
