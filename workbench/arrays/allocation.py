@@ -93,29 +93,6 @@ class Allocation:
     grad_scale   bytes of gradient per byte here: 2 for float16 (its gradient is float32), else 1; None: not fixed yet.
     """
 
-    __slots__ = (
-        "id",
-        "owner",
-        "address",
-        "nbytes",
-        "device",
-        "version",
-        "exposed",
-        "watchers",
-        "required",
-        "retained",
-        "asked",
-        "grad",
-        "names",
-        "grad_notes",
-        "grad_scale",
-        "blank",
-        "_bytes",
-        "origins",
-        "awaited",
-        "__weakref__",
-    )
-
     is_gradient = False
     gradient_view: Any = None  # only gradient memory has one
 
@@ -301,18 +278,6 @@ class GradientMemory(Allocation):
     gradient_view  the copy that `numpy()` returned; `previous_view`: the one before.
     read_at        clock of the last read; `stood_at`: the primal's version when last published.
     """
-
-    __slots__ = (
-        "_of",
-        "written",
-        "publisher",
-        "gradient_view",
-        "previous_view",
-        "read_at",
-        "stood_at",
-        "_published",
-        "_by_hand",
-    )
 
     is_gradient = True
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import operator
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self, SupportsIndex, TypeGuard, TypeVar
+from typing import Any, Self, SupportsIndex, TypeVar
 
 import numpy as np
 
@@ -26,9 +26,7 @@ from .allocation import caller_where, known_memory, recorder
 from .provenance import HostRead, source_of, united
 from .read_values import WHOLE, checksum
 from .span import Span
-
-if TYPE_CHECKING:
-    from .strided import StridedArray
+from .strided import StridedArray
 
 V = TypeVar("V")
 
@@ -51,7 +49,7 @@ class HostValues(np.ndarray):
     def __array_ufunc__(
         self, ufunc: np.ufunc, method: str, *inputs: object, out: tuple | None = None, **choices: object
     ) -> Any:
-        if any(_ours(i) for i in inputs):
+        if any(isinstance(i, StridedArray) for i in inputs):
             return NotImplemented
         if ufunc in _FLAT:
             sources = ()
@@ -249,7 +247,7 @@ class _HostNumber:
 
 def _arithmetic(does: Callable[..., Any], reflected: bool = False) -> Callable[..., Any]:
     def apply(self: _HostNumber, *others: object, **choices: object) -> Any:
-        if any(_ours(o) for o in others):
+        if any(isinstance(o, StridedArray) for o in others):
             return NotImplemented
         args = (self.plain, *map(stripped, others))
         result = does(*reversed(args)) if reflected else does(*args, **choices)
@@ -389,11 +387,6 @@ def stripped(value: object) -> Any:
     return value
 
 
-def _ours(value: object) -> TypeGuard[StridedArray]:
-    """True for an array of the workbench (`array` itself cannot be imported here)."""
-    return hasattr(type(value), "allocation")
-
-
 def sources_of(value: object) -> tuple[HostRead, ...]:
     """The certain sources of values about to be written; () if there are none, or no tape records."""
     tape = recorder()
@@ -409,7 +402,7 @@ def sources_of(value: object) -> tuple[HostRead, ...]:
         return united(map(sources_of, value))
     if isinstance(value, Instance):
         return united(map(sources_of, vars(value).values()))
-    if _ours(value) and (found := source_of(value.span, value.label)) is not None:
+    if isinstance(value, StridedArray) and (found := source_of(value.span, value.label)) is not None:
         return (found,)
     known = getattr(value, "sources", ())  # a tensor's
     return known if isinstance(known, tuple) else ()

@@ -72,7 +72,7 @@ class CompiledBackward:
         for ref, data, address, scale in self.results:
             a = ref()
             space[a] = shadow = object.__new__(Shadow)
-            shadow.allocation, shadow.data, shadow.address, shadow.scale, shadow.lent = a, data, address, scale, False
+            shadow.allocation, shadow.data, shadow.address, shadow.scale = a, data, address, scale
         publish(tape, space, {}, self.wrote)
 
     def wrote(self, tape: Recording, a: Allocation) -> tuple[SpanSet | None, dict[Span, None]]:
@@ -97,7 +97,7 @@ def forget() -> None:
 
 def signature(tape: Recording, seeds: Workspace) -> tuple | None:
     """The cache key of the walk of a tape; None unless it consists of cached launches and fills."""
-    if not config.remember_launches or capture_log.opened is not None or seeds.places or tape.border.met:
+    if not config.remember_launches or capture_log.opened is not None or tape.border.met:
         return None
     steps = []
     for event in tape.events:

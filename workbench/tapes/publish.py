@@ -10,7 +10,6 @@ from typing import Any
 
 from ..arrays import capture_log, ports
 from ..arrays.allocation import Allocation, GradientMemory
-from ..arrays.array import array
 from ..arrays.interval_index import SpanSet
 from ..arrays.span import Span
 from ..arrays.workspace import Shadow, Workspace, accumulate, is_float_memory
@@ -18,30 +17,6 @@ from ..kernels.types import Struct
 from .cross_tape import warn
 from .events import clock
 from .recording import Recording
-
-
-def computed_in_place(tape: Recording, seeds: Workspace, grads: dict[array, array] | None) -> frozenset[Allocation]:
-    """Allocations whose adjoint may be computed directly in `.grad`.
-
-    Only in captures: elsewhere a failing backward must leave `.grad` unchanged.
-    """
-    notes = capture_log.active_capture()
-    if notes is None or any(seed.allocation.is_gradient for seed in (grads or {}).values()):
-        return frozenset()
-    found = set()
-    memories = dict.fromkeys(known.allocation for known in tape.arrays.values())
-    shown = {
-        a.allocation for e in tape.events if e.kind.calls_back for a in e.arrays
-    }  # their callbacks see other bytes
-    for a in memories:
-        if not a.asked or a in seeds or a.grad in memories or a in shown:
-            continue
-        grad, written = a.gradient(), tape.log.written.get(a)
-        blank = grad.blank == grad.version and not grad.exposed and (grad in notes.cleared or tape in notes.zeroed)
-        if blank or (written is not None and written.everything):
-            found.add(a)
-    return frozenset(found)
-
 
 Wrote = Callable[[Recording, Allocation], tuple[SpanSet | None, Iterable[Span]]]
 
@@ -100,9 +75,9 @@ def _publish_one(
         grad.about_to_write(grad.span(), "backward()", None, by)
     elif notes is not None:
         notes.written.setdefault(grad, {})[grad.span()] = "backward()"
-    if shadow.lent:
-        pass
-    elif blank or (written is not None and written.everything):
+    if blank or (written is not None and written.everything):
+        if notes is not None:
+            notes.use(grad, "whole")
         capture_log.move(grad.bytes, shadow.data)
     else:
         accumulate(grad, shadow, _scalar_of(tape, a))

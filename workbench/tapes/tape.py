@@ -25,7 +25,7 @@ from .cross_tape import CrossTapeSearch
 from .events import Event
 from .kinds import LAUNCH
 from .late_imports import ask
-from .publish import computed_in_place, gradients_of, publish
+from .publish import gradients_of, publish
 from .recording import Recording
 from .reverse import Observer, Step, reverse, walk
 from .seeds import arrays_of, check_seed, seeds_of
@@ -130,24 +130,17 @@ class Tape(Recording, metaclass=Listed):
                 notes.asked.update(dict.fromkeys(a.allocation for a in self.arrays.values()))
             self._remember(space)
             crossing, blind = self._crossing(space), not any(a in self.active or a.asked for a in space)
-            space.places = computed_in_place(self, space, grads)
             conventions.clear(self)
             if crossing is None and around is None and (known := compiled_backward(self, space)) is not None:
                 self._publish_prepared(known, space, blind)
                 return None
-            before = {a: a.gradient().bytes.copy() for a in space.places}
-            try:
-                space, retained = walk(self, space, before=crossing and crossing.before, drop=True)
-                self.border.report([] if crossing is None else crossing.found(space), blind)
-                self.needed.walked = not self.captured
-                if around is None:
-                    publish(self, space, retained)
-                else:
-                    ask("inner_backward", around, self, grads or {}, lambda: publish(self, space, retained, by=around))
-            except BaseException:
-                for a, data in before.items():
-                    a.gradient().bytes[...] = data
-                raise
+            space, retained = walk(self, space, before=crossing and crossing.before, drop=True)
+            self.border.report([] if crossing is None else crossing.found(space), blind)
+            self.needed.walked = not self.captured
+            if around is None:
+                publish(self, space, retained)
+            else:
+                ask("inner_backward", around, self, grads or {}, lambda: publish(self, space, retained, by=around))
             space.release()
             self.host.warn()
             conventions.warn(self)
