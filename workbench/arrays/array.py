@@ -89,11 +89,6 @@ class array(Foreign):
     """
 
     _fixed_ndim: int | None = None
-    _grad: array | None
-    _span: Span | None
-    _layout: int
-    _packed: tuple[int, ...]
-    _offset: int
 
     def __new__(
         cls,

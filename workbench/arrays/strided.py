@@ -59,7 +59,16 @@ class StridedArray:
     size: int
     allocation: Allocation
     device: Device
+    serial: int
+    _address: int
+    _offset: int
+    _layout: int
+    _packed: tuple[int, ...]
     _span: Span | None
+    _data: Any
+    _grad: Any
+    _name: str | None
+    _differentiable: bool
 
     def __setattr__(self, name: str, value: object) -> None:
         if name in _FIXED:
