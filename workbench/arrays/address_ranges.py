@@ -35,14 +35,6 @@ class AddressRanges(Generic[M]):
             self.starts = sorted(self.entries)
             self.sweep_at = 2 * len(self.starts) + 256
 
-    def misses(self, low: int, high: int) -> bool:
-        """True if no live memory has a byte in [low, high); False also where a dead entry leaves it undecided."""
-        at = bisect.bisect_left(self.starts, high)
-        if at == 0:
-            return True
-        below = self.live(self.starts[at - 1])
-        return below is not None and below.address + below.nbytes <= low
-
     def meeting(self, low: int, high: int) -> list[M]:
         """The live memories that share a byte with [low, high), in order of address.
 

@@ -494,14 +494,7 @@ def known_memory(data: np.ndarray) -> tuple[Allocation, int] | None:
     """
     if not data.size or cpu not in _ranges:
         return None
-    if data.flags.c_contiguous:
-        low = data.__array_interface__["data"][0]
-        high = low + data.nbytes
-        with LOCK:
-            if _ranges[cpu].misses(low, high):
-                return None
-    else:
-        low, high = np.lib.array_utils.byte_bounds(data)
+    low, high = np.lib.array_utils.byte_bounds(data)
     with LOCK:
         found = _ranges[cpu].meeting(int(low), int(high))
     if len(found) != 1 or low < found[0].address or high > found[0].address + found[0].nbytes:

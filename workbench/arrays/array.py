@@ -206,12 +206,10 @@ class array(Foreign):
     def _check_gradient_type(self) -> None:
         """Raise LaunchError [two-types] for another float type on float16 memory, whose gradients are float32."""
         if self.allocation.grad_scale == 2 and not is_half(self.dtype):
-            raise LaunchError(
-                f"gradients of {self.label} as {self.dtype}, but this memory has them as float16",
-                slug="two-types",
-                why="Memory has one gradient, of one scalar type.",
-                instead=f"wb.zeros(..., dtype=wb.{self.dtype})   in memory of its own",
-            )
+            text = f"gradients of {self.label} as {self.dtype}, but this memory has them as float16"
+            why = "Memory has one gradient, of one scalar type."
+            instead = f"wb.zeros(..., dtype=wb.{self.dtype})   in memory of its own"
+            raise LaunchError(text, slug="two-types", why=why, instead=instead)
 
     @property
     def grad(self) -> array | None:

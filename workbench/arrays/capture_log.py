@@ -100,20 +100,17 @@ class CaptureRecorder:
 opened: CaptureRecorder | None = None  # in whatever thread; `active_capture()` tells whether in this one
 
 
-_scripts: dict[int, Any] = {}  # by thread the `tapes.call_script.CallScript` that is told of its launches and writes
+_told = threading.local()
 
 
 def follow(script: Any) -> None:
-    """Tell a script of what this thread launches and writes from now on; None: tell nobody."""
-    if script is None:
-        del _scripts[threading.get_ident()]
-    else:
-        _scripts[threading.get_ident()] = script
+    """Tell a `tapes.call_script.CallScript` of what this thread launches and writes from now on; None: tell nobody."""
+    _told.script = script
 
 
 def script() -> Any:
     """The script of this thread; None as a rule."""
-    return _scripts.get(threading.get_ident()) if _scripts else None
+    return getattr(_told, "script", None)
 
 
 written_list: Any = None

@@ -23,12 +23,10 @@ def parted(a: P, memo: dict[Any, Any]) -> P:
     others = memo.setdefault(_MEMORY, [])
     shared = next((o for o in others if o.span.overlaps(a.span) is not False), None)
     if shared is not None:
-        raise LaunchError(
-            f"copy.deepcopy of {shared.label} and {a.label} under a tape: they share memory, their copies would not.",
-            slug="deepcopy",
-            why="What is written to one of them is seen by the other.",
-            instead="y = wb.clone(x), and slices of that; or the copy before the tape",
-        )
+        text = f"copy.deepcopy of {shared.label} and {a.label} under a tape: they share memory, their copies would not."
+        why = "What is written to one of them is seen by the other."
+        instead = "y = wb.clone(x), and slices of that; or the copy before the tape"
+        raise LaunchError(text, slug="deepcopy", why=why, instead=instead)
     others.append(a)
     return a
 

@@ -55,7 +55,7 @@ class HostCopies(Generic[A]):
         if tape is None:
             return None
         if isinstance(value, StridedArray):
-            return value if value.size == 1 else None
+            return cast("A", value) if value.size == 1 else None
         cell = tape.numbers.cell(value) if value.__class__ in (float, np.ndarray) else getattr(value, "cell", None)
         if cell is None or not _unwritten(tape, sources_of(value)[0]):
             return None

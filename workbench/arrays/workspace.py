@@ -161,11 +161,9 @@ def add_seed(space: Workspace, a: array, seed: object) -> None:
     """Add a seed to the adjoint of `a`. Raises GradientError if it has not the shape and dtype of the gradient."""
     if not isinstance(seed, array):
         number = isinstance(seed, int | float | np.number)
-        raise GradientError(
-            f"the seed of {a.label} is a {type(seed).__name__}, it must be an array.",
-            slug="seed-type",
-            instead=f"wb.full_like({a.label}, {seed})" if number else f"wb.array(seed, dtype=wb.{a.dtype})",
-        )
+        text = f"the seed of {a.label} is a {type(seed).__name__}, it must be an array."
+        instead = f"wb.full_like({a.label}, {seed})" if number else f"wb.array(seed, dtype=wb.{a.dtype})"
+        raise GradientError(text, slug="seed-type", instead=instead)
     want = a.dtype if isinstance(a.dtype, Struct) else None
     same_components = getattr(seed.dtype, "shape", ()) == getattr(a.dtype, "shape", ())
     same_scalars = want is None and seed.data.dtype == gradient_dtype(a)

@@ -10,6 +10,7 @@ Nothing here keeps an array alive. `config.remember_launches = False` turns it o
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from operator import index
 from typing import Any, NamedTuple
 
@@ -57,6 +58,7 @@ class VaryingArgument(NamedTuple):
         return None
 
 
+@dataclass(eq=False, slots=True)
 class CachedLaunch:
     """A cached launch: plan and packed arguments for one key (grid and arrays).
 
@@ -66,20 +68,13 @@ class CachedLaunch:
     packed    the block of arguments made of `values`.
     """
 
-    __slots__ = ("switches", "device", "numbers", "free", "plan", "values", "packed")
-
-    def __init__(
-        self,
-        switches: int,
-        device: DeviceLike,
-        numbers: tuple,
-        free: tuple[VaryingArgument, ...],
-        plan: Plan,
-        values: list,
-    ):
-        self.switches, self.device, self.numbers = switches, device, numbers
-        self.free, self.plan, self.values = free, plan, values
-        self.packed: bytes | None = None
+    switches: int
+    device: DeviceLike
+    numbers: tuple
+    free: tuple[VaryingArgument, ...]
+    plan: Plan
+    values: list
+    packed: bytes | None = None
 
     def fits(self, flat: Sequence[Any]) -> bool:
         """True if the guarded numbers equal those of the cached launch."""

@@ -240,14 +240,12 @@ class Border:
             inside = b.run.around(self.run)
             if inside or self.run.around(b.run):
                 which = "around this one" if inside else "inside this one"
-                raise GradientError(
+                text = (
                     f"{b.name} was written by a tape {which}; a tape records nothing while another is open inside it,"
-                    " so this gradient stops there.",
-                    slug="nested-tape",
-                    where=b.where,
-                    why=f"It was computed from {', '.join(b.run.names)}.",
-                    instead=b.ways_out,
+                    " so this gradient stops there."
                 )
+                why = f"It was computed from {', '.join(b.run.names)}."
+                raise GradientError(text, slug="nested-tape", where=b.where, why=why, instead=b.ways_out)
         for b in self.run.waiting:
             b.warn(f" This backward() has set {b.name}.grad to zero without being seeded with it.")
         self.run.lost = [b for b in self.run.waiting if b.stops]

@@ -234,11 +234,8 @@ class Tape(Recording, metaclass=Listed):
         known = {id(e) for e in self.events}
         for event in at:
             if event is not None and id(event) not in known:
-                raise GradientError(
-                    f"adjoint(..., at={event!r}): that is no event of this tape.",
-                    slug="event",
-                    instead="at=tape.events[k]",
-                )
+                text = f"adjoint(..., at={event!r}): that is no event of this tape."
+                raise GradientError(text, slug="event", instead="at=tape.events[k]")
         place = self.log.last_writer(a.span) if None in at else None
         wanted = {id(event) for event in at if event is not None}
         found: dict[int | None, np.ndarray] = {}
