@@ -128,10 +128,10 @@ def test_the_record_of_an_error_that_nobody_looked_at_is_cleared_by_the_next_rep
         wb.launch(first, 2, inputs=[x, index, y])
         wb.launch(square, 2, inputs=[y, y])
     index.assign(np.array([9, 9], np.int32))
-    checks, graph.graph._notes.checks = graph.graph._notes.checks, []
+    checks, graph.graph.notes.checks = graph.graph.notes.checks, []
     graph.replay()
     assert len(checks) == 1
-    graph.graph._notes.checks = checks
+    graph.graph.notes.checks = checks
     index.assign(np.array([1, 1], np.int32))
     graph.replay()
     assert y.list() == [4, 4]

@@ -123,7 +123,7 @@ def bits_after(program, tiled: bool, threads: int) -> tuple[list[bytes], int]:
 def noted(graph: wb.Capture) -> list[capture_log.NativeCall]:
     """The native calls of a capture, in order."""
     assert graph.graph is not None
-    return graph.graph._notes.steps
+    return graph.graph.notes.steps
 
 
 @pytest.mark.parametrize("seed", range(10))

@@ -89,6 +89,10 @@ class array(Foreign):
     """
 
     _fixed_ndim: int | None = None
+    _span: Span | None
+    _layout: int
+    _packed: tuple[int, ...]
+    _offset: int
 
     def __new__(
         cls,

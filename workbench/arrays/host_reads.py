@@ -124,9 +124,6 @@ class HostValues(np.ndarray):
         """A plain NumPy copy without sources (for `wb.detach`)."""
         return mean(np.array(stripped(self), subok=True))
 
-    def __reduce__(self) -> Any:
-        return self.view(np.ndarray).__reduce__()
-
     def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
         return self.view(np.ndarray).__reduce_ex__(protocol)
 
@@ -223,26 +220,17 @@ class _HostNumber:
     def detach(self) -> Any:
         return mean(self.plain * 1)  # another object: the first may be known as read
 
-    def tolist(self) -> Any:
-        return self.item()
-
     def astype(self, dtype: np.typing.DTypeLike, *rest: Any, **choices: Any) -> Any:
         return carrying(np.float64(self.plain).astype(dtype, *rest, **choices), self.sources, self.cell)
 
-    def __copy__(self) -> Any:
+    def copy(self, memo: object = None) -> Any:
         return self
 
-    def copy(self) -> Any:
-        return self
-
-    def __deepcopy__(self, memo: object) -> Any:
-        return self
+    __copy__ = __deepcopy__ = copy
+    tolist = item
 
     def __reduce__(self) -> Any:
         return self.plain.__class__, (self.plain,)
-
-    def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
-        return self.__reduce__()
 
 
 def _arithmetic(does: Callable[..., Any], reflected: bool = False) -> Callable[..., Any]:
@@ -296,17 +284,12 @@ class HostRecord(np.void):
     def copy(self, order: object = "C") -> Any:
         return _record(plain_record(self), self.sources, self.cell)
 
-    def __copy__(self) -> Any:
-        return self.copy()
-
-    def __deepcopy__(self, memo: object) -> Any:
-        return self.copy()
+    __copy__ = __deepcopy__ = copy
 
     def item(self, *place: Any) -> Any:
         return carrying(plain_record(self).item(*place), self.sources)
 
-    def tolist(self) -> Any:
-        return self.item()
+    tolist = item
 
     def detach(self) -> np.void:
         return plain_record(self)

@@ -72,6 +72,10 @@ class Span(Generic[M]):
         made._key, made._hash, made._hull = self._key, self._hash, self._hull
         return made
 
+    def on(self, memory: M) -> Span:
+        """The same bytes of another memory."""
+        return Span(memory, self.offset, self.shape, self.strides, self.itemsize)
+
     def __eq__(self, other: object) -> bool:
         return self is other or (isinstance(other, Span) and self._key == other._key)
 

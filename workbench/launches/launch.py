@@ -95,7 +95,7 @@ def launch(
 
 
 class Request(NamedTuple):
-    """What a launch is asked for. `bounds`: its own `check_bounds`."""
+    """A launch as it was asked for. `bounds`: its own `check_bounds`."""
 
     kernel: Kernel
     dim: GridLike
@@ -112,13 +112,13 @@ def _launch_anew(request: Request, adjoints: tuple | None, record_tape: bool, re
     except NotBuilt as refusal:
         return _wait(refusal, request, adjoints is not None or record_cmd)
     where = None if device is None else get_device(device)
-    command = Command(program, plan(program.name, program, grid(program.name, dim), flat, where, bounds), flat)
+    command = Command(program, plan(program, grid(program.name, dim), flat, where, bounds), flat)
     if program.takes_numbers and scalar in [a.__class__ for a in args]:
         command.declare(args, record_cmd)
     if adjoints is not None:
         return _pull_back(command, adjoints, record_cmd)
     if record_cmd:
-        return RecordedLaunch(request._replace(device=where), command.kept())
+        return RecordedLaunch(Request(kernel, dim, args, where, bounds), command.kept())
     return _remembered(request, command).launch(record_tape, frame)
 
 
@@ -184,7 +184,7 @@ def _taken(kernel: Kernel, args: tuple) -> tuple[Program, list]:
     if not kernel.reads_presence:
         try:
             program = kernel.program()
-            flat = flatten(program.name, program, args)
+            flat = flatten(program, args)
             if not program.presence_tests:
                 return program, flat
         except (KernelError, LaunchError):

@@ -88,8 +88,8 @@ def _mapped(f: Callable[..., Any], name: str, args: Sequence[Any], out: Outs) ->
 
 def run(made: Program, dim: int | Sequence[int], args: Sequence[Any], record_tape: bool = True) -> None:
     """Launch a program that was made here, as an event at the user's line."""
-    flat = flatten(made.name, made, args)
-    command = Command(made, plan(made.name, made, grid(made.name, dim), flat, None), flat)
+    flat = flatten(made, args)
+    command = Command(made, plan(made, grid(made.name, dim), flat, None), flat)
     command.launch(record_tape, _user_frame())
 
 

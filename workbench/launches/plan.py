@@ -52,7 +52,7 @@ class Plan:
     float_writes: frozenset[int]
     floats: dict[int, Any]  # position -> scalar type
     plain: frozenset[int]  # of `floats`: contiguous arrays of 32 or 64 bits per number
-    derived: dict[Any, Any] = field(default_factory=dict)  # see `adjoint_plan.adjoint_of`, `race_check.races_of`
+    derived: dict[Any, Any] = field(default_factory=dict)  # adjoints, race finder, tangents
     moved_from: tuple[Plan, Distances] | None = None  # another plan, and how far this one lies from it
 
     @cached_property
@@ -164,12 +164,7 @@ def _dims(program: Program, dims: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def plan(
-    kernel: str,
-    program: Program,
-    dims: tuple[int, ...],
-    flat: list[Any],
-    device: Device | None,
-    bounds: bool | str | None = None,
+    program: Program, dims: tuple[int, ...], flat: list[Any], device: Device | None, bounds: bool | str | None = None
 ) -> Plan:
     """The plan for launches of this form: looked up, or made for the first one. `bounds`: see `tests_indices`."""
     if len(dims) != program.function.rank:
@@ -192,8 +187,8 @@ def plan(
             if config.verbose:
                 import logging
 
-                logging.getLogger("workbench").info("kernel %s: a new plan for dim=%s", kernel, dims)
-            found = _make(kernel, program, dims, flat, positions, groups, twins, device, tests_indices(bounds))
+                logging.getLogger("workbench").info("kernel %s: a new plan for dim=%s", program.name, dims)
+            found = _make(program, dims, flat, positions, groups, twins, device, tests_indices(bounds))
             if program.moving_positions and first is None:
                 program.plans.enter(alike, found)
         program.plans.enter(key, found)
@@ -269,7 +264,6 @@ def backend_for(arrays: Sequence[array], device: Device | None, kernel: str) -> 
 
 @recursive
 def _make(
-    kernel: str,
     program: Program,
     dims: tuple[int, ...],
     flat: list[Any],
@@ -279,7 +273,7 @@ def _make(
     device: Device | None,
     checked: bool,
 ) -> Plan:
-    function = program.function
+    function, kernel = program.function, program.name
     if function.rank != len(dims):
         text = f"Kernel {kernel!r} takes {function.rank} thread indices from tid(), dim={dims} has {len(dims)}."
         instead = f"dim=({', '.join('nmkl'[: function.rank])})"

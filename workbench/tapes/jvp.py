@@ -10,7 +10,6 @@ refused here, and so is `record_func`: nothing says what the user's function doe
 from __future__ import annotations
 
 import math
-import weakref
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -312,17 +311,13 @@ STEPS: dict[str, Callable[[Tape, Event, Workspace, dict], None]] = {
 }
 
 
-# ---- programs, made once per plan and active set
-
-_made: weakref.WeakKeyDictionary[Any, dict[Any, tuple[Tangent, Any]]] = weakref.WeakKeyDictionary()
-
-
 def _program(event: Event) -> tuple[Tangent, Any]:
+    """The tangent of a launch, and what runs it: made once per plan and active set."""
     plan, active = event.command.plan, event.reverse.reverse.active
-    known = _made.setdefault(plan, {})
-    if active not in known:
-        known[active] = _make(plan, active)
-    return known[active]
+    key = "tangent", active
+    if key not in plan.derived:
+        plan.derived[key] = _make(plan, active)
+    return plan.derived[key]
 
 
 def _make(plan: Plan, active: frozenset[str]) -> tuple[Tangent, Any]:

@@ -54,7 +54,7 @@ def _publish_one(
     by: Recording | None,
 ) -> None:
     """Add the shadow of a leaf to its `.grad`; replace the `.grad` of what events wrote."""
-    grad, k = a.gradient(), a.grad_scale or 1
+    grad = a.gradient()
     _close_views(tape, a, grad)
     if written is None and grad.written and grad.bytes.any():
         name = next((n for n in (tape.names.noted.get(i) for i, x in tape.arrays.items() if x.allocation is a) if n), a)
@@ -82,8 +82,7 @@ def _publish_one(
     else:
         accumulate(grad, shadow, _scalar_of(tape, a))
         for span in written or ():
-            at = Span(grad, span.offset * k, span.shape, tuple(s * k for s in span.strides), span.itemsize * k)
-            words = at.words()
+            words = a.gradient_span(span).words()
             capture_log.do(partial(words.__setitem__, ..., shadow.view(span, words.dtype)), capture_log.gpu_of(words))
     for wanted, data in retained.items():
         if wanted.allocation is a:
