@@ -1,10 +1,8 @@
 """Allocations: whole buffers, which of them an address belongs to, and who is told before bytes change.
 
-An Allocation is one owner's whole buffer. A known range of addresses has exactly one live allocation, so two
-arrays share memory if and only if they share an Allocation and their Spans overlap; overlap is decided on bytes.
-Gradients mirror memory: an allocation has at most one gradient allocation, laid out element for element like it,
-so every name of a piece of memory has one gradient. Nothing here knows the types of the kernel language.
-Every write goes through `Allocation.about_to_write` before the bytes change: it tells the tapes that watch.
+A known range of addresses has exactly one live allocation, so two arrays share memory if and only if they share an
+Allocation and their Spans overlap. Gradients mirror memory: an allocation has at most one gradient allocation, laid out
+element for element like it. Every write goes through `Allocation.about_to_write` before the bytes change.
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ from ..tables import bytes_text
 from . import capture_log
 from .address_ranges import AddressRanges
 from .interval_index import SpanIndex, WeakSpanSet
-from .span import AddressedMemory, Recorder, Span, byte_entries
+from .span import AddressedMemory, Span, byte_entries
 
 LOCK = threading.RLock()
 """Held while a launch, a host write, a recording or a reverse walk touches memory."""
@@ -55,6 +53,13 @@ class Placed(Protocol):
     def label(self) -> str: ...
     @property
     def span(self) -> Span: ...
+
+
+class Recorder(Protocol):
+    """A tape that is recording: it gets every host write as an event (`host_event`)."""
+
+    def crossed(self, span: Span, run: Any) -> None:
+        """Called before this tape overwrites bytes of `span`, which another tape wrote during `run`."""
 
 
 class Watcher(Protocol):
@@ -302,8 +307,7 @@ class GradientMemory(Allocation):
         capture_log.refuse("Memory is shown to others")
         if self.exposed:
             return
-        if self.gradient_view is not None:
-            self.gradient_view.close(self)
+        self.close_view()
         with LOCK:
             super().expose()
             self._published = self.bytes.copy()
@@ -311,11 +315,15 @@ class GradientMemory(Allocation):
     def about_to_write(self, span: Span, what: str, where: Where | None = None, by: Recorder | None = None) -> None:
         """As `Allocation.about_to_write`; the bytes count as written by the user until `mark_published`."""
         super().about_to_write(span, what, where, by)
-        if self.gradient_view is not None:
-            self.gradient_view.close(self)
+        self.close_view()
         self.written[span] = None
         if (primal := self.of) is not None:
             primal.grad_notes.clear()
+
+    def close_view(self) -> None:
+        """Write back the copy that `numpy()` returned, for the last time."""
+        if self.gradient_view is not None:
+            self.gradient_view.close(self)
 
     def remembered(self) -> tuple:
         """As `Allocation.remembered`, and what was published and written since."""
@@ -385,10 +393,7 @@ def _runs(memory: Allocation, mask: np.ndarray) -> list[Span]:
 
 
 def _on_large_pages(make: Callable[..., np.ndarray], nbytes: int) -> np.ndarray:
-    """A uint8 array of `nbytes`; from LARGE_FROM on it begins at a large page, which makes stencils a tenth faster.
-
-    NumPy asks for large pages; the system gives those that lie as a whole in the block.
-    """
+    """A uint8 array of `nbytes`; from LARGE_FROM on it begins at a large page: stencils are a tenth faster."""
     if nbytes < LARGE_FROM:
         return make(nbytes, np.uint8)
     whole = make(nbytes + LARGE_PAGE, np.uint8)
@@ -488,10 +493,7 @@ def allocation_of(data: XpArray) -> tuple[Allocation, int]:
 
 
 def known_memory(data: np.ndarray) -> tuple[Allocation, int] | None:
-    """The allocation on the CPU in which a NumPy array lies as a whole, and the byte offset of its first element.
-
-    None if no array was made on its memory.
-    """
+    """(the CPU's allocation in which a NumPy array lies as a whole, its byte offset); None if no array is on it."""
     if not data.size or cpu not in _ranges:
         return None
     low, high = np.lib.array_utils.byte_bounds(data)

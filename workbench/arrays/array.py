@@ -1,9 +1,8 @@
 """Arrays: a dtype, a span of an allocation, and the gradient that this memory has.
 
-`array(...)` with data makes memory; `array(dtype=F, ndim=2)`, without data, pointer or shape, is the annotation
-`types.Array` of kernel parameters. Views (slices, reshape, transpose, view, field) are arrays on the same allocation.
-Whether memory requires a gradient, and the gradient itself, belong to the memory and not to one of its names:
-`x[2:5].grad` is `x.grad[2:5]`. Every write by the host goes through `allocation.host_write`, so that tapes see it.
+Views (slices, reshape, transpose, view, field) are arrays on the same allocation. Whether memory requires a gradient,
+and the gradient itself, belong to the memory and not to one of its names: `x[2:5].grad` is `x.grad[2:5]`.
+Every write by the host goes through `allocation.host_write`, so that tapes see it.
 """
 
 from __future__ import annotations

@@ -220,10 +220,7 @@ def keep(*owners: object) -> None:
 
 
 def do(call: Callable[[], Any], gpu: int | None = None) -> None:
-    """Call a function that changes memory; each replay of an open capture calls it again.
-
-    `gpu`: ordinal of the GPU, if the function only queues work there, on memory of that GPU.
-    """
+    """Call a function that changes memory, now and in each replay; `gpu`: of the GPU on which it only queues work."""
     notes = active_capture()
     if notes is None:
         call()

@@ -1,11 +1,8 @@
 """Values read while a tape records: NumPy arrays and numbers that carry their provenance (`sources`).
 
-Outside of a recording tape everything read is plain NumPy. Under one, `numpy()`, indexing and iteration of float arrays
-give the classes of this file; what NumPy makes of them keeps the union of their sources, through ufuncs, functions,
-slices and arithmetic. Code that writes such values into memory calls `sources_of`, and tells the tape.
-
-NumPy's two protocols do the work, `__array_ufunc__` and `__array_function__`. One gap they leave: `np.float64(2) * v`
-for an element `v` of a float32 array calls neither.
+Under a recording tape `numpy()`, indexing and iteration of float arrays give the classes of this file; what NumPy makes
+of them keeps the union of their sources. Code that writes such values into memory calls `sources_of`, and tells the
+tape. One gap of NumPy's protocols: `np.float64(2) * v` for an element `v` of a float32 array calls neither.
 """
 
 from __future__ import annotations

@@ -31,10 +31,7 @@ _INSTEAD = {
 
 
 class Absent:
-    """Descriptor in place of a method that other libraries have: get and set raise AttributeError with what to write.
-
-    A `__getattr__` would do the same, and slow down every attribute of the class.
-    """
+    """In place of a method of other libraries: raises AttributeError with what to write. (`__getattr__` is slower.)"""
 
     def __init__(self, what: str, instead: str):
         self.what, self.instead = what, instead

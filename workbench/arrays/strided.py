@@ -62,6 +62,8 @@ class StridedArray:
     serial: int
     _address: int
     _offset: int
+    _layout: int
+    _packed: tuple[int, ...]
     _span: Span | None
     _data: Any
     _grad: Any

@@ -53,10 +53,7 @@ class Shadow:
 
 
 class Workspace(dict):
-    """Shadows by allocation, made when first asked for.
-
-    `dropping`: the walk releases a shadow once no earlier event reads it.
-    """
+    """Shadows by allocation, made when first asked for; `dropping`: the walk releases those that are not read again."""
 
     dropping = False
 
@@ -65,10 +62,7 @@ class Workspace(dict):
         return made
 
     def fresh(self, arrays: list[array]) -> list[array]:
-        """Make shadows with undefined contents for those of these arrays that are a whole allocation without a shadow.
-
-        Returns those arrays: the caller has to store to every element of each.
-        """
+        """Make shadows of undefined contents for the arrays that are a whole memory without one; returns those."""
         found = [a for a in arrays if a.allocation not in self and a.span.dense and a.nbytes == a.allocation.nbytes]
         for a in found:
             self[a.allocation] = Shadow(a.allocation, clear=False)
@@ -215,10 +209,7 @@ def _add_records(mine: XpArray, theirs: XpArray) -> None:
 
 
 def mark_view(a: array, base: XpArray) -> Any:
-    """An int32 view with one mark per element of `a` in `base`, which has one int32 per byte of the allocation.
-
-    So all arrays on a piece of memory share its marks.
-    """
+    """An int32 view with one mark per element of `a`; `base` has one int32 per byte of the allocation."""
     data = a.data
     strides = tuple(n * 4 for n in data.strides)
     return _on(base, data.shape, np.int32, a.span.offset * 4, strides)

@@ -132,10 +132,7 @@ class LaunchCache:
     def find(
         self, dim: GridLike, args: tuple, device: DeviceLike, switches: int
     ) -> tuple[Plan, list, CachedLaunch | None, bool] | None:
-        """(plan, flat arguments, cache entry, True if numbers differ from the entry's) of this launch.
-
-        None on a cache miss.
-        """
+        """(plan, flat arguments, cache entry, True if numbers differ from the entry's); None on a cache miss."""
         if len(args) != self.count:
             return None
         try:
@@ -187,10 +184,7 @@ class LaunchCache:
     def remember(
         self, dim: GridLike, args: tuple, device: DeviceLike, switches: int, command: PlannedLaunch
     ) -> CachedLaunch | None:
-        """Note a checked launch; enter it in the cache the second time, and return the entry.
-
-        For its layouts it is entered the first time.
-        """
+        """Enter a checked launch the second time, and return the entry. For its layouts it is entered at once."""
         try:
             given = flat_of(self.program, args)
             if any(given[k] is not command.flat[k] for k in self.arrays):

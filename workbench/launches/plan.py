@@ -201,10 +201,7 @@ def switches(bounds: bool | str | None = None) -> int:
 
 
 def tests_indices(bounds: bool | str | None = None) -> bool:
-    """True if a launch made now tests indices that depend on data.
-
-    bounds   its own `check_bounds`; None for `config.check_bounds`, which says what each value means.
-    """
+    """True if a launch made now tests indices that depend on data. `bounds`: its own `check_bounds`, or None."""
     if bounds is None:
         bounds = config.check_bounds
     return bounds is True or (bounds is False and memory.recorder() is not None)

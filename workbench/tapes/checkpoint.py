@@ -170,12 +170,9 @@ class _Loop:
             for action in self.actions:
                 if type(action).__name__ == "EndForward":
                     break
-                if action.write_ics and action.n0:
-                    self.kept[action.n0] = self._copies()
-                for k in range(action.n0, min(action.n1, self.loop.steps)):
-                    self.ready = self._run(k)
-                    self._check_writes(self.ready)
-                    self._note_reads(self.ready, reads)
+                for ready in self._advance(action):
+                    self._check_writes(ready)
+                    self._note_reads(ready, reads)
                     done.update()
 
     def _run(self, k: int) -> Tape:
@@ -291,13 +288,13 @@ class _Loop:
         for action in self.actions:
             if type(action).__name__ == "EndForward":
                 return
-            self._advance(action)
+            self._rerun(action)
 
     def _perform(self, action: Any, space: Workspace, done: Any) -> None:
         kind = type(action).__name__
         if kind == "Forward":
             self.loop.recomputed += action.n1 - action.n0
-            self._advance(action)
+            self._rerun(action)
         elif kind in ("Copy", "Move"):
             self._put(self.kept[action.n] if kind == "Copy" or action.n == 0 else self.kept.pop(action.n))
         elif kind == "Reverse":
@@ -310,11 +307,16 @@ class _Loop:
             self.ready = None
             done.update()
 
-    def _advance(self, action: Any) -> None:
+    def _advance(self, action: Any) -> Iterator[Tape]:
         if action.write_ics and action.n0 not in self.kept:
             self.kept[action.n0] = self._copies()
         for k in range(action.n0, min(action.n1, self.loop.steps)):
             self.ready = self._run(k)
+            yield self.ready
+
+    def _rerun(self, action: Any) -> None:
+        for _ in self._advance(action):
+            pass
 
     def _copies(self) -> State:
         return [a.span.copy_out() for a in self.state]

@@ -2,9 +2,8 @@
 
 Memory remembers which recording wrote it last from something with `requires_grad` (`Allocation.origins`), until
 somebody else writes it. A tape that meets such memory notes a border. After `backward` a border with an adjoint is
-reported at once if the writer can no longer be walked; else it waits: a later `backward` of the writer that is seeded
-with that adjoint resolves it; one that is not, or reading the gradient of what the writer started from, gives a
-warning.
+reported at once if the writer can no longer be walked; else when a `backward` of the writer is not seeded with that
+adjoint, or when somebody reads the gradient of what the writer started from.
 """
 
 from __future__ import annotations
@@ -231,10 +230,7 @@ class Border:
             border.seeded_with(seeds)
 
     def report(self, found: list[ForeignLeaf], blind: bool) -> None:
-        """After a walk, before publishing: refuse, warn or queue borders. `blind`: no seed lies on an active path.
-
-        Raises GradientError [nested-tape] where a tape inside another, or around it, lost the gradient for good.
-        """
+        """After a walk: refuse [nested-tape], warn of or queue borders. `blind`: no seed lies on an active path."""
         lost = [b for b in found if not (b.marked and b.run.alive)]
         for b in lost:
             inside = b.run.around(self.run)

@@ -33,10 +33,7 @@ R = TypeVar("R")
 
 
 class CallCopies:
-    """Memory of a recording that stands for the arrays of a call, and the copying in and out.
-
-    notes   what the recording wrote.
-    """
+    """Memory of a recording, which wrote what `notes` say, in place of the arrays of a call."""
 
     def __init__(self, own: CallArguments):
         self.own = own

@@ -1,10 +1,9 @@
 """Forward mode over a tape: `jvp`, the derivative in one direction, by the same exact walk as `backward`.
 
 The tape cannot run a program again, but it can put back, event by event, the bytes that adjoints read; a tangent reads
-the same ones (`passes.tangent`). So the walk first rewinds to where the tape started, as the reverse walk does, and
-then goes forward: at every event it carries the tangents on, and puts back what the event had left. Memory, user
-gradients and the tape are as before when it returns, whatever happens in between. What the reverse walk refuses is
-refused here, and so is `record_func`: nothing says what the user's function does to a tangent.
+the same ones (`passes.tangent`). So the walk first rewinds to where the tape started, and then goes forward: at every
+event it carries the tangents on, and puts back what the event had left. What the reverse walk refuses is refused here,
+and so is `record_func`: nothing says what the user's function does to a tangent.
 """
 
 from __future__ import annotations
@@ -170,10 +169,7 @@ def carry_tangents(tape: Tape, space: Workspace) -> Workspace:
 
 
 def passing(tape: Tape, before: Callable[[Event, dict], None], behind: Callable[[Event], None] | None = None) -> None:
-    """Visit the events forward: `before(event, extremes)` in the memory it found, `behind(event)` in the one it left.
-
-    Only bytes that the tape kept are restored; with Tape(keep="all") that is everything it wrote.
-    """
+    """Visit the events forward: `before(event, extremes)` in the memory it found, `behind(event)` in what it left."""
     verify(tape)
     tape.log.tally()
     undone: list[dict] = []

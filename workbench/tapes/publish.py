@@ -105,8 +105,7 @@ def _close_views(tape: Recording, a: Allocation, grad: GradientMemory) -> None:
             " since: that does not change the gradient any more. Take .grad.numpy() again; a .copy() of it is yours."
         )
     grad.previous_view = None
-    if grad.gradient_view is not None:
-        grad.gradient_view.close(grad)
+    grad.close_view()
 
 
 def _scalar_of(tape: Recording, a: Allocation) -> Any:

@@ -1,8 +1,4 @@
-"""The tape: a recording that can be walked backwards.
-
-The walk is a function from (events, seeds) to a private workspace of shadows, one per allocation. It puts kept bytes
-back as it passes and the final contents at the end; `backward` then publishes the workspace into `.grad`.
-"""
+"""The tape: a recording that can be walked backwards (`reverse`), and then publishes what it found into `.grad`."""
 
 from __future__ import annotations
 
@@ -289,8 +285,7 @@ class Tape(Recording, metaclass=Listed):
                     if a.allocation.asked:
                         a.allocation.gradient()
             for grad in gradients_of(self):
-                if grad.gradient_view is not None:
-                    grad.gradient_view.close(grad)
+                grad.close_view()
                 if around is not None and grad in around.active:
                     around.cleared(grad)
                 if grad.blank != grad.version or grad.exposed or notes is not None:
