@@ -228,25 +228,9 @@ def _reduced(thing: object) -> object:
     return _import_module(".derivatives.serialize", __name__).reduced(thing)
 
 
-for _kind in (
-    array,
-    scalar,
-    Tape,
-    Kernel,
-    _Func,
-    _Allocation,
-    _GradientMemory,
-    _Span,
-    _Event,
-    _Program,
-    types.Scalar,
-    types.Vector,
-    types.Matrix,
-    types.Quat,
-    types.Transform,
-    types.Struct,
-    types.Small,
-):
+_objects = array, scalar, Tape, Kernel, _Func, _Allocation, _GradientMemory, _Span, _Event, _Program, types.Small
+_kinds = types.Scalar, types.Vector, types.Matrix, types.Quat, types.Transform, types.Struct
+for _kind in (*_objects, *_kinds):
     _copyreg.pickle(_kind, _reduced)  # type: ignore[arg-type]
 
 

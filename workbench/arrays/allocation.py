@@ -16,6 +16,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from types import FrameType
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -632,13 +633,18 @@ between = {_PACKAGE, "contextlib"}
 
 
 def caller_where() -> Where | None:
-    """The line of the user's program that called us: the innermost frame outside this package."""
-    frame = sys._getframe(1)
-    while frame is not None:
-        name = frame.f_globals.get("__name__") or ""
-        if name.partition(".")[0] not in between:
-            code = frame.f_code
-            text = linecache.getline(code.co_filename, frame.f_lineno, frame.f_globals)
-            return Where(code.co_filename, frame.f_lineno, text=text.rstrip("\n"), function=code.co_name)
+    """The line of the user's program that called us."""
+    frame = caller_frame()
+    if frame is None:
+        return None
+    code = frame.f_code
+    text = linecache.getline(code.co_filename, frame.f_lineno, frame.f_globals)
+    return Where(code.co_filename, frame.f_lineno, text=text.rstrip("\n"), function=code.co_name)
+
+
+def caller_frame() -> FrameType | None:
+    """The innermost frame of the user's program: outside this package, and of what lies `between`."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and (frame.f_globals.get("__name__") or "").partition(".")[0] in between:
         frame = frame.f_back
-    return None
+    return frame

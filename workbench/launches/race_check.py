@@ -34,12 +34,9 @@ class Races:
     checked: tuple[int, ...]
     private: tuple[int, ...]
 
+    @capture_log.paused()
     def check(self, command: PlannedLaunch) -> None:
         """Run the race finder twice over the present memory, which is what the launch sees. Raises GradientError."""
-        with capture_log.paused():
-            self._check(command)
-
-    def _check(self, command: PlannedLaunch) -> None:
         flat = command.flat
         module = xp(flat[self.checked[0]].device)
         memories = {flat[k].allocation for k in self.checked}

@@ -100,6 +100,11 @@ class TapeNames:
             label, whole = next((found for span, found in known.items() if span.contains(a.span)), ("", None))
         return part_of(label, whole, a) if whole is not None else ""
 
+    def near(self, span: Span) -> list[array]:
+        """The arrays of the tape that share a byte with a span, those on all of it first."""
+        found = [a for a in self.log.arrays.values() if a.span.overlaps(span) is not False]
+        return sorted(found, key=lambda a: a.span != span)
+
     def of(self, a: array, parameter: str = "") -> str:
         """The noted name of an array; else its own `name`, the parameter, or the id of its memory."""
         primal = getattr(a.allocation, "of", None)

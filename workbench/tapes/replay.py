@@ -362,6 +362,5 @@ def _sure_writes(event: Event) -> list[Span]:
 
 def _name(tape: Tape, span: Span) -> str:
     """The user's name of these bytes, quoted; else the id of their memory."""
-    near = [a for a in tape.arrays.values() if a.span.overlaps(span) is not False]
-    near.sort(key=lambda a: (a.span != span, not tape.names.given(a)))
+    near = sorted(tape.names.near(span), key=lambda a: (a.span != span, not tape.names.given(a)))
     return repr(tape.names.given(near[0]) or near[0].label) if near else str(span.allocation)

@@ -215,13 +215,10 @@ class Tape(Recording, metaclass=Listed):
         at=None: by what the last event of the tape left in it. at=event: by its contents just before that event.
         Returns a new NumPy array of shape (*a.shape, *components). Raises GradientError before any `backward`.
         """
-        return self._adjoints(a, [at])[0]
+        return self.adjoints(a, [at])[0]
 
-    def adjoints(self, a: array, at: Sequence[Event]) -> list[np.ndarray]:
+    def adjoints(self, a: array, at: Sequence[Event | None]) -> list[np.ndarray]:
         """`adjoint(a, event)` for each of these events, in their order, from one walk."""
-        return self._adjoints(a, [*at])
-
-    def _adjoints(self, a: array, at: list[Event | None]) -> list[np.ndarray]:
         if not self.last_seeds:
             text = "adjoint() before any backward(): there is no seed."
             raise GradientError(text, slug="no-seed", instead="tape.backward(loss), then tape.adjoint(a)")
