@@ -454,10 +454,7 @@ def _register(new: Allocation) -> None:
 
 
 def allocation_at(address: int, nbytes: int, device: Device, owner: object = None) -> Allocation:
-    """The allocation of these bytes: the known one they lie in, or a new, exposed one that keeps `owner` alive.
-
-    Raises LaunchError [partial-overlap] if the bytes lie partly inside known memory.
-    """
+    """The allocation of these bytes, known or new and exposed. Raises LaunchError [partial-overlap] at its border."""
     with LOCK:
         known = _ranges.setdefault(device, AddressRanges()).meeting(address, address + nbytes) if nbytes else []
         for other in known:

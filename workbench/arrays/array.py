@@ -87,6 +87,8 @@ class array(Foreign):
     workbench.errors.LaunchError: ...
     """
 
+    __slots__ = ()
+
     _fixed_ndim: int | None = None
     _span: Span | None
     _layout: int
@@ -380,7 +382,7 @@ class array(Foreign):
 
 
 def _fixed(n: int) -> type[array]:
-    return type(f"array{n}d", (array,), {"_fixed_ndim": n, "__doc__": f"`array` with {n} axes."})
+    return type(f"array{n}d", (array,), {"__slots__": (), "_fixed_ndim": n, "__doc__": f"`array` with {n} axes."})
 
 
 array1d, array2d, array3d, array4d = (_fixed(n) for n in (1, 2, 3, 4))
@@ -393,7 +395,7 @@ install(array, array_operators)
 
 
 def read_values(a: array) -> np.ndarray:
-    """The values for reading: on the CPU the memory itself, from a GPU a copy. Refused while a capture is open."""
+    """The values for reading: the memory itself, from a GPU a copy. Refused while a capture is open."""
     capture_log.refuse("Values are read")
     if isinstance(memory := a.allocation, GradientMemory):
         memory.read_at = next(clock)

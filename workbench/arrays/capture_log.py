@@ -100,17 +100,23 @@ class CaptureRecorder:
 opened: CaptureRecorder | None = None  # in whatever thread; `active_capture()` tells whether in this one
 
 
-_told = threading.local()
+class _Told(threading.local):
+    """By thread the `tapes.call_script.CallScript` that is told of its launches and writes."""
+
+    script: Any = None
+
+
+_told = _Told()
 
 
 def follow(script: Any) -> None:
-    """Tell a `tapes.call_script.CallScript` of what this thread launches and writes from now on; None: tell nobody."""
+    """Tell a script of what this thread launches and writes from now on; None: tell nobody."""
     _told.script = script
 
 
 def script() -> Any:
     """The script of this thread; None as a rule."""
-    return getattr(_told, "script", None)
+    return _told.script
 
 
 written_list: Any = None

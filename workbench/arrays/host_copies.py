@@ -26,10 +26,7 @@ PIECES = 1024  # copies that one list may become; a longer one is values
 
 
 class HostCopies(Generic[A]):
-    """Recognises host values as parts of arrays. `on(memory, dtype, shape, strides, offset)` makes an array.
-
-    Unless a tape records, `memory` and `cell` return None, `fill` and `trace` False.
-    """
+    """Recognises host values as parts of arrays, under a tape. `on(memory, dtype, shape, strides, offset)` is one."""
 
     def __init__(self, on: Callable[..., A]):
         self.on = on

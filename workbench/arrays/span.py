@@ -280,10 +280,7 @@ def _overlap(gap: int, shape: tuple, strides: tuple, size: int, shape2: tuple, s
 
 
 def _solve(gap: int, shape: tuple, strides: tuple, size: int, shape2: tuple, strides2: tuple, size2: int):
-    """The bounded linear Diophantine equation behind `numpy.shares_memory`, solved by NumPy.
-
-    The arrays are only described, never read. None: given up after _WORK candidate solutions.
-    """
+    """The bounded Diophantine equation of `numpy.shares_memory`, solved by NumPy. None: given up after _WORK tries."""
     middle = 1 << 50
     a = np.asarray(AddressedMemory(middle, shape, strides, size))
     b = np.asarray(AddressedMemory(middle + gap, shape2, strides2, size2))

@@ -78,10 +78,7 @@ class PullPlan:
 
 
 def adjoint_of(plan: Plan, active: tuple[int, ...], alone: bool = False) -> Backward:
-    """The adjoint of the launches of a plan for these active positions, with how to run it.
-
-    `alone`: of a launch that has not run, so that its indices are still to be tested.
-    """
+    """The adjoint of a plan for these active positions; `alone`: of a launch that has not run, with indices tested."""
     key = ("alone", *active) if alone else active
     found = plan.derived.get(key)
     if found is None:

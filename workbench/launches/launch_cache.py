@@ -230,10 +230,7 @@ def _equal(now: object, then: object) -> bool:
 
 
 def launches_of(kernel: Kernel, program: Program) -> LaunchCache | None:
-    """A launch cache for this program of `kernel`; None if its arguments do not determine the launch.
-
-    The arrays behind handles may be exchanged, and an omitted array changes the program.
-    """
+    """A launch cache for this program; None if its arguments do not determine the launch (handles, omitted arrays)."""
     if kernel.reads_presence or program.presence_tests or program.handles or not program.array_positions:
         return None
     plain = all(

@@ -60,14 +60,11 @@ class Plan:
         """The motion of what it touches by other numbers in its indices."""
         found = motion(self.program.function, self.form)
         self.form.hulls.clear()
-        if found is None or any(box is None and any(map(any, found.axes[self.name(k)])) for k, box in self.touched):
+        if found is None or any(
+            box is None and any(map(any, found.axes[self.name(k)])) for k, box in (*self.reads, *self.writes)
+        ):
             return None
         return found
-
-    @property
-    def touched(self) -> tuple[tuple[int, Any], ...]:
-        """`reads`, then `writes`."""
-        return *self.reads, *self.writes
 
     def name(self, k: int) -> str:
         """The name of the flat parameter at a position."""
@@ -124,8 +121,6 @@ class PlannedLaunch:
     values, declared   `flat` as `Executable.run` takes it, and the positions of declared scalars.
     places             like `flat`, but with the memory behind declared scalars.
     """
-
-    __slots__ = ("program", "plan", "flat", "values", "places", "declared", "__weakref__")
 
     program: Program
     plan: Plan

@@ -92,10 +92,7 @@ def races_of(plan: Plan) -> Races | None:
 
 
 def find_races(plan: Plan, counts: bool = True) -> Races | None:
-    """The finder for stores to elements that other threads may touch too, as far as index ranges tell, or None.
-
-    `counts`: False ignores integers that are only read and added to: as unordered as a slot of `atomic_add`.
-    """
+    """The finder for stores that may clash, or None. `counts`: False ignores integers only read and added to."""
     function, form = plan.program.function, plan.form
     if math.prod(form.dims) < 2:
         return None

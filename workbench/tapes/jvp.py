@@ -143,10 +143,7 @@ def value_of(a: array, space: Workspace) -> np.ndarray:
 
 
 def shadow_of(a: array, space: Workspace) -> Any:
-    """A view of an array's values in a workspace, on its device: shape (*a.shape, *components).
-
-    Raises GradientError [seed-type] for an array of structs.
-    """
+    """A view of an array's values, (*a.shape, *components). Raises GradientError [seed-type] for structs."""
     if isinstance(a.dtype, Struct):
         text = f"{a.label} is an array of structs: its derivatives are those of its fields."
         raise GradientError(text, slug="seed-type", instead=f"{a.label}.field({a.dtype.fields[0][0]!r})")

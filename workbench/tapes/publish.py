@@ -29,10 +29,7 @@ def counted(tape: Recording, a: Allocation) -> tuple[SpanSet | None, Iterable[Sp
 def publish(
     tape: Recording, space: Workspace, retained: dict[Span, Any], wrote: Wrote = counted, by: Recording | None = None
 ) -> None:
-    """Write the adjoints in a workspace into the `.grad` of all arrays that asked, and tell other libraries.
-
-    `by`: the tape that records this, if one does.
-    """
+    """Write the adjoints in a workspace into `.grad`, and tell other libraries. `by`: the tape that records this."""
     for a in list(space):
         if a.asked:
             _publish_one(tape, a, space[a], retained, *wrote(tape, a), by)

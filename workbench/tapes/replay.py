@@ -275,10 +275,7 @@ def _refuse_opaque(tape: Tape) -> None:
 
 
 def _refuse_unknown(tape: Tape, looking: bool = False) -> None:
-    """Raise GradientError [not-kept] unless all bytes that events read are surely written before, kept, or unchanged.
-
-    looking   bytes that are probably unchanged will do: they are compared afterwards.
-    """
+    """Raise GradientError [not-kept] unless what events read is surely (`looking`: maybe) written, kept, unchanged."""
     right: dict[Allocation, dict[Span, None]] = {}
     for n, event in enumerate(tape.events):
         sure = _sure_writes(event)
