@@ -87,8 +87,6 @@ class array(Foreign):
     workbench.errors.LaunchError: ...
     """
 
-    __slots__ = ()
-
     _fixed_ndim: int | None = None
     _span: Span | None
     _layout: int
@@ -382,7 +380,7 @@ class array(Foreign):
 
 
 def _fixed(n: int) -> type[array]:
-    return type(f"array{n}d", (array,), {"__slots__": (), "_fixed_ndim": n, "__doc__": f"`array` with {n} axes."})
+    return type(f"array{n}d", (array,), {"_fixed_ndim": n, "__doc__": f"`array` with {n} axes."})
 
 
 array1d, array2d, array3d, array4d = (_fixed(n) for n in (1, 2, 3, 4))

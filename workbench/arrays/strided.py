@@ -52,11 +52,6 @@ class StridedArray:
     serial      one number per object, never the same again.
     """
 
-    __slots__ = tuple(
-        "dtype ndim shape strides size allocation device serial _address _offset _layout _packed _span _data _grad _name "
-        "_differentiable __weakref__ __dict__".split()
-    )
-
     dtype: ElementType
     ndim: int
     shape: tuple[int, ...]
@@ -187,7 +182,6 @@ _FIXED = dict.fromkeys(("shape", "ndim", "size", "strides"), "y = x.reshape(shap
 class _Unplaced(StridedArray):
     """The fields that `placed` fills in, before it becomes an array."""
 
-    __slots__ = ()
     __setattr__ = object.__setattr__  # type: ignore[assignment]
 
 

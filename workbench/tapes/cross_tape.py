@@ -18,7 +18,6 @@ from functools import lru_cache
 import numpy as np
 
 from ..arrays.allocation import Allocation
-from ..arrays.array import array
 from ..arrays.interval_index import SpanIndex
 from ..arrays.span import Span
 from ..arrays.workspace import Workspace
@@ -349,31 +348,17 @@ class CrossTapeSearch:
             self.border.names.note(sys._getframe(1))
             self.border.names.guess()
             self._named(borders)
-            self._read(borders)
         return borders
 
     def _named(self, borders: list[ForeignLeaf]) -> None:
+        """Set the name of each border, and `where` to the line of the first event that reads it."""
         names = self.border.names
-        on: dict[Allocation, list[array]] = {b.allocation: [] for b in borders}
-        for x in self.log.arrays.values():
-            if x.allocation in on:
-                on[x.allocation].append(x)
         for b in borders:
             wholes = names.wholes.get(b.allocation, {}).items() if len(b.spans) > 1 else ()
             name = next((label for span, (label, _) in wholes if all(map(span.contains, b.spans))), "")
-            b.name = name or names.of_memory(b.allocation, next(iter(b.spans)), on[b.allocation])
-
-    def _read(self, borders: list[ForeignLeaf]) -> None:
-        """Set `where` of each border to the line of its first reading event."""
-        waiting: dict[Allocation, list[ForeignLeaf]] = {}
-        for b in borders:
-            waiting.setdefault(b.allocation, []).append(b)
-        for event in self.log.events:
-            for read in event.reads:
-                met = [b for b in waiting.get(read.allocation, ()) if b.spans.met(read)]
-                for b in met:
-                    b.where = event.where
-                    waiting[read.allocation].remove(b)
+            b.name = name or names.of_memory(b.allocation, next(iter(b.spans)))
+            read = ((e, s) for e in self.log.events for s in e.reads if s.allocation is b.allocation)
+            b.where = next((e.where for e, s in read if b.spans.met(s)), None)
 
 
 def _any(space: Workspace, span: Span, border: Border) -> bool:
