@@ -148,68 +148,61 @@ globals().update(_TILES)
 
 # Public, but no part of recording and walking a tape: imported when first asked for.
 _LATER = {
-    "ScopedCapture": "tapes.capture:ScopedCapture",
-    "capture": "tapes.capture:capture",
-    "capture_launch": "tapes.capture:capture_launch",
-    "checkpoint": "tapes.checkpoint:checkpoint",
-    "covariance": "derivatives.curvature:covariance",
-    "demo": "rockets:demo",
-    "descend": "optim.descend:descend",
+    "autograd": "warp.autograd",
     "diagnose": "diagnose",
-    "fixed_point": "derivatives.root:fixed_point",
-    "gradcheck": "derivatives.verify:gradcheck",
-    "func_native": "kernels.reading.native:func_native",
-    "hessian": "derivatives.curvature:hessian",
-    "hvp": "derivatives.jacobian:hvp",
-    "jacobian": "derivatives.jacobian:jacobian",
-    "jit": "tapes.jit:jit",
-    "jvp": "tapes.jvp:jvp",
-    "pack": "optim.packing:pack",
+    "examples": "warp.names.examples",
+    "fem": "warp.fem",
+    "optim": "optim",
     "pitfalls": "derivatives.pitfalls",
-    "root": "derivatives.root:root",
-    "smoothed": "derivatives.smoothed:smoothed",
-    "sweep": "derivatives.sweep:sweep",
+    "sparse": "sparse",
     "trust": "diagnose.trust:trust_function",
-    "utils": "launches.sums:utils",
-    "value_and_grad": "derivatives.jacobian:value_and_grad",
     "verify": "derivatives.verify",
     "viz": "viz",
 }
 for _room, _names in {
-    "hash_grid": "HashGrid HashGridQuery hash_grid_query hash_grid_query_next hash_grid_point_id",
-    "draws": "poisson",
-    "search": "lower_bound sample_cdf",
-    "triangles": "closest_point_edge_edge intersect_tri_tri",
-    "mesh": "Mesh mesh_get mesh_get_bvh mesh_get_group_root mesh_get_index mesh_get_point mesh_get_velocity "
+    "derivatives.curvature": "covariance hessian",
+    "derivatives.jacobian": "hvp jacobian value_and_grad",
+    "derivatives.root": "fixed_point root",
+    "derivatives.smoothed": "smoothed",
+    "derivatives.sweep": "sweep",
+    "derivatives.verify": "gradcheck",
+    "kernels.reading.native": "func_native",
+    "launches.sums": "utils",
+    "optim.descend": "descend",
+    "optim.packing": "pack",
+    "rockets": "demo",
+    "tapes.capture": "ScopedCapture capture capture_launch Graph",
+    "tapes.checkpoint": "checkpoint",
+    "tapes.jit": "jit",
+    "tapes.jvp": "jvp",
+    "geometry.hash_grid": "HashGrid HashGridQuery hash_grid_query hash_grid_query_next hash_grid_point_id",
+    "geometry.draws": "poisson",
+    "geometry.search": "lower_bound sample_cdf",
+    "geometry.triangles": "closest_point_edge_edge intersect_tri_tri",
+    "geometry.mesh": "Mesh mesh_get mesh_get_bvh mesh_get_group_root mesh_get_index mesh_get_point mesh_get_velocity "
     "mesh_eval_position mesh_eval_velocity mesh_eval_face_normal",
-    "point_queries": "MeshQueryPoint mesh_query_point mesh_query_point_no_sign mesh_query_point_sign_normal "
+    "geometry.point_queries": "MeshQueryPoint mesh_query_point mesh_query_point_no_sign mesh_query_point_sign_normal "
     "mesh_query_point_sign_parity mesh_query_point_sign_winding_number mesh_query_furthest_point_no_sign",
-    "ray_queries": "MeshQueryRay mesh_query_ray mesh_query_ray_anyhit mesh_query_ray_count_intersections",
-    "box_queries": "Bvh BvhQuery bvh_get_group_root MeshQuery MeshQueryAABB bvh_query_aabb bvh_query_ray "
+    "geometry.ray_queries": "MeshQueryRay mesh_query_ray mesh_query_ray_anyhit mesh_query_ray_count_intersections",
+    "geometry.box_queries": "Bvh BvhQuery bvh_get_group_root MeshQuery MeshQueryAABB bvh_query_aabb bvh_query_ray "
     "bvh_query_capsule bvh_query_sphere bvh_query_next mesh_query_aabb mesh_query_sphere mesh_query_next "
     "mesh_query_aabb_next",
-    "tile_queries": "BvhQueryTiled MeshQueryAABBTiled tile_query_valid tile_bvh_query_aabb tile_bvh_query_ray "
-    "tile_bvh_query_next tile_mesh_query_aabb tile_mesh_query_aabb_next bvh_query_aabb_tiled bvh_query_ray_tiled "
-    "bvh_query_next_tiled mesh_query_aabb_tiled mesh_query_aabb_next_tiled",
+    "geometry.tile_queries": "BvhQueryTiled MeshQueryAABBTiled tile_query_valid tile_bvh_query_aabb "
+    "tile_bvh_query_ray tile_bvh_query_next tile_mesh_query_aabb tile_mesh_query_aabb_next bvh_query_aabb_tiled "
+    "bvh_query_ray_tiled bvh_query_next_tiled mesh_query_aabb_tiled mesh_query_aabb_next_tiled",
+    "warp.names.streams": "Stream Event ScopedStream get_stream set_stream record_event wait_event wait_stream "
+    "synchronize_device synchronize_stream synchronize_event get_event_elapsed_time",
+    "warp.names.timer": "ScopedTimer LOG_DEBUG LOG_INFO LOG_WARNING LOG_ERROR TIMING_KERNEL TIMING_KERNEL_BUILTIN "
+    "TIMING_MEMCPY TIMING_MEMSET TIMING_GRAPH TIMING_ALL",
+    "warp.names.memory_pools": "is_mempool_supported is_mempool_enabled is_mempool_access_supported "
+    "is_mempool_access_enabled is_peer_access_supported is_peer_access_enabled set_mempool_enabled "
+    "set_mempool_access_enabled set_peer_access_enabled",
+    "warp.names.numpy_types": "dtype_from_numpy dtype_to_numpy",
+    "warp.names.modules": "Module get_module set_module_options get_module_options load_module force_load "
+    "clear_kernel_cache clear_lto_cache",
+    "warp.names.graphs": "capture_begin capture_end capture_while capture_if is_conditional_graph_supported",
 }.items():
-    _LATER.update({_name: f"geometry.{_room}:{_name}" for _name in _names.split()})
-for _room, _names in {
-    "streams": "Stream Event ScopedStream get_stream set_stream record_event wait_event wait_stream synchronize_device "
-    "synchronize_stream synchronize_event get_event_elapsed_time",
-    "timer": "ScopedTimer LOG_DEBUG LOG_INFO LOG_WARNING LOG_ERROR TIMING_KERNEL TIMING_KERNEL_BUILTIN TIMING_MEMCPY "
-    "TIMING_MEMSET TIMING_GRAPH TIMING_ALL",
-    "memory_pools": "is_mempool_supported is_mempool_enabled is_mempool_access_supported is_mempool_access_enabled "
-    "is_peer_access_supported is_peer_access_enabled set_mempool_enabled set_mempool_access_enabled "
-    "set_peer_access_enabled",
-    "numpy_types": "dtype_from_numpy dtype_to_numpy",
-    "modules": "Module get_module set_module_options get_module_options load_module force_load clear_kernel_cache "
-    "clear_lto_cache",
-    "graphs": "capture_begin capture_end capture_while capture_if is_conditional_graph_supported",
-}.items():
-    _LATER.update({_name: f"warp.names.{_room}:{_name}" for _name in _names.split()})
-_LATER["Graph"] = "tapes.capture:Graph"
-_LATER |= {"autograd": "warp.autograd", "fem": "warp.fem", "optim": "optim", "sparse": "sparse"}
-_LATER["examples"] = "warp.names.examples"
+    _LATER.update({_name: f"{_room}:{_name}" for _name in _names.split()})
 # Not offered: these modules (what is in them is) and what pytest writes into a module whose `assert` it explains.
 _ROOMS = set("arrays derivatives device errors geometry kernels launches records tables tapes warp".split())
 __all__ = sorted({name for name in globals() if name[0] not in "_@"} - _ROOMS | set(_LATER))  # noqa: PLE0605
@@ -236,25 +229,9 @@ def _reduced(thing: object) -> object:
     return _import_module(".derivatives.serialize", __name__).reduced(thing)
 
 
-for _kind in (
-    array,
-    scalar,
-    Tape,
-    Kernel,
-    _Func,
-    _Allocation,
-    _GradientMemory,
-    _Span,
-    _Event,
-    _Program,
-    types.Scalar,
-    types.Vector,
-    types.Matrix,
-    types.Quat,
-    types.Transform,
-    types.Struct,
-    types.Small,
-):
+_objects = array, scalar, Tape, Kernel, _Func, _Allocation, _GradientMemory, _Span, _Event, _Program, types.Small
+_kinds = types.Scalar, types.Vector, types.Matrix, types.Quat, types.Transform, types.Struct
+for _kind in (*_objects, *_kinds):
     _copyreg.pickle(_kind, _reduced)  # type: ignore[arg-type]
 
 

@@ -179,19 +179,11 @@ class Config:
 
     def reset(self) -> None:
         """Set all switches to their defaults."""
-        self.backend = None
+        self.backend = self.cache_dir = None
         self.threads = os.cpu_count() or 1
-        self.cache_dir = None
-        self.deterministic = False
-        self.check_bounds = True
-        self.check_races = False
-        self.race_guard = True
-        self.all_adjoints = False
+        self.check_bounds = self.race_guard = self.remember_launches = self.tile_captures = self.jit = True
+        self.deterministic = self.check_races = self.all_adjoints = self.verbose = False
         self.check_passes = os.environ.get("WORKBENCH_CHECK_PASSES") == "1"
-        self.remember_launches = True
-        self.tile_captures = True
-        self.jit = True
-        self.verbose = False
         self.full_traceback = os.environ.get("WORKBENCH_FULL_TRACEBACK") == "1"
         vars(self).update(HARMLESS)
 

@@ -72,7 +72,7 @@ def compared(kernel, dims, flat):
         if not kept:
             program.plans.clear()
         try:
-            made = plans.plan(kernel.key, program, dims, flat, None)
+            made = plans.plan(program, dims, flat, None)
             found.append((facts(made, active), made.moved_from is not None))
         except WorkbenchError as error:
             found.append((str(error), False))

@@ -330,7 +330,7 @@ def test_the_pictures_and_the_table_show_a_cut(backend):
     assert [flags & {"cut", "died"} for flags in map(event_flags, trace.events)] == [set(), {"cut"}, set(), {"cut"}]
     scene = draw(trace)
     (stop,) = [m for m in scene.marks if m.cls == "arrow cut" and m.id != "legend-cut"]
-    assert stop.title.startswith("#1 cut: cut on purpose") and 'marker-end="url(#wb-stop)"' in render(scene)
+    assert stop.path and 'marker-end="url(#wb-stop)"' in render(scene)
     columns = Columns(trace)
     tables, data = columns.levels(levels_of(trace))
     at = tables["tables"]["arrows"]

@@ -214,4 +214,4 @@ def test_it_is_drawn_and_named(name):
     drawn = (kind.drawn or name).rstrip("_")
     heading = f"#{n} {event.label}" if kind is kinds.LAUNCH else f"#{n} {event.label} ({drawn})"
     assert any(line.startswith(heading) for line in figure.text.split("\n"))
-    assert f"#{n} {event.label} ({drawn})" in figure.svg
+    assert f">{event.label} #{n}<" in figure.svg

@@ -10,10 +10,7 @@ from .span import M
 
 
 class AddressRanges(Generic[M]):
-    """Sorted index of the live memories of one device by address. Dead ones are dropped when met, and in sweeps.
-
-    Methods are called under `LOCK`.
-    """
+    """Sorted index of the live memories of one device by address; its methods are called under `LOCK`."""
 
     def __init__(self) -> None:
         self.starts: list[int] = []
@@ -35,19 +32,8 @@ class AddressRanges(Generic[M]):
             self.starts = sorted(self.entries)
             self.sweep_at = 2 * len(self.starts) + 256
 
-    def misses(self, low: int, high: int) -> bool:
-        """True if no live memory has a byte in [low, high); False also where a dead entry leaves it undecided."""
-        at = bisect.bisect_left(self.starts, high)
-        if at == 0:
-            return True
-        below = self.live(self.starts[at - 1])
-        return below is not None and below.address + below.nbytes <= low
-
     def meeting(self, low: int, high: int) -> list[M]:
-        """The live memories that share a byte with [low, high), in order of address.
-
-        The dead ones that it meets are forgotten, so each is met once.
-        """
+        """The live memories that share a byte with [low, high), by address; dead ones that it meets are forgotten."""
         start = end = bisect.bisect_right(self.starts, low)
         found = []
         while start > 0:  # live ones never overlap: the first live one below decides

@@ -1,10 +1,8 @@
 """Allocations: whole buffers, which of them an address belongs to, and who is told before bytes change.
 
-An Allocation is one owner's whole buffer. A known range of addresses has exactly one live allocation, so two
-arrays share memory if and only if they share an Allocation and their Spans overlap; overlap is decided on bytes.
-Gradients mirror memory: an allocation has at most one gradient allocation, laid out element for element like it,
-so every name of a piece of memory has one gradient. Nothing here knows the types of the kernel language.
-Every write goes through `Allocation.about_to_write` before the bytes change: it tells the tapes that watch.
+A known range of addresses has exactly one live allocation, so two arrays share memory if and only if they share an
+Allocation and their Spans overlap. Gradients mirror memory: an allocation has at most one gradient allocation, laid out
+element for element like it. Every write goes through `Allocation.about_to_write` before the bytes change.
 """
 
 from __future__ import annotations
@@ -18,6 +16,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from types import FrameType
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -28,7 +27,7 @@ from ..tables import bytes_text
 from . import capture_log
 from .address_ranges import AddressRanges
 from .interval_index import SpanIndex, WeakSpanSet
-from .span import AddressedMemory, Recorder, Span, byte_entries
+from .span import AddressedMemory, Span, byte_entries
 
 LOCK = threading.RLock()
 """Held while a launch, a host write, a recording or a reverse walk touches memory."""
@@ -55,6 +54,13 @@ class Placed(Protocol):
     def label(self) -> str: ...
     @property
     def span(self) -> Span: ...
+
+
+class Recorder(Protocol):
+    """A tape that is recording: it gets every host write as an event (`host_event`)."""
+
+    def crossed(self, span: Span, run: Any) -> None:
+        """Called before this tape overwrites bytes of `span`, which another tape wrote during `run`."""
 
 
 class Watcher(Protocol):
@@ -92,29 +98,6 @@ class Allocation:
     awaited      borders (`tapes.cross_tape`) that may make the gradient incomplete: its next reader is warned of each.
     grad_scale   bytes of gradient per byte here: 2 for float16 (its gradient is float32), else 1; None: not fixed yet.
     """
-
-    __slots__ = (
-        "id",
-        "owner",
-        "address",
-        "nbytes",
-        "device",
-        "version",
-        "exposed",
-        "watchers",
-        "required",
-        "retained",
-        "asked",
-        "grad",
-        "names",
-        "grad_notes",
-        "grad_scale",
-        "blank",
-        "_bytes",
-        "origins",
-        "awaited",
-        "__weakref__",
-    )
 
     is_gradient = False
     gradient_view: Any = None  # only gradient memory has one
@@ -302,18 +285,6 @@ class GradientMemory(Allocation):
     read_at        clock of the last read; `stood_at`: the primal's version when last published.
     """
 
-    __slots__ = (
-        "_of",
-        "written",
-        "publisher",
-        "gradient_view",
-        "previous_view",
-        "read_at",
-        "stood_at",
-        "_published",
-        "_by_hand",
-    )
-
     is_gradient = True
 
     def __init__(self, owner: object, address: int, nbytes: int, device: Device, exposed: bool):
@@ -337,8 +308,7 @@ class GradientMemory(Allocation):
         capture_log.refuse("Memory is shown to others")
         if self.exposed:
             return
-        if self.gradient_view is not None:
-            self.gradient_view.close(self)
+        self.close_view()
         with LOCK:
             super().expose()
             self._published = self.bytes.copy()
@@ -346,11 +316,15 @@ class GradientMemory(Allocation):
     def about_to_write(self, span: Span, what: str, where: Where | None = None, by: Recorder | None = None) -> None:
         """As `Allocation.about_to_write`; the bytes count as written by the user until `mark_published`."""
         super().about_to_write(span, what, where, by)
-        if self.gradient_view is not None:
-            self.gradient_view.close(self)
+        self.close_view()
         self.written[span] = None
         if (primal := self.of) is not None:
             primal.grad_notes.clear()
+
+    def close_view(self) -> None:
+        """Write back the copy that `numpy()` returned, for the last time."""
+        if self.gradient_view is not None:
+            self.gradient_view.close(self)
 
     def remembered(self) -> tuple:
         """As `Allocation.remembered`, and what was published and written since."""
@@ -420,10 +394,7 @@ def _runs(memory: Allocation, mask: np.ndarray) -> list[Span]:
 
 
 def _on_large_pages(make: Callable[..., np.ndarray], nbytes: int) -> np.ndarray:
-    """A uint8 array of `nbytes`; from LARGE_FROM on it begins at a large page, which makes stencils a tenth faster.
-
-    NumPy asks for large pages; the system gives those that lie as a whole in the block.
-    """
+    """A uint8 array of `nbytes`; from LARGE_FROM on it begins at a large page: stencils are a tenth faster."""
     if nbytes < LARGE_FROM:
         return make(nbytes, np.uint8)
     whole = make(nbytes + LARGE_PAGE, np.uint8)
@@ -483,10 +454,7 @@ def _register(new: Allocation) -> None:
 
 
 def allocation_at(address: int, nbytes: int, device: Device, owner: object = None) -> Allocation:
-    """The allocation of these bytes: the known one they lie in, or a new, exposed one that keeps `owner` alive.
-
-    Raises LaunchError [partial-overlap] if the bytes lie partly inside known memory.
-    """
+    """The allocation of these bytes, known or new and exposed. Raises LaunchError [partial-overlap] at its border."""
     with LOCK:
         known = _ranges.setdefault(device, AddressRanges()).meeting(address, address + nbytes) if nbytes else []
         for other in known:
@@ -523,20 +491,10 @@ def allocation_of(data: XpArray) -> tuple[Allocation, int]:
 
 
 def known_memory(data: np.ndarray) -> tuple[Allocation, int] | None:
-    """The allocation on the CPU in which a NumPy array lies as a whole, and the byte offset of its first element.
-
-    None if no array was made on its memory.
-    """
+    """(the CPU's allocation in which a NumPy array lies as a whole, its byte offset); None if no array is on it."""
     if not data.size or cpu not in _ranges:
         return None
-    if data.flags.c_contiguous:
-        low = data.__array_interface__["data"][0]
-        high = low + data.nbytes
-        with LOCK:
-            if _ranges[cpu].misses(low, high):
-                return None
-    else:
-        low, high = np.lib.array_utils.byte_bounds(data)
+    low, high = np.lib.array_utils.byte_bounds(data)
     with LOCK:
         found = _ranges[cpu].meeting(int(low), int(high))
     if len(found) != 1 or low < found[0].address or high > found[0].address + found[0].nbytes:
@@ -672,13 +630,18 @@ between = {_PACKAGE, "contextlib"}
 
 
 def caller_where() -> Where | None:
-    """The line of the user's program that called us: the innermost frame outside this package."""
-    frame = sys._getframe(1)
-    while frame is not None:
-        name = frame.f_globals.get("__name__") or ""
-        if name.partition(".")[0] not in between:
-            code = frame.f_code
-            text = linecache.getline(code.co_filename, frame.f_lineno, frame.f_globals)
-            return Where(code.co_filename, frame.f_lineno, text=text.rstrip("\n"), function=code.co_name)
+    """The line of the user's program that called us."""
+    frame = caller_frame()
+    if frame is None:
+        return None
+    code = frame.f_code
+    text = linecache.getline(code.co_filename, frame.f_lineno, frame.f_globals)
+    return Where(code.co_filename, frame.f_lineno, text=text.rstrip("\n"), function=code.co_name)
+
+
+def caller_frame() -> FrameType | None:
+    """The innermost frame of the user's program: outside this package, and of what lies `between`."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and (frame.f_globals.get("__name__") or "").partition(".")[0] in between:
         frame = frame.f_back
-    return None
+    return frame

@@ -1,9 +1,8 @@
 """Arrays: a dtype, a span of an allocation, and the gradient that this memory has.
 
-`array(...)` with data makes memory; `array(dtype=F, ndim=2)`, without data, pointer or shape, is the annotation
-`types.Array` of kernel parameters. Views (slices, reshape, transpose, view, field) are arrays on the same allocation.
-Whether memory requires a gradient, and the gradient itself, belong to the memory and not to one of its names:
-`x[2:5].grad` is `x.grad[2:5]`. Every write by the host goes through `allocation.host_write`, so that tapes see it.
+Views (slices, reshape, transpose, view, field) are arrays on the same allocation. Whether memory requires a gradient,
+and the gradient itself, belong to the memory and not to one of its names: `x[2:5].grad` is `x.grad[2:5]`.
+Every write by the host goes through `allocation.host_write`, so that tapes see it.
 """
 
 from __future__ import annotations
@@ -88,10 +87,7 @@ class array(Foreign):
     workbench.errors.LaunchError: ...
     """
 
-    __slots__ = ()
-
     _fixed_ndim: int | None = None
-    _grad: array | None
     _span: Span | None
     _layout: int
     _packed: tuple[int, ...]
@@ -213,12 +209,10 @@ class array(Foreign):
     def _check_gradient_type(self) -> None:
         """Raise LaunchError [two-types] for another float type on float16 memory, whose gradients are float32."""
         if self.allocation.grad_scale == 2 and not is_half(self.dtype):
-            raise LaunchError(
-                f"gradients of {self.label} as {self.dtype}, but this memory has them as float16",
-                slug="two-types",
-                why="Memory has one gradient, of one scalar type.",
-                instead=f"wb.zeros(..., dtype=wb.{self.dtype})   in memory of its own",
-            )
+            text = f"gradients of {self.label} as {self.dtype}, but this memory has them as float16"
+            why = "Memory has one gradient, of one scalar type."
+            instead = f"wb.zeros(..., dtype=wb.{self.dtype})   in memory of its own"
+            raise LaunchError(text, slug="two-types", why=why, instead=instead)
 
     @property
     def grad(self) -> array | None:
@@ -386,7 +380,7 @@ class array(Foreign):
 
 
 def _fixed(n: int) -> type[array]:
-    return type(f"array{n}d", (array,), {"__slots__": (), "_fixed_ndim": n, "__doc__": f"`array` with {n} axes."})
+    return type(f"array{n}d", (array,), {"_fixed_ndim": n, "__doc__": f"`array` with {n} axes."})
 
 
 array1d, array2d, array3d, array4d = (_fixed(n) for n in (1, 2, 3, 4))
@@ -399,7 +393,7 @@ install(array, array_operators)
 
 
 def read_values(a: array) -> np.ndarray:
-    """The values for reading: on the CPU the memory itself, from a GPU a copy. Refused while a capture is open."""
+    """The values for reading: the memory itself, from a GPU a copy. Refused while a capture is open."""
     capture_log.refuse("Values are read")
     if isinstance(memory := a.allocation, GradientMemory):
         memory.read_at = next(clock)

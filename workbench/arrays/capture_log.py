@@ -100,20 +100,23 @@ class CaptureRecorder:
 opened: CaptureRecorder | None = None  # in whatever thread; `active_capture()` tells whether in this one
 
 
-_scripts: dict[int, Any] = {}  # by thread the `tapes.call_script.CallScript` that is told of its launches and writes
+class _Told(threading.local):
+    """By thread the `tapes.call_script.CallScript` that is told of its launches and writes."""
+
+    script: Any = None
+
+
+_told = _Told()
 
 
 def follow(script: Any) -> None:
     """Tell a script of what this thread launches and writes from now on; None: tell nobody."""
-    if script is None:
-        del _scripts[threading.get_ident()]
-    else:
-        _scripts[threading.get_ident()] = script
+    _told.script = script
 
 
 def script() -> Any:
     """The script of this thread; None as a rule."""
-    return _scripts.get(threading.get_ident()) if _scripts else None
+    return _told.script
 
 
 written_list: Any = None
@@ -223,10 +226,7 @@ def keep(*owners: object) -> None:
 
 
 def do(call: Callable[[], Any], gpu: int | None = None) -> None:
-    """Call a function that changes memory; each replay of an open capture calls it again.
-
-    `gpu`: ordinal of the GPU, if the function only queues work there, on memory of that GPU.
-    """
+    """Call a function that changes memory, now and in each replay; `gpu`: of the GPU on which it only queues work."""
     notes = active_capture()
     if notes is None:
         call()

@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 from ..device import XpArray
 from ..errors import LaunchError
 from .allocation import LOCK, Allocation, Placed, allocate
-from .span import Span
 
 P = TypeVar("P", bound=Placed)
 _MEMORY = "workbench memory"
@@ -23,12 +22,10 @@ def parted(a: P, memo: dict[Any, Any]) -> P:
     others = memo.setdefault(_MEMORY, [])
     shared = next((o for o in others if o.span.overlaps(a.span) is not False), None)
     if shared is not None:
-        raise LaunchError(
-            f"copy.deepcopy of {shared.label} and {a.label} under a tape: they share memory, their copies would not.",
-            slug="deepcopy",
-            why="What is written to one of them is seen by the other.",
-            instead="y = wb.clone(x), and slices of that; or the copy before the tape",
-        )
+        text = f"copy.deepcopy of {shared.label} and {a.label} under a tape: they share memory, their copies would not."
+        why = "What is written to one of them is seen by the other."
+        instead = "y = wb.clone(x), and slices of that; or the copy before the tape"
+        raise LaunchError(text, slug="deepcopy", why=why, instead=instead)
     others.append(a)
     return a
 
@@ -40,14 +37,19 @@ def duplicate(a: Allocation, memo: dict[Any, Any]) -> Allocation:
         with LOCK:
             made = memo[key] = allocate(a.nbytes, a.device, zeroed=False)
             made.bytes[...] = a.bytes
-            made.grad_scale = a.grad_scale
-            for mine, theirs in ((made.required, a.required), (made.retained, a.retained)):
-                for s in theirs:
-                    mine.add(Span(made, s.offset, s.shape, s.strides, s.itemsize))
-            made.note_asked()
+            ask_alike(made, a)
             if a.grad is not None:
                 set_gradient(made, a.grad.bytes)
     return memo[key]
+
+
+def ask_alike(made: Allocation, a: Allocation) -> None:
+    """Ask for the gradients that are asked of another memory, of which this one is a copy."""
+    made.grad_scale = a.grad_scale
+    for mine, theirs in ((made.required, a.required), (made.retained, a.retained)):
+        for span in theirs:
+            mine.add(span.on(made))
+    made.note_asked()
 
 
 def set_gradient(a: Allocation, data: XpArray) -> None:

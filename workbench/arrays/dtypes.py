@@ -24,11 +24,8 @@ def dtype_of(dtype: DTypeLike) -> ElementType:
     try:
         return types.scalar_of(dtype)
     except TypeError:
-        raise LaunchError(
-            f"{dtype!r} is not a dtype",
-            slug="dtype",
-            why="A dtype is a scalar (float32, int32 ...), a vector, matrix, quaternion, transform or struct type.",
-        ) from None
+        why = "A dtype is a scalar (float32, int32 ...), a vector, matrix, quaternion, transform or struct type."
+        raise LaunchError(f"{dtype!r} is not a dtype", slug="dtype", why=why) from None
 
 
 def _check_layout(whole: Struct, part: Struct, path: str) -> None:

@@ -80,10 +80,7 @@ def open_view(a: StridedArray, memory: GradientMemory) -> np.ndarray:
 
 
 def sync_views(arrays: Iterable[Any] | None = None) -> None:
-    """Write back all views. Call under LOCK before native code reads arrays that may be gradients.
-
-    `arrays`: only the views of the memory of these; values that are no arrays are ignored.
-    """
+    """Write back all views (those of `arrays`), before native code reads gradients. Call under LOCK."""
     needed = None if arrays is None else {id(getattr(a, "allocation", None)) for a in arrays}
     for key, ref in list(open_views.items()):
         memory = ref()

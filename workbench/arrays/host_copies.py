@@ -26,10 +26,7 @@ PIECES = 1024  # copies that one list may become; a longer one is values
 
 
 class HostCopies(Generic[A]):
-    """Recognises host values as parts of arrays. `on(memory, dtype, shape, strides, offset)` makes an array.
-
-    Unless a tape records, `memory` and `cell` return None, `fill` and `trace` False.
-    """
+    """Recognises host values as parts of arrays, under a tape. `on(memory, dtype, shape, strides, offset)` is one."""
 
     def __init__(self, on: Callable[..., A]):
         self.on = on
@@ -54,8 +51,8 @@ class HostCopies(Generic[A]):
         tape = recorder()
         if tape is None:
             return None
-        if hasattr(type(value), "allocation"):
-            return value if value.size == 1 else None
+        if isinstance(value, StridedArray):
+            return cast("A", value) if value.size == 1 else None
         cell = tape.numbers.cell(value) if value.__class__ in (float, np.ndarray) else getattr(value, "cell", None)
         if cell is None or not _unwritten(tape, sources_of(value)[0]):
             return None
@@ -104,7 +101,7 @@ class HostCopies(Generic[A]):
 
     def _piece(self, part: A, value: Any) -> bool:
         part = part if part.ndim else part.reshape((1,))
-        if hasattr(type(value), "allocation") and value.size == part.size and value.dtype == part.dtype:
+        if isinstance(value, StridedArray) and value.size == part.size and value.dtype == part.dtype:
             write_array("copy", part, value if value.shape == part.shape else value.reshape(part.shape))
             return True
         cell = self.cell(value)
@@ -138,8 +135,8 @@ class HostCopies(Generic[A]):
                 return
             for i, item in enumerate(data):
                 yield from self._parts(self._row(whole, i), item)
-        elif isinstance(data, np.ndarray) or hasattr(data, "sources") or hasattr(type(data), "allocation"):
-            plain = not hasattr(type(data), "allocation") or isinstance(data.dtype, Struct)
+        elif isinstance(data, np.ndarray) or hasattr(data, "sources") or isinstance(data, StridedArray):
+            plain = not isinstance(data, StridedArray) or isinstance(data.dtype, Struct)
             yield dst, data if plain else self.numbers(cast("A", data))
         elif isinstance(data, float | np.floating) and origin_of(data):
             yield dst, data

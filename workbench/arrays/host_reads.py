@@ -1,11 +1,8 @@
 """Values read while a tape records: NumPy arrays and numbers that carry their provenance (`sources`).
 
-Outside of a recording tape everything read is plain NumPy. Under one, `numpy()`, indexing and iteration of float arrays
-give the classes of this file; what NumPy makes of them keeps the union of their sources, through ufuncs, functions,
-slices and arithmetic. Code that writes such values into memory calls `sources_of`, and tells the tape.
-
-NumPy's two protocols do the work, `__array_ufunc__` and `__array_function__`. One gap they leave: `np.float64(2) * v`
-for an element `v` of a float32 array calls neither.
+Under a recording tape `numpy()`, indexing and iteration of float arrays give the classes of this file; what NumPy makes
+of them keeps the union of their sources. Code that writes such values into memory calls `sources_of`, and tells the
+tape. One gap of NumPy's protocols: `np.float64(2) * v` for an element `v` of a float32 array calls neither.
 """
 
 from __future__ import annotations
@@ -13,7 +10,7 @@ from __future__ import annotations
 import operator
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self, SupportsIndex, TypeGuard, TypeVar
+from typing import Any, Self, SupportsIndex, TypeVar
 
 import numpy as np
 
@@ -26,9 +23,7 @@ from .allocation import caller_where, known_memory, recorder
 from .provenance import HostRead, source_of, united
 from .read_values import WHOLE, checksum
 from .span import Span
-
-if TYPE_CHECKING:
-    from .strided import StridedArray
+from .strided import StridedArray
 
 V = TypeVar("V")
 
@@ -51,7 +46,7 @@ class HostValues(np.ndarray):
     def __array_ufunc__(
         self, ufunc: np.ufunc, method: str, *inputs: object, out: tuple | None = None, **choices: object
     ) -> Any:
-        if any(_ours(i) for i in inputs):
+        if any(isinstance(i, StridedArray) for i in inputs):
             return NotImplemented
         if ufunc in _FLAT:
             sources = ()
@@ -125,9 +120,6 @@ class HostValues(np.ndarray):
     def detach(self) -> np.ndarray:
         """A plain NumPy copy without sources (for `wb.detach`)."""
         return mean(np.array(stripped(self), subok=True))
-
-    def __reduce__(self) -> Any:
-        return self.view(np.ndarray).__reduce__()
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
         return self.view(np.ndarray).__reduce_ex__(protocol)
@@ -225,31 +217,22 @@ class _HostNumber:
     def detach(self) -> Any:
         return mean(self.plain * 1)  # another object: the first may be known as read
 
-    def tolist(self) -> Any:
-        return self.item()
-
     def astype(self, dtype: np.typing.DTypeLike, *rest: Any, **choices: Any) -> Any:
         return carrying(np.float64(self.plain).astype(dtype, *rest, **choices), self.sources, self.cell)
 
-    def __copy__(self) -> Any:
+    def copy(self, memo: object = None) -> Any:
         return self
 
-    def copy(self) -> Any:
-        return self
-
-    def __deepcopy__(self, memo: object) -> Any:
-        return self
+    __copy__ = __deepcopy__ = copy
+    tolist = item
 
     def __reduce__(self) -> Any:
         return self.plain.__class__, (self.plain,)
 
-    def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
-        return self.__reduce__()
-
 
 def _arithmetic(does: Callable[..., Any], reflected: bool = False) -> Callable[..., Any]:
     def apply(self: _HostNumber, *others: object, **choices: object) -> Any:
-        if any(_ours(o) for o in others):
+        if any(isinstance(o, StridedArray) for o in others):
             return NotImplemented
         args = (self.plain, *map(stripped, others))
         result = does(*reversed(args)) if reflected else does(*args, **choices)
@@ -298,17 +281,12 @@ class HostRecord(np.void):
     def copy(self, order: object = "C") -> Any:
         return _record(plain_record(self), self.sources, self.cell)
 
-    def __copy__(self) -> Any:
-        return self.copy()
-
-    def __deepcopy__(self, memo: object) -> Any:
-        return self.copy()
+    __copy__ = __deepcopy__ = copy
 
     def item(self, *place: Any) -> Any:
         return carrying(plain_record(self).item(*place), self.sources)
 
-    def tolist(self) -> Any:
-        return self.item()
+    tolist = item
 
     def detach(self) -> np.void:
         return plain_record(self)
@@ -389,11 +367,6 @@ def stripped(value: object) -> Any:
     return value
 
 
-def _ours(value: object) -> TypeGuard[StridedArray]:
-    """True for an array of the workbench (`array` itself cannot be imported here)."""
-    return hasattr(type(value), "allocation")
-
-
 def sources_of(value: object) -> tuple[HostRead, ...]:
     """The certain sources of values about to be written; () if there are none, or no tape records."""
     tape = recorder()
@@ -409,7 +382,7 @@ def sources_of(value: object) -> tuple[HostRead, ...]:
         return united(map(sources_of, value))
     if isinstance(value, Instance):
         return united(map(sources_of, vars(value).values()))
-    if _ours(value) and (found := source_of(value.span, value.label)) is not None:
+    if isinstance(value, StridedArray) and (found := source_of(value.span, value.label)) is not None:
         return (found,)
     known = getattr(value, "sources", ())  # a tensor's
     return known if isinstance(known, tuple) else ()

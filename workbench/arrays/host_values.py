@@ -35,12 +35,9 @@ def components_error(shape: tuple[int, ...], dtype: ElementType) -> LaunchError:
     if not inner:
         text = f"one value of {dtype} is wanted, the data has shape {tuple(shape)}"
         return LaunchError(text, slug="components", instead="x.assign(values), for one value per element")
-    return LaunchError(
-        f"data of shape {tuple(shape)} does not hold elements of {dtype}",
-        slug="components",
-        why=f"The last {len(inner)} axes of the data are the components: they must be {inner}.",
-        instead=f"data.reshape(-1, {', '.join(map(str, inner))})",
-    )
+    text = f"data of shape {tuple(shape)} does not hold elements of {dtype}"
+    why = f"The last {len(inner)} axes of the data are the components: they must be {inner}."
+    return LaunchError(text, slug="components", why=why, instead=f"data.reshape(-1, {', '.join(map(str, inner))})")
 
 
 def converted_values(

@@ -86,7 +86,7 @@ def write_value(kind: str, dst: StridedArray, value: object, sources: tuple = ()
 
 def write_gradient(mine: StridedArray, value: Any, label: str) -> None:
     """Copy `value` to the gradient of the array `label`. Raises LaunchError [grad-dtype], [grad-shape]."""
-    if not hasattr(type(value), "allocation"):
+    if not isinstance(value, StridedArray):
         text = f"{label}.grad = {type(value).__name__}: a gradient is given as an array"
         raise LaunchError(text, slug="grad-dtype", instead=f"{label}.grad = array(values, dtype={mine.dtype})")
     if value.dtype != mine.dtype or value.shape != mine.shape:

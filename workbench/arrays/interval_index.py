@@ -121,10 +121,7 @@ class SpanIndex(Intervals[T]):
 
 
 class SpanSet(SpanIndex[Span]):
-    """A set of spans of one allocation, asked if any of them overlaps a given span.
-
-    `everything`: True if one of them is the whole allocation.
-    """
+    """A set of spans of one allocation; `everything`: True if one of them is the whole allocation."""
 
     __slots__ = ("everything",)
 

@@ -31,10 +31,7 @@ _INSTEAD = {
 
 
 class Absent:
-    """Descriptor in place of a method that other libraries have: get and set raise AttributeError with what to write.
-
-    A `__getattr__` would do the same, and slow down every attribute of the class.
-    """
+    """In place of a method of other libraries: raises AttributeError with what to write. (`__getattr__` is slower.)"""
 
     def __init__(self, what: str, instead: str):
         self.what, self.instead = what, instead
@@ -68,12 +65,10 @@ def _compared(sign: str) -> Callable[[Any, Any], Any]:
         other = b.label if isinstance(b, type(a)) else "..."
         values = f"{a.label}.numpy() {sign} " + (f"{other}.numpy()" if isinstance(b, type(a)) else other)
         same = f"{a.label} is {other} for one object, " if sign in ("==", "!=") and isinstance(b, type(a)) else ""
-        raise LaunchError(
-            f"`{sign}` of the array {a.label} and {other if isinstance(b, type(a)) else type(b).__name__}.",
-            slug="array-comparison",
-            why="It would read values on the host, where no tape sees what depends on them.",
-            instead=f"{same}{values} for the values of now, or wb.map(f, ...) for an array of them",
-        )
+        text = f"`{sign}` of the array {a.label} and {other if isinstance(b, type(a)) else type(b).__name__}."
+        why = "It would read values on the host, where no tape sees what depends on them."
+        instead = f"{same}{values} for the values of now, or wb.map(f, ...) for an array of them"
+        raise LaunchError(text, slug="array-comparison", why=why, instead=instead)
 
     return compare
 
@@ -99,12 +94,9 @@ def _operator(name: str, operators: dict[str, Callable[[Any, Any], Any]]) -> Cal
         if name in operators:
             return operators[name](self, other)
         ways = {"abs": "wb.map(wb.abs, x)", "matmul": "wb.utils.array_inner, wb.sparse, or tiles: wb.tile_matmul"}
-        raise LaunchError(
-            f"no operator {name.strip('_')} on arrays",
-            slug="array-operator",
-            why="Arrays are memory; arithmetic on their elements belongs in a kernel.",
-            instead=f"{ways.get(name.strip('_'), 'a kernel, wb.map(...)')}, or x.numpy() for plain NumPy",
-        )
+        why = "Arrays are memory; arithmetic on their elements belongs in a kernel."
+        instead = f"{ways.get(name.strip('_'), 'a kernel, wb.map(...)')}, or x.numpy() for plain NumPy"
+        raise LaunchError(f"no operator {name.strip('_')} on arrays", slug="array-operator", why=why, instead=instead)
 
     apply.__name__ = name
     return apply

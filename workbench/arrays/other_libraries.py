@@ -30,8 +30,6 @@ class _Kind(Listed):
 class Foreign(StridedArray, metaclass=_Kind):
     """The protocols by which other libraries read an array. The memory is exposed where they can write to it."""
 
-    __slots__ = ()
-
     @property
     def capacity(self) -> int:
         """Bytes of memory from the first element on."""

@@ -61,11 +61,8 @@ class scalar:
         name: str | None = None,
     ):
         if isinstance(dtype, Struct):
-            raise LaunchError(
-                f"a scalar of {dtype}",
-                slug="dtype",
-                instead="wb.scalar(s.k)   for each number of it, or wb.array([s], dtype=...)",
-            )
+            instead = "wb.scalar(s.k)   for each number of it, or wb.array([s], dtype=...)"
+            raise LaunchError(f"a scalar of {dtype}", slug="dtype", instead=instead)
         self.memory = full(1, value, dtype, device, requires_grad, name=name)
         self._value = self._read()
 

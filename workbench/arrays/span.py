@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
 from ..device import XpArray
-from ..errors import Where
 from . import capture_log
 
 _WORK = 20_000  # candidate solutions tried by the exact overlap solver before it answers "undecided"
@@ -39,10 +38,7 @@ M = TypeVar("M", bound=Memory)
 
 
 class Span(Generic[M]):
-    """The bytes of one array: `shape` elements of `itemsize` bytes, `strides` in bytes, from `offset` on.
-
-    Immutable; equal by content within one allocation.
-    """
+    """The bytes of one array: `shape` elements of `itemsize` bytes, `strides` in bytes, from `offset` on. Immutable."""
 
     __slots__ = ("allocation", "offset", "shape", "strides", "itemsize", "_key", "_hash", "_hull", "_parts", "_words")
 
@@ -71,6 +67,10 @@ class Span(Generic[M]):
         made.offset, made.shape, made.strides, made.itemsize = self.offset, self.shape, self.strides, self.itemsize
         made._key, made._hash, made._hull = self._key, self._hash, self._hull
         return made
+
+    def on(self, memory: M) -> Span:
+        """The same bytes of another memory."""
+        return Span(memory, self.offset, self.shape, self.strides, self.itemsize)
 
     def __eq__(self, other: object) -> bool:
         return self is other or (isinstance(other, Span) and self._key == other._key)
@@ -280,10 +280,7 @@ def _overlap(gap: int, shape: tuple, strides: tuple, size: int, shape2: tuple, s
 
 
 def _solve(gap: int, shape: tuple, strides: tuple, size: int, shape2: tuple, strides2: tuple, size2: int):
-    """The bounded linear Diophantine equation behind `numpy.shares_memory`, solved by NumPy.
-
-    The arrays are only described, never read. None: given up after _WORK candidate solutions.
-    """
+    """The bounded Diophantine equation of `numpy.shares_memory`, solved by NumPy. None: given up after _WORK tries."""
     middle = 1 << 50
     a = np.asarray(AddressedMemory(middle, shape, strides, size))
     b = np.asarray(AddressedMemory(middle + gap, shape2, strides2, size2))
@@ -308,28 +305,3 @@ def byte_entries(span: Span, flat: XpArray) -> Any:
     if isinstance(flat, np.ndarray):
         return np.ndarray(shape, flat.dtype, flat, span.offset, strides)
     return type(flat)(shape, flat.dtype, flat.data + span.offset, strides)
-
-
-class Recorder(Protocol):
-    """A tape that is recording: it gets every host write as an event."""
-
-    def crossed(self, span: Span, run: Any) -> None:
-        """Called before this tape overwrites bytes of `span`, which another tape wrote during `run`."""
-
-    def host_event(
-        self,
-        kind: str,
-        dst: Any,
-        src: Any,
-        value: object,
-        perform: Callable[[], None],
-        where: Where | None,
-        sources: tuple = (),
-    ) -> None:
-        """Record a host write. `kind`: copy, cut, assign, fill_, zero_. Values are those of array `src`, else `value`.
-
-        `sources`: the readings of memory that `value` was made from, as far as is known.
-
-        Called under LOCK. The recorder tells the other watchers (`about_to_write(..., by=self)`) and calls
-        `perform`, which does the writing.
-        """

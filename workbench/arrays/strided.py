@@ -52,28 +52,6 @@ class StridedArray:
     serial      one number per object, never the same again.
     """
 
-    __slots__ = (
-        "dtype",
-        "ndim",
-        "shape",
-        "strides",
-        "size",
-        "allocation",
-        "device",
-        "_address",
-        "_offset",
-        "_layout",
-        "_packed",
-        "_span",
-        "_data",
-        "_grad",
-        "_name",
-        "_differentiable",
-        "serial",
-        "__weakref__",
-        "__dict__",
-    )
-
     dtype: ElementType
     ndim: int
     shape: tuple[int, ...]
@@ -81,7 +59,16 @@ class StridedArray:
     size: int
     allocation: Allocation
     device: Device
+    serial: int
+    _address: int
+    _offset: int
+    _layout: int
+    _packed: tuple[int, ...]
     _span: Span | None
+    _data: Any
+    _grad: Any
+    _name: str | None
+    _differentiable: bool
 
     def __setattr__(self, name: str, value: object) -> None:
         if name in _FIXED:
@@ -195,7 +182,6 @@ _FIXED = dict.fromkeys(("shape", "ndim", "size", "strides"), "y = x.reshape(shap
 class _Unplaced(StridedArray):
     """The fields that `placed` fills in, before it becomes an array."""
 
-    __slots__ = ()
     __setattr__ = object.__setattr__  # type: ignore[assignment]
 
 

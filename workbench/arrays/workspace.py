@@ -24,26 +24,17 @@ SUMMED = 4096  # threads whose contributions to a declared scalar are added up b
 class Shadow:
     """The adjoint of one allocation: as many numbers as the memory holds, indexed like it.
 
-    It starts as zeros, or as a copy of `start`. With `copy` it holds these bytes instead (values, not adjoints). With
-    `at` it lies in these bytes, owned by another object (`lent`). `scale`: its bytes per byte of the memory.
+    It starts as zeros, or as a copy of `start`. With `copy` it holds these bytes instead (values, not adjoints).
+    `scale`: its bytes per byte of the memory.
     """
 
-    __slots__ = ("data", "address", "scale", "allocation", "lent")
+    __slots__ = ("data", "address", "scale", "allocation")
 
     def __init__(
-        self,
-        allocation: Allocation,
-        copy: XpArray | None = None,
-        start: XpArray | None = None,
-        clear: bool = True,
-        at: XpArray | None = None,
+        self, allocation: Allocation, copy: XpArray | None = None, start: XpArray | None = None, clear: bool = True
     ):
-        self.allocation, self.scale, self.lent = allocation, 1, at is not None
-        if at is not None:
-            self.scale, self.data, self.address = allocation.grad_scale or 1, at, address(at)
-            if clear:
-                move(at)
-        elif copy is None:
+        self.allocation, self.scale = allocation, 1
+        if copy is None:
             self.scale = allocation.grad_scale or 1
             self.data, self.address = _buffer(allocation, allocation.nbytes * self.scale, start, clear)
         else:
@@ -62,37 +53,19 @@ class Shadow:
 
 
 class Workspace(dict):
-    """Shadows by allocation, made when first asked for.
-
-    `dropping`: the walk releases a shadow once no earlier event reads it. `places`: allocations whose adjoint may be
-    computed directly in `.grad`. Only in captures: elsewhere a failing backward must leave `.grad` unchanged.
-    """
+    """Shadows by allocation, made when first asked for; `dropping`: the walk releases those that are not read again."""
 
     dropping = False
-    places: frozenset[Allocation] = frozenset()
 
     def __missing__(self, allocation: Allocation) -> Shadow:
-        return self._make(allocation, True)
-
-    def _make(self, allocation: Allocation, clear: bool) -> Shadow:
-        at = None
-        if allocation in self.places:
-            grad = allocation.gradient()
-            at = grad.bytes
-            if (notes := capture_log.active_capture()) is not None:
-                notes.remember(grad)
-                notes.use(grad, "whole")
-        made = self[allocation] = Shadow(allocation, clear=clear, at=at)
+        made = self[allocation] = Shadow(allocation)
         return made
 
     def fresh(self, arrays: list[array]) -> list[array]:
-        """Make shadows with undefined contents for those of these arrays that are a whole allocation without a shadow.
-
-        Returns those arrays: the caller has to store to every element of each.
-        """
+        """Make shadows of undefined contents for the arrays that are a whole memory without one; returns those."""
         found = [a for a in arrays if a.allocation not in self and a.span.dense and a.nbytes == a.allocation.nbytes]
         for a in found:
-            self._make(a.allocation, False)
+            self[a.allocation] = Shadow(a.allocation, clear=False)
         return found
 
     def release(self) -> None:
@@ -107,8 +80,6 @@ class Workspace(dict):
     def drop(self, a: Allocation) -> None:
         """Remove one shadow and return its buffer to the pool."""
         shadow = self.pop(a)
-        if shadow.lent:
-            return
         _spare.setdefault((a.device, len(shadow.data)), []).append((shadow.data, shadow.address, _walks))
 
 
@@ -184,11 +155,9 @@ def add_seed(space: Workspace, a: array, seed: object) -> None:
     """Add a seed to the adjoint of `a`. Raises GradientError if it has not the shape and dtype of the gradient."""
     if not isinstance(seed, array):
         number = isinstance(seed, int | float | np.number)
-        raise GradientError(
-            f"the seed of {a.label} is a {type(seed).__name__}, it must be an array.",
-            slug="seed-type",
-            instead=f"wb.full_like({a.label}, {seed})" if number else f"wb.array(seed, dtype=wb.{a.dtype})",
-        )
+        text = f"the seed of {a.label} is a {type(seed).__name__}, it must be an array."
+        instead = f"wb.full_like({a.label}, {seed})" if number else f"wb.array(seed, dtype=wb.{a.dtype})"
+        raise GradientError(text, slug="seed-type", instead=instead)
     want = a.dtype if isinstance(a.dtype, Struct) else None
     same_components = getattr(seed.dtype, "shape", ()) == getattr(a.dtype, "shape", ())
     same_scalars = want is None and seed.data.dtype == gradient_dtype(a)
@@ -240,10 +209,7 @@ def _add_records(mine: XpArray, theirs: XpArray) -> None:
 
 
 def mark_view(a: array, base: XpArray) -> Any:
-    """An int32 view with one mark per element of `a` in `base`, which has one int32 per byte of the allocation.
-
-    So all arrays on a piece of memory share its marks.
-    """
+    """An int32 view with one mark per element of `a`; `base` has one int32 per byte of the allocation."""
     data = a.data
     strides = tuple(n * 4 for n in data.strides)
     return _on(base, data.shape, np.int32, a.span.offset * 4, strides)

@@ -56,7 +56,6 @@ def hessian(tape: Tape, loss: array, x: array) -> np.ndarray:
         check_seed(tape, x)
         twice = InFloat64(tape)
         passing(tape, lambda event, _: twice.before(event), twice.behind)
-        assert twice.twins is not None
         spans = [m.span() for m in (*twice.twins.memory.values(), *twice.moved.memory.values())]
         start = [(span, span.copy_out()) for span in spans]
         rows = []

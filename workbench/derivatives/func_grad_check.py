@@ -30,7 +30,7 @@ from ..kernels.reading.elementwise import elementwise
 from ..kernels.types import Array, Composite, Scalar, Type
 from ..tapes.events import Event
 from ..tapes.jvp import components, jvp, on_device, shadow_of, value_of
-from ..tapes.private_copies import Launch, program
+from ..tapes.private_copies import Launch, in_float64
 from ..tapes.rerun import Enough, run_primal
 from ..tapes.reverse import walk
 from ..tapes.tape import Tape
@@ -83,7 +83,7 @@ def _elementwise(f: Func, types: Sequence[Any]) -> Program:
     if any(isinstance(t, Array) for t in given):
         raise TypeError(f"check_rule of {f.key}: arrays as parameters; check a kernel that calls it with gradcheck")
     mapped = elementwise(f, [Array(t, 1) for t in given], 1)
-    return program(program_of(mapped.reading, f.__name__), True)
+    return in_float64(program_of(mapped.reading, f.__name__))
 
 
 def _annotated(f: Func) -> list[Type]:
@@ -256,7 +256,7 @@ def _place(grad: object) -> Where | None:
 
 
 def _compared(call: ir.Stmt, taken: list[tuple]) -> WrongCall | None:
-    made = program(_alone(call), True)
+    made = in_float64(_alone(call))
     count = len(call.args)
     flat = [
         array(np.array([t[k] for t in taken]).astype(p.type.dtype.numpy), dtype=p.type.dtype)  # type: ignore[attr-defined]

@@ -348,7 +348,7 @@ def _event_again(
         if backend != backend_for((), cpu, program.name):
             config.backend = backend  # only where needed: other threads may launch meanwhile
         try:
-            command = Command(program, plan(program.name, program, dims, flat, None), flat)
+            command = Command(program, plan(program, dims, flat, None), flat)
             if places is not None:
                 command.places, command.declared = places, declared
             made.command = command

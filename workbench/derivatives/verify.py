@@ -171,11 +171,11 @@ def _launched(kernel: Kernel, dim: Any, args: Sequence[Any]) -> Tape:
     if dim is None:
         raise TypeError("gradcheck of a kernel takes the launch dimensions: gradcheck(kernel, dim, inputs, outputs)")
     made, tape = kernel.program(), Tape(keep="all")
-    flat = flatten(made.name, made, args)
+    flat = flatten(made, args)
     twins = CopiedArrays([a for a in flat if isinstance(a, array)], False)
     flat = [_required(twins.of(a)) if isinstance(a, array) else a for a in flat]
     with tape:
-        Command(made, plan(made.name, made, grid(made.name, dim), flat, None), flat).launch(True)
+        Command(made, plan(made, grid(made.name, dim), flat, None), flat).launch(True)
     tape.events[-1].place = made.function.where
     return tape
 

@@ -12,7 +12,7 @@ from ..kernels import ir
 from ..kernels.interpreter import run
 from ..kernels.ops import scalar
 from ..kernels.types import Scalar, is_float
-from ..tapes.rerun import sample_primal
+from ..tapes.rerun import sample
 from .saturated import spread_threads
 from .walk_step import WalkObserver, WalkStep
 
@@ -62,7 +62,7 @@ class DeadSlopes(WalkObserver):
 
         threads = spread_threads(step.event.command.plan.form.dims, THREADS)
         with np.errstate(all="ignore"):
-            sample_primal(step.event, trace, _watched(step), threads)
+            sample(step.event, None, trace, _watched(step), threads)
 
 
 def _watched(step: WalkStep) -> set[ir.Stmt]:

@@ -21,7 +21,7 @@ from ..kernels.emit.signature import conventions as claims
 from ..kernels.interpreter import run
 from ..kernels.ops import scalar
 from ..tapes.events import Event
-from ..tapes.rerun import Enough, is_number, run_adjoint, sample_adjoint, small, watched_costs
+from ..tapes.rerun import Enough, is_number, run_adjoint, sample, small, watched_costs
 from .finding import Finding
 from .rule import RuleInput
 from .walk_step import WalkObserver, WalkStep
@@ -82,7 +82,7 @@ class Kinks(WalkObserver):
                     self.close[of] = self.close.get(of, 0) + 1
                     self.first.setdefault(of, (event, thread[0] if len(thread) == 1 else thread))
 
-        sample_adjoint(event, space, trace, costs, threads)
+        sample(event, space, trace, costs, threads)
 
     def _costs(self, event: Event) -> dict[ir.Stmt, int]:
         """The statements to look at, with their costs; empty if the launch compares nothing."""

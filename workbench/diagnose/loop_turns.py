@@ -21,7 +21,7 @@ from ..kernels import ir
 from ..kernels.interpreter import run
 from ..kernels.ops import control, memory
 from ..tapes.events import Event
-from ..tapes.rerun import Enough, is_number, sample_adjoint, sample_primal, small, watched_costs
+from ..tapes.rerun import Enough, is_number, sample, small, watched_costs
 from .finding import Finding
 from .rule import RuleInput
 from .saturated import LIMITS, TAIL, carries_adjoint, held_at_bound, limits_of, saturation, spread_threads
@@ -113,11 +113,11 @@ def _observe_threads(event: Event, space: Workspace, allowed: int) -> LoopObserv
     picked = spread_threads(dims, THREADS)
     threads = [picked[n] for n in np.random.default_rng(0).permutation(len(picked))]  # those that can be run lie apart
     forward = _Forward(event.command.plan.forward.function, back.active, allowed)
-    sample_primal(event, forward.trace, forward.costs, threads)
+    sample(event, None, forward.trace, forward.costs, threads)
     seen = LoopObservations(states=forward.sizes(max), reached=list(forward.reached()))
     some = dict.fromkeys([*(r.thread for r in seen.reached), *(t for _, t in seen.states)])
     backward = _Backward(back.function, {r.stmt.where for r in seen.reached}, allowed)
-    sample_adjoint(event, space, backward.trace, backward.costs, list(some)[:REVERSED])
+    sample(event, space, backward.trace, backward.costs, list(some)[:REVERSED])
     seen.adjoints, seen.came = backward.sizes(min), backward.came
     return seen
 

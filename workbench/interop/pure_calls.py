@@ -142,13 +142,11 @@ class DerivativeCall(PureCall):
 
 
 def _twin(twice: InFloat64, a: array) -> array:
-    known = twice.twins is not None and a.allocation in twice.twins.memory
-    return twice.twins.of(a) if known and twice.twins is not None else clone(a)
+    return twice.twins.of(a) if a.allocation in twice.twins.memory else clone(a)
 
 
 def _tangent(twice: InFloat64, a: array) -> array:
-    known = twice.twins is not None and a.allocation in twice.moved.memory
-    return twice.moved.of(a) if known else zeros(a.shape, a.dtype, a.device)
+    return twice.moved.of(a) if a.allocation in twice.moved.memory else zeros(a.shape, a.dtype, a.device)
 
 
 # ---- the grid and the outputs of a kernel

@@ -29,8 +29,6 @@ class AdjointArguments:
     `values` are what `Executable.run` packs, `first` is where those of `beside` begin.
     """
 
-    __slots__ = ("command", "beside", "more", "copies", "values", "first")
-
     def __init__(self, command: PlannedLaunch, private: Sequence[int], beside: Beside, more: Sequence[Any] = ()):
         self.command, self.beside, self.more = command, beside, more
         self.copies = _copies(private, command.flat) if private else {}

@@ -31,7 +31,6 @@ class Backward:
     shadows   the active parameters, in order. `private`: those whose memory it writes to as it reruns the launch.
     needs     (position, box) of what it reads, and the tape must keep.
     extremal  arrays under atomic_min or atomic_max; `count` counts the tied threads that share a cell's adjoint.
-    gather    the adjoint is split: `executable` computes per thread, `gather` adds up per cell.
     pull      runs before `executable`: per cell, it adds up what other threads would have scattered to it.
     races     the race finder to run once before.
     live      for each write of the launch: True if it depends on an active parameter.
@@ -62,10 +61,7 @@ class Backward:
 
 @dataclass(eq=False)
 class PullPlan:
-    """The half of an adjoint that gathers, per cell, the contributions of other threads (`stencil_adjoint.pull`).
-
-    It runs before the rest of the adjoint.
-    """
+    """The half of an adjoint that runs first: per cell it gathers what other threads add (`stencil_adjoint.pull`)."""
 
     ready: Any  # fresh targets -> the executable that stores to those and adds to the others
     grid: tuple[int, ...]
@@ -82,10 +78,7 @@ class PullPlan:
 
 
 def adjoint_of(plan: Plan, active: tuple[int, ...], alone: bool = False) -> Backward:
-    """The adjoint of the launches of a plan for these active positions, with how to run it.
-
-    `alone`: of a launch that has not run, so that its indices are still to be tested.
-    """
+    """The adjoint of a plan for these active positions; `alone`: of a launch that has not run, with indices tested."""
     key = ("alone", *active) if alone else active
     found = plan.derived.get(key)
     if found is None:

@@ -29,12 +29,12 @@ from ..kernels.types import Array, Composite, Scalar, Small, Struct, Type, matri
 from .handles import NotBuilt, living, part_of
 
 
-def flatten(kernel: str, program: Program, args: Sequence[Any]) -> list[Any]:
+def flatten(program: Program, args: Sequence[Any]) -> list[Any]:
     """Arrays and numbers in the order of the flat parameters. Raises LaunchError."""
     params = program.params
     if len(args) != len(params):
         names = ", ".join(f"{n}: {t}" for n, t in params)
-        text = f"Kernel {kernel!r} takes {len(params)} arguments, got {len(args)}."
+        text = f"Kernel {program.name!r} takes {len(params)} arguments, got {len(args)}."
         why = f"Its parameters are ({names}).{_defaults(program)}"
         raise LaunchError(text, slug="argument-count", where=program.function.where, why=why)
     flat = []
@@ -50,7 +50,7 @@ def flatten(kernel: str, program: Program, args: Sequence[Any]) -> list[Any]:
         given = arg.__class__
         if kind == "array" and given is array:
             if arg.dtype is not type.dtype or arg.ndim != type.ndim:
-                _check_array(kernel, program, leaf, arg)
+                _check_array(program, leaf, arg)
             flat.append(arg)
         elif kind == "f" and given is float and held(arg, type):
             flat.append(arg)
@@ -61,7 +61,7 @@ def flatten(kernel: str, program: Program, args: Sequence[Any]) -> list[Any]:
         elif kind == "small" and given is Small and is_one(arg, type):
             flat.append(given_away(np.array(arg), sources_of(arg)))  # a copy: the user may change theirs
         else:
-            flat.append(_argument(kernel, program, leaf, args[leaf.arg]))
+            flat.append(_argument(program, leaf, args[leaf.arg]))
     del kept
     return flat
 
@@ -115,16 +115,16 @@ def exact_ints(type: Scalar) -> range:
     return range(-(1 << 20), 1 << 20) if type.kind == "f" else range(0)
 
 
-def _refuse(kernel: str, program: Program, leaf: Leaf, text: str, slug: str, instead: str = "") -> LaunchError:
+def _refuse(program: Program, leaf: Leaf, text: str, slug: str, instead: str = "") -> LaunchError:
     where = next((p.where for p in program.function.params if p.name == leaf.name), None)
     name = leaf.name.removesuffix(f".{leaf.path[-1]}") if leaf.opened is not None else leaf.name
-    what = f"Kernel {kernel!r}, argument {name!r}: {text}"
+    what = f"Kernel {program.name!r}, argument {name!r}: {text}"
     return LaunchError(what, slug=slug, where=where or program.function.where, instead=instead)
 
 
-def _argument(kernel: str, program: Program, leaf: Leaf, arg: object) -> Any:
+def _argument(program: Program, leaf: Leaf, arg: object) -> Any:
     if leaf.opened is not None:
-        return _opened(kernel, program, leaf, arg)
+        return _opened(program, leaf, arg)
     if isinstance(program.params[leaf.arg][1], IndexedArray):
         arg = as_indexed(arg)
     for name in leaf.path[: leaf.structs]:
@@ -133,9 +133,9 @@ def _argument(kernel: str, program: Program, leaf: Leaf, arg: object) -> Any:
         except AttributeError:
             instead = f"{program.params[leaf.arg][1]}(...), an instance"
             text = f"takes a struct with {name!r}, got {shown(arg)}"
-            raise _refuse(kernel, program, leaf, text, "argument-type", instead) from None
+            raise _refuse(program, leaf, text, "argument-type", instead) from None
     if leaf.structs is not None:
-        return _elements(kernel, program, leaf, arg)
+        return _elements(program, leaf, arg)
     if isinstance(leaf.type, Array):
         if isinstance(arg, np.ndarray):
             arg = _shared(arg, leaf.type)
@@ -144,9 +144,9 @@ def _argument(kernel: str, program: Program, leaf: Leaf, arg: object) -> Any:
             if wrapped is not None:
                 arg = wrapped
                 break
-        _check_array(kernel, program, leaf, arg)
+        _check_array(program, leaf, arg)
         return arg
-    return _number(kernel, program, leaf, arg)
+    return _number(program, leaf, arg)
 
 
 def _shared(data: np.ndarray, want: Array) -> Any:
@@ -156,7 +156,7 @@ def _shared(data: np.ndarray, want: Array) -> Any:
     return from_numpy(data, want.dtype) if fits and data.flags.writeable else data
 
 
-def _opened(kernel: str, program: Program, leaf: Leaf, arg: Any) -> Any:
+def _opened(program: Program, leaf: Leaf, arg: Any) -> Any:
     """A field of the mesh, tree or grid whose number is the argument."""
     assert leaf.opened is not None
     *path, field = leaf.path
@@ -166,13 +166,13 @@ def _opened(kernel: str, program: Program, leaf: Leaf, arg: Any) -> Any:
         return part_of(leaf.opened, arg, field)
     except LookupError as e:
         text, instead = e.args
-        refusal = _refuse(kernel, program, leaf, text, "handle", instead)
+        refusal = _refuse(program, leaf, text, "handle", instead)
         if isinstance(e, NotBuilt) and capture_log.may_wait():
             raise NotBuilt(refusal) from None
         raise refusal from None
 
 
-def _elements(kernel: str, program: Program, leaf: Leaf, arg: object) -> array:
+def _elements(program: Program, leaf: Leaf, arg: object) -> array:
     """One field of the elements of an array of structs."""
     assert isinstance(leaf.type, Array)
     want: Any = dict(program.params)[leaf.name.partition(".")[0]]
@@ -180,10 +180,10 @@ def _elements(kernel: str, program: Program, leaf: Leaf, arg: object) -> array:
         want = dict(want.fields)[name]
     if not isinstance(arg, array) or arg.dtype != want.dtype:
         hint = "" if arg is not None else "; a struct's array field must be assigned before the launch"
-        raise _refuse(kernel, program, leaf, f"takes {want}, got {shown(arg)}{hint}", "argument-type")
+        raise _refuse(program, leaf, f"takes {want}, got {shown(arg)}{hint}", "argument-type")
     if arg.ndim != leaf.type.ndim:
         text = f"takes {leaf.type.ndim} axes, got {arg.ndim} (shape {arg.shape})"
-        raise _refuse(kernel, program, leaf, text, "argument-rank")
+        raise _refuse(program, leaf, text, "argument-rank")
     return arg.field(".".join(leaf.path[leaf.structs :]))
 
 
@@ -204,20 +204,20 @@ def shown(value: object) -> str:
     return f"{type(value).__name__} {value!r}"[:80]
 
 
-def _check_array(kernel: str, program: Program, leaf: Leaf, arg: Any) -> None:
+def _check_array(program: Program, leaf: Leaf, arg: Any) -> None:
     want = leaf.type
     assert isinstance(want, Array)
     if not issubclass(arg.__class__, array):  # an annotation is an instance, and no subclass
         hint = "; a struct's array field must be assigned before the launch" if arg is None and leaf.path else ""
         instead = _array_of(leaf.name, want, arg)
-        raise _refuse(kernel, program, leaf, f"takes {want}, got {_kind(arg)}{hint}", "argument-type", instead)
+        raise _refuse(program, leaf, f"takes {want}, got {_kind(arg)}{hint}", "argument-type", instead)
     if arg.dtype != want.dtype:
         text = f"takes {want}, got dtype {arg.dtype}" + (f" of shape {arg.shape}" if arg.ndim > want.ndim else "")
         instead = _other_dtype(leaf.name, want, arg)
-        raise _refuse(kernel, program, leaf, text, "argument-dtype", instead)
+        raise _refuse(program, leaf, text, "argument-dtype", instead)
     if arg.ndim != want.ndim:
         text = f"takes {want.ndim} axes, got {arg.ndim} (shape {arg.shape})"
-        raise _refuse(kernel, program, leaf, text, "argument-rank", f"{leaf.name}.flatten() or .reshape(...)")
+        raise _refuse(program, leaf, text, "argument-rank", f"{leaf.name}.flatten() or .reshape(...)")
 
 
 def _spelt(dtype: Type) -> str:
@@ -265,12 +265,12 @@ def _other_dtype(parameter: str, want: Array, arg: array) -> str:
     return f"wb.array(..., dtype={dtype})"
 
 
-def _number(kernel: str, program: Program, leaf: Leaf, arg: Any) -> Any:
+def _number(program: Program, leaf: Leaf, arg: Any) -> Any:
     """A number or composite converted to the parameter's type; raises LaunchError instead of rounding to an integer."""
     type = leaf.type
     assert isinstance(type, Scalar | Composite)
     if isinstance(arg, scalar):
-        arg = _declared_value(kernel, program, leaf, arg)
+        arg = _declared_value(program, leaf, arg)
     try:
         if isinstance(arg, array | str):
             raise TypeError
@@ -299,15 +299,15 @@ def _number(kernel: str, program: Program, leaf: Leaf, arg: Any) -> Any:
                 f"a number, wb.scalar(value, requires_grad=True) for one with a gradient, or {leaf.name}: wb.array[...]"
             )
             text, instead = f"takes {type}, got the array {arg.label} of shape {arg.shape}", one
-        raise _refuse(kernel, program, leaf, text, "argument-type", instead) from None
+        raise _refuse(program, leaf, text, "argument-type", instead) from None
 
 
-def _declared_value(kernel: str, program: Program, leaf: Leaf, arg: scalar) -> Any:
+def _declared_value(program: Program, leaf: Leaf, arg: scalar) -> Any:
     """The current value of a declared scalar. Raises LaunchError [argument-dtype] if the parameter has another type."""
     if arg.dtype != leaf.type or leaf.path:
         why = "; a field of a struct cannot be a declared scalar" if leaf.path else ""
         text = f"takes {leaf.type}, got {shown(arg)}{why}"
-        raise _refuse(kernel, program, leaf, text, "argument-dtype", f"wb.scalar(..., dtype=wb.{leaf.type})")
+        raise _refuse(program, leaf, text, "argument-dtype", f"wb.scalar(..., dtype=wb.{leaf.type})")
     return arg.value
 
 

@@ -22,8 +22,6 @@ from .race_check import races_of
 class Command(PlannedLaunch):
     """A launch with its arguments, planned and ready to run; `RecordedLaunch` is the one that users hold."""
 
-    __slots__ = ("cached", "held")
-
     def __init__(
         self, program: Program, plan: Plan, flat: list[Any], seen: CachedLaunch | None = None, changed: bool = False
     ):
@@ -93,9 +91,9 @@ class Command(PlannedLaunch):
                 if config.check_races and (finder := races_of(plan)) is not None:
                     finder.check(self)
                     finder.fix(self)
-                if capture_log.opened is not None:
-                    self._run_for_capture()
-                elif self.cached is not None and plan.forward.native_call is not None:
+                if (notes := capture_log.active_capture()) is not None:
+                    self._note(notes)
+                elif self.cached is not None and plan.forward.native_call is not None and capture_log.opened is None:
                     shared = self.cached.packed if self.values is self.cached.values else None
                     plan.forward.native_call(shared or self._pack(), 0, plan.form.dims[0])
                 else:
@@ -122,12 +120,6 @@ class Command(PlannedLaunch):
         if seen is not None and self.values is seen.values:
             seen.packed = packed
         return packed
-
-    def _run_for_capture(self) -> None:
-        if (notes := capture_log.active_capture()) is None:
-            self.plan.forward.run(self.values, self.views)
-        else:
-            self._note(notes)
 
     def _note(self, notes: capture_log.CaptureRecorder) -> None:
         """Run it and note it for the replays. Raises LaunchError [capture] for a declared scalar."""

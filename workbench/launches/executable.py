@@ -107,12 +107,10 @@ class Executable:
             self._run_cuda(values)
             return
         begin, end = rows or (0, dims[0])
-        if self.box:
-            values = [*values, *self.box]
+        packed = self.packed(values)
         cuts = 1 if noted else min(self.slices, end - begin)
         for k in range(cuts):
             part = begin + (end - begin) * k // cuts, begin + (end - begin) * (k + 1) // cuts
-            packed = self.signature.pack(dims, values, self.record)
             if self.private_sums is not None:
                 self.private_sums.run(self, packed, part)
             elif noted:
@@ -162,7 +160,11 @@ class Executable:
         made = self.call = self.program.executable(self.function, self.form.backend, self.variant, wait_with_bar)
         if isinstance(made, c_library.Compiled) and self.slices == 1 and 0 not in self.form.dims:
             alone = self.pool_code == 1 and not made.asks
-            self.native_call = self._share if self.private_sums else made.call if alone else self._in_pool
+            self.native_call = (
+                made.call if alone else lambda packed, begin, end: made(packed, begin, end, self.pool_code)
+            )
+            if (sums := self.private_sums) is not None:
+                self.native_call = lambda packed, *rows: sums.run(self, packed, rows)
             if self.can_fail:
                 self.native_call = self._looking(self.native_call)
         return made
@@ -196,12 +198,6 @@ class Executable:
         if not (self.can_fail or self.conventions):
             return 0
         return int(self.device_status.data.ptr) if self.form.backend == "cuda" else ctypes.addressof(self.status)
-
-    def _in_pool(self, packed: bytes, begin: int, end: int) -> None:
-        self.call(packed, begin, end, self.pool_code)
-
-    def _share(self, packed: bytes, begin: int, end: int) -> None:
-        self.private_sums.run(self, packed, (begin, end))  # type: ignore[union-attr]  # `_compile` looked
 
     def _watch(self, status: MutableSequence[int]) -> None:
         """Make every replay of the open capture check this launch's error record at its end."""
@@ -354,10 +350,7 @@ def executable_for(program: Program, function: Function, form: LaunchForm, order
 
 
 def _without_tests(made: Executable) -> Executable:
-    """`made` with a second loop body, without border tests, for the box of interior threads that pass them all.
-
-    (Loop peeling.) `made` itself if there is no such box, or it does not pay.
-    """
+    """`made` with a second loop body without border tests for interior threads (loop peeling), where that pays."""
     form, program = made.form, made.program
     if form.backend == "numpy" or made.can_fail or made.contested or not thresholds.large(math.prod(form.dims)):
         return made

@@ -52,10 +52,7 @@ def living() -> list[Any]:
 
 
 def held(thing: Any) -> bool:
-    """True if a graph or command already uses `thing`, so that it must be rebuilt in the same memory.
-
-    Call before building or fitting. Raises LaunchError [capture] if a capture chose it in a kernel, by copy.
-    """
+    """True if `thing` is in use, to be rebuilt in the same memory. Raises LaunchError [capture] if one chose it."""
     chosen = getattr(thing, "chosen", ())
     if len(chosen):
         text = f"a {thing.handle.name} is built or fitted that a capture has chosen by a number from an array."
@@ -105,10 +102,7 @@ def _mark(thing: Any, kind: str, owner: object) -> None:
 
 
 def part_of(handle: Handle, number: SupportsIndex, field: str) -> Any:
-    """A field (`points`, `tree.boxes`) of the object with this number; 0 stands for an empty one.
-
-    Raises LookupError(text, way out) for a number of nothing, or of something else.
-    """
+    """A field (`tree.boxes`) of the object with this number; 0: an empty one. Raises LookupError(text, way out)."""
     if handle.every:
         return _every(handle, field)
     own = f"{handle.name.lower()}.id"

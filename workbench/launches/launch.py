@@ -13,7 +13,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from copy import deepcopy
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from ..arrays import allocation as memory, capture_log, ports
 from ..arrays.array import array
@@ -91,34 +91,35 @@ def launch(
     if not (adjoint or record_cmd) and (seen := _seen(kernel, dim, args, device, check_bounds)) is not None:
         return seen.launch(record_tape, _caller())
     adjoints = (*adj_inputs, *adj_outputs) if adjoint else None
-    return _launch_anew(kernel, dim, args, device, adjoints, record_tape, record_cmd, check_bounds, _caller())
+    return _launch_anew(Request(kernel, dim, args, device, check_bounds), adjoints, record_tape, record_cmd, _caller())
 
 
-def _launch_anew(
-    kernel: Kernel,
-    dim: GridLike,
-    args: tuple,
-    device: DeviceLike,
-    adjoints: tuple | None,
-    record_tape: bool,
-    record_cmd: bool,
-    bounds: bool | str | None,
-    frame: object,
-) -> Any:
+class Request(NamedTuple):
+    """A launch as it was asked for. `bounds`: its own `check_bounds`."""
+
+    kernel: Kernel
+    dim: GridLike
+    args: tuple
+    device: DeviceLike
+    bounds: bool | str | None
+
+
+def _launch_anew(request: Request, adjoints: tuple | None, record_tape: bool, record_cmd: bool, frame: object) -> Any:
     """`launch` without the launch cache. `adjoints`: those of the arguments, where the adjoint is to run instead."""
+    kernel, dim, args, device, bounds = request
     try:
         program, flat = _taken(kernel, args)
     except NotBuilt as refusal:
-        return _wait(refusal, kernel, dim, args, device, bounds, adjoints is not None or record_cmd)
+        return _wait(refusal, request, adjoints is not None or record_cmd)
     where = None if device is None else get_device(device)
-    command = Command(program, plan(program.name, program, grid(program.name, dim), flat, where, bounds), flat)
+    command = Command(program, plan(program, grid(program.name, dim), flat, where, bounds), flat)
     if program.takes_numbers and scalar in [a.__class__ for a in args]:
         command.declare(args, record_cmd)
     if adjoints is not None:
         return _pull_back(command, adjoints, record_cmd)
     if record_cmd:
-        return RecordedLaunch(kernel, dim, where, args, command.kept(), bounds)
-    return _remembered(kernel, command, dim, args, device, bounds).launch(record_tape, frame)
+        return RecordedLaunch(Request(kernel, dim, args, where, bounds), command.kept())
+    return _remembered(request, command).launch(record_tape, frame)
 
 
 def _seen(kernel: Kernel, dim: GridLike, args: tuple, device: DeviceLike, bounds: bool | str | None) -> Command | None:
@@ -129,12 +130,11 @@ def _seen(kernel: Kernel, dim: GridLike, args: tuple, device: DeviceLike, bounds
     return None
 
 
-def _remembered(
-    kernel: Kernel, command: Command, dim: GridLike, args: tuple, device: DeviceLike, bounds: bool | str | None
-) -> Command:
+def _remembered(request: Request, command: Command) -> Command:
     """Return the command, after entering it in the launch cache of its kernel."""
     if command.declared or not config.remember_launches:
         return command
+    kernel, dim, args, device, bounds = request
     known = kernel.launches
     if known is None or (known and known.program is not command.program):
         known = kernel.launches = launches_of(kernel, command.program) or False
@@ -165,19 +165,12 @@ through(launch)
 _LISTS = {list, tuple}
 
 
-def _wait(
-    refusal: NotBuilt,
-    kernel: Kernel,
-    dim: GridLike,
-    args: tuple,
-    device: DeviceLike,
-    bounds: bool | str | None,
-    special: bool,
-) -> None:
+def _wait(refusal: NotBuilt, request: Request, special: bool) -> None:
     """Defer a launch to the replays of the open capture, with copies of its value arguments.
 
     Raises the refusal where they may change (structs, declared scalars), under a tape, and for `special` launches.
     """
+    kernel, dim, args, device, bounds = request
     changing = any(isinstance(a, Instance | scalar) for a in args)
     if special or changing or memory.recorder() is not None or memory.open_tapes:
         raise refusal.args[0] from None
@@ -191,7 +184,7 @@ def _taken(kernel: Kernel, args: tuple) -> tuple[Program, list]:
     if not kernel.reads_presence:
         try:
             program = kernel.program()
-            flat = flatten(program.name, program, args)
+            flat = flatten(program, args)
             if not program.presence_tests:
                 return program, flat
         except (KernelError, LaunchError):
@@ -322,17 +315,9 @@ class RecordedLaunch:
     [5.0, 3.0]
     """
 
-    def __init__(
-        self,
-        kernel: Kernel,
-        dim: GridLike,
-        device: DeviceLike,
-        args: tuple,
-        command: Command,
-        bounds: bool | str | None = None,
-    ):
-        self.kernel, self.dim, self.device, self.params, self.bounds = kernel, dim, device, args, bounds
-        self.command = hold(command.program, args, command)
+    def __init__(self, request: Request, command: Command):
+        self.kernel, self.dim, self.params, self.device, self.bounds = request
+        self.command = hold(command.program, self.params, command)
 
     def __repr__(self) -> str:
         return f"<launch of {self.kernel.key} over {self.dim}>"

@@ -10,6 +10,7 @@ Nothing here keeps an array alive. `config.remember_launches = False` turns it o
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from operator import index
 from typing import Any, NamedTuple
 
@@ -57,6 +58,7 @@ class VaryingArgument(NamedTuple):
         return None
 
 
+@dataclass(eq=False, slots=True)
 class CachedLaunch:
     """A cached launch: plan and packed arguments for one key (grid and arrays).
 
@@ -66,20 +68,13 @@ class CachedLaunch:
     packed    the block of arguments made of `values`.
     """
 
-    __slots__ = ("switches", "device", "numbers", "free", "plan", "values", "packed")
-
-    def __init__(
-        self,
-        switches: int,
-        device: DeviceLike,
-        numbers: tuple,
-        free: tuple[VaryingArgument, ...],
-        plan: Plan,
-        values: list,
-    ):
-        self.switches, self.device, self.numbers = switches, device, numbers
-        self.free, self.plan, self.values = free, plan, values
-        self.packed: bytes | None = None
+    switches: int
+    device: DeviceLike
+    numbers: tuple
+    free: tuple[VaryingArgument, ...]
+    plan: Plan
+    values: list
+    packed: bytes | None = None
 
     def fits(self, flat: Sequence[Any]) -> bool:
         """True if the guarded numbers equal those of the cached launch."""
@@ -137,10 +132,7 @@ class LaunchCache:
     def find(
         self, dim: GridLike, args: tuple, device: DeviceLike, switches: int
     ) -> tuple[Plan, list, CachedLaunch | None, bool] | None:
-        """(plan, flat arguments, cache entry, True if numbers differ from the entry's) of this launch.
-
-        None on a cache miss.
-        """
+        """(plan, flat arguments, cache entry, True if numbers differ from the entry's); None on a cache miss."""
         if len(args) != self.count:
             return None
         try:
@@ -192,10 +184,7 @@ class LaunchCache:
     def remember(
         self, dim: GridLike, args: tuple, device: DeviceLike, switches: int, command: PlannedLaunch
     ) -> CachedLaunch | None:
-        """Note a checked launch; enter it in the cache the second time, and return the entry.
-
-        For its layouts it is entered the first time.
-        """
+        """Enter a checked launch the second time, and return the entry. For its layouts it is entered at once."""
         try:
             given = flat_of(self.program, args)
             if any(given[k] is not command.flat[k] for k in self.arrays):
@@ -241,10 +230,7 @@ def _equal(now: object, then: object) -> bool:
 
 
 def launches_of(kernel: Kernel, program: Program) -> LaunchCache | None:
-    """A launch cache for this program of `kernel`; None if its arguments do not determine the launch.
-
-    The arrays behind handles may be exchanged, and an omitted array changes the program.
-    """
+    """A launch cache for this program; None if its arguments do not determine the launch (handles, omitted arrays)."""
     if kernel.reads_presence or program.presence_tests or program.handles or not program.array_positions:
         return None
     plain = all(

@@ -6,13 +6,13 @@ launch is an event like any other, so a gradient passes through it exactly, in p
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from ..arrays.allocation import caller_frame
 from ..arrays.array import array, copied
 from ..arrays.creation import empty
 from ..arrays.dtypes import differentiable, inner_shape
@@ -88,22 +88,9 @@ def _mapped(f: Callable[..., Any], name: str, args: Sequence[Any], out: Outs) ->
 
 def run(made: Program, dim: int | Sequence[int], args: Sequence[Any], record_tape: bool = True) -> None:
     """Launch a program that was made here, as an event at the user's line."""
-    flat = flatten(made.name, made, args)
-    command = Command(made, plan(made.name, made, grid(made.name, dim), flat, None), flat)
-    command.launch(record_tape, _user_frame())
-
-
-_PACKAGE = __name__.partition(".")[0]
-
-
-def _user_frame() -> Any:
-    """The innermost frame outside this package."""
-    frame = first = sys._getframe(1)
-    while frame is not None:
-        if (frame.f_globals.get("__name__") or "").partition(".")[0] != _PACKAGE:
-            return frame
-        frame = frame.f_back
-    return first
+    flat = flatten(made, args)
+    command = Command(made, plan(made, grid(made.name, dim), flat, None), flat)
+    command.launch(record_tape, caller_frame())
 
 
 def _made(f: Callable[..., Any], types: tuple, ndim: int) -> _Made:

@@ -33,7 +33,7 @@ def fitted(kernel: Kernel, args: Sequence[Any]) -> tuple[Program, list[Any]]:
     gaps = MissingArrays(is_left_out(kernel, args))
     while True:
         program = kernel.without(gaps).program()
-        flat = flatten(program.name, program, args)
+        flat = flatten(program, args)
         names = frozenset(program.leaves[k].name for k in program.presence_tests if not flat[k].size)
         if names <= gaps.empty:
             return program, flat

@@ -52,7 +52,7 @@ class Plan:
     float_writes: frozenset[int]
     floats: dict[int, Any]  # position -> scalar type
     plain: frozenset[int]  # of `floats`: contiguous arrays of 32 or 64 bits per number
-    derived: dict[Any, Any] = field(default_factory=dict)  # see `adjoint_plan.adjoint_of`, `race_check.races_of`
+    derived: dict[Any, Any] = field(default_factory=dict)  # adjoints, race finder, tangents
     moved_from: tuple[Plan, Distances] | None = None  # another plan, and how far this one lies from it
 
     @cached_property
@@ -60,14 +60,11 @@ class Plan:
         """The motion of what it touches by other numbers in its indices."""
         found = motion(self.program.function, self.form)
         self.form.hulls.clear()
-        if found is None or any(box is None and any(map(any, found.axes[self.name(k)])) for k, box in self.touched):
+        if found is None or any(
+            box is None and any(map(any, found.axes[self.name(k)])) for k, box in (*self.reads, *self.writes)
+        ):
             return None
         return found
-
-    @property
-    def touched(self) -> tuple[tuple[int, Any], ...]:
-        """`reads`, then `writes`."""
-        return *self.reads, *self.writes
 
     def name(self, k: int) -> str:
         """The name of the flat parameter at a position."""
@@ -125,8 +122,6 @@ class PlannedLaunch:
     places             like `flat`, but with the memory behind declared scalars.
     """
 
-    __slots__ = ("program", "plan", "flat", "values", "places", "declared", "__weakref__")
-
     program: Program
     plan: Plan
     flat: list[Any]
@@ -164,12 +159,7 @@ def _dims(program: Program, dims: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def plan(
-    kernel: str,
-    program: Program,
-    dims: tuple[int, ...],
-    flat: list[Any],
-    device: Device | None,
-    bounds: bool | str | None = None,
+    program: Program, dims: tuple[int, ...], flat: list[Any], device: Device | None, bounds: bool | str | None = None
 ) -> Plan:
     """The plan for launches of this form: looked up, or made for the first one. `bounds`: see `tests_indices`."""
     if len(dims) != program.function.rank:
@@ -192,8 +182,8 @@ def plan(
             if config.verbose:
                 import logging
 
-                logging.getLogger("workbench").info("kernel %s: a new plan for dim=%s", kernel, dims)
-            found = _make(kernel, program, dims, flat, positions, groups, twins, device, tests_indices(bounds))
+                logging.getLogger("workbench").info("kernel %s: a new plan for dim=%s", program.name, dims)
+            found = _make(program, dims, flat, positions, groups, twins, device, tests_indices(bounds))
             if program.moving_positions and first is None:
                 program.plans.enter(alike, found)
         program.plans.enter(key, found)
@@ -206,10 +196,7 @@ def switches(bounds: bool | str | None = None) -> int:
 
 
 def tests_indices(bounds: bool | str | None = None) -> bool:
-    """True if a launch made now tests indices that depend on data.
-
-    bounds   its own `check_bounds`; None for `config.check_bounds`, which says what each value means.
-    """
+    """True if a launch made now tests indices that depend on data. `bounds`: its own `check_bounds`, or None."""
     if bounds is None:
         bounds = config.check_bounds
     return bounds is True or (bounds is False and memory.recorder() is not None)
@@ -269,7 +256,6 @@ def backend_for(arrays: Sequence[array], device: Device | None, kernel: str) -> 
 
 @recursive
 def _make(
-    kernel: str,
     program: Program,
     dims: tuple[int, ...],
     flat: list[Any],
@@ -279,7 +265,7 @@ def _make(
     device: Device | None,
     checked: bool,
 ) -> Plan:
-    function = program.function
+    function, kernel = program.function, program.name
     if function.rank != len(dims):
         text = f"Kernel {kernel!r} takes {function.rank} thread indices from tid(), dim={dims} has {len(dims)}."
         instead = f"dim=({', '.join('nmkl'[: function.rank])})"

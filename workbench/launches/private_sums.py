@@ -91,10 +91,7 @@ class Shares:
 
 
 def shares(function: Function, contested: frozenset[str], form: LaunchForm, workers: int, work: float) -> Shares | None:
-    """`Shares` for a launch whose threads add to common elements of `contested`; None if copies cannot work or not pay.
-
-    They work if those arrays are contiguous, float32 or float64, and only added to.
-    """
+    """The cut of a launch whose sums are contiguous, float32 or float64 and only added to; None if it does not pay."""
     if not contested <= form.contiguous or not _only_added(function, contested):
         return None
     targets, at = [], 0

@@ -34,12 +34,9 @@ class Races:
     checked: tuple[int, ...]
     private: tuple[int, ...]
 
+    @capture_log.paused()
     def check(self, command: PlannedLaunch) -> None:
         """Run the race finder twice over the present memory, which is what the launch sees. Raises GradientError."""
-        with capture_log.paused():
-            self._check(command)
-
-    def _check(self, command: PlannedLaunch) -> None:
         flat = command.flat
         module = xp(flat[self.checked[0]].device)
         memories = {flat[k].allocation for k in self.checked}
@@ -95,10 +92,7 @@ def races_of(plan: Plan) -> Races | None:
 
 
 def find_races(plan: Plan, counts: bool = True) -> Races | None:
-    """The finder for stores to elements that other threads may touch too, as far as index ranges tell, or None.
-
-    `counts`: False ignores integers that are only read and added to: as unordered as a slot of `atomic_add`.
-    """
+    """The finder for stores that may clash, or None. `counts`: False ignores integers only read and added to."""
     function, form = plan.program.function, plan.form
     if math.prod(form.dims) < 2:
         return None

@@ -68,27 +68,14 @@ def _row_inner(product: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @cache
-def _row_program(name: str, dtype: Scalar | Composite, result: Type, many: int) -> Program:
-    """A program in which element i of `out` is the sum of row i of a matrix, or of the products of two rows."""
-    types = {**dict(zip("ab"[:many], [Array(dtype, 2)] * many, strict=True)), "out": Array(result)}
-    text = _row_sum if many == 1 else _row_inner(_product(dtype))
+def _program(name: str, dtype: Scalar | Composite, result: Type, rows: bool) -> Program:
+    """The program that sums elements, or products of elements: in blocks, or with `rows` each row of a matrix."""
+    arrays = "a" if name == "array_sum" else "ab"
+    product = mul if isinstance(dtype, Scalar) else ddot if isinstance(dtype, Matrix) else dot
+    plain, of_products = (_row_sum, _row_inner) if rows else (_sum, _inner)
+    types = {**dict.fromkeys(arrays, Array(dtype, 1 + rows)), "block": int32, "out": Array(result)}
+    text = plain if arrays == "a" else of_products(product)
     return program(read(text, name=name, generic_types=types), name)
-
-
-def _product(dtype: Scalar | Composite) -> Callable[..., Any]:
-    return mul if isinstance(dtype, Scalar) else ddot if isinstance(dtype, Matrix) else dot
-
-
-@cache
-def _sum_program(dtype: Type) -> Program:
-    types = {"a": Array(dtype), "block": int32, "out": Array(dtype)}
-    return program(read(_sum, name="array_sum", generic_types=types), "array_sum")
-
-
-@cache
-def _inner_program(dtype: Scalar | Composite) -> Program:
-    types = {"a": Array(dtype), "b": Array(dtype), "block": int32, "out": Array(dtype.scalar)}
-    return program(read(_inner(_product(dtype)), name="array_inner", generic_types=types), "array_inner")
 
 
 def array_sum(values: array, out: array | None = None, value_count: int | None = None, axis: int | None = None) -> Any:
@@ -104,7 +91,7 @@ def array_sum(values: array, out: array | None = None, value_count: int | None =
     if axis is not None:
         return _along("array_sum", axis, (values,), value_count, values.dtype, out)
     (a,) = _part(value_count, values)
-    return _reduced("array_sum", _sum_program(a.dtype), (a,), a.dtype, out)
+    return _reduced("array_sum", (a,), a.dtype, out)
 
 
 def array_inner(a: array, b: array, out: array | None = None, count: int | None = None, axis: int | None = None) -> Any:
@@ -122,7 +109,7 @@ def array_inner(a: array, b: array, out: array | None = None, count: int | None 
     if axis is not None:
         return _along("array_inner", axis, (a, b), count, result, out)
     a, b = _part(count, a, b)
-    return _reduced("array_inner", _inner_program(a.dtype), (a, b), result, out)
+    return _reduced("array_inner", (a, b), result, out)
 
 
 def _along(name: str, axis: int, args: tuple[array, ...], count: int | None, dtype: Type, out: array | None) -> array:
@@ -141,8 +128,7 @@ def _along(name: str, axis: int, args: tuple[array, ...], count: int | None, dty
     rows = [a.transpose(order).contiguous().reshape((-1, a.shape[axis]))[:, columns] for a in apart]
     if 0 in rows[0].shape:
         return out.zero_()
-    made = _row_program(name, args[0].dtype, dtype, len(args))
-    operators.run(made, rows[0].shape[0], [*rows, out.flatten()])
+    operators.run(_program(name, args[0].dtype, dtype, True), rows[0].shape[0], [*rows, out.flatten()])
     return out
 
 
@@ -164,24 +150,25 @@ def _check(name: str, a: object) -> None:
         raise LaunchError(text, slug="argument-type", instead="wb.array(data)")
 
 
-def _reduced(name: str, made: Program, args: tuple[array, ...], dtype: Type, out: array | None) -> Any:
+def _reduced(name: str, args: tuple[array, ...], dtype: Type, out: array | None) -> Any:
     if out is None:
         _refuse_leaving(name, args)
         total = zeros(1, dtype, args[0].device)
         with memory.unrecorded():
-            _launch(made, args, total)
+            _launch(name, args, total)
         return total.item()
     if not isinstance(out, array) or out.dtype != dtype or out.size != 1:
         _refuse_out(name, dtype, (1,), out)
     apart = tuple([copied(a) if a.span.overlaps(out.span) is not False else a for a in args])
     out.zero_()
-    _launch(made, apart, out)
+    _launch(name, apart, out)
     return out
 
 
-def _launch(made: Program, args: tuple[array, ...], out: array) -> None:
+def _launch(name: str, args: tuple[array, ...], out: array) -> None:
     flat = [a.contiguous().flatten() for a in args]
-    operators.run(made, -(-flat[0].size // BLOCK), [*flat, BLOCK, out.flatten()])
+    made, blocks = _program(name, flat[0].dtype, out.dtype, False), -(-flat[0].size // BLOCK)
+    operators.run(made, blocks, [*flat, BLOCK, out.flatten()])
 
 
 def _refuse_leaving(name: str, args: tuple[array, ...]) -> None:

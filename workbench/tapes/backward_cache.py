@@ -1,10 +1,9 @@
 """The backward cache: the reverse pass over the same launches is compiled to one list of native calls.
 
-A program that repeats its step records the same launches on each new tape: the same kernels over the same arrays, in
-the same order (`launch_cache`). Then its walk does the same, if the same memories are seeded and ask for gradients, and
-no bytes had to be kept. The second walk notes its native calls, on private shadows; later ones copy their seeds
-and the numbers of their launches there and run the list. All checks that refuse a walk are made each time. Nothing
-here keeps an array alive.
+Where a tape has the same launches as an earlier one (`launch_cache`), its walk does the same, if the same memories are
+seeded and ask for gradients, and no bytes had to be kept. The second walk notes its native calls, on private shadows;
+later ones copy their seeds and the numbers of their launches there and run the list. All checks that refuse a walk are
+made each time. Nothing here keeps an array alive.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ class CompiledBackward:
 
     calls     None for a walk that cannot be compiled.
     seeds     the uint8 arrays of the shadows that are seeded.
-    left      the results: (reference to a memory, its shadow's bytes, their address, scale).
+    results   (reference to a memory, its shadow's bytes, their address, scale).
     writes    id of a memory in `results` -> [(number of the event, number of the write)] of all writes to it.
     """
 
@@ -64,15 +63,12 @@ class CompiledBackward:
         self.calls.run()
 
     def publish(self, tape: Recording) -> None:
-        """Publish the adjoints in `results` into `.grad`, as `publish.publish` does.
-
-        The signature guards which memories ask for gradients, and that none is retained.
-        """
+        """Publish the adjoints in `results` into `.grad`, of the memories that the signature guards."""
         space = Workspace()
         for ref, data, address, scale in self.results:
             a = ref()
             space[a] = shadow = object.__new__(Shadow)
-            shadow.allocation, shadow.data, shadow.address, shadow.scale, shadow.lent = a, data, address, scale, False
+            shadow.allocation, shadow.data, shadow.address, shadow.scale = a, data, address, scale
         publish(tape, space, {}, self.wrote)
 
     def wrote(self, tape: Recording, a: Allocation) -> tuple[SpanSet | None, dict[Span, None]]:
@@ -97,7 +93,7 @@ def forget() -> None:
 
 def signature(tape: Recording, seeds: Workspace) -> tuple | None:
     """The cache key of the walk of a tape; None unless it consists of cached launches and fills."""
-    if not config.remember_launches or capture_log.opened is not None or seeds.places or tape.border.met:
+    if not config.remember_launches or capture_log.opened is not None or tape.border.met:
         return None
     steps = []
     for event in tape.events:

@@ -102,13 +102,8 @@ _INSTEAD = "an argument for what differs (an array of one element for a number),
 
 def refusal(name: str, text: str, where: Where | None = None, instead: str = _INSTEAD) -> LaunchError:
     """The error [jit] for a function that does not do the same in each call."""
-    return LaunchError(
-        f"@wb.jit {name}: {text}",
-        slug="jit",
-        where=where,
-        why="Its arguments are alike, so a replay would do what the first call did.",
-        instead=instead,
-    )
+    why = "Its arguments are alike, so a replay would do what the first call did."
+    return LaunchError(f"@wb.jit {name}: {text}", slug="jit", where=where, why=why, instead=instead)
 
 
 @contextmanager

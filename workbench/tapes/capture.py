@@ -44,7 +44,7 @@ class Graph:
         self._tapes = [(tape, weakref.ref(tape), tuple(tape.events)) for tape in notes.tapes]
         self._raced = [e for tape in notes.tapes for e in tape.events if e.reverse is not None and e.reverse.races]
         self._fixed = [(a, name, a.version, _seen(a)) for a, name in notes.fixed.items()]
-        self._options = _options()
+        self._options = {name: getattr(config, name) for name in _OPTIONS}
         self._asks, self._asked = allocation.asks, [(a, *_asked(a)) for a in notes.asked]
         grads = dict.fromkeys([*notes.published, *(a for a in notes.cleared if a.is_gradient)])
         tape_of = {g: weakref.ref(tape) for g, tape in notes.published.items() if g.publisher[0]}
@@ -73,8 +73,7 @@ class Graph:
             for tape in own.values():
                 tape.muted = True
             for grad, _, _ in self._grads:
-                if grad.gradient_view is not None:
-                    grad.gradient_view.close(grad)
+                grad.close_view()
             sync_views()
             try:
                 self._announce(own)
@@ -147,8 +146,8 @@ class Graph:
             instead = "with wb.capture() as graph, wb.Tape() as tape: ...   and tape.backward(loss) in the capture"
             raise LaunchError(text, slug="capture", why="The tape would not see the launches in it.", instead=instead)
         capture_log.refuse("replay()")
-        if self._options != _options():
-            text = f"wb.config.{self._changed()} has changed since the capture."
+        if changed := [name for name, value in self._options.items() if getattr(config, name) != value]:
+            text = f"wb.config.{changed[0]} has changed since the capture."
             why = "The replay would run what was compiled without it."
             raise LaunchError(text, slug="capture", why=why, instead="with wb.capture() as graph: ...   once more")
         for look in self.notes.unchanged.values():
@@ -167,9 +166,6 @@ class Graph:
                     instead = "with wb.capture() as graph: ...   once more"
                     raise LaunchError(text, slug="capture", why=why, instead=instead)
             self._asks = allocation.asks
-
-    def _changed(self) -> str:
-        return next(n for n, then, now in zip(_OPTIONS, self._options, _options(), strict=True) if then != now)
 
     def _own(self) -> dict[int, Any]:
         """{id of reference: tape} of the tapes with exactly the captured events: a replay does not invalidate them."""
@@ -241,10 +237,6 @@ def _native(row: ctypes.Array) -> Callable[[], None]:
 
 
 _OPTIONS = "check_bounds", "check_races", "race_guard", "deterministic"  # what a launch promises beyond its result
-
-
-def _options() -> tuple[bool, ...]:
-    return tuple(getattr(config, name) for name in _OPTIONS)
 
 
 def _seen(a: allocation.Allocation) -> int | None:

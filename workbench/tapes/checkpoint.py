@@ -18,7 +18,6 @@ import numpy as np
 from ..arrays import allocation as memory, capture_log
 from ..arrays.allocation import Allocation
 from ..arrays.array import array
-from ..arrays.interval_index import SpanSet
 from ..arrays.span import Span
 from ..arrays.workspace import Workspace
 from ..errors import GradientError, LaunchError, Where
@@ -38,17 +37,8 @@ def checkpoint(steps: int, budget: int) -> Callable[[Callable[..., None]], Check
     steps    how often a call of the decorated function runs it, for k = 0 ... steps - 1.
     budget   how many copies of the state may exist at once for the reverse pass, one at least.
 
-        @wb.checkpoint(steps=1000, budget=30)
-        def simulate(k, x, v):
-            wb.launch(advance, dim=n, inputs=[x, v, stiffness])
-
-        with wb.Tape() as tape:
-            simulate(x, v)
-            wb.launch(error, dim=n, inputs=[x, target], outputs=[loss])
-        tape.backward(loss)
-
     Without a tape the loop just runs. `state` must list every array that a step writes, but for those that it makes for
-    itself; other arrays (`stiffness`) may be read, and have gradients too. Each walk runs steps again, as few as the
+    itself; other arrays may be read, and have gradients too. Each walk runs steps again, as few as the
     budget allows. Needs the library `checkpoint-schedules`. Raises LaunchError [checkpoint], [checkpoint-state]; in the
     walk GradientError [checkpoint-step] where a step did something else than the first time.
 
@@ -124,16 +114,6 @@ def _schedule(steps: int, budget: int) -> Iterator[Any]:
     return iter(library.MultistageCheckpointSchedule(steps, max(1, min(budget, steps - 1)), 0))
 
 
-@dataclass
-class _Step:
-    """Fingerprint of a step's first run: `did`, a hash of its events; `left`, checksums of the state behind it, where
-    foreign code can write to it.
-    """
-
-    did: int
-    left: tuple[int, ...]
-
-
 @dataclass(eq=False)
 class _Loop:
     """One run of a loop under a tape: its checkpoints, and the fingerprints that the reverse pass compares with."""
@@ -142,7 +122,7 @@ class _Loop:
     tape: Recording
     state: Sequence[array]
     kept: dict[int, State] = field(default_factory=dict)
-    steps: list[_Step] = field(default_factory=list)
+    steps: list[tuple[int, tuple]] = field(default_factory=list)  # a hash of its events, checksums of what it left
     actions: Iterator[Any] | None = None
     ready: Tape | None = None  # the step that the next action reverses, recorded
     active: dict[Allocation, None] = field(default_factory=dict)
@@ -190,12 +170,9 @@ class _Loop:
             for action in self.actions:
                 if type(action).__name__ == "EndForward":
                     break
-                if action.write_ics and action.n0:
-                    self.kept[action.n0] = self._copies()
-                for k in range(action.n0, min(action.n1, self.loop.steps)):
-                    self.ready = self._run(k)
-                    self._check_writes(self.ready)
-                    self._note_reads(self.ready, reads)
+                for ready in self._advance(action):
+                    self._check_writes(ready)
+                    self._note_reads(ready, reads)
                     done.update()
 
     def _run(self, k: int) -> Tape:
@@ -208,7 +185,7 @@ class _Loop:
         inner.border, inner.numbers = self.tape.border, self.tape.numbers
         spans = [a.span for a in self.state]
         for span in spans:
-            inner.log.touched.setdefault(span.allocation, SpanSet()).add(span)  # no step starts a leaf
+            inner.log.touched[span.allocation].add(span)  # no step starts a leaf
             inner.needed.follow_left(span.allocation)
             if span.allocation.exposed:
                 inner.needed.left[span.allocation][span] = checksum_of(span)
@@ -229,12 +206,12 @@ class _Loop:
     def _compare(self, k: int, inner: Tape) -> None:
         given = any(e.command is None and len(e.arrays) == 1 for e in inner.events)  # numbers of the host
         spans = [a.span for a in self.state if given or a.allocation.exposed]
-        now = _Step(_signature(inner, self.fresh), tuple(checksum_of(s) for s in spans))
+        did, left = _signature(inner, self.fresh), tuple(checksum_of(s) for s in spans)
         if k == len(self.steps):
-            self.steps.append(now)
+            self.steps.append((did, left))
             return
-        then = self.steps[k]
-        if now.did != then.did or (len(now.left) == len(then.left) and now.left != then.left):
+        then, left_then = self.steps[k]
+        if did != then or (len(left) == len(left_then) and left != left_then):
             text = f"step {k} of {self.loop.__name__!r} was run again, and did something else than the first time."
             where = inner.events[0].where if inner.events else None
             why = "The gradient would be that of another program."
@@ -311,13 +288,13 @@ class _Loop:
         for action in self.actions:
             if type(action).__name__ == "EndForward":
                 return
-            self._advance(action)
+            self._rerun(action)
 
     def _perform(self, action: Any, space: Workspace, done: Any) -> None:
         kind = type(action).__name__
         if kind == "Forward":
             self.loop.recomputed += action.n1 - action.n0
-            self._advance(action)
+            self._rerun(action)
         elif kind in ("Copy", "Move"):
             self._put(self.kept[action.n] if kind == "Copy" or action.n == 0 else self.kept.pop(action.n))
         elif kind == "Reverse":
@@ -330,11 +307,16 @@ class _Loop:
             self.ready = None
             done.update()
 
-    def _advance(self, action: Any) -> None:
+    def _advance(self, action: Any) -> Iterator[Tape]:
         if action.write_ics and action.n0 not in self.kept:
             self.kept[action.n0] = self._copies()
         for k in range(action.n0, min(action.n1, self.loop.steps)):
             self.ready = self._run(k)
+            yield self.ready
+
+    def _rerun(self, action: Any) -> None:
+        for _ in self._advance(action):
+            pass
 
     def _copies(self) -> State:
         return [a.span.copy_out() for a in self.state]

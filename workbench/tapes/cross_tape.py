@@ -2,9 +2,8 @@
 
 Memory remembers which recording wrote it last from something with `requires_grad` (`Allocation.origins`), until
 somebody else writes it. A tape that meets such memory notes a border. After `backward` a border with an adjoint is
-reported at once if the writer can no longer be walked; else it waits: a later `backward` of the writer that is seeded
-with that adjoint resolves it; one that is not, or reading the gradient of what the writer started from, gives a
-warning.
+reported at once if the writer can no longer be walked; else when a `backward` of the writer is not seeded with that
+adjoint, or when somebody reads the gradient of what the writer started from.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ from functools import lru_cache
 import numpy as np
 
 from ..arrays.allocation import Allocation
-from ..arrays.array import array
 from ..arrays.interval_index import SpanIndex
 from ..arrays.span import Span
 from ..arrays.workspace import Workspace
@@ -231,23 +229,18 @@ class Border:
             border.seeded_with(seeds)
 
     def report(self, found: list[ForeignLeaf], blind: bool) -> None:
-        """After a walk, before publishing: refuse, warn or queue borders. `blind`: no seed lies on an active path.
-
-        Raises GradientError [nested-tape] where a tape inside another, or around it, lost the gradient for good.
-        """
+        """After a walk: refuse [nested-tape], warn of or queue borders. `blind`: no seed lies on an active path."""
         lost = [b for b in found if not (b.marked and b.run.alive)]
         for b in lost:
             inside = b.run.around(self.run)
             if inside or self.run.around(b.run):
                 which = "around this one" if inside else "inside this one"
-                raise GradientError(
+                text = (
                     f"{b.name} was written by a tape {which}; a tape records nothing while another is open inside it,"
-                    " so this gradient stops there.",
-                    slug="nested-tape",
-                    where=b.where,
-                    why=f"It was computed from {', '.join(b.run.names)}.",
-                    instead=b.ways_out,
+                    " so this gradient stops there."
                 )
+                why = f"It was computed from {', '.join(b.run.names)}."
+                raise GradientError(text, slug="nested-tape", where=b.where, why=why, instead=b.ways_out)
         for b in self.run.waiting:
             b.warn(f" This backward() has set {b.name}.grad to zero without being seeded with it.")
         self.run.lost = [b for b in self.run.waiting if b.stops]
@@ -355,31 +348,17 @@ class CrossTapeSearch:
             self.border.names.note(sys._getframe(1))
             self.border.names.guess()
             self._named(borders)
-            self._read(borders)
         return borders
 
     def _named(self, borders: list[ForeignLeaf]) -> None:
+        """Set the name of each border, and `where` to the line of the first event that reads it."""
         names = self.border.names
-        on: dict[Allocation, list[array]] = {b.allocation: [] for b in borders}
-        for x in self.log.arrays.values():
-            if x.allocation in on:
-                on[x.allocation].append(x)
         for b in borders:
             wholes = names.wholes.get(b.allocation, {}).items() if len(b.spans) > 1 else ()
             name = next((label for span, (label, _) in wholes if all(map(span.contains, b.spans))), "")
-            b.name = name or names.of_memory(b.allocation, next(iter(b.spans)), on[b.allocation])
-
-    def _read(self, borders: list[ForeignLeaf]) -> None:
-        """Set `where` of each border to the line of its first reading event."""
-        waiting: dict[Allocation, list[ForeignLeaf]] = {}
-        for b in borders:
-            waiting.setdefault(b.allocation, []).append(b)
-        for event in self.log.events:
-            for read in event.reads:
-                met = [b for b in waiting.get(read.allocation, ()) if b.spans.met(read)]
-                for b in met:
-                    b.where = event.where
-                    waiting[read.allocation].remove(b)
+            b.name = name or names.of_memory(b.allocation, next(iter(b.spans)))
+            read = ((e, s) for e in self.log.events for s in e.reads if s.allocation is b.allocation)
+            b.where = next((e.where for e, s in read if b.spans.met(s)), None)
 
 
 def _any(space: Workspace, span: Span, border: Border) -> bool:

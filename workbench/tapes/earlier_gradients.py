@@ -13,10 +13,9 @@ from .events import Event
 
 @dataclass(frozen=True)
 class EarlierGradient:
-    """A gradient that was added to what an earlier backward had left there.
+    """A gradient added to an earlier one: of this tape (`again`), of a leaf that `moved`, or of a `chained` tape.
 
-    again    that was of this tape. moved: the leaf has changed since. chained: this tape was seeded by a later one.
-    where    the line of the backward that added to it.
+    where   the line of the backward that added to it.
     """
 
     again: bool

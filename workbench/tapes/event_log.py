@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -38,9 +39,9 @@ class EventLog:
         self.arrays.clear()
         self.active.clear()
         self.scalars.clear()
-        self.touched: dict[Allocation, SpanSet] = {}
+        self.touched: dict[Allocation, SpanSet] = defaultdict(SpanSet)
         self.first: dict[Allocation, Event] = {}
-        self.written: dict[Allocation, SpanSet] = {}
+        self.written: dict[Allocation, SpanSet] = defaultdict(SpanSet)
         self.stored: dict[Allocation, dict[Span, None]] = {}
         self.stamps: dict[Allocation, int] = {}
         self.bits: dict[tuple[Span, tuple[Span, ...]], tuple[array, Event]] = {}
@@ -52,11 +53,8 @@ class EventLog:
             if not (event.kind.own or event.noted or event.reads):
                 continue
             for span in (*event.reads, *event.writes):
-                marks = self.touched.get(span.allocation)
-                if marks is None:
-                    marks = self.touched[span.allocation] = SpanSet()
-                    self.first[span.allocation] = event
-                marks.add(span)
+                self.first.setdefault(span.allocation, event)
+                self.touched[span.allocation].add(span)
             for a in _written_as_integers(event):
                 self.bits.setdefault((a.span, event.reads), (a, event))
             plain = event.command.plan.accumulates_only if event.command is not None else ()
@@ -64,10 +62,7 @@ class EventLog:
             for k, span in enumerate(() if makes_leaves else event.writes):
                 if event.command is None or event.command.plan.writes[k][0] not in plain:
                     self.stored.setdefault(span.allocation, {})[span] = None
-                marks = self.written.get(span.allocation)
-                if marks is None:
-                    marks = self.written[span.allocation] = SpanSet()
-                marks.add(span)
+                self.written[span.allocation].add(span)
                 self.stamps[span.allocation] = event.stamp
         self._tallied = len(self.events)
 

@@ -36,10 +36,7 @@ class KeptBytes:
 
 @offers("arrays id kept kind label line reads reason source where writes")
 class Event:
-    """One thing that happened to memory. `reads` and `writes` are the spans it touched.
-
-    Every launch makes one: what most of them do not need is an attribute of the class.
-    """
+    """One thing that happened to memory, which it `reads` and `writes`. What few have is an attribute of the class."""
 
     kept: Sequence[KeptBytes] = ()
     reverse: Any = None  # plan.Backward, where the event is on an active path

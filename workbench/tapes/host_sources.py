@@ -298,8 +298,7 @@ class HostSources:
 
     def _named(self, source: HostRead) -> str:
         """The user's name of the memory that was read."""
-        near = [a for a in self.log.arrays.values() if a.span.overlaps(source.span) is not False]
-        near.sort(key=lambda a: a.span != source.span)
+        near = self.names.near(source.span)
         return self.names.called(near[0]) if near else source.label
 
 

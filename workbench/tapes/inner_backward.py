@@ -44,10 +44,7 @@ class InnerBackward:
         return sum(event.kind.own for event in self.tape.events)
 
     def reverse(self, event: Event, space: Workspace) -> None:
-        """Pass the adjoints of the published gradients on to the start of the inner tape, and to its seeds.
-
-        Raises GradientError [inner-backward] where that would not be exact.
-        """
+        """Pass the adjoints of what was published on to its start and seeds. Raises GradientError [inner-backward]."""
         arrived = {
             a: space[g.allocation].data.copy()
             for a, g in self.gradients.items()

@@ -33,10 +33,7 @@ R = TypeVar("R")
 
 
 class CallCopies:
-    """Memory of a recording that stands for the arrays of a call, and the copying in and out.
-
-    notes   what the recording wrote, and what it wrote whole before it read it.
-    """
+    """Memory of a recording, which wrote what `notes` say, in place of the arrays of a call."""
 
     def __init__(self, own: CallArguments):
         self.own = own
@@ -45,9 +42,8 @@ class CallCopies:
     def copy_in(self, call: CallArguments) -> None:
         """Copy the arrays of a call, and their gradients."""
         for a, s in zip(call.arrays, self.own.arrays, strict=True):
-            if self.notes is None or self.notes.first.get(s.allocation) != "whole":
-                s.data[...] = a.data
-                s.allocation.version += 1
+            s.data[...] = a.data
+            s.allocation.version += 1
             if a.requires_grad and (a.allocation.grad is not None or s.allocation.grad is not None):
                 grad, (to, source) = s.allocation.gradient(), _gradients(s, a)
                 to.data[...] = source.data

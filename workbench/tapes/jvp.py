@@ -1,16 +1,14 @@
 """Forward mode over a tape: `jvp`, the derivative in one direction, by the same exact walk as `backward`.
 
 The tape cannot run a program again, but it can put back, event by event, the bytes that adjoints read; a tangent reads
-the same ones (`passes.tangent`). So the walk first rewinds to where the tape started, as the reverse walk does, and
-then goes forward: at every event it carries the tangents on, and puts back what the event had left. Memory, user
-gradients and the tape are as before when it returns, whatever happens in between. What the reverse walk refuses is
-refused here, and so is `record_func`: nothing says what the user's function does to a tangent.
+the same ones (`passes.tangent`). So the walk first rewinds to where the tape started, and then goes forward: at every
+event it carries the tangents on, and puts back what the event had left. What the reverse walk refuses is refused here,
+and so is `record_func`: nothing says what the user's function does to a tangent.
 """
 
 from __future__ import annotations
 
 import math
-import weakref
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -145,10 +143,7 @@ def value_of(a: array, space: Workspace) -> np.ndarray:
 
 
 def shadow_of(a: array, space: Workspace) -> Any:
-    """A view of an array's values in a workspace, on its device: shape (*a.shape, *components).
-
-    Raises GradientError [seed-type] for an array of structs.
-    """
+    """A view of an array's values, (*a.shape, *components). Raises GradientError [seed-type] for structs."""
     if isinstance(a.dtype, Struct):
         text = f"{a.label} is an array of structs: its derivatives are those of its fields."
         raise GradientError(text, slug="seed-type", instead=f"{a.label}.field({a.dtype.fields[0][0]!r})")
@@ -171,10 +166,7 @@ def carry_tangents(tape: Tape, space: Workspace) -> Workspace:
 
 
 def passing(tape: Tape, before: Callable[[Event, dict], None], behind: Callable[[Event], None] | None = None) -> None:
-    """Visit the events forward: `before(event, extremes)` in the memory it found, `behind(event)` in the one it left.
-
-    Only bytes that the tape kept are restored; with Tape(keep="all") that is everything it wrote.
-    """
+    """Visit the events forward: `before(event, extremes)` in the memory it found, `behind(event)` in what it left."""
     verify(tape)
     tape.log.tally()
     undone: list[dict] = []
@@ -312,17 +304,13 @@ STEPS: dict[str, Callable[[Tape, Event, Workspace, dict], None]] = {
 }
 
 
-# ---- programs, made once per plan and active set
-
-_made: weakref.WeakKeyDictionary[Any, dict[Any, tuple[Tangent, Any]]] = weakref.WeakKeyDictionary()
-
-
 def _program(event: Event) -> tuple[Tangent, Any]:
+    """The tangent of a launch, and what runs it: made once per plan and active set."""
     plan, active = event.command.plan, event.reverse.reverse.active
-    known = _made.setdefault(plan, {})
-    if active not in known:
-        known[active] = _make(plan, active)
-    return known[active]
+    key = "tangent", active
+    if key not in plan.derived:
+        plan.derived[key] = _make(plan, active)
+    return plan.derived[key]
 
 
 def _make(plan: Plan, active: frozenset[str]) -> tuple[Tangent, Any]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 import linecache
 import sys
-from collections.abc import Sequence
 from functools import lru_cache
 from types import FrameType
 
@@ -105,6 +104,11 @@ class TapeNames:
             label, whole = next((found for span, found in known.items() if span.contains(a.span)), ("", None))
         return part_of(label, whole, a) if whole is not None else ""
 
+    def near(self, span: Span) -> list[array]:
+        """The arrays of the tape that share a byte with a span, those on all of it first."""
+        found = [a for a in self.log.arrays.values() if a.span.overlaps(span) is not False]
+        return sorted(found, key=lambda a: a.span != span)
+
     def of(self, a: array, parameter: str = "") -> str:
         """The noted name of an array; else its own `name`, the parameter, or the id of its memory."""
         primal = getattr(a.allocation, "of", None)
@@ -119,10 +123,10 @@ class TapeNames:
         """The user's name of this array object; "" if its name is only a guess, as for a temporary view."""
         return a.name or (self.noted.get(id(a), "") if id(a) not in self.guessed else "")
 
-    def of_memory(self, a: Allocation, span: Span | None = None, arrays: Sequence[array] | None = None) -> str:
-        """The noted user's name of this memory, else its id. `arrays`: those on it, if the caller knows them."""
-        near = [x for x in self.log.arrays.values() if x.allocation is a] if arrays is None else arrays
-        near = [x for x in near if span is None or x.span.overlaps(span) is not False]
+    def of_memory(self, a: Allocation, span: Span | None = None) -> str:
+        """The noted user's name of this memory, or of the bytes of a span in it; else its id."""
+        near = (x for x in self.log.arrays.values() if x.allocation is a)
+        near = (x for x in near if span is None or x.span.overlaps(span) is not False)
         return next((n for x in near if (n := self.given(x))), str(a))
 
     def called(self, a: array, parameter: str = "") -> str:

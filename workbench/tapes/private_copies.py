@@ -6,9 +6,9 @@ every float has room for a double. Nothing done here touches an array or a tape 
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -79,16 +79,9 @@ class CopiedArrays:
 # ---- launches
 
 
-_wide: weakref.WeakKeyDictionary[Program, Program] = weakref.WeakKeyDictionary()
-
-
-def program(of: Program, widened: bool) -> Program:
-    """The program with one argument per flat parameter; over float64 if `widened`."""
-    if not widened:
-        return of
-    if of not in _wide:
-        _wide[of] = flat_program(of, widen(of.function))
-    return _wide[of]
+def in_float64(of: Program) -> Program:
+    """The program over float64, with one argument per flat parameter."""
+    return of.once(flat_program, of, of.once(widen, of.function))
 
 
 def flat_program(of: Program, function: Function) -> Program:
@@ -110,7 +103,7 @@ class Launch:
     def run(self, record: bool) -> None:
         """Launch on the present contents of the copies; `record`: by the open tape."""
         flat = [self._number(k) if k in self.declared else a for k, a in enumerate(self.flat)]
-        command = Command(self.program, plan(self.program.name, self.program, self.dims, flat, None), flat)
+        command = Command(self.program, plan(self.program, self.dims, flat, None), flat)
         command.places, command.declared = list(self.flat), self.declared
         command.launch(record)
 
@@ -121,7 +114,7 @@ class Launch:
 
 def launch_of(command: Command, twins: CopiedArrays) -> Launch:
     """The launch of `command` on copies."""
-    made = program(command.program, twins.widened)
+    made = in_float64(command.program) if twins.widened else command.program
     flat = []
     for p, a in zip(made.function.params, command.places, strict=True):
         if isinstance(a, array):
@@ -201,13 +194,19 @@ class Rerun:
 
     def __init__(self, tape: Tape, widened: bool):
         self.tape, self.widened = tape, widened
-        self.twins: CopiedArrays | None = None
         self.steps: list[Callable[[bool], None]] = []
 
+    @cached_property
+    def twins(self) -> CopiedArrays:
+        """The copies, made at the first event, when memory is where the tape started."""
+        found = [a for e in self.tape.events for a in e.places if isinstance(a, array)]
+        return self.copies([*self.tape.arrays.values(), *found])
+
+    def copies(self, arrays: list[array]) -> CopiedArrays:
+        return CopiedArrays(arrays, self.widened)
+
     def before(self, event: Event) -> None:
-        if self.twins is None:  # memory is where the tape started
-            found = [a for e in self.tape.events for a in e.places if isinstance(a, array)]
-            self.twins = CopiedArrays([*self.tape.arrays.values(), *found], self.widened)
+        assert self.twins
         if event.sources and self.refuses_sources:
             raise self.tape.host.lost(event)
         if event.kind.pinned and self.on_other_inputs:
@@ -216,7 +215,6 @@ class Rerun:
             self.steps.append(launch_of(event.command, self.twins).run)
 
     def behind(self, event: Event) -> None:
-        assert self.twins is not None
         if event.command is not None:
             return
         dst = list(leaves(event.arrays[0]))
@@ -231,7 +229,6 @@ class Rerun:
             self.steps.append(_write(self.twins.of(to), None if of is None else self.twins.of(of), values))
 
     def case(self, inputs: dict[str, array], outputs: dict[str, array]) -> LaunchCase:
-        assert self.twins is not None
         ins, outs = ({n: self.twins.of(a) for n, a in given.items()} for given in (inputs, outputs))
         made = LaunchCase("end to end", None, ins, outs, self.steps)
         made.keep(self.twins.memory.values())
@@ -280,36 +277,33 @@ class InFloat64(Rerun):
             raise GradientError(text, slug="not-kept", why=why, instead='wb.Tape(keep="all")')
 
     def before(self, event: Event) -> None:
-        first = self.twins is None
         if not (event.kind.repeatable or event.kind.pinned):
             text = f"{event.label} has no second derivative."
             why = "Its adjoint is a function of its own, not a program that could be differentiated again."
             raise GradientError(text, slug="jvp-func", where=event.where, why=why, instead="launches in its place")
         super().before(event)
-        assert self.twins is not None
-        if first:
-            self.moved = CopiedArrays(self.twins.arrays, False)
-            for m in self.moved.memory.values():
-                m.bytes[...] = 0
         if event.reverse is not None:
             self.steps[-1] = self._joint(event).run
 
+    @cached_property
+    def moved(self) -> CopiedArrays:
+        """The tangents of the copies: zeros at the start."""
+        made = CopiedArrays(self.twins.arrays, False)
+        for m in made.memory.values():
+            m.bytes[...] = 0
+        return made
+
     def _joint(self, event: Event) -> Launch:
-        command, back = event.command, event.reverse
-        program = command.program
-        key = back.reverse.active, command.plan.changing
-        known = _joints.setdefault(program, {})
-        if key not in known:
-            function = joint(program.function, *key)
-            known[key] = flat_program(program, function)
-        made = launch_of(command, self.twins)  # type: ignore[arg-type]
+        command, back, of = event.command, event.reverse, event.command.program
+        function = of.once(joint, of.function, back.reverse.active, command.plan.changing)
+        made = launch_of(command, self.twins)
         tangents = [self.moved.of(command.places[k]) for k in back.shadows]
-        for k, p, t in zip(back.shadows, known[key].function.params[len(made.flat) :], tangents, strict=True):
+        for k, p, t in zip(back.shadows, function.params[len(made.flat) :], tangents, strict=True):
             if p.type.dtype != t.dtype:  # type: ignore[attr-defined]
                 name = self.tape.names.called_by(event, k)
                 text = f"{event.label!r}: {name!r} is {t.dtype}, whose tangent is wider than it."
                 raise GradientError(text, slug="hvp-half", where=event.where, instead="wb.array(values, dtype=float)")
-        return Launch(known[key], made.dims, [*made.flat, *tangents], made.declared)
+        return Launch(of.once(flat_program, of, function), made.dims, [*made.flat, *tangents], made.declared)
 
     def behind(self, event: Event) -> None:
         done = len(self.steps)
@@ -324,7 +318,6 @@ class InFloat64(Rerun):
 
     def product(self, loss: array, tangents: Mapping[array, Any]) -> dict[array, np.ndarray]:
         """{array: NumPy gradient, by its start, of the final tangent of `loss`}, for the start tangents {array: v}."""
-        assert self.twins is not None
         for x, v in tangents.items():
             moved = self.moved.of(x)
             add_into(moved.data, xp(x.device).asarray(v), moved.span)
@@ -336,7 +329,6 @@ class InFloat64(Rerun):
 
     def pulled(self, seeds: dict[Allocation, Any], tangents: dict[Allocation, Any]) -> dict[Allocation, Shadow]:
         """By memory the gradient, by its start, of <seeds, final tangents>, for tangents of the start; all as bytes."""
-        assert self.twins is not None
         for a, data in tangents.items():
             self.moved.memory[a].bytes[...] = data
         space = Workspace()
@@ -347,7 +339,6 @@ class InFloat64(Rerun):
 
     def _pulled(self, seeds: Workspace) -> Workspace:
         """Run the steps under a tape and walk it with these seeds of tangents."""
-        assert self.twins is not None
         for a in self.twins.arrays:
             if is_float(a.dtype) and a.allocation in self.tape.active and a.requires_grad:
                 self.twins.of(a).requires_grad = True
@@ -359,6 +350,3 @@ class InFloat64(Rerun):
         conventions.collect(again)
         conventions.warn(again)
         return found
-
-
-_joints: weakref.WeakKeyDictionary[Program, dict[Any, Program]] = weakref.WeakKeyDictionary()

@@ -10,7 +10,6 @@ from typing import Any
 
 from ..arrays import capture_log, ports
 from ..arrays.allocation import Allocation, GradientMemory
-from ..arrays.array import array
 from ..arrays.interval_index import SpanSet
 from ..arrays.span import Span
 from ..arrays.workspace import Shadow, Workspace, accumulate, is_float_memory
@@ -18,30 +17,6 @@ from ..kernels.types import Struct
 from .cross_tape import warn
 from .events import clock
 from .recording import Recording
-
-
-def computed_in_place(tape: Recording, seeds: Workspace, grads: dict[array, array] | None) -> frozenset[Allocation]:
-    """Allocations whose adjoint may be computed directly in `.grad`.
-
-    Only in captures: elsewhere a failing backward must leave `.grad` unchanged.
-    """
-    notes = capture_log.active_capture()
-    if notes is None or any(seed.allocation.is_gradient for seed in (grads or {}).values()):
-        return frozenset()
-    found = set()
-    memories = dict.fromkeys(known.allocation for known in tape.arrays.values())
-    shown = {
-        a.allocation for e in tape.events if e.kind.calls_back for a in e.arrays
-    }  # their callbacks see other bytes
-    for a in memories:
-        if not a.asked or a in seeds or a.grad in memories or a in shown:
-            continue
-        grad, written = a.gradient(), tape.log.written.get(a)
-        blank = grad.blank == grad.version and not grad.exposed and (grad in notes.cleared or tape in notes.zeroed)
-        if blank or (written is not None and written.everything):
-            found.add(a)
-    return frozenset(found)
-
 
 Wrote = Callable[[Recording, Allocation], tuple[SpanSet | None, Iterable[Span]]]
 
@@ -54,10 +29,7 @@ def counted(tape: Recording, a: Allocation) -> tuple[SpanSet | None, Iterable[Sp
 def publish(
     tape: Recording, space: Workspace, retained: dict[Span, Any], wrote: Wrote = counted, by: Recording | None = None
 ) -> None:
-    """Write the adjoints in a workspace into the `.grad` of all arrays that asked, and tell other libraries.
-
-    `by`: the tape that records this, if one does.
-    """
+    """Write the adjoints in a workspace into `.grad`, and tell other libraries. `by`: the tape that records this."""
     for a in list(space):
         if a.asked:
             _publish_one(tape, a, space[a], retained, *wrote(tape, a), by)
@@ -79,7 +51,7 @@ def _publish_one(
     by: Recording | None,
 ) -> None:
     """Add the shadow of a leaf to its `.grad`; replace the `.grad` of what events wrote."""
-    grad, k = a.gradient(), a.grad_scale or 1
+    grad = a.gradient()
     _close_views(tape, a, grad)
     if written is None and grad.written and grad.bytes.any():
         name = next((n for n in (tape.names.noted.get(i) for i, x in tape.arrays.items() if x.allocation is a) if n), a)
@@ -100,15 +72,14 @@ def _publish_one(
         grad.about_to_write(grad.span(), "backward()", None, by)
     elif notes is not None:
         notes.written.setdefault(grad, {})[grad.span()] = "backward()"
-    if shadow.lent:
-        pass
-    elif blank or (written is not None and written.everything):
+    if blank or (written is not None and written.everything):
+        if notes is not None:
+            notes.use(grad, "whole")
         capture_log.move(grad.bytes, shadow.data)
     else:
         accumulate(grad, shadow, _scalar_of(tape, a))
         for span in written or ():
-            at = Span(grad, span.offset * k, span.shape, tuple(s * k for s in span.strides), span.itemsize * k)
-            words = at.words()
+            words = a.gradient_span(span).words()
             capture_log.do(partial(words.__setitem__, ..., shadow.view(span, words.dtype)), capture_log.gpu_of(words))
     for wanted, data in retained.items():
         if wanted.allocation is a:
@@ -131,8 +102,7 @@ def _close_views(tape: Recording, a: Allocation, grad: GradientMemory) -> None:
             " since: that does not change the gradient any more. Take .grad.numpy() again; a .copy() of it is yours."
         )
     grad.previous_view = None
-    if grad.gradient_view is not None:
-        grad.gradient_view.close(grad)
+    grad.close_view()
 
 
 def _scalar_of(tape: Recording, a: Allocation) -> Any:

@@ -100,12 +100,9 @@ class PythonState:
 
     def _link(self, label: str, read: Callable[[], Any]) -> Any:
         if len(self.links) >= MOST:
-            raise LaunchError(
-                f"{label}: the function reaches more than {MOST} Python objects.",
-                slug="jit",
-                why="All of them are compared at each call, so that nothing old is replayed.",
-                instead="arguments for what it needs of them",
-            )
+            text = f"{label}: the function reaches more than {MOST} Python objects."
+            why = "All of them are compared at each call, so that nothing old is replayed."
+            raise LaunchError(text, slug="jit", why=why, instead="arguments for what it needs of them")
         was = read()
         self.links.append(Link(label, read, was))
         return was

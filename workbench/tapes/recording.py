@@ -302,7 +302,10 @@ class Recording:
         where: Where | None,
         sources: tuple[HostRead, ...] = (),
     ) -> None:
-        """A host write while this tape records: an event, unless it starts a leaf that the tape has not touched."""
+        """A host write while this tape records: an event, unless it starts a leaf that the tape has not touched.
+
+        Called under LOCK. Values are those of `src`, else `value`, made from the readings `sources`; `perform` writes.
+        """
         target, log, needed, row = dst.allocation, self.log, self.needed, kinds.KINDS[kind]
         followed = False
         if src is not None and not row.cuts and is_float_memory(src):

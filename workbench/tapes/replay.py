@@ -15,6 +15,7 @@ import numpy as np
 from ..arrays import allocation as memory
 from ..arrays.allocation import Allocation
 from ..arrays.array import array, read_values, span_of
+from ..arrays.copying import ask_alike
 from ..arrays.scalar import scalar
 from ..arrays.span import Span
 from ..device import on_host
@@ -35,7 +36,7 @@ class ReplayedTape(Tape):
     `again.of(a)`, or `again[a]`, is the copy of an array or a view on memory of the first tape.
     """
 
-    def __init__(self, original: Tape, copies: _Copies, keep: str):
+    def __init__(self, original: Tape, copies: CopiedArrays, keep: str):
         super().__init__(keep)
         self.original, self._copies = original, copies
         self.positions: dict[Event, int] = {}  # of each event's twin on the original
@@ -64,7 +65,7 @@ def replay(tape: Tape, inputs: Mapping[Any, Any] | None = None) -> ReplayedTape:
         check_pairs("replay(inputs)", inputs, "values", "tape.replay({x: values})")
     with memory.LOCK, memory.unrecorded():
         again = _prepared(tape)
-        made = ReplayedTape(tape, again.twins, tape.keep)  # type: ignore[arg-type]
+        made = ReplayedTape(tape, again.twins, tape.keep)
         known = next((e for e in tape.events if e.sources), None)
         if inputs and known is not None:
             raise tape.host.lost(known)
@@ -86,29 +87,22 @@ def keep_all(tape: Tape) -> ReplayedTape:
     """
     with memory.LOCK, memory.unrecorded():
         again = _prepared(tape, looking=True)
-        for a, copy in again.twins.memory.items():  # type: ignore[union-attr]
+        for a, copy in again.twins.memory.items():
             if tape.keep != "all" and _began_as_zeros(tape, a):
                 copy.bytes[...] = 0
-        made = ReplayedTape(tape, again.twins, "all")  # type: ignore[arg-type]
+        made = ReplayedTape(tape, again.twins, "all")
         again.record(made)
-        _refuse_other_bits(tape, made, again.twins.memory)  # type: ignore[union-attr]
+        _refuse_other_bits(tape, made, again.twins.memory)
     return made
 
 
 def _refuse_other_bits(tape: Tape, made: ReplayedTape, copies: Mapping[Allocation, Allocation]) -> None:
     tape.log.tally()
-    pairs = [
-        (s, s.words(), Span(b, s.offset, s.shape, s.strides, s.itemsize).words())
-        for a, b in copies.items()
-        for s in tape.log.written.get(a, ())
-    ]
+    pairs = [(s, s.words(), s.on(b).words()) for a, b in copies.items() for s in tape.log.written.get(a, ())]
     for new, n in made.positions.items():
-        again = {(k.span.allocation, k.span.offset, k.span.shape, k.span.strides): k.data for k in new.kept}
-        for k in tape.events[n].kept:
-            copy = copies.get(k.span.allocation)
-            twin = None if copy is None else again.get((copy, k.span.offset, k.span.shape, k.span.strides))
-            if twin is not None:
-                pairs.append((k.span, k.data, twin))
+        again = {k.span: k.data for k in new.kept}
+        kept = [k for k in tape.events[n].kept if k.span.allocation in copies]
+        pairs += [(k.span, k.data, again[s]) for k in kept if (s := k.span.on(copies[k.span.allocation])) in again]
     for span, one, other in pairs:
         if not np.array_equal(on_host(one), on_host(other)):
             text = f"{_name(tape, span)} holds other numbers when the recorded program runs again."
@@ -128,7 +122,7 @@ def _prepared(tape: Tape, looking: bool = False) -> _Again:
     again = _Again(tape)
     passing(tape, lambda event, _: again.before(event), again.behind)
     again.verify(len(tape.events))
-    if again.twins is None:
+    if not tape.events:
         raise GradientError("replay() of a tape that has recorded nothing.", slug="replay-array")
     return again
 
@@ -157,11 +151,7 @@ class _Copies(CopiedArrays):
         super().__init__(arrays, False)
         for original, copy in self.memory.items():
             copy.bytes[...] = original.bytes
-            copy.grad_scale = original.grad_scale
-            for own, spans in ((copy.required, original.required), (copy.retained, original.retained)):
-                for s in spans:
-                    own.add(Span(copy, s.offset, s.shape, s.strides, s.itemsize))
-            copy.note_asked()
+            ask_alike(copy, original)
 
     def of(self, a: array) -> array:
         key = a.span, a.dtype
@@ -182,10 +172,10 @@ class _Again(Rerun):
 
     def before(self, event: Event) -> None:
         self.verify(len(self.ends))
-        if self.twins is None:
-            found = [a for e in self.tape.events for a in e.places if isinstance(a, array)]
-            self.twins = _Copies([*self.tape.arrays.values(), *found])
         super().before(event)
+
+    def copies(self, arrays: list[array]) -> _Copies:
+        return _Copies(arrays)
 
     def behind(self, event: Event) -> None:
         if event.kind.own:
@@ -288,10 +278,7 @@ def _refuse_opaque(tape: Tape) -> None:
 
 
 def _refuse_unknown(tape: Tape, looking: bool = False) -> None:
-    """Raise GradientError [not-kept] unless all bytes that events read are surely written before, kept, or unchanged.
-
-    looking   bytes that are probably unchanged will do: they are compared afterwards.
-    """
+    """Raise GradientError [not-kept] unless what events read is surely (`looking`: maybe) written, kept, unchanged."""
     right: dict[Allocation, dict[Span, None]] = {}
     for n, event in enumerate(tape.events):
         sure = _sure_writes(event)
@@ -375,6 +362,5 @@ def _sure_writes(event: Event) -> list[Span]:
 
 def _name(tape: Tape, span: Span) -> str:
     """The user's name of these bytes, quoted; else the id of their memory."""
-    near = [a for a in tape.arrays.values() if a.span.overlaps(span) is not False]
-    near.sort(key=lambda a: (a.span != span, not tape.names.given(a)))
+    near = sorted(tape.names.near(span), key=lambda a: (a.span != span, not tape.names.given(a)))
     return repr(tape.names.given(near[0]) or near[0].label) if near else str(span.allocation)

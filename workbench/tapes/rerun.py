@@ -56,6 +56,10 @@ class Copies:
     def moved(self, a: array, view: XpArray) -> np.ndarray:
         return np.ndarray(view.shape, view.dtype, self.memory[a.allocation], a.span.offset, view.strides)
 
+    def beside(self) -> list[np.ndarray]:
+        """The copied shadows of the active arguments, behind which an adjoint takes them."""
+        return [self.shadow(self.event.command.places[k]) for k in self.event.reverse.shadows]
+
     def shadow(self, a: array) -> np.ndarray:
         """The copied shadow as a NumPy view, laid out like the array."""
         k = a.allocation.grad_scale or 1
@@ -88,8 +92,7 @@ def run_copies(
     function: ir.Function, event: Event, copies: Copies, trace: Trace | None = None, threads: Threads = None
 ) -> bool:
     """Run an adjoint of this launch on these copies, which it changes."""
-    args = copies.primal() + [copies.shadow(event.command.places[k]) for k in event.reverse.shadows]
-    return _run(function, event, args, trace or (lambda *_: None), threads)
+    return _run(function, event, copies.primal() + copies.beside(), trace or (lambda *_: None), threads)
 
 
 def _run(function: ir.Function, event: Event, args: list, trace: Trace, threads: Threads) -> bool:
@@ -111,31 +114,19 @@ def _run(function: ir.Function, event: Event, args: list, trace: Trace, threads:
     return True
 
 
-def sample_primal(event: Event, trace: Trace, watched: Container[ir.Stmt], threads: Sequence[tuple[int, ...]]) -> None:
-    """Rerun some threads of the launch until the trace raises Enough; it is called for the statements in `watched`."""
-    _sample(event.command.plan.forward.function, event, Copies(event).primal(), trace, watched, threads)
-
-
-def sample_adjoint(
-    event: Event, space: Workspace, trace: Trace, watched: Container[ir.Stmt], threads: Sequence[tuple[int, ...]]
+def sample(
+    event: Event, space: Workspace | None, trace: Trace, watched: Container[ir.Stmt], threads: Sequence[tuple[int, ...]]
 ) -> None:
-    """As `sample_primal`, for its adjoint."""
-    back, copies = event.reverse, Copies(event, space)
-    args = copies.primal() + [copies.shadow(event.command.places[k]) for k in back.shadows]
-    _sample(back.reverse.function, event, args, trace, watched, threads)
+    """Rerun some threads of the launch (of its adjoint, in a workspace) until the trace raises Enough.
 
-
-def _sample(
-    function: ir.Function,
-    event: Event,
-    args: list,
-    trace: Trace,
-    watched: Container[ir.Stmt],
-    threads: Sequence[tuple[int, ...]],
-) -> None:
-    dims = event.command.plan.form.dims
+    The trace is called for the statements in `watched`.
+    """
+    copies, back = Copies(event, space), event.reverse
+    function, args = event.command.plan.forward.function, copies.primal()
+    if space is not None:
+        function, args = back.reverse.function, [*args, *copies.beside()]
     with suppress(Enough, BoundsError):
-        run.run(function, dims, args, trace=trace, watched=watched, threads=threads)
+        run.run(function, event.command.plan.form.dims, args, trace=trace, watched=watched, threads=threads)
 
 
 def watched_costs(function: ir.Function, wanted: Iterable[ir.Stmt]) -> dict[ir.Stmt, int]:

@@ -109,10 +109,7 @@ def rewind(event: Event, undone: dict[Span, Any]) -> None:
 
 
 def remember(spans: Iterable[Span], undone: dict[Span, Any]) -> None:
-    """Snapshot these spans into the undo log `undone`, each span once.
-
-    One copy per span is enough however often a loop overwrites it: the first snapshots are restored last.
-    """
+    """Snapshot these spans into the undo log, each once: the first snapshot is the one that is restored last."""
     for span in spans:
         if span not in undone:
             undone[span] = span.copy_out()
@@ -208,10 +205,7 @@ def _in_blocks(back: Any, arguments: AdjointArguments) -> None:
 
 
 def check_races(event: Event) -> None:
-    """Check a launch for races, once, unless they were ruled out. Memory must be as the launch saw it.
-
-    Raises GradientError [race].
-    """
+    """Check a launch for races, once, unless ruled out, in the memory that it saw. Raises GradientError [race]."""
     if event.reverse is not None and event.reverse.races is not None and not event.checked:
         event.reverse.races.check(event.command)
         event.checked = True

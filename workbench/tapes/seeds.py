@@ -11,7 +11,7 @@ import numpy as np
 from ..arrays import capture_log
 from ..arrays.array import array
 from ..arrays.scalar import scalar
-from ..arrays.span import Span, byte_entries
+from ..arrays.span import byte_entries
 from ..arrays.workspace import Workspace, add_seed, gradient_dtype
 from ..device import xp
 from ..errors import GradientError
@@ -144,13 +144,10 @@ def _written_seeds(tape: Recording, space: Workspace) -> None:
         later = when > tape.log.stamps.get(a, 0) and by is not weakref.ref(tape)
         if mask is None and not later:
             continue
-        k = a.grad_scale or 1
         chosen = np.ones(grad.nbytes, bool) if later or mask is None else mask.reshape(-1)
         inside = np.zeros(grad.nbytes, bool)
         for span in marks:
-            byte_entries(
-                Span(grad, span.offset * k, span.shape, tuple(s * k for s in span.strides), span.itemsize * k), inside
-            )[...] = True
+            byte_entries(a.gradient_span(span), inside)[...] = True
         picked = np.flatnonzero(chosen & inside)
         if len(picked):
             picked = xp(a.device).asarray(picked)

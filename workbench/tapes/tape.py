@@ -1,8 +1,4 @@
-"""The tape: a recording that can be walked backwards.
-
-The walk is a function from (events, seeds) to a private workspace of shadows, one per allocation. It puts kept bytes
-back as it passes and the final contents at the end; `backward` then publishes the workspace into `.grad`.
-"""
+"""The tape: a recording that can be walked backwards (`reverse`), and then publishes what it found into `.grad`."""
 
 from __future__ import annotations
 
@@ -25,7 +21,7 @@ from .cross_tape import CrossTapeSearch
 from .events import Event
 from .kinds import LAUNCH
 from .late_imports import ask
-from .publish import computed_in_place, gradients_of, publish
+from .publish import gradients_of, publish
 from .recording import Recording
 from .reverse import Observer, Step, reverse, walk
 from .seeds import arrays_of, check_seed, seeds_of
@@ -130,24 +126,17 @@ class Tape(Recording, metaclass=Listed):
                 notes.asked.update(dict.fromkeys(a.allocation for a in self.arrays.values()))
             self._remember(space)
             crossing, blind = self._crossing(space), not any(a in self.active or a.asked for a in space)
-            space.places = computed_in_place(self, space, grads)
             conventions.clear(self)
             if crossing is None and around is None and (known := compiled_backward(self, space)) is not None:
                 self._publish_prepared(known, space, blind)
                 return None
-            before = {a: a.gradient().bytes.copy() for a in space.places}
-            try:
-                space, retained = walk(self, space, before=crossing and crossing.before, drop=True)
-                self.border.report([] if crossing is None else crossing.found(space), blind)
-                self.needed.walked = not self.captured
-                if around is None:
-                    publish(self, space, retained)
-                else:
-                    ask("inner_backward", around, self, grads or {}, lambda: publish(self, space, retained, by=around))
-            except BaseException:
-                for a, data in before.items():
-                    a.gradient().bytes[...] = data
-                raise
+            space, retained = walk(self, space, before=crossing and crossing.before, drop=True)
+            self.border.report([] if crossing is None else crossing.found(space), blind)
+            self.needed.walked = not self.captured
+            if around is None:
+                publish(self, space, retained)
+            else:
+                ask("inner_backward", around, self, grads or {}, lambda: publish(self, space, retained, by=around))
             space.release()
             self.host.warn()
             conventions.warn(self)
@@ -226,13 +215,10 @@ class Tape(Recording, metaclass=Listed):
         at=None: by what the last event of the tape left in it. at=event: by its contents just before that event.
         Returns a new NumPy array of shape (*a.shape, *components). Raises GradientError before any `backward`.
         """
-        return self._adjoints(a, [at])[0]
+        return self.adjoints(a, [at])[0]
 
-    def adjoints(self, a: array, at: Sequence[Event]) -> list[np.ndarray]:
+    def adjoints(self, a: array, at: Sequence[Event | None]) -> list[np.ndarray]:
         """`adjoint(a, event)` for each of these events, in their order, from one walk."""
-        return self._adjoints(a, [*at])
-
-    def _adjoints(self, a: array, at: list[Event | None]) -> list[np.ndarray]:
         if not self.last_seeds:
             text = "adjoint() before any backward(): there is no seed."
             raise GradientError(text, slug="no-seed", instead="tape.backward(loss), then tape.adjoint(a)")
@@ -241,11 +227,8 @@ class Tape(Recording, metaclass=Listed):
         known = {id(e) for e in self.events}
         for event in at:
             if event is not None and id(event) not in known:
-                raise GradientError(
-                    f"adjoint(..., at={event!r}): that is no event of this tape.",
-                    slug="event",
-                    instead="at=tape.events[k]",
-                )
+                text = f"adjoint(..., at={event!r}): that is no event of this tape."
+                raise GradientError(text, slug="event", instead="at=tape.events[k]")
         place = self.log.last_writer(a.span) if None in at else None
         wanted = {id(event) for event in at if event is not None}
         found: dict[int | None, np.ndarray] = {}
@@ -299,8 +282,7 @@ class Tape(Recording, metaclass=Listed):
                     if a.allocation.asked:
                         a.allocation.gradient()
             for grad in gradients_of(self):
-                if grad.gradient_view is not None:
-                    grad.gradient_view.close(grad)
+                grad.close_view()
                 if around is not None and grad in around.active:
                     around.cleared(grad)
                 if grad.blank != grad.version or grad.exposed or notes is not None:

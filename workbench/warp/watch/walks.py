@@ -26,7 +26,7 @@ from ...kernels.passes.other_slope import choices, other_slope
 from ...launches.command import Command
 from ...launches.executable import executable_for
 from ...tapes.events import Event
-from ...tapes.rerun import Copies, Enough, is_number, run_copies, sample_adjoint, small
+from ...tapes.rerun import Copies, Enough, is_number, run_copies, sample, small
 from ...tapes.reverse import reverse
 from .compare import NOISY, ROUNDED, VerdictRow
 from .events import WarpStep
@@ -182,7 +182,7 @@ class OtherSlopes:
                 raise Enough
 
         silent: ir.Stmt | None = None
-        sample_adjoint(event, space, trace, wanted, threads)
+        sample(event, space, trace, wanted, threads)
         if self.tie is None and silent is not None:
             self.tie = silent.of or silent, event
 
