@@ -333,6 +333,3 @@ def _ends(tape: Tape, y: array | None) -> tuple[dict[str, array], dict[str, arra
         text = f"{what} array with requires_grad."
         raise GradientError(text, slug="seed-untouched", instead="x.requires_grad = True before the tape records")
     return outputs, {n: a for n, a in known if a.requires_grad and a.allocation.required.touch(a.span)}
-
-
-# ---- levels

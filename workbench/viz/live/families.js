@@ -77,13 +77,19 @@ export function composeFamilyName(v, row) {
 /** What marks a name that the search has found. @param {any} v @param {string} name */
 export const hitOf = (v, name) => (v.query && name.toLowerCase().includes(v.query) ? " found" : "");
 
+/** How many reads, writes and accumulations there are from one row of `onLane` to another. @param {any} tape @param {number} from @param {number} to */
+export function accessesOf({ onLane, touches }, from, to) {
+  const seen = [0, 0, 0];
+  for (let k = from; k < to; k++) seen[touches.how[onLane.rows[k]]]++;
+  return seen;
+}
+
 /** How many reads, writes and accumulations all members have in a column. @param {any} v @param {any} row @param {any} col */
 const accessesIn = (v, row, col) => remembered(v.tape.seen, "access", row.members, [col.a, col.b], () => {
-  const { onLane, touchEvent, touches } = v.tape, seen = [0, 0, 0];
+  const { onLane, touchEvent } = v.tape, seen = [0, 0, 0];
   for (const m of row.members) {
-    const end = onLane.start[m + 1];
-    let k = lower(onLane.start[m], end, (n) => touchEvent[onLane.rows[n]], col.a);
-    for (; k < end && touchEvent[onLane.rows[k]] < col.b; k++) seen[touches.how[onLane.rows[k]]]++;
+    const [from, to] = [col.a, col.b].map((e) => lower(onLane.start[m], onLane.start[m + 1], (n) => touchEvent[onLane.rows[n]], e));
+    accessesOf(v.tape, from, to).forEach((many, how) => { seen[how] += many; });
   }
   return seen;
 });

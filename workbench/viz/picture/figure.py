@@ -81,7 +81,7 @@ class TapeFigure:
                     break
                 marks, rows = marks // 2, rows // 2
         except Exception as error:
-            text, html = said, _failure(_reason(error), self.theme)
+            text, html = said, _failure(reason(error), self.theme)
         text = text if len(text) <= most // 8 else said[:1000]
         return text, html if len(html) <= most else f"<p>{quoted(said[:1000])}</p>"
 
@@ -131,7 +131,7 @@ class TapeFigure:
         try:
             return self.text
         except Exception as error:  # a repr that raises would take the cell's own result with it
-            return f"tape view: the table could not be made: {_reason(error)}"
+            return f"tape view: the table could not be made: {reason(error)}"
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
         del include, exclude
@@ -139,7 +139,7 @@ class TapeFigure:
             try:
                 html = self.html
             except Exception as error:  # shown in the frame: the tape itself is fine
-                html = _failure(_reason(error), self.theme)
+                html = _failure(reason(error), self.theme)
             return {"text/plain": repr(self), "text/html": html}
 
 
@@ -186,7 +186,7 @@ def _html(svg: str, alt: str, tables: str, findings: str = "") -> str:
     return f'<div class="wb-tape-view">{findings}<div style="overflow-x:auto">{image}</div>{folded}</div>'
 
 
-def _reason(error: Exception) -> str:
+def reason(error: Exception) -> str:
     """Type and message of an error, even of one whose message cannot be made."""
     try:
         message = str(error)
