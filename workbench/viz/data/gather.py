@@ -83,9 +83,7 @@ def levels(tape: Tape, retrace: Retrace | None = None, seeds: SeedBytes | None =
     """The `Levels` of one walk, by default with the last seeds. Empty where a walk cannot be repeated."""
     made = _Gather(tape, retrace, seeds)
     made.name_all()
-    found = made.walk() if made.walkable else []
-    died = [n for n, event in enumerate(tape.events) if event in made.died]
-    return Levels([made.levels.get(event, []) for event in tape.events], found, died, non_finite_values(tape))
+    return made.found()
 
 
 def with_levels(trace: Trace, found: Levels) -> Trace:
@@ -127,11 +125,14 @@ class _Gather:
         from tqdm.auto import tqdm
 
         with tqdm(total=len(self.tape.events), desc="walk", delay=1.0, leave=False) as self.bar:
-            seeds = self.walk() if self.walkable else []
-        made = self.outline()
-        pairs = zip(made.events, self.tape.events, strict=True)
-        events = [column.reversed_to(self.levels.get(event, ()), event in self.died) for column, event in pairs]
-        return replace(made, events=events, seeds=seeds, values=non_finite_values(self.tape))
+            found = self.found()
+        return with_levels(self.outline(), found)
+
+    def found(self) -> Levels:
+        """What a walk finds, if it can be repeated."""
+        seeds, events = self.walk() if self.walkable else [], self.tape.events
+        died = [n for n, event in enumerate(events) if event in self.died]
+        return Levels([self.levels.get(event, []) for event in events], seeds, died, non_finite_values(self.tape))
 
     def outline(self) -> Trace:
         """The trace without adjoints."""

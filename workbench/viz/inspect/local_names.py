@@ -28,11 +28,7 @@ def frame_of(where: Where) -> tuple:
 def aliases(
     steps: list[StatementStep], known: dict[int, dict[str, None]], taken: Taken, function: ir.Function
 ) -> dict[int, dict[str, None]]:
-    """The further names of the value of each step: from control flow, and from plain copies.
-
-    A copy `b = a` leaves no statement behind: it is found in the source, where the last assignment to `a` above it
-    made this value, on a path that the thread took.
-    """
+    """The further names of the value of each step: from control flow, and from plain copies."""
     found = {k: dict(names) for k, names in known.items()}
     trees: dict[tuple[str, str], ast.AST | None] = {}
     for k, step in enumerate(steps):

@@ -84,6 +84,18 @@ export function accessesOf({ onLane, touches }, from, to) {
   return seen;
 }
 
+/** Reads, writes and accumulations in words; nothing if there are none. @param {number[]} seen */
+export const accessText = (seen) => ["read", "write", "accumulation"].flatMap((what, k) => (seen[k] ? [count(seen[k], what)] : [])).join(", ");
+
+/** The name of a moment that the reverse pass came from. @param {any} v */
+export const placeOf = (v) => (/** @type {number} */ m) => (m < v.n ? v.tape.heading(m) : "the seed");
+
+/** Reads, writes and accumulations in words; nothing if there are none. @param {number[]} seen */
+export const accessText = (seen) => ["read", "write", "accumulation"].flatMap((what, k) => (seen[k] ? [count(seen[k], what)] : [])).join(", ");
+
+/** The name of a moment that the reverse pass came from. @param {any} v */
+export const placeOf = (v) => (/** @type {number} */ m) => (m < v.n ? v.tape.heading(m) : "the seed");
+
 /** How many reads, writes and accumulations all members have in a column. @param {any} v @param {any} row @param {any} col */
 const accessesIn = (v, row, col) => remembered(v.tape.seen, "access", row.members, [col.a, col.b], () => {
   const { onLane, touchEvent } = v.tape, seen = [0, 0, 0];
@@ -140,9 +152,8 @@ export function composeEnvelope(v, row) {
 /** A family in a column, in words. @param {any} v @param {any} col @param {any} row */
 export function describeFamily(v, col, row) {
   const lines = [`${row.names[0][0]} ×${row.members.length}, ${col.b - col.a === 1 ? v.tape.heading(col.a) : `#${col.a} to #${col.b - 1}`}`];
-  const place = (/** @type {number} */ m) => (m < v.n ? v.tape.heading(m) : "the seed");
-  const seen = accessesIn(v, row, col);
-  if (seen.some(Boolean)) lines.push([count(seen[0], "read"), count(seen[1], "write"), count(seen[2], "accumulation")].filter((t) => !t.startsWith("0")).join(", "));
+  const place = placeOf(v), seen = accessText(accessesIn(v, row, col));
+  if (seen) lines.push(seen);
   for (const [side, what] of v.levels ? [[v.levels, "adjoint"], ...(v.other ? [[v.other, "the other"]] : [])] : []) {
     const found = adjointsOf(v.tape, side, row.members, [[col.a, col.a, col.b, col.b]]), text = (/** @type {number} */ k) => envelopeText(found, k, place);
     lines.push(col.b - col.a === 1 ? `${what} before: ${text(0)}, after: ${text(2)}` : `${what}: ${text(1)}`);

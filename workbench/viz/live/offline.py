@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
 import numpy as np
 
@@ -92,16 +92,6 @@ MISSING = {
 
 CellChoice = tuple[array, int | Sequence[int]]
 ThreadChoice = tuple[Event | int, ThreadIndex]
-
-
-class PageChoices(TypedDict, total=False):
-    """The choices of `to_html`."""
-
-    cells: Iterable[CellChoice] | None
-    threads: Iterable[ThreadChoice] | None
-    wrong: Wrong | None
-    against: Against
-    findings: Sequence[Finding]
 
 
 def to_html(

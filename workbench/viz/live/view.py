@@ -35,7 +35,7 @@ from ...tapes.tape import Tape
 from ..data.columns import Columns
 from ..data.gather import Levels, levels, no_collector, structure
 from ..data.headline import NOTHING, PATIENT, Verdict, telling_threads, verdict
-from ..data.marks import DARK, LIGHT
+from ..data.marks import THEMES
 from ..data.snapshot import (
     DrawnSlice,
     Retrace,
@@ -93,7 +93,7 @@ def module(*names: str) -> str:
 def style(*names: str) -> str:
     """CSS files, beside this one, as one, with the colours of `marks`; ground and ink follow the theme of the page."""
     text = "\n".join((Path(__file__).parent / name).read_text("utf-8") for name in names)
-    for theme, palette in (("light", LIGHT), ("dark", DARK)):
+    for theme, palette in THEMES.items():
         colours = " ".join(f"--wb-{k}: {v};" for k, v in palette.items() if k not in ("ground", "ink"))
         text = text.replace(f"/* {theme} */", colours)
     return text
