@@ -90,12 +90,6 @@ export const accessText = (seen) => ["read", "write", "accumulation"].flatMap((w
 /** The name of a moment that the reverse pass came from. @param {any} v */
 export const placeOf = (v) => (/** @type {number} */ m) => (m < v.n ? v.tape.heading(m) : "the seed");
 
-/** Reads, writes and accumulations in words; nothing if there are none. @param {number[]} seen */
-export const accessText = (seen) => ["read", "write", "accumulation"].flatMap((what, k) => (seen[k] ? [count(seen[k], what)] : [])).join(", ");
-
-/** The name of a moment that the reverse pass came from. @param {any} v */
-export const placeOf = (v) => (/** @type {number} */ m) => (m < v.n ? v.tape.heading(m) : "the seed");
-
 /** How many reads, writes and accumulations all members have in a column. @param {any} v @param {any} row @param {any} col */
 const accessesIn = (v, row, col) => remembered(v.tape.seen, "access", row.members, [col.a, col.b], () => {
   const { onLane, touchEvent } = v.tape, seen = [0, 0, 0];

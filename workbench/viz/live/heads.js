@@ -76,9 +76,6 @@ function composeBadges(v, col, at, y) {
 /** In how many folds a fold lies. @param {any} v @param {number} k @returns {number} */
 const depthOf = (v, k) => (v.meta.folds[k][5] < 0 ? 0 : 1 + depthOf(v, v.meta.folds[k][5]));
 
-/** In how many folds a fold lies. @param {any} v @param {number} k @returns {number} */
-const depthOf = (v, k) => (v.meta.folds[k][5] < 0 ? 0 : 1 + depthOf(v, v.meta.folds[k][5]));
-
 /** @param {any} v @param {number} rows */
 export function composeBrackets(v, rows) {
   let drawn = 0;
