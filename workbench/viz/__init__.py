@@ -13,7 +13,6 @@ answers and a sentence for a missing one in live/offline.py; (5) a test in tests
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ..arrays.array import array
@@ -76,7 +75,9 @@ def explore(tape: Tape, wrong: Wrong | None = None, against: Against = None, fin
 
 
 def __getattr__(name: str) -> Any:
-    """What needs widgets, imported when first asked for: a page, the question of a lesson, and its answer."""
+    """A name that needs widgets, imported when first asked for: a page, the question of a lesson, and its answer."""
     if name not in ("to_html", "predict", "seal"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.live.{'offline' if name == 'to_html' else 'quiz'}"), name)
+    from .live import offline, quiz
+
+    return getattr(offline if name == "to_html" else quiz, name)

@@ -1,8 +1,7 @@
 """A very long tape shortened for a still picture: its first and last events, and few that stand for the others.
 
-Of those between the ends stay the events at which the adjoint of some memory is largest, smallest, exactly 0, NaN or
-infinite: the envelope of what is left out is that of what stays. The others are counted by kind and flags; one column
-has the adjoints that came out of them all, one the versions that they made, so both ends are drawn as they are.
+Those at which the adjoint of some memory is largest, smallest, exactly 0, NaN or infinite stay; the others are counted
+by kind and flags. One column has the adjoints that came out of them all, one the versions that they made.
 """
 
 from __future__ import annotations

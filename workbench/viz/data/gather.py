@@ -1,8 +1,4 @@
-"""From a tape to a `Trace`: what was touched, kept and aliased, and how large the adjoint was at each step.
-
-Adjoint levels are read off the workspace of a real walk with the seeds of the last `backward`; nothing is computed
-here but maxima and norms of numbers that the walk left in memory.
-"""
+"""From a tape to a `Trace`: what was touched, kept and aliased, and how large the adjoint of a real walk was."""
 
 from __future__ import annotations
 
@@ -129,7 +125,7 @@ class _Gather:
         return with_levels(self.outline(), found)
 
     def found(self) -> Levels:
-        """What a walk finds, if it can be repeated."""
+        """The levels of a walk; none where it cannot be repeated."""
         seeds, events = self.walk() if self.walkable else [], self.tape.events
         died = [n for n, event in enumerate(events) if event in self.died]
         return Levels([self.levels.get(event, []) for event in events], seeds, died, non_finite_values(self.tape))

@@ -34,7 +34,6 @@ from .cell import Cell
 from .ledger_table import Contribution
 
 JOINED = 256  # contributions of one launch from which those of one line are one row
-_SHARED = ("executables", "calls", "position")  # of the collectors of one walk
 Thread = tuple[int, ...] | None
 ROWS = 20_000  # rows from which those of every further launch are joined by line
 
@@ -48,7 +47,7 @@ class Collector:
 
     def __init__(self, tape: Tape, cell: Cell):
         self.tape, self.cell = tape, cell
-        self.position = {event: k for k, event in enumerate(tape.events)}
+        self.position: dict[Event, int] = {}
         self.rows: list[Contribution] = []
         self.value = 0.0
         self.held = 0.0  # by the cell before the present event
@@ -297,7 +296,8 @@ class CollectorGroup:
         self.collectors = [Collector(tape, cell) for cell in cells]
         self.of: dict[Allocation, list[Collector]] = {}
         for one in self.collectors:
-            one.executables, one.calls, one.position = (getattr(self.collectors[0], name) for name in _SHARED)
+            first = self.collectors[0]  # they share what is made once for a walk
+            one.executables, one.calls, one.position = first.executables, first.calls, self.position
             self.of.setdefault(one.cell.allocation, []).append(one)
 
     def run(self, last: int, at: Callable[[int], None] = lambda position: None) -> None:

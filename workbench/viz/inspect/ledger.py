@@ -1,8 +1,7 @@
 """The ledger of one gradient cell: signed contributions, each with launch, thread, line and name, that sum to it.
 
-Nothing is kept when a tape records: the walk runs once more, and each adjoint that can touch the cell also runs on
-copies in its watched form (`passes.ledger_adjoint`). Invariant: the rows are what has been added since the cell was
-last overwritten (in the reverse sense), so their float64 sum is the published number, to a bounded rounding error.
+The walk runs once more, and each adjoint that can touch the cell also runs on copies (`collector`). The rows are what
+has been added since the cell was last overwritten (in the reverse sense): they sum to the published number.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Aliases of a value: names that a plain copy `b = a` in the source gives it.
-
-Such a copy leaves no statement behind. It is found in the source, where the last assignment to `a` above it made this
-value, on a path that the thread took.
-"""
+"""Aliases of a value: names that a plain copy `b = a`, which leaves no statement, gives it on a path that was taken."""
 
 from __future__ import annotations
 

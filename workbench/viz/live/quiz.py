@@ -1,8 +1,7 @@
 """`predict`: a question with a few answers, to be clicked before the cells below are read.
 
-The answer is told by the kernel when it is asked for, and by nobody before: a lesson gives it sealed, the page is not
-sent it, and what a notebook stores of it is a picture that lies folded. In JupyterLab, Notebook 7 and marimo the
-cells below are veiled until there is an answer, or the question is skipped; elsewhere nothing is veiled.
+The answer is told by the kernel when it is asked for: a lesson gives it sealed, and what a notebook stores of it is a
+folded picture. In JupyterLab, Notebook 7 and marimo the cells below are veiled until there is an answer, or a skip.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The seeding panel, `tape.seeds(y)`: widgets around `Seeds`, the engine. One output element at a time, row by row.
 
-JupyterLab runs callbacks in a thread of their own while a cell runs: each takes the lock for 50 ms at most, else it
-says "busy: recording" and is done when the lock is free. Errors are shown in the panel. Long work (all rows, all
-differences) runs in a worker thread, one walk per lock, and can be stopped. Nothing of the user is changed.
+JupyterLab runs callbacks in a thread of their own while a cell runs: each waits for the lock for 50 ms at most, else it
+says "busy: recording" and is done when the lock is free. Long work runs in a worker thread and can be stopped.
 """
 
 from __future__ import annotations
