@@ -398,14 +398,6 @@ def test_two_equal_seeds_differ_by_exactly_nothing(view, springs):
     assert level_of(view, 0, x) == 0.0
 
 
-def test_another_walk_can_be_drawn_below_the_first(view, springs):
-    trace = gather(springs[0])
-    view.set_levels(None, compare=trace)
-    assert view.other == view.levels and view.other_meta["tables"] == view.levels_meta["tables"]
-    view.set_levels(trace)
-    assert view.other == b"" and view.other_meta == {}
-
-
 def test_a_wrong_pass_is_marked_as_wrong(springs):
     tape, arrays = springs
     wrong = tape.backward(arrays["loss"], pitfall=wb.pitfalls.alias)

@@ -13,7 +13,6 @@ answers and a sentence for a missing one in live/offline.py; (5) a test in tests
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..arrays.array import array
@@ -25,10 +24,7 @@ from .data.headline import AT_ONCE, verdict
 from .picture.figure import TapeFigure
 
 if TYPE_CHECKING:
-    from typing import Unpack
-
     from .data.against import Against
-    from .live.offline import PageChoices
 
 __all__ = ["TapeFigure", "explore", "predict", "seal", "seeds", "show", "to_html"]
 __dir__ = __all__.copy
@@ -78,17 +74,10 @@ def explore(tape: Tape, wrong: Wrong | None = None, against: Against = None, fin
     return View(tape, wrong, findings)
 
 
-def to_html(tape: Tape, path: str | Path, **choices: Unpack[PageChoices]) -> Path:
-    """The live view as one file."""
-    from .live.offline import to_html
-
-    return to_html(tape, path, **choices)
-
-
 def __getattr__(name: str) -> Any:
-    """`predict`, the question of a lesson, and `seal`, its answer, need widgets: imported when first asked for."""
-    if name not in ("predict", "seal"):
+    """A name that needs widgets, imported when first asked for: a page, the question of a lesson, and its answer."""
+    if name not in ("to_html", "predict", "seal"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from .live import quiz
+    from .live import offline, quiz
 
-    return getattr(quiz, name)
+    return getattr(offline if name == "to_html" else quiz, name)

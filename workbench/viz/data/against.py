@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -133,8 +134,6 @@ class PassComparison:
     partings: list[Parting] = field(default_factory=list)
     said: list[str] = field(default_factory=list)
     runs: tuple[TapeRun, TapeRun] | None = None
-    _said_at: dict[int, list[str]] = field(default_factory=dict)
-    _found: dict[str, dict[tuple[str, int], list[Parting]]] = field(default_factory=dict)
 
     @property
     def first(self) -> Parting | None:
@@ -151,44 +150,39 @@ class PassComparison:
 
     def differences(self, position: int) -> list[str]:
         """The differences at a column as texts: the first numbers of each memory, and the largest distance."""
-        return self._texts().get(position, [])
+        return self._texts.get(position, [])
 
+    @cached_property
     def _texts(self) -> dict[int, list[str]]:
-        if not self._said_at:
-            for p in self.partings:
-                rest = f", {p.count} differ, by {p.most:.3g} at most" if p.count > 1 else ""
-                self._said_at.setdefault(p.position, []).append(clean(p.text + rest))
-        return self._said_at
+        found: dict[int, list[str]] = {}
+        for p in self.partings:
+            rest = f", {p.count} differ, by {p.most:.3g} at most" if p.count > 1 else ""
+            found.setdefault(p.position, []).append(clean(p.text + rest))
+        return found
 
     def parts_bar(self, bar: Bar, others: Mapping[str, Sequence[Bar]]) -> bool:
         """True if an adjoint of this pass differs from the other's, whose bars are `others`, by lane."""
         end = bar.e1
         if end == len(self.places) or None not in self.places[end]:
-            return any(p.lo < bar.hi and bar.lo < p.hi for p in self._at("adjoint").get((bar.allocation, end), ()))
+            return any(p.lo < bar.hi and bar.lo < p.hi for p in self._at.get(("adjoint", bar.allocation, end), ()))
         same = others.get(bar.allocation, ())  # one has no such launch
         beside = [b for b in same if b.e0 < end <= b.e1 and b.lo < bar.hi and bar.lo < b.hi]
         return any(level_text(b.level) != level_text(bar.level) for b in beside if b.level is not None)
 
     def parts_block(self, block: VersionBlock) -> bool:
         """True if a version of this pass holds other values than the other's."""
-        found = self._at("value")
-        here = (p for p in found.get((block.allocation, block.e0), ()) if not p.found)
-        later = (
-            p
-            for e in range(block.e0 + 1, min(block.e1, len(self.places) - 1) + 1)
-            for p in found.get((block.allocation, e), ())
-            if p.found or None in self.places[e]
-        )
-        return any(p.lo < block.hi and block.lo < p.hi for p in (*here, *later))
+        ends = range(block.e0, min(block.e1, len(self.places) - 1) + 1)
+        near = (p for e in ends for p in self._at.get(("value", block.allocation, e), ()))
+        over = (p for p in near if p.lo < block.hi and block.lo < p.hi)
+        return any(not p.found if p.position == block.e0 else p.found or None in self.places[p.position] for p in over)
 
-    def _at(self, kind: str) -> dict[tuple[str, int], list[Parting]]:
-        """The differences of values or of adjoints, by (lane, column)."""
-        if kind not in self._found:
-            found = self._found[kind] = {}
-            for p in self.partings:
-                if p.kind == kind:
-                    found.setdefault((p.allocation, p.position), []).append(p)
-        return self._found[kind]
+    @cached_property
+    def _at(self) -> dict[tuple[str, str, int], list[Parting]]:
+        """The differences by kind, lane and column."""
+        found: dict[tuple[str, str, int], list[Parting]] = {}
+        for p in self.partings:
+            found.setdefault((p.kind, p.allocation, p.position), []).append(p)
+        return found
 
 
 def distinct_digits(here: float, there: float) -> tuple[str, str]:
@@ -279,9 +273,8 @@ class _Comparing:
             self.notes.append("Some adjoints were not compared: the passes hold too much memory.")
         for side, trace in ((self.here, ours), (self.there, theirs)):
             if not trace.seeds:
-                self.notes.append(
-                    f"There is no adjoint of {side.title}: it has no backward() that can be walked again."
-                )
+                text = f"There is no adjoint of {side.title}: it has no backward() that can be walked again."
+                self.notes.append(text)
         walked = bool(ours.seeds and theirs.seeds)
         values, reasons = self._values()
         trace, other = self._laid(ours, theirs)
@@ -383,10 +376,8 @@ class _Comparing:
             if one is not None:
                 name = next(t.names[0].name for t in trace.allocations if t.id == str(a))
                 numbers = one.here, one.there, one.count, one.most
-                cell = f"{name}[{one.index[0]}]"
-                found.append(
-                    Parting("adjoint", len(self.places), str(a), 0, a.nbytes, cell, *numbers, other=self.there.brief)
-                )
+                place = len(self.places), str(a), 0, a.nbytes, f"{name}[{one.index[0]}]"
+                found.append(Parting("adjoint", *place, *numbers, other=self.there.brief))
         return found
 
     # ---- one trace for both
@@ -402,11 +393,12 @@ class _Comparing:
         extra = []
         for track in theirs.allocations:
             mine = self.partner.get(track.id)
-            moved[track.id] = lanes.get(str(mine)) or replace(
-                track, id=f"there {track.id}", text=f"only in the other, {track.text}"
-            )
-            if mine is None or str(mine) not in lanes:
-                extra.append(moved[track.id])
+            if str(mine) in lanes:
+                moved[track.id] = lanes[str(mine)]
+                continue
+            text = f"only in the other, {track.text}"
+            extra.append(replace(track, id=f"there {track.id}", text=text))
+            moved[track.id] = extra[-1]
         sizes = {t.id: (t.itemsize, moved[t.id]) for t in theirs.allocations}
         events, levels = [], []
         for n, m in self.places:
@@ -422,10 +414,8 @@ class _Comparing:
         at = {**self.column, len(ours.events): len(self.places)}
         values = [v.at(at[v.moment]) for v in ours.values]
         folds = [replace(f, first=at[f.first], last=at[f.last - 1] + 1) for f in ours.folds]
-        trace = Trace(
-            [*tracks, *extra], events, ours.seeds, title=title, wrong=wrong is not None, values=values, folds=folds
-        )
-        return trace, Levels(levels, seeds, died)
+        made = Trace([*tracks, *extra], events, ours.seeds, title, wrong is not None, values, folds=folds)
+        return made, Levels(levels, seeds, died)
 
     def _flag(self, made: PassComparison) -> None:
         """Put a flag, which survives folding, on the launch at which the passes first differ."""
@@ -441,20 +431,14 @@ class _Comparing:
     def _agreed(self, walked: bool) -> str:
         """The sentence for passes without a difference. `walked`: adjoints were compared."""
         valued = self.here.tape is self.there.tape or (self.runs is not None and not any(r.why for r in self.runs))
-        what = {
-            (True, True): "Both passes",
-            (True, False): "The values of both passes",
-            (False, True): "The adjoints of both passes",
-        }
-        found = what.get((valued, walked))
-        return f"{found} agree but for rounding." if found else "Neither values nor adjoints could be compared."
+        if not valued and not walked:
+            return "Neither values nor adjoints could be compared."
+        what = "Both passes" if valued and walked else f"The {'values' if valued else 'adjoints'} of both passes"
+        return f"{what} agree but for rounding."
 
     def _sentences(self, made: PassComparison, reasons: Sequence[str], walked: bool) -> list[str]:
-        said, first, ends = [], made.first, len(self.places)
-        if first is None:
-            said.append(self._agreed(walked))
-        else:
-            said.append(self._first(made, first, reasons))
+        first, ends = made.first, len(self.places)
+        said = [self._agreed(walked) if first is None else self._first(made, first, reasons)]
         seeds = [p for p in made.partings if p.position == ends and p is not first]
         if seeds:
             said.append(f"The seeds differ: {seeds[0].cell} is {seeds[0].numbers}.")

@@ -1,9 +1,8 @@
 """A trace as columns of numbers: what the live view is sent, whether by a kernel or inside a page of its own.
 
-One idea: texts once, in one list, and everything that there is per event or per mark as float32 columns in one run of
-bytes; the page draws from them at any zoom without asking again, and decides nothing about a mark but its x. Adjoints
-travel apart, because they change with the seed and take a walk. Invariants: events and touches are in their order; a
-range is (lane, lo, hi, strided), bytes half-open; a moment is the position of an event, -1 the start of the tape.
+Texts come once, in one list, and all that there is per event or per mark as float32 columns in one run of bytes, from
+which the page draws at any zoom. Adjoints travel apart, because they change with the seed and take a walk. A range is
+(lane, lo, hi, strided), bytes half-open; a moment is the position of an event, -1 the start of the tape.
 """
 
 from __future__ import annotations
@@ -111,8 +110,7 @@ def records(places: Mapping[str, Any], data: bytes) -> dict[str, list[Any]]:
 class Sight(Protocol):
     """The part of a tape that is in sight.
 
-    alone   True if an event has a column of its own. lasts: True if what lasts from after event `e0` to before event
-            `e1` has any width.
+    alone: True if an event has a column of its own. lasts: True if what lasts between two events has any width.
     """
 
     def alone(self, position: int) -> bool: ...

@@ -1,8 +1,7 @@
 """Envelopes of stretches of the tape, and the scale of sizes: folding a stretch hides no extreme and no NaN.
 
-One idea: a stretch, events [a, b), is as true as all moments a .. b in and beside it: the largest and the smallest
-adjoint, and whether any of it is exactly 0, NaN, infinite or missing. Envelopes are arrays with one entry per stretch,
-made of all bars of a lane at once. A moment is the position of an event, as in `lanes`.
+An envelope has the largest and the smallest adjoint of all moments a .. b in and beside a stretch, events [a, b), and
+whether any is exactly 0, NaN, infinite or missing: arrays with one entry per stretch. A moment is as in `lanes`.
 """
 
 from __future__ import annotations

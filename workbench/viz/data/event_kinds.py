@@ -1,8 +1,7 @@
 """The columns of a long tape, deduplicated: one description for all equal events, columns made on demand.
 
-One idea: launches of a loop differ in nothing but the versions of what they touch, and versions are counts. So a tape
-of 100,000 launches is a few hundred columns (`firsts`), the number of one of them per event (`which`), and the
-versions, counted for all accesses at once. Invariant: every column is the one that would have been made alone.
+Launches of a loop differ in nothing but the versions of what they touch, and versions are counts: a tape of 100,000
+launches is a few hundred columns (`firsts`), the number of one of them per event (`which`), and the versions.
 """
 
 from __future__ import annotations

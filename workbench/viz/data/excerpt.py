@@ -1,8 +1,7 @@
 """A very long tape shortened for a still picture: its first and last events, and few that stand for the others.
 
-Of those between the ends stay the events at which the adjoint of some memory is largest, smallest, exactly 0, NaN or
-infinite: the envelope of what is left out is that of what stays. The others are counted by kind and flags; one column
-has the adjoints that came out of them all, one the versions that they made, so both ends are drawn as they are.
+Those at which the adjoint of some memory is largest, smallest, exactly 0, NaN or infinite stay; the others are counted
+by kind and flags. One column has the adjoints that came out of them all, one the versions that they made.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from .event_kinds import UniqueEvents
-from .trace import AdjointLevel, AllocationTrack, EventColumn, TouchMark, Trace, ValueLevel, event_flags, within_memory
+from .trace import AdjointLevel, EventColumn, TouchMark, Trace, ValueLevel, event_flags, within_memory
 
 LANES = 48  # allocations
 RANGES = 16  # of each, whose largest and smallest adjoints stay
@@ -33,36 +32,23 @@ def excerpt(trace: Trace, ends: int) -> Trace:
         tracks = [track for track in tracks if track.id in shown][:LANES]
     keys = {track.id for track in tracks}
     ill = _first_ill(trace, keys, ends)
-    if isinstance(middle, UniqueEvents):  # which has no adjoints
-        return _outline(trace, first, middle, last, tracks)
-    stays = _extremes(middle, keys)
+    alike = middle if isinstance(middle, UniqueEvents) else None  # which has no adjoints: equal events are met once
+    stays = set() if alike else _extremes(middle, keys)
     for value in ill:  # a value ends at the event that overwrites it
         stays |= {value.moment - ends, *_writer(middle, value, ends)}
-    events = [*first, _adjoints(middle, keys)]
-    events += [middle[n] for n in sorted(stays)]
-    others = (event for n, event in enumerate(middle) if n not in stays)
-    events += _columns(Counter((event.kind, event_flags(event)) for event in others))
-    events += [_versions(middle, keys), *last]
-    order, shift = sorted(stays), len(events) - count
+    order, tally = sorted(stays), Counter[tuple]()
+    for event, number in alike.kinds() if alike else ((event, 1) for n, event in enumerate(middle) if n not in stays):
+        tally[event.kind, event_flags(event)] += number
+    between = [_adjoints(() if alike else middle, keys), *(middle[n] for n in order), *_columns(tally)]
+    between.append(_versions(alike.lasts() if alike else middle, keys))
+    events = [*first, *between, *last]
+    shift = len(events) - count
     values = [value for value in trace.values if value.moment < ends and value.allocation in keys]
     values += [value.at(ends + 1 + order.index(value.moment - ends)) for value in ill]
     later = (value for value in trace.values if value.moment >= count - ends and value.allocation in keys)
     values += [value.at(value.moment + shift) for value in later]
     events = [within_memory(event, keys) for event in events]
     return replace(trace, allocations=tracks, events=events, said=trace.summary, values=values, folds=())
-
-
-def _outline(
-    trace: Trace, first: Events, middle: UniqueEvents, last: Events, tracks: Sequence[AllocationTrack]
-) -> Trace:
-    """`excerpt` for a trace without adjoints and known values: equal events are looked at once."""
-    keys = {track.id for track in tracks}
-    tally: Counter[tuple] = Counter()
-    for event, number in middle.kinds():
-        tally[event.kind, event_flags(event)] += number
-    events = [*first, _adjoints((), keys), *_columns(tally), _versions(middle.lasts(), keys), *last]
-    events = [within_memory(event, keys) for event in events]
-    return replace(trace, allocations=tracks, events=events, said=trace.summary, values=[], folds=())
 
 
 def _first_ill(trace: Trace, keys: set[str], ends: int) -> list[ValueLevel]:

@@ -1,8 +1,4 @@
-"""From a tape to a `Trace`: what was touched, kept and aliased, and how large the adjoint was at each step.
-
-Adjoint levels are read off the workspace of a real walk with the seeds of the last `backward`; nothing is computed
-here but maxima and norms of numbers that the walk left in memory.
-"""
+"""From a tape to a `Trace`: what was touched, kept and aliased, and how large the adjoint of a real walk was."""
 
 from __future__ import annotations
 
@@ -83,9 +79,7 @@ def levels(tape: Tape, retrace: Retrace | None = None, seeds: SeedBytes | None =
     """The `Levels` of one walk, by default with the last seeds. Empty where a walk cannot be repeated."""
     made = _Gather(tape, retrace, seeds)
     made.name_all()
-    found = made.walk() if made.walkable else []
-    died = [n for n, event in enumerate(tape.events) if event in made.died]
-    return Levels([made.levels.get(event, []) for event in tape.events], found, died, non_finite_values(tape))
+    return made.found()
 
 
 def with_levels(trace: Trace, found: Levels) -> Trace:
@@ -127,11 +121,14 @@ class _Gather:
         from tqdm.auto import tqdm
 
         with tqdm(total=len(self.tape.events), desc="walk", delay=1.0, leave=False) as self.bar:
-            seeds = self.walk() if self.walkable else []
-        made = self.outline()
-        pairs = zip(made.events, self.tape.events, strict=True)
-        events = [column.reversed_to(self.levels.get(event, ()), event in self.died) for column, event in pairs]
-        return replace(made, events=events, seeds=seeds, values=non_finite_values(self.tape))
+            found = self.found()
+        return with_levels(self.outline(), found)
+
+    def found(self) -> Levels:
+        """The levels of a walk; none where it cannot be repeated."""
+        seeds, events = self.walk() if self.walkable else [], self.tape.events
+        died = [n for n, event in enumerate(events) if event in self.died]
+        return Levels([self.levels.get(event, []) for event in events], seeds, died, non_finite_values(self.tape))
 
     def outline(self) -> Trace:
         """The trace without adjoints."""

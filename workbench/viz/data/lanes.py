@@ -1,8 +1,7 @@
 """The contents of the lanes: per allocation a row with the versions of its bytes, and the adjoint below them.
 
-There is nothing to solve: events are totally ordered, bytes are disjoint intervals. Each allocation is cut at the ends
-of the ranges that events name; one pass from left to right gives the versions, one from right to left the adjoints, in
-time linear in the number of events. Moments are positions of events: -1 is the start of the tape, their count its end.
+Each allocation is cut at the ends of the ranges that events name; one pass from left to right gives the versions, one
+from right to left the adjoints. Moments are positions of events: -1 is the start of the tape, their count its end.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The folds of a long tape: the blocks that `tape.scope` named, and repeated sequences such as a time loop.
 
-One idea: tokens. A scope is a token of the sequence around it; three or more equal turns, one after the other, become
-one token; and again, until nothing repeats: inner loops fold before the loops around them. Invariant: folds nest, and
-a fold stands before those inside it.
+A scope is a token of the sequence around it; three or more equal turns, one after the other, become one token; and
+again, until nothing repeats. Folds nest, and a fold stands before those inside it.
 """
 
 from __future__ import annotations

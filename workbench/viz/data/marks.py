@@ -68,6 +68,7 @@ _GROUND = {  # what has no meaning of its own: grounds, lines and texts
 }
 LIGHT = {name: pair[0] for name, pair in _GROUND.items()} | {name: one.light for name, one in COLOURS.items()}
 DARK = {name: pair[1] for name, pair in _GROUND.items()} | {name: one.dark for name, one in COLOURS.items()}
+THEMES = {"light": LIGHT, "dark": DARK}
 
 
 def scale_marks(least: float, most: float) -> list[tuple[float, float]]:

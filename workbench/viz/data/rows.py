@@ -1,9 +1,8 @@
 """The rows of every picture from top to bottom: lanes, and families of lanes as one row, with names and heights.
 
-Decided here once. A picture leaves out the members of a family that is shut, and puts the others one below the other; y
-of whatever lies on a lane is measured from the top of its row. A family is one list or one kind (`u[k]`, `state[k].q`,
-arrays made anew each step) by names alone: memory that has a further name of its own, or whose names cover only parts
-of it, keeps its lane, so that a fold never hides an alias. Its row is an envelope of its members, never one memory.
+A picture leaves out the members of a family that is shut; y of whatever lies on a lane is measured from the top of its
+row. A family is one list or one kind (`u[k]`, arrays made anew each step) by names alone: memory that has a further
+name of its own, or whose names cover only parts of it, keeps its lane, so that a fold never hides an alias.
 """
 
 from __future__ import annotations

@@ -8,17 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from ...arrays import allocation as memory
 from ...arrays.array import array, read_values
 from ...arrays.span import Span
-from ...arrays.workspace import Workspace
+from ...arrays.workspace import Workspace, float_parts
 from ...device import on_host
 from ...errors import GradientError
-from ...kernels.types import Struct, is_float
 from ...tapes.events import checksum_of
 from ...tapes.jvp import on_device, shadow_of, value_of
 from ...tapes.private_copies import leaves
@@ -188,14 +186,9 @@ class Seeds:
                     return
                 yield self.run("one-hot", k)
 
-    def jacobian(self, progress: bool = False) -> np.ndarray:
-        """All rows: shape (components of the output, width). `progress` shows a bar on stderr."""
-        rows: Any = self.walk()
-        if progress:
-            from tqdm import tqdm
-
-            rows = tqdm(rows, total=self.count - len(self.rows), desc=f"rows of {self.output}", unit="row")
-        for _ in rows:
+    def jacobian(self) -> np.ndarray:
+        """All rows: shape (components of the output, width)."""
+        for _ in self.walk():
             pass
         return np.stack([self.rows[k] for k in range(self.count)])
 
@@ -291,28 +284,15 @@ def _named(tape: Tape, arrays: Iterable[array]) -> Iterator[tuple[str, array]]:
     taken: set[str] = set()
     seen: set[Span] = set()
     for whole in arrays:
-        for a in leaves(whole):
-            if not is_float(a.dtype) or a.span in seen or not a.size:
+        for path, a in float_parts(whole).items():
+            if a.span in seen or not a.size:
                 continue
             seen.add(a.span)
-            base = tape.names.of(whole)
-            name = clean(base if a is whole else f"{base}.{_field(whole, a)}")
+            name = clean(".".join(filter(None, (tape.names.of(whole), path))))
             while name in taken:
                 name += "'"
             taken.add(name)
             yield name, a
-
-
-def _field(whole: array, part: array) -> str:
-    """The path of a field, by its place."""
-    assert isinstance(whole.dtype, Struct)
-    for name, _ in whole.dtype.fields:
-        inner = whole.field(name)
-        if inner.span == part.span:
-            return name
-        if hasattr(inner.dtype, "fields") and any(a.span == part.span for a in leaves(inner)):
-            return f"{name}.{_field(inner, part)}"
-    return "?"
 
 
 def _ends(tape: Tape, y: array | None) -> tuple[dict[str, array], dict[str, array]]:
@@ -333,6 +313,3 @@ def _ends(tape: Tape, y: array | None) -> tuple[dict[str, array], dict[str, arra
         text = f"{what} array with requires_grad."
         raise GradientError(text, slug="seed-untouched", instead="x.requires_grad = True before the tape records")
     return outputs, {n: a for n, a in known if a.requires_grad and a.allocation.required.touch(a.span)}
-
-
-# ---- levels

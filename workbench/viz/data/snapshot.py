@@ -1,8 +1,7 @@
 """An array as it was at a moment of the reverse pass: its value then, where that is still known, and its adjoint.
 
 The moment `cursor` is that before event `cursor` ran, which is after its reverse step. Values come from bytes that the
-tape kept, put into a copy; what was overwritten and not kept is not known, and is never filled with present memory.
-Adjoints come from one walk that takes pictures of the array; they are shown at most `SIDE` cells a side.
+tape kept; what was overwritten and not kept is never filled with present memory. Adjoints come from one walk.
 """
 
 from __future__ import annotations

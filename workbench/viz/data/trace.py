@@ -1,10 +1,8 @@
-"""The data of the tape view: the contract between the tape and the pictures.
+"""The data of the tape view: memory, not array objects, so two names of the same bytes are seen to be the same bytes.
 
-One idea: memory, not array objects. Ranges are half-open byte intervals of one allocation, so two names of
-the same bytes are seen to be the same bytes. Invariants: everything is frozen and hashable by value; a level
-says what the shadow held *before* its event ran forward, that is after the event's reverse step; an event
-lists only the levels that its reverse step changed, and the others carry on from the event to its right.
-Names, kept bytes and seeds may be given as plain tuples, a seed as text alone.
+Ranges are half-open byte intervals of one allocation. A level says what the shadow held *before* its event ran forward,
+that is after the event's reverse step; an event lists only those that its reverse step changed, and the others carry
+on from the event to its right. Names, kept bytes and seeds may be given as plain tuples, a seed as text alone.
 """
 
 from __future__ import annotations
@@ -212,17 +210,19 @@ class EventColumn:
 
     def alike(self, id: str, index: int, touches: tuple[TouchMark, ...]) -> EventColumn:
         """A copy of this event for an equal one, with other positions and versions."""
+        return self._changed(id=id, index=index, touches=touches)
+
+    def _changed(self, **given: object) -> EventColumn:
+        """A copy with other fields, which are not looked at. Cheaper than making it again."""
         made = object.__new__(EventColumn)
-        made.__dict__.update(self.__dict__, id=id, index=index, touches=touches)
+        made.__dict__.update(self.__dict__, **given)
         return made
 
     def reversed_to(self, adjoint: Sequence[AdjointLevel], died: bool) -> EventColumn:
-        """A copy of this event with the levels that its reverse step left. Cheaper than making it again."""
-        made = object.__new__(EventColumn)
-        made.__dict__.update(self.__dict__, adjoint=tuple(adjoint))
+        """A copy of this event with the levels that its reverse step left."""
+        flags = frozenset((*self.flags, "died")) if died else self.flags
+        made = self._changed(adjoint=tuple(adjoint), flags=flags)
         made.__dict__.pop("shown_flags", None)
-        if died:
-            made.__dict__["flags"] = frozenset((*self.flags, "died"))
         return made
 
 

@@ -50,9 +50,7 @@ class Cell:
 
 def cell_of(tape: Tape, a: array | scalar, index: CellIndex) -> Cell:
     """The cell of an index: fields by name, the axes of the array, those of the component. Raises GradientError."""
-    given: tuple[Any, ...] = (
-        index if isinstance(index, tuple) else tuple(index) if isinstance(index, list) else (index,)
-    )
+    given: tuple[Any, ...] = tuple(index) if isinstance(index, tuple | list) else (index,)
     if isinstance(a, scalar):
         a, given = a.memory, (0, *given)
     if not isinstance(a, array):

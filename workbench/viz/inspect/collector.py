@@ -34,21 +34,20 @@ from .cell import Cell
 from .ledger_table import Contribution
 
 JOINED = 256  # contributions of one launch from which those of one line are one row
-_SHARED = ("executables", "calls", "position")  # of the collectors of one walk
 Thread = tuple[int, ...] | None
 ROWS = 20_000  # rows from which those of every further launch are joined by line
 
 
 class WalkDone(Exception):
-    """Raised by `finish` to leave the walk at the moment that was asked for."""
+    """Raised to leave the walk at the moment that was asked for."""
 
 
 class Collector:
     """The rows of one cell while the walk goes on: `before` and `observe` are the hooks of `Tape.retrace`."""
 
-    def __init__(self, tape: Tape, cell: Cell, until: Event | None, inclusive: bool):
-        self.tape, self.cell, self.until, self.inclusive = tape, cell, until, inclusive
-        self.position = {event: k for k, event in enumerate(tape.events)}
+    def __init__(self, tape: Tape, cell: Cell):
+        self.tape, self.cell = tape, cell
+        self.position: dict[Event, int] = {}
         self.rows: list[Contribution] = []
         self.value = 0.0
         self.held = 0.0  # by the cell before the present event
@@ -63,18 +62,6 @@ class Collector:
             self.value = value
         self.prepare(len(self.tape.events) - 1)
 
-    def run(self) -> None:
-        self.begin()
-        try:
-            space = self.tape.retrace(self.observe, self.before)
-        except WalkDone:
-            return
-        self.value = self.cell.read(space)
-
-    def finish(self, space: Workspace) -> None:
-        self.value = self.cell.read(space)
-        raise WalkDone
-
     def prepare(self, position: int) -> None:
         """Before an event is reversed: copy its atomic_min and atomic_max targets, which its adjoint compares with."""
         self.after = {}
@@ -84,8 +71,6 @@ class Collector:
                 self.after = extremal_memory(event)
 
     def before(self, event: Event, space: Workspace) -> None:
-        if event is self.until and not self.inclusive:
-            self.finish(space)
         self.held = self.cell.read(space)
         if event.kind.step == "launch":
             if self.concerns(event, space):
@@ -98,9 +83,7 @@ class Collector:
             self.shared(event, space)
         elif event.kind.step not in ("launch", "write"):
             self.opaque(event, space)
-        self.prepare(self.position[event] - 1)
-        if event is self.until:
-            self.finish(space)
+        self.value = self.cell.read(space)
 
     def concerns(self, event: Event, space: Workspace) -> bool:
         """True if reversing this launch may read or change the adjoint of the cell."""
@@ -237,10 +220,7 @@ class Collector:
             self.add(event, "launch", None, event.where, self.cell.label, now)
 
     def opaque(self, event: Event, space: Workspace) -> None:
-        """One row for an event that is not looked into (a checkpointed loop): what it added.
-
-        If it overwrote the cell, what it left there.
-        """
+        """One row for an event that is not looked into (a checkpointed loop): what it added, or left where it wrote."""
         now = self.cell.read(space)
         if any(self.cell.inside(s) for s in event.writes):
             self.rows.clear()
@@ -312,47 +292,42 @@ class CollectorGroup:
 
     def __init__(self, tape: Tape, cells: Sequence[Cell]):
         self.tape = tape
-        self.collectors = [Collector(tape, cell, None, True) for cell in cells]
+        self.position = {event: k for k, event in enumerate(tape.events)}
+        self.collectors = [Collector(tape, cell) for cell in cells]
         self.of: dict[Allocation, list[Collector]] = {}
         for one in self.collectors:
-            one.executables, one.calls, one.position = (getattr(self.collectors[0], name) for name in _SHARED)
+            first = self.collectors[0]  # they share what is made once for a walk
+            one.executables, one.calls, one.position = first.executables, first.calls, self.position
             self.of.setdefault(one.cell.allocation, []).append(one)
-        self.concerned: list[Collector] = []
 
-    def run(self, last: int, at: Callable[[int], None]) -> None:
-        """Walk back to the event at this position. `at(position)` is called with the state before that event."""
-        position = len(self.tape.events)
+    def run(self, last: int, at: Callable[[int], None] = lambda position: None) -> None:
+        """Reverse the events from `last` on. `at(position)` is called with the state before the event there."""
 
         def before(event: Event, space: Workspace) -> None:
-            for one in self.concerned:
+            if self.position[event] < last:
+                raise WalkDone
+            for one in self.concerned(event):
                 one.before(event, space)
 
         def observe(event: Event, space: Workspace) -> None:
-            nonlocal position
-            position -= 1
-            for one in self.concerned:
+            position = self.position[event]
+            for one in self.concerned(event):
                 one.observe(event, space)
-                one.value = one.cell.read(space)
             at(position)
-            if position <= last:
-                raise WalkDone
-            self.concern(position - 1)
+            for one in self.concerned(self.tape.events[position - 1]) if position else ():
+                one.prepare(position - 1)
 
         for one in self.collectors:
             one.begin()
-        self.concern(position - 1)
         with contextlib.suppress(WalkDone):
             self.tape.retrace(observe, before)
 
-    def concern(self, position: int) -> None:
-        """Select the collectors that the event at this position concerns, and prepare them."""
-        event = self.tape.events[position]
+    def concerned(self, event: Event) -> list[Collector]:
+        """The collectors of the memory that an event touches."""
         touched = {span.allocation for span in (*event.reads, *event.writes)}
         if event.command is not None:
             touched.update(x.allocation for x in event.command.places if isinstance(x, array))
-        self.concerned = [one for a in touched for one in self.of.get(a, ())]
-        for one in self.concerned:
-            one.prepare(position)
+        return [one for a in touched for one in self.of.get(a, ())]
 
 
 class Log:

@@ -1,8 +1,7 @@
 """The ledger of one gradient cell: signed contributions, each with launch, thread, line and name, that sum to it.
 
-Nothing is kept when a tape records: the walk runs once more, and each adjoint that can touch the cell also runs on
-copies in its watched form (`passes.ledger_adjoint`). Invariant: the rows are what has been added since the cell was
-last overwritten (in the reverse sense), so their float64 sum is the published number, to a bounded rounding error.
+The walk runs once more, and each adjoint that can touch the cell also runs on copies (`collector`). The rows are what
+has been added since the cell was last overwritten (in the reverse sense): they sum to the published number.
 """
 
 from __future__ import annotations
@@ -45,11 +44,11 @@ def ledger(tape: Tape, a: array | scalar, index: CellIndex = (), at: LedgerMomen
     cell = cell_of(tape, a, index)
     check_seed(tape, cell.of)
     tape.refuse_inactive(cell.of)
-    until, inclusive = moment(tape, cell, at)
-    found = Collector(tape, cell, until, inclusive)
+    group = CollectorGroup(tape, [cell])
     with memory.LOCK:
-        found.run()
-        return with_earlier(tape, cell, summed(found)) if at in (None, "start") else summed(found)
+        group.run(moment(tape, cell, at))
+        made = summed(group.collectors[0])
+        return with_earlier(tape, cell, made) if at in (None, "start") else made
 
 
 def ledgers(
@@ -79,19 +78,19 @@ def ledgers(
     return found
 
 
-def moment(tape: Tape, cell: Cell, at: LedgerMoment) -> tuple[Event | None, bool]:
-    """(the event at which the walk may stop or None, True if that event is still reversed). Raises GradientError."""
+def moment(tape: Tape, cell: Cell, at: LedgerMoment) -> int:
+    """The position of the first event that is still reversed. Raises GradientError."""
     if at is None:
         writer = tape.log.last_writer(cell.of.span)
-        return writer, writer is None
+        return 0 if writer is None else tape.events.index(writer) + 1
     if isinstance(at, str) and at == "start":
-        return None, True
+        return 0
     if isinstance(at, int) and -len(tape.events) <= at < len(tape.events):
-        return tape.events[at], True
+        return at % len(tape.events)
     if not isinstance(at, Event) or at not in tape.events:
         text = f"{at!r} is no event of this tape, which has {len(tape.events)}."
         raise GradientError(text, slug="ledger-event", instead="at=tape.events[k], or at='start'")
-    return at, True
+    return tape.events.index(at)
 
 
 def summed(found: Collector) -> Ledger:

@@ -1,8 +1,4 @@
-"""Aliases of a value: names that a plain copy `b = a` in the source gives it.
-
-Such a copy leaves no statement behind. It is found in the source, where the last assignment to `a` above it made this
-value, on a path that the thread took.
-"""
+"""Aliases of a value: names that a plain copy `b = a`, which leaves no statement, gives it on a path that was taken."""
 
 from __future__ import annotations
 
@@ -28,11 +24,7 @@ def frame_of(where: Where) -> tuple:
 def aliases(
     steps: list[StatementStep], known: dict[int, dict[str, None]], taken: Taken, function: ir.Function
 ) -> dict[int, dict[str, None]]:
-    """The further names of the value of each step: from control flow, and from plain copies.
-
-    A copy `b = a` leaves no statement behind: it is found in the source, where the last assignment to `a` above it
-    made this value, on a path that the thread took.
-    """
+    """The further names of the value of each step: from control flow, and from plain copies."""
     found = {k: dict(names) for k, names in known.items()}
     trees: dict[tuple[str, str], ast.AST | None] = {}
     for k, step in enumerate(steps):

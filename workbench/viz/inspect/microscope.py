@@ -7,7 +7,7 @@ adjoint with every statement left in (`passes.unpruned_adjoint`). What is shown 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -99,9 +99,8 @@ def event_of(tape: Tape, event: EventLike) -> Event:
     if isinstance(event, str):
         named = [(k, e) for k, e in enumerate(tape.events) if event in (e.label, f"#{k} {e.label}")]
         if len(named) > 1:
-            raise _no_event(
-                tape, f"{len(named)} events are called {event!r}.", f"one of {_listed(k for k, _ in named)}"
-            )
+            some = ", ".join(str(k) for k, _ in named[:8]) + (", ..." if len(named) > 8 else "")
+            raise _no_event(tape, f"{len(named)} events are called {event!r}.", f"one of {some}")
         if not named:
             raise _no_event(tape, f"no event is called {event!r}.")
         found = named[0][1]
@@ -127,11 +126,6 @@ def _no_event(tape: Tape, what: str, instead: str = "") -> LaunchError:
         why=f"This tape has {len(tape.events)} events; its launches: {some or 'none'}.",
         instead=instead or "tape.microscope(tape.launches[0], 0)",
     )
-
-
-def _listed(numbers: Iterator[int]) -> str:
-    texts = [str(n) for n in numbers]
-    return ", ".join(texts[:8]) + (", ..." if len(texts) > 8 else "")
 
 
 def thread_of(event: Event, thread: ThreadIndex) -> tuple[int, ...]:

@@ -61,11 +61,8 @@ class Microscope:
 
     def find(self, name: str, iteration: tuple[int, ...] | None = None, phase: str = "forward") -> list[StatementStep]:
         """The steps of a name or of an alias of it, in the order they ran."""
-        return [
-            s
-            for s in self.steps
-            if s.phase == phase and name in (s.name, *s.aliases) and (iteration is None or s.iteration == iteration)
-        ]
+        found = (s for s in self.steps if s.phase == phase and name in (s.name, *s.aliases))
+        return [s for s in found if iteration is None or s.iteration == iteration]
 
     def to_json(self) -> dict[str, Any]:
         """Plain data; NaN and infinities as text."""

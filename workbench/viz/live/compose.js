@@ -4,7 +4,7 @@
 import { composeFolded, composeOutlines, composeTag, oddOf, stripes } from "./against.js";
 import { put } from "./elements.js";
 import { composeCells, composeHead, headHeight } from "./heads.js";
-import { composeEnvelope, composeFamilyName, eachAccess, hitOf } from "./families.js";
+import { accessesOf, composeEnvelope, composeFamilyName, eachAccess, hitOf } from "./families.js";
 import { illThick } from "./envelope.js";
 import { eachWithin, lower } from "./lanes.js";
 import { composeStrips, stripsOf } from "./strips.js";
@@ -55,13 +55,11 @@ function composeLane(v, lane) {
   put(v, "path", "rule", { d: `M0 ${lane.top}H${v.wide}` });
   composeNames(v, lane);
   composeTracks(v, lane);
-  const over = v.meta.against && v.levels && v.other;
   if (v.plain) composeBlocks(v, lane);
-  if (v.plain && v.levels) composeBars(v, lane, v.levels, v.other && !over ? -4 : 0, "");
-  if (v.plain && over) composeOutlines(v, lane, stretch);
-  else if (v.plain && v.other) composeBars(v, lane, v.other, 4, " twin");
+  if (v.plain && v.levels) composeBars(v, lane, v.levels);
+  if (v.plain && v.other) composeOutlines(v, lane, stretch);
   composeStrips(v, lane);
-  if (over) composeFolded(v, lane);
+  if (v.other) composeFolded(v, lane);
   composeMarked(v, lane);
 }
 
@@ -79,7 +77,7 @@ function composeFamily(v, row) {
   composeTracks(v, row);
   composeEnvelope(v, row);
   composeMarked(v, row);
-  if (v.meta.against && v.other) composeFolded(v, row, row.members);
+  if (v.other) composeFolded(v, row, row.members);
 }
 
 /** @param {any} v @param {any} row */
@@ -123,10 +121,7 @@ export function eachInSight(v, on, lane, take) {
 }
 
 /** The versions of a lane. @param {any} v @param {any} lane */
-function composeBlocks(v, lane) {
-  const { blocks, blocksOn } = v.tape;
-  eachInSight(v, blocksOn, lane, (b) => composeBlock(v, lane, blocks, b));
-}
+const composeBlocks = (v, lane) => eachInSight(v, v.tape.blocksOn, lane, (b) => composeBlock(v, lane, v.tape.blocks, b));
 
 /** @param {any} v @param {any} lane @param {any} blocks @param {number} b */
 function composeBlock(v, lane, blocks, b) {
@@ -148,42 +143,41 @@ function composeBlock(v, lane, blocks, b) {
   }
 }
 
-/** The adjoint of a lane. @param {any} v @param {any} lane @param {import("./lanes.js").Levels} side @param {number} shift @param {string} twin */
-function composeBars(v, lane, side, shift, twin) {
-  const { bars, barsOn } = side, thin = v.other && !v.meta.against ? 6 : Infinity;
-  if (!twin) composeAbsent(v, lane, side, shift);
+/** The adjoint of a lane. @param {any} v @param {any} lane @param {import("./lanes.js").Levels} side */
+function composeBars(v, lane, side) {
+  const { bars, barsOn } = side;
+  composeAbsent(v, lane, side);
   eachInSight(v, barsOn, lane, (bar) => {
     const e = bars.e1[bar], at = stretch(v, bars.e0[bar], e), state = v.meta.states[bars.state[bar]];
     if (!at) return;
-    const y = lane.top + bars.y[bar] + shift, thick = Math.min(bars.thick[bar], thin);
-    const cls = `bar ${state}${twin}${oddOf(v, bars.parts[bar])}`;
+    const y = lane.top + bars.y[bar], thick = bars.thick[bar], cls = `bar ${state}${oddOf(v, bars.parts[bar])}`;
     put(v, "rect", cls, { x: at.x, y: y - thick / 2, width: at.w, height: thick, rx: thick / 2, opacity: bars.opacity[bar], ...stripes(v, cls) }).e = e;
     if (bars.sign[bar] && at.w > 14) put(v, "path", `sign ${state}`, { d: signPath(state, at.x + at.w / 2, y, Math.max(Math.min(bars.sign[bar], v.other ? thick / 2 - 1 : Infinity), 1.5)) }).e = e;
   });
-  if (!twin) composeMeets(v, lane, side, shift);
+  composeMeets(v, lane, side);
 }
 
 /** The cross of NaN, the I of Inf. @param {string} state @param {number} x @param {number} y @param {number} r */
 const signPath = (state, x, y, r) => (state === "nan" ? `M${x - r} ${y - r}l${2 * r} ${2 * r}m${-2 * r} 0l${2 * r} ${-2 * r}` : `M${x - 3} ${y - r}h6m-3 0v${2 * r}m-3 0h6`);
 
-/** How many contributions meet in a bar. @param {any} v @param {any} lane @param {import("./lanes.js").Levels} side @param {number} shift */
-function composeMeets(v, lane, { meets, meetsOn }, shift) {
+/** How many contributions meet in a bar. @param {any} v @param {any} lane @param {import("./lanes.js").Levels} side */
+function composeMeets(v, lane, { meets, meetsOn }) {
   eachInSight(v, meetsOn, lane, (one) => {
     const e = meets.event[one], c = colOf(v, e);
     if (c < 0 || v.cols[c].b - v.cols[c].a > 1) return;
-    const x = v.cols[c].x + v.meta.drawing.meet, y = lane.top + meets.y[one] + shift;
+    const x = v.cols[c].x + v.meta.drawing.meet, y = lane.top + meets.y[one];
     put(v, "circle", "meet", { cx: x, cy: y, r: meets.radius[one] }).e = e;
     if (meets.met[one]) put(v, "text", "meettext", { x, y: y + 3.5, "font-size": meets.size[one], "text-anchor": "middle" }, `+${meets.met[one]}`).e = e;
   });
 }
 
-/** No adjoint below a value that somebody used. @param {any} v @param {any} lane @param {import("./lanes.js").Levels} side @param {number} shift */
-function composeAbsent(v, lane, { absent, absentOn }, shift) {
+/** No adjoint below a value that somebody used. @param {any} v @param {any} lane @param {import("./lanes.js").Levels} side */
+function composeAbsent(v, lane, { absent, absentOn }) {
   eachInSight(v, absentOn, lane, (one) => {
     const e0 = absent.e0[one], e1 = absent.e1[one], thick = absent.thick[one];
     if (v.marks.length > BUDGET || unseen(v, e0, e1)) return;
     const x = xOf(v, e0), end = xOf(v, e1);
-    if (end > x) put(v, "rect", "absent", { x, y: lane.top + absent.y[one] + shift - thick / 2, width: end - x, height: thick, fill: `url(#${v.uid}-absent)` });
+    if (end > x) put(v, "rect", "absent", { x, y: lane.top + absent.y[one] - thick / 2, width: end - x, height: thick, fill: `url(#${v.uid}-absent)` });
   });
 }
 
@@ -203,7 +197,10 @@ function eachColumn(v, on, lane, eventOf, take) {
 /** Reads, writes and kept bytes. @param {any} v @param {any} lane */
 function composeTouches(v, lane) {
   const { onLane, keptOn, touchEvent, keptEvent } = v.tape;
-  eachColumn(v, onLane, lane, touchEvent, (col, from, to) => (col.b - col.a > 1 ? composeMany : composeOne)(v, lane, col, from, to));
+  eachColumn(v, onLane, lane, touchEvent, (col, from, to) => {
+    if (col.b - col.a > 1) composeSigns(v, lane, col, accessesOf(v.tape, from, to));
+    else composeOne(v, lane, col, from, to);
+  });
   eachColumn(v, keptOn, lane, keptEvent, (col, from, to) => composeKept(v, lane, col, from, to));
 }
 
@@ -236,13 +233,6 @@ function sign(v, how, x, y, radius) {
   if (shape === "circle") put(v, "circle", cls, { cx: x, cy: y, r });
   else if (shape === "square") put(v, "rect", cls, { x: x - r, y: y - r, width: 2 * r, height: 2 * r });
   else put(v, "path", cls, { d: `M${x} ${y - r}l${r} ${r}l${-r} ${r}l${-r} ${-r}z` });
-}
-
-/** One of each kind for all that a column holds. @param {any} v @param {any} lane @param {any} col @param {number} from @param {number} to */
-function composeMany(v, lane, col, from, to) {
-  const seen = [0, 0, 0];
-  for (let k = from; k < to; k++) seen[v.tape.touches.how[v.tape.onLane.rows[k]]]++;
-  composeSigns(v, lane, col, seen);
 }
 
 /** One sign of each kind that there is. @param {any} v @param {any} lane @param {any} col @param {number[]} seen */

@@ -15,10 +15,8 @@ export function short(v, digits = 4) {
   return shown.replace(/^-/, "−");
 }
 
-/**
- * An HTML element with attributes, listeners and children. Text only ever becomes text.
- * @param {string} tag @param {Record<string, any>} [given] @param {...(Node | string)} children
- */
+/** An HTML element with attributes, listeners and children. Text only ever becomes text.
+ * @param {string} tag @param {Record<string, any>} [given] @param {...(Node | string)} children */
 export function h(tag, given = {}, ...children) {
   const node = document.createElement(tag);
   for (const [key, value] of Object.entries(given)) {

@@ -2,7 +2,7 @@
 // What a stretch of the tape holds on a lane: workbench/viz/data/envelope.py and the strips of marks.py, in the page,
 // where stretches change with the zoom. Pure: no document, no widget.
 import { short } from "./elements.js";
-import { eachWithin } from "./lanes.js";
+import { eachWithin, lower } from "./lanes.js";
 
 const REMEMBERED = 6000; // parts of the tape that are remembered
 export const [VALUE, ZERO, NAN, INF, ABSENT, BOUND] = [1, 2, 4, 8, 16, 32];
@@ -16,15 +16,7 @@ export function stretches(a, b, most) {
 }
 
 /** The first stretch that ends at a moment or later. @param {ArrayLike<number>} edges @param {number} n @param {number} moment */
-function stretchOf(edges, n, moment) {
-  let from = 0, to = n;
-  while (from < to) {
-    const middle = (from + to) >> 1;
-    if (edges[middle + 1] < moment) from = middle + 1;
-    else to = middle;
-  }
-  return from;
-}
+const stretchOf = (edges, n, moment) => lower(0, n, (k) => edges[k + 1], moment);
 
 /** Per stretch [edges[k], edges[k + 1]] the largest and the smallest adjoint of lanes together, what there is (bits), and
  * the moment at which the reverse pass first had what is ill.
@@ -122,13 +114,15 @@ function runsOf(parts) {
   return out;
 }
 
+/** What is ill, in words. @param {number} has */
+const illNames = (has) => [has & NAN ? "NaN" : "", has & INF ? "Inf" : ""].filter(Boolean).join(" and ");
+
 /** One stretch in words, as `envelope_text` of envelope.py. @param {Envelope} found @param {number} k
  * @param {(moment: number) => string} place @param {string} [within] */
 export function envelopeText(found, k, place, within = "") {
   const has = found.has[k], most = short(found.most[k], 3), said = within && ` in ${within}`, bound = has & BOUND ? "≤ " : "";
   if (has & (NAN | INF)) {
-    const names = [has & NAN ? "NaN" : "", has & INF ? "Inf" : ""].filter(Boolean).join(" and ");
-    return `${names} first in ${place(found.illAt[k])}${found.most[k] > 0 ? `, finite ones ${bound}${most}` : ""}${said}`;
+    return `${illNames(has)} first in ${place(found.illAt[k])}${found.most[k] > 0 ? `, finite ones ${bound}${most}` : ""}${said}`;
   }
   if (has & VALUE) {
     const least = has & (ZERO | BOUND) ? "0" : short(found.least[k], 3);
@@ -168,6 +162,5 @@ export function valueMarks({ has, share }, tall, least) {
  * @param {number} k @param {(moment: number) => string} place */
 export function valueText({ has, since }, k, place) {
   if (!(has[k] & (NAN | INF))) return "";
-  const names = [has[k] & NAN ? "NaN" : "", has[k] & INF ? "Inf" : ""].filter(Boolean).join(" and ");
-  return `values: ${names} ${since[k] < 0 ? "from before the tape" : `written by ${place(since[k])}`}`;
+  return `values: ${illNames(has[k])} ${since[k] < 0 ? "from before the tape" : `written by ${place(since[k])}`}`;
 }

@@ -77,13 +77,25 @@ export function composeFamilyName(v, row) {
 /** What marks a name that the search has found. @param {any} v @param {string} name */
 export const hitOf = (v, name) => (v.query && name.toLowerCase().includes(v.query) ? " found" : "");
 
+/** How many reads, writes and accumulations there are from one row of `onLane` to another. @param {any} tape @param {number} from @param {number} to */
+export function accessesOf({ onLane, touches }, from, to) {
+  const seen = [0, 0, 0];
+  for (let k = from; k < to; k++) seen[touches.how[onLane.rows[k]]]++;
+  return seen;
+}
+
+/** Reads, writes and accumulations in words; nothing if there are none. @param {number[]} seen */
+export const accessText = (seen) => ["read", "write", "accumulation"].flatMap((what, k) => (seen[k] ? [count(seen[k], what)] : [])).join(", ");
+
+/** The name of a moment that the reverse pass came from. @param {any} v */
+export const placeOf = (v) => (/** @type {number} */ m) => (m < v.n ? v.tape.heading(m) : "the seed");
+
 /** How many reads, writes and accumulations all members have in a column. @param {any} v @param {any} row @param {any} col */
 const accessesIn = (v, row, col) => remembered(v.tape.seen, "access", row.members, [col.a, col.b], () => {
-  const { onLane, touchEvent, touches } = v.tape, seen = [0, 0, 0];
+  const { onLane, touchEvent } = v.tape, seen = [0, 0, 0];
   for (const m of row.members) {
-    const end = onLane.start[m + 1];
-    let k = lower(onLane.start[m], end, (n) => touchEvent[onLane.rows[n]], col.a);
-    for (; k < end && touchEvent[onLane.rows[k]] < col.b; k++) seen[touches.how[onLane.rows[k]]]++;
+    const [from, to] = [col.a, col.b].map((e) => lower(onLane.start[m], onLane.start[m + 1], (n) => touchEvent[onLane.rows[n]], e));
+    accessesOf(v.tape, from, to).forEach((many, how) => { seen[how] += many; });
   }
   return seen;
 });
@@ -134,9 +146,8 @@ export function composeEnvelope(v, row) {
 /** A family in a column, in words. @param {any} v @param {any} col @param {any} row */
 export function describeFamily(v, col, row) {
   const lines = [`${row.names[0][0]} ×${row.members.length}, ${col.b - col.a === 1 ? v.tape.heading(col.a) : `#${col.a} to #${col.b - 1}`}`];
-  const place = (/** @type {number} */ m) => (m < v.n ? v.tape.heading(m) : "the seed");
-  const seen = accessesIn(v, row, col);
-  if (seen.some(Boolean)) lines.push([count(seen[0], "read"), count(seen[1], "write"), count(seen[2], "accumulation")].filter((t) => !t.startsWith("0")).join(", "));
+  const place = placeOf(v), seen = accessText(accessesIn(v, row, col));
+  if (seen) lines.push(seen);
   for (const [side, what] of v.levels ? [[v.levels, "adjoint"], ...(v.other ? [[v.other, "the other"]] : [])] : []) {
     const found = adjointsOf(v.tape, side, row.members, [[col.a, col.a, col.b, col.b]]), text = (/** @type {number} */ k) => envelopeText(found, k, place);
     lines.push(col.b - col.a === 1 ? `${what} before: ${text(0)}, after: ${text(2)}` : `${what}: ${text(1)}`);

@@ -73,14 +73,16 @@ function composeBadges(v, col, at, y) {
   }
 }
 
+/** In how many folds a fold lies. @param {any} v @param {number} k @returns {number} */
+const depthOf = (v, k) => (v.meta.folds[k][5] < 0 ? 0 : 1 + depthOf(v, v.meta.folds[k][5]));
+
 /** @param {any} v @param {number} rows */
 export function composeBrackets(v, rows) {
-  const depth = (/** @type {number} */ k) => { let d = 0, up = v.meta.folds[k][5]; while (up >= 0) { d++; up = v.meta.folds[up][5]; } return d; };
   let drawn = 0;
   for (const k of v.open) {
     const [name, first, last] = v.meta.folds[k];
     if (!v.cols.length || last <= v.cols[0].a || first >= v.cols[v.cols.length - 1].b) continue;
-    const a = xOf(v, first), b = xOf(v, last - 1), d = depth(k);
+    const a = xOf(v, first), b = xOf(v, last - 1), d = depthOf(v, k);
     if (d >= rows || b - a < 8 || drawn++ > 150) continue;
     const half = Math.min((v.cols[0].w || 20) * 0.42, 50), x0 = Math.max(a - half, v.left - 4), x1 = Math.min(b + half, v.wide - RIGHT + 4), y = 17 + 16 * d;
     put(v, "path", "scope", { d: `M${x0} ${y + 4}V${y}H${x1}V${y + 4}`, "data-fold": k });
@@ -92,14 +94,8 @@ export function composeBrackets(v, rows) {
 /** @param {any} v */
 export function bracketRows(v) {
   if (v.counted === v.all) return v.rowsOfBrackets; // as long as nothing folds or unfolds
-  let most = 0;
-  for (const k of v.open) {
-    let deep = 1, up = v.meta.folds[k]?.[5] ?? -1;
-    while (up >= 0) { deep++; up = v.meta.folds[up][5]; }
-    most = Math.max(most, deep);
-  }
   v.counted = v.all;
-  return (v.rowsOfBrackets = Math.min(most, 3));
+  return (v.rowsOfBrackets = Math.min([...v.open].reduce((most, k) => Math.max(most, 1 + depthOf(v, k)), 0), 3));
 }
 
 /** What can be reached by keyboard: the head of each column, and each lane below it. @param {any} v @param {any[]} shown */

@@ -2,13 +2,11 @@
 // A heat-map of numbers on a canvas, with one cell chosen by mouse or keyboard. Knows nothing of tapes.
 import { h, pageAround, short } from "./elements.js";
 
-/**
- * @typedef {{full: number[], axes: number[], fixed: number[], wrap: number, window: number[], block: number[]}} Frame
+/** @typedef {{full: number[], axes: number[], fixed: number[], wrap: number, window: number[], block: number[]}} Frame
  * What is drawn of an array: its axes, the numbers at which the others are held, how a line is broken into rows, the
  * window of cells (row, column, rows, columns) and how many numbers one cell stands for.
  * @typedef {{rows: number, columns: number, cells: Float32Array, known: Uint8Array | null, frame: Frame,
- *   least: number, most: number, nan: number, inf: number, zero: number}} Heat
- */
+ * least: number, most: number, nan: number, inf: number, zero: number}} Heat */
 
 const CELL_MOST = 56, CELL_LEAST = 2, FEW_ROWS = 4, ROW_MOST = 28, DASH = 8; // pixels; rows of a line may be higher than wide
 
@@ -65,11 +63,9 @@ function colourBar(least, most) {
     ...marks.map(([at, v]) => h("span", { class: "wb-tickmark", style: `left:${at * 100}%` }, short(v, 2))));
 }
 
-/**
- * @param {HTMLElement} root @param {{label: string, room?: () => number, tall?: () => number,
- *   pick?: (element: number[], cell: number[]) => void, follow?: boolean}} options
- * follow: the keyboard picks every cell that it comes to, and what is picked stays in words below.
- */
+/** @param {HTMLElement} root @param {{label: string, room?: () => number, tall?: () => number,
+ * pick?: (element: number[], cell: number[]) => void, follow?: boolean}} options
+ * follow: the keyboard picks every cell that it comes to, and what is picked stays in words below. */
 export function heatmap(root, options) {
   const canvas = /** @type {HTMLCanvasElement} */ (h("canvas", {
     class: "wb-heat", tabindex: "0", role: "application", "aria-roledescription": "heat-map", "aria-label": options.label,

@@ -19,14 +19,12 @@ export function heatPanel(v) {
   p.whole = h("button", { type: "button", style: "display:none", onclick: () => { p.windowed = []; p.ask(); } }, "whole");
   p.axes = h("span", { class: "wb-axes" });
   p.note = h("p", { class: "wb-muted wb-note" });
-  p.left = h("figure", {});
-  p.right = h("figure", {});
   p.leftSays = h("figcaption", {});
   p.rightSays = h("figcaption", { class: "wb-hot" });
+  p.left = h("figure", {}, p.leftSays);
+  p.right = h("figure", {}, p.rightSays);
   p.pair = h("div", { class: "wb-pair", style: "display:none" }, p.left, p.right);
   p.box.append(h("div", { class: "wb-choice" }, p.whole, p.axes), p.note, p.pair);
-  p.left.append(p.leftSays);
-  p.right.append(p.rightSays);
   p.values = heatmap(p.left, { label: "value", pick, room: () => roomOf(p), tall: () => tallFor(p) });
   p.adjoints = heatmap(p.right, { label: "adjoint", pick, room: () => roomOf(p), tall: () => tallFor(p) });
   watchRoom(p);

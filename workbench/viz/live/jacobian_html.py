@@ -16,14 +16,14 @@ from typing import Any
 import numpy as np
 from matplotlib.image import imsave
 
-from ..data.marks import DARK, LIGHT, scale_marks
+from ...tables import html_table
+from ..data.marks import THEMES, scale_marks
 from ..data.seed_runs import SeedRun, Seeds
 from ..data.snapshot import full_shape
 from ..data.text import fit, text_width
 from ..picture.svg import quoted
 
 UNKNOWN = (127, 127, 127, 40)
-THEMES = {"light": LIGHT, "dark": DARK}
 DASH = 8  # pixels of a cell from which a number below 0 has a dash
 LABEL, NAME = 11.0, 13.0  # size of the text of an axis, and the room that a line of it takes
 LONGEST = 110.0  # room for the longest label
@@ -227,16 +227,13 @@ def _axis(wide: float, half: float, most: float) -> str:
 def _bar(left: float, step: float, y: Callable[[float], float], value: float, cls: str, text: str) -> str:
     inset = 0.14 if cls == "wb-bar" else 0.04
     x, wide = left + step * inset, step * (1 - 2 * inset)
-    if not math.isfinite(value):
-        return f'<rect class="wb-ill" x="{x:.1f}" y="{y(0) - 6:.1f}" width="{wide:.1f}" height="12"><title>{quoted(text)}</title></rect>'  # noqa: E501
     if value == 0:
         return f'<path class="wb-none" d="M{x:.1f} {y(0):.1f}h{wide:.1f}"><title>{quoted(text)}</title></path>'
-    top, end = sorted((y(0), y(value)))
-    sign = "plus" if value > 0 else "minus"
-    return (
-        f'<rect class="{cls} {sign}" x="{x:.1f}" y="{top:.1f}" width="{wide:.1f}" height="{max(end - top, 1):.1f}">'
-        f"<title>{quoted(text)}</title></rect>"
-    )
+    top, end, look = *sorted((y(0), y(value))), f"{cls} {'plus' if value > 0 else 'minus'}"
+    if not math.isfinite(value):
+        top, end, look = y(0) - 6, y(0) + 6, "wb-ill"
+    box = f'x="{x:.1f}" y="{top:.1f}" width="{wide:.1f}" height="{max(end - top, 1):.1f}"'
+    return f'<rect class="{look}" {box}><title>{quoted(text)}</title></rect>'
 
 
 def rows_table(seeds: Seeds, run: SeedRun, measured: np.ndarray | None, pinned: SeedRun | None = None) -> str:
@@ -257,18 +254,9 @@ def rows_table(seeds: Seeds, run: SeedRun, measured: np.ndarray | None, pinned: 
             cells += [f"{measured[k]:.9g}", _error(row[k], measured[k])]
         body.append(cells)
     more = f"<p>{len(row) - ROWS} more components</p>" if len(row) > ROWS else ""
-    return _table(f"gradient of {run.label}", head, body) + more
+    return html_table(f"gradient of {run.label}", head, body, heads=False) + more
 
 
 def _error(got: float, want: float) -> str:
     scale = max(abs(got), abs(want))
     return "" if not math.isfinite(want) else f"{abs(got - want) / scale:.1e}" if scale else "0"
-
-
-def _table(caption: str, head: Sequence[str], body: Sequence[Sequence[str]]) -> str:
-    columns = "".join(f'<th scope="col">{quoted(h)}</th>' for h in head)
-    lines = "".join("<tr>" + "".join(f"<td>{quoted(c)}</td>" for c in line) + "</tr>" for line in body)
-    return (
-        f'<table class="wb-table"><caption>{quoted(caption)}</caption><thead><tr>{columns}</tr></thead>'
-        f"<tbody>{lines}</tbody></table>"
-    )

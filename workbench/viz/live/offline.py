@@ -1,8 +1,7 @@
 """The live view as one file: the same module and columns, and answers worked out before, inside a page of its own.
 
-One idea: a question of the page is the key of its answer, so the page works as with a kernel wherever an answer was
-stored. Heat-maps are stored for every moment at which their array changes; ledgers and microscopes for chosen cells and
-threads. The page asks no network and runs from a disk; names and values lie in it as data, never as markup.
+A question of the page is the key of its answer: heat-maps for every moment at which their array changes, ledgers and
+microscopes for chosen cells and threads. The page asks no network; names and values lie in it as data, never as markup.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
 import numpy as np
 
@@ -92,16 +91,6 @@ MISSING = {
 
 CellChoice = tuple[array, int | Sequence[int]]
 ThreadChoice = tuple[Event | int, ThreadIndex]
-
-
-class PageChoices(TypedDict, total=False):
-    """The choices of `to_html`."""
-
-    cells: Iterable[CellChoice] | None
-    threads: Iterable[ThreadChoice] | None
-    wrong: Wrong | None
-    against: Against
-    findings: Sequence[Finding]
 
 
 def to_html(

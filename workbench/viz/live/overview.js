@@ -16,7 +16,7 @@ export function paintMap(v) {
   if (!pen) return;
   const style = getComputedStyle(v.rootEl), color = (/** @type {string} */ name) => style.getPropertyValue(`--wb-${name}`).trim() || "#888";
   const at = Float32Array.from({ length: v.n + 1 }, (_, e) => Math.floor(((e + 0.3) / Math.max(v.n, 1)) * w));
-  paintTouches(v, pen, at, w, tall - PROFILE - 1, [color("value"), color("value"), color("value")]);
+  paintTouches(v, pen, at, w, tall - PROFILE - 1, color("value"));
   paintFlags(v, pen, at, tall, color);
   if (v.levels && v.n) paintProfile(v, pen, w, tall, color);
   paintFrame(v);
@@ -36,15 +36,15 @@ function paintProfile(v, pen, w, tall, color) {
   }
 }
 
-/** Every access as a dot. @param {any} v @param {CanvasRenderingContext2D} pen @param {Float32Array} at @param {number} w @param {number} tall @param {string[]} paints */
-function paintTouches(v, pen, at, w, tall, paints) {
+/** Every access as a dot. @param {any} v @param {CanvasRenderingContext2D} pen @param {Float32Array} at @param {number} w @param {number} tall @param {string} paint */
+function paintTouches(v, pen, at, w, tall, paint) {
+  pen.fillStyle = paint;
   const seen = new Uint8Array((w + 2) * 64 * 3), high = Math.max(tall / Math.max(v.lanes.length, 1), 1), dot = Math.max(w / Math.max(v.n, 1), 1);
   for (let t = 0; t < v.tape.touchEvent.length; t++) {
     const lane = v.rowOf[v.tape.ranges[v.tape.touches.range[t]][0]], x = at[v.tape.touchEvent[t]], y = Math.floor((lane / v.lanes.length) * tall), how = v.tape.touches.how[t];
     const key = (x * 64 + Math.min(y, 63)) * 3 + how;
     if (seen[key]) continue;
     seen[key] = 1;
-    pen.fillStyle = paints[how];
     pen.globalAlpha = how ? 0.9 : 0.45;
     pen.fillRect(x, y, Math.min(dot, 3), Math.max(high - 1, 1));
   }

@@ -62,30 +62,21 @@ function elementFor(mark) {
 /** @param {any} v @param {number} tall */
 export function definitions(v, tall) {
   const defs = s("defs", {});
-  const pattern = (/** @type {string} */ name, /** @type {number} */ size, /** @type {any[]} */ parts, more = {}) => {
-    const node = s("pattern", { id: `${v.uid}-${name}`, width: size, height: size, patternUnits: "userSpaceOnUse", ...more });
+  const part = (/** @type {string} */ tag, /** @type {string} */ name, /** @type {any[]} */ parts, given = {}) => {
+    const node = s(tag, { id: `${v.uid}-${name}`, ...given });
     node.append(...parts);
     defs.append(node);
   };
+  const pattern = (/** @type {string} */ name, /** @type {number} */ size, /** @type {any[]} */ parts, more = {}) => part("pattern", name, parts, { width: size, height: size, patternUnits: "userSpaceOnUse", ...more });
   pattern("shared", 7, [s("rect", { class: "sharedground", width: 7, height: 7 }), s("rect", { class: "sharedstripe", width: 2, height: 7 })], { patternTransform: "rotate(45)" });
   pattern("strided", 6, [s("rect", { class: "stridedground", width: 6, height: 6 }), s("path", { class: "stridedline", d: "M0 6L6 0" })]);
   pattern("wrong", 6, [s("rect", { class: "wrongground", width: 6, height: 6 }), s("rect", { class: "wrongstripe", width: 4, height: 6 })], { patternTransform: "rotate(45)" });
   pattern("absent", 6, [s("path", { class: "absentline", d: "M0 6L6 0" })]);
-  for (const [name, cls] of [["tip", "tip"], ["illtip", "illtip"]]) {
-    const node = s("marker", { id: `${v.uid}-${name}`, viewBox: "0 0 8 8", refX: 6, refY: 4, markerWidth: 9, markerHeight: 9, markerUnits: "userSpaceOnUse", orient: "auto" });
-    node.append(s("path", { class: cls, d: "M0 0.5L8 4L0 7.5z" }));
-    defs.append(node);
-  }
-  const stop = s("marker", { id: `${v.uid}-stop`, viewBox: "0 0 8 12", refX: 6, refY: 6, markerWidth: 8, markerHeight: 12, markerUnits: "userSpaceOnUse", orient: "auto" });
-  stop.append(s("path", { class: "stop", d: "M2 0V12M6 0V12" }));
-  defs.append(stop);
-  const clip = (/** @type {string} */ name, /** @type {any} */ box) => {
-    const node = s("clipPath", { id: `${v.uid}-${name}` });
-    node.append(s("rect", box));
-    defs.append(node);
-  };
-  clip("plot", { x: v.left - 8, y: -10000, width: v.wide - v.left + 8, height: 1e6 });
-  clip("body", { x: 0, y: v.plot.scrollTop, width: v.wide, height: tall - v.head });
+  const marker = (/** @type {string} */ name, /** @type {string} */ d, /** @type {any} */ size) => part("marker", name, [s("path", { class: name, d })], { markerUnits: "userSpaceOnUse", orient: "auto", ...size });
+  for (const tip of ["tip", "illtip"]) marker(tip, "M0 0.5L8 4L0 7.5z", { viewBox: "0 0 8 8", refX: 6, refY: 4, markerWidth: 9, markerHeight: 9 });
+  marker("stop", "M2 0V12M6 0V12", { viewBox: "0 0 8 12", refX: 6, refY: 6, markerWidth: 8, markerHeight: 12 });
+  part("clipPath", "plot", [s("rect", { x: v.left - 8, y: -10000, width: v.wide - v.left + 8, height: 1e6 })]);
+  part("clipPath", "body", [s("rect", { x: 0, y: v.plot.scrollTop, width: v.wide, height: tall - v.head })]);
   return defs;
 }
 

@@ -5,10 +5,8 @@ import { h } from "./elements.js";
 
 const BESIDE = 940, LEAST = 150, SHARE = 0.45, LOW = 560, LOW_SHARE = 0.62, TALL = 620, GAP = 10, WIDE = [400, 620];
 
-/**
- * `pages` are `[name, panel]`: a panel is asked to fill itself when it is shown, and only then.
- * @param {any} v @param {[string, any][]} pages @param {HTMLElement[]} more what stands beside the tabs
- */
+/** `pages` are `[name, panel]`: a panel is asked to fill itself when it is shown, and only then.
+ * @param {any} v @param {[string, any][]} pages @param {HTMLElement[]} more what stands beside the tabs */
 export function dockOf(v, pages, ...more) {
   const panels = new Map(pages), stale = new Set();
   /** @type {Map<string, HTMLElement>} */ const tabs = new Map();

@@ -1,8 +1,7 @@
 """`predict`: a question with a few answers, to be clicked before the cells below are read.
 
-The answer is told by the kernel when it is asked for, and by nobody before: a lesson gives it sealed, the page is not
-sent it, and what a notebook stores of it is a picture that lies folded. In JupyterLab, Notebook 7 and marimo the
-cells below are veiled until there is an answer, or the question is skipped; elsewhere nothing is veiled.
+The answer is told by the kernel when it is asked for: a lesson gives it sealed, and what a notebook stores of it is a
+folded picture. In JupyterLab, Notebook 7 and marimo the cells below are veiled until there is an answer, or a skip.
 """
 
 from __future__ import annotations
@@ -39,9 +38,8 @@ def _opened(sealed: str) -> tuple[str, str]:
     try:
         right, because = json.loads(zlib.decompress(base64.urlsafe_b64decode(sealed)))
     except (ValueError, TypeError, zlib.error, binascii.Error):
-        raise ValueError(
-            f"the right answer is one of the answers, or sealed by wb.viz.seal(right, because); not {sealed!r}"
-        ) from None
+        text = f"the right answer is one of the answers, or sealed by wb.viz.seal(right, because); not {sealed!r}"
+        raise ValueError(text) from None
     return right, because
 
 
@@ -99,10 +97,8 @@ def _picture(right: str, because: str) -> str:
     look = f"text{{font:{SIZE}px system-ui,sans-serif;fill:{LIGHT['ink']}}}"
     dark = f"@media (prefers-color-scheme:dark){{text{{fill:{DARK['ink']}}}}}"
     wide, tall = 8 + 7.4 * max(map(len, lines)), 10 + 20 * len(lines)
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{wide:.0f}" height="{tall}">'
-        f"<style>{look}{dark}</style>{texts}</svg>"
-    )
+    size = f'width="{wide:.0f}" height="{tall}"'
+    return f'<svg xmlns="http://www.w3.org/2000/svg" {size}><style>{look}{dark}</style>{texts}</svg>'
 
 
 def predict(question: str, answers: Sequence[str], right: str, because: str = "") -> Prediction:

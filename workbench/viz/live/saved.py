@@ -1,8 +1,7 @@
 """The still picture of a live view in a saved notebook without a kernel, in an output of its own.
 
-One idea: two outputs. Of one output a page shows the widget, or "model not found" where its kernel is gone, and nothing
-else that the output has. So the picture is an output before that of the widget, and the style sheet that comes with it
-shows one of the two: the widget as soon as it has any element, until then and ever after the picture.
+Of one output a page shows the widget, or "model not found" where its kernel is gone, and nothing else. So the picture
+is an output before that of the widget, and its style sheet hides it as soon as the widget has any element.
 """
 
 from __future__ import annotations

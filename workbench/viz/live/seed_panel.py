@@ -1,8 +1,7 @@
 """The seeding panel, `tape.seeds(y)`: widgets around `Seeds`, the engine. One output element at a time, row by row.
 
-JupyterLab runs callbacks in a thread of their own while a cell runs: each takes the lock for 50 ms at most, else it
-says "busy: recording" and is done when the lock is free. Errors are shown in the panel. Long work (all rows, all
-differences) runs in a worker thread, one walk per lock, and can be stopped. Nothing of the user is changed.
+JupyterLab runs callbacks in a thread of their own while a cell runs: each waits for the lock for 50 ms at most, else it
+says "busy: recording" and is done when the lock is free. Long work runs in a worker thread and can be stopped.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from ...kernels.types import Scalar
 from ...tapes.tape import Tape
 from ..data.seed_runs import KINDS, SeedRun, Seeds
 from ..data.snapshot import SIDE, frame_of, picture
-from ..data.text import clean_lines
+from ..picture.figure import reason
 from ..picture.svg import quoted
 from . import jacobian_html
 from .saved import SIZE, Saved
@@ -145,8 +144,8 @@ class SeedPanel(Saved, widgets.VBox):
         for button, work in (
             (self.next, self._next),
             (self.fill, lambda: self._start(self._all_rows)),
-            (self.pin, self._pin),
-            (self.unpin, self._unpin),
+            (self.pin, lambda: self._pin(self.run)),
+            (self.unpin, lambda: self._pin(None)),
             (self.reset, self._reset),
         ):
             button.on_click(lambda _, work=work: self._asked(work))
@@ -192,7 +191,7 @@ class SeedPanel(Saved, widgets.VBox):
                 self._say("")
                 work()
         except Exception as error:  # a callback has no other place to show it
-            self._say(_reason(error), wrong=True)
+            self._say(reason(error), wrong=True)
 
     def _say(self, text: str, wrong: bool = False) -> None:
         cls = "wb-status wb-wrong" if wrong else "wb-status"
@@ -217,7 +216,7 @@ class SeedPanel(Saved, widgets.VBox):
         except Exception as error:  # a tape that cannot be replayed can still be seeded
             self._set(self.value, disabled=True)
             self._set(self.reset, disabled=True)
-            self._say("no what-if, no differences: " + _reason(error))
+            self._say("no what-if, no differences: " + reason(error))
         self._seed()
 
     def _pick(self) -> None:
@@ -234,8 +233,7 @@ class SeedPanel(Saved, widgets.VBox):
         if len(index) != len(shape) or not all(0 <= i < n for i, n in zip(index, shape, strict=True)):
             raise IndexError(f"{self.engine.output} has no component {index}")
         self._set(self.element, value=int(np.ravel_multi_index(index, shape)))
-        self._set(self.kind, value="one-hot")
-        self._seed()
+        self._pick()
 
     def _seed(self) -> None:
         self.run = self.engine.run(str(self.kind.value), self.element.value, self.number.value)
@@ -253,14 +251,9 @@ class SeedPanel(Saved, widgets.VBox):
         self._set(self.element, value=k)
         self._pick()
 
-    def _pin(self) -> None:
-        self.pinned = self.run
-        self._set(self.unpin, disabled=self.run is None)
-        self._draw()
-
-    def _unpin(self) -> None:
-        self.pinned = None
-        self._set(self.unpin, disabled=True)
+    def _pin(self, run: SeedRun | None) -> None:
+        self.pinned = run
+        self._set(self.unpin, disabled=run is None)
         self._draw()
 
     def _slider(self) -> None:
@@ -322,7 +315,7 @@ class SeedPanel(Saved, widgets.VBox):
             work()
             self._draw()
         except Exception as error:  # as in a callback
-            self._say(_reason(error), wrong=True)
+            self._say(reason(error), wrong=True)
         finally:
             self.stop.disabled = True
 
@@ -362,11 +355,9 @@ class SeedPanel(Saved, widgets.VBox):
         self._say_value()
         self.title.value = self._heading(run)
         self.matrix.value = _card("Jacobian", jacobian_html.matrix(engine, run.element))
-        pinned = (
-            self.pinned
-            if self.pinned is not run and self.pinned is not None and self.pinned.row.shape == run.row.shape
-            else None
-        )
+        pinned = self.pinned
+        if pinned is run or (pinned is not None and pinned.row.shape != run.row.shape):
+            pinned = None
         less = f", against {pinned.label} (outline)" if pinned is not None else ""
         self.row.value = _card(f"gradient of {run.label}{less}", self._row(run, pinned))
         self._draw_tape(run, pinned)
@@ -422,7 +413,3 @@ def _card(title: str, content: str) -> str:
 def _meant(text: str) -> str:
     """The HTML text beside a slider."""
     return f'<span class="wb-meant">{quoted(text)}</span>'
-
-
-def _reason(error: Exception) -> str:
-    return clean_lines(f"{type(error).__name__}: {error}")

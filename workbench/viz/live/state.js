@@ -5,8 +5,7 @@ import { decode, tallies, units } from "./lanes.js";
 
 const OPEN = 60; // events up to which every fold is open at first
 
-/**
- * tape, levels, other   the columns, and the adjoint of one walk and of a second one to compare (lanes.js)
+/** tape, levels, other  the columns, and the adjoint of one walk and of a second one to compare (lanes.js)
  * open, all             folds that lie open; the units that they leave
  * u0, u1                the window on the axis of `units`; grouped: units to a column; cols: the columns
  * wide, left, head      sizes of the picture: its width, where the tracks begin, the height above the lanes

@@ -60,9 +60,9 @@ export function composeStrips(v, lane) {
     const values = valuesOf(v.tape, v.levels, [lane.k], strip.parts);
     drawn(v, strip, valueMarks(values, lane.tall, v.meta.drawing.thick[3]), lane.value + lane.tall / 2, lane.tall);
     if (!v.levels) continue;
-    const y = lane.adjoint + lane.tall / 2;
     for (const [side, shift, cap, twin] of passesOf(v, lane.tall)) {
-      drawn(v, strip, stripMarks(adjointsOf(v.tape, side, [lane.k], strip.parts), side.scale, v.meta.drawing.thick), y + shift, cap, twin);
+      const marks = stripMarks(adjointsOf(v.tape, side, [lane.k], strip.parts), side.scale, v.meta.drawing.thick);
+      drawn(v, strip, marks, lane.adjoint + lane.tall / 2 + shift, cap, twin);
     }
     put(v, "rect", "veil", { x, y: lane.adjoint - 1, width: 0, height: lane.tall + 2 }).strip = strip;
   }

@@ -1,12 +1,10 @@
 // @ts-check
 // The steps of a thread as the reader meets them: statements in order, and of each loop one turn. Pure: no document.
 
-/**
- * A list holds numbers of steps, and loops: `{loop, turns, turn, ill}`, where `turns` are lists, `turn` is the one that
+/** A list holds numbers of steps, and loops: `{loop, turns, turn, ill}`, where `turns` are lists, `turn` is the one that
  * is shown, and `ill` where a NaN or an infinity began: the first turn that has one as a value, else the last that has
  * one as an adjoint (-1: none).
- * @param {any[]} steps
- */
+ * @param {any[]} steps */
 export function listOf(steps) {
   /** @type {any[]} */ const all = [];
   const adjoint = new Map(steps.filter((one) => one.phase === "reverse").map((one) => [one.produced_by, one.adjoint]));
@@ -46,11 +44,9 @@ export const stepsIn = (list) => list.flatMap((one) => (typeof one === "number" 
 /** Are two statements of one line. @param {any} a @param {any} b @returns {boolean} */
 export const sameLine = (a, b) => (a && b ? a.line === b.line && a.file === b.file && sameLine(a.caller, b.caller) : a === b);
 
-/**
- * The step at a line: of the wanted phase if there is one, there at the wanted column; of several turns the one with
+/** The step at a line: of the wanted phase if there is one, there at the wanted column; of several turns the one with
  * that adjoint, else the first one that is not finite, else the first. -1 if the thread has not been there.
- * @param {any[]} steps @param {{line: number, file?: string, col?: number}} where @param {string} phase @param {number} [adjoint]
- */
+ * @param {any[]} steps @param {{line: number, file?: string, col?: number}} where @param {string} phase @param {number} [adjoint] */
 export function stepAt(steps, where, phase, adjoint) {
   let found = steps.map((_, k) => k);
   const narrow = (/** @type {(one: any) => boolean} */ test) => {

@@ -85,14 +85,9 @@ function findingChip(v, k) {
 
 /** The smallest and the largest adjoint, where they are known. @param {any} v */
 function adjointRange(v) {
-  let least = Infinity, most = 0;
-  const { max, state } = v.levels?.bars ?? { max: [], state: [] };
-  for (let k = 0; k < max.length; k++) {
-    if (state[k] || !(max[k] > 0)) continue;
-    least = Math.min(least, max[k]);
-    most = Math.max(most, max[k]);
-  }
-  return most > 0 ? `; adjoints from ${short(least, 3)} to ${short(most, 3)}` : "";
+  const { max, state } = v.levels?.bars ?? { max: new Float32Array(0), state: [] };
+  const sizes = max.filter((/** @type {number} */ size, /** @type {number} */ k) => !state[k] && size > 0).sort();
+  return sizes.length ? `; adjoints from ${short(sizes[0], 3)} to ${short(sizes[sizes.length - 1], 3)}` : "";
 }
 
 /** Every finding with its line and what to do. @param {any} v */

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
@@ -32,10 +32,10 @@ from ...tapes.events import Event
 from ...tapes.reverse import Observer
 from ...tapes.seeds import check_seed
 from ...tapes.tape import Tape
-from ..data.columns import Columns, levels_of, scale_of_levels
+from ..data.columns import Columns
 from ..data.gather import Levels, levels, no_collector, structure
 from ..data.headline import NOTHING, PATIENT, Verdict, telling_threads, verdict
-from ..data.marks import DARK, LIGHT
+from ..data.marks import THEMES
 from ..data.snapshot import (
     DrawnSlice,
     Retrace,
@@ -48,7 +48,6 @@ from ..data.snapshot import (
     reduced,
 )
 from ..data.text import clean, clean_lines, json_number
-from ..data.trace import Trace
 from ..inspect.cell import cell_of
 from ..inspect.kept_run import KeptRun
 from ..inspect.ledger import ledger
@@ -62,6 +61,7 @@ SHORT = 100  # events up to which the still picture waits for the verdict
 AT_ONCE = 2000  # events up to which the adjoint is walked before the page opens
 BUSY = "busy: recording"
 REMEMBERED = ("heat", "ledger", "microscope")  # answers that are given again to whoever asks the same
+QUESTIONS = (*REMEMBERED, "findings", "levels", "again")  # each is answered by the method of its name
 SCRIPTS = tuple(  # a file imports from those before it
     f"{name}.js"
     for name in (
@@ -93,7 +93,7 @@ def module(*names: str) -> str:
 def style(*names: str) -> str:
     """CSS files, beside this one, as one, with the colours of `marks`; ground and ink follow the theme of the page."""
     text = "\n".join((Path(__file__).parent / name).read_text("utf-8") for name in names)
-    for theme, palette in (("light", LIGHT), ("dark", DARK)):
+    for theme, palette in THEMES.items():
         colours = " ".join(f"--wb-{k}: {v};" for k, v in palette.items() if k not in ("ground", "ink"))
         text = text.replace(f"/* {theme} */", colours)
     return text
@@ -299,18 +299,6 @@ class View(Saved, Widget):
     def _walk_again(self, observe: Observer, before: Observer | None = None) -> Workspace:
         return self.tape.retrace(observe, before, self._seeds)
 
-    def set_levels(self, given: Levels | Trace | None, compare: Levels | Trace | None = None, text: str = "") -> None:
-        """Draw the adjoint side of another walk (None: leave it), and that of a second one below it, to compare."""
-        found: dict[str, Any] = {}
-        asked = {name: side for name, side in (("levels", given), ("other", compare)) if side is not None}
-        sides = {name: levels_of(side) if isinstance(side, Trace) else side for name, side in asked.items()}
-        scale = scale_of_levels(*sides.values()) if len(sides) == 2 else None
-        for name, side in sides.items():
-            found[f"{name}_meta"], found[name] = self._columns.levels(side, scale)
-        if compare is None:
-            found |= {"other_meta": {}, "other": b""}
-        self._give(found, text)
-
     def _give(self, traits: dict[str, Any], text: str = "") -> None:
         if text and "levels_meta" in traits:
             traits["levels_meta"] = {**traits["levels_meta"], "seed": clean(text)}
@@ -335,14 +323,6 @@ class View(Saved, Widget):
 
     def answer(self, content: Mapping[str, Any]) -> tuple[Any, list[bytes]]:
         """The answer to one question, and its buffers. Raises `Busy`, or the question's own error."""
-        questions: dict[str, Callable[[Mapping[str, Any]], tuple[Any, list[bytes]]]] = {
-            "heat": self._heat,
-            "ledger": self._ledger,
-            "microscope": self._microscope,
-            "findings": self._findings,
-            "levels": self._levels,
-            "again": self._again,
-        }
         seeds = self.tape.last_seeds if self._seeds is None else self._seeds
         if self.moments is not None and seeds is not self.answers.seeds:
             self.moments.walked.clear()
@@ -354,7 +334,8 @@ class View(Saved, Widget):
             if not self._is_same():
                 raise ValueError("the tape has changed since this view was made: tape.explore() makes a new one")
             self._enter_devices()
-            found = questions[content["ask"]](content)
+            answer = {ask: getattr(self, f"_{ask}") for ask in QUESTIONS}[content["ask"]]
+            found = answer(content)
             if content["ask"] in REMEMBERED or "id" in content:
                 self.answers.put(key, found)
             return found

@@ -1,8 +1,8 @@
 // @ts-check
 // What the page says: a column, a lane, an access, an adjoint in words.
-import { count, short } from "./elements.js";
+import { short } from "./elements.js";
 import { adjointsOf, envelopeText, valuesOf, valueText } from "./envelope.js";
-import { describeFamily } from "./families.js";
+import { accessesOf, accessText, describeFamily, placeOf } from "./families.js";
 import { levelOfLane, lower } from "./lanes.js";
 
 /** A column, or a lane in it, in words. @param {any} v @param {any} col @param {any} lane */
@@ -27,15 +27,11 @@ function describeColumn(v, col) {
 /** @param {any} v @param {any} col @param {any} lane */
 function describeLane(v, col, lane) {
   const one = col.b - col.a === 1, lines = [];
-  const { onLane, touchEvent } = v.tape, end = onLane.start[lane.k + 1];
-  let k = lower(onLane.start[lane.k], end, (m) => touchEvent[onLane.rows[m]], col.a);
-  const seen = [0, 0, 0];
+  const { onLane, touchEvent } = v.tape;
+  const [from, to] = [col.a, col.b].map((e) => lower(onLane.start[lane.k], onLane.start[lane.k + 1], (m) => touchEvent[onLane.rows[m]], e));
   lines.push(`${lane.track.names.map((/** @type {any} */ x) => x[0]).slice(0, 3).join(", ") || lane.track.id}${one ? `, ${v.tape.heading(col.a)}` : `, #${col.a} to #${col.b - 1}`}`);
-  for (; k < end && touchEvent[onLane.rows[k]] < col.b; k++) {
-    if (one) lines.push(touchText(v, onLane.rows[k]));
-    seen[v.tape.touches.how[onLane.rows[k]]]++;
-  }
-  if (!one) lines.push([count(seen[0], "read"), count(seen[1], "write"), count(seen[2], "accumulation")].filter((t) => !t.startsWith("0")).join(", ") || "not touched");
+  for (let k = from; one && k < to; k++) lines.push(touchText(v, onLane.rows[k]));
+  if (!one) lines.push(accessText(accessesOf(v.tape, from, to)) || "not touched");
   if (v.levels) {
     lines.push(one ? `adjoint before: ${momentText(v, v.levels, lane, col.a)}, after: ${momentText(v, v.levels, lane, col.b)}` : `adjoint: ${stretchText(v, v.levels, lane, col)}`);
     if (v.other) lines.push(`the other: ${one ? momentText(v, v.other, lane, col.a) : stretchText(v, v.other, lane, col)}`);
@@ -45,9 +41,6 @@ function describeLane(v, col, lane) {
   if (ill) lines.push(ill);
   return lines.join("\n");
 }
-
-/** The name of a moment that the reverse pass came from. @param {any} v */
-const placeOf = (v) => (/** @type {number} */ m) => (m < v.n ? v.tape.heading(m) : "the seed");
 
 /** The adjoint of a lane at one moment in words. @param {any} v @param {import("./lanes.js").Levels} side @param {any} lane @param {number} e */
 function momentText(v, side, lane, e) {

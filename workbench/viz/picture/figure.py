@@ -15,7 +15,7 @@ from ..data.headline import Verdict, adjoint_range
 from ..data.marks import LIGHT
 from ..data.text import clean_lines, sentence, text_width
 from ..data.trace import Trace
-from .marks import Mark, Scene
+from .marks import Scene
 from .scene import draw
 from .svg import THEMES, data_uri, quoted, render
 from .table import ROW_LIMIT, Row, event_rows, html_table, table
@@ -81,19 +81,17 @@ class TapeFigure:
                     break
                 marks, rows = marks // 2, rows // 2
         except Exception as error:
-            text, html = said, _failure(_reason(error), self.theme)
+            text, html = said, _failure(reason(error), self.theme)
         text = text if len(text) <= most // 8 else said[:1000]
         return text, html if len(html) <= most else f"<p>{quoted(said[:1000])}</p>"
 
     def _drawn(self, marks: int, ids: bool = True) -> str:
-        scene = draw(self.trace, marks, self.against)
-        return render(scene, self.theme, ids)
+        return render(draw(self.trace, marks, self.against), self.theme, ids)
 
     def _sentences(self) -> list[str]:
         """The sentences about two passes, besides the findings."""
-        if self.against is None:
-            return []
-        return self.against.beside(self.verdict.rows if self.verdict is not None else ())
+        rows = () if self.verdict is None else self.verdict.rows
+        return [] if self.against is None else self.against.beside(rows)
 
     def _table(self, rows: list[Row], limit: int = ROW_LIMIT) -> str:
         verdict = "" if self.verdict is None else self.verdict.text(adjoint_range(self.trace))
@@ -131,7 +129,7 @@ class TapeFigure:
         try:
             return self.text
         except Exception as error:  # a repr that raises would take the cell's own result with it
-            return f"tape view: the table could not be made: {_reason(error)}"
+            return f"tape view: the table could not be made: {reason(error)}"
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
         del include, exclude
@@ -139,7 +137,7 @@ class TapeFigure:
             try:
                 html = self.html
             except Exception as error:  # shown in the frame: the tape itself is fine
-                html = _failure(_reason(error), self.theme)
+                html = _failure(reason(error), self.theme)
             return {"text/plain": repr(self), "text/html": html}
 
 
@@ -174,9 +172,8 @@ def _findings(verdict: Verdict, quiet: str) -> str:
     listed = f'<ul style="margin:2px 0;padding-left:20px">{"".join(items)}</ul>' if items else ""
     notes = f"<details><summary>notes</summary><ul>{''.join(folded)}</ul></details>" if folded else ""
     parts = [f"<div>{quoted(text)}</div>" for text in (calm, verdict.note) if text]
-    style = (
-        f"font-size:12px;margin:4px 0;padding:2px 8px;border-left:5px solid {LIGHT['muted' if verdict.calm else 'bad']}"
-    )
+    edge = LIGHT["muted" if verdict.calm else "bad"]
+    style = f"font-size:12px;margin:4px 0;padding:2px 8px;border-left:5px solid {edge}"
     return f'<div class="wb-findings" style="{style}">{"".join(parts)}{listed}{notes}</div>'
 
 
@@ -186,7 +183,7 @@ def _html(svg: str, alt: str, tables: str, findings: str = "") -> str:
     return f'<div class="wb-tape-view">{findings}<div style="overflow-x:auto">{image}</div>{folded}</div>'
 
 
-def _reason(error: Exception) -> str:
+def reason(error: Exception) -> str:
     """Type and message of an error, even of one whose message cannot be made."""
     try:
         message = str(error)
@@ -197,13 +194,12 @@ def _reason(error: Exception) -> str:
 
 def _failure(reason: str, theme: str) -> str:
     """The HTML of a frame of the usual look with the reason in place of the picture."""
-    said = reason[:300].split("\n")
-    lines = ("The tape view could not be drawn. The tape and its gradients are not affected.", *said)
-    wide = max(text_width(line, 12, True) for line in lines) + 40
-    high = 24 + 20 * len(lines)
-    marks = [Mark("rect", "ground", "ground", 0, 0, wide, high, radius=8)]
-    marks += [
-        Mark("label", f"line-{n}", "muted" if n == 0 else "name", 16, 27 + 20 * n, text=line, size=12, mono=n > 0)
-        for n, line in enumerate(lines)
-    ]
-    return _html(render(Scene(wide, high, " ".join(lines), marks), theme), " ".join(lines), "")
+    lines = (
+        "The tape view could not be drawn. The tape and its gradients are not affected.",
+        *reason[:300].split("\n"),
+    )
+    scene = Scene(max(text_width(line, 12, True) for line in lines) + 40, 24 + 20 * len(lines), " ".join(lines))
+    scene.add("rect", "ground", "ground", 0, 0, scene.width, scene.height, radius=8)
+    for n, line in enumerate(lines):
+        scene.label(f"line-{n}", "name" if n else "muted", 16, 27 + 20 * n, line, 12, mono=n > 0)
+    return _html(render(scene, theme), scene.sentence, "")

@@ -62,8 +62,7 @@ def _matrix(a: np.ndarray, log_scale: bool) -> np.ndarray:
 def _scale(parts: list[np.ndarray], log_scale: bool) -> Normalize:
     values = np.concatenate([p[np.isfinite(p)] for p in parts])
     if log_scale:
-        return (
-            LogNorm(values.min(initial=1.0), values.max(initial=1.0) * (1 + 1e-12)) if len(values) else LogNorm(1, 10)
-        )
+        ends = (values.min(initial=1.0), values.max(initial=1.0) * (1 + 1e-12)) if len(values) else (1, 10)
+        return LogNorm(*ends)
     most = float(np.abs(values).max(initial=0.0)) or 1.0
     return Normalize(-most, most)

@@ -38,15 +38,13 @@ DEFS = (
     '<rect class="wrongground" width="6" height="6"/><rect class="wrongstripe" width="4" height="6"/></pattern>'
     '<pattern id="wb-absent" width="6" height="6" patternUnits="userSpaceOnUse">'
     '<path class="absentline" d="M0 6L6 0"/></pattern>'
-    '<marker id="wb-tip" viewBox="0 0 8 8" refX="6" refY="4" markerWidth="9" markerHeight="9" '
-    'markerUnits="userSpaceOnUse" orient="auto"><path class="tip" d="M0 0.5L8 4L0 7.5z"/></marker>'
-    '<marker id="wb-illtip" viewBox="0 0 8 8" refX="6" refY="4" markerWidth="9" markerHeight="9" '
-    'markerUnits="userSpaceOnUse" orient="auto"><path class="illtip" d="M0 0.5L8 4L0 7.5z"/></marker>'
     '<marker id="wb-stop" viewBox="0 0 8 12" refX="6" refY="6" markerWidth="8" markerHeight="12" '
     'markerUnits="userSpaceOnUse" orient="auto"><path class="stop" d="M2 0V12M6 0V12"/></marker>'
+) + "".join(
+    f'<marker id="wb-{tip}" viewBox="0 0 8 8" refX="6" refY="4" markerWidth="9" markerHeight="9" '
+    f'markerUnits="userSpaceOnUse" orient="auto"><path class="{tip}" d="M0 0.5L8 4L0 7.5z"/></marker>'
+    for tip in ("tip", "illtip")
 )
-
-
 TIPS = {"ill": "illtip", "cut": "stop"}
 
 
@@ -119,9 +117,8 @@ def _circle(mark: Mark) -> str:
 
 
 def _diamond(mark: Mark) -> str:
-    r = mark.w / 2
-    n = number
-    points = f"M{n(mark.x + r)} {n(mark.y)}l{n(r)} {n(r)}l{n(-r)} {n(r)}l{n(-r)} {n(-r)}z"
+    r, back = number(mark.w / 2), number(-mark.w / 2)
+    points = f"M{number(mark.x + mark.w / 2)} {number(mark.y)}l{r} {r}l{back} {r}l{back} {back}z"
     return _open("path", mark, d=points) + "/>"
 
 
