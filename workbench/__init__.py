@@ -194,17 +194,16 @@ for _room, _names in {
 }.items():
     _LATER.update({_name: f"geometry.{_room}:{_name}" for _name in _names.split()})
 for _room, _names in {
-    "streams": "Stream Event ScopedStream get_stream set_stream record_event wait_event wait_stream synchronize_device "
+    "streams": "Stream Event ScopedStream get_stream set_stream record_event synchronize_device "
     "synchronize_stream synchronize_event get_event_elapsed_time",
     "timer": "ScopedTimer LOG_DEBUG LOG_INFO LOG_WARNING LOG_ERROR TIMING_KERNEL TIMING_KERNEL_BUILTIN TIMING_MEMCPY "
     "TIMING_MEMSET TIMING_GRAPH TIMING_ALL",
-    "memory_pools": "is_mempool_supported is_mempool_enabled is_mempool_access_supported is_mempool_access_enabled "
+    "idle": "is_mempool_supported is_mempool_enabled is_mempool_access_supported is_mempool_access_enabled "
     "is_peer_access_supported is_peer_access_enabled set_mempool_enabled set_mempool_access_enabled "
-    "set_peer_access_enabled",
+    "set_peer_access_enabled wait_event wait_stream clear_kernel_cache clear_lto_cache is_conditional_graph_supported",
     "numpy_types": "dtype_from_numpy dtype_to_numpy",
-    "modules": "Module get_module set_module_options get_module_options load_module force_load clear_kernel_cache "
-    "clear_lto_cache",
-    "graphs": "capture_begin capture_end capture_while capture_if is_conditional_graph_supported",
+    "modules": "Module get_module set_module_options get_module_options load_module force_load",
+    "graphs": "capture_begin capture_end capture_while capture_if",
 }.items():
     _LATER.update({_name: f"warp.names.{_room}:{_name}" for _name in _names.split()})
 _LATER["Graph"] = "tapes.capture:Graph"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -17,7 +17,7 @@ from jax.core import Tracer
 
 from ..arrays.array import array, read_values
 from ..arrays.creation import copy, zeros
-from ..arrays.dtypes import DTypeLike, differentiable, dtype_of
+from ..arrays.dtypes import DTypeLike, differentiable, dtype_of, scalar_in
 from ..arrays.host_reads import sources_of
 from ..arrays.provenance import source_of
 from ..arrays.scalar import scalar
@@ -93,11 +93,6 @@ def to_jax(a: array, copy: bool = True) -> jax.Array:
 
 
 _WAY_OUT = "this line after the `with` block, a kernel in place of what JAX does, or {} if the gradient is to end there"
-
-
-def scalar_in(type: Type) -> Scalar:
-    """A scalar type itself, or that of the components."""
-    return type.scalar if isinstance(type, Composite) else cast(Scalar, type)
 
 
 def check_width(type: Type) -> None:
