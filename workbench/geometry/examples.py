@@ -18,7 +18,8 @@ def mesh_of(faces: str = "0, 1, 2", more: str = "") -> tuple[str, ...]:
 
 
 FACE, TWO_FACES, TWICE = mesh_of(), mesh_of("0, 1, 2, 0, 0, 0"), mesh_of("0, 1, 2, 0, 1, 2")
-MOVING = mesh_of(more=", velocities=points")
+POINT_AND_FACE = mesh_of("0, 0, 0, 0, 1, 2")
+MOVING, WINDING = mesh_of(more=", velocities=points"), mesh_of(more=", support_winding_number=True")
 BOXES = (
     "lowers = wb.array([[0, 0, 0], [2, 2, 2], [4, 0, 0]], dtype=wb.vec3)",
     "bvh = wb.Bvh(lowers, lowers + wb.vec3(1.0, 1.0, 1.0))",
@@ -49,6 +50,11 @@ def example(*lines: str, gives: Sequence[object], scene: Sequence[str] = FACE) -
         return query
 
     return add
+
+
+def valued(expression: str, gives: Sequence[object], scene: Sequence[str] = FACE) -> Described:
+    """`example` that writes the value of an expression."""
+    return example(f"out[0] = {expression}", gives=gives, scene=scene)
 
 
 def marked(query: str, gives: Sequence[object], scene: Sequence[str]) -> Described:

@@ -22,7 +22,7 @@ from ..kernels.types import Array, Handle, Query, bool_, float16, float32, float
 from ..launches.handles import held, numbered, rebuilt_in_place
 from ..launches.launch import launch, through
 from .building import check, room, same_device
-from .examples import GRID, counted, example
+from .examples import GRID, counted, valued
 from .language import wb
 
 FAR = 1.0e9  # cells beyond this are one: their numbers would not fit int32
@@ -132,7 +132,7 @@ def hash_grid_query_next(query: HashGridQuery, index: int):  # noqa: F821
     return found >= 0, query, wb.where(found >= 0, found, index)
 
 
-@example("out[0] = wb.hash_grid_point_id(grid, 0)", gives=[1], scene=GRID)
+@valued("wb.hash_grid_point_id(grid, 0)", [1], GRID)
 @library()
 def hash_grid_point_id(grid: HASH_GRID, index: int):  # noqa: F821
     """hash_grid_point_id(grid: uint64, index: int) -> int: the number of a point from its place in the order of cells.

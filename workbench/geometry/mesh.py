@@ -13,7 +13,7 @@ from ..kernels.types import Array, Handle, float32, int32, uint32
 from ..launches.handles import held, numbered, rebuilt_in_place
 from ..launches.launch import launch, through
 from .building import check, check_groups, check_order, contents, module, room, same_device, stored
-from .examples import FACE, MOVING, example, marked, mesh_of
+from .examples import FACE, MOVING, example, marked, mesh_of, valued
 from .fitting import fit_dipoles, fit_faces, vec3i
 from .language import wb
 from .tree import TREE, Tree, group_root
@@ -238,7 +238,7 @@ def item_corners(mesh: MESH, item: int):
     return wb.detach(a), wb.detach(b), wb.detach(c)
 
 
-@example("out[0] = wb.mesh_get(mesh).points[1]", gives=[[1.0, 0.0, 0.0]])
+@valued("wb.mesh_get(mesh).points[1]", [[1.0, 0.0, 0.0]])
 @library()
 def mesh_get(mesh: MESH):
     """mesh_get(mesh: uint64) -> the mesh: its `points`, `indices` and `velocities` as arrays of the kernel."""
@@ -267,28 +267,28 @@ def mesh_get_group_root(mesh: MESH, group: int):
     return group_root(mesh.tree, group)
 
 
-@example("out[0] = wb.mesh_get_index(mesh, 2)", gives=[2])
+@valued("wb.mesh_get_index(mesh, 2)", [2])
 @library()
 def mesh_get_index(mesh: MESH, index: int):
     """mesh_get_index(mesh: uint64, index: int) -> int: the point of a corner; those of face f are 3 f to 3 f + 2."""
     return mesh.indices[index]
 
 
-@example("out[0] = wb.mesh_get_point(mesh, 1)", gives=[[1.0, 0.0, 0.0]])
+@valued("wb.mesh_get_point(mesh, 1)", [[1.0, 0.0, 0.0]])
 @library()
 def mesh_get_point(mesh: MESH, index: int):
     """mesh_get_point(mesh: uint64, index: int) -> vec3: where a corner is; those of face f are 3 f to 3 f + 2."""
     return mesh.points[mesh.indices[index]]
 
 
-@example("out[0] = wb.mesh_get_velocity(mesh, 1)", gives=[[1.0, 0.0, 0.0]], scene=MOVING)
+@valued("wb.mesh_get_velocity(mesh, 1)", [[1.0, 0.0, 0.0]], MOVING)
 @library()
 def mesh_get_velocity(mesh: MESH, index: int):
     """mesh_get_velocity(mesh: uint64, index: int) -> vec3: how fast a corner moves; of face f, 3 f to 3 f + 2."""
     return mesh.velocities[mesh.indices[index]]
 
 
-@example("out[0] = wb.mesh_eval_position(mesh, 0, 0.5, 0.5)", gives=[[0.5, 0.0, 0.0]])
+@valued("wb.mesh_eval_position(mesh, 0, 0.5, 0.5)", [[0.5, 0.0, 0.0]])
 @library()
 def mesh_eval_position(mesh: MESH, face: int, bary_u: float, bary_v: float):
     """mesh_eval_position(mesh: uint64, face: int, bary_u: float, bary_v: float) -> vec3: a point of a face.
@@ -299,7 +299,7 @@ def mesh_eval_position(mesh: MESH, face: int, bary_u: float, bary_v: float):
     return bary_u * corner(mesh, face, 0) + bary_v * corner(mesh, face, 1) + w * corner(mesh, face, 2)
 
 
-@example("out[0] = wb.mesh_eval_velocity(mesh, 0, 0.5, 0.5)", gives=[[0.5, 0.0, 0.0]], scene=MOVING)
+@valued("wb.mesh_eval_velocity(mesh, 0, 0.5, 0.5)", [[0.5, 0.0, 0.0]], MOVING)
 @library()
 def mesh_eval_velocity(mesh: MESH, face: int, bary_u: float, bary_v: float):
     """mesh_eval_velocity(mesh: uint64, face: int, bary_u: float, bary_v: float) -> vec3: how fast it moves.
@@ -310,7 +310,7 @@ def mesh_eval_velocity(mesh: MESH, face: int, bary_u: float, bary_v: float):
     return bary_u * a + bary_v * b + (1.0 - bary_u - bary_v) * mesh_get_velocity(mesh, 3 * face + 2)
 
 
-@example("out[0] = wb.mesh_eval_face_normal(mesh, 0)", gives=[[0.0, 0.0, 1.0]])
+@valued("wb.mesh_eval_face_normal(mesh, 0)", [[0.0, 0.0, 1.0]])
 @library()
 def mesh_eval_face_normal(mesh: MESH, face: int):
     """mesh_eval_face_normal(mesh: uint64, face: int) -> vec3: of length 1; corners turn counter-clockwise around it.
