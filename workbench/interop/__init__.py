@@ -209,9 +209,7 @@ def device_to_jax(warp_device: DeviceLike) -> Any:
     return next(d for d in jax.local_devices(backend="gpu") if d.local_hardware_id == ours.ordinal)
 
 
-JaxCallableGraphMode = IntEnum(
-    "JaxCallableGraphMode", "NONE JAX WARP WARP_STAGED WARP_STAGED_EX", module=__name__, start=0
-)
+JaxCallableGraphMode = IntEnum("JaxCallableGraphMode", "NONE JAX WARP WARP_STAGED WARP_STAGED_EX", start=0)
 JaxCallableGraphMode.__doc__ = """Warp's ways to capture a `jax_callable`. Without effect: it is called each time.
 
 >>> wb.JaxCallableGraphMode.JAX.value
