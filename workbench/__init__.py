@@ -190,17 +190,17 @@ for _room, _names in {
     "geometry.tile_queries": "BvhQueryTiled MeshQueryAABBTiled tile_query_valid tile_bvh_query_aabb "
     "tile_bvh_query_ray tile_bvh_query_next tile_mesh_query_aabb tile_mesh_query_aabb_next bvh_query_aabb_tiled "
     "bvh_query_ray_tiled bvh_query_next_tiled mesh_query_aabb_tiled mesh_query_aabb_next_tiled",
-    "warp.names.streams": "Stream Event ScopedStream get_stream set_stream record_event wait_event wait_stream "
+    "warp.names.streams": "Stream Event ScopedStream get_stream set_stream record_event "
     "synchronize_device synchronize_stream synchronize_event get_event_elapsed_time",
     "warp.names.timer": "ScopedTimer LOG_DEBUG LOG_INFO LOG_WARNING LOG_ERROR TIMING_KERNEL TIMING_KERNEL_BUILTIN "
     "TIMING_MEMCPY TIMING_MEMSET TIMING_GRAPH TIMING_ALL",
-    "warp.names.memory_pools": "is_mempool_supported is_mempool_enabled is_mempool_access_supported "
+    "warp.names.idle": "is_mempool_supported is_mempool_enabled is_mempool_access_supported "
     "is_mempool_access_enabled is_peer_access_supported is_peer_access_enabled set_mempool_enabled "
-    "set_mempool_access_enabled set_peer_access_enabled",
+    "set_mempool_access_enabled set_peer_access_enabled wait_event wait_stream clear_kernel_cache clear_lto_cache "
+    "is_conditional_graph_supported",
     "warp.names.numpy_types": "dtype_from_numpy dtype_to_numpy",
-    "warp.names.modules": "Module get_module set_module_options get_module_options load_module force_load "
-    "clear_kernel_cache clear_lto_cache",
-    "warp.names.graphs": "capture_begin capture_end capture_while capture_if is_conditional_graph_supported",
+    "warp.names.modules": "Module get_module set_module_options get_module_options load_module force_load",
+    "warp.names.graphs": "capture_begin capture_end capture_while capture_if",
 }.items():
     _LATER.update({_name: f"{_room}:{_name}" for _name in _names.split()})
 # Not offered: these modules (what is in them is) and what pytest writes into a module whose `assert` it explains.

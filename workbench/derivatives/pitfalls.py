@@ -140,7 +140,7 @@ Hook = Callable[[Event, Workspace], None]
 
 @dataclass(frozen=True, eq=False)
 class Pitfall:
-    """One mistake. `what` describes it, `cure` is the remedy for programs that make it; the rest implements it.
+    """One mistake. `what` describes it; the rest implements it.
 
     adjoint   another adjoint of each kernel. rewinds=False: kept values are not put back. around: what is done to
     the workspace before and after a launch is reversed. start: what is done to the seeds.
@@ -148,7 +148,6 @@ class Pitfall:
 
     name: str
     what: str
-    cure: str
     adjoint: Mistake | None = None
     rewinds: bool = True
     around: Callable[[Event, Workspace], Callable[[], None] | None] | None = None
@@ -348,68 +347,41 @@ values = Pitfall(
     "values",
     "The gradient of a leaf is added to its values, as if both were one memory: here are the values it"
     " would have become.",
-    "a gradient buffer of its own; tensors passed straight to a launch have one here.",
     start=_values_as_gradients,
 )
 struct_field = Pitfall(
     "struct_field",
     "One array of a struct without requires_grad: none of the struct's arrays takes part.",
-    "nothing: activity is found from the arrays that ask, whatever holds them.",
     around=_unmarked_field,
 )
 several_outputs = Pitfall(
     "several_outputs",
     "A store does not use up the gradient of what it overwrote, and it stays for the next call.",
-    "nothing: every backward pass has a workspace of its own.",
     adjoint=with_kept_outputs,
     start=_outputs.add,
     end=lambda tape, space: _outputs.keep(tape, space, lambda a: a in tape.log.written),
 )
 components = Pitfall(
-    "components",
-    "What is written into a component of a vector gets no gradient.",
-    "nothing: a component write is a functional insert.",
-    adjoint=without_components,
+    "components", "What is written into a component of a vector gets no gradient.", adjoint=without_components
 )
 alias = Pitfall(
     "alias",
     "A second name for a local (`b = a`) gets the gradient, and keeps it from the first.",
-    "nothing: locals are values, names are only names.",
     adjoint=without_aliases,
 )
 overwritten = Pitfall(
-    "overwritten",
-    "Adjoints read arrays as they are now, not as the launch found them.",
-    "nothing: what an adjoint reads is kept before it is overwritten.",
-    rewinds=False,
+    "overwritten", "Adjoints read arrays as they are now, not as the launch found them.", rewinds=False
 )
 persistent_seeds = Pitfall(
-    "persistent_seeds",
-    "The seed of the last row is still there when the next row is seeded.",
-    "nothing: seeds are copied, and each call begins with its own.",
-    start=_add_seeds,
+    "persistent_seeds", "The seed of the last row is still there when the next row is seeded.", start=_add_seeds
 )
 frozen_loops = Pitfall(
-    "frozen_loops",
-    "The reverse of a loop finds the values of the last turn in every turn.",
-    "nothing: what a loop carries is recorded turn by turn.",
-    adjoint=with_frozen_loops,
+    "frozen_loops", "The reverse of a loop finds the values of the last turn in every turn.", adjoint=with_frozen_loops
 )
 missing_requires_grad = Pitfall(
     "missing_requires_grad",
     "An array in the middle without requires_grad has no gradient to pass on.",
-    "nothing: what lies on the way from a marked array is followed, marked or not.",
     around=_unmarked,
 )
 
-ALL = (
-    values,
-    struct_field,
-    several_outputs,
-    components,
-    alias,
-    overwritten,
-    persistent_seeds,
-    frozen_loops,
-    missing_requires_grad,
-)
+ALL = tuple(made for made in list(globals().values()) if isinstance(made, Pitfall))

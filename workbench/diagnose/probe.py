@@ -11,7 +11,8 @@ import functools
 import itertools
 import weakref
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -80,18 +81,13 @@ class Probe(Rerun):
 
     def value(self, move: Move) -> float:
         """The loss with the inputs moved; NaN where the program is refused there."""
-        self.runs += 1
-        try:
-            self._move(move)
+        with suppress(WorkbenchError), self._moved(move):
             if self._plain is None:
                 self._plain = self._joined(lambda k: self.launches[k][1].run)
             for run_ in self._plain:
                 run_()
             return float(read_values(self.made.outputs["loss"]).ravel()[0])
-        except WorkbenchError:
-            return float("nan")
-        finally:
-            self.made.restore()
+        return float("nan")
 
     def gradient(self) -> dict[str, np.ndarray]:
         """{input: derivative of the loss by it, in float64}."""
@@ -107,18 +103,13 @@ class Probe(Rerun):
 
     def decisions(self, move: Move) -> list[int]:
         """A checksum of the decisions of each launch, with the inputs moved."""
-        self.runs += 1
-        try:
-            self._move(move)
+        with suppress(WorkbenchError), self._moved(move):
             if self._recording is None:
                 self._recording = self._joined(self._decide)
             for run_ in self._recording:
                 run_()
             return [zlib.crc32(on_host(record.data).tobytes()) for record in self._records.values()]
-        except WorkbenchError:
-            return [-1]
-        finally:
-            self.made.restore()
+        return [-1]
 
     def first_difference(self, one: Move, other: Move) -> Decision | None:
         """The first decision, in the order of the program, that differs between two points."""
@@ -137,10 +128,17 @@ class Probe(Rerun):
         where = event.where if stmt is None else stmt.where or event.where
         return Decision(event, number, where, thread, turn)
 
-    def _move(self, move: Move) -> None:
-        for name, by in move.items():
-            a = self.made.inputs[name]
-            add_into(a.data, on_device(a, by.astype(a.data.dtype)), a.span)
+    @contextmanager
+    def _moved(self, move: Move) -> Iterator[None]:
+        """Context of one run, with the inputs moved."""
+        self.runs += 1
+        try:
+            for name, by in move.items():
+                a = self.made.inputs[name]
+                add_into(a.data, on_device(a, by.astype(a.data.dtype)), a.span)
+            yield
+        finally:
+            self.made.restore()
 
     def _recorded(self, k: int) -> Program | None:
         """The program of a step that records its decisions; None for one that is no launch or decides nothing."""
@@ -189,9 +187,7 @@ class Probe(Rerun):
 
     def _at(self, move: Move, k: int) -> tuple[list[Any], np.ndarray]:
         """The arguments of a step as it finds them, and its record of decisions, with the inputs moved."""
-        self.runs += 1
-        try:
-            self._move(move)
+        with self._moved(move):
             for step in self.steps[:k]:
                 step(False)
             launch = self.launches[k][1]
@@ -202,8 +198,6 @@ class Probe(Rerun):
             ]
             self._decide(k)(False)
             return args, on_host(self._records[k].data).copy()
-        finally:
-            self.made.restore()
 
 
 _programs: weakref.WeakKeyDictionary[Program, Program | None] = weakref.WeakKeyDictionary()

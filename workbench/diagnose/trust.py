@@ -20,7 +20,6 @@ from ..arrays import allocation as memory
 from ..arrays.array import array
 from ..arrays.workspace import is_float_memory
 from ..errors import GradientError, Where
-from ..kernels.types import Scalar
 from ..tapes.private_copies import leaves
 from ..tapes.replay import keep_all
 from ..tapes.seeds import check_tape, seeds_of
@@ -115,10 +114,9 @@ class Trust:
         place = "" if self.line is None else f" in line {self.line.line} ({self.line.text.strip()})"
         place += f" of {self.launch}" if self.launch else ""
         place += f", thread {self.thread[0] if len(self.thread) == 1 else self.thread}" if self.thread else ""
-        if self.kind == "jump":
-            return f"a decision falls otherwise{place}, and the loss jumps by {self.size:.2g}"
-        if self.kind == "kink":
-            return f"a decision falls otherwise{place}, and the slope changes by {self.size:.2g}"
+        if self.kind in ("jump", "kink"):
+            changed = "loss jumps" if self.kind == "jump" else "slope changes"
+            return f"a decision falls otherwise{place}, and the {changed} by {self.size:.2g}"
         if self.kind == "chaos":
             return (
                 f"chaos: the adjoint grows by a factor of {self.growth:.5g} a turn{place}; beyond {self.horizon:.0f}"
@@ -255,7 +253,7 @@ class _Search:
         even = 1 / math.sqrt(sum(v.size for v in g.values()))
         self.way = {n: v / self.slope if self.slope else np.full(v.shape, even) for n, v in g.items()}
         self.base = self.probe.value({})
-        eps = 1e-15 if self.probe is not self.own else float(np.finfo(_type(loss)).eps)
+        eps = 1e-15 if self.probe is not self.own else float(np.finfo(loss.data.dtype).eps)
         self.noise = 64 * eps * abs(self.base) + 1e-300
         self.seen: dict[float, float] = {0.0: self.base}
 
@@ -349,11 +347,8 @@ class _Search:
         if found is not None:
             made.launch, made.line = f"#{found.number} {found.event.label}", found.where
             made.thread, made.turn = found.thread, found.turn
-            alike = [e for e in self.tape.events[: found.number] if (e.label, e.line) == self._call(found)]
-            made.step = len(alike)
-
-    def _call(self, found: Decision) -> tuple:
-        return found.event.label, found.event.line
+            call = found.event.label, found.event.line
+            made.step = sum((e.label, e.line) == call for e in self.tape.events[: found.number])
 
     def _chaos(self, made: Trust, beyond: float, side: int) -> bool:
         """The adjoint grows exponentially, and the slope says more than the loss ever does."""
@@ -363,7 +358,7 @@ class _Search:
         if growth is None:
             return False
         made.kind, made.growth, made.launch, made.line = "chaos", growth.rate, growth.title, growth.where
-        made.horizon = -math.log(float(np.finfo(_type(self.end)).eps)) / math.log(growth.rate)
+        made.horizon = -math.log(float(np.finfo(self.end.data.dtype).eps)) / math.log(growth.rate)
         return True
 
     def _range(self) -> float:
@@ -457,12 +452,6 @@ def _inputs(tape: Tape, x: list[array] | None) -> dict[str, array]:
         text = "no array of floats to move: none that the tape started from requires a gradient."
         raise GradientError(text, slug="trust", instead="tape.trust(loss, x)   with an x that launches read")
     return found
-
-
-def _type(a: array) -> Any:
-    dtype = a.dtype
-    assert isinstance(dtype, Scalar)
-    return dtype.numpy
 
 
 def _terms(tape: Tape, loss: array, inputs: list[array]) -> np.ndarray | None:

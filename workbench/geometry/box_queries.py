@@ -16,6 +16,7 @@ from ..kernels.types import Array, Query, float32, int32, uint32
 from ..launches.handles import held, numbered, rebuilt_in_place
 from ..launches.launch import through
 from .building import check, check_groups, check_order, contents, same_device
+from .examples import BOXES, GROUPS, TWO_FACES, counted, marked
 from .fitting import fit_boxes, order_along_curve
 from .language import wb
 from .mesh import BEFORE, MESH, item_corners
@@ -207,124 +208,64 @@ MeshQuery = MeshQueryAABB = Query("MeshQueryAABB", (("mesh", MESH), ("boxes", Bv
 # ---- queries of a tree
 
 
+@marked("wb.bvh_query_sphere(bvh, wb.vec3(), 9.0, wb.bvh_get_group_root(bvh, 7))", [1, 0, 1, 0], GROUPS)
 @library()
 def bvh_get_group_root(bvh: TREE, group: int):
     """bvh_get_group_root(bvh: uint64, group: int) -> int: what queries take as `root` to find boxes of a group alone.
 
     Of a group without boxes it is -2, with which a query finds nothing.
-
-    >>> @wb.kernel
-    ... def mark(bvh: wb.uint64, out: wb.array[int]):
-    ...     root = wb.bvh_get_group_root(bvh, 7)
-    ...     for i in wb.bvh_query_sphere(bvh, wb.vec3(), 9.0, root):
-    ...         out[i] = 1
-    >>> corners, groups = wb.zeros(4, dtype=wb.vec3), wb.array([7, 3, 7, 5], dtype=int)
-    >>> bvh = wb.Bvh(corners, corners, groups=groups)
-    >>> out = wb.zeros(4, dtype=int)
-    >>> wb.launch(mark, 1, [bvh.id, out])
-    >>> out
-    array([1, 0, 1, 0], dtype=int32, shape=(4,))
     """
     return group_root(bvh, group)
 
 
+@marked("wb.bvh_query_aabb(bvh, wb.vec3(0.5, 0.5, 0.5), wb.vec3(2.5, 2.5, 2.5))", [1, 1, 0], BOXES)
 @library()
 def bvh_query_aabb(bvh: TREE, low: wb.vec3, high: wb.vec3, root: int = -1):
     """bvh_query_aabb(bvh: uint64, low: vec3, high: vec3) -> BvhQuery: the boxes that touch the one from low to high.
 
     A fourth argument `root` restricts it to one group, here and in the other queries: see `bvh_get_group_root`.
-
-    >>> @wb.kernel
-    ... def mark(bvh: wb.uint64, out: wb.array[int]):
-    ...     for i in wb.bvh_query_aabb(bvh, wb.vec3(0.5, 0.5, 0.5), wb.vec3(2.5, 2.5, 2.5)):
-    ...         out[i] = 1
-    >>> lowers = wb.array([[0, 0, 0], [2, 2, 2], [4, 4, 4]], dtype=wb.vec3)
-    >>> bvh = wb.Bvh(lowers, lowers + wb.vec3(1.0, 1.0, 1.0))
-    >>> out = wb.zeros(3, dtype=int)
-    >>> wb.launch(mark, 1, [bvh.id, out])
-    >>> out
-    array([1, 1, 0], dtype=int32, shape=(3,))
     """
     return BvhQuery(bvh, BOX, wb.detach(low), wb.detach(high), 0.0, 0.0, uint32(1), 0, root)
 
 
+@marked("wb.bvh_query_ray(bvh, wb.vec3(-1.0, 0.5, 0.5), wb.vec3(1.0, 0.0, 0.0))", [1, 0, 1], BOXES)
 @library()
 def bvh_query_ray(bvh: TREE, start: wb.vec3, dir: wb.vec3, root: int = -1):
-    """bvh_query_ray(bvh: uint64, start: vec3, dir: vec3) -> BvhQuery: the boxes that a ray meets, in no certain order.
-
-    >>> @wb.kernel
-    ... def mark(bvh: wb.uint64, out: wb.array[int]):
-    ...     for i in wb.bvh_query_ray(bvh, wb.vec3(-1.0, 0.5, 0.5), wb.vec3(1.0, 0.0, 0.0)):
-    ...         out[i] = 1
-    >>> lowers = wb.array([[0, 0, 0], [2, 2, 2], [4, 0, 0]], dtype=wb.vec3)
-    >>> bvh = wb.Bvh(lowers, lowers + wb.vec3(1.0, 1.0, 1.0))
-    >>> out = wb.zeros(3, dtype=int)
-    >>> wb.launch(mark, 1, [bvh.id, out])
-    >>> out
-    array([1, 0, 1], dtype=int32, shape=(3,))
-    """
+    """bvh_query_ray(bvh: uint64, start: vec3, dir: vec3) -> BvhQuery: boxes that a ray meets, in no certain order."""
     return BvhQuery(bvh, RAY, wb.detach(start), inverses(wb.detach(dir)), 0.0, EVERYWHERE, uint32(1), 0, root)
 
 
+@marked("wb.bvh_query_capsule(bvh, wb.vec3(-1.0, 1.2, 0.5), wb.vec3(1.0, 0.0, 0.0), 0.3)", [1, 0, 1], BOXES)
 @library()
 def bvh_query_capsule(bvh: TREE, start: wb.vec3, dir: wb.vec3, radius: float, root: int = -1):
     """bvh_query_capsule(bvh: uint64, start: vec3, dir: vec3, radius: float) -> BvhQuery: as of a ray that is thick.
 
     It gives every box that a ball of this radius meets on its way, and may give some that it just misses.
-
-    >>> @wb.kernel
-    ... def mark(bvh: wb.uint64, out: wb.array[int]):
-    ...     for i in wb.bvh_query_capsule(bvh, wb.vec3(-1.0, 1.2, 0.5), wb.vec3(1.0, 0.0, 0.0), 0.3):
-    ...         out[i] = 1
-    >>> lowers = wb.array([[0, 0, 0], [2, 2, 2], [4, 0, 0]], dtype=wb.vec3)
-    >>> bvh = wb.Bvh(lowers, lowers + wb.vec3(1.0, 1.0, 1.0))
-    >>> out = wb.zeros(3, dtype=int)
-    >>> wb.launch(mark, 1, [bvh.id, out])
-    >>> out
-    array([1, 0, 1], dtype=int32, shape=(3,))
     """
     r = wb.max(wb.detach(radius), 0.0)
     return BvhQuery(bvh, RAY, wb.detach(start), inverses(wb.detach(dir)), r, EVERYWHERE, uint32(1), 0, root)
 
 
+@marked("wb.bvh_query_sphere(bvh, wb.vec3(2.5, 0.5, 0.5), 1.6)", [1, 0, 1], BOXES)
 @library()
 def bvh_query_sphere(bvh: TREE, center: wb.vec3, radius: float, root: int = -1):
-    """bvh_query_sphere(bvh: uint64, center: vec3, radius: float) -> BvhQuery: the boxes that a ball touches.
-
-    >>> @wb.kernel
-    ... def mark(bvh: wb.uint64, out: wb.array[int]):
-    ...     for i in wb.bvh_query_sphere(bvh, wb.vec3(0.0, 0.0, 0.0), 3.0):
-    ...         out[i] = 1
-    >>> lowers = wb.array([[0, 0, 0], [2, 2, 2], [2, 2, 0]], dtype=wb.vec3)
-    >>> bvh = wb.Bvh(lowers, lowers + wb.vec3(1.0, 1.0, 1.0))
-    >>> out = wb.zeros(3, dtype=int)
-    >>> wb.launch(mark, 1, [bvh.id, out])
-    >>> out
-    array([1, 0, 1], dtype=int32, shape=(3,))
-    """
+    """bvh_query_sphere(bvh: uint64, center: vec3, radius: float) -> BvhQuery: the boxes that a ball touches."""
     r, c = wb.max(wb.detach(radius), 0.0), wb.detach(center)
     return BvhQuery(bvh, SPHERE, c, c, r * r, 0.0, uint32(1), 0, root)
 
 
+@counted(
+    "wb.bvh_query_ray(bvh, wb.vec3(-1.0, 0.5, 0.5), wb.vec3(1.0, 0.0, 0.0))",
+    "wb.bvh_query_next(query, k, 3.0)",
+    [1],
+    BOXES,
+)
 @library("query", "index")
 def bvh_query_next(query: BvhQuery, index: int, max_dist: float = EVERYWHERE):
     """bvh_query_next(query: BvhQuery, index: int, max_dist: float) -> bool: is there another; `index` is its number.
 
     For `while` loops; `for index in query` does the same. `max_dist`, for rays and capsules, is how far to look, in
     lengths of the direction; it may become smaller from one call to the next.
-
-    >>> @wb.kernel
-    ... def count(bvh: wb.uint64, out: wb.array[int]):
-    ...     query = wb.bvh_query_ray(bvh, wb.vec3(-1.0, 0.5, 0.5), wb.vec3(1.0, 0.0, 0.0))
-    ...     index = int(0)
-    ...     while wb.bvh_query_next(query, index, 3.0):
-    ...         out[0] += 1
-    >>> lowers = wb.array([[0, 0, 0], [2, 2, 2], [4, 0, 0]], dtype=wb.vec3)
-    >>> bvh = wb.Bvh(lowers, lowers + wb.vec3(1.0, 1.0, 1.0))
-    >>> out = wb.zeros(1, dtype=int)
-    >>> wb.launch(count, 1, [bvh.id, out])
-    >>> out.list()
-    [1]
     """
     query.reach = wb.detach(max_dist)
     query, found = advance_boxes(query)
@@ -334,60 +275,26 @@ def bvh_query_next(query: BvhQuery, index: int, max_dist: float = EVERYWHERE):
 # ---- queries of a mesh
 
 
+@marked("wb.mesh_query_aabb(mesh, wb.vec3(0.9, 0.9, 0.0), wb.vec3(2.0, 2.0, 1.0))", [1, 0], TWO_FACES)
 @library()
 def mesh_query_aabb(mesh: MESH, low: wb.vec3, high: wb.vec3):
-    """mesh_query_aabb(mesh: uint64, low: vec3, high: vec3) -> MeshQueryAABB: the faces whose boxes touch this one.
-
-    >>> @wb.kernel
-    ... def mark(mesh: wb.uint64, out: wb.array[int]):
-    ...     for face in wb.mesh_query_aabb(mesh, wb.vec3(0.9, 0.9, 0.0), wb.vec3(2.0, 2.0, 1.0)):
-    ...         out[face] = 1
-    >>> points = wb.array([[0, 0, 0], [1, 0, 0], [0, 1, 0]], dtype=wb.vec3)
-    >>> mesh = wb.Mesh(points, wb.array([0, 1, 2, 0, 0, 0], dtype=int))
-    >>> out = wb.zeros(2, dtype=int)
-    >>> wb.launch(mark, 1, [mesh.id, out])
-    >>> out
-    array([1, 0], dtype=int32, shape=(2,))
-    """
+    """mesh_query_aabb(mesh: uint64, low: vec3, high: vec3) -> MeshQueryAABB: the faces whose boxes touch this one."""
     return MeshQueryAABB(mesh, bvh_query_aabb(mesh.tree, low, high))
 
 
+@marked("wb.mesh_query_sphere(mesh, wb.vec3(1.0, 1.0, 0.0), 0.8)", [1, 0], TWO_FACES)
 @library()
 def mesh_query_sphere(mesh: MESH, center: wb.vec3, radius: float):
-    """mesh_query_sphere(mesh: uint64, center: vec3, radius: float) -> MeshQueryAABB: the faces that a ball touches.
-
-    >>> @wb.kernel
-    ... def mark(mesh: wb.uint64, out: wb.array[int]):
-    ...     for face in wb.mesh_query_sphere(mesh, wb.vec3(1.0, 1.0, 0.0), 0.8):
-    ...         out[face] = 1
-    >>> points = wb.array([[0, 0, 0], [1, 0, 0], [0, 1, 0]], dtype=wb.vec3)
-    >>> mesh = wb.Mesh(points, wb.array([0, 1, 2, 0, 0, 0], dtype=int))
-    >>> out = wb.zeros(2, dtype=int)
-    >>> wb.launch(mark, 1, [mesh.id, out])
-    >>> out
-    array([1, 0], dtype=int32, shape=(2,))
-    """
+    """mesh_query_sphere(mesh: uint64, center: vec3, radius: float) -> MeshQueryAABB: the faces that a ball touches."""
     return MeshQueryAABB(mesh, bvh_query_sphere(mesh.tree, center, radius))
 
 
+@counted("wb.mesh_query_sphere(mesh, wb.vec3(1.0, 1.0, 0.0), 0.8)", "wb.mesh_query_next(query, k)", [1], TWO_FACES)
 @library("query", "index")
 def mesh_query_next(query: MeshQueryAABB, index: int):
     """mesh_query_next(query: MeshQueryAABB, index: int) -> bool: is there another face; `index` becomes its number.
 
     For `while` loops; `for index in query` does the same.
-
-    >>> @wb.kernel
-    ... def count(mesh: wb.uint64, out: wb.array[int]):
-    ...     query = wb.mesh_query_sphere(mesh, wb.vec3(1.0, 1.0, 0.0), 0.8)
-    ...     face = int(0)
-    ...     while wb.mesh_query_next(query, face):
-    ...         out[0] += 1
-    >>> points = wb.array([[0, 0, 0], [1, 0, 0], [0, 1, 0]], dtype=wb.vec3)
-    >>> mesh = wb.Mesh(points, wb.array([0, 1, 2, 0, 0, 0], dtype=int))
-    >>> out = wb.zeros(1, dtype=int)
-    >>> wb.launch(count, 1, [mesh.id, out])
-    >>> out.list()
-    [1]
     """
     query, found = advance_faces(query)
     return found >= 0, query, wb.where(found >= 0, found, index)

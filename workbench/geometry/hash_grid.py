@@ -22,6 +22,7 @@ from ..kernels.types import Array, Handle, Query, bool_, float16, float32, float
 from ..launches.handles import held, numbered, rebuilt_in_place
 from ..launches.launch import launch, through
 from .building import check, room, same_device
+from .examples import GRID, counted, valued
 from .language import wb
 
 FAR = 1.0e9  # cells beyond this are one: their numbers would not fit int32
@@ -120,45 +121,23 @@ def advance(query: HashGridQuery):  # noqa: F821
     return query, index
 
 
+@counted("wb.hash_grid_query(grid, wb.vec3(0.2, 0.0, 0.0), 0.5)", "wb.hash_grid_query_next(query, k)", [1], GRID)
 @library("query", "index")
 def hash_grid_query_next(query: HashGridQuery, index: int):  # noqa: F821
     """hash_grid_query_next(query, index: int) -> bool: is there another point; `index` becomes its number.
 
     For `while` loops; `for index in query` does the same.
-
-    >>> @wb.kernel
-    ... def first(grid: wb.uint64, p: wb.vec3, found: wb.array[int]):
-    ...     query = wb.hash_grid_query(grid, p, 0.5)
-    ...     index = int(-1)
-    ...     while wb.hash_grid_query_next(query, index):
-    ...         found[wb.tid()] = index
-    >>> grid = wb.HashGrid(8, 8, 8)
-    >>> grid.build(wb.array([[0, 0, 0], [3, 0, 0]], dtype=wb.vec3), 1.0)
-    >>> found = wb.zeros(1, dtype=int)
-    >>> wb.launch(first, 1, [grid.id, wb.vec3(3.2, 0.0, 0.0), found])
-    >>> found.list()
-    [1]
     """
     query, found = advance(query)
     return found >= 0, query, wb.where(found >= 0, found, index)
 
 
+@valued("wb.hash_grid_point_id(grid, 0)", [1], GRID)
 @library()
 def hash_grid_point_id(grid: HASH_GRID, index: int):  # noqa: F821
     """hash_grid_point_id(grid: uint64, index: int) -> int: the number of a point from its place in the order of cells.
 
     Threads that take points in this order have neighbours in common.
-
-    >>> @wb.kernel
-    ... def order(grid: wb.uint64, out: wb.array[int]):
-    ...     i = wb.tid()
-    ...     out[i] = wb.hash_grid_point_id(grid, i)
-    >>> grid = wb.HashGrid(8, 8, 8)
-    >>> grid.build(wb.array([[3, 0, 0], [0, 0, 0]], dtype=wb.vec3), 1.0)
-    >>> out = wb.zeros(2, dtype=int)
-    >>> wb.launch(order, 2, [grid.id, out])
-    >>> out.list()
-    [1, 0]
     """
     return grid.items[index]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..kernels.reading.declare import struct
 from ..kernels.reading.library import library
 from ..kernels.types import Array, uint32
+from .examples import POINT_AND_FACE, WINDING, valued
 from .language import in_names, wb
 from .mesh import MESH, corner, item_corners
 from .signs import sign_by_normal, sign_by_parity, sign_by_rays, sign_by_winding
@@ -149,25 +150,18 @@ def mesh_query_point(mesh: MESH, point: wb.vec3, max_dist: float):
     return query
 
 
+@valued("wb.mesh_query_point_no_sign(mesh, wb.vec3(0.2, 0.2, 1.0), 2.0).face", [1], POINT_AND_FACE)
 @in_names(**PLACE)
 @library()
 def mesh_query_point_no_sign(mesh: MESH, point: wb.vec3, max_dist: float):
     """mesh_query_point_no_sign(mesh: uint64, point: vec3, max_dist: float) -> MeshQueryPoint, its `sign` 0.
 
     As `mesh_query_point`, for those who need not know whether the point is inside: several times faster.
-
-    >>> @wb.kernel
-    ... def face(mesh: wb.uint64, out: wb.array[int]):
-    ...     out[0] = wb.mesh_query_point_no_sign(mesh, wb.vec3(), 1.0).face
-    >>> mesh = wb.Mesh(wb.zeros(3, dtype=wb.vec3), wb.array([0, 1, 2], dtype=int))
-    >>> out = wb.ones(1, dtype=int)
-    >>> wb.launch(face, 1, [mesh.id, out])
-    >>> out.list()
-    [0]
     """
     return answer(mesh, point, closest_item(mesh, wb.detach(point), wb.detach(max_dist)))
 
 
+@valued("wb.mesh_query_furthest_point_no_sign(mesh, wb.vec3(-1.0, 0.0, 0.0), 0.0).v", [1.0])
 @in_names(**PLACE)
 @library()
 def mesh_query_furthest_point_no_sign(mesh: MESH, point: wb.vec3, min_dist: float):
@@ -175,17 +169,6 @@ def mesh_query_furthest_point_no_sign(mesh: MESH, point: wb.vec3, min_dist: floa
 
     The point of the mesh that is furthest away, of faces further than `min_dist`. It is a vertex, so `u` and `v` are 0
     or 1 and have no derivative.
-
-    >>> @wb.kernel
-    ... def far(mesh: wb.uint64, out: wb.array[wb.vec3]):
-    ...     q = wb.mesh_query_furthest_point_no_sign(mesh, wb.vec3(), 0.0)
-    ...     out[0] = wb.mesh_eval_position(mesh, q.face, q.u, q.v)
-    >>> points = wb.array([[0, 0, 0], [1, 0, 0], [0, 3, 0]], dtype=wb.vec3)
-    >>> mesh = wb.Mesh(points, wb.array([0, 1, 2], dtype=int))
-    >>> out = wb.zeros(1, dtype=wb.vec3)
-    >>> wb.launch(far, 1, [mesh.id, out])
-    >>> out.numpy().tolist()
-    [[0.0, 3.0, 0.0]]
     """
     p = wb.detach(point)
     query = MeshQueryPoint()
@@ -197,6 +180,7 @@ def mesh_query_furthest_point_no_sign(mesh: MESH, point: wb.vec3, min_dist: floa
     return query
 
 
+@valued("wb.mesh_query_point_sign_normal(mesh, wb.vec3(0.2, 0.2, -1.0), 10.0).sign", [-1.0])
 @in_names(inside="sign", **PLACE)
 @library()
 def mesh_query_point_sign_normal(mesh: MESH, point: wb.vec3, max_dist: float, epsilon: float = 1.0e-3):
@@ -205,16 +189,6 @@ def mesh_query_point_sign_normal(mesh: MESH, point: wb.vec3, max_dist: float, ep
     As `mesh_query_point`, with `sign` from the side of the surface the point is on: of the normal there, or on an edge
     or vertex of the sum of those of its faces, weighted by their angles (Baerentzen and Aanaes, 2005). Faces meet there
     that come within `epsilon` times the mean length of an edge. Right for closed meshes that do not cross themselves.
-
-    >>> @wb.kernel
-    ... def side(mesh: wb.uint64, out: wb.array[float]):
-    ...     out[0] = wb.mesh_query_point_sign_normal(mesh, wb.vec3(0.2, 0.2, -1.0), 10.0).sign
-    >>> points = wb.array([[0, 0, 0], [1, 0, 0], [0, 1, 0]], dtype=wb.vec3)
-    >>> mesh = wb.Mesh(points, wb.array([0, 1, 2], dtype=int))
-    >>> out = wb.zeros(1)
-    >>> wb.launch(side, 1, [mesh.id, out])
-    >>> out.list()
-    [-1.0]
     """
     p = wb.detach(point)
     found = closest_item(mesh, p, wb.detach(max_dist))
@@ -224,6 +198,7 @@ def mesh_query_point_sign_normal(mesh: MESH, point: wb.vec3, max_dist: float, ep
     return query
 
 
+@valued("wb.mesh_query_point_sign_winding_number(mesh, wb.vec3(0.2, 0.2, 1.0), 10.0).sign", [1.0], WINDING)
 @in_names(inside="sign", **PLACE)
 @library()
 def mesh_query_point_sign_winding_number(
@@ -235,16 +210,6 @@ def mesh_query_point_sign_winding_number(
     for meshes with holes and crossings. Faces further away than `accuracy` times their extent are taken together
     (Barill et al., Fast Winding Numbers for Soups and Clouds, 2018). The mesh is made with
     `support_winding_number=True`, else the launch is refused (Warp takes another sign in silence).
-
-    >>> @wb.kernel
-    ... def side(mesh: wb.uint64, out: wb.array[float]):
-    ...     out[0] = wb.mesh_query_point_sign_winding_number(mesh, wb.vec3(0.2, 0.2, 1.0), 10.0).sign
-    >>> points = wb.array([[0, 0, 0], [1, 0, 0], [0, 1, 0]], dtype=wb.vec3)
-    >>> mesh = wb.Mesh(points, wb.array([0, 1, 2], dtype=int), support_winding_number=True)
-    >>> out = wb.zeros(1)
-    >>> wb.launch(side, 1, [mesh.id, out])
-    >>> out.list()
-    [1.0]
     """
     p = wb.detach(point)
     query = answer(mesh, point, closest_item(mesh, p, wb.detach(max_dist)))
@@ -253,6 +218,7 @@ def mesh_query_point_sign_winding_number(
     return query
 
 
+@valued("wb.mesh_query_point_sign_parity(mesh, wb.vec3(0.2, 0.2, 1.0), 10.0).sign", [1.0])
 @in_names(inside="sign", **PLACE)
 @library()
 def mesh_query_point_sign_parity(
@@ -262,16 +228,6 @@ def mesh_query_point_sign_parity(
 
     As `mesh_query_point`, with `sign` -1 where at least half of `n_sample` rays around the direction (1, 1, 1), the
     same at every call, meet an odd number of faces. Which ones is not as in Warp.
-
-    >>> @wb.kernel
-    ... def side(mesh: wb.uint64, out: wb.array[float]):
-    ...     out[0] = wb.mesh_query_point_sign_parity(mesh, wb.vec3(0.2, 0.2, 1.0), 10.0).sign
-    >>> points = wb.array([[0, 0, 0], [1, 0, 0], [0, 1, 0]], dtype=wb.vec3)
-    >>> mesh = wb.Mesh(points, wb.array([0, 1, 2], dtype=int))
-    >>> out = wb.zeros(1)
-    >>> wb.launch(side, 1, [mesh.id, out])
-    >>> out.list()
-    [1.0]
     """
     p = wb.detach(point)
     query = answer(mesh, point, closest_item(mesh, p, wb.detach(max_dist)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..kernels.reading.declare import struct
 from ..kernels.reading.library import library
 from ..kernels.types import uint32
+from .examples import TWICE, valued
 from .language import in_names, wb
 from .mesh import MESH, corner, item_corners, mesh_eval_face_normal
 from .tree import climbed, inverses, is_other, leaf_items, left_out, node_entry, skipped
@@ -91,6 +92,7 @@ def hits(mesh: MESH, start: wb.vec3, dir: wb.vec3, max_t: float, enough: int, ro
     return count
 
 
+@valued("wb.mesh_query_ray(mesh, wb.vec3(0.2, 0.2, 3.0), wb.vec3(0.0, 0.0, -1.0), 10.0).t", [3.0])
 @in_names(t="t", bary_u="u", bary_v="v", sign="sign", normal="normal", face="face")
 @library()
 def mesh_query_ray(mesh: MESH, start: wb.vec3, dir: wb.vec3, max_t: float, root: int = -1):
@@ -100,18 +102,6 @@ def mesh_query_ray(mesh: MESH, start: wb.vec3, dir: wb.vec3, max_t: float, root:
     `mesh_get_group_root`. Faces are hit from both sides, and on their edges. `t`, `u`, `v` and `normal` have
     derivatives by `start`, `dir` and the points of the mesh; which face it is has none. As in Warp, six more names may
     be given before `root`, which then get t, u, v, sign, normal and face of a hit; the call then gives a bool.
-
-    >>> @wb.kernel
-    ... def look(mesh: wb.uint64, out: wb.array[float]):
-    ...     hit = wb.mesh_query_ray(mesh, wb.vec3(0.2, 0.2, 3.0), wb.vec3(0.0, 0.0, -1.0), 10.0)
-    ...     if hit.result:
-    ...         out[0] = hit.t
-    >>> points = wb.array([[0, 0, 0], [1, 0, 0], [0, 1, 0]], dtype=wb.vec3)
-    >>> mesh = wb.Mesh(points, wb.array([0, 1, 2], dtype=int))
-    >>> out = wb.zeros(1)
-    >>> wb.launch(look, 1, [mesh.id, out])
-    >>> out.list()
-    [3.0]
     """
     query = MeshQueryRay()
     found = hit_item(mesh, wb.detach(start), wb.detach(dir), wb.detach(max_t), root)
@@ -126,37 +116,18 @@ def mesh_query_ray(mesh: MESH, start: wb.vec3, dir: wb.vec3, max_t: float, root:
     return query
 
 
+@valued("wb.mesh_query_ray_anyhit(mesh, wb.vec3(0.2, 0.2, 3.0), wb.vec3(0.0, 0.0, -1.0), 10.0)", [True])
 @library()
 def mesh_query_ray_anyhit(mesh: MESH, start: wb.vec3, dir: wb.vec3, max_t: float, root: int = -1):
-    """mesh_query_ray_anyhit(mesh: uint64, start: vec3, dir: vec3, max_t: float) -> bool: does a ray hit anything.
-
-    >>> @wb.kernel
-    ... def shadow(mesh: wb.uint64, out: wb.array[bool]):
-    ...     out[0] = wb.mesh_query_ray_anyhit(mesh, wb.vec3(0.2, 0.2, 3.0), wb.vec3(0.0, 0.0, -1.0), 10.0)
-    >>> points = wb.array([[0, 0, 0], [1, 0, 0], [0, 1, 0]], dtype=wb.vec3)
-    >>> mesh = wb.Mesh(points, wb.array([0, 1, 2], dtype=int))
-    >>> out = wb.zeros(1, dtype=bool)
-    >>> wb.launch(shadow, 1, [mesh.id, out])
-    >>> out.list()
-    [True]
-    """
+    """mesh_query_ray_anyhit(mesh: uint64, start: vec3, dir: vec3, max_t: float) -> bool: does a ray hit anything."""
     return hits(mesh, wb.detach(start), wb.detach(dir), wb.detach(max_t), 1, root) > 0
 
 
+@valued("wb.mesh_query_ray_count_intersections(mesh, wb.vec3(0.2, 0.2, 3.0), wb.vec3(0.0, 0.0, -1.0))", [2], TWICE)
 @library()
 def mesh_query_ray_count_intersections(mesh: MESH, start: wb.vec3, dir: wb.vec3, root: int = -1):
     """mesh_query_ray_count_intersections(mesh: uint64, start: vec3, dir: vec3) -> int: how many faces a ray meets.
 
     A ray through an edge or a vertex meets each face that has it.
-
-    >>> @wb.kernel
-    ... def layers(mesh: wb.uint64, out: wb.array[int]):
-    ...     out[0] = wb.mesh_query_ray_count_intersections(mesh, wb.vec3(0.2, 0.2, 3.0), wb.vec3(0.0, 0.0, -1.0))
-    >>> points = wb.array([[0, 0, 0], [1, 0, 0], [0, 1, 0]], dtype=wb.vec3)
-    >>> mesh = wb.Mesh(points, wb.array([0, 1, 2, 0, 1, 2], dtype=int))
-    >>> out = wb.zeros(1, dtype=int)
-    >>> wb.launch(layers, 1, [mesh.id, out])
-    >>> out.list()
-    [2]
     """
     return hits(mesh, wb.detach(start), wb.detach(dir), EVERYWHERE, 2147483647, root)

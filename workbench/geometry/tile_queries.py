@@ -13,6 +13,7 @@ from .box_queries import (
     bvh_query_ray,
     mesh_query_aabb as faces_in,
 )
+from .examples import BOXES, TWO_FACES, example, marked_by_tiles
 from .language import wb
 from .mesh import MESH
 from .tree import TREE
@@ -21,131 +22,87 @@ BvhQueryTiled = Struct("BvhQueryTiled", (("query", BvhQuery), ("more", bool_)))
 MeshQueryAABBTiled = Struct("MeshQueryAABBTiled", (("query", MeshQueryAABB), ("more", bool_)))
 
 
+@marked_by_tiles(
+    "wb.tile_bvh_query_aabb(bvh, wb.vec3(0.5, 0.5, 0.5), wb.vec3(2.5, 2.5, 2.5))",
+    "tile_bvh_query_next",
+    [1, 1, 0],
+    BOXES,
+)
 @library()
 def tile_bvh_query_aabb(bvh: TREE, low: wb.vec3, high: wb.vec3):
-    """tile_bvh_query_aabb(bvh: uint64, low: vec3, high: vec3) -> query: `bvh_query_aabb` for `tile_bvh_query_next`.
-
-    >>> @wb.kernel
-    ... def mark(bvh: wb.uint64, out: wb.array[int]):
-    ...     query = wb.tile_bvh_query_aabb(bvh, wb.vec3(0.5, 0.5, 0.5), wb.vec3(2.5, 2.5, 2.5))
-    ...     while wb.tile_query_valid(query):
-    ...         found = wb.untile(wb.tile_bvh_query_next(query))
-    ...         if found >= 0:
-    ...             out[found] = 1
-    >>> lowers = wb.array([[0, 0, 0], [2, 2, 2], [4, 4, 4]], dtype=wb.vec3)
-    >>> bvh = wb.Bvh(lowers, lowers + wb.vec3(1.0, 1.0, 1.0))
-    >>> out = wb.zeros(3, dtype=int)
-    >>> wb.launch_tiled(mark, 1, [bvh.id, out], block_dim=64)
-    >>> out
-    array([1, 1, 0], dtype=int32, shape=(3,))
-    """
+    """tile_bvh_query_aabb(bvh: uint64, low: vec3, high: vec3) -> query: `bvh_query_aabb` for `tile_bvh_query_next`."""
     return BvhQueryTiled(boxes_in(bvh, low, high), True)
 
 
+@marked_by_tiles(
+    "wb.tile_bvh_query_ray(bvh, wb.vec3(-1.0, 0.5, 0.5), wb.vec3(1.0, 0.0, 0.0))",
+    "tile_bvh_query_next",
+    [1, 0, 1],
+    BOXES,
+)
 @library()
 def tile_bvh_query_ray(bvh: TREE, start: wb.vec3, dir: wb.vec3):
-    """tile_bvh_query_ray(bvh: uint64, start: vec3, dir: vec3) -> query: `bvh_query_ray` for `tile_bvh_query_next`.
-
-    >>> @wb.kernel
-    ... def mark(bvh: wb.uint64, out: wb.array[int]):
-    ...     query = wb.tile_bvh_query_ray(bvh, wb.vec3(-1.0, 0.5, 0.5), wb.vec3(1.0, 0.0, 0.0))
-    ...     while wb.tile_query_valid(query):
-    ...         found = wb.untile(wb.tile_bvh_query_next(query))
-    ...         if found >= 0:
-    ...             out[found] = 1
-    >>> lowers = wb.array([[0, 0, 0], [2, 2, 2], [4, 0, 0]], dtype=wb.vec3)
-    >>> bvh = wb.Bvh(lowers, lowers + wb.vec3(1.0, 1.0, 1.0))
-    >>> out = wb.zeros(3, dtype=int)
-    >>> wb.launch_tiled(mark, 1, [bvh.id, out], block_dim=64)
-    >>> out
-    array([1, 0, 1], dtype=int32, shape=(3,))
-    """
+    """tile_bvh_query_ray(bvh: uint64, start: vec3, dir: vec3) -> query: `bvh_query_ray` for `tile_bvh_query_next`."""
     return BvhQueryTiled(bvh_query_ray(bvh, start, dir), True)
 
 
+@example(
+    "query = wb.tile_bvh_query_aabb(bvh, wb.vec3(), wb.vec3(9.0, 9.0, 9.0))",
+    "while wb.tile_query_valid(query):",
+    "    if wb.tile_bvh_query_next(query)[0] >= 0:",
+    "        out[0] += 1",
+    gives=[3],
+    scene=BOXES,
+)
 @library("query")
 def tile_bvh_query_next(query: BvhQueryTiled):
-    """tile_bvh_query_next(query) -> a tile of one int: the number of the next box, -1 behind the last.
-
-    >>> @wb.kernel
-    ... def count(bvh: wb.uint64, out: wb.array[int]):
-    ...     query = wb.tile_bvh_query_aabb(bvh, wb.vec3(), wb.vec3(9.0, 9.0, 9.0))
-    ...     while wb.tile_query_valid(query):
-    ...         if wb.tile_bvh_query_next(query)[0] >= 0:
-    ...             out[0] += 1
-    >>> lowers = wb.array([[0, 0, 0], [2, 2, 2], [4, 4, 4]], dtype=wb.vec3)
-    >>> bvh = wb.Bvh(lowers, lowers + wb.vec3(1.0, 1.0, 1.0))
-    >>> out = wb.zeros(1, dtype=int)
-    >>> wb.launch_tiled(count, 1, [bvh.id, out], block_dim=64)
-    >>> out.list()
-    [3]
-    """
+    """tile_bvh_query_next(query) -> a tile of one int: the number of the next box, -1 behind the last."""
     moved, found = advance_boxes(query.query)
     query.query = moved
     query.more = found >= 0
     return wb.tile(found), query
 
 
+@marked_by_tiles(
+    "wb.tile_mesh_query_aabb(mesh, wb.vec3(0.9, 0.9, 0.0), wb.vec3(2.0, 2.0, 1.0))",
+    "tile_mesh_query_aabb_next",
+    [1, 0],
+    TWO_FACES,
+)
 @library()
 def tile_mesh_query_aabb(mesh: MESH, low: wb.vec3, high: wb.vec3):
-    """tile_mesh_query_aabb(mesh: uint64, low: vec3, high: vec3) -> query: `mesh_query_aabb` for the next name.
-
-    >>> @wb.kernel
-    ... def mark(mesh: wb.uint64, out: wb.array[int]):
-    ...     query = wb.tile_mesh_query_aabb(mesh, wb.vec3(0.9, 0.9, 0.0), wb.vec3(2.0, 2.0, 1.0))
-    ...     while wb.tile_query_valid(query):
-    ...         face = wb.untile(wb.tile_mesh_query_aabb_next(query))
-    ...         if face >= 0:
-    ...             out[face] = 1
-    >>> points = wb.array([[0, 0, 0], [1, 0, 0], [0, 1, 0]], dtype=wb.vec3)
-    >>> mesh = wb.Mesh(points, wb.array([0, 1, 2, 0, 0, 0], dtype=int))
-    >>> out = wb.zeros(2, dtype=int)
-    >>> wb.launch_tiled(mark, 1, [mesh.id, out], block_dim=64)
-    >>> out
-    array([1, 0], dtype=int32, shape=(2,))
-    """
+    """tile_mesh_query_aabb(mesh: uint64, low: vec3, high: vec3) -> query: `mesh_query_aabb` for the next name."""
     return MeshQueryAABBTiled(faces_in(mesh, low, high), True)
 
 
+@example(
+    "query = wb.tile_mesh_query_aabb(mesh, wb.vec3(), wb.vec3(2.0, 2.0, 1.0))",
+    "while wb.tile_query_valid(query):",
+    "    if wb.tile_mesh_query_aabb_next(query)[0] >= 0:",
+    "        out[0] += 1",
+    gives=[2],
+    scene=TWO_FACES,
+)
 @library("query")
 def tile_mesh_query_aabb_next(query: MeshQueryAABBTiled):
-    """tile_mesh_query_aabb_next(query) -> a tile of one int: the number of the next face, -1 behind the last.
-
-    >>> @wb.kernel
-    ... def count(mesh: wb.uint64, out: wb.array[int]):
-    ...     query = wb.tile_mesh_query_aabb(mesh, wb.vec3(), wb.vec3(2.0, 2.0, 1.0))
-    ...     while wb.tile_query_valid(query):
-    ...         if wb.tile_mesh_query_aabb_next(query)[0] >= 0:
-    ...             out[0] += 1
-    >>> points = wb.array([[0, 0, 0], [1, 0, 0], [0, 1, 0]], dtype=wb.vec3)
-    >>> mesh = wb.Mesh(points, wb.array([0, 1, 2, 0, 0, 0], dtype=int))
-    >>> out = wb.zeros(1, dtype=int)
-    >>> wb.launch_tiled(count, 1, [mesh.id, out], block_dim=64)
-    >>> out.list()
-    [2]
-    """
+    """tile_mesh_query_aabb_next(query) -> a tile of one int: the number of the next face, -1 behind the last."""
     moved, found = advance_faces(query.query)
     query.query = moved
     query.more = found >= 0
     return wb.tile(found), query
 
 
+@example(
+    "query = wb.tile_bvh_query_aabb(bvh, wb.vec3(8.0), wb.vec3(9.0))",
+    "while wb.tile_query_valid(query):",
+    "    found = wb.tile_bvh_query_next(query)",
+    "    out[0] += 1",
+    gives=[1],
+    scene=BOXES,
+)
 @library()
 def tile_query_valid(query):
-    """tile_query_valid(query) -> bool: True if the last results had one, and before the first.
-
-    >>> @wb.kernel
-    ... def turns(bvh: wb.uint64, out: wb.array[int]):
-    ...     query = wb.tile_bvh_query_aabb(bvh, wb.vec3(5.0), wb.vec3(6.0))
-    ...     while wb.tile_query_valid(query):
-    ...         found = wb.tile_bvh_query_next(query)
-    ...         out[0] += 1
-    >>> bvh = wb.Bvh(wb.zeros(3, dtype=wb.vec3), wb.ones(3, dtype=wb.vec3))
-    >>> out = wb.zeros(1, dtype=int)
-    >>> wb.launch_tiled(turns, 1, [bvh.id, out], block_dim=64)
-    >>> out.list()
-    [1]
-    """
+    """tile_query_valid(query) -> bool: True if the last results had one, and before the first."""
     return query.more
 
 

@@ -13,12 +13,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import IntEnum
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from ..arrays import ports
 from ..arrays.array import array
-from ..device import Device, get_device
+from ..arrays.dtypes import DTypeLike, dtype_of, scalar_in
+from ..device import Device, DeviceLike, get_device
 from ..errors import LaunchError
 from ..kernels.program import Kernel
-from ..kernels.types import Array, Scalar, Type
+from ..kernels.types import Array, Scalar, Type, scalar_of
 
 __all__ = [
     "JaxCallableGraphMode",
@@ -124,13 +128,13 @@ def device_from_torch(torch_device: object) -> Device:
     return _bridge().device_from_torch(torch_device)
 
 
-def device_to_torch(warp_device: object) -> str:
+def device_to_torch(warp_device: DeviceLike) -> str:
     """The name by which torch knows a device.
 
     >>> wb.device_to_torch("cpu")
     'cpu'
     """
-    return _bridge().device_to_torch(warp_device)
+    return get_device(warp_device).name
 
 
 def from_dlpack(source: object, dtype: object = None, requires_grad: bool = False, name: str | None = None) -> array:
@@ -162,23 +166,24 @@ def to_jax(warp_array: array, copy: bool = True) -> Any:
     return importlib.import_module(".jax", __name__).to_jax(warp_array, copy)
 
 
-def dtype_from_jax(jax_dtype: object) -> Scalar:
+def dtype_from_jax(jax_dtype: npt.DTypeLike) -> Scalar:
     """The scalar type of a JAX dtype. Raises LaunchError [dtype].
 
     >>> import jax.numpy as jnp
     >>> wb.dtype_from_jax(jnp.float32)
     float32
     """
-    return importlib.import_module(".jax", __name__).dtype_from_jax(jax_dtype)
+    return scalar_of(np.dtype(jax_dtype))
 
 
-def dtype_to_jax(warp_dtype: object) -> Any:
+def dtype_to_jax(warp_dtype: DTypeLike) -> Any:
     """The JAX dtype of a scalar type, or of the components of a vector, matrix or quaternion type.
 
     >>> wb.dtype_to_jax(wb.vec3).dtype
     dtype('float32')
     """
-    return importlib.import_module(".jax", __name__).dtype_to_jax(warp_dtype)
+    name = scalar_in(dtype_of(warp_dtype)).numpy.name
+    return getattr(importlib.import_module("jax.numpy"), "bool_" if name == "bool" else name)
 
 
 def device_from_jax(jax_device: Any) -> Device:
@@ -192,39 +197,32 @@ def device_from_jax(jax_device: Any) -> Device:
     return get_device(kind)
 
 
-def device_to_jax(warp_device: object) -> Any:
+def device_to_jax(warp_device: DeviceLike) -> Any:
     """The device of JAX that a device (or its name) stands for. Raises RuntimeError of JAX if it sees no such device.
 
     >>> wb.device_to_jax("cpu").platform
     'cpu'
     """
-    return importlib.import_module(".jax", __name__).device_to_jax(warp_device)
+    ours, jax = get_device(warp_device), importlib.import_module("jax")
+    if not ours.is_cuda:
+        return jax.devices("cpu")[0]
+    return next(d for d in jax.local_devices(backend="gpu") if d.local_hardware_id == ours.ordinal)
 
 
-class JaxCallableGraphMode(IntEnum):
-    """Warp's ways to capture a function of `jax_callable` on a GPU. Accepted without effect: it is called each time.
+JaxCallableGraphMode = IntEnum("JaxCallableGraphMode", "NONE JAX WARP WARP_STAGED WARP_STAGED_EX", start=0)
+JaxCallableGraphMode.__doc__ = """Warp's ways to capture a `jax_callable`. Without effect: it is called each time.
 
-    >>> wb.JaxCallableGraphMode.JAX.value
-    1
-    """
-
-    NONE = 0
-    JAX = 1
-    WARP = 2
-    WARP_STAGED = 3
-    WARP_STAGED_EX = 4
+>>> wb.JaxCallableGraphMode.JAX.value
+1
+"""
 
 
-class JaxModulePreloadMode(IntEnum):
-    """Warp's choices of devices to preload modules on. Accepted without effect: kernels compile when first launched.
+JaxModulePreloadMode = IntEnum("JaxModulePreloadMode", "NONE CURRENT_DEVICE ALL_DEVICES", start=0)
+JaxModulePreloadMode.__doc__ = """Warp's devices to preload on. Without effect: kernels compile at first launch.
 
-    >>> wb.JaxModulePreloadMode.NONE.value
-    0
-    """
-
-    NONE = 0
-    CURRENT_DEVICE = 1
-    ALL_DEVICES = 2
+>>> wb.JaxModulePreloadMode.NONE.value
+0
+"""
 
 
 def clear_jax_callable_graph_cache(callable: object = None) -> None:

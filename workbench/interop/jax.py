@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -17,17 +17,18 @@ from jax.core import Tracer
 
 from ..arrays.array import array, read_values
 from ..arrays.creation import copy, zeros
-from ..arrays.dtypes import DTypeLike, differentiable, dtype_of
+from ..arrays.dtypes import DTypeLike, differentiable, dtype_of, scalar_in
 from ..arrays.host_reads import sources_of
 from ..arrays.provenance import source_of
 from ..arrays.scalar import scalar
-from ..device import Device, ScopedDevice, get_device
+from ..device import ScopedDevice
 from ..errors import LaunchError, Where
 from ..kernels.program import Kernel
 from ..kernels.reading.declare import parameters, resolve
-from ..kernels.types import Array, Composite, Scalar, Struct, Type, scalar_of
+from ..kernels.types import Array, Composite, Scalar, Struct, Type
 from ..launches.launch import launch
 from ..launches.plan import grid
+from . import device_to_jax, dtype_from_jax, dtype_to_jax
 from .dlpack import Constant, guard, share
 from .jax_primitives import HostCall, called
 from .pure_calls import Dims, Extent, GridLike, OutputsLike, arrived, check_writes, form, refuse_leaving
@@ -95,36 +96,12 @@ def to_jax(a: array, copy: bool = True) -> jax.Array:
 _WAY_OUT = "this line after the `with` block, a kernel in place of what JAX does, or {} if the gradient is to end there"
 
 
-def scalar_in(type: Type) -> Scalar:
-    """A scalar type itself, or that of the components."""
-    return type.scalar if isinstance(type, Composite) else cast(Scalar, type)
-
-
 def check_width(type: Type) -> None:
     """Raises LaunchError [dtype] for 64-bit types that JAX has switched off."""
     wanted = scalar_in(type).numpy
     if jax.dtypes.canonicalize_dtype(wanted) != wanted:
         text = f"JAX would turn {wanted} into {jax.dtypes.canonicalize_dtype(wanted)}."
         raise LaunchError(text, slug="dtype", instead='jax.config.update("jax_enable_x64", True)')
-
-
-def dtype_from_jax(dtype: Any) -> Scalar:
-    """The scalar type of a JAX dtype. Raises LaunchError [dtype]."""
-    return scalar_of(np.dtype(dtype))
-
-
-def dtype_to_jax(dtype: DTypeLike) -> Any:
-    """The JAX dtype of a scalar type, or of the components of a vector, matrix or quaternion type."""
-    name = scalar_in(dtype_of(dtype)).numpy.name
-    return getattr(jax.numpy, "bool_" if name == "bool" else name)
-
-
-def device_to_jax(device: Device | str | None) -> Any:
-    """The device of JAX that a device (or its name) stands for. Raises RuntimeError if JAX sees no such device."""
-    ours = get_device(device)
-    if not ours.is_cuda:
-        return jax.devices("cpu")[0]
-    return next(d for d in jax.local_devices(backend="gpu") if d.local_hardware_id == ours.ordinal)
 
 
 # ---- kernels as JAX functions
@@ -137,10 +114,7 @@ def function(kernel: Kernel, dim: GridLike = None, outputs: OutputsLike = None) 
     that remain are the outputs: zeros, which the kernel fills and the call returns, one alone or a tuple. Float
     arguments have gradients, numbers too. The kernel must not write to its inputs.
 
-    dim      the launch grid: an int, a tuple, or a function of the call's arguments. By default the shape of the first
-             output; without `outputs` that of the inputs, where the kernel reads them at `tid()`.
-    outputs  shapes of the outputs, without component axes: a list of ints or tuples, or a function of the call's
-             arguments that gives one. By default every output has the shape of the grid.
+    `dim`, `outputs`: the launch grid and the shapes of the outputs, as for `interop.torch.function`.
 
     Derivatives are exact, in reverse and forward mode and of any order. Runs on the CPU, through `jax.pure_callback`;
     `vmap` launches once per element; what is differentiated is launched again. What `wb.hvp` refuses is refused where a
@@ -156,6 +130,7 @@ class JaxFunction:
     def __init__(self, kernel: Kernel, dim: GridLike, outputs: OutputsLike):
         self.kernel, self.dim, self.outputs = kernel, dim, outputs
         self.__name__, self.__doc__ = kernel.__name__, kernel.__doc__
+        self._calls: dict[int, KernelCall] = {}  # by the number of arguments
 
     def __repr__(self) -> str:
         return f"<JAX function of {self.kernel!r}>"
@@ -167,20 +142,10 @@ class JaxFunction:
         given = [argument(what, where, param, arg) for param, arg in zip(params, args, strict=False)]
         dims, shapes = form(program, given if count <= len(params) else args, self.dim, self.outputs, dtype_of)
         check_writes(program, count, "A JAX array never changes.")
-        specs = [spec(type, shape) for (_, type), shape in zip(params[count:], shapes, strict=True)]
-        made = called(HostCall(self, (dims, tuple(shapes)), specs), given)
-        return made[0] if len(made) == 1 else tuple(made)
-
-    def evaluate(
-        self, form: tuple[Dims, tuple[Dims, ...]], values: Sequence[object], wanted: frozenset[int]
-    ) -> tuple[list[Any], list[array]]:
-        """Launch on these values. Returns (the arguments as they were launched, the outputs)."""
-        params, (dims, shapes) = self.kernel.program().params, form
-        inputs = [leaf(type, v, k in wanted) for k, ((_, type), v) in enumerate(zip(params, values, strict=False))]
-        rest = zip(params[len(values) :], shapes, strict=True)
-        outs = [zeros(shape, type.dtype, "cpu") for (_, type), shape in rest if isinstance(type, Array)]
-        launch(self.kernel, dims, inputs, outs, device="cpu")
-        return inputs, outs
+        if count not in self._calls:
+            self._calls[count] = KernelCall(self.kernel, len(params) - count, (), None, None)
+        made = self._calls[count]._call(given, Form(dims, tuple(shapes), ()))
+        return tuple(made) if isinstance(made, list) else made
 
 
 def spec(type: Type, shape: Dims) -> jax.ShapeDtypeStruct:

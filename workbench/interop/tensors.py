@@ -172,11 +172,6 @@ def device_from_torch(device: torch.device | str) -> Device:
     return get_device(found.type if found.index is None or found.type == "cpu" else f"{found.type}:{found.index}")
 
 
-def device_to_torch(device: Device | str | None) -> str:
-    """The name by which torch knows a device."""
-    return get_device(device).name
-
-
 # ---- what is known of wrapped memory
 
 

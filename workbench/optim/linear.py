@@ -282,37 +282,19 @@ class LinearSolverState:
 
 
 class CG(LinearSolverState):
-    """Conjugate gradients as a `LinearSolverState`.
-
-    >>> x = wb.zeros(2)
-    >>> _ = wb.optim.linear.CG(wb.array([[4.0, 1.0], [1.0, 3.0]]), wb.array([1.0, 2.0]), x)()
-    >>> x.numpy().round(4)
-    array([0.0909, 0.6364], dtype=float32)
-    """
+    """Conjugate gradients as a `LinearSolverState`."""
 
     _method, _name = staticmethod(_cg), "cg"
 
 
 class CR(LinearSolverState):
-    """Conjugate residuals as a `LinearSolverState`.
-
-    >>> x = wb.zeros(2)
-    >>> _ = wb.optim.linear.CR(wb.array([[4.0, 1.0], [1.0, 3.0]]), wb.array([1.0, 2.0]), x)()
-    >>> x.numpy().round(4)
-    array([0.0909, 0.6364], dtype=float32)
-    """
+    """Conjugate residuals as a `LinearSolverState`."""
 
     _method, _name = staticmethod(_cr), "cr"
 
 
 class BiCGSTAB(LinearSolverState):
-    """BiCGSTAB as a `LinearSolverState`.
-
-    >>> x = wb.zeros(2)
-    >>> _ = wb.optim.linear.BiCGSTAB(wb.array([[4.0, 1.0], [1.0, 3.0]]), wb.array([1.0, 2.0]), x)()
-    >>> x.numpy().round(4)
-    array([0.0909, 0.6364], dtype=float32)
-    """
+    """BiCGSTAB as a `LinearSolverState`."""
 
     _method, _name = staticmethod(_bicgstab), "bicgstab"
 
@@ -323,13 +305,7 @@ class BiCGSTAB(LinearSolverState):
 
 
 class GMRES(LinearSolverState):
-    """GMRES as a `LinearSolverState`.
-
-    >>> x = wb.zeros(2)
-    >>> _ = wb.optim.linear.GMRES(wb.array([[4.0, 1.0], [1.0, 3.0]]), wb.array([1.0, 2.0]), x)()
-    >>> x.numpy().round(4)
-    array([0.0909, 0.6364], dtype=float32)
-    """
+    """GMRES as a `LinearSolverState`."""
 
     _method, _name = staticmethod(_gmres), "gmres"
 
@@ -346,6 +322,16 @@ class GMRES(LinearSolverState):
         **named: Any,
     ):
         super().__init__(A, b, x, tol, atol, *rest[:5], restart=restart, **named)
+
+
+for _kind in (CG, CR, BiCGSTAB, GMRES):
+    _kind.__doc__ = f"""{_kind.__doc__}
+
+    >>> x = wb.zeros(2)
+    >>> _ = wb.optim.linear.{_kind.__name__}(wb.array([[4.0, 1.0], [1.0, 3.0]]), wb.array([1.0, 2.0]), x)()
+    >>> x.numpy().round(4)
+    array([0.0909, 0.6364], dtype=float32)
+    """
 
 
 class _Report:

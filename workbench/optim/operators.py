@@ -144,32 +144,25 @@ def preconditioner(A: array | BsrMatrix, ptype: str = "diag") -> LinearOperator 
     if ptype in BLOCKS and not (isinstance(A, BsrMatrix) and A.nrow == A.ncol and len(set(A.block_shape)) == 1):
         what = A if isinstance(A, BsrMatrix) else type(A).__name__
         raise LaunchError(f"{ptype} of {what}: it takes square blocks in a square", slug="linear", instead='"diag"')
-    if isinstance(A, BsrMatrix) and not isinstance(A.dtype, Scalar):
-        return _of_blocks(A, ptype)
-    if not isinstance(A, (BsrMatrix, array)) or not isinstance(A.dtype, Scalar):
+    if not isinstance(A, BsrMatrix) and not (isinstance(A, array) and isinstance(A.dtype, Scalar)):
         raise LaunchError(
             f"a preconditioner of {type(A).__name__}", slug="linear", instead="a dense or a sparse matrix"
         )
 
+    if ptype in BLOCKS and isinstance(A, BsrMatrix) and not isinstance(A.dtype, Scalar):
+        blocks = BsrMatrix(A.nrow, A.nrow, A.dtype, A.device)
+        blocks.place(np.arange(A.nrow + 1, dtype=np.int32), np.arange(A.nrow, dtype=np.int32))
+        _fill(blocks.values, lambda: _inverses(bsr_get_diag(A).numpy()))
+        return aslinearoperator(blocks)
+
     def diagonal() -> np.ndarray:
         if isinstance(A, BsrMatrix):
-            return bsr_get_diag(A).numpy()
+            found = bsr_get_diag(A).numpy()
+            return np.einsum("nii->ni", found.reshape(-1, *A.block_shape)).reshape(-1)
         return A.numpy() if A.ndim == 1 else np.diagonal(A.numpy())
 
-    made = zeros(min(A.shape) if len(A.shape) == 2 else A.shape[0], A.dtype, A.device)
+    made = zeros(min(A.shape), scalar_in(A.dtype), A.device)
     _fill(made, lambda: _inverse(diagonal(), ptype))
-    return aslinearoperator(made)
-
-
-def _of_blocks(A: BsrMatrix, ptype: str) -> LinearOperator:
-    n, (rows, _) = min(A.nrow, A.ncol), A.block_shape
-    if ptype in BLOCKS:
-        made = BsrMatrix(n, n, A.dtype, A.device)
-        made.place(np.arange(n + 1, dtype=np.int32), np.arange(n, dtype=np.int32))
-        _fill(made.values, lambda: _inverses(bsr_get_diag(A).numpy()))
-        return aslinearoperator(made)
-    made = zeros(n * rows, A.scalar_type, A.device)
-    _fill(made, lambda: _inverse(np.einsum("nii->ni", bsr_get_diag(A).numpy()).reshape(-1), ptype))
     return aslinearoperator(made)
 
 

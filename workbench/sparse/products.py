@@ -120,22 +120,14 @@ def _times(a: BsrMatrix, other: object) -> Any:
     return bsr_mv(a, other) if isinstance(other, array) else NotImplemented
 
 
-def _plus(a: BsrMatrix, b: BsrMatrix) -> BsrMatrix:
-    return bsr_axpy(b, bsr_copy(a))
-
-
-def _minus(a: BsrMatrix, b: BsrMatrix) -> BsrMatrix:
-    return bsr_axpy(b, bsr_copy(a), alpha=-1.0)
-
-
 def _scaled(a: BsrMatrix, factor: float) -> BsrMatrix:
     return bsr_scale(bsr_copy(a), factor)
 
 
 for _name, _made in {
     "__matmul__": _times,
-    "__add__": _plus,
-    "__sub__": _minus,
+    "__add__": lambda a, b: bsr_axpy(b, bsr_copy(a)),
+    "__sub__": lambda a, b: bsr_axpy(b, bsr_copy(a), alpha=-1.0),
     "__mul__": _scaled,
     "__rmul__": _scaled,
     "__truediv__": lambda a, factor: _scaled(a, 1.0 / factor),

@@ -16,6 +16,7 @@ from ..errors import LaunchError
 from ..kernels.program import Kernel
 from ..kernels.types import is_float
 from ..launches.launch import launch
+from ..tapes.jvp import components
 from ..tapes.tape import Tape
 
 __all__ = ["gradcheck", "gradcheck_tape", "jacobian", "jacobian_fd", "jacobian_plot"]
@@ -65,7 +66,7 @@ def jacobian(
     for i, x in enumerate(given):
         for j, y in enumerate(results):
             if _differentiable(x) and _differentiable(y) and (mask is None or (i, j) in mask):
-                most = y.size * _numbers_in(y)
+                most = y.data.size
                 rows = exact.first_rows(tape, y, x, min(most, max_outputs_per_var) if max_outputs_per_var > 0 else most)
                 found[i, j] = _as_array(_filled(rows.reshape(len(rows), -1), most, 0), x)
     return _shown(found, labels) if plot_jacobians else found
@@ -259,10 +260,6 @@ def _shown(found: Found, labels: tuple[list[str], list[str]]) -> Found:
     return found
 
 
-def _numbers_in(a: array) -> int:
-    return int(np.prod(a.dtype.shape))  # type: ignore[attr-defined]
-
-
 def _differentiable(a: Any) -> bool:
     return isinstance(a, array) and is_float(a.dtype)
 
@@ -281,5 +278,5 @@ def _run(function: Callable[..., Any], dim: Any, inputs: list, outputs: Sequence
 
 
 def _as_array(rows: np.ndarray, x: array) -> array:
-    rows = rows.reshape(len(rows), x.size, *x.dtype.shape)  # type: ignore[attr-defined]
-    return array(rows.astype(x.dtype.numpy), dtype=x.dtype, device=x.device)  # type: ignore[attr-defined]
+    rows = rows.reshape(len(rows), x.size, *components(x)).astype(x.data.dtype)
+    return array(rows, dtype=x.dtype, device=x.device)

@@ -66,16 +66,12 @@ def capture_while(condition: array, while_body: Body, stream: object = None, **k
     >>> total.item()
     np.float32(1.5)
     """
-    _check(condition, "capture_while")
 
     def turns(body: Body) -> None:
         while condition.flatten()[0]:
             _run(body, kwargs)
 
-    if capture_log.active_capture() is None:
-        turns(while_body)
-    else:
-        _note("capture_while", turns, (while_body,), kwargs)
+    _do("capture_while", condition, turns, (while_body,), kwargs)
 
 
 def capture_if(
@@ -91,26 +87,23 @@ def capture_if(
     >>> x.item()
     np.float32(2.0)
     """
-    _check(condition, "capture_if")
 
     def choose(on_true: Body, on_false: Body) -> None:
         _run(on_true if condition.flatten()[0] else on_false, kwargs)
 
-    if capture_log.active_capture() is None:
-        choose(on_true, on_false)
-    else:
-        _note("capture_if", choose, (on_true, on_false), kwargs)
+    _do("capture_if", condition, choose, (on_true, on_false), kwargs)
 
 
-def _check(condition: array, what: str) -> None:
+def _do(
+    what: str, condition: array, run: Callable[..., None], bodies: tuple[Body, ...], kwargs: dict[str, Any]
+) -> None:
+    """Run `run(*bodies)`; in an open capture, in each of its replays too, which test the condition anew."""
     if not isinstance(condition, array) or condition.size < 1:
         raise LaunchError(f"{what} takes an array of one whole number", slug="argument-type", instead="wb.array([1])")
-
-
-def _note(what: str, run: Callable[..., None], bodies: tuple[Body, ...], kwargs: dict[str, Any]) -> None:
-    """Run `run(*bodies)` in an open capture, and in each of its replays, which test the condition anew."""
     notes = capture_log.active_capture()
-    assert notes is not None
+    if notes is None:
+        run(*bodies)
+        return
     if recorder() is not None:
         capture_log.refuse(f"{what}() under a tape", f"the same line outside: {what}(condition, graph)")
     graphs = [_captured(body, kwargs) for body in bodies]
@@ -142,12 +135,3 @@ def _run(body: Body, kwargs: dict[str, Any]) -> None:
         body.replay()
     elif body is not None:
         body(**kwargs)
-
-
-def is_conditional_graph_supported() -> bool:
-    """Always True: `capture_while` and `capture_if` can be captured.
-
-    >>> wb.is_conditional_graph_supported()
-    True
-    """
-    return True

@@ -81,13 +81,3 @@ def force_load(device: Any = None, modules: Any = None, **_: object) -> None:
 def _load(modules: list[Module], device: Any) -> None:
     if not get_device(device).is_cuda:
         load(modules, wait_with_bar)
-
-
-def clear_kernel_cache() -> None:
-    """No-op: a kernel whose text has changed is recompiled by itself. The folder is `config.cache_dir`.
-
-    >>> wb.clear_kernel_cache()
-    """
-
-
-clear_lto_cache = clear_kernel_cache

@@ -135,20 +135,6 @@ def record_event(event: DeviceEvent | None = None, external: bool = False) -> De
     return get_stream(event.device if event else None).record_event(event)
 
 
-def wait_event(event: DeviceEvent, external: bool = False) -> None:
-    """No-op: work runs in the order in which it was launched.
-
-    >>> wb.wait_event(wb.record_event())
-    """
-
-
-def wait_stream(other_stream: Stream, event: DeviceEvent | None = None, external: bool = False) -> None:
-    """No-op: work runs in the order in which it was launched.
-
-    >>> wb.wait_stream(wb.get_stream("cpu"))
-    """
-
-
 def synchronize_device(device: Device | str | None = None) -> None:
     """`synchronize` of one device.
 
