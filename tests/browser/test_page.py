@@ -131,6 +131,17 @@ def test_the_page_asks_for_nothing_but_itself_and_complains_of_nothing(show, pag
     assert page.complaints == []
 
 
+def test_grounds_have_the_colour_of_the_page(show):
+    """Shapes without a colour of their own are black in SVG: behind heads and strips nobody could read."""
+    page = show("mixed")
+    fills = page.evaluate(
+        """() => [...document.querySelectorAll('.wb-lanes .headground, .wb-lanes .stripground, .wb-lanes .veil')]
+            .map((e) => getComputedStyle(e).fill)"""
+    )
+    ground = page.evaluate("() => getComputedStyle(document.querySelector('.wb-keys')).backgroundColor")
+    assert fills and set(fills) == {ground}
+
+
 def test_a_lane_has_every_name_of_its_memory(show):
     page = show("springs")
     chips = page.page.locator("[data-name]").evaluate_all("nodes => nodes.map(n => [n.dataset.lane, n.dataset.name])")
