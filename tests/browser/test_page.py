@@ -133,7 +133,7 @@ def test_the_page_asks_for_nothing_but_itself_and_complains_of_nothing(show, pag
 
 def test_grounds_have_the_colour_of_the_page(show):
     """Shapes without a colour of their own are black in SVG: behind heads and strips nobody could read."""
-    page = show("mixed")
+    page = show("springs")
     fills = page.evaluate(
         """() => [...document.querySelectorAll('.wb-lanes .headground, .wb-lanes .stripground, .wb-lanes .veil')]
             .map((e) => getComputedStyle(e).fill)"""
