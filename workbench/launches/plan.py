@@ -230,13 +230,17 @@ def _twins(program: Program, positions: tuple[int, ...], flat: list[Any]) -> tup
 
 def _groups(program: Program, positions: tuple[int, ...], flat: list[Any]) -> Groups:
     """Sets of array parameters that may share bytes."""
-    groups: list[set[int]] = []
-    for n, k in enumerate(positions):
-        for j in positions[:n]:
-            if flat[j].span.overlaps(flat[k].span) is not False:
-                joined = [g for g in groups if j in g or k in g]
-                groups = [g for g in groups if g not in joined] + [{j, k}.union(*joined)]
+    groups = [[positions[n] for n in g] for g in sharing([flat[k] for k in positions]) if len(g) > 1]
     return tuple(sorted((frozenset(program.leaves[k].name for k in g) for g in groups), key=sorted))
+
+
+def sharing(arrays: Sequence[array]) -> list[set[int]]:
+    """The positions of arrays, those together that may share bytes with one another."""
+    groups: list[set[int]] = []
+    for n, a in enumerate(arrays):
+        near = [g for g in groups if any(arrays[j].span.overlaps(a.span) is not False for j in g)]
+        groups = [g for g in groups if g not in near] + [{n}.union(*near)]
+    return groups
 
 
 def backend_for(arrays: Sequence[array], device: Device | None, kernel: str) -> str:

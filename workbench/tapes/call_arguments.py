@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -12,10 +13,11 @@ from ..arrays.array import array, array_on, layout_numbers
 from ..arrays.gradient_views import sync_views
 from ..config import config
 from ..device import get_device
-from ..kernels.reading.declare import Instance, instance, struct_of
-from .python_state import digest
+from ..kernels.reading.declare import Instance, struct_of
+from ..launches.plan import sharing
+from .python_state import exact
 
-_NUMBERS = (bool, int, complex, str, bytes, type(None), np.generic, type, range, slice)
+_VALUES = (bool, int, float, complex, str, bytes, type(None), np.generic, np.ndarray, type, range)
 
 
 class CallArguments:
@@ -42,18 +44,13 @@ class CallArguments:
         self.serials = tuple([a.serial for a in self.arrays])
 
     def _take(self, path: str, value: object) -> None:
-        kind = type(value)
         if isinstance(value, array):
             self.arrays.append(value)
             self.parts[path] = array
-        elif isinstance(value, float) and kind is float:
-            self.parts[path] = value.hex()
-        elif isinstance(value, _NUMBERS):
-            self.parts[path] = kind, value, np.signbit(value) if isinstance(value, np.floating) else None
-        elif isinstance(value, np.ndarray):  # vectors and matrices too
-            self.parts[path] = kind, digest(value), getattr(value, "type", None)
+        elif isinstance(value, _VALUES):
+            self.parts[path] = exact(value)
         elif (items := _items(value)) is not None:
-            self.parts[path] = kind, len(items)
+            self.parts[path] = type(value), len(items)
             for name, item in items:
                 self._take(f"{path}.{name}", item)
         else:
@@ -87,7 +84,7 @@ def _items(value: object) -> list[tuple[str, Any]] | None:
 
 def with_arrays(value: object, swap: Callable[[array], array]) -> Any:
     """A value with other arrays in its tuples, lists, dicts and structs."""
-    if type(value) is array:
+    if isinstance(value, array):
         return swap(value)
     if isinstance(value, tuple):
         items = [with_arrays(item, swap) for item in value]
@@ -97,8 +94,18 @@ def with_arrays(value: object, swap: Callable[[array], array]) -> Any:
     if isinstance(value, dict):
         return {k: with_arrays(item, swap) for k, item in value.items()}
     if isinstance(value, Instance):
-        return instance(struct_of(value), {name: with_arrays(item, swap) for name, item in _items(value) or ()})
+        made = copy(value)
+        vars(made).update({name: with_arrays(item, swap) for name, item in vars(value).items()})
+        return made
     return value
+
+
+def arrays_in(value: object) -> Iterator[array]:
+    """The arrays in tuples, lists, dicts and structs, in order."""
+    if isinstance(value, array):
+        yield value
+    for _, item in _items(value) or ():
+        yield from arrays_in(item)
 
 
 def stand_ins(call: CallArguments, own: set[Allocation]) -> CallArguments | None:
@@ -111,7 +118,8 @@ def stand_ins(call: CallArguments, own: set[Allocation]) -> CallArguments | None
     if any(_bound(a, own) for a in call.arrays):
         return None
     made: dict[int, array] = {}
-    for group in _groups(call.arrays):
+    for numbers in sharing(call.arrays):
+        group = [call.arrays[k] for k in sorted(numbers)]
         low = min(a.span.hull()[0] for a in group)
         shift = low % 64  # addresses as well aligned as they were
         new = allocate(max(a.span.hull()[1] for a in group) - low + shift, group[0].device)
@@ -131,14 +139,3 @@ def _bound(a: array, own: set[Allocation]) -> bool:
         return True
     asked = grad is not None and (a.requires_grad or a.retain_grad)
     return asked and grad.user_written_mask(memory.gradient_span(a.span)) is not None  # type: ignore[union-attr]
-
-
-def _groups(arrays: list[array]) -> list[list[array]]:
-    """Arrays that share bytes, together."""
-    groups: list[list[array]] = []
-    for a in arrays:
-        joined, apart = [a], []
-        for group in groups:
-            (joined.extend if any(_meet(a, b) for b in group) else apart.append)(group)
-        groups = [*apart, joined]
-    return groups

@@ -19,7 +19,7 @@ from ..device import XpArray, on_host
 from ..errors import LaunchError, Where
 from ..launches.plan import PlannedLaunch
 from .call_arguments import CallArguments
-from .python_state import digest
+from .python_state import exact
 
 
 class CallScript:
@@ -63,9 +63,7 @@ class CallScript:
     def _exact(self, value: object) -> tuple:
         if isinstance(value, array):
             return array, self._place(value), value.shape, value.strides
-        if isinstance(value, np.ndarray):
-            return np.ndarray, digest(value)
-        return (float, value.hex()) if isinstance(value, float) else (type(value), value)
+        return exact(value)
 
     def _place(self, a: array) -> tuple:
         """The place of an array, in terms that hold for other arguments of the same form too."""
@@ -87,14 +85,15 @@ class CallScript:
             text = f"{line[0]} follows, where the first call made {lines[k][0].removeprefix('a ')}."
         else:
             name, now, then = next((n, a, b) for (n, a), (_, b) in zip(line[1:], lines[k][1:], strict=True) if a != b)
-            known = array in (now[0], then[0]) or np.ndarray in (now[0], then[0])
-            differs = "is not what it was" if known else f"is {_shown(now)}, and was {_shown(then)}"
+            numbers = len(now) == len(then) == 2
+            differs = f"is {_shown(now)}, and was {_shown(then)}" if numbers else "is not what it was"
             text = f"{line[0]}: {name} {differs} in the first call."
         raise refusal(self.name, text, caller_where())
 
 
-def _shown(exact: tuple) -> str:
-    return f"{float.fromhex(exact[1]):.6g}" if exact[0] is float else str(exact[1])
+def _shown(number: tuple) -> str:
+    kind, value = number
+    return f"{float.fromhex(value):.6g}" if issubclass(kind, float | np.floating) else str(value)
 
 
 _INSTEAD = "an argument for what differs (an array of one element for a number), or @wb.jit(off=True)"

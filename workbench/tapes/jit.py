@@ -202,7 +202,8 @@ class Jit:
         """Run it in a capture, on the arrays themselves where they have come before, else on copies."""
         known = call.serials in form.seen
         form.seen.enter(call.serials, None)
-        own = call if known else stand_ins(call, form.state.memories)
+        apart = not form.state.foreign
+        own = call if known else stand_ins(call, form.state.memories) if apart else None
         copies = None if known or own is None else CallCopies(own)
         script = CallScript(self.__name__, own or call, form.state.memories, form.script)
         capture = Capture()
@@ -286,9 +287,11 @@ def jit(function: Callable[..., Any] | None = None, *, off: bool = False) -> Any
     Structs count by their fields. It returns what the function returns: arrays, numbers, and tuples, lists, dicts and
     structs of them; those made in the function are new ones each time.
 
-    Python code in it runs in the first two calls. What it can reach by names (closure, globals, attributes of `self`)
-    is compared at each call, and a change there is a first call again. Under an open tape, in a capture, with
-    `off=True` and with `config.jit = False` the function runs as it stands.
+    Python code in it runs in the first two calls. What it can reach by names (closure, globals, attributes of `self`,
+    what these hold) is compared at each call, and a change there is a first call again. Two things are taken on trust:
+    functions of installed libraries read nothing but their arguments (what a clock or `np.random` gave is compared in
+    these two calls), and tensors change in torch's sight (not by `.data` or a NumPy array on their memory). Under an
+    open tape, in a capture, with `off=True` and with `config.jit = False` the function runs as it stands.
 
     Raises LaunchError [capture] at the second call for what cannot be repeated (reading values on the host,
     `record_func`), and LaunchError [jit] where that call launches something else than the first did, or changes Python

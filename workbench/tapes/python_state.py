@@ -1,28 +1,36 @@
 """The Python objects that a function can reach, and whether they are still what they were.
 
-Walked from the names in its code: closure, globals, defaults, then attributes and items, and the functions of the
-user's that it finds there. Arrays are compared by identity (their contents may change), NumPy arrays by contents,
-numbers and text by value, everything else by identity.
+Walked from the names in its code: closure, globals, defaults, then items, and attributes that the code of any of the
+user's functions found so far names. Arrays are compared by identity (their contents may change), NumPy arrays and
+buffers by contents, tensors by the count that torch keeps of their changes, numbers and text by value, everything else
+by identity. Objects of libraries are walked whole, as the code of their methods is not; what cannot be walked, an
+object of compiled code, is refused. Functions of libraries are taken to read nothing but their arguments.
 """
 
 from __future__ import annotations
 
 import ast
+import dis
 import functools
 import hashlib
-import math
+import sys
+import threading
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass
 from random import Random
-from types import CellType, CodeType, FunctionType, MethodType, ModuleType
+from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MethodType, MethodWrapperType, ModuleType
 from typing import Any
 
 import numpy as np
 
-from ..arrays.allocation import Allocation
+from ..arrays.allocation import Allocation, known_memory
 from ..arrays.array import array
+from ..arrays.indexed import indexedarray
 from ..arrays.names import is_users
+from ..arrays.scalar import scalar
 from ..errors import KernelError, LaunchError, Where
 from ..kernels.program import Kernel
 from ..kernels.reading.declare import Func, Instance
@@ -31,8 +39,14 @@ from ..kernels.reading.source import Source, source
 MOST = 10_000  # objects that a function may reach
 _MISSING = object()
 _PLAIN = frozenset((int, float, bool, complex, str, bytes, type(None)))
+_RANDOM = (Random, np.random.RandomState)
 _LEAVES = (Kernel, Func, CodeType)  # kernels watch what they read themselves
+_OURS = __name__.partition(".")[0]
 _WALKED = ("optim", "sparse")  # rooms of this package whose objects hold arrays and numbers of the user's
+_MAKING = ("__init__", "__new__", "__post_init__")  # what an object that is there does no more
+_ALL_GLOBALS = frozenset(("globals", "eval", "exec"))
+_BY_TEXT = frozenset(("getattr", "vars", "__dict__", "attrgetter", *_ALL_GLOBALS))  # may name any attribute
+_CONSTANT = ("builtins", "numpy", "torch", "jaxlib", "operator", "typing", "_thread")  # libraries of such objects
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -48,17 +62,24 @@ class PythonState:
     """Everything a function can reach, as it is when this is made.
 
     memories    allocations of the arrays among it.
+    foreign     True if there are tensors of other libraries among it, which may share memory with any array.
     functions   the user's functions among it, itself included.
     """
 
     def __init__(self, function: Callable[..., Any], given: Iterable[tuple[str, object]] = ()):
-        self.links: list[Link] = []
-        self.memories: set[Allocation] = set()
-        self.functions: list[FunctionType] = []
-        self._kept: dict[int, object] = {}  # by id: alive as long as they are compared
-        self._visit(getattr(function, "__name__", "it"), function)
-        for label, value in given:
-            self._visit(label, value)
+        self._names: set[str] = set()  # in the code of the user's functions
+        known = -1
+        while known < len(self._names):  # what a name leads to may have functions, with other names
+            known = len(self._names)
+            self.links: list[Link] = []
+            self.memories: set[Allocation] = set()
+            self.functions: list[FunctionType] = []
+            self.foreign = False
+            self._kept: dict[int, object] = {}  # by id: alive as long as they are compared
+            self._classes: set[type] = set()  # of the user's
+            self._visit(getattr(function, "__name__", "it"), function)
+            for label, value in given:
+                self._visit(label, value)
 
     def changes(self) -> list[Link]:
         """The links that lead to something else now."""
@@ -77,11 +98,11 @@ class PythonState:
         """True if the user's functions add plain values to what a link leads to, and never look at it."""
         before = {id(leaf) for leaf in _leaves(link.was)}
         plain = all(type(leaf) in _PLAIN or id(leaf) in before for leaf in _leaves(link.read()))
-        return plain and not any(_reads(text.tree, link.label) for text in self._texts())
+        return plain and not any(_reads(text.tree, link.label) for text in self._sources())
 
     def place_of(self, link: Link) -> Where | None:
         """The line at which one of the user's functions changes what a link leads to; None if none is found."""
-        for text in self._texts():
+        for text in self._sources():
             for node in ast.walk(text.tree):
                 if isinstance(node, ast.Name | ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Store):
                     named = node.value if isinstance(node, ast.Subscript) else node
@@ -89,8 +110,11 @@ class PythonState:
                         return text.where(node)
         return None
 
-    def _texts(self) -> Iterator[Source]:
-        for function in self.functions:
+    def _sources(self) -> Iterator[Source]:
+        """The texts of the functions, and of all methods of the classes, of which others may be called next."""
+        members = [m for kind in self._classes for m in vars(kind).values()]
+        methods = [getattr(m, "fget", None) or getattr(m, "__func__", m) for m in members]
+        for function in dict.fromkeys((*self.functions, *(m for m in methods if isinstance(m, FunctionType)))):
             try:
                 yield source(function)
             except KernelError:  # no text: then nothing is known of what it reads
@@ -102,86 +126,122 @@ class PythonState:
         if len(self.links) >= MOST:
             text = f"{label}: the function reaches more than {MOST} Python objects."
             why = "All of them are compared at each call, so that nothing old is replayed."
-            raise LaunchError(text, slug="jit", why=why, instead="arguments for what it needs of them")
+            raise LaunchError(text, slug="jit", why=why, instead=_INSTEAD)
         was = read()
         self.links.append(Link(label, read, was))
         return was
 
     def _visit(self, label: str, value: object) -> None:
-        kind = type(value)
-        if kind in _PLAIN or isinstance(value, _LEAVES) or id(value) in self._kept:
+        if type(value) in _PLAIN or isinstance(value, _LEAVES) or id(value) in self._kept:
             return
         self._kept[id(value)] = value
         if isinstance(value, array):
             self.memories.add(value.allocation)
+        elif isinstance(value, scalar):
+            self._link(label, functools.partial(getattr, value, "value"))
         elif isinstance(value, np.ndarray):
-            self._link(label, functools.partial(digest, value))
+            self._link(label, functools.partial(exact, value))
+            if value.dtype.hasobject:
+                self._items(label, value.ravel().tolist())
+            if (known := known_memory(value)) is not None:
+                self.memories.add(known[0])
         elif isinstance(value, FunctionType):
             self._function(value)
-        elif isinstance(value, MethodType):
-            self._visit(label.rpartition(".")[0] or "self", value.__self__)
-            self._visit(label, value.__func__)
+        elif isinstance(value, MethodType | BuiltinFunctionType | MethodWrapperType):
+            if not isinstance(value.__self__, _RANDOM):  # what they give is compared in the first two calls
+                self._visit(label.rpartition(".")[0] or "self", value.__self__)
+                self._visit(label, getattr(value, "__func__", None))
+        elif isinstance(value, weakref.ref | ContextVar):
+            read = functools.partial(value.get, None) if isinstance(value, ContextVar) else value
+            self._visit(label, self._link(label, read))
         elif isinstance(value, functools.partial):
             for part in (value.func, value.args, value.keywords):
                 self._visit(label, part)
-        elif isinstance(value, list | tuple | deque | dict | set):
+        elif isinstance(value, list | tuple | deque | Mapping | set):
             self._items(label, value)
-        elif isinstance(value, Iterator | np.random.Generator | Random):
+        elif isinstance(value, (Iterator, np.random.Generator, *_RANDOM)):
             self._link(label, object)  # each use changes it, and nobody can tell: it counts as changed
         elif isinstance(value, property):
             self._visit(label, value.fget)
         elif isinstance(value, type):
-            if is_users(value.__module__.partition(".")[0]):
-                self._attributes(label, vars(value), [name for name in vars(value) if not name.startswith("__")])
-        elif (wrapped := getattr(value, "__wrapped__", None)) is not None:
-            self._visit(label, wrapped)
+            self._visit(label, type(value))
+            if is_users(_package(value)):
+                self._classes.add(value)
+                self._attributes(label, vars(value), self._named(vars(value)))
+        elif isinstance(value, staticmethod | classmethod):
+            self._visit(label, value.__func__)
+        elif isinstance(value, ModuleType):
+            self._attributes(label, vars(value), [name for name in self._names if name in vars(value)])
         else:
             self._object(label, value)
 
     def _items(self, label: str, value: Any) -> None:
-        read = functools.partial(_pairs, value) if isinstance(value, dict) else functools.partial(tuple, value)
+        mapping = isinstance(value, Mapping)
+        read = functools.partial(_pairs, value) if mapping else functools.partial(tuple, value)
         for k, item in enumerate(self._link(label, read)):
-            name, inner = item if isinstance(value, dict) else (k, item)
+            name, inner = item if mapping else (k, item)
             self._visit(f"{label}[{name!r}]", inner)
 
     def _object(self, label: str, value: object) -> None:
-        """The attributes of an object of the user's, and its class."""
+        """Visit what an object holds, and a class of the user's. Raises LaunchError [jit] where nobody can tell."""
         kind = type(value)
         package, _, room = kind.__module__.partition(".")
-        ours = package == __name__.partition(".")[0] and room.partition(".")[0] in _WALKED
-        if not (is_users(package) or ours or isinstance(value, Instance)):
+        holds = kind.__dictoffset__ or isinstance(value, threading.local)
+        fields = vars(value) if holds else {}
+        self._visit(label, fields.get("__wrapped__"))
+        walked = isinstance(value, Instance | indexedarray) or room.partition(".")[0] in _WALKED
+        if package == _OURS and not walked:
             return
-        if not ours and not isinstance(value, Instance):
-            for base in kind.__mro__[:-1]:
-                self._visit(base.__name__, base)
-        fields = getattr(value, "__dict__", {})
-        self._link(label, functools.partial(tuple, fields))
-        self._attributes(label, fields, fields)
-        for base in kind.__mro__:
-            for name in base.__dict__.get("__slots__", ()):
-                read = functools.partial(getattr, value, name, _MISSING)
-                self._visit(f"{label}.{name}", self._link(f"{label}.{name}", read))
+        self.foreign = self.foreign or hasattr(kind, "__dlpack__")
+        slots = [name for base in kind.__mro__ for name in _listed(base.__dict__.get("__slots__"))]
+        if (contents := _contents(value)) is not None:
+            self._link(label, contents)
+        elif not (slots or holds or package in _CONSTANT or _is_value(kind)):
+            text = f"{label}: of {package}.{kind.__name__} nobody can tell whether it has changed."
+            raise LaunchError(text, slug="jit", instead=_INSTEAD)
+        users = [base for base in kind.__mro__[:-1] if is_users(_package(base))]
+        for base in {*users} - self._classes:
+            self._classes.add(base)
+            self._attributes(base.__name__, vars(base), [n for n in self._named(vars(base)) if n not in _MAKING])
+        if len(users) == len(kind.__mro__) - 1:
+            self._attributes(label, fields, self._named(fields))
+        else:
+            self._link(label, functools.partial(tuple, fields))
+            self._attributes(label, fields, fields)
+        for name in slots:
+            read = functools.partial(getattr, value, name, _MISSING)
+            self._visit(f"{label}.{name}", self._link(f"{label}.{name}", read))
 
     def _attributes(self, label: str, fields: Mapping[str, Any], names: Iterable[str]) -> None:
         for name in tuple(names):
             found = self._link(f"{label}.{name}", functools.partial(fields.get, name, _MISSING))
             self._visit(f"{label}.{name}", found)
 
+    def _named(self, fields: Mapping[str, Any]) -> list[str]:
+        """Attributes of an object or a class that code may ask for, be it by an operator."""
+        if self._names & _BY_TEXT:
+            return list(fields)
+        absent = [name for name in self._names if name not in fields]
+        return absent + [n for n in fields if n in self._names or (n.startswith("__") and callable(fields[n]))]
+
     def _function(self, function: FunctionType) -> None:
-        if not is_users(str(function.__globals__.get("__name__", "__main__")).partition(".")[0]):
-            self._visit(function.__name__, getattr(function, "__wrapped__", None))
-            return
-        self.functions.append(function)
         around = function.__globals__
-        names = dict.fromkeys(name for code in _codes(function.__code__) for name in code.co_names)
-        for name in names:
-            if name in around:
-                found = self._link(name, functools.partial(around.get, name, _MISSING))
-                self._visit(name, found)
-                if isinstance(found, ModuleType) and is_users(found.__name__.partition(".")[0]):
-                    self._attributes(name, vars(found), [n for n in names if n in vars(found)])
+        package = str(around.get("__name__", "__main__")).partition(".")[0]
+        self._visit(function.__name__, getattr(function, "__wrapped__", None))
+        if package == _OURS:
+            return
         for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
             self._visit(name, self._link(name, functools.partial(_inside, cell)))
+        if not is_users(package):
+            return
+        self.functions.append(function)
+        names = dict.fromkeys(name for code in _codes(function.__code__) for name in _texts(code))
+        self._names.update(names)
+        for name in around if names.keys() & _ALL_GLOBALS else _globals(function.__code__):
+            if name in around:
+                self._visit(name, self._link(name, functools.partial(around.get, name, _MISSING)))
+        for module in _imported(names, around):
+            self._visit(module.__name__, module)
         given = function.__defaults__ or ()
         taken = function.__code__.co_varnames[: function.__code__.co_argcount]
         defaults = dict(zip(taken[len(taken) - len(given) :], given, strict=True)) | (function.__kwdefaults__ or {})
@@ -189,25 +249,76 @@ class PythonState:
             self._visit(name, default)
 
 
+_INSTEAD = "arguments for what the function needs of it, or @wb.jit(off=True)"
+
+
 def same(now: object, then: object) -> bool:
     """True for the same object, an equal number or text of the same type, or tuples of such."""
     if now is then:
         return True
-    kind = type(now)
-    if kind is not type(then):
+    if type(now) is not type(then):
         return False
     if isinstance(now, tuple) and isinstance(then, tuple):
         return len(now) == len(then) and all(map(same, now, then))
-    if isinstance(now, float | np.floating) and isinstance(then, float | np.floating):
-        return (now == then and math.copysign(1.0, now) == math.copysign(1.0, then)) or (now != now and then != then)
-    return (kind in _PLAIN or isinstance(now, np.generic | np.dtype)) and bool(now == then)
+    return (type(now) in _PLAIN or isinstance(now, np.generic | np.dtype | np.ndarray)) and exact(now) == exact(then)
 
 
-def digest(values: np.ndarray) -> bytes:
-    """A digest of dtype, shape and contents."""
-    made = hashlib.blake2b(np.ascontiguousarray(values).tobytes(), digest_size=16)
-    made.update(f"{values.dtype.str}{values.shape}".encode())
-    return made.digest()
+def exact(value: object) -> tuple:
+    """A key of a number, a text or an array of numbers: equal for the same bits of the same type, and for no others."""
+    if isinstance(value, np.ndarray):
+        data = hashlib.blake2b(np.ascontiguousarray(value).tobytes(), digest_size=16).digest()
+        return type(value), value.dtype.str, value.shape, data, getattr(value, "type", None)
+    return type(value), float(value).hex() if isinstance(value, float | np.floating) else value
+
+
+def _contents(value: object) -> Callable[[], Any] | None:
+    """Reads what tells a change of a tensor or a buffer; None for other objects."""
+    if _package(type(value)) == "torch" and hasattr(value, "_version"):
+        return functools.partial(getattr, value, "_version")
+    try:
+        memoryview(value).release()  # type: ignore[arg-type]
+    except TypeError:
+        return None
+    return functools.partial(bytes, value)  # type: ignore[arg-type]
+
+
+def _is_value(kind: type) -> bool:
+    """True for types whose objects are compared by value, and so never change: dates, decimals, patterns."""
+    return kind.__hash__ not in (None, object.__hash__)
+
+
+def _texts(code: CodeType) -> Iterator[str]:
+    """The names in code, and its texts, which may be names of attributes."""
+    yield from code.co_names
+    for part in _leaves(code.co_consts):
+        if isinstance(part, str):
+            yield part
+
+
+def _globals(code: CodeType) -> dict[str, None]:
+    """The names that code, and what is defined in it, looks up in its module."""
+    steps = (step for part in _codes(code) for step in dis.get_instructions(part))
+    return dict.fromkeys(step.argval for step in steps if "GLOBAL" in step.opname or step.opname == "LOAD_NAME")
+
+
+def _imported(names: Iterable[str], around: Mapping[str, Any]) -> Iterator[ModuleType]:
+    """Modules that code with these names may import where it runs, from the package of its own module too."""
+    packages, package = [""], str(around.get("__package__") or "")
+    while package:
+        packages.append(f"{package}.")
+        package = package.rpartition(".")[0]
+    for name in names:
+        for package in packages:
+            if isinstance(found := sys.modules.get(f"{package}{name}".rstrip(".")), ModuleType):
+                yield found
+
+
+def _listed(slots: str | Iterable[str] | None) -> Iterable[str]:
+    return (slots,) if isinstance(slots, str) else slots or ()
+
+
+def _package(kind: type) -> str:
+    return kind.__module__.partition(".")[0]
 
 
 def _leaves(value: object) -> Iterator[Any]:
@@ -218,7 +329,7 @@ def _leaves(value: object) -> Iterator[Any]:
         yield value
 
 
-def _pairs(value: dict) -> tuple:
+def _pairs(value: Mapping) -> tuple:
     return tuple(value.items())
 
 

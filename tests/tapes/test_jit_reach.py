@@ -1,0 +1,349 @@
+"""`wb.jit` compares everything a function can reach in Python: a number changed anywhere there is no stale replay."""
+
+from __future__ import annotations
+
+import argparse
+import array as buffers
+import collections
+import contextvars
+import ctypes
+import functools
+import os
+import threading
+import types
+import weakref
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+import workbench as wb
+
+CHANGES = {}
+
+
+@wb.kernel
+def move(x: wb.array[float], dt: float):
+    i = wb.tid()
+    x[i] = x[i] + dt
+
+
+def reach(make):
+    """Add a case: `make` returns a function of an array, which adds a number of 1.0, and what sets the number."""
+    CHANGES[make.__name__] = make
+    return make
+
+
+def add(x, dt):
+    wb.launch(move, 1, [x, float(dt)])
+
+
+@reach
+def attribute_of_an_object():
+    class Config:
+        dt = 1.0
+
+    config = Config()
+    return lambda x: add(x, config.dt), lambda v: setattr(config, "dt", v)
+
+
+@reach
+def attribute_of_a_class():
+    class Config:
+        dt = 1.0
+
+    return lambda x: add(x, Config().dt), lambda v: setattr(Config, "dt", v)
+
+
+@reach
+def submodule():
+    package, inner = types.ModuleType("package"), types.ModuleType("package.inner")
+    package.inner, inner.dt = inner, 1.0
+    return lambda x: add(x, package.inner.dt), lambda v: setattr(inner, "dt", v)
+
+
+@reach
+def namespace_within_a_namespace():
+    args = argparse.Namespace(sim=argparse.Namespace(dt=1.0))
+    return lambda x: add(x, args.sim.dt), lambda v: setattr(args.sim, "dt", v)
+
+
+@reach
+def simple_namespace():
+    args = types.SimpleNamespace(dt=1.0)
+    return lambda x: add(x, args.dt), lambda v: setattr(args, "dt", v)
+
+
+@reach
+def dict_of_dicts():
+    args = {"sim": {"dt": 1.0}}
+    return lambda x: add(x, args["sim"]["dt"]), lambda v: args["sim"].update(dt=v)
+
+
+@reach
+def user_dict():
+    args = collections.UserDict(dt=1.0)
+    return lambda x: add(x, args["dt"]), lambda v: args.update(dt=v)
+
+
+@reach
+def chain_map():
+    args = collections.ChainMap({}, {"dt": 1.0})
+    return lambda x: add(x, args["dt"]), lambda v: args.maps[1].update(dt=v)
+
+
+@reach
+def mapping_proxy():
+    inner = {"dt": 1.0}
+    args = types.MappingProxyType(inner)
+    return lambda x: add(x, args["dt"]), lambda v: inner.update(dt=v)
+
+
+@reach
+def numpy_array():
+    dt = np.ones(1)
+    return lambda x: add(x, dt[0]), lambda v: dt.fill(v)
+
+
+@reach
+def array_of_objects():
+    dt = np.array([[1.0]], dtype=object)
+    return lambda x: add(x, dt[0, 0]), lambda v: dt.fill(v)
+
+
+@reach
+def buffer_of_the_library():
+    dt = buffers.array("d", [1.0])
+    return lambda x: add(x, dt[0]), lambda v: dt.__setitem__(0, v)
+
+
+@reach
+def bytes_that_change():
+    dt = bytearray([1])
+    return lambda x: add(x, dt[0]), lambda v: dt.__setitem__(0, int(v))
+
+
+@reach
+def view_of_bytes():
+    memory = bytearray([1])
+    view = memoryview(memory)
+    return lambda x: add(x, view[0]), lambda v: memory.__setitem__(0, int(v))
+
+
+@reach
+def c_type():
+    dt = ctypes.c_double(1.0)
+    return lambda x: add(x, dt.value), lambda v: setattr(dt, "value", v)
+
+
+@reach
+def scalar_of_ours():
+    dt = wb.scalar(1.0, float)
+    return lambda x: add(x, dt.value), lambda v: setattr(dt, "value", v)
+
+
+@reach
+def context_variable():
+    dt = contextvars.ContextVar("dt", default=1.0)
+    return lambda x: add(x, dt.get()), dt.set
+
+
+@reach
+def thread_local():
+    local = threading.local()
+    local.dt = 1.0
+    return lambda x: add(x, local.dt), lambda v: setattr(local, "dt", v)
+
+
+@reach
+def environment():
+    os.environ["DT_OF_A_TEST"] = "1.0"
+    return lambda x: add(x, os.environ["DT_OF_A_TEST"]), lambda v: os.environ.update(DT_OF_A_TEST=str(v))
+
+
+@reach
+def environment_imported_inside():
+    os.environ["DT_OF_A_TEST"] = "1.0"
+
+    def step(x):
+        import os as system
+
+        add(x, system.environ["DT_OF_A_TEST"])
+
+    return step, lambda v: os.environ.update(DT_OF_A_TEST=str(v))
+
+
+@reach
+def called_object():
+    class Scheme:
+        def __init__(self):
+            self.dt = 1.0
+
+        def __call__(self, x):
+            add(x, self.dt)
+
+    scheme = Scheme()
+    return lambda x: scheme(x), lambda v: setattr(scheme, "dt", v)
+
+
+@reach
+def attribute_by_getattr():
+    class Config:
+        def __init__(self):
+            self.values = {"dt": 1.0}
+
+        def __getattr__(self, name):
+            return self.values[name]
+
+    config = Config()
+    return lambda x: add(x, config.dt), lambda v: config.values.update(dt=v)
+
+
+@reach
+def name_in_a_text():
+    config = type("Config", (), {})()
+    config.dt, name = 1.0, "d" + "t"
+    return lambda x: add(x, getattr(config, name)), lambda v: setattr(config, "dt", v)
+
+
+@reach
+def property_of_a_metaclass():
+    class Meta(type):
+        value = 1.0
+
+        @property
+        def dt(cls):
+            return Meta.value
+
+    class Config(metaclass=Meta):
+        pass
+
+    return lambda x: add(x, Config.dt), lambda v: setattr(Meta, "value", v)
+
+
+@reach
+def object_behind_a_weak_reference():
+    class Config:
+        dt = 1.0
+
+    config = Config()
+    behind = weakref.ref(config)
+    return lambda x: add(x, behind().dt), lambda v, config=config: setattr(config, "dt", v)
+
+
+@reach
+def object_that_decorates():
+    class Scaled:
+        def __init__(self, function):
+            functools.update_wrapper(self, function)
+            self.function, self.dt = function, 1.0
+
+        def __call__(self, x):
+            self.function(x, self.dt)
+
+    scaled = Scaled(lambda x, dt: add(x, dt))
+    return lambda x: scaled(x), lambda v: setattr(scaled, "dt", v)
+
+
+@reach
+def function_around_a_function():
+    args = {"dt": 1.0}
+
+    def scaled(function):
+        @functools.wraps(function)
+        def inner(x):
+            function(x, args["dt"])
+
+        return inner
+
+    step = scaled(add)
+    return lambda x: step(x), lambda v: args.update(dt=v)
+
+
+@reach
+def all_globals():
+    module = types.ModuleType("settings")
+    module.add, module.DT = add, 1.0
+    exec("def step(x): add(x, globals()['D' + 'T'])", vars(module))
+    return module.step, lambda v: setattr(module, "DT", v)
+
+
+@reach
+def slots():
+    class Config:
+        __slots__ = ("dt",)
+
+    config = Config()
+    config.dt = 1.0
+    return lambda x: add(x, config.dt), lambda v: setattr(config, "dt", v)
+
+
+@reach
+def partial_with_a_dict():
+    args = {"dt": 1.0}
+    step = functools.partial(lambda args, x: add(x, args["dt"]), args)
+    return lambda x: step(x), lambda v: args.update(dt=v)
+
+
+@reach
+def bound_builtin():
+    args = {"dt": 1.0}
+    get = args.get
+    return lambda x: add(x, get("dt")), lambda v: args.update(dt=v)
+
+
+@reach
+def tensor():
+    torch = pytest.importorskip("torch")
+    dt = torch.ones(1)
+    return lambda x: add(x, dt.item()), lambda v: dt.fill_(v)
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_number_changed_in_python_is_seen(name):
+    step, change = CHANGES[name]()
+    step, x = wb.jit(step), wb.zeros(1)
+    for value in (1.0, 2.0):
+        change(value)
+        for _ in range(4):
+            step(x)
+    assert x.list() == [12.0] and step.replays == 4
+
+
+def test_what_cannot_be_compared_is_refused():
+    element = ElementTree.Element("dt", {"dt": "1.0"})  # an object of compiled code
+
+    def step(x):
+        add(x, element.get("dt"))
+
+    with pytest.raises(wb.LaunchError, match=r"element: of xml\.Element nobody can tell"):
+        wb.jit(step)(wb.zeros(1))
+
+
+@wb.kernel
+def square(x: wb.array[float], loss: wb.array[float]):
+    i = wb.tid()
+    wb.atomic_add(loss, 0, x[i] * x[i])
+
+
+def loss_that_reads(x):
+    out = wb.zeros(1)
+    wb.launch(square, x.shape, [x], [out])
+    assert out.item() >= 0.0
+    return out
+
+
+def test_a_descent_of_a_function_that_reads_values_runs_as_it_stands():
+    x = wb.array([3.0], requires_grad=True)
+    with pytest.raises(wb.LaunchError, match="capture"):
+        wb.descend(loss_that_reads, x, rounds=4, lr=0.1)
+    found = wb.descend(loss_that_reads, x, rounds=4, lr=0.1, jit=False)
+    assert len(found.losses) == 4 and found.losses[-1] < found.losses[0]
+
+
+def test_samples_of_a_function_that_reads_values_run_as_they_stand():
+    x = np.array([3.0], np.float32)
+    with pytest.raises(wb.LaunchError, match="capture"):
+        wb.smoothed(loss_that_reads, sigma=0.1, samples=8)(x)
+    value, slope = wb.smoothed(loss_that_reads, sigma=0.1, samples=2000, jit=False)(x)
+    assert abs(value - 9.01) < 0.1 and abs(slope[0] - 6.0) < 0.1
