@@ -1,8 +1,10 @@
-"""Tables as aligned text and as HTML, and numbers of bytes as text: one look for everything that prints itself."""
+"""Tables as aligned text and as HTML, numbers of bytes as text, figures as PNG: how results print themselves."""
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Collection, Sequence
+from typing import Any
 
 Lines = Sequence[Sequence[str]]
 
@@ -75,3 +77,10 @@ def bytes_text(n: int, step: int = 1024) -> str:
     while size >= step and len(units) > 1:
         size, units = size / step, units[1:]
     return f"{size:.4g} {units[0]}" if step == 1024 else f"{size:.3g} {units[0]}"
+
+
+def png(figure: Any) -> bytes:
+    """A matplotlib figure as a PNG of 120 dots per inch, for `_repr_png_`."""
+    data = io.BytesIO()
+    figure.savefig(data, format="png", dpi=120)
+    return data.getvalue()

@@ -76,6 +76,7 @@ def smoothed(
     order: str = "mixed",
     seed: int = 0,
     like: array | None = None,
+    jit: bool = True,
     executor: Executor | None = None,
 ) -> Smoothed:
     """The loss averaged over Gaussian noise on its first argument, with its gradient, for optimizers as SciPy's.
@@ -87,6 +88,7 @@ def smoothed(
               two contradict each other.
     seed      of the noise, which is the same at each call: differences between calls are the loss's.
     like      the dtype and shape in which `fn` wants the argument, as for `value_and_grad`.
+    jit       False runs every sample as it stands: for a function that reads values, or calls `record_func`.
     executor  its workers evaluate the samples (see `sweep`); None: one after the other, replayed (see `jit`).
     Raises ValueError; what `value_and_grad` raises.
 
@@ -108,4 +110,6 @@ def smoothed(
         raise ValueError(f"order={order!r}: takes {', '.join(map(repr, ORDERS))}")
     if not sigma > 0 or samples < 2:
         raise ValueError(f"sigma={sigma!r}, samples={samples!r}: a positive width and at least 2 samples")
-    return Smoothed(value_and_grad(fn, like=like, jit=executor is None), float(sigma), samples, order, seed, executor)
+    return Smoothed(
+        value_and_grad(fn, like=like, jit=jit and executor is None), float(sigma), samples, order, seed, executor
+    )

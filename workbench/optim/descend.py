@@ -13,6 +13,7 @@ import numpy as np
 from ..arrays.array import array, clone, read_values
 from ..arrays.creation import copy
 from ..errors import GradientError
+from ..tables import png
 from ..tapes.jit import Jit
 from ..tapes.tape import Tape
 from .steps import Adam
@@ -40,7 +41,7 @@ class Descent:
     <descent: 5 rounds, best loss 0.0102399 in round 4>
     """
 
-    def __init__(self, fn: Callable[..., array], params: Sequence[array], optimizer: Optimizer, trust: int):
+    def __init__(self, fn: Callable[..., array], params: Sequence[array], optimizer: Optimizer, trust: int, jit: bool):
         self.fn, self.params, self.optimizer, self.every = fn, list(params), optimizer, trust
         self.losses: list[float] = []
         self.best, self.best_round, self.stopped = math.inf, -1, ""
@@ -52,7 +53,7 @@ class Descent:
         def turn(optimizer: Optimizer) -> array:
             return self._once(optimizer)
 
-        self._round = Jit(turn)
+        self._round = Jit(turn, off=not jit)
 
     def __repr__(self) -> str:
         state = f", stopped: {self.stopped}" if self.stopped else ""
@@ -124,13 +125,7 @@ class Descent:
         return ax
 
     def _repr_png_(self) -> bytes:
-        import io
-
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-
-        ax, made = self.plot(), io.BytesIO()
-        FigureCanvasAgg(ax.figure).print_png(made)
-        return made.getvalue()
+        return png(self.plot().figure)
 
 
 def _shown(descent: Descent, rounds: int) -> Iterator[int]:
@@ -175,6 +170,7 @@ def descend(
     *,
     lr: float = 0.01,
     trust: int = 0,
+    jit: bool = True,
     progress: bool = True,
 ) -> Descent:
     """Minimise a loss by an optimizer: the loop that is recorded once, replayed, shown, and can go on.
@@ -184,6 +180,7 @@ def descend(
     params     an array of floats, or a list, with `requires_grad`; they are changed.
     optimizer  with a `step(gradients)`, made with these params; by default `Adam(params, lr)`.
     trust      every so many rounds the gradient is looked at by `Tape.trust`; 0: never.
+    jit        False runs every round as it stands: for a function that reads values, or calls `record_func`.
     progress   a bar after a second, in a notebook with a picture of the losses.
 
     Returns a `Descent`. A loss that is not finite ends it, and so does Ctrl-C: the best is kept (`use_best`). Raises
@@ -199,4 +196,4 @@ def descend(
         if not p.requires_grad:
             text = f"descend: {p.label} has no requires_grad, so nothing says which way it goes."
             raise GradientError(text, slug="no-grad", instead="wb.array(values, requires_grad=True)")
-    return Descent(fn, given, Adam(given, lr=lr) if optimizer is None else optimizer, trust).go(rounds, progress)
+    return Descent(fn, given, Adam(given, lr=lr) if optimizer is None else optimizer, trust, jit).go(rounds, progress)

@@ -5,15 +5,13 @@ It is made without `pyplot`, whose global state no callback of a widget may touc
 
 from __future__ import annotations
 
-import io
-
 from matplotlib.figure import Figure
+
+from ...tables import png
 
 
 class Chart(Figure):
     """A `Figure` with a picture of its own."""
 
     def _repr_png_(self) -> bytes:
-        data = io.BytesIO()
-        self.savefig(data, format="png", dpi=120)
-        return data.getvalue()
+        return png(self)
