@@ -9,7 +9,6 @@ import numpy as np
 from ..arrays import allocation as memory
 from ..arrays.array import array, read_values
 from ..errors import GradientError
-from ..tapes.jvp import passing
 from ..tapes.private_copies import InFloat64
 from ..tapes.seeds import check_seed, check_tape
 from ..tapes.tape import Tape
@@ -54,8 +53,7 @@ def hessian(tape: Tape, loss: array, x: array) -> np.ndarray:
     with memory.LOCK, memory.unrecorded():
         check_seed(tape, loss)
         check_seed(tape, x)
-        twice = InFloat64(tape)
-        passing(tape, lambda event, _: twice.before(event), twice.behind)
+        twice = InFloat64(tape).follow()
         spans = [m.span() for m in (*twice.twins.memory.values(), *twice.moved.memory.values())]
         start = [(span, span.copy_out()) for span in spans]
         rows = []

@@ -23,7 +23,7 @@ from ..kernels.program import Kernel
 from ..kernels.types import Struct, is_float
 from ..tapes import conventions
 from ..tapes.jit import Jit
-from ..tapes.jvp import as_read, carry_tangents, check_direction, components, on_device, passing, shadow_of, value_of
+from ..tapes.jvp import as_read, carry_tangents, check_direction, components, on_device, shadow_of, value_of
 from ..tapes.private_copies import InFloat64
 from ..tapes.reverse import walk
 from ..tapes.seeds import check_pairs, check_seed, check_tape
@@ -409,7 +409,5 @@ def hvp(tape: Tape, loss: array, tangents: Mapping[array, Any]) -> dict[array, n
             check_direction(tape, x)
             if np.shape(v) != _full(x):
                 raise GradientError(f"the direction of {x.label} has shape {np.shape(v)}", slug="seed-shape")
-        twice = InFloat64(tape)
-        passing(tape, lambda event, _: twice.before(event), twice.behind)
-        products = twice.product(loss, tangents)
+        products = InFloat64(tape).follow().product(loss, tangents)
     return {x: as_read(tape, v) for x, v in products.items()}

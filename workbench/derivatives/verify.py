@@ -11,9 +11,8 @@ from __future__ import annotations
 import inspect
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
-from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,19 +23,18 @@ from ..arrays.array import array, read_values
 from ..arrays.host_values import ShapeLike
 from ..arrays.names import names_in
 from ..arrays.span import Span
-from ..arrays.workspace import Workspace, add_into, is_float_memory
+from ..arrays.workspace import add_into, is_float_memory
 from ..errors import GradientError
 from ..kernels import ir
 from ..kernels.program import Kernel
-from ..kernels.reading.declare import Instance
 from ..kernels.types import is_float
 from ..launches.arguments import flatten
 from ..launches.command import Command
 from ..launches.plan import grid, plan
+from ..tapes.call_arguments import arrays_in, with_arrays
 from ..tapes.events import Event
-from ..tapes.jvp import on_device, passing, shadow_of, value_of
+from ..tapes.jvp import on_device, passing
 from ..tapes.private_copies import CopiedArrays, LaunchCase, Rerun, case_of_launch, leaves
-from ..tapes.reverse import walk
 from ..tapes.tape import Tape
 from .differences import UNSURE, WRONG, verdict
 from .func_grad_check import check_rule as check_rule, wrong_call
@@ -182,39 +180,16 @@ def _launched(kernel: Kernel, dim: Any, args: Sequence[Any]) -> Tape:
 
 def _called(fn: Callable, args: Sequence[Any]) -> tuple[Tape, list[array] | None]:
     """(the tape of a call of `fn` on copies of its arguments, the arrays that it returned or None)."""
-    twins = CopiedArrays(list(_arrays(args)), False)
+    twins = CopiedArrays(list(arrays_in(list(args))), False)
     tape = Tape(keep="all")
-    made = [_copied(a, twins) for a in args]
+    made = with_arrays(list(args), lambda a: _required(twins.whole(a)))
     with tape:
         result = fn(*made)
     names = list(inspect.signature(fn).parameters) + [f"argument {k}" for k in range(len(args))]
     for name, value in zip(names, made, strict=False):
         for label, a in names_in({name: value}, array):
             tape.names.noted.setdefault(id(a), label)
-    return tape, list(_arrays([result])) or None
-
-
-def _arrays(values: Iterable[Any]) -> Iterator[array]:
-    """The arrays among values, also in lists and structs."""
-    for v in values:
-        if isinstance(v, array):
-            yield v
-        elif isinstance(v, list | tuple):
-            yield from _arrays(v)
-        elif isinstance(v, Instance):
-            yield from _arrays(vars(v).values())
-
-
-def _copied(value: object, twins: CopiedArrays) -> Any:
-    if isinstance(value, array):
-        return _required(twins.whole(value))
-    if isinstance(value, list | tuple):
-        return type(value)([_copied(v, twins) for v in value])
-    if isinstance(value, Instance):
-        made = copy(value)
-        made.__dict__.update({name: _copied(v, twins) for name, v in vars(value).items()})
-        return made
-    return value
+    return tape, list(arrays_in(result)) or None
 
 
 def _required(a: array) -> array:
@@ -325,13 +300,9 @@ class _Measure:
         case.restore()
 
     def _adjoint(self) -> dict[str, np.ndarray]:
-        tape, space = self.case.record(), Workspace()
-        for name, a in self.case.outputs.items():
-            view = shadow_of(a, space)
-            add_into(view, on_device(a, self.seeds[name].astype(view.dtype)), a.span)
-        walk(tape, space)
+        tape, found = self.case.pull_back(self.seeds)
         self.met = "; ".join(dict.fromkeys(f"{s.where}: {s.attr.text}" for s in tape.conventions))
-        return {n: value_of(a, space).astype(np.float64) for n, a in self.case.inputs.items()}
+        return found
 
     def loss(self, name: str, move: np.ndarray) -> float:
         """<u, outputs> after `move` is added to an input, minus its value without."""

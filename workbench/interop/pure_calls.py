@@ -26,7 +26,7 @@ from ..kernels.program import Leaf, Program
 from ..kernels.types import Array, Struct, is_float
 from ..launches.plan import grid as grid_of
 from ..tapes import conventions
-from ..tapes.jvp import on_device, passing, shadow_of
+from ..tapes.jvp import on_device, shadow_of
 from ..tapes.private_copies import InFloat64
 from ..tapes.reverse import walk
 from ..tapes.tape import Tape
@@ -71,9 +71,8 @@ class RecordedCall(NamedTuple):
         float one. `wanted`: the inputs that it will be differentiated by. The tape must have been made with keep="all".
         Raises what `wb.hvp` raises.
         """
-        twice = InFloat64(self.tape)
         with memory.LOCK, memory.unrecorded():
-            passing(self.tape, lambda event, _: twice.before(event), twice.behind)
+            twice = InFloat64(self.tape).follow()
             inputs = [None if a is None else _twin(twice, a) for a in self.inputs]
             moved = {k: _tangent(twice, a) for k in directions if (a := self.inputs[k]) is not None}
             for k, t in moved.items():

@@ -15,7 +15,6 @@ from ..arrays.workspace import Workspace, add_into, float_parts, gradient_dtype,
 from ..errors import GradientError
 from ..kernels.types import Struct, float32
 from .events import Event, clock
-from .jvp import passing
 from .kinds import BACKWARD
 from .private_copies import InFloat64
 from .tape import Tape
@@ -53,8 +52,7 @@ class InnerBackward:
         if not arrived:
             return
         self._check(event, arrived)
-        twice = InFloat64(self.tape)
-        passing(self.tape, lambda one, _: twice.before(one), twice.behind)
+        twice = InFloat64(self.tape).follow()
         for a, found in twice.pulled(self.seeds, arrived).items():
             if a in self.leaves:
                 for part in float_parts(self.leaves[a]).values():

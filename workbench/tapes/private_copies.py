@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -29,7 +29,7 @@ from ..launches.command import Command
 from ..launches.plan import plan
 from . import conventions
 from .events import Event
-from .jvp import value_of
+from .jvp import on_device, passing, shadow_of, value_of
 from .reverse import walk
 from .tape import Tape
 
@@ -158,13 +158,17 @@ class LaunchCase:
             step(False)
         return {name: read_values(a).astype(np.float64) for name, a in self.outputs.items()}
 
-    def record(self) -> Tape:
-        """Run once under a tape of its own."""
-        tape = Tape(keep="all")
+    def pull_back(self, seeds: Mapping[str, np.ndarray]) -> tuple[Tape, dict[str, np.ndarray]]:
+        """Run once under a tape, and walk back from {output: seed}. Returns the tape and {input: float64 gradient}."""
+        tape, space = Tape(keep="all"), Workspace()
         with tape:
             for step in self.steps:
                 step(True)
-        return tape
+        for name, a in self.outputs.items():
+            view = shadow_of(a, space)
+            add_into(view, on_device(a, seeds[name].astype(view.dtype)), a.span)
+        walk(tape, space)
+        return tape, {name: value_of(a, space).astype(np.float64) for name, a in self.inputs.items()}
 
 
 def case_of_launch(event: Event, number: int, widened: bool) -> LaunchCase:
@@ -201,6 +205,11 @@ class Rerun:
         """The copies, made at the first event, when memory is where the tape started."""
         found = [a for e in self.tape.events for a in e.places if isinstance(a, array)]
         return self.copies([*self.tape.arrays.values(), *found])
+
+    def follow(self) -> Self:
+        """Go through the events of the tape, and return this."""
+        passing(self.tape, lambda event, _: self.before(event), self.behind)
+        return self
 
     def copies(self, arrays: list[array]) -> CopiedArrays:
         return CopiedArrays(arrays, self.widened)

@@ -119,8 +119,7 @@ def _prepared(tape: Tape, looking: bool = False) -> _Again:
     _refuse_opaque(tape)
     if tape.keep != "all":
         _refuse_unknown(tape, looking)
-    again = _Again(tape)
-    passing(tape, lambda event, _: again.before(event), again.behind)
+    again = _Again(tape).follow()
     again.verify(len(tape.events))
     if not tape.events:
         raise GradientError("replay() of a tape that has recorded nothing.", slug="replay-array")
