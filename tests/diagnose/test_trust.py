@@ -156,3 +156,19 @@ def test_healthy_programs_of_other_sizes_raise_no_alarm():
     assert found.kind == "kink" and 0.7 < found.radius < 0.9
     assert wb.trust(bouncing(20, 0.01), np.array([0.3], np.float32)).kind == "kink"
     assert wb.trust(bouncing(2, 0.01), np.array([1.0], np.float32)).kind == "smooth"
+
+
+@wb.kernel
+def rooted(x: wb.array[float], out: wb.array[float]):
+    out[0] = x[0] * wb.sqrt(x[1]) + x[2]
+
+
+def test_a_loss_that_is_not_finite_has_no_line_to_follow():
+    def loss(x):
+        out = wb.zeros(1)
+        wb.launch(rooted, 1, [x, out])
+        return out
+
+    for start, what in (([1.0, 0.0, 1.0], "gradient"), ([1.0, 1.0, math.inf], "loss")):
+        with pytest.raises(wb.GradientError, match=f"the {what} is not finite"):
+            wb.trust(loss, np.array(start, np.float32))

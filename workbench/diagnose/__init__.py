@@ -28,11 +28,19 @@ from .record import RECORD
 from .rule import RuleInput, refused, walk_again
 from .saturated import Bounds
 from .several_tapes import ACROSS
-from .trust import Trust as Trust
 from .walk_record import WalkRecord
 
 __all__ = ["Finding", "Findings", "Holdings", "Trust", "diagnose"]
 __dir__ = __all__.copy
+
+
+def __getattr__(name: str) -> type:
+    """`Trust`, imported when first asked for: no picture needs it."""
+    if name != "Trust":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from .trust import Trust
+
+    return Trust
 
 
 def diagnose(tape: Tape, loss: array | None = None, grads: dict[array, array] | None = None) -> Findings:

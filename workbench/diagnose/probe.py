@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import weakref
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -20,7 +19,7 @@ import numpy as np
 
 from ..arrays.array import array, read_values
 from ..arrays.creation import zeros
-from ..arrays.workspace import Workspace, add_into
+from ..arrays.workspace import add_into
 from ..device import on_host
 from ..errors import Where, WorkbenchError
 from ..kernels.interpreter import run
@@ -31,9 +30,8 @@ from ..kernels.types import uint64
 from ..launches.arguments import views
 from ..tapes.capture import Capture
 from ..tapes.events import Event
-from ..tapes.jvp import on_device, passing, shadow_of, value_of
+from ..tapes.jvp import on_device
 from ..tapes.private_copies import Launch, Rerun, flat_program
-from ..tapes.reverse import walk
 from ..tapes.tape import Tape
 
 Move = Mapping[str, np.ndarray]  # by input what is added to it
@@ -63,11 +61,8 @@ class Probe(Rerun):
         super().__init__(tape, widened)
         self.runs = 0
         self.launches: dict[int, tuple[Event, Launch]] = {}  # by step
-        passing(tape, lambda event, _: self.before(event), self.behind)
-        self.made = self.case(dict(inputs), {"loss": loss})
-        self._plain: list[Callable[[], None]] | None = None  # the steps, launches in a row joined to graphs
-        self._recording: list[Callable[[], None]] | None = None  # the same with records of decisions
-        self._records: dict[int, array] = {}  # by step
+        self.made = self.follow().case(dict(inputs), {"loss": loss})
+        self._records: dict[int, array] = {}  # of decisions, by step
 
     def before(self, event: Event) -> None:
         """As `Rerun.before`; launches are noted by step."""
@@ -81,33 +76,24 @@ class Probe(Rerun):
 
     def value(self, move: Move) -> float:
         """The loss with the inputs moved; NaN where the program is refused there."""
+        steps = self._plain
         with suppress(WorkbenchError), self._moved(move):
-            if self._plain is None:
-                self._plain = self._joined(lambda k: self.launches[k][1].run)
-            for run_ in self._plain:
-                run_()
+            for step in steps:
+                step()
             return float(read_values(self.made.outputs["loss"]).ravel()[0])
         return float("nan")
 
     def gradient(self) -> dict[str, np.ndarray]:
         """{input: derivative of the loss by it, in float64}."""
-        self.runs += 1
-        tape, space = self.made.record(), Workspace()
-        loss = self.made.outputs["loss"]
-        view = shadow_of(loss, space)
-        add_into(view, on_device(loss, np.ones(view.shape, view.dtype)), loss.span)
-        walk(tape, space)
-        found = {name: value_of(a, space).astype(np.float64) for name, a in self.made.inputs.items()}
-        self.made.restore()
-        return found
+        with self._moved({}):
+            return self.made.pull_back({"loss": np.ones(self.made.outputs["loss"].data.shape)})[1]
 
     def decisions(self, move: Move) -> list[int]:
         """A checksum of the decisions of each launch, with the inputs moved."""
+        steps = self._recording
         with suppress(WorkbenchError), self._moved(move):
-            if self._recording is None:
-                self._recording = self._joined(self._decide)
-            for run_ in self._recording:
-                run_()
+            for step in steps:
+                step()
             return [zlib.crc32(on_host(record.data).tobytes()) for record in self._records.values()]
         return [-1]
 
@@ -144,12 +130,18 @@ class Probe(Rerun):
         """The program of a step that records its decisions; None for one that is no launch or decides nothing."""
         if k not in self.launches:
             return None
-        launch = self.launches[k][1]
-        if launch.program not in _programs:
-            function = with_decisions(launch.program.function)
-            same = function is launch.program.function
-            _programs[launch.program] = None if same else flat_program(launch.program, function)
-        return _programs[launch.program]
+        program = self.launches[k][1].program
+        return program.once(_with_decisions, program)
+
+    @functools.cached_property
+    def _plain(self) -> list[Callable[[], None]]:
+        """The steps, launches in a row joined to graphs."""
+        return self._joined(lambda k: self.launches[k][1].run)
+
+    @functools.cached_property
+    def _recording(self) -> list[Callable[[], None]]:
+        """The same with records of decisions."""
+        return self._joined(self._decide)
 
     def _decide(self, k: int) -> Callable[[bool], None]:
         """The launch of a step, with a record of what it decides in `_records`, if it decides anything."""
@@ -169,20 +161,21 @@ class Probe(Rerun):
         return run_
 
     def _joined(self, step: Callable[[int], Callable[[bool], None]]) -> list[Callable[[], None]]:
-        """The steps, with `step(k)` for launches; launches in a row become one graph. They have run once by then."""
+        """The steps, with `step(k)` for launches; launches in a row become one graph, which runs them."""
         found: list[Callable[[], None]] = []
         launches = [k in self.launches and not self.launches[k][1].declared for k in range(len(self.steps))]
-        for joins, group in itertools.groupby(range(len(self.steps)), launches.__getitem__):
-            steps = [step(k) if k in self.launches else self.steps[k] for k in group]
-            if not joins:
-                found += [functools.partial(one, False) for one in steps]
-                continue
-            with Capture() as capture:
-                for one in steps:
-                    one(False)
-            assert capture.graph is not None
-            found.append(capture.graph.replay)
-        self.made.restore()
+        with self._moved({}):
+            for joins, group in itertools.groupby(range(len(self.steps)), launches.__getitem__):
+                steps = [step(k) if k in self.launches else self.steps[k] for k in group]
+                if joins:
+                    with Capture() as capture:
+                        for one in steps:
+                            one(False)
+                    found.append(capture.replay)
+                else:
+                    for one in steps:
+                        one(False)
+                    found += [functools.partial(one, False) for one in steps]
         return found
 
     def _at(self, move: Move, k: int) -> tuple[list[Any], np.ndarray]:
@@ -200,7 +193,9 @@ class Probe(Rerun):
             return args, on_host(self._records[k].data).copy()
 
 
-_programs: weakref.WeakKeyDictionary[Program, Program | None] = weakref.WeakKeyDictionary()
+def _with_decisions(program: Program) -> Program | None:
+    function = with_decisions(program.function)
+    return None if function is program.function else flat_program(program, function)
 
 
 def _traced(launch: Launch, args: list[Any], thread: tuple[int, ...]) -> list[tuple[Stmt, list]]:

@@ -20,6 +20,7 @@ from ..arrays import allocation as memory
 from ..arrays.array import array
 from ..arrays.workspace import is_float_memory
 from ..errors import GradientError, Where
+from ..tables import png
 from ..tapes.private_copies import leaves
 from ..tapes.replay import keep_all
 from ..tapes.seeds import check_tape, seeds_of
@@ -152,13 +153,7 @@ class Trust:
         return ax
 
     def _repr_png_(self) -> bytes:
-        import io
-
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-
-        ax, made = self.plot(), io.BytesIO()
-        FigureCanvasAgg(ax.figure).print_png(made)
-        return made.getvalue()
+        return png(self.plot().figure)
 
 
 def trust(tape: Tape, loss: array, x: array | Sequence[array] | None = None) -> Trust:
@@ -245,14 +240,15 @@ class _Search:
             self.probe = self.own
         g = self.probe.gradient()
         self.slope = float(np.sqrt(sum(np.sum(v * v) for v in g.values())))
-        if not math.isfinite(self.slope):
-            text = "the gradient is not finite, so there is no line to follow."
+        self.base = self.probe.value({})
+        if not math.isfinite(self.slope) or not math.isfinite(self.base):
+            what = "gradient" if math.isfinite(self.base) else "loss"
+            text = f"the {what} is not finite, so there is no line to follow."
             raise GradientError(text, slug="trust", instead="tape.diagnose(loss=loss), which finds the first NaN")
         start = self.probe.start()
         self.reach = float(np.sqrt(sum(np.sum(v * v) for v in start.values()))) or 1.0
         even = 1 / math.sqrt(sum(v.size for v in g.values()))
         self.way = {n: v / self.slope if self.slope else np.full(v.shape, even) for n, v in g.items()}
-        self.base = self.probe.value({})
         eps = 1e-15 if self.probe is not self.own else float(np.finfo(loss.data.dtype).eps)
         self.noise = 64 * eps * abs(self.base) + 1e-300
         self.seen: dict[float, float] = {0.0: self.base}
