@@ -1,8 +1,10 @@
-"""Tables as aligned text and as HTML, numbers of bytes as text, figures as PNG: how results print themselves."""
+"""Tables as aligned text and as HTML, numbers of bytes as text, figures as PNG, and bars of progress."""
 
 from __future__ import annotations
 
 import io
+import sys
+import time
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
@@ -84,3 +86,59 @@ def png(figure: Any) -> bytes:
     data = io.BytesIO()
     figure.savefig(data, format="png", dpi=120)
     return data.getvalue()
+
+
+BAR_AFTER_S = 1.0  # what is over sooner shows no bar
+
+
+class ProgressBar:
+    """A context that counts work, and shows a bar once it has taken a second: in a notebook or on a terminal.
+
+    Its end takes the bar away, with all of its widgets; elsewhere nothing is written.
+    """
+
+    def __init__(self, total: int, title: str):
+        self.total, self.title, self.done = total, title, 0
+        self._begin = time.monotonic()
+        self._bar: Any = None
+
+    def __enter__(self) -> ProgressBar:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        bar, self._bar = self._bar, None
+        if bar is not None:
+            bar.close()
+            if (box := getattr(bar, "container", None)) is not None:  # of a notebook: tqdm closes the box alone
+                for part in (*box.children, box):
+                    for widget in (getattr(part, "style", None), part.layout, part):
+                        if widget is not None:
+                            widget.close()
+
+    def update(self, n: int = 1) -> bool:
+        """Count `n` more. Returns True if there is a bar."""
+        self.done += n
+        if self._bar is None and time.monotonic() - self._begin >= BAR_AFTER_S and (made := _bar_here()) is not None:
+            self._bar = made(total=self.total, initial=self.done, desc=self.title, leave=False)
+        elif self._bar is not None:
+            self._bar.update(n)
+        return self._bar is not None
+
+    def say(self, text: str) -> None:
+        """Show a text behind the bar, if there is one."""
+        if self._bar is not None:
+            self._bar.set_postfix_str(text, refresh=False)
+
+
+def _bar_here() -> Any:
+    """The bar of tqdm for a notebook or a terminal; None where nobody looks."""
+    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    if shell is not None and "IPKernelApp" in shell.config:
+        from tqdm.notebook import tqdm as in_notebook
+
+        return in_notebook
+    if not sys.stderr.isatty():
+        return None
+    from tqdm import tqdm
+
+    return tqdm

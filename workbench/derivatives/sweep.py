@@ -18,6 +18,7 @@ from typing import Any
 from ..arrays.allocation import LOCK
 from ..config import config
 from ..errors import LaunchError
+from ..tables import ProgressBar
 from .serialize import pack, unpack
 
 log = logging.getLogger("workbench")
@@ -59,20 +60,20 @@ def spread(
 
     `task` is a function of a module; `shared` is sent once per portion of the items.
     """
-    from tqdm.auto import tqdm
-
-    with tqdm(total=len(items), desc=title, delay=1.0, leave=False) as bar:
+    with ProgressBar(len(items), title) as bar:
         if executor is None:
             return [_counted(bar, task(shared, item)) for item in items]
         return _sent(task, shared, items, executor, bar)
 
 
-def _counted(bar: Any, result: object) -> Any:
+def _counted(bar: ProgressBar, result: object) -> Any:
     bar.update(1)
     return result
 
 
-def _sent(task: Callable[[Any, Any], Any], shared: object, items: Sequence[Any], executor: Executor, bar: Any) -> list:
+def _sent(
+    task: Callable[[Any, Any], Any], shared: object, items: Sequence[Any], executor: Executor, bar: ProgressBar
+) -> list:
     size = -(-len(items) // TASKS)
     portions = [range(k, min(k + size, len(items))) for k in range(0, len(items), size)]
     with LOCK:

@@ -39,6 +39,7 @@ from ..kernels.ops import memory as rows
 from ..kernels.passes import simplify
 from ..kernels.program import Program
 from ..kernels.recursion import recursive
+from ..tables import BAR_AFTER_S, ProgressBar
 from . import thresholds
 from .private_sums import Shares, shares
 
@@ -49,7 +50,6 @@ if TYPE_CHECKING:
 
 SCRATCH_BYTES = 256 << 20  # memory of a GPU for the loop values of the threads that run at once
 SCRATCH_THREADS = 1 << 16
-PATIENCE_S = 1.0  # a compiler that takes longer gets a progress bar
 
 
 @dataclass(eq=False)
@@ -282,18 +282,14 @@ class Executable:
 
 def wait_with_bar(coming: Future) -> Any:
     """Wait for what is being compiled, with a progress bar where that takes long."""
-    try:
-        return coming.result(timeout=PATIENCE_S)
-    except TimeoutError:
-        pass
-    from concurrent.futures import as_completed
-
-    from tqdm.auto import tqdm
+    from concurrent.futures import as_completed, wait
 
     compiling = c_library.coming()
-    with tqdm(total=len(compiling), desc="compiling kernels", leave=False) as bar:
-        for _ in as_completed(compiling):
-            bar.update()
+    with ProgressBar(len(compiling), "compiling kernels") as bar:
+        if not wait([coming], BAR_AFTER_S).done:
+            bar.update(0)
+            for _ in as_completed(compiling):
+                bar.update()
     return coming.result()
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from ..arrays.array import array, clone, read_values
 from ..arrays.creation import copy
 from ..errors import GradientError
-from ..tables import png
+from ..tables import ProgressBar, png
 from ..tapes.jit import Jit
 from ..tapes.tape import Tape
 from .steps import Adam
@@ -130,17 +130,14 @@ class Descent:
 
 def _shown(descent: Descent, rounds: int) -> Iterator[int]:
     """The numbers of rounds, with a bar after a second: in a notebook with the losses, redrawn ten times a second."""
-    from tqdm.auto import tqdm
-
-    begin = drawn = time.monotonic()
+    drawn = time.monotonic()
     picture: Any = None
-    with tqdm(range(rounds), desc="descend", delay=1.0, leave=False) as bar:
-        for k in bar:
+    with ProgressBar(rounds, "descend") as bar:
+        for k in range(rounds):
             yield k
-            now = time.monotonic()
-            if now - begin > 1 and now - drawn > PICTURES:
-                drawn = now
-                bar.set_postfix_str(f"loss {descent.losses[-1]:.4g}, best {descent.best:.4g}", refresh=False)
+            if bar.update() and time.monotonic() - drawn > PICTURES:
+                drawn = time.monotonic()
+                bar.say(f"loss {descent.losses[-1]:.4g}, best {descent.best:.4g}")
                 picture = _redrawn(descent, picture)
     if picture is not None:
         _redrawn(descent, picture)

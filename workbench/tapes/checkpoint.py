@@ -22,6 +22,7 @@ from ..arrays.span import Span
 from ..arrays.workspace import Workspace
 from ..errors import GradientError, LaunchError, Where
 from ..launches.handles import owner_of
+from ..tables import ProgressBar
 from .events import Event, checksum_of, clock
 from .kinds import FUNC, LOOP
 from .recording import Recording
@@ -78,7 +79,7 @@ class Checkpointed:
         with memory.LOCK:
             tape = memory.recorder()
             if tape is None:
-                with _bar(self.steps, self.__name__) as done:
+                with ProgressBar(self.steps, self.__name__) as done:
                     for k in range(self.steps):
                         self.step(k, *state)
                         done.update()
@@ -96,13 +97,6 @@ class Checkpointed:
             if any(a.span.overlaps(b.span) is not False for b in state[:n]):
                 text = f"{self.__name__}(...): two state arrays share memory."
                 raise LaunchError(text, slug="checkpoint-state", instead="x = wb.clone(x)   for one of the two")
-
-
-def _bar(steps: int, name: str) -> Any:
-    """A progress bar for loops of more than a second."""
-    from tqdm.auto import tqdm
-
-    return tqdm(total=steps, desc=name, delay=1.0, leave=False)
 
 
 def _schedule(steps: int, budget: int) -> Iterator[Any]:
@@ -166,7 +160,7 @@ class _Loop:
 
     def _forward(self, reads: dict[Span, array]) -> None:
         self.actions, self.kept = _schedule(self.loop.steps, self.loop.budget), {0: self._copies()}
-        with _bar(self.loop.steps, self.loop.__name__) as done:
+        with ProgressBar(self.loop.steps, self.loop.__name__) as done:
             for action in self.actions:
                 if type(action).__name__ == "EndForward":
                     break
@@ -273,7 +267,7 @@ class _Loop:
         assert self.actions is not None
         self.loop.recomputed, first = 0, dict(self.kept)
         try:
-            with memory.silent(), _bar(self.loop.steps, f"{self.loop.__name__}, reversed") as done:
+            with memory.silent(), ProgressBar(self.loop.steps, f"{self.loop.__name__}, reversed") as done:
                 for action in self.actions:
                     self._perform(action, space, done)
         finally:

@@ -22,6 +22,7 @@ from ...errors import GradientError, KernelError
 from ...kernels import ir
 from ...kernels.program import Program
 from ...kernels.types import Scalar
+from ...tables import ProgressBar
 from ...tapes.events import Event, KeptBytes
 from ...tapes.reverse import Observer, past_opaque
 from ...tapes.tape import Tape
@@ -111,16 +112,14 @@ class _Gather:
         self.died: set[Event] = set()
         self.scopes: list[str] = []
         self.reasons: dict[tuple, str] = {}
-        self.bar: Any = None
+        self.bar: ProgressBar | None = None
         self.beyond: Container[Event] = ()  # what the walk passes by
         self.border: Event | None = None  # the first of these to the left of the others
         self.places: dict[Any, str] = {}
 
     def trace(self) -> Trace:
         self.name_all()
-        from tqdm.auto import tqdm
-
-        with tqdm(total=len(self.tape.events), desc="walk", delay=1.0, leave=False) as self.bar:
+        with ProgressBar(len(self.tape.events), "walk") as self.bar:
             found = self.found()
         return with_levels(self.outline(), found)
 
