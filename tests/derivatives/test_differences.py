@@ -283,6 +283,35 @@ def test_what_cannot_be_measured_is_not_a_pass(backend):
     assert "not measurable" in str(report)
 
 
+@wb.kernel
+def weak(x: wb.array[F], y: wb.array[F]):
+    i = wb.tid()
+    y[i] = x[i] * x[i] + x[i] + F(1e-3) * wb.max(x[i], F(0.0))
+
+
+@wb.kernel
+def interpolated(u: wb.array[F], x: wb.array[F], y: wb.array[F]):
+    i = wb.tid()
+    k = int(wb.floor(x[i]))
+    y[i] = (F(k + 1) - x[i]) * u[k] + (x[i] - F(k)) * u[k + 1]
+
+
+@pytest.mark.parametrize("full", [True, False])
+def test_a_weak_kink_is_called_a_kink(backend, full):
+    report = checked(weak, [0.0, 1.0, -2.0], full=full)
+    row = report.rows[0]
+    assert not report.wrong and row.skipped and row.compared and row.kink in report.notes
+    assert "weak: x[0] is at a kink: the slopes to its two sides differ by 0.0999 %" in row.kink
+
+
+@pytest.mark.parametrize("full", [True, False])
+def test_the_border_of_a_cell_is_called_a_kink(backend, full):
+    args = [f64([0.0, 1.0, 3.0, 2.0]), f64([0.5, 1.0, 1.25])], [wb.zeros(3, dtype=F)]
+    report = wb.gradcheck(interpolated, 3, *args, full=full)
+    row = next(r for r in report.rows if r.input == "x")
+    assert not report.wrong and "x[1] is at a kink: the slopes to its two sides differ by 50 %" in row.kink
+
+
 # ---- staircases of rounding: a function beside a number so large that it moves by leaps
 
 SHAPES = [

@@ -145,7 +145,8 @@ def test_every_program_of_the_corpus_passes(program: Program):
 
 def test_a_report_prints_as_text_and_as_a_table():
     report = wb.gradcheck(right, 6, [f32(X)], [wb.zeros(6)])
-    lines = str(report).splitlines()
+    first, *lines = str(report).splitlines()
+    assert first == report.summary == "2 of 2 gradients agree with differences."
     assert lines[0].split()[:2] == ["launch", "input"] and "right  x" in lines[1] and lines[1].endswith("ok")
     assert report._repr_html_().count("<tr") == 3 and "<td>x</td>" in report._repr_html_()
 

@@ -10,12 +10,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 FACTOR = 4.0
 DOWN, UP = 10, 6  # how many steps shorter, and longer, than the first
-RIGHT, WRONG, UNSURE = "right", "wrong", "not measurable"
+RIGHT, WRONG, UNSURE, KINK = "right", "wrong", "not measurable", "kink"
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,17 @@ class Slope:
     def off(self, value: float) -> float:
         """The distance of a value from [low, high]."""
         return max(self.low - value, value - self.high, 0.0)
+
+
+class Verdict(NamedTuple):
+    """What differences say of a derivative: RIGHT, WRONG, UNSURE or KINK, and the best measured slope.
+
+    At a KINK the derivative lies between `slope` and `other`, the slopes to either side.
+    """
+
+    said: str
+    slope: float
+    other: float = float("nan")
 
 
 Values = tuple[float, float, float, float]  # at a step and at half of it, forward and back, counted from the middle
@@ -57,8 +69,8 @@ def _one_sided(whole: float, half: float, step: float) -> tuple[float, float]:
     return value, abs(value - 2 * half / step)
 
 
-def verdict(f: Callable[[float], float], got: float, step: float, noise: float, rtol: float) -> tuple[str, float]:
-    """(RIGHT, WRONG or UNSURE for `got` as the slope of f at 0, the best measured slope).
+def verdict(f: Callable[[float], float], got: float, step: float, noise: float, rtol: float) -> Verdict:
+    """Judge `got` as the slope of f at 0.
 
     f(0) = 0. `step`: the first one. `rtol`: the relative error that a right derivative may have.
     """
@@ -75,14 +87,18 @@ def verdict(f: Callable[[float], float], got: float, step: float, noise: float, 
         usable = _usable(found)
         flat = got == 0 and -UP < k <= 0 and not any(all(s.moved) for s in found)  # or a step of a staircase
         if not flat and any(_agrees(s, got, rtol) for s in usable):
-            return RIGHT, got
+            return Verdict(RIGHT, got)
         if k > 1 and _wrong(usable, got, rtol):
             for rest in range(k + 1, DOWN + 1):
                 at(rest)
             return _last_word(seen, got, noise, rtol)
         if k == 2 and _kinked(found[:3], got, 1e-6):
-            break
-    return UNSURE, _best(_slopes(seen, noise))
+            return Verdict(KINK, found[0].low, found[0].high)
+    usable = _usable(_slopes(seen, noise))
+    for three in zip(usable, usable[1:], usable[2:], strict=False):
+        if _kinked(three, got, 1e-2):
+            return Verdict(KINK, three[0].low, three[0].high)
+    return Verdict(UNSURE, _best(_slopes(seen, noise)))
 
 
 def _slopes(seen: dict[float, Values], noise: float) -> list[Slope]:
@@ -102,14 +118,14 @@ def _wrong(usable: list[Slope], got: float, rtol: float) -> tuple[Slope, ...] | 
     return None
 
 
-def _last_word(seen: dict[float, Values], got: float, noise: float, rtol: float) -> tuple[str, float]:
-    """(WRONG or UNSURE, slope): WRONG only if the values do not fit a rounding staircase of slope `got` either."""
+def _last_word(seen: dict[float, Values], got: float, noise: float, rtol: float) -> Verdict:
+    """WRONG or UNSURE: WRONG only if the values do not fit a rounding staircase of slope `got` either."""
     riser = _riser(seen)
     found = _slopes(seen, max(noise, 2 * riser))
     three = None if riser and _fits(seen, got, riser) else _wrong(_usable(found), got, rtol)
     if three is None:
-        return UNSURE, _best(found)
-    return WRONG, min((three[0].low, three[0].high), key=lambda side: abs(side - got))
+        return Verdict(UNSURE, _best(found))
+    return Verdict(WRONG, min((three[0].low, three[0].high), key=lambda side: abs(side - got)))
 
 
 def _usable(found: list[Slope]) -> list[Slope]:

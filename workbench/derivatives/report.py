@@ -36,6 +36,7 @@ class GradcheckRow:
     cause: str = ""  # which func_grad it is
     fix: str = ""
     note: str = ""  # what its adjoint met where there is no derivative
+    kink: str = ""  # the first element that is at a kink
 
     @property
     def verdict(self) -> str:
@@ -92,8 +93,19 @@ class Report:
             cells.append((r.launch, r.input, *sizes, *worst, r.verdict))
         return cells
 
+    @property
+    def summary(self) -> str:
+        """One line: how many gradients agree with differences, and which is the worst of those that do not."""
+        agree = sum(r.verdict.startswith("ok") for r in self.rows)
+        text = f"{agree} of {len(self.rows)} gradients agree with differences"
+        if self.wrong:
+            worst = max(self.wrong, key=lambda r: r.max_rel)
+            return f"{text}; {len(self.wrong)} WRONG, the worst in {worst.launch}, input {worst.input}."
+        rest = len(self.rows) - agree
+        return f"{text}; {rest} could not be compared." if rest else f"{text}."
+
     def __str__(self) -> str:
-        return "\n".join([*aligned([self.HEAD, *self._cells()]), *self.notes])
+        return "\n".join([self.summary, *aligned([self.HEAD, *self._cells()]), *self.notes])
 
     __repr__ = __str__
 
@@ -104,8 +116,8 @@ class Report:
             f"<tr{bad if r.wrong else ''}>" + "".join(f"<td>{html.escape(c)}</td>" for c in cells) + "</tr>"
             for r, cells in zip(self.rows, self._cells(), strict=True)
         )
-        notes = "".join(f"<p>{html.escape(n)}</p>" for n in self.notes)
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{notes}"
+        first, *notes = [f"<p>{html.escape(text)}</p>" for text in (self.summary, *self.notes)]
+        return f"{first}<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{''.join(notes)}"
 
 
 def refuse_vacuous(report: Report) -> None:

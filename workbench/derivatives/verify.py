@@ -31,13 +31,14 @@ from ..kernels.types import is_float
 from ..launches.arguments import flatten
 from ..launches.command import Command
 from ..launches.plan import grid, plan
+from ..tables import ProgressBar
 from ..tapes.call_arguments import arrays_in, with_arrays
 from ..tapes.events import Event
 from ..tapes.jvp import on_device, passing
 from ..tapes.private_copies import CopiedArrays, LaunchCase, Rerun, case_of_launch, leaves
 from ..tapes.tape import Tape
-from .differences import UNSURE, WRONG, verdict
-from .func_grad_check import check_rule as check_rule, wrong_call
+from .differences import KINK, UNSURE, WRONG, Verdict, verdict
+from .func_grad_check import check_rule as check_rule, has_rule, wrong_call
 from .report import GradcheckRow, Report, refuse_vacuous
 from .sweep import spread
 
@@ -95,7 +96,8 @@ def gradcheck(
     that a launch writes is an output. Returns a `Report`; with `raise_exception` a gradient that is wrong or not finite
     raises GradientError [gradcheck] that names launch, input and element. A check that compares nothing, or only zeros,
     always raises. Where differences cannot decide (rounding, a kink at the input itself) the verdict is
-    `not measurable`, which is not a pass: the report is then false, though `report.wrong` is empty.
+    `not measurable`, which is not a pass: the report is then false, though `report.wrong` is empty. A note says where a
+    kink is, and how far the slopes to its sides differ.
 
     Use it in the tests of a simulation, and first when a gradient looks odd: it names the launch that is wrong.
 
@@ -116,7 +118,7 @@ def gradcheck(
     report = Report()
     tape, results = _recorded(what, dim, (*inputs, *outputs))
     _check_tape(tape, results, report, rules, executor)
-    report.notes += dict.fromkeys(note for row in report.rows for note in (row.cause, row.note) if note)
+    report.notes += dict.fromkeys(note for row in report.rows for note in (row.cause, row.note, row.kink) if note)
     refuse_vacuous(report)
     if raise_exception and report.wrong:
         raise _disagreement(report)
@@ -145,9 +147,9 @@ def _disagreement(report: Report) -> GradientError:
         f"the gradient is wrong in {r.launch}, input {r.input!r}{element}: the adjoint gives {r.adjoint:.8g},"
         f" differences give {r.measured:.8g}."
     )
-    instead = "wb.verify.check_rule(f) for each func with a func_grad that it calls"
     if r.cause:
-        text, instead = f"{r.cause}\n{text[0].upper()}{text[1:]}", r.fix
+        text = f"{r.cause}\n{text[0].upper()}{text[1:]}"
+    instead = r.fix or "wb.gradcheck(..., full=True), which compares every element, and shows the wrong ones' places"
     table = Report(report.rows, [n for n in report.notes if n != r.cause])
     return GradientError(text, slug="gradcheck", where=r.where, why=str(table), instead=instead)
 
@@ -248,16 +250,21 @@ def _rows(shared: tuple[Tape, list[array] | None, _Rules], parts: list[int]) -> 
             rerun.before(event)
         nonlocal checked
         number = numbers[event]
+        if number in turn:
+            bar.update()
         if number in turn and time.monotonic() - begin <= rules.seconds * (turn[number] + 1) / len(parts):
             checked += 1
             rows = _check_case(case_of_launch(event, number, rules.widened), rules, np.random.default_rng(number))
             wrong = [row for row in rows if row.wrong]
-            if wrong and (call := wrong_call(event)) is not None:
-                for row in wrong:
+            call = wrong_call(event) if wrong else None
+            for row in wrong:
+                if call is not None:
                     row.cause, row.fix, row.where = call.sentence, call.fix, call.rule
+                elif any(map(has_rule, ir.walk(event.command.program.function.body))):
+                    row.fix = "wb.verify.check_rule(f) for each func with a func_grad that it calls"
             found.extend(rows)
 
-    with memory.LOCK, memory.unrecorded():
+    with memory.LOCK, memory.unrecorded(), ProgressBar(len(parts), "gradcheck") as bar:
         passing(tape, before, rerun.behind if rerun is not None else None)
         if rerun is not None:
             found += _check_case(rerun.case(*_ends(tape, results)), rules, np.random.default_rng(len(tape.events)))
@@ -336,8 +343,8 @@ class _Measure:
         """The rounding noise of `loss`, estimated from the outputs."""
         return 8 * (1e-15 if self.rules.widened else 1e-6) * self.size
 
-    def verdict(self, name: str, v: np.ndarray, got: float) -> tuple[str, float]:
-        """The verdict of differences on `got` as the derivative in direction v, and the measured slope."""
+    def verdict(self, name: str, v: np.ndarray, got: float) -> Verdict:
+        """The verdict of differences on `got` as the derivative in direction v."""
         return verdict(lambda t: self.loss(name, v * t), got, self.step(name, v), self.noise, self.rules.rtol)
 
 
@@ -382,10 +389,14 @@ def _compare(measure: _Measure, name: str, row: GradcheckRow, v: np.ndarray, ind
     if not sure or blind or wrong:
         if index is None:
             return False
-        said, measured = measure.verdict(name, v, got)
-        if said == UNSURE:
+        said, want, other = measure.verdict(name, v, got)
+        if said == KINK:
+            apart = 100 * abs(want - other) / max(abs(want), abs(other))
+            at = f"{row.launch}: {name}{list(index)}"
+            row.kink = row.kink or f"{at} is at a kink: the slopes to its two sides differ by {apart:.3g} %"
+        if said in (UNSURE, KINK):
             return False
-        wrong, want = said == WRONG, measured
+        wrong = said == WRONG
     row.add(got, want, wrong, index)
     return True
 
