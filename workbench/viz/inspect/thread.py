@@ -76,6 +76,9 @@ class ThreadRun:
         self.loops: dict[Stmt, int] = {}
         self.testing: set[Stmt] = set()
         self._place(self.work.primal.body, ())
+        placed = [(s.where, s) for s in self.around if s.where is not None and s.outs]
+        last = {(frame_of(w), w.line): s for w, s in placed if w.text.lstrip().startswith("return ")}
+        self.returning = frozenset(last.values())
 
     def _place(self, region: ir.Region, around: tuple[Stmt, ...]) -> None:
         for stmt in region.body:
@@ -197,6 +200,8 @@ class ThreadRun:
             self.store(stmt, values)
         elif stmt.outs and stmt.outs[0].name and not stmt.outs[0].name.startswith("$"):
             self.enter(stmt, stmt.outs[0].name, self.known(stmt.outs[0], values))
+        elif stmt in self.returning:  # the value has no name where it goes straight into an array
+            self.enter(stmt, "return", self.known(stmt.outs[0], values))
 
     def skip(self, stmt: Stmt) -> None:
         """Skip a statement that depends on an unknown value: drop the record of what it may have made."""
