@@ -11,6 +11,7 @@ import pytest
 
 import workbench as wb
 from tests.support import ten_bugs, view_samples as samples
+from tests.support.trust_programs import staircase
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -43,6 +44,22 @@ def in_sight(page: Page, selector: str) -> bool:
         const y = box.top + box.height / 2, low = Math.max(plot?.top ?? 0, 0);
         return y >= low && y <= Math.min(plot?.bottom ?? innerHeight, innerHeight) && box.right > 0;
     }""")
+
+
+def test_the_strip_says_how_far_the_gradient_is_good_and_leads_to_what_ends_it(opened):
+    x, out = wb.array([0.55], requires_grad=True), wb.zeros(1)
+    with wb.Tape() as tape:
+        wb.launch(staircase, 1, [x], [out])
+    tape.backward(out)
+    page = opened("followed", tape)
+    told = page.locator(".wb-trust button")
+    told.wait_for()
+    assert told.inner_text().startswith("exact; good for steps up to 0.04")
+    assert "a decision falls otherwise in line" in told.inner_text()
+    told.click()
+    assert page.locator(".event.current").get_attribute("data-a") == "0"
+    page.locator("tr.now").wait_for()
+    assert "time of impact" in page.locator(".wb-cause").inner_text()
 
 
 @pytest.mark.parametrize("name", list(ten_bugs.BUGS))

@@ -17,11 +17,12 @@ import numpy as np
 from ...arrays import allocation as memory
 from ...arrays.array import array
 from ...arrays.workspace import Workspace
+from ...device import on_host
 from ...diagnose import Finding, diagnose
 from ...diagnose.against import TapeRun, against as compared
 from ...diagnose.final_values import glance
 from ...diagnose.walk_step import accesses, shadow_view
-from ...errors import GradientError, KernelError, Where, shown_file
+from ...errors import GradientError, KernelError, LaunchError, Where, shown_file
 from ...kernels import ir
 from ...tapes.events import Event
 from ...tapes.tape import Tape
@@ -134,6 +135,32 @@ def verdict(
     except Exception as error:  # a picture is shown, whatever becomes of its findings
         return Verdict((), clean_lines(f"What is wrong could not be looked for: {error or type(error).__name__}"))
     return Verdict(rows, clean_lines(found.note), partial)
+
+
+def followed(tape: Tape) -> Said | None:
+    """How far the gradient of the seeded loss can be followed (`tape.trust`), as a finding that leads to what ends it.
+
+    None where the seed is not one number, or where it cannot be said.
+    """
+    if (loss := _seeded_number(tape)) is None:
+        return None
+    with suppress(GradientError, KernelError, LaunchError):
+        found = tape.trust(loss)
+        text, _, remedy = found.sentence.partition(" What helps: ")
+        made = Finding("trust", "info", found.launch or "", found.line, text, remedy, thread=found.thread, brief=text)
+        return _said(tape, made, None)
+    return None
+
+
+def _seeded_number(tape: Tape) -> array | None:
+    """The array of one element that the last backward was seeded by; None if it was seeded by more."""
+    seeded = {a: np.flatnonzero(on_host(data)) for a, data in tape.last_seeds.items() if data.any()}
+    for a in tape.arrays.values():
+        if len(seeded) == 1 and a.data.size == 1 and a.allocation in seeded:
+            low, high = a.allocation.gradient_span(a.span).hull()
+            if low <= seeded[a.allocation].min() and seeded[a.allocation].max() < high:
+                return a
+    return None
 
 
 def adjoint_range(trace: Trace) -> str:

@@ -23,6 +23,7 @@ from ...derivatives.pitfalls import Wrong
 from ...diagnose import Finding
 from ...errors import GradientError, LaunchError
 from ...kernels.types import is_float
+from ...tables import ProgressBar
 from ...tapes.events import Event
 from ...tapes.tape import Tape
 from ..data.against import Against, compare
@@ -32,7 +33,7 @@ from ..inspect.ledger_table import Ledger
 from ..inspect.microscope import ThreadIndex, microscopes
 from ..picture.svg import quoted
 from .against import AgainstView
-from .view import SCRIPTS, View, module, style
+from .view import SCRIPTS, SOON, View, module, style
 
 CELLS = 48  # ledgers that are stored where nobody chooses
 RUNS = 800  # adjoints that are run again for them
@@ -86,6 +87,7 @@ MISSING = {
     "microscope": "This page has no microscope of that thread: to_html(path, threads=[(launch, thread)]) puts one in.",
     "findings": "",
     "levels": "",
+    "trust": "",
 }
 
 
@@ -127,11 +129,9 @@ class _Page:
         self.strict = False
         self.chosen: dict[int, list[int]] = {}
         self.leads: list[tuple[int, tuple[int, ...]]] = []  # threads that findings are about
-        from tqdm.auto import tqdm
-
-        with memory.LOCK, tqdm(total=5, desc="page", delay=1.0, leave=False) as bar:
+        with memory.LOCK, ProgressBar(5, "page") as bar:
             for work in (self.levels, self.findings, self.all_heats, self.all_ledgers, self.all_microscopes):
-                bar.set_postfix_str(work.__name__.removeprefix("all_"))
+                bar.say(work.__name__.removeprefix("all_"))
                 work(*{self.all_ledgers: (cells,), self.all_microscopes: (threads,)}.get(work, ()))
                 bar.update()
 
@@ -204,7 +204,10 @@ class _Page:
         self.keep("findings", {"ask": "findings"})
         found = self.answers.get("findings", {"ok": {"rows": []}})["ok"]
         found["again"] = found["partial"] = False
-        for row in found["rows"][:THREADS]:
+        if len(self.tape.events) <= SOON:
+            self.keep("trust", {"ask": "trust"})
+        followed = self.answers.get("trust", {"ok": {"rows": []}})["ok"]["rows"]
+        for row in (*followed, *found["rows"][:THREADS]):
             n = row["position"]
             if n >= 0 and self.tape.events[n].command is not None:
                 at = row["thread"] or tuple(0 for _ in self.tape.events[n].command.plan.form.dims)

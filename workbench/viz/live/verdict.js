@@ -13,13 +13,14 @@ const KEEP_ALL = "run again with everything kept";
 export function verdictOf(v) {
   v.verdictLine = h("div", { class: "wb-verdictline" });
   v.causeBox = h("div", { class: "wb-cause" });
+  v.trustBox = h("div", { class: "wb-trust", "aria-live": "polite" });
   v.findingsBox = h("ol", { class: "wb-findings", id: `${v.uid}-findings`, hidden: true });
-  v.strip = h("section", { class: "wb-verdict", "aria-label": "verdict", "aria-busy": "true" }, v.verdictLine, v.causeBox, v.findingsBox);
+  v.strip = h("section", { class: "wb-verdict", "aria-label": "verdict", "aria-busy": "true" }, v.verdictLine, v.causeBox, v.trustBox, v.findingsBox);
   v.verdict = null;
   v.showFinding = (/** @type {number} */ k) => showFinding(v, k);
   v.diagnose = v.keen("findings", () => ({ all: v.lookedAll === true }), (/** @type {any} */ answer) => {
     v.verdict = answer;
-    v.findings = answer.rows;
+    v.findings = [...answer.rows];
     v.strip.setAttribute("aria-busy", "false");
     listFindings(v);
     saidOnce(v);
@@ -28,6 +29,7 @@ export function verdictOf(v) {
     if (!answer.calm && answer.rows.length && untouched(v)) openAt(v, answer.rows[0]);
     v.drawMap();
     v.draw();
+    askTrust(v);
   }, (/** @type {string} */ error) => verdictWaits(v, `What is wrong could not be looked for: ${error}`, button("again", "look for findings again", () => lookForFindings(v))),
   (/** @type {string} */ busy) => verdictWaits(v, `${busy}; what is wrong is looked for as soon as it is free`));
   if (v.get("warning")) v.strip.hidden = true; // a pass that is wrong on purpose: the warning says so
@@ -69,6 +71,21 @@ export function fillVerdict(v) {
     ...(partial ? [button("look for the rest", "look for findings: tape.diagnose()", () => lookForFindings(v, true))] : []),
     ...(again ? [h("button", { type: "button", class: "wb-again", title: "the program runs once more, on copies of its memory", onclick: () => runAgain(v) }, KEEP_ALL)] : []),
     ...(kept ? [h("span", { class: "wb-muted", role: "status" }, "run again: every value at every moment is known")] : []));
+}
+
+/** How far the gradient can be followed: a sentence that leads to what ends it. @param {any} v @param {boolean} [all] */
+async function askTrust(v, all = false) {
+  if (all) v.trustBox.replaceChildren(h("progress", { "aria-label": "running along the gradient" }));
+  try {
+    const { rows, ask } = await v.ask("trust", { all }, () => {});
+    const k = v.findings.length, lead = { type: "button", "data-finding": k, onclick: () => showFinding(v, k) };
+    v.findings.push(...rows);
+    v.trustBox.replaceChildren(
+      ...rows.map((/** @type {any} */ f) => (f.position < 0 ? h("span", {}, f.headline) : h("button", lead, f.headline))),
+      ...(ask ? [button("how far is it good?", "run the program along its gradient: tape.trust()", () => askTrust(v, true))] : []));
+  } catch { // a page without a kernel, or a tape that has changed: nothing is said
+    v.trustBox.replaceChildren();
+  }
 }
 
 /** @param {any} f */

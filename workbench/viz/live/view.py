@@ -12,7 +12,7 @@ import re
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ from ...tapes.seeds import check_seed
 from ...tapes.tape import Tape
 from ..data.columns import Columns
 from ..data.gather import Levels, levels, no_collector, structure
-from ..data.headline import NOTHING, PATIENT, Verdict, telling_threads, verdict
+from ..data.headline import NOTHING, PATIENT, Verdict, followed, telling_threads, verdict
 from ..data.marks import THEMES
 from ..data.snapshot import (
     DrawnSlice,
@@ -60,7 +60,8 @@ PATIENCE = 0.05  # seconds that an answer waits for the lock
 SHORT = 100  # events up to which the still picture waits for the verdict
 AT_ONCE = 2000  # events up to which the adjoint is walked before the page opens
 BUSY = "busy: recording"
-REMEMBERED = ("heat", "ledger", "microscope")  # answers that are given again to whoever asks the same
+SOON = 200  # events up to which it is told unasked how far the gradient can be followed
+REMEMBERED = ("heat", "ledger", "microscope", "trust")  # answers that are given again to whoever asks the same
 QUESTIONS = (*REMEMBERED, "findings", "levels", "again")  # each is answered by the method of its name
 SCRIPTS = tuple(  # a file imports from those before it
     f"{name}.js"
@@ -425,18 +426,28 @@ class View(Saved, Widget):
             return {**NOTHING.to_json(), "again": False}, []
         self._said = found = self._verdict(None if asked.get("all") else PATIENT)
         self.refresh_still()
-        lanes = self._columns.lanes
         said = found.to_json()
         rows = (row for row in found.rows if row.thread is None and row.severity != "info")
         alone = (row.position for row in rows if row.position >= 0)
         telling = telling_threads(self.tape, alone)
         for row in said["rows"]:
             row["thread"] = row["thread"] or telling.get(row["position"])
-            row["lanes"] = [lanes[name] for name in row["lanes"] if name in lanes]
+            row["lanes"] = self._rows_of(row["lanes"])
         return {**said, "again": self._kept is None and any(not row.known for row in found.rows)}, []
 
     def _verdict(self, limit: int | None) -> Verdict:
         return verdict(self.tape, limit=limit, first=self.findings)
+
+    def _rows_of(self, lanes: Sequence[str]) -> list[int]:
+        return [self._columns.lanes[name] for name in lanes if name in self._columns.lanes]
+
+    def _trust(self, asked: Mapping[str, Any]) -> tuple[Any, list[bytes]]:
+        """How far the gradient can be followed: `rows` with the one finding, or none; `ask` where it takes long."""
+        self._beside()
+        long = len(self._events) > SOON and not asked.get("all")
+        found = None if long or self._retrace is not None else followed(self.tape)
+        rows = [] if found is None else [{**asdict(found), "lanes": self._rows_of(found.lanes), "spreads": False}]
+        return {"rows": rows, "ask": long}, []
 
     def _again(self, asked: Mapping[str, Any]) -> tuple[Any, list[bytes]]:
         """Rerun the program on copies with everything kept: from now on every value at every moment is known."""
