@@ -167,7 +167,7 @@ class PythonState:
             self._visit(label, type(value))
             if is_users(_package(value)):
                 self._classes.add(value)
-                self._attributes(label, vars(value), self._named(vars(value)))
+                self._attributes(label, vars(value), self._named(label, vars(value)))
         elif isinstance(value, staticmethod | classmethod):
             self._visit(label, value.__func__)
         elif isinstance(value, ModuleType):
@@ -202,9 +202,10 @@ class PythonState:
         users = [base for base in kind.__mro__[:-1] if is_users(_package(base))]
         for base in {*users} - self._classes:
             self._classes.add(base)
-            self._attributes(base.__name__, vars(base), [n for n in self._named(vars(base)) if n not in _MAKING])
+            named = self._named(base.__name__, vars(base))
+            self._attributes(base.__name__, vars(base), [n for n in named if n not in _MAKING])
         if len(users) == len(kind.__mro__) - 1:
-            self._attributes(label, fields, self._named(fields))
+            self._attributes(label, fields, self._named(label, fields))
         else:
             self._link(label, functools.partial(tuple, fields))
             self._attributes(label, fields, fields)
@@ -217,12 +218,14 @@ class PythonState:
             found = self._link(f"{label}.{name}", functools.partial(fields.get, name, _MISSING))
             self._visit(f"{label}.{name}", found)
 
-    def _named(self, fields: Mapping[str, Any]) -> list[str]:
-        """Attributes of an object or a class that code may ask for, be it by an operator."""
+    def _named(self, label: str, fields: Mapping[str, Any]) -> list[str]:
+        """Attributes of an object or a class that code may ask for, be it by an operator; that others stay absent."""
         if self._names & _BY_TEXT:
+            self._link(label, functools.partial(tuple, fields))
             return list(fields)
         absent = [name for name in self._names if name not in fields]
-        return absent + [n for n in fields if n in self._names or (n.startswith("__") and callable(fields[n]))]
+        self._link(label, functools.partial(_any_in, absent, fields))
+        return [n for n in fields if n in self._names or (n.startswith("__") and callable(fields[n]))]
 
     def _function(self, function: FunctionType) -> None:
         around = function.__globals__
@@ -311,6 +314,10 @@ def _imported(names: Iterable[str], around: Mapping[str, Any]) -> Iterator[Modul
         for package in packages:
             if isinstance(found := sys.modules.get(f"{package}{name}".rstrip(".")), ModuleType):
                 yield found
+
+
+def _any_in(names: Iterable[str], fields: Mapping[str, Any]) -> bool:
+    return any(map(fields.__contains__, names))
 
 
 def _listed(slots: str | Iterable[str] | None) -> Iterable[str]:
