@@ -47,7 +47,8 @@ def pictures(notebook: dict[str, Any]) -> Iterator[tuple[str, bytes]]:
             if "image/png" in data:
                 yield ".png", base64.b64decode(text(data["image/png"]))
             for drawn in DRAWN.findall(text(data.get("text/html", ""))):
-                yield ".svg", base64.b64decode(drawn)
+                if b"wb-tape" in (picture := base64.b64decode(drawn)):  # and not the sealed answer of a quiz
+                    yield ".svg", picture
 
 
 def detach(notebook: dict[str, Any], folder: Path) -> None:
@@ -60,14 +61,15 @@ def detach(notebook: dict[str, Any], folder: Path) -> None:
 
 
 def plain(said: str) -> str:
-    """A sentence of a notebook as reStructuredText: code stays code, the rest is text."""
-    return re.sub(r"`([^`]+)`", r"``\1``", re.sub(r"\s+", " ", said.replace("*", "")))
+    """Text of a notebook as reStructuredText: code stays code, the rest loses its marks."""
+    parts = re.split(r"`([^`]+)`", re.sub(r"\s+", " ", said))
+    return "".join(f"``{part}``" if k % 2 else part.replace("*", "") for k, part in enumerate(parts))
 
 
 def card(path: Path) -> list[str]:
     """One notebook: written as a page, and its card as lines."""
     notebook = json.loads(path.read_text("utf-8"))
-    title, said = re.findall(r"\A# (.+)\n\s*([^.?!]+[.?!])", text(notebook["cells"][0]["source"]))[0]
+    title, said = re.findall(r"\A# (.+)\n\s*((?:.|\n){50,}?[.?!])(?=\s)", text(notebook["cells"][0]["source"]))[0]
     suffix, shown = next(pictures(notebook), ("", b""))
     detach(notebook, PAGES / path.stem)
     (PAGES / path.name).write_text(json.dumps(notebook), "utf-8")

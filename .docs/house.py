@@ -16,8 +16,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from tests import structure
 
 HERE = Path(__file__).resolve().parent
-WIDE, HIGH, GAP, RISE = 216, 84, 18, 46
-ACROSS = 4
+WIDE, HIGH, GAP, RISE = 236, 70, 22, 32
+ACROSS = 3
 # Rooms in words short enough for a box.
 WORDS = {
     "kernels": "a Python function in; typed program, adjoint, machine code out",
@@ -77,13 +77,13 @@ def places() -> dict[str, tuple[float, float]]:
 
 def box(room: str, x: float, y: float) -> str:
     said = "".join(
-        f'<text x="{x + 12:g}" y="{y + 46 + 16 * k:g}">{escape(line)}</text>'
-        for k, line in enumerate(wrap(WORDS[room], 32))
+        f'<text x="{x + 12:g}" y="{y + 42 + 16 * k:g}">{escape(line)}</text>'
+        for k, line in enumerate(wrap(WORDS[room], 34))
     )
     return (
         f'<a href="#workbench-{room}"><rect x="{x:g}" y="{y:g}" width="{WIDE}" height="{HIGH}" rx="6"/>'
-        f'<text class="room" x="{x + 12:g}" y="{y + 25:g}">{room}</text>'
-        f'<text class="count" x="{x + WIDE - 12:g}" y="{y + 25:g}">{structure.lines(room):,} lines</text>{said}</a>'
+        f'<text class="room" x="{x + 12:g}" y="{y + 22:g}">{room}</text>'
+        f'<text class="count" x="{x + WIDE - 12:g}" y="{y + 22:g}">{structure.lines(room):,} lines</text>{said}</a>'
     )
 
 
