@@ -1,29 +1,43 @@
-"""The reference, as offline pages: `python -m sphinx -W .docs build/docs`. Every warning is an error.
+"""The docs, as offline pages: `python -m sphinx -W .docs build/docs`. Every warning is an error.
 
 The docstrings of the workbench are plain text, read in terminals and notebooks; `as_markup` turns them into what Sphinx
 reads: names in backticks become code, and lines of `name    what it is` a list.
 """
 
+import os
 import re
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
+
+os.environ.setdefault("TQDM_DISABLE", "1")  # read at the first import of tqdm
 
 import workbench
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+import gallery
+import house
 import warp_table
 
-warp_table.write()
+PROJECT = Path(__file__).resolve().parents[1] / "pyproject.toml"
+
+for made in (warp_table, gallery, house):
+    made.write()
 
 project = "workbench"
 author = "the authors of workbench"
-version = release = "0.1.0"
-extensions = ["sphinx.ext.autodoc"]
+version = release = tomllib.loads(PROJECT.read_text("utf-8"))["project"]["version"]
+extensions = ["sphinx.ext.autodoc", "myst_nb", "shown"]
+nb_execution_mode = "off"
 templates_path: list[str] = []
 html_theme = "furo"
 html_title = "workbench"
+html_show_copyright = False
 html_copy_source = False
+html_static_path = ["pages.css", "pages.js"]
+html_css_files = ["pages.css"]
+html_js_files = ["pages.js"]
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"
 autodoc_docstring_signature = False
