@@ -182,7 +182,7 @@ class Calls(ReaderBase):
             )
         reason = ops.why_refused(name) if isinstance(name, str) else None
         if reason:
-            return self.error(f"`{name}` is not in the kernel language", "refused-builtin", node, reason, "")
+            return self.error(f"`{name}` is not in the kernel language", "refused-builtin", node, reason)
         ours = f"wb.{name}(...)" if name in ops.BUILTINS else "a func or a builtin"
         return self.error(f"`{name}` cannot be called in a kernel", "not-callable", node, OUTSIDE, ours)
 
@@ -254,9 +254,7 @@ class Calls(ReaderBase):
     def exactly(self, count: int, node: ast.Call) -> list[Any]:
         given = self.arguments(node)
         if len(given) != count:
-            raise self.error(
-                f"this takes {count} argument{'s' * (count > 1)}, got {len(given)}", "arguments", node, "", ""
-            )
+            raise self.error(f"this takes {count} argument{'s' * (count > 1)}, got {len(given)}", "arguments", node)
         return given
 
     # ---- builtins
@@ -288,7 +286,7 @@ class Calls(ReaderBase):
             name = getattr(f, "__name__", getattr(f, "name", "this"))
             doc = (getattr(f, "doc", "") or getattr(f, "__doc__", "") or "").strip().split("\n")[0]
             text = f"`{name}` does not take these arguments: {', '.join(describe(a) for a in args)}"
-            raise self.error(text, "arguments", node, doc, "") from None
+            raise self.error(text, "arguments", node, doc) from None
 
     def operand(self, x: Meaning) -> Any:
         """Numbers as values; types and names of types as they are."""
@@ -297,7 +295,7 @@ class Calls(ReaderBase):
     def call_type(self, type: Meaning, node: ast.Call) -> Any:
         """A cast or a constructor. A literal keeps its exact Python value."""
         if isinstance(type, Array):
-            raise self.error("an array cannot be made in a kernel", "array", node, "Arrays are parameters.", "")
+            raise self.error("an array cannot be made in a kernel", "array", node, "Arrays are parameters.")
         if not isinstance(type, Composite):
             return self.cast(scalar_of(type), node)
         dtype = next((k for k in node.keywords if k.arg == "dtype"), None)
@@ -321,7 +319,7 @@ class Calls(ReaderBase):
             return list((none | dict(zip("pq", args, strict=False)) | named).values())
         order = "pq" if isinstance(type, Transform) else "xyzw"[: type.size]
         if set(named) - set(order[len(args) :]) or len(args) + len(named) != type.size:
-            raise self.error(f"{type} takes its components {', '.join(order)}", "arguments", node, "", "")
+            raise self.error(f"{type} takes its components {', '.join(order)}", "arguments", node)
         return args + [named[k] for k in order[len(args) :]]
 
     def cast(self, type: Scalar, node: ast.Call) -> Any:
@@ -380,7 +378,7 @@ class Calls(ReaderBase):
         for k in node.keywords:
             if k.arg not in known:
                 text = f"there is no argument `{k.arg}` here"
-                raise self.error(text, "arguments", k.value, f"There are {' and '.join(known)}.", "")
+                raise self.error(text, "arguments", k.value, f"There are {' and '.join(known)}.")
         return {str(k.arg): self.visit(k.value) for k in node.keywords}
 
     def copied_type(self, args: list[Any], kind: type) -> Any:
@@ -432,15 +430,13 @@ class Calls(ReaderBase):
 
     def call_atomic(self, row: Row, node: ast.Call) -> Any:
         if not node.args or node.keywords:
-            raise self.error(f"{row.name}() takes an array, its indices and a value", "arguments", node, row.doc, "")
+            raise self.error(f"{row.name}() takes an array, its indices and a value", "arguments", node, row.doc)
         with self.at(node.args[0]):
             place = self.place(node.args[0])
         if is_indexed(place):
             n = place.type.ndim
             if len(node.args) <= n:
-                raise self.error(
-                    f"{row.name}() on {place.type} takes {n} indices and a value", "rank", node, row.doc, ""
-                )
+                raise self.error(f"{row.name}() on {place.type} takes {n} indices and a value", "rank", node, row.doc)
             place, node = indexed_element(self, place, node.args[1 : n + 1]), with_args(node, n)
         view = place.view if hasattr(place, "view") else place
         if not isinstance(view, ArrayView | Local | Choice):
@@ -451,7 +447,7 @@ class Calls(ReaderBase):
         given = node.args[1:]
         if len(given) <= count - 1 or len(given) - count != view.type.ndim:
             text = f"{row.name}() on {view.type} takes {view.type.ndim} indices and {count} value{'s' * (count > 1)}"
-            raise self.error(text, "rank", node, row.doc, "")
+            raise self.error(text, "rank", node, row.doc)
         found = self.element(view, given[: view.type.ndim]) if view.type.ndim else place
         values = [self.visit(a) for a in given[view.type.ndim :]]
         if chosen := chosen_cell(found):
@@ -487,7 +483,7 @@ class Calls(ReaderBase):
         args, named = [self.visit(a) for a in node.args], {k.arg: self.visit(k.value) for k in node.keywords}
         order = [name for name, _ in struct.fields]
         if len(args) > len(order) or set(named) - set(order[len(args) :]):
-            raise self.error(f"{struct} takes the fields {', '.join(order)}", "arguments", node, "", "")
+            raise self.error(f"{struct} takes the fields {', '.join(order)}", "arguments", node)
         given = {**dict(zip(order, args, strict=False)), **named}
         made = self.blank(struct)
         for name, value in given.items():
@@ -590,9 +586,7 @@ class Calls(ReaderBase):
         try:
             bound = signature.bind(*args, **named)
         except TypeError as e:
-            raise self.error(
-                f"`{fn.__name__}`: {e}", "arguments", node, f"It is {fn.__name__}{signature}.", ""
-            ) from None
+            raise self.error(f"`{fn.__name__}`: {e}", "arguments", node, f"It is {fn.__name__}{signature}.") from None
         if len(bound.arguments) < len(signature.parameters):
             self.lookups.attribute(fn, "__defaults__", fn.__defaults__)
         bound.apply_defaults()

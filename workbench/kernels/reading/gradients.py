@@ -121,7 +121,7 @@ def no_derivative(reader: ReaderBase, name: str, x: Meaning) -> Any:
 def differentiable(reader: ReaderBase, g: Gradient, region: ir.Region, node: ast.Call) -> None:
     """Refuse what has no derivative of this kind."""
     if not region.results:
-        raise reader.error(f"{g.__name__}: the function gives no float", "grad", node, "", "")
+        raise reader.error(f"{g.__name__}: the function gives no float", "grad", node)
     for s in ir.walk(region):
         if s.row.writes or s.row is memory.STORE or s.row in memory.ATOMICS:
             why = "It is for the derivative of what a function returns."

@@ -262,7 +262,7 @@ class Reader(ControlFlowReader, Places, Calls, LiteralsReader):
             found = getattr(base, node.attr)
             if isinstance(found, Refused):
                 text = f"`{found.__name__}` of NVIDIA Warp is not in the kernel language"
-                raise self.error(text, "refused-builtin", node, found.__doc__ or "", "")
+                raise self.error(text, "refused-builtin", node, found.__doc__ or "")
             self.lookups.attribute(base, node.attr, found)
             return found
         except AttributeError:

@@ -106,7 +106,7 @@ class Places(ReaderBase):
             raise self.error(text, "struct-array", node, why, "one array of all their values")
         if not isinstance(whole.type, Composite):
             raise self.error(
-                f"{describe(whole)} has no components", "not-indexable", node, "Arrays, vectors and matrices have.", ""
+                f"{describe(whole)} has no components", "not-indexable", node, "Arrays, vectors and matrices have."
             )
         return self.component(whole, self.pick(whole.type, node.slice))
 
@@ -161,7 +161,7 @@ class Places(ReaderBase):
 
     def no_field(self, struct: Struct, node: ast.Attribute) -> KernelError:
         have = ", ".join(name for name, _ in struct.fields)
-        return self.error(f"{struct} has no field `{node.attr}`", "field", node, f"It has {have}.", "")
+        return self.error(f"{struct} has no field `{node.attr}`", "field", node, f"It has {have}.")
 
     def component_named(self, type: Meaning, node: ast.Attribute) -> int:
         k = NAMES.get(node.attr)
@@ -210,7 +210,7 @@ class Places(ReaderBase):
         composite = is_array(found) and found.type.ndim == 0 and isinstance(found.type.dtype, Composite)
         if not composite:
             n = base.type.ndim
-            raise self.error(f"{base.type} takes {n} indices, got {len(nodes)}", "rank", nodes[n], "", "")
+            raise self.error(f"{base.type} takes {n} indices, got {len(nodes)}", "rank", nodes[n])
 
     def static_index(self, node: ast.expr, size: int) -> int:
         k = static_int(self.visit(node))
@@ -226,7 +226,7 @@ class Places(ReaderBase):
     def picked(self, type: Composite, nodes: list[ast.expr]) -> tuple[Any, ...]:
         """Each index as a Python int where it is known, as a range for a slice, else as a value."""
         if len(nodes) > len(type.shape):
-            raise self.error(f"{type} takes {len(type.shape)} indices, got {len(nodes)}", "rank", nodes[-1], "", "")
+            raise self.error(f"{type} takes {len(type.shape)} indices, got {len(nodes)}", "rank", nodes[-1])
         return tuple(self.pick_one(n, size) for n, size in zip(nodes, type.shape, strict=False))
 
     def pick_one(self, node: ast.expr, size: int) -> int | range | ir.Value:
@@ -294,7 +294,7 @@ class Places(ReaderBase):
         if not isinstance(v.type, Composite):
             return [v] * count
         if v.type.size != count:
-            raise self.error(f"{count} components cannot take {v.type}", "slice", None, "", "")
+            raise self.error(f"{count} components cannot take {v.type}", "slice", None)
         if isinstance(v.type, Matrix):
             return [self.component(v, (r, c)) for r in range(v.type.rows) for c in range(v.type.cols)]
         return [self.component(v, (k,)) for k in range(count)]
@@ -329,7 +329,7 @@ class Places(ReaderBase):
         items = self.unpacked(value, target)
         if len(items) != len(target.elts):
             raise self.error(
-                f"{len(target.elts)} names on the left, {len(items)} values on the right", "unpack", target, "", ""
+                f"{len(target.elts)} names on the left, {len(items)} values on the right", "unpack", target
             )
         for t, v in zip(target.elts, items, strict=True):
             self.assign(t, v)
@@ -374,9 +374,7 @@ class Places(ReaderBase):
         found = self.visit(node)
         if is_array(found):
             return found
-        raise self.error(
-            "this cannot be assigned to", "assign", node, "It is no name, part of one, or array element.", ""
-        )
+        raise self.error("this cannot be assigned to", "assign", node, "It is no name, part of one, or array element.")
 
     def field_place(self, base: Meaning, node: ast.Attribute) -> Any:
         if isinstance(base, Fields):
@@ -388,7 +386,7 @@ class Places(ReaderBase):
         if isinstance(base, ComponentCells) and base.type is not None:
             return ComponentCells(base.view, (base.pick[0][self.component_named(base.type, node)],))
         if not isinstance(base, LocalPart):
-            raise self.error(f"`{node.attr}` cannot be assigned here", "assign", node, "", "")
+            raise self.error(f"`{node.attr}` cannot be assigned here", "assign", node)
         whole = base.load()
         if isinstance(whole, StructParts):
             if node.attr not in whole.fields:
@@ -426,7 +424,7 @@ class Places(ReaderBase):
             rest = self.pick(self.composite(part_type(base.view.type.dtype, base.pick), node), node.slice)
             return ComponentCells(base.view, base.pick + rest)
         if not isinstance(base, LocalPart):
-            raise self.error("this cannot be assigned to", "assign", node, "", "")
+            raise self.error("this cannot be assigned to", "assign", node)
         if is_tile(base.load()):
             return LocalPart(*tile_slot(self, base, listed(node.slice), node.value))
         whole = self.value(base.load())
@@ -438,7 +436,7 @@ class Places(ReaderBase):
 
     def composite(self, type: Meaning, node: ast.expr) -> Composite:
         if not isinstance(type, Composite):
-            raise self.error(f"{type} has no components", "not-indexable", node, "Vectors and matrices have.", "")
+            raise self.error(f"{type} has no components", "not-indexable", node, "Vectors and matrices have.")
         return type
 
     def inside(self, base: ComponentCells, pick: int | range | ir.Value) -> tuple[Any, ...]:
@@ -500,7 +498,7 @@ class Places(ReaderBase):
                     raise gradient_assigned(self, node)
                 self.builder.emit(memory.STORE, view.root, *view.prefix, part)
         else:
-            raise self.error("this cannot be assigned to", "assign", node, "", "")
+            raise self.error("this cannot be assigned to", "assign", node)
 
     def fitting(self, old: Meaning, value: Meaning, node: ast.expr) -> Any:
         """A value for a part that has a type already: a field or component keeps it."""
@@ -512,7 +510,7 @@ class Places(ReaderBase):
             return new
         same = is_array(value) if is_array(old) else isinstance(value, StructParts)
         if (is_array(old) or isinstance(old, StructParts)) and not (same and getattr(value, "type", None) == old.type):
-            raise self.error(f"{describe(value)} cannot go into this {old.type}", "store-type", node, "", "")
+            raise self.error(f"{describe(value)} cannot go into this {old.type}", "store-type", node)
         return value
 
     def store_element(self, view: ArrayView | Choice, value: Meaning, node: ast.expr) -> None:
@@ -526,9 +524,7 @@ class Places(ReaderBase):
 
     def store_struct(self, place: Fields, value: Meaning, node: ast.expr) -> None:
         if place.type.ndim or not isinstance(value, StructParts) or value.type != place.type.dtype:
-            raise self.error(
-                f"{describe(value)} cannot be stored here", "store-type", node, f"This is {place.type}.", ""
-            )
+            raise self.error(f"{describe(value)} cannot be stored here", "store-type", node, f"This is {place.type}.")
         for name, part in place.parts.items():
             self.write(self.own(part), value.fields[name], node)
 

@@ -87,7 +87,7 @@ def read_tile_fft(reader: ReaderBase, node: ast.Call, inout: Meaning, name: str,
     pair = number_of(t.type)
     if not isinstance(pair, Vector) or pair.length != 2:
         text = f"`{name}` takes a tile of vec2, not {t.type}"
-        raise reader.error(text, "tile-operand", node, "A component for the real and one for the imaginary part.", "")
+        raise reader.error(text, "tile-operand", node, "A component for the real and one for the imaginary part.")
     dims, parts = t.type.dims, list(leaves(t))
     rows, n = math.prod(dims[:-1]), dims[-1]
     type = Tile((2, rows, n), pair.scalar)
