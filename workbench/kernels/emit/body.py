@@ -235,9 +235,8 @@ class Body(TileText):
     def _expand(self, stmt: Stmt, types: list[Type]) -> str:
         out = stmt.outs[0].type
         args = [self._parts(a) for a in stmt.args]
-        extra = {"attr": stmt.attr} if stmt.row.typed_by_attr else {}
         assert stmt.row.expand is not None
-        result = stmt.row.expand(*args, types=types, out=out, **extra)
+        result = stmt.row.expand(*args, types=types, out=out, **stmt.row.extra(stmt.attr))
         if isinstance(out, Composite):
             return "{{" + ", ".join(self._expr_text(r, out.scalar) for r in result) + "}}"
         return self._expr_text(result, type_as(out, Scalar))

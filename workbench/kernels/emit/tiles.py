@@ -240,8 +240,8 @@ class TileText(ComponentText, ExpressionText):
     def block_text(self, stmt: Stmt, out: str, operands: list[str]) -> str:
         row = stmt.row
         assert row.block is not None
-        extra = {"attr": stmt.attr} if row.typed_by_attr else {}
-        return row.block([a.type for a in stmt.args], stmt.outs[0].type, out, *operands, **extra)
+        types = [a.type for a in stmt.args]
+        return row.block(types, stmt.outs[0].type, out, *operands, **row.extra(stmt.attr))
 
     def tile_elementwise(self, stmt: Stmt) -> None:
         """Emit a scalar row over tiles, element by element; the result may reuse the buffer of a dead operand."""

@@ -142,7 +142,7 @@ def _by_meaning(c: Any, stmt: ir.Stmt) -> Step:
         row = row.whole
     if row.expand is not None:
         return linear(c, stmt, row)
-    extra = {"attr": stmt.attr} if row.typed_by_attr else {}
+    extra = row.extra(stmt.attr)
     assert row.meaning is not None, f"{row.name} has no meaning"
     alone, together = partial(row.meaning, **extra), row.vectorised and partial(row.vectorised, **extra)
     (out,) = stmt.outs

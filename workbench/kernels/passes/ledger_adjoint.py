@@ -96,18 +96,12 @@ class _Watch:
         for stmt in region.body:
             inner = []
             for r in stmt.regions:
-                new = Region([Value(p.type, p.name, p.where) for p in r.params])
-                scope = {**known, **dict(zip(r.params, new.params, strict=True))}
-                with self.builder.inside(new):
-                    self.region(r, scope)
+                new, scope = self.builder.like(r, known, self.region)
                 new.results = tuple(scope[v] for v in r.results)
                 inner.append(new)
             self.builder.role = stmt.role
             with self.builder.at(stmt.where, stmt.of):
-                args = [known[a] for a in stmt.args]
-                made = self.builder.append(stmt.row, args, [o.type for o in stmt.outs], tuple(inner), stmt.attr)
-                for old, out in zip(stmt.outs, made.outs, strict=True):
-                    out.name, known[old] = old.name, out
+                made = self.builder.repeat(stmt, [known[a] for a in stmt.args], known, tuple(inner))
                 if stmt.row in _CHANGES and root(stmt.args[0]).role is Role.SHADOW:
                     self.watch(stmt, made)
 

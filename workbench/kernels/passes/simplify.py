@@ -167,10 +167,7 @@ class Rewrite:
         if known is not None:
             scope.values[stmt.outs[0]] = known
             return
-        made = self.builder.append(stmt.row, args, [o.type for o in stmt.outs], attr=stmt.attr)
-        for old, new in zip(stmt.outs, made.outs, strict=True):
-            new.name = old.name
-            scope.values[old] = new
+        made = self.builder.repeat(stmt, args, scope.values)
         if pure:
             scope.pure[key] = made
             scope.found.append(key)
@@ -252,10 +249,7 @@ class Rewrite:
             inner.leave()
             made.append(new)
         self.builder.role, self.builder.where, self.builder.of = role, where, of
-        again = self.builder.append(stmt.row, args, [o.type for o in stmt.outs], tuple(made), attr=stmt.attr)
-        for old, new_out in zip(stmt.outs, again.outs, strict=True):
-            new_out.name = old.name
-            scope.values[old] = new_out
+        self.builder.repeat(stmt, args, scope.values, tuple(made))
         for name in written:
             self.forget(name, scope)
 
