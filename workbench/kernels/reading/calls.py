@@ -11,7 +11,6 @@ import inspect
 import typing
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import partial
 from types import FunctionType
 from typing import Any
 
@@ -47,7 +46,7 @@ from ..types import (
 # checks and tile_tools are imported to enter their readers of builtins
 from . import addresses, assigned_names, checks, declare, hints, python_names as names, refused_syntax, tile_tools  # noqa: F401
 from .addresses import array_of_memory, is_address
-from .base import READERS, Meaning, ReaderBase
+from .base import READERS, Meaning, ReaderBase, reads
 from .chosen_arrays import each_option, unassigned
 from .conditions import Guarded
 from .declare import Func
@@ -126,9 +125,10 @@ class Calls(ReaderBase):
     def call(self, callee: Meaning, node: ast.Call) -> Any:
         if isinstance(callee, TileBuiltin):
             return call_tile(self, callee, node)
-        special = self.special(callee)
-        if special is not None:
-            return special(node)
+        if id(callee) in READERS:
+            return READERS[id(callee)](self, node)
+        if isinstance(callee, FunctionType) and callee in declare.LOCAL_ZEROS:
+            return call_zeros(self, node)
         if isinstance(callee, Library):
             return call_library(self, callee, node)
         if isinstance(callee, Func):
@@ -153,25 +153,6 @@ class Calls(ReaderBase):
             return array_of_memory(self, node)
         raise self.not_callable(callee, node)
 
-    def special(self, callee: Meaning) -> Callable[[ast.Call], Any] | None:
-        """Names with a form of their own."""
-        table = {
-            id(declare.tid): self.call_tid,
-            id(declare.printf): self.call_printf,
-            id(builtins.len): self.call_len,
-            id(declare.len_): self.call_len,
-            id(builtins.type): self.call_type_of,
-            id(vector): self.call_vector,
-            id(matrix): self.call_matrix,
-            id(quaternion): self.call_generic,
-            id(transformation): self.call_generic,
-        }
-        if isinstance(callee, FunctionType) and callee in declare.LOCAL_ZEROS:
-            return partial(call_zeros, self)
-        if id(callee) in READERS:
-            return partial(READERS[id(callee)], self)
-        return table.get(id(callee))
-
     def not_callable(self, callee: Meaning, node: ast.Call) -> KernelError:
         if callee is builtins.range:
             return self.error("range() stands only after `for ... in`", "for-range", node, "", "for j in range(n): ...")
@@ -195,6 +176,7 @@ class Calls(ReaderBase):
 
     # ---- launch, printing, static
 
+    @reads(declare.tid)
     def call_tid(self, node: ast.Call) -> Any:
         if node.args or node.keywords:
             raise self.error("tid() takes no arguments", "arguments", node, "", "i = tid()")
@@ -209,6 +191,7 @@ class Calls(ReaderBase):
         made = tuple(self.builder.emit(control.TID, attr=control.Tid(axis)) for axis in range(rank))
         return made if rank > 1 else made[0]
 
+    @reads(declare.printf)
     def call_printf(self, node: ast.Call) -> None:
         if not node.args or not (isinstance(node.args[0], ast.Constant) and isinstance(node.args[0].value, str)):
             raise self.error("printf() takes a format in quotes first", "printf", node, "", 'printf("%f\\n", x)')
@@ -231,6 +214,7 @@ class Calls(ReaderBase):
         shown = tuple(ast.unparse(a) for a in node.args[1:])
         self.builder.emit(control.PRINTF, *values, attr=(node.args[0].value, shown))
 
+    @reads(builtins.len, declare.len_)
     def call_len(self, node: ast.Call) -> Any:
         (x,) = self.exactly(1, node)
         if is_array(x):
@@ -246,6 +230,7 @@ class Calls(ReaderBase):
             raise self.error(f"{v.type} has no length", "operand-type", node, "", "len(v) of a vector or array")
         return v.type.shape[0]
 
+    @reads(builtins.type)
     def call_type_of(self, node: ast.Call) -> Type:
         """`type(a)(0.5)`: a literal in the type of `a`, for functions of any type."""
         (x,) = self.exactly(1, node)
@@ -343,6 +328,7 @@ class Calls(ReaderBase):
             return ops.convert(type, self.value(np.float64(x)))
         return constant(type, wrapped(int(x), type))
 
+    @reads(vector)
     def call_vector(self, node: ast.Call) -> Any:
         args, named = [self.visit(a) for a in node.args], self.named(node, ("length", "dtype"))
         scalar = self.component_type(args, named.get("dtype"))
@@ -354,6 +340,7 @@ class Calls(ReaderBase):
             )
         return ops.construct(vector(length, scalar), *[self.typed(a, scalar) for a in args])
 
+    @reads(matrix)
     def call_matrix(self, node: ast.Call) -> Any:
         args, named = [self.visit(a) for a in node.args], self.named(node, ("shape", "dtype"))
         copied = self.copied_type(args, Matrix)
@@ -366,6 +353,7 @@ class Calls(ReaderBase):
             )
         return ops.construct(matrix((rows, cols), scalar), *[self.typed(a, scalar) for a in args])
 
+    @reads(quaternion, transformation)
     def call_generic(self, node: ast.Call) -> Any:
         """`quaternion(...)` and `transformation(...)`: over `dtype`, else over the scalar of what is given."""
         made = self.visit(node.func)

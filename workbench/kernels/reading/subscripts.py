@@ -26,7 +26,7 @@ from .indexed_arrays import indexed_attribute, indexed_element, indexed_item, is
 from .liveness import IN_PLACE_TILES
 from .local_arrays import local_slot, local_value
 from .lower_bounds import static_int
-from .scope import ArrayView, Choice, Fields, Local, LocalPart, Shape, StructParts, Unusable, describe, is_array
+from .scope import ArrayView, Choice, Fields, Local, LocalPart, Part, Shape, StructParts, Unusable, describe, is_array
 from .tile_operators import tile_attribute, tile_read, tile_slot
 from .tile_parts import is_tile
 from .tile_sharing import has_tiles, present_tiles, put_name, refuse_shared, shared
@@ -140,7 +140,7 @@ class Places(ReaderBase):
             return base.scalar if node.attr == "dtype" else base.size
         return self.python_attribute(base, node)
 
-    def array_attribute(self, base: ArrayView | Fields | Local | Choice, node: ast.Attribute) -> Any:
+    def array_attribute(self, base: Part | Fields, node: ast.Attribute) -> Any:
         if isinstance(base, Fields) and base.type.ndim == 0:
             if node.attr not in base.parts:
                 raise self.no_field(base.struct, node)
@@ -171,7 +171,7 @@ class Places(ReaderBase):
             raise self.error(f"{type} has no component `{node.attr}`", "component", node, "", "v[0]")
         return k
 
-    def length(self, array: ArrayView | Fields | Local | Choice, axis: int) -> Any:
+    def length(self, array: Part | Fields, axis: int) -> Any:
         """The number of elements along an axis: a Python int where it is constant, else an IR value."""
         n = extent(self, array.first if isinstance(array, Fields) else array, axis)
         return n if (k := static_int(n)) is None else k
@@ -191,7 +191,7 @@ class Places(ReaderBase):
             raise self.error(f"an index is an integer, not {v.type}", "index-type", node, "", "int(...)")
         return v
 
-    def element(self, base: ArrayView | Fields | Local | Choice, nodes: list[ast.expr]) -> Any:
+    def element(self, base: Part | Fields, nodes: list[ast.expr]) -> Any:
         """Rows, slices and elements; what goes beyond the axes of the array picks components."""
         taken, beyond = nodes[: base.type.ndim], nodes[base.type.ndim :]
         first = base.first if isinstance(base, Fields) else base
@@ -202,7 +202,7 @@ class Places(ReaderBase):
         whole = self.loaded(found)
         return self.component(whole, self.picked(whole.type, beyond))
 
-    def refuse_extra(self, base: ArrayView | Fields | Local | Choice, found: Meaning, nodes: list[ast.expr]) -> None:
+    def refuse_extra(self, base: Part | Fields, found: Meaning, nodes: list[ast.expr]) -> None:
         """More indices than axes pick components, of one element."""
         element = found.load() if isinstance(found, LocalPart) else found
         if isinstance(found, LocalPart) and isinstance(getattr(element, "type", None), Composite):
@@ -314,7 +314,7 @@ class Places(ReaderBase):
                 return self.assign_array_field(target, value)
             self.write(self.place(target), value, target)
 
-    def assign_array_field(self, target: ast.Attribute, value: ArrayView | Fields | Local | Choice) -> None:
+    def assign_array_field(self, target: ast.Attribute, value: Part | Fields) -> None:
         """`s.x = a`: rebinds the field, which stands for that array from here on."""
         base = self.place(target.value)
         record = base.load() if isinstance(base, LocalPart) else None
