@@ -464,14 +464,17 @@ class Body(TileText):
         tests = [f"wb_in({i}, {n})" for i, n in zip(indices, extents, strict=True)]
         with self.block(f"if ({' && '.join(tests)})"):
             yield
-        fill = ["0"] * (6 - len(indices))
-        numbers = ", ".join([*indices, *fill, *extents, *fill])
-        failure = f"{BOUNDS}, {self.access_ids[id(stmt)]}, {self.thread}, {len(indices)}, {numbers}"
-        self.lines[-1] += f" else {self.fail(failure)}"
+        self.lines[-1] += f" else {self.outside(stmt, indices, extents)}"
 
     def checks(self, stmt: Stmt) -> bool:
         """True if this variant tests the index, or the claim, of a statement."""
         return self.access_ids[id(stmt)] in self.variant.checked
+
+    def outside(self, stmt: Stmt, indices: Sequence[str], extents: Sequence[object]) -> str:
+        """The C statement that reports an index outside of these extents."""
+        fill = ["0"] * (6 - len(indices))
+        numbers = ", ".join([*indices, *fill, *map(str, extents), *fill])
+        return self.fail(f"{BOUNDS}, {self.access_ids[id(stmt)]}, {self.thread}, {len(indices)}, {numbers}")
 
     def fail(self, failure: str) -> str:
         """The C statement that reports a failure; threads that this worker has not begun are not run."""

@@ -16,7 +16,7 @@ from ..types import Scalar, Tile
 from .c_names import CNames, c_texts, literal, type_name
 from .components import ComponentText
 from .expressions import ExpressionText
-from .signature import BOUNDS, unsure_index
+from .signature import unsure_index
 
 MACROS = """\
 #define WB_TILE(k, n) for (int32_t k = 0; k < (n); ++k)
@@ -65,7 +65,7 @@ class TileText(ComponentText, ExpressionText):
     statement: Callable[[Stmt], None]
     _full: Callable[[Stmt], str]
 
-    fail: Callable[[str], str]
+    outside: Callable[..., str]
     sync = ""  # what is written after every loop over elements
 
     def begin_tiles(self, stmts: list[Stmt]) -> None:
@@ -232,10 +232,7 @@ class TileText(ComponentText, ExpressionText):
             ]
         with self.block(f"if ({' && '.join(tests)})"):
             self.put(text)
-        fill = ["0"] * (6 - len(dims))
-        numbers = ", ".join([*indices, *fill, *map(str, dims), *fill])
-        failure = f"{BOUNDS}, {self.access_ids[id(stmt)]}, {self.thread}, {len(dims)}, {numbers}"
-        self.lines[-1] += f" else {self.fail(failure)}"
+        self.lines[-1] += f" else {self.outside(stmt, indices, dims)}"
 
     def block_text(self, stmt: Stmt, out: str, operands: list[str]) -> str:
         row = stmt.row
