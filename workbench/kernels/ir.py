@@ -296,16 +296,9 @@ class Builder:
         self.region.body.append(stmt)
         return stmt
 
-    def repeat(
-        self,
-        stmt: Stmt,
-        args: tuple[Value, ...] | list[Value],
-        known: dict,
-        regions: tuple[Region, ...] = (),
-        attr: object = None,
-    ) -> Stmt:
+    def repeat(self, stmt: Stmt, args: Sequence[Value], known: dict, regions: tuple[Region, ...] = ()) -> Stmt:
         """Append a statement like `stmt`, over `args`. Its results are entered in `known`."""
-        made = self.append(stmt.row, args, [o.type for o in stmt.outs], regions, stmt.attr if attr is None else attr)
+        made = self.append(stmt.row, [*args], [o.type for o in stmt.outs], regions, stmt.attr)
         enter(known, stmt.outs, made.outs)
         return made
 

@@ -180,7 +180,7 @@ class Row:
         return f"<row {self.name}>"
 
     def extra(self, attr: object) -> dict[str, Any]:
-        """What its functions take beside the operands: the keyword `attr`, if it is typed by it."""
+        """The keyword `attr` for its functions, which take it beside the operands if it is typed by it."""
         return {"attr": attr} if self.typed_by_attr else {}
 
     @property

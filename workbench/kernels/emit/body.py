@@ -153,8 +153,12 @@ class Body(TileText):
         self.lines.append("    " * self.depth + text)
 
     @contextmanager
-    def block(self, head: str = ""):
-        self.put(f"{head} {{".lstrip())
+    def block(self, head: str = "", behind: bool = False):
+        """Braces around what is written inside, their head `behind` the line above."""
+        if behind:
+            self.lines[-1] += f" {head} {{"
+        else:
+            self.put(f"{head} {{".lstrip())
         self.depth += 1
         kept = self.scope()
         yield
@@ -282,13 +286,8 @@ class Body(TileText):
         with self.block(f"if ({self.text(stmt.args[0])})"):
             self._branch(then, names, lent)
         if other.body or other.results:
-            self.lines[-1] += " else {"
-            self.depth += 1
-            kept = self.scope()
-            self._branch(other, names, lent)
-            self.unscope(kept)
-            self.depth -= 1
-            self.put("}")
+            with self.block("else", behind=True):
+                self._branch(other, names, lent)
         self._made(stmt.outs, names)
 
     def _made(self, outs: Sequence[Value], names: list[str]) -> None:
@@ -491,16 +490,24 @@ class Body(TileText):
     def row_load(self, stmt: Stmt) -> None:
         m, indices, _ = self.target_of(stmt, 0)
         if not self.checks(stmt):
-            self.declare(stmt.outs[0], self.place(m, indices))
+            self.declare(stmt.outs[0], self.loaded(m, indices))
             return
         self.declare(stmt.outs[0], zero(stmt.outs[0].type))
         with self._inside(stmt, m, indices):
-            self.put(f"{self.text(stmt.outs[0])} = {self.place(m, indices)};")
+            self.put(f"{self.text(stmt.outs[0])} = {self.loaded(m, indices)};")
+
+    def loaded(self, m: ArrayNames, indices: list[str]) -> str:
+        """The C expression of an element."""
+        return self.place(m, indices)
 
     def row_store(self, stmt: Stmt) -> None:
         m, indices, (value,) = self.target_of(stmt, 1)
         with self._inside(stmt, m, indices):
-            self.put(f"{self.place(m, indices)} = {value};")
+            self.put(self.stored(m, indices, value))
+
+    def stored(self, m: ArrayNames, indices: list[str], value: str) -> str:
+        """The C statement that sets an element."""
+        return f"{self.place(m, indices)} = {value};"
 
     def row_log_store(self, stmt: Stmt) -> None:
         m, indices, (value,) = self.target_of(stmt, 1)

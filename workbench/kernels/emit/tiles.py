@@ -168,14 +168,18 @@ class TileText(ComponentText, ExpressionText):
         self.copy(name, value)
         return name
 
-    def onto(self, value: Value, others: Sequence[Value], wish: str) -> str:
-        """A buffer holding this tile that may be overwritten: its own at its last use, else a copy."""
-        if value not in self.splats and value not in others and self.dies(value):
-            return self.texts[value]
+    def copied(self, value: Value, wish: str) -> str:
+        """A buffer with the elements of a tile, that of no other value."""
         name = self.buffer(type_as(value, Tile), wish)
         self.put_sync()
         self.copy(name, value)
         return name
+
+    def onto(self, value: Value, others: Sequence[Value], wish: str) -> str:
+        """A buffer holding this tile that may be overwritten: its own at its last use, else a copy."""
+        if value not in self.splats and value not in others and self.dies(value):
+            return self.texts[value]
+        return self.copied(value, wish)
 
     # ---- rows
 
@@ -318,12 +322,8 @@ class TileText(ComponentText, ExpressionText):
     def carry_tile(self, stmt: Stmt, value: Value, wish: str, others: Sequence[Value]) -> str:
         """The buffer of a tile that a loop carries: that of its initial value where this dies, else a copy."""
         inside = value in used(stmt.regions[-1]) or others.count(value) > 1
-        if value not in self.splats and not inside and self.dies(value):
-            name = self.texts[value]
-        else:
-            name = self.buffer(type_as(value, Tile), wish)
-            self.put_sync()
-            self.copy(name, value)
+        dies = value not in self.splats and not inside and self.dies(value)
+        name = self.texts[value] if dies else self.copied(value, wish)
         self.fixed.add(name)
         return name
 

@@ -88,7 +88,7 @@ def _store(c: Closures, stmt: ir.Stmt) -> Step:
 
 
 def combined(row: Row) -> Callable[..., Any]:
-    """What a row makes of the old contents of a cell and of its operands."""
+    """The function that makes the new contents of a cell, of the old ones and the operands."""
     combine = row.update
     assert combine is not None
     return combine.meaning or combine if isinstance(combine, Row) else combine

@@ -112,7 +112,7 @@ class LaneClosures(Closures):
         return _Heap(type.dtype, self.undo)
 
     def failure(self, stmt: ir.Stmt, thread: Any) -> Exception:
-        """Whose thread it is, and what ran before it, is found one by one."""
+        """The signal to run the block one by one, which finds whose thread it is, and what ran before it."""
         return LanesDiverge()
 
     def fixed(self, stmt: ir.Stmt, value: Any) -> None:

@@ -488,8 +488,7 @@ class Calls(ReaderBase):
     # ---- funcs
 
     def call_func(self, f: Func, node: ast.Call) -> Any:
-        args = [self.checked(self.visit(a), a) for a in node.args]
-        named = {str(k.arg): self.checked(self.visit(k.value), k.value) for k in node.keywords}
+        args, named = self.given(node)
         f = overload(self, f, args, named, node)
         targets = references(self, f, node, [*args, *named.values()])
         kept: dict[str, Any] = {}
@@ -562,10 +561,10 @@ class Calls(ReaderBase):
         instead = "a `return` with a value at its end"
         return KernelError(what, slug="missing-return", where=text.where(text.tree, at), why=why, instead=instead)
 
-    def bound_arguments(self, fn: Callable[..., Any], node: ast.Call) -> dict[str, Any]:
+    def given(self, node: ast.Call) -> tuple[list[Any], dict[str, Any]]:
+        """The values of the arguments by place, and of those by name."""
         args = [self.checked(self.visit(a), a) for a in node.args]
-        named = {str(k.arg): self.checked(self.visit(k.value), k.value) for k in node.keywords}
-        return self.bound(fn, args, named, node)
+        return args, {str(k.arg): self.checked(self.visit(k.value), k.value) for k in node.keywords}
 
     def bound(self, fn: Callable[..., Any], args: list[Any], named: dict[str, Any], node: ast.Call) -> dict[str, Any]:
         signature = inspect.signature(fn)

@@ -75,8 +75,7 @@ def call_grad_of(reader: ReaderBase, node: ast.Call) -> Gradient:
 
 
 def call_gradient(reader: ReaderBase, g: Gradient, node: ast.Call) -> Any:
-    args = [reader.checked(reader.visit(a), a) for a in node.args]
-    named = {str(k.arg): reader.checked(reader.visit(k.value), k.value) for k in node.keywords}
+    args, named = reader.given(node)
     f = g.func
     if isinstance(f, Func):
         f = overload(reader, f, args, named, node)

@@ -37,21 +37,9 @@ from .tile_operators import negated, tile_binary
 from .tile_parts import is_tile
 from .tile_sharing import present_tiles, tiles_copied
 
-BINARY = {
-    "Add": "+",
-    "Sub": "-",
-    "Mult": "*",
-    "Div": "/",
-    "FloorDiv": "//",
-    "Mod": "%",
-    "Pow": "**",
-    "MatMult": "@",
-    "BitAnd": "&",
-    "BitOr": "|",
-    "BitXor": "^",
-    "LShift": "<<",
-    "RShift": ">>",
-}
+_NODES = "Add Sub Mult Div FloorDiv Mod Pow MatMult BitAnd BitOr BitXor LShift RShift"
+_SIGNS = "+   -   *    /   //       %   **  @       &      |     ^      <<     >>"
+BINARY: dict[str, str] = dict(zip(_NODES.split(), _SIGNS.split(), strict=True))
 COMPARE = {"Lt": "<", "LtE": "<=", "Gt": ">", "GtE": ">=", "Eq": "==", "NotEq": "!="}
 UNARY = {"USub": "-", "UAdd": "+", "Invert": "~", "Not": "not"}
 

@@ -221,7 +221,7 @@ def is_array(x: object) -> TypeGuard[AnyArray]:
 
 
 def atoms(x: object) -> Iterator[Any]:
-    """What a tree of structs and tuples is made of, in order: values, arrays, shown tiles, Python objects."""
+    """The parts of a tree of structs and tuples, in order: values, arrays, shown tiles, Python objects."""
     if isinstance(x, StructParts | Fields | tuple):
         for part in x if isinstance(x, tuple) else x.parts.values():
             yield from atoms(part)

@@ -7,6 +7,7 @@ makes a new value of the whole and rebinds the name, however deep the part lies.
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, TypeAlias
@@ -464,22 +465,22 @@ class Places(ReaderBase):
 
     def typed_slot(self, base: LocalPart, part: tuple[int, Composite]) -> LocalPart:
         """A named part of a local: of a transform its position or rotation."""
-
-        def store(v: Meaning) -> None:
-            made = parts.replaced(self.value(base.load()), part[0], self.value(v))
-            made.name = made.name or self.value(base.load()).name
-            base.store(made)
-
-        return LocalPart(lambda: self.builder.emit(parts.PART, self.value(base.load()), attr=part), store)
+        read = lambda whole: self.builder.emit(parts.PART, whole, attr=part)  # noqa: E731
+        return self.slot(base, read, lambda whole, v: parts.replaced(whole, part[0], self.value(v)))
 
     def part_slot(self, base: LocalPart, pick: tuple[Any, ...]) -> LocalPart:
+        return self.slot(base, lambda whole: self.component(whole, pick), lambda w, v: self.inserted(w, pick, v))
+
+    def slot(self, base: LocalPart, read: Callable[..., Any], replaced: Callable[..., Any]) -> LocalPart:
+        """Components of a local: `read(whole)` gives them, `replaced(whole, v)` the whole with others."""
+
         def store(v: Meaning) -> None:
             whole = self.value(base.load())
-            made = self.inserted(whole, pick, v)
+            made = replaced(whole, v)
             made.name = made.name or whole.name
             base.store(made)
 
-        return LocalPart(lambda: self.component(self.value(base.load()), pick), store)
+        return LocalPart(lambda: read(self.value(base.load())), store)
 
     # ---- writing to a place
 

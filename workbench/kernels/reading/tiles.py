@@ -472,11 +472,6 @@ def read_tile_cholesky(reader: ReaderBase, node: ast.Call, a: Meaning, fill_mode
     return transposed(reader, reader.builder.emit(tile_algebra.CHOLESKY, transposed(reader, v)))
 
 
-@reads(TILES["tile_cholesky_inplace"])
-def read_tile_cholesky_inplace(reader: ReaderBase, node: ast.Call, a: Meaning, fill_mode: Meaning = "lower") -> None:
-    rebind_tiles(reader, "tile_cholesky_inplace", node, read_tile_cholesky(reader, node, a, fill_mode))
-
-
 def solved(reader: ReaderBase, node: ast.AST, a: Meaning, y: Meaning, *steps: tuple[bool, str]) -> ir.Value:
     """The tile after triangular solves in turn; each step is (transposed, which triangle)."""
     matrix, right = tile_value(reader, a, node), tile_value(reader, y, node)
@@ -496,21 +491,19 @@ def read_tile_cholesky_solve(
     return solved(reader, node, factor, y, (turned, "lower"), (not turned, "upper"))
 
 
-@reads(TILES["tile_cholesky_solve_inplace"])
-def read_tile_cholesky_solve_inplace(reader: ReaderBase, node: ast.Call, **given: Meaning) -> None:
-    rebind_tiles(reader, "tile_cholesky_solve_inplace", node, read_tile_cholesky_solve(reader, node, **given))
-
-
 @reads(TILES["tile_lower_solve"], side="lower")
 @reads(TILES["tile_upper_solve"], side="upper")
 def read_tile_solve(reader: ReaderBase, node: ast.Call, factor: Meaning, y: Meaning, side: str) -> ir.Value:
     return solved(reader, node, factor, y, (False, side))
 
 
-@reads(TILES["tile_lower_solve_inplace"], side="lower")
-@reads(TILES["tile_upper_solve_inplace"], side="upper")
-def read_tile_solve_inplace(reader: ReaderBase, node: ast.Call, factor: Meaning, y: Meaning, side: str) -> None:
-    rebind_tiles(reader, f"tile_{side}_solve_inplace", node, read_tile_solve(reader, node, factor, y, side))
+@reads(TILES["tile_cholesky_inplace"], of="tile_cholesky")
+@reads(TILES["tile_cholesky_solve_inplace"], of="tile_cholesky_solve")
+@reads(TILES["tile_lower_solve_inplace"], of="tile_lower_solve")
+@reads(TILES["tile_upper_solve_inplace"], of="tile_upper_solve")
+def read_tile_inplace(reader: ReaderBase, node: ast.Call, of: str, **given: Meaning) -> None:
+    """The result of another builtin, under the name of the tile that becomes it."""
+    rebind_tiles(reader, f"{of}_inplace", node, READERS[id(TILES[of])](reader, node, **given))
 
 
 def changed_tiles(callee: Meaning, node: ast.Call) -> list[ast.expr]:
