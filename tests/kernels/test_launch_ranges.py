@@ -280,7 +280,7 @@ def test_an_index_handed_out_of_a_branch_is_known_where_the_condition_is_asked_a
     assert only(k).certain and launch_ranges.box(only(k), LaunchForm((5,), {}, X)) == ((0, 3),)
     assert private(k.f, "x", LaunchForm((5,), {}, X))
     k.store(k.x, handed)
-    accesses._kept.clear()
+    accesses._read.cache_clear()
     assert accesses_of(k.f)[1].indices == (None,)
 
 
@@ -405,7 +405,7 @@ def test_one_cell_a_thread_is_private_and_a_stencil_is_not():
     k.store(k.x, i, row=memory.ACCUMULATE)
     assert private(k.f, "x", LaunchForm((9,), {}, X))
     k.load(k.x, k.op("add", i, 1))
-    accesses._kept.clear()
+    accesses._read.cache_clear()
     assert not private(k.f, "x", LaunchForm((9,), {}, X))
     assert private(k.f, "x", LaunchForm((1,), {}, X))
 

@@ -94,11 +94,9 @@ class _Checker:
             rule(stmt)
         except IRError as e:
             raise IRError(f"{e}\n  {show.line(stmt)}" + (f"\n  {stmt.where}" if stmt.where else "")) from None
+        is_call = stmt.row is control.CALL
         for region in stmt.regions:
-            is_call = stmt.row is control.CALL
-            self.region(
-                region, (lambda v: True) if is_call else (lambda v: ir.is_value(v.type)), stmt.args if is_call else ()
-            )
+            self.region(region, lambda v: is_call or ir.is_value(v.type), stmt.args if is_call else ())
         for out in stmt.outs:
             self.define(out, stmt)
 
@@ -108,9 +106,8 @@ def _by_row(stmt: ir.Stmt) -> None:
     if stmt.regions:
         raise IRError(f"{stmt.row.name} has no regions")
     _no_arrays_out(stmt)
-    extra = {"attr": stmt.attr} if stmt.row.typed_by_attr else {}
     try:
-        made = stmt.row.type(*_types(stmt.args), **extra)
+        made = stmt.row.type(*_types(stmt.args), **stmt.row.extra(stmt.attr))
     except (TypeError, AssertionError, AttributeError) as e:
         raise IRError(f"{stmt.row.name} refuses its arguments: {e}") from None
     expected = list(made) if isinstance(made, tuple) else [] if made is None else [made]
@@ -134,8 +131,7 @@ def _const(stmt: ir.Stmt) -> None:
         raise IRError(f"a constant cannot be of type {type}")
     many = isinstance(stmt.attr, tuple)
     parts = stmt.attr if many else (stmt.attr,)
-    fitting = not many or (isinstance(type, Composite) and len(parts) == type.size)
-    if not fitting:
+    if many and not (isinstance(type, Composite) and len(parts) == type.size):
         raise IRError(f"{len(parts)} components for {type}")
     for part in parts:
         if not _fits(part, type.scalar):
@@ -155,21 +151,16 @@ def _fits(number: object, scalar: Scalar) -> bool:
 
 def _index(stmt: ir.Stmt) -> None:
     _by_row(stmt)
-    if not isinstance(stmt.attr, control.Tid) or not 0 <= stmt.attr.axis < 4:
-        raise IRError(f"{stmt.attr!r} is no launch dimension")
+    _demand(isinstance(stmt.attr, control.Tid) and 0 <= stmt.attr.axis < 4, f"{stmt.attr!r} is no launch dimension")
 
 
 def _carried(init: list[Type], stmt: ir.Stmt, params: list[Type], results: list[Type], what: str) -> None:
     expected = [bool_, *init] if stmt.attr.breaks else init
     for type in init:
-        if isinstance(type, (Array, Stack)):
-            raise IRError(f"{type} cannot be carried through control flow")
-    if params != init:
-        raise IRError(f"{what} parameters are {params}, what is carried in is {init}")
-    if results != expected:
-        raise IRError(f"{what} results are {results}, not {expected}")
-    if _types(stmt.outs) != init:
-        raise IRError(f"outs are {_types(stmt.outs)}, what is carried in is {init}")
+        _demand(not isinstance(type, (Array, Stack)), f"{type} cannot be carried through control flow")
+    _demand(params == init, f"{what} parameters are {params}, what is carried in is {init}")
+    _demand(results == expected, f"{what} results are {results}, not {expected}")
+    _demand(_types(stmt.outs) == init, f"outs are {_types(stmt.outs)}, what is carried in is {init}")
 
 
 def _loop(stmt: ir.Stmt, regions: int) -> None:
@@ -178,25 +169,22 @@ def _loop(stmt: ir.Stmt, regions: int) -> None:
 
 
 def _if(stmt: ir.Stmt) -> None:
-    if _types(stmt.args) != [bool_]:
-        raise IRError(f"the condition must be one bool, not {_types(stmt.args)}")
+    _demand(_types(stmt.args) == [bool_], f"the condition must be one bool, not {_types(stmt.args)}")
     _demand(len(stmt.regions) == 2, "if has two regions")
     _no_arrays_out(stmt)
     for region in stmt.regions:
         _demand(not region.params, "the regions of if have no parameters")
         results = _types(region.results)
-        if results != _types(stmt.outs):
-            raise IRError(f"a branch gives {results}, the outs are {_types(stmt.outs)}")
+        _demand(results == _types(stmt.outs), f"a branch gives {results}, the outs are {_types(stmt.outs)}")
 
 
 def _for(stmt: ir.Stmt) -> None:
     _loop(stmt, 1)
     body = stmt.regions[0]
     bounds = _types(stmt.args[:3])
-    if len(bounds) != 3 or not is_int(bounds[0]) or bounds != [bounds[0]] * 3:
-        raise IRError(f"the bounds must be three integers of one type, not {bounds}")
-    if _types(body.params[:1]) != bounds[:1]:
-        raise IRError(f"the loop variable is no {bounds[0]}")
+    alike = len(bounds) == 3 and is_int(bounds[0]) and bounds == [bounds[0]] * 3
+    _demand(alike, f"the bounds must be three integers of one type, not {bounds}")
+    _demand(_types(body.params[:1]) == bounds[:1], f"the loop variable is no {bounds[0]}")
     _carried(_types(stmt.args[3:]), stmt, _types(body.params[1:]), _types(body.results), "loop")
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import enum
 import itertools
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
@@ -269,7 +269,7 @@ class Builder:
                 f"`{row.name}` does not take tiles", slug="tile-operand", where=self.where, instead="tile_map(f, t)"
             )
         try:
-            type = row.type(*[a.type for a in args], **({"attr": attr} if row.typed_by_attr else {}))
+            type = row.type(*[a.type for a in args], **row.extra(attr))
         except TypeError as e:
             raise KernelError(
                 str(e), slug=getattr(e, "slug", "type"), where=self.where, instead=getattr(e, "instead", "")
@@ -295,6 +295,26 @@ class Builder:
             out.stmt = stmt
         self.region.body.append(stmt)
         return stmt
+
+    def repeat(self, stmt: Stmt, args: Sequence[Value], known: dict, regions: tuple[Region, ...] = ()) -> Stmt:
+        """Append a statement like `stmt`, over `args`. Its results are entered in `known`."""
+        made = self.append(stmt.row, [*args], [o.type for o in stmt.outs], regions, stmt.attr)
+        enter(known, stmt.outs, made.outs)
+        return made
+
+    def like(self, region: Region, known: dict, write: Callable[[Region, dict], object]) -> tuple[Region, dict]:
+        """A region with parameters as `region` has them, in which `write(region, scope)` writes; and that scope."""
+        new, scope = Region([Value(p.type, p.name, p.where) for p in region.params]), dict(known)
+        scope.update(zip(region.params, new.params, strict=True))
+        with self.inside(new):
+            write(region, scope)
+        return new, scope
+
+
+def enter(known: dict, outs: Sequence[Value], made: Sequence[Value]) -> None:
+    """Let values stand for others in `known`, under the same names."""
+    for out, new in zip(outs, made, strict=False):
+        new.name, known[out] = out.name, new
 
 
 def is_value(type: Type) -> bool:

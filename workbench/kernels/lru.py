@@ -1,10 +1,29 @@
-"""A dict of limited size, from which the least recently used entry goes first."""
+"""Caches: one whose entries live as long as their keys; one of limited size, which forgets the least recently used."""
 
 from __future__ import annotations
 
+import functools
 from collections import OrderedDict
-from collections.abc import Hashable
-from typing import Any
+from collections.abc import Callable, Hashable
+from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+def once_for_each(make: Callable[[K], V]) -> Callable[[K], V]:
+    """Decorator: what is made of an object is kept as long as that lives. It must not change meanwhile."""
+    known: WeakKeyDictionary[K, V] = WeakKeyDictionary()
+
+    @functools.wraps(make)
+    def found(of: K) -> V:
+        if of not in known:
+            known[of] = make(of)
+        return known[of]
+
+    vars(found)["cache_clear"] = known.clear
+    return found
 
 
 class RecentlyUsed(OrderedDict[Any, Any]):

@@ -179,6 +179,10 @@ class Row:
     def __repr__(self) -> str:
         return f"<row {self.name}>"
 
+    def extra(self, attr: object) -> dict[str, Any]:
+        """The keyword `attr` for its functions, which take it beside the operands if it is typed by it."""
+        return {"attr": attr} if self.typed_by_attr else {}
+
     @property
     def writes(self) -> bool:
         """True if it changes a cell of an array: its first argument, then the indices, last the value."""
@@ -195,7 +199,7 @@ class Row:
         Python numbers take the type of the NumPy values beside them. `types` says what plain arrays stand for
         (a quaternion looks like a vec4).
         """
-        extra = {"attr": attr} if self.typed_by_attr else {}
+        extra = self.extra(attr)
         if types is None:
             args = weak(args)
             types = [type_of(a) for a in args]

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from weakref import WeakKeyDictionary
 
 from ...errors import Where
 from .. import ir
+from ..lru import once_for_each
 from ..ops import Row, control, memory, scalar, vectors
 from ..row import Effect
 from ..types import Array, Composite, Scalar, is_int
@@ -363,14 +363,9 @@ def component_axes(value: ir.Value) -> tuple[int, ...]:
     return type.shape if isinstance(type, Composite) else ()
 
 
-_kept: WeakKeyDictionary[ir.Function, _AccessReader] = WeakKeyDictionary()
-
-
+@once_for_each
 def _read(function: ir.Function) -> _AccessReader:
-    found = _kept.get(function)
-    if found is None:
-        found = _kept[function] = _AccessReader(function)
-    return found
+    return _AccessReader(function)
 
 
 def accesses_of(function: ir.Function) -> tuple[Access, ...]:

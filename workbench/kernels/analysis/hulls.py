@@ -82,14 +82,7 @@ class Hull:
 
     def fits(self, form: Affine) -> bool:
         """True if the form equals the machine's value in every thread of the hull (no integer overflow)."""
-        for core, lo, hi in form.needs:
-            line = self.launch.line(core)
-            if line is None:
-                return False
-            a, b = line.hull(self.box)
-            if a < lo or b > hi:
-                return False
-        return True
+        return exact_in(form, self.launch, self.box)
 
     def extent(self, axis: int) -> int | None:
         """Elements (or components) along this axis of the array."""

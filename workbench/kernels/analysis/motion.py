@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from weakref import WeakKeyDictionary
 
 from .. import ir
+from ..lru import once_for_each
 from ..ops import memory
 from .accesses import Access, accesses_of, components_of, decisions
 from .affine import Affine, symbols_in
@@ -48,9 +48,6 @@ class Motion:
         return tuple([(lo + by.get(s, 0), hi + by.get(s, 0)) for (lo, hi), s in zip(box, axes, strict=True)])
 
 
-_known: WeakKeyDictionary[ir.Function, tuple[set[str], set[str]]] = WeakKeyDictionary()
-
-
 def moving_numbers(function: ir.Function) -> set[str]:
     """The integer parameters that do nothing but move accesses."""
     moving, fixed = _uses(function)
@@ -62,14 +59,9 @@ def may_move(function: ir.Function, names: Sequence[str]) -> bool:
     return _uses(function)[1].isdisjoint(names)
 
 
+@once_for_each
 def _uses(function: ir.Function) -> tuple[set[str], set[str]]:
     """The numbers that are added to indices, and those on which something else depends."""
-    if function not in _known:
-        _known[function] = _found(function)
-    return _known[function]
-
-
-def _found(function: ir.Function) -> tuple[set[str], set[str]]:
     accesses = accesses_of(function)
     fixed = {n for _, guards in decisions(function) for guard in guards for n in _named(guard.form)}
     first: dict[str, tuple[dict[str, int] | None, ...]] = {}

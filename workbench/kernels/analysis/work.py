@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from .. import ir
+from ..lru import once_for_each
 from ..ops import control, memory, scalar
 from ..row import Effect
 from ..types import Array, Scalar, is_float
@@ -28,14 +28,14 @@ class _Work:
         return self.own + sum(_turns(s, launch) * inner.count(launch) for s, inner in self.loops)
 
 
-_known: WeakKeyDictionary[ir.Function, _Work] = WeakKeyDictionary()
-
-
 def work(function: ir.Function, launch: LaunchForm) -> float:
     """The cost of one thread: that of its rows, branches counted in full and loops by their turns."""
-    if function not in _known:
-        _known[function] = _region(function.body)
-    return _known[function].count(launch)
+    return _whole(function).count(launch)
+
+
+@once_for_each
+def _whole(function: ir.Function) -> _Work:
+    return _region(function.body)
 
 
 def _region(region: ir.Region) -> _Work:

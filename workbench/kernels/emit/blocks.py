@@ -9,7 +9,8 @@ a loop, and nothing in it could tell the difference, or keep a compiler from usi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from ..ir import Function, Region, Stmt, Value, numeric, root, used, walk
@@ -313,9 +314,30 @@ class _Writer:
 
     # ---- values of all threads of the block
 
-    def lanes(self, used: set[Value], sums: list[str] | None = None) -> _Each:
-        """The loop over the threads of the block, with the values that are used in it read from their arrays."""
-        return _Each(self, [v for v in self.kept if v in used], sums or [])
+    @contextmanager
+    def lanes(self, used: set[Value], sums: Sequence[str] = ()) -> Iterator[None]:
+        """The loop over the threads of the block, with the values that are used in it read from their arrays.
+
+        The innermost index counts the threads, so that compilers see contiguous memory; a wide number beside it counts
+        the lanes. Compilers may take `sums` in the order that suits them: one part per lane of a vector register. They
+        take it then that no two threads of the block write to one cell.
+        """
+        body, i = self.body, self.body.axes[-1]
+        asks, body.asks = body.asks, False  # nobody may leave a loop that compilers turn into vectors
+        self.lane = body.names.new("lane")
+        if sums:
+            body.put(f'_Pragma("omp simd reduction(+ : {", ".join(sums)})")')
+            head = f"for (int64_t {self.lane} = 0; {self.lane} < {self.end} - {self.at}; ++{self.lane})"
+        else:
+            body.put(f"int64_t {self.lane} = 0;")
+            head = f"for (int32_t {i} = wb_first({self.at}); {i} < {self.end}; ++{i}, ++{self.lane})"
+        with body.block(head):
+            if sums:
+                body.put(f"const int32_t {i} = (int32_t){self.at} + (int32_t){self.lane};")
+            for v in [v for v in self.kept if v in used]:
+                self.read(v, self.kept[v])
+            yield
+        body.asks = asks
 
     def array(self, type: Type, wish: str) -> list[str]:
         names = [self.body.names.new(wish) for _ in range(numeric(type).size)]
@@ -337,38 +359,6 @@ class _Writer:
         name = self.body.names.new(v.name or "t")
         self.body.texts[v] = name
         self.body.put(f"const {type_name(v.type)} {name} = {text};")
-
-
-class _Each:
-    """`i` counts the threads, so that compilers see contiguous memory; a wide number beside it counts the lanes.
-
-    Compilers may take `sums` in the order that suits them: one part per lane of a vector register. They take it then
-    that no two threads of the block write to one cell.
-    """
-
-    def __init__(self, writer: _Writer, read: list[Value], sums: list[str]):
-        self.writer, self.values, self.sums = writer, read, sums
-
-    def __enter__(self) -> None:
-        w = self.writer
-        body, i = w.body, w.body.axes[-1]
-        self.asks, body.asks = body.asks, False  # nobody may leave a loop that compilers turn into vectors
-        w.lane = body.names.new("lane")
-        if self.sums:
-            body.put(f'_Pragma("omp simd reduction(+ : {", ".join(self.sums)})")')
-            self.block = body.block(f"for (int64_t {w.lane} = 0; {w.lane} < {w.end} - {w.at}; ++{w.lane})")
-        else:
-            body.put(f"int64_t {w.lane} = 0;")
-            self.block = body.block(f"for (int32_t {i} = wb_first({w.at}); {i} < {w.end}; ++{i}, ++{w.lane})")
-        self.block.__enter__()
-        if self.sums:
-            body.put(f"const int32_t {i} = (int32_t){w.at} + (int32_t){w.lane};")
-        for v in self.values:
-            w.read(v, w.kept[v])
-
-    def __exit__(self, *error: object) -> None:
-        self.block.__exit__(None, None, None)
-        self.writer.body.asks = self.asks
 
 
 def _part(text: str, type: Type, k: int) -> str:

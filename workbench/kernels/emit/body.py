@@ -153,8 +153,12 @@ class Body(TileText):
         self.lines.append("    " * self.depth + text)
 
     @contextmanager
-    def block(self, head: str = ""):
-        self.put(f"{head} {{".lstrip())
+    def block(self, head: str = "", behind: bool = False):
+        """Braces around what is written inside, their head `behind` the line above."""
+        if behind:
+            self.lines[-1] += f" {head} {{"
+        else:
+            self.put(f"{head} {{".lstrip())
         self.depth += 1
         kept = self.scope()
         yield
@@ -235,9 +239,8 @@ class Body(TileText):
     def _expand(self, stmt: Stmt, types: list[Type]) -> str:
         out = stmt.outs[0].type
         args = [self._parts(a) for a in stmt.args]
-        extra = {"attr": stmt.attr} if stmt.row.typed_by_attr else {}
         assert stmt.row.expand is not None
-        result = stmt.row.expand(*args, types=types, out=out, **extra)
+        result = stmt.row.expand(*args, types=types, out=out, **stmt.row.extra(stmt.attr))
         if isinstance(out, Composite):
             return "{{" + ", ".join(self._expr_text(r, out.scalar) for r in result) + "}}"
         return self._expr_text(result, type_as(out, Scalar))
@@ -283,13 +286,8 @@ class Body(TileText):
         with self.block(f"if ({self.text(stmt.args[0])})"):
             self._branch(then, names, lent)
         if other.body or other.results:
-            self.lines[-1] += " else {"
-            self.depth += 1
-            kept = self.scope()
-            self._branch(other, names, lent)
-            self.unscope(kept)
-            self.depth -= 1
-            self.put("}")
+            with self.block("else", behind=True):
+                self._branch(other, names, lent)
         self._made(stmt.outs, names)
 
     def _made(self, outs: Sequence[Value], names: list[str]) -> None:
@@ -465,14 +463,17 @@ class Body(TileText):
         tests = [f"wb_in({i}, {n})" for i, n in zip(indices, extents, strict=True)]
         with self.block(f"if ({' && '.join(tests)})"):
             yield
-        fill = ["0"] * (6 - len(indices))
-        numbers = ", ".join([*indices, *fill, *extents, *fill])
-        failure = f"{BOUNDS}, {self.access_ids[id(stmt)]}, {self.thread}, {len(indices)}, {numbers}"
-        self.lines[-1] += f" else {self.fail(failure)}"
+        self.lines[-1] += f" else {self.outside(stmt, indices, extents)}"
 
     def checks(self, stmt: Stmt) -> bool:
         """True if this variant tests the index, or the claim, of a statement."""
         return self.access_ids[id(stmt)] in self.variant.checked
+
+    def outside(self, stmt: Stmt, indices: Sequence[str], extents: Sequence[object]) -> str:
+        """The C statement that reports an index outside of these extents."""
+        fill = ["0"] * (6 - len(indices))
+        numbers = ", ".join([*indices, *fill, *map(str, extents), *fill])
+        return self.fail(f"{BOUNDS}, {self.access_ids[id(stmt)]}, {self.thread}, {len(indices)}, {numbers}")
 
     def fail(self, failure: str) -> str:
         """The C statement that reports a failure; threads that this worker has not begun are not run."""
@@ -489,16 +490,24 @@ class Body(TileText):
     def row_load(self, stmt: Stmt) -> None:
         m, indices, _ = self.target_of(stmt, 0)
         if not self.checks(stmt):
-            self.declare(stmt.outs[0], self.place(m, indices))
+            self.declare(stmt.outs[0], self.loaded(m, indices))
             return
         self.declare(stmt.outs[0], zero(stmt.outs[0].type))
         with self._inside(stmt, m, indices):
-            self.put(f"{self.text(stmt.outs[0])} = {self.place(m, indices)};")
+            self.put(f"{self.text(stmt.outs[0])} = {self.loaded(m, indices)};")
+
+    def loaded(self, m: ArrayNames, indices: list[str]) -> str:
+        """The C expression of an element."""
+        return self.place(m, indices)
 
     def row_store(self, stmt: Stmt) -> None:
         m, indices, (value,) = self.target_of(stmt, 1)
         with self._inside(stmt, m, indices):
-            self.put(f"{self.place(m, indices)} = {value};")
+            self.put(self.stored(m, indices, value))
+
+    def stored(self, m: ArrayNames, indices: list[str], value: str) -> str:
+        """The C statement that sets an element."""
+        return f"{self.place(m, indices)} = {value};"
 
     def row_log_store(self, stmt: Stmt) -> None:
         m, indices, (value,) = self.target_of(stmt, 1)

@@ -7,12 +7,12 @@ memory. Outside: an error where the launch checks bounds; else a first component
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..ir import Stmt, Value, numeric, type_as
 from ..ops import vectors
 from ..types import Composite, Type
-from .signature import BOUNDS, Variant
+from .signature import Variant
 
 CHOSEN = 36  # as many components are compared one by one
 
@@ -25,14 +25,9 @@ class ComponentText:
     put: Callable[[str], None]
     block: Callable[..., Any]
     declare: Callable[..., None]
-    fail: Callable[[str], str]
-    access_ids: dict[int, int]
+    outside: Callable[..., str]
     checks: Callable[[Stmt], bool]
     texts: dict[Value, str]
-    if TYPE_CHECKING:
-
-        @property
-        def thread(self) -> str: ...
 
     def row_component(self, stmt: Stmt) -> None:
         """`extract_at` and `insert_at`."""
@@ -47,10 +42,8 @@ class ComponentText:
         else:
             self.value_row(stmt)
         if self.checks(stmt):
-            fill = ["0"] * (6 - len(indices))
-            shown = [*map(self.text, indices), *fill, *map(str, type.shape[: len(indices)]), *fill]
-            failure = f"{BOUNDS}, {self.access_ids[id(stmt)]}, {self.thread}, {len(indices)}, {', '.join(shown)}"
-            self.put(f"if (!({' && '.join(tests)})) {self.fail(failure)}")
+            failure = self.outside(stmt, [*map(self.text, indices)], type.shape[: len(indices)])
+            self.put(f"if (!({' && '.join(tests)})) {failure}")
 
     def each_component(self, stmt: Stmt, text: str) -> None:
         """A row that maps over the components of a large composite, as a loop over `wb_c`."""

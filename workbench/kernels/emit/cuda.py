@@ -144,25 +144,13 @@ class GpuThread(Body):
         self.helper("wb_load", WORDS)
         return f"{numeric(type).scalar.c}, {size // numeric(type).scalar.itemsize}"
 
-    def row_load(self, stmt: Stmt) -> None:
-        m, indices, _ = self.target_of(stmt, 0)
-        words = self._word(m)
-        if not words:
-            return super().row_load(stmt)
-        text = f"wb_load<{words}>(&{self.place(m, indices)})"
-        if not self.checks(stmt):
-            return self.declare(stmt.outs[0], text)
-        self.declare(stmt.outs[0], zero(stmt.outs[0].type))
-        with self._inside(stmt, m, indices):
-            self.put(f"{self.text(stmt.outs[0])} = {text};")
+    def loaded(self, m: ArrayNames, indices: list[str]) -> str:
+        words, place = self._word(m), self.place(m, indices)
+        return f"wb_load<{words}>(&{place})" if words else place
 
-    def row_store(self, stmt: Stmt) -> None:
-        m, indices, (value,) = self.target_of(stmt, 1)
+    def stored(self, m: ArrayNames, indices: list[str], value: str) -> str:
         words = self._word(m)
-        if not words:
-            return super().row_store(stmt)
-        with self._inside(stmt, m, indices):
-            self.put(f"wb_store<{words}>(&{self.place(m, indices)}, {value});")
+        return f"wb_store<{words}>(&{self.place(m, indices)}, {value});" if words else super().stored(m, indices, value)
 
     def _increase(self, stmt: Stmt) -> None:
         """A vector that no other thread adds to."""

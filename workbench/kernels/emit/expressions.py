@@ -30,7 +30,7 @@ class ExpressionText:
         if float16 in types:
             texts = [f"((float){x})" if t is float16 else x for t, x in zip(types, texts, strict=True)]
         if callable(row.c):
-            text = row.c(types, *texts, **({"attr": attr} if row.typed_by_attr else {}))
+            text = row.c(types, *texts, **row.extra(attr))
         else:
             assert isinstance(row.c, str), f"row {row.name} has no C text"
             floats = [t for t in (out, *types) if isinstance(t, Scalar) and t.kind == "f"]
@@ -50,10 +50,9 @@ class Expr(Operand if TYPE_CHECKING else object):
         beside: list[Type] = [a.type for a in args if isinstance(a, Expr)]
         exprs = [a if isinstance(a, Expr) else self._constant(a, beside) for a in args]
         types = [e.type for e in exprs]
-        out = row.type(*types, **({"attr": attr} if row.typed_by_attr else {}))
+        out = row.type(*types, **row.extra(attr))
         if row.expand is not None:
-            extra = {"attr": attr} if row.typed_by_attr else {}
-            return row.expand(*exprs, types=types, out=out, **extra)
+            return row.expand(*exprs, types=types, out=out, **row.extra(attr))
         text = self.body.scalar_text(row, types, out, [e.text for e in exprs], attr)
         return self.body.short(Expr(self.body, text, out))
 

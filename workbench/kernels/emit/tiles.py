@@ -16,7 +16,7 @@ from ..types import Scalar, Tile
 from .c_names import CNames, c_texts, literal, type_name
 from .components import ComponentText
 from .expressions import ExpressionText
-from .signature import BOUNDS, unsure_index
+from .signature import unsure_index
 
 MACROS = """\
 #define WB_TILE(k, n) for (int32_t k = 0; k < (n); ++k)
@@ -65,7 +65,7 @@ class TileText(ComponentText, ExpressionText):
     statement: Callable[[Stmt], None]
     _full: Callable[[Stmt], str]
 
-    fail: Callable[[str], str]
+    outside: Callable[..., str]
     sync = ""  # what is written after every loop over elements
 
     def begin_tiles(self, stmts: list[Stmt]) -> None:
@@ -168,14 +168,18 @@ class TileText(ComponentText, ExpressionText):
         self.copy(name, value)
         return name
 
-    def onto(self, value: Value, others: Sequence[Value], wish: str) -> str:
-        """A buffer holding this tile that may be overwritten: its own at its last use, else a copy."""
-        if value not in self.splats and value not in others and self.dies(value):
-            return self.texts[value]
+    def copied(self, value: Value, wish: str) -> str:
+        """A buffer with the elements of a tile, that of no other value."""
         name = self.buffer(type_as(value, Tile), wish)
         self.put_sync()
         self.copy(name, value)
         return name
+
+    def onto(self, value: Value, others: Sequence[Value], wish: str) -> str:
+        """A buffer holding this tile that may be overwritten: its own at its last use, else a copy."""
+        if value not in self.splats and value not in others and self.dies(value):
+            return self.texts[value]
+        return self.copied(value, wish)
 
     # ---- rows
 
@@ -232,16 +236,13 @@ class TileText(ComponentText, ExpressionText):
             ]
         with self.block(f"if ({' && '.join(tests)})"):
             self.put(text)
-        fill = ["0"] * (6 - len(dims))
-        numbers = ", ".join([*indices, *fill, *map(str, dims), *fill])
-        failure = f"{BOUNDS}, {self.access_ids[id(stmt)]}, {self.thread}, {len(dims)}, {numbers}"
-        self.lines[-1] += f" else {self.fail(failure)}"
+        self.lines[-1] += f" else {self.outside(stmt, indices, dims)}"
 
     def block_text(self, stmt: Stmt, out: str, operands: list[str]) -> str:
         row = stmt.row
         assert row.block is not None
-        extra = {"attr": stmt.attr} if row.typed_by_attr else {}
-        return row.block([a.type for a in stmt.args], stmt.outs[0].type, out, *operands, **extra)
+        types = [a.type for a in stmt.args]
+        return row.block(types, stmt.outs[0].type, out, *operands, **row.extra(stmt.attr))
 
     def tile_elementwise(self, stmt: Stmt) -> None:
         """Emit a scalar row over tiles, element by element; the result may reuse the buffer of a dead operand."""
@@ -321,12 +322,8 @@ class TileText(ComponentText, ExpressionText):
     def carry_tile(self, stmt: Stmt, value: Value, wish: str, others: Sequence[Value]) -> str:
         """The buffer of a tile that a loop carries: that of its initial value where this dies, else a copy."""
         inside = value in used(stmt.regions[-1]) or others.count(value) > 1
-        if value not in self.splats and not inside and self.dies(value):
-            name = self.texts[value]
-        else:
-            name = self.buffer(type_as(value, Tile), wish)
-            self.put_sync()
-            self.copy(name, value)
+        dies = value not in self.splats and not inside and self.dies(value)
+        name = self.texts[value] if dies else self.copied(value, wish)
         self.fixed.add(name)
         return name
 

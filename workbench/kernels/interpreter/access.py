@@ -87,15 +87,19 @@ def _store(c: Closures, stmt: ir.Stmt) -> Step:
     return step
 
 
+def combined(row: Row) -> Callable[..., Any]:
+    """The function that makes the new contents of a cell, of the old ones and the operands."""
+    combine = row.update
+    assert combine is not None
+    return combine.meaning or combine if isinstance(combine, Row) else combine
+
+
 def _update(c: Closures, stmt: ir.Stmt) -> Step:
     """Read, combine, write; the old value is the result where the row has one."""
     data, address, used = _address(c, stmt)
     operands, copy = c.at(stmt.args[used:]), _element(stmt)
     out = c.new(stmt.outs[0]) if stmt.outs else c.scratch()
-    combine = stmt.row.update
-    assert combine is not None
-    if isinstance(combine, Row):
-        combine = combine.meaning or combine
+    combine = combined(stmt.row)
 
     def step(s: list) -> None:
         i = address(s)

@@ -65,11 +65,12 @@ def linear(c: Closures, stmt: ir.Stmt, row: Row) -> Step:
 def written_out(stmt: ir.Stmt, row: Row, operands: list) -> tuple[ir.Region, list[list[ir.Value]]]:
     """The scalar statements of a row over components, and the components of its results."""
     outs = [o.type for o in stmt.outs]
-    extra = {"attr": stmt.attr} if row.typed_by_attr else {}
     body, types = ir.Region(), [a.type for a in stmt.args]
     with ir.Builder(body).open():
         assert row.expand is not None
-        made = row.expand(*operands, types=types, out=outs[0] if len(outs) == 1 else tuple(outs), **extra)
+        made = row.expand(
+            *operands, types=types, out=outs[0] if len(outs) == 1 else tuple(outs), **row.extra(stmt.attr)
+        )
         results = [_components_of(r, t) for r, t in zip([made] if len(outs) == 1 else made, outs, strict=True)]
     return body, results
 

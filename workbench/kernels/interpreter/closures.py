@@ -15,7 +15,7 @@ import numpy as np
 
 from .. import ir
 from ..row import Row
-from ..types import Array, Composite, Scalar, Small, Type
+from ..types import Array, Composite, Scalar, Small, Stack, Type
 
 Step = Callable[[list], None]
 THREAD, LOG = 0, 1  # the slots of the thread index and of what this thread's `log_store`s overwrote
@@ -43,6 +43,23 @@ class BoundArray:
     def __init__(self, data: np.ndarray, name: str, ndim: int):
         self.data, self.name, self.ndim = data, name, ndim
         self.shape = data.shape[:ndim]
+
+
+class ThreadStack:
+    """The stack of a running thread."""
+
+    def __init__(self, type: Stack):
+        self.capacity, self.held = type.capacity, []
+
+    def push(self, thread: tuple[int, ...], value: Any, stmt: ir.Stmt) -> None:
+        if len(self.held) == self.capacity:
+            raise RuntimeError(f"internal error: a stack of capacity {self.capacity} overflows ({stmt.where})")
+        self.held.append(value)
+
+    def pop(self, thread: tuple[int, ...], stmt: ir.Stmt) -> Any:
+        if not self.held:
+            raise RuntimeError(f"internal error: an empty stack is popped ({stmt.where})")
+        return self.held.pop()
 
 
 class Closures:
@@ -91,6 +108,16 @@ class Closures:
 
     def at(self, values: Sequence[ir.Value]) -> list[int]:
         return [self.slot_of[id(v)] for v in values]
+
+    # --- stacks and claims
+
+    def stack(self, type: Stack) -> Any:
+        """A new stack, empty."""
+        return ThreadStack(type)
+
+    def failure(self, stmt: ir.Stmt, thread: tuple[int, ...]) -> Exception:
+        """The error of a claim that does not hold."""
+        return stmt.attr.error(self.kernel, stmt.where, thread if len(thread) != 1 else thread[0])
 
     # --- composites
 

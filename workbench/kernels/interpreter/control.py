@@ -44,22 +44,19 @@ def dim(c: Closures, stmt: ir.Stmt) -> None:
 
 
 def _stack(c: Closures, stmt: ir.Stmt) -> Step:
-    out = c.new(stmt.outs[0])
+    out, type = c.new(stmt.outs[0]), ir.type_as(stmt.outs[0], Stack)
 
     def step(s: list) -> None:
-        s[out] = []
+        s[out] = c.stack(type)
 
     return step
 
 
 def _push(c: Closures, stmt: ir.Stmt) -> Step:
     stack, value = c.at(stmt.args)
-    capacity = ir.type_as(stmt.args[0], Stack).capacity
 
     def step(s: list) -> None:
-        if len(s[stack]) == capacity:
-            raise RuntimeError(f"internal error: a stack of capacity {capacity} overflows ({stmt.where})")
-        s[stack].append(s[value])
+        s[stack].push(s[THREAD], s[value], stmt)
 
     return step
 
@@ -68,9 +65,7 @@ def _pop(c: Closures, stmt: ir.Stmt) -> Step:
     (stack,), out = c.at(stmt.args), c.new(stmt.outs[0])
 
     def step(s: list) -> None:
-        if not s[stack]:
-            raise RuntimeError(f"internal error: an empty stack is popped ({stmt.where})")
-        s[out] = s[stack].pop()
+        s[out] = s[stack].pop(s[THREAD], stmt)
 
     return step
 
@@ -93,11 +88,11 @@ def _assert(c: Closures, stmt: ir.Stmt) -> Step:
     (holds,) = c.at(stmt.args)
 
     def step(s: list) -> None:
-        if not s[holds] and isinstance(stmt.attr, rows.Convention):
-            c.noted.add(stmt)
-        elif not s[holds]:
-            thread = s[THREAD]
-            raise stmt.attr.error(c.kernel, stmt.where, thread if len(thread) != 1 else thread[0])
+        if s[holds].all():
+            return
+        if not isinstance(stmt.attr, rows.Convention):
+            raise c.failure(stmt, s[THREAD])
+        c.noted.add(stmt)
 
     return step
 
@@ -257,13 +252,9 @@ FLOW: dict[Row, Maker] = {
     rows.FOR: count,
     rows.WHILE: repeat,
     rows.CALL: call,
-}
-STEPS: dict[Row, Maker] = {
-    rows.TID: _tid,
-    **FLOW,
     rows.STACK: _stack,
     rows.PUSH: _push,
     rows.POP: _pop,
-    rows.PRINTF: _printf,
     rows.ASSERT: _assert,
 }
+STEPS: dict[Row, Maker] = {rows.TID: _tid, **FLOW, rows.PRINTF: _printf}

@@ -17,12 +17,12 @@ from .. import ir
 from ..ops import memory as rows, vectors
 from ..row import Row
 from ..types import Array, Composite
-from .access import array_shape
-from .closures import LOG, THREAD, Step, memory as memory_of
+from .access import array_shape, combined
+from .closures import THREAD, Step, memory as memory_of
 
 # One number for each thread, or one for all of them; of a composite those of each component.
 LaneValue: TypeAlias = np.ndarray | np.generic | tuple[np.ndarray | np.generic, ...]
-LANES, UNDO = THREAD, LOG  # the slot of the numbers of the threads at work takes the place of that of one thread
+LANES = THREAD  # the slot of the numbers of the threads at work takes the place of that of one thread
 
 
 class LanesDiverge(Exception):
@@ -121,16 +121,10 @@ def _add(data: np.ndarray, index: tuple, value: np.ndarray, row: Row) -> None:
             data, value = data.reshape(-1), value.ravel()
         (np.subtract if row is rows.ATOMIC_SUB else np.add).at(data, index, value)
         return
-    combine = _combine(row)
+    combine = combined(row)
     for k in range(len(value)):
         at = tuple([i[k] for i in index])
         data[at] = combine(data[at].copy(), value[k])
-
-
-def _combine(row: Row) -> Callable[..., Any]:
-    combine = row.update
-    assert combine is not None
-    return combine.meaning or combine if isinstance(combine, Row) else combine
 
 
 # --- statements
@@ -235,7 +229,7 @@ def _update(c: LaneBlock, stmt: ir.Stmt) -> Step:
     """Read, combine, write; the old value is the result where the row has one."""
     memory, cells, operands = _changing(c, stmt)
     out = c.new(stmt.outs[0]) if stmt.outs else c.scratch()
-    combine, address = _combine(stmt.row), _address(c, stmt)[1]
+    combine, address = combined(stmt.row), _address(c, stmt)[1]
 
     def later(s: list) -> None:
         lanes = s[LANES]

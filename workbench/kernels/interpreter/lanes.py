@@ -108,6 +108,13 @@ class LaneClosures(Closures):
             else:
                 self.slots[self.slot_of[id(param)]] = _uniform(param.type, arg)
 
+    def stack(self, type: Stack) -> Any:
+        return _Heap(type.dtype, self.undo)
+
+    def failure(self, stmt: ir.Stmt, thread: Any) -> Exception:
+        """The signal to run the block one by one, which finds whose thread it is, and what ran before it."""
+        return LanesDiverge()
+
     def fixed(self, stmt: ir.Stmt, value: Any) -> None:
         """A result that all lanes share."""
         self.slots[self.new(stmt.outs[0])] = _uniform(stmt.outs[0].type, value)
@@ -142,15 +149,20 @@ def _by_meaning(c: Any, stmt: ir.Stmt) -> Step:
         row = row.whole
     if row.expand is not None:
         return linear(c, stmt, row)
-    extra = {"attr": stmt.attr} if row.typed_by_attr else {}
+    extra = row.extra(stmt.attr)
     assert row.meaning is not None, f"{row.name} has no meaning"
     alone, together = partial(row.meaning, **extra), row.vectorised and partial(row.vectorised, **extra)
     (out,) = stmt.outs
     compute = _each_lane(alone, ir.numeric(out).scalar.numpy.type) if together is None else together
     chosen = _chosen(alone, compute, out.type, row.exact)
+    args, made = c.at(stmt.args), c.new(out)
     if isinstance(out.type, Composite):
-        return _componentwise(chosen, c.at(stmt.args), c.new(out), out.type.size)
-    return _scalar(chosen, c.at(stmt.args), c.new(out))
+        return _componentwise(chosen, args, made, out.type.size)
+
+    def step(s: list) -> None:
+        s[made] = chosen(*[s[k] for k in args])
+
+    return step
 
 
 def has_lanes(stmt: ir.Stmt) -> bool:
@@ -189,21 +201,6 @@ def _each_lane(alone: Callable, kind: type) -> Callable[..., Any]:
     return compute
 
 
-def _scalar(compute: Callable, args: list[int], out: int) -> Step:
-    if len(args) == 2:
-        a, b = args
-
-        def binary(s: list) -> None:
-            s[out] = compute(s[a], s[b])
-
-        return binary
-
-    def step(s: list) -> None:
-        s[out] = compute(*[s[k] for k in args])
-
-    return step
-
-
 def _componentwise(compute: Callable, args: list[int], out: int, size: int) -> Step:
     def step(s: list) -> None:
         parts = [v if v.__class__ is tuple else (v,) * size for v in [s[k] for k in args]]
@@ -212,7 +209,7 @@ def _componentwise(compute: Callable, args: list[int], out: int, size: int) -> S
     return step
 
 
-# --- constants, thread indices, stacks and claims
+# --- thread indices and stacks
 
 
 def _tid(c: LaneClosures, stmt: ir.Stmt) -> Step | None:
@@ -235,7 +232,7 @@ class _Heap:
         self.heights = np.zeros(undo.count, np.int64)
         self.layers: list[Any] = []
 
-    def push(self, lanes: np.ndarray, value: LaneValue) -> None:
+    def push(self, lanes: np.ndarray, value: LaneValue, stmt: ir.Stmt) -> None:
         at = lanes - self.first
         heights = self.heights[at]
         self.heights[at] = heights + 1
@@ -245,7 +242,7 @@ class _Heap:
             own = at if chosen is None else at[chosen]
             put(self.layers[height], own, value if chosen is None else taken(value, chosen))
 
-    def pop(self, lanes: np.ndarray) -> Any:
+    def pop(self, lanes: np.ndarray, stmt: ir.Stmt) -> Any:
         at = lanes - self.first
         heights = self.heights[at] - 1
         self.heights[at] = heights
@@ -267,53 +264,4 @@ def _equal(numbers: np.ndarray) -> Iterable[tuple[int, Any]]:
         yield int(number), np.flatnonzero(numbers == number)
 
 
-def _stack(c: LaneClosures, stmt: ir.Stmt) -> Step:
-    out, type = c.new(stmt.outs[0]), ir.type_as(stmt.outs[0], Stack).dtype
-
-    def step(s: list) -> None:
-        s[out] = _Heap(type, c.undo)
-
-    return step
-
-
-def _push(c: LaneClosures, stmt: ir.Stmt) -> Step:
-    stack, value = c.at(stmt.args)
-
-    def step(s: list) -> None:
-        s[stack].push(s[LANES], s[value])
-
-    return step
-
-
-def _pop(c: LaneClosures, stmt: ir.Stmt) -> Step:
-    (stack,), out = c.at(stmt.args), c.new(stmt.outs[0])
-
-    def step(s: list) -> None:
-        s[out] = s[stack].pop(s[LANES])
-
-    return step
-
-
-def _assert(c: LaneClosures, stmt: ir.Stmt) -> Step:
-    (holds,) = c.at(stmt.args)
-
-    def step(s: list) -> None:
-        if np.all(s[holds]):
-            return
-        if isinstance(stmt.attr, rows.Convention):
-            c.noted.add(stmt)
-        else:
-            raise LanesDiverge  # whose thread it is, and what ran before it, is found one by one
-
-    return step
-
-
-STEPS: Any = {
-    **FLOW,
-    rows.TID: _tid,
-    rows.STACK: _stack,
-    rows.PUSH: _push,
-    rows.POP: _pop,
-    rows.ASSERT: _assert,
-    **lane_memory.STEPS,
-}
+STEPS: Any = {**FLOW, rows.TID: _tid, **lane_memory.STEPS}

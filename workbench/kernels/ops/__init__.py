@@ -20,40 +20,4 @@ from .samples import STATEFUL
 from .tile_names import TILES
 from .warp_names import REFUSED, instead_of, why_refused
 
-__all__ = [
-    "BUILTINS",
-    "NO_GRADIENT",
-    "PRELUDE",
-    "PRELUDES",
-    "PYTHON",
-    "REFUSED",
-    "ROWS",
-    "STATEFUL",
-    "STORING",
-    "TILES",
-    "Effect",
-    "Row",
-    "binary",
-    "compare",
-    "construct",
-    "control",
-    "convert",
-    "instead_of",
-    "matrices",
-    "memory",
-    "parts",
-    "prelude",
-    "quaternions",
-    "random",
-    "refuse",
-    "row",
-    "scalar",
-    "tile_algebra",
-    "tile_fourier",
-    "tiles",
-    "unary",
-    "vectors",
-    "why_refused",
-]
-
 PRELUDE = "".join(PRELUDES.values())

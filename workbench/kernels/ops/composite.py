@@ -191,12 +191,10 @@ class Dual(Operand if TYPE_CHECKING else object):
 
     def apply_row(self, row: Row, args: tuple, attr: object) -> Any:
         duals = [a if isinstance(a, Dual) else Dual(a, None) for a in args]
-        extra = {"attr": attr} if row.typed_by_attr else {}
+        extra = row.extra(attr)
         y = row(*[d.value for d in duals], **extra)
-        if row.tangent is None:
-            return Dual(y, None)
         known = [d.tangent for d in duals]
-        if all(t is None for t in known):
+        if row.tangent is None or all(t is None for t in known):
             return Dual(y, None)
         return Dual(y, row.tangent(known, y, *[d.value for d in duals], **extra))
 

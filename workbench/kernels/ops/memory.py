@@ -10,6 +10,7 @@ load(a, *i) -> element;  store(a, *i, v);  atomics(a, *i, v) -> the cell's old v
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -111,12 +112,11 @@ def _better(name: str, sign: str, update: Row) -> Row:
 ATOMIC_ADD = _updating("atomic_add", "+", ADD, "T", adds=True)
 ATOMIC_SUB = _updating("atomic_sub", "-", SUB, "T", adds=True)
 ATOMIC_MIN, ATOMIC_MAX = _better("min", "<", MIN), _better("max", ">", MAX)
+_EXCHANGE: dict[str, Any] = {"effect": Effect.WRITES, "adjoint": NO_GRADIENT, "exact": True}
 ATOMIC_EXCH = row(
     "atomic_exch",
     type=_atomic,
-    effect=Effect.WRITES,
-    adjoint=NO_GRADIENT,
-    exact=True,
+    **_EXCHANGE,
     update=lambda old, new: new,
     c="{1}",
     doc="atomic_exch(a: array, *i: int, v: T) -> T: a[i] = v, atomically; returns the old value. A gradient that"
@@ -125,9 +125,7 @@ ATOMIC_EXCH = row(
 ATOMIC_CAS = row(
     "atomic_cas",
     type=_cas,
-    effect=Effect.WRITES,
-    adjoint=NO_GRADIENT,
-    exact=True,
+    **_EXCHANGE,
     update=lambda old, expected, new: WHERE(EQ(old, expected), new, old),
     c="{0} == {1} ? {2} : {0}",
     doc="atomic_cas(a: array, *i: int, compare: T, v: T) -> T: a[i] = v where a[i] == compare, atomically; returns the"

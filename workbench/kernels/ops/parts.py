@@ -7,7 +7,6 @@ from typing import Any
 from ..ir import kind, numeric
 from ..row import Operand, refuse
 from ..types import Composite, Matrix, Scalar, Type, vector
-from .composite import linear_tangent
 from .row import row
 from .vectors import EXTRACT, MOVING
 
@@ -64,7 +63,6 @@ PART = row(
     typed_by_attr=True,
     **MOVING,
     expand=lambda v, types, out, attr: v[attr[0] : attr[0] + out.size],
-    tangent=linear_tangent("part"),
     adjoint=lambda g, y, v, attr: (PLACE(g, attr=(attr[0], kind(v))),),
     doc="The components from `attr[0]` on as a value of type `attr[1]`.",
 )
@@ -74,7 +72,6 @@ PLACE = row(
     typed_by_attr=True,
     **MOVING,
     expand=lambda p, types, out, attr: [0] * attr[0] + p + [0] * (out.size - attr[0] - len(p)),
-    tangent=linear_tangent("place"),
     adjoint=lambda g, y, p, attr: (PART(g, attr=(attr[0], kind(p))),),
     doc="A value of type `attr[1]` that is 0 but for this part, which begins at component `attr[0]`.",
 )
@@ -84,7 +81,6 @@ JOIN = row(
     typed_by_attr=True,
     **MOVING,
     expand=_joined,
-    tangent=linear_tangent("join"),
     adjoint=_adjoint_join,
     doc="The composite `attr` of these numbers and the components of these composites, one behind the other.",
 )

@@ -232,36 +232,16 @@ GATE = _of_numbers(
 
 # ---- arithmetic
 
-ADD = _of_numbers(
-    "add",
-    sign="+",
-    meaning=lambda a, b: a + b,
-    c=c_small("{0} + {1}"),
-    adjoint=lambda g, y, a, b: (g, g),
-    linear=True,
-    **_SIMPLE,
-    doc="add(a: T, b: T) -> T; whole numbers wrap.",
-)
-SUB = _of_numbers(
-    "sub",
-    sign="-",
-    meaning=lambda a, b: a - b,
-    c=c_small("{0} - {1}"),
-    adjoint=lambda g, y, a, b: (g, NEG(g)),
-    linear=True,
-    **_SIMPLE,
-    doc="sub(a: T, b: T) -> T; whole numbers wrap.",
-)
-NEG = _of_numbers(
-    "neg",
-    sign="-",
-    meaning=np.negative,
-    c=c_small("-{0}"),
-    adjoint=lambda g, y, a: (NEG(g),),
-    linear=True,
-    **_SIMPLE,
-    doc="neg(a: T) -> T: -a.",
-)
+
+def _sum(name: str, sign: str, meaning: Callable[..., Any], adjoint: Callable[..., Any], c: str, doc: str) -> Row:
+    facts: dict[str, Any] = {"adjoint": adjoint, "linear": True, **_SIMPLE, "doc": doc}
+    return _of_numbers(name, sign=sign, meaning=meaning, c=c_small(c), **facts)
+
+
+_WRAPS = "{}(a: T, b: T) -> T; whole numbers wrap."
+ADD = _sum("add", "+", lambda a, b: a + b, lambda g, y, a, b: (g, g), "{0} + {1}", _WRAPS.format("add"))
+SUB = _sum("sub", "-", lambda a, b: a - b, lambda g, y, a, b: (g, NEG(g)), "{0} - {1}", _WRAPS.format("sub"))
+NEG = _sum("neg", "-", np.negative, lambda g, y, a: (NEG(g),), "-{0}", "neg(a: T) -> T: -a.")
 POS = _of_numbers(
     "pos",
     sign="+",
@@ -590,24 +570,16 @@ SIGN = _of_numbers(
     c="({T})({0} < 0 ? -1 : 1)",
     doc="sign(x: T) -> T: -1 where x < 0, else 1, at 0 too.",
 )
-STEP = row(
-    "step",
-    type=_rule_scalars("step"),
-    meaning=lambda x: x < 0,
-    vectorised=True,
-    c="({T})({0} < 0)",
-    exact=True,
-    doc="step(x: T) -> T: 1 where x < 0, else 0.",
-)
-NONZERO = row(
-    "nonzero",
-    type=_rule_scalars("nonzero"),
-    meaning=lambda x: x != 0,
-    vectorised=True,
-    c="({T})({0} != 0)",
-    exact=True,
-    doc="nonzero(x: T) -> T: 1 where x != 0, else 0.",
-)
+
+
+def _indicator(name: str, sign: str, meaning: Callable[..., Any]) -> Row:
+    doc = f"{name}(x: T) -> T: 1 where x {sign} 0, else 0."
+    facts: dict[str, Any] = {"vectorised": True, "exact": True, "doc": doc}
+    return row(name, type=_rule_scalars(name), meaning=meaning, c=f"({{T}})({{0}} {sign} 0)", **facts)
+
+
+STEP = _indicator("step", "<", lambda x: x < 0)
+NONZERO = _indicator("nonzero", "!=", lambda x: x != 0)
 
 DETACH = row(
     "detach",
@@ -696,24 +668,15 @@ INVERT = row(
     c="({T})~{0}",
     doc="invert(a: I) -> I: ~a.",
 )
-LSHIFT = row(
-    "lshift",
-    sign="<<",
-    type=_rule_shift("<<"),
-    elementwise=True,
-    c=c_lshift,
-    meaning=lambda a, n: a << _places(a, n),
-    doc="lshift(a: I, n: I) -> I: a << n, where n counts modulo the width of a.",
-)
-RSHIFT = row(
-    "rshift",
-    sign=">>",
-    type=_rule_shift(">>"),
-    elementwise=True,
-    c=c_rshift,
-    meaning=lambda a, n: a >> _places(a, n),
-    doc="rshift(a: I, n: I) -> I: a >> n, where n counts modulo the width of a; keeps the sign.",
-)
+
+
+def _shift(name: str, sign: str, c: Callable[..., str], meaning: Callable[..., Any], more: str) -> Row:
+    doc = f"{name}(a: I, n: I) -> I: a {sign} n, where n counts modulo the width of a{more}."
+    return row(name, sign=sign, type=_rule_shift(sign), elementwise=True, c=c, meaning=meaning, doc=doc)
+
+
+LSHIFT = _shift("lshift", "<<", c_lshift, lambda a, n: a << _places(a, n), "")
+RSHIFT = _shift("rshift", ">>", c_rshift, lambda a, n: a >> _places(a, n), "; keeps the sign")
 
 # ---- elementary functions of floats
 
@@ -850,20 +813,15 @@ ERF = _function(
 ERFC = _function(
     "erfc", _of_python(math.erfc), lambda g, y, x: (TIMES(g * (-2.0 / math.sqrt(math.pi)), _bell(x)),), vectorised=None
 )
-DEGREES = _function(
-    "degrees",
-    lambda x: x * x.dtype.type(180 / math.pi),
-    lambda g, y, x: (g * (180 / math.pi),),
-    "{0} * ({T})57.29577951308232",
-    "degrees(x: F) -> F: radians to degrees.",
-)
-RADIANS = _function(
-    "radians",
-    lambda x: x * x.dtype.type(math.pi / 180),
-    lambda g, y, x: (g * (math.pi / 180),),
-    "{0} * ({T})0.017453292519943295",
-    "radians(x: F) -> F: degrees to radians.",
-)
+
+
+def _times_constant(name: str, factor: float, doc: str) -> Row:
+    meaning, c = lambda x: x * x.dtype.type(factor), f"{{0}} * ({{T}}){factor!r}"
+    return _function(name, meaning, lambda g, y, x: (g * factor,), c, f"{name}(x: F) -> F: {doc}.")
+
+
+DEGREES = _times_constant("degrees", 180 / math.pi, "radians to degrees")
+RADIANS = _times_constant("radians", math.pi / 180, "degrees to radians")
 FLOOR = _function("floor", np.floor, **_INSTRUCTION)
 CEIL = _function("ceil", np.ceil, **_INSTRUCTION)
 TRUNC = _function("trunc", np.trunc, **_INSTRUCTION)

@@ -27,39 +27,29 @@ def _transformed(t: np.ndarray, attr: int) -> np.ndarray:
     return np.stack([made.real, made.imag]).astype(t.dtype)
 
 
-def _fft_block(types, type, out, t, attr):
-    _, rows, n = type.dims
-    return f"WB_FFT({type.scalar.c}, {rows}, {n}, {out}.c, {attr})"
+def _transform(name: str, doc: str, onto: int | None, cost: int) -> Row:
+    def block(types, type, out, t, attr):
+        _, rows, n = type.dims
+        read = f"{out}.c" if onto == 0 else f"{out}.c, {t}.c"
+        return f"WB_{name.upper()}({type.scalar.c}, {rows}, {n}, {read}, {attr})"
+
+    made = row(
+        f"tile_{name}",
+        type=_type,
+        typed_by_attr=True,
+        meaning=_transformed,
+        linear=True,
+        onto=onto,
+        cost=cost,
+        adjoint=lambda g, y, t, attr: (made(g, attr=-attr),),
+        block=block,
+        doc=doc,
+    )
+    return made
 
 
-def _dft_block(types, type, out, t, attr):
-    _, rows, n = type.dims
-    return f"WB_DFT({type.scalar.c}, {rows}, {n}, {out}.c, {t}.c, {attr})"
-
-
-FFT = row(
-    "tile_fft",
-    type=_type,
-    typed_by_attr=True,
-    meaning=_transformed,
-    linear=True,
-    onto=0,
-    cost=64,
-    adjoint=lambda g, y, t, attr: (FFT(g, attr=-attr),),
-    block=_fft_block,
-    doc="sum over j of t[j] exp(`attr` 2 pi i j k / n), for n a power of 2.",
-)
-DFT = row(
-    "tile_dft",
-    type=_type,
-    typed_by_attr=True,
-    meaning=_transformed,
-    linear=True,
-    cost=256,
-    adjoint=lambda g, y, t, attr: (DFT(g, attr=-attr),),
-    block=_dft_block,
-    doc="The same for any n.",
-)
+FFT = _transform("fft", "sum over j of t[j] exp(`attr` 2 pi i j k / n), for n a power of 2.", 0, 64)
+DFT = _transform("dft", "The same for any n.", None, 256)
 
 
 def transform(tile: Tile) -> Row:

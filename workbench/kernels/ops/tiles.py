@@ -358,7 +358,7 @@ def _view_type(t: Type, *offsets: Type, attr: Tile) -> Type:
 
 
 def _view(t, *offsets, attr):
-    return t[tuple(slice(int(o), int(o) + n) for o, n in zip(offsets, attr.dims, strict=True))]
+    return t[_slices(offsets, attr.dims)]
 
 
 def _assign_type(t: Type, *rest: Type) -> Type:

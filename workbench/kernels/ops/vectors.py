@@ -6,7 +6,7 @@ of components the first one counts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import reduce
 from operator import add
 from typing import Any
@@ -157,7 +157,6 @@ CONSTRUCT = row(
     typed_by_attr=True,
     expand=lambda *c, types, out, attr: list(c),
     adjoint=lambda g, y, *c, attr: tuple(EXTRACT(g, attr=i) for i in _places(attr)),
-    tangent=linear_tangent("construct"),
     **MOVING,
     doc="The composite `attr` of these components, row by row.",
 )
@@ -211,7 +210,6 @@ EXTRACT = row(
     typed_by_attr=True,
     expand=_extract,
     adjoint=lambda g, y, v, attr: (INSERT(zero(v), g, attr=attr),),
-    tangent=linear_tangent("extract"),
     **MOVING,
     doc="Component `attr` (indices known when compiled); one index into a matrix gives that row as a vector.",
 )
@@ -220,7 +218,6 @@ INSERT = row(
     type=_insert_type,
     typed_by_attr=True,
     expand=_insert,
-    tangent=linear_tangent("insert"),
     adjoint=lambda g, y, v, s, attr: (INSERT(g, zero(s), attr=attr), EXTRACT(g, attr=attr)),
     **MOVING,
     doc="The composite with component `attr` replaced.",
@@ -320,7 +317,7 @@ AT_RUN_TIME = (EXTRACT_AT, INSERT_AT)
 # ---- the smallest and largest component
 
 
-def _arg(better: Row) -> Callable[..., Any]:
+def _arg(name: str, better: Row, which: str) -> Row:
     def expand(v, types=None, out=None):
         best, at = v[0], np.int32(0)
         for k in range(1, len(v)):
@@ -328,21 +325,11 @@ def _arg(better: Row) -> Callable[..., Any]:
             best, at = WHERE(hit, v[k], best), WHERE(hit, np.int32(k), at)
         return CAST(at, attr=uint32)
 
-    return expand
+    doc = f"{name}(v: vector) -> uint32: place of the first {which} component."
+    return row(name, type=one_type(name, Vector, "a vector", lambda t: uint32), expand=expand, doc=doc)
 
 
-ARGMIN = row(
-    "argmin",
-    type=one_type("argmin", Vector, "a vector", lambda t: uint32),
-    expand=_arg(LT),
-    doc="argmin(v: vector) -> uint32: place of the first smallest component.",
-)
-ARGMAX = row(
-    "argmax",
-    type=one_type("argmax", Vector, "a vector", lambda t: uint32),
-    expand=_arg(GT),
-    doc="argmax(v: vector) -> uint32: place of the first largest component.",
-)
+ARGMIN, ARGMAX = _arg("argmin", LT, "smallest"), _arg("argmax", GT, "largest")
 
 
 def _extreme(name: str, better: Row, arg: Row) -> Row:

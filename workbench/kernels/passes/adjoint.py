@@ -152,9 +152,8 @@ class Adjoint(Derivative):
         stmt = self.rule(stmt)
         row = stmt.row
         operands = [self.widened(known[a]) for a in stmt.args]
-        extra = {"attr": stmt.attr} if row.typed_by_attr else {}
         y = self.widened(known[stmt.outs[0]])
-        grads = row.adjoint(g, y, *operands, **extra)
+        grads = row.adjoint(g, y, *operands, **row.extra(stmt.attr))
         sure = True
         if row in singular.LIMITS:
             root, v = known[stmt.outs[0]], known[stmt.args[0]]
@@ -254,8 +253,7 @@ class Adjoint(Derivative):
         env: dict[Value, Value | None] = {}
         shadows = [self.shadow(stmt.args[k]) if self.is_active(stmt.args[k]) else None for k in custom.arrays]
         seeds = [self.narrowed(gs[k], stmt.outs[k].type) for k in custom.outs]
-        args = [self.array(a, known) if isinstance(a.type, Array) else known[a] for a in stmt.args]
-        env.update(zip(custom.grad.params, [*args, *shadows, *seeds], strict=True))
+        env.update(zip(custom.grad.params, [*self.operands(stmt, known), *shadows, *seeds], strict=True))
         self.inline(custom.grad, env)
         for k, result in zip(custom.values, custom.grad.results, strict=True):
             found = env[result]
@@ -303,10 +301,7 @@ class Adjoint(Derivative):
                 continue
             inner = []
             for r in stmt.regions:
-                new = Region([Value(p.type, p.name, p.where) for p in r.params])
-                scope = {**env, **dict(zip(r.params, new.params, strict=True))}
-                with self.builder.inside(new):
-                    self.inline(r, scope)
+                new, scope = self.builder.like(r, env, self.inline)
                 new.results = tuple(scope[v] for v in r.results)
                 inner.append(new)
             with self.builder.at(stmt.where, self.builder.of):

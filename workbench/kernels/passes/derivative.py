@@ -52,32 +52,22 @@ class Derivative(Replay):
         name, row = root(stmt.args[0]).name, stmt.row
         if not self.is_active(stmt.args[0]):
             return None
-        if row in EXTREMES and name in self.mixed and stmt in self.reused:
-            return c.NoDerivative(
-                f"`{row.name}` on {name!r} returns what the cell held before, and that value is used: it cannot be"
-                " differentiated.",
-                "atomic-mixed",
-                "What a thread finds in the cell depends on which threads came before it.",
-                "the atomic alone, and a second kernel that reads its result",
-                always=True,
-            )
-        if row in EXTREMES and name in self.mixed:
-            return c.NoDerivative(
-                f"`{row.name}` on {name!r} and another use of the same memory in one kernel cannot be differentiated.",
-                "atomic-mixed",
-                "Who wins depends on what happened between the two.",
-                "two kernels: one with the atomic alone",
-                always=True,
-            )
         if row in (mem.ATOMIC_EXCH, mem.ATOMIC_CAS):
-            return c.NoDerivative(
-                f"`{row.name}` on an array whose gradient is asked for has no derivative.",
-                "atomic-gradient",
-                "",
-                "atomic_add, or a kernel in which one thread visits the elements in a loop",
-                always=True,
-            )
-        return None
+            text, slug, why = f"`{row.name}` on an array whose gradient is asked for has no derivative.", "gradient", ""
+            instead = "atomic_add, or a kernel in which one thread visits the elements in a loop"
+        elif row not in EXTREMES or name not in self.mixed:
+            return None
+        elif stmt in self.reused:
+            used = "returns what the cell held before, and that value is used: it cannot be differentiated."
+            text, slug = f"`{row.name}` on {name!r} {used}", "mixed"
+            why = "What a thread finds in the cell depends on which threads came before it."
+            instead = "the atomic alone, and a second kernel that reads its result"
+        else:
+            beside = "and another use of the same memory in one kernel cannot be differentiated."
+            text, slug = f"`{row.name}` on {name!r} {beside}", "mixed"
+            why = "Who wins depends on what happened between the two."
+            instead = "two kernels: one with the atomic alone"
+        return c.NoDerivative(text, f"atomic-{slug}", why, instead, always=True)
 
     def parameters(self, *roles: Role) -> dict[Key, Value]:
         """The kernel's parameters; a companion of each of `roles` for each active one; two for each extremal one."""

@@ -94,7 +94,7 @@ class _Slope(Joint):
     def replay_nothing(self, stmt: Stmt, known: dict, record: bool) -> None:
         """Repeat claims of the func in its derivative; other output is dropped."""
         if stmt.row is c.ASSERT:
-            self.builder.append(stmt.row, [known[a] for a in stmt.args], (), attr=stmt.attr)
+            self.builder.repeat(stmt, [known[a] for a in stmt.args], known)
 
 
 def _stored(region: Region) -> Function:

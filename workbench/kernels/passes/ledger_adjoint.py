@@ -7,13 +7,13 @@ contributions that add up to the cell. One worker, so entries are in order of th
 
 from __future__ import annotations
 
-import weakref
 from dataclasses import dataclass
 
 import numpy as np
 
 from ...errors import Where
 from ..ir import Builder, Function, Region, Role, Stmt, Value, companion, constant, numeric, root, type_as
+from ..lru import once_for_each
 from ..ops import control as c, memory as mem
 from ..ops.row import ROWS
 from ..types import Array, Composite, float64, int32, int64
@@ -36,20 +36,10 @@ class Watched:
     sites: tuple[tuple[Where | None, str], ...]  # the user's line, and the parameter whose shadow the statement changes
 
 
-_made: weakref.WeakKeyDictionary[Function, Watched] = weakref.WeakKeyDictionary()
-
-
-def watch(function: Function) -> Watched:
-    """The watched form of an adjoint; made once for each."""
-    found = _made.get(function)
-    if found is None:
-        found = _made[function] = ledger_adjoint(function)
-    return found
-
-
+@once_for_each
 @named_pass("ledger adjoint", always=True)
 def ledger_adjoint(function: Function) -> Watched:
-    """The watched form of an adjoint."""
+    """The watched form of an adjoint; made once for each."""
     return _Watch(function).build()
 
 
@@ -96,18 +86,12 @@ class _Watch:
         for stmt in region.body:
             inner = []
             for r in stmt.regions:
-                new = Region([Value(p.type, p.name, p.where) for p in r.params])
-                scope = {**known, **dict(zip(r.params, new.params, strict=True))}
-                with self.builder.inside(new):
-                    self.region(r, scope)
+                new, scope = self.builder.like(r, known, self.region)
                 new.results = tuple(scope[v] for v in r.results)
                 inner.append(new)
             self.builder.role = stmt.role
             with self.builder.at(stmt.where, stmt.of):
-                args = [known[a] for a in stmt.args]
-                made = self.builder.append(stmt.row, args, [o.type for o in stmt.outs], tuple(inner), stmt.attr)
-                for old, out in zip(stmt.outs, made.outs, strict=True):
-                    out.name, known[old] = old.name, out
+                made = self.builder.repeat(stmt, [known[a] for a in stmt.args], known, tuple(inner))
                 if stmt.row in _CHANGES and root(stmt.args[0]).role is Role.SHADOW:
                     self.watch(stmt, made)
 

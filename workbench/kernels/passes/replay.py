@@ -14,7 +14,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator
 
-from ..ir import Builder, Function, Region, Stmt, Value, constant, is_value, numeric, root, type_as, used, walk
+from ..ir import Builder, Function, Region, Stmt, Value, constant, enter, is_value, numeric, root, type_as, used, walk
 from ..ops import control as c, memory as mem
 from ..ops.row import ROWS
 from ..types import Array, Stack, Tile, Type, bool_, int32, int64
@@ -83,6 +83,10 @@ class Replay:
         assert primal.stmt is not None and primal.stmt.row is mem.COMPONENTS
         return self.builder.emit(mem.COMPONENTS, self.array(primal.stmt.args[0], known))
 
+    def operands(self, stmt: Stmt, known: dict) -> list[Value]:
+        """The replayed arguments of a statement."""
+        return [self.array(a, known) if isinstance(a.type, Array) else known[a] for a in stmt.args]
+
     def indices(self, stmt: Stmt, known: dict) -> list[Value]:
         """The replayed indices of an access."""
         ndim = type_as(stmt.args[0], Array).ndim
@@ -99,12 +103,7 @@ class Replay:
     def replay_value(self, stmt: Stmt, known: dict, record: bool) -> None:
         if stmt.row is mem.COMPONENTS:
             return
-        args = [self.array(a, known) if isinstance(a.type, Array) else known[a] for a in stmt.args]
-        types = [o.type for o in stmt.outs]
-        made = self.builder.append(stmt.row, args, types, attr=stmt.attr)
-        for out, new in zip(stmt.outs, made.outs, strict=True):
-            new.name = out.name
-            known[out] = new
+        self.builder.repeat(stmt, self.operands(stmt, known), known)
 
     def replay_nothing(self, stmt: Stmt, known: dict, record: bool) -> None:
         """Output to the user is not repeated."""
@@ -128,13 +127,9 @@ class Replay:
         known[stmt.outs[0]] = old
 
     def replay_if(self, stmt: Stmt, known: dict, record: bool) -> None:
-        regions, inner, before = [], [], len(known)
-        for region in stmt.regions:
-            new, scope = Region(), dict(known)
-            with self.builder.inside(new):
-                self.replay(region, scope, record)
-            regions.append(new)
-            inner.append(scope)
+        before = len(known)
+        made = [self.builder.like(r, known, lambda r, scope: self.replay(r, scope, record)) for r in stmt.regions]
+        regions, inner = [new for new, _ in made], [scope for _, scope in made]
         sides = list(zip(inner, stmt.regions, strict=True))
         columns = [tuple(scope[r.results[j]] for scope, r in sides) for j in range(len(stmt.outs))]
         keys: list[Key] = list(stmt.outs)
@@ -154,8 +149,8 @@ class Replay:
         for side in (0, 1):
             regions[side].results = tuple(column[side] for column in columns)
         types = [column[0].type for column in columns]
-        made = self.builder.append(c.IF, (known[stmt.args[0]],), types, tuple(regions))
-        for key, out in zip(keys, made.outs, strict=True):
+        outs = self.builder.append(c.IF, (known[stmt.args[0]],), types, tuple(regions)).outs
+        for key, out in zip(keys, outs, strict=True):
             out.name = key.name if isinstance(key, Value) else "trips"
             known[key] = out
 
@@ -188,18 +183,14 @@ class Replay:
             args.append(constant(int32, 0))
         types = [a.type for a in args[fixed:]]
         made = self.builder.append(stmt.row, args, types, tuple(regions), attr=stmt.attr)
-        for out, new_out in zip(stmt.outs, made.outs, strict=False):
-            new_out.name = out.name
-            known[out] = new_out
+        enter(known, stmt.outs, made.outs)
         if record:
             known[(stmt, "trips")] = made.outs[-1] if counted else self.builder.emit(mem.TRIPS, *args[:3])
 
     def replay_each(self, stmt: Stmt, known: dict, record: bool) -> None:
         """All elements again; what is made for one of them is made once more when it is reversed."""
         made = self.each(stmt, known, [], lambda region, scope: self.replay(region, scope, False))
-        for out, new in zip(stmt.outs, made.outs, strict=True):
-            new.name = out.name
-            known[out] = new
+        enter(known, stmt.outs, made.outs)
 
     def each(
         self,
@@ -268,11 +259,9 @@ class Replay:
     def replay_call(self, stmt: Stmt, known: dict, record: bool) -> None:
         """Emit the func's body, or its func_replay (`again`)."""
         region = self.again(stmt)
-        for p, a in zip(region.params, stmt.args, strict=True):
-            known[p] = self.array(a, known) if isinstance(a.type, Array) else known[a]
+        known.update(zip(region.params, self.operands(stmt, known), strict=True))
         self.replay(region, known, record)
-        for out, result in zip(stmt.outs, region.results, strict=True):
-            known[out] = known[result]
+        known.update((out, known[result]) for out, result in zip(stmt.outs, region.results, strict=True))
 
     def again(self, stmt: Stmt) -> Region:
         """The region that repeats a call: its func_replay, unless that reads memory that it or the kernel writes.

@@ -9,7 +9,7 @@ stays (x may be infinite).
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -167,10 +167,7 @@ class Rewrite:
         if known is not None:
             scope.values[stmt.outs[0]] = known
             return
-        made = self.builder.append(stmt.row, args, [o.type for o in stmt.outs], attr=stmt.attr)
-        for old, new in zip(stmt.outs, made.outs, strict=True):
-            new.name = old.name
-            scope.values[old] = new
+        made = self.builder.repeat(stmt, args, scope.values)
         if pure:
             scope.pure[key] = made
             scope.found.append(key)
@@ -252,10 +249,7 @@ class Rewrite:
             inner.leave()
             made.append(new)
         self.builder.role, self.builder.where, self.builder.of = role, where, of
-        again = self.builder.append(stmt.row, args, [o.type for o in stmt.outs], tuple(made), attr=stmt.attr)
-        for old, new_out in zip(stmt.outs, again.outs, strict=True):
-            new_out.name = old.name
-            scope.values[old] = new_out
+        self.builder.repeat(stmt, args, scope.values, tuple(made))
         for name in written:
             self.forget(name, scope)
 
@@ -318,35 +312,39 @@ def constant_of(value: Value) -> Any:
     return None
 
 
+def _is_nonzero(value: Value) -> bool:
+    """True for a constant that is not 0."""
+    return constant_of(value) not in (None, 0)
+
+
 def _is_zero(value: Value) -> bool:
     attr = value.stmt.attr if value.stmt is not None and value.stmt.row is c.CONST else None
     return isinstance(attr, (int, float)) and attr == 0
 
 
+def _other_than(neutral: Callable[[Value], bool], stmt: Stmt, args: tuple[Value, ...]) -> Value | None:
+    """The operand beside a neutral one, if it has the type of the result."""
+    for one, other in (args[::-1], args):
+        if neutral(one) and other.type == stmt.outs[0].type:
+            return other
+    return None
+
+
 def _fold_add(self: Rewrite, stmt: Stmt, args: tuple[Value, ...]) -> Value | None:
     """x + 0 in an adjoint is x: a structural zero, not a number of the user's."""
-    if stmt.role == "adjoint" or numeric(stmt.outs[0]).scalar.kind in "iu":
-        if _is_zero(args[1]) and args[0].type == stmt.outs[0].type:
-            return args[0]
-        if _is_zero(args[0]) and args[1].type == stmt.outs[0].type:
-            return args[1]
-    return self.folded(stmt, args)
+    structural = stmt.role == "adjoint" or numeric(stmt.outs[0]).scalar.kind in "iu"
+    return (_other_than(_is_zero, stmt, args) if structural else None) or self.folded(stmt, args)
 
 
 def _fold_mul(self: Rewrite, stmt: Stmt, args: tuple[Value, ...]) -> Value | None:
-    if constant_of(args[1]) == 1 and args[0].type == stmt.outs[0].type:
-        return args[0]
-    if constant_of(args[0]) == 1 and args[1].type == stmt.outs[0].type:
-        return args[1]
-    return self.folded(stmt, args)
+    return _other_than(lambda v: constant_of(v) == 1, stmt, args) or self.folded(stmt, args)
 
 
 def _fold_times(self: Rewrite, stmt: Stmt, args: tuple[Value, ...]) -> Value | None:
     """times(g, f) as a plain product, where f is certainly finite or g a nonzero constant."""
     g, f = args
-    known = constant_of(g)
-    if known is not None and known != 0:
-        if known == 1:
+    if _is_nonzero(g):
+        if constant_of(g) == 1:
             return f
     elif not _finite(f) or (stmt.row is scalar.MOVES and constant_of(f) in (None, 0)):
         return self.folded(stmt, args)
@@ -368,15 +366,12 @@ def _finite(value: Value) -> bool:
 
 
 def _fold_over(self: Rewrite, stmt: Stmt, args: tuple[Value, ...]) -> Value | None:
-    known, by = constant_of(args[0]), constant_of(args[1])
-    if args[0].type == args[1].type and ((known is not None and known != 0) or (by is not None and by != 0)):
-        return self.builder.emit(scalar.DIV, *args)
-    return None
+    plain = args[0].type == args[1].type and any(map(_is_nonzero, args))
+    return self.builder.emit(scalar.DIV, *args) if plain else None
 
 
 def _fold_gate(self: Rewrite, stmt: Stmt, args: tuple[Value, ...]) -> Value | None:
-    known = constant_of(args[0])
-    return args[1] if known is not None and known != 0 else None
+    return args[1] if _is_nonzero(args[0]) else None
 
 
 def _fold_both(self: Rewrite, stmt: Stmt, args: tuple[Value, ...]) -> Value | None:

@@ -86,8 +86,7 @@ class _VanishingSlope:
         ts = [self.of(a) for a in stmt.args]
         if stmt.row.tangent is None or all(t is None for t in ts):
             return None
-        extra = {"attr": stmt.attr} if stmt.row.typed_by_attr else {}
-        return stmt.row.tangent(ts, value, *stmt.args, **extra)
+        return stmt.row.tangent(ts, value, *stmt.args, **stmt.row.extra(stmt.attr))
 
     def _branch(self, value: Value, stmt: Stmt) -> Value | None:
         """Of a result of a branch, as one more result of it."""

@@ -293,8 +293,6 @@ class _At:
             known.update(zip(outs, made.outs, strict=True))
 
     def copy(self, region: Region, kept: list[int], known: dict[Value, Value]) -> Region:
-        new, inner = Region(), dict(known)
-        with self.builder.inside(new):
-            self.region(region, inner)
+        new, inner = self.builder.like(region, known, self.region)
         new.results = tuple(inner[region.results[k]] for k in kept)
         return new

@@ -16,7 +16,7 @@ from typing import Any
 
 from ...errors import KernelError
 from ..analysis import activity
-from ..ir import Function, Region, Role, Stmt, Value, constant, walk
+from ..ir import Function, Region, Role, Stmt, Value, constant, enter, walk
 from ..ops import control as c, memory as mem
 from ..ops.composite import all_zero
 from ..ops.row import ROWS, like
@@ -125,7 +125,7 @@ class _Tangent(Derivative):
         if row.tangent is None or not any(ts):
             return None
         y, *operands = (self.widened(known[v]) for v in (*stmt.outs, *stmt.args))
-        extra = {"attr": _widened_attr(stmt.attr)} if row.typed_by_attr else {}
+        extra = row.extra(_widened_attr(stmt.attr))
         if row.linear:
             return self.moved(row, ts, (y, *operands), extra)
         total = None
@@ -268,9 +268,7 @@ class _Tangent(Derivative):
 
     def leave(self, stmt: Stmt, moved: list[int], outs: tuple[Value, ...], known: dict) -> None:
         """Bind `outs`, the results of a statement with regions and then their tangents, in `known`."""
-        for out, made in zip(stmt.outs, outs, strict=False):
-            made.name = out.name
-            known[out] = made
+        enter(known, stmt.outs, outs)
         for k, made in zip(moved, outs[len(stmt.outs) :], strict=True):
             made.name = f"t_{stmt.outs[k].name}" if stmt.outs[k].name else ""
             known["tangent", stmt.outs[k]] = made
@@ -278,8 +276,8 @@ class _Tangent(Derivative):
     def replay_call(self, stmt: Stmt, known: dict, record: bool) -> None:
         """The func itself, whatever adjoint or replay it brings."""
         region = stmt.regions[0]
+        known.update(zip(region.params, self.operands(stmt, known), strict=True))
         for p, a in zip(region.params, stmt.args, strict=True):
-            known[p] = self.array(a, known) if isinstance(a.type, Array) else known[a]
             known["tangent", p] = self.tangent_of(a, known)
         self.replay(region, known, False)
         for out, result in zip(stmt.outs, region.results, strict=True):
@@ -335,11 +333,11 @@ class Joint(_Tangent):
         return ROWS["construct"](*whole, attr=out)
 
     def repeat_store(self, stmt: Stmt, known: dict) -> None:
-        self.builder.emit(mem.STORE, self.array(stmt.args[0], known), *[known[a] for a in stmt.args[1:]])
+        self.builder.emit(mem.STORE, *self.operands(stmt, known))
 
     def repeat_atomic(self, stmt: Stmt, known: dict) -> None:
-        args = [self.array(stmt.args[0], known), *[known[a] for a in stmt.args[1:]]]
-        known[stmt.outs[0]] = self.builder.append(stmt.row, args, [o.type for o in stmt.outs]).outs[0]
+        made = self.builder.append(stmt.row, self.operands(stmt, known), [o.type for o in stmt.outs])
+        known[stmt.outs[0]] = made.outs[0]
 
 
 def _components_of(value: Value) -> Any:

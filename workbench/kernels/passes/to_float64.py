@@ -86,7 +86,7 @@ def _stmt(builder: Builder, stmt: Stmt, known: dict[Value, Value]) -> None:
         made = builder.append(stmt.row, given, [o.type for o in stmt.outs], (), stmt.attr)
     else:
         if stmt.row is not c.CONST and stmt.outs:
-            found = stmt.row.type(*[a.type for a in args], **({"attr": attr} if stmt.row.typed_by_attr else {}))
+            found = stmt.row.type(*[a.type for a in args], **stmt.row.extra(attr))
             types = list(found) if isinstance(found, tuple) else [found]
         made = builder.append(stmt.row, args, types, (), attr)
     for old, new, want in zip(stmt.outs, made.outs, wanted, strict=True):

@@ -68,10 +68,7 @@ def moved_address(reader: ReaderBase, sign: str, a: Meaning, b: Meaning) -> Stru
 
 def elements_in(reader: ReaderBase, size: ir.Value, item: int) -> Int | None:
     """The number of elements in `size` bytes; None unless the program shows that it is a whole number."""
-    while size.stmt is not None and size.stmt.row is scalar.CAST and is_int(size.stmt.args[0].type):
-        if narrows(size.stmt):
-            break
-        size = size.stmt.args[0]
+    size = before_casts(size)
     if (k := static_int(size)) is not None:
         return None if k % item else k // item
     if not is_int(size.type):
@@ -89,18 +86,23 @@ def elements_in(reader: ReaderBase, size: ir.Value, item: int) -> Int | None:
     return number_of_elements(reader, size) if item == 1 else None
 
 
-def narrows(cast: ir.Stmt) -> bool:
-    return ir.type_as(cast.outs[0], Scalar).bits < ir.type_as(cast.args[0], Scalar).bits
+def before_casts(v: ir.Value) -> ir.Value:
+    """An integer as it was before casts that hold all of it: `i` of `uint64(i)`."""
+    while v.stmt is not None and v.stmt.row is scalar.CAST and is_int(v.stmt.args[0].type):
+        if ir.type_as(v, Scalar).bits < ir.type_as(v.stmt.args[0], Scalar).bits:
+            break
+        v = v.stmt.args[0]
+    return v
 
 
 def number_of_elements(reader: ReaderBase, v: ir.Value) -> Int:
-    """A number as it was before it was made one of bytes: `i` of `uint64(i)`."""
-    while v.stmt is not None and v.stmt.row is scalar.CAST and is_int(v.stmt.args[0].type):
-        if narrows(v.stmt):
-            break
-        v = v.stmt.args[0]
-    k = static_int(v)
-    return wide(reader, v) if k is None else k
+    """A number as it was before it was made one of bytes."""
+    return counted(reader, before_casts(v))
+
+
+def counted(reader: ReaderBase, n: Meaning) -> Int:
+    k = static_int(n)
+    return wide(reader, reader.value(n)) if k is None else k
 
 
 def array_of_memory(reader: ReaderBase, node: ast.Call) -> ArrayView | Choice:
@@ -116,15 +118,10 @@ def array_of_memory(reader: ReaderBase, node: ast.Call) -> ArrayView | Choice:
         raise reader.error(f"this address is one in {array.type}", "address", node, why, f"dtype={array.type.dtype}")
     one = static_int(shape) is not None or (isinstance(shape, ir.Value) and is_int(shape.type))
     sizes = [shape] if one else reader.unpacked(shape, node)
-    lengths = [size_of_axis(reader, n) for n in sizes]
+    lengths = [counted(reader, n) for n in sizes]
     if isinstance(array, Choice):
         return array.each(lambda option: part_from(reader, option, at.fields["first"], lengths, node))
     return part_from(reader, array, at.fields["first"], lengths, node)
-
-
-def size_of_axis(reader: ReaderBase, n: Meaning) -> Int:
-    k = static_int(n)
-    return wide(reader, reader.value(n)) if k is None else k
 
 
 def part_from(reader: ReaderBase, array: ArrayView, first: Int, sizes: list[Int], node: ast.AST) -> ArrayView:

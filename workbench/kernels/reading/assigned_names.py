@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator, Sequence
-from weakref import WeakKeyDictionary
 
-_known: WeakKeyDictionary[ast.AST, list[ast.expr]] = WeakKeyDictionary()  # trees do not change
-_named: WeakKeyDictionary[ast.AST, set[str]] = WeakKeyDictionary()
+from ..lru import once_for_each
 
 
+@once_for_each
 def targets(node: ast.AST) -> list[ast.expr]:
     """Every expression that is assigned somewhere below `node`, tuples taken apart."""
-    if node not in _known:
-        _known[node] = list(_targets(node))
-    return _known[node]
+    return list(_targets(node))
 
 
+@once_for_each
 def names(node: ast.AST) -> set[str]:
     """The names that are assigned as a whole somewhere below `node`."""
-    if node not in _named:
-        _named[node] = {t.id for t in targets(node) if isinstance(t, ast.Name)}
-    return _named[node]
+    return {t.id for t in targets(node) if isinstance(t, ast.Name)}
 
 
 BLOCKS = ("body", "handlers", "orelse", "finalbody", "cases")

@@ -122,7 +122,7 @@ class ReaderBase:
     named: Callable[[ast.Call, tuple[str, ...]], dict[str, Any]]
     builtin: Callable[[Any, list[Any], ast.Call], Any]
     bound: Callable[..., dict[str, Any]]
-    bound_arguments: Callable[[Callable[..., Any], ast.Call], dict[str, Any]]
+    given: Callable[[ast.Call], tuple[list[Any], dict[str, Any]]]
     call_bound: Callable[..., Any]
     inlined: Callable[..., Any]
     argument: Callable[[str, Any], Any]

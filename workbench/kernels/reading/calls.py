@@ -11,7 +11,6 @@ import inspect
 import typing
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import partial
 from types import FunctionType
 from typing import Any
 
@@ -47,7 +46,7 @@ from ..types import (
 # checks and tile_tools are imported to enter their readers of builtins
 from . import addresses, assigned_names, checks, declare, hints, python_names as names, refused_syntax, tile_tools  # noqa: F401
 from .addresses import array_of_memory, is_address
-from .base import READERS, Meaning, ReaderBase
+from .base import READERS, Meaning, ReaderBase, reads
 from .chosen_arrays import each_option, unassigned
 from .conditions import Guarded
 from .declare import Func
@@ -126,9 +125,10 @@ class Calls(ReaderBase):
     def call(self, callee: Meaning, node: ast.Call) -> Any:
         if isinstance(callee, TileBuiltin):
             return call_tile(self, callee, node)
-        special = self.special(callee)
-        if special is not None:
-            return special(node)
+        if id(callee) in READERS:
+            return READERS[id(callee)](self, node)
+        if isinstance(callee, FunctionType) and callee in declare.LOCAL_ZEROS:
+            return call_zeros(self, node)
         if isinstance(callee, Library):
             return call_library(self, callee, node)
         if isinstance(callee, Func):
@@ -153,25 +153,6 @@ class Calls(ReaderBase):
             return array_of_memory(self, node)
         raise self.not_callable(callee, node)
 
-    def special(self, callee: Meaning) -> Callable[[ast.Call], Any] | None:
-        """Names with a form of their own."""
-        table = {
-            id(declare.tid): self.call_tid,
-            id(declare.printf): self.call_printf,
-            id(builtins.len): self.call_len,
-            id(declare.len_): self.call_len,
-            id(builtins.type): self.call_type_of,
-            id(vector): self.call_vector,
-            id(matrix): self.call_matrix,
-            id(quaternion): self.call_generic,
-            id(transformation): self.call_generic,
-        }
-        if isinstance(callee, FunctionType) and callee in declare.LOCAL_ZEROS:
-            return partial(call_zeros, self)
-        if id(callee) in READERS:
-            return partial(READERS[id(callee)], self)
-        return table.get(id(callee))
-
     def not_callable(self, callee: Meaning, node: ast.Call) -> KernelError:
         if callee is builtins.range:
             return self.error("range() stands only after `for ... in`", "for-range", node, "", "for j in range(n): ...")
@@ -182,7 +163,7 @@ class Calls(ReaderBase):
             )
         reason = ops.why_refused(name) if isinstance(name, str) else None
         if reason:
-            return self.error(f"`{name}` is not in the kernel language", "refused-builtin", node, reason, "")
+            return self.error(f"`{name}` is not in the kernel language", "refused-builtin", node, reason)
         ours = f"wb.{name}(...)" if name in ops.BUILTINS else "a func or a builtin"
         return self.error(f"`{name}` cannot be called in a kernel", "not-callable", node, OUTSIDE, ours)
 
@@ -195,6 +176,7 @@ class Calls(ReaderBase):
 
     # ---- launch, printing, static
 
+    @reads(declare.tid)
     def call_tid(self, node: ast.Call) -> Any:
         if node.args or node.keywords:
             raise self.error("tid() takes no arguments", "arguments", node, "", "i = tid()")
@@ -209,6 +191,7 @@ class Calls(ReaderBase):
         made = tuple(self.builder.emit(control.TID, attr=control.Tid(axis)) for axis in range(rank))
         return made if rank > 1 else made[0]
 
+    @reads(declare.printf)
     def call_printf(self, node: ast.Call) -> None:
         if not node.args or not (isinstance(node.args[0], ast.Constant) and isinstance(node.args[0].value, str)):
             raise self.error("printf() takes a format in quotes first", "printf", node, "", 'printf("%f\\n", x)')
@@ -231,6 +214,7 @@ class Calls(ReaderBase):
         shown = tuple(ast.unparse(a) for a in node.args[1:])
         self.builder.emit(control.PRINTF, *values, attr=(node.args[0].value, shown))
 
+    @reads(builtins.len, declare.len_)
     def call_len(self, node: ast.Call) -> Any:
         (x,) = self.exactly(1, node)
         if is_array(x):
@@ -246,6 +230,7 @@ class Calls(ReaderBase):
             raise self.error(f"{v.type} has no length", "operand-type", node, "", "len(v) of a vector or array")
         return v.type.shape[0]
 
+    @reads(builtins.type)
     def call_type_of(self, node: ast.Call) -> Type:
         """`type(a)(0.5)`: a literal in the type of `a`, for functions of any type."""
         (x,) = self.exactly(1, node)
@@ -254,9 +239,7 @@ class Calls(ReaderBase):
     def exactly(self, count: int, node: ast.Call) -> list[Any]:
         given = self.arguments(node)
         if len(given) != count:
-            raise self.error(
-                f"this takes {count} argument{'s' * (count > 1)}, got {len(given)}", "arguments", node, "", ""
-            )
+            raise self.error(f"this takes {count} argument{'s' * (count > 1)}, got {len(given)}", "arguments", node)
         return given
 
     # ---- builtins
@@ -288,7 +271,7 @@ class Calls(ReaderBase):
             name = getattr(f, "__name__", getattr(f, "name", "this"))
             doc = (getattr(f, "doc", "") or getattr(f, "__doc__", "") or "").strip().split("\n")[0]
             text = f"`{name}` does not take these arguments: {', '.join(describe(a) for a in args)}"
-            raise self.error(text, "arguments", node, doc, "") from None
+            raise self.error(text, "arguments", node, doc) from None
 
     def operand(self, x: Meaning) -> Any:
         """Numbers as values; types and names of types as they are."""
@@ -297,7 +280,7 @@ class Calls(ReaderBase):
     def call_type(self, type: Meaning, node: ast.Call) -> Any:
         """A cast or a constructor. A literal keeps its exact Python value."""
         if isinstance(type, Array):
-            raise self.error("an array cannot be made in a kernel", "array", node, "Arrays are parameters.", "")
+            raise self.error("an array cannot be made in a kernel", "array", node, "Arrays are parameters.")
         if not isinstance(type, Composite):
             return self.cast(scalar_of(type), node)
         dtype = next((k for k in node.keywords if k.arg == "dtype"), None)
@@ -321,7 +304,7 @@ class Calls(ReaderBase):
             return list((none | dict(zip("pq", args, strict=False)) | named).values())
         order = "pq" if isinstance(type, Transform) else "xyzw"[: type.size]
         if set(named) - set(order[len(args) :]) or len(args) + len(named) != type.size:
-            raise self.error(f"{type} takes its components {', '.join(order)}", "arguments", node, "", "")
+            raise self.error(f"{type} takes its components {', '.join(order)}", "arguments", node)
         return args + [named[k] for k in order[len(args) :]]
 
     def cast(self, type: Scalar, node: ast.Call) -> Any:
@@ -345,6 +328,7 @@ class Calls(ReaderBase):
             return ops.convert(type, self.value(np.float64(x)))
         return constant(type, wrapped(int(x), type))
 
+    @reads(vector)
     def call_vector(self, node: ast.Call) -> Any:
         args, named = [self.visit(a) for a in node.args], self.named(node, ("length", "dtype"))
         scalar = self.component_type(args, named.get("dtype"))
@@ -356,6 +340,7 @@ class Calls(ReaderBase):
             )
         return ops.construct(vector(length, scalar), *[self.typed(a, scalar) for a in args])
 
+    @reads(matrix)
     def call_matrix(self, node: ast.Call) -> Any:
         args, named = [self.visit(a) for a in node.args], self.named(node, ("shape", "dtype"))
         copied = self.copied_type(args, Matrix)
@@ -368,6 +353,7 @@ class Calls(ReaderBase):
             )
         return ops.construct(matrix((rows, cols), scalar), *[self.typed(a, scalar) for a in args])
 
+    @reads(quaternion, transformation)
     def call_generic(self, node: ast.Call) -> Any:
         """`quaternion(...)` and `transformation(...)`: over `dtype`, else over the scalar of what is given."""
         made = self.visit(node.func)
@@ -380,7 +366,7 @@ class Calls(ReaderBase):
         for k in node.keywords:
             if k.arg not in known:
                 text = f"there is no argument `{k.arg}` here"
-                raise self.error(text, "arguments", k.value, f"There are {' and '.join(known)}.", "")
+                raise self.error(text, "arguments", k.value, f"There are {' and '.join(known)}.")
         return {str(k.arg): self.visit(k.value) for k in node.keywords}
 
     def copied_type(self, args: list[Any], kind: type) -> Any:
@@ -432,15 +418,13 @@ class Calls(ReaderBase):
 
     def call_atomic(self, row: Row, node: ast.Call) -> Any:
         if not node.args or node.keywords:
-            raise self.error(f"{row.name}() takes an array, its indices and a value", "arguments", node, row.doc, "")
+            raise self.error(f"{row.name}() takes an array, its indices and a value", "arguments", node, row.doc)
         with self.at(node.args[0]):
             place = self.place(node.args[0])
         if is_indexed(place):
             n = place.type.ndim
             if len(node.args) <= n:
-                raise self.error(
-                    f"{row.name}() on {place.type} takes {n} indices and a value", "rank", node, row.doc, ""
-                )
+                raise self.error(f"{row.name}() on {place.type} takes {n} indices and a value", "rank", node, row.doc)
             place, node = indexed_element(self, place, node.args[1 : n + 1]), with_args(node, n)
         view = place.view if hasattr(place, "view") else place
         if not isinstance(view, ArrayView | Local | Choice):
@@ -451,7 +435,7 @@ class Calls(ReaderBase):
         given = node.args[1:]
         if len(given) <= count - 1 or len(given) - count != view.type.ndim:
             text = f"{row.name}() on {view.type} takes {view.type.ndim} indices and {count} value{'s' * (count > 1)}"
-            raise self.error(text, "rank", node, row.doc, "")
+            raise self.error(text, "rank", node, row.doc)
         found = self.element(view, given[: view.type.ndim]) if view.type.ndim else place
         values = [self.visit(a) for a in given[view.type.ndim :]]
         if chosen := chosen_cell(found):
@@ -487,7 +471,7 @@ class Calls(ReaderBase):
         args, named = [self.visit(a) for a in node.args], {k.arg: self.visit(k.value) for k in node.keywords}
         order = [name for name, _ in struct.fields]
         if len(args) > len(order) or set(named) - set(order[len(args) :]):
-            raise self.error(f"{struct} takes the fields {', '.join(order)}", "arguments", node, "", "")
+            raise self.error(f"{struct} takes the fields {', '.join(order)}", "arguments", node)
         given = {**dict(zip(order, args, strict=False)), **named}
         made = self.blank(struct)
         for name, value in given.items():
@@ -504,8 +488,7 @@ class Calls(ReaderBase):
     # ---- funcs
 
     def call_func(self, f: Func, node: ast.Call) -> Any:
-        args = [self.checked(self.visit(a), a) for a in node.args]
-        named = {str(k.arg): self.checked(self.visit(k.value), k.value) for k in node.keywords}
+        args, named = self.given(node)
         f = overload(self, f, args, named, node)
         targets = references(self, f, node, [*args, *named.values()])
         kept: dict[str, Any] = {}
@@ -578,10 +561,10 @@ class Calls(ReaderBase):
         instead = "a `return` with a value at its end"
         return KernelError(what, slug="missing-return", where=text.where(text.tree, at), why=why, instead=instead)
 
-    def bound_arguments(self, fn: Callable[..., Any], node: ast.Call) -> dict[str, Any]:
+    def given(self, node: ast.Call) -> tuple[list[Any], dict[str, Any]]:
+        """The values of the arguments by place, and of those by name."""
         args = [self.checked(self.visit(a), a) for a in node.args]
-        named = {str(k.arg): self.checked(self.visit(k.value), k.value) for k in node.keywords}
-        return self.bound(fn, args, named, node)
+        return args, {str(k.arg): self.checked(self.visit(k.value), k.value) for k in node.keywords}
 
     def bound(self, fn: Callable[..., Any], args: list[Any], named: dict[str, Any], node: ast.Call) -> dict[str, Any]:
         signature = inspect.signature(fn)
@@ -590,9 +573,7 @@ class Calls(ReaderBase):
         try:
             bound = signature.bind(*args, **named)
         except TypeError as e:
-            raise self.error(
-                f"`{fn.__name__}`: {e}", "arguments", node, f"It is {fn.__name__}{signature}.", ""
-            ) from None
+            raise self.error(f"`{fn.__name__}`: {e}", "arguments", node, f"It is {fn.__name__}{signature}.") from None
         if len(bound.arguments) < len(signature.parameters):
             self.lookups.attribute(fn, "__defaults__", fn.__defaults__)
         bound.apply_defaults()

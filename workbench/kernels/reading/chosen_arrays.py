@@ -18,7 +18,21 @@ from ..ops import control
 from ..types import Array, Struct
 from . import refused_syntax
 from .base import Meaning, ReaderBase
-from .scope import ArrayView, Choice, Fields, Local, StructParts, is_array, placed_at, places, same_parts
+from .scope import (
+    AnyArray,
+    ArrayView,
+    Choice,
+    Fields,
+    Local,
+    Part,
+    StructParts,
+    atoms,
+    is_array,
+    mapped,
+    placed_at,
+    places,
+    same_parts,
+)
 
 MOST = 16  # arrays that one name may stand for: each access is written once for each
 
@@ -51,7 +65,7 @@ def conformed(reader: ReaderBase, x: Meaning, pattern: Meaning) -> Any:
     return None if None in made.values() else x.remade(made)
 
 
-def as_choice(reader: ReaderBase, x: ArrayView | Local | Choice, pattern: Choice) -> Choice | None:
+def as_choice(reader: ReaderBase, x: Part, pattern: Choice) -> Choice | None:
     own = options(x)
     found = [next((k for k, (o, _) in enumerate(own) if same_parts(o, p)), None) for p in pattern.options]
     if len([k for k in found if k is not None]) < len(own):
@@ -65,7 +79,7 @@ def elsewhere(reader: ReaderBase, option: ArrayView | Local) -> Any:
     return placed_at(option, [reader.zero(n.type) if isinstance(n, ir.Value) else n for n in places(option)])
 
 
-def options(x: ArrayView | Local | Choice) -> list[tuple[ArrayView | Local, Any]]:
+def options(x: Part) -> list[tuple[ArrayView | Local, Any]]:
     """The arrays that `x` may be, as (array, flag that it is this one)."""
     return list(zip(x.options, x.flags, strict=True)) if isinstance(x, Choice) else [(x, True)]
 
@@ -81,7 +95,7 @@ def parts(x: Meaning, y: Meaning) -> Iterator[tuple[str, Any, Any]] | None:
 
 def union(x: Meaning, y: Meaning) -> Any:
     """`x` with a `Choice` wherever `y` has another array; None if `y` differs otherwise too."""
-    if isinstance(x, ArrayView | Local | Choice) and isinstance(y, ArrayView | Local | Choice) and x.type == y.type:
+    if isinstance(x, Part) and isinstance(y, Part) and x.type == y.type:
         found = [o for o, _ in options(x)]
         found += [o for o, _ in options(y) if not any(same_parts(o, p) for p in found)]
         return x if len(found) == 1 else Choice(tuple(found), (False,) * len(found)) if len(found) <= MOST else None
@@ -95,27 +109,14 @@ def union(x: Meaning, y: Meaning) -> Any:
     return x if x is y else None
 
 
-def arrays(x: Meaning) -> Iterator[ArrayView | Local | Choice]:
+def arrays(x: Meaning) -> Iterator[Part]:
     """Every array in a tree."""
-    if isinstance(x, StructParts | Fields):
-        for part in x.parts.values():
-            yield from arrays(part)
-    elif isinstance(x, ArrayView | Local | Choice):
-        yield x
+    return (atom for atom in atoms(x) if isinstance(atom, Part))
 
 
-def with_arrays(x: Meaning, change: Callable[[Any], Any]) -> Any:
-    """A tree over other arrays."""
-    if isinstance(x, StructParts | Fields):
-        return x.remade({name: with_arrays(part, change) for name, part in x.parts.items()})
-    return change(x) if is_array(x) else x
-
-
-def among_itself(x: ArrayView | Fields | Local | Choice) -> Any:
+def among_itself(x: AnyArray) -> Any:
     """A tree of arrays with a choice for each, among that array alone."""
-    if isinstance(x, Fields):
-        return x.each(among_itself)
-    return x if isinstance(x, Choice) else Choice((x,), (True,))
+    return mapped(x, ArrayView | Local, lambda array: Choice((array,), (True,)))
 
 
 def options_in(x: Meaning) -> int:
@@ -145,7 +146,7 @@ def array_choice(name: str, chosen: Where, at: Where | None, why: str = "") -> K
     )
 
 
-def array_given(reader: ReaderBase, x: ArrayView | Fields | Local | Choice) -> Any:
+def array_given(reader: ReaderBase, x: AnyArray) -> Any:
     """The truth value of an array as a condition: True if it was passed and has elements."""
     x = _first(x)
     if isinstance(x, Choice):
@@ -185,5 +186,5 @@ def unassigned(reader: ReaderBase, struct: Struct, field: str, type: Array) -> A
     return made
 
 
-def _first(x: ArrayView | Fields | Local | Choice) -> ArrayView | Local | Choice:
+def _first(x: AnyArray) -> Part:
     return x.first if isinstance(x, Fields) else x

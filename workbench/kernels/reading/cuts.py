@@ -19,14 +19,14 @@ from ..ops import memory, scalar
 from ..ops.control import Claim
 from ..types import Scalar, int32, int64, uint32
 from .base import Meaning, ReaderBase
-from .chosen_arrays import conformed, each_option, with_arrays
+from .chosen_arrays import conformed, each_option
 from .lower_bounds import static_int
-from .scope import ArrayView, Choice, Entry, Fields, Int, Local, SlicedAxis, Turn, free, placed_at, places
+from .scope import ArrayView, Choice, Entry, Fields, Int, Local, Part, SlicedAxis, Turn, free, mapped, placed_at, places
 
 # ---- axes
 
 
-def turn_of(reader: ReaderBase, base: ArrayView | Local | Choice, axis: int) -> Turn | None:
+def turn_of(reader: ReaderBase, base: Part, axis: int) -> Turn | None:
     """The `Turn` (step, length) of a free axis; None if no slice applies to it."""
     if isinstance(base, Local):
         return base.cut.turns[axis]
@@ -40,7 +40,7 @@ def turn_of(reader: ReaderBase, base: ArrayView | Local | Choice, axis: int) -> 
     return None
 
 
-def extent(reader: ReaderBase, base: ArrayView | Local | Choice, axis: int) -> ir.Value:
+def extent(reader: ReaderBase, base: Part, axis: int) -> ir.Value:
     """The number of elements along a free axis, as an IR value."""
     if isinstance(base, Choice):
         return reader.value(each_option(reader, base, lambda option: extent_as(reader, option, axis, base)))
@@ -65,7 +65,7 @@ def extent_as(reader: ReaderBase, option: ArrayView | Local, axis: int, base: Ch
 # ---- parts
 
 
-def narrowed(reader: ReaderBase, base: ArrayView | Fields | Local | Choice, picks: list[Any] | list[ir.Value]) -> Any:
+def narrowed(reader: ReaderBase, base: Part | Fields, picks: list[Any] | list[ir.Value]) -> Any:
     """The part of an array at these picks along its first axes: an index, a cut, or None for all of the axis."""
     if isinstance(base, Fields | Choice):
         return base.each(lambda part: narrowed(reader, part, picks))
@@ -106,13 +106,13 @@ def movable(reader: ReaderBase, x: Meaning) -> Any:
     """A view with every place as an IR value, so that a loop can carry it."""
     if isinstance(x, Fields):
         return x.each(partial(movable, reader))
-    return placed_at(x, [reader.value(n) for n in places(x)]) if isinstance(x, ArrayView | Local | Choice) else x
+    return placed_at(x, [reader.value(n) for n in places(x)]) if isinstance(x, Part) else x
 
 
 # ---- indices and slices
 
 
-def picked_along(reader: ReaderBase, base: ArrayView | Local | Choice, axis: int, node: ast.expr) -> Any:
+def picked_along(reader: ReaderBase, base: Part, axis: int, node: ast.expr) -> Any:
     """The wrapped index, or the `SlicedAxis` of a slice, along a free axis; None for `:`."""
     if not isinstance(node, ast.Slice):
         return wrapped(reader, base, axis, node)
@@ -122,7 +122,7 @@ def picked_along(reader: ReaderBase, base: ArrayView | Local | Choice, axis: int
         return slice_cut(reader, base, axis, node)
 
 
-def wrapped(reader: ReaderBase, base: ArrayView | Local | Choice, axis: int, node: ast.expr) -> ir.Value:
+def wrapped(reader: ReaderBase, base: Part, axis: int, node: ast.expr) -> ir.Value:
     """An index as memory takes it: counted from the end where it is negative."""
     i, turn = reader.index(node), turn_of(reader, base, axis)
     i = i if turn is None else wide(reader, i)
@@ -151,7 +151,7 @@ def claim_within(reader: ReaderBase, i: ir.Value, n: ir.Value, sure: bool, node:
     reader.claim(held, Claim(text, "bounds", "Its elements have the indices from 0 on, or from -1 down."))
 
 
-def slice_cut(reader: ReaderBase, base: ArrayView | Local | Choice, axis: int, node: ast.Slice) -> SlicedAxis:
+def slice_cut(reader: ReaderBase, base: Part, axis: int, node: ast.Slice) -> SlicedAxis:
     """The `SlicedAxis` (start, step, length) of a slice along an axis. Raises KernelError for step 0."""
     ends = [None if e is None else end(reader, e) for e in (node.lower, node.upper, node.step)]
     lower, upper, step = ends[0], ends[1], 1 if ends[2] is None else ends[2]
@@ -285,4 +285,4 @@ def safe(turn: Turn | None, lower: Int | None, upper: Int | None, step: Int) -> 
 def as_carried(reader: ReaderBase, x: Meaning, pattern: Meaning) -> Any:
     """`conformed`, with every place and flag as an IR value, so that a loop can carry it."""
     made = conformed(reader, x, pattern)
-    return None if made is None else with_arrays(made, partial(movable, reader))
+    return None if made is None else mapped(made, Part, partial(movable, reader))

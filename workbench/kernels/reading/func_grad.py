@@ -55,7 +55,7 @@ def customs(
         replay, again = region_of(reader, f.replay, args, flat, node, same_arrays=False)
         if describe(again) != describe(result):
             text = f"the replay of `{f.key}` returns {describe(again)}, not {describe(result)}"
-            raise reader.error(text, "replay-type", node, "", "")
+            raise reader.error(text, "replay-type", node)
         replay.results = tuple(leaves(again)) if again is not None else ()
     return declare.CustomAdjoint(f, grad, replay, arrays, values, outs)
 
@@ -244,7 +244,7 @@ def gradient_named(reader: ReaderBase, node: ast.Subscript) -> Any:
     """The cell or shadow that `adjoint[a]` names."""
     places = reader.frame.gradients
     if places is None:
-        raise reader.error("adjoint[...] stands only inside a func_grad", "adjoint-outside", node, "", "")
+        raise reader.error("adjoint[...] stands only inside a func_grad", "adjoint-outside", node)
     name = ast.unparse(node.slice)
     if name not in places:
         text = "adjoint[...] takes the name of a float parameter, or of a field of one"

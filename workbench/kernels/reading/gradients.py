@@ -75,8 +75,7 @@ def call_grad_of(reader: ReaderBase, node: ast.Call) -> Gradient:
 
 
 def call_gradient(reader: ReaderBase, g: Gradient, node: ast.Call) -> Any:
-    args = [reader.checked(reader.visit(a), a) for a in node.args]
-    named = {str(k.arg): reader.checked(reader.visit(k.value), k.value) for k in node.keywords}
+    args, named = reader.given(node)
     f = g.func
     if isinstance(f, Func):
         f = overload(reader, f, args, named, node)
@@ -121,7 +120,7 @@ def no_derivative(reader: ReaderBase, name: str, x: Meaning) -> Any:
 def differentiable(reader: ReaderBase, g: Gradient, region: ir.Region, node: ast.Call) -> None:
     """Refuse what has no derivative of this kind."""
     if not region.results:
-        raise reader.error(f"{g.__name__}: the function gives no float", "grad", node, "", "")
+        raise reader.error(f"{g.__name__}: the function gives no float", "grad", node)
     for s in ir.walk(region):
         if s.row.writes or s.row is memory.STORE or s.row in memory.ATOMICS:
             why = "It is for the derivative of what a function returns."

@@ -108,7 +108,7 @@ def refuse_writes(reader: ReaderBase) -> None:
 
 def call_library(reader: ReaderBase, f: Library, node: ast.Call) -> Any:
     f = f.form(node)
-    bound = reader.bound_arguments(f.fn, node)
+    bound = reader.bound(f.fn, *reader.given(node), node)
     for name, other in f.like.items():
         if is_literal(bound[name]) and isinstance(bound[other], ArrayView | Choice):
             bound[name] = reader.typed(bound[name], bound[other].type.dtype)

@@ -12,6 +12,7 @@ is asked with the literals' own types first. Python's numbers from outside of th
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
@@ -173,25 +174,11 @@ def is_float_of(type: Scalar, x: float, exactly: bool) -> bool:
     return y == x or (not exactly and (x != x or (math.isfinite(y) and y != 0.0)))
 
 
+# Python's operators by their signs
+_SIGNS = "+   -   *   //       %   **  /       &    |   ^   <<     >>     <  <= >  >= == !="
+_NAMES = "add sub mul floordiv mod pow truediv and_ or_ xor lshift rshift lt le gt ge eq ne"
 LITERAL: dict[str, Callable[[Any, Any], Any]] = {
-    "+": lambda a, b: a + b,
-    "-": lambda a, b: a - b,
-    "*": lambda a, b: a * b,
-    "//": lambda a, b: a // b,
-    "%": lambda a, b: a % b,
-    "**": lambda a, b: a**b,
-    "/": lambda a, b: a / b,
-    "&": lambda a, b: a & b,
-    "|": lambda a, b: a | b,
-    "^": lambda a, b: a ^ b,
-    "<<": lambda a, b: a << b,
-    ">>": lambda a, b: a >> b,
-    "<": lambda a, b: a < b,
-    "<=": lambda a, b: a <= b,
-    ">": lambda a, b: a > b,
-    ">=": lambda a, b: a >= b,
-    "==": lambda a, b: a == b,
-    "!=": lambda a, b: a != b,
+    sign: getattr(operator, name) for sign, name in zip(_SIGNS.split(), _NAMES.split(), strict=True)
 }
 
 

@@ -83,54 +83,26 @@ class Facts:
         s = v.stmt
         if s is None:
             return None
-        rule = _RULES.get(s.row)
-        return rule(self, v, s) if rule else None
+        if s.row is control.CONST:
+            return s.attr
+        if s.row in (control.TID, control.DIM, memory.SHAPE):
+            return 0
+        if s.row is scalar.CAST:
+            return self._cast(s.args[0], v)
+        if s.row not in _RULES:
+            return None
+        rule, needed = _RULES[s.row]
+        operands = [r.results[s.outs.index(v)] for r in s.regions] if s.row is control.IF else s.args
+        bounds = [self.lower(a) for a in operands]
+        if s.row is scalar.SUB:
+            bounds[1] = static_int(operands[1])
+        return None if None in bounds[needed] else rule(*bounds)
 
-    def _const(self, v, s):
-        return s.attr
-
-    def _count(self, v, s):
-        return 0
-
-    def _add(self, v, s):
-        a, b = map(self.lower, s.args)
-        return None if a is None or b is None else a + b
-
-    def _sub(self, v, s):
-        a, b = self.lower(s.args[0]), static_int(s.args[1])
-        return None if a is None or b is None else a - b
-
-    def _mul(self, v, s):
-        a, b = map(self.lower, s.args)
-        return 0 if a is not None and b is not None and a >= 0 and b >= 0 else None
-
-    def _min(self, v, s):
-        a, b = map(self.lower, s.args)
-        return None if a is None or b is None else min(a, b)
-
-    def _max(self, v, s):
-        return max([b for b in map(self.lower, s.args) if b is not None], default=None)
-
-    def _floordiv(self, v, s):
-        a, b = map(self.lower, s.args)
-        return 0 if a is not None and b is not None and a >= 0 and b > 0 else None
-
-    def _pymod(self, v, s):
-        b = self.lower(s.args[1])
-        return 0 if b is not None and b > 0 else None
-
-    def _wrap(self, v, s):
-        return self.lower(s.args[0]) if self.non_negative(s.args[0]) else None
-
-    def _cast(self, v, s):
-        wide = is_int(s.args[0].type) and s.args[0].type.bits <= v.type.bits
-        low = self.lower(s.args[0]) if wide else None
-        return low if s.args[0].type.kind == v.type.kind or v.type.bits > s.args[0].type.bits else None
-
-    def _if(self, v, s):
-        k = next(i for i, out in enumerate(s.outs) if out is v)
-        a, b = (self.lower(region.results[k]) for region in s.regions)
-        return None if a is None or b is None else min(a, b)
+    def _cast(self, source: ir.Value, v: ir.Value) -> int | None:
+        new, old = ir.type_as(v, Scalar), source.type
+        if not isinstance(old, Scalar) or not is_int(old) or old.bits > new.bits:
+            return None
+        return self.lower(source) if old.kind == new.kind or new.bits > old.bits else None
 
     # ---- conditions
 
@@ -146,7 +118,7 @@ class Facts:
             self._assume_chain(c, s, truth)
 
     def _assume_chain(self, c: ir.Value, s: ir.Stmt, truth: bool) -> None:
-        k = next(i for i, out in enumerate(s.outs) if out is c)
+        k = s.outs.index(c)
         for side, region in ((True, s.regions[0]), (False, s.regions[1])):
             other = region.results[k]
             if _is_constant(other, not truth):  # the other side cannot have given this outcome
@@ -169,19 +141,16 @@ def _is_constant(v: ir.Value, truth: bool) -> bool:
     return v.stmt is not None and v.stmt.row is control.CONST and v.stmt.attr is truth
 
 
-_RULES: dict[Row, Callable[[Facts, ir.Value, ir.Stmt], int | None]] = {
-    control.CONST: Facts._const,
-    control.TID: Facts._count,
-    control.DIM: Facts._count,
-    memory.SHAPE: Facts._count,
-    scalar.ADD: Facts._add,
-    scalar.SUB: Facts._sub,
-    scalar.MUL: Facts._mul,
-    scalar.MIN: Facts._min,
-    scalar.MAX: Facts._max,
-    scalar.FLOORDIV: Facts._floordiv,
-    scalar.PYMOD: Facts._pymod,
-    memory.WRAP: Facts._wrap,
-    scalar.CAST: Facts._cast,
-    control.IF: Facts._if,
+_EVERY, _FIRST, _SECOND = slice(None), slice(1), slice(1, 2)
+# The lower bound of a result by those of its operands (of `-` the second one itself), and which of these it takes.
+_RULES: dict[Row, tuple[Callable[..., int | None], slice]] = {
+    scalar.ADD: (lambda a, b: a + b, _EVERY),
+    scalar.SUB: (lambda a, b: a - b, _EVERY),
+    scalar.MUL: (lambda a, b: 0 if a >= 0 and b >= 0 else None, _EVERY),
+    scalar.MIN: (min, _EVERY),
+    scalar.MAX: (lambda *bounds: max([b for b in bounds if b is not None], default=None), slice(0)),
+    scalar.FLOORDIV: (lambda a, b: 0 if a >= 0 and b > 0 else None, _EVERY),
+    scalar.PYMOD: (lambda a, b: 0 if b > 0 else None, _SECOND),
+    memory.WRAP: (lambda i, n: i if i >= 0 else None, _FIRST),
+    control.IF: (min, _EVERY),
 }

@@ -18,7 +18,7 @@ import numpy as np
 from ...errors import KernelError
 from ..parameter_types import Ref
 from ..types import FUNCTION, Type, bool_, covers, float32, int32, is_open, scalar_of
-from .scope import StructParts, describe, is_array, is_literal
+from .scope import StructParts, atoms, describe, is_array, is_literal
 from .source import source
 
 
@@ -119,9 +119,7 @@ def signature(part: Overload) -> str:
 
 
 def holds_array(value: object) -> bool:
-    if isinstance(value, StructParts):
-        return any(map(holds_array, value.fields.values()))
-    return is_array(value) or (isinstance(value, tuple) and any(map(holds_array, value)))
+    return any(map(is_array, atoms(value)))
 
 
 def refs(f: Overload, node: ast.Call) -> list[ast.expr]:

@@ -37,21 +37,9 @@ from .tile_operators import negated, tile_binary
 from .tile_parts import is_tile
 from .tile_sharing import present_tiles, tiles_copied
 
-BINARY = {
-    "Add": "+",
-    "Sub": "-",
-    "Mult": "*",
-    "Div": "/",
-    "FloorDiv": "//",
-    "Mod": "%",
-    "Pow": "**",
-    "MatMult": "@",
-    "BitAnd": "&",
-    "BitOr": "|",
-    "BitXor": "^",
-    "LShift": "<<",
-    "RShift": ">>",
-}
+_NODES = "Add Sub Mult Div FloorDiv Mod Pow MatMult BitAnd BitOr BitXor LShift RShift"
+_SIGNS = "+   -   *    /   //       %   **  @       &      |     ^      <<     >>"
+BINARY: dict[str, str] = dict(zip(_NODES.split(), _SIGNS.split(), strict=True))
 COMPARE = {"Lt": "<", "LtE": "<=", "Gt": ">", "GtE": ">=", "Eq": "==", "NotEq": "!="}
 UNARY = {"USub": "-", "UAdd": "+", "Invert": "~", "Not": "not"}
 
@@ -262,7 +250,7 @@ class Reader(ControlFlowReader, Places, Calls, LiteralsReader):
             found = getattr(base, node.attr)
             if isinstance(found, Refused):
                 text = f"`{found.__name__}` of NVIDIA Warp is not in the kernel language"
-                raise self.error(text, "refused-builtin", node, found.__doc__ or "", "")
+                raise self.error(text, "refused-builtin", node, found.__doc__ or "")
             self.lookups.attribute(base, node.attr, found)
             return found
         except AttributeError:

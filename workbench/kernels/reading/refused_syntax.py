@@ -24,6 +24,10 @@ class Fence:
     slug: str
 
 
+def _no(what: str, why: str, instead: str, slug: str) -> Fence:
+    return Fence(f"{what} cannot be used in a kernel", why, instead, slug)
+
+
 NO_OBJECTS = "A kernel has numbers, vectors, matrices, structs and arrays; it cannot make Python objects."
 NO_PYTHON = "A kernel is compiled; the Python interpreter is not there when it runs."
 NO_RAISE = "Kernels raise no exceptions."
@@ -34,38 +38,32 @@ ONE_ELEMENT = "an array of one element as parameter"
 ONE_RUN = "A thread runs once, from start to end."
 
 FENCES: dict[str, Fence] = {
-    "Lambda": Fence(
-        "a lambda cannot be used in a kernel", NO_OBJECTS, "@func\ndef f(a: float): return a * a", "lambda"
-    ),
-    "List": Fence("a list cannot be used in a kernel", NO_OBJECTS, "v = vec3(a, b, c)", "list"),
-    "ListComp": Fence("a list comprehension cannot be used in a kernel", NO_OBJECTS, "for j in range(n): ...", "list"),
-    "Dict": Fence("a dict cannot be used in a kernel", NO_OBJECTS, "a struct with named fields", "dict"),
-    "DictComp": Fence("a dict comprehension cannot be used in a kernel", NO_OBJECTS, "for j in range(n): ...", "dict"),
-    "Set": Fence("a set cannot be used in a kernel", NO_OBJECTS, "an array of flags", "set"),
-    "SetComp": Fence("a set comprehension cannot be used in a kernel", NO_OBJECTS, "for j in range(n): ...", "set"),
-    "GeneratorExp": Fence(
-        "a generator cannot be used in a kernel", NO_OBJECTS, "s = 0.0, then: for j in range(n): s += x[j]", "generator"
-    ),
+    "Lambda": _no("a lambda", NO_OBJECTS, "@func\ndef f(a: float): return a * a", "lambda"),
+    "List": _no("a list", NO_OBJECTS, "v = vec3(a, b, c)", "list"),
+    "ListComp": _no("a list comprehension", NO_OBJECTS, "for j in range(n): ...", "list"),
+    "Dict": _no("a dict", NO_OBJECTS, "a struct with named fields", "dict"),
+    "DictComp": _no("a dict comprehension", NO_OBJECTS, "for j in range(n): ...", "dict"),
+    "Set": _no("a set", NO_OBJECTS, "an array of flags", "set"),
+    "SetComp": _no("a set comprehension", NO_OBJECTS, "for j in range(n): ...", "set"),
+    "GeneratorExp": _no("a generator", NO_OBJECTS, "s = 0.0, then: for j in range(n): s += x[j]", "generator"),
     "ForElse": Fence("`for ... else` is not part of the kernel language", NO_ELSE, BOOL_BEFORE, "for-else"),
     "WhileElse": Fence("`while ... else` is not part of the kernel language", NO_ELSE, BOOL_BEFORE, "while-else"),
-    "Try": Fence("`try` cannot be used in a kernel", NO_RAISE, "if b != 0.0: ...", "try"),
-    "TryStar": Fence("`try` cannot be used in a kernel", NO_RAISE, "if b != 0.0: ...", "try"),
-    "Raise": Fence("`raise` cannot be used in a kernel", NO_RAISE, "failed[0] = 1, in an array of flags", "raise"),
-    "With": Fence("`with` cannot be used in a kernel", NO_PYTHON, "the body without it", "with"),
-    "AsyncWith": Fence("`async with` cannot be used in a kernel", NO_PYTHON, "the body without it", "async"),
-    "AsyncFor": Fence("`async for` cannot be used in a kernel", NO_PYTHON, "for j in range(n): ...", "async"),
+    "Try": _no("`try`", NO_RAISE, "if b != 0.0: ...", "try"),
+    "TryStar": _no("`try`", NO_RAISE, "if b != 0.0: ...", "try"),
+    "Raise": _no("`raise`", NO_RAISE, "failed[0] = 1, in an array of flags", "raise"),
+    "With": _no("`with`", NO_PYTHON, "the body without it", "with"),
+    "AsyncWith": _no("`async with`", NO_PYTHON, "the body without it", "async"),
+    "AsyncFor": _no("`async for`", NO_PYTHON, "for j in range(n): ...", "async"),
     "AsyncFunctionDef": Fence("a function cannot be defined in a kernel", NO_PYTHON, "a func outside", "nested-def"),
-    "Await": Fence("`await` cannot be used in a kernel", NO_PYTHON, "the plain call", "async"),
-    "Yield": Fence("`yield` cannot be used in a kernel", ONE_RUN, "out[i] = v", "yield"),
-    "YieldFrom": Fence("`yield from` cannot be used in a kernel", ONE_RUN, "out[i] = v", "yield"),
-    "Global": Fence("`global` cannot be used in a kernel", NO_REBINDING, ONE_ELEMENT, "global"),
-    "Nonlocal": Fence("`nonlocal` cannot be used in a kernel", NO_REBINDING, ONE_ELEMENT, "global"),
-    "Delete": Fence("`del` cannot be used in a kernel", "A local ends by itself.", "nothing: the line can go", "del"),
-    "JoinedStr": Fence("an f-string cannot be used in a kernel", NO_OBJECTS, 'printf("%f\\n", x)', "f-string"),
-    "TemplateStr": Fence("a t-string cannot be used in a kernel", NO_OBJECTS, 'printf("%f\\n", x)', "f-string"),
-    "Starred": Fence(
-        "`*` arguments cannot be used in a kernel", "The number of values must be known.", "f(a[0], a[1])", "star"
-    ),
+    "Await": _no("`await`", NO_PYTHON, "the plain call", "async"),
+    "Yield": _no("`yield`", ONE_RUN, "out[i] = v", "yield"),
+    "YieldFrom": _no("`yield from`", ONE_RUN, "out[i] = v", "yield"),
+    "Global": _no("`global`", NO_REBINDING, ONE_ELEMENT, "global"),
+    "Nonlocal": _no("`nonlocal`", NO_REBINDING, ONE_ELEMENT, "global"),
+    "Delete": _no("`del`", "A local ends by itself.", "nothing: the line can go", "del"),
+    "JoinedStr": _no("an f-string", NO_OBJECTS, 'printf("%f\\n", x)', "f-string"),
+    "TemplateStr": _no("a t-string", NO_OBJECTS, 'printf("%f\\n", x)', "f-string"),
+    "Starred": _no("`*` arguments", "The number of values must be known.", "f(a[0], a[1])", "star"),
     "StarParameter": Fence(
         "`*args` and `**kwargs` cannot be parameters of a kernel or func",
         "The number and types of the parameters must be known.",
@@ -76,31 +74,24 @@ FENCES: dict[str, Fence] = {
     "FunctionDef": Fence(
         "a function cannot be defined in a kernel", NO_PYTHON, "@func outside the kernel", "nested-def"
     ),
-    "Import": Fence("`import` cannot be used in a kernel", NO_PYTHON, "the import outside the kernel", "import"),
-    "ImportFrom": Fence("`import` cannot be used in a kernel", NO_PYTHON, "the import outside the kernel", "import"),
-    "NamedExpr": Fence(
-        "`:=` cannot be used in a kernel",
-        "An assignment is a line of its own.",
-        "n = f(x), on the line before",
-        "walrus",
-    ),
+    "Import": _no("`import`", NO_PYTHON, "the import outside the kernel", "import"),
+    "ImportFrom": _no("`import`", NO_PYTHON, "the import outside the kernel", "import"),
+    "NamedExpr": _no("`:=`", "An assignment is a line of its own.", "n = f(x), on the line before", "walrus"),
     "Slice": Fence(
         "a slice cannot be taken of this", "Arrays, vectors, matrices and tuples have slices.", "an index", "slice"
     ),
-    "Match": Fence(
-        "`match` cannot be used in a kernel", "It needs Python objects.", "if k == 0: ... elif k == 1: ...", "match"
-    ),
-    "TypeAlias": Fence("`type` cannot be used in a kernel", NO_PYTHON, "the line outside the kernel", "type-alias"),
-    "Is": Fence("`is` cannot be used in a kernel", "Values have no identity.", "a == b", "is"),
-    "IsNot": Fence("`is not` cannot be used in a kernel", "Values have no identity.", "a != b", "is"),
-    "In": Fence("`in` cannot be used in a kernel", "There are no containers.", "a == b or a == c", "in"),
-    "NotIn": Fence("`not in` cannot be used in a kernel", "There are no containers.", "a != b and a != c", "in"),
+    "Match": _no("`match`", "It needs Python objects.", "if k == 0: ... elif k == 1: ...", "match"),
+    "TypeAlias": _no("`type`", NO_PYTHON, "the line outside the kernel", "type-alias"),
+    "Is": _no("`is`", "Values have no identity.", "a == b", "is"),
+    "IsNot": _no("`is not`", "Values have no identity.", "a != b", "is"),
+    "In": _no("`in`", "There are no containers.", "a == b or a == c", "in"),
+    "NotIn": _no("`not in`", "There are no containers.", "a != b and a != c", "in"),
     "String": Fence(
         "a string cannot be used in a kernel, except to be printed", NO_OBJECTS, "an integer code", "string"
     ),
     "None": Fence("`None` is not a value of the kernel language", NO_OBJECTS, "a number that marks the case", "none"),
     "Complex": Fence("complex numbers are not in the kernel language", "", "vec2(re, im)", "complex"),
-    "Ellipsis": Fence("`...` cannot be used in a kernel", NO_OBJECTS, "pass", "ellipsis"),
+    "Ellipsis": _no("`...`", NO_OBJECTS, "pass", "ellipsis"),
     "ForIter": Fence(
         "a `for` in a kernel runs over range(...)",
         "Nothing else can be counted.",
@@ -121,7 +112,7 @@ FENCES: dict[str, Fence] = {
 
 def refuse(name: str, where: Where | None) -> KernelError:
     """The error for a construct by its name in the table; unknown ones are refused too."""
-    f = FENCES.get(name) or Fence(f"{name} cannot be used in a kernel", NO_PYTHON, "a form from the manual", "syntax")
+    f = FENCES.get(name) or _no(name, NO_PYTHON, "a form from the manual", "syntax")
     return KernelError(f.what, slug=f.slug, where=where, why=f.why, instead=f.instead)
 
 

@@ -220,40 +220,50 @@ def is_array(x: object) -> TypeGuard[AnyArray]:
     return isinstance(x, (ArrayView, Fields, Local, Choice))
 
 
+def atoms(x: object) -> Iterator[Any]:
+    """The parts of a tree of structs and tuples, in order: values, arrays, shown tiles, Python objects."""
+    if isinstance(x, StructParts | Fields | tuple):
+        for part in x if isinstance(x, tuple) else x.parts.values():
+            yield from atoms(part)
+    else:
+        yield x
+
+
+def mapped(x: object, kind: Any, change: Callable[[Any], Any]) -> Any:
+    """The same tree with its atoms of this kind changed."""
+    if isinstance(x, StructParts | Fields):
+        return x.remade({name: mapped(part, kind, change) for name, part in x.parts.items()})
+    if isinstance(x, tuple):
+        return tuple([mapped(part, kind, change) for part in x])
+    return change(x) if isinstance(x, kind) else x
+
+
 def leaves(x: object) -> Iterator[ir.Value]:
     """The IR values of a tree, in order, as control flow carries them; of an array view its places."""
-    if isinstance(x, ir.Value):
-        yield x
-    elif isinstance(x, StructParts):
-        for part in x.fields.values():
-            yield from leaves(part)
-    elif isinstance(x, tuple):
-        for part in x:
-            yield from leaves(part)
-    elif isinstance(x, ArrayView | Local | Choice):
-        yield from (n for n in places(x) if isinstance(n, ir.Value))
-    elif isinstance(x, Fields):
-        for part in x.parts.values():
-            yield from leaves(part)
-    elif isinstance(x, Shown):
-        for step in x.steps:
-            yield from step.indices
+    for atom in atoms(x):
+        if isinstance(atom, ir.Value):
+            yield atom
+        elif isinstance(atom, Part):
+            yield from (n for n in places(atom) if isinstance(n, ir.Value))
+        elif isinstance(atom, Shown):
+            for step in atom.steps:
+                yield from step.indices
 
 
 def rebuild(x: object, values: Iterator[ir.Value]) -> Any:
     """The same tree with its leaves, in order, taken from `values`."""
-    if isinstance(x, ir.Value):
-        return next(values)
-    if isinstance(x, StructParts):
-        return StructParts(x.type, {name: rebuild(part, values) for name, part in x.fields.items()})
-    if isinstance(x, tuple):
-        return tuple(rebuild(part, values) for part in x)
-    if isinstance(x, Local | Choice) or (isinstance(x, ArrayView) and x.prefix):
-        return placed_at(x, [next(values) if isinstance(n, ir.Value) else n for n in places(x)], True)
-    if isinstance(x, Shown):
-        steps = [replace(step, indices=tuple([next(values) for _ in step.indices])) for step in x.steps]
-        return replace(x, steps=tuple(steps))
-    return x.each(lambda part: rebuild(part, values)) if isinstance(x, Fields) else x
+
+    def moved(atom: Any) -> Any:
+        if isinstance(atom, ir.Value):
+            return next(values)
+        if isinstance(atom, Shown):
+            steps = [replace(step, indices=tuple([next(values) for _ in step.indices])) for step in atom.steps]
+            return replace(atom, steps=tuple(steps))
+        if isinstance(atom, ArrayView) and not atom.prefix:
+            return atom
+        return placed_at(atom, [next(values) if isinstance(n, ir.Value) else n for n in places(atom)], True)
+
+    return mapped(x, ir.Value | Shown | Part, moved)
 
 
 def places(x: object) -> list[Int]:
@@ -308,12 +318,10 @@ def local_keys(x: object) -> set[str]:
     """The contents of local arrays and of shared tiles that a tree has a part of."""
     if isinstance(x, Local | Shown):
         return {x.key}
-    if isinstance(x, Choice):
-        return {key for option in x.options for key in local_keys(option)}
-    if isinstance(x, Fields | StructParts | tuple):
-        inner = x if isinstance(x, tuple) else x.parts.values()
-        return {key for part in inner for key in local_keys(part)}
-    return local_keys(getattr(x, "tree", None)) if isinstance(x, Unusable) else set()
+    if isinstance(x, Unusable):
+        return local_keys(getattr(x, "tree", None))
+    inner = x.options if isinstance(x, Choice) else atoms(x) if isinstance(x, Fields | StructParts | tuple) else ()
+    return {key for part in inner for key in local_keys(part)}
 
 
 def describe(x: object) -> str:

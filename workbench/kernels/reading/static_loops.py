@@ -71,7 +71,7 @@ def evaluated(reader: ReaderBase, expression: ast.expr, node: ast.AST) -> Any:
         found = eval(code, around)  # the user's own expression, in the user's own module
     except Exception as e:
         why = "It sees Python variables, constants, and the lengths and types of locals."
-        raise reader.error(f"static() failed: {type(e).__name__}: {e}", "static", node, why, "") from None
+        raise reader.error(f"static() failed: {type(e).__name__}: {e}", "static", node, why) from None
     if isinstance(found, StaticValue):
         text = f"`{ast.unparse(expression)}` is known only when the kernel runs"
         raise reader.error(text, "static", node, "static() sees its length and type.", "static(len(v))")

@@ -7,6 +7,7 @@ makes a new value of the whole and rebinds the name, however deep the part lies.
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, TypeAlias
@@ -26,7 +27,7 @@ from .indexed_arrays import indexed_attribute, indexed_element, indexed_item, is
 from .liveness import IN_PLACE_TILES
 from .local_arrays import local_slot, local_value
 from .lower_bounds import static_int
-from .scope import ArrayView, Choice, Fields, Local, LocalPart, Shape, StructParts, Unusable, describe, is_array
+from .scope import ArrayView, Choice, Fields, Local, LocalPart, Part, Shape, StructParts, Unusable, describe, is_array
 from .tile_operators import tile_attribute, tile_read, tile_slot
 from .tile_parts import is_tile
 from .tile_sharing import has_tiles, present_tiles, put_name, refuse_shared, shared
@@ -106,7 +107,7 @@ class Places(ReaderBase):
             raise self.error(text, "struct-array", node, why, "one array of all their values")
         if not isinstance(whole.type, Composite):
             raise self.error(
-                f"{describe(whole)} has no components", "not-indexable", node, "Arrays, vectors and matrices have.", ""
+                f"{describe(whole)} has no components", "not-indexable", node, "Arrays, vectors and matrices have."
             )
         return self.component(whole, self.pick(whole.type, node.slice))
 
@@ -140,7 +141,7 @@ class Places(ReaderBase):
             return base.scalar if node.attr == "dtype" else base.size
         return self.python_attribute(base, node)
 
-    def array_attribute(self, base: ArrayView | Fields | Local | Choice, node: ast.Attribute) -> Any:
+    def array_attribute(self, base: Part | Fields, node: ast.Attribute) -> Any:
         if isinstance(base, Fields) and base.type.ndim == 0:
             if node.attr not in base.parts:
                 raise self.no_field(base.struct, node)
@@ -161,7 +162,7 @@ class Places(ReaderBase):
 
     def no_field(self, struct: Struct, node: ast.Attribute) -> KernelError:
         have = ", ".join(name for name, _ in struct.fields)
-        return self.error(f"{struct} has no field `{node.attr}`", "field", node, f"It has {have}.", "")
+        return self.error(f"{struct} has no field `{node.attr}`", "field", node, f"It has {have}.")
 
     def component_named(self, type: Meaning, node: ast.Attribute) -> int:
         k = NAMES.get(node.attr)
@@ -171,7 +172,7 @@ class Places(ReaderBase):
             raise self.error(f"{type} has no component `{node.attr}`", "component", node, "", "v[0]")
         return k
 
-    def length(self, array: ArrayView | Fields | Local | Choice, axis: int) -> Any:
+    def length(self, array: Part | Fields, axis: int) -> Any:
         """The number of elements along an axis: a Python int where it is constant, else an IR value."""
         n = extent(self, array.first if isinstance(array, Fields) else array, axis)
         return n if (k := static_int(n)) is None else k
@@ -191,7 +192,7 @@ class Places(ReaderBase):
             raise self.error(f"an index is an integer, not {v.type}", "index-type", node, "", "int(...)")
         return v
 
-    def element(self, base: ArrayView | Fields | Local | Choice, nodes: list[ast.expr]) -> Any:
+    def element(self, base: Part | Fields, nodes: list[ast.expr]) -> Any:
         """Rows, slices and elements; what goes beyond the axes of the array picks components."""
         taken, beyond = nodes[: base.type.ndim], nodes[base.type.ndim :]
         first = base.first if isinstance(base, Fields) else base
@@ -202,7 +203,7 @@ class Places(ReaderBase):
         whole = self.loaded(found)
         return self.component(whole, self.picked(whole.type, beyond))
 
-    def refuse_extra(self, base: ArrayView | Fields | Local | Choice, found: Meaning, nodes: list[ast.expr]) -> None:
+    def refuse_extra(self, base: Part | Fields, found: Meaning, nodes: list[ast.expr]) -> None:
         """More indices than axes pick components, of one element."""
         element = found.load() if isinstance(found, LocalPart) else found
         if isinstance(found, LocalPart) and isinstance(getattr(element, "type", None), Composite):
@@ -210,7 +211,7 @@ class Places(ReaderBase):
         composite = is_array(found) and found.type.ndim == 0 and isinstance(found.type.dtype, Composite)
         if not composite:
             n = base.type.ndim
-            raise self.error(f"{base.type} takes {n} indices, got {len(nodes)}", "rank", nodes[n], "", "")
+            raise self.error(f"{base.type} takes {n} indices, got {len(nodes)}", "rank", nodes[n])
 
     def static_index(self, node: ast.expr, size: int) -> int:
         k = static_int(self.visit(node))
@@ -226,7 +227,7 @@ class Places(ReaderBase):
     def picked(self, type: Composite, nodes: list[ast.expr]) -> tuple[Any, ...]:
         """Each index as a Python int where it is known, as a range for a slice, else as a value."""
         if len(nodes) > len(type.shape):
-            raise self.error(f"{type} takes {len(type.shape)} indices, got {len(nodes)}", "rank", nodes[-1], "", "")
+            raise self.error(f"{type} takes {len(type.shape)} indices, got {len(nodes)}", "rank", nodes[-1])
         return tuple(self.pick_one(n, size) for n, size in zip(nodes, type.shape, strict=False))
 
     def pick_one(self, node: ast.expr, size: int) -> int | range | ir.Value:
@@ -294,7 +295,7 @@ class Places(ReaderBase):
         if not isinstance(v.type, Composite):
             return [v] * count
         if v.type.size != count:
-            raise self.error(f"{count} components cannot take {v.type}", "slice", None, "", "")
+            raise self.error(f"{count} components cannot take {v.type}", "slice", None)
         if isinstance(v.type, Matrix):
             return [self.component(v, (r, c)) for r in range(v.type.rows) for c in range(v.type.cols)]
         return [self.component(v, (k,)) for k in range(count)]
@@ -314,7 +315,7 @@ class Places(ReaderBase):
                 return self.assign_array_field(target, value)
             self.write(self.place(target), value, target)
 
-    def assign_array_field(self, target: ast.Attribute, value: ArrayView | Fields | Local | Choice) -> None:
+    def assign_array_field(self, target: ast.Attribute, value: Part | Fields) -> None:
         """`s.x = a`: rebinds the field, which stands for that array from here on."""
         base = self.place(target.value)
         record = base.load() if isinstance(base, LocalPart) else None
@@ -329,7 +330,7 @@ class Places(ReaderBase):
         items = self.unpacked(value, target)
         if len(items) != len(target.elts):
             raise self.error(
-                f"{len(target.elts)} names on the left, {len(items)} values on the right", "unpack", target, "", ""
+                f"{len(target.elts)} names on the left, {len(items)} values on the right", "unpack", target
             )
         for t, v in zip(target.elts, items, strict=True):
             self.assign(t, v)
@@ -374,9 +375,7 @@ class Places(ReaderBase):
         found = self.visit(node)
         if is_array(found):
             return found
-        raise self.error(
-            "this cannot be assigned to", "assign", node, "It is no name, part of one, or array element.", ""
-        )
+        raise self.error("this cannot be assigned to", "assign", node, "It is no name, part of one, or array element.")
 
     def field_place(self, base: Meaning, node: ast.Attribute) -> Any:
         if isinstance(base, Fields):
@@ -388,7 +387,7 @@ class Places(ReaderBase):
         if isinstance(base, ComponentCells) and base.type is not None:
             return ComponentCells(base.view, (base.pick[0][self.component_named(base.type, node)],))
         if not isinstance(base, LocalPart):
-            raise self.error(f"`{node.attr}` cannot be assigned here", "assign", node, "", "")
+            raise self.error(f"`{node.attr}` cannot be assigned here", "assign", node)
         whole = base.load()
         if isinstance(whole, StructParts):
             if node.attr not in whole.fields:
@@ -426,7 +425,7 @@ class Places(ReaderBase):
             rest = self.pick(self.composite(part_type(base.view.type.dtype, base.pick), node), node.slice)
             return ComponentCells(base.view, base.pick + rest)
         if not isinstance(base, LocalPart):
-            raise self.error("this cannot be assigned to", "assign", node, "", "")
+            raise self.error("this cannot be assigned to", "assign", node)
         if is_tile(base.load()):
             return LocalPart(*tile_slot(self, base, listed(node.slice), node.value))
         whole = self.value(base.load())
@@ -438,7 +437,7 @@ class Places(ReaderBase):
 
     def composite(self, type: Meaning, node: ast.expr) -> Composite:
         if not isinstance(type, Composite):
-            raise self.error(f"{type} has no components", "not-indexable", node, "Vectors and matrices have.", "")
+            raise self.error(f"{type} has no components", "not-indexable", node, "Vectors and matrices have.")
         return type
 
     def inside(self, base: ComponentCells, pick: int | range | ir.Value) -> tuple[Any, ...]:
@@ -466,22 +465,22 @@ class Places(ReaderBase):
 
     def typed_slot(self, base: LocalPart, part: tuple[int, Composite]) -> LocalPart:
         """A named part of a local: of a transform its position or rotation."""
-
-        def store(v: Meaning) -> None:
-            made = parts.replaced(self.value(base.load()), part[0], self.value(v))
-            made.name = made.name or self.value(base.load()).name
-            base.store(made)
-
-        return LocalPart(lambda: self.builder.emit(parts.PART, self.value(base.load()), attr=part), store)
+        read = lambda whole: self.builder.emit(parts.PART, whole, attr=part)  # noqa: E731
+        return self.slot(base, read, lambda whole, v: parts.replaced(whole, part[0], self.value(v)))
 
     def part_slot(self, base: LocalPart, pick: tuple[Any, ...]) -> LocalPart:
+        return self.slot(base, lambda whole: self.component(whole, pick), lambda w, v: self.inserted(w, pick, v))
+
+    def slot(self, base: LocalPart, read: Callable[..., Any], replaced: Callable[..., Any]) -> LocalPart:
+        """Components of a local: `read(whole)` gives them, `replaced(whole, v)` the whole with others."""
+
         def store(v: Meaning) -> None:
             whole = self.value(base.load())
-            made = self.inserted(whole, pick, v)
+            made = replaced(whole, v)
             made.name = made.name or whole.name
             base.store(made)
 
-        return LocalPart(lambda: self.component(self.value(base.load()), pick), store)
+        return LocalPart(lambda: read(self.value(base.load())), store)
 
     # ---- writing to a place
 
@@ -500,7 +499,7 @@ class Places(ReaderBase):
                     raise gradient_assigned(self, node)
                 self.builder.emit(memory.STORE, view.root, *view.prefix, part)
         else:
-            raise self.error("this cannot be assigned to", "assign", node, "", "")
+            raise self.error("this cannot be assigned to", "assign", node)
 
     def fitting(self, old: Meaning, value: Meaning, node: ast.expr) -> Any:
         """A value for a part that has a type already: a field or component keeps it."""
@@ -512,7 +511,7 @@ class Places(ReaderBase):
             return new
         same = is_array(value) if is_array(old) else isinstance(value, StructParts)
         if (is_array(old) or isinstance(old, StructParts)) and not (same and getattr(value, "type", None) == old.type):
-            raise self.error(f"{describe(value)} cannot go into this {old.type}", "store-type", node, "", "")
+            raise self.error(f"{describe(value)} cannot go into this {old.type}", "store-type", node)
         return value
 
     def store_element(self, view: ArrayView | Choice, value: Meaning, node: ast.expr) -> None:
@@ -526,9 +525,7 @@ class Places(ReaderBase):
 
     def store_struct(self, place: Fields, value: Meaning, node: ast.expr) -> None:
         if place.type.ndim or not isinstance(value, StructParts) or value.type != place.type.dtype:
-            raise self.error(
-                f"{describe(value)} cannot be stored here", "store-type", node, f"This is {place.type}.", ""
-            )
+            raise self.error(f"{describe(value)} cannot be stored here", "store-type", node, f"This is {place.type}.")
         for name, part in place.parts.items():
             self.write(self.own(part), value.fields[name], node)
 

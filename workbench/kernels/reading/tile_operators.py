@@ -95,7 +95,7 @@ def tile_attribute(type: Tile | TileOf, name: str) -> Any:
 def tile_picked(reader: ReaderBase, dims: tuple[int, ...], nodes: list[ast.expr]) -> list[Any]:
     """Per axis the index of one element (IR value), or the range of a slice."""
     if len(nodes) > len(dims):
-        raise reader.error(f"a tile of {len(dims)} axes takes no {len(nodes)} indices", "rank", nodes[-1], "", "")
+        raise reader.error(f"a tile of {len(dims)} axes takes no {len(nodes)} indices", "rank", nodes[-1])
     out: list[Any] = []
     for node, n in zip(nodes, dims, strict=False):
         if isinstance(node, ast.Slice):
@@ -163,7 +163,7 @@ def tile_slot(reader: ReaderBase, base: LocalPart, nodes: list[ast.expr], node: 
         offsets, shape, dims = part_picked(reader, whole.type.dims, picked)
         part = v if is_tile(v) else filled_with(reader, dims, reader.typed(v, number_of(whole.type)), node)
         if part.type.dims != dims or number_of(part.type) != number_of(whole.type):
-            raise reader.error(f"{describe(v)} cannot go into {dims} of {whole.type}", "store-type", node, "", "")
+            raise reader.error(f"{describe(v)} cannot go into {dims} of {whole.type}", "store-type", node)
         return with_part(reader, whole, per_part(part, lambda p: reshaped(reader, p, shape)), offsets, node)
 
     def store(v: Meaning) -> None:

@@ -236,7 +236,7 @@ def offsets_of(reader: ReaderBase, offset: Meaning, rank: int, node: ast.AST) ->
         if not is_int(v.type):
             raise reader.error(f"an offset is an integer, not {v.type}", "index-type", node, "", "int(...)")
         if (static_int(v) or 0) < 0:
-            raise reader.error("an offset is not negative", "tile-offset", node, "It does not count from the end.", "")
+            raise reader.error("an offset is not negative", "tile-offset", node, "It does not count from the end.")
         out.append(v if v.type is int32 else reader.builder.emit(scalar.CAST, v, attr=int32))
     return out
 
@@ -287,7 +287,7 @@ def indexed(
     k, places = static_int(axis), tile_value(reader, indices, node)
     if k is None or not 0 <= k < len(shape) or places.type != Tile((shape[k],), int32):
         text = f"indices of {places.type} along axis {axis} of a tile of shape {shape}"
-        raise reader.error(text, "tile-shape", node, "There is one int32 for each place along a constant axis.", "")
+        raise reader.error(text, "tile-shape", node, "There is one int32 for each place along a constant axis.")
     wide = Tile(tuple(shape[k] if d == k else 1 for d in range(len(shape))), int32)
     column = reader.builder.emit(tiles.RESHAPE, places, attr=wide)
     return [reader.builder.emit(tiles.BROADCAST, column, attr=Tile(shape, int32))], k
@@ -380,7 +380,7 @@ def rebind_tiles(reader: ReaderBase, builtin: str, node: ast.Call, *values: AnyT
         old = any_tile(reader, place.load(), target)
         refuse_shared(reader, old, target)
         if value.type != old.type:
-            raise reader.error(f"{value.type} cannot go into {old.type}", "store-type", node, "", "")
+            raise reader.error(f"{value.type} cannot go into {old.type}", "store-type", node)
         renamed(value, old)
         place.store(value)
 

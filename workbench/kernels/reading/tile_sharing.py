@@ -23,7 +23,7 @@ from .base import Meaning, ReaderBase
 from .conditions import Guarded
 from .declare import Func
 from .liveness import in_place, live_after, read_beside
-from .scope import Shown, State, StructParts, TilePart, Unusable, leaves
+from .scope import Shown, State, StructParts, TilePart, Unusable, atoms, leaves, mapped
 
 VIEWS = (tiles.VIEW, tiles.RESHAPE, tiles.BROADCAST, tiles.TRANSPOSE)
 CELL = "[]tile "
@@ -34,7 +34,7 @@ CELL = "[]tile "
 
 def present_tiles(reader: ReaderBase, x: Meaning) -> Any:
     """`x` with each `Shown` replaced by the present value of its tile."""
-    return with_shown(x, partial(present, reader)) if has_shown(x) else x
+    return mapped(x, Shown, partial(present, reader)) if has_shown(x) else x
 
 
 def present(reader: ReaderBase, x: Shown) -> ir.Value:
@@ -50,18 +50,17 @@ def stepped(reader: ReaderBase, v: ir.Value, step: TilePart) -> ir.Value:
 
 def shared(reader: ReaderBase, x: Meaning, but: str = "") -> Any:
     """`x` as a name is bound to it: tiles that names other than `but` show too become `Shown`, there as well."""
-    if isinstance(x, ir.Value):
-        return (storage(reader, x, partial(cell_made, reader), but) or x) if isinstance(x.type, Tile) else x
-    if isinstance(x, StructParts):
-        return StructParts(x.type, {name: shared(reader, part, but) for name, part in x.fields.items()})
-    return tuple([shared(reader, part, but) for part in x]) if isinstance(x, tuple) else x
+    if not plain_tiles(x):
+        return x
+    kept = partial(storage, reader, cell=partial(cell_made, reader, but=but))
+    return mapped(x, ir.Value, lambda v: (kept(v) or v) if isinstance(v.type, Tile) else v)
 
 
-def storage(reader: ReaderBase, v: ir.Value, cell: Callable[..., str | None], *more: str) -> Shown | None:
+def storage(reader: ReaderBase, v: ir.Value, cell: Callable[[ir.Value], str | None]) -> Shown | None:
     """The `Shown` (cell, steps) that a tile is a view of; None if no cell holds it. `cell`: tile -> its cell."""
     whole, steps = v, []
     while True:
-        key = cell(whole, *more)
+        key = cell(whole)
         if key is not None:
             return Shown(key, ir.type_as(v, Tile), tuple(reversed(steps)))
         if whole in reader.own_tiles or whole.stmt is None or whole.stmt.row not in VIEWS:
@@ -95,7 +94,7 @@ def in_cells(reader: ReaderBase, name: str, tree: Meaning) -> Any:
         reader.state.cells[key] = v
         return Shown(key, v.type)
 
-    return with_values(tree, moved)
+    return mapped(tree, ir.Value, moved)
 
 
 def put_name(reader: ReaderBase, name: str, new: Meaning) -> None:
@@ -151,7 +150,7 @@ def tiles_copied(reader: ReaderBase, x: Meaning) -> Any:
         reader.own_tiles.add(made)
         return made
 
-    return with_values(x, copied) if has_tiles(x) else x
+    return mapped(x, ir.Value, copied) if has_tiles(x) else x
 
 
 # ---- branches and loops
@@ -327,49 +326,26 @@ def cell_name(key: str) -> str:
     return key.split(" ")[-1] if is_tile_cell(key) else key
 
 
-def with_shown(x: Meaning, change: Callable[[Shown], Any]) -> Any:
-    """The tree with every `Shown` replaced."""
-    if isinstance(x, Shown):
-        return change(x)
-    if isinstance(x, StructParts):
-        return StructParts(x.type, {name: with_shown(part, change) for name, part in x.fields.items()})
-    return tuple([with_shown(part, change) for part in x]) if isinstance(x, tuple) else x
-
-
-def with_values(x: Meaning, change: Callable[[ir.Value], Any]) -> Any:
-    """The tree with every plain value replaced."""
-    if isinstance(x, ir.Value):
-        return change(x)
-    if isinstance(x, StructParts):
-        return StructParts(x.type, {name: with_values(part, change) for name, part in x.fields.items()})
-    return tuple([with_values(part, change) for part in x]) if isinstance(x, tuple) else x
-
-
 def shown_in(x: Meaning) -> list[Shown]:
-    found: list[Shown] = []
-    with_shown(x, lambda s: found.append(s) or s)
-    return found
+    return [atom for atom in atoms(x) if isinstance(atom, Shown)]
 
 
 def plain_tiles(x: Meaning) -> list[ir.Value]:
     """The tiles that a tree holds itself."""
-    if isinstance(x, ir.Value):
-        return [x] if isinstance(x.type, Tile) else []
-    parts = x.fields.values() if isinstance(x, StructParts) else x if isinstance(x, tuple) else ()
-    return [v for part in parts for v in plain_tiles(part)]
+    return [atom for atom in atoms(x) if is_plain_tile(atom)]
+
+
+def is_plain_tile(x: Meaning) -> bool:
+    return isinstance(x, ir.Value) and isinstance(x.type, Tile)
 
 
 def only_tiles(x: Meaning) -> bool:
-    """True for tiles alone. A stack also has a count, which no cell holds."""
-    if isinstance(x, StructParts):
-        return all(map(only_tiles, x.fields.values()))
-    return isinstance(x, Shown) or (isinstance(x, ir.Value) and isinstance(x.type, Tile))
+    """True for tiles alone, in no tuple. A stack also has a count, which no cell holds."""
+    return not isinstance(x, tuple) and all(isinstance(atom, Shown) or is_plain_tile(atom) for atom in atoms(x))
 
 
 def has_shown(x: Meaning) -> bool:
-    if isinstance(x, StructParts):
-        return any(map(has_shown, x.fields.values()))
-    return any(map(has_shown, x)) if isinstance(x, tuple) else isinstance(x, Shown)
+    return any(isinstance(atom, Shown) for atom in atoms(x))
 
 
 def has_tiles(x: Meaning) -> bool:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ast
 import math
+from collections.abc import Callable
 from typing import Any
 
 from .. import ir, ops
 from ..ops import random, scalar, tile_algebra, tile_fourier, tiles
 from ..ops.tile_names import TILES
-from ..types import Composite, Struct, Tile, TileStack, Vector, bool_, int32, scalar_of, uint32
+from ..types import Composite, Struct, Tile, TileStack, Type, Vector, bool_, float32, int32, scalar_of, uint32
 from .base import Meaning, ReaderBase, reads
 from .scope import AnyTileValue, StructParts, TileValue, describe, leaves
 from .tile_parts import (
@@ -46,22 +47,22 @@ def drawn(reader: ReaderBase, node: ast.Call, shape: Meaning, rng: Meaning) -> T
     return reader.builder.emit(random.DRAWS, reader.builder.emit(random.PCG, state), attr=type)
 
 
-@reads(TILES["tile_randf"])
-def read_tile_randf(
-    reader: ReaderBase, node: ast.Call, shape: Meaning, rng: Meaning, min: Meaning = None, max: Meaning = None
+@reads(TILES["tile_randf"], draw=random.unit, type=float32)
+@reads(TILES["tile_randi"], draw=random.whole, type=int32)
+def read_tile_random(
+    reader: ReaderBase,
+    node: ast.Call,
+    shape: Meaning,
+    rng: Meaning,
+    min: Meaning = None,
+    max: Meaning = None,
+    *,
+    draw: Callable[..., Any],
+    type: Type,
 ) -> ir.Value:
     states = drawn(reader, node, shape, rng)
-    ends = [] if min is None else [reader.typed(min, scalar_of(float)), reader.typed(max, scalar_of(float))]
-    return each_of(reader, states.type.dims, [states, *ends], lambda i, parts: random.unit(*parts), node)
-
-
-@reads(TILES["tile_randi"])
-def read_tile_randi(
-    reader: ReaderBase, node: ast.Call, shape: Meaning, rng: Meaning, min: Meaning = None, max: Meaning = None
-) -> ir.Value:
-    states = drawn(reader, node, shape, rng)
-    ends = [] if min is None else [reader.typed(min, int32), reader.typed(max, int32)]
-    return each_of(reader, states.type.dims, [states, *ends], lambda i, parts: random.whole(*parts), node)
+    ends = [] if min is None else [reader.typed(min, type), reader.typed(max, type)]
+    return each_of(reader, states.type.dims, [states, *ends], lambda i, parts: draw(*parts), node)
 
 
 # ---- running extremes
@@ -87,7 +88,7 @@ def read_tile_fft(reader: ReaderBase, node: ast.Call, inout: Meaning, name: str,
     pair = number_of(t.type)
     if not isinstance(pair, Vector) or pair.length != 2:
         text = f"`{name}` takes a tile of vec2, not {t.type}"
-        raise reader.error(text, "tile-operand", node, "A component for the real and one for the imaginary part.", "")
+        raise reader.error(text, "tile-operand", node, "A component for the real and one for the imaginary part.")
     dims, parts = t.type.dims, list(leaves(t))
     rows, n = math.prod(dims[:-1]), dims[-1]
     type = Tile((2, rows, n), pair.scalar)

@@ -73,7 +73,7 @@ def call_tile(reader: ReaderBase, builtin: TileBuiltin, node: ast.Call) -> Any:
     odd = [n for n in given if n not in allowed]
     if odd or any(n not in given for n in needed):
         text = f"`{builtin.__name__}` does not take these arguments"
-        raise reader.error(text, "arguments", node, f"It is {builtin.__name__}({builtin.arguments}).", "")
+        raise reader.error(text, "arguments", node, f"It is {builtin.__name__}({builtin.arguments}).")
     named = {n: (a, tile_argument_value(reader, n, a)) for n, a in given.items()}
     for name in _IGNORED:
         if name not in names:
@@ -183,7 +183,7 @@ def read_tile_extract(reader: ReaderBase, node: ast.Call) -> Any:
     t, *indices = (reader.visit(a) for a in node.args)
     v = any_tile(reader, t, node)
     if len(indices) != len(v.type.dims):
-        raise reader.error(f"{v.type} takes {len(v.type.dims)} indices, got {len(indices)}", "rank", node, "", "")
+        raise reader.error(f"{v.type} takes {len(v.type.dims)} indices, got {len(indices)}", "rank", node)
     return element_at(reader, v, [reader.value(i) for i in indices])
 
 
@@ -307,7 +307,7 @@ def call_of_values(reader: ReaderBase, callee: Meaning, args: list[Any], node: a
         try:
             bound = inspect.signature(f.fn).bind(*args)
         except TypeError as e:
-            raise reader.error(f"`{f.key}`: {e}", "arguments", node, "", "") from None
+            raise reader.error(f"`{f.key}`: {e}", "arguments", node) from None
         if reader.custom(f) and not any(frame.fn in (f.grad, f.replay) for frame in reader.frames):
             made = call_custom(reader, f, dict(bound.arguments), node)
         else:
@@ -392,7 +392,7 @@ def read_tile_reduce(reader: ReaderBase, node: ast.Call, op: Meaning, a: Meaning
     with reader.builder.inside(body):
         made = apply(rebuild(first, iter(carried)), got(body.params[0]))
     if made.type != first.type:
-        raise reader.error(f"the function gives {made.type} from {first.type}", "tile-operand", node, "", "")
+        raise reader.error(f"the function gives {made.type} from {first.type}", "tile-operand", node)
     body.results = tuple(leaves(made))
     bounds = [reader.value(n) for n in (1, count, 1)]
     loop = control.Loop(trips=max(count - 1, 0))
@@ -456,7 +456,7 @@ def read_tile_diag_add(reader: ReaderBase, node: ast.Call, a: Meaning, d: Meanin
 
 def is_lower(reader: ReaderBase, fill_mode: Meaning, node: ast.AST) -> bool:
     if fill_mode not in ("lower", "upper"):
-        raise reader.error(f"fill_mode is 'lower' or 'upper', not {fill_mode!r}", "arguments", node, "", "")
+        raise reader.error(f"fill_mode is 'lower' or 'upper', not {fill_mode!r}", "arguments", node)
     return fill_mode == "lower"
 
 
@@ -470,11 +470,6 @@ def read_tile_cholesky(reader: ReaderBase, node: ast.Call, a: Meaning, fill_mode
     if is_lower(reader, fill_mode, node):
         return reader.builder.emit(tile_algebra.CHOLESKY, v)
     return transposed(reader, reader.builder.emit(tile_algebra.CHOLESKY, transposed(reader, v)))
-
-
-@reads(TILES["tile_cholesky_inplace"])
-def read_tile_cholesky_inplace(reader: ReaderBase, node: ast.Call, a: Meaning, fill_mode: Meaning = "lower") -> None:
-    rebind_tiles(reader, "tile_cholesky_inplace", node, read_tile_cholesky(reader, node, a, fill_mode))
 
 
 def solved(reader: ReaderBase, node: ast.AST, a: Meaning, y: Meaning, *steps: tuple[bool, str]) -> ir.Value:
@@ -496,21 +491,19 @@ def read_tile_cholesky_solve(
     return solved(reader, node, factor, y, (turned, "lower"), (not turned, "upper"))
 
 
-@reads(TILES["tile_cholesky_solve_inplace"])
-def read_tile_cholesky_solve_inplace(reader: ReaderBase, node: ast.Call, **given: Meaning) -> None:
-    rebind_tiles(reader, "tile_cholesky_solve_inplace", node, read_tile_cholesky_solve(reader, node, **given))
-
-
 @reads(TILES["tile_lower_solve"], side="lower")
 @reads(TILES["tile_upper_solve"], side="upper")
 def read_tile_solve(reader: ReaderBase, node: ast.Call, factor: Meaning, y: Meaning, side: str) -> ir.Value:
     return solved(reader, node, factor, y, (False, side))
 
 
-@reads(TILES["tile_lower_solve_inplace"], side="lower")
-@reads(TILES["tile_upper_solve_inplace"], side="upper")
-def read_tile_solve_inplace(reader: ReaderBase, node: ast.Call, factor: Meaning, y: Meaning, side: str) -> None:
-    rebind_tiles(reader, f"tile_{side}_solve_inplace", node, read_tile_solve(reader, node, factor, y, side))
+@reads(TILES["tile_cholesky_inplace"], of="tile_cholesky")
+@reads(TILES["tile_cholesky_solve_inplace"], of="tile_cholesky_solve")
+@reads(TILES["tile_lower_solve_inplace"], of="tile_lower_solve")
+@reads(TILES["tile_upper_solve_inplace"], of="tile_upper_solve")
+def read_tile_inplace(reader: ReaderBase, node: ast.Call, of: str, **given: Meaning) -> None:
+    """The result of another builtin, under the name of the tile that becomes it."""
+    rebind_tiles(reader, f"{of}_inplace", node, READERS[id(TILES[of])](reader, node, **given))
 
 
 def changed_tiles(callee: Meaning, node: ast.Call) -> list[ast.expr]:
@@ -560,7 +553,7 @@ def read_tile_scatter(reader: ReaderBase, node: ast.Call, builtin: str, row: Row
     rank = len(v.type.dims)
     rest += [named[n] for n in ("value", "has_value") if n in named]
     if len(rest) not in (rank + 1, rank + 2, rank + 3):
-        raise reader.error(f"`{builtin}` takes {rank} indices, a value and a bool", "arguments", node, "", "")
+        raise reader.error(f"`{builtin}` takes {rank} indices, a value and a bool", "arguments", node)
     number, places = rest[rank], [reader.value(i) for i in rest[:rank]]
     held = rest[rank + 1] if len(rest) > rank + 1 else True
     condition = constant(bool_, held) if isinstance(held, bool) else ops.convert(bool_, reader.value(held))

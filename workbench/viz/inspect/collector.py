@@ -22,7 +22,7 @@ from ...kernels.compile import c_compiler
 from ...kernels.emit.signature import Variant
 from ...kernels.ir import Role, walk
 from ...kernels.ops import control
-from ...kernels.passes.ledger_adjoint import CONSUMED, COUNT, ENTRIES, Watched, watch
+from ...kernels.passes.ledger_adjoint import CONSUMED, COUNT, ENTRIES, Watched, ledger_adjoint
 from ...kernels.types import Array
 from ...launches.adjoint_arguments import AdjointArguments, memory_values
 from ...launches.executable import Executable
@@ -133,7 +133,7 @@ class Collector:
         plan, back = event.command.plan, event.reverse
         found = self.executables.get((plan, back))
         if found is None:
-            watched = watch(back.reverse.function)
+            watched = ledger_adjoint(back.reverse.function)
             form, arrays = plan.form, watched.function.arrays
             contiguous = frozenset(p.name for p in arrays if p.role is Role.LOG or p.belongs_to in form.contiguous)
             variant = Variant(contiguous, not form.shared, index32=form.index32)
