@@ -14,7 +14,7 @@ import numpy as np
 import warp
 from warp._src import codegen, context
 
-from .hooks import Original
+from .hooks import Theirs
 from .memory import TwinBuffer, Twins, arrays_in
 
 MUCH = 1 << 26  # bytes that are noted after the adjoint launches of one graph
@@ -69,9 +69,9 @@ class GradientSnapshots:
     def end(self) -> None:
         self.last = {key: self.copy(a.grad) for key, a in self.arrays.items()}
 
-    def adjoint_launch(self, original: Original, args: tuple, kwargs: dict) -> Any:
+    def adjoint_launch(self, theirs: Theirs, kwargs: dict) -> Any:
         """Run one adjoint launch of Warp's, and snapshot the gradients that it may have changed."""
-        result = original(*args, **kwargs)
+        result = theirs()
         n = entry_of(self.entries, self.next, kwargs.get("kernel"), kwargs.get("inputs"))
         if n is not None and not self.refused:
             self.next = n
