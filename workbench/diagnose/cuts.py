@@ -21,7 +21,7 @@ from ..kernels.types import bool_, is_float
 from .finding import Finding
 from .rule import RuleInput
 from .walk_step import WalkStep
-from .zero_adjoint import flat
+from .zero_adjoint import ZeroedAt, flat
 
 Read = tuple  # (array parameter, *indices): two reads of one element are one
 Token = ir.Stmt | str  # where a derivative ends; or the name of an integer array, if that happened in another launch
@@ -69,6 +69,16 @@ def cuts_of(function: ir.Function, active: frozenset[str]) -> list[CutWrite]:
             via, sources, others = "" if stmt else str(token), _parameters(reads), _parameters(live)
             found.setdefault(CutWrite(stmt, via, sources, into, others, beside, token not in stored))
     return list(found)
+
+
+def dead_end(function: ir.Function, sources: frozenset[str]) -> ZeroedAt | None:
+    """The end of the paths from `sources` if nothing that is written has a derivative by them; None if it has."""
+    reader = _CutReader(function, sources)
+    tokens = (t for found in (*reader.stored.values(), *reader.decided.values()) for t in found)
+    ends = [t for t in tokens if isinstance(t, ir.Stmt)]
+    if any(reader.written.values()) or not ends:
+        return None
+    return flat(next((s for s in ends if s.outs[0].type != bool_), ends[0]))
 
 
 def _parameters(reads: Reads) -> frozenset[str]:

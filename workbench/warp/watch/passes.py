@@ -28,6 +28,7 @@ from .hooks import first_line
 from .memory import Untranslated, arrays_in, root_of
 from .session import LeftGradient, Session
 from .snapshots import GradientSnapshots, digest
+from .torch_tensors import shares_gradient
 from .verdicts import Verdicts
 from .walks import SCALES, Act, PublishedGradient, add_seeds, floats, gradient_in, meets, reads
 
@@ -268,7 +269,9 @@ class WarpBackward(Verdicts):
             after, held = self.moment.after(one.theirs), digest(self.moment.held(one.theirs))
             one.after = after
             spent = one.before if one.written and one.holds and not np.any(after) else None
-            self.session.left[one.theirs.grad] = LeftGradient(self.number, after, held, one.written, spent)
+            self.session.left[one.theirs.grad] = LeftGradient(
+                self.number, after, held, one.written, spent, shared=shares_gradient(one.theirs)
+            )
         if sum(values.nbytes for g in self.glimpses for _, values in g.values) > MUCH:
             self.glimpses.clear()
 

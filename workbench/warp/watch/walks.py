@@ -99,25 +99,20 @@ class ZeroedStep:
 
 
 class RoundedWithin:
-    """A step of the walk that perturbs every operation in one launch's adjoint by a rounding.
-
-    `ran`: that launch was small enough for the interpreter.
-    """
+    """A step of the walk that perturbs every operation in one launch's adjoint by a rounding."""
 
     def __init__(self, event: Event, seed: int):
-        self.event, self.numbers, self.ran = event, np.random.default_rng(seed), False
+        self.event, self.numbers = event, np.random.default_rng(seed)
 
     def __call__(self, tape: Any, event: Event, space: Workspace, after: dict) -> None:
-        if event is not self.event or event.reverse is None or event.reverse.extremal or not small(event):
-            reverse(tape, event, space, after)
-            return
-        copies = Copies(event, space)
-        self.ran = run_copies(event.reverse.reverse.function, event, copies, self.round)
-        if not self.ran:
-            reverse(tape, event, space, after)
-            return
-        for allocation, values in copies.shadows.items():
-            space[allocation].data[...] = values
+        back = event.reverse
+        if event is self.event and back is not None and not back.extremal and small(event):
+            copies = Copies(event, space)
+            if run_copies(back.reverse.function, event, copies, self.round):
+                for allocation, values in copies.shadows.items():
+                    space[allocation].data[...] = values
+                return
+        reverse(tape, event, space, after)
 
     def round(self, thread: tuple[int, ...], stmt: ir.Stmt, values: run.LiveValues) -> None:
         if stmt.row.moves or not stmt.args:
@@ -224,6 +219,10 @@ class PublishedGradient:
     at: Event | None = None  # the event whose reversal leaves the exact gradient; None: there is none to compare
     after: np.ndarray | None = None  # what Warp has published
 
+    def whole(self, exact: np.ndarray) -> np.ndarray:
+        """The exact gradient of a pass, with what was there before it where the pass adds to that."""
+        return exact if self.written else exact + self.before
+
     @property
     def holds(self) -> bool:
         """True if its gradient was non-zero before the pass. False for structs."""
@@ -255,10 +254,8 @@ class GradientWalks:
         self.stopped: Event | None = None  # at which a walk broke off
         self.exact: dict[int, np.ndarray] = {}
         self.met: list[Stmt] = []  # claims of places without a derivative that the walk to `exact` came to
-        self.noise: dict[int, np.ndarray] = {}
-        self.moved: dict[int, np.ndarray] = {}
+        self.measured: dict[Any, dict[int, np.ndarray]] = {}  # how far perturbed walks lead away, see `_deviation`
         self.slopes: OtherSlopes | None = None
-        self.within: dict[Event, dict[int, np.ndarray]] = {}  # of an event, see `moved_within`; empty if too large
         self.cuts: dict[frozenset[Allocation], dict[int, np.ndarray]] = {}  # by the memory that lets no adjoint pass
         self.answers: dict[Any, Any] = {}  # what rules have said of a launch, see `explain`
         self.other: dict[int, np.ndarray] = {}  # the exact gradients with the other slope at kinks
@@ -276,15 +273,11 @@ class GradientWalks:
 
     def noise_of(self, one: PublishedGradient) -> np.ndarray | None:
         """The rounding noise of each number of this gradient, measured by scaled seeds; None if unknown."""
-        for scale in SCALES[1:] if not self.noise else ():
-            _note(self.noise, self._walk(scale)[0], self.exact, scale)
-        return self.noise.get(id(one.twin))
+        return self._deviation("scaled", ((reverse, scale) for scale in SCALES[1:]), one)
 
     def _moved_of(self, one: PublishedGradient) -> np.ndarray | None:
         """The movement of each number of this gradient when all memory and adjoints are perturbed by a rounding."""
-        for seed in range(TRIALS) if not self.moved else ():
-            _note(self.moved, self._walk(SCALES[0], Rounded(seed))[0], self.exact)
-        return self.moved.get(id(one.twin))
+        return self._deviation("rounded", ((Rounded(seed), 1.0) for seed in range(TRIALS)), one)
 
     def _rounding_of(self, one: PublishedGradient) -> np.ndarray | None:
         """A bound on the rounding error of each number of this gradient, the larger of both measures, or None."""
@@ -296,16 +289,22 @@ class GradientWalks:
 
         None where that launch is too large to be interpreted.
         """
-        if event not in self.within:
-            moved: dict[int, np.ndarray] = {}
-            for seed in range(TRIALS):
-                act = RoundedWithin(event, seed)
-                _note(moved, self._walk(SCALES[0], act)[0], self.exact)
-                if not act.ran:
-                    moved.clear()
-                    break
-            self.within[event] = moved
-        return self.within[event].get(id(one.twin))
+        trials = range(TRIALS) if small(event) else ()
+        return self._deviation(event, ((RoundedWithin(event, seed), 1.0) for seed in trials), one)
+
+    def _deviation(self, key: object, walks: Iterable[tuple[Act, float]], one: PublishedGradient) -> np.ndarray | None:
+        """The largest distance of each number from the exact one in some walks (step, scale of the seeds), kept by key.
+
+        None of a gradient that they do not come to.
+        """
+        if key not in self.measured:
+            found = self.measured[key] = {}
+            for act, scale in walks:
+                for twin, values in self._walk(scale, act)[0].items():
+                    with np.errstate(all="ignore"):
+                        apart = np.abs(values.astype(np.float64) / scale - self.exact[twin].astype(np.float64))
+                    found[twin] = np.maximum(found.get(twin, 0.0), apart)
+        return self.measured[key].get(id(one.twin))
 
     def with_step(self, act: Act) -> dict[int, np.ndarray]:
         """The gradients of the pass with `act` reversing its events, by twin id."""
@@ -325,14 +324,6 @@ class GradientWalks:
         if lost not in self.cuts:
             self.cuts[lost] = self._walk(SCALES[0], ZeroedStep(lost))[0]
         return self.cuts[lost]
-
-
-def _note(noise: dict[int, np.ndarray], others: dict[int, np.ndarray], exact: dict, scale: float = 1.0) -> None:
-    """Keep, per number, the larger of the noise so far and the deviation of `others` / `scale` from `exact`."""
-    for key, values in others.items():
-        with np.errstate(all="ignore"):
-            apart = np.abs(values.astype(np.float64) / scale - exact[key].astype(np.float64))
-        noise[key] = np.maximum(noise.get(key, 0.0), apart)
 
 
 def meets(span: Span, spans: Iterable[Span]) -> bool:

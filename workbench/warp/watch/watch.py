@@ -122,6 +122,7 @@ class Watch:
         """
         for one in self.passes:
             one.look_at_views()
+            one.look_at_torch()
         return VerdictTable([row for one in (*self.passes, *self.launches.adjoints) for row in one.rows])
 
     def differences(self) -> Differences:
