@@ -14,6 +14,7 @@ from ..arrays.array import array
 from ..arrays.workspace import Workspace
 from ..errors import Where
 from ..kernels import ir
+from ..kernels.analysis.activity import useful, varied
 from ..kernels.interpreter import run
 from ..kernels.ops import Row, control, memory, scalar
 from ..kernels.types import bool_
@@ -31,8 +32,8 @@ class _Flows:
         self.stopped: dict[ir.Stmt, bool] = {}  # adjoint statements: did every thread end here
         self.ran: set[ir.Stmt] = set()
         self.order: dict[ir.Stmt, None] = {}
-        self.adjoints = _adjoints(function, shadows)
-        self.toward = _toward(function, targets)
+        self.adjoints = varied(function, shadows, list(ir.walk(function.body)))
+        self.toward = useful(function, targets)
         self.escaping: set[ir.Value] = set()
         self.taken: dict[ir.Stmt, list[ir.Value]] = {}
         self.around: dict[ir.Stmt, list[ir.Stmt | None]] = {}
@@ -66,37 +67,6 @@ class _Flows:
         if stmt.row is memory.ACCUMULATE and _nonzero(values, stmt.args[-1]):
             self.passed.update(s for s in (stmt.of, *self.around.get(stmt, ())) if s is not None)
             self.added |= ir.root(stmt.args[0]).name in self.targets
-
-
-def _adjoints(function: ir.Function, shadows: frozenset[str]) -> set[ir.Value]:
-    """The float values of an adjoint program that depend on shadows."""
-    found: set[ir.Value] = set()
-    for _ in range(3):  # loops carry values back to their start
-        for stmt in ir.walk(function.body):
-            read = stmt.row is memory.LOAD and ir.root(stmt.args[0]).name in shadows
-            if read or any(v in found for v in stmt.operands):
-                made = (*stmt.outs, *(p for r in stmt.regions for p in r.params))
-                found.update(v for v in made if is_number(v))
-    return found
-
-
-def _toward(function: ir.Function, targets: frozenset[str]) -> set[ir.Value]:
-    """The values from which an adjoint computes its contributions to the shadows in `targets`."""
-    origins: dict[ir.Value, list[ir.Value]] = {}
-    wanted: list[ir.Value] = []
-    for stmt in ir.walk(function.body):
-        results = [v for r in stmt.regions for v in r.results]
-        for made in (*stmt.outs, *(p for r in stmt.regions for p in r.params)):
-            origins[made] = [*stmt.args, *results]
-        if stmt.row.writes and ir.root(stmt.args[0]).name in targets:
-            wanted.append(stmt.args[-1])
-    found: set[ir.Value] = set()
-    while wanted:
-        value = wanted.pop()
-        if value not in found:
-            found.add(value)
-            wanted += origins.get(value, [])
-    return found
 
 
 def _outer(stmt: ir.Stmt) -> list[ir.Value]:

@@ -1,4 +1,4 @@
-"""What torch does with the tensors that arrays of Warp were made of by `wp.from_torch`: Warp is not told of it."""
+"""Tensors of torch behind arrays that `wp.from_torch` has made: their gradient and history, which Warp does not see."""
 
 from __future__ import annotations
 

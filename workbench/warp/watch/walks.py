@@ -7,7 +7,7 @@ computations may be apart), the other of two right slopes at a kink, the adjoint
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,14 +17,17 @@ from ...arrays.allocation import Allocation
 from ...arrays.array import array
 from ...arrays.span import Span
 from ...arrays.workspace import Workspace, float_parts, gradient_dtype, is_float_memory, shadow_view
+from ...diagnose.saturated import spread_threads
 from ...errors import Where
 from ...kernels import ir
 from ...kernels.interpreter import run
 from ...kernels.ir import Stmt
 from ...kernels.ops.scalar import ABS
 from ...kernels.passes.other_slope import choices, other_slope
+from ...launches.adjoint_plan import Backward
 from ...launches.command import Command
 from ...launches.executable import executable_for
+from ...launches.plan import Plan
 from ...tapes.events import Event
 from ...tapes.rerun import Copies, Enough, is_number, run_copies, sample, small
 from ...tapes.reverse import reverse
@@ -133,38 +136,23 @@ class OtherSlopes:
 
     looks: bool = False
     tie: tuple[ir.Stmt, Event] | None = None
-    made: dict[int, Any] = field(default_factory=dict)  # by the id of an adjoint: it and the other one
 
     def __call__(self, tape: Any, event: Event, space: Workspace, after: dict) -> None:
-        other = self.other(event) if is_choosing(event) else None
-        if other is None:
+        if not is_choosing(event):
             reverse(tape, event, space, after)
             return
         if self.looks and self.tie is None:
             self.look(event, space)
-        own, event.reverse = event.reverse, other
+        own, plan = event.reverse, event.command.plan
+        event.reverse = plan.program.once(_with_other_slopes, plan, own)
         try:
             reverse(tape, event, space, after)
         finally:
             event.reverse = own
 
-    def other(self, event: Event) -> Any:
-        """The adjoint of a launch with the other slope at ties, as one function without a gather."""
-        back = event.reverse
-        if id(back) not in self.made:
-            program, form = event.command.program, event.command.plan.form
-            function = program.once(other_slope, back.reverse.function)
-            executable = executable_for(program, function, form.beside(function), back.reverse.ordered)
-            self.made[id(back)] = back, replace(back, executable=executable, pull=None)
-        return self.made[id(back)][1]
-
     def look(self, event: Event, space: Workspace) -> None:
         """Find a tie that a non-zero adjoint passes, among up to THREADS threads of a launch; sets `tie`."""
         wanted = frozenset(s for s in choices(event.reverse.reverse.function) if is_number(s.args[0]))
-        dims = event.command.plan.form.dims
-        size = int(np.prod(dims))
-        numbers = np.unique(np.linspace(0, size - 1, min(size, THREADS)).round().astype(int))
-        threads = list(zip(*(axis.tolist() for axis in np.unravel_index(numbers, dims)), strict=True))
 
         def trace(thread: tuple[int, ...], stmt: ir.Stmt, values: run.LiveValues) -> None:
             nonlocal silent
@@ -177,7 +165,7 @@ class OtherSlopes:
                 raise Enough
 
         silent: ir.Stmt | None = None
-        sample(event, space, trace, wanted, threads)
+        sample(event, space, trace, wanted, spread_threads(event.command.plan.form.dims, THREADS))
         if self.tie is None and silent is not None:
             self.tie = silent.of or silent, event
 
@@ -193,6 +181,13 @@ class OtherSlopes:
         place = f" in line {where.line}" if where is not None else ""
         at = "is at 0" if stmt.row is ABS else "has both operands equal"
         return f"kink: `{stmt.row.name}`{place} {at}"
+
+
+def _with_other_slopes(plan: Plan, back: Backward) -> Backward:
+    """The adjoint of a launch with the other slope at ties, as one function without a gather."""
+    function = other_slope(back.reverse.function)
+    executable = executable_for(plan.program, function, plan.form.beside(function), back.reverse.ordered)
+    return replace(back, executable=executable, pull=None)
 
 
 def is_choosing(event: Event) -> bool:
