@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import math
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from typing import Any
@@ -23,7 +22,7 @@ from ..kernels.program import Kernel
 from ..kernels.types import Struct, is_float
 from ..tapes import conventions
 from ..tapes.jit import Jit
-from ..tapes.jvp import as_read, carry_tangents, check_direction, components, on_device, shadow_of, value_of
+from ..tapes.jvp import as_read, carry_tangents, check_direction, on_device, shadow_of, value_of
 from ..tapes.private_copies import InFloat64
 from ..tapes.reverse import walk
 from ..tapes.seeds import check_pairs, check_seed, check_tape
@@ -80,13 +79,13 @@ def jacobian(
         opaque = any(e.kind.closed for e in tape.events)
     if sparse:
         return _sparse(tape, y, x, "rows" if opaque else mode, pattern, executor)
-    mode = mode or ("rows" if opaque or _count(y) <= _count(x) else "columns")
-    rows = _each(_row, tape, y, x, range(_count(y)), executor) if mode == "rows" else None
-    columns = _each(_column, tape, y, x, range(_count(x)), executor) if rows is None else []
-    outer, inner = _full(y), _full(x)
+    mode = mode or ("rows" if opaque or y.data.size <= x.data.size else "columns")
+    rows = _each(_row, tape, y, x, range(y.data.size), executor) if mode == "rows" else None
+    columns = _each(_column, tape, y, x, range(x.data.size), executor) if rows is None else []
+    outer, inner = y.data.shape, x.data.shape
     if rows is not None:
         return as_read(tape, np.array(rows, gradient_dtype(x)).reshape(outer + inner))
-    stacked = np.array(columns, gradient_dtype(y)).reshape((_count(x), _count(y)))
+    stacked = np.array(columns, gradient_dtype(y)).reshape((x.data.size, y.data.size))
     return as_read(tape, np.ascontiguousarray(stacked.T).reshape(outer + inner))
 
 
@@ -138,7 +137,7 @@ def _product(shared: tuple, k: int | list[int]) -> np.ndarray:
 
 
 def _sparse(tape: Tape, y: array, x: array, mode: str | None, pattern: object, executor: Executor | None) -> Any:
-    shape = _count(y), _count(x)
+    shape = y.data.size, x.data.size
     with allocation.LOCK, allocation.unrecorded():
         lines, certain = (sparsity.given(pattern, shape), False) if pattern is not None else sparsity.find(tape, y, x)
     across = sparsity.transposed(lines, shape[1])
@@ -162,7 +161,7 @@ def _sparse(tape: Tape, y: array, x: array, mode: str | None, pattern: object, e
 def _check_pattern(tape: Tape, y: array, x: array, made: Any, product: Callable[..., Any], known: str) -> None:
     """Check a sparsity pattern by one walk in a random direction: a missing entry changes the product."""
     seeded, other = (y, x) if product is _row else (x, y)
-    weights = np.random.default_rng(0).uniform(0.5, 1.0, _count(seeded))
+    weights = np.random.default_rng(0).uniform(0.5, 1.0, seeded.data.size)
     weights[::2] *= -1
     space = Workspace()
     view = shadow_of(seeded, space)
@@ -191,14 +190,6 @@ def _coarsest(tape: Tape) -> float:
     types: list[Any] = [o.type for f in bodies for s in ir.walk(f.body) for o in s.outs if ir.is_value(o.type)]
     kinds = {getattr(t, "scalar", t).numpy for t in (*types, *tape.scalars.values()) if is_float(t)}
     return max(float(np.finfo(k).eps) for k in kinds)
-
-
-def _count(a: array) -> int:
-    return math.prod(_full(a))
-
-
-def _full(a: array) -> tuple[int, ...]:
-    return (*a.shape, *components(a))
 
 
 def _row(tape: Tape, y: array, x: array, k: int | list[int]) -> np.ndarray:
@@ -280,7 +271,7 @@ class ValueAndGrad:
                     why="What NumPy does with its values is on no tape.",
                     instead="wb.launch(kernel, dim, inputs=[x], ...), with the array itself",
                 )
-        if _count(loss) != 1:
+        if loss.data.size != 1:
             raise GradientError(
                 f"{self.__name__} returned an array of {loss.dtype}, shape {loss.shape}; a loss is one number.",
                 slug="loss-shape",
@@ -340,7 +331,7 @@ def copied_input(value: object, like: array | None) -> array:
     """A copy of an argument, with a gradient."""
     raw = input_numbers(value)
     if like is not None:
-        raw = raw.reshape(_full(like)).astype(gradient_dtype(like), copy=False)
+        raw = raw.reshape(like.data.shape).astype(gradient_dtype(like), copy=False)
     model = value if like is None else like
     if isinstance(model, array):
         return array(raw, dtype=model.dtype, device=model.device, requires_grad=True)
@@ -401,13 +392,13 @@ def hvp(tape: Tape, loss: array, tangents: Mapping[array, Any]) -> dict[array, n
     """
     check_tape("hvp(tape, loss, {x: v})", tape, loss)
     check_pairs("hvp(tape, loss, tangents)", tangents, "direction", "hvp(tape, loss, {x: v})")
-    if not isinstance(loss, array) or _count(loss) != 1:
+    if not isinstance(loss, array) or loss.data.size != 1:
         raise GradientError("hvp() takes a loss of one element.", slug="loss-shape", instead="hvp(tape, loss, {x: v})")
     with allocation.LOCK, allocation.unrecorded():
         check_seed(tape, loss)
         for x, v in tangents.items():
             check_direction(tape, x)
-            if np.shape(v) != _full(x):
+            if np.shape(v) != x.data.shape:
                 raise GradientError(f"the direction of {x.label} has shape {np.shape(v)}", slug="seed-shape")
         products = InFloat64(tape).follow().product(loss, tangents)
     return {x: as_read(tape, v) for x, v in products.items()}

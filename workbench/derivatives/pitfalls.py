@@ -35,6 +35,7 @@ from ..kernels.row import Row
 from ..kernels.types import Scalar, is_float
 from ..launches.adjoint_plan import Backward
 from ..launches.executable import Executable
+from ..launches.plan import Plan
 from ..tapes.events import Event
 from ..tapes.late_imports import ask
 from ..tapes.recording import Recording
@@ -203,9 +204,7 @@ class Wrong(Mapping):
     def retrace(self, observe: Hook, before: Hook | None = None) -> Workspace:
         """Repeat the wrong walk for an observer."""
         with memory.LOCK, memory.unrecorded():
-            space = Workspace()
-            for a, data in self.seeds.items():
-                space[a] = Shadow(a, start=data)
+            space = Workspace({a: Shadow(a, start=data) for a, data in self.seeds.items()})
             return _wrong_walk(self.tape, self.pitfall, space, observe, before)
 
 
@@ -245,28 +244,20 @@ def _mistaken(event: Event, pitfall: Pitfall) -> Iterator[None]:
     """Context in which this launch has the mistaken adjoint."""
     right = event.reverse
     if right is not None and pitfall.adjoint is not None:
-        event.reverse = _other(event, pitfall)
+        plan = event.command.plan
+        event.reverse = plan.program.once(_other, plan, right, pitfall.adjoint)
     try:
         yield
     finally:
         event.reverse = right
 
 
-def _other(event: Event, pitfall: Pitfall) -> Backward:
-    plan, right = event.command.plan, event.reverse
-    made = _made.setdefault(right, {}).get(pitfall.name)
-    if made is None:
-        assert pitfall.adjoint is not None
-        reverse = pitfall.adjoint(plan.program, right.reverse.active, plan.changing)
-        position = {leaf.name: k for k, leaf in enumerate(plan.program.leaves)}
-        private = tuple(position[n] for n in sorted(reverse.private))
-        executable = Executable(plan.program, reverse.function, replace(plan.form, backend="numpy"), PLAIN)
-        made = replace(right, reverse=reverse, executable=executable, private=private, pull=None)
-        _made[right][pitfall.name] = made
-    return made
-
-
-_made: weakref.WeakKeyDictionary[Backward, dict[str, Backward]] = weakref.WeakKeyDictionary()
+def _other(plan: Plan, right: Backward, mistake: Mistake) -> Backward:
+    reverse = mistake(plan.program, right.reverse.active, plan.changing)
+    position = {leaf.name: k for k, leaf in enumerate(plan.program.leaves)}
+    private = tuple(position[n] for n in sorted(reverse.private))
+    executable = Executable(plan.program, reverse.function, replace(plan.form, backend="numpy"), PLAIN)
+    return replace(right, reverse=reverse, executable=executable, private=private, pull=None)
 
 
 # ---- mistakes in how a tape is walked

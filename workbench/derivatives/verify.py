@@ -37,7 +37,7 @@ from ..tapes.events import Event
 from ..tapes.jvp import on_device, passing
 from ..tapes.private_copies import CopiedArrays, LaunchCase, Rerun, case_of_launch, leaves
 from ..tapes.tape import Tape
-from .differences import KINK, UNSURE, WRONG, Verdict, verdict
+from .differences import KINK, UNSURE, WRONG, Verdict, slope, verdict
 from .func_grad_check import check_rule as check_rule, has_rule, wrong_call
 from .report import GradcheckRow, Report, refuse_vacuous
 from .sweep import spread
@@ -323,14 +323,10 @@ class _Measure:
     def slope(self, name: str, v: np.ndarray) -> tuple[float, bool]:
         """The derivative in direction v, and whether the differences agree among themselves."""
         h = self.step(name, v)
-        one, two, half, half_two = (self.loss(name, v * s) for s in (h, -h, h / 2, -h / 2))
-        wide_, narrow = (one - two) / (2 * h), (half - half_two) / h
-        best = (4 * narrow - wide_) / 3
-        bend, half_bend = abs(one + two) / h, abs(half + half_two) / (h / 2)  # halves where smooth, stays at a kink
-        scale = max(abs(best), abs(wide_)) + 1e-300
-        kink = half_bend > 0.75 * bend and half_bend > 1e-4 * scale + self.noise / h
-        rough = abs(wide_ - narrow) > 1e-3 * scale + self.noise / h
-        return best, np.isfinite(best) and not kink and not rough
+        one, half, two, half_two = (self.loss(name, v * s) for s in (h, h / 2, -h, -h / 2))
+        found = slope((one, half, two, half_two), h, self.noise)
+        rough = not found.bar <= 1e-3 * abs(found.low) + 2 * self.noise / h + 1e-300
+        return (found.low + found.high) / 2, found.low == found.high and not rough
 
     def step(self, name: str, v: np.ndarray) -> float:
         """The length of the first step in direction v: relative to the largest number that is moved."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from ..arrays import allocation
 from ..arrays.array import array
-from ..arrays.workspace import Workspace
+from ..arrays.workspace import Shadow, Workspace
 from ..errors import GradientError
 from ..tapes import conventions as met
 from ..tapes.seeds import seeds_of
@@ -69,10 +69,7 @@ def diagnose(tape: Tape, loss: array | None = None, grads: dict[array, array] | 
 def _seeds(tape: Tape, loss: array | None, grads: dict[array, array] | None) -> Workspace:
     if loss is not None or grads is not None:
         return seeds_of(tape, loss, grads)
-    space = Workspace()
-    for a, data in tape.last_seeds.items():
-        space[a].data[...] = data
-    return space
+    return Workspace({a: Shadow(a, start=data) for a, data in tape.last_seeds.items()})
 
 
 def _zero_seed(tape: Tape, seeded: bool, given: bool) -> list[Finding]:

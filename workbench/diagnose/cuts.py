@@ -21,7 +21,7 @@ from ..kernels.types import bool_, is_float
 from .finding import Finding
 from .rule import RuleInput
 from .walk_step import WalkStep
-from .zero_adjoint import flat
+from .zero_adjoint import ZeroedAt, flat
 
 Read = tuple  # (array parameter, *indices): two reads of one element are one
 Token = ir.Stmt | str  # where a derivative ends; or the name of an integer array, if that happened in another launch
@@ -71,13 +71,25 @@ def cuts_of(function: ir.Function, active: frozenset[str]) -> list[CutWrite]:
     return list(found)
 
 
+def dead_end(function: ir.Function, sources: frozenset[str]) -> ZeroedAt | None:
+    """The end of the paths from `sources` if nothing that is written has a derivative by them; None if it has."""
+    reader = _CutReader(function, sources, meant=True)
+    tokens = (t for found in (*reader.stored.values(), *reader.decided.values()) for t in found)
+    ends = [t for t in tokens if isinstance(t, ir.Stmt)]
+    if any(reader.written.values()) or not ends:
+        return None
+    return flat(next((s for s in ends if s.outs[0].type != bool_), ends[0]))
+
+
 def _parameters(reads: Reads) -> frozenset[str]:
     return frozenset(r[0] for r in reads)
 
 
 class _CutReader:
-    def __init__(self, function: ir.Function, active: frozenset[str]):
-        self.active = active
+    """`meant`: a `wb.detach` is a cut too."""
+
+    def __init__(self, function: ir.Function, active: frozenset[str], meant: bool = False):
+        self.active, self.meant = active, meant
         self.live: dict[ir.Value, Reads] = {
             p: frozenset({(p.name,)}) for p in function.params if p.name in active and is_value(p.type)
         }
@@ -129,7 +141,7 @@ class _CutReader:
             self._write(stmt)
         elif row is scalar.WHERE:
             self._choose(stmt.outs[0], stmt.args[1:], self.pending.get(stmt.args[0], {}))
-        elif row.effect is Effect.PURE and stmt.outs and not row.cut:
+        elif row.effect is Effect.PURE and stmt.outs and (self.meant or not row.cut):
             self._pure(stmt)
 
     def _load(self, stmt: ir.Stmt) -> None:
@@ -223,14 +235,13 @@ def cut_derivatives(case: RuleInput) -> Iterator[Finding]:
     """Finds floats that are used later and depend on an active array only through a statement without a derivative."""
     if not case.seeded or case.trail.final is None:
         return
-    known: dict[tuple, list[CutWrite]] = {}
     whole: dict[Allocation, _Origin] = {}
     told: set = set()
     makers: dict[Allocation, set] = {}  # the lines that wrote each memory
     for step in case.trail.steps:
         if step.event.command is None:
             continue
-        for cut in _cuts(case, step, known):
+        for cut in _cuts(case, step):
             found = _origin(case, step, cut, whole)
             if found is None:
                 continue
@@ -249,15 +260,12 @@ def cut_derivatives(case: RuleInput) -> Iterator[Finding]:
                 makers.setdefault(x.span.allocation, set()).add((step.event.label, step.event.line))
 
 
-def _cuts(case: RuleInput, step: WalkStep, known: dict[tuple, list[CutWrite]]) -> list[CutWrite]:
+def _cuts(case: RuleInput, step: WalkStep) -> list[CutWrite]:
     command = step.event.command
     program = command.program
     places = {*program.array_positions, *command.declared}
     active = frozenset(program.leaves[k].name for k in places if command.places[k].allocation in case.tape.active)
-    key = command.plan, active
-    if key not in known:
-        known[key] = cuts_of(command.plan.forward.function, active)
-    return known[key]
+    return program.once(cuts_of, command.plan.forward.function, active)
 
 
 def _origin(case: RuleInput, step: WalkStep, cut: CutWrite, whole: dict[Allocation, _Origin]) -> _Origin | None:

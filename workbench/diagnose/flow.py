@@ -14,7 +14,7 @@ from ..derivatives.func_grad_check import WrongCall
 from ..kernels.types import Scalar, Struct
 from ..tapes.events import Event
 from .custom import Disagreement, disagreement, has_rules
-from .cuts import cut_derivatives
+from .cuts import cut_derivatives, dead_end
 from .finding import Finding
 from .kinks import Kinks, where_of
 from .loop_turns import growing_turns, saturated_turns
@@ -132,7 +132,8 @@ def _death(case: RuleInput, step: WalkStep, reads: list[EventAccess], name: str)
         spans = {x.span for x in reads}
         taken = [k for k, s in zip(positions(event, "reads"), event.reads, strict=True) if s in spans]
         targets = frozenset(event.command.program.leaves[k].name for k in taken)
-        found = case.inspect(event, lambda e, space: first_death(e, space, targets))
+        found = dead_end(event.command.plan.forward.function, targets)
+        found = found or case.inspect(event, lambda e, space: first_death(e, space, targets))
         if isinstance(found, ZeroedAt):
             return found
     return ZeroedAt(event.where, "an adjoint comes in, and exactly zero goes out")

@@ -46,13 +46,12 @@ class Kinks(WalkObserver):
     first: dict[ir.Stmt, tuple[Event, Any]] = field(default_factory=dict)
     launches: int = 0
     run: int = 0
-    costs: dict[ir.Function, dict[ir.Stmt, int]] = field(default_factory=dict)
 
     def choose(self, steps: Sequence[WalkStep]) -> None:
         """Choose launches to look at, within a budget that does not grow with the tape."""
         events = [step.event for step in steps]
-        able = [e for e in events if e.reverse is not None and small(e) and not e.reverse.extremal and self._costs(e)]
-        whole = sum(sum(self._costs(e).values()) * math.prod(e.command.plan.form.dims) for e in able)
+        able = [e for e in events if e.reverse is not None and small(e) and not e.reverse.extremal and _costs(e)]
+        whole = sum(sum(_costs(e).values()) * math.prod(e.command.plan.form.dims) for e in able)
         most = min(max(MOST * len(able) // max(whole, 1), LAUNCHES), MANY)
         picked = np.linspace(0, len(able) - 1, min(len(able), most)).round().astype(int)
         self.chosen = frozenset(able[k] for k in picked)
@@ -63,7 +62,7 @@ class Kinks(WalkObserver):
         if event not in self.chosen:
             return
         self.launches += 1
-        costs, left = self._costs(event), MOST // len(self.chosen)
+        costs, left = _costs(event), MOST // len(self.chosen)
         dims = event.command.plan.form.dims
         number = min(math.prod(dims), left)
         order = np.random.default_rng(0).permutation(math.prod(dims))[:number]
@@ -84,14 +83,6 @@ class Kinks(WalkObserver):
 
         sample(event, space, trace, costs, threads)
 
-    def _costs(self, event: Event) -> dict[ir.Stmt, int]:
-        """The statements to look at, with their costs; empty if the launch compares nothing."""
-        function = event.reverse.reverse.function
-        if function not in self.costs:
-            wanted = [s for s in ir.walk(function.body) if _decides(s)]
-            self.costs[function] = watched_costs(function, wanted) if wanted else {}
-        return self.costs[function]
-
     def worst(self) -> tuple[ir.Stmt, int, Event, Any] | None:
         """(the number of close calls of the statement with most, one event and thread of them)."""
         if not self.close:
@@ -102,6 +93,16 @@ class Kinks(WalkObserver):
 
 def where_of(stmt: ir.Stmt) -> Where | None:
     return stmt.where or (stmt.of.where if stmt.of is not None else None)
+
+
+def _costs(event: Event) -> dict[ir.Stmt, int]:
+    """The statements to look at, with their costs; empty if the launch compares nothing."""
+    return event.command.program.once(_costs_of, event.reverse.reverse.function)
+
+
+def _costs_of(function: ir.Function) -> dict[ir.Stmt, int]:
+    wanted = [s for s in ir.walk(function.body) if _decides(s)]
+    return watched_costs(function, wanted) if wanted else {}
 
 
 def _decides(stmt: ir.Stmt) -> bool:

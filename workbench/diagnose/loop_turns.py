@@ -90,14 +90,10 @@ class Loops(WalkObserver):
 
     def choose(self, steps: Sequence[WalkStep]) -> None:
         """Choose the launches to look at."""
-        loops: dict[ir.Function, bool] = {}
         for event in (s.event for s in steps):
-            if event.reverse is not None and not event.reverse.extremal and small(event):
-                function = event.reverse.reverse.function
-                if function not in loops:
-                    loops[function] = any(_goes_back(s) for s in ir.walk(function.body))
-                if loops[function]:
-                    self.open.setdefault((event.label, event.line), set()).add(event)
+            able = event.reverse is not None and not event.reverse.extremal and small(event)
+            if able and event.command.program.once(_has_loops, event.reverse.reverse.function):
+                self.open.setdefault((event.label, event.line), set()).add(event)
         self.share //= max(len(self.open), 1)
 
     def observe(self, step: WalkStep, space: Workspace) -> None:
@@ -262,6 +258,10 @@ def _placed(function: ir.Function) -> Iterator[tuple[ir.Stmt, tuple[ir.Stmt, ...
             inside = (*around, stmt) if stmt.row in (control.FOR, control.WHILE) else around
             test = stmt.row is control.WHILE  # it runs once more than the turns
             open_ += [(r, around if test and r is stmt.regions[0] else inside) for r in stmt.regions]
+
+
+def _has_loops(function: ir.Function) -> bool:
+    return any(_goes_back(s) for s in ir.walk(function.body))
 
 
 def _goes_back(stmt: ir.Stmt) -> bool:

@@ -20,7 +20,6 @@ from ..kernels.analysis.activity import varied
 from ..kernels.interpreter import run
 from ..kernels.ops import scalar
 from ..kernels.types import Composite, is_float
-from ..launches.plan import Plan
 from ..tapes.events import Event
 from ..tapes.rerun import run_adjoint, run_primal, small
 from .finding import Finding
@@ -45,7 +44,6 @@ class _BoundLine:
     """The launches of one line in program order, and by place the launches in which it was at its bound."""
 
     steps: list[WalkStep]
-    limits: dict[tuple, dict[ir.Stmt, list[bool]]] = field(default_factory=dict)  # which operands have a derivative
     held: dict[Place, dict[Event, bool]] = field(default_factory=dict)
     last: Event | None = None
     everywhere: set[ir.Stmt] = field(default_factory=set)  # at a bound in every place of the last launch
@@ -68,11 +66,7 @@ class Bounds(WalkObserver):
                 series.setdefault((step.event.label, step.event.line), []).append(step)
         for found in series.values():
             line = _BoundLine(found[-LOOKED:])
-            for step in line.steps:
-                kind = plan, active = _kind(step.event)
-                if kind not in line.limits:
-                    line.limits[kind] = limits_of(plan.forward.function, active)
-            if any(line.limits.values()):
+            if any(_limits(step.event) for step in line.steps):
                 self.lines.append(line)
                 self.of.update((s.event, line) for s in line.steps)
 
@@ -91,9 +85,10 @@ def saturated(case: RuleInput) -> Iterator[Finding]:
             yield _saturated_finding(line, *found)
 
 
-def _kind(event: Event) -> tuple[Plan, frozenset[str]]:
-    """The cache key for which operands have a derivative: the first launch of a series may start from constants."""
-    return event.command.plan, event.reverse.reverse.active
+def _limits(event: Event) -> dict[ir.Stmt, list[bool]]:
+    """The bounds of a launch: which operands have a derivative. The first of a series may start from constants."""
+    command = event.command
+    return command.program.once(limits_of, command.plan.forward.function, event.reverse.reverse.active)
 
 
 def limits_of(function: ir.Function, active: frozenset[str]) -> dict[ir.Stmt, list[bool]]:
@@ -110,10 +105,8 @@ def limits_of(function: ir.Function, active: frozenset[str]) -> dict[ir.Stmt, li
 
 def _record_bounds(line: _BoundLine, event: Event, space: Workspace) -> int:
     """Record the places at their bound in this launch. Returns the number of statements that ran."""
-    plan = event.command.plan
-    limits = line.limits[_kind(event)]
-    first = line.last is None
-    ran, dims = 0, plan.form.dims
+    limits, first = _limits(event), line.last is None
+    ran, dims = 0, event.command.plan.form.dims
     if first:
         threads = spread_threads(dims, THREADS)
     else:

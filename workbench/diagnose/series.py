@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import linecache
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +17,7 @@ import numpy as np
 from ..tapes.events import Event
 from .finding import Finding
 from .rule import RuleInput
-from .walk_record import leaf_accesses, norm_of
+from .walk_record import WalkRecord, leaf_accesses, norm_of
 from .walk_step import WalkStep
 
 STEPS = 8
@@ -103,7 +103,7 @@ def _vanishing(case: RuleInput) -> Iterator[Finding]:
     A warning if a leaf gets no more than that, else an info: what lies far back may well not matter any more.
     """
     final = case.trail.final
-    for steps in _lines(case) if final is not None else ():
+    for steps in lines_reached(case.trail) if final is not None else ():
         sizes = np.array([s.flowing for s in steps])
         begin = int(sizes.argmax())
         if len(steps) - begin < FEW or not sizes[-1] < NOTHING * sizes[begin]:
@@ -121,18 +121,15 @@ def _vanishing(case: RuleInput) -> Iterator[Finding]:
         yield at.finding("vanishing", severity, text, STEADY, names)
 
 
-def _lines(case: RuleInput) -> Iterable[list[WalkStep]]:
+def lines_reached(trail: WalkRecord) -> list[list[WalkStep]]:
     """The repeated launches of each line into which an adjoint comes, nearest to the seed first."""
-    lines: dict[tuple, list[WalkStep]] = {}
-    for step in reversed(case.trail.steps):
-        if step.event.command is not None and step.flowing > 0 and np.isfinite(step.flowing):
-            lines.setdefault((step.event.label, step.event.line), []).append(step)
-    return lines.values()
+    found = ([s for s in reversed(steps) if 0 < s.flowing < np.inf] for steps in trail.lines.values())
+    return sorted(filter(None, found), key=lambda steps: trail.order[steps[0].event], reverse=True)
 
 
 def _series(case: RuleInput) -> Iterator[tuple[list[WalkStep], Series]]:
     """The series of repeated launches per line, nearest to the seed first, from the smallest adjoint on."""
-    for steps in _lines(case):
+    for steps in lines_reached(case.trail):
         sizes = np.array([s.flowing for s in steps])
         begin = int(sizes.argmin())
         if len(steps) - begin >= STEPS and sizes[begin] < sizes[-1]:

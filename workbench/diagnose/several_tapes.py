@@ -24,9 +24,7 @@ def earlier_tapes(case: RuleInput) -> Iterator[Finding]:
     tape = case.tape
     if case.trail.final is None or not case.seeded or not tape.border.met:
         return
-    seeds = Workspace()
-    for a, data in tape.last_seeds.items():
-        seeds[a] = Shadow(a, start=data)
+    seeds = Workspace({a: Shadow(a, start=data) for a, data in tape.last_seeds.items()})
     crossing = CrossTapeSearch(tape.border, seeds)
     if crossing.before is not None:
         case.visit(crossing.before)

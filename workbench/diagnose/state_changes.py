@@ -35,12 +35,8 @@ class Change(NamedTuple):
 class StateChanges:
     """`lines`: repeated launches by line, in program order. `changes`: by event, of the states that are known."""
 
-    def __init__(self, steps: list[WalkStep]):
-        self.lines: dict[tuple, list[WalkStep]] = {}
-        for step in steps:
-            if step.event.command is not None:
-                self.lines.setdefault((step.event.label, step.event.line), []).append(step)
-        self.lines = {key: found for key, found in self.lines.items() if len(found) >= SERIES}
+    def __init__(self, lines: dict[tuple, list[WalkStep]]):
+        self.lines = {key: found for key, found in lines.items() if len(found) >= SERIES}
         self.changes: dict[Event, list[Change]] = {}
         self._states: dict[Event, list[tuple[EventAccess, array]]] = {}
         self._after: dict[EventAccess, np.ndarray] = {}

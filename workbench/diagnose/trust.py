@@ -28,8 +28,9 @@ from ..tapes.tape import Tape
 from .dead_slopes import DeadSlopes
 from .loop_turns import Loops
 from .probe import Decision, Move, Probe
+from .series import lines_reached
 from .walk_record import WalkRecord
-from .walk_step import WalkObserver, WalkStep
+from .walk_step import WalkObserver
 
 HOLDS = 0.1  # relative error up to which the linear prediction holds
 DECADES = 8  # of step lengths, up to the size of the inputs
@@ -365,14 +366,10 @@ class _Search:
     def _growths(self) -> Iterator[_Growth]:
         """The repeated launches, and the loops in kernels, whose adjoint grows by CHAOS at least."""
         trail = self._walked(Loops())
-        lines: dict[tuple, list[WalkStep]] = {}
-        for step in trail.steps:
-            if step.event.command is not None and 0 < step.flowing < math.inf:
-                lines.setdefault((step.event.label, step.event.line), []).append(step)
-        for steps in lines.values():
-            total = steps[0].flowing / steps[-1].flowing
+        for steps in lines_reached(trail):
+            total, first = steps[-1].flowing / steps[0].flowing, steps[-1]
             if len(steps) > 4 and total > CHAOS:
-                yield _Growth(total ** (1 / (len(steps) - 1)), steps[0].title, steps[0].event.where)
+                yield _Growth(total ** (1 / (len(steps) - 1)), first.title, first.event.where)
         for event, seen in trail.observer(Loops).seen.items():
             for line in {at for at, _ in seen.adjoints}:
                 known = seen.series(line)

@@ -51,7 +51,7 @@ class WalkRecord:
         self.lost: dict[Allocation, SpanIndex[Span]] = {}
         for span in (span for spans in tape.needed.changed.values() for span in spans):
             self._lose(span)
-        self.turns = StateChanges(self.steps)
+        self.turns = StateChanges(self.lines)
         self.present: dict[EventAccess, np.ndarray] = {}
         self.races: list[tuple[GradientError, Event]] = []
         self.final: Workspace | None = None
@@ -72,6 +72,15 @@ class WalkRecord:
                 self.final = walk(tape, seeds, self.after, self.before, only=only)[0]
             except (GradientError, KernelError) as error:
                 self.error, self.failed = error, self._here
+
+    @cached_property
+    def lines(self) -> dict[tuple, list[WalkStep]]:
+        """The launches by (label, line), in program order."""
+        found: dict[tuple, list[WalkStep]] = {}
+        for step in self.steps:
+            if step.event.command is not None:
+                found.setdefault((step.event.label, step.event.line), []).append(step)
+        return found
 
     @cached_property
     def touching(self) -> dict[Allocation, list[int]]:

@@ -14,8 +14,8 @@ from ..arrays.array import array
 from ..arrays.workspace import Workspace
 from ..errors import Where
 from ..kernels import ir
+from ..kernels.analysis.activity import useful, varied
 from ..kernels.interpreter import run
-from ..kernels.ir import is_value
 from ..kernels.ops import Row, control, memory, scalar
 from ..kernels.types import bool_
 from ..tapes.events import Event
@@ -32,8 +32,8 @@ class _Flows:
         self.stopped: dict[ir.Stmt, bool] = {}  # adjoint statements: did every thread end here
         self.ran: set[ir.Stmt] = set()
         self.order: dict[ir.Stmt, None] = {}
-        self.adjoints = _adjoints(function, shadows)
-        self.toward = _toward(function, targets)
+        self.adjoints = varied(function, shadows, list(ir.walk(function.body)))
+        self.toward = useful(function, targets)
         self.escaping: set[ir.Value] = set()
         self.taken: dict[ir.Stmt, list[ir.Value]] = {}
         self.around: dict[ir.Stmt, list[ir.Stmt | None]] = {}
@@ -69,37 +69,6 @@ class _Flows:
             self.added |= ir.root(stmt.args[0]).name in self.targets
 
 
-def _adjoints(function: ir.Function, shadows: frozenset[str]) -> set[ir.Value]:
-    """The float values of an adjoint program that depend on shadows."""
-    found: set[ir.Value] = set()
-    for _ in range(3):  # loops carry values back to their start
-        for stmt in ir.walk(function.body):
-            read = stmt.row is memory.LOAD and ir.root(stmt.args[0]).name in shadows
-            if read or any(v in found for v in stmt.operands):
-                made = (*stmt.outs, *(p for r in stmt.regions for p in r.params))
-                found.update(v for v in made if is_number(v))
-    return found
-
-
-def _toward(function: ir.Function, targets: frozenset[str]) -> set[ir.Value]:
-    """The values from which an adjoint computes its contributions to the shadows in `targets`."""
-    origins: dict[ir.Value, list[ir.Value]] = {}
-    wanted: list[ir.Value] = []
-    for stmt in ir.walk(function.body):
-        results = [v for r in stmt.regions for v in r.results]
-        for made in (*stmt.outs, *(p for r in stmt.regions for p in r.params)):
-            origins[made] = [*stmt.args, *results]
-        if stmt.row.writes and ir.root(stmt.args[0]).name in targets:
-            wanted.append(stmt.args[-1])
-    found: set[ir.Value] = set()
-    while wanted:
-        value = wanted.pop()
-        if value not in found:
-            found.add(value)
-            wanted += origins.get(value, [])
-    return found
-
-
 def _outer(stmt: ir.Stmt) -> list[ir.Value]:
     """The values that a statement and its regions take from outside."""
     inner = [s for r in stmt.regions for s in ir.walk(r)]
@@ -131,9 +100,8 @@ class ZeroedAt:
 
 def first_death(event: Event, space: Workspace, targets: frozenset[str]) -> ZeroedAt | None:
     """The first statement of the reverse pass at which an adjoint came in and none went out to `targets`, or None."""
-    static = cut(event.command.plan.forward.function, targets)
-    if event.reverse is None or static is not None:
-        return static
+    if event.reverse is None:
+        return None
     function = event.reverse.reverse.function
     companions = frozenset(p.name for p in function.arrays if p.companion is not None)
     shadows = frozenset(p.name for p in function.arrays if p.role is ir.Role.SHADOW and p.belongs_to in targets)
@@ -206,39 +174,6 @@ def _not_run(function: ir.Function, flow: _Flows, event: Event) -> ZeroedAt | No
 # ---- what has no derivative at all
 
 _ROUNDING = (scalar.RINT, scalar.FLOOR, scalar.CEIL)
-
-
-def cut(function: ir.Function, sources: frozenset[str]) -> ZeroedAt | None:
-    """The `ZeroedAt` at which every path from `sources` loses its derivative; None if one reaches a stored float."""
-    depends = {p for p in function.params if p.name in sources and is_value(p.type)}
-    varies = {p for p in depends if is_number(p)}
-    ends: dict[ir.Stmt, None] = {}
-    sound = False
-    for _ in range(3):  # loops carry values back to their start
-        for stmt in ir.walk(function.body):
-            flows = [stmt.args, *(r.results for r in stmt.regions)]
-            used = [v for group in flows for v in group]
-            if stmt.row is memory.LOAD and ir.root(stmt.args[0]).name in sources:
-                depends.add(stmt.outs[0])
-                varies.update(o for o in stmt.outs if is_number(o))
-                continue
-            hit, live = any(v in depends for v in used), any(v in varies for v in used)
-            params = [p for r in stmt.regions for p in r.params]
-            if stmt.row.writes or stmt.row in (control.CALL, control.PRINTF):
-                sound |= live
-                depends.update(stmt.outs if hit else ())
-                varies.update(o for o in stmt.outs if live)
-            elif hit:
-                passes = stmt.row.adjoint is not None or bool(stmt.regions)
-                depends.update((*stmt.outs, *params))
-                good = [v for v in (*stmt.outs, *params) if is_number(v)] if live and passes else []
-                varies.update(good)
-                if live and not any(is_number(o) for o in good) and stmt.outs:
-                    ends[stmt] = None
-    if sound or not ends:
-        return None
-    stmt = next((s for s in ends if not all(o.type == bool_ for o in s.outs)), next(iter(ends)))
-    return flat(stmt)
 
 
 def flat(stmt: ir.Stmt) -> ZeroedAt:

@@ -90,9 +90,10 @@ def test_rounding_that_either_measure_sees_excuses_a_number(k: Any) -> None:
     twin, one = object(), WarpBackward.__new__(WarpBackward)
     exact, theirs = np.array([1.0, 0.0, 1e-5], np.float32), np.array([1.0, 1e-7, 1.01e-5], np.float32)
     row, published = VerdictRow("x", "not asked", theirs=theirs), PublishedGradient(None, twin, exact)  # type: ignore[arg-type]
-    one.noise, one.moved = {id(twin): np.array([0, 0, 1e-8])}, {id(twin): np.array([0, 1e-8, 0])}
+    noise, moved = np.array([0, 0, 1e-8]), np.array([0, 1e-8, 0.0])
+    one.measured = {"scaled": {id(twin): noise}, "rounded": {id(twin): moved}}
     assert one._judged(published, row, exact)[0] == "agrees"
-    one.moved[id(twin)] *= 0
+    moved *= 0
     assert one._judged(published, row, exact)[0] == "wrong"
 
 

@@ -340,6 +340,35 @@ def test_memory_of_torch(k, wp):
     assert seen.compare()["x"].verdict == "agrees"
 
 
+@pytest.mark.needs_torch
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning")
+@pytest.mark.parametrize("carried_on", [False, True])
+def test_a_leaf_of_torch_that_no_gradient_comes_to_is_told(k, wp, carried_on):
+    import torch
+
+    leaves = []
+
+    def program():
+        t = torch.tensor(X, requires_grad=True)
+        u = 2.0 * t
+        x, y = wp.from_torch(u), wp.zeros(3, dtype=float, requires_grad=True)
+        with wp.Tape() as tape:
+            wp.launch(k.square, 3, inputs=[x], outputs=[y])
+        tape.backward(grads={y: wp.array(np.ones(3), dtype=float)})
+        if carried_on:
+            u.backward(wp.to_torch(x.grad))
+        leaves.append(t)
+        return {"x": x, "y": y}
+
+    seen, a = both(program)
+    row = seen.compare()["x"]
+    if carried_on:
+        assert row.verdict == "agrees", row.texts()
+        np.testing.assert_allclose(leaves[-1].grad.numpy(), 8 * X)
+    else:
+        assert row.verdict == "unverified" and "leaves of torch" in row.cause and "wp.to_torch(x.grad)" in row.remedy
+
+
 def test_sums_that_cancel_are_not_accused_and_two_percent_are(k):
     from workbench.warp.watch.compare import accuracy
 

@@ -148,7 +148,7 @@ class AdjointLaunch(Verdicts):
         if self.chained or not self.recorded or self._overwrites_its_own():
             return
         now = self._walk(SCALES[0], rewinds=False)[0].get(id(one.twin))
-        if now is None or self._judged(one, row, now if one.written else now + one.before)[0] == "wrong":
+        if now is None or self._judged(one, row, one.whole(now))[0] == "wrong":
             return
         row.verdict = "unverified"
         row.cause = f"{row.cause}: right for what memory holds now, wrong for what {self.steps[0]!r} had read"

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import warp
 
 from .captures import Captures
-from .hooks import Hooks, Original, caller
+from .hooks import Hooks, Theirs, caller
 from .memory import Untranslated, arrays_in
 from .passes import WarpBackward
 from .recorder import EventRecorder
@@ -36,21 +35,17 @@ class Backwards:
         wrong = (one for one in self.passes if any(row.verdict == "wrong" for row in one.rows))
         return next(wrong, self.passes[-1] if self.passes else None)
 
-    def backward(self, original: Original, tape: Any, loss: Any = None, grads: Any = None) -> Any:
-        session = self.session
-        theirs = lambda: original(tape, loss, grads)  # noqa: E731
-        if session.inside:
-            return theirs()
-        if self.captures.calls is not None:
+    def backward(self, theirs: Theirs, tape: Any, loss: Any = None, grads: Any = None) -> Any:
+        if self.recorder.captured is not None:
             return self.captures.record_backward(theirs, tape, loss, grads)
-        if session.check == "gradient":
+        if self.session.check == "gradient":
             result = self.with_snapshots(theirs, tape, loss, grads)
         else:
-            result = session.quietly(theirs)
+            result = self.session.quietly(theirs)
         self.recorder.gone_back([a for a in arrays_in(tape.gradients) if a.grad is not None])
         return result
 
-    def with_snapshots(self, theirs: Callable[[], Any], tape: Any, loss: Any, grads: Any) -> Any:
+    def with_snapshots(self, theirs: Theirs, tape: Any, loss: Any, grads: Any) -> Any:
         """Run a backward between snapshots of the gradients, and judge it. Returns what Warp's call returns."""
         session = self.session
         session.tape.names.note(caller())
@@ -82,19 +77,16 @@ class Backwards:
         if shown is not None and self.passes[-1] is shown:
             shown.show()
 
-    def reset(self, original: Original, tape: Any) -> Any:
-        session = self.session
-        session.recorded.pop(tape, None)
-        session.escaped.pop(tape, None)
-        return original(tape) if session.inside else session.quietly(lambda: original(tape))
+    def reset(self, theirs: Theirs, tape: Any) -> Any:
+        self.session.recorded.pop(tape, None)
+        self.session.escaped.pop(tape, None)
+        return self.session.quietly(theirs)
 
-    def record_func(self, original: Original, tape: Any, backward: Any, arrays: Any) -> Any:
-        session, theirs = self.session, lambda: original(tape, backward, arrays)
-        if session.inside:
-            return theirs()
+    def record_func(self, theirs: Theirs, tape: Any, backward: Any, arrays: Any) -> Any:
+        session = self.session
         found, label = list(arrays_in(arrays)), getattr(backward, "__name__", "record_func")
-        if self.captures.calls is not None:
-            return self.captures.record("opaque", label, found, _no_twin, theirs)
+        if self.recorder.captured is not None:
+            return self.recorder.event("opaque", label, found, theirs, refused=FUNC)
         before = len(tape.launches)
         result = session.quietly(theirs)
         entries = tape.launches[before:]
@@ -107,7 +99,3 @@ class Backwards:
         session.steps.append(step)
         self.recorder.note_entries(tape, entries, step)
         return result
-
-
-def _no_twin() -> None:
-    raise Untranslated(FUNC)

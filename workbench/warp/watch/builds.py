@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from warp._src import types as warp_types
 
-from .captures import Captures
 from .handles import PARTS
-from .hooks import Hooks, Original, caller
+from .hooks import Hooks, Theirs
 from .memory import arrays_in
 from .recorder import EventRecorder
 from .session import Session
@@ -20,8 +20,8 @@ REPEATED = ("HashGrid.build", "Bvh.refit", "Bvh.rebuild")  # which a graph does 
 class Builds:
     """Handles the calls of Warp that build and fit."""
 
-    def __init__(self, session: Session, recorder: EventRecorder, captures: Captures):
-        self.session, self.recorder, self.captures, self.handles = session, recorder, captures, session.twins.handles
+    def __init__(self, session: Session, recorder: EventRecorder):
+        self.session, self.recorder, self.handles = session, recorder, session.twins.handles
 
     def install(self, hooks: Hooks) -> None:
         hooks.put(warp_types.HashGrid.build, self.grid)
@@ -30,39 +30,37 @@ class Builds:
             hooks.put(kind.refit, self.refitted)
         hooks.put(warp_types.Bvh.rebuild, self.rebuilt)
         for name in ("points", "velocities"):
-            setter = lambda original, mesh, new, name=name: self.replaced(original, mesh, name, new)  # noqa: E731
-            hooks.put(vars(warp_types.Mesh)[name].fset, setter)
+            hooks.put(vars(warp_types.Mesh)[name].fset, partial(self.replaced, name))
 
-    def grid(self, original: Original, grid: Any, points: Any, radius: float, groups: Any = None) -> Any:
-        theirs = lambda: original(grid, points, radius, groups)  # noqa: E731
+    def grid(self, theirs: Theirs, grid: Any, points: Any, radius: float, groups: Any = None) -> Any:
         ours = lambda: self.handles.build(grid, points, radius, groups)  # noqa: E731
         return self.event(grid, "build", [points, groups], theirs, ours)
 
-    def made(self, original: Original, thing: Any, *args: object, **kwargs: object) -> None:
+    def made(self, theirs: Theirs, thing: Any, *args: object, **kwargs: object) -> None:
         """Handle a new mesh or BVH: its twin is built from the present contents of its arrays."""
 
-        def theirs() -> None:
-            original(thing, *args, **kwargs)
+        def registered() -> None:
+            theirs()
             self.handles.created(thing)
 
         ours = lambda: self.handles.make(thing)  # noqa: E731
-        self.event(thing, "", [*args, *kwargs.values()], theirs, ours)
+        self.event(thing, "", [*args, *kwargs.values()], registered, ours)
 
-    def rebuilt(self, original: Original, tree: Any, constructor: Any = None) -> None:
-        self.fitted(tree, "rebuild", lambda: original(tree, constructor), lambda twin: twin.rebuild())
+    def rebuilt(self, theirs: Theirs, tree: Any, constructor: Any = None) -> None:
+        self.fitted(tree, "rebuild", theirs, lambda twin: twin.rebuild())
 
-    def refitted(self, original: Original, thing: Any) -> None:
-        self.fitted(thing, "refit", lambda: original(thing), lambda twin: twin.refit())
+    def refitted(self, theirs: Theirs, thing: Any) -> None:
+        self.fitted(thing, "refit", theirs, lambda twin: twin.refit())
 
-    def replaced(self, original: Original, mesh: Any, name: str, new: Any) -> None:
+    def replaced(self, name: str, theirs: Theirs, mesh: Any, new: Any) -> None:
         """Handle `mesh.points = new` (a refit) and `mesh.velocities = new`; recorded launches keep the old twin."""
-        self.fitted(mesh, name, lambda: original(mesh, new), lambda _: self.handles.make(mesh), new)
+        self.fitted(mesh, name, theirs, lambda _: self.handles.make(mesh), new)
 
     def fitted(
         self, thing: Any, label: str, theirs: Callable[[], Any], act: Callable[[Any], None], *given: Any
     ) -> None:
         """Handle a rebuild or refit of a mesh or BVH. Nothing is recorded before its twin, made by a launch, exists."""
-        if self.handles.twin(thing) is None and self.captures.calls is None:
+        if self.handles.twin(thing) is None and self.recorder.captured is None:
             self.session.quietly(theirs)
             return
 
@@ -76,10 +74,8 @@ class Builds:
         self, thing: Any, label: str, given: list[Any], theirs: Callable[[], Any], ours: Callable[[], None]
     ) -> Any:
         name = type(thing).__name__
-        if self.session.inside:
-            return theirs()
         label = f"{name}.{label}" if label else name
-        if self.captures.calls is not None and label not in REPEATED:
+        if self.recorder.captured is not None and label not in REPEATED:
             result = self.session.quietly(theirs)
             self.handles.forget(thing)
             return result
@@ -91,8 +87,4 @@ class Builds:
                 self.handles.forget(thing)
                 raise
 
-        if self.captures.calls is not None:
-            return self.captures.record("build", label, list(arrays_in(given)), or_forget, theirs)
-        return self.recorder.event(
-            "build", label, list(arrays_in(given)), theirs, or_forget, self.session.place_of(caller())
-        )
+        return self.recorder.event("build", label, list(arrays_in(given)), theirs, or_forget)

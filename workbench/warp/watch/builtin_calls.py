@@ -21,40 +21,11 @@ from ...kernels.reading.declare import tid
 from ...kernels.types import Composite
 from ...launches import array_tools
 from ...launches.launch import launch
+from ...launches.sums import array_inner, array_sum
 from .memory import HostWrite, Twins, Untranslated
 
 numbers = array(dtype=Any)
-pieces, planes = array(dtype=Any, ndim=3), array(dtype=Any, ndim=2)
 Given = Mapping[str, Any]
-
-
-@kernel
-def summed(a: pieces, count: int, out: planes):
-    i, j = tid()
-    total = a[i, 0, j]
-    for k in range(1, count):
-        total += a[i, k, j]
-    out[i, j] = total
-
-
-@kernel
-def product_summed(a: pieces, b: pieces, count: int, out: planes):
-    i, j = tid()
-    total = a[i, 0, j] * b[i, 0, j]
-    for k in range(1, count):
-        total += a[i, k, j] * b[i, k, j]
-    out[i, j] = total
-
-
-@kernel
-def dots_summed(a: pieces, b: pieces, count: int, width: int, out: planes):
-    i, j = tid()
-    total = a[i, 0, j][0] * b[i, 0, j][0]
-    for k in range(count):
-        for c in range(width):
-            if k + c > 0:
-                total += a[i, k, j][c] * b[i, k, j][c]
-    out[i, j] = total
 
 
 @kernel
@@ -81,21 +52,19 @@ def _scan(twins: Twins, g: Given) -> None:
 
 
 def _sum(twins: Twins, g: Given) -> None:
-    a, out = twins.array(g["values"]), twins.array(g["out"])
-    a, out, count = _around(a, out, g["axis"], g["value_count"])
-    launch(summed, out.shape, [a, count], [out])
+    rows, out = _rows(twins.array(g["values"]), twins.array(g["out"]), g["axis"], g["value_count"])
+    array_sum(rows, out, axis=1)
 
 
 def _inner(twins: Twins, g: Given) -> None:
     a, b, out = (twins.array(g[name]) for name in ("a", "b", "out"))
-    one, out, count = _around(a, out, g["axis"], g["count"])
-    two = _around(b, None, g["axis"], g["count"])[0]
-    if not isinstance(a.dtype, Composite):
-        launch(product_summed, out.shape, [one, two, count], [out])
-    elif len(a.dtype.shape) == 1:
-        launch(dots_summed, out.shape, [one, two, count, a.dtype.shape[0]], [out])
-    else:
-        raise Untranslated(f"array_inner of {a.dtype}")
+    one, made = _rows(a, out, g["axis"], g["count"])
+    two, _ = _rows(b, out, g["axis"], g["count"])
+    if isinstance(a.dtype, Composite):
+        if len(a.dtype.shape) > 1:
+            raise Untranslated(f"array_inner of {a.dtype}")
+        one, two = (rows.contiguous().view(a.dtype.scalar).reshape((len(rows), -1)) for rows in (one, two))
+    array_inner(one, two, made, axis=1)
 
 
 def _sort(twins: Twins, g: Given) -> None:
@@ -135,22 +104,19 @@ def _row(a: array) -> array:
     return a if a.ndim == 1 else a.flatten()
 
 
-def _around(a: array, out: Any, axis: int | None, count: int | None) -> tuple[array, Any, int]:
-    """(`a` as (outer, axis, inner), `out` as (outer, inner) or None, the number of elements to reduce).
+def _rows(a: array, out: array, axis: int | None, count: int | None) -> tuple[array, array]:
+    """(`a` as rows of what is to be added up, shape (rows, count), `out` as (rows, 1)).
 
     Raises Untranslated if an array is not contiguous, or there is nothing to reduce.
     """
     whole = a.size if axis is None else a.shape[axis]
     count = whole if count is None else count
-    if not a.is_contiguous or (out is not None and not out.is_contiguous) or not 0 < count <= whole:
+    if not (a.is_contiguous and out.is_contiguous) or not 0 < count <= whole:
         raise Untranslated("a reduction of an array that does not lie in one piece, or of nothing")
-    if axis is None:
-        shape = 1, whole, 1
-    else:
-        axis %= a.ndim
-        shape = int(np.prod(a.shape[:axis])), whole, int(np.prod(a.shape[axis + 1 :]))
-    made = None if out is None else out.flatten()[: shape[0] * shape[2]].reshape((shape[0], shape[2]))
-    return a.flatten().reshape(shape), made, count
+    if axis is not None and a.ndim > 1:
+        a = a.transpose([*(k for k in range(a.ndim) if k != axis % a.ndim), axis % a.ndim]).contiguous()
+    rows = a.flatten().reshape((-1, whole))[:, :count]
+    return rows, out.flatten()[: len(rows)].reshape((len(rows), 1))
 
 
 NATIVE: dict[str, Callable[[Twins, Given], None]] = {

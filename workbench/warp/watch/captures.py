@@ -12,8 +12,8 @@ import numpy as np
 from warp._src import context
 
 from ...arrays.array import array
-from .hooks import Hooks, Original, caller
-from .recorder import WarpCall
+from .hooks import Hooks, Theirs, caller
+from .recorder import EventRecorder, WarpCall
 from .session import Session
 from .snapshots import ReplayedSnapshots
 
@@ -43,15 +43,10 @@ _BEGIN = tuple(inspect.signature(context.capture_begin).parameters)
 
 
 class Captures:
-    """Records the calls of captures.
+    """Records the calls of captures, as `recorder.captured`. `graphs`: the calls of each graph."""
 
-    calls   those of the open capture, None outside of captures.
-    graphs  the calls of each graph.
-    """
-
-    def __init__(self, session: Session):
-        self.session = session
-        self.calls: list[Captured] | None = None
+    def __init__(self, session: Session, recorder: EventRecorder):
+        self.session, self.recorder = session, recorder
         self.graphs: weakref.WeakKeyDictionary[Any, list[Captured]] = weakref.WeakKeyDictionary()
         self.paused: weakref.WeakKeyDictionary[Any, list[Captured]] = weakref.WeakKeyDictionary()
         self.saved = ""  # why nothing can be noted in the graph of the open capture
@@ -64,47 +59,33 @@ class Captures:
         hooks.put(context.capture_while, self.loop)
         hooks.put(context.capture_if, self.branch)
 
-    def begin(self, original: Original, *args: object, **kwargs: object) -> Any:
-        result = self.session.quietly(lambda: original(*args, **kwargs))
-        self.calls = []
+    def begin(self, theirs: Theirs, *args: object, **kwargs: object) -> Any:
+        result = self.session.quietly(theirs)
+        self.recorder.captured = []
         given = dict(zip(_BEGIN, args, strict=False)) | kwargs
         self.saved = SAVED if given.get("apic") else ""
         return result
 
-    def end(self, original: Original, *args: object, **kwargs: object) -> Any:
-        graph = self.session.quietly(lambda: original(*args, **kwargs))
-        if self.calls is not None:
-            self.graphs[graph], self.calls = self.calls, None
+    def end(self, theirs: Theirs, *args: object, **kwargs: object) -> Any:
+        graph, recorder = self.session.quietly(theirs), self.recorder
+        if recorder.captured is not None:
+            self.graphs[graph], recorder.captured = recorder.captured, None
         return graph
 
-    def pause(self, original: Original, *args: object, **kwargs: object) -> Any:
-        if self.session.inside:
-            return original(*args, **kwargs)
-        graph = self.session.quietly(lambda: original(*args, **kwargs))
-        self.paused[graph], self.calls = self.calls or [], None
+    def pause(self, theirs: Theirs, *args: object, **kwargs: object) -> Any:
+        graph, recorder = self.session.quietly(theirs), self.recorder
+        self.paused[graph], recorder.captured = recorder.captured or [], None
         return graph
 
-    def resume(self, original: Original, graph: Any, *args: object, **kwargs: object) -> Any:
-        if self.session.inside:
-            return original(graph, *args, **kwargs)
-        result = self.session.quietly(lambda: original(graph, *args, **kwargs))
-        self.calls = self.paused.pop(graph, [])
-        return result
-
-    def record(
-        self, kind: str, label: str, arrays: list[Any], ours: Callable[[], Any], theirs: Any, kernel: Any = None
-    ) -> Any:
-        """Record a call in the open capture, for Warp and for us. Returns what Warp's call returns."""
-        assert self.calls is not None
-        place = self.session.place_of(caller())
-        result, tape, entries = self.session.run(theirs)
-        self.calls.append(WarpCall(kind, label, ours, place, kernel, arrays, tape, entries))
+    def resume(self, theirs: Theirs, graph: Any, *args: object, **kwargs: object) -> Any:
+        result = self.session.quietly(theirs)
+        self.recorder.captured = self.paused.pop(graph, [])
         return result
 
     def record_backward(self, theirs: Callable[[], Any], tape: Any, loss: Any, grads: Any) -> Any:
         """Record a backward in the open capture, with graph copies of the gradients before and after it."""
-        assert self.calls is not None
-        others = list(touched(self.calls))
+        assert self.recorder.captured is not None
+        others = list(touched(self.recorder.captured))
         self.session.backward = back = ReplayedSnapshots(self.session.twins, tape, loss, grads, others)
         back.place = self.session.place_of(caller())
         try:
@@ -112,35 +93,29 @@ class Captures:
             result = self.session.quietly(lambda: back.capture(theirs))
         finally:
             self.session.backward = None
-        self.calls.append(back)
+        self.recorder.captured.append(back)
         return result
 
-    def loop(self, original: Original, condition: Any, while_body: Any, *args: object, **kwargs: object) -> Any:
+    def loop(self, theirs: Theirs, condition: Any, while_body: Any, *args: object, **kwargs: object) -> Any:
         """Record the body of a captured loop, which runs once here; the trip count is known at the graph's launch."""
-        if self.session.inside or self.calls is None:
-            return original(condition, while_body, *args, **kwargs)
+        if self.recorder.captured is None:
+            return theirs()
         parts: list[list[Any]] = []
-        original(condition, self.part_of(while_body, parts), *args, **kwargs)
+        theirs.func(condition, self.part_of(while_body, parts), *args, **kwargs)
         for call in inner([call for part in parts for call in part]):
             if isinstance(call, ReplayedSnapshots):
                 call.refused = call.refused or IN_LOOP
-        self.calls.append(CapturedLoop(condition, parts, True))
+        self.recorder.captured.append(CapturedLoop(condition, parts, True))
 
     def branch(
-        self,
-        original: Original,
-        condition: Any,
-        on_true: Any = None,
-        on_false: Any = None,
-        *args: object,
-        **kwargs: object,
+        self, theirs: Theirs, condition: Any, on_true: Any = None, on_false: Any = None, *args: object, **kwargs: object
     ) -> Any:
-        if self.session.inside or self.calls is None:
-            return original(condition, on_true, on_false, *args, **kwargs)
+        if self.recorder.captured is None:
+            return theirs()
         yes: list[list[Any]] = []
         no: list[list[Any]] = []
-        original(condition, self.part_of(on_true, yes), self.part_of(on_false, no), *args, **kwargs)
-        self.calls.append(CapturedLoop(condition, [*(yes or [[]]), *no], False))
+        theirs.func(condition, self.part_of(on_true, yes), self.part_of(on_false, no), *args, **kwargs)
+        self.recorder.captured.append(CapturedLoop(condition, [*(yes or [[]]), *no], False))
 
     def part_of(self, body: Any, parts: list[list[Any]]) -> Any:
         """`body`, wrapped so that its calls are recorded in a list of their own, appended to `parts`."""
@@ -148,32 +123,29 @@ class Captures:
             return body
 
         def heard(**kwargs: object) -> None:
-            outer, self.calls = self.calls, []
+            recorder = self.recorder
+            outer, recorder.captured = recorder.captured, []
             try:
                 body(**kwargs)
-                parts.append(self.calls)
+                parts.append(recorder.captured)
             finally:
-                self.calls = outer
+                recorder.captured = outer
 
         return heard
 
 
-def inner(calls: list[Captured]) -> Iterator[WarpCall | ReplayedSnapshots]:
-    """All calls of a graph, those of its loops and branches too."""
+def inner(calls: list[Captured]) -> Iterator[Captured]:
+    """All calls of a graph, those in its loops and branches too."""
     for call in calls:
-        if isinstance(call, CapturedLoop):
-            for part in call.parts:
-                yield from inner(part)
-        else:
-            yield call
+        yield call
+        for part in call.parts if isinstance(call, CapturedLoop) else ():
+            yield from inner(part)
 
 
 def touched(calls: list[Captured]) -> Iterator[Any]:
     """Yields the Warp arrays that the calls of a graph may read or write; backwards touch none beside those."""
-    for call in calls:
+    for call in inner(calls):
         if isinstance(call, WarpCall):
             yield from call.arrays
         elif isinstance(call, CapturedLoop):
             yield call.condition
-            for part in call.parts:
-                yield from touched(part)

@@ -111,8 +111,7 @@ def leaked(one: GradientWalks, row: VerdictRow) -> Found | None:
     mine = row.subject
     if mine is None or id(mine.twin) not in exact:
         return None
-    found = exact[id(mine.twin)] if mine.written else exact[id(mine.twin)] + mine.before
-    if not accuracy(row.theirs, found, None).fine:
+    if not accuracy(row.theirs, mine.whole(exact[id(mine.twin)]), None).fine:
         return None
     names = ", ".join(f"`{one.session.tape.names.of(p.twin)}.grad`" for p in left)
     sentence = f"{names} still held what an earlier backward had left, and was walked back again"

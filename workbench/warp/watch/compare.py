@@ -46,6 +46,11 @@ class VerdictRow:
     exact: np.ndarray | None = None
     subject: Any = None
 
+    def becomes(self, verdict: Verdict, cause: str, remedy: str = "", step: WarpStep | None = None) -> bool:
+        """Set the verdict and what is said of it. Returns True."""
+        self.verdict, self.cause, self.remedy, self.step = verdict, cause, remedy, step
+        return True
+
     @property
     def launch(self) -> str:
         """`#3 step`: the launch at which it first goes wrong."""

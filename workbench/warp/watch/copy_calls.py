@@ -11,8 +11,8 @@ import numpy as np
 from warp._src import context, types as warp_types
 
 from ...arrays.creation import copy as our_copy
-from .captures import FROM_HOST, Captures
-from .hooks import Hooks, Original, caller
+from .captures import FROM_HOST
+from .hooks import Hooks, Theirs
 from .memory import Twins, arrays_in, hull
 from .recorder import EventRecorder
 from .session import Session
@@ -21,8 +21,8 @@ from .session import Session
 class CopyCalls:
     """Handles copies, fills, assignments and new arrays."""
 
-    def __init__(self, session: Session, recorder: EventRecorder, captures: Captures):
-        self.session, self.recorder, self.captures, self.twins = session, recorder, captures, session.twins
+    def __init__(self, session: Session, recorder: EventRecorder):
+        self.session, self.recorder, self.twins = session, recorder, session.twins
 
     def install(self, hooks: Hooks) -> None:
         hooks.put(context.copy, self.copy)
@@ -35,28 +35,17 @@ class CopyCalls:
         hooks.put(warp_types.array.numpy, self.viewed)
 
     def copy(
-        self,
-        original: Original,
-        dest: object,
-        src: Any,
-        dest_offset: int = 0,
-        src_offset: int = 0,
-        count: int = 0,
-        stream: object = None,
+        self, theirs: Theirs, dest: object, src: Any, dest_offset: int = 0, src_offset: int = 0, count: int = 0, *_: Any
     ) -> Any:
-        theirs = lambda: original(dest, src, dest_offset, src_offset, count, stream)  # noqa: E731
-        if self.session.inside:
-            return theirs()
         ours = lambda: self.our_copy(dest, src, dest_offset, src_offset, count)  # noqa: E731
         result = self.moved("copy", [dest, src], theirs, ours)
         self.carried(dest, src)
         return result
 
-    def clone(self, original: Original, src: Any, *args: Any, **kwargs: Any) -> Any:
+    def clone(self, theirs: Theirs, src: Any, *args: Any, **kwargs: Any) -> Any:
         """A clone, of which it is noted if gradients are meant to end there: `requires_grad=False`."""
-        made = original(src, *args, **kwargs)
-        asked = kwargs.get("requires_grad", args[1] if len(args) > 1 else None)
-        if asked is False and not self.session.inside:
+        made = theirs()
+        if kwargs.get("requires_grad", args[1] if len(args) > 1 else None) is False:
             self.session.cuts[made] = None
         return made
 
@@ -75,17 +64,14 @@ class CopyCalls:
             source = source.view(to.dtype)
         our_copy(to, source, dest_offset, src_offset, count)
 
-    def viewed(self, original: Original, a: Any) -> Any:
+    def viewed(self, theirs: Theirs, a: Any) -> Any:
         """Note which views of gradients the program has taken: the next backward writes to them."""
-        result, session = original(a), self.session
-        if not session.inside and isinstance(result, np.ndarray) and (left := session.left.get(a)) is not None:
+        result, session = theirs(), self.session
+        if isinstance(result, np.ndarray) and (left := session.left.get(a)) is not None:
             session.views.setdefault(a, []).append((left.number, weakref.ref(result)))
         return result
 
-    def fill(self, original: Original, a: Any, value: Any) -> Any:
-        theirs = lambda: original(a, value)  # noqa: E731
-        if self.session.inside:
-            return theirs()
+    def fill(self, theirs: Theirs, a: Any, value: Any) -> Any:
         return self.moved("fill_", [a], theirs, lambda: self.our_fill(a, value))
 
     def our_fill(self, a: Any, value: Any) -> None:
@@ -94,18 +80,13 @@ class CopyCalls:
             value = twin.dtype(*np.ravel(value).tolist())
         twin.fill_(self.twins.value(value))
 
-    def zero(self, original: Original, a: Any) -> Any:
-        if self.session.inside:
-            return original(a)
-        return self.moved("zero_", [a], lambda: original(a), lambda: self.twins.value(a).zero_())
+    def zero(self, theirs: Theirs, a: Any) -> Any:
+        return self.moved("zero_", [a], theirs, lambda: self.twins.value(a).zero_())
 
-    def assign(self, original: Original, a: Any, src: Any) -> Any:
-        theirs = lambda: original(a, src)  # noqa: E731
-        if self.session.inside:
-            return theirs()
+    def assign(self, theirs: Theirs, a: Any, src: Any) -> Any:
         if warp_types.is_array(src):
             return self.moved("assign", [a, src], theirs, lambda: self.our_copy(a, src))
-        label = "assign" if self.captures.calls is None else FROM_HOST
+        label = "assign" if self.recorder.captured is None else FROM_HOST
         return self.moved("assign", [a], theirs, lambda: self.our_assign(a), label)
 
     def our_assign(self, a: Any) -> None:
@@ -118,18 +99,16 @@ class CopyCalls:
     ) -> Any:
         """Handle a copy, fill or assignment."""
         arrays, label = list(arrays_in(given)), label or kind
-        if self.captures.calls is not None:
-            return self.captures.record(kind, label, arrays, ours, theirs)
-        if not arrays or not _is_worth(self.twins, kind, arrays):
+        if self.recorder.captured is None and not (arrays and _is_worth(self.twins, kind, arrays)):
             return self.session.quietly(theirs)
-        return self.recorder.event(kind, label, arrays, theirs, ours, self.session.place_of(caller()))
+        return self.recorder.event(kind, label, arrays, theirs, ours)
 
-    def made(self, original: Original, a: Any, data: Any = None, *args: object, **kwargs: object) -> None:
+    def made(self, theirs: Theirs, a: Any, data: Any = None, *_: object, **__: object) -> None:
         """Handle a new array: the host data that it copies is its initial contents, not an event."""
-        if self.session.inside or data is None or warp_types.is_array(data):
-            original(a, data, *args, **kwargs)
+        if data is None or warp_types.is_array(data):
+            theirs()
         else:
-            self.session.quietly(lambda: original(a, data, *args, **kwargs))
+            self.session.quietly(theirs)
 
 
 def _is_worth(twins: Twins, kind: str, arrays: list[Any]) -> bool:

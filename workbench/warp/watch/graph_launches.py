@@ -15,7 +15,7 @@ from ...arrays.array import array
 from .backward_calls import Backwards
 from .captures import Captured, CapturedLoop, Captures, inner, touched
 from .events import RACE, WarpStep
-from .hooks import Hooks, Original, caller
+from .hooks import Hooks, Theirs, caller
 from .memory import TwinBuffer, hull
 from .recorder import EventRecorder, WarpCall
 from .session import Session
@@ -38,13 +38,13 @@ class GraphLaunches:
     def install(self, hooks: Hooks) -> None:
         hooks.put(context.capture_launch, self.launch)
 
-    def launch(self, original: Original, graph: Any, stream: object = None) -> Any:
+    def launch(self, theirs: Theirs, graph: Any, *_: object, **__: object) -> Any:
         calls = self.captures.graphs.get(graph)
-        if self.session.inside or calls is None:
-            return original(graph, stream)
+        if calls is None:
+            return theirs()
         frame = caller()
         regions, refused = self.recorder.reach(touched(calls), self.session.place_of(frame))
-        result = self.session.quietly(lambda: original(graph, stream))
+        result = self.session.quietly(theirs)
         taken = [GraphSnapshots(call) for call in inner(calls) if isinstance(call, ReplayedSnapshots)]
         self.session.quietly(lambda: self.repeated(calls, regions, refused, frame, taken))
         return result
@@ -59,8 +59,9 @@ class GraphLaunches:
     ) -> None:
         """Replay the calls of a graph that has run, or record one opaque event for all."""
         first, before = len(self.session.tape.events), len(self.session.steps)
-        for tape in {id(call.tape): call.tape for call in inner(calls) if call.tape is not None}.values():
-            self.session.escaped.pop(tape, None)
+        for call in inner(calls):
+            if not isinstance(call, CapturedLoop) and call.tape is not None:
+                self.session.escaped.pop(call.tape, None)
         self.ran, self.taken = [], {id(one.back): one for one in taken}
         if not refused:
             self.repeat(calls, regions)
@@ -122,7 +123,7 @@ class GraphLaunches:
             elif isinstance(call, CapturedLoop):
                 if not self.repeat_turns(call, regions):
                     return False
-            elif self.recorder.replay(call).reason:
+            elif self.recorder.replay(call, call.refused).reason:
                 return False
         return True
 

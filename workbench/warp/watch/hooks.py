@@ -18,8 +18,8 @@ from ...tapes.events import place_of
 
 _OURS = {__name__.partition(".")[0], "warp"}
 
-Handler = Callable[..., Any]  # of the original function and the arguments
-Original = Callable[..., Any]  # a function of Warp that a hook replaced
+Theirs = functools.partial[Any]  # a call of Warp as the program has made it; `func` is Warp's own function
+Handler = Callable[..., Any]  # of such a call, and its arguments
 
 
 @functools.cache
@@ -70,15 +70,19 @@ def _original(function: FunctionType) -> FunctionType:
 
 
 class Hooks:
-    """Functions whose calls go to handlers, from `put` to `restore`. `unheard` is told of calls in other threads."""
+    """Functions whose calls go to handlers, from `put` to `restore`.
 
-    def __init__(self, unheard: Callable[[str], None]) -> None:
+    inside   True while a call of Warp runs: what that calls is part of it, and goes to no handler.
+    unheard  is told of calls in other threads.
+    """
+
+    def __init__(self, inside: Callable[[], bool], unheard: Callable[[str], None]) -> None:
         self.kept: list[tuple[Any, Any, Any, Any]] = []
-        self.unheard = unheard
+        self.inside, self.unheard = inside, unheard
         self.thread = threading.get_ident()
 
-    def put(self, function: FunctionType, handler: Handler) -> None:
-        """Turn calls of `function` into `handler(original, *args, **kwargs)`."""
+    def put(self, function: FunctionType, handler: Handler, always: bool = False) -> None:
+        """Turn calls of `function` into `handler(theirs, *args, **kwargs)`. `always`: inside calls of Warp too."""
         original = _original(function)
         thread = self.thread
 
@@ -86,7 +90,9 @@ class Hooks:
             if threading.get_ident() != thread:
                 self.unheard(original.__name__)
                 return original(*args, **kwargs)
-            return handler(original, *args, **kwargs)
+            if self.inside() and not always:
+                return original(*args, **kwargs)
+            return handler(functools.partial(original, *args, **kwargs), *args, **kwargs)
 
         code = _through.__code__
         consts = tuple(heard if c == "handler" else c for c in code.co_consts)

@@ -17,10 +17,9 @@ from ...launches.command import Command
 from ...launches.launch import launch as our_launch
 from .adjoint_launches import AdjointLaunch, AdjointSnapshots, Pair
 from .builtin_calls import NATIVE, given_to
-from .captures import Captures
-from .hooks import Hooks, Original, caller, first_line
+from .hooks import Hooks, Theirs, caller, first_line
 from .memory import Untranslated, arrays_in
-from .recorder import EventRecorder, no_twin
+from .recorder import EventRecorder
 from .rewritten_launches import serialised, without_skips
 from .session import CallSite, Session
 
@@ -62,35 +61,35 @@ class Progress:
 class LaunchCalls:
     """Handles launches, whichever API makes them. `adjoints`: those with `adjoint=True` so far."""
 
-    def __init__(self, session: Session, recorder: EventRecorder, captures: Captures):
-        self.session, self.recorder, self.captures = session, recorder, captures
+    def __init__(self, session: Session, recorder: EventRecorder):
+        self.session, self.recorder = session, recorder
         self.twins, self.programs = session.twins, session.programs
         self.progress = Progress()
         self.adjoints: list[AdjointLaunch] = []
 
     def install(self, hooks: Hooks) -> None:
-        hooks.put(context.launch, self.launch)
+        hooks.put(context.launch, self.launch, always=True)
         hooks.put(context.Launch.launch, self.command)
         for name in NATIVE:
             if isinstance(function := getattr(warp_utils, name, None), FunctionType):
                 hooks.put(function, self.native)
 
-    def launch(self, original: Original, *args: object, **kwargs: object) -> Any:
-        """Handle `wp.launch`."""
+    def launch(self, theirs: Theirs, *args: object, **kwargs: object) -> Any:
+        """Handle `wp.launch`, also where a backward of Warp's makes it."""
         if self.session.inside:
             if self.session.backward is not None and kwargs.get("adjoint"):
-                return self.session.backward.adjoint_launch(original, args, kwargs)
-            return original(*args, **kwargs)
+                return self.session.backward.adjoint_launch(theirs, kwargs)
+            return theirs()
         frame = caller()
         g: dict[str, Any] = dict(zip(_NAMES, args, strict=False)) | kwargs
         kernel, values = g.get("kernel"), [*g.get("inputs", ()), *g.get("outputs", ())]
         if g.get("record_cmd") or not isinstance(kernel, context.Kernel) or "dim" not in g:
-            return original(*args, **kwargs)
+            return theirs()
         tape = context.runtime.tape
         before = 0 if tape is None else len(tape.launches)
 
-        def theirs() -> Any:
-            result = original(*args, **kwargs)
+        def placed() -> Any:
+            result = theirs()
             if tape is not None and len(tape.launches) > before and isinstance(entry := tape.launches[-1], list):
                 code = frame.f_code
                 entry[7]["caller"] = {"file": code.co_filename, "lineno": frame.f_lineno, "func": code.co_name}
@@ -98,14 +97,11 @@ class LaunchCalls:
 
         if g.get("adjoint"):
             adjoints = [*g.get("adj_inputs", ()), *g.get("adj_outputs", ())]
-            return self.launched_back(kernel, _dims(g["dim"]), values, adjoints, theirs, frame)
-        return self.launched(kernel, _dims(g["dim"]), values, theirs, frame)
+            return self.launched_back(kernel, _dims(g["dim"]), values, adjoints, placed, frame)
+        return self.launched(kernel, _dims(g["dim"]), values, placed, frame)
 
-    def command(self, original: Original, command: Any, stream: object = None) -> Any:
+    def command(self, theirs: Theirs, command: Any, *_: object, **__: object) -> Any:
         """Handle `Launch.launch()` of a `record_cmd=True` launch."""
-        theirs = lambda: original(command, stream)  # noqa: E731
-        if self.session.inside:
-            return theirs()
         frame, kernel, bounds = caller(), command.kernel, command.bounds
         rank, values, adjoints = int(kernel.adj.kernel_dim), list(command.fwd_args or ()), list(command.adj_args or ())
         dims = tuple(int(bounds.shape[k]) for k in range(rank)) if rank else (int(bounds.size),)
@@ -113,9 +109,8 @@ class LaunchCalls:
         if getattr(bounds, "coord_mult", 1) != 1:
             refused = "a grid with more axes than its kernel tells apart"
         if refused:
-            arrays = list(arrays_in([*values, *adjoints]))
-            place = self.session.place_of(frame)
-            return self.recorder.event("opaque", kernel.func.__name__, arrays, theirs, no_twin, place, kernel, refused)
+            arrays, label = list(arrays_in([*values, *adjoints])), kernel.func.__name__
+            return self.recorder.event("opaque", label, arrays, theirs, kernel=kernel, refused=refused)
         if command.adjoint:
             return self.launched_back(kernel, dims, values, adjoints, theirs, frame)
         return self.launched(kernel, dims, values, theirs, frame)
@@ -126,16 +121,14 @@ class LaunchCalls:
         """Handle one launch of Warp's."""
         session, recorder = self.session, self.recorder
         label, place = kernel.func.__name__, session.place_of(frame)
-        if 0 in dims and self.captures.calls is None:
+        if 0 in dims and recorder.captured is None:
             _, tape, entries = made = session.run(theirs)
             recorder.note_entries(tape, entries, None)
             return made[0]
         held, given = list(values), session.twins.arrays_of(values)
         twins: list[Any] = []
         ours = lambda: self.run(kernel, dims, held, place, twins)  # noqa: E731
-        if self.captures.calls is not None:
-            return self.captures.record("launch", label, given, ours, theirs, kernel)
-        return recorder.event("launch", label, given, theirs, ours, place, kernel, values=values)
+        return recorder.event("launch", label, given, theirs, ours, kernel, values=values)
 
     def launched_back(
         self,
@@ -151,8 +144,8 @@ class LaunchCalls:
         label = f"adjoint of {kernel.func.__name__}"
         pairs = list({(id(a), id(g)): (a, g) for a, g in _pairs(values, adjoints)}.values())
         arrays = [*session.twins.arrays_of(values), *(g for _, g in pairs)]
-        if self.captures.calls is not None:
-            return self.captures.record("opaque", label, arrays, _in_capture, theirs, kernel)
+        if recorder.captured is not None:
+            return recorder.event("opaque", label, arrays, theirs, kernel=kernel, refused=IN_CAPTURE)
         place = session.place_of(frame)
         regions, reason = recorder.reach(arrays, place)
         if any(id(twin) not in session.tape.names.noted for a, _ in pairs for twin in session.twins.behind(a)):
@@ -202,22 +195,17 @@ class LaunchCalls:
 
     # ---- functions in C++
 
-    def native(self, original: Original, *args: object, **kwargs: object) -> Any:
+    def native(self, theirs: Theirs, *args: object, **kwargs: object) -> Any:
         """Handle a function of `wp.utils` that Warp computes in C++."""
-        theirs = lambda: original(*args, **kwargs)  # noqa: E731
-        if self.session.inside:
-            return theirs()
-        name, given = original.__name__, given_to(original, args, kwargs)
+        name, given = theirs.func.__name__, given_to(theirs.func, args, kwargs)
+        call: Callable[[], Any] = theirs
         if "out" in given and given["out"] is None:  # it is made by the call
             result = self.session.quietly(theirs)
             if not warp_types.is_array(result):
                 return result  # a number of the host
-            given["out"], theirs = result, lambda: result
-        arrays = list(arrays_in(given.values()))
+            given["out"], call = result, lambda: result
         ours = lambda: NATIVE[name](self.session.twins, given)  # noqa: E731
-        if self.captures.calls is not None:
-            return self.captures.record("native", name, arrays, ours, theirs)
-        return self.recorder.event("native", name, arrays, theirs, ours, self.session.place_of(caller()))
+        return self.recorder.event("native", name, list(arrays_in(given.values())), call, ours)
 
 
 def _dims(dim: Any) -> tuple[int, ...]:
@@ -246,7 +234,3 @@ def _pairs(values: list[Any], adjoints: list[Any]) -> Iterator[Pair]:
             held = adjoint if own else a.grad
             if held is not None:
                 yield a, held
-
-
-def _in_capture() -> None:
-    raise Untranslated(IN_CAPTURE)

@@ -102,23 +102,14 @@ class KnownArray(NamedTuple):
     """A Warp array that has a twin, its identity (pointer, shape, strides, dtype), and its buffer (None if empty)."""
 
     ref: weakref.ref[Any]
-    ptr: int | None
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    dtype: Any
+    identity: tuple[Any, ...]
     region: TwinBuffer | None
     twin: array
 
     def holds(self, a: Any) -> bool:
         """True if `a` is still this array over the same live memory."""
-        return (
-            self.ref() is a
-            and self.ptr == a.ptr
-            and self.shape == a.shape
-            and self.strides == a.strides
-            and self.dtype is a.dtype
-            and (self.region is None or not self.region.gone)
-        )
+        same = self.ref() is a and self.identity == (a.ptr, a.shape, a.strides, a.dtype)
+        return same and (self.region is None or not self.region.gone)
 
 
 class Twins:
@@ -186,8 +177,8 @@ class Twins:
             made = array_on(region.allocation, dtype, tuple(a.shape), tuple(map(int, a.strides)), a.ptr - region.low)
             if differentiable(dtype):
                 made.requires_grad = True
-        found = KnownArray(weakref.KeyedRef(a, self.forget, key), a.ptr, a.shape, a.strides, a.dtype, region, made)
-        self.made[key] = found
+        identity = a.ptr, a.shape, a.strides, a.dtype
+        found = self.made[key] = KnownArray(weakref.KeyedRef(a, self.forget, key), identity, region, made)
         return found
 
     def forgotten(self, ref: weakref.KeyedRef[int, Any]) -> None:

@@ -20,7 +20,7 @@ from ...errors import GradientError
 from ...tapes import conventions
 from ...tapes.events import Event
 from ...tapes.rerun import Enough
-from ...tapes.reverse import opaque_meets, reverse, walk
+from ...tapes.reverse import meets as holds_adjoint, reverse, walk
 from .adjoint_launches import same
 from .compare import SMALL, accuracy, is_near
 from .events import HOST_WRITE, RACE, WarpStep
@@ -28,6 +28,7 @@ from .hooks import first_line
 from .memory import Untranslated, arrays_in, root_of
 from .session import LeftGradient, Session
 from .snapshots import GradientSnapshots, digest
+from .torch_tensors import shares_gradient
 from .verdicts import Verdicts
 from .walks import SCALES, Act, PublishedGradient, add_seeds, floats, gradient_in, meets, reads
 
@@ -45,7 +46,8 @@ class Glimpse:
 class WarpBackward(Verdicts):
     """A backward of Warp's. `rows` say what came of it.
 
-    steps    what Warp's tape has recorded, in order.
+    steps    what Warp's tape has recorded, in order; `own`: their events by id.
+    missed   the events while that tape was open which it has not recorded.
     seeds    (twin, values): what the walk starts from.
     exact    by the id of a twin: the exact gradient.
     reached  the opaque or doubtful events that an adjoint came to.
@@ -62,11 +64,13 @@ class WarpBackward(Verdicts):
         self.complete = all(id(e) in known for e in self.entries)
         self.by_entry = [known.get(id(e)) for e in self.entries]
         self.steps = [s for s in self.by_entry if s is not None]
+        self.own = {id(s.event): s.event for s in self.steps if s.event is not None}
         self.glimpses: list[Glimpse] = []
         loss, grads = moment.loss, moment.grads
-        escaped = session.escaped.get(moment.tape, [])
-        self.seeded = [a for a in (loss, *(grads or ())) if a is not None] or self._seeded_by_hand(escaped)
-        self.events = self._window(self.seeded, escaped)
+        heard = (s.event for s in session.escaped.get(moment.tape, ()) if s.event is not None and s.kind != "adjoint")
+        self.missed = [event for event in heard if not _is_host(event)]
+        self.seeded = [a for a in (loss, *(grads or ())) if a is not None] or self._seeded_by_hand()
+        self.events = self._window(self.seeded)
         self.meeting: dict[Allocation, list[Event]] = {}  # the events that touch a memory
         for event in self.events:
             for place in {span.allocation for span in (*event.reads, *event.writes)}:
@@ -76,35 +80,30 @@ class WarpBackward(Verdicts):
         self.bases = {id(p.twin): p.before for p in reversed(self.published) if not p.written}
         self.again = [] if loss is not None or grads else self._left_again()
 
-    def _window(self, seeded: list[Any], escaped: list[WarpStep]) -> list[Event]:
+    def _window(self, seeded: list[Any]) -> list[Event]:
         """Our events between the first and last that Warp's tape has recorded, unrecorded ones between them too.
 
         It begins earlier at an event that the open tape should have recorded, and ends later at the writers of a seeded
         array that no recorded event writes.
         """
-        events, own = (
-            self.session.tape.events[: self.moment.events],
-            {id(s.event) for s in self.steps if s.event is not None},
-        )
+        events, own = self.session.tape.events[: self.moment.events], self.own
         places = [n for n, e in enumerate(events) if id(e) in own]
         if not places:
             return []
-        heard = [s.event for s in escaped if s.event is not None and s.kind != "adjoint"]
-        missed = {id(event) for event in heard if not _is_host(event)}
+        missed = {id(event) for event in self.missed}
         first = next((n for n, e in enumerate(events[: places[0]]) if id(e) in missed), places[0])
         last = places[-1]
         for twin in (found[0] for a in seeded if (found := self.session.twins.behind(a))):
             writers = [n for n, e in enumerate(events) if not _is_host(e) and meets(twin.span, e.writes)]
-            if writers and not own.intersection(id(events[n]) for n in writers):
+            if writers and not any(id(events[n]) in own for n in writers):
                 last = max(last, writers[-1])
         return events[first : last + 1]
 
     # ---- before
 
-    def _seeded_by_hand(self, escaped: list[WarpStep]) -> list[Any]:
+    def _seeded_by_hand(self) -> list[Any]:
         """Arrays with a seed in their gradient that steps which Warp's tape has not recorded have written."""
-        missed = [s.event for s in escaped if s.event is not None and s.kind != "adjoint" and not _is_host(s.event)]
-        missed += self._going_on()
+        missed = [*self.missed, *self._going_on()]
         found = []
         for known in list(self.session.twins.made.values()) if missed else ():
             a = known.ref()
@@ -116,12 +115,14 @@ class WarpBackward(Verdicts):
 
     def _going_on(self) -> list[Event]:
         """Events that read results of the recorded ones but are not on Warp's tape."""
-        own = {id(s.event): s.event for s in self.steps if s.event is not None}
         events = self.session.tape.events[: self.moment.events]
-        results = [span for event in own.values() for span in event.writes]
-        begun = next((n for n, e in enumerate(events) if id(e) in own), len(events))
-        others = (e for e in events[begun:] if id(e) not in own and not _is_host(e) and not e.kind.opaque)
-        return [e for e in others if any(meets(span, results) for span in e.reads)]
+        results = [span for event in self.own.values() for span in event.writes]
+        begun = next((n for n, e in enumerate(events) if id(e) in self.own), len(events))
+        return [e for e in self._unrecorded(events[begun:]) if any(meets(span, results) for span in e.reads)]
+
+    def _unrecorded(self, events: list[Event]) -> list[Event]:
+        """Those of our events that Warp's tape does not hold, and that the host or an opaque call has not made."""
+        return [e for e in events if id(e) not in self.own and not _is_host(e) and not e.kind.opaque]
 
     def _with_gradients(self) -> list[PublishedGradient]:
         """The arrays that publish a gradient; of overlapping gradients the largest."""
@@ -152,8 +153,7 @@ class WarpBackward(Verdicts):
 
     def _beside(self) -> Iterator[Any]:
         """Yields arrays with a gradient that the pass only reads, in launches that Warp's tape does not hold too."""
-        own = {id(s.event) for s in self.steps if s.event is not None}
-        missed = [e for e in self.events if id(e) not in own and not _is_host(e) and not e.kind.opaque]
+        missed = self._unrecorded(self.events)
         taken = {id(a) for e in self.events if e.command is not None for a in e.command.flat}
         for known in list(self.session.twins.made.values()):
             a, span = known.ref(), known.twin.span
@@ -268,7 +268,9 @@ class WarpBackward(Verdicts):
             after, held = self.moment.after(one.theirs), digest(self.moment.held(one.theirs))
             one.after = after
             spent = one.before if one.written and one.holds and not np.any(after) else None
-            self.session.left[one.theirs.grad] = LeftGradient(self.number, after, held, one.written, spent)
+            self.session.left[one.theirs.grad] = LeftGradient(
+                self.number, after, held, one.written, spent, shared=shares_gradient(one.theirs)
+            )
         if sum(values.nbytes for g in self.glimpses for _, values in g.values) > MUCH:
             self.glimpses.clear()
 
@@ -333,7 +335,7 @@ class WarpBackward(Verdicts):
             if not inside:
                 return
             if event.kind.opaque or id(event) in doubtful:
-                if _meets(event, space):
+                if holds_adjoint((part for part in floats(event) if meets(part.span, event.writes)), space):
                     self.reached.append(event)
                     _spoil(event, space)
                 return
@@ -403,16 +405,6 @@ def _numbers(values: np.ndarray) -> np.ndarray:
 
 def _is_host(event: Event) -> bool:
     return event.kind.from_host or event.label == HOST_WRITE
-
-
-def _meets(event: Event, space: Workspace) -> bool:
-    if event.command is None:
-        return opaque_meets(event, space)
-    return any(
-        part.allocation in space and np.any(space[part.allocation].view(part.span, gradient_dtype(part)))
-        for part in floats(event)
-        if meets(part.span, event.writes)
-    )
 
 
 def _spoil(event: Event, space: Workspace) -> None:

@@ -58,9 +58,7 @@ class PublishedBackward:
 
         `step` is ignored: nothing is computed.
         """
-        space = Workspace()
-        for a, data in self.seeds.items():
-            space[a] = Shadow(a, start=data)
+        space = Workspace({a: Shadow(a, start=data) for a, data in self.seeds.items()})
         glimpses = {id(g.step.event): g for g in self.one.glimpses}
         final: dict[int, list[Any]] = {}
         for p in self.one.published:

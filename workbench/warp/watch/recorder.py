@@ -13,7 +13,7 @@ from ...arrays.array import array
 from ...errors import WorkbenchError
 from .builtin_calls import host_write
 from .events import HOST_WRITE, RACE, WarpStep, asks_mesh, difference_of
-from .hooks import first_line
+from .hooks import caller, first_line
 from .memory import TwinBuffer, Untranslated, hull, root_of
 from .session import CallSite, Session
 
@@ -29,23 +29,29 @@ class WarpCall:
     arrays   of Warp that it touches, or their twins.
     ours     what the twins do.
     tape     Warp's open tape; `entries`: what that has recorded of the call.
+    refused  why there is no twin, or "".
     """
 
     kind: str
     label: str
-    ours: Callable[[], Any]
+    ours: Callable[[], Any] | None
     place: CallSite
     kernel: Any = None
     arrays: Sequence[Any] = ()
     tape: Any = None
     entries: Sequence[Any] = ()
+    refused: str = ""
 
 
 class EventRecorder:
-    """Records calls of Warp on the session's tape, each as a step."""
+    """Records calls of Warp on the session's tape, each as a step.
+
+    captured   the calls of the open capture so far, in place of steps; None outside of captures.
+    """
 
     def __init__(self, session: Session):
         self.session, self.twins = session, session.twins
+        self.captured: list[Any] | None = None
         self.computed: dict[int, Any] = {}  # by address: gradients of a backward, and the twins of its arrays
 
     # ---- a call and its twin
@@ -56,20 +62,24 @@ class EventRecorder:
         label: str,
         arrays: Sequence[Any],
         theirs: Callable[[], Any],
-        ours: Callable[[], Any],
-        place: CallSite,
+        ours: Callable[[], Any] | None = None,
         kernel: Any = None,
         refused: str = "",
         values: Sequence[Any] = (),
     ) -> Any:
-        """Run one call of Warp's and its twin. Returns what Warp's call returns, and raises what it raises.
+        """Run one call of Warp's and its twin; in a capture only note it, for the launches of its graph.
 
-        `refused`: why there is no twin; `values`: the arguments.
+        `refused`: why there is no twin; `values`: the arguments. Returns what Warp's call returns, and raises what it
+        raises.
         """
-        regions, reason = self.reach(arrays, place)
+        place = self.session.place_of(caller())
+        regions, reason = self.reach(arrays, place) if self.captured is None else ([], "")
         result, tape, entries = self.session.run(theirs)
-        call = WarpCall(kind, label, ours, place, kernel, arrays, tape, entries)
-        self.session.quietly(lambda: self.record(call, regions, refused or reason, values))
+        call = WarpCall(kind, label, ours, place, kernel, arrays, tape, entries, refused)
+        if self.captured is not None:
+            self.captured.append(call)
+        else:
+            self.session.quietly(lambda: self.record(call, regions, refused or reason, values))
         return result
 
     def reach(self, arrays: Iterable[Any], place: CallSite) -> tuple[list[TwinBuffer], str]:
@@ -95,7 +105,7 @@ class EventRecorder:
         events = self.session.tape.events
         count = len(events)
         step = self.step(call.kind, call.label, call.tape, call.entries, call.kernel, reason)
-        if not reason:
+        if not reason and call.ours is not None:
             try:
                 self.on_our_tape(call.ours)
                 if len(events) > count:
@@ -257,7 +267,3 @@ class EventRecorder:
         step = WarpStep(len(tape.events), "adjoint", "Tape.backward", None)
         step.event = tape.opaque_event(step.label, [*twins, gradient], [gradient], perform, GRADIENT, place)
         self.session.steps.append(step)
-
-
-def no_twin() -> None:
-    """The twin of an opaque call: it does nothing."""

@@ -38,6 +38,7 @@ class LeftGradient:
     computed: bool  # by an event of that backward's pass
     seed: np.ndarray | None = None  # what the program had put there, if that backward has used it up
     source: array | None = None  # the twin of the array from whose `.grad` a copy has brought it along
+    shared: bool = False  # with a tensor of torch, as its `grad`
 
 
 class Session:

@@ -14,8 +14,9 @@ import numpy as np
 import warp
 from warp._src import codegen, context
 
-from .hooks import Original
+from .hooks import Theirs
 from .memory import TwinBuffer, Twins, arrays_in
+from .torch_tensors import in_backward
 
 MUCH = 1 << 26  # bytes that are noted after the adjoint launches of one graph
 MOST = 1 << 28  # of one backward
@@ -30,6 +31,7 @@ class GradientSnapshots:
     glimpses   after adjoint launches: the number of the entry, and [(array, its gradient)].
     changed    buffers that the host had changed without an event.
     events, steps  how many there were of each when the watch came to it.
+    in_torch       True if a backward of torch has called it.
     """
 
     kind, label, kernel, most = "backward", "Tape.backward", None, MOST
@@ -38,7 +40,7 @@ class GradientSnapshots:
         self.twins, self.tape, self.loss, self.grads = twins, tape, loss, grads
         self.entries, self.gradients = list(tape.launches), list(tape.gradients)
         self.events = self.steps = self.noted = 0
-        self.refused = ""
+        self.refused, self.in_torch = "", in_backward()
         self.next = len(self.entries)
         self.glimpses: list[tuple[int, list[tuple[Any, Any]]]] = []
         self.changed: frozenset[TwinBuffer] = frozenset()
@@ -69,9 +71,9 @@ class GradientSnapshots:
     def end(self) -> None:
         self.last = {key: self.copy(a.grad) for key, a in self.arrays.items()}
 
-    def adjoint_launch(self, original: Original, args: tuple, kwargs: dict) -> Any:
+    def adjoint_launch(self, theirs: Theirs, kwargs: dict) -> Any:
         """Run one adjoint launch of Warp's, and snapshot the gradients that it may have changed."""
-        result = original(*args, **kwargs)
+        result = theirs()
         n = entry_of(self.entries, self.next, kwargs.get("kernel"), kwargs.get("inputs"))
         if n is not None and not self.refused:
             self.next = n

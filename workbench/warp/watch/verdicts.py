@@ -18,6 +18,7 @@ from .causes import NOTEBOOKS, explain
 from .compare import SLIGHT, SMALL, Verdict, VerdictRow, accuracy
 from .events import RACE, WarpStep
 from .snapshots import digest
+from .torch_tensors import leaves_behind, shares_gradient
 from .walks import SCALES, GradientWalks, OtherSlopes, PublishedGradient, floats, is_choosing
 
 NO_SEED = "this backward starts from no seed: no loss=, no grads=, and nothing in .grad of what launches have written"
@@ -38,19 +39,18 @@ class Verdicts(GradientWalks):
             row.cause = "launches overwrite it, so that its gradient has no one meaning"
             return row
         if not self.complete or error:
-            row.verdict, row.cause = "unverified", error or UNHEARD
-            row.step = None if self.stopped is None else self._step_behind(self.stopped)
-            row.remedy = APART if row.cause.startswith(RACE) else ""
+            step = None if self.stopped is None else self._step_behind(self.stopped)
+            row.becomes("unverified", error or UNHEARD, APART if error.startswith(RACE) else "", step)
             return row
         exact = self.exact.get(id(one.twin))
         if exact is None:
             exact = np.zeros_like(theirs)
-        row.exact = whole = exact if one.written else exact + one.before
-        row.theirs = theirs
+        row.exact = whole = one.whole(exact)
         if self.reached and np.isnan(exact).any():
-            row.verdict, row.cause = "unverified", "; ".join(dict.fromkeys(self._doubt(e) for e in self.reached))
-            row.step = self._step_behind(self.reached[0])
-            row.remedy = NO_RACE if row.cause.startswith(RACE) else ""
+            doubt = "; ".join(dict.fromkeys(self._doubt(e) for e in self.reached))
+            row.becomes(
+                "unverified", doubt, NO_RACE if doubt.startswith(RACE) else "", self._step_behind(self.reached[0])
+            )
             return row
         row.verdict, row.difference = self._judged(one, row, whole)
         added = not one.written
@@ -63,9 +63,11 @@ class Verdicts(GradientWalks):
             self._used_up(one, row)
         elif row.verdict == "agrees" and self.again and self._rests_on_left(one, exact):
             name = self.session.tape.names.of(self.again[0].twin)
-            row.verdict = "unverified"
-            row.cause = f"leaked seed: `{name}.grad` holds what an earlier backward has left, and is a seed once more"
-            row.remedy = f"tape.zero(), or `{name}.grad.zero_()`, before the new seeds; or tape.backward(grads={{...}})"
+            row.becomes(
+                "unverified",
+                f"leaked seed: `{name}.grad` holds what an earlier backward has left, and is a seed once more",
+                f"tape.zero(), or `{name}.grad.zero_()`, before the new seeds; or tape.backward(grads={{...}})",
+            )
         elif row.verdict == "agrees" and added and np.any(one.before):
             self._accumulated(one, row, exact)
         elif row.verdict == "wrong":
@@ -114,13 +116,23 @@ class Verdicts(GradientWalks):
             now = np.array(own[0]).reshape(row.theirs.shape)
             if np.array_equal(now, row.theirs, equal_nan=True):
                 continue
-            row.verdict, row.difference = "wrong", accuracy(now, row.theirs, None).difference
-            row.step = self._step_behind(self.events[-1])
-            row.cause = (
+            row.difference = accuracy(now, row.theirs, None).difference
+            cause = (
                 f"alias: what `{row.array}.grad.numpy()` has given after backward {self.number} is a view, and shows"
                 " what a later one has written"
             )
-            row.remedy = f"`{row.array}.grad.numpy().copy()`"
+            row.becomes("wrong", cause, f"`{row.array}.grad.numpy().copy()`", self._step_behind(self.events[-1]))
+
+    def look_at_torch(self) -> None:
+        """Make a row unverified if torch has computed its tensor from leaves, and none of these has a gradient."""
+        for row in self.rows if not self.moment.in_torch else ():
+            leaves = leaves_behind(row.subject.theirs) if row.verdict == "agrees" else []
+            if leaves and all(leaf.grad is None for leaf in leaves):
+                cause = (
+                    f"not on the tape: `{row.array}` lies in a tensor that torch has computed, and its gradient was not"
+                    " carried on to the leaves of torch behind it, which have none"
+                )
+                row.becomes("unverified", cause, f"tensor.backward(wp.to_torch({row.array}.grad)) once Warp is back")
 
     def _used_up(self, one: PublishedGradient, row: VerdictRow) -> None:
         """Make a row wrong if an earlier backward has used up the seed in `.grad` from which this one starts again."""
@@ -133,14 +145,14 @@ class Verdicts(GradientWalks):
         if made is None or not np.any(made):
             return
         name, earlier = self.session.tape.names.of(spent[0][0].twin), spent[0][1]
-        row.verdict, row.exact = "wrong", made if one.written else made + one.before
+        row.exact = one.whole(made)
         row.difference = accuracy(row.theirs, row.exact, None).difference
-        row.step = self._step_behind(self.events[-1])
-        row.cause = (
+        cause = (
             f"used-up seed: backward {earlier.number} has set `{name}.grad` to 0 as it walked back over it, and this"
             " one starts from it again"
         )
-        row.remedy = f"tape.backward(grads={{{name}: seed}}), which copies the seed, or `{name}.grad` filled anew"
+        remedy = f"tape.backward(grads={{{name}: seed}}), which copies the seed, or `{name}.grad` filled anew"
+        row.becomes("wrong", cause, remedy, self._step_behind(self.events[-1]))
 
     def _meant(self, one: PublishedGradient, row: VerdictRow) -> bool:
         """True if the row is right with gradients that end at clones made with requires_grad=False."""
@@ -149,15 +161,13 @@ class Verdicts(GradientWalks):
         ends = [twins[0] for twins in found if twins and twins[0].allocation in touched]
         if not ends:
             return False
-        exact = self.without(*ends)[id(one.twin)]
-        exact = exact if one.written else exact + one.before
+        exact = one.whole(self.without(*ends)[id(one.twin)])
         verdict, difference = self._judged(one, row, exact)
         if verdict == "wrong":
             return False
+        row.difference, row.exact = difference, exact
         names = ", ".join(f"`{self.session.tape.names.of(twin)}`" for twin in ends)
-        row.verdict, row.difference, row.exact = "meant", difference, exact
-        row.cause = f"the gradient ends at {names}, a clone with requires_grad=False"
-        return True
+        return row.becomes("meant", f"the gradient ends at {names}, a clone with requires_grad=False")
 
     def _not_finite(self, one: PublishedGradient, row: VerdictRow) -> bool:
         """True if the exact gradient has infinities or NaN, and Warp's agrees elsewhere."""
@@ -168,20 +178,18 @@ class Verdicts(GradientWalks):
         rest = replace(row, theirs=np.where(odd, row.exact, row.theirs))
         if self._judged(one, rest, row.exact)[0] == "wrong":
             return False
-        event = self._first_not_finite()
-        row.verdict, row.step = "unverified", None if event is None else self._step_behind(event)
-        row.cause = f"not finite: {odd.sum()} of {odd.size} numbers of the exact gradient are infinite or NaN"
-        if row.step is not None:
-            row.cause += f"; {row.step!r} is the first to meet such numbers in memory"
-        row.remedy = (
-            "values where slopes are finite; wp.zeros, not wp.empty, for what is read before all of it is written"
-        )
         if self.met:
             behind = (s for s in reversed(self.steps) if s.event is not None and s.event.reverse is not None)
-            row.step = next((s for s in behind if self.met[0] in s.event.reverse.executable.conventions.values()), None)  # type: ignore[union-attr]
-            row.cause = f"no derivative: {self._met_said()}; a finite number there, as Warp may give, is a convention"
-            row.remedy = self.met[0].attr.instead.replace("wb.", "wp.")
-        return True
+            step = next((s for s in behind if self.met[0] in s.event.reverse.executable.conventions.values()), None)  # type: ignore[union-attr]
+            cause = f"no derivative: {self._met_said()}; a finite number there, as Warp may give, is a convention"
+            return row.becomes("unverified", cause, self.met[0].attr.instead.replace("wb.", "wp."), step)
+        event = self._first_not_finite()
+        step = None if event is None else self._step_behind(event)
+        cause = f"not finite: {odd.sum()} of {odd.size} numbers of the exact gradient are infinite or NaN"
+        if step is not None:
+            cause += f"; {step!r} is the first to meet such numbers in memory"
+        remedy = "values where slopes are finite; wp.zeros, not wp.empty, for what is read before all of it is written"
+        return row.becomes("unverified", cause, remedy, step)
 
     def _met_said(self) -> str:
         """The places without a derivative that the walk has met, in words."""
@@ -205,10 +213,8 @@ class Verdicts(GradientWalks):
         step = next((s for s in self.steps if s.chosen and s.difference is not None and s.difference.far), None)
         if step is None or (np.any(row.exact) and not np.any(row.theirs)):  # nothing at all is no slope
             return False
-        row.verdict, row.step = "unverified", step
-        row.cause = f"kink: {step!r} has several faces that are as close, and Warp's query takes another of them"
-        row.remedy = "values a little off the edge between them"
-        return True
+        cause = f"kink: {step!r} has several faces that are as close, and Warp's query takes another of them"
+        return row.becomes("unverified", cause, "values a little off the edge between them", step)
 
     def _judged(self, one: PublishedGradient, row: VerdictRow, exact: np.ndarray) -> tuple[Verdict, float]:
         """(verdict, distance from the exact gradient); "agrees" if rounding explains the distance."""
@@ -232,10 +238,8 @@ class Verdicts(GradientWalks):
             return False
         if not accuracy(row.theirs, row.exact, self._rounding_of(one), 1).fine:
             return False
-        row.verdict = "unverified"
-        row.cause = "precision: numbers cancel, or a comparison is so close, that rounding alone moves it as far"
-        row.remedy = "wp.float64, or a formula without the large terms"
-        return True
+        cause = "precision: numbers cancel, or a comparison is so close, that rounding alone moves it as far"
+        return row.becomes("unverified", cause, "wp.float64, or a formula without the large terms")
 
     def _is_slight(self, row: VerdictRow) -> bool:
         """True if every number is within SLIGHT of the exact one, as by a slope rounded in another way."""
@@ -244,10 +248,8 @@ class Verdicts(GradientWalks):
         with np.errstate(all="ignore"):
             if not (np.abs(row.theirs - exact) <= SLIGHT * np.abs(exact)).all():
                 return False
-        row.verdict = "unverified"
-        row.cause = "precision: off by more than the sums in it are rounded, and by less than single slopes may be"
-        row.remedy = "wp.float64, or a formula without large terms that cancel"
-        return True
+        cause = "precision: off by more than the sums in it are rounded, and by less than single slopes may be"
+        return row.becomes("unverified", cause, "wp.float64, or a formula without large terms that cancel")
 
     def _may_be_seeded(self, one: PublishedGradient, row: VerdictRow) -> bool:
         """True if the row is right with seeds that backwards of other tapes have left, which may be meant."""
@@ -255,13 +257,12 @@ class Verdicts(GradientWalks):
         more = [p for p in self.published if p.written and p.holds and id(p.twin) not in told]
         more = [p for p in more if (earlier := left.get(p.theirs.grad)) is not None and not earlier.computed]
         exact = self.with_seeds([*self.seeds, *((p.twin, p.before) for p in more)]).get(id(one.twin)) if more else None
-        if exact is None or self._judged(one, row, exact if one.written else exact + one.before)[0] == "wrong":
+        if exact is None or self._judged(one, row, one.whole(exact))[0] == "wrong":
             return False
         name, number = self.session.tape.names.of(more[0].twin), left[more[0].theirs.grad].number
-        row.verdict = "unverified"
-        row.cause = f"leaked seed: `{name}.grad` holds what backward {number} has left, and is walked back as well"
-        row.remedy = f"`{name}.grad.zero_()`, or tape.backward(grads={{...}}) with all seeds if it is meant"
-        return True
+        cause = f"leaked seed: `{name}.grad` holds what backward {number} has left, and is walked back as well"
+        remedy = f"`{name}.grad.zero_()`, or tape.backward(grads={{...}}) with all seeds if it is meant"
+        return row.becomes("unverified", cause, remedy)
 
     def _rests_on_left(self, one: PublishedGradient, exact: np.ndarray) -> bool:
         """True if the gradient changes without the seeds that an earlier pass has left."""
@@ -275,28 +276,32 @@ class Verdicts(GradientWalks):
         earlier = self.session.left.get(one.theirs.grad)
         if earlier is None or not np.array_equal(earlier.gradient, one.before):
             return
-        if earlier.source is None and earlier.at == digest(self.moment.held(one.theirs)):
+        let_go = earlier.shared and not shares_gradient(one.theirs)
+        same = earlier.at == digest(self.moment.held(one.theirs))
+        if earlier.source is None and same and not let_go:
             return
         found = accuracy(row.theirs, exact, None)
         if found.fine:
             return
-        row.verdict, row.difference, row.exact = "wrong", found.difference, exact
-        row.step = next((s for s in self.steps if s.event is one.at), None)
+        row.difference, row.exact = found.difference, exact
         if earlier.source is not None:
-            row.cause = (
-                f"leaked seed: `{row.array}.grad` still held what a copy, or clone, has brought along: the gradient of"
-                f" `{self.session.tape.names.of(earlier.source)}` that backward {earlier.number} had left there"
+            held = (
+                f"a copy, or clone, has brought along: the gradient of `{self.session.tape.names.of(earlier.source)}`"
+                f" that backward {earlier.number} had left there"
             )
-            row.remedy = f"`{row.array}.grad.zero_()` behind the copy (notebooks/{NOTEBOOKS['leaked seed']})"
-            return
-        row.cause = (
-            f"leaked seed: `{row.array}.grad` still held what backward {earlier.number} had left, the gradient at"
-            f" values that `{row.array}` no longer has, and was added to"
-        )
-        row.remedy = (
-            f"tape.zero(), or `{row.array}.grad.zero_()`, once `{row.array}` has been changed"
-            f" (notebooks/{NOTEBOOKS['leaked seed']})"
-        )
+            remedy = f"`{row.array}.grad.zero_()` behind the copy"
+        elif same:
+            held = f"backward {earlier.number} had left (`grad = None` of its tensor clears nothing), and was added to"
+            remedy = f"`{row.array}.grad.zero_()` beside it, or zero_grad(set_to_none=False)"
+        else:
+            held = (
+                f"backward {earlier.number} had left, the gradient at values that `{row.array}` no longer has, and was"
+                " added to"
+            )
+            remedy = f"tape.zero(), or `{row.array}.grad.zero_()`, once `{row.array}` has been changed"
+        cause = f"leaked seed: `{row.array}.grad` still held what {held}"
+        step = next((s for s in self.steps if s.event is one.at), None)
+        row.becomes("wrong", cause, f"{remedy} (notebooks/{NOTEBOOKS['leaked seed']})", step)
 
     def _kink(self, one: PublishedGradient, row: VerdictRow, wrong_at: dict[int, WarpStep]) -> bool:
         """True if a wrong row is right with the other slope at a tie.
@@ -316,14 +321,11 @@ class Verdicts(GradientWalks):
         other = self.other.get(id(one.twin))
         if other is None or row.exact is None:
             return False
-        verdict, _ = self._judged(one, row, other if one.written else other + one.before)
-        if verdict == "wrong":
+        if self._judged(one, row, one.whole(other))[0] == "wrong":
             return False
-        row.verdict = "unverified"
-        row.step = next((s for s in self.steps if self.slopes.tie and s.event is self.slopes.tie[1]), None)
-        row.cause = f"{self.slopes.sentence()}, where two slopes are right: Warp's gradient has the other one"
-        row.remedy = "values a little off the kink, or a smooth formula"
-        return True
+        step = next((s for s in self.steps if self.slopes.tie and s.event is self.slopes.tie[1]), None)
+        cause = f"{self.slopes.sentence()}, where two slopes are right: Warp's gradient has the other one"
+        return row.becomes("unverified", cause, "values a little off the kink, or a smooth formula", step)
 
     def _step_behind(self, event: Event) -> WarpStep | None:
         return next((s for s in reversed(self.session.steps) if s.event is event), None)

@@ -7,7 +7,7 @@ computations may be apart), the other of two right slopes at a kink, the adjoint
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,14 +17,17 @@ from ...arrays.allocation import Allocation
 from ...arrays.array import array
 from ...arrays.span import Span
 from ...arrays.workspace import Workspace, float_parts, gradient_dtype, is_float_memory, shadow_view
+from ...diagnose.saturated import spread_threads
 from ...errors import Where
 from ...kernels import ir
 from ...kernels.interpreter import run
 from ...kernels.ir import Stmt
 from ...kernels.ops.scalar import ABS
 from ...kernels.passes.other_slope import choices, other_slope
+from ...launches.adjoint_plan import Backward
 from ...launches.command import Command
 from ...launches.executable import executable_for
+from ...launches.plan import Plan
 from ...tapes.events import Event
 from ...tapes.rerun import Copies, Enough, is_number, run_copies, sample, small
 from ...tapes.reverse import reverse
@@ -99,25 +102,20 @@ class ZeroedStep:
 
 
 class RoundedWithin:
-    """A step of the walk that perturbs every operation in one launch's adjoint by a rounding.
-
-    `ran`: that launch was small enough for the interpreter.
-    """
+    """A step of the walk that perturbs every operation in one launch's adjoint by a rounding."""
 
     def __init__(self, event: Event, seed: int):
-        self.event, self.numbers, self.ran = event, np.random.default_rng(seed), False
+        self.event, self.numbers = event, np.random.default_rng(seed)
 
     def __call__(self, tape: Any, event: Event, space: Workspace, after: dict) -> None:
-        if event is not self.event or event.reverse is None or event.reverse.extremal or not small(event):
-            reverse(tape, event, space, after)
-            return
-        copies = Copies(event, space)
-        self.ran = run_copies(event.reverse.reverse.function, event, copies, self.round)
-        if not self.ran:
-            reverse(tape, event, space, after)
-            return
-        for allocation, values in copies.shadows.items():
-            space[allocation].data[...] = values
+        back = event.reverse
+        if event is self.event and back is not None and not back.extremal and small(event):
+            copies = Copies(event, space)
+            if run_copies(back.reverse.function, event, copies, self.round):
+                for allocation, values in copies.shadows.items():
+                    space[allocation].data[...] = values
+                return
+        reverse(tape, event, space, after)
 
     def round(self, thread: tuple[int, ...], stmt: ir.Stmt, values: run.LiveValues) -> None:
         if stmt.row.moves or not stmt.args:
@@ -138,38 +136,23 @@ class OtherSlopes:
 
     looks: bool = False
     tie: tuple[ir.Stmt, Event] | None = None
-    made: dict[int, Any] = field(default_factory=dict)  # by the id of an adjoint: it and the other one
 
     def __call__(self, tape: Any, event: Event, space: Workspace, after: dict) -> None:
-        other = self.other(event) if is_choosing(event) else None
-        if other is None:
+        if not is_choosing(event):
             reverse(tape, event, space, after)
             return
         if self.looks and self.tie is None:
             self.look(event, space)
-        own, event.reverse = event.reverse, other
+        own, plan = event.reverse, event.command.plan
+        event.reverse = plan.program.once(_with_other_slopes, plan, own)
         try:
             reverse(tape, event, space, after)
         finally:
             event.reverse = own
 
-    def other(self, event: Event) -> Any:
-        """The adjoint of a launch with the other slope at ties, as one function without a gather."""
-        back = event.reverse
-        if id(back) not in self.made:
-            program, form = event.command.program, event.command.plan.form
-            function = program.once(other_slope, back.reverse.function)
-            executable = executable_for(program, function, form.beside(function), back.reverse.ordered)
-            self.made[id(back)] = back, replace(back, executable=executable, pull=None)
-        return self.made[id(back)][1]
-
     def look(self, event: Event, space: Workspace) -> None:
         """Find a tie that a non-zero adjoint passes, among up to THREADS threads of a launch; sets `tie`."""
         wanted = frozenset(s for s in choices(event.reverse.reverse.function) if is_number(s.args[0]))
-        dims = event.command.plan.form.dims
-        size = int(np.prod(dims))
-        numbers = np.unique(np.linspace(0, size - 1, min(size, THREADS)).round().astype(int))
-        threads = list(zip(*(axis.tolist() for axis in np.unravel_index(numbers, dims)), strict=True))
 
         def trace(thread: tuple[int, ...], stmt: ir.Stmt, values: run.LiveValues) -> None:
             nonlocal silent
@@ -182,7 +165,7 @@ class OtherSlopes:
                 raise Enough
 
         silent: ir.Stmt | None = None
-        sample(event, space, trace, wanted, threads)
+        sample(event, space, trace, wanted, spread_threads(event.command.plan.form.dims, THREADS))
         if self.tie is None and silent is not None:
             self.tie = silent.of or silent, event
 
@@ -198,6 +181,13 @@ class OtherSlopes:
         place = f" in line {where.line}" if where is not None else ""
         at = "is at 0" if stmt.row is ABS else "has both operands equal"
         return f"kink: `{stmt.row.name}`{place} {at}"
+
+
+def _with_other_slopes(plan: Plan, back: Backward) -> Backward:
+    """The adjoint of a launch with the other slope at ties, as one function without a gather."""
+    function = other_slope(back.reverse.function)
+    executable = executable_for(plan.program, function, plan.form.beside(function), back.reverse.ordered)
+    return replace(back, executable=executable, pull=None)
 
 
 def is_choosing(event: Event) -> bool:
@@ -223,6 +213,10 @@ class PublishedGradient:
     written: bool = False  # by an event of the pass that is no host write
     at: Event | None = None  # the event whose reversal leaves the exact gradient; None: there is none to compare
     after: np.ndarray | None = None  # what Warp has published
+
+    def whole(self, exact: np.ndarray) -> np.ndarray:
+        """The exact gradient of a pass, with what was there before it where the pass adds to that."""
+        return exact if self.written else exact + self.before
 
     @property
     def holds(self) -> bool:
@@ -255,10 +249,8 @@ class GradientWalks:
         self.stopped: Event | None = None  # at which a walk broke off
         self.exact: dict[int, np.ndarray] = {}
         self.met: list[Stmt] = []  # claims of places without a derivative that the walk to `exact` came to
-        self.noise: dict[int, np.ndarray] = {}
-        self.moved: dict[int, np.ndarray] = {}
+        self.measured: dict[Any, dict[int, np.ndarray]] = {}  # how far perturbed walks lead away, see `_deviation`
         self.slopes: OtherSlopes | None = None
-        self.within: dict[Event, dict[int, np.ndarray]] = {}  # of an event, see `moved_within`; empty if too large
         self.cuts: dict[frozenset[Allocation], dict[int, np.ndarray]] = {}  # by the memory that lets no adjoint pass
         self.answers: dict[Any, Any] = {}  # what rules have said of a launch, see `explain`
         self.other: dict[int, np.ndarray] = {}  # the exact gradients with the other slope at kinks
@@ -276,15 +268,11 @@ class GradientWalks:
 
     def noise_of(self, one: PublishedGradient) -> np.ndarray | None:
         """The rounding noise of each number of this gradient, measured by scaled seeds; None if unknown."""
-        for scale in SCALES[1:] if not self.noise else ():
-            _note(self.noise, self._walk(scale)[0], self.exact, scale)
-        return self.noise.get(id(one.twin))
+        return self._deviation("scaled", ((reverse, scale) for scale in SCALES[1:]), one)
 
     def _moved_of(self, one: PublishedGradient) -> np.ndarray | None:
         """The movement of each number of this gradient when all memory and adjoints are perturbed by a rounding."""
-        for seed in range(TRIALS) if not self.moved else ():
-            _note(self.moved, self._walk(SCALES[0], Rounded(seed))[0], self.exact)
-        return self.moved.get(id(one.twin))
+        return self._deviation("rounded", ((Rounded(seed), 1.0) for seed in range(TRIALS)), one)
 
     def _rounding_of(self, one: PublishedGradient) -> np.ndarray | None:
         """A bound on the rounding error of each number of this gradient, the larger of both measures, or None."""
@@ -296,16 +284,22 @@ class GradientWalks:
 
         None where that launch is too large to be interpreted.
         """
-        if event not in self.within:
-            moved: dict[int, np.ndarray] = {}
-            for seed in range(TRIALS):
-                act = RoundedWithin(event, seed)
-                _note(moved, self._walk(SCALES[0], act)[0], self.exact)
-                if not act.ran:
-                    moved.clear()
-                    break
-            self.within[event] = moved
-        return self.within[event].get(id(one.twin))
+        trials = range(TRIALS) if small(event) else ()
+        return self._deviation(event, ((RoundedWithin(event, seed), 1.0) for seed in trials), one)
+
+    def _deviation(self, key: object, walks: Iterable[tuple[Act, float]], one: PublishedGradient) -> np.ndarray | None:
+        """The largest distance of each number from the exact one in some walks (step, scale of the seeds), kept by key.
+
+        None of a gradient that they do not come to.
+        """
+        if key not in self.measured:
+            found = self.measured[key] = {}
+            for act, scale in walks:
+                for twin, values in self._walk(scale, act)[0].items():
+                    with np.errstate(all="ignore"):
+                        apart = np.abs(values.astype(np.float64) / scale - self.exact[twin].astype(np.float64))
+                    found[twin] = np.maximum(found.get(twin, 0.0), apart)
+        return self.measured[key].get(id(one.twin))
 
     def with_step(self, act: Act) -> dict[int, np.ndarray]:
         """The gradients of the pass with `act` reversing its events, by twin id."""
@@ -325,14 +319,6 @@ class GradientWalks:
         if lost not in self.cuts:
             self.cuts[lost] = self._walk(SCALES[0], ZeroedStep(lost))[0]
         return self.cuts[lost]
-
-
-def _note(noise: dict[int, np.ndarray], others: dict[int, np.ndarray], exact: dict, scale: float = 1.0) -> None:
-    """Keep, per number, the larger of the noise so far and the deviation of `others` / `scale` from `exact`."""
-    for key, values in others.items():
-        with np.errstate(all="ignore"):
-            apart = np.abs(values.astype(np.float64) / scale - exact[key].astype(np.float64))
-        noise[key] = np.maximum(noise.get(key, 0.0), apart)
 
 
 def meets(span: Span, spans: Iterable[Span]) -> bool:

@@ -64,15 +64,16 @@ class Watch:
 
     def __init__(self, keep: str = "needed", check: str | None = "gradient"):
         self.session = session = Session(keep, check)
-        recorder, captures = EventRecorder(session), Captures(session)
-        self.launches = LaunchCalls(session, recorder, captures)
+        recorder = EventRecorder(session)
+        captures = Captures(session, recorder)
+        self.launches = LaunchCalls(session, recorder)
         self.backwards = Backwards(session, recorder, captures)
         self.tape, self.steps, self.passes = session.tape, session.steps, self.backwards.passes
-        self.hooks = Hooks(lambda name: refuse_walks(self.tape, name))
+        self.hooks = Hooks(lambda: session.inside, lambda name: refuse_walks(self.tape, name))
         self.hooked = (
             self.launches,
-            CopyCalls(session, recorder, captures),
-            Builds(session, recorder, captures),
+            CopyCalls(session, recorder),
+            Builds(session, recorder),
             self.backwards,
             captures,
             GraphLaunches(session, recorder, captures, self.backwards),
@@ -121,6 +122,7 @@ class Watch:
         """
         for one in self.passes:
             one.look_at_views()
+            one.look_at_torch()
         return VerdictTable([row for one in (*self.passes, *self.launches.adjoints) for row in one.rows])
 
     def differences(self) -> Differences:

@@ -76,6 +76,31 @@ def cloned_and_cleared(x):
     return Outcome(walked(x), {"x": x})
 
 
+@wrong("leaked seed", launch="square", x=[1.0, 2.0, 3.0])
+def grad_of_torch_set_to_none(x):
+    """`tensor.grad = None` clears nothing of Warp's: the next walk adds to what the one before has left."""
+    import torch
+
+    tensor = torch.tensor(x, requires_grad=True)
+    x = wp.from_torch(tensor)
+    walked(x)
+    tensor.grad = None
+    return Outcome(walked(x), {"x": x})
+
+
+@agrees(x=[1.0, 2.0, 3.0])
+def grad_of_torch_cleared(x):
+    """With a zero beside it."""
+    import torch
+
+    tensor = torch.tensor(x, requires_grad=True)
+    x = wp.from_torch(tensor)
+    walked(x)
+    tensor.grad = None
+    x.grad.zero_()
+    return Outcome(walked(x), {"x": x})
+
+
 @wrong("used-up seed", launch="square", x=[1.0, 2.0, 3.0])
 def seed_put_again(x):
     """One array is `y.grad` in two walks: the first has set it to 0."""
