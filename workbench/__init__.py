@@ -161,6 +161,7 @@ _LATER = {
 }
 for _room, _names in {
     "derivatives.curvature": "covariance hessian",
+    "derivatives.integrate": "implicit_midpoint integrate rk4 symplectic_euler velocity_verlet",
     "derivatives.jacobian": "hvp jacobian value_and_grad",
     "derivatives.root": "fixed_point root",
     "derivatives.smoothed": "smoothed",
