@@ -2,8 +2,7 @@
 
 The one idea: a step of a method is launches of the user's right-hand side and of sums of arrays, written back in place,
 so its gradient is that of the program that ran (discretise, then optimise). Sources: Hairer, Lubich, Wanner, "Geometric
-numerical integration" (2006), ch. I and II; Hairer, Norsett, Wanner, "Solving ordinary differential equations I" (1993),
-II.1.
+numerical integration" (2006), I and II; Hairer, Norsett, Wanner, "Solving ordinary differential equations I" (1993).
 """
 
 from __future__ import annotations
