@@ -161,6 +161,7 @@ _LATER = {
 }
 for _room, _names in {
     "derivatives.curvature": "covariance hessian",
+    "derivatives.integrate": "implicit_midpoint integrate rk4 symplectic_euler velocity_verlet",
     "derivatives.jacobian": "hvp jacobian value_and_grad",
     "derivatives.root": "fixed_point root",
     "derivatives.smoothed": "smoothed",
@@ -177,6 +178,7 @@ for _room, _names in {
     "tapes.jvp": "jvp",
     "geometry.hash_grid": "HashGrid HashGridQuery hash_grid_query hash_grid_query_next hash_grid_point_id",
     "geometry.draws": "poisson",
+    "geometry.roots": "first_root",
     "geometry.search": "lower_bound sample_cdf",
     "geometry.triangles": "closest_point_edge_edge intersect_tri_tri",
     "geometry.mesh": "Mesh mesh_get mesh_get_bvh mesh_get_group_root mesh_get_index mesh_get_point mesh_get_velocity "

@@ -94,11 +94,11 @@ BAR_AFTER_S = 1.0  # what is over sooner shows no bar
 class ProgressBar:
     """A context that counts work, and shows a bar once it has taken a second: in a notebook or on a terminal.
 
-    Its end takes the bar away, with all of its widgets; elsewhere nothing is written.
+    Its end takes the bar away, with all of its widgets; elsewhere, and unless `shown`, nothing is written.
     """
 
-    def __init__(self, total: int, title: str):
-        self.total, self.title, self.done = total, title, 0
+    def __init__(self, total: int, title: str, shown: bool = True):
+        self.total, self.title, self.shown, self.done = total, title, shown, 0
         self._begin = time.monotonic()
         self._bar: Any = None
 
@@ -118,10 +118,10 @@ class ProgressBar:
     def update(self, n: int = 1) -> bool:
         """Count `n` more. Returns True if there is a bar."""
         self.done += n
-        if self._bar is None and time.monotonic() - self._begin >= BAR_AFTER_S and (made := _bar_here()) is not None:
-            self._bar = made(total=self.total, initial=self.done, desc=self.title, leave=False)
-        elif self._bar is not None:
+        if self._bar is not None:
             self._bar.update(n)
+        elif self.shown and time.monotonic() - self._begin >= BAR_AFTER_S and (made := _bar_here()) is not None:
+            self._bar = made(total=self.total, initial=self.done, desc=self.title, leave=False)
         return self._bar is not None
 
     def say(self, text: str) -> None:

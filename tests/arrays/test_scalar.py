@@ -265,16 +265,87 @@ def test_an_array_is_no_vector_argument():
         wb.launch(shift, 1, [c, wb.zeros(1, dtype=wb.vec3)], [wb.zeros(1)])
 
 
-def test_a_struct_field_takes_numbers_only():
-    @wb.struct
-    class Body:
-        mass: float
+@wb.struct
+class Contact:
+    mu: float
+    normal: wb.vec2
 
-    body = Body()
-    for put in (lambda a: Body(mass=a), lambda a: setattr(body, "mass", a)):
-        with pytest.raises(wb.LaunchError, match=r"Body\.mass takes a float32") as refused:
-            put(wb.scalar(1.0, requires_grad=True))
-        assert refused.value.slug == "struct-scalar" and "mass: wb.array[float]" in str(refused.value)
+
+@wb.struct
+class Model:
+    contact: Contact
+    mass: wb.float64
+    n: int
+    x: wb.array(dtype=float)
+
+
+@wb.kernel
+def friction(m: Model, y: wb.array(dtype=float)):
+    i = wb.tid()
+    for _ in range(m.n):
+        y[i] += m.contact.mu * m.contact.mu * m.x[i] * m.contact.normal[1] / wb.float32(m.mass)
+
+
+def model(n=2):
+    m = Model(contact=Contact(normal=(0.0, 3.0)), mass=4.0, n=n, x=wb.array([1.0, 10.0], requires_grad=True))
+    m.contact.mu = wb.scalar(0.5, requires_grad=True)
+    return m
+
+
+def test_a_field_of_a_struct_may_be_a_declared_scalar():
+    m, y = model(), wb.zeros(2)
+    m.contact.normal = wb.scalar((0.0, 3.0), dtype=wb.vec2, requires_grad=True)
+    m.mass = wb.scalar(4.0, dtype=wb.float64, requires_grad=True)
+    with wb.Tape() as tape:
+        wb.launch(friction, 2, [m], [y])
+    tape.backward(grads={y: ones(2)})
+    one = 0.25 * 3.0 / 4.0
+    assert y.numpy().tolist() == [2 * one, 20 * one]
+    assert m.contact.mu.grad.numpy().tolist() == [22 * one * 2 / 0.5]
+    assert m.contact.normal.grad.numpy().tolist() == [[0.0, 22 * one / 3.0]]
+    assert m.mass.grad.numpy().tolist() == [-22 * one / 4.0]
+    assert m.x.grad.numpy().tolist() == [2 * one, 2 * one]
+    assert tape.gradients[m].contact.mu is m.contact.mu.grad and tape.gradients[m.contact].mu is not None
+    assert wb.jvp(tape, {m.contact.mu.memory: [1.0]})[y].tolist() == [2 * one * 4, 20 * one * 4]
+
+
+def test_a_launch_takes_the_value_of_a_field_at_that_moment():
+    m = model(n=1)
+    for k in range(1, 6):  # the later ones find their arrays in the launch cache
+        m.contact.mu.value = 0.5 * k
+        m.contact.mu.grad.zero_()
+        y = wb.zeros(2)
+        with wb.Tape() as tape:
+            wb.launch(friction, 2, [m], [y])
+        tape.backward(grads={y: ones(2)})
+        assert y.numpy().tolist() == [0.1875 * k * k, 1.875 * k * k]
+        assert m.contact.mu.grad.numpy().tolist() == [11 * 0.5 * k * 3.0 / 4.0 * 2]
+
+
+def test_a_field_takes_scalars_of_its_own_type_only():
+    contact = Contact()
+    for put in (lambda a: Contact(mu=a), lambda a: setattr(contact, "mu", a)):
+        with pytest.raises(wb.LaunchError, match=r"Contact\.mu takes a float32") as refused:
+            put(wb.scalar(1.0, dtype=wb.float64, requires_grad=True))
+        assert refused.value.slug == "struct-scalar" and "dtype=wb.float32" in str(refused.value)
+
+
+def test_where_a_field_with_a_gradient_would_lose_it_it_is_refused():
+    m = model()
+    with pytest.raises(TypeError, match="scalar"):
+        wb.array([m.contact], dtype=Contact)
+    contact = m.contact
+
+    @wb.kernel
+    def fixed(y: wb.array(dtype=float)):
+        y[0] = wb.static(contact).mu
+
+    with pytest.raises(wb.KernelError, match="not a value of the kernel language"):
+        wb.launch(fixed, 1, [wb.zeros(1)])
+    with pytest.raises(wb.LaunchError, match="declared scalar"), wb.capture():
+        wb.launch(friction, 2, [m], [wb.zeros(2)])
+    with pytest.raises(wb.LaunchError, match="command-scalar"):
+        wb.launch(friction, 2, [m], [wb.zeros(2)], record_cmd=True)
 
 
 def test_a_parameter_may_be_named_like_the_gradient_of_a_number():

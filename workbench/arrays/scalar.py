@@ -35,7 +35,8 @@ class scalar:
 
     Raises LaunchError [dtype], [components], [convert].
 
-    Use it for a parameter of a simulation (a stiffness, a step) that is to be optimized.
+    Use it for a parameter of a simulation (a stiffness, a step) that is to be optimized: as an argument, or as the
+    field of a struct (`model.mu = wb.scalar(0.08, requires_grad=True)`, then `model.mu.grad`).
 
     >>> @wb.kernel
     ... def scale(a: float, x: wb.array[float], y: wb.array[float]):

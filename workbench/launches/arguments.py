@@ -304,10 +304,9 @@ def _number(program: Program, leaf: Leaf, arg: Any) -> Any:
 
 def _declared_value(program: Program, leaf: Leaf, arg: scalar) -> Any:
     """The current value of a declared scalar. Raises LaunchError [argument-dtype] if the parameter has another type."""
-    if arg.dtype != leaf.type or leaf.path:
-        why = "; a field of a struct cannot be a declared scalar" if leaf.path else ""
-        text = f"takes {leaf.type}, got {shown(arg)}{why}"
-        raise _refuse(program, leaf, text, "argument-dtype", f"wb.scalar(..., dtype=wb.{leaf.type})")
+    if arg.dtype != leaf.type:
+        instead = f"wb.scalar(..., dtype=wb.{leaf.type})"
+        raise _refuse(program, leaf, f"takes {leaf.type}, got {shown(arg)}", "argument-dtype", instead)
     return arg.value
 
 

@@ -32,10 +32,12 @@ class Command(PlannedLaunch):
         self.held = False  # looked at again before each launch: see `kept`
 
     def declare(self, args: Sequence[Any], kept: bool) -> None:
-        """Note which arguments are scalars with a gradient. Raises LaunchError if the command is `kept` for later."""
+        """Note which of `args`, one for each flat parameter, are scalars with a gradient.
+
+        Raises LaunchError if the command is `kept` for later.
+        """
         name, self.places = self.program.name, list(self.flat)
-        for k, leaf in enumerate(self.program.leaves):
-            given = args[leaf.arg]
+        for k, (leaf, given) in enumerate(zip(self.program.leaves, args, strict=True)):
             if not isinstance(given, scalar) or leaf.opened is not None:
                 continue
             if not kept:

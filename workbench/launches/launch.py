@@ -28,7 +28,7 @@ from ..kernels.types import Array, Type, covers, float32, scalar_of
 from .arguments import check_lists, flatten, shown, value_type
 from .command import Command
 from .handles import NotBuilt, hold
-from .launch_cache import launches_of
+from .launch_cache import flat_of, launches_of
 from .optional_arrays import fitted, is_left_out
 from .plan import GridLike, grid, plan, switches
 from .single_adjoint import pull_back
@@ -113,8 +113,9 @@ def _launch_anew(request: Request, adjoints: tuple | None, record_tape: bool, re
         return _wait(refusal, request, adjoints is not None or record_cmd)
     where = None if device is None else get_device(device)
     command = Command(program, plan(program, grid(program.name, dim), flat, where, bounds), flat)
-    if program.takes_numbers and scalar in [a.__class__ for a in args]:
-        command.declare(args, record_cmd)
+    given = flat_of(program, args) if program.takes_numbers else ()
+    if scalar in [a.__class__ for a in given]:
+        command.declare(given, record_cmd)
     if adjoints is not None:
         return _pull_back(command, adjoints, record_cmd)
     if record_cmd:

@@ -32,11 +32,12 @@ from .tape import Tape
 State = list[Any]  # the bytes of each state array, packed
 
 
-def checkpoint(steps: int, budget: int) -> Callable[[Callable[..., None]], Checkpointed]:
+def checkpoint(steps: int, budget: int, progress: bool = True) -> Callable[[Callable[..., None]], Checkpointed]:
     """Decorate `step(k, *state)`, which launches what one step of a simulation does to the arrays `state`.
 
     steps    how often a call of the decorated function runs it, for k = 0 ... steps - 1.
     budget   how many copies of the state may exist at once for the reverse pass, one at least.
+    progress a bar after a second.
 
     Without a tape the loop just runs. `state` must list every array that a step writes, but for those that it makes for
     itself; other arrays may be read, and have gradients too. Each walk runs steps again, as few as the
@@ -63,14 +64,14 @@ def checkpoint(steps: int, budget: int) -> Callable[[Callable[..., None]], Check
     for name, n in (("steps", steps), ("budget", budget)):
         if isinstance(n, bool) or not isinstance(n, int) or n < 1:
             raise LaunchError(f"checkpoint({name}={n!r}): a whole number from 1 on", slug="checkpoint")
-    return lambda step: Checkpointed(step, steps, budget)
+    return lambda step: Checkpointed(step, steps, budget, progress)
 
 
 class Checkpointed:
     """A time loop: call it with its state arrays. `recomputed` counts the steps that the last walk ran again."""
 
-    def __init__(self, step: Callable[..., None], steps: int, budget: int):
-        self.step, self.steps, self.budget = step, steps, budget
+    def __init__(self, step: Callable[..., None], steps: int, budget: int, progress: bool = True):
+        self.step, self.steps, self.budget, self.progress = step, steps, budget, progress
         self.recomputed = 0
         self.__name__, self.__doc__ = getattr(step, "__name__", "step"), step.__doc__
 
@@ -79,13 +80,21 @@ class Checkpointed:
         with memory.LOCK:
             tape = memory.recorder()
             if tape is None:
-                with ProgressBar(self.steps, self.__name__) as done:
-                    for k in range(self.steps):
-                        self.step(k, *state)
-                        done.update()
+                self.run(state)
             else:
                 capture_log.refuse("A checkpointed loop under a tape")
                 _Loop(self, tape, state).record(memory.caller_where())
+
+    def run(self, state: Sequence[array]) -> None:
+        """Run the steps as they stand: recorded one by one, where a tape is open."""
+        with self.bar() as done:
+            for k in range(self.steps):
+                self.step(k, *state)
+                done.update()
+
+    def bar(self, more: str = "") -> ProgressBar:
+        """A bar of this loop's progress; without `progress` one that shows nothing."""
+        return ProgressBar(self.steps, self.__name__ + more, self.progress)
 
     def _check(self, state: Sequence[array]) -> None:
         for n, a in enumerate(state):
@@ -160,7 +169,7 @@ class _Loop:
 
     def _forward(self, reads: dict[Span, array]) -> None:
         self.actions, self.kept = _schedule(self.loop.steps, self.loop.budget), {0: self._copies()}
-        with ProgressBar(self.loop.steps, self.loop.__name__) as done:
+        with self.loop.bar() as done:
             for action in self.actions:
                 if type(action).__name__ == "EndForward":
                     break
@@ -215,7 +224,7 @@ class _Loop:
     def _check_writes(self, inner: Tape) -> None:
         own = {a.allocation: a.span for a in self.state}
         for event in inner.events:
-            if not event.kind.repeatable:
+            if event.kind.closed or not event.kind.own:
                 text = f"a step of {self.loop.__name__!r} holds {event.label!r}, which cannot be run again."
                 instead = "wb.launch(...), wb.copy(...), x.fill_(...) in its place"
                 raise LaunchError(text, slug="checkpoint-step", where=event.where, instead=instead)
@@ -267,7 +276,7 @@ class _Loop:
         assert self.actions is not None
         self.loop.recomputed, first = 0, dict(self.kept)
         try:
-            with memory.silent(), ProgressBar(self.loop.steps, f"{self.loop.__name__}, reversed") as done:
+            with memory.silent(), self.loop.bar(", reversed") as done:
                 for action in self.actions:
                     self._perform(action, space, done)
         finally:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from ..arrays.array import array
+from ..arrays.scalar import scalar
 from ..kernels.reading.declare import Instance, struct_of
 from ..kernels.types import Array
 
 
 class StructGradient:
-    """The gradients of the arrays of a struct instance, under the names of the fields. Numbers in it have none."""
+    """The gradients of the arrays and declared scalars of a struct instance, under the names of the fields."""
 
     def __init__(self, of: Instance, known: dict[array, array]):
         self._name, self._fields = struct_of(of).name, {}
@@ -18,8 +19,8 @@ class StructGradient:
             part = getattr(of, name)
             if isinstance(part, Instance):
                 self._fields[name] = StructGradient(part, known)
-            elif isinstance(type, Array):
-                self._fields[name] = known.get(part)
+            elif isinstance(type, Array) or isinstance(part, scalar):
+                self._fields[name] = known.get(part.memory if isinstance(part, scalar) else part)
 
     def __bool__(self) -> bool:
         return any(bool(f) if isinstance(f, StructGradient) else f is not None for f in self._fields.values())
@@ -28,8 +29,8 @@ class StructGradient:
         if name.startswith("_") or name not in self._fields:
             have = ", ".join(self._fields) or "none"
             raise AttributeError(
-                f"the gradient of a {self._name} has no {name!r}: there are those of its arrays ({have}). "
-                "For the gradient of a number write wb.scalar(value, requires_grad=True), or an array of one element"
+                f"the gradient of a {self._name} has no {name!r}: there are those of its arrays and scalars ({have}). "
+                f"For the gradient of a number write s.{name} = wb.scalar(value, requires_grad=True)"
             )
         return self._fields[name]
 

@@ -454,10 +454,11 @@ def convert(type: T.Type, value: Any, label: str) -> Any:
     if hasattr(value, "sources") and T.is_float(type) and np.shape(value) == type.shape:
         # read from an array under a tape: it stays one with it
         return value.copy() if getattr(value, "type", None) is type else value.astype(type.numpy)
-    if hasattr(value, "memory"):  # a declared scalar
-        why = "A struct holds numbers, and a number has no gradient."
-        instead = f"{label.rpartition('.')[2]}: wb.array[float], an array of one element; or the scalar beside it"
-        raise LaunchError(f"{label} takes a {type}, not {value!r}.", slug="struct-scalar", why=why, instead=instead)
+    if hasattr(value, "memory"):  # a declared scalar: launches take its value of that moment, with its gradient
+        if value.dtype == type:
+            return value
+        text, instead = f"{label} takes a {type}, not {value!r}.", f"wb.scalar(..., dtype=wb.{type})"
+        raise LaunchError(text, slug="struct-scalar", why="A declared scalar is not converted.", instead=instead)
     if isinstance(type, T.Scalar) and getattr(value, "shape", ()) != ():
         raise TypeError(f"{label} takes a {type}, not {value.__class__.__name__} of shape {value.shape}")
     try:
