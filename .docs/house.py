@@ -20,7 +20,7 @@ WIDE, HIGH, GAP, RISE = 236, 70, 22, 32
 ACROSS = 3
 # Rooms in words short enough for a box.
 WORDS = {
-    "kernels": "a Python function in; typed program, adjoint, machine code out",
+    "kernels": "Python in; typed program, adjoint and machine code out",
     "arrays": "memory, its names, its gradients",
     "launches": "one launch: arguments, plan, run",
     "tapes": "recordings of events, and walks over them",
@@ -78,7 +78,7 @@ def places() -> dict[str, tuple[float, float]]:
 def box(room: str, x: float, y: float) -> str:
     said = "".join(
         f'<text x="{x + 12:g}" y="{y + 42 + 16 * k:g}">{escape(line)}</text>'
-        for k, line in enumerate(wrap(WORDS[room], 34))
+        for k, line in enumerate(wrap(WORDS[room], 30))
     )
     return (
         f'<a href="#workbench-{room}"><rect x="{x:g}" y="{y:g}" width="{WIDE}" height="{HIGH}" rx="6"/>'

@@ -1,9 +1,13 @@
-"""Every relative link and every picture of README, the docs and the notebooks exists. No network is asked."""
+"""Every relative link and every picture of README, the docs and the notebooks exists. No network is asked.
+
+And README is short, and says what is so.
+"""
 
 from __future__ import annotations
 
 import json
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -75,6 +79,13 @@ def test_notebooks_that_a_notebook_names_are_there(path: Path) -> None:
     cells = json.loads(path.read_text("utf-8"))["cells"]
     text = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
     assert set(re.findall(r"`(\d\d_[a-z_]+)`", text)) - stems == set()
+
+
+def test_the_version_is_the_same_wherever_it_is_written() -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["version"]
+    newest = re.findall(r"^(\d+\.\d+\.\d+)$", (DOCS / "changelog.rst").read_text("utf-8"), re.MULTILINE)[0]
+    assert newest == version
+    assert f"\nversion: {version}\n" in (DOCS / "CITATION.cff").read_text("utf-8")
 
 
 def test_a_broken_link_is_found(tmp_path: Path) -> None:

@@ -30,9 +30,10 @@ def needs(name: str) -> list:
 
 
 def page_that_needs(page: Path) -> Any:
-    """The page as a parameter, marked by the libraries that its examples import."""
+    """The page as a parameter, marked by the libraries that its examples import: they start slowly."""
     imported = re.findall(r"^ *>>> import (\w+)", page.read_text("utf-8"), re.MULTILINE)
     marks = [getattr(pytest.mark, NEEDS[name]) for name in imported if name in NEEDS]
+    marks += [pytest.mark.slow] if marks else []
     return pytest.param(page, marks=marks, id=page.relative_to(DOCS).with_suffix("").as_posix())
 
 
