@@ -36,9 +36,8 @@ def _transform(name: str, doc: str, onto: int | None, cost: int) -> Row:
     made = row(
         f"tile_{name}",
         type=_type,
-        typed_by_attr=True,
+        facts="typed_by_attr linear",
         meaning=_transformed,
-        linear=True,
         onto=onto,
         cost=cost,
         adjoint=lambda g, y, t, attr: (made(g, attr=-attr),),
