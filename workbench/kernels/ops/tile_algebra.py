@@ -1,4 +1,4 @@
-"""Rows over tiles of more than one step: triangular systems, Cholesky factors, scans, orders.
+"""Rows over tiles of more than one step: triangular systems, Cholesky factors, scans, orders, Fourier transforms.
 
 Their adjoints are made of the same rows (the adjoint of a factor by forward and back substitution: Murray,
 Differentiation of the Cholesky decomposition, 2016), so they have derivatives of their own.
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..ir import type_as
-from ..row import Operand, refuse
+from ..row import Operand, Row, refuse
 from ..types import Tile, Type, float16, int32
 from .composite import moved_by_some, nothing_of_zero
 from .row import like, row, zero
@@ -346,3 +346,50 @@ PUT = row(
     ),
     doc="The tile with numbers added at these places.",
 )
+
+# ---- discrete Fourier transforms along the last axis of a tile (2, rows, n): real parts, then imaginary ones
+# Nothing is divided by n. The matrix of a transform is symmetric, so its adjoint is the one of the other sign. Lengths
+# that are powers of 2 go by halves in place (Cooley and Tukey, 1965), others term by term.
+
+
+def _pair_type(t: Type, attr: int) -> Type:
+    found = floats_of("tile_fft", t, 3)
+    if found.dims[0] != 2 or found.scalar is float16:
+        raise refuse(f"`tile_fft` takes tiles of vec2 or vec2d, not {found}", slug="tile-operand")
+    return found
+
+
+def _transformed(t: np.ndarray, attr: int) -> np.ndarray:
+    values = np.asarray(t[0] + 1j * t[1])
+    made = np.fft.fft(values) if attr < 0 else np.fft.ifft(values, norm="forward")
+    return np.stack([made.real, made.imag]).astype(t.dtype)
+
+
+def _transform(name: str, doc: str, onto: int | None, cost: int) -> Row:
+    def block(types, type, out, t, attr):
+        _, rows, n = type.dims
+        read = f"{out}.c" if onto == 0 else f"{out}.c, {t}.c"
+        return f"WB_{name.upper()}({type.scalar.c}, {rows}, {n}, {read}, {attr})"
+
+    made = row(
+        f"tile_{name}",
+        type=_pair_type,
+        facts="typed_by_attr linear",
+        meaning=_transformed,
+        onto=onto,
+        cost=cost,
+        adjoint=lambda g, y, t, attr: (made(g, attr=-attr),),
+        block=block,
+        doc=doc,
+    )
+    return made
+
+
+FFT = _transform("fft", "sum over j of t[j] exp(`attr` 2 pi i j k / n), for n a power of 2.", 0, 64)
+DFT = _transform("dft", "The same for any n.", None, 256)
+
+
+def fourier(tile: Tile) -> Row:
+    """The row for tiles of this length."""
+    n = tile.dims[-1]
+    return DFT if n & (n - 1) else FFT
