@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -107,9 +107,10 @@ class Composite(Type):
             return {"vector": "vec_t", "matrix": "mat_t"}.get(kind, kind)
         return kind if self.scalar.suffix else f"{kind}f"
 
-    def over(self, scalar: Scalar) -> Composite:
+    def over(self, scalar: Scalar) -> Self:
         """The same shape over another scalar."""
-        raise NotImplementedError
+        *own, _ = [getattr(self, f.name) for f in fields(self)]  # type: ignore[arg-type]  all of them are dataclasses
+        return _COMPOSITES[type(self)](*own, scalar)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -161,9 +162,6 @@ class Vector(Composite):
     def shape(self) -> tuple[int, ...]:
         return (self.length,)
 
-    def over(self, scalar: Scalar) -> Vector:
-        return vector(self.length, scalar)
-
     def __str__(self) -> str:
         if self.length in (2, 3, 4):
             return f"vec{self.length}{self.scalar.suffix}"
@@ -182,9 +180,6 @@ class Matrix(Composite):
     def shape(self) -> tuple[int, ...]:
         return (self.rows, self.cols)
 
-    def over(self, scalar: Scalar) -> Matrix:
-        return matrix(self.shape, scalar)
-
     def __str__(self) -> str:
         if self.rows == self.cols and self.rows in (2, 3, 4):
             return f"mat{self.rows}{self.cols}{self.scalar.suffix}"
@@ -200,9 +195,6 @@ class Quat(Composite):
     @property
     def shape(self) -> tuple[int, ...]:
         return (4,)
-
-    def over(self, scalar: Scalar) -> Quat:
-        return quaternion(scalar)
 
     def __str__(self) -> str:
         return f"quat{self.scalar.suffix}"
@@ -222,9 +214,6 @@ class Transform(Composite):
     def parts(self) -> dict[str, tuple[int, Composite]]:
         """Its two parts: where each starts, and its type."""
         return {"p": (0, vector(3, self.scalar)), "q": (3, quaternion(self.scalar))}
-
-    def over(self, scalar: Scalar) -> Transform:
-        return transformation(scalar)
 
     def __call__(self, *components, **named) -> Small:
         """Host value from seven numbers, or from p and q: without q (or both) the rotation is none."""
@@ -249,9 +238,6 @@ class Tile(Composite):
     @property
     def shape(self) -> tuple[int, ...]:
         return self.dims
-
-    def over(self, scalar: Scalar) -> Tile:
-        return Tile(self.dims, scalar)
 
     def __str__(self) -> str:
         return f"tile(dtype={self.scalar}, shape={self.dims})"
@@ -611,8 +597,9 @@ def scalar_of(dtype) -> Scalar:
 
 
 # one object per type, however it was asked for
-_vector, _matrix = lru_cache(None)(Vector), lru_cache(None)(Matrix)
-_quaternion, _transformation = lru_cache(None)(Quat), lru_cache(None)(Transform)
+_COMPOSITES: dict[type, Callable[..., Any]] = {
+    of: lru_cache(None)(of) for of in (Vector, Matrix, Quat, Transform, Tile)
+}
 
 
 def _opened(name: str, shape: Sequence[Any], dtype: object) -> Any:
@@ -632,7 +619,7 @@ def vector(length: Any, dtype) -> Any:
     >>> wb.vector(Any, wb.Float)
     vector(Any, dtype=Float)
     """
-    return _opened("vector", (length,), dtype) or _vector(int(length), scalar_of(dtype))
+    return _opened("vector", (length,), dtype) or _COMPOSITES[Vector](int(length), scalar_of(dtype))
 
 
 def matrix(shape: Sequence[Any], dtype) -> Any:
@@ -644,7 +631,7 @@ def matrix(shape: Sequence[Any], dtype) -> Any:
     rows, cols = shape
     if found := _opened("matrix", shape, dtype):
         return found
-    return _matrix(int(rows), int(cols), scalar_of(dtype))
+    return _COMPOSITES[Matrix](int(rows), int(cols), scalar_of(dtype))
 
 
 def quaternion(dtype: object = Any) -> Any:
@@ -653,7 +640,7 @@ def quaternion(dtype: object = Any) -> Any:
     >>> wb.quaternion(wb.float64)
     quatd
     """
-    return _opened("quaternion", (4,), dtype) or _quaternion(scalar_of(dtype))
+    return _opened("quaternion", (4,), dtype) or _COMPOSITES[Quat](scalar_of(dtype))
 
 
 def transformation(dtype: object = Any) -> Any:
@@ -664,7 +651,7 @@ def transformation(dtype: object = Any) -> Any:
     >>> wb.transformation(wb.float64)
     transformd
     """
-    return _opened("transformation", (7,), dtype) or _transformation(scalar_of(dtype))
+    return _opened("transformation", (7,), dtype) or _COMPOSITES[Transform](scalar_of(dtype))
 
 
 def names() -> dict[str, Type]:

@@ -19,14 +19,16 @@ from .affine import (
     HOST_FUNCTIONS,
     Affine,
     AffineGuard,
+    Bounded,
     Symbol,
+    computed,
     form_of,
+    has_rule,
     limits_of,
     product,
     symbols_in,
     weighted_sum,
 )
-from .intervals import Bounded, computed, has_rule
 
 _NEVER = AffineGuard(Affine((), -1))
 _ANY = (-(1 << 64), 1 << 64)

@@ -14,9 +14,8 @@ from .. import ir
 from ..ops import memory
 from ..row import Effect
 from .accesses import Access, accesses_of, component_axes, components_of, decisions
-from .affine import Point, Symbol, symbols_in
+from .affine import Bounded, Point, Symbol, interval, symbols_in
 from .hulls import Hull, exact_in
-from .intervals import Bounded, interval
 from .launch_form import LaunchForm, Line, Unknown
 
 Box = tuple[tuple[int, int], ...]

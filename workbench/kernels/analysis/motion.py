@@ -14,9 +14,8 @@ from .. import ir
 from ..lru import once_for_each
 from ..ops import memory
 from .accesses import Access, accesses_of, components_of, decisions
-from .affine import Affine, symbols_in
+from .affine import Affine, forms_in, symbols_in
 from .hulls import Hull
-from .intervals import forms_in
 from .launch_form import LaunchForm
 from .launch_ranges import Box
 

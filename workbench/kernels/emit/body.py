@@ -21,9 +21,8 @@ from ..ir import Function, Region, Stmt, Value, numeric, root, type_as, walk
 from ..ops import control, memory as mem, vectors
 from ..row import Row
 from ..types import Array, Composite, Scalar, Stack, Tile, Type, bool_
-from . import components
 from .c_names import CNames, literal, type_name, zero
-from .expressions import Expr
+from .components import CHOSEN, Expr
 from .signature import BOUNDS, CLAIM, Signature, Variant, accesses, claims, conventions, logs
 from .tiles import TileText
 
@@ -149,9 +148,6 @@ class Body(TileText):
 
     # -- lines
 
-    def put(self, text: str) -> None:
-        self.lines.append("    " * self.depth + text)
-
     @contextmanager
     def block(self, head: str = "", behind: bool = False):
         """Braces around what is written inside, their head `behind` the line above."""
@@ -165,17 +161,6 @@ class Body(TileText):
         self.unscope(kept)
         self.depth -= 1
         self.put("}")
-
-    def declare(self, value: Value, text: str) -> None:
-        """Declare the C variable of an SSA value."""
-        name = self.names.new(value.name or "t")
-        self.texts[value] = name
-        self.put(f"{type_name(value.type)} {name} = {text};")
-
-    def variable(self, type: Type, text: str, wish: str = "e") -> str:
-        name = self.names.new(wish)
-        self.put(f"{type_name(type)} {name} = {text};" if text else f"{type_name(type)} {name};")
-        return name
 
     def helper(self, name: str, text: str) -> str:
         self.helpers.setdefault(name, text)
@@ -220,7 +205,7 @@ class Body(TileText):
             return self.put(f"{row.fills}{suffix}({self.text(stmt.args[0])}.c, {made}.c);")
         if row.expand is not None:
             text = self._expand(stmt, types)
-        elif isinstance(out[0].type, Composite) and out[0].type.size > components.CHOSEN:
+        elif isinstance(out[0].type, Composite) and out[0].type.size > CHOSEN:
             return self.each_component(stmt, self._component_text(stmt, types, "wb_c"))
         elif isinstance(out[0].type, Composite):
             parts = [self._component_text(stmt, types, k) for k in range(out[0].type.size)]
@@ -253,9 +238,6 @@ class Body(TileText):
 
     def _expr_text(self, result: Expr | float | np.generic, type: Scalar) -> str:
         return result.text if isinstance(result, Expr) else literal(type, result)
-
-    def text(self, value: Value) -> str:
-        return self.texts[value]
 
     # -- constants, grid
 

@@ -1,33 +1,77 @@
-"""Components of vectors and matrices at indices that are known only at run time.
+"""The text of a thread, line by line: C expressions as operands, and components of vectors and matrices.
 
-Small ones are chosen component by component, so that threads stay vectorised; large ones are read and written in
-memory. Outside: an error where the launch checks bounds; else a first component is read, and nothing is written.
+A row that is written over components (`Row.expand`) writes C by computing with `Expr`. Of components at indices that
+are known only at run time, those of small composites are chosen one by one, so that threads stay vectorised; large ones
+are read and written in memory. Outside: an error where the launch checks bounds; else a first component is read, and
+nothing is written.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from ..ir import Stmt, Value, numeric, type_as
 from ..ops import vectors
-from ..types import Composite, Type
-from .signature import Variant
+from ..ops.row import ROWS, overload
+from ..row import Operand, Row, weak_type
+from ..types import Composite, Scalar, Type, float16, float64, scalar_of
+from .c_names import CNames, literal, type_name
 
 CHOSEN = 36  # as many components are compared one by one
 
 
-class ComponentText:
-    """Mixin of `Body`: reads and updates of components at run-time indices."""
+class ThreadText:
+    """Base of `Body`: lines and variables, the C text of one operation, components at run-time indices."""
 
-    variant: Variant
-    text: Callable[..., str]
-    put: Callable[[str], None]
-    block: Callable[..., Any]
-    declare: Callable[..., None]
+    names: CNames
+    lines: list[str]
+    depth: int
+    texts: dict[Value, str]
     outside: Callable[..., str]
     checks: Callable[[Stmt], bool]
-    texts: dict[Value, str]
+    value_row: Callable[[Stmt], None]
+
+    def put(self, text: str) -> None:
+        self.lines.append("    " * self.depth + text)
+
+    def declare(self, value: Value, text: str) -> None:
+        """Declare the C variable of an SSA value."""
+        name = self.names.new(value.name or "t")
+        self.texts[value] = name
+        self.put(f"{type_name(value.type)} {name} = {text};")
+
+    def variable(self, type: Type, text: str, wish: str = "e") -> str:
+        name = self.names.new(wish)
+        self.put(f"{type_name(type)} {name} = {text};" if text else f"{type_name(type)} {name};")
+        return name
+
+    def text(self, value: Value) -> str:
+        return self.texts[value]
+
+    def short(self, e: Expr) -> Expr:
+        """`e`, put into a variable if its text is long."""
+        if len(e.text) > 48:
+            e.text = self.variable(e.type, e.text)
+        return e
+
+    def scalar_text(self, row: Row, types: Sequence[Type], out: Type, texts: Sequence[str], attr: object) -> str:
+        """The C text of a row on scalars, parenthesised. float16 is computed in float and rounded at every step."""
+        if float16 in types:
+            texts = [f"((float){x})" if t is float16 else x for t, x in zip(types, texts, strict=True)]
+        if callable(row.c):
+            text = row.c(types, *texts, **row.extra(attr))
+        else:
+            assert isinstance(row.c, str), f"row {row.name} has no C text"
+            floats = [t for t in (out, *types) if isinstance(t, Scalar) and t.kind == "f"]
+            wide = floats[0] if floats else float64
+            text = row.c.format(*texts, T=numeric(out).scalar.c, f="" if wide is float64 else "f")
+        narrow = isinstance(out, Scalar) and out.bits < 32 and out.kind != "b"
+        return f"(({type_as(out, Scalar).c})({text}))" if narrow else f"({text})"
+
+    # -- components at run-time indices
 
     def row_component(self, stmt: Stmt) -> None:
         """`extract_at` and `insert_at`."""
@@ -50,8 +94,6 @@ class ComponentText:
         out = stmt.outs[0]
         self.declare(out, "{{0}}")
         self.put(f"for (int32_t wb_c = 0; wb_c < {numeric(out).size}; ++wb_c) {self.text(out)}.c[wb_c] = {text};")
-
-    value_row: Callable[[Stmt], None]
 
     @staticmethod
     def _place(text: str, type: Type, n: int) -> str:
@@ -80,3 +122,30 @@ class ComponentText:
 def _inside(text: str, type: Type, n: int) -> str:
     """C condition: the index names one of n places, counted from either end."""
     return f"wb_in({text}, {n})" if numeric(type).scalar.kind == "u" else f"({text} >= -{n} && {text} < {n})"
+
+
+class Expr(Operand if TYPE_CHECKING else object):
+    """A scalar C expression: rows applied to it write C. Long texts are put into a variable."""
+
+    def __init__(self, body: ThreadText, text: str, type: Scalar):
+        self.body, self.text, self.type = body, text, type
+
+    def apply_row(self, row: Row, args: tuple, attr: object) -> Any:
+        beside: list[Type] = [a.type for a in args if isinstance(a, Expr)]
+        exprs = [a if isinstance(a, Expr) else self._constant(a, beside) for a in args]
+        types = [e.type for e in exprs]
+        out = row.type(*types, **row.extra(attr))
+        if row.expand is not None:
+            return row.expand(*exprs, types=types, out=out, **row.extra(attr))
+        text = self.body.scalar_text(row, types, out, [e.text for e in exprs], attr)
+        return self.body.short(Expr(self.body, text, out))
+
+    def _constant(self, value: float | np.generic, beside: list[Type]) -> Expr:
+        type = scalar_of(value.dtype) if isinstance(value, np.generic) else weak_type(value, beside)
+        return Expr(self.body, literal(type, value), type)
+
+    def __bool__(self) -> bool:
+        raise TypeError("a C expression has no truth value: use where(...)")
+
+
+overload(Expr, ROWS.__getitem__)

@@ -9,13 +9,13 @@ C, and each thread's share in CUDA, where what was written is complete for all t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from ..ir import Region, Stmt, Value, numeric, type_as, used, walk
 from ..ops import control, tiles
 from ..types import Scalar, Tile
-from .c_names import CNames, c_texts, literal, type_name
-from .components import ComponentText
-from .expressions import ExpressionText
+from .c_names import c_texts, literal, type_name
+from .components import ThreadText
 from .signature import unsure_index
 
 MACROS = """\
@@ -55,17 +55,15 @@ def helpers(lines: str) -> list[str]:
     return out
 
 
-class TileText(ComponentText, ExpressionText):
+class TileText(ThreadText):
     """Mixin of `Body`: buffers of tiles, copies, and updates in place."""
 
-    names: CNames
-    lines: list[str]
     memory: dict
     region: Callable[[Region], None]
     statement: Callable[[Stmt], None]
+    block: Callable[..., Any]
     _full: Callable[[Stmt], str]
 
-    outside: Callable[..., str]
     sync = ""  # what is written after every loop over elements
 
     def begin_tiles(self, stmts: list[Stmt]) -> None:

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 
 from .. import ir
-from . import access, control, tiles
+from . import access, control
 from .arithmetic import by_meaning
 from .closures import LOG, THREAD, Closures, LiveValues
 
 __all__ = ["LiveValues", "run"]
 
-_STEPS = {**control.STEPS, **access.STEPS, **tiles.STEPS}
+_STEPS = {**control.STEPS, **access.STEPS}
 
 
 def run(

@@ -10,7 +10,7 @@ Nothing outside this folder lists operations by name or asks for the name of a r
 from __future__ import annotations
 
 from ..row import NO_GRADIENT, Effect, Row, refuse
-from . import control, matrices, memory, parts, quaternions, random, scalar, tile_algebra, tile_fourier, tiles, vectors
+from . import control, matrices, memory, parts, quaternions, random, scalar, tile_algebra, tiles, vectors
 from .c_text import PRELUDES, prelude
 from .conversions import construct, convert
 from .functions import BUILTINS, PYTHON, STORING

@@ -66,8 +66,7 @@ def _cast_type(source: Type, attr: Scalar) -> Type:
 SAME_BITS = row(
     "same_bits",
     type=_cast_type,
-    typed_by_attr=True,
-    exact=True,
+    facts="typed_by_attr exact",
     adjoint=NO_GRADIENT,
     meaning=lambda x, attr: np.asarray(x).view(attr.numpy)[()],
     vectorised=True,

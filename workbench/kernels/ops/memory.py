@@ -66,10 +66,10 @@ def _shape(array: Type, attr: int) -> Type:
     return int32
 
 
-LOAD = row("load", type=_load, effect=Effect.READS, exact=True, moves=True, cheap=True)
+LOAD = row("load", type=_load, effect=Effect.READS, facts="exact moves cheap")
 STORE = row("store", type=_store, effect=Effect.WRITES, sign="=")
 COMPONENTS = row("components", type=_components, cheap=True, cost=0)
-SHAPE = row("shape", type=_shape, typed_by_attr=True, cheap=True, cost=0, doc="Extent of an array along axis `attr`.")
+SHAPE = row("shape", type=_shape, facts="typed_by_attr cheap", cost=0, doc="Extent of an array along axis `attr`.")
 ACCUMULATE = row("accumulate", type=_store, effect=Effect.ACCUMULATES, update=ADD, adds=True, sign="+=")
 
 
@@ -83,30 +83,20 @@ def _bits(name: str) -> Callable[..., Type]:
     return rule
 
 
-def _updating(name: str, sign: str, update: Row, of: str = "I", **facts: bool) -> Row:
-    return row(
-        name,
-        type=_bits(name) if of == "I" else _atomic,
-        effect=Effect.ACCUMULATES,
-        update=update,
-        exact=True,
-        sign=f"{sign}=",
-        c=f"({{T}})({{0}} {sign} {{1}})",
-        doc=f"{name}(a: array, *i: int, v: {of}) -> {of}: a[i] {sign}= v, atomically; returns the old value.",
-        **facts,
-    )
+def _changing(name: str, update: Row, becomes: str, of: str, c: str, sign: str = "", adds: bool = False) -> Row:
+    """`becomes`: in words what happens to the cell; `of`: the type of its contents, T for any, I for an integer."""
+    doc = f"{name}(a: array, *i: int, v: {of}) -> {of}: a[i] {becomes}, atomically; returns the old value."
+    facts: dict[str, Any] = {"effect": Effect.ACCUMULATES, "exact": True, "adds": adds, "doc": doc}
+    return row(name, type=_bits(name) if of == "I" else _atomic, update=update, c=c, sign=sign, **facts)
+
+
+def _updating(name: str, sign: str, update: Row, of: str = "I", adds: bool = False) -> Row:
+    return _changing(name, update, f"{sign}= v", of, f"({{T}})({{0}} {sign} {{1}})", f"{sign}=", adds)
 
 
 def _better(name: str, sign: str, update: Row) -> Row:
-    return row(
-        f"atomic_{name}",
-        type=_atomic,
-        effect=Effect.ACCUMULATES,
-        update=update,
-        exact=True,
-        c=f"{{1}} {sign} {{0}} ? {{1}} : {{0}}",
-        doc=f"atomic_{name}(a: array, *i: int, v: T) -> T: a[i] = {name}(a[i], v), atomically; returns the old value.",
-    )
+    c = f"{{1}} {sign} {{0}} ? {{1}} : {{0}}"
+    return _changing(f"atomic_{name}", update, f"= {name}(a[i], v)", "T", c)
 
 
 ATOMIC_ADD = _updating("atomic_add", "+", ADD, "T", adds=True)

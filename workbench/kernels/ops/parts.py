@@ -8,7 +8,7 @@ from ..ir import kind, numeric
 from ..row import Operand, refuse
 from ..types import Composite, Matrix, Scalar, Type, vector
 from .row import row
-from .vectors import EXTRACT, MOVING
+from .vectors import EXTRACT
 
 Place = tuple[int, Any]  # first component, and a type: of the part, or of the whole
 
@@ -60,8 +60,7 @@ def component(type: Composite, k: int) -> tuple[int, ...]:
 PART = row(
     "part",
     type=_part_type,
-    typed_by_attr=True,
-    **MOVING,
+    facts="typed_by_attr linear exact moves cheap",
     expand=lambda v, types, out, attr: v[attr[0] : attr[0] + out.size],
     adjoint=lambda g, y, v, attr: (PLACE(g, attr=(attr[0], kind(v))),),
     doc="The components from `attr[0]` on as a value of type `attr[1]`.",
@@ -69,8 +68,7 @@ PART = row(
 PLACE = row(
     "place",
     type=_place_type,
-    typed_by_attr=True,
-    **MOVING,
+    facts="typed_by_attr linear exact moves cheap",
     expand=lambda p, types, out, attr: [0] * attr[0] + p + [0] * (out.size - attr[0] - len(p)),
     adjoint=lambda g, y, p, attr: (PART(g, attr=(attr[0], kind(p))),),
     doc="A value of type `attr[1]` that is 0 but for this part, which begins at component `attr[0]`.",
@@ -78,8 +76,7 @@ PLACE = row(
 JOIN = row(
     "join",
     type=_join_type,
-    typed_by_attr=True,
-    **MOVING,
+    facts="typed_by_attr linear exact moves cheap",
     expand=_joined,
     adjoint=_adjoint_join,
     doc="The composite `attr` of these numbers and the components of these composites, one behind the other.",

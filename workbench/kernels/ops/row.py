@@ -45,8 +45,9 @@ def linear_tangent(name: str) -> Callable[..., Any]:
     return tangent
 
 
-def row(name: str, **fields: Any) -> Row:
-    """Make a row and enter it in the table."""
+def row(name: str, facts: str = "", **fields: Any) -> Row:
+    """Make a row and enter it in the table. `facts`: the names of those fields that are True."""
+    fields |= dict.fromkeys(facts.split(), True)
     adjoint = fields.get("adjoint")
     if fields.get("linear") and not fields.get("elementwise"):
         fields.setdefault("tangent", linear_tangent(name))

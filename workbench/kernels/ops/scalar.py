@@ -131,8 +131,6 @@ def _rule_shift(name: str) -> Callable[..., Type]:
 
 # ---- facts that rows share
 
-# One instruction, rounded alike everywhere.
-_SIMPLE: dict[str, Any] = {"exact": True, "cheap": True}
 # A call of C's math library; and the functions of it that are one instruction.
 _LIBRARY: dict[str, Any] = {"library": True, "cost": 8}
 _INSTRUCTION: dict[str, Any] = {"exact": True, "library": False}
@@ -150,11 +148,19 @@ def _of_numbers(name: str, **facts: Any) -> Row:
 def _comparison(name: str, sign: str, meaning: Callable[..., Any], whole: Row | None = None) -> Row:
     """Of scalars; `whole` takes over for composites, which have no order."""
     rule, c = _rule_compare(sign, ordered=whole is None), f"{{0}} {sign} {{1}}"
-    return row(name, sign=sign, type=rule, meaning=meaning, vectorised=True, c=c, whole=whole, **_SIMPLE)
+    return row(name, sign=sign, type=rule, meaning=meaning, vectorised=True, c=c, whole=whole, facts="exact cheap")
 
 
 def _logical(name: str, sign: str, meaning: Callable[..., Any], vectorised: np.ufunc, c: str) -> Row:
-    return row(name, sign=sign, type=_rule_bools(sign.strip()), meaning=meaning, vectorised=vectorised, c=c, **_SIMPLE)
+    return row(
+        name,
+        sign=sign,
+        type=_rule_bools(sign.strip()),
+        meaning=meaning,
+        vectorised=vectorised,
+        c=c,
+        facts="exact cheap",
+    )
 
 
 LT = _comparison("lt", "<", lambda a, b: a < b)
@@ -199,10 +205,7 @@ def _where_type(cond: Type, a: Type, b: Type) -> Type:
 WHERE = row(
     "where",
     type=_where_type,
-    elementwise=True,
-    linear=True,
-    exact=True,
-    cheap=True,
+    facts="elementwise linear exact cheap",
     meaning=lambda cond, a, b: a if cond else b,
     vectorised=np.where,
     c="{0} ? {1} : {2}",
@@ -211,8 +214,7 @@ WHERE = row(
 )
 PICK_LT = row(
     "pick_lt",
-    elementwise=True,
-    cheap=True,
+    facts="elementwise cheap",
     type=lambda a, b, x, y: (same_type("pick_lt", (a, b)), same_type("pick_lt", (x, y)))[1],
     meaning=lambda a, b, x, y: np.where(a < b, x, y),
     c="{0} < {1} ? {2} : {3}",
@@ -234,8 +236,8 @@ GATE = _of_numbers(
 
 
 def _sum(name: str, sign: str, meaning: Callable[..., Any], adjoint: Callable[..., Any], c: str, doc: str) -> Row:
-    facts: dict[str, Any] = {"adjoint": adjoint, "linear": True, **_SIMPLE, "doc": doc}
-    return _of_numbers(name, sign=sign, meaning=meaning, c=c_small(c), **facts)
+    facts = "linear exact cheap"
+    return _of_numbers(name, sign=sign, meaning=meaning, c=c_small(c), facts=facts, adjoint=adjoint, doc=doc)
 
 
 _WRAPS = "{}(a: T, b: T) -> T; whole numbers wrap."
@@ -248,8 +250,7 @@ POS = _of_numbers(
     meaning=lambda a: a,
     c="{0}",
     adjoint=lambda g, y, a: (g,),
-    linear=True,
-    exact=True,
+    facts="linear exact",
     doc="pos(a: T) -> T: a.",
 )
 
@@ -268,8 +269,7 @@ MUL = _of_numbers(
     meaning=lambda a, b: a * b,
     c=c_small("{0} * {1}"),
     adjoint=lambda g, y, a, b: (TIMES(g, b), TIMES(g, a)),
-    bilinear=True,
-    **_SIMPLE,
+    facts="bilinear exact cheap",
     tangent=lambda ts, y, a, b: product_tangent(ts, a, b),
     fused=_fused_mul,
     doc="Product of two scalars; of two composites component by component.",
@@ -361,40 +361,35 @@ def _tangent_over(ts, y, g, f):
 TIMES = row(
     "times",
     type=_either(MUL.type),
-    elementwise=True,
+    facts="elementwise bilinear exact cheap",
     c="{0} * ({0} == 0 ? 0 : {1})",
     shown=MUL,
     meaning=_times,
     adjoint=_adjoint_product,
-    bilinear=True,
     tangent=lambda ts, y, g, f: product_tangent(ts, g, f),
-    **_SIMPLE,
     doc="g * f for an adjoint g, but 0 where g is 0. By g its derivative is f also there: the product changes"
     " with g wherever f is finite.",
 )
 MOVES = row(
     "moves",
     type=TIMES.type,
-    elementwise=True,
+    facts="elementwise bilinear exact cheap",
     c="{0} == 0 || {1} == 0 ? 0 : {0} * {1}",
     shown=MUL,
     meaning=_zero_or(lambda t, f: t * f, lambda t, f: (t == 0) | (f == 0)),
     adjoint=_adjoint_product,
-    bilinear=True,
     tangent=TIMES.tangent,
-    **_SIMPLE,
     doc="t * f for a tangent t, but 0 where either is 0: t may be infinite where f is exactly 0.",
 )
 OVER = row(
     "over",
     type=_either(rule_floats("/", composite=True)),
-    elementwise=True,
+    facts="elementwise exact",
     shown=DIV,
     c="{0} == 0 ? 0 : {0} / {1}",
     meaning=_zero_or(lambda g, f: g / f, lambda g, f: g == 0),
     adjoint=_adjoint_over,
     tangent=_tangent_over,
-    exact=True,
     cost=8,
     doc="g / f for an adjoint g, but 0 where g is 0.",
 )
@@ -518,8 +513,7 @@ POW = row(
 
 MIN = _of_numbers(
     "min",
-    exact=True,
-    cheap=True,
+    facts="exact cheap",
     meaning=lambda a, b: np.where(b < a, b, a),
     c="{1} < {0} ? {1} : {0}",
     adjoint=lambda g, y, a, b: (PICK_LT(b, a, zero(g), g), PICK_LT(b, a, g, zero(g))),
@@ -527,8 +521,7 @@ MIN = _of_numbers(
 )
 MAX = _of_numbers(
     "max",
-    exact=True,
-    cheap=True,
+    facts="exact cheap",
     meaning=lambda a, b: np.where(a < b, b, a),
     c="{0} < {1} ? {1} : {0}",
     adjoint=lambda g, y, a, b: (PICK_LT(a, b, zero(g), g), PICK_LT(a, b, g, zero(g))),
@@ -558,8 +551,7 @@ ABS = _of_numbers(
     "abs",
     meaning=np.abs,
     c=c_abs,
-    exact=True,
-    cheap=True,
+    facts="exact cheap",
     adjoint=lambda g, y, x: (PICK_LT(x, zero(x), NEG(g), PICK_LT(zero(x), x, g, zero(g))),),
     doc="abs(x: T) -> T, component by component. Slope 0 at 0.",
 )
@@ -586,11 +578,7 @@ DETACH = row(
     type=rule_floats("detach", composite=True),
     meaning=lambda x: x,
     c="{0}",
-    cut=True,
-    elementwise=True,
-    exact=True,
-    moves=True,
-    cheap=True,
+    facts="cut elementwise exact moves cheap",
     cost=0,
     doc="The value; no gradient passes, and that is meant.",
 )
@@ -625,14 +613,11 @@ def _adjoint_cast(g, y, x, attr):
 CAST = row(
     "cast",
     type=_cast_type,
-    typed_by_attr=True,
-    elementwise=True,
+    facts="typed_by_attr elementwise linear cheap",
     meaning=_cast,
     c=c_cast,
     adjoint=_adjoint_cast,
     tangent=lambda ts, y, x, attr: None if ts[0] is None or attr.kind != "f" else CAST(ts[0], attr=attr),
-    linear=True,
-    cheap=True,
     doc="Conversion to the scalar type `attr`, also of every component of a vector or matrix.",
 )
 
@@ -919,11 +904,9 @@ def _even(x: np.floating, attr: int) -> Any:
 EVEN = row(
     "even",
     type=lambda x, attr: rule_floats("even")(x),
-    typed_by_attr=True,
+    facts="typed_by_attr exact cheap",
     meaning=_even,
-    exact=True,
     vectorised=vectorised.even,
-    cheap=True,
     c=lambda types, x, attr: f"wb_even{'' if types[0].bits == 64 else 'f'}({x}, {attr})",
     doc="even(x: float32 or float64) -> a power of two that brings x near 2^attr. As much as it and its inverse "
     "are normal numbers.",

@@ -1,4 +1,4 @@
-"""Rows over tiles of more than one step: triangular systems, Cholesky factors, scans, orders.
+"""Rows over tiles of more than one step: triangular systems, Cholesky factors, scans, orders, Fourier transforms.
 
 Their adjoints are made of the same rows (the adjoint of a factor by forward and back substitution: Murray,
 Differentiation of the Cholesky decomposition, 2016), so they have derivatives of their own.
@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from ..ir import type_as
-from ..row import Operand, refuse
+from ..row import Operand, Row, refuse
 from ..types import Tile, Type, float16, int32
 from .composite import moved_by_some, nothing_of_zero
 from .row import like, row, zero
 from .scalar import ADD, NEG, SUB
-from .tiles import MATMUL, MOVES_ELEMENTS, TRANSPOSE, floats_of, tile_of
+from .tiles import MATMUL, TRANSPOSE, floats_of, tile_of
 
 # ---- parts of a square matrix
 
@@ -52,10 +52,8 @@ def _part_block(types, type, out, t, attr):
 PART = row(
     "tile_part",
     type=lambda t, attr: _square("tile_part", t),
-    typed_by_attr=True,
+    facts="typed_by_attr linear exact",
     meaning=_part,
-    linear=True,
-    exact=True,
     adjoint=lambda g, y, t, attr: (PART(g, attr=attr),),
     block=_part_block,
     doc="One triangle of a square tile, zeros elsewhere; `half`: the lower one with half the diagonal.",
@@ -76,7 +74,7 @@ DIAG = row(
     "tile_diag",
     type=_diag_type,
     meaning=np.diag,
-    **MOVES_ELEMENTS,
+    facts="linear exact moves",
     adjoint=lambda g, y, d: (DIAGONAL(g),),
     block=lambda types, type, out, d: (
         f"WB_TILE(wb_k, {type.size}) {out}.c[wb_k] = wb_k % {type.dims[0] + 1} == 0 ? {d}.c[wb_k / {type.dims[0]}] : 0;"
@@ -87,7 +85,7 @@ DIAGONAL = row(
     "tile_diagonal",
     type=_diagonal_type,
     meaning=np.diagonal,
-    **MOVES_ELEMENTS,
+    facts="linear exact moves",
     adjoint=lambda g, y, t: (DIAG(g),),
     block=lambda types, type, out, t: (
         f"WB_TILE(wb_k, {type.size}) {out}.c[wb_k] = {t}.c[wb_k * {types[0].dims[1] + 1}];"
@@ -235,9 +233,8 @@ def _scan_block(types, type, out, t, attr):
 SCAN = row(
     "tile_scan",
     type=_scan_type,
-    typed_by_attr=True,
+    facts="typed_by_attr linear",
     meaning=_scan,
-    linear=True,
     block=_scan_block,
     adjoint=lambda g, y, t, attr: (SCAN(g, attr=(attr[0], not attr[1])),),
     doc="The sums of all elements so far. `attr`: with the element itself; from the last one on.",
@@ -265,9 +262,8 @@ def _best_type(t: Type, attr: str) -> Type:
 BEST = row(
     "tile_best",
     type=_best_type,
-    typed_by_attr=True,
+    facts="typed_by_attr exact",
     meaning=_best,
-    exact=True,
     block=lambda types, type, out, t, attr: (
         f"for (int32_t wb_k = 1; wb_k < {types[0].size}; ++wb_k)"
         f" if ({t}.c[wb_k] {_BETTER[attr]} {t}.c[{out}]) {out} = wb_k;"
@@ -287,9 +283,8 @@ def _best_so_far(t: np.ndarray, attr: str) -> np.ndarray:
 BEST_SO_FAR = row(
     "tile_best_so_far",
     type=lambda t, attr: Tile(tile_of(f"tile_scan_{attr}_inclusive", t, 1).dims, int32),
-    typed_by_attr=True,
+    facts="typed_by_attr exact",
     meaning=_best_so_far,
-    exact=True,
     block=lambda types, type, out, t, attr: (
         f"WB_ONE {{ int32_t wb_s = 0; for (int32_t wb_k = 0; wb_k < {type.size};"
         f" ++wb_k) {{ if ({t}.c[wb_k] {_BETTER[attr]} {t}.c[wb_s]) wb_s = wb_k; {out}.c[wb_k] = wb_s; }} }}"
@@ -334,7 +329,7 @@ TAKE = row(
     "tile_take",
     type=_take_type,
     meaning=lambda t, places: np.asarray(t)[np.asarray(places)],
-    **MOVES_ELEMENTS,
+    facts="linear exact moves",
     adjoint=lambda g, y, t, places: (PUT(zero(t), places, g), None),
     block=lambda types, type, out, t, places: f"WB_TILE(wb_k, {type.size}) {out}.c[wb_k] = {t}.c[{places}.c[wb_k]];",
     doc="The elements at these places.",
@@ -351,3 +346,50 @@ PUT = row(
     ),
     doc="The tile with numbers added at these places.",
 )
+
+# ---- discrete Fourier transforms along the last axis of a tile (2, rows, n): real parts, then imaginary ones
+# Nothing is divided by n. The matrix of a transform is symmetric, so its adjoint is the one of the other sign. Lengths
+# that are powers of 2 go by halves in place (Cooley and Tukey, 1965), others term by term.
+
+
+def _pair_type(t: Type, attr: int) -> Type:
+    found = floats_of("tile_fft", t, 3)
+    if found.dims[0] != 2 or found.scalar is float16:
+        raise refuse(f"`tile_fft` takes tiles of vec2 or vec2d, not {found}", slug="tile-operand")
+    return found
+
+
+def _transformed(t: np.ndarray, attr: int) -> np.ndarray:
+    values = np.asarray(t[0] + 1j * t[1])
+    made = np.fft.fft(values) if attr < 0 else np.fft.ifft(values, norm="forward")
+    return np.stack([made.real, made.imag]).astype(t.dtype)
+
+
+def _transform(name: str, doc: str, onto: int | None, cost: int) -> Row:
+    def block(types, type, out, t, attr):
+        _, rows, n = type.dims
+        read = f"{out}.c" if onto == 0 else f"{out}.c, {t}.c"
+        return f"WB_{name.upper()}({type.scalar.c}, {rows}, {n}, {read}, {attr})"
+
+    made = row(
+        f"tile_{name}",
+        type=_pair_type,
+        facts="typed_by_attr linear",
+        meaning=_transformed,
+        onto=onto,
+        cost=cost,
+        adjoint=lambda g, y, t, attr: (made(g, attr=-attr),),
+        block=block,
+        doc=doc,
+    )
+    return made
+
+
+FFT = _transform("fft", "sum over j of t[j] exp(`attr` 2 pi i j k / n), for n a power of 2.", 0, 64)
+DFT = _transform("dft", "The same for any n.", None, 256)
+
+
+def fourier(tile: Tile) -> Row:
+    """The row for tiles of this length."""
+    n = tile.dims[-1]
+    return DFT if n & (n - 1) else FFT

@@ -21,7 +21,6 @@ from ..types import Tile, Type, is_float, is_int
 from .row import row, zero
 
 SIDES = 16  # sums that are taken side by side
-MOVES_ELEMENTS: dict[str, Any] = {"linear": True, "exact": True, "moves": True}  # facts of rows that hand elements on
 
 
 def tile_of(name: str, type: Type, rank: int | None = None) -> Tile:
@@ -70,9 +69,7 @@ def _numpy_index(t: np.ndarray, indices: tuple) -> tuple[int, ...]:
 FILL = row(
     "tile_fill",
     type=lambda s, attr: attr,
-    typed_by_attr=True,
-    exact=True,
-    linear=True,
+    facts="typed_by_attr exact linear",
     meaning=lambda s, attr: np.full(attr.dims, s),
     adjoint=lambda g, y, s, attr: (TOTAL(g),),
     block=lambda types, type, out, s, attr: f"WB_TILE(wb_k, {type.size}) {out}.c[wb_k] = {s};",
@@ -81,8 +78,7 @@ FILL = row(
 INDEX = row(
     "tile_index",
     type=lambda attr: attr,
-    typed_by_attr=True,
-    exact=True,
+    facts="typed_by_attr exact",
     meaning=lambda attr: np.arange(attr.size).reshape(attr.dims),
     block=lambda types, type, out, attr: f"WB_TILE(wb_k, {type.size}) {out}.c[wb_k] = wb_k;",
     doc="A tile of the type `attr` with 0, 1, 2, ...",
@@ -137,7 +133,7 @@ GET = row(
     type=_get_type,
     meaning=lambda t, *i: t[_numpy_index(t, i)],
     adjoint=_adjoint_get,
-    **MOVES_ELEMENTS,
+    facts="linear exact moves",
     block=_get_block,
     doc="The element of a tile that the indices name; negative ones count from the end.",
 )
@@ -146,7 +142,7 @@ SET = row(
     type=_set_type,
     meaning=_set,
     adjoint=_adjoint_set,
-    **MOVES_ELEMENTS,
+    facts="linear exact moves",
     onto=0,
     block=lambda types, type, out, t, *r: f"WB_ONE {out}.c[{_at(type.dims, r[:-1])}] = {r[-1]};",
     doc="The tile with the element that the indices name replaced.",
@@ -233,10 +229,9 @@ def _adjoint_sum_axis(g, y, t, attr):
 SUM_AXIS = row(
     "tile_sum_axis",
     type=_axis_type,
-    typed_by_attr=True,
+    facts="typed_by_attr linear",
     meaning=_sum_axis,
     adjoint=_adjoint_sum_axis,
-    linear=True,
     block=_sum_axis_block,
     doc="The sums along the axis `attr`, in the order of its indices.",
 )
@@ -254,8 +249,7 @@ def _reshape_type(t: Type, attr: Tile) -> Type:
 RESHAPE = row(
     "tile_reshape",
     type=_reshape_type,
-    typed_by_attr=True,
-    **MOVES_ELEMENTS,
+    facts="typed_by_attr linear exact moves",
     onto=0,
     meaning=lambda t, attr: np.reshape(t, attr.dims),
     adjoint=lambda g, y, t, attr: (RESHAPE(g, attr=type_as(t, Tile).over(numeric(g).scalar)),),
@@ -301,8 +295,7 @@ def _adjoint_broadcast(g, y, t, attr):
 BROADCAST = row(
     "tile_broadcast",
     type=_broadcast_type,
-    typed_by_attr=True,
-    **MOVES_ELEMENTS,
+    facts="typed_by_attr linear exact moves",
     meaning=lambda t, attr: np.broadcast_to(t, attr.dims),
     adjoint=_adjoint_broadcast,
     block=_broadcast_block,
@@ -324,7 +317,7 @@ TRANSPOSE = row(
     "tile_transpose",
     type=_transpose_type,
     meaning=np.transpose,
-    **MOVES_ELEMENTS,
+    facts="linear exact moves",
     adjoint=lambda g, y, t: (TRANSPOSE(g),),
     block=_transpose_block,
     doc="The tile with rows and columns exchanged.",
@@ -388,10 +381,9 @@ def _adjoint_assign(g, y, t, *rest):
 VIEW = row(
     "tile_view",
     type=_view_type,
-    typed_by_attr=True,
+    facts="typed_by_attr linear exact moves",
     meaning=_view,
     adjoint=_adjoint_view,
-    **MOVES_ELEMENTS,
     block=lambda types, type, out, t, *o, attr: (
         f"WB_TILE(wb_k, {type.size}) {out}.c[wb_k] = {t}.c[{_part_block(types, types[0], type, o)}];"
     ),
@@ -402,7 +394,7 @@ ASSIGN = row(
     type=_assign_type,
     meaning=_assign,
     adjoint=_adjoint_assign,
-    **MOVES_ELEMENTS,
+    facts="linear exact moves",
     onto=0,
     block=lambda types, type, out, t, *r: (
         f"WB_TILE(wb_k, {types[-1].size}) {out}.c[{_part_block(types, type, types[-1], r[:-1])}] = {r[-1]}.c[wb_k];"
@@ -465,12 +457,11 @@ def _tangent_matmul(ts, y, c, a, b, attr):
 MATMUL = row(
     "tile_matmul",
     type=_matmul_type,
-    typed_by_attr=True,
+    facts="typed_by_attr bilinear",
     meaning=_matmul,
     adjoint=_adjoint_matmul,
     onto=0,
     tangent=_tangent_matmul,
-    bilinear=True,
     cost=64,
     block=_matmul_block,
     doc="c + a @ b. `attr`: 0, or which of 1 (a) and 2 (b) is an adjoint, of which a number that is exactly 0 counts"

@@ -51,9 +51,6 @@ from .scalar import (
     same_type,
 )
 
-# Components are handed on as they are, each to a place.
-MOVING: dict[str, Any] = {"linear": True, "exact": True, "moves": True, "cheap": True}
-
 # ---- sums over components
 
 
@@ -85,12 +82,9 @@ def _scale_type(v: Type, s: Type) -> Type:
 SCALE = row(
     "scale",
     type=numbers("*", _scale_type),
-    elementwise=True,
+    facts="elementwise exact cheap bilinear",
     meaning=MUL.meaning,
     c=MUL.c,
-    exact=True,
-    cheap=True,
-    bilinear=True,
     adjoint=lambda g, y, v, s: (TIMES(g, s), passed(DOT, 0)(g, v)),
     doc="Every component of v times the scalar s.",
     tangent=lambda ts, y, v, s: product_tangent(ts, v, s),
@@ -98,10 +92,9 @@ SCALE = row(
 UNSCALE = row(
     "unscale",
     type=floating("/", _scale_type),
-    elementwise=True,
+    facts="elementwise exact",
     meaning=DIV.meaning,
     c=DIV.c,
-    exact=True,
     adjoint=OVER.adjoint,
     tangent=OVER.tangent,
     doc="Every component of v divided by the scalar s.",
@@ -154,10 +147,9 @@ def _places(type: Composite) -> list[tuple[int, ...]]:
 CONSTRUCT = row(
     "construct",
     type=_construct_type,
-    typed_by_attr=True,
+    facts="typed_by_attr linear exact moves cheap",
     expand=lambda *c, types, out, attr: list(c),
     adjoint=lambda g, y, *c, attr: tuple(EXTRACT(g, attr=i) for i in _places(attr)),
-    **MOVING,
     doc="The composite `attr` of these components, row by row.",
 )
 
@@ -207,19 +199,17 @@ def _insert_type(v: Type, s: Type, attr: int | tuple[int, ...]) -> Type:
 EXTRACT = row(
     "extract",
     type=lambda v, attr: _part_type(v, len(static_index(v, attr))),
-    typed_by_attr=True,
+    facts="typed_by_attr linear exact moves cheap",
     expand=_extract,
     adjoint=lambda g, y, v, attr: (INSERT(zero(v), g, attr=attr),),
-    **MOVING,
     doc="Component `attr` (indices known when compiled); one index into a matrix gives that row as a vector.",
 )
 INSERT = row(
     "insert",
     type=_insert_type,
-    typed_by_attr=True,
+    facts="typed_by_attr linear exact moves cheap",
     expand=_insert,
     adjoint=lambda g, y, v, s, attr: (INSERT(g, zero(s), attr=attr), EXTRACT(g, attr=attr)),
-    **MOVING,
     doc="The composite with component `attr` replaced.",
 )
 

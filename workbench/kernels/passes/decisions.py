@@ -82,10 +82,8 @@ class _Recorded(Rewrite):
         self.record = Value(Array(uint64, 1), NAME)
 
     def function(self, function: Function) -> Function:
-        scope = ValueFacts()
-        for p in function.params:
-            scope.values[p] = p.copied()
-        self.builder.region.params += [*scope.values.values(), self.record]
+        scope = self.begun(function)
+        self.builder.region.params.append(self.record)
         with self.builder.open():
             self.cell = self._number(function.rank)
             self.region(function.body, scope)

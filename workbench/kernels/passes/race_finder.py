@@ -137,9 +137,7 @@ class _Guard(Replay):
             return
         number = self.number_of(stmt)
         for cell in self.cells(stmt, known):
-            owner, by = self.at(Role.OWNER, name, cell), self.at(Role.BY, name, cell)
-            self.meet(self.other(owner), number, owner, by, cell)
-            adder, kind = self.at(Role.ADDER, name, cell), self.at(Role.KIND, name, cell)
+            adder, kind = self.meet_owner(name, cell, number)
             self.meet(self.other(adder), number, adder, kind, cell)
             if writes:
                 self.leave(Role.OWNER, name, cell, self.me)
@@ -147,9 +145,7 @@ class _Guard(Replay):
 
     def update(self, stmt: Stmt, name: str, cell: list[Value], number: int) -> None:
         """An atomic may meet atomics of its own kind; -1 stands for several threads."""
-        owner, by = self.at(Role.OWNER, name, cell), self.at(Role.BY, name, cell)
-        self.meet(self.other(owner), number, owner, by, cell)
-        adder, kind = self.at(Role.ADDER, name, cell), self.at(Role.KIND, name, cell)
+        adder, kind = self.meet_owner(name, cell, number)
         clash = self.other(adder)
         for k, before in enumerate(self.accesses, 1):
             if root(before.args[0]).name == name and _of_one_kind(before, stmt):
@@ -158,6 +154,12 @@ class _Guard(Replay):
         several = ROWS["where"](self.other(adder), constant(int32, -1), self.me)
         self.leave(Role.ADDER, name, cell, several)
         self.leave(Role.KIND, name, cell, constant(int32, number))
+
+    def meet_owner(self, name: str, cell: list[Value], number: int) -> tuple[Value, Value]:
+        """Meet who stored to a cell; returns who updated it atomically, and in which statement."""
+        owner, by = self.at(Role.OWNER, name, cell), self.at(Role.BY, name, cell)
+        self.meet(self.other(owner), number, owner, by, cell)
+        return self.at(Role.ADDER, name, cell), self.at(Role.KIND, name, cell)
 
     def at(self, mark: Role, name: str, cell: list[Value]) -> Value:
         return self.builder.emit(mem.LOAD, self.marks[mark, name], *cell)

@@ -135,12 +135,15 @@ class Rewrite:
         self.room = UNROLLED  # for loops that get their bounds from a counter written out: no `_size` has seen those
         self.builder = Builder()
 
+    def begun(self, function: Function) -> ValueFacts:
+        """The facts at the start of a function, whose parameters the copy has too."""
+        scope = ValueFacts({p: p.copied() for p in function.params})
+        self.builder.region.params += scope.values.values()
+        return scope
+
     def function(self, function: Function) -> Function:
         """The rewritten copy of a function."""
-        scope = ValueFacts()
-        for p in function.params:
-            scope.values[p] = p.copied()
-            self.builder.region.params.append(scope.values[p])
+        scope = self.begun(function)
         named = {p.name: scope.values[p] for p in function.params}
         scope.values.update({p: named[self.same[p.name]] for p in function.params if p.name in self.same})
         with self.builder.open():

@@ -17,31 +17,12 @@ from typing import Any
 import numpy as np
 
 from ...errors import KernelError, Where
-from .. import ir, ops
+from .. import ir, ops, types as T
 from ..ir import constant
 from ..ops import control, memory
 from ..ops.tile_names import TileBuiltin
 from ..parameter_types import Ref
 from ..row import Row, arity
-from ..types import (
-    FUNCTION,
-    Array,
-    Composite,
-    Handle,
-    Matrix,
-    Scalar,
-    Struct,
-    Transform,
-    Type,
-    Vector,
-    covers,
-    is_float,
-    matrix,
-    quaternion,
-    scalar_of,
-    transformation,
-    vector,
-)
 
 # checks and tile_tools are imported to enter their readers of builtins
 from . import addresses, assigned_names, checks, declare, hints, python_names as names, refused_syntax, tile_tools  # noqa: F401
@@ -116,7 +97,7 @@ class Calls(ReaderBase):
         given = self.visit(arg.value)
         if not isinstance(given, tuple):
             whole = self.value(given)
-            if not isinstance(whole.type, Composite) or is_tile(whole):
+            if not isinstance(whole.type, T.Composite) or is_tile(whole):
                 raise refused_syntax.refuse("Starred", self.where(arg))
             given = tuple(self.component(whole, (k,)) for k in range(whole.type.shape[0]))  # of a matrix its rows
         first = self.serial()
@@ -135,9 +116,9 @@ class Calls(ReaderBase):
             return self.call_func(callee, node)
         if isinstance(callee, Gradient):
             return call_gradient(self, callee, node)
-        if isinstance(callee, Struct):
+        if isinstance(callee, T.Struct):
             return self.call_struct(callee, node)
-        if isinstance(callee, Type) or (isinstance(callee, type) and is_number_type(callee)):
+        if isinstance(callee, T.Type) or (isinstance(callee, type) and is_number_type(callee)):
             return self.call_type(callee, node)
         if id(callee) in UPDATES:
             return self.call_atomic(UPDATES[id(callee)], node)
@@ -226,12 +207,12 @@ class Calls(ReaderBase):
         if is_indexed(x):
             return self.length(x.fields["indices0"], 0)
         v = self.value(x)
-        if not isinstance(v.type, Composite):
+        if not isinstance(v.type, T.Composite):
             raise self.error(f"{v.type} has no length", "operand-type", node, "", "len(v) of a vector or array")
         return v.type.shape[0]
 
     @reads(builtins.type)
-    def call_type_of(self, node: ast.Call) -> Type:
+    def call_type_of(self, node: ast.Call) -> T.Type:
         """`type(a)(0.5)`: a literal in the type of `a`, for functions of any type."""
         (x,) = self.exactly(1, node)
         return type_of_value(x) or self.value(x).type
@@ -275,17 +256,17 @@ class Calls(ReaderBase):
 
     def operand(self, x: Meaning) -> Any:
         """Numbers as values; types and names of types as they are."""
-        return x if isinstance(x, Type) or (isinstance(x, type) and is_number_type(x)) else self.value(x)
+        return x if isinstance(x, T.Type) or (isinstance(x, type) and is_number_type(x)) else self.value(x)
 
     def call_type(self, type: Meaning, node: ast.Call) -> Any:
         """A cast or a constructor. A literal keeps its exact Python value."""
-        if isinstance(type, Array):
+        if isinstance(type, T.Array):
             raise self.error("an array cannot be made in a kernel", "array", node, "Arrays are parameters.")
-        if not isinstance(type, Composite):
-            return self.cast(scalar_of(type), node)
+        if not isinstance(type, T.Composite):
+            return self.cast(T.scalar_of(type), node)
         dtype = next((k for k in node.keywords if k.arg == "dtype"), None)
         if dtype is not None:
-            type = type.over(scalar_of(self.visit(dtype.value)))
+            type = type.over(T.scalar_of(self.visit(dtype.value)))
             node = ast.Call(node.func, node.args, [k for k in node.keywords if k is not dtype])
         given = self.named_components(type, node)
         if dtype is None and getattr(node.func, "attr", getattr(node.func, "id", "")) == "spatial_vector":
@@ -294,20 +275,20 @@ class Calls(ReaderBase):
         args = [self.typed(a, type.scalar) for a in given]
         return ops.construct(type, *args)
 
-    def named_components(self, type: Composite, node: ast.Call) -> list[Any]:
+    def named_components(self, type: T.Composite, node: ast.Call) -> list[Any]:
         args = [self.visit(a) for a in node.args]
         named = {k.arg: self.visit(k.value) for k in node.keywords}
         if not named:
             return args
-        if isinstance(type, Transform) and set(named) <= set("pq"[len(args) :]):
+        if isinstance(type, T.Transform) and set(named) <= set("pq"[len(args) :]):
             none = {"p": type.parts["p"][1](), "q": type.parts["q"][1](0, 0, 0, 1)}
             return list((none | dict(zip("pq", args, strict=False)) | named).values())
-        order = "pq" if isinstance(type, Transform) else "xyzw"[: type.size]
+        order = "pq" if isinstance(type, T.Transform) else "xyzw"[: type.size]
         if set(named) - set(order[len(args) :]) or len(args) + len(named) != type.size:
             raise self.error(f"{type} takes its components {', '.join(order)}", "arguments", node)
         return args + [named[k] for k in order[len(args) :]]
 
-    def cast(self, type: Scalar, node: ast.Call) -> Any:
+    def cast(self, type: T.Scalar, node: ast.Call) -> Any:
         given = self.exactly(1, node) if node.args or node.keywords else [0]
         x = given[0]
         if is_literal(x):
@@ -315,11 +296,11 @@ class Calls(ReaderBase):
         if is_address(x) and type in addresses.NUMBERS:
             return x
         v = self.value(x)
-        if not isinstance(v.type, Scalar):
+        if not isinstance(v.type, T.Scalar):
             raise self.error(f"{v.type} cannot become {type}", "cast", node, "A cast takes one number.", "v[0]")
         return ops.convert(type, v)
 
-    def literal_cast(self, type: Scalar, x: float) -> ir.Value:
+    def literal_cast(self, type: T.Scalar, x: float) -> ir.Value:
         if type.kind == "f":
             return constant(type, self.as_float(x))
         if type.kind == "b":
@@ -328,22 +309,22 @@ class Calls(ReaderBase):
             return ops.convert(type, self.value(np.float64(x)))
         return constant(type, wrapped(int(x), type))
 
-    @reads(vector)
+    @reads(T.vector)
     def call_vector(self, node: ast.Call) -> Any:
         args, named = [self.visit(a) for a in node.args], self.named(node, ("length", "dtype"))
         scalar = self.component_type(args, named.get("dtype"))
-        copied = self.copied_type(args, Vector)
+        copied = self.copied_type(args, T.Vector)
         length = static_int(named.get("length", len(args) if copied is None else copied.length))
         if length is None or length < 1:
             raise self.error(
                 "the length of a vector is a constant", "static-index", node, "", "vector(length=3, dtype=float)"
             )
-        return ops.construct(vector(length, scalar), *[self.typed(a, scalar) for a in args])
+        return ops.construct(T.vector(length, scalar), *[self.typed(a, scalar) for a in args])
 
-    @reads(matrix)
+    @reads(T.matrix)
     def call_matrix(self, node: ast.Call) -> Any:
         args, named = [self.visit(a) for a in node.args], self.named(node, ("shape", "dtype"))
-        copied = self.copied_type(args, Matrix)
+        copied = self.copied_type(args, T.Matrix)
         scalar = self.component_type(args, named.get("dtype"))
         shape = named.get("shape", None if copied is None else copied.shape)
         rows, cols = map(static_int, shape) if isinstance(shape, tuple) and len(shape) == 2 else (None, None)
@@ -351,15 +332,15 @@ class Calls(ReaderBase):
             raise self.error(
                 "the shape of a matrix is a constant", "static-index", node, "", "matrix(shape=(2, 2), dtype=float)"
             )
-        return ops.construct(matrix((rows, cols), scalar), *[self.typed(a, scalar) for a in args])
+        return ops.construct(T.matrix((rows, cols), scalar), *[self.typed(a, scalar) for a in args])
 
-    @reads(quaternion, transformation)
+    @reads(T.quaternion, T.transformation)
     def call_generic(self, node: ast.Call) -> Any:
         """`quaternion(...)` and `transformation(...)`: over `dtype`, else over the scalar of what is given."""
         made = self.visit(node.func)
         given = [self.value(self.visit(a)) for a in node.args]
-        scalar = next((v.type.scalar for v in given if isinstance(v.type, (Scalar, Composite))), scalar_of(float))
-        return self.call_type(made(scalar if is_float(scalar) else float), node)
+        scalar = next((v.type.scalar for v in given if isinstance(v.type, (T.Scalar, T.Composite))), T.scalar_of(float))
+        return self.call_type(made(scalar if T.is_float(scalar) else float), node)
 
     def named(self, node: ast.Call, known: tuple[str, ...]) -> dict[str, Any]:
         """The named arguments of a call that takes no others."""
@@ -374,12 +355,12 @@ class Calls(ReaderBase):
         found = self.value(args[0]).type if len(args) == 1 else None
         return found if isinstance(found, kind) else None
 
-    def component_type(self, args: list[Any], dtype: Meaning) -> Scalar:
+    def component_type(self, args: list[Any], dtype: Meaning) -> T.Scalar:
         if dtype is not None:
-            return scalar_of(dtype)
+            return T.scalar_of(dtype)
         first = next((a for a in args if not is_literal(a)), args[0] if args else None)
         first = None if first is None else self.value(first).type
-        return first.scalar if isinstance(first, (Scalar, Composite)) else scalar_of(float)
+        return first.scalar if isinstance(first, (T.Scalar, T.Composite)) else T.scalar_of(float)
 
     def call_stateful(self, f: Callable[..., Any], node: ast.Call) -> Any:
         """A random number: the user's name for the state is bound to the next state."""
@@ -467,7 +448,7 @@ class Calls(ReaderBase):
 
     # ---- structs
 
-    def call_struct(self, struct: Struct, node: ast.Call) -> StructParts:
+    def call_struct(self, struct: T.Struct, node: ast.Call) -> StructParts:
         args, named = [self.visit(a) for a in node.args], {k.arg: self.visit(k.value) for k in node.keywords}
         order = [name for name, _ in struct.fields]
         if len(args) > len(order) or set(named) - set(order[len(args) :]):
@@ -478,11 +459,11 @@ class Calls(ReaderBase):
             made = made.with_field(name, self.fitting(made.fields[name], value, node))
         return made
 
-    def blank(self, type: Type) -> Any:
+    def blank(self, type: T.Type) -> Any:
         """A value before its parts are assigned: zeros, and no arrays."""
-        if not isinstance(type, Struct):
+        if not isinstance(type, T.Struct):
             return self.zero(type)
-        fields = {n: unassigned(self, type, n, t) if isinstance(t, Array) else self.blank(t) for n, t in type.fields}
+        fields = {n: unassigned(self, type, n, t) if isinstance(t, T.Array) else self.blank(t) for n, t in type.fields}
         return StructParts(type, fields)
 
     # ---- funcs
@@ -588,18 +569,18 @@ class Calls(ReaderBase):
         if wanted is None or wanted is typing.Any:
             return self.materialised(value, name)
         wanted = wanted.type if isinstance(wanted, Ref) else wanted
-        if wanted is FUNCTION and callable(value) and not isinstance(value, Type):
+        if wanted is T.FUNCTION and callable(value) and not isinstance(value, T.Type):
             return value
-        if is_literal(value) and isinstance(wanted, Scalar):
+        if is_literal(value) and isinstance(wanted, T.Scalar):
             value = self.typed(value, wanted)
-        if isinstance(wanted, Handle):
+        if isinstance(wanted, T.Handle):
             value = open_handle(self, wanted, value)
         value = self.materialised(value, name)
         held = is_address(value) and wanted in addresses.NUMBERS
-        if not held and not covers(wanted, type_of_value(value)):
+        if not held and not T.covers(wanted, type_of_value(value)):
             text = f"`{self.frame.fn.__name__}` takes {wanted} as `{name}`, not {describe(value)}"
             why = "Nothing is converted silently."
-            instead = f"{hints.spelled(str(wanted), self.frame.around)}(...)" if isinstance(wanted, Scalar) else ""
+            instead = f"{hints.spelled(str(wanted), self.frame.around)}(...)" if isinstance(wanted, T.Scalar) else ""
             raise KernelError(text, slug="argument-type", where=where, why=why, instead=instead)
         return value
 
@@ -608,11 +589,11 @@ def is_number_type(x: type) -> bool:
     return x in (int, float, bool) or issubclass(x, np.generic)
 
 
-def wrapped(n: int, type: Scalar) -> int:
+def wrapped(n: int, type: T.Scalar) -> int:
     """An integer modulo the range of its type."""
     n &= (1 << type.bits) - 1
     return n - (1 << type.bits) if type.kind == "i" and n >> (type.bits - 1) else n
 
 
-def type_of_value(x: Meaning) -> Type | None:
+def type_of_value(x: Meaning) -> T.Type | None:
     return x.type if isinstance(x, ir.Value | StructParts) or is_array(x) else None

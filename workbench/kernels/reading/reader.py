@@ -33,8 +33,7 @@ from .lookups import Lookups
 from .optional_arrays import NONE, MissingArrays, not_given
 from .scope import ArrayView, Fields, StructParts, Unusable, describe, is_array, is_literal, local_keys
 from .subscripts import Places
-from .tile_operators import negated, tile_binary
-from .tile_parts import is_tile
+from .tile_parts import is_tile, negated, tile_binary
 from .tile_sharing import present_tiles, tiles_copied
 
 _NODES = "Add Sub Mult Div FloorDiv Mod Pow MatMult BitAnd BitOr BitXor LShift RShift"

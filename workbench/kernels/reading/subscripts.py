@@ -28,8 +28,7 @@ from .liveness import IN_PLACE_TILES
 from .local_arrays import local_slot, local_value
 from .lower_bounds import static_int
 from .scope import ArrayView, Choice, Fields, Local, LocalPart, Part, Shape, StructParts, Unusable, describe, is_array
-from .tile_operators import tile_attribute, tile_read, tile_slot
-from .tile_parts import is_tile
+from .tile_parts import is_tile, tile_attribute, tile_read, tile_slot
 from .tile_sharing import has_tiles, present_tiles, put_name, refuse_shared, shared
 
 NAMES = {"x": 0, "y": 1, "z": 2, "w": 3}

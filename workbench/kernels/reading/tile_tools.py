@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .. import ir, ops
-from ..ops import random, scalar, tile_algebra, tile_fourier, tiles
+from ..ops import random, scalar, tile_algebra, tiles
 from ..ops.tile_names import TILES
 from ..types import Composite, Struct, Tile, TileStack, Type, Vector, bool_, float32, int32, scalar_of, uint32
 from .base import Meaning, ReaderBase, reads
@@ -96,7 +96,7 @@ def read_tile_fft(reader: ReaderBase, node: ast.Call, inout: Meaning, name: str,
     for k, part in enumerate(parts):
         at = [reader.value(i) for i in (k, 0, 0)]
         both = reader.builder.emit(tiles.ASSIGN, both, *at, reshaped(reader, part, (1, rows, n)))
-    made = reader.builder.emit(tile_fourier.transform(type), both, attr=sign)
+    made = reader.builder.emit(tile_algebra.fourier(type), both, attr=sign)
     row = Tile((1, rows, n), pair.scalar)
     views = [reader.builder.emit(tiles.VIEW, made, *[reader.value(i) for i in (k, 0, 0)], attr=row) for k in range(2)]
     rebind_tiles(reader, name, node, regrouped(pair, [reshaped(reader, v, dims) for v in views]))

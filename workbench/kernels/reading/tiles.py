@@ -27,7 +27,6 @@ from .func_grad import call_custom
 from .lower_bounds import static_int
 from .overload_calls import overload
 from .scope import StructParts, describe, is_literal, leaves, rebuild
-from .tile_operators import refuse_beyond, tile_binary, with_part
 from .tile_parts import (
     any_tile,
     as_tile,
@@ -42,12 +41,15 @@ from .tile_parts import (
     offsets_of,
     per_part,
     rebind_tiles,
+    refuse_beyond,
     reshaped,
+    tile_binary,
     tile_dims,
     tile_of_one,
     tile_value,
     type_of_tile,
     with_element,
+    with_part,
 )
 from .tile_sharing import has_tiles
 
