@@ -103,12 +103,6 @@ def _sample(type: Type, n: int, low: float, high: float, rng: np.random.Generato
     return array(values.astype(dtype.numpy), dtype=dtype)  # type: ignore[attr-defined]
 
 
-def zeros_like_type(type: Type, n: int) -> array:
-    """New memory for n elements of an array parameter."""
-    assert isinstance(type, Array)
-    return zeros(n, dtype=type.dtype)
-
-
 @dataclass(frozen=True)
 class Sample:
     """One entry of a Jacobian at one point: of `result` by `argument`; `index` is (thread, component)."""
@@ -262,7 +256,7 @@ def _compared(call: ir.Stmt, taken: list[tuple]) -> WrongCall | None:
         array(np.array([t[k] for t in taken]).astype(p.type.dtype.numpy), dtype=p.type.dtype)  # type: ignore[attr-defined]
         for k, p in enumerate(made.function.params[:count])
     ]
-    flat += [zeros_like_type(p.type, len(taken)) for p in made.function.params[count:]]
+    flat += [zeros(len(taken), dtype=p.type.dtype) for p in made.function.params[count:]]  # type: ignore[attr-defined]
     samples = list(compared(made, flat, count))
     size = max((abs(s.expected) for s in samples), default=0.0)
     off = [s for s in samples if abs(s.given - s.expected) > RTOL * (size + abs(s.given))]

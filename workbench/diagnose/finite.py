@@ -113,9 +113,7 @@ def _direct(value: ir.Value, pushes: dict[ir.Value, list[ir.Value]]) -> list[ir.
     stmt = value.stmt
     if stmt is None:
         return []
-    if stmt.row is control.POP:
-        return list(pushes.get(stmt.args[0], ()))
-    return [*stmt.args, *(v for r in stmt.regions for v in r.results)]
+    return list(pushes.get(stmt.args[0], ()) if stmt.row is control.POP else stmt.operands)
 
 
 _ARITHMETIC = (scalar.ADD, scalar.SUB, scalar.MUL, scalar.DIV)

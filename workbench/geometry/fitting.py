@@ -238,9 +238,7 @@ def reach_of(boxes: Array(wb.vec3), dipoles: Array(wb.vec3), reach: Array(float3
     middle = 0.5 * low + 0.5 * high
     if area > 0.0:
         middle = dipoles[2 * node] / area
-    far = wb.vec3()
-    for k in range(3):
-        far[k] = wb.max(wb.abs(low[k] - middle[k]), wb.abs(high[k] - middle[k]))
+    far = wb.max(wb.abs(low - middle), wb.abs(high - middle))
     dipoles[2 * node] = middle
     reach[node] = wb.min(wb.length(far), 3.0e38)
 

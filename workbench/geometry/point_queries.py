@@ -65,10 +65,8 @@ def closest_item(mesh: MESH, p: wb.vec3, max_dist: float):
 @library()
 def furthest_in_box_sq(boxes: Array(wb.vec3), box: uint32, p: wb.vec3):
     low, high = wb.detach(boxes[uint32(2) * box]), wb.detach(boxes[uint32(2) * box + uint32(1)])
-    x = wb.max(wb.abs(low[0] - p[0]), wb.abs(high[0] - p[0]))
-    y = wb.max(wb.abs(low[1] - p[1]), wb.abs(high[1] - p[1]))
-    z = wb.max(wb.abs(low[2] - p[2]), wb.abs(high[2] - p[2]))
-    return wb.where(low[0] > 2.9e38, -1.0, x * x + y * y + z * z)
+    d = wb.max(wb.abs(low - p), wb.abs(high - p))
+    return wb.where(low[0] > 2.9e38, -1.0, wb.dot(d, d))
 
 
 @library()

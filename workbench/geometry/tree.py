@@ -164,10 +164,8 @@ def leaf_items(tree: TREE, node: uint32):
 def box_distance_sq(boxes: Array(wb.vec3), box: uint32, p: wb.vec3):
     """The square of the distance of a point to a box, very large for an empty one."""
     low, high = wb.detach(boxes[uint32(2) * box]), wb.detach(boxes[uint32(2) * box + uint32(1)])
-    x = wb.max(wb.max(low[0] - p[0], p[0] - high[0]), 0.0)
-    y = wb.max(wb.max(low[1] - p[1], p[1] - high[1]), 0.0)
-    z = wb.max(wb.max(low[2] - p[2], p[2] - high[2]), 0.0)
-    return x * x + y * y + z * z
+    d = wb.max(wb.max(low - p, p - high), wb.vec3())
+    return wb.dot(d, d)
 
 
 @library()

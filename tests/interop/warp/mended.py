@@ -659,6 +659,17 @@ def cloned_then_cleared(x):
 MENDED["copied_with_its_gradient"] = MENDED["cloned_with_its_gradient"]
 
 
+@mends("grad_of_torch_set_to_none", "zero_grad(set_to_none=False)")
+def grad_of_torch_set_to_zero(x):
+    import torch
+
+    tensor = torch.tensor(x, requires_grad=True)
+    x = wp.from_torch(tensor)
+    between.walked(x)
+    torch.optim.SGD([tensor]).zero_grad(set_to_none=False)
+    return Outcome(between.walked(x), {"x": x})
+
+
 @mends("seed_put_again", "tape.backward(grads={y: seed})")
 def seed_given_again(x):
     x, y, seed = leaf(x), fresh(), wp.array(np.array([1.0, -2.0, 0.5]), dtype=float)

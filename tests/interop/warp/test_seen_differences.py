@@ -28,7 +28,7 @@ def off(seen: Any, n: int, share: float) -> Any:
     """The step with a difference, as if Warp had rounded otherwise."""
     from workbench.warp.watch.events import ForwardDifference
 
-    region = next(iter(seen.session.twins.by_low.values()))
+    region = next(iter(seen.session.twins.buffers))
     seen.steps[n].difference = ForwardDifference(region, 2, 1.0, 1.0 + share, share * 2**23, share)
     return seen.steps[n]
 

@@ -26,7 +26,7 @@ class Backwards:
 
     def install(self, hooks: Hooks) -> None:
         hooks.put(warp.Tape.backward, self.backward)
-        hooks.put(warp.Tape.reset, self.reset)
+        hooks.put(warp.Tape.reset, self.reset, always=True)
         hooks.put(warp.Tape.record_func, self.record_func)
 
     @property
@@ -80,7 +80,7 @@ class Backwards:
     def reset(self, theirs: Theirs, tape: Any) -> Any:
         self.session.recorded.pop(tape, None)
         self.session.escaped.pop(tape, None)
-        return self.session.quietly(theirs)
+        return theirs() if self.session.inside else self.session.quietly(theirs)
 
     def record_func(self, theirs: Theirs, tape: Any, backward: Any, arrays: Any) -> Any:
         session = self.session

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ import numpy as np
 from warp._src import context
 
 from ...arrays.array import array
+from .builtin_calls import given_to
 from .hooks import Hooks, Theirs, caller
 from .recorder import EventRecorder, WarpCall
 from .session import Session
@@ -39,7 +39,6 @@ class CapturedLoop:
 
 
 Captured = WarpCall | CapturedLoop | ReplayedSnapshots
-_BEGIN = tuple(inspect.signature(context.capture_begin).parameters)
 
 
 class Captures:
@@ -62,8 +61,7 @@ class Captures:
     def begin(self, theirs: Theirs, *args: object, **kwargs: object) -> Any:
         result = self.session.quietly(theirs)
         self.recorder.captured = []
-        given = dict(zip(_BEGIN, args, strict=False)) | kwargs
-        self.saved = SAVED if given.get("apic") else ""
+        self.saved = SAVED if given_to(theirs.func, args, kwargs)["apic"] else ""
         return result
 
     def end(self, theirs: Theirs, *args: object, **kwargs: object) -> Any:

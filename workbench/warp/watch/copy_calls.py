@@ -35,7 +35,14 @@ class CopyCalls:
         hooks.put(warp_types.array.numpy, self.viewed)
 
     def copy(
-        self, theirs: Theirs, dest: object, src: Any, dest_offset: int = 0, src_offset: int = 0, count: int = 0, *_: Any
+        self,
+        theirs: Theirs,
+        dest: object,
+        src: Any,
+        dest_offset: int = 0,
+        src_offset: int = 0,
+        count: int = 0,
+        stream: object = None,
     ) -> Any:
         ours = lambda: self.our_copy(dest, src, dest_offset, src_offset, count)  # noqa: E731
         result = self.moved("copy", [dest, src], theirs, ours)

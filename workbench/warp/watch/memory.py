@@ -7,7 +7,6 @@ After every event both hold the same bytes again, Warp's.
 from __future__ import annotations
 
 import ast
-import bisect
 import ctypes
 import mmap
 import weakref
@@ -22,6 +21,7 @@ from ...arrays import allocation as memory
 from ...arrays.array import array, array_on
 from ...arrays.dtypes import differentiable, dtype_of, itemsize_of, scalar_in
 from ...arrays.indexed import indexedarray
+from ...arrays.interval_index import Intervals
 from ...arrays.ports import arrays_behind
 from ...errors import LaunchError
 from ...kernels.types import Struct, Type
@@ -117,8 +117,7 @@ class Twins:
 
     def __init__(self, rebind: Rebinder):
         self.rebind = rebind
-        self.lows: list[int] = []
-        self.by_low: dict[int, TwinBuffer] = {}
+        self.buffers: Intervals[TwinBuffer] = Intervals()  # by their addresses
         self.made: dict[int, KnownArray] = {}  # by the id of the array
         self.forget = self.forgotten  # one object for all weak references
         self.types: dict[Any, Type] = {}
@@ -131,7 +130,7 @@ class Twins:
 
     def close(self) -> None:
         """Keep Warp's array names for their twins, and stop looking at Warp's buffers."""
-        for region in self.by_low.values():
+        for region in self.buffers:
             region.live = region.live[:0]
             region.size = 0
         self.handles.close()
@@ -199,27 +198,17 @@ class Twins:
         owned = root.deleter is not None and getattr(root, "_ref", None) is None
         keeper = weakref.ref(root) if owned else lambda: root if _is_mapped(low, high) else None
         made = TwinBuffer(low, high, keeper, root.dtype)
-        bisect.insort(self.lows, low)
-        self.by_low[low] = made
+        self.buffers.enter(made, low, high)
         return made
 
     def meeting(self, low: int, high: int) -> list[TwinBuffer]:
         """The live buffers that share a byte with [low, high). Those whose array is gone are forgotten."""
-        at = max(bisect.bisect_right(self.lows, low) - 1, 0)
-        found = []
-        for start in self.lows[at:]:
-            if start >= high:
-                break
-            region = self.by_low[start]
-            if region.high <= low:
-                continue
+        found = self.buffers.meeting(low, high)
+        for region in found:
             if region.keeper() is None:
                 region.gone = True
-                self.lows.remove(start)
-                del self.by_low[start]
-            else:
-                found.append(region)
-        return found
+                self.buffers.remove(region)
+        return [region for region in found if not region.gone]
 
     def regions(self, arrays: Iterable[Any]) -> list[TwinBuffer]:
         """The buffers of these arrays of Warp, each once. Raises Untranslated."""

@@ -44,7 +44,7 @@ def serialised(command: Command) -> Command:
         try:
             races.check(command)
         except GradientError:
-            first, last = _serial(command, dims, False), _serial(command, dims, True)
+            first, last = (of_program(command, _in_order(command.program, dims, back), (1,)) for back in (False, True))
             if _only_counts(command) or all(map(np.array_equal, results(first), results(last))):
                 return first
     return command
@@ -61,12 +61,8 @@ def _only_counts(command: Command) -> bool:
     return True
 
 
-def _serial(command: Command, dims: tuple[int, ...], backwards: bool) -> Command:
-    return of_program(command, command.program.once(_in_order, command.program, dims, backwards), (1,))
-
-
 def _in_order(program: Program, dims: tuple[int, ...], backwards: bool) -> Program:
-    return program.with_function(in_order(program.function, dims, backwards))
+    return program.once(program.with_function, program.once(in_order, program.function, dims, backwards))
 
 
 def of_program(command: Command, program: Program, dims: tuple[int, ...], bounds: bool | None = None) -> Command:
@@ -146,7 +142,7 @@ def without_skips(command: Command) -> Command:
     `command` too if that work would leave an array's bounds or give another result (0 times infinity). Memory must be
     as the launch sees it, and is restored.
     """
-    program = _of_work(command.program)
+    program = command.program.once(_without, command.program)
     if program is None or command.declared:
         return command
     with memory.LOCK:
@@ -155,17 +151,12 @@ def without_skips(command: Command) -> Command:
             found = results(made)
         except WorkbenchError:
             return command
-        return (
-            made if all(a.tobytes() == b.tobytes() for a, b in zip(found, results(command), strict=False)) else command
-        )
-
-
-def _of_work(program: Program) -> Program | None:
-    """The program with the skipped work done; None if it skips none."""
-    return program.once(_without, program)
+        pairs = zip(found, results(command), strict=False)
+        return made if all(a.tobytes() == b.tobytes() for a, b in pairs) else command
 
 
 def _without(program: Program) -> Program | None:
+    """The program with the skipped work done; None if it skips none."""
     function = without_zero_skips(program.function)
     return None if function is program.function else program.with_function(function)
 
@@ -187,22 +178,14 @@ def skips(function: Function) -> dict[Stmt, Region]:
     """Each `if` whose one branch is idle where the other would have no effect, given the zeros -> that region."""
     found, stmts = {}, list(walk(function.body))
     written = {root(s.args[0]).name for s in stmts if s.row.writes}
-    for stmt in stmts:
-        for idle, work, holds in _arms(stmt) if stmt.row is c.IF else ():
+    for stmt in (s for s in stmts if s.row is c.IF):
+        for holds in (True, False):
+            idle, work = stmt.regions if holds else stmt.regions[::-1]
             zeros = _zeros(stmt.args[0], holds)
-            if (
-                zeros
-                and all(s.row is c.CONST for s in idle.body)
-                and _ZeroFacts(zeros, written).has_no_effect(work, idle.results)
-            ):
+            plain = zeros and all(s.row is c.CONST for s in idle.body)
+            if plain and _ZeroFacts(zeros, written).has_no_effect(work, idle.results):
                 found[stmt] = work
     return found
-
-
-def _arms(stmt: Stmt) -> list[tuple[Region, Region, bool]]:
-    """(region that may be idle, other region, truth of the test in the idle one), both ways."""
-    then, otherwise = stmt.regions
-    return [(then, otherwise, True), (otherwise, then, False)]
 
 
 def _zeros(test: Value, holds: bool) -> set[Value]:

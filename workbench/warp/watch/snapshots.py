@@ -125,7 +125,7 @@ class LiveSnapshots(GradientSnapshots):
 
     def end(self) -> None:
         super().end()
-        self.changed = frozenset(r for r in self.twins.by_low.values() if r.changed())
+        self.changed = frozenset(r for r in self.twins.buffers if r.changed())
 
 
 class GraphSnapshots(GradientSnapshots):
