@@ -174,6 +174,7 @@ for _room, _names in {
     "rockets": "demo",
     "tapes.capture": "ScopedCapture capture capture_launch Graph",
     "tapes.checkpoint": "checkpoint",
+    "tapes.custom_op": "custom_op",
     "tapes.jit": "jit",
     "tapes.jvp": "jvp",
     "geometry.hash_grid": "HashGrid HashGridQuery hash_grid_query hash_grid_query_next hash_grid_point_id",

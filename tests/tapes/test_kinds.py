@@ -56,6 +56,20 @@ def sines(tape: wb.Tape, x: wb.array, y: wb.array) -> None:
     tape.record_func(pull_back, [x, y], only_read=[x], forward=lambda: y.assign(np.sin(x.numpy())))
 
 
+@wb.custom_op
+def sine(x):
+    return np.sin(x)
+
+
+@sine.vjp
+def sine_vjp(x, y, adj):
+    return adj * np.cos(x)
+
+
+def called(tape: wb.Tape, x: wb.array, y: wb.array) -> None:
+    wb.copy(y, sine(x))
+
+
 def unknown(tape: wb.Tape, x: wb.array, y: wb.array) -> None:
     tape.opaque_event("unknown", [x, y], [y], lambda: y.data.__setitem__(..., 1.0), "nobody knows it.", None)
 
@@ -116,6 +130,7 @@ PROGRAMS: dict[str, tuple[Callable[[wb.Tape, wb.array, wb.array], None], Any]] =
     "zero_": (between(lambda c: c.zero_() and None), 0.0),
     "assign": (between(lambda c: c.assign(np.arange(4.0)) and None), np.arange(4.0)),
     "func": (sines, np.cos(X)),
+    "op": (called, np.cos(X)),
     "opaque": (unknown, None),
     "loop": (three_turns, 8.0),
     "backward": (force, 9 * X**2),

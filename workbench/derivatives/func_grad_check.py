@@ -28,17 +28,19 @@ from ..kernels.reading import declare
 from ..kernels.reading.declare import Func
 from ..kernels.reading.elementwise import elementwise
 from ..kernels.types import Array, Composite, Scalar, Type
+from ..tapes.custom_op import CustomOp
 from ..tapes.events import Event
 from ..tapes.jvp import components, jvp, on_device, shadow_of, value_of
 from ..tapes.private_copies import Launch, in_float64
 from ..tapes.rerun import Enough, run_primal
 from ..tapes.reverse import walk
 from ..tapes.tape import Tape
+from .op_check import check_op
 from .report import GradcheckRow, Report, refuse_vacuous
 
 
 def check_rule(
-    f: Func,
+    f: Func | CustomOp,
     *types: object,
     samples: int = 64,
     low: float = 0.25,
@@ -52,7 +54,12 @@ def check_rule(
     low, high  arguments (their components) are drawn from here: choose what `f` is made for.
     Computed in float64, with no differences and no step: the two agree to rounding or the func_grad is wrong.
     Returns a `Report`; raises GradientError [check-rule] that names argument, result and the point.
+
+    Of a custom op `types` are arguments instead, arrays of NumPy or ours, at which up to `samples` elements of each are
+    compared with differences of its function, in float64.
     """
+    if isinstance(f, CustomOp):
+        return check_op(f, types, samples, raise_exception)
     if not isinstance(f, Func) or f.grad is None:
         raise TypeError(f"check_rule takes a func with a func_grad, not {f!r}")
     made = _elementwise(f, types)

@@ -207,7 +207,7 @@ class _Loop:
         return inner
 
     def _compare(self, k: int, inner: Tape) -> None:
-        given = any(e.command is None and len(e.arrays) == 1 for e in inner.events)  # numbers of the host
+        given = any(e.command is None and (len(e.arrays) == 1 or e.op) for e in inner.events)  # numbers of the host
         spans = [a.span for a in self.state if given or a.allocation.exposed]
         did, left = _signature(inner, self.fresh), tuple(checksum_of(s) for s in spans)
         if k == len(self.steps):
@@ -224,7 +224,7 @@ class _Loop:
     def _check_writes(self, inner: Tape) -> None:
         own = {a.allocation: a.span for a in self.state}
         for event in inner.events:
-            if event.kind.closed or not event.kind.own:
+            if not (event.kind.repeatable or event.kind.recurs):
                 text = f"a step of {self.loop.__name__!r} holds {event.label!r}, which cannot be run again."
                 instead = "wb.launch(...), wb.copy(...), x.fill_(...) in its place"
                 raise LaunchError(text, slug="checkpoint-step", where=event.where, instead=instead)

@@ -215,7 +215,9 @@ class Border:
         if not event.kind.passes:
             return ()
         source, active = event.source, self.log.active
-        live_copy = event.loop is not None or (source is not None and source.allocation in active)
+        live_copy = (
+            event.loop is not None or event.op is not None or (source is not None and source.allocation in active)
+        )
         return [(span, live_copy and span.allocation in active) for span in event.writes]
 
     # ---- what is said after a walk

@@ -44,6 +44,7 @@ class Event:
     arrays: tuple[array, ...] = ()
     loop: Any = None  # what a checkpointed loop needs to run again
     inner: Any = None  # the InnerBackward of a backward of another tape
+    op: Any = None  # the OpCall of a custom op
     checked: bool = False  # for races
     sources: tuple[Any, ...] = ()  # readings of active memory that the host made the written values from
     constants: tuple[Any, ...] = ()  # of a launch: such readings that constants of its kernel were made from
@@ -78,7 +79,7 @@ class Event:
     @property
     def source(self) -> array | None:
         """The array that a copy reads, which gets its adjoint; None for other kinds, `cut` too."""
-        return self.arrays[1] if len(self.arrays) == 2 and not self.kind.cuts and self.inner is None else None
+        return self.arrays[1] if len(self.arrays) == 2 and not (self.kind.cuts or self.inner or self.op) else None
 
     @property
     def places(self) -> Sequence[Any]:

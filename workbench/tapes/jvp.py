@@ -270,6 +270,11 @@ def _func(tape: Tape, event: Event, space: Workspace, after: dict) -> None:
     raise GradientError(text, slug="jvp-func", where=event.where, instead=instead)
 
 
+def _op(tape: Tape, event: Event, space: Workspace, after: dict) -> None:
+    """Carry the tangent over a custom op by the rule that its author gave."""
+    event.op.push_forward(tape, event, space, after)
+
+
 def _opaque(tape: Tape, event: Event, space: Workspace, after: dict) -> None:
     if meets(event.arrays, space):
         text = f"the tangent comes to {event.label!r}, whose derivative is not known: {event.reason}"
@@ -296,6 +301,7 @@ STEPS: dict[str, Callable[[Tape, Event, Workspace, dict], None]] = {
     "launch": _launch,
     "write": _host,
     "func": _func,
+    "op": _op,
     "loop": _func,
     "backward": _backward,
     "opaque": _opaque,

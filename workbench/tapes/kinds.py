@@ -16,8 +16,9 @@ class Kind(str):
 
     name        as `event.kind` prints, and what pickles hold.
     step        what walks do at it, in `reverse.STEPS` and `jvp.STEPS`: "launch" (the kernel's adjoint), "write" (a
-                copy passes adjoints on to its source, every write clears those of its target), "func", "loop",
-                "backward" (second derivatives of another tape), "opaque", "gradient" (refused), "none".
+                copy passes adjoints on to its source, every write clears those of its target), "func", "op" (a rule of
+                the user's, of the values then), "loop", "backward" (second derivatives of another tape), "opaque",
+                "gradient" (refused), "none".
     words       one and several of it, as pictures count them.
     drawn       the kind that pictures call it, where that is another one.
     own         False: not a step of the program, but bytes that others changed.
@@ -30,6 +31,7 @@ class Kind(str):
     from_host   True if what it writes may have come from outside of all recorded memory.
     fills       True if it writes the same value to all elements.
     pinned      True if what it wrote belongs to the recorded inputs: it cannot run again on others.
+    recurs      True if it comes about anew where the program is called again, as steps of checkpointed loops are.
     """
 
     name: str
@@ -46,6 +48,7 @@ class Kind(str):
     from_host: bool = False
     fills: bool = False
     pinned: bool = False
+    recurs: bool = False
 
     def __new__(cls, name: str, *facts: object, **more: object) -> Kind:
         return super().__new__(cls, name)
@@ -62,11 +65,12 @@ class Kind(str):
 LAUNCH = Kind("launch", "launch", ("launch", "launches"), passes=True)
 COPY = Kind("copy", "write", ("copy", "copies"), passes=True)
 CUT = Kind("cut", "none", ("cut", "cuts"), cuts=True)
-ROOT = Kind("root", "none", ("root", "roots"), drawn="cut", cuts=True, pinned=True)
+ROOT = Kind("root", "none", ("root", "roots"), drawn="cut", cuts=True, pinned=True, recurs=True)
 FILL = Kind("fill_", "write", ("fill", "fills"), passes=True, from_host=True, fills=True)
 ZERO = Kind("zero_", "write", ("zero", "zeros"), drawn="fill", passes=True, from_host=True, fills=True)
 ASSIGN = Kind("assign", "write", ("assign", "assigns"), passes=True, from_host=True)
 FUNC = Kind("func", "func", ("func", "funcs"), active=True, calls_back=True, closed="record_func")
+OP = Kind("op", "op", ("custom op", "custom ops"), passes=True, active=True, closed="a custom op", recurs=True)
 OPAQUE = Kind("opaque", "opaque", ("opaque step", "opaque steps"), opaque=True, closed="an opaque event")
 LOOP = Kind("loop", "loop", ("time loop", "time loops"), passes=True, active=True, closed="a checkpointed loop")
 BACKWARD = Kind(
@@ -82,7 +86,7 @@ GRADIENT = Kind("gradient", "gradient", ("gradient met", "gradients met"), drawn
 FOREIGN = Kind("foreign", "none", ("foreign write", "foreign writes"), drawn="assign", own=False, from_host=True)
 
 # in the order in which pictures count
-_ALL = (LAUNCH, COPY, CUT, ROOT, FILL, ZERO, ASSIGN, FUNC, OPAQUE, LOOP, BACKWARD, GRADIENT, FOREIGN)
+_ALL = (LAUNCH, COPY, CUT, ROOT, FILL, ZERO, ASSIGN, FUNC, OP, OPAQUE, LOOP, BACKWARD, GRADIENT, FOREIGN)
 KINDS = {k.name: k for k in _ALL}
 
 

@@ -212,7 +212,9 @@ def check_races(event: Event) -> None:
 
 
 def extremal_memory(event: Event) -> dict[Allocation, Shadow]:
-    """A copy of what the arrays under atomic_min and atomic_max hold after an event."""
+    """A copy of what the arrays under atomic_min and atomic_max, and results of a custom op, hold after an event."""
+    if event.op is not None:
+        return {a.allocation: Shadow(a.allocation, capture_log.copy(a.allocation.bytes)) for a in event.op.outs}
     if event.reverse is None or not event.reverse.extremal:
         return {}
     found = {}
@@ -311,6 +313,11 @@ def _call_back(event: Event, given: list[array], adjoints: dict[Allocation, Any]
             own.spans, own.everything = spans, everything
 
 
+def _op(tape: Recording, event: Event, space: Workspace, after: dict) -> None:
+    """Reverse a custom op by the rule that its author gave."""
+    event.op.pull_back(tape, event, space, after)
+
+
 def _loop(tape: Recording, event: Event, space: Workspace, after: dict) -> None:
     """Reverse a checkpointed loop: rerun its steps and walk each of them."""
     event.loop.reverse(space)
@@ -390,6 +397,7 @@ STEPS: dict[str, Step] = {
     "launch": _launch,
     "write": _host,
     "func": _func,
+    "op": _op,
     "loop": _loop,
     "backward": _backward,
     "opaque": _opaque,

@@ -1,0 +1,284 @@
+"""Custom ops: NumPy, SciPy and torch inside a tape, with rules for their derivatives."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.linalg
+
+import workbench as wb
+from tests.support.backends import BACKENDS
+
+F = wb.float64
+X = np.array([0.5, -1.0, 2.0])
+A = np.array([[4.0, 1.0, 0.5], [1.0, 3.0, 0.25], [0.5, 0.25, 2.0]])
+
+
+@pytest.fixture(params=BACKENDS, autouse=True)
+def backend(request, monkeypatch):
+    monkeypatch.setattr(wb.config, "backend", request.param)
+
+
+@wb.kernel
+def square(x: wb.array(dtype=F), y: wb.array(dtype=F)):
+    i = wb.tid()
+    y[i] = x[i] * x[i]
+
+
+@wb.custom_op
+def solved(a, b):
+    """The solution of a dense system."""
+    return scipy.linalg.solve(a, b)
+
+
+@solved.vjp
+def solved_vjp(a, b, x, adj):
+    w = scipy.linalg.solve(a.T, adj)
+    return -np.outer(w, x), w
+
+
+@solved.jvp
+def solved_jvp(a, b, x, da, db):
+    return scipy.linalg.solve(a, db - da @ x)
+
+
+def leaf(values):
+    return wb.array(np.array(values, float), dtype=F, requires_grad=True)
+
+
+def program(keep="needed", after=lambda *arrays: None):
+    """y = solve(a, x^2)^2, with what stands in the arrays afterwards."""
+    x, a = leaf(X), leaf(A)
+    with wb.Tape(keep=keep) as tape:
+        b = wb.zeros(3, dtype=F)
+        wb.launch(square, 3, [x, b])
+        z = solved(a, b)
+        y = wb.zeros(3, dtype=F)
+        wb.launch(square, 3, [z, y])
+        after(b, z)
+    return tape, x, a, y
+
+
+SEED = np.array([1.0, -2.0, 0.5])
+Z = np.linalg.solve(A, X * X)
+W = np.linalg.solve(A.T, SEED * 2 * Z)
+
+
+@pytest.mark.parametrize("keep", ["needed", "all"])
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_the_gradient_is_that_of_the_closed_form_whatever_became_of_the_arrays(keep, overwrite):
+    tape, x, a, y = program(keep, (lambda b, z: (b.fill_(7.0), z.fill_(9.0))) if overwrite else lambda b, z: None)
+    np.testing.assert_allclose(y.numpy(), Z * Z, rtol=1e-13)
+    for _ in range(2):
+        x.grad.zero_(), a.grad.zero_()
+        tape.backward(grads={y: SEED})
+        np.testing.assert_allclose(x.grad.numpy(), W * 2 * X, rtol=1e-12)
+        np.testing.assert_allclose(a.grad.numpy(), -np.outer(W, Z), rtol=1e-12)
+    found = wb.jvp(tape, {x: np.ones(3), a: np.eye(3)})[y]
+    np.testing.assert_allclose(found, 2 * Z * np.linalg.solve(A, 2 * X - Z), rtol=1e-12)
+    assert tape.events[1].kind == "op" and tape.events[1].label == "solved"
+
+
+def test_it_is_drawn_and_in_the_ledger_and_its_adjoint_can_be_read():
+    tape, x, a, y = program()
+    tape.backward(grads={y: SEED})
+    figure = tape.show()
+    assert "#1 solved (op)" in figure.text and "1 custom op" in figure.text and ">solved #1<" in figure.svg
+    (row,) = tape.ledger(a, (0, 1)).rows
+    assert row.heading == "#1 solved"
+    np.testing.assert_allclose(row.value, -W[0] * Z[1], rtol=1e-12)
+    np.testing.assert_allclose(tape.adjoint(a, at=tape.events[1]), -np.outer(W, Z), rtol=1e-12)
+    assert not [f for f in tape.diagnose() if f.severity in ("error", "warning")]
+
+
+def test_jacobians_and_value_and_grad():
+    tape, x, _, y = program()
+    want = 2 * Z[:, None] * np.linalg.inv(A) * 2 * X
+    for mode in ("rows", "columns"):
+        np.testing.assert_allclose(wb.jacobian(tape, y, x, mode=mode), want, rtol=1e-11)
+
+    def loss(x):
+        b, out = wb.zeros(3, dtype=F), wb.zeros(1, dtype=F)
+        wb.launch(square, 3, [x, b])
+        return wb.utils.array_sum(solved(wb.array(A, dtype=F), b), out=out)
+
+    _, slope = wb.value_and_grad(loss)(leaf(X))
+    np.testing.assert_allclose(np.asarray(slope), np.linalg.solve(A.T, np.ones(3)) * 2 * X, rtol=1e-12)
+
+
+def test_steps_of_a_loop_may_call_it():
+    def run(budget):
+        x = leaf(X)
+
+        def step(k, y):
+            wb.copy(y, solved(wb.array(A, dtype=F), y))
+
+        with wb.Tape() as tape:
+            y = wb.clone(x)
+            wb.integrate(step, y, 5, budget, progress=False)
+        tape.backward(grads={y: SEED})
+        return x.grad.numpy()
+
+    np.testing.assert_array_equal(run(2), run(None))
+    np.testing.assert_allclose(run(2), np.linalg.matrix_power(np.linalg.inv(A).T, 5) @ SEED, rtol=1e-12)
+
+
+def test_a_step_whose_op_gives_something_else_the_second_time_is_refused():
+    rng = np.random.default_rng(0)
+
+    @wb.custom_op
+    def noisy(x):
+        return x + rng.normal(size=x.shape)
+
+    @noisy.vjp
+    def noisy_vjp(x, y, adj):
+        return adj
+
+    x = leaf(X)
+    with wb.Tape() as tape:
+        y = wb.clone(x)
+        wb.integrate(lambda k, y: wb.copy(y, noisy(y)), y, 4, 1, progress=False)
+    with pytest.raises(wb.GradientError, match="did something else than the first time"):
+        tape.backward(grads={y: SEED})
+
+
+# ---- forms of arguments and results
+
+
+@wb.custom_op
+def parts(x, power, v):
+    return x**power, np.sum(x), np.argsort(x), 2.0 * v
+
+
+@parts.vjp
+def parts_vjp(x, power, v, y, total, order, twice, g_y, g_total, g_order, g_twice):
+    assert g_order is None and order.dtype.kind == "i"
+    return g_y * power * x ** (power - 1) + g_total[0], 2.0 * g_twice
+
+
+def test_numbers_vectors_and_several_results():
+    x, v = leaf(np.abs(X)), wb.array(np.ones((2, 3)), dtype=wb.vec3, requires_grad=True)
+    with wb.Tape() as tape:
+        y, total, order, twice = parts(x, 3, v)
+    assert (total.shape, order.list(), twice.shape, twice.dtype) == ((1,), [0, 1, 2], (2, 3), wb.float32)
+    tape.backward(grads={y: np.ones(3), total: np.array([10.0]), twice: np.full((2, 3), 0.5)})
+    np.testing.assert_allclose(x.grad.numpy(), 3 * X**2 + 10.0)
+    np.testing.assert_array_equal(v.grad.numpy(), np.ones((2, 3)))
+
+
+def test_one_array_twice_and_views():
+    @wb.custom_op
+    def product(a, b):
+        return a * b
+
+    @product.vjp
+    def product_vjp(a, b, y, adj):
+        return adj * b, adj * a
+
+    x = leaf([[1.0, 2.0], [3.0, 4.0]])
+    with wb.Tape() as tape:
+        y = product(x[:, 0], x[:, 0])
+        z = product(y, x[:, 1])
+    tape.backward(grads={z: np.ones(2)})
+    np.testing.assert_array_equal(x.grad.numpy(), [[2 * 1 * 2, 1], [2 * 3 * 4, 9]])
+
+
+@pytest.mark.needs_torch
+def test_torch_inside():
+    import torch
+
+    @wb.custom_op
+    def activated(x):
+        return torch.nn.functional.softplus(torch.from_numpy(x)).numpy()
+
+    @activated.vjp
+    def activated_vjp(x, y, adj):
+        t = torch.from_numpy(x).requires_grad_()
+        return torch.autograd.grad(torch.nn.functional.softplus(t), t, torch.from_numpy(adj))[0].numpy()
+
+    x = leaf(X)
+    with wb.Tape() as tape:
+        y = activated(x)
+    tape.backward(grads={y: np.ones(3)})
+    np.testing.assert_allclose(x.grad.numpy(), 1 / (1 + np.exp(-X)), rtol=1e-12)
+    assert wb.verify.check_rule(activated, X)
+
+
+# ---- what is refused
+
+
+def test_what_is_not_known_is_refused_and_not_zero():
+    @wb.custom_op
+    def bare(x):
+        return 2.0 * x
+
+    x = leaf(X)
+    with wb.Tape() as tape:
+        y = bare(x)
+    for walk in (lambda: tape.backward(grads={y: SEED}), lambda: wb.jvp(tape, {x: SEED})):
+        with pytest.raises(wb.GradientError, match=r"bare has no [vj][jv]p") as refused:
+            walk()
+        assert "test_custom_op.py" in str(refused.value)
+    for wrong in (lambda x, y, adj: adj[:2], lambda x, y, adj: (adj, adj)):
+        bare.vjp(wrong)
+        with pytest.raises(wb.GradientError, match="the vjp of bare returned"):
+            tape.backward(grads={y: SEED})
+    with pytest.raises(wb.LaunchError, match="without an array"):
+        bare(2.0)
+    with pytest.raises(wb.LaunchError, match="custom op"), wb.capture():
+        bare(x)
+    with pytest.raises(wb.GradientError, match="a custom op"):
+        tape.replay()
+
+
+def test_a_gradient_that_is_asked_for_too_late_is_refused():
+    x, a = wb.array(X, dtype=F), leaf(A)
+    with wb.Tape() as tape:
+        y = solved(a, x)
+    x.requires_grad = True
+    with pytest.raises(wb.GradientError, match="late-grad"):
+        tape.backward(grads={y: SEED})
+
+
+def test_an_input_changed_behind_the_back_of_the_tape_is_refused():
+    a, b = leaf(A), leaf(X)
+    raw = b.numpy()
+    with wb.Tape() as tape:
+        y = solved(a, b)
+    raw[0] = 5.0
+    with pytest.raises(wb.GradientError, match="overwritten"):
+        tape.backward(grads={y: SEED})
+
+
+def test_without_anything_to_follow_nothing_depends_on_it():
+    x = wb.array(X, dtype=F)
+    y = solved(wb.array(A, dtype=F), x)
+    np.testing.assert_allclose(y.numpy(), np.linalg.solve(A, X))
+    z, w = leaf(X), wb.zeros(3, dtype=F)
+    with wb.Tape() as tape:
+        y = solved(wb.array(A, dtype=F), x)
+        wb.launch(square, 3, [z, w])
+    tape.backward(grads={w: SEED})
+    np.testing.assert_array_equal(z.grad.numpy(), SEED * 2 * X)
+
+
+def test_check_rule_compares_with_differences():
+    report = wb.verify.check_rule(solved, A, X)
+    named = [f"argument {k}{how}" for k in (0, 1) for how in ("", ", by the jvp")]
+    assert report and [r.input for r in report.rows] == named
+    assert wb.verify.check_rule(parts, np.abs(X), 3, np.ones((2, 3)))
+
+    @wb.custom_op
+    def cubed(x):
+        return x**3
+
+    @cubed.vjp
+    def cubed_vjp(x, y, adj):
+        return adj * 2 * x**2
+
+    with pytest.raises(wb.GradientError, match="the rule of cubed is wrong for argument 0"):
+        wb.verify.check_rule(cubed, X)
+    cubed.vjp(lambda x, y, adj: adj * 3 * x**2)
+    cubed.jvp(lambda x, y, dx: dx * 3 * x)
+    report = wb.verify.check_rule(cubed, X, raise_exception=False)
+    assert [r.wrong for r in report.rows] == [False, True]

@@ -1,0 +1,209 @@
+"""`custom_op`: a function of NumPy arrays, with the derivative that its author knows, as one event of a tape.
+
+The rules get the values that the event saw and left, whatever has happened to the arrays since: what it read and wrote
+is kept like the operands of a launch. They are functions of their arguments alone, so a walk that only looks may call
+them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..arrays import allocation as memory, capture_log
+from ..arrays.allocation import Allocation
+from ..arrays.array import array, read_values
+from ..arrays.workspace import Shadow, Workspace, add_into, is_float_memory, shadow_view
+from ..device import on_host
+from ..errors import GradientError, LaunchError
+from .events import Event, clock
+from .jvp import components, on_device, shadow_of
+from .kinds import OP
+from .recording import Recording
+
+
+class CustomOp:
+    """A function of arrays with rules for its derivatives: what `custom_op` makes.
+
+    >>> @wb.custom_op
+    ... def double(x):
+    ...     return 2.0 * x
+    >>> double(wb.ones(2)).list()
+    [2.0, 2.0]
+    """
+
+    def __init__(self, forward: Callable[..., Any]):
+        self.forward = forward
+        self.pull: Callable[..., Any] | None = None
+        self.push: Callable[..., Any] | None = None
+        self.__name__, self.__doc__ = getattr(forward, "__name__", "op"), forward.__doc__
+
+    def vjp(self, rule: Callable[..., Any]) -> Callable[..., Any]:
+        """Decorator: `rule(*arguments, *results, *adjoints)` returns one gradient for each array argument, or None."""
+        self.pull = rule
+        return rule
+
+    def jvp(self, rule: Callable[..., Any]) -> Callable[..., Any]:
+        """Decorator: `rule(*arguments, *results, *tangents)` returns one tangent for each result.
+
+        There is one tangent for each array argument: zeros for what has none.
+        """
+        self.push = rule
+        return rule
+
+    def __call__(self, *args: object) -> Any:
+        capture_log.refuse("A custom op", "the op outside of the capture, or jit=False")
+        ins = [a for a in args if isinstance(a, array)]
+        if not ins:
+            text = f"{self.__name__}(...) without an array."
+            raise LaunchError(text, slug="custom-op", instead=f"{self.__name__}(wb.array(...))")
+        with memory.LOCK:
+            tape = memory.recorder()
+            with memory.unrecorded():
+                given = self.forward(*[np.array(read_values(a)) if isinstance(a, array) else a for a in args])
+                several = isinstance(given, tuple | list)
+                outs = [array(np.atleast_1d(v), device=ins[0].device) for v in (given if several else [given])]
+            if tape is not None:
+                OpCall(self, args, ins, outs).record(tape)
+            elif memory.open_tapes:
+                memory.tell_others(ins, outs)
+        return tuple(outs) if several else outs[0]
+
+
+class OpCall:
+    """One call of a custom op under a tape."""
+
+    def __init__(self, op: CustomOp, args: tuple[object, ...], ins: list[array], outs: list[array]):
+        self.op, self.args, self.ins, self.outs = op, args, ins, outs
+
+    def record(self, tape: Recording) -> None:
+        """Enter it in the tape, as having read `ins` and written `outs`."""
+        reads, writes = tuple(a.span for a in self.ins), tuple(a.span for a in self.outs)
+        place, arrays = memory.caller_where(), (*self.outs, *self.ins)
+        event = Event(next(clock), OP, self.op.__name__, place, reads, writes, arrays=arrays)
+        event.op, event.followed = self, False
+        for a in self.ins:
+            tape.border.meet(a.span)
+            if (is_float_memory(a) and tape.follows([a])) or (a.is_gradient and tape.meets_gradient(a, place)):
+                event.followed = True
+                tape.active[a.allocation] = None
+                tape.log.check_scalar(a, event.label)
+        if tape.needed.guarded:
+            tape.needed.check_left(event)
+        tape.needed.keep_before(event)
+        for n, a in enumerate(arrays):
+            tape.arrays[id(a)] = a
+            tape.needed.need(a.span, event, n)
+            if n < len(self.outs):
+                tape.needed.begun[a.allocation] = None
+                if event.followed and is_float_memory(a):
+                    tape.active[a.allocation] = None
+                    tape.log.check_scalar(a, event.label)
+        tape.events.append(event)
+        tape.needed.remember_left(event)
+
+    def pull_back(self, tape: Recording, event: Event, space: Workspace, after: Mapping[Allocation, Shadow]) -> None:
+        """Add to the adjoints of what it read those of what it wrote, which are cleared."""
+        self._refuse_late(tape, event, [a for a in self.ins if a.allocation.required])
+        if not any(a.allocation in space for a in self.outs if is_float_memory(a)):
+            return
+        seeds = []
+        for a in self.outs:
+            seeds.append(_numbers(a, space).copy() if is_float_memory(a) else None)
+            if is_float_memory(a):
+                shadow_of(a, space)[...] = 0
+        if not event.followed:
+            return
+        found = self._called(event, self.op.pull, "vjp", after, seeds, self.ins)
+        for a, g in zip(self.ins, found, strict=True):
+            if g is not None and is_float_memory(a) and a.allocation in tape.active:
+                view = shadow_of(a, space)
+                add_into(view, on_device(a, np.asarray(g, view.dtype)), a.span)
+
+    def push_forward(self, tape: Recording, event: Event, space: Workspace, after: Mapping[Allocation, Shadow]) -> None:
+        """Carry the tangents of what it read on to what it wrote."""
+        moved = [a for a in self.ins if is_float_memory(a) and a.allocation in space]
+        self._refuse_late(tape, event, moved)
+        if not moved:
+            return
+        known = {id(a) for a in moved}
+        tangents = [_numbers(a, space) if id(a) in known else np.zeros((*a.shape, *components(a))) for a in self.ins]
+        found = self._called(event, self.op.push, "jvp", after, tangents, self.outs)
+        for a, t in zip(self.outs, found, strict=True):
+            if is_float_memory(a):
+                view = shadow_of(a, space)
+                view[...] = 0 if t is None else on_device(a, np.asarray(t, view.dtype))
+
+    def _called(
+        self,
+        event: Event,
+        rule: Callable[..., Any] | None,
+        kind: str,
+        after: Mapping[Allocation, Shadow],
+        given: Sequence[object],
+        wanted: Sequence[array],
+    ) -> Sequence[Any]:
+        """What a rule returns, one for each of `wanted`. Raises GradientError [custom-op], [jvp-func]."""
+        name = self.op.__name__
+        if rule is None:
+            slug, instead = "jvp-func" if kind == "jvp" else "custom-op", f"@{name}.{kind} above its rule"
+            raise GradientError(f"{name} has no {kind}.", slug=slug, where=event.where, instead=instead)
+        results = [np.array(on_host(shadow_view(a, after[a.allocation]))) for a in self.outs]
+        args = [np.array(read_values(a)) if isinstance(a, array) else a for a in self.args]
+        with memory.unrecorded():
+            found = rule(*args, *results, *given)
+        found = list(found) if isinstance(found, tuple | list) else [found]
+        shapes = [(*a.shape, *components(a)) for a in wanted]
+        if len(found) != len(wanted) or any(
+            v is not None and np.shape(v) != s for v, s in zip(found, shapes, strict=True)
+        ):
+            got = ", ".join("None" if v is None else str(np.shape(v)) for v in found)
+            text = f"the {kind} of {name} returned {got}."
+            why = f"It returns arrays of shape {', '.join(map(str, shapes))}, or None for a zero."
+            raise GradientError(text, slug="custom-op", where=event.where, why=why, instead="return dx, dy")
+        return found
+
+    def _refuse_late(self, tape: Recording, event: Event, arrays: Sequence[array]) -> None:
+        for a in arrays:
+            if a.allocation not in tape.active and is_float_memory(a):
+                text = f"{tape.names.called(a)} was not yet on an active path when {event.label!r} was recorded."
+                instead = "x.requires_grad = True   before the tape records"
+                raise GradientError(text, slug="late-grad", where=event.where, instead=instead)
+
+
+def _numbers(a: array, space: Workspace) -> np.ndarray:
+    g = shadow_of(a, space)
+    return g.get() if a.device.is_cuda else g
+
+
+def custom_op(forward: Callable[..., Any]) -> CustomOp:
+    """Decorator: a function of NumPy arrays that is one event of a tape, with the derivatives that you give it.
+
+    forward   gets its arguments in order: arrays as NumPy arrays (copies), all else as it is. It returns a NumPy
+              array, or a tuple of them, which become new arrays of their shapes (a number: of one element) and types.
+              It must depend on its arguments alone; SciPy, torch and the like may work inside.
+    `op.vjp` and `op.jvp` take the rules; without the first a walk that comes to the op is refused, without the second
+    `jvp` is. A rule gets the arguments, then the results, then one adjoint for each result (one tangent for each array
+    argument), all NumPy arrays, an adjoint of whole numbers None. `wb.verify.check_rule(op, *arguments)` compares the
+    rules with differences.
+
+    A walk may call a rule any number of times: pictures and ledgers do. Steps of a `checkpoint` may call an op.
+    Captures, `jit`, `replay`, `hvp` and pickles refuse it. For an op that writes to arrays there are there is
+    `Tape.record_func`. Raises LaunchError [custom-op]; in walks GradientError [custom-op].
+
+    >>> @wb.custom_op
+    ... def cumulated(x):
+    ...     return np.cumsum(x)
+    >>> @cumulated.vjp
+    ... def cumulated_vjp(x, y, adj):
+    ...     return np.cumsum(adj[::-1])[::-1]
+    >>> x = wb.array([1.0, 2.0, 3.0], requires_grad=True)
+    >>> with wb.Tape() as tape:
+    ...     y = cumulated(x)
+    >>> tape.backward(grads={y: wb.ones(3)})
+    >>> y.list() == [1, 3, 6], x.grad.list() == [3, 2, 1]
+    (True, True)
+    """
+    return CustomOp(forward)
