@@ -159,9 +159,20 @@ def on_device(a: array, values: np.ndarray) -> Any:
 # ---- the walk
 
 
-def carry_tangents(tape: Tape, space: Workspace) -> Workspace:
-    """Carry the tangents in `space` through every event. Call under LOCK. Memory is as it was when this returns."""
-    passing(tape, lambda event, after: STEPS[event.kind.step](tape, event, space, after))
+def carry_tangents(
+    tape: Tape, space: Workspace, observe: Callable[[Event, Workspace], None] | None = None
+) -> Workspace:
+    """Carry the tangents in `space` through every event. Call under LOCK. Memory is as it was when this returns.
+
+    `observe(event, space)` is called before each event, in the memory that it found.
+    """
+
+    def carry(event: Event, after: dict) -> None:
+        if observe is not None:
+            observe(event, space)
+        STEPS[event.kind.step](tape, event, space, after)
+
+    passing(tape, carry)
     return space
 
 

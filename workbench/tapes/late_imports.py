@@ -12,6 +12,7 @@ from typing import Any
 ANSWERS = {
     "show": "viz.show",
     "explore": "viz.explore",
+    "film": "viz.film",
     "to_html": "viz.to_html",
     "seeds": "viz.seeds",
     "ledger": "viz.inspect.ledger.ledger",

@@ -7,7 +7,7 @@ the first recording cannot tell (a start that was not kept, a change it did not 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -94,6 +94,51 @@ def keep_all(tape: Tape) -> ReplayedTape:
         again.record(made)
         _refuse_other_bits(tape, made, again.twins.memory)
     return made
+
+
+class Runs:
+    """The recorded program on copies, to run unrecorded as often as one likes. The caller holds the lock.
+
+    What nobody has written on the tape is taken as it is, as by `keep_all`. Raises what `replay` raises.
+    """
+
+    def __init__(self, tape: Tape):
+        self.tape, self._again = tape, _prepared(tape, looking=True)
+        self._made = ReplayedTape(tape, self._again.twins, tape.keep)
+        copies = self._again.twins.memory
+        for a, copy in copies.items():
+            if tape.keep != "all" and _began_as_zeros(tape, a):
+                copy.bytes[...] = 0
+        self._start = [(copy.span(), copy.span().copy_out()) for copy in copies.values()]
+
+    def of(self, a: array) -> array:
+        """The copy of an array: before a run as the last one left it."""
+        return self._made.of(a)
+
+    def restart(self, inputs: Mapping[Any, Any] | None = None) -> None:
+        """Put the copies back to where the tape started, but for these inputs. Raises what `replay` does of them."""
+        for span, data in self._start:
+            span.copy_in(data)
+        if inputs:
+            known = next((e for e in self.tape.events if e.sources), None)
+            solved = next((e for e in self.tape.events if e.kind.pinned), None)
+            if known is not None:
+                raise self.tape.host.lost(known)
+            if solved is not None:
+                raise pinned(solved)
+        for x, values in (inputs or {}).items():
+            _set(self._made, x, values)
+
+    def run(self, take: Callable[[int], None]) -> None:
+        """Run all events from where the copies are; `take(n)` is called before event `n`, and at the end."""
+        done = 0
+        with memory.unrecorded():
+            for n, (event, end) in enumerate(zip(self.tape.events, self._again.ends, strict=True)):
+                take(n)
+                for step in self._again.steps[done:end]:
+                    step(event.kind.cuts)  # unrecorded, a cut is a copy
+                done = end
+            take(len(self.tape.events))
 
 
 def _refuse_other_bits(tape: Tape, made: ReplayedTape, copies: Mapping[Allocation, Allocation]) -> None:

@@ -43,7 +43,7 @@ _MEANT = {
 
 
 @offers(
-    "adjoint adjoints arrays backward diagnose events explore gradients keep launches ledger memory microscope "
+    "adjoint adjoints arrays backward diagnose events explore film gradients keep launches ledger memory microscope "
     "record_func replay reset scope seeds show to_html trust zero"
 )
 class Tape(Recording, metaclass=Listed):
@@ -341,6 +341,35 @@ class Tape(Recording, metaclass=Listed):
         """The live picture: a widget with a reverse cursor, heat-maps, ledger, microscope. `against` as in `show`."""
         self._name_other(against)
         return self._ask("explore", None, against)
+
+    def film(self, points: object = None, **choices: object) -> Any:
+        """Return the film of the simulation with its adjoints in it: a widget to play and scrub. `film.save(path)`.
+
+        points   an array of vec2 or vec3; several that take turns (buffers that are swapped, a history) as a list.
+        lines    pairs of numbers of points, mesh=(x, triangles) triples: arrays of integers, of the workbench or NumPy.
+        field    a 2-D or 3-D array of numbers: its values beside its adjoint.
+        arrows   "adjoint" (minus that of the points: where the loss falls), ("adjoint", v), an array of vectors, None.
+        colour   an array with a number for each point, line or triangle; ("adjoint", a) or a.grad for its adjoint.
+        every    each so many steps of the loop are a frame; view: "2d" or "3d".
+
+        Without points, mesh and field it draws what it finds; its caption says what. Values are those that the tape
+        kept, or of the recorded program run again; adjoints come from one walk. Raises LaunchError for what it cannot
+        draw.
+
+        >>> @wb.kernel
+        ... def drift(x: wb.array[wb.vec2], v: wb.array[wb.vec2]):
+        ...     i = wb.tid()
+        ...     x[i] = x[i] + 0.1 * v[i]
+        >>> x, v = wb.zeros(5, dtype=wb.vec2, requires_grad=True), wb.ones(5, dtype=wb.vec2, requires_grad=True)
+        >>> with wb.Tape() as tape:
+        ...     for _ in range(10):
+        ...         wb.launch(drift, dim=5, inputs=[x, v])
+        >>> tape.backward(grads={x: wb.ones_like(x)})
+        >>> film = tape.film(x)
+        >>> film.values("points").shape  # before each of 10 steps, and behind them; 5 points; 2 components
+        (11, 5, 2)
+        """
+        return self._ask("film", points, **choices)
 
     def to_html(self, path: object, against: object = None, **choices: object) -> Any:
         """Write the live picture as one file that needs no kernel and no network. Returns the path.

@@ -26,7 +26,7 @@ from .picture.figure import TapeFigure
 if TYPE_CHECKING:
     from .data.against import Against
 
-__all__ = ["TapeFigure", "explore", "predict", "seal", "seeds", "show", "to_html"]
+__all__ = ["TapeFigure", "explore", "film", "predict", "seal", "seeds", "show", "to_html"]
 __dir__ = __all__.copy
 
 
@@ -72,6 +72,13 @@ def explore(tape: Tape, wrong: Wrong | None = None, against: Against = None, fin
     from .live.view import View
 
     return View(tape, wrong, findings)
+
+
+def film(tape: Tape, points: object, **choices: object) -> Any:
+    """The film of a tape; see `Tape.film`."""
+    from .live import film as made  # a widget
+
+    return made.film(tape, points, **choices)
 
 
 def __getattr__(name: str) -> Any:

@@ -6,7 +6,7 @@ again, until nothing repeats. Folds nest, and a fold stands before those inside 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,6 +34,31 @@ class _Token:
     kind: str = ""
     count: int = 1
     inner: list[_Token] = field(default_factory=list)
+    turns: list[int] = field(default_factory=list)  # of a repeat: where each turn starts
+
+
+def turns(tape: Tape) -> tuple[list[int], int, str]:
+    """(starts, end, name of one) of the steps of the user's loop.
+
+    The loop is the outermost repetition of the most events; without one the scopes are its steps, or all events.
+    """
+    tokens = _compressed(_scoped(tape.events, tape.scopes))
+    loops = list(_outermost(tokens))
+    if loops:
+        loop = max(loops, key=lambda token: token.last - token.first)
+        return loop.turns, loop.last, "step"
+    scopes = [token for token in tokens if token.kind == "scope"]
+    if len(scopes) > 1:
+        return [token.first for token in scopes], scopes[-1].last, "scope"
+    return list(range(len(tape.events))), len(tape.events), "event"
+
+
+def _outermost(tokens: Sequence[_Token]) -> Iterator[_Token]:
+    for token in tokens:
+        if token.kind == "repeat":
+            yield token
+        else:
+            yield from _outermost(token.inner)
 
 
 def folds(tape: Tape) -> list[Fold]:
@@ -113,7 +138,8 @@ def _repeat(inside: list[_Token], p: int) -> _Token:
     name = ", ".join(names[:SHOWN]) + (" …" if len(names) > SHOWN else "")
     key = "repeat", tuple(token.key for token in inside[:p]), count
     inner = [token for token in inside if token.kind]
-    return _Token(key, f"{name} ×{count}", inside[0].first, inside[-1].last, "repeat", count, inner)
+    turns = [token.first for token in inside[::p]]
+    return _Token(key, f"{name} ×{count}", inside[0].first, inside[-1].last, "repeat", count, inner, turns)
 
 
 def _repeats(tokens: Sequence[_Token]) -> tuple[np.ndarray, np.ndarray]:
