@@ -44,26 +44,6 @@ from .device import (
     synchronize,
 )
 from .errors import BoundsError, GradientError, KernelError, LaunchError, compose as _compose
-from .interop import (
-    JaxCallableGraphMode,
-    JaxModulePreloadMode,
-    clear_jax_callable_graph_cache,
-    device_from_jax,
-    device_from_torch,
-    device_to_jax,
-    device_to_torch,
-    dtype_from_jax,
-    dtype_from_torch,
-    dtype_to_jax,
-    dtype_to_torch,
-    from_dlpack,
-    from_jax,
-    from_torch,
-    jax_callable,
-    jax_kernel,
-    to_jax,
-    to_torch,
-)
 from .interop.tracebacks import install as _install
 from .kernels import Kernel, kernel, overload, types
 from .kernels.ops import (
@@ -123,6 +103,9 @@ if _TYPE_CHECKING:
     from .derivatives.jacobian import hvp, jacobian, value_and_grad
     from .derivatives.sweep import sweep
     from .derivatives.verify import gradcheck
+    from .interop.dlpack import from_dlpack
+    from .interop.jax import from_jax, jax_callable, jax_kernel, to_jax
+    from .interop.tensors import from_torch, to_torch
     from .kernels.reading.native import func_native
     from .launches.sums import utils
     from .rockets import demo
@@ -167,6 +150,9 @@ for _room, _names in {
     "derivatives.smoothed": "smoothed",
     "derivatives.sweep": "sweep",
     "derivatives.verify": "gradcheck",
+    "interop.dlpack": "from_dlpack",
+    "interop.jax": "device_from_jax device_to_jax dtype_from_jax dtype_to_jax from_jax jax_callable jax_kernel to_jax",
+    "interop.tensors": "device_from_torch device_to_torch dtype_from_torch dtype_to_torch from_torch to_torch",
     "kernels.reading.native": "func_native",
     "launches.sums": "utils",
     "optim.descend": "descend",
@@ -200,7 +186,7 @@ for _room, _names in {
     "warp.names.idle": "is_mempool_supported is_mempool_enabled is_mempool_access_supported "
     "is_mempool_access_enabled is_peer_access_supported is_peer_access_enabled set_mempool_enabled "
     "set_mempool_access_enabled set_peer_access_enabled wait_event wait_stream clear_kernel_cache clear_lto_cache "
-    "is_conditional_graph_supported",
+    "clear_jax_callable_graph_cache JaxCallableGraphMode JaxModulePreloadMode is_conditional_graph_supported",
     "warp.names.numpy_types": "dtype_from_numpy dtype_to_numpy",
     "warp.names.modules": "Module get_module set_module_options get_module_options load_module force_load",
     "warp.names.graphs": "capture_begin capture_end capture_while capture_if",

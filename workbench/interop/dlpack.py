@@ -28,7 +28,7 @@ __dir__ = __all__.copy
 CPU, CUDA = 1, 2  # DLPack's numbers for kinds of devices
 
 
-def from_dlpack(data: Any, dtype: DTypeLike = None, requires_grad: bool = False, name: str | None = None) -> array:
+def from_dlpack(source: Any, dtype: DTypeLike = None, requires_grad: bool = False, name: str | None = None) -> array:
     """An array on the memory of anything with `__dlpack__`: NumPy, CuPy, JAX arrays, torch tensors, arrays of ours.
 
     dtype  element type; for vec, mat and quat the trailing axes of the data are the components.
@@ -36,20 +36,24 @@ def from_dlpack(data: Any, dtype: DTypeLike = None, requires_grad: bool = False,
     Read-only data makes an array that kernels may read and not write. Torch tensors go through `from_torch`.
     Raises LaunchError [dlpack] for what has no DLPack form here, [dtype], [components], [layout]; [read-only] later,
     at a write to constant memory.
+
+    >>> data = np.arange(3, dtype=np.float32)
+    >>> wb.from_dlpack(data).list() == [0, 1, 2]
+    True
     """
-    if is_tensor(data):
+    if is_tensor(source):
         from .tensors import from_torch
 
-        return from_torch(data, dtype, requires_grad or None)
-    if not hasattr(data, "__dlpack__"):
-        text = f"from_dlpack takes an object with __dlpack__, got {type(data).__name__}"
+        return from_torch(source, dtype, requires_grad or None)
+    if not hasattr(source, "__dlpack__"):
+        text = f"from_dlpack takes an object with __dlpack__, got {type(source).__name__}"
         raise LaunchError(text, slug="dlpack", instead="wb.array(data)")
-    if isinstance(data, array) and dtype is None:
-        made = data[...]  # the memory itself
+    if isinstance(source, array) and dtype is None:
+        made = source[...]  # the memory itself
         made.requires_grad = made.requires_grad or requires_grad
         return made
-    whose = f"a {type(data).__module__.partition('.')[0]} array"
-    return share(_opened(data), dtype, requires_grad, name, whose, sources=sources_of(data))
+    whose = f"a {type(source).__module__.partition('.')[0]} array"
+    return share(_opened(source), dtype, requires_grad, name, whose, sources=sources_of(source))
 
 
 def _opened(data: Any) -> Any:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import inspect
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+import numpy.typing as npt
 from jax.core import Tracer
 
 from ..arrays.array import array, read_values
@@ -21,19 +22,28 @@ from ..arrays.dtypes import DTypeLike, differentiable, dtype_of, scalar_in
 from ..arrays.host_reads import sources_of
 from ..arrays.provenance import source_of
 from ..arrays.scalar import scalar
-from ..device import ScopedDevice
+from ..device import Device, DeviceLike, ScopedDevice, get_device
 from ..errors import LaunchError, Where
 from ..kernels.program import Kernel
 from ..kernels.reading.declare import parameters, resolve
-from ..kernels.types import Array, Composite, Scalar, Struct, Type
+from ..kernels.types import Array, Composite, Scalar, Struct, Type, scalar_of
 from ..launches.launch import launch
 from ..launches.plan import grid
-from . import device_to_jax, dtype_from_jax, dtype_to_jax
 from .dlpack import Constant, guard, share
 from .jax_primitives import HostCall, called
 from .pure_calls import Dims, Extent, GridLike, OutputsLike, arrived, check_writes, form, refuse_leaving
 
-__all__ = ["device_to_jax", "dtype_from_jax", "dtype_to_jax", "from_jax", "function", "to_jax"]
+__all__ = [
+    "device_from_jax",
+    "device_to_jax",
+    "dtype_from_jax",
+    "dtype_to_jax",
+    "from_jax",
+    "function",
+    "jax_callable",
+    "jax_kernel",
+    "to_jax",
+]
 __dir__ = __all__.copy
 
 
@@ -45,6 +55,10 @@ def from_jax(x: jax.Array, dtype: DTypeLike = None, requires_grad: bool = False,
 
     JAX does not see the gradient of this array: use `interop.jax.function` for gradients through both.
     Raises LaunchError [tracer] inside jit and grad, [dtype], [components].
+
+    >>> import jax.numpy as jnp
+    >>> wb.from_jax(jnp.ones(2))
+    array([1., 1.], dtype=float32, shape=(2,))
     """
     if isinstance(x, Tracer):
         text = "from_jax inside a function that JAX traces: there is no memory yet."
@@ -72,6 +86,9 @@ def to_jax(a: array, copy: bool = True) -> jax.Array:
 
     Raises LaunchError [dtype] for structs and where JAX has 64-bit types switched off, [layout]; GradientError
     [host-values] under a tape, of an array on an active path: what JAX makes of the values is on no tape.
+
+    >>> wb.to_jax(wb.ones(2)).shape
+    (2,)
     """
     if not isinstance(a, array):
         raise LaunchError(f"to_jax takes an array, got {type(a).__name__}", slug="argument-type")
@@ -94,6 +111,49 @@ def to_jax(a: array, copy: bool = True) -> jax.Array:
 
 
 _WAY_OUT = "this line after the `with` block, a kernel in place of what JAX does, or {} if the gradient is to end there"
+
+
+def dtype_from_jax(jax_dtype: npt.DTypeLike) -> Scalar:
+    """The scalar type of a JAX dtype. Raises LaunchError [dtype].
+
+    >>> import jax.numpy as jnp
+    >>> wb.dtype_from_jax(jnp.float32)
+    float32
+    """
+    return scalar_of(np.dtype(jax_dtype))
+
+
+def dtype_to_jax(warp_dtype: DTypeLike) -> Any:
+    """The JAX dtype of a scalar type, or of the components of a vector, matrix or quaternion type.
+
+    >>> wb.dtype_to_jax(wb.vec3).dtype
+    dtype('float32')
+    """
+    name = scalar_in(dtype_of(warp_dtype)).numpy.name
+    return getattr(jax.numpy, "bool_" if name == "bool" else name)
+
+
+def device_from_jax(jax_device: Any) -> Device:
+    """The device that a device of JAX stands for. Raises LaunchError [device].
+
+    >>> import jax
+    >>> wb.device_from_jax(jax.devices("cpu")[0])
+    cpu
+    """
+    kind = "cpu" if jax_device.platform == "cpu" else f"cuda:{jax_device.local_hardware_id}"
+    return get_device(kind)
+
+
+def device_to_jax(warp_device: DeviceLike) -> Any:
+    """The device of JAX that a device (or its name) stands for. Raises RuntimeError of JAX if it sees no such device.
+
+    >>> wb.device_to_jax("cpu").platform
+    'cpu'
+    """
+    ours = get_device(warp_device)
+    if not ours.is_cuda:
+        return jax.devices("cpu")[0]
+    return next(d for d in jax.local_devices(backend="gpu") if d.local_hardware_id == ours.ordinal)
 
 
 def check_width(type: Type) -> None:
@@ -411,3 +471,86 @@ def check_side_effects(what: str, has_side_effect: bool) -> None:
         text = f"{what}(..., has_side_effect=True)."
         why = "The reverse pass calls it again, so its effects would come twice."
         raise LaunchError(text, slug="launch-keyword", why=why, instead="what it changes, as an output")
+
+
+def jax_kernel(
+    kernel: Kernel,
+    num_outputs: int = 1,
+    vmap_method: str = "broadcast_all",
+    launch_dims: int | Sequence[int] | None = None,
+    output_dims: int | Sequence[int] | dict[str, int | Sequence[int]] | None = None,
+    in_out_argnames: Iterable[str] | None = None,
+    module_preload_mode: object = None,
+    enable_backward: bool = False,
+    has_side_effect: bool = False,
+    block_dim: int | None = None,
+) -> Any:
+    """A kernel as a function of JAX, for `jax.jit`, `grad`, `vjp`, `vmap`: `y = wb.jax_kernel(k)(x)`.
+
+    The last `num_outputs` parameters are the outputs, arrays that begin with zeros; `in_out_argnames` are inputs that
+    the kernel changes, counted as outputs too, which come first. No other input may be written.
+
+    launch_dims  the grid; without it the shape of the first array. Also in a call.
+    output_dims  shape of the outputs, or a dict of shapes by name; without it the grid. Also in a call.
+
+    Gradients are exact for all float arguments, in-out arrays and numbers too, whatever `enable_backward` says (Warp
+    has none without it). `vmap` launches once per element whatever `vmap_method` says. Runs on the CPU, through
+    `jax.pure_callback`. Raises LaunchError [function], [dtype], and [launch-keyword] for has_side_effect=True.
+
+    >>> import jax, jax.numpy as jnp
+    >>> @wb.kernel
+    ... def square(x: wb.array[float], y: wb.array[float]):
+    ...     i = wb.tid()
+    ...     y[i] = x[i] * x[i]
+    >>> f = jax.jit(wb.jax_kernel(square))
+    >>> f(jnp.arange(3.0))
+    Array([0., 1., 4.], dtype=float32)
+    >>> jax.grad(lambda x: f(x).sum())(jnp.arange(3.0))
+    Array([0., 2., 4.], dtype=float32)
+    """
+    check_side_effects("jax_kernel", has_side_effect)
+    return KernelCall(kernel, num_outputs, tuple(in_out_argnames or ()), output_dims, launch_dims)
+
+
+def jax_callable(
+    func: Callable[..., Any],
+    num_outputs: int = 1,
+    graph_mode: object = None,
+    vmap_method: str | None = "broadcast_all",
+    output_dims: int | Sequence[int] | dict[str, int | Sequence[int]] | None = None,
+    in_out_argnames: Iterable[str] | None = None,
+    stage_in_argnames: Iterable[str] | None = None,
+    stage_out_argnames: Iterable[str] | None = None,
+    graph_cache_max: int | None = None,
+    module_preload_mode: object = None,
+    has_side_effect: bool = False,
+) -> Any:
+    """A Python function that launches kernels as a function of JAX: `y = wb.jax_callable(f)(x)`.
+
+    Its parameters are annotated as those of a kernel; see `jax_kernel` for outputs and `in_out_argnames`. Numbers are
+    static: it is called with them as they are. Without `output_dims` outputs have the shape of the first array.
+
+    Gradients are exact (Warp has none): the reverse pass calls the function again, under a tape. So it must do the same
+    each time it is called. Raises LaunchError [function], [dtype], and [launch-keyword] for what would change results.
+
+    >>> import jax, jax.numpy as jnp
+    >>> @wb.kernel
+    ... def square(x: wb.array[float], y: wb.array[float]):
+    ...     i = wb.tid()
+    ...     y[i] = x[i] * x[i]
+    >>> def power4(x: wb.array[float], y: wb.array[float]):
+    ...     half = wb.zeros_like(x)
+    ...     wb.launch(square, x.size, [x], [half])
+    ...     wb.launch(square, x.size, [half], [y])
+    >>> f = wb.jax_callable(power4)
+    >>> jax.grad(lambda x: f(x).sum())(jnp.arange(3.0))
+    Array([ 0.,  4., 32.], dtype=float32)
+    """
+    check_side_effects("jax_callable", has_side_effect)
+    if stage_in_argnames is not None:
+        text, why = (
+            "jax_callable(..., stage_in_argnames=...).",
+            "In Warp the other arrays keep the values of the first call.",
+        )
+        raise LaunchError(text, slug="launch-keyword", why=why, instead="wb.jax_callable(f)")
+    return FunctionCall("jax_callable", func, num_outputs, tuple(in_out_argnames or ()), output_dims)

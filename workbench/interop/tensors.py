@@ -26,7 +26,7 @@ from ..arrays.host_reads import carrying, given_away, received
 from ..arrays.provenance import HostRead, source_of, united
 from ..arrays.span import Span, row_strides
 from ..arrays.workspace import Workspace
-from ..device import Device, followed, get_device, let_follow
+from ..device import Device, DeviceLike, followed, get_device, let_follow
 from ..errors import GradientError, LaunchError, Where
 from ..kernels import types
 from ..kernels.types import Array, Scalar, Struct, Type
@@ -144,7 +144,12 @@ _SCALARS: dict[torch.dtype, Scalar] = {getattr(torch, s.name): s for s in types.
 
 
 def dtype_from_torch(dtype: torch.dtype) -> Scalar:
-    """The scalar type of a torch dtype. Raises LaunchError [dtype] for those that kernels do not have."""
+    """The scalar type of a torch dtype. Raises LaunchError [dtype] for those that kernels do not have.
+
+    >>> import torch
+    >>> wb.dtype_from_torch(torch.float64)
+    float64
+    """
     try:
         return _SCALARS[dtype]
     except (KeyError, TypeError):
@@ -158,6 +163,9 @@ def dtype_to_torch(dtype: DTypeLike) -> torch.dtype:
     """The torch dtype of a scalar type, or of the components of a vector, matrix or quaternion type.
 
     Raises LaunchError [dtype] for structs.
+
+    >>> wb.dtype_to_torch(wb.vec3)
+    torch.float32
     """
     scalar = getattr(dtype_of(dtype), "scalar", None)
     for theirs, ours in _SCALARS.items():
@@ -167,9 +175,22 @@ def dtype_to_torch(dtype: DTypeLike) -> torch.dtype:
 
 
 def device_from_torch(device: torch.device | str) -> Device:
-    """The device that a torch device (or its name) stands for. Raises LaunchError [device]."""
+    """The device that a torch device (or its name) stands for. Raises LaunchError [device].
+
+    >>> wb.device_from_torch("cpu")
+    cpu
+    """
     found = torch.device(device)
     return get_device(found.type if found.index is None or found.type == "cpu" else f"{found.type}:{found.index}")
+
+
+def device_to_torch(warp_device: DeviceLike) -> str:
+    """The name by which torch knows a device.
+
+    >>> wb.device_to_torch("cpu")
+    'cpu'
+    """
+    return get_device(warp_device).name
 
 
 # ---- what is known of wrapped memory
@@ -245,7 +266,14 @@ def _stamp(a: Allocation) -> int | None:
 # ---- tensor -> array
 
 
-def from_torch(t: torch.Tensor, dtype: DTypeLike = None, requires_grad: bool | None = None) -> array:
+def from_torch(
+    t: torch.Tensor,
+    dtype: DTypeLike = None,
+    requires_grad: bool | None = None,
+    grad: object = None,
+    return_ctype: bool = False,
+    retain_grad: bool = False,
+) -> array:
     """An array on the memory of a tensor: writes on either side are seen on both. Any strides.
 
     dtype          element type; for vec, mat and quat the trailing axes of the tensor are the components.
@@ -257,8 +285,21 @@ def from_torch(t: torch.Tensor, dtype: DTypeLike = None, requires_grad: bool | N
     Inside a torch backward pass nothing is given to `t.grad`: what a `torch.autograd.Function` returns is what counts.
     Raises LaunchError [dtype], [components], [layout]; GradientError [non-leaf] for a tensor that torch computed and
     follows, [overlapping] for a leaf in which several elements are one cell of memory.
+
+    >>> import torch
+    >>> t = torch.ones(3)
+    >>> x = wb.from_torch(t)
+    >>> _ = x.fill_(2.0)  # one memory
+    >>> t
+    tensor([2., 2., 2.])
     """
-    return _wrapped(t, dtype, requires_grad, False)
+    if grad is not None or return_ctype:
+        text = f"from_torch({'return_ctype' if return_ctype else 'grad'}=...) is not here."
+        why = "Gradients are made by backward(), and go out through t.grad."
+        raise LaunchError(text, slug="from-torch", why=why, instead="wb.from_torch(t)")
+    made = _wrapped(t, dtype, requires_grad, False)
+    made.retain_grad = retain_grad or made.retain_grad
+    return made
 
 
 def _wrapped(t: torch.Tensor, dtype: DTypeLike, requires_grad: bool | None, straight: bool) -> array:
@@ -382,6 +423,9 @@ def to_torch(a: array, requires_grad: bool = False) -> torch.Tensor:
     torch computes from it, so a tape refuses a gradient that would have to pass there (`wb.detach(t)`: it is meant to
     end). Use `interop.torch.function` for gradients through both.
     Raises LaunchError [dtype] for structs, [layout] for negative strides.
+
+    >>> wb.to_torch(wb.ones(2))
+    tensor([1., 1.])
     """
     if not isinstance(a, array):
         raise LaunchError(f"to_torch takes an array, got {type(a).__name__}", slug="argument-type")

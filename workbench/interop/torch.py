@@ -32,11 +32,11 @@ from ..launches.command import Command
 from ..launches.launch import launch
 from ..tapes.reverse import verify
 from ..tapes.tape import Tape
-from . import device_to_torch
 from .pure_calls import DerivativeCall, Dims, GridLike, OutputsLike, PureCall, RecordedCall, check_writes, form
 from .tensors import (
     carrying_tensor,
     device_from_torch,
+    device_to_torch,
     dtype_from_torch,
     dtype_to_torch,
     from_torch,

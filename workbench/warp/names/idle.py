@@ -6,6 +6,7 @@ Memory is NumPy's and CuPy's, work of a device runs in one order, and a kernel i
 from __future__ import annotations
 
 from collections.abc import Callable
+from enum import IntEnum
 from typing import Any
 
 from ...errors import LaunchError
@@ -48,6 +49,11 @@ _TABLE: dict[str, tuple[Callable[..., Any], str, str]] = {
     "wait_stream": (lambda other_stream, event=None, external=False: None, _ORDER, '(wb.get_stream("cpu"))'),
     "clear_kernel_cache": (lambda: None, _CACHE, "()"),
     "clear_lto_cache": (lambda: None, _CACHE, "()"),
+    "clear_jax_callable_graph_cache": (
+        lambda callable=None: None,
+        "No-op: functions of `jax_callable` keep no graphs.",
+        "()",
+    ),
     "is_conditional_graph_supported": (lambda: True, _GRAPHS, "()\nTrue"),
 }
 for _name, (_made, _said, _example) in _TABLE.items():
@@ -55,3 +61,18 @@ for _name, (_made, _said, _example) in _TABLE.items():
     _made.__module__ = __name__
     _made.__doc__ = f"{_said}\n\n>>> wb.{_name}{_example}\n"
     globals()[_name] = _made
+
+JaxCallableGraphMode = IntEnum("JaxCallableGraphMode", "NONE JAX WARP WARP_STAGED WARP_STAGED_EX", start=0)
+JaxCallableGraphMode.__doc__ = """Warp's ways to capture a `jax_callable`. Without effect: it is called each time.
+
+>>> wb.JaxCallableGraphMode.JAX.value
+1
+"""
+
+
+JaxModulePreloadMode = IntEnum("JaxModulePreloadMode", "NONE CURRENT_DEVICE ALL_DEVICES", start=0)
+JaxModulePreloadMode.__doc__ = """Warp's devices to preload on. Without effect: kernels compile at first launch.
+
+>>> wb.JaxModulePreloadMode.NONE.value
+0
+"""
