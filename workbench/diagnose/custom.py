@@ -7,7 +7,6 @@ where it is not, a rule of one's own is what a `func_grad` is for.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,6 +15,7 @@ from ..arrays.workspace import Workspace
 from ..derivatives.func_grad_check import WrongCall, has_rule, wrong_call
 from ..errors import KernelError, Where
 from ..kernels import ir
+from ..kernels.passes import simplify
 from ..kernels.passes.adjoint import adjoint
 from ..tapes.events import Event
 from ..tapes.rerun import Copies, run_copies, small
@@ -41,14 +41,17 @@ def has_rules(event: Event) -> bool:
 
 def disagreement(event: Event, space: Workspace) -> Disagreement | WrongCall | None:
     """Compare the adjoints on the memory that the launch found. None if they agree, or cannot be compared."""
-    if (call := wrong_call(event)) is not None:
-        return call
+    if (found := wrong_call(event)) is not None:
+        return found
     back = event.reverse
     if back is None or back.extremal or not small(event):
         return None
     function, plan = event.command.plan.forward.function, event.command.plan
+    without_rules = simplify.rewrite(function)
+    for call in filter(has_rule, ir.walk(without_rules.body)):
+        call.attr = replace(call.attr, grad=None, replay=None)
     try:
-        bare = adjoint(replace(function, body=_bare(function.body)), back.reverse.active, plan.changing)
+        bare = adjoint(without_rules, back.reverse.active, plan.changing)
     except KernelError:
         return None
     theirs, ours = Copies(event, space), Copies(event, space)
@@ -69,14 +72,3 @@ def disagreement(event: Event, space: Workspace) -> Disagreement | WrongCall | N
 def _comparable(given: np.ndarray, expected: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     fine = np.isfinite(given) & np.isfinite(expected)
     return given[fine].astype(np.float64), expected[fine].astype(np.float64)
-
-
-def _bare(region: ir.Region) -> ir.Region:
-    return ir.Region(region.params, list(_bare_statements(region)), region.results)
-
-
-def _bare_statements(region: ir.Region) -> Iterator[ir.Stmt]:
-    for stmt in region.body:
-        regions = tuple(_bare(r) for r in stmt.regions)
-        attr = replace(stmt.attr, grad=None, replay=None) if has_rule(stmt) else stmt.attr
-        yield replace(stmt, regions=regions, attr=attr)

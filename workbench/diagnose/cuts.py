@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from ..arrays.allocation import Allocation
+from ..arrays.array import array
 from ..kernels import ir
 from ..kernels.ir import is_value
 from ..kernels.ops import control, memory, scalar, vectors
@@ -245,8 +246,8 @@ def cut_derivatives(case: RuleInput) -> Iterator[Finding]:
             found = _origin(case, step, cut, whole)
             if found is None:
                 continue
-            target = _allocation(step, cut.into)
-            if not is_float(step.event.command.program.leaves[_position(step, cut.into)].type):
+            target = _array(step, cut.into).allocation
+            if not is_float(_array(step, cut.into).dtype):
                 whole[target] = found
             elif any(size > 0 for x, size in step.came.items() if x.span.allocation is target):
                 others = makers.get(target, set()) - {(step.event.label, step.event.line)}
@@ -271,23 +272,18 @@ def _cuts(case: RuleInput, step: WalkStep) -> list[CutWrite]:
 def _origin(case: RuleInput, step: WalkStep, cut: CutWrite, whole: dict[Allocation, _Origin]) -> _Origin | None:
     """The cut that ended a derivative; None if the integers that are read depend on no active array."""
     if cut.stmt is not None:
-        return _Origin(step, cut, {_allocation(step, n): _name(case, step, n) for n in sorted(cut.sources)})
-    found = whole.get(_allocation(step, cut.via))
-    others = {_allocation(step, n) for n in cut.others}
+        return _Origin(step, cut, {_array(step, n).allocation: _name(case, step, n) for n in sorted(cut.sources)})
+    found = whole.get(_array(step, cut.via).allocation)
+    others = {_array(step, n).allocation for n in cut.others}
     return None if found is None or others & set(found.sources) else found
 
 
-def _position(step: WalkStep, parameter: str) -> int:
-    return next(k for k, p in enumerate(step.event.command.program.leaves) if p.name == parameter)
-
-
-def _allocation(step: WalkStep, parameter: str) -> Allocation:
-    return step.event.command.places[_position(step, parameter)].allocation
+def _array(step: WalkStep, parameter: str) -> array:
+    return next(a for leaf, a in step.event.arguments if leaf.name == parameter)
 
 
 def _name(case: RuleInput, step: WalkStep, parameter: str) -> str:
-    k = _position(step, parameter)
-    return case.tape.names.of(step.event.command.places[k], parameter)
+    return case.tape.names.of(_array(step, parameter), parameter)
 
 
 def _cut_finding(step: WalkStep, cut: CutWrite, found: _Origin, case: RuleInput, soft: bool) -> Finding:

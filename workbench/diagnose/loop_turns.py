@@ -91,8 +91,10 @@ class Loops(WalkObserver):
     def choose(self, steps: Sequence[WalkStep]) -> None:
         """Choose the launches to look at."""
         for event in (s.event for s in steps):
-            able = event.reverse is not None and not event.reverse.extremal and small(event)
-            if able and event.command.program.once(_has_loops, event.reverse.reverse.function):
+            back = event.reverse if small(event) else None
+            if back is None or back.extremal:
+                continue
+            if event.command.program.once(_has_loops, back.reverse.function):
                 self.open.setdefault((event.label, event.line), set()).add(event)
         self.share //= max(len(self.open), 1)
 

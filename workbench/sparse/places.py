@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from ..arrays.array import array
-from ..geometry.search import lower_bound
 from ..kernels.reading.declare import func
 from ..kernels.reading.library import library
 
@@ -11,12 +10,24 @@ indices = array(dtype=int)
 
 
 @func
+def first_above(values: indices, start: int, stop: int, bound: int):
+    """The first place from `start` whose value is above `bound`; `stop` if there is none. The values are sorted."""
+    low, high = int(start), int(stop)
+    while low < high:
+        middle = low + (high - low) // 2
+        if values[middle] > bound:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+@func
 def block_between(column: int, start: int, stop: int, columns: indices):
+    at = first_above(columns, start, stop, column - 1)
     found = -1
-    if start < stop:
-        at = lower_bound(columns, start, stop, column)
-        if columns[at] == column:
-            found = at
+    if at < stop and columns[at] == column:
+        found = at
     return found
 
 
@@ -58,7 +69,7 @@ def bsr_block_index(row: int, column: int, offsets: indices, columns: indices):
 def row_of(offsets: indices, row_count: int, block: int):
     row = -1
     if block < offsets[row_count]:
-        row = lower_bound(offsets, 0, row_count + 1, block + 1) - 1
+        row = first_above(offsets, 0, row_count + 1, block) - 1
     return row
 
 
