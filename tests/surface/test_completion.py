@@ -56,7 +56,7 @@ def completed(shell: InteractiveShell, text: str, jedi: bool) -> set[str]:
 def test_completion_of_a_tape_offers_what_the_page_says(shell: InteractiveShell, jedi: bool) -> None:
     documented = set(re.findall(r"^   \* - ``tape\.(\w+)``$", PAGE.read_text("utf-8"), re.MULTILINE))
     assert completed(shell, "tape.", jedi) == shown(shell.user_ns["tape"]) == documented
-    assert len(documented) == 22
+    assert len(documented) == 23
 
 
 @pytest.mark.parametrize("jedi", [True, False])

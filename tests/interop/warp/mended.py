@@ -16,7 +16,7 @@ from tests.interop.warp.programs.memory import counted_twice, grown
 from tests.interop.warp.programs.passes import halve, scattered
 from tests.interop.warp.programs.structs import State, into_state, read_state
 from tests.interop.warp.programs.subtle import addsq, cond_sum, descend, gather
-from tests.interop.warp.shared import fresh, square, weighted_sum
+from tests.interop.warp.shared import fresh, linear_drag, square, weighted_sum
 
 MENDED: dict[str, tuple[str, Program]] = {}
 
@@ -693,12 +693,6 @@ def roots_by_if(x: wp.array(dtype=float), y: wp.array(dtype=float)):
 @mends("root_that_is_left_out", "`if` in place of wp.where")
 def root_in_a_branch(x):
     return between.by_kernel(roots_by_if, x, float)
-
-
-@wp.kernel
-def linear_drag(v: wp.array(dtype=wp.vec3), f: wp.array(dtype=wp.vec3)):
-    i = wp.tid()
-    f[i] = -2.0 * v[i]
 
 
 @mends("drag_at_rest", "-k * v in place of -k * wp.length(v) * wp.normalize(v)")

@@ -17,3 +17,9 @@ def weighted_sum(x: wp.array(dtype=float), total: wp.array(dtype=float)):
 
 def fresh(n: int = 3):
     return wp.zeros(n, dtype=float, requires_grad=True)
+
+
+@wp.kernel
+def linear_drag(v: wp.array(dtype=wp.vec3), f: wp.array(dtype=wp.vec3)):
+    i = wp.tid()
+    f[i] = -2.0 * v[i]
