@@ -95,9 +95,8 @@ def gradcheck(
     Inputs are copied; nothing of the user is changed. Every float of `inputs` and `outputs` is an input, every float
     that a launch writes is an output. Returns a `Report`; with `raise_exception` a gradient that is wrong or not finite
     raises GradientError [gradcheck] that names launch, input and element. A check that compares nothing, or only zeros,
-    always raises. Where differences cannot decide (rounding, a kink at the input itself) the verdict is
-    `not measurable`, which is not a pass: the report is then false, though `report.wrong` is empty. A note says where a
-    kink is, and how far the slopes to its sides differ.
+    always raises. Where differences cannot decide (rounding, or a kink at the input itself, which a note names) the
+    verdict is `not measurable`, which is not a pass: the report is then false, though `report.wrong` is empty.
 
     Use it in the tests of a simulation, and first when a gradient looks odd: it names the launch that is wrong.
 
