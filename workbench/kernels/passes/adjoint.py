@@ -177,7 +177,7 @@ class Adjoint(Derivative):
         arrives, nothing = both(met, ROWS["logical_not"](all_zero(g))), both(met, all_zero(g))
         hidden, certain = (None, True) if singular_at.refused else self.hidden(stmt, g, nothing, known)
         self.claim(singular_at, ROWS["logical_or"](arrives, hidden) if hidden and certain else arrives)
-        if not certain:
+        if hidden and not certain:
             self.claim(singular_at, hidden, sure=False)
 
     def hidden(self, stmt: Stmt, g: Value, here: Value, known: dict) -> tuple[Any, bool]:
