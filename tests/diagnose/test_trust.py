@@ -172,3 +172,18 @@ def test_a_loss_that_is_not_finite_has_no_line_to_follow():
     for start, what in (([1.0, 0.0, 1.0], "gradient"), ([1.0, 1.0, math.inf], "loss")):
         with pytest.raises(wb.GradientError, match=f"the {what} is not finite"):
             wb.trust(loss, np.array(start, np.float32))
+
+
+@pytest.mark.parametrize("marked", [True, False])
+@pytest.mark.parametrize("keep", ["all", "needed"])
+def test_an_array_that_the_tape_does_not_follow_is_refused_by_name(marked, keep):
+    x, other, y = wb.array([0.5], requires_grad=True), wb.array([0.5], requires_grad=marked), wb.zeros(1)
+
+    @wb.kernel
+    def squared(x: wb.array[float], y: wb.array[float]):
+        y[0] = x[0] * x[0]
+
+    with wb.Tape(keep=keep) as tape:
+        wb.launch(squared, 1, [x], [y])
+    with pytest.raises(wb.GradientError, match=r"(?s)on no active path.*\[not-active\]"):
+        tape.trust(y, other)

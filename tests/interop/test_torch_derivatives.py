@@ -140,3 +140,21 @@ def test_bfloat16_is_refused_by_the_same_words_wherever_it_arrives() -> None:
 def of_float(x: wb.array(dtype=float), y: wb.array(dtype=float)):
     i = wb.tid()
     y[i] = x[i] * x[i]
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_in_a_checkpoint_of_torch(reentrant, backend):
+    from torch.utils.checkpoint import checkpoint
+
+    @wb.kernel
+    def sines(x: wb.array(dtype=wb.float64), y: wb.array(dtype=wb.float64)):
+        i = wb.tid()
+        y[i] = wb.sin(x[i]) * x[i]
+
+    call = wb.interop.torch.function(sines)
+    x = torch.tensor([0.3, -0.7, 1.1], dtype=torch.float64, requires_grad=True)
+    checkpoint(lambda x: call(call(x)), x, use_reentrant=reentrant).sum().backward()
+    found, x.grad = x.grad, None
+    once = torch.sin(x) * x
+    (torch.sin(once) * once).sum().backward()
+    torch.testing.assert_close(found, x.grad)

@@ -208,3 +208,24 @@ def test_packs_refuse_what_is_no_vector():
         p.assign(wb.zeros(8))
     with pytest.raises(wb.LaunchError, match="pack of nothing"):
         wb.pack({})
+
+
+def test_parameters_that_share_numbers_are_refused_and_parts_of_one_array_are_not():
+    @wb.kernel
+    def squares(a: wb.array[float], b: wb.array[float], loss: wb.array[float]):
+        i = wb.tid()
+        wb.atomic_add(loss, 0, a[i] * a[i] + b[i] * b[i])
+
+    def loss_of(a, b):
+        loss = wb.zeros(1)
+        wb.launch(squares, 2, [a, b], [loss])
+        return loss
+
+    whole = wb.array([3.0, 2.0, 1.0, -1.0], requires_grad=True)
+    for given in ([whole, whole], [whole[:3], whole[1:]], [whole[::2], whole[2:]]):
+        with pytest.raises(wb.LaunchError, match=r"(?s)share numbers.*\[optimizer\]"):
+            wb.descend(loss_of, given, rounds=1, progress=False)
+    wb.descend(loss_of, [whole[:2], whole[2:]], rounds=300, lr=0.05, progress=False)
+    np.testing.assert_allclose(whole.numpy(), 0, atol=1e-2)
+    with pytest.raises(wb.LaunchError, match=r"\[optimizer\]"):
+        wb.optim.SGD([whole[::2], whole])

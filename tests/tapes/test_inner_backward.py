@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import warnings
 
 import numpy as np
 import pytest
@@ -59,6 +60,34 @@ def test_an_intermediate_state_of_the_outer_tape_is_a_leaf_of_the_inner_one(back
         wb.launch(times, 4, [z, force(z)], [y])  # x^2 * 3 x^4
     tape.backward(grads={y: seed(*ONE)})
     np.testing.assert_allclose(x.grad.numpy(), 18 * X**5, rtol=1e-12)
+
+
+def test_what_the_outer_tape_wrote_for_the_inner_one_is_no_border_of_it(backend):
+    """Of two arrays that the inner tape starts from, the outer one goes on with the gradient of one."""
+    x, z, w, m, e, y = leaf(), *(empty(requires_grad=True) for _ in range(3)), empty(), empty()
+    with wb.Tape() as tape:
+        wb.launch(square, 4, [x], [z])
+        wb.launch(cube, 4, [x], [w])
+        with wb.Tape(keep="all") as inner:
+            wb.launch(times, 4, [z, w], [m])
+            wb.launch(cube, 4, [m], [e])
+        inner.backward(grads={e: seed(*ONE)})
+        wb.launch(times, 4, [w, z.grad], [y])  # x^3 * 3 (x^5)^2 x^3
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        tape.backward(grads={y: seed(*ONE)})
+        np.testing.assert_allclose(x.grad.numpy(), 48 * X**15, rtol=1e-12)
+
+
+def test_a_gradient_that_was_not_handed_on_is_still_said(backend):
+    x, z, e = leaf(), empty(requires_grad=True), empty()
+    with wb.Tape() as tape:
+        wb.launch(square, 4, [x], [z])
+    with wb.Tape(keep="all") as other:
+        wb.launch(cube, 4, [z], [e])
+    other.backward(grads={e: seed(*ONE)})
+    with pytest.warns(UserWarning, match="without being seeded with it"):
+        tape.backward(grads={z: seed(0, 0, 0, 0)})
 
 
 def test_a_seed_of_the_inner_backward_may_depend_on_the_outer_tape(backend):

@@ -22,7 +22,7 @@ from ..kernels.program import Kernel
 from ..kernels.types import Struct, is_float
 from ..tapes import conventions
 from ..tapes.jit import Jit
-from ..tapes.jvp import as_read, carry_tangents, check_direction, on_device, shadow_of, value_of
+from ..tapes.jvp import as_read, carry_tangents, check_direction, confirm_conventions, on_device, shadow_of, value_of
 from ..tapes.private_copies import InFloat64
 from ..tapes.reverse import walk
 from ..tapes.seeds import check_pairs, check_seed, check_tape
@@ -126,6 +126,9 @@ def _each(
     conventions.clear(tape)
     first = [_product((product, tape, y, x), k) for k in wanted[:1]]
     found = first + spread(_product, (product, tape, y, x), wanted[1:], executor, "jacobian")
+    if product is not _row:
+        with allocation.LOCK, allocation.unrecorded():
+            confirm_conventions(tape, [y])
     conventions.warn(tape)
     return found
 

@@ -30,6 +30,7 @@ from ..kernels.program import Kernel
 from ..kernels.types import is_float
 from ..launches.arguments import flatten
 from ..launches.command import Command
+from ..launches.launch import concrete
 from ..launches.plan import grid, plan
 from ..tables import ProgressBar
 from ..tapes.call_arguments import arrays_in, with_arrays
@@ -169,7 +170,7 @@ def _launched(kernel: Kernel, dim: Any, args: Sequence[Any]) -> Tape:
     """A tape of one kernel launch, on copies of its arguments."""
     if dim is None:
         raise TypeError("gradcheck of a kernel takes the launch dimensions: gradcheck(kernel, dim, inputs, outputs)")
-    made, tape = kernel.program(), Tape(keep="all")
+    made, tape = concrete(kernel, tuple(args)).program(), Tape(keep="all")
     flat = flatten(made, args)
     twins = CopiedArrays([a for a in flat if isinstance(a, array)], False)
     flat = [_required(twins.of(a)) if isinstance(a, array) else a for a in flat]

@@ -136,7 +136,7 @@ def conventions(case: RuleInput) -> Iterator[Finding]:
         events = [e for e in case.tape.events if e.reverse is not None and claim in _claims(e)]
         event, thread = _first(case, claim, events)
         step = case.step(event)
-        text = f"{claim.attr.text}, and an adjoint other than 0 comes to it."
+        text = f"{claim.attr.text}, and the gradient goes through it."
         yield step.finding("convention", "warning", text, claim.attr.instead, step.written, claim.where, thread)
 
 

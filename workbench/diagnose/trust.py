@@ -21,6 +21,7 @@ from ..arrays.array import array
 from ..arrays.workspace import is_float_memory
 from ..errors import GradientError, Where
 from ..tables import png
+from ..tapes.jvp import check_direction
 from ..tapes.private_copies import leaves
 from ..tapes.replay import keep_all
 from ..tapes.seeds import check_tape, seeds_of
@@ -164,7 +165,8 @@ def trust(tape: Tape, loss: array, x: array | Sequence[array] | None = None) -> 
     x      the array, or arrays, to move; by default all that the tape started from and that require gradients.
 
     The recorded program runs again some fifty times, on private copies, in float64 where it can be widened. Raises
-    GradientError [loss-shape], [trust] for a gradient that is not finite, and what `replay` raises.
+    GradientError [loss-shape], [not-active] for an x on no active path, [trust] for a gradient that is not finite, and
+    what `replay` raises.
 
     Use it before an optimizer: an exact gradient of a bouncing ball points the wrong way beyond the next contact.
 
@@ -185,6 +187,8 @@ def trust(tape: Tape, loss: array, x: array | Sequence[array] | None = None) -> 
         raise GradientError(text, slug="loss-shape", instead="a kernel that adds up by wb.atomic_add")
     with memory.LOCK, memory.unrecorded(), np.errstate(all="ignore"):
         given = None if x is None else [x] if isinstance(x, array) else list(x)
+        for a in given or ():
+            check_direction(tape, a)
         if tape.keep != "all":
             again = keep_all(tape)
             given = None if given is None else [again.of(a) for a in given]

@@ -402,8 +402,8 @@ def _save(ctx: NodeContext, call: PureCall, tensors: list[torch.Tensor]) -> None
 
 
 def _saved(ctx: NodeContext) -> list[torch.Tensor]:
-    kept = iter(ctx.saved_tensors)
-    count = len(ctx.saved_tensors) + len(ctx.others)
+    saved = ctx.saved_tensors  # asked for once: torch's checkpoints give them out once
+    kept, count = iter(saved), len(saved) + len(ctx.others)
     return [ctx.others[k] if k in ctx.others else next(kept) for k in range(count)]
 
 

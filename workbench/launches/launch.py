@@ -87,7 +87,7 @@ def launch(
         check_lists(kernel.__name__, inputs, outputs)
     args = (*inputs, *outputs)
     if kernel.generic:
-        kernel = kernel.overload(_generic_types(kernel, args))
+        kernel = concrete(kernel, args)
     if not (adjoint or record_cmd) and (seen := _seen(kernel, dim, args, device, check_bounds)) is not None:
         return seen.launch(record_tape, _caller())
     adjoints = (*adj_inputs, *adj_outputs) if adjoint else None
@@ -226,8 +226,7 @@ def launch_tiled(
         raise LaunchError(f"launch_tiled(..., block_dim={shown(block_dim)}).", slug="dim", instead="block_dim=64")
     if kernel.__class__ is Kernel:
         dims, args = grid(kernel.__name__, dim), (*inputs, *outputs)
-        read = kernel.overload(_generic_types(kernel, args)) if kernel.generic else kernel
-        dim = (*dims, 1) if _taken(read, args)[0].function.rank == len(dims) + 1 else dims
+        dim = (*dims, 1) if _taken(concrete(kernel, args), args)[0].function.rank == len(dims) + 1 else dims
     return launch(kernel, dim, inputs, outputs, block_dim=block_dim, **others)
 
 
@@ -237,6 +236,11 @@ def _pull_back(command: Command, given: tuple, record_cmd: bool) -> None:
         text = f"launch(..., adjoint=True) with {what} is not supported."
         raise LaunchError(text, slug="launch-keyword", instead="tape.backward(grads={y: seed})")
     pull_back(command, given)
+
+
+def concrete(kernel: Kernel, args: tuple) -> Kernel:
+    """The kernel as it is read for the types of these arguments."""
+    return kernel.overload(_generic_types(kernel, args)) if kernel.generic else kernel
 
 
 def _generic_types(kernel: Kernel, args: tuple) -> dict[str, Type]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -100,6 +101,10 @@ class _Optimizer:
             if not isinstance(p, array) or not isinstance(p.dtype, Scalar | Composite) or p.dtype.scalar.kind != "f":
                 what = p.dtype if isinstance(p, array) else type(p).__name__
                 raise LaunchError(f"an optimizer takes arrays of floats, not {what}", slug="dtype", instead="[x, y]")
+        for a, b in itertools.combinations(given, 2):
+            if a.span.overlaps(b.span):
+                text = f"{a.label} and {b.label} share numbers: each step would move those twice."
+                raise LaunchError(text, slug="optimizer", instead="arrays, or parts of one, that do not overlap")
         self.params, self.state = given, []
         for k, p in enumerate(given):
             kind = float32 if is_half(p.dtype) else scalar_in(p.dtype)

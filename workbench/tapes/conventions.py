@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import warnings
 
+from ..arrays.allocation import Allocation
 from ..errors import compose
 from ..kernels.ir import Stmt
+from ..launches.executable import Executable
 from .recording import Recording
 
 
@@ -18,7 +20,26 @@ def collect(tape: Recording) -> None:
     launches = [e for e in tape.events if e.reverse is not None]
     ran = (code for e in launches for code in (e.command.plan.forward, e.reverse.executable))
     for executable in dict.fromkeys(ran):
-        tape.conventions.update(dict.fromkeys(executable.met()))
+        met = executable.met()
+        if not all(s.attr.sure for s in met) and not multiplied(tape, executable):
+            met = [s for s in met if s.attr.sure]
+        tape.conventions.update(dict.fromkeys(met))
+
+
+def multiplied(tape: Recording, executable: Executable) -> bool:
+    """True if an adjoint that comes to these launches may vanish by active values of later ones, or of other tapes."""
+    made: set[Allocation] = set()
+    for e in tape.events:
+        if any(span.allocation in made for span in e.reads):
+            back = e.reverse
+            if back is None and e.kind.step != "write":
+                return True
+            if back is not None and any(e.command.flat[k].allocation in tape.active for k, _ in back.needs):
+                return True
+            made.update(span.allocation for span in e.writes)
+        if e.reverse is not None and e.reverse.executable is executable:
+            made.update(span.allocation for span in e.writes)
+    return tape.border.run.chained or tape.border.log is not tape.log  # a step of a loop
 
 
 def clear(tape: Recording) -> None:

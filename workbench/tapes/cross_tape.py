@@ -243,9 +243,11 @@ class Border:
                 )
                 why = f"It was computed from {', '.join(b.run.names)}."
                 raise GradientError(text, slug="nested-tape", where=b.where, why=why, instead=b.ways_out)
+        values = {a for e in self.log.events if e.inner is not None for a in e.inner.gradients}
         for b in self.run.waiting:
+            b.said |= b.allocation in values  # this walk has taken it further
             b.warn(f" This backward() has set {b.name}.grad to zero without being seeded with it.")
-        self.run.lost = [b for b in self.run.waiting if b.stops]
+        self.run.lost = [b for b in self.run.waiting if b.stops and b.allocation not in values]
         self.run.waiting = []
         self.crossings = found
         if not found and blind:

@@ -9,7 +9,7 @@ and so is `record_func`: nothing says what the user's function does to a tangent
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -29,7 +29,7 @@ from ..kernels.types import Struct, is_float
 from ..launches.adjoint_arguments import AdjointArguments
 from ..launches.executable import executable_for
 from ..launches.plan import Plan
-from . import conventions
+from . import conventions, reverse
 from .events import Event
 from .reverse import check_races, consume_extreme, extremal_memory, gradient_met, meets, put_back, rewind, ties, verify
 from .seeds import check_pairs, check_tape
@@ -99,8 +99,23 @@ def jvp(tape: Tape, tangents: Mapping[array, Any]) -> Tangents:
             raise GradientError("jvp() without a direction.", slug="no-seed", instead="jvp(tape, {x: v})")
         conventions.clear(tape)
         made = Tangents(tape, carry_tangents(tape, space))
+        confirm_conventions(tape, [a for a in tape.arrays.values() if a.allocation in tape.log.written])
         conventions.warn(tape)
         return made
+
+
+def confirm_conventions(tape: Tape, ends: Iterable[array]) -> None:
+    """Forget the unsure conventions that forward mode met if no adjoint of `ends` comes there."""
+    met = tape.conventions
+    if all(stmt.attr.sure for stmt in met):
+        return
+    space, tape.conventions = Workspace(), {}
+    for part in (part for a in ends if a.allocation in tape.active for part in float_parts(a).values()):
+        seed = space[part.allocation].view(part.span, gradient_dtype(part))
+        seed[...] = on_device(part, 1 + np.arange(seed.size).reshape(seed.shape) % 7 / 10)
+    reverse.walk(tape, space)
+    arrived = {conventions.told(stmt) for stmt in tape.conventions}
+    tape.conventions = {s: None for s in met if s.attr.sure or conventions.told(s) in arrived}
 
 
 def as_read(tape: Tape, derivative: np.ndarray) -> np.ndarray:

@@ -127,10 +127,12 @@ class NoDerivative(Claim):
 class Convention(NoDerivative):
     """The claim of an adjoint that none arrives where a slope is a convention. It stops nothing: backward says it.
 
-    `number`: the bit that says so in the status of a launch.
+    `number`: the bit that says so in the status of a launch. `sure`: False if other launches decide: of an adjoint that
+    is 0, those that multiplied; of `length` and the like forwards, those that went on from it.
     """
 
     number: int = 0
+    sure: bool = True
 
 
 ASSERT = row("assert", type=lambda holds, attr: None, typed_by_attr=True, effect=Effect.IO)

@@ -8,7 +8,9 @@ no mutable state but memory. Everything built here is then pruned: what no gradi
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from typing import Any
 
 from ...errors import KernelError
 from ..ir import Function, Region, Role, Stmt, Value, constant, numeric, root, walk
@@ -16,7 +18,7 @@ from ..ops import control as c, memory as mem, tiles
 from ..ops.composite import all_zero
 from ..ops.row import ROWS
 from ..row import NO_GRADIENT
-from ..types import Array, Tile, Type, int32, shadow_type
+from ..types import Array, Tile, Type, bool_, int32, shadow_type
 from . import simplify, singular
 from .derivative import EXTREMES, Derivative
 from .named import named_pass
@@ -160,10 +162,35 @@ class Adjoint(Derivative):
             limit, sure = singular.slope_beside_zero(self.builder, row, g, root, v, grads[0])
             grads = (limit,)
         if row.singular is not None:
-            met = row.singular.met(g, y, *operands)
-            self.claim(row.singular, ROWS["logical_and"](met, ROWS["logical_not"](all_zero(g))) if sure else met)
+            self.claim_singular(stmt, g, row.singular.met(g, y, *operands), known, sure)
         for a, d in zip(stmt.args, grads, strict=True):
             self.add(adjoints, a, d)
+
+    def claim_singular(self, stmt: Stmt, g: Value, met: Value, known: dict, sure: bool) -> None:
+        """Claim that no adjoint arrives where there is no derivative, nor one that is 0 at that very place only."""
+        singular_at, both = stmt.row.singular, ROWS["logical_and"]
+        assert singular_at is not None
+        if not sure:
+            self.claim(singular_at, met)
+            return
+        arrives, nothing = both(met, ROWS["logical_not"](all_zero(g))), both(met, all_zero(g))
+        hidden, certain = (None, True) if singular_at.refused else self.hidden(stmt, g, nothing, known)
+        self.claim(singular_at, ROWS["logical_or"](arrives, hidden) if hidden and certain else arrives)
+        if hidden and not certain:
+            self.claim(singular_at, hidden, sure=False)
+
+    def hidden(self, stmt: Stmt, g: Value, here: Value, known: dict) -> tuple[Any, bool]:
+        """(is there a hidden slope `here`, is that sure); in a branch if C calls its library, so has no vectors."""
+        regions, y, v = (Region(), Region()), known[stmt.outs[0]], known[stmt.args[0]]
+        branch = any(s.row.library for s in walk(self.primal.body))
+        with self.builder.inside(regions[0]) if branch else nullcontext():
+            found, sure = singular.hidden_slope(self.builder, stmt.row, g, y, v, self.active)
+        if found is None or not branch:
+            return found and ROWS["logical_and"](here, found), sure
+        with self.builder.inside(regions[1]):
+            regions[1].results = (constant(bool_, False),)
+        regions[0].results = (found,)
+        return self.builder.append(c.IF, (here,), [bool_], regions).outs[0], sure
 
     # ---- memory
 

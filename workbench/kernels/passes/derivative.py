@@ -111,11 +111,12 @@ class Derivative(Replay):
         fused = stmt.row.fused(stmt) if stmt.row.fused is not None else None
         return fused or stmt
 
-    def claim(self, singular: Singular, met: Value) -> None:
+    def claim(self, singular: Singular, met: Value, sure: bool = True) -> None:
         """Emit the claim that this does not hold: a derivative comes to where a row has none."""
         said = singular.text, "singular", "A number made up would be wrong.", singular.instead
         self.claims += 1
-        claim = c.NoDerivative(*said, always=True) if singular.refused else c.Convention(*said, number=self.claims)
+        note = c.Convention(*said, number=self.claims, sure=sure)
+        claim = c.NoDerivative(*said, always=True) if singular.refused else note
         self.builder.emit(c.ASSERT, ROWS["logical_not"](met), attr=claim)
 
     def share(self, stmt: Stmt, known: dict, g: Value) -> Value:

@@ -4,6 +4,9 @@ Where a direction n = v / |v| is multiplied by what vanishes with the length, as
 about n, or in friction that grows from rest, the adjoint of n is 0 at v = 0 and 1 / |v| infinite. Their product has a
 limit: the derivative of the adjoint of n by the length (l'Hôpital). It is worked out by tangent rules, statement by
 statement, of what the adjoint of n was computed from. So it is for a root r of x, as in r * r, by r.
+
+Elsewhere an adjoint of 0 that comes to such a place may hide a slope: it vanishes there together with what the result
+was multiplied by. `hidden_slope` tells that from an adjoint that is 0 all around.
 """
 
 from __future__ import annotations
@@ -11,24 +14,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..ir import Builder, Region, Stmt, Value, walk
-from ..ops import control as c
+from ..ir import Builder, Region, Role, Stmt, Value, root, walk
+from ..ops import control as c, memory as mem
 from ..ops.composite import all_zero
 from ..ops.row import ROWS, like, zero
-from ..ops.scalar import SQRT
+from ..ops.scalar import CBRT, SQRT
 from ..ops.vectors import LENGTH, NORMALIZE
 from ..row import Row
+from ..types import is_float
 
 LIMITS = (NORMALIZE, SQRT)
+NEAREST = 16  # statements that are looked at for a hidden slope
 
 
 def slope_beside_zero(builder: Builder, row: Row, g: Value, y: Value, v: Value, regular: Value) -> tuple[Value, bool]:
     """(the adjoint of v where g is that of y = row(v): `regular`, but its limit where both are 0, is it known)."""
-    if row is SQRT:
-        slope = _VanishingSlope(builder, _same(y), lambda stmt: False, cheap=True)
-    else:
-        names = _same(v)
-        slope = _VanishingSlope(builder, set(), lambda stmt: _length_of(stmt) in names)
+    slope = _by_size(builder, row, y, v)
     limit = slope.of(g)
     if row is SQRT:
         limit = limit * 0.5 if limit is not None and slope.known else None
@@ -36,6 +37,34 @@ def slope_beside_zero(builder: Builder, row: Row, g: Value, y: Value, v: Value, 
         beside = ROWS["logical_and"](all_zero(y if row is SQRT else LENGTH(v)), all_zero(g))
         regular = ROWS["where"](beside, limit, regular)
     return regular, slope.known or row is SQRT
+
+
+def _by_size(builder: Builder, row: Row, y: Value, v: Value) -> _VanishingSlope:
+    if row is SQRT:
+        return _VanishingSlope(builder, _same(y), lambda stmt: False, cheap=True)
+    names = _same(v)
+    return _VanishingSlope(builder, set(), lambda stmt: _length_of(stmt) in names)
+
+
+def hidden_slope(builder: Builder, row: Row, g: Value, y: Value, v: Value, active: frozenset[str]) -> tuple:
+    """(is an adjoint g of y = row(v) that is 0 not so all around, is that sure); (None, True) where it is not 0 so.
+
+    It is not sure where that depends on what later launches make of the result.
+    """
+    if row is LENGTH:  # it has a bounded slope: times what vanishes that is 0
+        return None, True
+    apart = _by_size(builder, row, y, v) if row in LIMITS else None
+    if row is SQRT and apart and (apart.of(g) is None or not apart.known):
+        apart = None
+    slope = _AnySlope(builder, set() if row is SQRT and apart else _same(y), apart, active)
+    found = slope.of(g)
+    if found is None:
+        return None, True
+    hidden = ROWS["logical_not"](all_zero(found))
+    slope.left = 8 * NEAREST
+    if row is CBRT and (again := slope.of(found)) is not None:  # its cube is smooth
+        hidden = ROWS["logical_or"](hidden, ROWS["logical_not"](all_zero(again)))
+    return hidden, slope.sure
 
 
 def _length_of(stmt: Stmt) -> Value | None:
@@ -77,7 +106,7 @@ class _VanishingSlope:
 
     def _made(self, value: Value, stmt: Stmt) -> Any:
         if value in self.names or self.is_it(stmt):
-            return like(value, value.type, 1)
+            return self._unit(value, stmt)
         if stmt.row is c.IF:
             return self._branch(value, stmt)
         if stmt.regions or (self.cheap and stmt.row.cost > 1):
@@ -87,6 +116,9 @@ class _VanishingSlope:
         if stmt.row.tangent is None or all(t is None for t in ts):
             return None
         return stmt.row.tangent(ts, value, *stmt.args, **stmt.row.extra(stmt.attr))
+
+    def _unit(self, value: Value, stmt: Stmt) -> Value:
+        return like(value, value.type, 1)
 
     def _branch(self, value: Value, stmt: Stmt) -> Value | None:
         """Of a result of a branch, as one more result of it."""
@@ -102,6 +134,52 @@ class _VanishingSlope:
         out = Value(value.type, "", stmt.where, stmt)
         stmt.outs = (*stmt.outs, out)
         return out
+
+
+class _AnySlope(_VanishingSlope):
+    """The derivative by `names`, by what active arrays and shadows held, and by what has no derivative where it is.
+
+    Each moves by numbers of its own. So does what is more than `NEAREST` away. `apart` finds what does not move.
+    `sure`: False if only `shadows` move.
+    """
+
+    def __init__(
+        self, builder: Builder, names: set[Value], apart: _VanishingSlope | None, active: frozenset[str], shadows=True
+    ):
+        super().__init__(builder, names, self._moves)
+        self.apart, self.active, self.shadows = apart, active, shadows
+        self.left, self.sure = NEAREST, False
+        self.others = _AnySlope(builder, names, apart, active, False) if shadows else self
+
+    def _moves(self, stmt: Stmt) -> bool:
+        if stmt.row is mem.LOAD:
+            a = root(stmt.args[0])
+            return a.name in self.active if a.companion is None else self.shadows and a.companion.role is Role.SHADOW
+        return stmt.row.singular is not None and not stmt.row.singular.refused
+
+    def depends(self, value: Value) -> bool:
+        apart, stmt = self.apart, value.stmt
+        if apart is not None and stmt is not None and (value in apart.names or apart.is_it(stmt)):
+            return False
+        return super().depends(value)
+
+    def _made(self, value: Value, stmt: Stmt) -> Any:
+        self.left -= 1
+        if self.left < 0 and is_float(value.type):
+            return self._unit(value, stmt)
+        return super()._made(value, stmt)
+
+    def _unit(self, value: Value, stmt: Stmt) -> Any:
+        k = 1.0 + len(self.made)
+        unit = like(value, value.type, [1 / (k + 0.37 * j) for j in range(getattr(value.type, "size", 1))])
+        singular = stmt.row.singular
+        if value not in self.names and singular is not None:
+            ts = [self.of(a) for a in stmt.args]
+            assert stmt.row.tangent is not None
+            moved = None if all(t is None for t in ts) else stmt.row.tangent(ts, value, *stmt.args)
+            unit = ROWS["where"](singular.met(None, value, *stmt.args), unit, zero(value) if moved is None else moved)
+        self.sure |= self.others.depends(value)
+        return unit
 
 
 def _same(v: Value) -> set[Value]:

@@ -27,6 +27,7 @@ from . import simplify
 from .derivative import EXTREMES, Derivative
 from .named import named_pass
 from .replay import Groups
+from .singular import LIMITS
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,6 @@ class _Tangent(Derivative):
     """Tangents live in `known` under the key ("tangent", primal value), so regions scope them like values."""
 
     repeats = "replay"  # the role of repeated statements
-    claiming = False  # that no tangent comes to where there is no derivative
     adds = mem.ACCUMULATE
 
     def __init__(self, primal: Function, active: frozenset[str], groups: Groups):
@@ -66,7 +66,6 @@ class _Tangent(Derivative):
         self.useful = activity.useful(primal, active)
 
     def build_tangent(self) -> Tangent:
-        self.claiming = True
         self.write()
         made = simplify.adjoint(self.named("tangent"), self.groups)
         needs, private = self.asks(made)
@@ -133,15 +132,17 @@ class _Tangent(Derivative):
             part = None if t is None else self.part(row, stmt, j, t, (y, *operands), extra)
             if part is not None:
                 total = part if total is None else ROWS["add"](total, part)
-        if row.singular is not None and self.claims_at(row):
+        if row.singular is not None and not row.singular.refused:
             rest = reduce(ROWS["logical_and"], [all_zero(t) for t in ts if t is not None])
-            met = ROWS["logical_and"](row.singular.met(None, y, *operands), ROWS["logical_not"](rest))
-            self.claim(row.singular, met)
+            met = row.singular.met(None, y, *operands)
+            self.claim(row.singular, ROWS["logical_and"](met, ROWS["logical_not"](rest)), self.sure_of(row))
+            if row not in (LENGTH, NORMALIZE) and any(a.stmt and a.stmt.row is not mem.LOAD for a in stmt.args):
+                self.claim(row.singular, ROWS["logical_and"](met, rest), sure=False)  # as of a sum of squares
         return total
 
-    def claims_at(self, row: Row) -> bool:
-        """True if a tangent that comes to this row where it has no derivative is said; it may be left out later."""
-        return row is NORMALIZE and self.claiming
+    def sure_of(self, row: Row) -> bool:
+        """True if a tangent that comes to this row where it has no derivative is said unasked."""
+        return row in LIMITS
 
     def part(self, row: Row, stmt: Stmt, j: int, t: Value, values: tuple, extra: dict) -> Value | None:
         """The contribution of operand j, or None: exactly 0, not 0 * inf, where its tangent or its partial is 0."""
@@ -299,9 +300,9 @@ class Joint(_Tangent):
     repeats = "primal"
     adds = mem.ATOMIC_ADD
 
-    def claims_at(self, row: Row) -> bool:
-        """True where 0 stands for the slope: the slope of that slope is not known, and would look like any other."""
-        return row in (LENGTH, NORMALIZE)
+    def sure_of(self, row: Row) -> bool:
+        """True as the slope of that slope is not known, and would look like any other."""
+        return True
 
     def build_joint(self) -> Function:
         for s in walk(self.primal.body):

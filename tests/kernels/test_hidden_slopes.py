@@ -1,0 +1,258 @@
+"""Slopes at places without a derivative that hide: the adjoint that comes there is 0, as what multiplies vanishes too.
+
+Truth: one-sided differences along rays, by hand: r sin(phi) is y, the square of an angle has slope -2 in its cosine.
+"""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+
+import workbench as wb
+from tests.kernels.test_singular_points import BACKENDS, V3, F, length, quadratic_drag
+
+pytestmark = pytest.mark.parametrize("backend", BACKENDS)
+
+
+@pytest.fixture(autouse=True)
+def _on(backend, monkeypatch):
+    monkeypatch.setattr(wb.config, "backend", backend)
+
+
+# ---- the slope hides where an adjoint of 0 arrives: what multiplies vanishes there too
+
+
+@wb.kernel
+def apart(v: wb.array[V3], n: wb.array[V3], size: wb.array[F]):
+    i = wb.tid()
+    n[i] = wb.normalize(v[i])
+    size[i] = wb.length(v[i])
+
+
+@wb.kernel
+def together(n: wb.array[V3], size: wb.array[F], y: wb.array[V3]):
+    i = wb.tid()
+    y[i] = n[i] * (F(-2.0) * size[i])
+
+
+@wb.kernel
+def length_of(v: wb.array[V3], size: wb.array[F]):
+    i = wb.tid()
+    size[i] = wb.length(v[i])
+
+
+@wb.kernel
+def along(v: wb.array[V3], size: wb.array[F], y: wb.array[V3]):
+    i = wb.tid()
+    y[i] = wb.normalize(v[i]) * size[i]
+
+
+@wb.kernel
+def across_the_origin(v: wb.array[V3], y: wb.array[V3]):
+    i = wb.tid()
+    y[i] = wb.dot(v[i], V3(1.0, 2.0, -1.0)) * wb.normalize(v[i])
+
+
+@wb.kernel
+def by_polar_coordinates(v: wb.array[V3], y: wb.array[F]):
+    i = wb.tid()
+    r = wb.sqrt(v[i][0] * v[i][0] + v[i][1] * v[i][1])
+    y[i] = r * wb.sin(wb.atan2(v[i][1], v[i][0]))
+
+
+@wb.kernel
+def by_cosine(v: wb.array[V3], y: wb.array[F]):
+    i = wb.tid()
+    r = wb.length(v[i])
+    y[i] = r * wb.cos(wb.atan2(v[i][1], v[i][0]))
+
+
+@wb.kernel
+def angle_squared(v: wb.array[V3], y: wb.array[F]):
+    i = wb.tid()
+    angle = wb.acos(v[i][0] + F(1.0))
+    y[i] = angle * angle
+
+
+@wb.kernel
+def cube_of_a_root(v: wb.array[V3], y: wb.array[F]):
+    i = wb.tid()
+    r = wb.cbrt(v[i][0])
+    y[i] = r * r * r
+
+
+@wb.kernel
+def square_of_a_power(v: wb.array[V3], y: wb.array[F]):
+    i = wb.tid()
+    r = wb.pow(v[i][0], F(0.5))
+    y[i] = r * r
+
+
+@wb.kernel
+def two_roots(v: wb.array[V3], y: wb.array[F]):
+    i = wb.tid()
+    y[i] = wb.sqrt(v[i][0]) * wb.sqrt(v[i][1])
+
+
+@wb.kernel
+def root_of(v: wb.array[V3], y: wb.array[F]):
+    i = wb.tid()
+    y[i] = wb.sqrt(v[i][0])
+
+
+@wb.kernel
+def squared(r: wb.array[F], y: wb.array[F]):
+    i = wb.tid()
+    y[i] = r[i] * r[i]
+
+
+def by_direction_and_length(v, y):
+    n, size = wb.zeros(1, dtype=V3), wb.zeros(1, dtype=F)
+    wb.launch(apart, 1, [v], [n, size])
+    wb.launch(together, 1, [n, size], [y])
+
+
+def by_stored(first, dtype, second, *more):
+    def program(v, y):
+        between = wb.zeros(1, dtype=dtype)
+        wb.launch(first, 1, [v], [between])
+        wb.launch(second, 1, [*(v for _ in more), between], [y])
+
+    return program
+
+
+def of(kernel):
+    return lambda v, y: wb.launch(kernel, 1, [v], [y])
+
+
+HIDDEN = [
+    (by_direction_and_length, V3, "normalize"),
+    (by_stored(length_of, F, along, "v"), V3, "normalize"),
+    (of(across_the_origin), V3, "normalize"),
+    (of(by_polar_coordinates), F, "atan2"),
+    (of(by_cosine), F, "length"),
+    (of(angle_squared), F, "acos"),
+    (of(cube_of_a_root), F, "cbrt"),
+    (of(square_of_a_power), F, "pow"),
+    (of(two_roots), F, "sqrt"),
+    (by_stored(root_of, F, squared), F, "sqrt"),
+]
+
+
+def walks(program, out, start, seed=1.0):
+    """{name of a walk: what it warns of} for backward, jvp and hvp, and the tape."""
+    v, y = wb.array(np.array([start]), dtype=V3, requires_grad=True), wb.zeros(1, dtype=out)
+    with wb.Tape(keep="all") as tape:
+        program(v, y)
+    direction = {v: np.array([[0.3, -0.2, 0.1]])}
+    seeds = {y: wb.array([seed * np.ones(np.shape(y.numpy()[0]))], dtype=out)}
+    found = {}
+    for name, walk in (("backward", lambda: tape.backward(grads=seeds)), ("jvp", lambda: wb.jvp(tape, direction))):
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            walk()
+        found[name] = [str(w.message) for w in said]
+    return found, tape, v, y, direction
+
+
+@pytest.mark.parametrize(("program", "out", "row"), HIDDEN)
+def test_a_slope_that_hides_behind_an_adjoint_of_0_is_said(program, out, row):
+    found, tape, *_ = walks(program, out, np.zeros(3))
+    for said in found.values():
+        told = [text for text in said if f"The slope of `{row}`" in text]
+        assert len(told) == 1
+        assert "test_hidden_slopes.py" in told[0]
+        assert told[0].endswith("[convention]")
+    assert {f.thread for f in tape.diagnose().named("convention")} == {0}
+
+
+@pytest.mark.parametrize(("program", "out", "row"), HIDDEN)
+def test_nothing_hides_beside_it(program, out, row):
+    found, *_ = walks(program, out, np.array([-0.3 if row == "acos" else 0.3, 0.2, 0.1]))
+    assert not any(found.values())
+
+
+@pytest.mark.parametrize(("program", "out", "row"), HIDDEN)
+def test_nothing_hides_from_a_seed_of_0_that_the_last_launch_got(program, out, row):
+    found, *_ = walks(program, out, np.zeros(3), seed=0.0)
+    two_launches = HIDDEN[0][0], HIDDEN[-1][0]
+    assert program in two_launches or not any(f"`{row}`" in text for text in found["backward"])
+
+
+@pytest.mark.parametrize("program", [of(by_polar_coordinates), of(by_cosine), of(angle_squared), of(length)])
+def test_second_derivatives_there_are_said_to_be_conventions(program):
+    _, tape, v, y, direction = walks(program, F, np.zeros(3))
+    with pytest.warns(UserWarning, match=r"(?s)The slope of.*\[convention\]"):
+        wb.hvp(tape, y, direction)
+
+
+@wb.kernel
+def half(v: wb.array[V3], y: wb.array[V3]):
+    i = wb.tid()
+    y[i] = v[i] * F(0.5)
+
+
+@wb.kernel
+def direction_of(v: wb.array[V3], n: wb.array[V3]):
+    i = wb.tid()
+    n[i] = wb.normalize(v[i])
+
+
+@wb.kernel
+def lit(n: wb.array[V3], light: wb.array[F], y: wb.array[F]):
+    i = wb.tid()
+    y[i] = wb.dot(n[i], V3(1.0, 2.0, 3.0)) * light[i]
+
+
+@wb.kernel
+def pushed(x: wb.array[V3], y: wb.array[V3]):
+    i = wb.tid()
+    force = wb.max(F(0.0), F(-1.0) - x[i][1])
+    y[i] = force * wb.normalize(x[i]) + x[i]
+
+
+@wb.kernel
+def guarded_root(v: wb.array[V3], y: wb.array[F]):
+    i = wb.tid()
+    x = v[i][0]
+    r = wb.where(x > F(1e-9), wb.cbrt(x) * wb.acos(F(1.0) - x), F(0.0))
+    y[i] = r * r + x
+
+
+def in_the_dark(v, y):
+    n = wb.zeros(1, dtype=V3)
+    wb.launch(direction_of, 1, [v], [n])
+    wb.launch(lit, 1, [n, wb.zeros(1, dtype=F)], [y])
+
+
+@pytest.mark.parametrize(
+    ("program", "out"),
+    [
+        (in_the_dark, F),
+        (of(pushed), V3),
+        (of(guarded_root), F),
+        (of(quadratic_drag), V3),
+        (by_stored(half, V3, half), V3),
+    ],
+)
+def test_an_adjoint_that_is_0_all_around_hides_nothing(program, out):
+    found, *_ = walks(program, out, np.zeros(3))
+    assert found["backward"] == []
+
+
+@pytest.mark.parametrize("where", [0.0, 0.4])
+def test_a_length_alone_is_said_forwards_only_at_zero(where):
+    found, *_ = walks(of(length_of), F, np.array([where, 0.0, 0.0]))
+    assert [bool(said) for said in found.values()] == [where == 0.0] * 2
+
+
+def test_the_square_of_a_length_is_smooth_forwards_too():
+    @wb.kernel
+    def square_of_length(v: wb.array[V3], y: wb.array[F]):
+        i = wb.tid()
+        y[i] = wb.length(v[i]) * wb.length(v[i])
+
+    found, *_ = walks(of(square_of_length), F, np.zeros(3))
+    assert not any(found.values())
