@@ -106,10 +106,9 @@ class Program:
     def reverse(self, active: frozenset[str], groups: Groups = ()) -> Reverse:
         """The adjoint for these active parameters. Raises KernelError where there is none."""
         key = active, groups
-        found = self.reverses.get(key)
-        if found is None:
-            found = self.reverses[key] = recursive(adjoint)(self.function, active, groups)
-        return found
+        if key not in self.reverses:
+            self.reverses[key] = recursive(adjoint)(self.function, active, groups)
+        return self.reverses[key]
 
     def with_function(self, function: Function) -> Program:
         """The same reading, with another function that does what its own does."""
@@ -224,14 +223,12 @@ class Program:
     ) -> Any:
         """The compiled form of the primal or of one of its adjoints."""
         key = function, backend, variant
-        found = self.compiled.get(key)
-        if found is None:
+        if key not in self.compiled:
             if self.prepare(function, backend, variant) is not None:
                 self.compiled[key] = wait(self.coming.pop(key))
             elif backend != "c":
                 self.compiled[key] = on_gpu(function, variant)
-            found = self.compiled[key]
-        return found
+        return self.compiled[key]
 
     def ahead(self) -> list[tuple[Function, Variant]]:
         """Start to compile what first launches ask for on a CPU, and their adjoint by all arrays of floats.
@@ -387,19 +384,18 @@ class Kernel:
             text = f"kernel {self.key!r} takes no type for {min(odd)!r}."
             instead = f"types for {', '.join(self.generic) or 'none: it is not generic'}"
             raise KernelError(text, slug="generic", instead=instead)
-        found = self._overloads.get(key)
-        if found is None:
-            found = self._overloads[key] = Kernel(self.func, self.key, self.enable_backward, self.types | types)
-        return found
+        return self._form(key, self.types | types, NONE)
 
     def without(self, gaps: MissingArrays) -> Kernel:
         """This kernel for launches that leave out some arrays, the same one at every asking."""
         if gaps == self.gaps:
             return self
-        found = self._overloads.get(gaps)
-        if found is None:
-            found = self._overloads[gaps] = Kernel(self.func, self.key, self.enable_backward, self.types, gaps)
-        return found
+        return self._form(gaps, self.types, gaps)
+
+    def _form(self, key: tuple, types: dict[str, Type], gaps: MissingArrays) -> Kernel:
+        if key not in self._overloads:
+            self._overloads[key] = Kernel(self.func, self.key, self.enable_backward, types, gaps)
+        return self._overloads[key]
 
     def ahead(self) -> list[tuple[Program, Function, Variant]]:
         """Start to compile it for a CPU, and what it was overloaded to. Raises KernelError."""

@@ -110,6 +110,10 @@ class _AccessReader:
             value = self.resolve(value.stmt.args[0])
         return value
 
+    @property
+    def around(self) -> tuple[tuple[AffineGuard, ...], bool, tuple[Symbol, ...]]:
+        return self.guards, self.certain, self.loops
+
     def region(self, region: ir.Region) -> None:
         for stmt in region.body:
             self.statement(stmt)
@@ -118,7 +122,7 @@ class _AccessReader:
         self, region: ir.Region, guards: Sequence[AffineGuard], certain: bool, loop: Symbol | None = None
     ) -> None:
         """Read a region that runs only where `guards` hold; `certain`: it runs wherever they do."""
-        outer = self.guards, self.certain, self.loops
+        outer = self.around
         self.guards = (*self.guards, *guards) if guards else self.guards
         self.certain = self.certain and certain
         self.loops = (*self.loops, loop) if loop else self.loops
@@ -334,19 +338,8 @@ class _AccessReader:
             indices.append(None if form is None else form.within_type())
             wraps.append(wrap)
         places = tuple(self.interval(v) for v in stmt.args[1 : 1 + seen.ndim])
-        self.found.append(self.made(stmt, root, self.params[root], tuple(indices), tuple(wraps), places))
-
-    def made(
-        self,
-        stmt: ir.Stmt,
-        array: ir.Value,
-        param: int,
-        indices: tuple[Affine | None, ...],
-        wraps: tuple[Affine | None, ...],
-        places: tuple[Bounded, ...],
-    ) -> Access:
-        around = self.guards, self.certain, self.loops
-        return Access(stmt, array, param, stmt.row.effect, indices, wraps, *around, stmt.where, places)
+        how = stmt.row.effect, tuple(indices), tuple(wraps), *self.around, stmt.where, places
+        self.found.append(Access(stmt, root, self.params[root], *how))
 
     def component(self, stmt: ir.Stmt) -> None:
         """A component of a vector or matrix, whose index counts from either end."""
@@ -356,7 +349,8 @@ class _AccessReader:
             computed(memory.WRAP, (self.interval(i), Bounded((n, n))), limits_of(i.type))
             for i, n in zip(indices, shape, strict=False)
         ]
-        self.components.append(self.made(stmt, stmt.args[0], -1, (), (), tuple(places)))
+        how = stmt.row.effect, (), (), *self.around, stmt.where, tuple(places)
+        self.components.append(Access(stmt, stmt.args[0], -1, *how))
 
 
 def component_axes(value: ir.Value) -> tuple[int, ...]:

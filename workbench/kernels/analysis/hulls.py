@@ -90,9 +90,12 @@ class Hull:
         return None if shape is None else (*shape, *component_axes(self.access.array))[axis]
 
     def wrap(self, axis: int) -> int | None:
-        """The extent added to a negative index on this axis; None where no wrap is done. Raises Unknown."""
+        """The extent added to a negative index on this axis, 0 where no wrap is done; None where it is not known."""
         form = self.access.wraps[axis]
-        return None if form is None else self.launch.constant(form)
+        try:
+            return 0 if form is None else self.launch.constant(form)
+        except Unknown:
+            return None
 
     def line(self, axis: int) -> Line | None:
         form = self.access.indices[axis]
@@ -151,11 +154,8 @@ class Hull:
         raw = self.range(axis)
         if raw is None or self.access.wraps[axis] is None or raw[0] >= 0:
             return raw
-        try:
-            n = self.wrap(axis) or 0
-        except Unknown:
-            return None
-        return (raw[0] + n, raw[1] + n) if raw[1] < 0 else None
+        n = self.wrap(axis)
+        return (raw[0] + n, raw[1] + n) if n is not None and raw[1] < 0 else None
 
     def runs(self, point: Point) -> bool:
         """True if this thread, in these turns of its loops, makes the access: exact, by evaluation."""

@@ -16,7 +16,7 @@ from ..row import Effect
 from .accesses import Access, accesses_of, component_axes, components_of, decisions
 from .affine import Bounded, Point, Symbol, interval, symbols_in
 from .hulls import Hull, exact_in
-from .launch_form import LaunchForm, Line, Unknown
+from .launch_form import LaunchForm, Line
 
 Box = tuple[tuple[int, int], ...]
 
@@ -112,11 +112,8 @@ def _outside(hull: Hull, axis: int) -> Point | None:
     form = hull.access.indices[axis]
     n = hull.extent(axis)
     line = None if form is None else hull.launch.line(form)
-    if line is None or n is None:
-        return None
-    try:
-        back = hull.wrap(axis) or 0
-    except Unknown:
+    back = hull.wrap(axis)
+    if line is None or n is None or back is None:
         return None
     lo, hi = line.hull(hull.box)
     for sign, beyond, limit in ((1, hi >= n, n), (-1, lo < -back, back + 1)):

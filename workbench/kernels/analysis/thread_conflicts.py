@@ -16,7 +16,7 @@ from ..ops import memory
 from .accesses import accesses_of
 from .affine import Point, Symbol
 from .hulls import Hull
-from .launch_form import LaunchForm, Line, Unknown
+from .launch_form import LaunchForm, Line
 
 
 def private(function: ir.Function, name: str, launch: LaunchForm) -> bool:
@@ -149,12 +149,8 @@ def _address(hull: Hull, point: Point) -> tuple[int, ...] | None:
     """The indices after wrapping; None where one is not certain or out of range."""
     out = []
     for axis in range(len(hull.access.indices)):
-        index, n = hull.index(axis, point), hull.extent(axis)
-        try:
-            back = hull.wrap(axis) or 0
-        except Unknown:
-            return None
-        if index is None:
+        index, n, back = hull.index(axis, point), hull.extent(axis), hull.wrap(axis)
+        if index is None or back is None:
             return None
         index = index + back if index < 0 else index
         if index < 0 or (n is not None and index >= n):

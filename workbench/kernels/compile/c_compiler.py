@@ -34,19 +34,15 @@ FLAGS = (
     "-fno-strict-aliasing -fopenmp-simd -w -pipe"
 ).split()
 
-
 # Compilers take minutes over functions of tens of thousands of lines: these are optimised less, or not at all.
 LARGE, HUGE = 3000, 20_000  # lines of text
 PATIENCE_S = 4.0
 
-
 # Written out in full, loops over the elements of tiles took gcc five times as long, and ran no faster for it.
 SPARING, OF_TILES = "--param max-completely-peeled-insns=100 --param max-completely-peel-times=8".split(), "WB_TILE("
 
-
 # Of a loop that carries a number, gcc 12 makes stores of zeros a `memset` before what still reads that memory.
 NO_MEMSET = ["-fno-tree-loop-distribute-patterns"]
-
 
 # No code runs when the library is loaded; `memset`, `printf` are the process's. The linker has nothing to optimise.
 BARE = "-nostdlib", "-fno-use-linker-plugin"

@@ -82,14 +82,13 @@ class TileText(ThreadText):
 
     def last(self, region: Region) -> dict[Value, int]:
         """The index in the region of the last use of each value; the region's length for its results."""
-        found = self.last_uses.get(id(region))
-        if found is None:
+        if id(region) not in self.last_uses:
             found = self.last_uses[id(region)] = {}
             for k, stmt in enumerate(region.body):
                 for s in walk(Region(body=[stmt])):
                     found.update(dict.fromkeys(s.operands, k))
             found.update(dict.fromkeys(region.results, len(region.body)))
-        return found
+        return self.last_uses[id(region)]
 
     def dies(self, value: Value) -> bool:
         """True if the statement being emitted is the last use of this tile, whose buffer is then free."""

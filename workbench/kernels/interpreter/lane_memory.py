@@ -7,9 +7,9 @@ its array `LanesDiverge` is raised: the block is undone, and run thread by threa
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from ..ops import memory as rows, vectors
 from ..row import Row
 from ..types import Array, Composite
 from .access import array_shape, combined
-from .closures import THREAD, Step, memory as memory_of
+from .closures import THREAD, Closures, Step, memory as memory_of
 
 # One number for each thread, or one for all of them; of a composite those of each component.
 LaneValue: TypeAlias = np.ndarray | np.generic | tuple[np.ndarray | np.generic, ...]
@@ -130,16 +130,11 @@ def _add(data: np.ndarray, index: tuple, value: np.ndarray, row: Row) -> None:
 # --- statements
 
 
-class LaneBlock(Protocol):
-    """The part of `lanes.LaneClosures` that is used here."""
+class LaneBlock(Closures):
+    """Base of `lanes.LaneClosures`: closures over arrays of lanes, with what undoes them."""
 
-    arrays: dict[int, LaneArray]
+    arrays: dict[int, Any]  # of `LaneArray`
     undo: Undo
-
-    def at(self, values: Sequence[ir.Value], /) -> list[int]: ...
-    def new(self, value: ir.Value, /) -> int: ...
-    def scratch(self) -> int: ...
-    def fixed(self, stmt: ir.Stmt, value: Any, /) -> None: ...
 
 
 def _components(c: LaneBlock, stmt: ir.Stmt) -> None:

@@ -21,9 +21,9 @@ from ..ops import control as rows
 from ..types import Array, Composite, Stack, Type
 from . import lane_memory
 from .arithmetic import linear
-from .closures import Closures, Step, converter
+from .closures import Step, converter
 from .control import FLOW
-from .lane_memory import LANES, LanesDiverge, LaneValue, Undo
+from .lane_memory import LANES, LaneBlock, LanesDiverge, LaneValue, Undo
 from .lane_values import empty, put, taken
 from .run import run
 
@@ -58,13 +58,12 @@ class LaneProgram:
         return noted
 
 
-class LaneClosures(Closures):
+class LaneClosures(LaneBlock):
     """The closures of a function over lanes. The slot LANES holds the numbers of the threads at work."""
 
     def __init__(self, function: ir.Function, dims: Sequence[int], uses: Mapping[str, str]):
         super().__init__(dims, STEPS, _by_meaning, None, function.name)
         self.function = function
-        self.arrays: dict[int, Any] = {}
         self.count = math.prod(dims)
         stacks = any(s.row is rows.STACK for s in ir.walk(function.body))
         self.block = BLOCK_OF_STACKS if stacks else BLOCK

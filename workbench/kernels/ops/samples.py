@@ -67,46 +67,35 @@ def sample_unit_disk(state: Operand) -> Drawn:
     return CONSTRUCT(r * x, r * y, attr=_VEC2), state
 
 
-def sample_unit_sphere_surface(state: Operand) -> Drawn:
-    """sample_unit_sphere_surface(state) -> vec3 of length 1."""
-    return _polar(state, 2.0, False)
+def _sample(name: str, what: str, draw: Callable[[Operand], Drawn]) -> Callable[[Operand], Drawn]:
+    def sample(state: Operand) -> Drawn:
+        return draw(state)
+
+    sample.__name__ = sample.__qualname__ = name
+    sample.__doc__ = f"{name}(state) -> {what}."
+    return sample
 
 
-def sample_unit_sphere(state: Operand) -> Drawn:
-    """sample_unit_sphere(state) -> vec3 of length up to 1."""
-    return _polar(state, 2.0, True)
-
-
-def sample_unit_hemisphere_surface(state: Operand) -> Drawn:
-    """sample_unit_hemisphere_surface(state) -> vec3 of length 1 with z >= 0."""
-    return _polar(state, 1.0, False)
-
-
-def sample_unit_hemisphere(state: Operand) -> Drawn:
-    """sample_unit_hemisphere(state) -> vec3 of length up to 1 with z >= 0."""
-    return _polar(state, 1.0, True)
-
-
-def sample_unit_square(state: Operand) -> Drawn:
-    """sample_unit_square(state) -> vec2 with components from -1/2 to 1/2."""
-    return _box(state, _VEC2)
-
-
-def sample_unit_cube(state: Operand) -> Drawn:
-    """sample_unit_cube(state) -> vec3 with components from -1/2 to 1/2."""
-    return _box(state, _VEC3)
-
-
-def sample_unit_hypercube(state: Operand) -> Drawn:
-    """sample_unit_hypercube(state) -> vec4 with components from -1/2 to 1/2."""
-    return _box(state, _VEC4)
-
+sample_unit_sphere_surface = _sample(
+    "sample_unit_sphere_surface", "vec3 of length 1", lambda state: _polar(state, 2.0, False)
+)
+sample_unit_sphere = _sample("sample_unit_sphere", "vec3 of length up to 1", lambda state: _polar(state, 2.0, True))
+sample_unit_hemisphere_surface = _sample(
+    "sample_unit_hemisphere_surface", "vec3 of length 1 with z >= 0", lambda state: _polar(state, 1.0, False)
+)
+sample_unit_hemisphere = _sample(
+    "sample_unit_hemisphere", "vec3 of length up to 1 with z >= 0", lambda state: _polar(state, 1.0, True)
+)
+_INSIDE = "with components from -1/2 to 1/2"
+sample_unit_square = _sample("sample_unit_square", f"vec2 {_INSIDE}", lambda state: _box(state, _VEC2))
+sample_unit_cube = _sample("sample_unit_cube", f"vec3 {_INSIDE}", lambda state: _box(state, _VEC3))
+sample_unit_hypercube = _sample("sample_unit_hypercube", f"vec4 {_INSIDE}", lambda state: _box(state, _VEC4))
 
 _SAMPLES = called_by_users(__name__)
-for _name, _sample in _SAMPLES.items():
-    _size = re.search(r"-> vec(\d)", _sample.__doc__ or "")
+for _name, _drawn in _SAMPLES.items():
+    _size = re.search(r"-> vec(\d)", _drawn.__doc__ or "")
     assert _size is not None, f"{_name} does not say what it gives"
-    _sample.__doc__ = f"""{_sample.__doc__} On the host: the point and the next state.
+    _drawn.__doc__ = f"""{_drawn.__doc__} On the host: the point and the next state.
 
 >>> point, state = wb.{_name}(wb.rand_init(42))
 >>> len(point)

@@ -120,18 +120,9 @@ def annotated(dtype: object, shape: object) -> AnyTile | Tile | TileOf:
 
 
 TILES = {name: (TileName if name == "tile" else TileBuiltin)(name, *texts) for name, texts in _DOCS.items()}
-# What is done to each component of vectors on its own, and the argument with the tile.
-PER_PART = {
-    "tile_sum": "a",
-    "tile_broadcast": "a",
-    "tile_transpose": "a",
-    "tile_view": "t",
-    "tile_reshape": "t",
-    "tile_squeeze": "t",
-    "tile_astype": "t",
-    "tile_scan_inclusive": "a",
-    "tile_scan_exclusive": "a",
-}
+# What is done to each component of vectors on its own, of the tile that comes first.
+_FORMS = "view reshape squeeze broadcast transpose astype sum scan_inclusive scan_exclusive"
+PER_PART = frozenset(f"tile_{name}" for name in _FORMS.split())
 # What gives a part or another form of a tile, in its memory.
 SHOWING = ("tile_view", "tile_reshape", "tile_squeeze", "tile_broadcast", "tile_transpose")
 # Which arguments a call changes in place: (position, name).

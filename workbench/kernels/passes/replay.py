@@ -160,24 +160,21 @@ class Replay:
         fixed = 3 if stmt.row is c.FOR else 0
         args = [known[a] for a in stmt.args]
         regions = []
+
+        def turn(region: Region, scope: dict) -> None:
+            for stack, p in self.carried(stmt) if record and region is stmt.regions[-1] else ():
+                self.builder.emit(c.PUSH, stack, self.builder.emit(mem.MARK) if p is None else scope[p])
+            self.replay(region, scope, False)
+
         for region in stmt.regions:
-            is_body = region is stmt.regions[-1]
-            new, scope = Region(), dict(known)
-            for p in region.params:
-                scope[p] = Value(p.type, p.name, p.where)
-                new.params.append(scope[p])
-            with self.builder.inside(new):
-                if is_body and record:
-                    for stack, p in self.carried(stmt):
-                        self.builder.emit(c.PUSH, stack, self.builder.emit(mem.MARK) if p is None else scope[p])
-                self.replay(region, scope, False)
-                results = [scope[r] for r in region.results]
-                if counted:
-                    turns = Value(int32, "turns")
-                    new.params.append(turns)
-                    if is_body:
-                        results.append(ROWS["add"](turns, constant(int32, 1)))
-            new.results = tuple(results)
+            new, scope = self.builder.like(region, known, turn)
+            new.results = tuple(scope[r] for r in region.results)
+            if counted:
+                turns = Value(int32, "turns")
+                new.params.append(turns)
+                if region is stmt.regions[-1]:
+                    with self.builder.inside(new):
+                        new.results += (ROWS["add"](turns, constant(int32, 1)),)
             regions.append(new)
         if counted:
             args.append(constant(int32, 0))

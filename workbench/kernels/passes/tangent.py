@@ -214,16 +214,9 @@ class _Tangent(Derivative):
 
     def replay_if(self, stmt: Stmt, known: dict, record: bool) -> None:
         moved = [k for k, o in enumerate(stmt.outs) if o in self.varied]
-        regions = []
-        for region in stmt.regions:
-            new, scope = Region(), dict(known)
-            with self.builder.inside(new):
-                self.replay(region, scope, False)
-                tangents = [self.tangent_or_zero(region.results[k], scope) for k in moved]
-            new.results = (*(scope[r] for r in region.results), *tangents)
-            regions.append(new)
+        regions = tuple(self.both(stmt, region, moved, known) for region in stmt.regions)
         types = [o.type for o in stmt.outs] + [shadow_type(stmt.outs[k].type) for k in moved]
-        made = self.builder.append(c.IF, (known[stmt.args[0]],), types, tuple(regions))
+        made = self.builder.append(c.IF, (known[stmt.args[0]],), types, regions)
         self.leave(stmt, moved, made.outs, known)
 
     def replay_each(self, stmt: Stmt, known: dict, record: bool) -> None:
@@ -244,27 +237,25 @@ class _Tangent(Derivative):
         fixed = 3 if stmt.row is c.FOR else 0
         moved = [k for k, o in enumerate(stmt.outs) if o in self.varied]
         args = [known[a] for a in stmt.args] + [self.tangent_or_zero(stmt.args[fixed + k], known) for k in moved]
-        regions = tuple(self.turn(stmt, region, moved, known) for region in stmt.regions)
+        regions = tuple(self.both(stmt, region, moved, known) for region in stmt.regions)
         made = self.builder.append(stmt.row, args, [a.type for a in args[fixed:]], regions, attr=stmt.attr)
         self.leave(stmt, moved, made.outs, known)
 
-    def turn(self, stmt: Stmt, region: Region, moved: list[int], known: dict) -> Region:
-        """A loop region with tangents of the carried values `moved` as parameters and, of the body, results."""
-        first = 1 if stmt.row is c.FOR else 0
-        new, scope = Region(), dict(known)
-        for p in region.params:
-            scope[p] = Value(p.type, p.name, p.where)
-            new.params.append(scope[p])
-        for k in moved:
-            p = region.params[first + k]
-            scope["tangent", p] = Value(shadow_type(p.type), f"t_{p.name}", p.where)
-            new.params.append(scope["tangent", p])
-        with self.builder.inside(new):
-            self.replay(region, scope, False)
-            tangents = []
-            if region is stmt.regions[-1]:
-                tangents = [self.tangent_or_zero(region.results[stmt.attr.breaks + k], scope) for k in moved]
-        new.results = (*(scope[r] for r in region.results), *tangents)
+    def both(self, stmt: Stmt, region: Region, moved: list[int], known: dict) -> Region:
+        """A region of a branch or loop with tangents of the values `moved`: as parameters of a loop, and as results.
+
+        The test of a `while` has no such results.
+        """
+        loops, first = stmt.row is not c.IF, int(stmt.row is c.FOR)
+        moving = [region.params[first + k] for k in moved] if loops else []
+        tangents = {("tangent", p): Value(shadow_type(p.type), f"t_{p.name}", p.where) for p in moving}
+        new, scope = self.builder.like(region, known | tangents, lambda r, inner: self.replay(r, inner, False))
+        new.params += tangents.values()
+        new.results = tuple(scope[r] for r in region.results)
+        if not loops or region is stmt.regions[-1]:
+            skip = int(loops and stmt.attr.breaks)
+            with self.builder.inside(new):
+                new.results += tuple([self.tangent_or_zero(region.results[skip + k], scope) for k in moved])
         return new
 
     def leave(self, stmt: Stmt, moved: list[int], outs: tuple[Value, ...], known: dict) -> None:

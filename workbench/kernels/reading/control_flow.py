@@ -28,21 +28,7 @@ from .handles import query_loop, with_plain_test
 from .joins import Join, maybe_unbound, resolved, same_array, same_constant
 from .liveness import replaced
 from .lower_bounds import static_int
-from .scope import (
-    FRESH,
-    Fields,
-    State,
-    StructParts,
-    Unusable,
-    describe,
-    is_array,
-    is_literal,
-    leaves,
-    local_keys,
-    places,
-    rebuild,
-    same_parts,
-)
+from .scope import FRESH, State, StructParts, Unusable, describe, is_array, is_literal, leaves, local_keys, rebuild
 from .static_loops import static_loop
 from .tile_sharing import cell_name, has_shown, is_tile_cell
 
@@ -654,17 +640,12 @@ def alike(a: Meaning, b: Meaning) -> bool:
         )
     if isinstance(a, tuple):
         return isinstance(b, tuple) and len(a) == len(b) and all(map(alike, a, b))
-    return a is b or _same_kind(a, b)
+    return a is b or same_array(a, b, _same_kind)
 
 
 def _same_kind(a: Meaning, b: Meaning) -> bool:
-    """True for parts of one array that differ in IR values only."""
-    if isinstance(a, Fields) and isinstance(b, Fields):
-        return a.type == b.type and all(_same_kind(a.parts[k], b.parts[k]) for k in a.parts)
-    return same_parts(a, b) and all(
-        x.type == y.type if isinstance(x, ir.Value) and isinstance(y, ir.Value) else same_constant(x, y)
-        for x, y in zip(places(a), places(b), strict=True)
-    )
+    """True for places that differ in IR values only."""
+    return a.type == b.type if isinstance(a, ir.Value) and isinstance(b, ir.Value) else same_constant(a, b)
 
 
 def substitute(region: ir.Region, new: dict[int, ir.Value]) -> None:

@@ -7,6 +7,7 @@ arrays it is which one (`scope.Choice`).
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -221,10 +222,15 @@ def same_constant(a: Meaning, b: Meaning) -> bool:
     return type(a) is type(b) and isinstance(a, (bool, int, float, str)) and repr(a) == repr(b)
 
 
-def same_array(a: Meaning, b: Meaning) -> bool:
+def same_number(a: Meaning, b: Meaning) -> bool:
+    return a is b or same_constant(a, b)
+
+
+def same_array(a: Meaning, b: Meaning, same: Callable[[Any, Any], bool] = same_number) -> bool:
+    """True for one part of one array, whose places are the `same` numbers."""
     if isinstance(a, Fields) and isinstance(b, Fields):
-        return a.type == b.type and all(same_array(a.parts[k], b.parts[k]) for k in a.parts)
-    return same_parts(a, b) and all(x is y or same_constant(x, y) for x, y in zip(places(a), places(b), strict=True))
+        return a.type == b.type and all(same_array(a.parts[k], b.parts[k], same) for k in a.parts)
+    return same_parts(a, b) and all(map(same, places(a), places(b)))
 
 
 def maybe_unbound(name: str, bound: Where, at: Where | None) -> KernelError:

@@ -127,8 +127,6 @@ class Reader(ControlFlowReader, Places, Calls, LiteralsReader):
     def body(self) -> None:
         self.block(self.frame.source.tree.body)
 
-    # ---- visiting
-
     # ---- statements
 
     def visit_Pass(self, node: ast.Pass) -> None:

@@ -81,7 +81,7 @@ def call_tile(reader: ReaderBase, builtin: TileBuiltin, node: ast.Call) -> Any:
         if name not in names:
             named.pop(name, None)
     values = {_PLAIN.get(n, n): v for n, (_, v) in named.items()}
-    whole = PER_PART.get(builtin.__name__, "")
+    whole = names[0] if builtin.__name__ in PER_PART else ""
     if not isinstance(values.get(whole), StructParts):
         return read(reader, node, **values)
     return per_part(any_tile(reader, values[whole], node), lambda p: read(reader, node, **{**values, whole: p}))
