@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 import tomllib
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,7 @@ FILE = re.compile(r"^\s*(?:\.\. (?:image|figure|include|literalinclude)::|:file:
 ELSEWHERE = ("http:", "https:", "mailto:", "data:", "#")
 
 
-def broken_in_markdown(text: str, folder: Path, attached: set[str] = frozenset()) -> list[str]:
+def broken_in_markdown(text: str, folder: Path, attached: Collection[str] = ()) -> list[str]:
     """Targets that are neither elsewhere, nor files below a folder, nor attached."""
     targets = ["".join(found) for found in MARKDOWN.findall(text)]
     near = [t.partition("#")[0] for t in targets if not t.startswith(ELSEWHERE)]
