@@ -337,10 +337,12 @@ class Tape(Recording, metaclass=Listed):
         self._name_other(against)
         return self._ask("show", None, against)
 
-    def explore(self, against: object = None) -> Any:
-        """The live picture: a widget with a reverse cursor, heat-maps, ledger, microscope. `against` as in `show`."""
+    def explore(self, against: object = None, film: object = None) -> Any:
+        """The live picture: a widget with a reverse cursor, heat-maps, ledger, microscope. `against` as in `show`.
+
+        film   True, points, or a dict of the arguments of `film`: the film above the lanes, on the same cursor."""
         self._name_other(against)
-        return self._ask("explore", None, against)
+        return self._ask("explore", None, against, film=film)
 
     def film(self, points: object = None, **choices: object) -> Any:
         """Return the film of the simulation with its adjoints in it: a widget to play and scrub. `film.save(path)`.

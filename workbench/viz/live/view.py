@@ -71,6 +71,22 @@ SCRIPTS = tuple(  # a file imports from those before it
     ).split()
 )
 
+PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<meta http-equiv="Content-Security-Policy"
+ content="default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'">
+<title>{title}</title><style>:root{{color-scheme:light dark}}body{{margin:16px;background:Canvas}}
+{css}</style></head>
+<body><main id="view"><h1 class="wb-title" style="position:absolute;clip-path:inset(50%)">{title}</h1></main>
+<noscript>{sentence}</noscript>
+<footer style="font:12px system-ui,sans-serif">{left}</footer>
+<script type="application/octet-stream" id="data">{data}</script>
+<script type="module">
+{module}
+{start}
+</script></body></html>
+"""
+
 
 class Busy(Exception):
     """Raised when the memory lock is not free: ask again."""
@@ -153,8 +169,9 @@ class View(Saved, Widget):
     launch   position in `tape.events`, -1 for none; thread: its index in the grid.
     """
 
+    scripts, styles, buffers = SCRIPTS, ("../picture/marks.css", "view.css"), ()
     _esm = module(*SCRIPTS)
-    _css = style("../picture/marks.css", "view.css")
+    _css = style(*styles)
     meta = traitlets.Dict().tag(sync=True)
     columns = traitlets.Bytes().tag(sync=True)
     levels_meta = traitlets.Dict().tag(sync=True)
