@@ -12,7 +12,7 @@ import pytest
 from lab import eventually
 
 import workbench as wb
-from tests.viz.test_film import N, STEPS, root, springs
+from tests.viz.test_film import STEPS, springs
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -20,10 +20,11 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.browser
 INK = """([selector, ink]) => {
   const canvas = document.querySelector(selector), pen = canvas.getContext("2d");
-  const wanted = getComputedStyle(canvas.closest(".wb-view")).getPropertyValue(`--wb-${ink}`).trim().match(/[0-9a-f]{2}/gi).map((x) => parseInt(x, 16));
+  const look = getComputedStyle(canvas.closest(".wb-view")).getPropertyValue(`--wb-${ink}`).trim();
+  const wanted = look.match(/[0-9a-f]{2}/gi).map((x) => parseInt(x, 16)), same = (n) => data[n + 3] > 250;
   const { data } = pen.getImageData(0, 0, canvas.width, canvas.height);
   let found = 0;
-  for (let n = 0; n < data.length; n += 4) found += wanted.every((v, c) => Math.abs(data[n + c] - v) < 3) && data[n + 3] > 250;
+  for (let n = 0; n < data.length; n += 4) found += wanted.every((v, c) => Math.abs(data[n + c] - v) < 3) && same(n);
   return found;
 }"""
 
@@ -323,7 +324,8 @@ def test_where_motion_is_not_wanted_play_stops_at_few_frames(show):
     page = show("alone")
     scrub(page, 0)
     page.evaluate(
-        "globalThis.seen = new Set(); new MutationObserver(() => seen.add(document.querySelector('.wb-time').value)).observe(document.querySelector('.wb-when'), { childList: true, characterData: true, subtree: true })"
+        "globalThis.seen = new Set(); new MutationObserver(() => seen.add(document.querySelector('.wb-time').value))"
+        ".observe(document.querySelector('.wb-when'), { childList: true, characterData: true, subtree: true })"
     )
     page.get_by_role("button", name="play: the physics forward").click()
     page.wait_for_timeout(2600)

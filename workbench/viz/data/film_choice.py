@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -63,22 +64,24 @@ def choose(tape: Tape, given: Mapping[str, Any]) -> FilmChoice:
 
     Arrays in `given`: an array, or several (a ring of buffers, a history); ("adjoint", a), or a.grad, for adjoints.
     """
-    arrows, view = given.get("arrows", "adjoint"), given.get("view") or ""
+    arrows, made = given.get("arrows", "adjoint"), FilmChoice(view=given.get("view") or "")
     given = {name: value for name, value in given.items() if value is not None and name not in ("arrows", "view")}
-    if view not in ("", "2d", "3d"):
-        raise _refused(f"view is '2d' or '3d', not {view!r}.", 'view="3d"')
-    made = FilmChoice(view=view)
+    if made.view not in ("", "2d", "3d"):
+        raise _refused(f"view is '2d' or '3d', not {made.view!r}.")
     if not given:
         _find(tape, made)
     if "mesh" in given:
         if not (isinstance(given["mesh"], Sequence) and len(given["mesh"]) == 2):
-            raise _refused("mesh takes (points, triangles).", "mesh=(x, triangles)")
-        points, given["mesh"] = given["mesh"]
-        given.setdefault("points", points)
+            raise _refused("mesh takes (points, triangles).")
+        given = {"points": given["mesh"][0], **given, "mesh": given["mesh"][1]}
     for role in ("points", "field"):
-        if role in given:
+        for a in _arrays(tape, given[role]) if role in given else ():
+            if not _is_drawable(a, role):
+                need = "vec2 or vec3" if role == "points" else "an array of 2 or 3 axes of numbers"
+                raise _refused(f"{role} is {need}, not {a.dtype} of shape {a.shape}.")
             made.put(tape, role, _arrays(tape, given[role]))
-    _check(made)
+    if made.points is None and made.field is None:
+        raise _refused("nothing to draw: it takes points=, mesh= or field=.")
     for role in WIDTHS:
         if role in given:
             _put_indices(tape, made, role, given[role])
@@ -86,21 +89,27 @@ def choose(tape: Tape, given: Mapping[str, Any]) -> FilmChoice:
         made.colour_of, arrays = _meant(tape, given["colour"])
         fits = [made.count, *(0 if index is None else len(index) for index in (made.lines, made.mesh))]
         if isinstance(arrays[0].dtype, Composite) or arrays[0].size not in fits:
-            text = f"colour has {arrays[0].size} numbers, for {fits} points, lines and triangles."
-            raise _refused(text, "points=x, colour=c")
+            raise _refused(f"colour has {arrays[0].size} numbers, for {fits} points, lines and triangles.")
         made.put(tape, "colour", arrays)
     if arrows is None or isinstance(arrows, str):
         made.arrows = arrows and "adjoint"
         return made
     made.arrows_of, arrays = _meant(tape, arrows)
     if made.points is None or full_shape(arrays[0]) != full_shape(made.points[0]):
-        raise _refused("arrows need one vector for each point.", 'arrows="adjoint"')
+        raise _refused("arrows need one vector for each point.")
     made.put(tape, "arrows", arrays)
     return made
 
 
-def _refused(text: str, instead: str) -> LaunchError:
-    return LaunchError(f"film: {text}", slug="film-layer", instead=f"tape.film({instead})")
+def _refused(text: str) -> LaunchError:
+    return LaunchError(f"film: {text}", slug="film-layer", instead="tape.film(x, lines=ends), or tape.film(field=u)")
+
+
+def _is_drawable(a: array, role: str) -> bool:
+    shape, vectors = full_shape(a), isinstance(a.dtype, Composite)
+    if isinstance(a.dtype, Struct) or not is_float(a.dtype):
+        return False
+    return len(shape) > 1 and shape[-1] in (2, 3) if role == "points" else len(shape) in (2, 3) and not vectors
 
 
 def _arrays(tape: Tape, given: object) -> list[array]:
@@ -108,11 +117,11 @@ def _arrays(tape: Tape, given: object) -> list[array]:
     for a in found:
         if not isinstance(a, array) or isinstance(a.dtype, Struct):
             said = f"an array of {a.dtype}" if isinstance(a, array) else f"a {type(a).__name__}"
-            raise _refused(f"it takes arrays of numbers or vectors that the tape has touched, not {said}.", "points=x")
+            raise _refused(f"it takes arrays of numbers or vectors that the tape has touched, not {said}.")
         if not tape.log.has_touched(a.span):
-            raise _refused(f"{a.label} was neither read nor written while the tape recorded.", "points=x")
+            raise _refused(f"{a.label} was neither read nor written while the tape recorded.")
     if len({(full_shape(a), a.dtype) for a in found}) != 1:
-        raise _refused("arrays that take turns have one shape and dtype.", "points=[x, x_next]")
+        raise _refused("arrays that take turns have one shape and dtype.")
     return found
 
 
@@ -126,31 +135,19 @@ def _meant(tape: Tape, given: object) -> tuple[bool, list[array]]:
     return False, _arrays(tape, given)
 
 
-def _check(made: FilmChoice) -> None:
-    if made.points is None and made.field is None:
-        raise _refused("nothing to draw: it takes points=, mesh= or field=.", "points=x")
-    for a in (made.points or [])[:1]:
-        shape = full_shape(a)
-        if len(shape) < 2 or shape[-1] not in (2, 3) or not is_float(a.dtype):
-            raise _refused(f"points are vec2 or vec3, not {a.dtype} of shape {shape}.", "points=x")
-    for a in (made.field or [])[:1]:
-        if a.ndim not in (2, 3) or isinstance(a.dtype, Composite):
-            raise _refused(f"a field is a 2-D or 3-D array of numbers, not {a.dtype} of shape {a.shape}.", "field=u")
-
-
 def _put_indices(tape: Tape, made: FilmChoice, role: str, given: object) -> None:
     """Take pairs or triples of numbers of points, (count, width)."""
-    name, width, instead = role, WIDTHS[role], f"points=x, {role}=numbers"
+    name, width = role, WIDTHS[role]
     if isinstance(given, array):
         name = clean(tape.names.given(given) or given.label)
         if any(s.overlaps(given.span) is not False for s in tape.needed.changed.get(given.allocation, ())):
-            raise _refused(f"{role} was changed since the tape recorded.", instead)
+            raise _refused(f"{role} was changed since the tape recorded: it can be a NumPy array of then.")
         given = read_values(given)
     index = np.asarray(given)
     if index.dtype.kind not in "iu" or index.size % width:
-        raise _refused(f"{role} takes integers, {width} for each.", instead)
+        raise _refused(f"{role} takes integers, {width} for each.")
     if index.size and not 0 <= index.min() <= index.max() < made.count:
-        raise _refused(f"{role} has the number of a point that is none of {made.count}.", instead)
+        raise _refused(f"{role} has the number of a point that is none of {made.count}.")
     setattr(made, role, index.reshape(-1, width).astype(np.int32))
     made.names[role] = name
 
@@ -159,19 +156,16 @@ def _put_indices(tape: Tape, made: FilmChoice, role: str, given: object) -> None
 
 
 def _find(tape: Tape, made: FilmChoice) -> None:
-    """Find what changes over the tape and can be drawn."""
-    changing = _changing(tape)
-    points = [family for family in changing if _is_points(family[0])]
-    grids = [family for family in changing if _is_grid(family[0])]
+    """Find what changes over the tape and can be drawn: points, else a grid."""
+    changing = [family for family in _changing(tape) if family[0].size > 1]
+    points = [f for f in changing if _is_drawable(f[0], "points") and isinstance(f[0].dtype, Composite)]
+    grids = [f for f in changing if _is_drawable(f[0], "field") and min(f[0].shape) >= LEAST_GRID]
+    if not points and not grids:
+        raise _refused("found nothing to draw: no vec2, vec3 or grid changes over this tape.")
+    best = max(points or grids, key=lambda family: _likeness(tape, family[0]))
+    made.put(tape, "points" if points else "field", best)
     if points:
-        best = max(points, key=lambda family: _likeness(tape, family[0]))
-        made.put(tape, "points", [_best_named(tape, a) for a in best])
         _find_indices(tape, made)
-    elif grids:
-        best = max(grids, key=lambda family: (family[0].allocation in tape.active, family[0].size))
-        made.put(tape, "field", best)
-    else:
-        raise _refused("found nothing to draw: no vec2, vec3 or grid changes over this tape.", "points=x")
     left = [*(("points", f) for f in points), *(("field", f) for f in grids)]
     others = [f"{role}={clean(tape.names.given(f[0]) or f[0].label)}" for role, f in left if f is not best]
     if others:
@@ -187,27 +181,25 @@ def _changing(tape: Tape) -> list[list[array]]:
     times: dict[Any, int] = {}
     before: dict[Any, array | None] = {}
     for event in tape.events:
-        for k, a in _written(event):
-            key = event.kind, event.label, event.line, k
+        written = [0] if event.command is None else [k for k, _ in event.command.plan.writes]
+        for k in written[: len(event.places)]:
+            a, key = event.places[k], (event.kind, event.label, event.line, k)
+            if not isinstance(a, array) or isinstance(a.dtype, Struct):
+                continue
             known, times[key] = families.setdefault(key, {}), times.get(key, 0) + 1
             if times[key] <= 2:
                 read = _read_like(event, a)
                 goes_on = times[key] == 1 or (read is not None and (read.span, read.dtype) in known)
                 before[key] = before.get(key, read) if goes_on else None
             known.setdefault((a.span, a.dtype), a)
-    found: list[list[array]] = []
+    found: dict[Any, list[array]] = {}
     for key, known in families.items():
         first, family = before[key], list(known.values())
         if len(family) > 1 and first is not None:
             family = [first, *(a for a in family if a.span != first.span)]
         if times[key] > 1 and len({(full_shape(a), a.dtype) for a in family}) == 1:
-            found.append(family)
-    spans = [{a.span for a in family} for family in found]
-    return [
-        f
-        for n, f in enumerate(found)
-        if not any(spans[n] < s or (spans[n] == s and k < n) for k, s in enumerate(spans))
-    ]
+            found.setdefault(frozenset(a.span for a in family), family)
+    return [family for spans, family in found.items() if not any(spans < more for more in found)]
 
 
 def _read_like(event: Event, a: array) -> array | None:
@@ -216,54 +208,23 @@ def _read_like(event: Event, a: array) -> array | None:
     return next((b for b in like if b.span in event.reads and b.span != a.span), None)
 
 
-def _written(event: Event) -> Iterator[tuple[int, array]]:
-    places = event.places
-    written = [0] if event.command is None else [k for k, _ in event.command.plan.writes]
-    return ((k, places[k]) for k in written if k < len(places) and _has_numbers(places[k]))
-
-
-def _has_numbers(a: object) -> bool:
-    return isinstance(a, array) and not isinstance(a.dtype, Struct)
-
-
-def _is_points(a: array) -> bool:
-    return isinstance(a.dtype, Composite) and a.dtype.shape in ((2,), (3,)) and is_float(a.dtype) and a.size > 1
-
-
-def _is_grid(a: array) -> bool:
-    large = a.ndim in (2, 3) and min(a.shape) >= LEAST_GRID
-    return large and not isinstance(a.dtype, Composite) and is_float(a.dtype)
-
-
 def _likeness(tape: Tape, a: array) -> tuple[bool, bool, float, int]:
-    """The likeness of an array to positions: a name, a gradient, how many of its vectors are apart, its size."""
-    points = read_values(a).reshape(-1, full_shape(a)[-1])
-    apart = len(np.unique(points[np.isfinite(points).all(-1)], axis=0)) / max(len(points), 1)
-    return _is_named(tape, _best_named(tape, a)), a.allocation in tape.active, apart, a.size
-
-
-def _is_named(tape: Tape, a: array) -> bool:
-    name = (tape.names.given(a) or a.label).rpartition(".")[2].partition("[")[0].lower()
-    return name in POSITIONS or name.startswith("pos")
-
-
-def _best_named(tape: Tape, a: array) -> array:
-    """An array of the same memory and shape that is called like positions; else this one."""
-    same = (b for b in tape.arrays.values() if b.span == a.span and b.dtype == a.dtype and b.shape == a.shape)
-    return next((b for b in same if _is_named(tape, b)), a)
+    """The likeness of an array to positions: a name, a gradient, how many of its numbers are apart, its size."""
+    names = [tape.names.given(b) or b.label for b in tape.arrays.values() if b.span == a.span]
+    named = any(name.rpartition(".")[2].partition("[")[0].lower() in POSITIONS for name in names)
+    numbers = read_values(a)
+    return named, a.allocation in tape.active, len(np.unique(numbers)) / numbers.size, a.size
 
 
 def _find_indices(tape: Tape, made: FilmChoice) -> None:
     """Take the integers that a launch reads together with the points: pairs as lines, triples as a mesh."""
     spans, together = {a.allocation for a in made.points or ()}, dict[Any, array]()
     for event in tape.events:
-        arrays = [a for a in event.places if isinstance(a, array) and _has_numbers(a)]
+        arrays = [a for a in event.places if isinstance(a, array)]
         if any(a.allocation in spans for a in arrays):
-            together.update((a.span, a) for a in arrays if not is_float(a.dtype))
+            together.update((a.span, a) for a in arrays if not isinstance(a.dtype, Struct) and not is_float(a.dtype))
     for a in together.values():
         for role, width in WIDTHS.items():
             if len(full_shape(a)) == 2 and full_shape(a)[-1] == width and getattr(made, role) is None:
-                try:
+                with suppress(LaunchError):  # they may be no numbers of these points
                     _put_indices(tape, made, role, a)
-                except LaunchError:
-                    continue  # they are no numbers of these points

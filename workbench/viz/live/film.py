@@ -22,16 +22,16 @@ from ...tapes.tape import Tape
 from ..data.film import FilmReel, FilmTrack, arrow_scale, bounds, largest, reel
 from ..data.film_choice import choose
 from ..data.snapshot import full_shape
-from ..data.text import clean_lines
 from ..picture.film import film_chart, poster_of, save_film
 from ..picture.svg import quoted
 from .saved import SIZE, Saved
-from .view import PAGE, Busy, cells, module, quiet_memory, style
+from .view import PAGE, Busy, cells, module, quiet_memory, reply, style
 from .what_if import WhatIf
 from .widget import Widget
 
 STAGE = tuple(f"{name}.js" for name in "film_frames camera film_paint film_bar film_what_if film_stage".split())
 FILM = ("elements.js", "ask.js", "late_messages.js", *STAGE, "film.js")
+ARGUMENTS = ("points", "lines", "mesh", "field", "arrows", "colour", "view", "every")
 START = """
 const packed = Uint8Array.from(atob(document.getElementById("data").textContent), (c) => c.charCodeAt(0));
 const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
@@ -121,20 +121,14 @@ class Film(Saved, Widget):
         return ["adjoints", "caption", "moments", "save", "steps", "values"]
 
     def _heard(self, _: object, content: object, buffers: object) -> None:
-        if not isinstance(content, dict) or content.get("ask") != "what_if":
-            return
-        number, blobs = {"id": content.get("id")}, []
-        try:
-            with quiet_memory():
-                if cells.beside:
-                    raise Busy("busy: a cell is running")
-                found, blobs = self.what_if.answer(content)
-            reply = {"ok": found}
-        except Busy as error:
-            reply = {"busy": str(error)}
-        except Exception as error:  # shown in the film: a callback has nobody else to tell
-            reply = {"error": clean_lines(str(error) or type(error).__name__)}
-        self.send({**number, **reply}, blobs)
+        if isinstance(content, dict) and content.get("ask") == "what_if":
+            self.send(*reply(self._answer, content))
+
+    def _answer(self, content: Mapping[str, Any]) -> tuple[Any, list[bytes]]:
+        with quiet_memory():
+            if cells.beside:
+                raise Busy("busy: a cell is running")
+            return self.what_if.answer(content)
 
     def values(self, layer: str) -> np.ndarray:
         """The values of "points", "field", "colour" or "arrows", float32: a frame along the first axis."""
@@ -194,10 +188,7 @@ def film(tape: Tape, points: object = None, **choices: object) -> Film:
 
 def film_reel(tape: Tape, given: Mapping[str, Any]) -> FilmReel:
     """The reel of these arguments of `Tape.film`. Raises LaunchError for one that it does not take."""
-    known = ("points", "lines", "mesh", "field", "arrows", "colour", "view", "every")
-    for name in given:
-        if name not in known:
-            text = f"tape.film() has no argument {name!r}."
-            raise LaunchError(text, slug="film-layer", instead=f"one of {', '.join(known)}")
-    rest = {name: value for name, value in given.items() if name != "every"}
-    return reel(tape, choose(tape, rest), given.get("every"))
+    if unknown := [name for name in given if name not in ARGUMENTS]:
+        text = f"tape.film() has no argument {unknown[0]!r}."
+        raise LaunchError(text, slug="film-layer", instead=f"one of {', '.join(ARGUMENTS)}")
+    return reel(tape, choose(tape, {k: v for k, v in given.items() if k != "every"}), given.get("every"))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
@@ -158,6 +158,18 @@ def quiet_memory() -> Iterator[None]:
             yield
     finally:
         memory.LOCK.release()
+
+
+def reply(answer: Callable[[Any], tuple[Any, list[bytes]]], content: Mapping[str, Any]) -> tuple[Any, list[bytes]]:
+    """The message, and its buffers, that answers a question of a page."""
+    number = {"id": content.get("id")}
+    try:
+        found, blobs = answer(content)
+        return {**number, "ok": found}, blobs
+    except Busy as error:
+        return {**number, "busy": str(error)}, []
+    except Exception as error:  # shown in the view: a callback has nobody else to tell
+        return {**number, "error": clean_lines(str(error) or type(error).__name__)}, []
 
 
 class View(Saved, Widget):
@@ -330,13 +342,7 @@ class View(Saved, Widget):
         del buffers
         if not isinstance(content, dict) or "ask" not in content:
             return
-        try:
-            found, blobs = self.answer(content)
-            self.send({"id": content.get("id"), "ok": found}, blobs)
-        except Busy as error:
-            self.send({"id": content.get("id"), "busy": str(error)})
-        except Exception as error:  # shown in the view: a callback has nobody else to tell
-            self.send({"id": content.get("id"), "error": clean_lines(str(error) or type(error).__name__)})
+        self.send(*reply(self.answer, content))
 
     def answer(self, content: Mapping[str, Any]) -> tuple[Any, list[bytes]]:
         """The answer to one question, and its buffers. Raises `Busy`, or the question's own error."""
