@@ -337,10 +337,12 @@ class Tape(Recording, metaclass=Listed):
         self._name_other(against)
         return self._ask("show", None, against)
 
-    def explore(self, against: object = None) -> Any:
-        """The live picture: a widget with a reverse cursor, heat-maps, ledger, microscope. `against` as in `show`."""
+    def explore(self, against: object = None, film: object = None) -> Any:
+        """The live picture: a widget with a reverse cursor, heat-maps, ledger, microscope. `against` as in `show`.
+
+        film   True, points, or a dict of the arguments of `film`: the film above the lanes, on the same cursor."""
         self._name_other(against)
-        return self._ask("explore", None, against)
+        return self._ask("explore", None, against, film=film)
 
     def film(self, points: object = None, **choices: object) -> Any:
         """Return the film of the simulation with its adjoints in it: a widget to play and scrub. `film.save(path)`.
@@ -352,21 +354,18 @@ class Tape(Recording, metaclass=Listed):
         colour   an array with a number for each point, line or triangle; ("adjoint", a) or a.grad for its adjoint.
         every    each so many steps of the loop are a frame; view: "2d" or "3d".
 
-        Without points, mesh and field it draws what it finds; its caption says what. Values are those that the tape
-        kept, or of the recorded program run again; adjoints come from one walk. Raises LaunchError for what it cannot
-        draw.
+        Without points, mesh and field it draws what it finds, and says so. Values are those that the tape kept, or of
+        the recorded program run again; adjoints come from one walk. Raises LaunchError for what it cannot draw.
 
         >>> @wb.kernel
-        ... def drift(x: wb.array[wb.vec2], v: wb.array[wb.vec2]):
+        ... def drift(x: wb.array[wb.vec2]):
         ...     i = wb.tid()
-        ...     x[i] = x[i] + 0.1 * v[i]
-        >>> x, v = wb.zeros(5, dtype=wb.vec2, requires_grad=True), wb.ones(5, dtype=wb.vec2, requires_grad=True)
+        ...     x[i] = 1.1 * x[i]
+        >>> x = wb.ones(5, dtype=wb.vec2, requires_grad=True)
         >>> with wb.Tape() as tape:
         ...     for _ in range(10):
-        ...         wb.launch(drift, dim=5, inputs=[x, v])
-        >>> tape.backward(grads={x: wb.ones_like(x)})
-        >>> film = tape.film(x)
-        >>> film.values("points").shape  # before each of 10 steps, and behind them; 5 points; 2 components
+        ...         wb.launch(drift, dim=5, inputs=[x])
+        >>> tape.film(x).values("points").shape  # before each of 10 steps, and behind them; 5 points; 2 components
         (11, 5, 2)
         """
         return self._ask("film", points, **choices)

@@ -62,8 +62,18 @@ def seeds(tape: Tape, y: array) -> Any:
     return SeedPanel(tape, y)
 
 
-def explore(tape: Tape, wrong: Wrong | None = None, against: Against = None, findings: Sequence[Finding] = ()) -> Any:
-    """The live tape view; `wrong`, `against` and `findings` as in `show`."""
+def explore(
+    tape: Tape,
+    wrong: Wrong | None = None,
+    against: Against = None,
+    findings: Sequence[Finding] = (),
+    film: object = None,
+) -> Any:
+    """The live tape view; `wrong`, `against` and `findings` as in `show`. film: the film above the lanes."""
+    if film:
+        from .live.film_view import FilmView
+
+        return FilmView(tape, film, findings)
     if against is not None:
         from .data.against import compare
         from .live.against import AgainstView

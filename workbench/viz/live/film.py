@@ -9,7 +9,6 @@ import base64
 import json
 import zlib
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,128 +21,74 @@ from ...tables import png
 from ...tapes.tape import Tape
 from ..data.film import FilmReel, FilmTrack, arrow_scale, bounds, largest, reel
 from ..data.film_choice import choose
-from ..data.text import clean, clean_lines
+from ..data.snapshot import full_shape
 from ..picture.film import film_chart, poster_of, save_film
 from ..picture.svg import quoted
 from .saved import SIZE, Saved
-from .view import Busy, cells, module, quiet_memory, style
+from .view import PAGE, Busy, cells, module, quiet_memory, reply, style
 from .what_if import WhatIf
 from .widget import Widget
 
 STAGE = tuple(f"{name}.js" for name in "film_frames camera film_paint film_bar film_what_if film_stage".split())
 FILM = ("elements.js", "ask.js", "late_messages.js", *STAGE, "film.js")
-PAGE_BYTES = 1 << 24  # of the frames of a page
-PAGE = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<meta http-equiv="Content-Security-Policy"
- content="default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'">
-<title>{title}</title><style>:root{{color-scheme:light dark}}body{{margin:16px;background:Canvas}}
-{css}</style></head>
-<body><main id="view"><h1 style="position:absolute;clip-path:inset(50%)">{title}</h1></main><noscript>{title}</noscript>
-<script type="application/octet-stream" id="data">{data}</script>
-<script type="module">
-{module}
+ARGUMENTS = ("points", "lines", "mesh", "field", "arrows", "colour", "view", "every")
+START = """
 const packed = Uint8Array.from(atob(document.getElementById("data").textContent), (c) => c.charCodeAt(0));
 const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
 const film_data = new DataView(await new Response(stream).arrayBuffer());
-const state = {{ film_meta: {meta}, film_data, cursor: {cursor} }};
-const missing = async () => ({{ error: "To run the program again takes a kernel: tape.film() in a notebook." }});
-film(offlineModel(state, missing), document.getElementById("view"), new AbortController().signal);
-</script></body></html>
+const answer = globalThis.kernel ?? (async () => ({ error: "tape.film() in a notebook runs the program again." }));
+const model = offlineModel({ ...STATE, film_data }, answer);
+film(model, document.getElementById("view"), new AbortController().signal);
 """
 
 
-class _FilmBytes:
+class FilmBytes:
     """Numbers one behind the other in one buffer, each at a multiple of four bytes."""
 
     def __init__(self) -> None:
-        self.buffers: list[bytes] = []
-        self.size = 0
+        self.data = bytearray()
 
     def put(self, numbers: np.ndarray | None, dtype: type = np.float32) -> int:
         """The place of these numbers; -1 for none."""
         if numbers is None:
             return -1
-        data = np.ascontiguousarray(numbers, dtype).tobytes()
-        self.buffers.append(data + bytes(-len(data) % 4))
-        self.size += len(self.buffers[-1])
-        return self.size - len(self.buffers[-1])
+        at = len(self.data)
+        self.data += np.ascontiguousarray(numbers, dtype).tobytes()
+        self.data += bytes(-len(self.data) % 4)
+        return at
+
+    def track(self, track: FilmTrack) -> dict[str, Any]:
+        """The name and places of a track."""
+        known = self.put(track.known, np.uint8)
+        return {"name": track.name, "at": self.put(track.values), "known": known, "adjoint": self.put(track.adjoint)}
 
 
 def packed(made: FilmReel) -> tuple[dict[str, Any], bytes]:
     """A reel as plain data and one buffer of float32, int32 and bytes, each at its place."""
-    choice, tracks, packer = made.choice, made.tracks, _FilmBytes()
-    meta: dict[str, Any] = {
-        "caption": made.caption,
-        "moments": made.moments,
-        "steps": made.steps,
-        "says": [made.said(k) for k in range(len(made.moments))],
-        "unit": made.unit,
-        "count": made.count,
-        "events": len(made.tape.events),
-        "dims": made.dims,
-        "poster": poster_of(made),
-    }
-    if points := tracks.get("points"):
-        meta["points"] = {
-            "name": points.name,
-            "count": points.values.shape[1],
-            "width": points.values.shape[2],
-            "shape": list(points.arrays[0].shape),
-            "box": bounds(points.values),
-            **_places(packer, points),
-        }
+    choice, tracks, data = made.choice, made.tracks, FilmBytes()
+    meta: dict[str, Any] = {name: getattr(made, name) for name in "caption moments steps unit count dims".split()}
+    meta["says"] = [made.said(k) for k in range(len(made.moments))]
+    points, grid, own = (tracks.get(role) for role in ("points", "field", "arrows"))
+    if points is not None:
+        _, count, width = points.values.shape
+        shown = {"count": count, "width": width, "shape": list(full_shape(points.arrays[0])[:-1])}
+        meta["points"] = {**shown, "box": bounds(points.values), **data.track(points)}
     for role, index in (("lines", choice.lines), ("mesh", choice.mesh)):
         if index is not None:
-            meta[role] = {"name": choice.names[role], "count": len(index), "at": packer.put(index, np.int32)}
+            meta[role] = {"name": choice.names[role], "count": len(index), "at": data.put(index, np.int32)}
     if (arrows := made.arrows) is not None:
-        own = tracks.get("arrows")
-        name = points.name if own is None and points else own.name if own else ""
-        shown = {"name": name, "adjoint": own is None or choice.arrows_of, "scale": arrow_scale(arrows)}
-        meta["arrows"] = {**shown, "at": -1 if own is None else packer.put(arrows)}
+        track = own or tracks["points"]
+        shown = {"name": track.name, "adjoint": own is None or choice.arrows_of, "scale": arrow_scale(arrows)}
+        meta["arrows"] = {**shown, "at": data.put(None if own is None else arrows)}
     if (colours := made.colours) is not None:
         shown = {"name": tracks["colour"].name, "adjoint": choice.colour_of, "most": largest(colours)}
-        meta["colour"] = {**shown, "count": colours.shape[1], "at": packer.put(colours)}
-    if grid := tracks.get("field"):
-        meta["field"] = {
-            "name": grid.name,
-            "rows": grid.values.shape[1],
-            "columns": grid.values.shape[2],
-            "block": list(grid.block),
-            "part": list(grid.part),
-            "most": largest(grid.values),
-            "most_adjoint": 0.0 if grid.adjoint is None else largest(grid.adjoint),
-            **_places(packer, grid),
-        }
-    return meta, b"".join(packer.buffers)
-
-
-def _places(packer: _FilmBytes, track: FilmTrack) -> dict[str, int]:
-    return {
-        "at": packer.put(track.values),
-        "known": packer.put(track.known, np.uint8),
-        "adjoint": packer.put(track.adjoint),
-    }
-
-
-def thinned(made: FilmReel, most: int) -> FilmReel:
-    """The film with as many frames, evenly, as `most` bytes have room for."""
-    size = sum(t.values.nbytes + (0 if t.adjoint is None else t.adjoint.nbytes) for t in made.tracks.values())
-    by = -(-size // most)
-    if by <= 1:
-        return made
-    last = len(made.moments) - 1
-    kept = [*range(0, last, by), last]
-
-    def part(numbers: np.ndarray | None) -> np.ndarray | None:
-        return None if numbers is None else numbers[kept]
-
-    tracks = {
-        role: replace(t, values=t.values[kept], known=part(t.known), adjoint=part(t.adjoint))
-        for role, t in made.tracks.items()
-    }
-    moments, steps = [made.moments[k] for k in kept], [made.steps[k] for k in kept]
-    return replace(made, moments=moments, steps=steps, every=made.every * by, tracks=tracks)
+        meta["colour"] = {**shown, "count": colours.shape[1], "at": data.put(colours)}
+    if grid is not None:
+        _, rows, columns = grid.values.shape
+        shown = {"rows": rows, "columns": columns, "block": list(grid.block), "part": list(grid.part)}
+        most = 0.0 if grid.adjoint is None else largest(grid.adjoint)
+        meta["field"] = {**shown, "most": largest(grid.values), "most_adjoint": most, **data.track(grid)}
+    return meta, bytes(data.data)
 
 
 class Film(Saved, Widget):
@@ -151,6 +96,8 @@ class Film(Saved, Widget):
 
     cursor   the position of an event: what is before it has been computed, it and all behind it have been reversed.
     chosen   the number of the particle that is picked, -1 for none.
+    caption  sentences: the layers, the source of their numbers, and what is not to be had.
+    moments  per frame the position in `tape.events` of the event that it is before; steps: how many are behind it.
     """
 
     _esm = module(*FILM)
@@ -162,7 +109,7 @@ class Film(Saved, Widget):
 
     def __init__(self, made: FilmReel):
         cells.listen()
-        self.reel = made
+        self.reel, self.caption, self.moments, self.steps = made, "\n".join(made.caption), made.moments, made.steps
         with memory.LOCK, memory.unrecorded():
             self.what_if = WhatIf(made)
         meta, data = packed(made)
@@ -170,30 +117,18 @@ class Film(Saved, Widget):
         super().__init__(film_meta={**meta, "what_if": self.what_if.meta}, film_data=data, cursor=start)
         self.on_msg(self._heard)
 
-    def _heard(self, _: object, content: object, buffers: object) -> None:
-        del buffers
-        if isinstance(content, dict) and content.get("ask") == "what_if":
-            self.send(*answered(self.what_if, content))
-
-    # ---- from Python
-
     def __dir__(self) -> list[str]:
-        return ["adjoints", "caption", "moments", "save", "step", "steps", "values"]
+        return ["adjoints", "caption", "moments", "save", "steps", "values"]
 
-    @property
-    def caption(self) -> str:
-        """Sentences: the layers, the source of their numbers, and what is not to be had."""
-        return "\n".join(self.reel.caption)
+    def _heard(self, _: object, content: object, buffers: object) -> None:
+        if isinstance(content, dict) and content.get("ask") == "what_if":
+            self.send(*reply(self._answer, content))
 
-    @property
-    def moments(self) -> list[int]:
-        """Per frame the position in `tape.events` of the event that it is before."""
-        return list(self.reel.moments)
-
-    @property
-    def steps(self) -> list[int]:
-        """Per frame the number of steps that are behind it."""
-        return list(self.reel.steps)
+    def _answer(self, content: Mapping[str, Any]) -> tuple[Any, list[bytes]]:
+        with quiet_memory():
+            if cells.beside:
+                raise Busy("busy: a cell is running")
+            return self.what_if.answer(content)
 
     def values(self, layer: str) -> np.ndarray:
         """The values of "points", "field", "colour" or "arrows", float32: a frame along the first axis."""
@@ -206,16 +141,11 @@ class Film(Saved, Widget):
             raise LaunchError(f"film: there are no adjoints of {layer!r}.", slug="film-layer", why=self.caption)
         return found.copy()
 
-    def _track(self, layer: str) -> Any:
+    def _track(self, layer: str) -> FilmTrack:
         if layer not in self.reel.tracks:
             text = f"film: it has no {layer!r}, only {', '.join(self.reel.tracks)}."
             raise LaunchError(text, slug="film-layer", instead='film.values("points")')
         return self.reel.tracks[layer]
-
-    def step(self, number: int) -> None:
-        """Put the cursor before this step of the loop, or the last frame before that."""
-        behind = [k for k, n in enumerate(self.reel.steps) if n <= number]
-        self.cursor = self.reel.moments[behind[-1] if behind else 0]
 
     def save(self, path: str | Path) -> Path:
         """Write the film: .html plays without kernel and network, .gif and .mp4 go forth and back, .png is one frame.
@@ -225,47 +155,30 @@ class Film(Saved, Widget):
         path = Path(path)
         if path.suffix.lower() != ".html":
             return save_film(self.reel, path)
-        path.write_text(film_page(thinned(self.reel, PAGE_BYTES), self.cursor), "utf-8")
+        path.write_text(self.page(), "utf-8")
         return path
 
-    # ---- without a kernel
+    def page(self, what_if: bool = False) -> str:
+        """The film as a page that needs no kernel and no network; `what_if`: with what it could ask a `kernel`."""
+        meta = self.film_meta if what_if else {**self.film_meta, "what_if": None}
+        state = json.dumps({"film_meta": meta, "cursor": self.cursor})
+        return PAGE.format(
+            title=quoted(self.reel.caption[0]),
+            css=self._css,
+            sentence=quoted(self.caption),
+            data=base64.b64encode(zlib.compress(self.film_data, 6)).decode("ascii"),
+            start=START.replace("STATE", state.replace("</", "<\\/")),
+            left="",
+            module=module(*FILM).replace("</", "<\\/"),
+        )
 
     def still(self, most: int = SIZE) -> tuple[str, str]:
         """The caption, and the poster of the film, for readers without a kernel."""
-        made = self.reel
-        data = png(film_chart(made, poster_of(made)))
-        picture = base64.b64encode(data).decode("ascii") if len(data) <= most else ""
-        said = quoted(f"{made.said(poster_of(made))}: {made.caption[0]}")
-        image = f'<img alt="{said}" src="data:image/png;base64,{picture}" style="max-width:100%">' if picture else ""
-        return self.caption, f"<figure>{image}<figcaption>{quoted(self.caption)}</figcaption></figure>"
-
-
-def film_page(made: FilmReel, cursor: int) -> str:
-    """The film as the text of a page that needs no kernel and no network."""
-    meta, data = packed(made)
-    return PAGE.format(
-        title=quoted(clean(made.caption[0])),
-        css=style("../picture/marks.css", "view.css", "film.css"),
-        data=base64.b64encode(zlib.compress(data, 6)).decode("ascii"),
-        meta=json.dumps(meta).replace("</", "<\\/"),
-        cursor=int(cursor),
-        module=module(*FILM).replace("</", "<\\/"),
-    )
-
-
-def answered(what_if: WhatIf, content: Mapping[str, Any]) -> tuple[dict[str, Any], list[bytes]]:
-    """The reply to one question of the page, and its buffers; whatever goes wrong is text in it."""
-    number = content.get("id")
-    try:
-        with quiet_memory():
-            if cells.beside:
-                raise Busy("busy: a cell is running")
-            found, blobs = what_if.answer(content)
-        return {"id": number, "ok": found}, blobs
-    except Busy as error:
-        return {"id": number, "busy": str(error)}, []
-    except Exception as error:  # shown in the film: a callback has nobody else to tell
-        return {"id": number, "error": clean_lines(str(error) or type(error).__name__)}, []
+        data = png(film_chart(self.reel, poster_of(self.reel)))
+        said, caption = quoted(f"{self.reel.said(poster_of(self.reel))}: {self.reel.caption[0]}"), quoted(self.caption)
+        source = f"data:image/png;base64,{base64.b64encode(data).decode('ascii')}"
+        image = f'<img alt="{said}" src="{source}" style="max-width:100%">' if len(data) <= most else ""
+        return self.caption, f"<figure>{image}<figcaption>{caption}</figcaption></figure>"
 
 
 def film(tape: Tape, points: object = None, **choices: object) -> Film:
@@ -275,10 +188,7 @@ def film(tape: Tape, points: object = None, **choices: object) -> Film:
 
 def film_reel(tape: Tape, given: Mapping[str, Any]) -> FilmReel:
     """The reel of these arguments of `Tape.film`. Raises LaunchError for one that it does not take."""
-    known = ("points", "lines", "mesh", "field", "arrows", "colour", "view", "every")
-    for name in given:
-        if name not in known:
-            text = f"tape.film() has no argument {name!r}."
-            raise LaunchError(text, slug="film-layer", instead=f"one of {', '.join(known)}")
-    rest = {name: value for name, value in given.items() if name != "every"}
-    return reel(tape, choose(tape, rest), given.get("every"))
+    if unknown := [name for name in given if name not in ARGUMENTS]:
+        text = f"tape.film() has no argument {unknown[0]!r}."
+        raise LaunchError(text, slug="film-layer", instead=f"one of {', '.join(ARGUMENTS)}")
+    return reel(tape, choose(tape, {k: v for k, v in given.items() if k != "every"}), given.get("every"))

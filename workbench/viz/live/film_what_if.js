@@ -49,7 +49,7 @@ function asItWas(f) {
   f.was = false;
   w.number.textContent = w.said.textContent = "";
   drawLoss(w);
-  f.paint();
+  if (f.element) f.paint();
 }
 
 /** @param {any} f */

@@ -33,7 +33,8 @@ from ..inspect.ledger_table import Ledger
 from ..inspect.microscope import ThreadIndex, microscopes
 from ..picture.svg import quoted
 from .against import AgainstView
-from .view import SCRIPTS, SOON, View, module, style
+from .film_view import FilmView
+from .view import PAGE, SOON, View, module, style
 
 CELLS = 48  # ledgers that are stored where nobody chooses
 RUNS = 800  # adjoints that are run again for them
@@ -41,21 +42,6 @@ THREADS = 16  # microscopes
 STOPS = 12  # moments of a ledger where nobody chooses
 HEATS = 1 << 24  # bytes of heat-maps
 MAPS = 500  # heat-maps
-PAGE = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<meta http-equiv="Content-Security-Policy"
- content="default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'">
-<title>{title}</title><style>:root{{color-scheme:light dark}}body{{margin:16px;background:Canvas}}
-{css}</style></head>
-<body><main id="view"><h1 class="wb-title" style="position:absolute;clip-path:inset(50%)">{title}</h1></main>
-<noscript>{sentence}</noscript>
-<footer style="font:12px system-ui,sans-serif">{left}</footer>
-<script type="application/octet-stream" id="data">{data}</script>
-<script type="module">
-{module}
-{start}
-</script></body></html>
-"""
 START = """
 const packed = Uint8Array.from(atob(document.getElementById("data").textContent), (c) => c.charCodeAt(0));
 const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
@@ -103,16 +89,21 @@ def to_html(
     wrong: Wrong | None = None,
     against: Against = None,
     findings: Sequence[Finding] = (),
+    film: object = None,
 ) -> Path:
     """Write the live view of a tape as one page that needs no kernel and no network. Returns the path.
 
     cells     (array, index) of the ledgers to store, as for `tape.ledger`; by default the first ones of each leaf.
     threads   (launch, thread) of the microscopes to store; by default the first thread of the first launches.
     against   another pass over this one, as for `tape.show`. findings: of somebody else, which come first.
+    film      True, points, or the arguments of `tape.film` by name: the film above the lanes.
     Raises GradientError or LaunchError for a cell or a thread that does not exist.
     """
     path = Path(path)
     view = View(tape, wrong, findings) if against is None else AgainstView(compare(tape, wrong, against), findings)
+    if film:
+        view.close()
+        view = FilmView(tape, film, findings)
     try:
         path.write_text(_Page(view, cells, threads).text(), "utf-8")
     finally:
@@ -314,7 +305,9 @@ class _Page:
         state |= {"ready": False, "chosen": {view.column_of(n): at for n, at in self.chosen.items()}}
         for row in self.answers.get("findings", {"ok": {"rows": []}})["ok"]["rows"]:
             row["position"] = view.column_of(row["position"]) if row["position"] >= 0 else -1
-        blobs = ["columns", "levels", *(["other"] if self.view.other_meta else [])]
+        blobs = ["columns", "levels", *(["other"] if self.view.other_meta else []), *self.view.buffers]
+        if isinstance(self.view, FilmView):
+            state["film_meta"] = {**self.view.film_meta, "what_if": None}
         for name in blobs:
             state[name] = self.store(getattr(self.view, name))
         page = {
@@ -333,10 +326,10 @@ class _Page:
         title = quoted(self.view.meta["title"])
         return PAGE.format(
             title=title,
-            css=style("../picture/marks.css", "view.css"),
+            css=style(*self.view.styles),
             sentence=quoted(self.view.meta["sentence"]),
             data=base64.b64encode(packed).decode("ascii"),
             start=START,
             left=quoted(self.left_out()),
-            module=module(*SCRIPTS).replace("</", "<\\/"),
+            module=module(*self.view.scripts).replace("</", "<\\/"),
         )

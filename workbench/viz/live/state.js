@@ -3,6 +3,7 @@
 import { asker } from "./ask.js";
 import { decode, tallies, units } from "./lanes.js";
 
+/** What further files of a page add to a view. @type {((v: any) => void)[]} */ export const added = [];
 const OPEN = 60; // events up to which every fold is open at first
 
 /** tape, levels, other  the columns, and the adjoint of one walk and of a second one to compare (lanes.js)

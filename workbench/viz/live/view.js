@@ -13,7 +13,7 @@ import { pageOf } from "./page.js";
 import { drawLegend, drawScale } from "./legend.js";
 import { moveCursor, paint } from "./paint.js";
 import { panelsOf } from "./panels.js";
-import { stateOf } from "./state.js";
+import { added, stateOf } from "./state.js";
 import { listenToPrinter } from "./printed.js";
 import { fillTable, tableOf } from "./table.js";
 import { fillVerdict, lookForFindings, verdictOf } from "./verdict.js";
@@ -46,6 +46,7 @@ export function explorer(model, el, signal) {
   v.panels.arrayChanged();
   v.panels.elementChanged();
   v.panels.threadChanged();
+  for (const add of added) add(v);
   v.set({ ready: true });
   if (!v.levels && v.n) v.ask("levels").catch((/** @type {Error} */ error) => v.say(error.message));
   lookForFindings(v);

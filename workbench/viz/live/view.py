@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from functools import cache
@@ -71,6 +71,22 @@ SCRIPTS = tuple(  # a file imports from those before it
         "scope_panel panels legend verdict printed view"
     ).split()
 )
+
+PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<meta http-equiv="Content-Security-Policy"
+ content="default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'">
+<title>{title}</title><style>:root{{color-scheme:light dark}}body{{margin:16px;background:Canvas}}
+{css}</style></head>
+<body><main id="view"><h1 class="wb-title" style="position:absolute;clip-path:inset(50%)">{title}</h1></main>
+<noscript>{sentence}</noscript>
+<footer style="font:12px system-ui,sans-serif">{left}</footer>
+<script type="application/octet-stream" id="data">{data}</script>
+<script type="module">
+{module}
+{start}
+</script></body></html>
+"""
 
 
 class Busy(Exception):
@@ -145,6 +161,18 @@ def quiet_memory() -> Iterator[None]:
         memory.LOCK.release()
 
 
+def reply(answer: Callable[[Any], tuple[Any, list[bytes]]], content: Mapping[str, Any]) -> tuple[Any, list[bytes]]:
+    """The message, and its buffers, that answers a question of a page."""
+    number = {"id": content.get("id")}
+    try:
+        found, blobs = answer(content)
+        return {**number, "ok": found}, blobs
+    except Busy as error:
+        return {**number, "busy": str(error)}, []
+    except Exception as error:  # shown in the view: a callback has nobody else to tell
+        return {**number, "error": clean_lines(str(error) or type(error).__name__)}, []
+
+
 class View(Saved, Widget):
     """The live view of a tape; `wrong`: a pass that is wrong on purpose, to show instead.
 
@@ -154,8 +182,9 @@ class View(Saved, Widget):
     launch   position in `tape.events`, -1 for none; thread: its index in the grid.
     """
 
+    scripts, styles, buffers = SCRIPTS, ("../picture/marks.css", "view.css"), ()
     _esm = module(*SCRIPTS)
-    _css = style("../picture/marks.css", "view.css")
+    _css = style(*styles)
     meta = traitlets.Dict().tag(sync=True)
     columns = traitlets.Bytes().tag(sync=True)
     levels_meta = traitlets.Dict().tag(sync=True)
@@ -314,13 +343,7 @@ class View(Saved, Widget):
         del buffers
         if not isinstance(content, dict) or "ask" not in content:
             return
-        try:
-            found, blobs = self.answer(content)
-            self.send({"id": content.get("id"), "ok": found}, blobs)
-        except Busy as error:
-            self.send({"id": content.get("id"), "busy": str(error)})
-        except Exception as error:  # shown in the view: a callback has nobody else to tell
-            self.send({"id": content.get("id"), "error": clean_lines(str(error) or type(error).__name__)})
+        self.send(*reply(self.answer, content))
 
     def answer(self, content: Mapping[str, Any]) -> tuple[Any, list[bytes]]:
         """The answer to one question, and its buffers. Raises `Busy`, or the question's own error."""

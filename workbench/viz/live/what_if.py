@@ -7,8 +7,8 @@ the tangents of `tapes.jvp`. Nothing of the user's changes.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,21 +21,18 @@ from ...tapes.events import Event
 from ...tapes.jvp import carry_tangents, check_direction, shadow_of
 from ...tapes.tape import Tape
 from ..data.film import FilmReel, largest
-from ..data.snapshot import full_shape
 from ..data.text import clean, json_number
 
-NAMED = 64  # inputs that can be chosen
-TANGENTS = 64  # directions whose tangents are remembered
+Changes = Sequence[tuple[int, int, float]]  # of (input, flat index, by how much)
 
 
-@dataclass(eq=False)
-class FilmInput:
-    """An array that the program starts from: its numbers then, and their gradient (None where it is not known)."""
+class FilmInput(NamedTuple):
+    """An array that the program starts from, with its numbers then, and their gradient if that is known."""
 
     name: str
     a: array
     start: np.ndarray
-    gradient: np.ndarray | None = None
+    gradient: np.ndarray | None
 
 
 class WhatIf:
@@ -44,7 +41,6 @@ class WhatIf:
     def __init__(self, made: FilmReel):
         self.reel, self.inputs, self.refused, self.unknown = made, list[FilmInput](), "", ""
         self.points = -1  # the input that the points start from
-        self._loss: float | None = None
         self._tangents: dict[tuple[int, int], np.ndarray | None] = {}
         try:
             self._find()
@@ -58,82 +54,68 @@ class WhatIf:
         return {"inputs": inputs, "points": self.points, "refused": self.refused}
 
     def _find(self) -> None:
-        tape, runs = self.reel.tape, self.reel.runs()
+        tape, runs, points = self.reel.tape, self.reel.runs(), self.reel.tracks.get("points")
         runs.restart()
-        found: dict[Any, array] = {}
-        points = self.reel.tracks.get("points")
-        root = _root(tape, points.arrays[0]) if points is not None else None
-        asked = [a for a in tape.arrays.values() if a.allocation.asked]
-        for a in [*([] if root is None else [root]), *asked]:
-            if not isinstance(a.dtype, Struct) and is_float(a.dtype) and _root(tape, a) is a:
-                found.setdefault(a.span, a)
-        for a in [*found.values()][:NAMED]:
-            name = clean(tape.names.given(a) or a.label)
-            self.inputs.append(FilmInput(name, a, read_values(runs.of(a)).copy()))
-        if root is not None and root.span in found:
-            self.points = list(found).index(root.span)
-        self._take_gradients()
+        space = self._gradients(tape)
+        root = None if points is None else _root(tape, points.arrays[0])
+        asked = [a for a in tape.arrays.values() if a.allocation.asked and _root(tape, a) is a]
+        for a in asked if root is None else [root, *asked]:
+            if isinstance(a.dtype, Struct) or not is_float(a.dtype) or any(one.a.span == a.span for one in self.inputs):
+                continue
+            gradient = None
+            if space is not None and a.allocation in tape.active:
+                gradient = np.array(on_host(shadow_view(a, space[a.allocation])), np.float64)
+            name, start = clean(tape.names.given(a) or a.label), read_values(runs.of(a)).copy()
+            self.inputs.append(FilmInput(name, a, start, gradient))
+        if root is not None and self.inputs and self.inputs[0].a is root:
+            self.points = 0
 
-    def _take_gradients(self) -> None:
-        tape = self.reel.tape
-        if not tape.last_seeds:
-            self.unknown = "tape.backward(loss) comes first"
-            return
+    def _gradients(self, tape: Tape) -> Workspace | None:
+        """The end of the walk from the last seeds; None, with a reason, where there is none."""
+        self.unknown = "" if tape.last_seeds else "tape.backward(loss) comes first"
         try:
-            space = tape.retrace(lambda *_: None)
+            return tape.retrace(lambda *_: None) if tape.last_seeds else None
         except GradientError as error:
             self.unknown = clean(str(error).splitlines()[0])
-            return
-        for one in self.inputs:
-            if one.a.allocation in tape.active:
-                known = one.a.allocation in space
-                numbers = on_host(shadow_view(one.a, space[one.a.allocation])) if known else np.zeros(one.start.shape)
-                one.gradient = np.array(numbers, np.float64)
-
-    # ---- questions
+            return None
 
     def answer(self, asked: Mapping[str, Any]) -> tuple[dict[str, Any], list[bytes]]:
-        """The run with other inputs: {loss, predicted, moved, note}, and frames of points or of the field.
+        """The run with other inputs, and the prediction: plain data, and frames of the points (or field) of both.
 
         changes   [[input, flat index, by how much]]; frame: the one that is shown, -1 for all.
         """
         if self.refused:
             raise LaunchError(self.refused, slug="film-what-if")
         changes = [(int(k), int(n), float(by)) for k, n, by in asked["changes"]]
-        frame = int(asked.get("frame", -1))
-        before = self._before()
-        values, after = self._run(changes)
-        found: dict[str, Any] = {"before": json_number(before), "loss": json_number(after), "note": self.unknown}
-        found["moved"] = [self._moved(*change) for change in changes]
-        predicted = self._predicted(changes)
-        found["predicted"] = None if predicted is None else json_number(before + predicted)
-        blobs = [_part(values, frame)]
-        ghost = self._ghost(changes)
-        if ghost is not None:
-            blobs.append(_part(ghost, frame))
-        return found, blobs
+        values, loss = self._run(changes)
+        slopes = [gradient if gradient is None else gradient.reshape(-1) for *_, gradient in self.inputs]
+        known = all(slopes[k] is not None for k, _, _ in changes)
+        predicted = self._before + sum(slopes[k][n] * by for k, n, by in changes) if known else None  # pyright: ignore[reportOptionalSubscript]
+        found = {
+            "before": json_number(self._before),
+            "loss": json_number(loss),
+            "predicted": None if predicted is None else json_number(predicted),
+            "note": self.unknown,
+            "moved": [self._moved(*change) for change in changes],
+        }
+        shown, frame = [values, self._ghost(changes)], int(asked.get("frame", -1))
+        parts = [part if frame < 0 else part[frame] for part in shown if part is not None]
+        return found, [np.ascontiguousarray(part, np.float32).tobytes() for part in parts]
 
+    @cached_property
     def _before(self) -> float:
         """The loss of the run as it was."""
-        if self._loss is None:
-            self._loss = self._run([])[1]
-        return self._loss
+        return self._run([])[1]
 
-    def _run(self, changes: Sequence[tuple[int, int, float]]) -> tuple[np.ndarray, float]:
+    def _run(self, changes: Changes) -> tuple[np.ndarray, float]:
+        """The frames and the loss of a run."""
         given: dict[array, np.ndarray] = {}
         for k, n, by in changes:
-            one = self.inputs[k]
-            values = given.setdefault(one.a, one.start.copy())
-            values.reshape(-1)[n] += by
-        runs, end, loss = self.reel.runs(), len(self.reel.tape.events), [0.0]
-        runs.restart(given)
-        role = "points" if "points" in self.reel.tracks else "field"
-
-        def take(n: int) -> None:
-            if n == end:
-                loss[0] = self._loss_now()
-
-        return self.reel.again(role, take), loss[0]
+            given.setdefault(self.inputs[k].a, self.inputs[k].start.copy()).reshape(-1)[n] += by
+        tracks, losses = self.reel.tracks, list[float]()
+        self.reel.runs().restart(given)
+        (values,) = self.reel.run([tracks.get("points") or tracks["field"]], lambda: losses.append(self._loss_now()))
+        return values, losses[0]
 
     def _loss_now(self) -> float:
         """The sum of the seeds times what they are seeds of, in the copies."""
@@ -142,101 +124,64 @@ class WhatIf:
             arrays = [a for a in tape.arrays.values() if a.allocation is allocation and is_float(a.dtype)]
             a = max(arrays, key=lambda one: one.span.nbytes)
             weights = on_host(shadow_view(a, Shadow(allocation, start=seed))).astype(np.float64)
-            numbers = read_values(self.reel.runs().of(a)).astype(np.float64)
-            total += float((weights * numbers)[weights != 0].sum())
+            total += float((weights * read_values(self.reel.runs().of(a)))[weights != 0].sum())
         return total
 
     def _moved(self, k: int, n: int, by: float) -> dict[str, Any]:
         one = self.inputs[k]
-        index = [int(i) for i in np.unravel_index(n, one.start.shape)]
-        start = float(one.start.reshape(-1)[n])
+        index, start = [int(i) for i in np.unravel_index(n, one.start.shape)], float(one.start.reshape(-1)[n])
         return {"name": f"{one.name}{index}", "from": json_number(start), "to": json_number(start + by)}
 
-    def _predicted(self, changes: Sequence[tuple[int, int, float]]) -> float | None:
-        total = 0.0
-        for k, n, by in changes:
-            gradient = self.inputs[k].gradient
-            if gradient is None:
-                return None
-            total += float(gradient.reshape(-1)[n]) * by
-        return total
-
-    def _ghost(self, changes: Sequence[tuple[int, int, float]]) -> np.ndarray | None:
+    def _ghost(self, changes: Changes) -> np.ndarray | None:
         """The points that the derivative predicts; None where it is not known."""
-        points = self.reel.tracks.get("points")
-        if points is None:
+        points, moves = self.reel.tracks.get("points"), [(by, self._tangent(k, n)) for k, n, by in changes]
+        if points is None or any(tangent is None for _, tangent in moves):
             return None
-        found = points.values.astype(np.float64)
-        for k, n, by in changes:
-            tangent = self._tangent(k, n)
-            if tangent is None:
-                return None
-            found += by * tangent
-        return found.astype(np.float32)
+        return points.values + sum(by * tangent for by, tangent in moves if tangent is not None)
 
     def _tangent(self, k: int, n: int) -> np.ndarray | None:
         """The derivative of the points of every frame by one number of an input; None where it cannot be had."""
         if (k, n) not in self._tangents:
-            while len(self._tangents) >= TANGENTS:
-                self._tangents.pop(next(iter(self._tangents)))
             try:
-                self._tangents[k, n] = self._carried(self.inputs[k], n)
+                self._tangents = {
+                    **dict(list(self._tangents.items())[-15:]),
+                    (k, n): self._carried(self.inputs[k].a, n),
+                }
             except GradientError:
                 self._tangents[k, n] = None
         return self._tangents[k, n]
 
-    def _carried(self, one: FilmInput, n: int) -> np.ndarray:
-        tape, points = self.reel.tape, self.reel.tracks["points"]
-        check_direction(tape, one.a)
-        space = Workspace()
-        direction = shadow_of(one.a, space)
+    def _carried(self, a: array, n: int) -> np.ndarray | None:
+        made, tape, points = self.reel, self.reel.tape, self.reel.tracks.get("points")
+        if points is None:
+            return None
+        check_direction(tape, a)
+        space, frames = Workspace(), {moment: k for k, moment in enumerate(made.moments)}
+        direction = shadow_of(a, space)
         direction[np.unravel_index(n, direction.shape)] = 1
-        places = self.reel.places(points)
-        frames = {moment: k for k, moment in enumerate(self.reel.moments)}
+        at = {event: frames[moment] for moment, event in enumerate(tape.events) if moment in frames}
         found = np.zeros(points.values.shape, np.float64)
 
-        def take(moment: int, space: Workspace) -> None:
-            if (k := frames.get(moment)) is not None:
-                a = points.arrays[places[k]]
-                if a.allocation in space:
-                    found[k] = points.shaped(on_host(shadow_view(a, space[a.allocation])))
+        def take(k: int | None, space: Workspace) -> None:
+            if k is not None:
+                found[k] = made.derivative(points, k, space)
 
-        numbers = {event: at for at, event in enumerate(tape.events)}
-
-        def observe(event: Event, space: Workspace) -> None:
-            take(numbers[event], space)
-
-        take(len(tape.events), carry_tangents(tape, space, observe))
+        carry_tangents(tape, space, lambda event, space: take(at.get(event), space))
+        take(frames.get(len(tape.events)), space)
         return found
 
 
-def _part(values: np.ndarray, frame: int) -> bytes:
-    shown = values if frame < 0 else values[frame]
-    return np.ascontiguousarray(shown, np.float32).tobytes()
-
-
-def _root(tape: Tape, a: array) -> array | None:
+def _root(tape: Tape, a: array, end: Event | None = None) -> array | None:
     """The array whose contents at the start of the tape an array starts from: itself, or what was copied to it first.
 
-    None if the tape begins by writing other numbers to it.
+    None if the tape writes to it first. `end`: only events before this one count.
     """
     for event in tape.events:
-        if any(span.overlaps(a.span) is not False for span in event.reads):
+        if event is end or any(span.overlaps(a.span) is not False for span in event.reads):
             return a
-        if any(span.contains(a.span) for span in event.writes) and event.command is None:
+        if any(span.overlaps(a.span) is not False for span in event.writes):
             source = event.source
-            fits = source is not None and full_shape(source) == full_shape(a) and event.arrays[0].span == a.span
-            return _root_before(tape, source, event) if fits and source is not None else None
-        if any(span.overlaps(a.span) is not False for span in event.writes):
-            return a if event.command is not None and event.reads else None
-    return a
-
-
-def _root_before(tape: Tape, a: array, end: Event) -> array | None:
-    """The same for an array that was copied by an event: itself, unless something wrote it before."""
-    for event in tape.events:
-        if event is end:
-            return a
-        if any(span.overlaps(a.span) is not False for span in event.writes):
-            return None
+            if event.command is not None:
+                return a  # it may leave some of it
+            return None if source is None or event.arrays[0].span != a.span or end else _root(tape, source, event)
     return a

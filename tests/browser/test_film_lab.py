@@ -1,0 +1,75 @@
+"""The film in a real JupyterLab: drawn, scrubbed, with the program running again in the kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from lab import eventually, opened, write_notebook
+
+if TYPE_CHECKING:
+    from lab import JupyterLab
+
+pytestmark = pytest.mark.browser
+RECORD = """\
+import numpy as np
+import workbench as wb
+
+@wb.kernel
+def swing(x: wb.array[wb.vec2], v: wb.array[wb.vec2]):
+    i = wb.tid()
+    v[i] = v[i] - 0.2 * wb.length(x[i]) * x[i]
+    x[i] = x[i] + 0.2 * v[i]
+
+@wb.kernel
+def far(x: wb.array[wb.vec2], loss: wb.array[float]):
+    loss[0] += wb.dot(x[wb.tid()], x[wb.tid()])
+
+x = wb.array([[1.0, 0.0], [0.5, 1.5]], dtype=wb.vec2, requires_grad=True)
+v, loss = wb.zeros(2, dtype=wb.vec2), wb.zeros(1)
+with wb.Tape(keep="all") as tape:
+    for _ in range(8):
+        wb.launch(swing, 2, [x, v])
+    wb.launch(far, 2, [x, loss])
+tape.backward(loss)"""
+
+
+@pytest.fixture(scope="module")
+def lab_page(lab: JupyterLab, browser: Any) -> Iterator[Any]:
+    write_notebook(lab.files / "film.ipynb", [RECORD, "film = tape.film(x)\nfilm"])
+    with opened(browser, lab, "film.ipynb") as notebook:
+        notebook.run_all()
+        assert notebook.errors() == []
+        notebook.page.wait_for_selector(".wb-film .wb-when", timeout=120_000)
+        with lab.kernel_of("film.ipynb") as kernel:
+            yield notebook, kernel
+
+
+def test_the_slider_moves_the_cursor_of_the_kernel_and_the_kernel_the_slider(lab_page):
+    notebook, kernel = lab_page
+    notebook.page.locator(".wb-time").fill("3")
+    eventually(lambda: kernel.value("film.cursor == film.moments[3]"), timeout=20)
+    kernel.value("exec('film.cursor = film.moments[6]')")
+    eventually(lambda: notebook.page.inner_text(".wb-when") == kernel.value("film.reel.said(6)"), timeout=20)
+    notebook.page.locator(".wb-scene").focus()
+    notebook.page.keyboard.press("ArrowLeft")
+    eventually(lambda: kernel.value("film.cursor == film.moments[5]"), timeout=20)
+
+
+def test_a_number_that_is_moved_runs_the_program_again_in_the_kernel(lab_page):
+    notebook, kernel = lab_page
+    page = notebook.page
+    page.locator(".wb-scene").focus()
+    page.keyboard.press("]")
+    assert "x[0]" in page.locator(".wb-callout").inner_text()
+    page.get_by_label("index of the number").fill("0, 1")
+    page.keyboard.press("Tab")
+    page.get_by_label("change of the number").fill("10")
+    eventually(lambda: "gradient says" in page.inner_text(".wb-said"), timeout=60)
+    said = page.locator(".wb-said").evaluate("(e) => ({ ...e.dataset })")
+    moved = "{x: np.float32([[1.0, 0.15], [0.5, 1.5]])}"
+    assert float(said["loss"]) == pytest.approx(kernel.value(f"float(tape.replay({moved})[loss].numpy()[0])"), rel=1e-6)
+    slope = kernel.value("float(tape.adjoint(x, at=tape.events[0])[0, 1])")
+    assert float(said["predicted"]) == pytest.approx(float(said["before"]) + 0.15 * slope, rel=1e-6)
+    assert notebook.ours() == [] and notebook.off_site == []

@@ -1,0 +1,46 @@
+"""The live view with the film above its lanes: one cursor for both, and what is picked on one is chosen on both."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import traitlets
+
+from ...arrays import allocation as memory
+from ...diagnose import Finding
+from ...tapes.tape import Tape
+from .film import STAGE, film_reel, packed
+from .view import SCRIPTS, View, module, quiet_memory, style
+from .what_if import WhatIf
+
+ABOVE = (*SCRIPTS[:-1], *STAGE, "film_above.js", SCRIPTS[-1])
+
+
+class FilmView(View):
+    """The live view of a tape, with its film: `film` is True, points, or the arguments of `Tape.film` by name."""
+
+    scripts, styles, buffers = ABOVE, (*View.styles, "film.css"), ("film_data",)
+    _esm = module(*ABOVE)
+    _css = style(*styles)
+    film_meta = traitlets.Dict().tag(sync=True)
+    film_data = traitlets.Bytes().tag(sync=True)
+
+    def __init__(self, tape: Tape, film: object, findings: Sequence[Finding] = ()):
+        given = {} if film is True else film if isinstance(film, Mapping) else {"points": film}
+        made = film_reel(tape, given)
+        super().__init__(tape, None, findings)
+        with memory.LOCK, memory.unrecorded():
+            self.what_if = WhatIf(made)
+        meta, data = packed(made)
+        numbers = {role: [self.number_of(t.arrays[k]) for k in t.places] for role, t in made.tracks.items()}
+        self.film_data = data
+        self.film_meta = {**meta, "arrays": numbers, "what_if": self.what_if.meta}
+
+    def answer(self, content: Mapping[str, Any]) -> tuple[Any, list[bytes]]:
+        """`View.answer`, and what if."""
+        if content["ask"] != "what_if":
+            return super().answer(content)
+        with quiet_memory():
+            self._beside()
+            return self.what_if.answer(content)
