@@ -11,7 +11,7 @@ import ctypes
 import struct
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import numpy as np
@@ -173,31 +173,27 @@ def refuse(what: str, instead: str = "the same line after the `with wb.capture()
 
 
 @contextmanager
-def allowed() -> Iterator[None]:
+def _set(switch: str) -> Iterator[None]:
+    notes = active_capture()
+    if notes is None:
+        yield
+        return
+    before = getattr(notes, switch)
+    setattr(notes, switch, True)
+    try:
+        yield
+    finally:
+        setattr(notes, switch, before)
+
+
+def allowed() -> AbstractContextManager[None]:
     """Context in which compiled code may run although a capture is open: it is noted."""
-    notes = active_capture()
-    if notes is None:
-        yield
-        return
-    before, notes.allowed = notes.allowed, True
-    try:
-        yield
-    finally:
-        notes.allowed = before
+    return _set("allowed")
 
 
-@contextmanager
-def paused() -> Iterator[None]:
+def paused() -> AbstractContextManager[None]:
     """Context in which the open capture notes nothing."""
-    notes = active_capture()
-    if notes is None:
-        yield
-        return
-    notes.asleep = True
-    try:
-        yield
-    finally:
-        notes.asleep = False
+    return _set("asleep")
 
 
 @contextmanager

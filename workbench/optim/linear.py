@@ -8,6 +8,9 @@ the unrolled iteration. Sources: Hestenes and Stiefel 1952; Stiefel 1955; van de
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy as shallow
+from functools import wraps
+from inspect import Parameter, Signature, signature
 from typing import Any
 
 import numpy as np
@@ -299,9 +302,20 @@ class BiCGSTAB(LinearSolverState):
     _method, _name = staticmethod(_bicgstab), "bicgstab"
 
     def __init__(
-        self, A: MatrixLike, b: array, x: array, *rest: Any, is_left_preconditioner: bool = False, **named: Any
+        self,
+        A: MatrixLike,
+        b: array,
+        x: array,
+        tol: float | None = None,
+        atol: float | None = None,
+        maxiter: float | None = 0,
+        M: MatrixLike | None = None,
+        callback: Callback = None,
+        check_every: int = 10,
+        use_cuda_graph: bool = True,
+        is_left_preconditioner: bool = False,
     ):
-        super().__init__(A, b, x, *rest[:7], **named)  # the eighth is `is_left_preconditioner`
+        super().__init__(A, b, x, tol, atol, maxiter, M, callback, check_every)
 
 
 class GMRES(LinearSolverState):
@@ -316,12 +330,15 @@ class GMRES(LinearSolverState):
         x: array,
         tol: float | None = None,
         atol: float | None = None,
-        restart: int = 31,
-        *rest: Any,
+        restart: int | None = 31,
+        maxiter: float | None = 0,
+        M: MatrixLike | None = None,
+        callback: Callback = None,
+        check_every: int = 31,
+        use_cuda_graph: bool = True,
         is_left_preconditioner: bool = False,
-        **named: Any,
     ):
-        super().__init__(A, b, x, tol, atol, *rest[:5], restart=restart, **named)
+        super().__init__(A, b, x, tol, atol, maxiter, M, callback, check_every, restart=restart)
 
 
 for _kind in (CG, CR, BiCGSTAB, GMRES):
@@ -455,7 +472,8 @@ def _record(
         back = LinearOperator((columns, rows), operator.dtype, operator.device, operator.transposed)
         found = zeros_like(x, requires_grad=False)
         right_side = array(seed.numpy() / size, dtype=seed.dtype, device=seed.device)
-        again = type(how)(back, right_side, found, how.tol or None, maxiter=how.maxiter, restart=how.restart)
+        again = shallow(how)
+        again.tol, again.atol, again.callback = how.tol or None, None, None
         _check_converged("the adjoint solve", x, *_run(again, back, right_side, found, None)[1:])
         left = found.numpy() * scalar_in(seed.dtype).numpy.type(size)
         seed.zero_()
@@ -487,24 +505,32 @@ def _outer(source: array | BsrMatrix, left: np.ndarray, right: np.ndarray) -> np
     return left * right if source.ndim == 1 else np.outer(left, right)
 
 
+def _solves(kind: type[LinearSolverState]) -> Callable[[Callable], Callable[..., Any]]:
+    """Give a documented name the arguments of `kind`, and `run`: False returns the solver, True what it returns."""
+    of_kind = list(signature(kind).parameters.values())
+    keywords = [p for p in of_kind if p.kind is Parameter.KEYWORD_ONLY]
+    run = Parameter("run", Parameter.POSITIONAL_OR_KEYWORD, default=True, annotation="bool")
+    said = Signature([*(p for p in of_kind if p not in keywords), run, *keywords], return_annotation="Any")
+
+    def named(function: Callable) -> Callable[..., Any]:
+        @wraps(function)
+        def solve(*args: object, **others: object) -> Any:
+            given = said.bind(*args, **others).arguments
+            run = given.pop("run", True)
+            solver = kind(**given)
+            return solver() if run else solver
+
+        solve.__signature__ = said  # type: ignore[attr-defined]
+        return solve
+
+    return named
+
+
 FSAI = Refused("optim.linear.FSAI", 'preconditioner(A, "diag") is here.')
 
 
-def cg(
-    A: MatrixLike,
-    b: array,
-    x: array,
-    tol: float | None = None,
-    atol: float | None = None,
-    maxiter: float | None = 0,
-    M: MatrixLike | None = None,
-    callback: Callable | None = None,
-    check_every: int = 10,
-    use_cuda_graph: bool = True,
-    run: bool = True,
-    *,
-    restart: int | None = None,
-) -> Any:
+@_solves(CG)
+def cg():
     """Solve A x = b for a symmetric positive definite A by conjugate gradients; x is the first guess and the answer.
 
     A: dense, diagonal, sparse or a LinearOperator; M: an approximate inverse; x may be b. Returns the number of
@@ -522,25 +548,10 @@ def cg(
     >>> turns, x.numpy().round(4)
     (2, array([0.0909, 0.6364], dtype=float32))
     """
-    solver = CG(A, b, x, tol, atol, maxiter, M, callback, check_every, use_cuda_graph, restart=restart)
-    return solver() if run else solver
 
 
-def cr(
-    A: MatrixLike,
-    b: array,
-    x: array,
-    tol: float | None = None,
-    atol: float | None = None,
-    maxiter: float | None = 0,
-    M: MatrixLike | None = None,
-    callback: Callable | None = None,
-    check_every: int = 10,
-    use_cuda_graph: bool = True,
-    run: bool = True,
-    *,
-    restart: int | None = None,
-) -> Any:
+@_solves(CR)
+def cr():
     """Solve A x = b for a symmetric A by conjugate residuals. Otherwise as `cg`.
 
     >>> x = wb.zeros(2)
@@ -548,24 +559,10 @@ def cr(
     >>> x.numpy().round(4)
     array([1., 2.], dtype=float32)
     """
-    solver = CR(A, b, x, tol, atol, maxiter, M, callback, check_every, use_cuda_graph, restart=restart)
-    return solver() if run else solver
 
 
-def bicgstab(
-    A: MatrixLike,
-    b: array,
-    x: array,
-    tol: float | None = None,
-    atol: float | None = None,
-    maxiter: float | None = 0,
-    M: MatrixLike | None = None,
-    callback: Callable | None = None,
-    check_every: int = 10,
-    use_cuda_graph: bool = True,
-    is_left_preconditioner: bool = False,
-    run: bool = True,
-) -> Any:
+@_solves(BiCGSTAB)
+def bicgstab():
     """Solve A x = b by BiCGSTAB, preconditioned from the right. Otherwise as `cg`.
 
     >>> x = wb.zeros(2)
@@ -573,25 +570,10 @@ def bicgstab(
     >>> x.numpy().round(4)
     array([1., 2.], dtype=float32)
     """
-    solver = BiCGSTAB(A, b, x, tol, atol, maxiter, M, callback, check_every, use_cuda_graph)
-    return solver() if run else solver
 
 
-def gmres(
-    A: MatrixLike,
-    b: array,
-    x: array,
-    tol: float | None = None,
-    atol: float | None = None,
-    restart: int = 31,
-    maxiter: float | None = 0,
-    M: MatrixLike | None = None,
-    callback: Callable | None = None,
-    check_every: int = 31,
-    use_cuda_graph: bool = True,
-    is_left_preconditioner: bool = False,
-    run: bool = True,
-) -> Any:
+@_solves(GMRES)
+def gmres():
     """Solve A x = b by GMRES, begun anew after `restart` turns, preconditioned from the right. Otherwise as `cg`.
 
     >>> x = wb.zeros(2)
@@ -599,5 +581,3 @@ def gmres(
     >>> x.numpy().round(4)
     array([1., 2.], dtype=float32)
     """
-    solver = GMRES(A, b, x, tol, atol, restart, maxiter, M, callback, check_every, use_cuda_graph)
-    return solver() if run else solver

@@ -66,14 +66,7 @@ def replay(tape: Tape, inputs: Mapping[Any, Any] | None = None) -> ReplayedTape:
     with memory.LOCK, memory.unrecorded():
         again = _prepared(tape)
         made = ReplayedTape(tape, again.twins, tape.keep)
-        known = next((e for e in tape.events if e.sources), None)
-        if inputs and known is not None:
-            raise tape.host.lost(known)
-        solved = next((e for e in tape.events if e.kind.pinned), None)
-        if inputs and solved is not None:
-            raise pinned(solved)
-        for x, values in (inputs or {}).items():
-            _set(made, x, values)
+        _set_inputs(made, inputs)
         again.record(made)
     return made
 
@@ -87,9 +80,6 @@ def keep_all(tape: Tape) -> ReplayedTape:
     """
     with memory.LOCK, memory.unrecorded():
         again = _prepared(tape, looking=True)
-        for a, copy in again.twins.memory.items():
-            if tape.keep != "all" and _began_as_zeros(tape, a):
-                copy.bytes[...] = 0
         made = ReplayedTape(tape, again.twins, "all")
         again.record(made)
         _refuse_other_bits(tape, made, again.twins.memory)
@@ -105,11 +95,7 @@ class Runs:
     def __init__(self, tape: Tape):
         self.tape, self._again = tape, _prepared(tape, looking=True)
         self._made = ReplayedTape(tape, self._again.twins, tape.keep)
-        copies = self._again.twins.memory
-        for a, copy in copies.items():
-            if tape.keep != "all" and _began_as_zeros(tape, a):
-                copy.bytes[...] = 0
-        self._start = [(copy.span(), copy.span().copy_out()) for copy in copies.values()]
+        self._start = [(copy.span(), copy.span().copy_out()) for copy in self._again.twins.memory.values()]
 
     def of(self, a: array) -> array:
         """The copy of an array: before a run as the last one left it."""
@@ -119,15 +105,7 @@ class Runs:
         """Put the copies back to where the tape started, but for these inputs. Raises what `replay` does of them."""
         for span, data in self._start:
             span.copy_in(data)
-        if inputs:
-            known = next((e for e in self.tape.events if e.sources), None)
-            solved = next((e for e in self.tape.events if e.kind.pinned), None)
-            if known is not None:
-                raise self.tape.host.lost(known)
-            if solved is not None:
-                raise pinned(solved)
-        for x, values in (inputs or {}).items():
-            _set(self._made, x, values)
+        _set_inputs(self._made, inputs)
 
     def run(self, take: Callable[[int], None]) -> None:
         """Run all events from where the copies are; `take(n)` is called before event `n`, and at the end."""
@@ -168,6 +146,9 @@ def _prepared(tape: Tape, looking: bool = False) -> _Again:
     again.verify(len(tape.events))
     if not tape.events:
         raise GradientError("replay() of a tape that has recorded nothing.", slug="replay-array")
+    for a, copy in again.twins.memory.items():
+        if looking and tape.keep != "all" and _began_as_zeros(tape, a):
+            copy.bytes[...] = 0
     return again
 
 
@@ -257,6 +238,17 @@ class _Again(Rerun):
 
 
 # ---- inputs
+
+
+def _set_inputs(made: ReplayedTape, inputs: Mapping[Any, Any] | None) -> None:
+    """Write the new values of inputs to their copies, unless the recorded program depends on the old ones elsewhere."""
+    tape = made.original
+    if inputs and (known := next((e for e in tape.events if e.sources), None)) is not None:
+        raise tape.host.lost(known)
+    if inputs and (solved := next((e for e in tape.events if e.kind.pinned), None)) is not None:
+        raise pinned(solved)
+    for x, values in (inputs or {}).items():
+        _set(made, x, values)
 
 
 def _set(made: ReplayedTape, x: object, values: object) -> None:
