@@ -246,19 +246,16 @@ class array(Foreign):
     @grad.setter
     def grad(self, value: array | None) -> None:
         if value is None:
-            self._clear_grad()
+            memory = self.allocation.grad
+            if memory is not None and (mine := self.grad) is not None:
+                write_value("zero_", mine, None)
+                memory.forget_written(mine.span)
             return
         if self.grad is None:
             self.requires_grad = True
         mine = self.grad
         assert mine is not None
         write_gradient(mine, value, self.label)
-
-    def _clear_grad(self) -> None:
-        memory = self.allocation.grad
-        if memory is not None and (mine := self.grad) is not None:
-            write_value("zero_", mine, None)
-            memory.forget_written(mine.span)
 
     # ---- reading
 

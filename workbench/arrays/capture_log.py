@@ -11,7 +11,8 @@ import ctypes
 import struct
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -186,14 +187,10 @@ def _set(switch: str) -> Iterator[None]:
         setattr(notes, switch, before)
 
 
-def allowed() -> AbstractContextManager[None]:
-    """Context in which compiled code may run although a capture is open: it is noted."""
-    return _set("allowed")
-
-
-def paused() -> AbstractContextManager[None]:
-    """Context in which the open capture notes nothing."""
-    return _set("asleep")
+allowed = partial(_set, "allowed")
+"""Context in which compiled code may run although a capture is open: it is noted."""
+paused = partial(_set, "asleep")
+"""Context in which the open capture notes nothing."""
 
 
 @contextmanager

@@ -40,23 +40,14 @@ def components_error(shape: tuple[int, ...], dtype: ElementType) -> LaunchError:
     return LaunchError(text, slug="components", why=why, instead=f"data.reshape(-1, {', '.join(map(str, inner))})")
 
 
-def converted_values(
-    data: Any, dtype: ElementType | None, shape: ShapeLike | None = None
-) -> tuple[np.ndarray, ElementType]:
+def converted_values(data: Any, dtype: ElementType | None) -> tuple[np.ndarray, ElementType]:
     """Host values as a NumPy array `(*shape, *components)` of the dtype, and the dtype (inferred where None)."""
     if isinstance(dtype, Struct):
         values = _records(data, dtype)
     else:
         dtype, raw = inferred(data, dtype)
-        values = _converted(raw, dtype)
-        if shape is None or values.size % math.prod(inner_shape(dtype)):
-            values = _composed(values, dtype)
+        values = _composed(_converted(raw, dtype), dtype)
     inner = inner_shape(dtype)
-    if shape is not None:
-        wanted = shape_of(shape, values.size // max(math.prod(inner), 1))
-        if math.prod(wanted) * math.prod(inner) != values.size:
-            raise LaunchError(f"data of shape {np.shape(data)} does not fill shape {wanted} of {dtype}", slug="shape")
-        values = values.reshape(wanted + inner)
     if values.ndim == len(inner):
         values = values.reshape((1, *inner))
     return values, dtype

@@ -301,7 +301,13 @@ class AddressedMemory:
 
 def byte_entries(span: Span, flat: XpArray) -> Any:
     """The entries of a per-byte array of an allocation that belong to a span: shape (*shape, itemsize)."""
-    shape, strides = span.shape + (span.itemsize,), span.strides + (1,)
-    if isinstance(flat, np.ndarray):
-        return np.ndarray(shape, flat.dtype, flat, span.offset, strides)
-    return type(flat)(shape, flat.dtype, flat.data + span.offset, strides)
+    return strided_view(flat, span.shape + (span.itemsize,), flat.dtype, span.offset, span.strides + (1,))
+
+
+def strided_view(
+    base: XpArray, shape: tuple[int, ...], dtype: np.typing.DTypeLike, offset: int, strides: tuple[int, ...]
+) -> Any:
+    """A view of a buffer, on its device; `offset` and `strides` in bytes."""
+    if isinstance(base, np.ndarray):
+        return np.ndarray(shape, dtype, base, offset, strides)
+    return type(base)(shape, dtype, base.data + offset, strides)

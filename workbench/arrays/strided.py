@@ -130,7 +130,10 @@ class StridedArray:
         new = shape_of((shape, *more) if more else shape, self.size)
         if math.prod(new) != self.size:
             raise LaunchError(f"cannot reshape {self.label} of shape {self.shape} to {new}", slug="shape")
-        self._need_contiguous("reshape")
+        if not self.is_contiguous:
+            text = f"reshape of {self.label}: shape {self.shape} with strides {self.strides} is not contiguous"
+            why = "It would have to copy, and a copy has its own gradient."
+            raise LaunchError(text, slug="layout", why=why, instead="x.contiguous().reshape(...)")
         return self._view(self.dtype, new, row_strides(new, itemsize_of(self.dtype)), self._offset)
 
     def flatten(self) -> Self:
@@ -163,12 +166,6 @@ class StridedArray:
         """One field (`"q"`, `"inner.a"`) of an array of structs: a strided array on the same memory."""
         dtype, offset = _field_of(self.dtype, path)
         return self._view(dtype, self.shape, self.strides, self._offset + offset)
-
-    def _need_contiguous(self, what: str) -> None:
-        if not self.is_contiguous:
-            text = f"{what} of {self.label}: shape {self.shape} with strides {self.strides} is not contiguous"
-            why = "It would have to copy, and a copy has its own gradient."
-            raise LaunchError(text, slug="layout", why=why, instead=f"x.contiguous().{what}(...)")
 
 
 _FIXED = dict.fromkeys(("shape", "ndim", "size", "strides"), "y = x.reshape(shape)") | {

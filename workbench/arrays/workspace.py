@@ -16,7 +16,7 @@ from .allocation import Allocation
 from .array import array
 from .capture_log import address, move
 from .dtypes import ElementType, differentiable, scalar_in
-from .span import Span
+from .span import Span, strided_view
 
 SUMMED = 4096  # threads whose contributions to a declared scalar are added up before they join the others
 
@@ -49,7 +49,7 @@ class Shadow:
         shape, strides = span.shape, tuple(s * k for s in span.strides)
         if count != 1:
             shape, strides = (*shape, count), (*strides, np.dtype(dtype).itemsize)
-        return _on(self.data, shape, dtype, span.offset * k, strides)
+        return strided_view(self.data, shape, dtype, span.offset * k, strides)
 
 
 class Workspace(dict):
@@ -212,7 +212,7 @@ def mark_view(a: array, base: XpArray) -> Any:
     """An int32 view with one mark per element of `a`; `base` has one int32 per byte of the allocation."""
     data = a.data
     strides = tuple(n * 4 for n in data.strides)
-    return _on(base, data.shape, np.int32, a.span.offset * 4, strides)
+    return strided_view(base, data.shape, np.int32, a.span.offset * 4, strides)
 
 
 def shadow_view(a: array, shadow: Shadow) -> Any:
@@ -221,13 +221,4 @@ def shadow_view(a: array, shadow: Shadow) -> Any:
     dtype = a.data.dtype if s == 1 else gradient_dtype(a)
     inner = a.data.shape[a.ndim :]
     strides = tuple(n * s for n in a.data.strides)
-    return _on(shadow.data, (*a.shape, *inner), dtype, a.span.offset * s, strides)
-
-
-def _on(
-    base: XpArray, shape: tuple[int, ...], dtype: np.typing.DTypeLike, offset: int, strides: tuple[int, ...]
-) -> Any:
-    """A strided view of a buffer, on its device."""
-    if isinstance(base, np.ndarray):
-        return np.ndarray(shape, dtype, base, offset, strides)
-    return type(base)(shape, dtype, base.data + offset, strides)
+    return strided_view(shadow.data, (*a.shape, *inner), dtype, a.span.offset * s, strides)

@@ -107,12 +107,8 @@ class Bvh:
         raise AttributeError(f"a Bvh has no {name!r}")
 
 
-def empty_bvh() -> Bvh:
-    """A tree over no boxes, which the number 0 stands for."""
-    return Bvh(new_array(0, wb.vec3), new_array(0, wb.vec3))
-
-
-object.__setattr__(TREE, "empty", empty_bvh)
+# over no boxes: what the number 0 stands for
+object.__setattr__(TREE, "empty", lambda: Bvh(new_array(0, wb.vec3), new_array(0, wb.vec3)))
 
 
 @library()

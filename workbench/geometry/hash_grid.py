@@ -142,11 +142,6 @@ def hash_grid_point_id(grid: HASH_GRID, index: int):  # noqa: F821
     return grid.items[index]
 
 
-def empty_grid() -> HashGrid:
-    """A grid without points, which the number 0 stands for."""
-    return HashGrid(1, 1, 1)
-
-
 HASH_GRID = Handle(
     "HashGrid",
     (
@@ -154,7 +149,7 @@ HASH_GRID = Handle(
         ("inverse_width", float64),
         *((name, int32) for name in ("nx", "ny", "nz")),
     ),
-    empty=empty_grid,
+    empty=lambda: HashGrid(1, 1, 1),  # without points: what the number 0 stands for
 )
 _STATE = "first y z nx ny parts count stretch item end".split()
 

@@ -24,11 +24,6 @@ def copied(a: Array(wb.vec3), out: Array(wb.vec3)):
     out[tid()] = wb.detach(a[tid()])
 
 
-def empty_mesh() -> Mesh:
-    """A mesh without faces, which the number 0 stands for."""
-    return Mesh(new_array(0, wb.vec3), new_array(0, int32), support_winding_number=True)
-
-
 MESH = Handle(
     "Mesh",
     (
@@ -41,7 +36,8 @@ MESH = Handle(
         ("dipoles", Array(wb.vec3)),
         ("reach", Array(float32)),
     ),
-    empty=empty_mesh,
+    # without faces: what the number 0 stands for
+    empty=lambda: Mesh(new_array(0, wb.vec3), new_array(0, int32), support_winding_number=True),
 )
 
 

@@ -8,7 +8,7 @@ from ..kernels.types import Array, uint32
 from .examples import POINT_AND_FACE, WINDING, valued
 from .language import in_names, wb
 from .mesh import MESH, corner, item_corners
-from .signs import sign_by_normal, sign_by_parity, sign_by_rays, sign_by_winding
+from .signs import sign_by_normal, sign_by_parity, sign_by_rays, winding_number
 from .tree import box_distance_sq, climbed, leaf_items
 from .triangles import closest, distance_sq, furthest
 
@@ -212,7 +212,7 @@ def mesh_query_point_sign_winding_number(
     p = wb.detach(point)
     query = answer(mesh, point, closest_item(mesh, p, wb.detach(max_dist)))
     if query.result:
-        query.sign = sign_by_winding(mesh, p, wb.detach(accuracy), wb.detach(threshold))
+        query.sign = wb.where(winding_number(mesh, p, wb.detach(accuracy)) > wb.detach(threshold), -1.0, 1.0)
     return query
 
 

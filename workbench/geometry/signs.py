@@ -124,8 +124,3 @@ def winding_number(mesh: MESH, p: wb.vec3, accuracy: float):
                 total += solid_angle(a, b, c, p)
             node = skipped(node)
     return total
-
-
-@library()
-def sign_by_winding(mesh: MESH, p: wb.vec3, accuracy: float, threshold: float):
-    return wb.where(winding_number(mesh, p, accuracy) > threshold, -1.0, 1.0)

@@ -270,7 +270,10 @@ def _number(program: Program, leaf: Leaf, arg: Any) -> Any:
     type = leaf.type
     assert isinstance(type, Scalar | Composite)
     if isinstance(arg, scalar):
-        arg = _declared_value(program, leaf, arg)
+        if arg.dtype != type:
+            instead = f"wb.scalar(..., dtype=wb.{type})"
+            raise _refuse(program, leaf, f"takes {type}, got {shown(arg)}", "argument-dtype", instead)
+        arg = arg.value
     try:
         if isinstance(arg, array | str):
             raise TypeError
@@ -300,14 +303,6 @@ def _number(program: Program, leaf: Leaf, arg: Any) -> Any:
             )
             text, instead = f"takes {type}, got the array {arg.label} of shape {arg.shape}", one
         raise _refuse(program, leaf, text, "argument-type", instead) from None
-
-
-def _declared_value(program: Program, leaf: Leaf, arg: scalar) -> Any:
-    """The current value of a declared scalar. Raises LaunchError [argument-dtype] if the parameter has another type."""
-    if arg.dtype != leaf.type:
-        instead = f"wb.scalar(..., dtype=wb.{leaf.type})"
-        raise _refuse(program, leaf, f"takes {leaf.type}, got {shown(arg)}", "argument-dtype", instead)
-    return arg.value
 
 
 def views(function: Function, flat: Sequence[Any]) -> list:

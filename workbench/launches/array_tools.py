@@ -196,12 +196,12 @@ def array_cast(in_array: array, out_array: array, count: int | None = None) -> N
     source, target = ((a if count is None else a.flatten()[:count]) for a in (in_array, out_array))
     if source.span.overlaps(target.span) is not False:
         source = clone(source)
-    plain, out = _numbers(source), _numbers(target)
+    plain, out = flat(source), flat(target)
     if out.size:
         launch(converted, out.size, [plain], [out])
 
 
-def _numbers(a: array) -> array:
-    """A flat view of an array as scalars."""
+def flat(a: array) -> array:
+    """The numbers of an array as one axis, on its own memory. Raises LaunchError for what is not contiguous."""
     made = a.flatten()
     return made.view(made.dtype.scalar).flatten() if isinstance(made.dtype, Composite) else made

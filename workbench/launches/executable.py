@@ -15,7 +15,7 @@ import numpy as np
 from ..arrays import capture_log
 from ..config import config
 from ..device import catch_up, get_device, let_follow, on_host, reports, xp
-from ..errors import GradientError, Where, WorkbenchError, outside
+from ..errors import GradientError, WorkbenchError, outside
 from ..kernels.analysis import launch_ranges, work as cost
 from ..kernels.analysis.launch_form import LaunchForm
 from ..kernels.analysis.thread_conflicts import private
@@ -277,7 +277,9 @@ class Executable:
             given = [i - m if i < 0 and wraps else i for i, m, wraps in zip(status[4:], shape, wrapped, strict=False)]
             at = tuple(int(k) for k in np.unravel_index(thread, self.form.dims))
             raise outside(self.function.name, name, at, tuple(given), shape, where)
-        raise memory_exhausted(self.function.name, where)
+        text = f"Kernel {self.function.name!r} ran out of the memory in which its reverse pass keeps loop values."
+        why, instead = "A gradient from what is left would be wrong.", "several launches of fewer turns each"
+        raise GradientError(text, slug="stack-full", where=where, why=why, instead=instead)
 
 
 def wait_with_bar(coming: Future) -> Any:
@@ -291,12 +293,6 @@ def wait_with_bar(coming: Future) -> Any:
             for _ in as_completed(compiling):
                 bar.update()
     return coming.result()
-
-
-def memory_exhausted(name: str, where: Where | None) -> GradientError:
-    text = f"Kernel {name!r} ran out of the memory in which its reverse pass keeps loop values."
-    why = "A gradient from what is left would be wrong."
-    return GradientError(text, slug="stack-full", where=where, why=why, instead="several launches of fewer turns each")
 
 
 def _scratch(cupy: ModuleType, notes: capture_log.CaptureRecorder | None) -> Any:

@@ -156,7 +156,7 @@ def _every(handle: Handle, field: str) -> array:
     parts = []
     for thing in (nothing, *things.values()):
         own = getattr(thing, "still", {}).get(field)
-        if own is not None and len(own) and tape is not None and _followed(tape, getattr(thing, field)):
+        if own is not None and len(own) and tape is not None and tape.log.follows(getattr(thing, field).allocation):
             raise LookupError(
                 f"the kernel chooses one, and the {field} of one are to have a gradient. Numbers chosen in a kernel "
                 f"stand for what was there when it was built or fitted, without gradient",
@@ -164,10 +164,6 @@ def _every(handle: Handle, field: str) -> array:
             )
         parts.append(attrgetter(field)(thing) if own is None else own)
     return _together(handle, field, parts, lambda: parts)
-
-
-def _followed(tape: Any, a: array) -> bool:
-    return a.allocation.asked or a.allocation in tape.active
 
 
 def _type_of(handle: Handle, field: str) -> ElementType:

@@ -65,7 +65,8 @@ class Descent:
         try:
             for _ in _shown(self, rounds) if progress else range(rounds):
                 if self.every and len(self.losses) % self.every == 0:
-                    self.trusts[len(self.losses)] = self._trusted()
+                    tape, loss = self._recorded("all")
+                    self.trusts[len(self.losses)] = tape.trust(loss, self.params)
                 value = float(np.ravel(read_values(self._round(self.optimizer)))[0])
                 self.losses.append(value)
                 if not math.isfinite(value):
@@ -102,10 +103,6 @@ class Descent:
             text = f"descend: the function returned a {type(loss).__name__}; a loss is an array of one element."
             raise GradientError(text, slug="loss-shape", instead="return loss")
         return tape, loss
-
-    def _trusted(self) -> Any:
-        tape, loss = self._recorded("all")
-        return tape.trust(loss, self.params)
 
     # ---- pictures
 

@@ -24,13 +24,13 @@ from ..kernels import kernel
 from ..kernels.program import Kernel
 from ..kernels.reading.declare import Refused, tid
 from ..kernels.types import Composite, Scalar
+from ..launches.array_tools import flat
 from ..launches.launch import launch
 from ..launches.sums import array_inner
 from ..sparse import BsrMatrix
 from ..sparse.matrix import rows_of
 from ..tapes.tape import Tape
 from .operators import LinearOperator, MatrixLike, aslinearoperator, preconditioner as preconditioner
-from .steps import flat
 
 __all__ = [
     "BiCGSTAB",

@@ -16,9 +16,9 @@ from ..errors import LaunchError
 from ..kernels import kernel
 from ..kernels.reading.declare import tid
 from ..kernels.types import Composite, Scalar
+from ..launches.array_tools import flat
 from ..launches.launch import launch
 from ..sparse import BsrMatrix, bsr_get_diag, bsr_mv
-from .steps import flat
 
 numbers, table = array(dtype=Any), array(dtype=Any, ndim=2)
 

@@ -13,6 +13,7 @@ from ..errors import LaunchError
 from ..kernels import kernel, ops
 from ..kernels.reading.declare import tid
 from ..kernels.types import Composite, Scalar, float32
+from ..launches.array_tools import flat
 from ..launches.launch import launch
 
 sqrt, pow = ops.BUILTINS["sqrt"], ops.BUILTINS["pow"]
@@ -71,13 +72,6 @@ def sgd(
 @kernel
 def count(t: array(dtype=int)):
     t[0] = t[0] + 1
-
-
-def flat(a: array) -> array:
-    """The numbers of an array as one axis, on its own memory. Raises LaunchError for what is not contiguous."""
-    dtype = a.dtype
-    numbers = a.flatten()
-    return numbers.view(dtype.scalar).flatten() if isinstance(dtype, Composite) else numbers
 
 
 class _Optimizer:

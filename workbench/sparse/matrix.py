@@ -59,7 +59,6 @@ class BsrMatrix:
         self._structure, self._at = (offsets, columns), self._now()
 
     def _read(self) -> None:
-        """Read offsets and columns from their arrays."""
         offsets = numbers(self.offsets)
         n = offsets[-1] if len(offsets) else -1
         columns = numbers(self.columns)[: max(n, 0)]

@@ -271,7 +271,7 @@ def _host(tape: Tape, event: Event, space: Workspace, after: dict) -> None:
     """Carry the tangent over a host write: a copy passes that of its source on, every other write clears it."""
     dst = event.arrays[0]
     src = event.source if event.source is not None and event.source.allocation in space else None
-    _refuse_sources(tape, event, space)
+    _refuse_sources(tape, event, space, after)
     if src is None and dst.allocation not in space:
         return
     for path, part in float_parts(dst).items():
@@ -283,7 +283,7 @@ def _host(tape: Tape, event: Event, space: Workspace, after: dict) -> None:
             target[...] = space[src.allocation].view(twin.span, gradient_dtype(twin)).copy()
 
 
-def _refuse_sources(tape: Tape, event: Event, space: Workspace) -> None:
+def _refuse_sources(tape: Tape, event: Event, space: Workspace, after: dict) -> None:
     """Raise GradientError for values that the host made from memory with a tangent: theirs is unknown."""
     if any(s.span.allocation in space for s in event.sources):
         raise tape.host.lost(event)
@@ -294,11 +294,6 @@ def _func(tape: Tape, event: Event, space: Workspace, after: dict) -> None:
     text = f"the tape holds {what} ({event.label}): forward mode cannot see what it does."
     instead = "tape.backward(loss), or wb.launch(...) in place of the function"
     raise GradientError(text, slug="jvp-func", where=event.where, instead=instead)
-
-
-def _op(tape: Tape, event: Event, space: Workspace, after: dict) -> None:
-    """Carry the tangent over a custom op by the rule that its author gave."""
-    event.op.push_forward(tape, event, space, after)
 
 
 def _opaque(tape: Tape, event: Event, space: Workspace, after: dict) -> None:
@@ -318,21 +313,16 @@ def _gradient(tape: Tape, event: Event, space: Workspace, after: dict) -> None:
     raise gradient_met(tape, event)
 
 
-def _nothing(tape: Tape, event: Event, space: Workspace, after: dict) -> None:
-    """Pass over a foreign write or a cut, which has no tangent."""
-    _refuse_sources(tape, event, space)
-
-
 STEPS: dict[str, Callable[[Tape, Event, Workspace, dict], None]] = {
     "launch": _launch,
     "write": _host,
     "func": _func,
-    "op": _op,
+    "op": lambda tape, event, space, after: event.op.push_forward(tape, event, space, after),
     "loop": _func,
     "backward": _backward,
     "opaque": _opaque,
     "gradient": _gradient,
-    "none": _nothing,
+    "none": _refuse_sources,  # a foreign write or a cut has no tangent
 }
 
 

@@ -313,21 +313,6 @@ def _call_back(event: Event, given: list[array], adjoints: dict[Allocation, Any]
             own.spans, own.everything = spans, everything
 
 
-def _op(tape: Recording, event: Event, space: Workspace, after: dict) -> None:
-    """Reverse a custom op by the rule that its author gave."""
-    event.op.pull_back(tape, event, space, after)
-
-
-def _loop(tape: Recording, event: Event, space: Workspace, after: dict) -> None:
-    """Reverse a checkpointed loop: rerun its steps and walk each of them."""
-    event.loop.reverse(space)
-
-
-def _backward(tape: Recording, event: Event, space: Workspace, after: dict) -> None:
-    """Reverse a backward of another tape: second derivatives."""
-    event.inner.reverse(event, space)
-
-
 def _gradient(tape: Recording, event: Event, space: Workspace, after: dict) -> None:
     if meets(event.arrays, space):
         raise gradient_met(tape, event)
@@ -397,9 +382,9 @@ STEPS: dict[str, Step] = {
     "launch": _launch,
     "write": _host,
     "func": _func,
-    "op": _op,
-    "loop": _loop,
-    "backward": _backward,
+    "op": lambda tape, event, space, after: event.op.pull_back(tape, event, space, after),
+    "loop": lambda tape, event, space, after: event.loop.reverse(space),
+    "backward": lambda tape, event, space, after: event.inner.reverse(event, space),
     "opaque": _opaque,
     "gradient": _gradient,
     "none": _nothing,
