@@ -12,7 +12,6 @@ from ..kernels import types
 from ..kernels.types import Array, Struct
 from . import ports
 from .dtypes import ElementType, inner_shape
-from .span import ShapeLike
 
 
 def shape_of(shape: Any, size: int | None = None) -> tuple[int, ...]:

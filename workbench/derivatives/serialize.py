@@ -18,7 +18,6 @@ import textwrap
 import types
 from collections.abc import Callable
 from operator import call
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,6 +27,7 @@ from ..arrays.allocation import Allocation
 from ..arrays.array import array, array_on
 from ..arrays.copying import set_gradient
 from ..arrays.host_reads import Supposed
+from ..arrays.names import is_users
 from ..arrays.provenance import HostRead
 from ..arrays.scalar import scalar, scalar_on
 from ..arrays.span import Span
@@ -92,7 +92,7 @@ _PACKAGE = __name__.partition(".")[0]
 
 
 def _function(fn: types.FunctionType) -> Any:
-    if _installed(fn.__module__):
+    if not is_users((fn.__module__ or "").partition(".")[0]):  # every process finds it
         return NotImplemented
     text = source(fn)
     names = {
@@ -107,17 +107,6 @@ def _function(fn: types.FunctionType) -> Any:
     lines = [""] * (text.first - 1) + textwrap.dedent("\n".join(text.lines)).splitlines()
     whole = "\n".join(lines) + "\n"
     return _remade, (fn.__name__, fn.__qualname__, whole, text.first, text.file), (around, given), None, None, _fill
-
-
-def _installed(module: str | None) -> bool:
-    """True if every process finds this module: the package's own, the standard library's, or an installed one."""
-    top = (module or "").partition(".")[0]
-    if top == _PACKAGE or top in sys.stdlib_module_names:
-        return True
-    if top == "__main__":
-        return False
-    found = getattr(sys.modules.get(top), "__file__", None) or ""
-    return bool({"site-packages", "dist-packages"}.intersection(Path(found).parts))
 
 
 def _codes(code: types.CodeType) -> list[types.CodeType]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import sys
 import warnings
 import weakref
-import zlib
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 
@@ -19,9 +18,10 @@ import numpy as np
 
 from ..arrays.allocation import Allocation
 from ..arrays.interval_index import SpanIndex
+from ..arrays.read_values import checksum
 from ..arrays.span import Span
 from ..arrays.workspace import Workspace
-from ..device import XpArray, on_host
+from ..device import on_host
 from ..errors import GradientError, Where
 from ..kernels import ir
 from ..kernels.analysis import activity
@@ -225,7 +225,7 @@ class Border:
     def note_seeds(self, seeds: Workspace) -> None:
         """Note the seeds of a backward of this tape, and resolve the borders that wait for them."""
         self.run.when = next(clock)
-        self.run.seeded = {a.id: _checksum(s.data) for a, s in seeds.items() if len(s.data) <= SMALL}
+        self.run.seeded = {a.id: checksum(on_host(s.data)) for a, s in seeds.items() if len(s.data) <= SMALL}
         self.run.chained = any(b.allocation in seeds for b in self.run.waiting)
         for border in self.run.waiting:
             border.seeded_with(seeds)
@@ -393,8 +393,4 @@ def _numbers(space: Workspace, span: Span, border: Border | None) -> np.ndarray:
 
 def _same_seed(run: RecordingId, a: Allocation, space: Workspace) -> bool:
     """True if the last backward of `run` was seeded with this adjoint, as where a loss adds up over tapes."""
-    return a.id in run.seeded and len(space[a].data) <= SMALL and run.seeded[a.id] == _checksum(space[a].data)
-
-
-def _checksum(data: XpArray) -> int:
-    return zlib.crc32(np.ascontiguousarray(on_host(data)).data)
+    return a.id in run.seeded and len(space[a].data) <= SMALL and run.seeded[a.id] == checksum(on_host(space[a].data))
