@@ -131,24 +131,27 @@ def gradient_dtype(a: array) -> np.dtype:
     return np.dtype(np.float32) if scalar.bits == 16 else scalar.numpy
 
 
+def leaves(a: array) -> Iterator[array]:
+    """The array itself, or for an array of structs its fields, nested ones too."""
+    return (part for _, part in _parts(a, ""))
+
+
 def float_parts(a: array) -> dict[str, array]:
     """The float arrays an array consists of: {"": itself}, or {path: field} for the float fields of its structs."""
+    return {path: part for path, part in _parts(a, "") if is_float(part.dtype)}
+
+
+def _parts(a: array, path: str) -> Iterator[tuple[str, array]]:
     if not isinstance(a.dtype, Struct):
-        return {"": a} if is_float(a.dtype) else {}
-    return {path: a.field(path) for path in _float_fields(a.dtype, "")}
+        yield path, a
+        return
+    for name, _ in a.dtype.fields:
+        yield from _parts(a.field(name), f"{path}.{name}" if path else name)
 
 
 def same_part(a: array, path: str) -> array:
     """The part of an array at a path that `float_parts` returned; "" is the array."""
     return a.field(path) if path else a
-
-
-def _float_fields(dtype: Struct, path: str) -> Iterator[str]:
-    for name, type in dtype.fields:
-        if isinstance(type, Struct):
-            yield from _float_fields(type, f"{path}{name}.")
-        elif is_float(type):
-            yield f"{path}{name}"
 
 
 def add_seed(space: Workspace, a: array, seed: object) -> None:

@@ -87,6 +87,12 @@ class EventLog:
         """True if this memory is on an active path, or has asked for a gradient."""
         return a.asked or a in self.active
 
+    def activate(self, a: array, what: str) -> None:
+        """Enter an array whose memory is on an active path from now on; `what` and errors as for `check_scalar`."""
+        self.arrays[id(a)] = a
+        self.active[a.allocation] = None
+        self.check_scalar(a, what)
+
     def check_scalar(self, a: array, what: str) -> None:
         """Note the scalar type of memory on an active path. Raises GradientError [two-types] at a second one."""
         dtype, memory = a.dtype, a.allocation

@@ -116,9 +116,7 @@ def record(outer: Tape, tape: Tape, seeds: Mapping[array, array], publish: Calla
     event = Event(next(clock), BACKWARD, "backward", caller_where(), *spans, arrays=(*grads, *read))
     event.inner = made
     for a in event.arrays:
-        outer.arrays[id(a)] = a
-        outer.active[a.allocation] = None
-        outer.log.check_scalar(a, "backward")
+        outer.log.activate(a, "backward")
     for grad in grads:
         outer.needed.begun[grad.allocation] = None
     outer.needed.keep_before(event)

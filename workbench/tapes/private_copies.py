@@ -6,7 +6,7 @@ every float has room for a double. Nothing done here touches an array or a tape 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Self
@@ -17,14 +17,14 @@ from ..arrays.allocation import Allocation, allocate, host_write
 from ..arrays.array import array, array_on, read_values
 from ..arrays.host_writes import write_array
 from ..arrays.span import Span
-from ..arrays.workspace import Shadow, Workspace, add_into
+from ..arrays.workspace import Shadow, Workspace, add_into, leaves as leaves
 from ..device import xp
 from ..errors import GradientError, Where
 from ..kernels.ir import Function
 from ..kernels.passes.tangent import joint
 from ..kernels.passes.to_float64 import wide, widen
 from ..kernels.program import Leaf, Program
-from ..kernels.types import Composite, Struct, is_float
+from ..kernels.types import Composite, is_float
 from ..launches.command import Command
 from ..launches.plan import plan
 from . import conventions
@@ -32,15 +32,6 @@ from .events import Event
 from .jvp import on_device, passing, shadow_of, value_of
 from .reverse import walk
 from .tape import Tape
-
-
-def leaves(a: array) -> Iterator[array]:
-    """Yield the array itself, or for an array of structs its fields, nested ones too."""
-    if not isinstance(a.dtype, Struct):
-        yield a
-        return
-    for name, _ in a.dtype.fields:
-        yield from leaves(a.field(name))
 
 
 class CopiedArrays:

@@ -237,9 +237,7 @@ class Recording:
         whole, tape = whole_memory(a), grad.publisher[1]()
         met = Event(next(clock), kinds.GRADIENT, "gradient", place, (whole.span,), arrays=(whole,))
         met.reason = "published by backward()" + (f" at {place_of(tape.walked_at)}" if tape is not None else "")
-        self.arrays[id(a)] = a
-        self.active[grad] = None
-        self.log.check_scalar(a, "a gradient")
+        self.log.activate(a, "a gradient")
         self.events.append(met)
         return True
 
@@ -248,9 +246,7 @@ class Recording:
         plan, flat = command.plan, command.flat
         for k in command.declared:
             a = command.places[k]
-            self.active[a.allocation] = None
-            self.arrays[id(a)] = a
-            self.log.check_scalar(a, plan.program.name)
+            self.log.activate(a, plan.program.name)
             self.needed.follow_left(a.allocation)  # a change between two launches that take it must be an event
             for j in plan.float_writes:
                 self.active[flat[j].allocation] = None
