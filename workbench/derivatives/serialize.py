@@ -8,6 +8,7 @@ process need be able to import them, and a notebook's functions travel like any 
 from __future__ import annotations
 
 import ast
+import copyreg
 import dis
 import importlib
 import io
@@ -35,11 +36,11 @@ from ..config import config
 from ..device import cpu
 from ..errors import GradientError, LaunchError
 from ..kernels import types as T
-from ..kernels.ir import Function, Region, Stmt, Value
 from ..kernels.ops.row import ROWS
-from ..kernels.program import Kernel, Leaf, Program
-from ..kernels.reading.declare import CustomAdjoint, Func, same_struct
+from ..kernels.program import Kernel, Program
+from ..kernels.reading.declare import Func, same_struct
 from ..kernels.reading.source import source
+from ..kernels.row import Row
 from ..launches.adjoint_plan import adjoint_of
 from ..launches.command import Command
 from ..launches.plan import backend_for, plan
@@ -156,69 +157,15 @@ def _func_again(parts: list[tuple], which: int) -> Func:
     return made[which]
 
 
-# ---- IR, as lists of numbered values
+# ---- IR: values are defined before they are used, so no chain of objects is long
 
 
-def _program(p: Program) -> Any:
-    numbers: dict[Value, int] = {}
-    f = p.function
-    body = _listed(f.body, numbers)
-    whole = (f.name, body, f.rank, f.where, f.source, f.first_line, f.file, f.processor_only)
-    leaves = [(x.name, x.type, x.arg, x.path, x.structs, x.opened) for x in p.leaves]
-    return _program_again, (p.name, whole, p.params, leaves, p.enable_backward)
+def _row(name: str) -> Row:
+    return ROWS[name]
 
 
-def _listed(region: Region, numbers: dict[Value, int]) -> tuple:
-    """A region as plain lists, with values numbered."""
-    params = [_declared(p, numbers) for p in region.params]
-    body = []
-    for s in region.body:
-        args = [numbers[a] for a in s.args]
-        regions = [_listed(r, numbers) for r in s.regions]
-        outs = [_declared(o, numbers) for o in s.outs]
-        body.append((s.row.name, args, outs, regions, _attr(s.attr), s.where, s.role))
-    return params, body, [numbers[r] for r in region.results]
-
-
-def _declared(value: Value, numbers: dict[Value, int]) -> tuple:
-    numbers[value] = len(numbers)
-    return value.type, value.name, value.where, None, value.companion
-
-
-def _attr(attr: object) -> Any:
-    if not isinstance(attr, CustomAdjoint):
-        return attr
-    regions = [None if r is None else _listed(r, {}) for r in (attr.grad, attr.replay)]
-    return "custom", attr.func, *regions, attr.arrays, attr.values, attr.outs
-
-
-def _program_again(name: str, whole: tuple, params: tuple, leaves: list, enable_backward: bool) -> Program:
-    f, body, *rest = whole
-    function = Function(f, _region(body, []), *rest)
-    return Program(name, function, params, tuple(Leaf(*x) for x in leaves), enable_backward)
-
-
-def _region(listed: tuple, values: list[Value]) -> Region:
-    params, body, results = listed
-    made = Region([_value(p, values) for p in params])
-    for row, args, outs, regions, attr, where, role in body:
-        given = tuple(values[a] for a in args)
-        inner = tuple(_region(r, values) for r in regions)
-        if isinstance(attr, tuple) and attr and attr[0] == "custom":
-            _, func, grad, replay, *places = attr
-            closed = [None if r is None else _region(r, []) for r in (grad, replay)]
-            attr = CustomAdjoint(func, closed[0], closed[1], *places)
-        stmt = Stmt(ROWS[row], given, tuple(_value(o, values) for o in outs), inner, attr, where, role=role)
-        for out in stmt.outs:
-            out.stmt = stmt
-        made.body.append(stmt)
-    made.results = tuple(values[r] for r in results)
-    return made
-
-
-def _value(declared: tuple, values: list[Value]) -> Value:
-    values.append(Value(*declared))
-    return values[-1]
+for _kind in {type(row) for row in ROWS.values()}:
+    copyreg.pickle(_kind, lambda row: (_row, (row.name,)))
 
 
 # ---- memory
@@ -379,7 +326,7 @@ _FORMS: list[tuple[type, Callable[[Any], Any]]] = [
     (types.FunctionType, _function),
     (Func, _func),
     (Kernel, lambda k: (Kernel, (k.func, k.key, k.enable_backward, k.types, k.gaps))),
-    (Program, _program),
+    (Program, lambda p: (Program, (p.name, p.function, p.params, p.leaves, p.enable_backward))),
     (Allocation, _allocation),
     (Span, lambda s: (Span, (s.allocation, s.offset, s.shape, s.strides, s.itemsize))),
     (T.Array, lambda t: t.__reduce_ex__(5)),  # before `array`, of which annotations are instances

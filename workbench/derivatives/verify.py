@@ -20,9 +20,8 @@ import numpy as np
 
 from ..arrays import allocation as memory
 from ..arrays.array import array, read_values
-from ..arrays.host_values import ShapeLike
 from ..arrays.names import names_in
-from ..arrays.span import Span
+from ..arrays.span import ShapeLike, Span
 from ..arrays.workspace import add_into, is_float_memory
 from ..errors import GradientError
 from ..kernels import ir
