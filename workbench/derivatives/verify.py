@@ -38,7 +38,7 @@ from ..tapes.events import Event
 from ..tapes.jvp import on_device, passing
 from ..tapes.private_copies import CopiedArrays, LaunchCase, Rerun, case_of_launch, leaves
 from ..tapes.tape import Tape
-from .differences import KINK, UNSURE, WRONG, Verdict, slope, verdict
+from .differences import KINK, UNSURE, WRONG, Judgement, slope, verdict
 from .func_grad_check import check_rule as check_rule, has_rule, wrong_call
 from .report import GradcheckRow, Report, refuse_vacuous
 from .sweep import spread
@@ -339,7 +339,7 @@ class _Measure:
         """The rounding noise of `loss`, estimated from the outputs."""
         return 8 * (1e-15 if self.rules.widened else 1e-6) * self.size
 
-    def verdict(self, name: str, v: np.ndarray, got: float) -> Verdict:
+    def verdict(self, name: str, v: np.ndarray, got: float) -> Judgement:
         """The verdict of differences on `got` as the derivative in direction v."""
         return verdict(lambda t: self.loss(name, v * t), got, self.step(name, v), self.noise, self.rules.rtol)
 
