@@ -92,6 +92,11 @@ class FilmReel:
         points = self.tracks.get("points")
         return int(self.choice.view[0]) if self.choice.view else 2 if points is None else points.values.shape[-1]
 
+    @property
+    def poster(self) -> int:
+        """The frame that stands for the film: before the last third."""
+        return round(0.66 * (len(self.moments) - 1))
+
     def said(self, k: int) -> str:
         """The moment of a frame in words: `before step 38 · #76 spring`."""
         n, step, events = self.moments[k], self.steps[k], self.tape.events
@@ -219,7 +224,8 @@ def _take_values(made: FilmReel) -> None:
                 text = f"{track.name} holds other numbers then, by the order of threads, or as it was changed since."
                 raise GradientError(text, slug="replay-differs")
     except GradientError as error:
-        made.remarks.append(f"The program could not run again: {_first_line(error)}")
+        hint = ' wb.Tape(keep="all") keeps it.' * ("[not-kept]" in str(error))
+        made.remarks.append(f"The program could not run again: {_first_line(error)}{hint}")
         for track in lacking:
             missing = sum(not frame.all() for frame in track.known)
             track.note += f" {track.name} was not kept in {missing} of {len(track.known)} frames."

@@ -130,7 +130,7 @@ def save_film(reel: FilmReel, path: Path) -> Path:
 
     Raises LaunchError [film-file] for another ending, and for an MP4 where there is no ffmpeg.
     """
-    ending, figure = path.suffix.lower(), film_chart(reel, poster_of(reel))
+    ending, figure = path.suffix.lower(), film_chart(reel, reel.poster)
     if ending == ".png":
         path.write_bytes(png(figure))
         return path
@@ -147,8 +147,3 @@ def save_film(reel: FilmReel, path: Path) -> Path:
             draw_film(figure, reel, k, forward)
             writer.grab_frame()
     return path
-
-
-def poster_of(reel: FilmReel) -> int:
-    """The frame that stands for the film: before the last third."""
-    return round(0.66 * (len(reel.moments) - 1))
