@@ -148,18 +148,18 @@ export function scaleOf(f) {
 /** @param {any} f @param {any} pen @param {any} ink @param {number} tall */
 function paintArrows(f, pen, ink, tall) {
   const { frames, camera, places } = f, arrow = frames.arrow(f.k), { width, many, turned: sign } = frames, scale = scaleOf(f);
-  const look = ink(frames.meta.arrows.adjoint ? "hot" : "value"), least = many > ARROWS_MOST ? thresholdOf(arrow, width, many) : 0;
+  const look = ink(frames.meta.arrows.adjoint ? "hot" : "value"), reach = many > 300 ? REACH / 2 : REACH, least = many > ARROWS_MOST ? thresholdOf(arrow, width, many) : 0;
   pen.strokeStyle = pen.fillStyle = look;
   pen.lineWidth = many > 300 ? 1.1 : 2;
   for (let i = 0; i < many; i++) {
     const size = sizeOf(arrow, i, width), x = places[3 * i], y = places[3 * i + 1];
     if (size > least && Number.isFinite(size)) {
       const [r, u] = turnedTo(camera, sign * arrow[i * width], sign * arrow[i * width + 1], width > 2 ? sign * arrow[i * width + 2] : 0);
-      drawArrow(pen, x, y, x + (r / scale) * REACH, y - (u / scale) * REACH);
+      drawArrow(pen, x, y, x + (r / scale) * reach, y - (u / scale) * reach);
     } else if (!Number.isFinite(size)) drawCross(pen, x, y, ink("bad"), look);
   }
   const { name, adjoint } = frames.meta.arrows, text = `|${adjoint ? `adjoint of ${name}` : name}| = ${short(scale)}`;
-  drawArrow(pen, 16, tall - 16, 16 + REACH, tall - 16);
+  drawArrow(pen, 16, tall - 16, 16 + reach, tall - 16);
   pen.font = "12px system-ui, sans-serif";
   pen.fillStyle = ink(adjoint ? "hottext" : "ink");
   pen.fillText(least ? `${text} (the ${ARROWS_MOST} longest)` : text, 16, tall - 26);
@@ -173,7 +173,7 @@ function thresholdOf(arrow, width, many) {
 
 /** @param {any} pen @param {number} x @param {number} y @param {number} x1 @param {number} y1 */
 function drawArrow(pen, x, y, x1, y1) {
-  const long = Math.hypot(x1 - x, y1 - y), head = Math.min(HEAD, 0.6 * long), dx = (x1 - x) / (long || 1), dy = (y1 - y) / (long || 1);
+  const long = Math.hypot(x1 - x, y1 - y), head = Math.min(HEAD, 0.5 * long), dx = (x1 - x) / (long || 1), dy = (y1 - y) / (long || 1);
   if (long < 0.5) return;
   pen.beginPath();
   pen.moveTo(x, y);

@@ -99,7 +99,8 @@ def _arrows(ax: Any, reel: FilmReel, k: int, place: np.ndarray, wide: float, ink
     assert arrows is not None
     unit, sound = arrow_scale(arrows), np.isfinite(arrows[k]).all(-1)
     long = _seen(arrows[k], reel.dims)[sound] / unit * REACH * wide
-    flat: dict[str, Any] = {"angles": "xy", "scale_units": "xy", "scale": 1, "width": 0.004, "zorder": 4}
+    flat: dict[str, Any] = {"angles": "xy", "scale_units": "xy", "scale": 1, "zorder": 4}
+    flat["width"] = 0.004 if len(place) < 300 else 0.0015
     ax.quiver(*place[sound].T, *long.T, color=ink, **flat)
     ax.scatter(*place[~sound].T, marker="x", color=LIGHT["bad"], s=40, zorder=5)
     said = "|adjoint|" if ink == LIGHT["hot"] else f"|{reel.tracks['arrows'].name}|"
