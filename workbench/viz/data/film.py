@@ -181,7 +181,7 @@ def reel(tape: Tape, choice: FilmChoice, every: int | None = None, most: int = M
     made = FilmReel(tape, choice, [*starts[::by], end], [*range(0, count, by), count], unit, count)
     if by > 1:
         why = f": all would take over {most >> 20} MiB; every=1 has them" * (every is None)
-        made.remarks.append(f"Every {by}th {unit} is a frame{why}.")
+        made.remarks.append(f"A frame is every {by} {unit}s{why}.")
     for role, (name, arrays) in layers.items():
         made.tracks[role] = FilmTrack(role, name, arrays, _places(tape, arrays, made.moments))
     with memory.LOCK, memory.unrecorded():
