@@ -414,3 +414,18 @@ def test_a_film_of_three_axes_and_triangles_is_seen_turned(tmp_path: Path) -> No
     assert np.array_equal(film.values("points")[2], state[2].numpy())
     assert film.save(tmp_path / "solid.png").stat().st_size > 5000
     assert tape.film(state, view="2d").film_meta["dims"] == 2
+
+
+def test_what_if_goes_through_a_cut_as_the_program_does() -> None:
+    x, v = wb.ones(3, dtype=wb.vec2, requires_grad=True), wb.ones(3, dtype=wb.vec2)
+    with wb.Tape(keep="all") as tape:
+        wb.launch(move, 3, [x, v, 0.5])
+        held = wb.detach(x)
+        for _ in range(3):
+            wb.launch(move, 3, [x, held, 0.5])
+    tape.backward(grads={x: wb.ones(3, dtype=wb.vec2)})
+    film = tape.film(x)
+    run = np.frombuffer(film.what_if.answer({"changes": [[0, 0, 0.25]]})[1][0], np.float32)
+    moved = np.ones((3, 2), np.float32)
+    moved[0, 0] = 1.25
+    assert np.array_equal(run.reshape(film.values("points").shape)[-1], tape.replay({x: moved})[x].numpy())

@@ -4,7 +4,7 @@ import { turnedTo, spotOf } from "./camera.js";
 import { short } from "./elements.js";
 import { largestOf, nice, shadeOf, sizeOf } from "./film_frames.js";
 
-const REACH = 64, HEAD = 8, ARROWS_MOST = 4000, BATCH = 32, CROWDED = 20_000; // pixels of the arrow of the scale, and of a head; arrows that are drawn, of a path; points that are pixels
+const REACH = 64, HEAD = 8, ARROWS_MOST = 1500, BATCH = 32, CROWDED = 20_000; // pixels of the arrow of the scale, and of a head; arrows that are drawn, of a path; points that are pixels
 
 /** Inks of the theme. @param {HTMLElement} root @returns {(name: string) => string} */
 export function inksOf(root) {
