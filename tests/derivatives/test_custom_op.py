@@ -282,3 +282,43 @@ def test_check_rule_compares_with_differences():
     cubed.jvp(lambda x, y, dx: dx * 3 * x)
     report = wb.verify.check_rule(cubed, X, raise_exception=False)
     assert [r.wrong for r in report.rows] == [False, True]
+
+
+def squared(b):
+    c = wb.zeros(3, dtype=F)
+    wb.launch(square, 3, [b, c])
+    return c
+
+
+def test_between_tapes_nothing_is_lost_in_silence():
+    fixed, other = wb.array(A, dtype=F), leaf(X)
+    x = leaf(X)
+    with wb.Tape() as outer:
+        b = squared(x)
+        with wb.Tape():
+            c = solved(fixed, b)
+            squared(other)
+        y = squared(c)
+        squared(x)
+    with pytest.raises(wb.GradientError, match="nested-tape"):
+        outer.backward(grads={y: SEED})
+    x = leaf(X)
+    with wb.Tape():
+        b = squared(x)
+    with wb.Tape() as later:
+        y = solved(fixed, b)
+        squared(other)
+    with pytest.warns(UserWarning, match="b was written by an earlier tape"):
+        later.backward(grads={y: SEED})
+
+
+def test_what_is_followed_only_later_is_refused():
+    x, a = wb.array(X, dtype=F), wb.array(A, dtype=F)
+    with wb.Tape() as tape:
+        y = solved(a, x)
+        x.requires_grad = True
+        z = squared(x)
+    with pytest.raises(wb.GradientError, match="late-grad"):
+        tape.backward(grads={y: SEED, z: SEED})
+    with pytest.raises(wb.GradientError, match="late-grad"):
+        wb.jvp(tape, {x: SEED})

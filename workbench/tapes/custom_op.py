@@ -77,19 +77,21 @@ class OpCall:
 
     def __init__(self, op: CustomOp, args: tuple[object, ...], ins: list[array], outs: list[array]):
         self.op, self.args, self.ins, self.outs = op, args, ins, outs
+        self.followed: set[Allocation] = set()  # memory on an active path when it was recorded
 
     def record(self, tape: Recording) -> None:
         """Enter it in the tape, as having read `ins` and written `outs`."""
         reads, writes = tuple(a.span for a in self.ins), tuple(a.span for a in self.outs)
         place, arrays = memory.caller_where(), (*self.outs, *self.ins)
         event = Event(next(clock), OP, self.op.__name__, place, reads, writes, arrays=arrays)
-        event.op, event.followed = self, False
+        event.op = self
         for a in self.ins:
             tape.border.meet(a.span)
             if (is_float_memory(a) and tape.follows([a])) or (a.is_gradient and tape.meets_gradient(a, place)):
-                event.followed = True
+                self.followed.add(a.allocation)
                 tape.active[a.allocation] = None
                 tape.log.check_scalar(a, event.label)
+        event.followed = bool(self.followed)
         if tape.needed.guarded:
             tape.needed.check_left(event)
         tape.needed.keep_before(event)
@@ -106,7 +108,7 @@ class OpCall:
 
     def pull_back(self, tape: Recording, event: Event, space: Workspace, after: Mapping[Allocation, Shadow]) -> None:
         """Add to the adjoints of what it read those of what it wrote, which are cleared."""
-        self._refuse_late(tape, event, [a for a in self.ins if a.allocation.required])
+        self._refuse_late(tape, event, [a for a in self.ins if a.allocation.required and is_float_memory(a)])
         if not any(a.allocation in space for a in self.outs if is_float_memory(a)):
             return
         seeds = []
@@ -118,7 +120,7 @@ class OpCall:
             return
         found = self._called(event, self.op.pull, "vjp", after, seeds, self.ins)
         for a, g in zip(self.ins, found, strict=True):
-            if g is not None and is_float_memory(a) and a.allocation in tape.active:
+            if g is not None and a.allocation in self.followed:
                 view = shadow_of(a, space)
                 add_into(view, on_device(a, np.asarray(g, view.dtype)), a.span)
 
@@ -145,7 +147,7 @@ class OpCall:
         given: Sequence[object],
         wanted: Sequence[array],
     ) -> Sequence[Any]:
-        """What a rule returns, one for each of `wanted`. Raises GradientError [custom-op], [jvp-func]."""
+        """The values of a rule, one for each of `wanted`. Raises GradientError [custom-op], [jvp-func]."""
         name = self.op.__name__
         if rule is None:
             slug, instead = "jvp-func" if kind == "jvp" else "custom-op", f"@{name}.{kind} above its rule"
@@ -167,7 +169,7 @@ class OpCall:
 
     def _refuse_late(self, tape: Recording, event: Event, arrays: Sequence[array]) -> None:
         for a in arrays:
-            if a.allocation not in tape.active and is_float_memory(a):
+            if a.allocation not in self.followed:
                 text = f"{tape.names.called(a)} was not yet on an active path when {event.label!r} was recorded."
                 instead = "x.requires_grad = True   before the tape records"
                 raise GradientError(text, slug="late-grad", where=event.where, instead=instead)
