@@ -62,7 +62,7 @@ class CustomOp:
         with memory.LOCK:
             tape = memory.recorder()
             with memory.unrecorded():
-                given = self.forward(*[np.array(read_values(a)) if isinstance(a, array) else a for a in args])
+                given = self.forward(*_plain(args))
                 several = isinstance(given, tuple | list)
                 outs = [array(np.atleast_1d(v), device=ins[0].device) for v in (given if several else [given])]
             if tape is not None:
@@ -105,6 +105,22 @@ class OpCall:
                     tape.log.check_scalar(a, event.label)
         tape.events.append(event)
         tape.needed.remember_left(event)
+
+    def on(self, copy: Callable[[array], array]) -> OpCall:
+        """The same call on copies of its arrays."""
+        args = tuple(copy(a) if isinstance(a, array) else a for a in self.args)
+        return OpCall(self.op, args, [copy(a) for a in self.ins], [copy(a) for a in self.outs])
+
+    def run(self, record: bool) -> None:
+        """Call the function again, and write what it returns to `outs`: recorded where a tape is open, if so asked."""
+        with memory.unrecorded():
+            found = self.op.forward(*_plain(self.args))
+        tape = memory.recorder() if record else None
+        if tape is not None:
+            self.record(tape)
+        for a, v in zip(self.outs, found if isinstance(found, tuple | list) else [found], strict=True):
+            a.allocation.about_to_write(a.span, self.op.__name__, None, tape)
+            a.data[...] = on_device(a, np.atleast_1d(v))
 
     def pull_back(self, tape: Recording, event: Event, space: Workspace, after: Mapping[Allocation, Shadow]) -> None:
         """Add to the adjoints of what it read those of what it wrote, which are cleared."""
@@ -153,7 +169,7 @@ class OpCall:
             slug, instead = "jvp-func" if kind == "jvp" else "custom-op", f"@{name}.{kind} above its rule"
             raise GradientError(f"{name} has no {kind}.", slug=slug, where=event.where, instead=instead)
         results = [np.array(on_host(shadow_view(a, after[a.allocation]))) for a in self.outs]
-        args = [np.array(read_values(a)) if isinstance(a, array) else a for a in self.args]
+        args = _plain(self.args)
         with memory.unrecorded():
             found = rule(*args, *results, *given)
         found = list(found) if isinstance(found, tuple | list) else [found]
@@ -175,6 +191,11 @@ class OpCall:
                 raise GradientError(text, slug="late-grad", where=event.where, instead=instead)
 
 
+def _plain(args: Sequence[object]) -> list[Any]:
+    """The arguments, with NumPy copies of arrays."""
+    return [np.array(read_values(a)) if isinstance(a, array) else a for a in args]
+
+
 def _numbers(a: array, space: Workspace) -> np.ndarray:
     g = shadow_of(a, space)
     return g.get() if a.device.is_cuda else g
@@ -191,9 +212,9 @@ def custom_op(forward: Callable[..., Any]) -> CustomOp:
     argument), all NumPy arrays, an adjoint of whole numbers None. `wb.verify.check_rule(op, *arguments)` compares the
     rules with differences.
 
-    A walk may call a rule any number of times: pictures and ledgers do. Steps of a `checkpoint` may call an op.
-    Captures, `jit`, `replay`, `hvp` and pickles refuse it. For an op that writes to arrays there are there is
-    `Tape.record_func`. Raises LaunchError [custom-op]; in walks GradientError [custom-op].
+    A walk may call a rule any number of times: pictures and ledgers do. `replay` and `trust` call the function again,
+    on copies, and so may steps of a `checkpoint`. Captures, `jit`, `hvp` and pickles refuse it. For a step that writes
+    to arrays there are there is `Tape.record_func`. Raises LaunchError [custom-op]; in walks GradientError [custom-op].
 
     >>> @wb.custom_op
     ... def cumulated(x):
