@@ -19,9 +19,12 @@ from ..arrays.workspace import Shadow, Workspace, add_into, is_float_memory, sha
 from ..device import on_host
 from ..errors import GradientError, LaunchError
 from .events import Event, clock
-from .jvp import components, on_device, shadow_of
+from .jvp import components, on_device, shadow_of, value_of
 from .kinds import OP
 from .recording import Recording
+
+Rule = Callable[..., Any]
+Memories = Mapping[Allocation, Shadow]  # copies of what memory held
 
 
 class CustomOp:
@@ -36,16 +39,16 @@ class CustomOp:
 
     def __init__(self, forward: Callable[..., Any]):
         self.forward = forward
-        self.pull: Callable[..., Any] | None = None
-        self.push: Callable[..., Any] | None = None
+        self.pull: Rule | None = None
+        self.push: Rule | None = None
         self.__name__, self.__doc__ = getattr(forward, "__name__", "op"), forward.__doc__
 
-    def vjp(self, rule: Callable[..., Any]) -> Callable[..., Any]:
+    def vjp(self, rule: Rule) -> Rule:
         """Decorator: `rule(*arguments, *results, *adjoints)` returns one gradient for each array argument, or None."""
         self.pull = rule
         return rule
 
-    def jvp(self, rule: Callable[..., Any]) -> Callable[..., Any]:
+    def jvp(self, rule: Rule) -> Rule:
         """Decorator: `rule(*arguments, *results, *tangents)` returns one tangent for each result.
 
         There is one tangent for each array argument: zeros for what has none.
@@ -63,13 +66,12 @@ class CustomOp:
             tape = memory.recorder()
             with memory.unrecorded():
                 given = self.forward(*_plain(args))
-                several = isinstance(given, tuple | list)
-                outs = [array(np.atleast_1d(v), device=ins[0].device) for v in (given if several else [given])]
+                outs = [array(np.atleast_1d(v), device=ins[0].device) for v in listed(given)]
             if tape is not None:
                 OpCall(self, args, ins, outs).record(tape)
             elif memory.open_tapes:
                 memory.tell_others(ins, outs)
-        return tuple(outs) if several else outs[0]
+        return tuple(outs) if isinstance(given, tuple | list) else outs[0]
 
 
 class OpCall:
@@ -118,20 +120,18 @@ class OpCall:
         tape = memory.recorder() if record else None
         if tape is not None:
             self.record(tape)
-        for a, v in zip(self.outs, found if isinstance(found, tuple | list) else [found], strict=True):
+        for a, v in zip(self.outs, listed(found), strict=True):
             a.allocation.about_to_write(a.span, self.op.__name__, None, tape)
             a.data[...] = on_device(a, np.atleast_1d(v))
 
-    def pull_back(self, tape: Recording, event: Event, space: Workspace, after: Mapping[Allocation, Shadow]) -> None:
+    def pull_back(self, tape: Recording, event: Event, space: Workspace, after: Memories) -> None:
         """Add to the adjoints of what it read those of what it wrote, which are cleared."""
         self._refuse_late(tape, event, [a for a in self.ins if a.allocation.required and is_float_memory(a)])
         if not any(a.allocation in space for a in self.outs if is_float_memory(a)):
             return
-        seeds = []
-        for a in self.outs:
-            seeds.append(_numbers(a, space).copy() if is_float_memory(a) else None)
-            if is_float_memory(a):
-                shadow_of(a, space)[...] = 0
+        seeds = [value_of(a, space) if is_float_memory(a) else None for a in self.outs]
+        for a in filter(is_float_memory, self.outs):
+            shadow_of(a, space)[...] = 0
         if not event.followed:
             return
         found = self._called(event, self.op.pull, "vjp", after, seeds, self.ins)
@@ -140,14 +140,14 @@ class OpCall:
                 view = shadow_of(a, space)
                 add_into(view, on_device(a, np.asarray(g, view.dtype)), a.span)
 
-    def push_forward(self, tape: Recording, event: Event, space: Workspace, after: Mapping[Allocation, Shadow]) -> None:
+    def push_forward(self, tape: Recording, event: Event, space: Workspace, after: Memories) -> None:
         """Carry the tangents of what it read on to what it wrote."""
         moved = [a for a in self.ins if is_float_memory(a) and a.allocation in space]
         self._refuse_late(tape, event, moved)
         if not moved:
             return
         known = {id(a) for a in moved}
-        tangents = [_numbers(a, space) if id(a) in known else np.zeros((*a.shape, *components(a))) for a in self.ins]
+        tangents = [value_of(a, space) if id(a) in known else np.zeros((*a.shape, *components(a))) for a in self.ins]
         found = self._called(event, self.op.push, "jvp", after, tangents, self.outs)
         for a, t in zip(self.outs, found, strict=True):
             if is_float_memory(a):
@@ -155,13 +155,7 @@ class OpCall:
                 view[...] = 0 if t is None else on_device(a, np.asarray(t, view.dtype))
 
     def _called(
-        self,
-        event: Event,
-        rule: Callable[..., Any] | None,
-        kind: str,
-        after: Mapping[Allocation, Shadow],
-        given: Sequence[object],
-        wanted: Sequence[array],
+        self, event: Event, rule: Rule | None, kind: str, after: Memories, given: Sequence[object], wanted: list[array]
     ) -> Sequence[Any]:
         """The values of a rule, one for each of `wanted`. Raises GradientError [custom-op], [jvp-func]."""
         name = self.op.__name__
@@ -169,16 +163,12 @@ class OpCall:
             slug, instead = "jvp-func" if kind == "jvp" else "custom-op", f"@{name}.{kind} above its rule"
             raise GradientError(f"{name} has no {kind}.", slug=slug, where=event.where, instead=instead)
         results = [np.array(on_host(shadow_view(a, after[a.allocation]))) for a in self.outs]
-        args = _plain(self.args)
         with memory.unrecorded():
-            found = rule(*args, *results, *given)
-        found = list(found) if isinstance(found, tuple | list) else [found]
+            found = listed(rule(*_plain(self.args), *results, *given))
         shapes = [(*a.shape, *components(a)) for a in wanted]
-        if len(found) != len(wanted) or any(
-            v is not None and np.shape(v) != s for v, s in zip(found, shapes, strict=True)
-        ):
-            got = ", ".join("None" if v is None else str(np.shape(v)) for v in found)
-            text = f"the {kind} of {name} returned {got}."
+        got = [None if v is None else np.shape(v) for v in found]
+        if len(got) != len(shapes) or any(have not in (None, s) for have, s in zip(got, shapes, strict=True)):
+            text = f"the {kind} of {name} returned {', '.join(map(str, got))}."
             why = f"It returns arrays of shape {', '.join(map(str, shapes))}, or None for a zero."
             raise GradientError(text, slug="custom-op", where=event.where, why=why, instead="return dx, dy")
         return found
@@ -196,9 +186,9 @@ def _plain(args: Sequence[object]) -> list[Any]:
     return [np.array(read_values(a)) if isinstance(a, array) else a for a in args]
 
 
-def _numbers(a: array, space: Workspace) -> np.ndarray:
-    g = shadow_of(a, space)
-    return g.get() if a.device.is_cuda else g
+def listed(found: object) -> list[Any]:
+    """The values that a function returned, one or several."""
+    return list(found) if isinstance(found, tuple | list) else [found]
 
 
 def custom_op(forward: Callable[..., Any]) -> CustomOp:
