@@ -56,6 +56,13 @@ def across_the_origin(v: wb.array[V3], y: wb.array[V3]):
 
 
 @wb.kernel
+def along_itself(v: wb.array[V3], y: wb.array[V3]):
+    i = wb.tid()
+    n = wb.normalize(v[i])
+    y[i] = wb.dot(n, v[i]) * n
+
+
+@wb.kernel
 def by_polar_coordinates(v: wb.array[V3], y: wb.array[F]):
     i = wb.tid()
     r = wb.sqrt(v[i][0] * v[i][0] + v[i][1] * v[i][1])
@@ -131,6 +138,7 @@ HIDDEN = [
     (by_direction_and_length, V3, "normalize"),
     (by_stored(length_of, F, along, "v"), V3, "normalize"),
     (of(across_the_origin), V3, "normalize"),
+    (of(along_itself), V3, "normalize"),
     (of(by_polar_coordinates), F, "atan2"),
     (of(by_cosine), F, "length"),
     (of(angle_squared), F, "acos"),
@@ -221,6 +229,26 @@ def guarded_root(v: wb.array[V3], y: wb.array[F]):
     y[i] = r * r + x
 
 
+@wb.kernel
+def of_a_radius(v: wb.array[V3], y: wb.array[F]):
+    i = wb.tid()
+    r = wb.sqrt(v[i][0] * v[i][0] + v[i][1] * v[i][1])
+    y[i] = wb.cos(r) + r * r * r
+
+
+@wb.kernel
+def root_times_square(v: wb.array[V3], y: wb.array[F]):
+    i = wb.tid()
+    y[i] = wb.cbrt(v[i][0]) * v[i][0] * v[i][0]
+
+
+@wb.kernel
+def length_by_direction(v: wb.array[V3], y: wb.array[F]):
+    i = wb.tid()
+    d = wb.dot(wb.normalize(v[i]), v[i])
+    y[i] = d * d
+
+
 def in_the_dark(v, y):
     n = wb.zeros(1, dtype=V3)
     wb.launch(direction_of, 1, [v], [n])
@@ -233,6 +261,9 @@ def in_the_dark(v, y):
         (in_the_dark, F),
         (of(pushed), V3),
         (of(guarded_root), F),
+        (of(of_a_radius), F),
+        (of(root_times_square), F),
+        (of(length_by_direction), F),
         (of(quadratic_drag), V3),
         (by_stored(half, V3, half), V3),
     ],

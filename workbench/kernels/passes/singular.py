@@ -12,13 +12,14 @@ was multiplied by. `hidden_slope` tells that from an adjoint that is 0 all aroun
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import reduce
 from typing import Any
 
 from ..ir import Builder, Region, Role, Stmt, Value, root, walk
 from ..ops import control as c, memory as mem
 from ..ops.composite import all_zero
 from ..ops.row import ROWS, like, zero
-from ..ops.scalar import CBRT, SQRT
+from ..ops.scalar import ATAN2, CBRT, SQRT
 from ..ops.vectors import LENGTH, NORMALIZE
 from ..row import Row
 from ..types import is_float
@@ -57,14 +58,19 @@ def hidden_slope(builder: Builder, row: Row, g: Value, y: Value, v: Value, activ
     if row is SQRT and apart and (apart.of(g) is None or not apart.known):
         apart = None
     slope = _AnySlope(builder, set() if row is SQRT and apart else _same(y), apart, active)
-    found = slope.of(g)
-    if found is None:
+    by_y = _VanishingSlope(builder, _same(y), lambda stmt: False)
+    found = [slope.of(g)]
+    if row in (CBRT, NORMALIZE) and (first := by_y.of(g)) is not None:  # the cube of a root, twice a direction
+        slope.left = NEAREST
+        found.append((by_y if row is CBRT else slope).of(first))
+    hidden = [ROWS["logical_not"](all_zero(t)) for t in found if t is not None]
+    if not hidden:
         return None, True
-    hidden = ROWS["logical_not"](all_zero(found))
-    slope.left = 8 * NEAREST
-    if row is CBRT and (again := slope.of(found)) is not None:  # its cube is smooth
-        hidden = ROWS["logical_or"](hidden, ROWS["logical_not"](all_zero(again)))
-    return hidden, slope.sure
+    either = reduce(ROWS["logical_or"], hidden)
+    moved = None if row in (NORMALIZE, ATAN2) else _AnySlope(builder, set(), None, active, False).of(v)
+    if moved is not None:  # else y grows no faster than its arguments, as the root of a sum of squares
+        either = ROWS["logical_and"](either, ROWS["logical_not"](all_zero(moved)))
+    return either, slope.sure
 
 
 def _length_of(stmt: Stmt) -> Value | None:
