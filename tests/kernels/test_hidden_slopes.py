@@ -287,3 +287,48 @@ def test_the_square_of_a_length_is_smooth_forwards_too():
 
     found, *_ = walks(of(square_of_length), F, np.zeros(3))
     assert not any(found.values())
+
+
+@wb.kernel
+def slowed(n: wb.array[V3], size: wb.array[F], v: wb.array[V3]):
+    i = wb.tid()
+    v[i] = v[i] - F(0.1) * n[i] * size[i]
+
+
+def test_in_the_steps_of_a_loop():
+    @wb.checkpoint(steps=2, budget=1)
+    def simulate(k, v):
+        n, size = wb.zeros(1, dtype=V3), wb.zeros(1, dtype=F)
+        wb.launch(apart, 1, [v], [n, size])
+        wb.launch(slowed, 1, [n, size], [v])
+
+    start, v = wb.zeros(1, dtype=V3, requires_grad=True), wb.zeros(1, dtype=V3)
+    with wb.Tape() as tape:
+        wb.copy(v, start)
+        simulate(v)
+    with pytest.warns(UserWarning, match="The slope of `normalize`"):
+        tape.backward(grads={v: np.ones((1, 3))})
+
+
+def test_over_two_tapes():
+    v, n = wb.zeros(1, dtype=V3, requires_grad=True), wb.zeros(1, dtype=V3, requires_grad=True)
+    size, y = wb.zeros(1, dtype=F), wb.zeros(1, dtype=V3)
+    with wb.Tape() as first:
+        wb.launch(direction_of, 1, [v], [n])
+    with wb.Tape() as second:
+        wb.launch(length_of, 1, [v], [size])
+        wb.launch(together, 1, [n, size], [y])
+    second.backward(grads={y: np.ones((1, 3))})
+    with pytest.warns(UserWarning, match="The slope of `normalize`"):
+        first.backward(grads={n: n.grad})
+
+
+@pytest.mark.parametrize("where", [0.0, 1.0])
+def test_where_torch_multiplies(where):
+    torch = pytest.importorskip("torch")
+    v = torch.full((2, 3), where, dtype=torch.float64, requires_grad=True)
+    n, size = wb.interop.torch.function(apart)(v)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        (n * size[:, None]).sum().backward()
+    assert [str(w.message)[:25] for w in said] == ["The slope of `normalize` "] * (where == 0.0)

@@ -37,7 +37,8 @@ def multiplied(tape: Recording, executable: Executable) -> bool:
             made.update(span.allocation for span in e.writes)
         if e.reverse is not None and e.reverse.executable is executable:
             made.update(span.allocation for span in e.writes)
-    return tape.border.run.chained or tape.border.log is not tape.log  # a step of a loop
+    chained = tape.border.run.chained or any(a.asked and a in made for a in tape.last_seeds)
+    return chained or tape.border.log is not tape.log  # a step of a loop
 
 
 def clear(tape: Recording) -> None:
