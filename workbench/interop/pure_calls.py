@@ -55,6 +55,7 @@ class RecordedCall(NamedTuple):
             for k, seed in seeds.items():
                 view = shadow_of(self.outputs[k], space)
                 add_into(view, on_device(self.outputs[k], seed).astype(view.dtype), self.outputs[k].span)
+            self.tape.border.run.chained = True  # nobody knows what these seeds were multiplied by
             walk(self.tape, space)
             conventions.warn(self.tape)
         found = {}

@@ -171,8 +171,7 @@ class Adjoint(Derivative):
         singular_at, both = stmt.row.singular, ROWS["logical_and"]
         assert singular_at is not None
         if not sure:
-            self.claim(singular_at, met)
-            return
+            return self.claim(singular_at, met)
         arrives, nothing = both(met, ROWS["logical_not"](all_zero(g))), both(met, all_zero(g))
         hidden, certain = (None, True) if singular_at.refused else self.hidden(stmt, g, nothing, known)
         self.claim(singular_at, ROWS["logical_or"](arrives, hidden) if hidden and certain else arrives)
