@@ -129,14 +129,12 @@ def gradcheck(
 
 def _not_finite(report: Report) -> GradientError:
     r = next(r for r in report.rows if r.not_finite)
-    return GradientError(
+    text = (
         f"the gradient is not finite in {r.launch}, input {r.input!r}: {r.not_finite} elements are inf or NaN, and"
-        " differences cannot tell what they should be.",
-        slug="gradcheck",
-        where=r.where,
-        why=str(report),
-        instead="other inputs, or raise_exception=False and the rows of the report",
+        " differences cannot tell what they should be."
     )
+    instead = "other inputs, or raise_exception=False and the rows of the report"
+    return GradientError(text, slug="gradcheck", where=r.where, why=str(report), instead=instead)
 
 
 def _disagreement(report: Report) -> GradientError:

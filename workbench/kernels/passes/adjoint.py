@@ -306,12 +306,10 @@ class Adjoint(Derivative):
     def reverse_replayed(self, stmt: Stmt, known: dict, adjoints: dict, gs: list) -> None:
         region = self.again(stmt)
         if region is stmt.attr.replay and self.has_effect(stmt):
-            raise KernelError(
-                f"`{stmt.attr.func.key}` writes to arrays with gradients; its func_replay does not tell their adjoint.",
-                slug="replay-effect",
-                where=stmt.where,
-                instead="a func_grad for it too",
+            text = (
+                f"`{stmt.attr.func.key}` writes to arrays with gradients; its func_replay does not tell their adjoint."
             )
+            raise KernelError(text, slug="replay-effect", where=stmt.where, instead="a func_grad for it too")
         for result, g in zip(region.results, gs, strict=True):
             self.add(adjoints, result, g)
         self.reverse(region, known, adjoints)
