@@ -18,12 +18,21 @@ HERE = Path(__file__).resolve().parent
 NOTEBOOKS = HERE.parent / "notebooks"
 PAGES = HERE / "gallery"
 # A notebook is on the last shelf whose first number is not above its own.
-SHELVES = (
-    (0, "Start", "The whole of it, once."),
-    (1, "Pitfalls", "Each asks for a prediction, makes a classic mistake on purpose, and shows both flows."),
-    (9, "Physics", "Each is checked against closed forms, published numbers or differences."),
-    (15, "With others", "torch, other processes, programs of NVIDIA Warp, engines."),
-)
+SHELVES = ((0, "Start"), (1, "Pitfalls"), (9, "Physics"), (15, "With others"))
+SAID = """The whole of it, once.
+
+The five traps one by one, then accumulation, loops and overwrites. Each asks for a prediction, makes the
+historical mistake on purpose, and shows the wrong flow and the exact one as one picture.
+
+A step that is no kernel (``record_func``, ``func_grad``); the first field of a wave from its last; DiffTaichi's
+robot, and float32 that parts from float64 at a contact; a jelly; an exact gradient of the wrong program; an
+orbit, and a neighbour of it that its loss could not tell apart. Each is checked against closed forms, published
+numbers or differences.
+
+Training through a simulation by torch (``interop.torch.function``, ``torch.autograd.Function``); a long run in
+little memory (``checkpoint``); descents on several processes (``executor=``); a program of NVIDIA Warp, whose
+wrong gradient is found in two lines (``interop.warp.watch``); exact gradients that lead nowhere, and the remedy
+(``trust``, ``smoothed``); MuJoCo Warp, unchanged (extra ``engines``)."""
 HEAD = """Gallery
 =======
 
@@ -81,7 +90,7 @@ def card(path: Path) -> list[str]:
 
 
 def shelf(number: int) -> int:
-    return max(k for k, (first, _, _) in enumerate(SHELVES) if first <= number)
+    return max(k for k, (first, _) in enumerate(SHELVES) if first <= number)
 
 
 def write() -> None:
@@ -90,7 +99,7 @@ def write() -> None:
     PAGES.mkdir()
     paths = sorted(NOTEBOOKS.glob("*.ipynb"))
     out = [HEAD]
-    for k, (_, name, said) in enumerate(SHELVES):
+    for k, ((_, name), said) in enumerate(zip(SHELVES, SAID.split("\n\n"), strict=True)):
         out += [name, "-" * len(name), "", said, "", ".. container:: cards", ""]
         for path in paths:
             if shelf(int(path.stem.split("_")[0])) == k:

@@ -71,7 +71,7 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
     "cache_dir": _folder,
     "deterministic": _one_order,
     "check_bounds": _bounds,
-    **_set_to(_flag, "check_races race_guard all_adjoints check_passes remember_launches tile_captures jit verbose"),
+    **_set_to(_flag, "check_races race_guard all_adjoints check_passes remember_launches jit verbose"),
     "full_traceback": _flag,
 }
 
@@ -135,8 +135,6 @@ class Config:
                   look up what follows from the arguments of a launch that was made before, and run a reverse pass
                   over the same launches as one list of calls. It changes no result and no error; off, all is looked
                   at anew.
-    tile_captures run launches of a capture that follow each other on one grid piece by piece, several launches on the
-                  rows that are in the cache, where that is the same to the last bit. Off: launch by launch.
     jit           replay functions under `@wb.jit`. Off: they run as they stand.
     verbose       log every new plan of a launch on the logger "workbench" (level INFO).
     full_traceback
@@ -169,7 +167,6 @@ class Config:
     all_adjoints: bool
     check_passes: bool
     remember_launches: bool
-    tile_captures: bool
     jit: bool
     verbose: bool
     full_traceback: bool
@@ -181,7 +178,7 @@ class Config:
         """Set all switches to their defaults."""
         self.backend = self.cache_dir = None
         self.threads = os.cpu_count() or 1
-        self.check_bounds = self.race_guard = self.remember_launches = self.tile_captures = self.jit = True
+        self.check_bounds = self.race_guard = self.remember_launches = self.jit = True
         self.deterministic = self.check_races = self.all_adjoints = self.verbose = False
         self.check_passes = os.environ.get("WORKBENCH_CHECK_PASSES") == "1"
         self.full_traceback = os.environ.get("WORKBENCH_FULL_TRACEBACK") == "1"

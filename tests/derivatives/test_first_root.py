@@ -247,3 +247,33 @@ def test_billiards_beside_differences():
 def test_outside_of_kernels_it_is_refused():
     with pytest.raises(TypeError, match="inside a kernel"):
         wb.first_root(height, 0.0, 1.0, (1.0, 0.0))
+
+
+@wb.func
+def above(t: F, x: F, y: F, v: wb.vec2d, ground: wb.array(dtype=F)):
+    s = x + t * v[0]
+    i = int(wb.floor(s))
+    f = s - F(i)
+    return y + t * v[1] - F(0.5 * G) * t * t - ((F(1.0) - f) * ground[i] + f * ground[i + 1])
+
+
+@wb.kernel
+def land(ground: wb.array(dtype=F), v: wb.array(dtype=wb.vec2d), start: F, end: F, t: wb.array(dtype=F)):
+    i = wb.tid()
+    when, hit = wb.first_root(above, start, end, (F(0.5), F(2.0), v[i], ground), pieces=32)
+    t[i] = when
+
+
+def test_a_func_may_read_arrays_and_gradcheck_compares_it():
+    ground, v = leaf([0.0, 0.1, 0.3, 0.2, 0.0]), wb.array([(1.0, 0.5), (2.0, 1.0)], dtype=wb.vec2d, requires_grad=True)
+    start, end = (wb.scalar(x, dtype=F, requires_grad=True) for x in (0.0, 1.5))
+    for limits in ((0.0, 1.5), (start, end)):
+        t = wb.zeros(2, dtype=F)
+        with wb.Tape(keep="all") as tape:
+            wb.launch(land, 2, [ground, v, *limits, t])
+        if limits[0] == 0.0:
+            assert wb.gradcheck(tape)
+    tape.backward(grads={t: wb.ones(2, dtype=F)})
+    assert ground.grad.numpy()[1:3].all()
+    for limit in (start, end):  # of which the root does not depend
+        assert abs(limit.grad.numpy()[0]) < 1e-12

@@ -200,3 +200,28 @@ def test_an_implicit_step_in_a_time_loop():
     np.testing.assert_allclose(k.grad.numpy(), (closed(2 + 1e-6) - closed(2 - 1e-6)) / 2e-6, rtol=1e-7)
     second = (closed(2 + 1e-4) - 2 * closed(2.0) + closed(2 - 1e-4)) / 1e-8
     np.testing.assert_allclose(wb.hessian(tape, x, k), [[second]], rtol=1e-5)
+
+
+def test_a_minimum_is_a_root_of_a_gradient():
+    """The minimum of cosh(x - p) + x²/10 by p: its derivative is cosh(x - p) / (cosh(x - p) + 1/5)."""
+
+    @wb.kernel
+    def energy(x: wb.array[wb.float64], p: wb.array[wb.float64], e: wb.array[wb.float64]):
+        i = wb.tid()
+        wb.atomic_add(e, 0, wb.cosh(x[i] - p[i]) + wb.float64(0.1) * x[i] * x[i])
+
+    def slope(x, p):
+        start, e = wb.zeros(3, dtype=wb.float64, requires_grad=True), wb.zeros(1, dtype=wb.float64)
+        wb.copy(start, x)
+        with wb.Tape(keep="all") as inner:
+            wb.launch(energy, 3, [start, p], [e])
+        inner.backward(e)
+        return start.grad
+
+    p = wb.array([1.0, 2.0, 3.0], dtype=wb.float64, requires_grad=True)
+    with wb.Tape() as tape:
+        x = wb.root(slope, wb.ones(3, dtype=wb.float64), p)
+    tape.zero()  # the inner tapes have published their gradients by p
+    tape.backward(grads={x: np.ones(3)})
+    c = np.cosh(x.numpy() - p.numpy())
+    np.testing.assert_allclose(p.grad.numpy(), c / (c + 0.2), rtol=1e-9)

@@ -506,7 +506,6 @@ class Program:
                 ("backend", "numpy", "c"),
                 ("race_guard", False, True),
                 ("all_adjoints", True, False),
-                ("tile_captures", False, True),
                 ("remember_launches", False, "remember"),
             ]
         )

@@ -56,6 +56,13 @@ def across_the_origin(v: wb.array[V3], y: wb.array[V3]):
 
 
 @wb.kernel
+def along_itself(v: wb.array[V3], y: wb.array[V3]):
+    i = wb.tid()
+    n = wb.normalize(v[i])
+    y[i] = wb.dot(n, v[i]) * n
+
+
+@wb.kernel
 def by_polar_coordinates(v: wb.array[V3], y: wb.array[F]):
     i = wb.tid()
     r = wb.sqrt(v[i][0] * v[i][0] + v[i][1] * v[i][1])
@@ -131,6 +138,7 @@ HIDDEN = [
     (by_direction_and_length, V3, "normalize"),
     (by_stored(length_of, F, along, "v"), V3, "normalize"),
     (of(across_the_origin), V3, "normalize"),
+    (of(along_itself), V3, "normalize"),
     (of(by_polar_coordinates), F, "atan2"),
     (of(by_cosine), F, "length"),
     (of(angle_squared), F, "acos"),
@@ -221,6 +229,26 @@ def guarded_root(v: wb.array[V3], y: wb.array[F]):
     y[i] = r * r + x
 
 
+@wb.kernel
+def of_a_radius(v: wb.array[V3], y: wb.array[F]):
+    i = wb.tid()
+    r = wb.sqrt(v[i][0] * v[i][0] + v[i][1] * v[i][1])
+    y[i] = wb.cos(r) + r * r * r
+
+
+@wb.kernel
+def root_times_square(v: wb.array[V3], y: wb.array[F]):
+    i = wb.tid()
+    y[i] = wb.cbrt(v[i][0]) * v[i][0] * v[i][0]
+
+
+@wb.kernel
+def length_by_direction(v: wb.array[V3], y: wb.array[F]):
+    i = wb.tid()
+    d = wb.dot(wb.normalize(v[i]), v[i])
+    y[i] = d * d
+
+
 def in_the_dark(v, y):
     n = wb.zeros(1, dtype=V3)
     wb.launch(direction_of, 1, [v], [n])
@@ -233,6 +261,9 @@ def in_the_dark(v, y):
         (in_the_dark, F),
         (of(pushed), V3),
         (of(guarded_root), F),
+        (of(of_a_radius), F),
+        (of(root_times_square), F),
+        (of(length_by_direction), F),
         (of(quadratic_drag), V3),
         (by_stored(half, V3, half), V3),
     ],
@@ -256,3 +287,48 @@ def test_the_square_of_a_length_is_smooth_forwards_too():
 
     found, *_ = walks(of(square_of_length), F, np.zeros(3))
     assert not any(found.values())
+
+
+@wb.kernel
+def slowed(n: wb.array[V3], size: wb.array[F], v: wb.array[V3]):
+    i = wb.tid()
+    v[i] = v[i] - F(0.1) * n[i] * size[i]
+
+
+def test_in_the_steps_of_a_loop():
+    @wb.checkpoint(steps=2, budget=1)
+    def simulate(k, v):
+        n, size = wb.zeros(1, dtype=V3), wb.zeros(1, dtype=F)
+        wb.launch(apart, 1, [v], [n, size])
+        wb.launch(slowed, 1, [n, size], [v])
+
+    start, v = wb.zeros(1, dtype=V3, requires_grad=True), wb.zeros(1, dtype=V3)
+    with wb.Tape() as tape:
+        wb.copy(v, start)
+        simulate(v)
+    with pytest.warns(UserWarning, match="The slope of `normalize`"):
+        tape.backward(grads={v: np.ones((1, 3))})
+
+
+def test_over_two_tapes():
+    v, n = wb.zeros(1, dtype=V3, requires_grad=True), wb.zeros(1, dtype=V3, requires_grad=True)
+    size, y = wb.zeros(1, dtype=F), wb.zeros(1, dtype=V3)
+    with wb.Tape() as first:
+        wb.launch(direction_of, 1, [v], [n])
+    with wb.Tape() as second:
+        wb.launch(length_of, 1, [v], [size])
+        wb.launch(together, 1, [n, size], [y])
+    second.backward(grads={y: np.ones((1, 3))})
+    with pytest.warns(UserWarning, match="The slope of `normalize`"):
+        first.backward(grads={n: n.grad})
+
+
+@pytest.mark.parametrize("where", [0.0, 1.0])
+def test_where_torch_multiplies(where):
+    torch = pytest.importorskip("torch")
+    v = torch.full((2, 3), where, dtype=torch.float64, requires_grad=True)
+    n, size = wb.interop.torch.function(apart)(v)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        (n * size[:, None]).sum().backward()
+    assert [str(w.message)[:25] for w in said] == ["The slope of `normalize` "] * (where == 0.0)

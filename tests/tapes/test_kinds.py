@@ -200,7 +200,7 @@ def test_a_tape_with_it_goes_through_pickle_or_is_refused(name):
 @EVERY
 def test_a_tape_with_it_runs_again_or_is_refused(name):
     tape, _, y = recorded(name)
-    if closed := kinds.KINDS[name].closed:
+    if (closed := kinds.KINDS[name].closed) and name != "op":  # its function is called again
         with pytest.raises(GradientError, match=closed) as refused:
             tape.replay()
         assert refused.value.slug == "replay-func"

@@ -382,3 +382,50 @@ def test_a_start_that_the_tape_writes_over_cannot_be_dragged() -> None:
     tape.backward(grads={x: wb.ones(4, dtype=wb.vec2)})
     meta = tape.film(x).what_if.meta
     assert meta["points"] == -1 and [i["name"] for i in meta["inputs"]] == ["v"]
+
+
+# --- above the lanes
+
+
+def test_the_live_view_carries_the_film_and_answers_what_if() -> None:
+    tape, a, moments = springs("numpy")
+    view = tape.explore(film={"points": a["x"], "lines": a["ends"]})
+    film = tape.film(a["x"], lines=a["ends"])
+    assert view.film_data == film.film_data and view.film_meta["moments"] == moments
+    shown = {view.arrays[k].span for k in view.film_meta["arrays"]["points"]}
+    assert shown == {a["x"].span} and view._esm.count("export default") == 1
+    asked = {"ask": "what_if", "changes": [[0, 0, 0.01]], "frame": 2}
+    assert view.answer(asked)[0] == film.what_if.answer(asked)[0]
+    assert view.answer({"ask": "findings", "id": 1})[0]["rows"] is not None
+    with pytest.raises(LaunchError, match="film over another pass"):
+        tape.explore(film=True, against={a["loss"]: np.ones(1)})
+    view.close()
+
+
+def test_a_film_of_three_axes_and_triangles_is_seen_turned(tmp_path: Path) -> None:
+    corners = np.float32([[0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1]])
+    state = [wb.array(corners + 0.1 * k, dtype=wb.vec3, requires_grad=True) for k in range(3)]
+    with wb.Tape(keep="all") as tape:
+        for k in range(2):
+            state[k + 1].assign(state[k])
+    tape.backward(grads={state[-1]: wb.ones(4, dtype=wb.vec3)})
+    film = tape.film(mesh=(state, [[0, 1, 2], [0, 1, 3]]))
+    assert film.film_meta["dims"] == 3 and film.film_meta["mesh"]["count"] == 2
+    assert np.array_equal(film.values("points")[2], state[2].numpy())
+    assert film.save(tmp_path / "solid.png").stat().st_size > 5000
+    assert tape.film(state, view="2d").film_meta["dims"] == 2
+
+
+def test_what_if_goes_through_a_cut_as_the_program_does() -> None:
+    x, v = wb.ones(3, dtype=wb.vec2, requires_grad=True), wb.ones(3, dtype=wb.vec2)
+    with wb.Tape(keep="all") as tape:
+        wb.launch(move, 3, [x, v, 0.5])
+        held = wb.detach(x)
+        for _ in range(3):
+            wb.launch(move, 3, [x, held, 0.5])
+    tape.backward(grads={x: wb.ones(3, dtype=wb.vec2)})
+    film = tape.film(x)
+    run = np.frombuffer(film.what_if.answer({"changes": [[0, 0, 0.25]]})[1][0], np.float32)
+    moved = np.ones((3, 2), np.float32)
+    moved[0, 0] = 1.25
+    assert np.array_equal(run.reshape(film.values("points").shape)[-1], tape.replay({x: moved})[x].numpy())

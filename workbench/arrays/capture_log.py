@@ -27,12 +27,7 @@ _PAIR = struct.Struct("=QQ")
 
 
 class NativeCall(ctypes.Structure):
-    """One native call, as the thread pool takes it: kernel(args, begin, end), divided among `team` threads.
-
-    `launch`: (executable, flat values) where the call is exactly one launch; else None.
-    """
-
-    launch: Any = None
+    """One native call, as the thread pool takes it: kernel(args, begin, end), divided among `team` threads."""
 
     _fields_ = [("kernel", ctypes.c_void_p), ("args", ctypes.c_void_p)] + [
         (name, ctypes.c_int64) for name in ("begin", "end", "team")
@@ -229,13 +224,8 @@ def do(call: Callable[[], Any], gpu: int | None = None) -> None:
     notes.steps.append(step(call, gpu))
 
 
-def native(
-    kernel: int, args: bytes, begin: int, end: int, team: int, launch: tuple[object, list] | None = None
-) -> None:
-    """Run compiled code `kernel(args, begin, end)`; `team`: the number of threads, see `thread_pool.team`.
-
-    `launch`: as `NativeCall` has it.
-    """
+def native(kernel: int, args: bytes, begin: int, end: int, team: int) -> None:
+    """Run compiled code `kernel(args, begin, end)`; `team`: the number of threads, see `thread_pool.team`."""
     notes = active_capture()
     if notes is None:
         if written_list is not None:
@@ -248,7 +238,6 @@ def native(
     thread_pool.after_call()
     notes.kept.append(block)
     notes.steps.append(NativeCall(kernel, ctypes.addressof(block), begin, end, team))
-    notes.steps[-1].launch = launch
 
 
 def _team(size: int) -> int:

@@ -34,8 +34,8 @@ class Slope:
         return max(self.low - value, value - self.high, 0.0)
 
 
-class Verdict(NamedTuple):
-    """What differences say of a derivative: RIGHT, WRONG, UNSURE or KINK, and the best measured slope.
+class Judgement(NamedTuple):
+    """The judgement of differences on a derivative: RIGHT, WRONG, UNSURE or KINK, and the best measured slope.
 
     At a KINK the derivative lies between `slope` and `other`, the slopes to either side.
     """
@@ -69,7 +69,7 @@ def _one_sided(whole: float, half: float, step: float) -> tuple[float, float]:
     return value, abs(value - 2 * half / step)
 
 
-def verdict(f: Callable[[float], float], got: float, step: float, noise: float, rtol: float) -> Verdict:
+def verdict(f: Callable[[float], float], got: float, step: float, noise: float, rtol: float) -> Judgement:
     """Judge `got` as the slope of f at 0.
 
     f(0) = 0. `step`: the first one. `rtol`: the relative error that a right derivative may have.
@@ -87,18 +87,18 @@ def verdict(f: Callable[[float], float], got: float, step: float, noise: float, 
         usable = _usable(found)
         flat = got == 0 and -UP < k <= 0 and not any(all(s.moved) for s in found)  # or a step of a staircase
         if not flat and any(_agrees(s, got, rtol) for s in usable):
-            return Verdict(RIGHT, got)
+            return Judgement(RIGHT, got)
         if k > 1 and _wrong(usable, got, rtol):
             for rest in range(k + 1, DOWN + 1):
                 at(rest)
             return _last_word(seen, got, noise, rtol)
         if k == 2 and _kinked(found[:3], got, 1e-6):
-            return Verdict(KINK, found[0].low, found[0].high)
+            return Judgement(KINK, found[0].low, found[0].high)
     usable = _usable(_slopes(seen, noise))
     for three in zip(usable, usable[1:], usable[2:], strict=False):
         if _kinked(three, got, 1e-2):
-            return Verdict(KINK, three[0].low, three[0].high)
-    return Verdict(UNSURE, _best(_slopes(seen, noise)))
+            return Judgement(KINK, three[0].low, three[0].high)
+    return Judgement(UNSURE, _best(_slopes(seen, noise)))
 
 
 def _slopes(seen: dict[float, Values], noise: float) -> list[Slope]:
@@ -118,14 +118,14 @@ def _wrong(usable: list[Slope], got: float, rtol: float) -> tuple[Slope, ...] | 
     return None
 
 
-def _last_word(seen: dict[float, Values], got: float, noise: float, rtol: float) -> Verdict:
+def _last_word(seen: dict[float, Values], got: float, noise: float, rtol: float) -> Judgement:
     """WRONG or UNSURE: WRONG only if the values do not fit a rounding staircase of slope `got` either."""
     riser = _riser(seen)
     found = _slopes(seen, max(noise, 2 * riser))
     three = None if riser and _fits(seen, got, riser) else _wrong(_usable(found), got, rtol)
     if three is None:
-        return Verdict(UNSURE, _best(found))
-    return Verdict(WRONG, min((three[0].low, three[0].high), key=lambda side: abs(side - got)))
+        return Judgement(UNSURE, _best(found))
+    return Judgement(WRONG, min((three[0].low, three[0].high), key=lambda side: abs(side - got)))
 
 
 def _usable(found: list[Slope]) -> list[Slope]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..arrays import allocation as memory
-from ..arrays.array import array, copied
+from ..arrays.array import array
 from ..arrays.creation import copy, zeros_like
 from ..errors import LaunchError
 from ..kernels.reading.declare import func
@@ -23,15 +23,12 @@ from ..tapes.checkpoint import checkpoint
 from .root import root
 
 COPIES = 150  # of the state that a recorded loop keeps; loops of no more steps are recorded step by step
+Step = Callable[..., None]
 Rates = Callable[..., array | Sequence[array]]
 
 
 def integrate(
-    step: Callable[..., None],
-    state: array | Sequence[array],
-    steps: int,
-    budget: int | None = None,
-    progress: bool = True,
+    step: Step, state: array | Sequence[array], steps: int, budget: int | None = None, progress: bool = True
 ) -> None:
     """Run `step(k, *state)` for k = 0 ... steps - 1: launches that advance the arrays `state` in place.
 
@@ -78,8 +75,8 @@ def symplectic_euler(acceleration: Rates, t: float, dt: float, x: array, v: arra
     >>> x.list(), v.list()
     ([0.75], [-0.5])
     """
-    _move([v], _rates(acceleration, t, [x]), dt)
-    _move([x], [v], dt)
+    map(_moved, v, *_rates(acceleration, t, [x]), dt, out=v)
+    map(_moved, x, v, dt, out=x)
 
 
 @through
@@ -93,9 +90,9 @@ def velocity_verlet(acceleration: Rates, t: float, dt: float, x: array, v: array
     >>> x.list(), v.list()
     ([0.875], [-0.46875])
     """
-    _move([v], _rates(acceleration, t, [x]), dt / 2)
-    _move([x], [v], dt)
-    _move([v], _rates(acceleration, t + dt, [x]), dt / 2)
+    map(_moved, v, *_rates(acceleration, t, [x]), dt / 2, out=v)
+    map(_moved, x, v, dt, out=x)
+    map(_moved, v, *_rates(acceleration, t + dt, [x]), dt / 2, out=v)
 
 
 @through
@@ -114,12 +111,14 @@ def rk4(rates: Rates, t: float, dt: float, *state: array) -> None:
     >>> x.numpy().round(6)  # exp(-0.5) = 0.606531
     array([0.606771])
     """
-    k1 = _rates(rates, t, state)
-    k2 = _rates(rates, t + dt / 2, [map(_moved, x, d, dt / 2) for x, d in zip(state, k1, strict=True)])
-    k3 = _rates(rates, t + dt / 2, [map(_moved, x, d, dt / 2) for x, d in zip(state, k2, strict=True)])
-    k4 = _rates(rates, t + dt, [map(_moved, x, d, dt) for x, d in zip(state, k3, strict=True)])
-    for x, *slopes in zip(state, k1, k2, k3, k4, strict=True):
-        map(_averaged, x, *slopes, dt / 6, out=x)
+    slopes = _rates(rates, t, state)
+    ends = [map(_moved, x, d, dt / 6) for x, d in zip(state, slopes, strict=True)]
+    for h, weight in ((dt / 2, dt / 3), (dt / 2, dt / 3), (dt, dt / 6)):
+        slopes = _rates(rates, t + h, [map(_moved, x, d, h) for x, d in zip(state, slopes, strict=True)])
+        for end, d in zip(ends, slopes, strict=True):
+            map(_moved, end, d, weight, out=end)
+    for x, end in zip(state, ends, strict=True):
+        copy(x, end)
 
 
 @through
@@ -153,38 +152,24 @@ def implicit_midpoint(rates: Rates, t: float, dt: float, *state: array) -> None:
 
 
 def _rates(rates: Rates, t: float, state: Sequence[array]) -> list[array]:
-    """The derivatives by time at this state, in memory of their own. Raises LaunchError [integrate]."""
+    """The derivatives by time at this state: to be used before the next call. Raises LaunchError [integrate]."""
     for x in state:
         if not isinstance(x, array) or not is_float(x.dtype):
             got = f"{x.label}, an array of {x.dtype}" if isinstance(x, array) else type(x).__name__
             raise LaunchError(f"a state of an integrator is {got}.", slug="integrate", instead="arrays of floats")
-    begun = memory.next_id()
     found = rates(t, *state)
-    given = [found] if isinstance(found, array) else list(found)
-    if [getattr(d, "shape", None) for d in given] != [x.shape for x in state] or any(
-        d.dtype != x.dtype for d, x in zip(given, state, strict=True)
-    ):
-        got = ", ".join(f"{d.dtype} {d.shape}" if isinstance(d, array) else type(d).__name__ for d in given)
-        text = f"{getattr(rates, '__name__', 'the right-hand side')} returned {got or 'nothing'}."
-        why = f"A derivative by time is like its state: {', '.join(f'{x.dtype} {x.shape}' for x in state)}."
+    given: list[Any] = list(found) if isinstance(found, tuple | list) else [found]
+    types = [(getattr(d, "dtype", type(d).__name__), getattr(d, "shape", ())) for d in given]
+    if types != [(x.dtype, x.shape) for x in state]:
+        text = f"{getattr(rates, '__name__', 'the right-hand side')} returned {types}."
+        why = f"A derivative by time is like its state: {[(x.dtype, x.shape) for x in state]}."
         raise LaunchError(text, slug="integrate", where=memory.caller_where(), why=why, instead="return dx, dv")
-    # other memory may be the state itself, or be written again by the next call
-    return [d if d.allocation.id > begun else copied(d) for d in given]
-
-
-def _move(state: Sequence[array], slopes: Sequence[array], h: float) -> None:
-    for x, d in zip(state, slopes, strict=True):
-        map(_moved, x, d, h, out=x)
+    return given
 
 
 @func
 def _moved(x: Any, d: Any, h: Any):
     return x + h * d
-
-
-@func
-def _averaged(x: Any, k1: Any, k2: Any, k3: Any, k4: Any, h: Any):
-    return x + h * (k1 + (k2 + k2) + (k3 + k3) + k4)
 
 
 @func

@@ -94,11 +94,9 @@ def _check_numbers(*given: object) -> None:
     for a in given:
         if not isinstance(a, array) or isinstance(a.dtype, Struct):
             got = a.dtype if isinstance(a, array) else type(a).__name__
-            raise GradientError(
-                f"jacobian() takes arrays of numbers or vectors, not {got}.",
-                slug="seed-type",
-                instead="one field: a.field(name)" if isinstance(a, array) else "jacobian(tape, y, x), with arrays",
-            )
+            text = f"jacobian() takes arrays of numbers or vectors, not {got}."
+            instead = "one field: a.field(name)" if isinstance(a, array) else "jacobian(tape, y, x), with arrays"
+            raise GradientError(text, slug="seed-type", instead=instead)
 
 
 def first_rows(tape: Tape, y: array, x: array, count: int) -> np.ndarray:
@@ -275,11 +273,9 @@ class ValueAndGrad:
                     instead="wb.launch(kernel, dim, inputs=[x], ...), with the array itself",
                 )
         if loss.data.size != 1:
-            raise GradientError(
-                f"{self.__name__} returned an array of {loss.dtype}, shape {loss.shape}; a loss is one number.",
-                slug="loss-shape",
-                instead="return wb.utils.array_sum(...), or a kernel that adds up by wb.atomic_add",
-            )
+            text = f"{self.__name__} returned an array of {loss.dtype}, shape {loss.shape}; a loss is one number."
+            instead = "return wb.utils.array_sum(...), or a kernel that adds up by wb.atomic_add"
+            raise GradientError(text, slug="loss-shape", instead=instead)
         self.tape.backward(loss)
         return loss
 

@@ -130,9 +130,6 @@ def refuse_vacuous(report: Report) -> None:
         why = "No derivative but zeros could be measured: the inputs lie on kinks, or the differences are noise."
     else:
         why = "Every derivative is zero, by the adjoint and by differences: a broken adjoint would look the same."
-    raise GradientError(
-        "gradcheck has checked nothing.",
-        slug="gradcheck-vacuous",
-        why="\n".join([why, str(report)]),
-        instead="wb.gradcheck(f, inputs=[x])   with the arrays to differentiate by among the inputs",
-    )
+    text = "gradcheck has checked nothing."
+    instead = "wb.gradcheck(f, inputs=[x])   with the arrays to differentiate by among the inputs"
+    raise GradientError(text, slug="gradcheck-vacuous", why="\n".join([why, str(report)]), instead=instead)

@@ -56,11 +56,8 @@ def pack(thing: object) -> bytes:
     try:
         _Packer(out).dump(thing)
     except (pickle.PicklingError, TypeError, AttributeError) as error:
-        raise LaunchError(
-            f"this cannot be sent to another process: {error}",
-            slug="travel",
-            instead="functions made with `def`, arrays, NumPy arrays, numbers",
-        ) from None
+        instead = "functions made with `def`, arrays, NumPy arrays, numbers"
+        raise LaunchError(f"this cannot be sent to another process: {error}", slug="travel", instead=instead) from None
     return out.getvalue()
 
 

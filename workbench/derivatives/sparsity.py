@@ -187,12 +187,10 @@ class _Launch:
 
 
 def _refused(why: str, event: Event | None) -> GradientError:
+    text = "the pattern of this Jacobian cannot be found."
+    instead = "jacobian(tape, y, x, sparse=True, pattern=...), or sparse=False"
     return GradientError(
-        "the pattern of this Jacobian cannot be found.",
-        slug="pattern",
-        where=event.where if event else None,
-        why=f"{why[0].upper()}{why[1:]}.",
-        instead="jacobian(tape, y, x, sparse=True, pattern=...), or sparse=False",
+        text, slug="pattern", where=event.where if event else None, why=f"{why[0].upper()}{why[1:]}.", instead=instead
     )
 
 

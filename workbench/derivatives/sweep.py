@@ -132,12 +132,10 @@ def work(task: Callable[[Any, Any], Any], shared: bytes, items: bytes) -> bytes:
     try:
         (home, settings, thing), part = unpack(shared), unpack(items)
     except (AttributeError, ImportError) as error:
-        raise LaunchError(
-            f"this cannot be made anew in a worker: {error}",
-            slug="travel",
-            why="Classes and installed packages are looked up there by name.",
-            instead="the class in a module that the workers can import",
-        ) from None
+        text = f"this cannot be made anew in a worker: {error}"
+        why = "Classes and installed packages are looked up there by name."
+        instead = "the class in a module that the workers can import"
+        raise LaunchError(text, slug="travel", why=why, instead=instead) from None
     if home != _home():
         for name, value in settings.items():
             setattr(config, name, value)

@@ -37,7 +37,7 @@ from ..tapes.events import Event
 from ..tapes.jvp import on_device, passing
 from ..tapes.private_copies import CopiedArrays, LaunchCase, Rerun, case_of_launch, leaves
 from ..tapes.tape import Tape
-from .differences import KINK, UNSURE, WRONG, Verdict, slope, verdict
+from .differences import KINK, UNSURE, WRONG, Judgement, slope, verdict
 from .func_grad_check import check_rule as check_rule, has_rule, wrong_call
 from .report import GradcheckRow, Report, refuse_vacuous
 from .sweep import spread
@@ -128,14 +128,12 @@ def gradcheck(
 
 def _not_finite(report: Report) -> GradientError:
     r = next(r for r in report.rows if r.not_finite)
-    return GradientError(
+    text = (
         f"the gradient is not finite in {r.launch}, input {r.input!r}: {r.not_finite} elements are inf or NaN, and"
-        " differences cannot tell what they should be.",
-        slug="gradcheck",
-        where=r.where,
-        why=str(report),
-        instead="other inputs, or raise_exception=False and the rows of the report",
+        " differences cannot tell what they should be."
     )
+    instead = "other inputs, or raise_exception=False and the rows of the report"
+    return GradientError(text, slug="gradcheck", where=r.where, why=str(report), instead=instead)
 
 
 def _disagreement(report: Report) -> GradientError:
@@ -338,7 +336,7 @@ class _Measure:
         """The rounding noise of `loss`, estimated from the outputs."""
         return 8 * (1e-15 if self.rules.widened else 1e-6) * self.size
 
-    def verdict(self, name: str, v: np.ndarray, got: float) -> Verdict:
+    def verdict(self, name: str, v: np.ndarray, got: float) -> Judgement:
         """The verdict of differences on `got` as the derivative in direction v."""
         return verdict(lambda t: self.loss(name, v * t), got, self.step(name, v), self.noise, self.rules.rtol)
 

@@ -253,12 +253,9 @@ class HashGrid:
             raise LaunchError(f"cells of width {radius}", slug="argument-type", instead="a radius above 0")
         fixed, n, inverse = held(self), len(points), min(1.0 / width, 1e300)
         if fixed and inverse != self.inverse_width:
-            raise LaunchError(
-                f"cells of another width, {radius}, in a HashGrid that a capture has read or built.",
-                slug="capture",
-                why="Its replays use the width of then.",
-                instead="wb.HashGrid(...), one for each width",
-            )
+            text = f"cells of another width, {radius}, in a HashGrid that a capture has read or built."
+            why = "Its replays use the width of then."
+            raise LaunchError(text, slug="capture", why=why, instead="wb.HashGrid(...), one for each width")
         self.starts = room(self.starts, len(self.starts), int32, self.starts, fixed)
         self.items = room(self.items, n, int32, self.starts, fixed)
         self.groups = room(self.groups, 0 if groups is None else n, int32, self.starts, fixed)

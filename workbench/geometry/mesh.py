@@ -207,11 +207,8 @@ class Mesh:
 
     def _winding(self) -> tuple[array, array]:
         if not self.support_winding_number:
-            raise LaunchError(
-                "This Mesh was not built for winding numbers.",
-                slug="winding-number",
-                instead="wb.Mesh(points, indices, support_winding_number=True)",
-            )
+            instead = "wb.Mesh(points, indices, support_winding_number=True)"
+            raise LaunchError("This Mesh was not built for winding numbers.", slug="winding-number", instead=instead)
         return self._dipoles
 
 

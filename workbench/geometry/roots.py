@@ -1,8 +1,8 @@
 """The first root of a func in an interval, with its derivatives: the time of an event inside a step.
 
-The root is found by bisection, of which no derivative is taken. Two chord steps t <- t - g(t)/g'(t), with the slope as
-a constant, then make it depend on the arguments of `g` as the implicit function theorem says, to second order: as in
-`derivatives.root`.
+Bisection finds the root. Two steps of Newton's method, t <- t - g(t)/g'(t), then make it depend on the arguments of `g`
+as the implicit function theorem says, to second order (see `derivatives.root`), and no longer on where the interval
+begins and ends: at the root the derivative of such a step by t is 0.
 """
 
 from __future__ import annotations
@@ -47,14 +47,13 @@ def first_root(g: Callable, start: wb.Scalar, end: wb.Scalar, args: Any, pieces:
     >>> when.numpy(), y.grad.numpy().round(5)  # sqrt(2 y / g), and 1 / (g t)
     (array([1.], dtype=float32), array([0.10194], dtype=float32))
     """
-    first, last = wb.detach(start), wb.detach(end)
-    low, high = first, last
+    low, high = start, end
     if g(low, *args) <= 0.0:
-        low = first + (last - first) / 1024.0
+        low = start + (end - start) / 1024.0
     above, hit = g(low, *args) > 0.0, False
     for k in range(pieces):
         if not hit:
-            high = first + (last - first) * (type(first)(k + 1) / type(first)(pieces))
+            high = start + (end - start) * (type(start)(k + 1) / type(start)(pieces))
             hit = above and g(high, *args) <= 0.0
             if not hit:
                 low, above = high, g(high, *args) > 0.0
@@ -66,7 +65,7 @@ def first_root(g: Callable, start: wb.Scalar, end: wb.Scalar, args: Any, pieces:
                 low = middle
             else:
                 high = middle
-        slope = wb.detach(grad(value_at)(high, g, args)[0])
+        slope = grad(value_at)(high, g, args)[0]
         t = high - g(high, *args) / slope
         t -= g(t, *args) / slope
     return t, hit

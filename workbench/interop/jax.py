@@ -236,12 +236,9 @@ def argument(what: str, where: Where | None, param: tuple[str, Type], arg: objec
     element = type.dtype if isinstance(type, Array) else type
     if isinstance(element, Struct) or isinstance(arg, array | scalar):
         given = f"of {element}, a struct" if isinstance(element, Struct) else f"given {arg.__class__.__name__}"
-        raise LaunchError(
-            f"{what}: {name!r} is {given}, not a JAX array.",
-            slug="function",
-            where=where,
-            instead="one array per field" if isinstance(element, Struct) else "wb.to_jax(a)",
-        )
+        text = f"{what}: {name!r} is {given}, not a JAX array."
+        instead = "one array per field" if isinstance(element, Struct) else "wb.to_jax(a)"
+        raise LaunchError(text, slug="function", where=where, instead=instead)
     check_width(element)
     refuse_leaving(sources_of(arg), "JAX", _WAY_OUT.format("wb.detach(values)"))
     assert isinstance(element, Scalar | Composite)

@@ -55,6 +55,7 @@ class RecordedCall(NamedTuple):
             for k, seed in seeds.items():
                 view = shadow_of(self.outputs[k], space)
                 add_into(view, on_device(self.outputs[k], seed).astype(view.dtype), self.outputs[k].span)
+            self.tape.border.run.chained = True  # nobody knows what these seeds were multiplied by
             walk(self.tape, space)
             conventions.warn(self.tape)
         found = {}
@@ -222,13 +223,10 @@ def _grid_of_inputs(program: Program, args: Sequence[object]) -> Dims:
     for _, _, extent, along in _extents(program, args):
         found.setdefault(along, extent)
     if set(found) != set(range(program.function.rank)):
-        raise LaunchError(
-            f"function of {program.name!r} needs the grid or the shapes of the outputs.",
-            slug="function",
-            where=program.function.where,
-            why="It is taken from the inputs where the kernel reads them at `tid()`, along each of its indices.",
-            instead=f"function({program.name}, dim=n), or dim=lambda x, ...: x.shape[0]",
-        )
+        text = f"function of {program.name!r} needs the grid or the shapes of the outputs."
+        why = "It is taken from the inputs where the kernel reads them at `tid()`, along each of its indices."
+        instead = f"function({program.name}, dim=n), or dim=lambda x, ...: x.shape[0]"
+        raise LaunchError(text, slug="function", where=program.function.where, why=why, instead=instead)
     return tuple(found[k] for k in range(program.function.rank))
 
 
@@ -250,13 +248,9 @@ def check_writes(program: Program, count: int, why: str) -> None:
     inputs = {leaf.name for leaf in program.leaves if leaf.arg < count}
     for name, group in accesses_by_array(program.function).items():
         if name in inputs and (group.writes or group.accumulates):
-            raise LaunchError(
-                f"function of {program.name!r}: the kernel writes to {name!r}, an input.",
-                slug="function",
-                where=program.function.where,
-                why=why,
-                instead="a kernel that writes to another array, which is then an output",
-            )
+            text = f"function of {program.name!r}: the kernel writes to {name!r}, an input."
+            instead = "a kernel that writes to another array, which is then an output"
+            raise LaunchError(text, slug="function", where=program.function.where, why=why, instead=instead)
 
 
 # ---- values that leave and arrive

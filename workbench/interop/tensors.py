@@ -369,18 +369,12 @@ def shaped_tensor(a: Allocation, layout: Layout, element: Type, t: torch.Tensor)
     offset, shape, strides, size = layout
     inner = getattr(element, "shape", ())
     if getattr(element, "scalar", None) is not dtype_from_torch(t.dtype):
-        raise LaunchError(
-            f"a tensor of {t.dtype} as {element}: converting needs a copy",
-            slug="dtype",
-            instead=f"t.to({dtype_to_torch(element)})" if not isinstance(element, Struct) else "an array of structs",
-        )
+        instead = f"t.to({dtype_to_torch(element)})" if not isinstance(element, Struct) else "an array of structs"
+        raise LaunchError(f"a tensor of {t.dtype} as {element}: converting needs a copy", slug="dtype", instead=instead)
     outer = len(shape) - len(inner)
     if outer < 0 or shape[outer:] != inner:
-        raise LaunchError(
-            f"a tensor of shape {shape} does not hold elements of {element}",
-            slug="components",
-            why=f"Its last {len(inner)} axes are the components: they must be {inner}.",
-        )
+        why = f"Its last {len(inner)} axes are the components: they must be {inner}."
+        raise LaunchError(f"a tensor of shape {shape} does not hold elements of {element}", slug="components", why=why)
     if strides[outer:] != row_strides(inner, size) and t.numel():
         raise LaunchError("the components of one element are not side by side", slug="layout", instead="t.contiguous()")
     if outer == 0:

@@ -70,7 +70,6 @@ class Executable:
     signature: Signature = field(init=False)
     pool_code: int = field(init=False)  # workers and pieces, as the pool takes them
     call: Any = field(init=False, default=None)
-    touched: dict[Any, Any] = field(init=False, default_factory=dict)  # see `row_footprint`
     native_call: Any = field(init=False, default=None)  # (packed, begin, end), where a launch is nothing but this call
     noted: int = field(init=False, default=0)  # bits of conventions that were met and not asked for yet
 
@@ -114,9 +113,7 @@ class Executable:
             if self.private_sums is not None:
                 self.private_sums.run(self, packed, part)
             elif noted:
-                capture_log.native(
-                    call.address, packed, *part, self.pool_code, None if self.can_fail else (self, values)
-                )
+                capture_log.native(call.address, packed, *part, self.pool_code)
             else:
                 call(packed, *part, self.pool_code)
         if self.can_fail:

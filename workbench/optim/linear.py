@@ -426,13 +426,10 @@ def _refuse_hidden(tape: Tape, A: LinearOperator, b: array) -> None:
 
 def _check_adjoint(A: LinearOperator) -> None:
     if A.transposed is None:
-        raise GradientError(
-            "a solve with a LinearOperator of functions, under a tape.",
-            slug="linear",
-            where=memory.caller_where(),
-            why="Its adjoint needs products with the transposed matrix, and what `matvec` reads.",
-            instead="a dense matrix, wb.sparse.bsr_..., or tape.record_func with the adjoint that you know",
-        )
+        text = "a solve with a LinearOperator of functions, under a tape."
+        why = "Its adjoint needs products with the transposed matrix, and what `matvec` reads."
+        instead = "a dense matrix, wb.sparse.bsr_..., or tape.record_func with the adjoint that you know"
+        raise GradientError(text, slug="linear", where=memory.caller_where(), why=why, instead=instead)
 
 
 def _as_it_is(A: MatrixLike) -> LinearOperator:

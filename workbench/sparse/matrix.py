@@ -191,12 +191,9 @@ class BsrMatrix:
 def _same(A: BsrMatrix, structure: tuple, arrays: tuple[array, ...]) -> None:
     """Raise LaunchError [capture] if a matrix has other places or arrays than these, which a replay would use."""
     if A.structure is not structure or any(map(is_not, (A.offsets, A.columns, A.values), arrays)):
-        raise LaunchError(
-            f"a sparse matrix, {A}, has changed its places or arrays since the capture.",
-            slug="capture",
-            why="A replay works on those that it had.",
-            instead="with wb.capture() as graph: ...   once more; in a capture, z = x + y in place of y += x",
-        )
+        text = f"a sparse matrix, {A}, has changed its places or arrays since the capture."
+        instead = "with wb.capture() as graph: ...   once more; in a capture, z = x + y in place of y += x"
+        raise LaunchError(text, slug="capture", why="A replay works on those that it had.", instead=instead)
 
 
 def block_type(dtype: DTypeLike) -> Any:

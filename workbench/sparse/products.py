@@ -45,11 +45,9 @@ def bsr_mv(
     for name, a, n, size in (("x", source, width, cols), ("y", target, height, rows)):
         want = scalar if size == 1 else vector(size, scalar)
         if a.dtype != want or a.shape != (n,):
-            raise LaunchError(
-                f"bsr_mv takes {n} of {want} as {name}, not {a.dtype} of shape {a.shape}",
-                slug="shape" if a.dtype == want else "dtype",
-                instead=f"wb.zeros({n}, dtype=wb.{want})",
-            )
+            text = f"bsr_mv takes {n} of {want} as {name}, not {a.dtype} of shape {a.shape}"
+            instead = f"wb.zeros({n}, dtype=wb.{want})"
+            raise LaunchError(text, slug="shape" if a.dtype == want else "dtype", instead=instead)
     if source.span.overlaps(target.span) is not False:
         source = array(source)
     alpha, zero = factor(alpha, scalar), not hasattr(beta, "requires_grad") and beta == 0

@@ -25,7 +25,6 @@ from ..records import offers
 from . import cuda_graph
 from .events import checksum_of, clock
 from .publish import gradients_of
-from .time_tiles import tiled
 
 
 @offers("replay")
@@ -212,7 +211,6 @@ def _segments(notes: capture_log.CaptureRecorder) -> list[Callable[[], None]]:
     for kind, group in groupby(notes.steps, _kind):
         row = list(group)
         if kind is capture_log.NativeCall:
-            row = tiled(row, notes.kept)
             found.append(_native((capture_log.NativeCall * len(row))(*row)))
         elif kind is not None:
             found.append(cuda_graph.QueuedSteps(row, kind))

@@ -40,9 +40,9 @@ def checkpoint(steps: int, budget: int, progress: bool = True) -> Callable[[Call
     progress a bar after a second.
 
     Without a tape the loop just runs. `state` must list every array that a step writes, but for those that it makes for
-    itself; other arrays may be read, and have gradients too. Each walk runs steps again, as few as the
-    budget allows. Needs the library `checkpoint-schedules`. Raises LaunchError [checkpoint], [checkpoint-state]; in the
-    walk GradientError [checkpoint-step] where a step did something else than the first time.
+    itself; other arrays may be read, and have gradients too; steps may call `root` and custom ops. Each walk runs steps
+    again, as few as the budget allows. Needs the library `checkpoint-schedules`. Raises LaunchError [checkpoint],
+    [checkpoint-state]; in the walk GradientError [checkpoint-step] where a step did something else than the first time.
 
     Use it when a tape of a long time loop does not fit into memory.
 

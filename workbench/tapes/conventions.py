@@ -31,15 +31,14 @@ def multiplied(tape: Recording, executable: Executable) -> bool:
     made: set[Allocation] = set()
     for e in tape.events:
         if any(span.allocation in made for span in e.reads):
-            back = e.reverse
-            if back is None and e.kind.step != "write":
-                return True
-            if back is not None and any(e.command.flat[k].allocation in tape.active for k, _ in back.needs):
+            needs = None if e.reverse is None else [e.command.flat[k].allocation for k, _ in e.reverse.needs]
+            if e.kind.step != "write" if needs is None else any(a in tape.active for a in needs):
                 return True
             made.update(span.allocation for span in e.writes)
         if e.reverse is not None and e.reverse.executable is executable:
             made.update(span.allocation for span in e.writes)
-    return tape.border.run.chained or tape.border.log is not tape.log  # a step of a loop
+    chained = tape.border.run.chained or any(a.asked and a in made for a in tape.last_seeds)
+    return chained or tape.border.log is not tape.log  # a step of a loop
 
 
 def clear(tape: Recording) -> None:

@@ -305,8 +305,8 @@ class CrossTapeSearch:
     def _passed_on(self, event: Event, border: tuple[Span, RecordingId], spans: SpanIndex[Span]) -> Iterator[Span]:
         """Yield spans off active paths that depend on `spans` after an event; joins of an active path are `watched`."""
         if event.command is None:
-            source = event.source
-            if source is not None and source.allocation not in self.log.active and spans.met(source.span):
+            read = event.op.ins if event.op is not None else [event.source]
+            if any(a is not None and a.allocation not in self.log.active and spans.met(a.span) for a in read):
                 if event.arrays[0].allocation in self.log.active:
                     self.watched.setdefault(event, []).append(border)
                 else:

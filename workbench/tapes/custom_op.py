@@ -19,9 +19,12 @@ from ..arrays.workspace import Shadow, Workspace, add_into, is_float_memory, sha
 from ..device import on_host
 from ..errors import GradientError, LaunchError
 from .events import Event, clock
-from .jvp import components, on_device, shadow_of
+from .jvp import components, on_device, shadow_of, value_of
 from .kinds import OP
 from .recording import Recording
+
+Rule = Callable[..., Any]
+Memories = Mapping[Allocation, Shadow]  # copies of what memory held
 
 
 class CustomOp:
@@ -36,16 +39,16 @@ class CustomOp:
 
     def __init__(self, forward: Callable[..., Any]):
         self.forward = forward
-        self.pull: Callable[..., Any] | None = None
-        self.push: Callable[..., Any] | None = None
+        self.pull: Rule | None = None
+        self.push: Rule | None = None
         self.__name__, self.__doc__ = getattr(forward, "__name__", "op"), forward.__doc__
 
-    def vjp(self, rule: Callable[..., Any]) -> Callable[..., Any]:
+    def vjp(self, rule: Rule) -> Rule:
         """Decorator: `rule(*arguments, *results, *adjoints)` returns one gradient for each array argument, or None."""
         self.pull = rule
         return rule
 
-    def jvp(self, rule: Callable[..., Any]) -> Callable[..., Any]:
+    def jvp(self, rule: Rule) -> Rule:
         """Decorator: `rule(*arguments, *results, *tangents)` returns one tangent for each result.
 
         There is one tangent for each array argument: zeros for what has none.
@@ -62,14 +65,13 @@ class CustomOp:
         with memory.LOCK:
             tape = memory.recorder()
             with memory.unrecorded():
-                given = self.forward(*[np.array(read_values(a)) if isinstance(a, array) else a for a in args])
-                several = isinstance(given, tuple | list)
-                outs = [array(np.atleast_1d(v), device=ins[0].device) for v in (given if several else [given])]
+                given = self.forward(*_plain(args))
+                outs = [array(np.atleast_1d(v), device=ins[0].device) for v in listed(given)]
             if tape is not None:
                 OpCall(self, args, ins, outs).record(tape)
             elif memory.open_tapes:
                 memory.tell_others(ins, outs)
-        return tuple(outs) if several else outs[0]
+        return tuple(outs) if isinstance(given, tuple | list) else outs[0]
 
 
 class OpCall:
@@ -77,19 +79,21 @@ class OpCall:
 
     def __init__(self, op: CustomOp, args: tuple[object, ...], ins: list[array], outs: list[array]):
         self.op, self.args, self.ins, self.outs = op, args, ins, outs
+        self.followed: set[Allocation] = set()  # memory on an active path when it was recorded
 
     def record(self, tape: Recording) -> None:
         """Enter it in the tape, as having read `ins` and written `outs`."""
         reads, writes = tuple(a.span for a in self.ins), tuple(a.span for a in self.outs)
         place, arrays = memory.caller_where(), (*self.outs, *self.ins)
         event = Event(next(clock), OP, self.op.__name__, place, reads, writes, arrays=arrays)
-        event.op, event.followed = self, False
+        event.op = self
         for a in self.ins:
             tape.border.meet(a.span)
             if (is_float_memory(a) and tape.follows([a])) or (a.is_gradient and tape.meets_gradient(a, place)):
-                event.followed = True
+                self.followed.add(a.allocation)
                 tape.active[a.allocation] = None
                 tape.log.check_scalar(a, event.label)
+        event.followed = bool(self.followed)
         if tape.needed.guarded:
             tape.needed.check_left(event)
         tape.needed.keep_before(event)
@@ -104,32 +108,46 @@ class OpCall:
         tape.events.append(event)
         tape.needed.remember_left(event)
 
-    def pull_back(self, tape: Recording, event: Event, space: Workspace, after: Mapping[Allocation, Shadow]) -> None:
+    def on(self, copy: Callable[[array], array]) -> OpCall:
+        """The same call on copies of its arrays."""
+        args = tuple(copy(a) if isinstance(a, array) else a for a in self.args)
+        return OpCall(self.op, args, [copy(a) for a in self.ins], [copy(a) for a in self.outs])
+
+    def run(self, record: bool) -> None:
+        """Call the function again, and write what it returns to `outs`: recorded where a tape is open, if so asked."""
+        with memory.unrecorded():
+            found = self.op.forward(*_plain(self.args))
+        tape = memory.recorder() if record else None
+        if tape is not None:
+            self.record(tape)
+        for a, v in zip(self.outs, listed(found), strict=True):
+            a.allocation.about_to_write(a.span, self.op.__name__, None, tape)
+            a.data[...] = on_device(a, np.atleast_1d(v))
+
+    def pull_back(self, tape: Recording, event: Event, space: Workspace, after: Memories) -> None:
         """Add to the adjoints of what it read those of what it wrote, which are cleared."""
-        self._refuse_late(tape, event, [a for a in self.ins if a.allocation.required])
+        self._refuse_late(tape, event, [a for a in self.ins if a.allocation.required and is_float_memory(a)])
         if not any(a.allocation in space for a in self.outs if is_float_memory(a)):
             return
-        seeds = []
-        for a in self.outs:
-            seeds.append(_numbers(a, space).copy() if is_float_memory(a) else None)
-            if is_float_memory(a):
-                shadow_of(a, space)[...] = 0
+        seeds = [value_of(a, space) if is_float_memory(a) else None for a in self.outs]
+        for a in filter(is_float_memory, self.outs):
+            shadow_of(a, space)[...] = 0
         if not event.followed:
             return
         found = self._called(event, self.op.pull, "vjp", after, seeds, self.ins)
         for a, g in zip(self.ins, found, strict=True):
-            if g is not None and is_float_memory(a) and a.allocation in tape.active:
+            if g is not None and a.allocation in self.followed:
                 view = shadow_of(a, space)
                 add_into(view, on_device(a, np.asarray(g, view.dtype)), a.span)
 
-    def push_forward(self, tape: Recording, event: Event, space: Workspace, after: Mapping[Allocation, Shadow]) -> None:
+    def push_forward(self, tape: Recording, event: Event, space: Workspace, after: Memories) -> None:
         """Carry the tangents of what it read on to what it wrote."""
         moved = [a for a in self.ins if is_float_memory(a) and a.allocation in space]
         self._refuse_late(tape, event, moved)
         if not moved:
             return
         known = {id(a) for a in moved}
-        tangents = [_numbers(a, space) if id(a) in known else np.zeros((*a.shape, *components(a))) for a in self.ins]
+        tangents = [value_of(a, space) if id(a) in known else np.zeros((*a.shape, *components(a))) for a in self.ins]
         found = self._called(event, self.op.push, "jvp", after, tangents, self.outs)
         for a, t in zip(self.outs, found, strict=True):
             if is_float_memory(a):
@@ -137,45 +155,40 @@ class OpCall:
                 view[...] = 0 if t is None else on_device(a, np.asarray(t, view.dtype))
 
     def _called(
-        self,
-        event: Event,
-        rule: Callable[..., Any] | None,
-        kind: str,
-        after: Mapping[Allocation, Shadow],
-        given: Sequence[object],
-        wanted: Sequence[array],
+        self, event: Event, rule: Rule | None, kind: str, after: Memories, given: Sequence[object], wanted: list[array]
     ) -> Sequence[Any]:
-        """What a rule returns, one for each of `wanted`. Raises GradientError [custom-op], [jvp-func]."""
+        """The values of a rule, one for each of `wanted`. Raises GradientError [custom-op], [jvp-func]."""
         name = self.op.__name__
         if rule is None:
             slug, instead = "jvp-func" if kind == "jvp" else "custom-op", f"@{name}.{kind} above its rule"
             raise GradientError(f"{name} has no {kind}.", slug=slug, where=event.where, instead=instead)
         results = [np.array(on_host(shadow_view(a, after[a.allocation]))) for a in self.outs]
-        args = [np.array(read_values(a)) if isinstance(a, array) else a for a in self.args]
         with memory.unrecorded():
-            found = rule(*args, *results, *given)
-        found = list(found) if isinstance(found, tuple | list) else [found]
+            found = listed(rule(*_plain(self.args), *results, *given))
         shapes = [(*a.shape, *components(a)) for a in wanted]
-        if len(found) != len(wanted) or any(
-            v is not None and np.shape(v) != s for v, s in zip(found, shapes, strict=True)
-        ):
-            got = ", ".join("None" if v is None else str(np.shape(v)) for v in found)
-            text = f"the {kind} of {name} returned {got}."
+        got = [None if v is None else np.shape(v) for v in found]
+        if len(got) != len(shapes) or any(have not in (None, s) for have, s in zip(got, shapes, strict=True)):
+            text = f"the {kind} of {name} returned {', '.join(map(str, got))}."
             why = f"It returns arrays of shape {', '.join(map(str, shapes))}, or None for a zero."
             raise GradientError(text, slug="custom-op", where=event.where, why=why, instead="return dx, dy")
         return found
 
     def _refuse_late(self, tape: Recording, event: Event, arrays: Sequence[array]) -> None:
         for a in arrays:
-            if a.allocation not in tape.active and is_float_memory(a):
+            if a.allocation not in self.followed:
                 text = f"{tape.names.called(a)} was not yet on an active path when {event.label!r} was recorded."
                 instead = "x.requires_grad = True   before the tape records"
                 raise GradientError(text, slug="late-grad", where=event.where, instead=instead)
 
 
-def _numbers(a: array, space: Workspace) -> np.ndarray:
-    g = shadow_of(a, space)
-    return g.get() if a.device.is_cuda else g
+def _plain(args: Sequence[object]) -> list[Any]:
+    """The arguments, with NumPy copies of arrays."""
+    return [np.array(read_values(a)) if isinstance(a, array) else a for a in args]
+
+
+def listed(found: object) -> list[Any]:
+    """The values that a function returned, one or several."""
+    return list(found) if isinstance(found, tuple | list) else [found]
 
 
 def custom_op(forward: Callable[..., Any]) -> CustomOp:
@@ -189,9 +202,9 @@ def custom_op(forward: Callable[..., Any]) -> CustomOp:
     argument), all NumPy arrays, an adjoint of whole numbers None. `wb.verify.check_rule(op, *arguments)` compares the
     rules with differences.
 
-    A walk may call a rule any number of times: pictures and ledgers do. Steps of a `checkpoint` may call an op.
-    Captures, `jit`, `replay`, `hvp` and pickles refuse it. For an op that writes to arrays there are there is
-    `Tape.record_func`. Raises LaunchError [custom-op]; in walks GradientError [custom-op].
+    A walk may call a rule any number of times: pictures and ledgers do. `replay` and `trust` call the function again,
+    on copies, and so may steps of a `checkpoint`. Captures, `jit`, `hvp` and pickles refuse it. For a step that writes
+    to arrays there are there is `Tape.record_func`. Raises LaunchError [custom-op]; in walks GradientError [custom-op].
 
     >>> @wb.custom_op
     ... def cumulated(x):

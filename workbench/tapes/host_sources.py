@@ -138,7 +138,7 @@ class HostSources:
         Those that read what is active here without following it, and those that write to it.
         """
         for event in events:
-            kind, follows = event.kind, event.reverse is not None or event.kind.active
+            kind, follows = event.kind, event.reverse is not None or (event.kind.active and event.followed)
             if event.command is None and event.kind.passes and event.source is not None:
                 follows = follows or (event.source.allocation in active and event.followed)
             read = () if kind.cuts or not kind.own or follows else self._readings(event.reads, event.where)
@@ -305,14 +305,14 @@ class HostSources:
 def _writes_active(event: Event) -> bool:
     if event.command is not None:
         return event.reverse is not None
-    if event.kind.active or event.sources:
+    if (event.kind.active and event.followed) or event.sources:
         return True
     return len(event.arrays) == 2 and event.followed
 
 
 def _written_by(event: Event) -> list[array]:
     if event.command is None:
-        return [event.arrays[0]]
+        return [event.arrays[0]] if event.op is None else event.op.outs
     return [event.command.flat[k] for k in dict.fromkeys(k for k, _ in event.command.plan.writes)]
 
 

@@ -211,11 +211,16 @@ class Rerun:
             raise self.tape.host.lost(event)
         if event.kind.pinned and self.on_other_inputs:
             raise pinned(event)
+        if event.kind.closed and event.op is None:
+            raise closed(event)
         if event.command is not None:
             self.steps.append(launch_of(event.command, self.twins).run)
 
     def behind(self, event: Event) -> None:
         if event.command is not None:
+            return
+        if event.op is not None:
+            self.steps.append(event.op.on(self.twins.of).run)
             return
         dst = list(leaves(event.arrays[0]))
         src = list(leaves(event.arrays[1])) if len(event.arrays) == 2 else [None] * len(dst)
@@ -262,6 +267,13 @@ def pinned(event: Event) -> GradientError:
     return GradientError(
         text, slug="replay-func", where=event.where, why=why, instead="the program itself, recorded anew"
     )
+
+
+def closed(event: Event) -> GradientError:
+    """The error for running again what runs code of the user's."""
+    text = f"a tape with {event.kind.closed} ({event.label}) cannot be replayed."
+    why = event.reason or "It runs code of yours on your own arrays, not on copies."
+    return GradientError(text, slug="replay-func", where=event.where, why=why, instead="wb.launch(...) in its place")
 
 
 class InFloat64(Rerun):

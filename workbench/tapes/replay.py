@@ -24,7 +24,7 @@ from ..kernels.types import Struct
 from ..records import offers
 from .events import Event, Scope, checksum_of
 from .jvp import on_device, passing
-from .private_copies import CopiedArrays, Rerun, pinned
+from .private_copies import CopiedArrays, Rerun, closed, pinned
 from .seeds import check_pairs
 from .tape import Tape
 
@@ -298,11 +298,8 @@ def _misfit(a: array, got: str) -> GradientError:
 
 def _refuse_opaque(tape: Tape) -> None:
     for n, event in enumerate(tape.events):
-        if event.kind.closed:
-            text = f"a tape with {event.kind.closed} ({event.label}) cannot be replayed."
-            why = event.reason or "It runs code of yours on your own arrays, not on copies."
-            instead = "wb.launch(...) in its place"
-            raise GradientError(text, slug="replay-func", where=event.where, why=why, instead=instead)
+        if event.kind.closed and event.op is None:
+            raise closed(event)
         if event.kind.own:
             continue
         later = [s for e in tape.events[n + 1 :] for s in (*e.reads, *e.writes) if e.kind.own]

@@ -70,18 +70,9 @@ def explore(
     film: object = None,
 ) -> Any:
     """The live tape view; `wrong`, `against` and `findings` as in `show`. film: the film above the lanes."""
-    if film:
-        from .live.film_view import FilmView
+    from .live.film_view import view_of
 
-        return FilmView(tape, film, findings)
-    if against is not None:
-        from .data.against import compare
-        from .live.against import AgainstView
-
-        return AgainstView(compare(tape, wrong, against), findings)
-    from .live.view import View
-
-    return View(tape, wrong, findings)
+    return view_of(tape, wrong, against, findings, film)
 
 
 def film(tape: Tape, points: object, **choices: object) -> Any:

@@ -294,24 +294,6 @@ void wb_slices(const void *args, int64_t begin, int64_t end) {
 MERGE(wb_merge32, float, uint32_t)
 MERGE(wb_merge64, double, uint64_t)
 
-/* Launches in a row on one grid, cut across all of them (split tiling): first the tiles, each of which gets narrower from
-   launch to launch, as `left` and `right` say, then, with `wedges`, what is left around the cuts between them. */
-typedef struct { wb_kernel kernel; const void *args; int64_t begin, end, left, right; } wb_stage;
-typedef struct { const wb_stage *stages; int64_t count, rows, tiles, wedges; } wb_tiling;
-static int64_t within(int64_t row, const wb_stage *s) { return row < s->begin ? s->begin : row > s->end ? s->end : row; }
-void wb_tiles(const void *args, int64_t begin, int64_t end) {
-    const wb_tiling *t = args;
-    for (int64_t k = begin; k < end; ++k) {
-        int64_t cut = t->rows * k / t->tiles, next = t->rows * (k + 1) / t->tiles;
-        for (const wb_stage *s = t->stages; s < t->stages + t->count; ++s) {
-            int64_t low = t->wedges ? next - s->right : k ? cut + s->left : s->begin;
-            int64_t high = t->wedges ? next + s->left : k + 1 < t->tiles ? next - s->right : s->end;
-            low = within(low, s); high = within(high, s);
-            if (low < high) s->kernel(s->args, low, high);
-        }
-    }
-}
-
 typedef struct { wb_kernel kernel; const void *args; int64_t begin, end, team; } wb_call;
 void wb_replay(const wb_call *calls, int64_t n) {
     int taken = pthread_mutex_trylock(&owner);

@@ -171,8 +171,7 @@ class Adjoint(Derivative):
         singular_at, both = stmt.row.singular, ROWS["logical_and"]
         assert singular_at is not None
         if not sure:
-            self.claim(singular_at, met)
-            return
+            return self.claim(singular_at, met)
         arrives, nothing = both(met, ROWS["logical_not"](all_zero(g))), both(met, all_zero(g))
         hidden, certain = (None, True) if singular_at.refused else self.hidden(stmt, g, nothing, known)
         self.claim(singular_at, ROWS["logical_or"](arrives, hidden) if hidden and certain else arrives)
@@ -307,12 +306,10 @@ class Adjoint(Derivative):
     def reverse_replayed(self, stmt: Stmt, known: dict, adjoints: dict, gs: list) -> None:
         region = self.again(stmt)
         if region is stmt.attr.replay and self.has_effect(stmt):
-            raise KernelError(
-                f"`{stmt.attr.func.key}` writes to arrays with gradients; its func_replay does not tell their adjoint.",
-                slug="replay-effect",
-                where=stmt.where,
-                instead="a func_grad for it too",
+            text = (
+                f"`{stmt.attr.func.key}` writes to arrays with gradients; its func_replay does not tell their adjoint."
             )
+            raise KernelError(text, slug="replay-effect", where=stmt.where, instead="a func_grad for it too")
         for result, g in zip(region.results, gs, strict=True):
             self.add(adjoints, result, g)
         self.reverse(region, known, adjoints)

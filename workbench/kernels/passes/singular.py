@@ -12,13 +12,14 @@ was multiplied by. `hidden_slope` tells that from an adjoint that is 0 all aroun
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import reduce
 from typing import Any
 
 from ..ir import Builder, Region, Role, Stmt, Value, root, walk
 from ..ops import control as c, memory as mem
 from ..ops.composite import all_zero
 from ..ops.row import ROWS, like, zero
-from ..ops.scalar import CBRT, SQRT
+from ..ops.scalar import ATAN2, CBRT, SQRT
 from ..ops.vectors import LENGTH, NORMALIZE
 from ..row import Row
 from ..types import is_float
@@ -53,17 +54,21 @@ def hidden_slope(builder: Builder, row: Row, g: Value, y: Value, v: Value, activ
     """
     if row is LENGTH:  # it has a bounded slope: times what vanishes that is 0
         return None, True
+    by_y = _VanishingSlope(builder, _same(y), lambda stmt: False)
     apart = _by_size(builder, row, y, v) if row in LIMITS else None
     if row is SQRT and apart and (apart.of(g) is None or not apart.known):
         apart = None
-    slope = _AnySlope(builder, set() if row is SQRT and apart else _same(y), apart, active)
-    found = slope.of(g)
-    if found is None:
+    slope = _AnySlope(builder, set() if row is SQRT and apart else by_y.names, apart, active)
+    found = [slope.of(g)]
+    if row in (CBRT, NORMALIZE) and (first := by_y.of(g)) is not None:  # the cube of a root, twice a direction
+        slope.left = NEAREST
+        found.append((by_y if row is CBRT else slope).of(first))
+    if not any(found):
         return None, True
-    hidden = ROWS["logical_not"](all_zero(found))
-    slope.left = 8 * NEAREST
-    if row is CBRT and (again := slope.of(found)) is not None:  # its cube is smooth
-        hidden = ROWS["logical_or"](hidden, ROWS["logical_not"](all_zero(again)))
+    hidden = reduce(ROWS["logical_or"], [ROWS["logical_not"](all_zero(t)) for t in found if t is not None])
+    moved = None if row in (NORMALIZE, ATAN2) else _AnySlope(builder, set(), None, active, False).of(v)
+    if moved is not None:  # else y grows no faster than its arguments, as the root of a sum of squares
+        hidden = ROWS["logical_and"](hidden, ROWS["logical_not"](all_zero(moved)))
     return hidden, slope.sure
 
 
@@ -172,12 +177,8 @@ class _AnySlope(_VanishingSlope):
     def _unit(self, value: Value, stmt: Stmt) -> Any:
         k = 1.0 + len(self.made)
         unit = like(value, value.type, [1 / (k + 0.37 * j) for j in range(getattr(value.type, "size", 1))])
-        singular = stmt.row.singular
-        if value not in self.names and singular is not None:
-            ts = [self.of(a) for a in stmt.args]
-            assert stmt.row.tangent is not None
-            moved = None if all(t is None for t in ts) else stmt.row.tangent(ts, value, *stmt.args)
-            unit = ROWS["where"](singular.met(None, value, *stmt.args), unit, zero(value) if moved is None else moved)
+        if value not in self.names and stmt.row.singular is not None:
+            unit = ROWS["where"](stmt.row.singular.met(None, value, *stmt.args), unit, zero(value))
         self.sure |= self.others.depends(value)
         return unit
 

@@ -91,12 +91,14 @@ class Facts:
             return self._cast(s.args[0], v)
         if s.row not in _RULES:
             return None
-        rule, needed = _RULES[s.row]
+        rule, taken = _RULES[s.row]
         operands = [r.results[s.outs.index(v)] for r in s.regions] if s.row is control.IF else s.args
-        bounds = [self.lower(a) for a in operands]
+        bounds = [self.lower(a) for a in operands[taken]]
         if s.row is scalar.SUB:
-            bounds[1] = static_int(operands[1])
-        return None if None in bounds[needed] else rule(*bounds)
+            bounds.append(static_int(operands[1]))
+        if s.row is scalar.MAX:
+            bounds = [b for b in bounds if b is not None]
+        return None if None in bounds or not bounds else rule(*bounds)
 
     def _cast(self, source: ir.Value, v: ir.Value) -> int | None:
         new, old = ir.type_as(v, Scalar), source.type
@@ -145,12 +147,12 @@ _EVERY, _FIRST, _SECOND = slice(None), slice(1), slice(1, 2)
 # The lower bound of a result by those of its operands (of `-` the second one itself), and which of these it takes.
 _RULES: dict[Row, tuple[Callable[..., int | None], slice]] = {
     scalar.ADD: (lambda a, b: a + b, _EVERY),
-    scalar.SUB: (lambda a, b: a - b, _EVERY),
+    scalar.SUB: (lambda a, b: a - b, _FIRST),
     scalar.MUL: (lambda a, b: 0 if a >= 0 and b >= 0 else None, _EVERY),
     scalar.MIN: (min, _EVERY),
-    scalar.MAX: (lambda *bounds: max([b for b in bounds if b is not None], default=None), slice(0)),
+    scalar.MAX: (lambda *known: max(known), _EVERY),
     scalar.FLOORDIV: (lambda a, b: 0 if a >= 0 and b > 0 else None, _EVERY),
-    scalar.PYMOD: (lambda a, b: 0 if b > 0 else None, _SECOND),
-    memory.WRAP: (lambda i, n: i if i >= 0 else None, _FIRST),
+    scalar.PYMOD: (lambda b: 0 if b > 0 else None, _SECOND),
+    memory.WRAP: (lambda i: i if i >= 0 else None, _FIRST),
     control.IF: (min, _EVERY),
 }

@@ -92,6 +92,11 @@ class FilmReel:
         points = self.tracks.get("points")
         return int(self.choice.view[0]) if self.choice.view else 2 if points is None else points.values.shape[-1]
 
+    @property
+    def poster(self) -> int:
+        """The frame that stands for the film: before the last third."""
+        return round(0.66 * (len(self.moments) - 1))
+
     def said(self, k: int) -> str:
         """The moment of a frame in words: `before step 38 · #76 spring`."""
         n, step, events = self.moments[k], self.steps[k], self.tape.events
@@ -176,7 +181,7 @@ def reel(tape: Tape, choice: FilmChoice, every: int | None = None, most: int = M
     made = FilmReel(tape, choice, [*starts[::by], end], [*range(0, count, by), count], unit, count)
     if by > 1:
         why = f": all would take over {most >> 20} MiB; every=1 has them" * (every is None)
-        made.remarks.append(f"Every {by}th {unit} is a frame{why}.")
+        made.remarks.append(f"A frame is every {by} {unit}s{why}.")
     for role, (name, arrays) in layers.items():
         made.tracks[role] = FilmTrack(role, name, arrays, _places(tape, arrays, made.moments))
     with memory.LOCK, memory.unrecorded():
@@ -219,7 +224,8 @@ def _take_values(made: FilmReel) -> None:
                 text = f"{track.name} holds other numbers then, by the order of threads, or as it was changed since."
                 raise GradientError(text, slug="replay-differs")
     except GradientError as error:
-        made.remarks.append(f"The program could not run again: {_first_line(error)}")
+        hint = ' wb.Tape(keep="all") keeps it.' * ("[not-kept]" in str(error))
+        made.remarks.append(f"The program could not run again: {_first_line(error)}{hint}")
         for track in lacking:
             missing = sum(not frame.all() for frame in track.known)
             track.note += f" {track.name} was not kept in {missing} of {len(track.known)} frames."

@@ -138,7 +138,7 @@ def verdict(
 
 
 def followed(tape: Tape) -> Said | None:
-    """How far the gradient of the seeded loss can be followed (`tape.trust`), as a finding that leads to what ends it.
+    """The answer of `tape.trust` for the seeded loss, as a finding that leads to what ends the prediction.
 
     None where the seed is not one number, or where it cannot be said.
     """

@@ -130,11 +130,9 @@ class Seeds:
             changed = any(s.overlaps(a.span) is not False for s in self.tape.needed.changed.get(a.allocation, ()))
             left = self.tape.needed.left.get(a.allocation, {}).get(a.span)
             if changed or (a.allocation.exposed and left is not None and left != checksum_of(a.span)):
-                raise GradientError(
-                    f"{self.output!r} was changed since the tape wrote it: what it holds is no output of the tape.",
-                    slug="overwritten",
-                    instead="a seed of another kind, or the tape recorded again",
-                )
+                text = f"{self.output!r} was changed since the tape wrote it: what it holds is no output of the tape."
+                instead = "a seed of another kind, or the tape recorded again"
+                raise GradientError(text, slug="overwritten", instead=instead)
             return read_values(a).reshape(self.shape).copy()
 
     def seed(self, kind: str, element: int = 0, number: int = 0) -> np.ndarray:

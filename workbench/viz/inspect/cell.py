@@ -64,11 +64,9 @@ def cell_of(tape: Tape, a: array | scalar, index: CellIndex) -> Cell:
     numbers = [n for n in given if not isinstance(n, str)]
     if isinstance(part.dtype, Struct) or not is_float(part.dtype):
         what = f"one field: {', '.join(n for n, _ in part.dtype.fields)}" if isinstance(part.dtype, Struct) else ""
-        raise GradientError(
-            f"{label} is {part.dtype}: its ledger is that of one number.",
-            slug="ledger-type",
-            instead=f"tape.ledger({label}, (index, 'field')), with {what}" if what else "an array of floats",
-        )
+        text = f"{label} is {part.dtype}: its ledger is that of one number."
+        instead = f"tape.ledger({label}, (index, 'field')), with {what}" if what else "an array of floats"
+        raise GradientError(text, slug="ledger-type", instead=instead)
     shape = full_shape(part)
     offset, strides = part.span.offset, part.data.strides
     if len(numbers) != len(shape) or any(not isinstance(n, int | np.integer) for n in numbers):

@@ -135,10 +135,7 @@ def thread_of(event: Event, thread: ThreadIndex) -> tuple[int, ...]:
     whole = all(isinstance(i, int | np.integer) and not isinstance(i, bool) for i in index)
     if not whole or len(index) != len(dims) or any(not 0 <= i < n for i, n in zip(index, dims, strict=False)):
         last = tuple(n - 1 for n in dims)
-        raise LaunchError(
-            f"microscope: {event.label!r} has no thread {thread!r}; its grid is {dims}.",
-            slug="microscope-thread",
-            where=event.where,
-            instead=f"{0 if len(dims) == 1 else tuple(0 for _ in dims)} to {last[0] if len(dims) == 1 else last}",
-        )
+        text = f"microscope: {event.label!r} has no thread {thread!r}; its grid is {dims}."
+        instead = f"{0 if len(dims) == 1 else tuple(0 for _ in dims)} to {last[0] if len(dims) == 1 else last}"
+        raise LaunchError(text, slug="microscope-thread", where=event.where, instead=instead)
     return tuple(int(i) for i in index)

@@ -17,7 +17,14 @@ export function fitCamera(camera, box = camera.box) {
   if (camera.dims === 2) {
     const [w, t] = [size(0), size(1)], most = Math.max(w, t, 1e-30);
     camera.zoom = MARGIN * Math.min(camera.wide / Math.max(w, 0.25 * most), camera.tall / Math.max(t, 0.25 * most));
-  } else camera.zoom = (MARGIN * Math.min(camera.wide, camera.tall)) / Math.max(Math.hypot(size(0), size(1), size(2)), 1e-30);
+    return;
+  }
+  let right = 1e-30, up = 1e-30; // of the corners, as they are turned now
+  for (let n = 0; n < 8; n++) {
+    const [r, u] = turnedTo(camera, ...[0, 1, 2].map((c) => (((n >> c) & 1 ? 1 : -1) * size(c)) / 2));
+    [right, up] = [Math.max(right, Math.abs(r)), Math.max(up, Math.abs(u))];
+  }
+  camera.zoom = MARGIN * Math.min(camera.wide / (2 * right), camera.tall / (2 * up));
 }
 
 /** A vector, turned: right, up, and towards the eye. @param {any} camera @param {number} x @param {number} y @param {number} z @returns {[number, number, number]} */

@@ -22,7 +22,6 @@ from ...tapes.tape import Tape
 from ..data.film import FilmReel, FilmTrack, arrow_scale, bounds, largest, reel
 from ..data.film_choice import choose
 from ..data.snapshot import full_shape
-from ..picture.film import film_chart, poster_of, save_film
 from ..picture.svg import quoted
 from .saved import SIZE, Saved
 from .view import PAGE, Busy, cells, module, quiet_memory, reply, style
@@ -113,7 +112,7 @@ class Film(Saved, Widget):
         with memory.LOCK, memory.unrecorded():
             self.what_if = WhatIf(made)
         meta, data = packed(made)
-        start = made.moments[poster_of(made)]
+        start = made.moments[made.poster]
         super().__init__(film_meta={**meta, "what_if": self.what_if.meta}, film_data=data, cursor=start)
         self.on_msg(self._heard)
 
@@ -154,6 +153,8 @@ class Film(Saved, Widget):
         """
         path = Path(path)
         if path.suffix.lower() != ".html":
+            from ..picture.film import save_film  # matplotlib takes its time
+
             return save_film(self.reel, path)
         path.write_text(self.page(), "utf-8")
         return path
@@ -174,8 +175,10 @@ class Film(Saved, Widget):
 
     def still(self, most: int = SIZE) -> tuple[str, str]:
         """The caption, and the poster of the film, for readers without a kernel."""
-        data = png(film_chart(self.reel, poster_of(self.reel)))
-        said, caption = quoted(f"{self.reel.said(poster_of(self.reel))}: {self.reel.caption[0]}"), quoted(self.caption)
+        from ..picture.film import film_chart  # matplotlib takes its time
+
+        data = png(film_chart(self.reel, self.reel.poster))
+        said, caption = quoted(f"{self.reel.said(self.reel.poster)}: {self.reel.caption[0]}"), quoted(self.caption)
         source = f"data:image/png;base64,{base64.b64encode(data).decode('ascii')}"
         image = f'<img alt="{said}" src="{source}" style="max-width:100%">' if len(data) <= most else ""
         return self.caption, f"<figure>{image}<figcaption>{caption}</figcaption></figure>"

@@ -4,7 +4,7 @@ import { turnedTo, spotOf } from "./camera.js";
 import { short } from "./elements.js";
 import { largestOf, nice, shadeOf, sizeOf } from "./film_frames.js";
 
-const REACH = 64, HEAD = 8, ARROWS_MOST = 4000; // pixels of the arrow of the scale, and of a head; arrows that are drawn
+const REACH = 64, HEAD = 8, ARROWS_MOST = 1500, BATCH = 32, CROWDED = 20_000; // pixels of the arrow of the scale, and of a head; arrows that are drawn, of a path; points that are pixels
 
 /** Inks of the theme. @param {HTMLElement} root @returns {(name: string) => string} */
 export function inksOf(root) {
@@ -27,9 +27,12 @@ export function penOf(canvas) {
 /** The places of all points on the canvas, by threes. @param {any} camera @param {Float32Array} points @param {number} width */
 export function placesOf(camera, points, width) {
   const many = points.length / width, found = new Float64Array(3 * many);
+  const { zoom, at, wide, tall } = camera, left = wide / 2 - at[0] * zoom, top = tall / 2 + at[1] * zoom;
   for (let i = 0; i < many; i++) {
-    const place = spotOf(camera, points[i * width], points[i * width + 1], width > 2 ? points[i * width + 2] : 0);
-    found.set(place, 3 * i);
+    if (camera.dims === 2) { // as `spotOf`, without its many small arrays
+      found[3 * i] = left + points[i * width] * zoom;
+      found[3 * i + 1] = top - points[i * width + 1] * zoom;
+    } else found.set(spotOf(camera, points[i * width], points[i * width + 1], width > 2 ? points[i * width + 2] : 0), 3 * i);
   }
   return found;
 }
@@ -128,6 +131,7 @@ function paintPoints(f, pen, ink) {
   const at = f.places, { many } = f.frames, r = many > 20_000 ? 0.8 : many > 2000 ? 1.5 : many > 300 ? 2.5 : 4.5, coloured = colouring(f, many, ink);
   if (f.frames.mesh && !coloured && many > 200) return;
   pen.fillStyle = ink("value");
+  if (many > CROWDED && !coloured) { dot(f, pen, rgb(ink("value"))); return; }
   for (let i = 0; i < many; i++) {
     const x = at[3 * i], y = at[3 * i + 1];
     if (coloured) pen.fillStyle = coloured(i)[0];
@@ -139,6 +143,17 @@ function paintPoints(f, pen, ink) {
   }
 }
 
+/** Very many points, each as a few pixels. @param {any} f @param {any} pen @param {number[]} colour */
+function dot(f, pen, [red, green, blue]) {
+  const { canvas } = pen, image = pen.getImageData(0, 0, canvas.width, canvas.height), pixels = new Uint32Array(image.data.buffer), at = f.places;
+  const sharp = canvas.width / canvas.clientWidth, ink = ((255 << 24) | (blue << 16) | (green << 8) | red) >>> 0, wide = canvas.width;
+  for (let i = 0; i < at.length; i += 3) {
+    const x = Math.round(at[i] * sharp), y = Math.round(at[i + 1] * sharp), n = y * wide + x;
+    if (x >= 0 && y >= 0 && x + 1 < wide && y + 1 < canvas.height) pixels[n] = pixels[n + 1] = pixels[n + wide] = pixels[n + wide + 1] = ink;
+  }
+  pen.putImageData(image, 0, 0);
+}
+
 /** The scale of the arrows: that of the film, or of this frame. @param {any} f */
 export function scaleOf(f) {
   const { frames } = f, { arrows } = frames.meta;
@@ -148,18 +163,26 @@ export function scaleOf(f) {
 /** @param {any} f @param {any} pen @param {any} ink @param {number} tall */
 function paintArrows(f, pen, ink, tall) {
   const { frames, camera, places } = f, arrow = frames.arrow(f.k), { width, many, turned: sign } = frames, scale = scaleOf(f);
-  const look = ink(frames.meta.arrows.adjoint ? "hot" : "value"), least = many > ARROWS_MOST ? thresholdOf(arrow, width, many) : 0;
+  const look = ink(frames.meta.arrows.adjoint ? "hot" : "value"), reach = many > 300 ? REACH / 2 : REACH, least = many > ARROWS_MOST ? (f.least[f.k] ??= thresholdOf(arrow, width, many)) : 0;
+  let shafts = new Path2D(), heads = new Path2D(), inPath = 0;
+  const flush = () => { // one path of all would take longer, and one of each too
+    pen.stroke(shafts);
+    pen.fill(heads);
+    [shafts, heads, inPath] = [new Path2D(), new Path2D(), 0];
+  };
   pen.strokeStyle = pen.fillStyle = look;
   pen.lineWidth = many > 300 ? 1.1 : 2;
   for (let i = 0; i < many; i++) {
     const size = sizeOf(arrow, i, width), x = places[3 * i], y = places[3 * i + 1];
     if (size > least && Number.isFinite(size)) {
       const [r, u] = turnedTo(camera, sign * arrow[i * width], sign * arrow[i * width + 1], width > 2 ? sign * arrow[i * width + 2] : 0);
-      drawArrow(pen, x, y, x + (r / scale) * REACH, y - (u / scale) * REACH);
+      addArrow(shafts, heads, x, y, x + (r / scale) * reach, y - (u / scale) * reach);
+      if (++inPath === BATCH) flush();
     } else if (!Number.isFinite(size)) drawCross(pen, x, y, ink("bad"), look);
   }
   const { name, adjoint } = frames.meta.arrows, text = `|${adjoint ? `adjoint of ${name}` : name}| = ${short(scale)}`;
-  drawArrow(pen, 16, tall - 16, 16 + REACH, tall - 16);
+  addArrow(shafts, heads, 16, tall - 16, 16 + reach, tall - 16);
+  flush();
   pen.font = "12px system-ui, sans-serif";
   pen.fillStyle = ink(adjoint ? "hottext" : "ink");
   pen.fillText(least ? `${text} (the ${ARROWS_MOST} longest)` : text, 16, tall - 26);
@@ -171,19 +194,16 @@ function thresholdOf(arrow, width, many) {
   return sizes[Math.max(many - ARROWS_MOST - 1, 0)];
 }
 
-/** @param {any} pen @param {number} x @param {number} y @param {number} x1 @param {number} y1 */
-function drawArrow(pen, x, y, x1, y1) {
-  const long = Math.hypot(x1 - x, y1 - y), head = Math.min(HEAD, 0.6 * long), dx = (x1 - x) / (long || 1), dy = (y1 - y) / (long || 1);
+/** Add an arrow to the paths of all shafts and of all heads. @param {Path2D} shafts @param {Path2D} heads @param {number} x @param {number} y @param {number} x1 @param {number} y1 */
+function addArrow(shafts, heads, x, y, x1, y1) {
+  const long = Math.hypot(x1 - x, y1 - y), head = Math.min(HEAD, 0.5 * long), dx = (x1 - x) / (long || 1), dy = (y1 - y) / (long || 1);
   if (long < 0.5) return;
-  pen.beginPath();
-  pen.moveTo(x, y);
-  pen.lineTo(x1 - dx * head * 0.7, y1 - dy * head * 0.7);
-  pen.stroke();
-  pen.beginPath();
-  pen.moveTo(x1, y1);
-  pen.lineTo(x1 - dx * head - dy * head * 0.45, y1 - dy * head + dx * head * 0.45);
-  pen.lineTo(x1 - dx * head + dy * head * 0.45, y1 - dy * head - dx * head * 0.45);
-  pen.fill();
+  shafts.moveTo(x, y);
+  shafts.lineTo(x1 - dx * head * 0.7, y1 - dy * head * 0.7);
+  heads.moveTo(x1, y1);
+  heads.lineTo(x1 - dx * head - dy * head * 0.45, y1 - dy * head + dx * head * 0.45);
+  heads.lineTo(x1 - dx * head + dy * head * 0.45, y1 - dy * head - dx * head * 0.45);
+  heads.closePath();
 }
 
 /** An adjoint that is no number. @param {any} pen @param {number} x @param {number} y @param {string} look @param {string} back */

@@ -15,7 +15,7 @@ const NEAR = 14, TABLE_ROWS = 60; // pixels around the pointer; rows of the tabl
 export function stageOf(model, signal, root, pick) {
   const meta = model.get("film_meta"), frames = framesOf(meta, model.get("film_data"));
   /** @type {any} */ const f = {
-    model, signal, root, pick, meta, frames, k: 0, phase: "both", hover: -1, chosen: -1, cell: -1, own: false, timer: 0, run: null, ghost: null, was: false,
+    model, signal, root, pick, meta, frames, k: 0, phase: "both", hover: -1, chosen: -1, cell: -1, own: false, timer: 0, run: null, ghost: null, was: false, least: [],
     still: globalThis.matchMedia?.("(prefers-reduced-motion: reduce)").matches ?? false, reversible: Boolean(frames.adjoint || frames.cellAdjoint || meta.colour?.adjoint),
     camera: cameraOf(meta.dims, meta.points?.box ?? []), panels: [],
   };

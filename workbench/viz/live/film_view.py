@@ -8,8 +8,12 @@ from typing import Any
 import traitlets
 
 from ...arrays import allocation as memory
+from ...derivatives.pitfalls import Wrong
 from ...diagnose import Finding
+from ...errors import LaunchError
 from ...tapes.tape import Tape
+from ..data.against import Against, compare
+from .against import AgainstView
 from .film import STAGE, film_reel, packed
 from .view import SCRIPTS, View, module, quiet_memory, style
 from .what_if import WhatIf
@@ -44,3 +48,13 @@ class FilmView(View):
         with quiet_memory():
             self._beside()
             return self.what_if.answer(content)
+
+
+def view_of(tape: Tape, wrong: Wrong | None, against: Against, findings: Sequence[Finding], film: object) -> View:
+    """The live view of a tape, of two passes over each other, or with its film. Raises LaunchError for both at once."""
+    if film and against is not None:
+        text = "a film over another pass cannot be drawn: it shows one."
+        raise LaunchError(text, slug="film-layer", instead="tape.explore(film=True), and tape.explore(against=other)")
+    if film:
+        return FilmView(tape, film, findings)
+    return View(tape, wrong, findings) if against is None else AgainstView(compare(tape, wrong, against), findings)

@@ -26,14 +26,13 @@ from ...kernels.types import is_float
 from ...tables import ProgressBar
 from ...tapes.events import Event
 from ...tapes.tape import Tape
-from ..data.against import Against, compare
+from ..data.against import Against
 from ..data.snapshot import frame_of, full_shape
 from ..inspect.ledger import ledgers
 from ..inspect.ledger_table import Ledger
 from ..inspect.microscope import ThreadIndex, microscopes
 from ..picture.svg import quoted
-from .against import AgainstView
-from .film_view import FilmView
+from .film_view import FilmView, view_of
 from .view import PAGE, SOON, View, module, style
 
 CELLS = 48  # ledgers that are stored where nobody chooses
@@ -100,10 +99,7 @@ def to_html(
     Raises GradientError or LaunchError for a cell or a thread that does not exist.
     """
     path = Path(path)
-    view = View(tape, wrong, findings) if against is None else AgainstView(compare(tape, wrong, against), findings)
-    if film:
-        view.close()
-        view = FilmView(tape, film, findings)
+    view = view_of(tape, wrong, against, findings, film)
     try:
         path.write_text(_Page(view, cells, threads).text(), "utf-8")
     finally:

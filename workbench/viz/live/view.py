@@ -465,7 +465,7 @@ class View(Saved, Widget):
         return [self._columns.lanes[name] for name in lanes if name in self._columns.lanes]
 
     def _trust(self, asked: Mapping[str, Any]) -> tuple[Any, list[bytes]]:
-        """How far the gradient can be followed: `rows` with the one finding, or none; `ask` where it takes long."""
+        """Answer `rows` with the one finding of `tape.trust`, or none; `ask` where it takes long."""
         self._beside()
         long = len(self._events) > SOON and not asked.get("all")
         found = None if long or self._retrace is not None else followed(self.tape)

@@ -7,7 +7,7 @@ the tangents of `tapes.jvp`. Nothing of the user's changes.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +18,7 @@ from ...device import on_host
 from ...errors import GradientError, LaunchError
 from ...kernels.types import Struct, is_float
 from ...tapes.events import Event
-from ...tapes.jvp import carry_tangents, check_direction, shadow_of
+from ...tapes.jvp import carry_tangents, shadow_of
 from ...tapes.tape import Tape
 from ..data.film import FilmReel, largest
 from ..data.text import clean, json_number
@@ -41,7 +41,7 @@ class WhatIf:
     def __init__(self, made: FilmReel):
         self.reel, self.inputs, self.refused, self.unknown = made, list[FilmInput](), "", ""
         self.points = -1  # the input that the points start from
-        self._tangents: dict[tuple[int, int], np.ndarray | None] = {}
+        self._tangent = lru_cache(16)(self._carried)
         try:
             self._find()
         except GradientError as error:
@@ -139,23 +139,11 @@ class WhatIf:
             return None
         return points.values + sum(by * tangent for by, tangent in moves if tangent is not None)
 
-    def _tangent(self, k: int, n: int) -> np.ndarray | None:
+    def _carried(self, input: int, n: int) -> np.ndarray | None:
         """The derivative of the points of every frame by one number of an input; None where it cannot be had."""
-        if (k, n) not in self._tangents:
-            try:
-                self._tangents = {
-                    **dict(list(self._tangents.items())[-15:]),
-                    (k, n): self._carried(self.inputs[k].a, n),
-                }
-            except GradientError:
-                self._tangents[k, n] = None
-        return self._tangents[k, n]
-
-    def _carried(self, a: array, n: int) -> np.ndarray | None:
-        made, tape, points = self.reel, self.reel.tape, self.reel.tracks.get("points")
-        if points is None:
+        made, tape, points, a = self.reel, self.reel.tape, self.reel.tracks.get("points"), self.inputs[input].a
+        if points is None or a.allocation not in tape.active:
             return None
-        check_direction(tape, a)
         space, frames = Workspace(), {moment: k for k, moment in enumerate(made.moments)}
         direction = shadow_of(a, space)
         direction[np.unravel_index(n, direction.shape)] = 1
@@ -166,7 +154,10 @@ class WhatIf:
             if k is not None:
                 found[k] = made.derivative(points, k, space)
 
-        carry_tangents(tape, space, lambda event, space: take(at.get(event), space))
+        try:
+            carry_tangents(tape, space, lambda event, space: take(at.get(event), space))
+        except GradientError:
+            return None
         take(frames.get(len(tape.events)), space)
         return found
 

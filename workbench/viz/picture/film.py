@@ -99,7 +99,8 @@ def _arrows(ax: Any, reel: FilmReel, k: int, place: np.ndarray, wide: float, ink
     assert arrows is not None
     unit, sound = arrow_scale(arrows), np.isfinite(arrows[k]).all(-1)
     long = _seen(arrows[k], reel.dims)[sound] / unit * REACH * wide
-    flat: dict[str, Any] = {"angles": "xy", "scale_units": "xy", "scale": 1, "width": 0.004, "zorder": 4}
+    flat: dict[str, Any] = {"angles": "xy", "scale_units": "xy", "scale": 1, "zorder": 4}
+    flat["width"] = 0.004 if len(place) < 300 else 0.0015
     ax.quiver(*place[sound].T, *long.T, color=ink, **flat)
     ax.scatter(*place[~sound].T, marker="x", color=LIGHT["bad"], s=40, zorder=5)
     said = "|adjoint|" if ink == LIGHT["hot"] else f"|{reel.tracks['arrows'].name}|"
@@ -130,7 +131,7 @@ def save_film(reel: FilmReel, path: Path) -> Path:
 
     Raises LaunchError [film-file] for another ending, and for an MP4 where there is no ffmpeg.
     """
-    ending, figure = path.suffix.lower(), film_chart(reel, poster_of(reel))
+    ending, figure = path.suffix.lower(), film_chart(reel, reel.poster)
     if ending == ".png":
         path.write_bytes(png(figure))
         return path
@@ -147,8 +148,3 @@ def save_film(reel: FilmReel, path: Path) -> Path:
             draw_film(figure, reel, k, forward)
             writer.grab_frame()
     return path
-
-
-def poster_of(reel: FilmReel) -> int:
-    """The frame that stands for the film: before the last third."""
-    return round(0.66 * (len(reel.moments) - 1))

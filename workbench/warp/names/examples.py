@@ -18,12 +18,10 @@ def get_source_directory() -> str:
     """
     spec = PathFinder.find_spec("warp")
     if spec is None or spec.origin is None:
-        raise LaunchError(
-            "the files of Warp's examples are not on this machine.",
-            slug="not-here",
-            why="They come with the package warp-lang, which is looked for and not imported.",
-            instead="pip install warp-lang, or the path of a file of yours",
-        )
+        text = "the files of Warp's examples are not on this machine."
+        why = "They come with the package warp-lang, which is looked for and not imported."
+        instead = "pip install warp-lang, or the path of a file of yours"
+        raise LaunchError(text, slug="not-here", why=why, instead=instead)
     return str(Path(spec.origin).resolve().parent / "examples")
 
 
