@@ -52,7 +52,7 @@ SHADOW = ir.Role.SHADOW
 
 # passes its argument on, and no gradient back; not among the rows of the language
 DETACH = Row("detach", type=lambda t: t, elementwise=True, meaning=lambda x: x, c="{0}")
-PEEK = Row("peek", type=lambda stack: stack.dtype, meaning=lambda stack: stack[-1])
+PEEK = Row("peek", type=lambda stack: stack.dtype, meaning=lambda stack: stack.held[-1])
 
 
 def without_components(program: Program, active: frozenset[str], groups: Groups) -> Reverse:

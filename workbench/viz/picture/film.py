@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.animation import FFMpegWriter, PillowWriter
+from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.colors import LinearSegmentedColormap
@@ -47,7 +48,7 @@ def draw_film(figure: Chart, reel: FilmReel, k: int, forward: bool = False) -> N
     figure.suptitle(f"{reel.said(k)}\n{reel.caption[0]}", fontsize=9, color=LIGHT["ink"])
 
 
-def _points(ax: Any, reel: FilmReel, k: int, forward: bool) -> None:
+def _points(ax: Axes, reel: FilmReel, k: int, forward: bool) -> None:
     track = reel.tracks["points"]
     place, box = _seen(track.values[k], reel.dims), bounds(_seen(track.values, reel.dims))
     if track.known is not None:
@@ -94,7 +95,7 @@ def shaded(numbers: np.ndarray, most: float) -> np.ndarray:
     return np.sign(numbers) * np.sqrt(np.minimum(np.abs(numbers) / (most or 1.0), 1))
 
 
-def _arrows(ax: Any, reel: FilmReel, k: int, place: np.ndarray, wide: float, ink: str) -> None:
+def _arrows(ax: Axes, reel: FilmReel, k: int, place: np.ndarray, wide: float, ink: str) -> None:
     arrows = reel.arrows
     assert arrows is not None
     unit, sound = arrow_scale(arrows), np.isfinite(arrows[k]).all(-1)
@@ -108,7 +109,7 @@ def _arrows(ax: Any, reel: FilmReel, k: int, place: np.ndarray, wide: float, ink
     ax.text(0.02, 0.02, text, transform=ax.transAxes, color=ink, fontsize=8)
 
 
-def _field(figure: Chart, ax: Any, reel: FilmReel, k: int, panel: str) -> None:
+def _field(figure: Chart, ax: Axes, reel: FilmReel, k: int, panel: str) -> None:
     """A plane of numbers in signed colours; NaN is a hole with a rim, what was not kept is grey."""
     track = reel.tracks["field"]
     numbers = track.values if panel == "value" else track.adjoint
