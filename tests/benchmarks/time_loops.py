@@ -119,10 +119,7 @@ class Scan:
 
 
 def lines(size: Size) -> dict[str, Any]:
-    made = {
-        "captured": Line(size),
-        "JAX": Scan(size),
-    }
+    made = {"captured": Line(size), "JAX": Scan(size)}
     for one in made.values():
         one.both()
     ours, theirs = (m.gradient() for m in made.values())
