@@ -10,8 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tqdm import tqdm
 
 import workbench as wb
+from workbench import tables
 from workbench.kernels.compile import c_compiler, c_library
 from workbench.kernels.modules import get_module
 from workbench.launches import executable
@@ -114,7 +116,9 @@ def test_kernels_of_a_module_are_compiled_side_by_side_under_a_bar(compiled, tmp
 
     monkeypatch.setattr(c_compiler, "_run", met)
     monkeypatch.setattr(c_library, "_builders", ThreadPoolExecutor(2))
-    monkeypatch.setattr(executable, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(executable, "BAR_AFTER_S", 0.0)
+    monkeypatch.setattr(tables, "BAR_AFTER_S", 0.0)
+    monkeypatch.setattr(tables, "_bar_here", lambda: tqdm)  # as on a terminal
     head = TEXT.partition("@wb.kernel\ndef any_type")[0]
     wb.load_module(written(tmp_path, "side_by_side", head))
     assert len(compiled) == 4 and "compiling kernels" in capsys.readouterr().err

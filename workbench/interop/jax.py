@@ -47,10 +47,10 @@ __all__ = [
 __dir__ = __all__.copy
 
 
-def from_jax(x: jax.Array, dtype: DTypeLike = None, requires_grad: bool = False, copy: bool = False) -> array:
+def from_jax(jax_array: jax.Array, dtype: DTypeLike = None, requires_grad: bool = False, copy: bool = False) -> array:
     """An array on the memory of a JAX array, for reading: a write to it is refused [read-only].
 
-    dtype  element type; for vec, mat and quat the trailing axes of `x` are the components.
+    dtype  element type; for vec, mat and quat the trailing axes of `jax_array` are the components.
     copy   True: memory of its own, which can be written.
 
     JAX does not see the gradient of this array: use `interop.jax.function` for gradients through both.
@@ -60,17 +60,17 @@ def from_jax(x: jax.Array, dtype: DTypeLike = None, requires_grad: bool = False,
     >>> wb.from_jax(jnp.ones(2))
     array([1., 1.], dtype=float32, shape=(2,))
     """
-    if isinstance(x, Tracer):
+    if isinstance(jax_array, Tracer):
         text = "from_jax inside a function that JAX traces: there is no memory yet."
         raise LaunchError(text, slug="tracer", instead="wb.interop.jax.function(kernel, dim=n)(x)")
-    if not isinstance(x, jax.Array):
-        raise LaunchError(f"from_jax takes a JAX array, got {type(x).__name__}", slug="argument-type")
-    if x.devices() and next(iter(x.devices())).platform == "gpu":
+    if not isinstance(jax_array, jax.Array):
+        raise LaunchError(f"from_jax takes a JAX array, got {type(jax_array).__name__}", slug="argument-type")
+    if jax_array.devices() and next(iter(jax_array.devices())).platform == "gpu":
         import cupy
 
-        data: Any = cupy.from_dlpack(x)
+        data: Any = cupy.from_dlpack(jax_array)
     else:
-        data = np.asarray(x)
+        data = np.asarray(jax_array)
     if copy:
         made = array(data, dtype_of(data.dtype if dtype is None else dtype), requires_grad=requires_grad)
         arrived(made, ())
@@ -78,10 +78,10 @@ def from_jax(x: jax.Array, dtype: DTypeLike = None, requires_grad: bool = False,
     return share(data, dtype, requires_grad, None, "a JAX array", constant=True)
 
 
-def to_jax(a: array, copy: bool = True) -> jax.Array:
+def to_jax(warp_array: array, copy: bool = True) -> jax.Array:
     """A JAX array of the values, components as trailing axes.
 
-    copy  False: on the memory of `a`, which then cannot be written as long as JAX holds it. XLA takes only memory
+    copy  False: on the memory of the array, which then cannot be written as long as JAX holds it. XLA takes only memory
           that is contiguous and starts at a multiple of 64 bytes.
 
     Raises LaunchError [dtype] for structs and where JAX has 64-bit types switched off, [layout]; GradientError
@@ -90,6 +90,7 @@ def to_jax(a: array, copy: bool = True) -> jax.Array:
     >>> wb.to_jax(wb.ones(2)).shape
     (2,)
     """
+    a = warp_array
     if not isinstance(a, array):
         raise LaunchError(f"to_jax takes an array, got {type(a).__name__}", slug="argument-type")
     if isinstance(a.dtype, Struct):

@@ -143,7 +143,7 @@ _SCALARS: dict[torch.dtype, Scalar] = {getattr(torch, s.name): s for s in types.
 # ---- dtypes and devices
 
 
-def dtype_from_torch(dtype: torch.dtype) -> Scalar:
+def dtype_from_torch(torch_dtype: torch.dtype) -> Scalar:
     """The scalar type of a torch dtype. Raises LaunchError [dtype] for those that kernels do not have.
 
     >>> import torch
@@ -151,15 +151,15 @@ def dtype_from_torch(dtype: torch.dtype) -> Scalar:
     float64
     """
     try:
-        return _SCALARS[dtype]
+        return _SCALARS[torch_dtype]
     except (KeyError, TypeError):
-        text = f"{dtype} has no dtype in the kernel language"
+        text = f"{torch_dtype} has no dtype in the kernel language"
         raise LaunchError(
             text, slug="dtype", why=f"Known: {', '.join(str(d) for d in _SCALARS)}.", instead="tensor.to(torch.float32)"
         ) from None
 
 
-def dtype_to_torch(dtype: DTypeLike) -> torch.dtype:
+def dtype_to_torch(warp_dtype: DTypeLike) -> torch.dtype:
     """The torch dtype of a scalar type, or of the components of a vector, matrix or quaternion type.
 
     Raises LaunchError [dtype] for structs.
@@ -167,20 +167,22 @@ def dtype_to_torch(dtype: DTypeLike) -> torch.dtype:
     >>> wb.dtype_to_torch(wb.vec3)
     torch.float32
     """
-    scalar = getattr(dtype_of(dtype), "scalar", None)
+    scalar = getattr(dtype_of(warp_dtype), "scalar", None)
     for theirs, ours in _SCALARS.items():
         if ours is scalar:
             return theirs
-    raise LaunchError(f"{dtype} has no torch dtype", slug="dtype", instead="one field of it: to_torch(a.field(name))")
+    raise LaunchError(
+        f"{warp_dtype} has no torch dtype", slug="dtype", instead="one field of it: to_torch(a.field(name))"
+    )
 
 
-def device_from_torch(device: torch.device | str) -> Device:
+def device_from_torch(torch_device: torch.device | str) -> Device:
     """The device that a torch device (or its name) stands for. Raises LaunchError [device].
 
     >>> wb.device_from_torch("cpu")
     cpu
     """
-    found = torch.device(device)
+    found = torch.device(torch_device)
     return get_device(found.type if found.index is None or found.type == "cpu" else f"{found.type}:{found.index}")
 
 

@@ -144,8 +144,10 @@ def followed(tape: Tape) -> Said | None:
     """
     if (loss := _seeded_number(tape)) is None:
         return None
+    from ...diagnose.trust import trust  # no picture but this needs it
+
     with suppress(GradientError, KernelError, LaunchError):
-        found = tape.trust(loss)
+        found = trust(tape, loss)
         text, _, remedy = found.sentence.partition(" What helps: ")
         made = Finding("trust", "info", found.launch or "", found.line, text, remedy, thread=found.thread, brief=text)
         return _said(tape, made, None)
