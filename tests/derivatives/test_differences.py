@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -371,17 +369,3 @@ def test_a_kink_that_long_steps_do_not_see_is_not_measurable(weak, bend):
         assert differences.verdict(f, got, 1e-5, 1e-15, 1e-6)[0] != differences.WRONG
     for got in (1.0 - weak, 1.0 + 2 * weak, 0.5):
         assert differences.verdict(f, got, 1e-5, 1e-15, 1e-6)[0] == differences.WRONG
-
-
-@pytest.mark.parametrize("dtype", [wb.float32, wb.float64])
-def test_a_kernel_of_any_type_over_a_grid_of_three_dimensions(dtype, backend):
-    @wb.kernel
-    def product(a: wb.array(dtype=Any, ndim=3), b: wb.array(dtype=Any, ndim=3), y: wb.array(dtype=Any, ndim=3)):
-        i, j, k = wb.tid()
-        y[i, j, k] = a[i, j, k] * b[i, j, k]
-
-    a, b = (wb.array(np.arange(6.0).reshape(1, 3, 2) + k, dtype=dtype, requires_grad=True) for k in (1, 2))
-    y = wb.zeros((1, 3, 2), dtype=dtype)
-    assert wb.gradcheck(product, (1, 3, 2), [a, b], [y])
-    found = wb.autograd.jacobian(product, (1, 3, 2), [a, b], [y], input_output_mask=[("a", "y")])
-    np.testing.assert_allclose(found[0, 0].numpy(), np.diag(np.arange(6.0) + 2))
