@@ -212,6 +212,7 @@ def test_a_write_to_an_input_that_was_not_declared_is_refused():
 def test_the_old_places_of_the_names_import():
     for name in ("jax_experimental", "jax_experimental.ffi", "jax_experimental.custom_call"):
         assert importlib.import_module(f"workbench.{name}").jax_kernel is wb.jax_kernel
+    assert wb.interop.jax_kernel is wb.jax_kernel and wb.interop.from_torch is wb.from_torch
 
 
 def test_types_and_devices_have_names_in_both():

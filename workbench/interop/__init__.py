@@ -18,15 +18,15 @@ from ..kernels.types import Array, Type
 
 __all__ = ["dlpack", "jax", "torch", "warp"]
 __dir__ = __all__.copy
-_OF_JAX = "jax_kernel jax_callable JaxCallableGraphMode JaxModulePreloadMode clear_jax_callable_graph_cache".split()
 
 
 def __getattr__(name: str) -> Any:
-    """`wb.interop.torch`: the module is imported when it is first named."""
+    """`wb.interop.torch`: the module is imported when it is first named. What it defines for `wb` is found here too."""
     if name in __all__:
         return importlib.import_module(f".{name}", __name__)
-    if name in _OF_JAX:  # this is `jax_experimental` too, where older programs find them
-        return getattr(sys.modules[__name__.partition(".")[0]], name)
+    root = sys.modules[__name__.partition(".")[0]]
+    if root._LATER.get(name, "").startswith("interop."):
+        return getattr(root, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

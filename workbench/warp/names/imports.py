@@ -34,7 +34,7 @@ class HostModules:
 
     def exec_module(self, module: ModuleType) -> None:
         """Enter `wb.x` in `sys.modules` as `workbench.x`."""
-        path = ["interop"] if module.__name__ in _JAX else module.__name__.split(".")[1:]
+        path = [] if module.__name__ in _JAX else module.__name__.split(".")[1:]
         found: Any = reduce(getattr, path, sys.modules[ROOT])
         if type(found) is Refused:
             vars(found).update(__path__=[], __spec__=module.__spec__)  # so that names below it are looked for
