@@ -24,7 +24,7 @@ from ..data.film_choice import choose
 from ..data.snapshot import full_shape
 from ..picture.svg import quoted
 from .saved import SIZE, Saved
-from .view import PAGE, Busy, cells, module, quiet_memory, reply, style
+from .view import PAGE, cells, module, quiet_memory, reply, style
 from .what_if import WhatIf
 from .widget import Widget
 
@@ -32,11 +32,8 @@ STAGE = tuple(f"{name}.js" for name in "film_frames camera film_paint film_bar f
 FILM = ("elements.js", "ask.js", "late_messages.js", *STAGE, "film.js")
 ARGUMENTS = ("points", "lines", "mesh", "field", "arrows", "colour", "view", "every")
 START = """
-const packed = Uint8Array.from(atob(document.getElementById("data").textContent), (c) => c.charCodeAt(0));
-const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
-const film_data = new DataView(await new Response(stream).arrayBuffer());
 const answer = globalThis.kernel ?? (async () => ({ error: "tape.film() in a notebook runs the program again." }));
-const model = offlineModel({ ...STATE, film_data }, answer);
+const model = offlineModel({ ...STATE, film_data: new DataView(whole) }, answer);
 film(model, document.getElementById("view"), new AbortController().signal);
 """
 
@@ -125,8 +122,7 @@ class Film(Saved, Widget):
 
     def _answer(self, content: Mapping[str, Any]) -> tuple[Any, list[bytes]]:
         with quiet_memory():
-            if cells.beside:
-                raise Busy("busy: a cell is running")
+            cells.give_way()
             return self.what_if.answer(content)
 
     def values(self, layer: str) -> np.ndarray:

@@ -15,7 +15,7 @@ from ...tapes.tape import Tape
 from ..data.against import Against, compare
 from .against import AgainstView
 from .film import STAGE, film_reel, packed
-from .view import SCRIPTS, View, module, quiet_memory, style
+from .view import SCRIPTS, View, cells, module, quiet_memory, style
 from .what_if import WhatIf
 
 ABOVE = (*SCRIPTS[:-1], *STAGE, "film_above.js", SCRIPTS[-1])
@@ -46,7 +46,7 @@ class FilmView(View):
         if content["ask"] != "what_if":
             return super().answer(content)
         with quiet_memory():
-            self._beside()
+            cells.give_way()
             return self.what_if.answer(content)
 
 

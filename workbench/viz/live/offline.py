@@ -42,9 +42,6 @@ STOPS = 12  # moments of a ledger where nobody chooses
 HEATS = 1 << 24  # bytes of heat-maps
 MAPS = 500  # heat-maps
 START = """
-const packed = Uint8Array.from(atob(document.getElementById("data").textContent), (c) => c.charCodeAt(0));
-const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
-const whole = await new Response(stream).arrayBuffer();
 const length = new DataView(whole).getUint32(0, true);
 const page = JSON.parse(new TextDecoder().decode(new Uint8Array(whole, 4, length)));
 const blob = ([at, size]) => new DataView(whole.slice(4 + length + at, 4 + length + at + size));

@@ -84,6 +84,9 @@ PAGE = """<!doctype html>
 <script type="application/octet-stream" id="data">{data}</script>
 <script type="module">
 {module}
+const packed = Uint8Array.from(atob(document.getElementById("data").textContent), (c) => c.charCodeAt(0));
+const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
+const whole = await new Response(stream).arrayBuffer();
 {start}
 </script></body></html>
 """
@@ -140,10 +143,10 @@ class NotebookCells:
     def _ended(self, *_: object) -> None:
         self.running = False
 
-    @property
-    def beside(self) -> bool:
-        """True if a cell runs in the main thread and the caller is in another one."""
-        return self.running and threading.current_thread() is not threading.main_thread()
+    def give_way(self) -> None:
+        """Raises `Busy` while a cell runs in the main thread, if the caller is in another one: long work waits."""
+        if self.running and threading.current_thread() is not threading.main_thread():
+            raise Busy("busy: a cell is running")
 
 
 cells = NotebookCells()
@@ -375,7 +378,7 @@ class View(Saved, Widget):
         if self.moments is None:
             self.moments = self._moments()
         if self.moments.rewinds:
-            self._beside()
+            cells.give_way()
         return self.moments
 
     def _moments(self) -> TapeMoments:
@@ -444,7 +447,7 @@ class View(Saved, Widget):
         return look(self.tape, int(asked["launch"]), thread).to_json(), []
 
     def _findings(self, asked: Mapping[str, Any]) -> tuple[Any, list[bytes]]:
-        self._beside()
+        cells.give_way()
         if self.wrong is not None:
             return {**NOTHING.to_json(), "again": False}, []
         self._said = found = self._verdict(None if asked.get("all") else PATIENT)
@@ -466,7 +469,7 @@ class View(Saved, Widget):
 
     def _trust(self, asked: Mapping[str, Any]) -> tuple[Any, list[bytes]]:
         """Answer `rows` with the one finding of `tape.trust`, or none; `ask` where it takes long."""
-        self._beside()
+        cells.give_way()
         long = len(self._events) > SOON and not asked.get("all")
         found = None if long or self._retrace is not None else followed(self.tape)
         rows = [] if found is None else [{**asdict(found), "lanes": self._rows_of(found.lanes), "spreads": False}]
@@ -475,15 +478,10 @@ class View(Saved, Widget):
     def _again(self, asked: Mapping[str, Any]) -> tuple[Any, list[bytes]]:
         """Rerun the program on copies with everything kept: from now on every value at every moment is known."""
         del asked
-        self._beside()
+        cells.give_way()
         self._kept = KeptRun(self.tape)
         self.moments, self.answers = None, Answers()
         return {}, []
-
-    def _beside(self) -> None:
-        """Raises `Busy` while a cell runs: long work waits until nothing waits for it."""
-        if cells.beside:
-            raise Busy("busy: a cell is running")
 
     def _levels(self, asked: Mapping[str, Any]) -> tuple[Any, list[bytes]]:
         del asked
