@@ -94,11 +94,12 @@ def verdict(f: Callable[[float], float], got: float, step: float, noise: float, 
             return _last_word(seen, got, noise, rtol)
         if k == 2 and _kinked(found[:3], got, 1e-6):
             return Judgement(KINK, found[0].low, found[0].high)
-    usable = _usable(_slopes(seen, noise))
+    found = _slopes(seen, noise)
+    usable = _usable(found)
     for three in zip(usable, usable[1:], usable[2:], strict=False):
         if _kinked(three, got, 1e-2):
             return Judgement(KINK, three[0].low, three[0].high)
-    return Judgement(UNSURE, _best(_slopes(seen, noise)))
+    return Judgement(UNSURE, _best(found))
 
 
 def _slopes(seen: dict[float, Values], noise: float) -> list[Slope]:

@@ -91,8 +91,7 @@ class OpCall:
             tape.border.meet(a.span)
             if (is_float_memory(a) and tape.follows([a])) or (a.is_gradient and tape.meets_gradient(a, place)):
                 self.followed.add(a.allocation)
-                tape.active[a.allocation] = None
-                tape.log.check_scalar(a, event.label)
+                tape.log.activate(a, event.label)
         event.followed = bool(self.followed)
         if tape.needed.guarded:
             tape.needed.check_left(event)
@@ -103,8 +102,7 @@ class OpCall:
             if n < len(self.outs):
                 tape.needed.begun[a.allocation] = None
                 if event.followed and is_float_memory(a):
-                    tape.active[a.allocation] = None
-                    tape.log.check_scalar(a, event.label)
+                    tape.log.activate(a, event.label)
         tape.events.append(event)
         tape.needed.remember_left(event)
 
