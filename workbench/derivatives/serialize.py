@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ast
 import copyreg
-import dis
 import importlib
 import io
 import linecache
@@ -39,7 +38,7 @@ from ..kernels import types as T
 from ..kernels.ops.row import ROWS
 from ..kernels.program import Kernel, Program
 from ..kernels.reading.declare import Func, same_struct
-from ..kernels.reading.source import source
+from ..kernels.reading.source import names_around, source
 from ..kernels.row import Row
 from ..launches.adjoint_plan import adjoint_of
 from ..launches.command import Command
@@ -93,23 +92,12 @@ def _function(fn: types.FunctionType) -> Any:
     if not is_users((fn.__module__ or "").partition(".")[0]):  # every process finds it
         return NotImplemented
     text = source(fn)
-    names = {
-        step.argval
-        for code in _codes(fn.__code__)
-        for step in dis.get_instructions(code)
-        if step.opname in ("LOAD_GLOBAL", "LOAD_NAME")
-    }
-    around = {n: fn.__globals__[n] for n in sorted(names) if n in fn.__globals__}
+    around = {n: fn.__globals__[n] for n in sorted(names_around(fn.__code__)) if n in fn.__globals__}
     around |= {n: c.cell_contents for n, c in zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True)}
     given = fn.__defaults__, fn.__kwdefaults__, dict(fn.__annotations__)
     lines = [""] * (text.first - 1) + textwrap.dedent("\n".join(text.lines)).splitlines()
     whole = "\n".join(lines) + "\n"
     return _remade, (fn.__name__, fn.__qualname__, whole, text.first, text.file), (around, given), None, None, _fill
-
-
-def _codes(code: types.CodeType) -> list[types.CodeType]:
-    inner = [c for c in code.co_consts if isinstance(c, types.CodeType)]
-    return [code, *(deeper for c in inner for deeper in _codes(c))]
 
 
 def _remade(name: str, qualname: str, text: str, first: int, file: str) -> types.FunctionType:

@@ -25,8 +25,9 @@ def __getattr__(name: str) -> Any:
     if name in __all__:
         return importlib.import_module(f".{name}", __name__)
     root = sys.modules[__name__.partition(".")[0]]
-    if root._LATER.get(name, "").startswith("interop."):
-        return getattr(root, name)
+    found = getattr(root, name) if name in root.__all__ else None
+    if getattr(found, "__module__", "").startswith(f"{__name__}."):
+        return found
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -10,7 +10,6 @@ object of compiled code, is refused. Functions of libraries are taken to read no
 from __future__ import annotations
 
 import ast
-import dis
 import functools
 import hashlib
 import sys
@@ -34,7 +33,7 @@ from ..arrays.scalar import scalar
 from ..errors import KernelError, LaunchError, Where
 from ..kernels.program import Kernel
 from ..kernels.reading.declare import Func, Instance
-from ..kernels.reading.source import Source, source
+from ..kernels.reading.source import Source, codes, names_around, source
 
 MOST = 10_000  # objects that a function may reach
 _MISSING = object()
@@ -238,9 +237,9 @@ class PythonState:
         if not is_users(package):
             return
         self.functions.append(function)
-        names = dict.fromkeys(name for code in _codes(function.__code__) for name in _texts(code))
+        names = dict.fromkeys(name for code in codes(function.__code__) for name in _texts(code))
         self._names.update(names)
-        for name in around if names.keys() & _ALL_GLOBALS else _globals(function.__code__):
+        for name in around if names.keys() & _ALL_GLOBALS else names_around(function.__code__):
             if name in around:
                 self._visit(name, self._link(name, functools.partial(around.get, name, _MISSING)))
         for module in _imported(names, around):
@@ -298,12 +297,6 @@ def _texts(code: CodeType) -> Iterator[str]:
             yield part
 
 
-def _globals(code: CodeType) -> dict[str, None]:
-    """The names that code, and what is defined in it, looks up in its module."""
-    steps = (step for part in _codes(code) for step in dis.get_instructions(part))
-    return dict.fromkeys(step.argval for step in steps if "GLOBAL" in step.opname or step.opname == "LOAD_NAME")
-
-
 def _imported(names: Iterable[str], around: Mapping[str, Any]) -> Iterator[ModuleType]:
     """Modules that code with these names may import where it runs, from the package of its own module too."""
     packages, package = [""], str(around.get("__package__") or "")
@@ -345,13 +338,6 @@ def _inside(cell: CellType) -> Any:
         return cell.cell_contents
     except ValueError:  # nothing is in it yet
         return _MISSING
-
-
-def _codes(code: CodeType) -> Iterator[CodeType]:
-    yield code
-    for inner in code.co_consts:
-        if isinstance(inner, CodeType):
-            yield from _codes(inner)
 
 
 _ADDING = ("append", "add", "update")

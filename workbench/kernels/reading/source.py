@@ -10,7 +10,7 @@ import copy
 import dis
 import inspect
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from types import CodeType, ModuleType
@@ -194,3 +194,17 @@ def _essence(code: CodeType) -> list[tuple[str, str]]:
         value = "" if jumps or isinstance(step.argval, CodeType) else repr(step.argval)
         out.append((step.opname.replace("LOAD_METHOD", "LOAD_ATTR"), value))
     return out
+
+
+def codes(code: CodeType) -> Iterator[CodeType]:
+    """Yields code, and that of all that is defined in it."""
+    yield code
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            yield from codes(inner)
+
+
+def names_around(code: CodeType) -> dict[str, None]:
+    """The names that code, and what is defined in it, looks up in its module, in order."""
+    steps = (step for part in codes(code) for step in dis.get_instructions(part))
+    return dict.fromkeys(step.argval for step in steps if "GLOBAL" in step.opname or step.opname == "LOAD_NAME")

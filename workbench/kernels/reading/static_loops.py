@@ -23,6 +23,7 @@ from .base import Meaning, ReaderBase, reads
 from .declare import Instance, struct_of
 from .lower_bounds import static_int
 from .scope import FRESH, ArrayView, Choice, Local, Shown, StructParts, Unusable, is_array, is_literal
+from .source import codes
 
 FIXED = (bool, int, float, str, np.generic, type(None), Type, Row, BuiltinFunctionType)  # ask nothing further
 TURNS = 512  # more of them make a program that no compiler likes
@@ -87,8 +88,7 @@ def evaluated(reader: ReaderBase, expression: ast.expr, node: ast.AST) -> Any:
 
 def global_names(code: CodeType) -> set[str]:
     """The names that a piece of code looks up around it, and of attributes."""
-    inner = [global_names(c) for c in code.co_consts if isinstance(c, CodeType)]
-    return set(code.co_names).union(*inner)
+    return {name for part in codes(code) for name in part.co_names}
 
 
 def known_value(x: Meaning) -> Any:
