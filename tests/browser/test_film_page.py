@@ -99,6 +99,7 @@ def rows(page: Page) -> list[list[float]]:
     """The numbers of the table, a row for each point."""
     if page.locator(".wb-film details").get_attribute("open") is None:
         page.locator(".wb-film summary").click()
+        page.wait_for_selector(".wb-film tbody tr")  # it is filled when the page says that it is open, a moment later
     cells = page.locator(".wb-film tbody tr").all_inner_texts()
     return [
         [float(n.replace("−", "-")) for n in re.findall(r"−?\d+(?:\.\d+)?(?:e−?\d+)?", c.partition("\t")[2])]
@@ -235,14 +236,14 @@ def test_dragging_a_point_runs_the_program_again_beside_the_prediction(show, mad
     start = made["a"]["x0"].numpy().copy()
     start[2] += np.float32([dx, dy])
     again = made["tape"].replay({made["a"]["x0"]: start})
-    said = page.locator(".wb-said").evaluate("(e) => ({ ...e.dataset })")
-    assert float(said["loss"]) == pytest.approx(float(again[made["a"]["loss"]].numpy()[0]), rel=1e-6)
+    loss = pytest.approx(float(again[made["a"]["loss"]].numpy()[0]), rel=1e-6)
+    words = page.locator(".wb-said")
+    said = eventually(lambda: words.evaluate("(e) => ({ ...e.dataset })"), lambda said: float(said["loss"]) == loss)
     slope = made["tape"].adjoint(made["a"]["x0"], at=made["tape"].events[0])[2].astype(float)
     assert float(said["predicted"]) == pytest.approx(float(said["before"]) + slope @ [dx, dy], rel=1e-6)
     scrub(page, STEPS)
-    eventually(lambda: "of the new run" in page.inner_text(".wb-film tbody") or rows(page))
-    shown = np.array(rows(page))[:, :2]
-    np.testing.assert_allclose(shown, again[made["a"]["x"]].numpy(), rtol=2e-5)
+    ends = again[made["a"]["x"]].numpy()
+    eventually(lambda: np.array(rows(page))[:, :2], lambda shown: np.allclose(shown, ends, rtol=2e-5))
     assert page.evaluate(INK, [".wb-scene", "hot"]) > 30, "the prediction is dashed"
     page.get_by_role("button", name="show the recorded run again").click()
     np.testing.assert_allclose(np.array(rows(page))[:, :2], film.values("points")[-1], rtol=2e-5)
