@@ -8,7 +8,6 @@ import pytest
 from geometry.meshes import distances, soup, sphere
 
 import workbench as wb
-from workbench.geometry import fitting
 
 
 @wb.kernel
@@ -104,17 +103,6 @@ def test_a_tree_in_a_capture_is_that_of_the_boxes_at_each_replay(how):
         wanted = (at <= 0.3).all(1) & (at + np.float32(0.2) >= -0.3).all(1)
         np.testing.assert_array_equal(out.numpy(), wanted)
         bvh.rebuild()
-
-
-def test_an_order_along_a_curve_has_neighbours_beside_each_other():
-    x = np.random.default_rng(5).uniform(-1, 1, (500, 3)).astype(np.float32)
-    points, boxes = wb.array(x, dtype=wb.vec3), wb.array([[0, 0, 0], [0, 0, 0], [-1, -1, -1], [1, 1, 1]], dtype=wb.vec3)
-    items = wb.zeros(500, dtype=int)
-    fitting.order_along_curve(points, points, boxes, items)
-    order = items.numpy()
-    assert sorted(order) == list(range(500))
-    steps = np.linalg.norm(np.diff(x[order], axis=0), axis=1)
-    assert steps.mean() < 0.3 * np.linalg.norm(np.diff(x, axis=0), axis=1).mean()
 
 
 @wb.kernel

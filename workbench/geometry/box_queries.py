@@ -17,7 +17,7 @@ from ..launches.handles import held, numbered, rebuilt_in_place
 from ..launches.launch import through
 from .building import check, check_groups, check_order, contents, same_device
 from .examples import BOXES, GROUPS, TWO_FACES, counted, marked
-from .fitting import fit_boxes, order_along_curve
+from .fitting import fit_boxes
 from .language import wb
 from .mesh import BEFORE, MESH, item_corners
 from .tree import TREE, Tree, exact_entry, group_root, inverses, is_other, leaf_items, left_out, skipped
@@ -65,15 +65,12 @@ class Bvh:
 
     @through
     def rebuild(self, constructor: str | None = None) -> None:
-        """Build the tree anew for the boxes as they are now. In a capture it is a little worse.
+        """Build the tree anew for the boxes as they are now; in a capture it is fitted to them, and finds the same.
 
         Raises LaunchError [capture] for a tree with groups there.
         """
         if self.tree is not None and self.groups is None and capture_log.active_capture() is not None:
             self.refit()
-            if self.tree.count:
-                order_along_curve(self.lowers, self.uppers, self.tree.boxes, self.tree.items)
-                self.refit()
             return
         what = "A Bvh is built"
         groups = None if self.groups is None else contents(self.groups, what, BEFORE)

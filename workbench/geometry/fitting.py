@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..arrays.array import array, new_array
+from ..arrays.array import array
 from ..kernels import kernel
 from ..kernels.program import Kernel
 from ..kernels.reading.declare import tid
@@ -116,75 +116,6 @@ def grow(boxes: Array(wb.vec3)):
     low, high, m = boxes[2 * node], boxes[2 * node + 1], boxes[0][0]
     boxes[2 * node] = wb.vec3(end(low[0], -m, INF), end(low[1], -m, INF), end(low[2], -m, INF))
     boxes[2 * node + 1] = wb.vec3(end(high[0], m, -INF), end(high[1], m, -INF), end(high[2], m, -INF))
-
-
-# ---- another order, where none can be found on the host: along a curve through the box of all (Morton, 1966)
-
-
-@library()
-def spread(x: wb.uint32):
-    """Ten bits spread out, with two zeros before each, for Morton codes."""
-    x = (x | (x << wb.uint32(16))) & wb.uint32(0x030000FF)
-    x = (x | (x << wb.uint32(8))) & wb.uint32(0x0300F00F)
-    x = (x | (x << wb.uint32(4))) & wb.uint32(0x030C30C3)
-    return (x | (x << wb.uint32(2))) & wb.uint32(0x09249249)
-
-
-@library()
-def tenth_bit(low: float, high: float, from_: float, to: float):
-    x = (0.5 * low + 0.5 * high - from_) / wb.max(to - from_, 1.0e-37) * 1023.0
-    return spread(wb.uint32(wb.min(wb.max(0.0, x), 1023.0)))
-
-
-@kernel
-def place_on_curve(
-    lowers: Array(wb.vec3), uppers: Array(wb.vec3), boxes: Array(wb.vec3), codes: Array(wb.uint32), items: Array(int32)
-):
-    i = tid()
-    a, b, low, high = wb.detach(lowers[i]), wb.detach(uppers[i]), boxes[2], boxes[3]
-    x, y = tenth_bit(a[0], b[0], low[0], high[0]), tenth_bit(a[1], b[1], low[1], high[1])
-    codes[i] = (x << wb.uint32(2)) | (y << wb.uint32(1)) | tenth_bit(a[2], b[2], low[2], high[2])
-    items[i] = i
-
-
-@kernel
-def sort_by_bits(
-    codes: Array(wb.uint32),
-    items: Array(int32),
-    shift: wb.uint32,
-    counts: Array(int32),
-    to_codes: Array(wb.uint32),
-    to_items: Array(int32),
-):
-    """One stable pass of a radix sort, by ten bits of the codes, in one thread."""
-    for k in range(counts.shape[0]):
-        counts[k] = 0
-    for i in range(codes.shape[0]):
-        counts[int32((codes[i] >> shift) & wb.uint32(1023))] += 1
-    start = 0
-    for k in range(counts.shape[0]):
-        size = counts[k]
-        counts[k] = start
-        start += size
-    for i in range(codes.shape[0]):
-        k = int32((codes[i] >> shift) & wb.uint32(1023))
-        to = counts[k]
-        to_codes[to] = codes[i]
-        to_items[to] = items[i]
-        counts[k] = to + 1
-
-
-@through
-def order_along_curve(lowers: array, uppers: array, boxes: array, items: array) -> None:
-    """Sort `items` along a Morton curve through the box of all items, that of node 1."""
-    n, device = len(items), items.device
-    codes, others = new_array(n, wb.uint32, device), new_array(n, wb.uint32, device)
-    first, second = new_array(n, int32, device), new_array(n, int32, device)
-    counts = new_array(1024, int32, device)
-    launch(place_on_curve, n, [lowers, uppers, boxes], [codes, first], device=device)
-    for shift, source, to in ((0, first, second), (10, second, first), (20, first, items)):
-        launch(sort_by_bits, 1, [codes, source, shift, counts], [others, to], device=device)
-        codes, others = others, codes
 
 
 # ---- for winding numbers: sums over the faces of each node, then what they look like from afar
