@@ -12,11 +12,12 @@ import re
 from ...errors import Where
 from ..ir import Function
 from ..ops import memory as rows, prelude
+from ..ops.c_text import c_texts
 from ..row import Row
 from ..types import Scalar
 from . import blocks
 from .body import Body
-from .c_names import MATH1, MATH2, c_texts, composites, typedef
+from .c_names import MATH1, MATH2, composites, typedef
 from .signature import NOTED, PLAIN, Signature, Variant
 from .tiles import helpers as tile_helpers
 
@@ -30,7 +31,9 @@ def _prototypes() -> str:
     return "\n".join(lines)
 
 
-TYPES, CHECKS, FIRST, TURNS, STACK, ASK = c_texts("processor.c", "TYPES CHECKS FIRST TURNS STACK ASK")
+TYPES, CHECKS, FIRST, TURNS, STACK, ASK, BOXED_ENTRY, AROUND = c_texts(
+    __file__, "processor.c", "TYPES CHECKS FIRST TURNS STACK ASK BOXED_ENTRY AROUND"
+)
 
 HEADER = TYPES + _prototypes() + "\n" + FIRST + TURNS
 
@@ -170,36 +173,6 @@ def _entry(body: Body) -> list[str]:
 
 def _pointers(body: Body) -> str:
     return "".join(f", {argument}" for _, argument in body.pointer_parameters())
-
-
-BOXED_ENTRY = """\
-void NAME(const void *block, int64_t begin, int64_t end) {
-    const NAME_args *args = block;
-    int64_t all[2 * RANK], in[2 * RANK];
-    for (int k = 0; k < RANK; ++k) {
-        all[2 * k] = k ? 0 : begin;
-        all[2 * k + 1] = k ? args->dim[k] : end;
-        for (int e = 2 * k; e < 2 * k + 2; ++e) {
-            int64_t x = args->wb_box[e];
-            in[e] = x < all[2 * k] ? all[2 * k] : x > all[2 * k + 1] ? all[2 * k + 1] : x;
-        }
-    }
-    NAME_inner(args, inPOINTERS);
-AROUND}
-"""
-AROUND = """\
-    int64_t part[2 * RANK];
-    for (int e = 0; e < 2 * RANK; ++e) part[e] = all[e];
-    for (int k = 0; k < RANK; ++k) {
-        part[2 * k + 1] = in[2 * k];
-        NAME_cells(args, partPOINTERS);
-        part[2 * k] = in[2 * k + 1];
-        part[2 * k + 1] = all[2 * k + 1];
-        NAME_cells(args, partPOINTERS);
-        part[2 * k] = in[2 * k];
-        part[2 * k + 1] = in[2 * k + 1];
-    }
-"""
 
 
 def _boxed_entry(body: Body, around: str) -> list[str]:

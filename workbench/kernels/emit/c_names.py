@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import re
 from collections.abc import Sequence
 from functools import lru_cache
@@ -12,14 +11,6 @@ import numpy as np
 
 from ..ir import Function, type_as, walk
 from ..types import Array, Composite, Matrix, Quat, Scalar, Stack, Tile, Transform, Type, Vector, float32, float64
-
-
-def c_texts(file: str, names: str) -> list[str]:
-    """The parts of a file of C beside this one: each begins behind a line `//// NAME`, and ends at an empty line."""
-    with open(os.path.join(os.path.dirname(__file__), file), encoding="utf-8") as text:
-        parts = dict(re.findall(r"^//// (\w+)\n(.*?\n)(?=\n|\Z)", text.read(), re.DOTALL | re.MULTILINE))
-    return [parts[name] for name in names.split()]
-
 
 _KEYWORDS = """
     auto break case char const continue default do double else enum extern float for goto if inline int long register

@@ -17,17 +17,18 @@ from typing import NamedTuple
 from ...errors import KernelError, Where
 from ..ir import Function, Stmt, Value, numeric, type_as, used, walk
 from ..ops import control, memory as rows, prelude
+from ..ops.c_text import c_texts
 from ..row import Effect, Row
 from ..types import Array, Composite, Scalar, Type, float16, float32, float64, int32, uint32, uint64
 from . import cuda_tiles
 from .body import ArrayNames, Body
 from .c import TURNS, after, head, plain
-from .c_names import c_texts, composites, type_name, typedef, zero
+from .c_names import composites, type_name, typedef, zero
 from .signature import MAX_RANK, PLAIN, Signature, Variant
 from .tiles import has_tiles
 
 TYPES, HALF, CHECKS, STACK, WITHIN, OVER, WARP_SUM, BLOCK_SUM, WORDS = c_texts(
-    "device.cu", "TYPES HALF CHECKS STACK WITHIN OVER WARP_SUM BLOCK_SUM WORDS"
+    __file__, "device.cu", "TYPES HALF CHECKS STACK WITHIN OVER WARP_SUM BLOCK_SUM WORDS"
 )
 
 SUMMED = "wb_block_add"  # a text with it gains from few blocks, each with many cells

@@ -13,15 +13,16 @@ from contextlib import contextmanager
 
 from ..ir import Region, Stmt, numeric, type_as, used, walk
 from ..ops import control, memory as mem
+from ..ops.c_text import c_texts
 from ..types import Tile
 from .body import Body
-from .c_names import c_texts, type_name
+from .c_names import type_name
 from .signature import NOTED
 from .tiles import DFT, LESS, MATMUL_ADJOINT
 
 SHARED = "wb_shared"
 THREADS = 128  # of a block
-(MACROS,) = c_texts("tiles.cu", "MACROS")
+(MACROS,) = c_texts(__file__, "tiles.cu", "MACROS")
 
 
 def note_on_gpu(self: Body, holds: str, bit: int) -> None:

@@ -1,4 +1,4 @@
-// What generated CUDA stands on: parts that `c_names.c_texts` reads by their names.
+// What generated CUDA stands on: parts that `c_text.c_texts` reads by their names.
 
 //// TYPES
 typedef signed char int8_t; typedef short int16_t; typedef int int32_t; typedef long long int64_t;

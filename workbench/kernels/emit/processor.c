@@ -1,4 +1,4 @@
-// What generated C for a processor stands on: parts that `c_names.c_texts` reads by their names.
+// What generated C for a processor stands on: parts that `c_text.c_texts` reads by their names.
 
 // WB_INT: gcc would make `(float)(int)x` the trunc of x, which has a -0.
 //// TYPES
@@ -91,3 +91,32 @@ WB_FN void wb_rollback(wb_bytes *s, int64_t mark) {
 //// ASK
 int (*wb_ask)(void);
 #define WB_ASK if (++wb_turn >= 262144) { wb_turn = 0; if (wb_ask && wb_ask()) goto wb_end; }
+
+// The entry of a launch whose inner box needs no tests: NAME, RANK, POINTERS and AROUND are put in.
+//// BOXED_ENTRY
+void NAME(const void *block, int64_t begin, int64_t end) {
+    const NAME_args *args = block;
+    int64_t all[2 * RANK], in[2 * RANK];
+    for (int k = 0; k < RANK; ++k) {
+        all[2 * k] = k ? 0 : begin;
+        all[2 * k + 1] = k ? args->dim[k] : end;
+        for (int e = 2 * k; e < 2 * k + 2; ++e) {
+            int64_t x = args->wb_box[e];
+            in[e] = x < all[2 * k] ? all[2 * k] : x > all[2 * k + 1] ? all[2 * k + 1] : x;
+        }
+    }
+    NAME_inner(args, inPOINTERS);
+AROUND}
+
+//// AROUND
+    int64_t part[2 * RANK];
+    for (int e = 0; e < 2 * RANK; ++e) part[e] = all[e];
+    for (int k = 0; k < RANK; ++k) {
+        part[2 * k + 1] = in[2 * k];
+        NAME_cells(args, partPOINTERS);
+        part[2 * k] = in[2 * k + 1];
+        part[2 * k + 1] = all[2 * k + 1];
+        NAME_cells(args, partPOINTERS);
+        part[2 * k] = in[2 * k];
+        part[2 * k + 1] = in[2 * k + 1];
+    }

@@ -1,4 +1,4 @@
-// Tiles in generated C: parts that `c_names.c_texts` reads by their names.
+// Tiles in generated C: parts that `c_text.c_texts` reads by their names.
 
 //// TOTAL
 #define WB_TOTAL(T, out, t, n) do { \

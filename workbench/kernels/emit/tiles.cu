@@ -1,4 +1,4 @@
-// Tiles in generated CUDA, whose elements the threads of a block share out: `c_names.c_texts` reads it.
+// Tiles in generated CUDA, whose elements the threads of a block share out: `c_text.c_texts` reads it.
 
 //// MACROS
 #define WB_TILE(k, n) for (int32_t k = threadIdx.x; k < (n); k += blockDim.x)

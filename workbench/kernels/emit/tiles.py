@@ -13,8 +13,9 @@ from typing import Any
 
 from ..ir import Region, Stmt, Value, numeric, type_as, used, walk
 from ..ops import control, tiles
+from ..ops.c_text import c_texts
 from ..types import Scalar, Tile
-from .c_names import c_texts, literal, type_name
+from .c_names import literal, type_name
 from .components import ThreadText
 from .signature import unsure_index
 
@@ -25,7 +26,7 @@ MACROS = """\
 LESS = "#define WB_LESS(a, b) ((a) < (b) || ((b) != (b) && (a) == (a)))\n"  # NaN is behind all numbers
 
 TOTAL, MATMUL, FMA, SOLVE, CHOLESKY, FFT, DFT, MATMUL_ADJOINT = c_texts(
-    "tiles.c", "TOTAL MATMUL FMA SOLVE CHOLESKY FFT DFT MATMUL_ADJOINT"
+    __file__, "tiles.c", "TOTAL MATMUL FMA SOLVE CHOLESKY FFT DFT MATMUL_ADJOINT"
 )
 
 

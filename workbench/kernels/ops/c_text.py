@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Callable
 
 from ..types import SCALARS, float32, float64
 
 PRELUDES: dict[str, str] = {}
+
+
+def c_texts(beside: str, file: str, names: str) -> list[str]:
+    """The parts of a file of C beside another one: each begins behind a line `//// NAME`, and ends at an empty line."""
+    with open(os.path.join(os.path.dirname(beside), file), encoding="utf-8") as text:
+        parts = dict(re.findall(r"^//// (\w+)\n(.*?\n)(?=\n|\Z)", text.read(), re.DOTALL | re.MULTILINE))
+    return [parts[name] for name in names.split()]
 
 
 def helper(name: str, text: str) -> None:
