@@ -71,25 +71,7 @@ SCRIPTS = tuple(  # a file imports from those before it
         "scope_panel panels legend verdict printed view"
     ).split()
 )
-
-PAGE = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<meta http-equiv="Content-Security-Policy"
- content="default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'">
-<title>{title}</title><style>:root{{color-scheme:light dark}}body{{margin:16px;background:Canvas}}
-{css}</style></head>
-<body><main id="view"><h1 class="wb-title" style="position:absolute;clip-path:inset(50%)">{title}</h1></main>
-<noscript>{sentence}</noscript>
-<footer style="font:12px system-ui,sans-serif">{left}</footer>
-<script type="application/octet-stream" id="data">{data}</script>
-<script type="module">
-{module}
-const packed = Uint8Array.from(atob(document.getElementById("data").textContent), (c) => c.charCodeAt(0));
-const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
-const whole = await new Response(stream).arrayBuffer();
-{start}
-</script></body></html>
-"""
+PAGE = Path(__file__).with_name("page.html").read_text("utf-8")
 
 
 class Busy(Exception):
