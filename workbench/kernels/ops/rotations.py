@@ -19,7 +19,7 @@ from .conversions import Whole, here, static_number
 from .parts import JOIN, PART
 from .quaternions import QUAT_INVERSE, QUAT_MUL
 from .row import stop
-from .scalar import ABS, ADD, ASIN, ATAN2, CLAMP, COS, DIV, EQ, GE, GT, LT, MIN, NEG, SIN, SQRT, WHERE
+from .scalar import ABS, ADD, ASIN, ATAN2, CLAMP, COS, DIV, EQ, GE, GT, LT, NEG, SIN, SQRT, WHERE
 from .signatures import called_by_users
 from .vectors import CONSTRUCT, CROSS, DOT, EXTRACT, LENGTH, LENGTH_SQ, NORMALIZE, SCALE
 
@@ -146,22 +146,6 @@ def quat_to_rotation_vector(q: Operand) -> Any:
     return SCALE(u, 2.0 * WHERE(near, by_series, ATAN2(s, w) / s))
 
 
-def _power(q: Operand, t: Operand) -> Any:
-    """q ** t of length 1, q with w >= 0: by a series where q is next to a number, whose axis is any."""
-    u, w = imaginary(q), real(q)
-    square = LENGTH_SQ(u)
-    s = SQRT(square)
-    angle = t * ATAN2(s, w)
-    x = MIN(DIV(square, w * w), 1.0)
-    a = 1.0 - x * (1.0 / 3.0 - x * (0.2 - x * (1.0 / 7.0)))  # atan(r) / r of r = s / w, x = r * r
-    z = x * (a * t) * (a * t)
-    sine = 1.0 - z * (1.0 / 6.0 - z * (1.0 / 120.0 - z * (1.0 / 5040.0)))
-    cosine = 1.0 - z * (0.5 - z * (1.0 / 24.0 - z * (1.0 / 720.0)))
-    near = LT(x * (1.0 + t * t), 2e-5)
-    along = WHERE(near, DIV(t * a * sine, w), DIV(SIN(angle), s))
-    return _quat(SCALE(u, along), WHERE(near, cosine, COS(angle)))
-
-
 def quat_slerp(a: Operand, b: Operand, t: Operand) -> Any:
     """quat_slerp(a: quaternion, b: quaternion, t: scalar) -> quaternion: from a, t = 0, to b, t = 1, at constant speed.
 
@@ -175,8 +159,8 @@ def quat_slerp(a: Operand, b: Operand, t: Operand) -> Any:
     """
     right = isinstance(kind(a), Quat) and kind(a) == kind(b) and kind(t) == numeric(a).scalar
     wanted("quat_slerp", "two quaternions and a scalar, all over one type", right, a, b, t)
-    way = QUAT_MUL(QUAT_INVERSE(a), b)
-    return QUAT_MUL(a, _power(WHERE(LT(real(way), 0.0), NEG(way), way), t))
+    way = quat_to_rotation_vector(QUAT_MUL(QUAT_INVERSE(a), b))
+    return QUAT_MUL(a, quat_from_rotation_vector(SCALE(way, t)))
 
 
 def quat_between_vectors(a: Operand, b: Operand) -> Any:
