@@ -12,13 +12,6 @@ from ..types import SCALARS, Composite, Scalar, Type, int32, is_int, scalar_of
 from .c_text import helper
 from .row import row, stop
 
-helper(
-    "wb_bit_count",
-    "int32_t wb_bit_count(uint64_t x) { x -= x >> 1 & 0x5555555555555555ULL; "
-    "x = (x & 0x3333333333333333ULL) + (x >> 2 & 0x3333333333333333ULL); "
-    "return (int32_t)(((x + (x >> 4)) & 0x0f0f0f0f0f0f0f0fULL) * 0x0101010101010101ULL >> 56); }",
-)
-
 
 def _count_type(type: Type) -> Type:
     if not is_int(type):

@@ -11,10 +11,15 @@ from ..types import SCALARS, float32, float64
 PRELUDES: dict[str, str] = {}
 
 
-def c_texts(beside: str, file: str, names: str) -> list[str]:
+def c_parts(beside: str, file: str) -> dict[str, str]:
     """The parts of a file of C beside another one: each begins behind a line `//// NAME`, and ends at an empty line."""
     with open(os.path.join(os.path.dirname(beside), file), encoding="utf-8") as text:
-        parts = dict(re.findall(r"^//// (\w+)\n(.*?\n)(?=\n|\Z)", text.read(), re.DOTALL | re.MULTILINE))
+        return dict(re.findall(r"^//// (\w+)\n(.*?\n)(?=\n|\Z)", text.read(), re.DOTALL | re.MULTILINE))
+
+
+def c_texts(beside: str, file: str, names: str) -> list[str]:
+    """The parts of a file of C beside another one with these names."""
+    parts = c_parts(beside, file)
     return [parts[name] for name in names.split()]
 
 
@@ -42,36 +47,19 @@ def _conversions() -> None:
             helper(name, f"{t.c} {name}({source.c} x) {{ return x != x ? 0 : {low} : {high} : WB_INT(({t.c})x); }}")
 
 
-def _float_division() -> None:
-    for c, f in (("float", "f"), ("double", "")):
-        helper(
-            f"wb_pymod{f}",
-            f"{c} wb_pymod{f}({c} a, {c} b) {{ {c} r = fmod{f}(a, b); "
-            f"return r == 0 ? copysign{f}(r, b) : (b < 0) != (r < 0) ? r + b : r; }}",
-        )
-        helper(
-            f"wb_floordiv{f}",
-            f"{c} wb_floordiv{f}({c} a, {c} b) {{ if (b == 0) return a / b; {c} r = fmod{f}(a, b), q = (a - r) / b; "
-            f"if (r != 0 && (b < 0) != (r < 0)) q -= 1; {c} n = floor{f}(q); if (q - n > ({c})0.5) n += 1; "
-            f"return q == 0 ? copysign{f}(({c})0, a / b) : n; }}",
-        )
+def of_floats(name: str, text: str, c: str, suffix: str) -> None:
+    """Enter a C function for float or double: its text has T for the type, and F behind the names of its functions."""
+    helper(f"{name}{suffix}", re.sub(r"\bT\b", c, text.replace("F(", f"{suffix}(")))
 
 
-def _powers_of_two() -> None:
-    """From the bits of the exponent."""
-    for source, u, f, bits, digits in ((float32, "uint32_t", "f", 8, 23), (float64, "uint64_t", "", 11, 52)):
-        name, twice, c = f"wb_even{f}", 2**bits - 2, source.c
-        helper(
-            name,
-            f"{c} {name}({c} x, int32_t n) {{ union {{ {c} x; {u} u; }} b; b.x = x; int32_t e = n + {twice} - (int32_t)"
-            f"(b.u >> {digits} & {twice + 1}); b.u = ({u})(e < 1 ? 1 : e > {twice - 1} ? {twice - 1} : e) << {digits};"
-            " return b.x; }",
-        )
+def _of_file() -> None:
+    for name, text in c_parts(__file__, "scalars.c").items():
+        for c, suffix in (("float", "f"), ("double", "")) if name.endswith("F") else (("", ""),):
+            of_floats(name.removesuffix("F"), text.rstrip(), c, suffix)
 
 
 _conversions()
-_float_division()
-_powers_of_two()
+_of_file()
 
 
 def c_small(template: str) -> Callable[..., str]:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import re
 from collections.abc import Callable
 from functools import reduce
 from typing import Any
@@ -23,7 +22,7 @@ import numpy as np
 from ..ir import kind, numeric, type_as
 from ..row import Operand, Row, Singular, refuse
 from ..types import Matrix, Scalar, Type, float32, float64, scalar_of, vector
-from .c_text import c_texts, helper
+from .c_text import c_texts, of_floats
 from .composite import floating, moved_by_some, multilinear, nothing_of_zero, plus
 from .matrices import AXIAL, DETERMINANT, DIAG, GET_DIAG, INVERSE, MATMUL, MATVEC, OUTER, SKEW, TRACE, TRANSPOSE, square
 from .parts import JOIN, PART
@@ -202,7 +201,7 @@ def _helpers() -> None:
     for scalar, suffix in ((float32, "f"), (float64, "")):
         for name, text in zip(("wb_svd3", "wb_eig3"), c_texts(__file__, "decompositions.c", "SVD3 EIG3"), strict=True):
             text = text.rstrip().replace("SWEEPS", str(SWEEPS)).replace("TINY", f"(T){_tiny(scalar)!r}")
-            helper(f"{name}{suffix}", re.sub(r"\bT\b", scalar.c, text.replace("F(", f"{suffix}(")))
+            of_floats(name, text, scalar.c, suffix)
 
 
 _helpers()

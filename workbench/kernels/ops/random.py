@@ -16,15 +16,8 @@ from ..ir import kind
 from ..row import Operand, refuse
 from ..types import Scalar, Type, float32, int32, is_int, uint32
 from . import vectorised
-from .c_text import helper
 from .row import row, stop
 from .scalar import ADD, CAST, COS, LOG, PYMOD, RSHIFT, SQRT, SUB
-
-helper(
-    "wb_pcg",
-    "uint32_t wb_pcg(uint32_t s) { uint32_t b = s * 747796405u + 2891336453u; "
-    "uint32_t c = ((b >> ((b >> 28) + 4)) ^ b) * 277803737u; return (c >> 22) ^ c; }",
-)
 
 
 def _pcg_type(state: Type) -> Type:

@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from .c_text import helper
 from .row import row
 from .scalar import EXP, TIMES, rule_floats
 
@@ -54,17 +53,6 @@ def erfcinv_of(x: float) -> float:
     return math.inf if x == 0.0 else -math.inf if x == 2.0 else math.nan
 
 
-helper(
-    "wb_erf_tail",
-    "double wb_erf_tail(double q) { double l = -log(q), y = sqrt(l - 0.5 * log(3.141592653589793 * fmax(l, 0.8))); "
-    "for (int32_t i = 0; i < 5; ++i) { double v = erfc(y); "
-    "if (v > 0) y += log(v / q) * v * 0.886226925452758 * exp(y * y); } return y; }",
-)
-helper(
-    "wb_erf_middle",
-    "double wb_erf_middle(double x) { double y = x * 0.886226925452758; for (int32_t i = 0; i < 4; ++i) { "
-    "double s = (erf(y) - x) * 0.886226925452758 * exp(y * y); y -= s / (1 + y * s); } return y; }",
-)
 _NOTHING, _ENDLESS = "0.0 / 0.0", "1.0 / 0.0"
 _ERFINV = (
     "({T})(fabs((double){0}) <= 0.5 ? wb_erf_middle((double){0}) : fabs((double){0}) < 1 ? "

@@ -21,30 +21,8 @@ THEMES = ("auto", "light", "dark")
 SANS = "system-ui,-apple-system,'Segoe UI',sans-serif"
 MONO = "ui-monospace,Menlo,'DejaVu Sans Mono',monospace"
 MARKS = Path(__file__).with_name("marks.css").read_text("utf-8")  # which the live view has too
-RULES = """
-.ground{fill:var(--wb-ground)} .label{fill:var(--wb-ink)} .title{font-weight:600} .muted{fill:var(--wb-muted)}
-.chip.shared{fill:url(#wb-shared)} .chipground{fill:var(--wb-ground);opacity:.86} .block.strided{fill:url(#wb-strided)}
-.absent{fill:url(#wb-absent)} .bar.parted.wrong{fill:url(#wb-wrong)}
-.strip.block,.strip.block.nan,.strip.block.inf{stroke:none}
-.title.wrong{fill:var(--wb-oddtext);font-weight:600}
-.gap{fill:var(--wb-box);opacity:.92} .gapedge{fill:none;stroke:var(--wb-muted);stroke-dasharray:3 3}
-"""
-DEFS = (
-    '<pattern id="wb-shared" width="7" height="7" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
-    '<rect class="sharedground" width="7" height="7"/><rect class="sharedstripe" width="2" height="7"/></pattern>'
-    '<pattern id="wb-strided" width="6" height="6" patternUnits="userSpaceOnUse">'
-    '<rect class="stridedground" width="6" height="6"/><path class="stridedline" d="M0 6L6 0"/></pattern>'
-    '<pattern id="wb-wrong" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
-    '<rect class="wrongground" width="6" height="6"/><rect class="wrongstripe" width="4" height="6"/></pattern>'
-    '<pattern id="wb-absent" width="6" height="6" patternUnits="userSpaceOnUse">'
-    '<path class="absentline" d="M0 6L6 0"/></pattern>'
-    '<marker id="wb-stop" viewBox="0 0 8 12" refX="6" refY="6" markerWidth="8" markerHeight="12" '
-    'markerUnits="userSpaceOnUse" orient="auto"><path class="stop" d="M2 0V12M6 0V12"/></marker>'
-) + "".join(
-    f'<marker id="wb-{tip}" viewBox="0 0 8 8" refX="6" refY="4" markerWidth="9" markerHeight="9" '
-    f'markerUnits="userSpaceOnUse" orient="auto"><path class="{tip}" d="M0 0.5L8 4L0 7.5z"/></marker>'
-    for tip in ("tip", "illtip")
-)
+RULES = Path(__file__).with_name("still.css").read_text("utf-8")  # of this picture alone
+DEFS = "".join(map(str.strip, Path(__file__).with_name("defs.svg").read_text("utf-8").splitlines()))
 TIPS = {"ill": "illtip", "cut": "stop"}
 
 
