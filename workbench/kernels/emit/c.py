@@ -31,8 +31,8 @@ def _prototypes() -> str:
     return "\n".join(lines)
 
 
-TYPES, CHECKS, FIRST, TURNS, STACK, ASK, BOXED_ENTRY, AROUND = c_texts(
-    __file__, "processor.c", "TYPES CHECKS FIRST TURNS STACK ASK BOXED_ENTRY AROUND"
+TYPES, CHECKS, FIRST, TURNS, STACK, ASK, UPDATE, BOXED_ENTRY, AROUND = c_texts(
+    __file__, "processor.c", "TYPES CHECKS FIRST TURNS STACK ASK UPDATE BOXED_ENTRY AROUND"
 )
 
 HEADER = TYPES + _prototypes() + "\n" + FIRST + TURNS
@@ -50,6 +50,12 @@ def after(row: Row, scalar: Scalar) -> str:
     return row.c.format("old", *(("expected", "v") if row is rows.ATOMIC_CAS else ("v",)), T=scalar.c)
 
 
+def filled(template: str, name: str, row: Row, scalar: Scalar, word: str) -> str:
+    """The text of an atomic: HEAD, T, WORD and AFTER are put in, `word` a type of whole numbers of that size."""
+    words = {"HEAD": head(name, row, scalar), "T": scalar.c, "WORD": word, "AFTER": after(row, scalar)}
+    return re.sub(r"\b(?:HEAD|T|WORD|AFTER)\b", lambda m: words[m[0]], template).rstrip()
+
+
 def plain(name: str, row: Row, scalar: Scalar) -> str:
     """A read-modify-write of memory that no other worker touches."""
     return f"{head(name, row, scalar)} {{ {scalar.c} old = *p; *p = {after(row, scalar)}; return old; }}"
@@ -59,15 +65,7 @@ def update(name: str, row: Row, scalar: Scalar, shared: bool, where: Where | Non
     """One read-modify-write as a C function returning the old value; `shared`: other workers may touch the cell."""
     if not shared:
         return plain(name, row, scalar)
-    bits, T = f"uint{max(scalar.bits, 8)}_t", scalar.c
-    return f"""{head(name, row, scalar)} {{
-    union {{ {T} v; {bits} b; }} seen, next;
-    {T} old;
-    seen.b = __atomic_load_n(({bits} *)p, __ATOMIC_RELAXED);
-    do {{ old = seen.v; next.v = {after(row, scalar)}; }}
-    while (!__atomic_compare_exchange_n(({bits} *)p, &seen.b, next.b, 1, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED));
-    return old;
-}}"""
+    return filled(UPDATE, name, row, scalar, f"uint{max(scalar.bits, 8)}_t")
 
 
 def text(function: Function, variant: Variant = PLAIN) -> str:

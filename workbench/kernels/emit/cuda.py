@@ -22,13 +22,13 @@ from ..row import Effect, Row
 from ..types import Array, Composite, Scalar, Type, float16, float32, float64, int32, uint32, uint64
 from . import cuda_tiles
 from .body import ArrayNames, Body
-from .c import TURNS, after, head, plain
+from .c import TURNS, filled, head, plain
 from .c_names import composites, type_name, typedef, zero
 from .signature import MAX_RANK, PLAIN, Signature, Variant
 from .tiles import has_tiles
 
-TYPES, HALF, CHECKS, STACK, WITHIN, OVER, WARP_SUM, BLOCK_SUM, WORDS = c_texts(
-    __file__, "device.cu", "TYPES HALF CHECKS STACK WITHIN OVER WARP_SUM BLOCK_SUM WORDS"
+TYPES, HALF, CHECKS, STACK, WITHIN, OVER, UPDATE, WARP_SUM, BLOCK_SUM, WORDS = c_texts(
+    __file__, "device.cu", "TYPES HALF CHECKS STACK WITHIN OVER UPDATE WARP_SUM BLOCK_SUM WORDS"
 )
 
 SUMMED = "wb_block_add"  # a text with it gains from few blocks, each with many cells
@@ -52,19 +52,7 @@ def update(name: str, row: Row, scalar: Scalar, shared: bool, where: Where | Non
         raise KernelError(
             f"a GPU has no atomic operation on {scalar}", slug="atomic-type", where=where, instead="an array of int32"
         )
-    T = scalar.c
-    return f"""{head(name, row, scalar)} {{
-    {word} *cell = ({word} *)p, seen = *(volatile {word} *)cell, before, after;
-    {T} old;
-    do {{
-        before = seen;
-        memcpy(&old, &before, sizeof old);
-        {T} next = {after(row, scalar)};
-        memcpy(&after, &next, sizeof next);
-        seen = atomicCAS(cell, before, after);
-    }} while (seen != before);
-    return old;
-}}"""
+    return filled(UPDATE, name, row, scalar, word)
 
 
 SAME, ALIKE, OWN = range(3)  # an index: the same for the whole grid; mostly for a warp; of each thread its own

@@ -85,6 +85,21 @@ WB_FN bool wb_within(int32_t k, int64_t low, int64_t high) {
 //// OVER
 template <class D> WB_FN uint32_t wb_over(uint32_t n, const D &d) { return __umulhi(2 * n, d.factor) >> d.shift; }
 
+// A read-modify-write of a cell that other threads may touch, returning the old value.
+//// UPDATE
+HEAD {
+    WORD *cell = (WORD *)p, seen = *(volatile WORD *)cell, before, after;
+    T old;
+    do {
+        before = seen;
+        memcpy(&old, &before, sizeof old);
+        T next = AFTER;
+        memcpy(&after, &next, sizeof next);
+        seen = atomicCAS(cell, before, after);
+    } while (seen != before);
+    return old;
+}
+
 // `here` is the same for all threads in it, as they are together when they ask; so is `same`, and every way through.
 //// WARP_SUM
 template <class T> WB_FN T wb_sum_of_all(T v) {

@@ -92,6 +92,17 @@ WB_FN void wb_rollback(wb_bytes *s, int64_t mark) {
 int (*wb_ask)(void);
 #define WB_ASK if (++wb_turn >= 262144) { wb_turn = 0; if (wb_ask && wb_ask()) goto wb_end; }
 
+// A read-modify-write of a cell that other workers may touch, returning the old value.
+//// UPDATE
+HEAD {
+    union { T v; WORD b; } seen, next;
+    T old;
+    seen.b = __atomic_load_n((WORD *)p, __ATOMIC_RELAXED);
+    do { old = seen.v; next.v = AFTER; }
+    while (!__atomic_compare_exchange_n((WORD *)p, &seen.b, next.b, 1, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED));
+    return old;
+}
+
 // The entry of a launch whose inner box needs no tests: NAME, RANK, POINTERS and AROUND are put in.
 //// BOXED_ENTRY
 void NAME(const void *block, int64_t begin, int64_t end) {
