@@ -170,15 +170,11 @@ def _skew_type(v: Type) -> Type:
     return matrix((3, 3), v.scalar)
 
 
-def _skew(v, types=None, out=None):
-    return [0, -v[2], v[1], v[2], 0, -v[0], -v[1], v[0], 0]
-
-
 SKEW = multilinear(
     "skew",
     1,
     type=numbers("skew", _skew_type),
-    expand=_skew,
+    expand=lambda v, types=None, out=None: [0, -v[2], v[1], v[2], 0, -v[0], -v[1], v[0], 0],
     adjoint=lambda g, y, v: (AXIAL(g),),
     doc="skew(v: vec3) -> mat33 with skew(v) * u == cross(v, u).",
 )

@@ -99,10 +99,6 @@ def _coordinates(x: list[Any] | Operand) -> list:
     return x if isinstance(x, list) else [x]
 
 
-def _noise(state, x, *periods, types, out):
-    return _blended(state, _coordinates(x), periods, out, False)[0]
-
-
 def _noise_gradient(state, x, *periods, types, out):
     made = _blended(state, _coordinates(x), periods, out.scalar, True)[1]
     return made if isinstance(x, list) else made[0]
@@ -112,10 +108,6 @@ def _adjoint_gradient(g, y, state, x, *periods):
     """The Jacobian of a gradient is symmetric: its transpose is its derivative in a direction."""
     nothing = [zero(p) for p in periods]
     return None, ROWS["d_noise_gradient"](state, x, *periods, zero(state), g, *nothing), *[None] * len(periods)
-
-
-def _adjoint_noise(g, y, state, x, *periods):
-    return None, TIMES(g, NOISE_GRADIENT(state, x, *periods)), *[None] * len(periods)
 
 
 def _tangent_noise(ts, y, state, x, *periods):
@@ -136,8 +128,12 @@ NOISE_GRADIENT = curved(
 NOISE = row(
     "noise",
     type=lambda state, x, *p: numeric(_noise_type(state, x, *p)).scalar,
-    expand=_noise,
-    adjoint=_adjoint_noise,
+    expand=lambda state, x, *periods, types, out: _blended(state, _coordinates(x), periods, out, False)[0],
+    adjoint=lambda g, y, state, x, *periods: (
+        None,
+        TIMES(g, NOISE_GRADIENT(state, x, *periods)),
+        *[None] * len(periods),
+    ),
     tangent=_tangent_noise,
     cost=64,
     doc="noise(state: uint32, x: float or vec2, vec3, vec4) -> float.",

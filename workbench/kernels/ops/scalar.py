@@ -342,10 +342,6 @@ def _adjoint_product(h, y, g, f):
     return _contracted(h, f, g), _contracted(h, g, f)
 
 
-def _adjoint_over(h, y, g, f):
-    return OVER(h, f), NEG(OVER(_contracted(h, y, f), f))
-
-
 def product_tangent(ts, a, b):
     """The tangent of a * b for scalars, composites by component, or a composite and a scalar."""
     parts = [MOVES(t, other) for t, other in zip(ts, (b, a), strict=True) if t is not None]
@@ -388,7 +384,7 @@ OVER = row(
     shown=DIV,
     c="{0} == 0 ? 0 : {0} / {1}",
     meaning=_zero_or(lambda g, f: g / f, lambda g, f: g == 0),
-    adjoint=_adjoint_over,
+    adjoint=lambda h, y, g, f: (OVER(h, f), NEG(OVER(_contracted(h, y, f), f))),
     tangent=_tangent_over,
     cost=8,
     doc="g / f for an adjoint g, but 0 where g is 0.",
@@ -606,17 +602,15 @@ def _cast(x, attr: Scalar):
     return _saturated(x, attr) if x.dtype.kind == "f" and attr.kind in "iu" else x.astype(attr.numpy)
 
 
-def _adjoint_cast(g, y, x, attr):
-    return (CAST(g, attr=numeric(x).scalar) if is_float(kind(x)) and attr.kind == "f" else None,)
-
-
 CAST = row(
     "cast",
     type=_cast_type,
     facts="typed_by_attr elementwise linear cheap",
     meaning=_cast,
     c=c_cast,
-    adjoint=_adjoint_cast,
+    adjoint=lambda g, y, x, attr: (
+        CAST(g, attr=numeric(x).scalar) if is_float(kind(x)) and attr.kind == "f" else None,
+    ),
     tangent=lambda ts, y, x, attr: None if ts[0] is None or attr.kind != "f" else CAST(ts[0], attr=attr),
     doc="Conversion to the scalar type `attr`, also of every component of a vector or matrix.",
 )

@@ -166,10 +166,6 @@ def _cholesky(a: np.ndarray) -> np.ndarray:
     return made
 
 
-def _cholesky_block(types, type, out, a):
-    return f"WB_CHOLESKY({type.scalar.c}, {type.dims[0]}, {out}.c)"
-
-
 def _adjoint_cholesky(g, low, a):
     inner = PART(MATMUL(zero(a), TRANSPOSE(low), PART(g, attr="lower"), attr=2), attr="half")
     left = SOLVE(TRANSPOSE(low), inner, attr="upper")
@@ -194,16 +190,12 @@ CHOLESKY = row(
     cost=64,
     adjoint=nothing_of_zero(_adjoint_cholesky),
     tangent=moved_by_some(_tangent_cholesky),
-    block=_cholesky_block,
+    block=lambda types, type, out, a: f"WB_CHOLESKY({type.scalar.c}, {type.dims[0]}, {out}.c)",
     doc="The lower triangle l with l l^T = a, of which the lower triangle alone is read. Where a is not"
     " positive definite, NaN.",
 )
 
 # ---- sums so far
-
-
-def _scan_type(t: Type, attr: tuple[bool, bool]) -> Type:
-    return tile_of("tile_scan_inclusive", t)
 
 
 def _scan(t: np.ndarray, attr: tuple[bool, bool]) -> np.ndarray:
@@ -232,7 +224,7 @@ def _scan_block(types, type, out, t, attr):
 
 SCAN = row(
     "tile_scan",
-    type=_scan_type,
+    type=lambda t, attr: tile_of("tile_scan_inclusive", t),
     facts="typed_by_attr linear",
     meaning=_scan,
     block=_scan_block,

@@ -120,21 +120,13 @@ def _adjoint_set(g, y, t, *rest):
     return SET(g, *i, zero(v)), *[None] * len(i), GET(g, *i)
 
 
-def _adjoint_get(g, y, t, *i):
-    return ADD_AT(zero(t), *i, g), *[None] * len(i)
-
-
-def _get_block(types, type, out, t, *i):
-    return f"{out} = {t}.c[{_at(types[0].dims, i)}];"
-
-
 GET = row(
     "tile_get",
     type=_get_type,
     meaning=lambda t, *i: t[_numpy_index(t, i)],
-    adjoint=_adjoint_get,
+    adjoint=lambda g, y, t, *i: (ADD_AT(zero(t), *i, g), *[None] * len(i)),
     facts="linear exact moves",
-    block=_get_block,
+    block=lambda types, type, out, t, *i: f"{out} = {t}.c[{_at(types[0].dims, i)}];",
     doc="The element of a tile that the indices name; negative ones count from the end.",
 )
 SET = row(
@@ -368,10 +360,6 @@ def _assign(t, *rest):
     return made
 
 
-def _adjoint_view(g, y, t, *o, attr):
-    return ASSIGN(zero(t), *o, g), *[None] * len(o)
-
-
 def _adjoint_assign(g, y, t, *rest):
     o, part = rest[:-1], rest[-1]
     type = type_as(part, Tile).over(numeric(g).scalar)
@@ -383,7 +371,7 @@ VIEW = row(
     type=_view_type,
     facts="typed_by_attr linear exact moves",
     meaning=_view,
-    adjoint=_adjoint_view,
+    adjoint=lambda g, y, t, *o, attr: (ASSIGN(zero(t), *o, g), *[None] * len(o)),
     block=lambda types, type, out, t, *o, attr: (
         f"WB_TILE(wb_k, {type.size}) {out}.c[wb_k] = {t}.c[{_part_block(types, types[0], type, o)}];"
     ),
@@ -441,10 +429,6 @@ def _matmul_block(types, type, out, c, a, b, attr):
     return f"{name}({type.scalar.c}, {n}, {m}, {k}, {out}.c, {a}.c, {b}.c{f', {attr}' if attr else ''})"
 
 
-def _adjoint_matmul(g, y, c, a, b, attr):
-    return (g, MATMUL(zero(a), g, TRANSPOSE(b), attr=1), MATMUL(zero(b), TRANSPOSE(a), g, attr=2))
-
-
 def _tangent_matmul(ts, y, c, a, b, attr):
     total = ts[0]
     if ts[1] is not None:
@@ -459,7 +443,11 @@ MATMUL = row(
     type=_matmul_type,
     facts="typed_by_attr bilinear",
     meaning=_matmul,
-    adjoint=_adjoint_matmul,
+    adjoint=lambda g, y, c, a, b, attr: (
+        g,
+        MATMUL(zero(a), g, TRANSPOSE(b), attr=1),
+        MATMUL(zero(b), TRANSPOSE(a), g, attr=2),
+    ),
     onto=0,
     tangent=_tangent_matmul,
     cost=64,

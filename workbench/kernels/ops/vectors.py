@@ -274,10 +274,6 @@ def _insert_at_type(v: Type, *rest: Type) -> Type:
     return v
 
 
-def _adjoint_extract_at(g, y, v, *i):
-    return INSERT_AT(zero(v), *i, g), *[None] * len(i)
-
-
 def _adjoint_insert_at(g, y, v, *rest):
     i, s = rest[:-1], rest[-1]
     return INSERT_AT(g, *i, zero(s)), *[None] * len(i), EXTRACT_AT(g, *i)
@@ -287,7 +283,7 @@ EXTRACT_AT = row(
     "extract_at",
     type=lambda v, *i: _runtime_indices(v, i),
     expand=_extract_at,
-    adjoint=_adjoint_extract_at,
+    adjoint=lambda g, y, v, *i: (INSERT_AT(zero(v), *i, g), *[None] * len(i)),
     tangent=linear_tangent("extract_at"),
     exact=True,
     doc="extract_at(v, *i): the component that run-time indices name; negative ones count from the end.",

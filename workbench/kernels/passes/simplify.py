@@ -339,10 +339,6 @@ def _fold_add(self: Rewrite, stmt: Stmt, args: tuple[Value, ...]) -> Value | Non
     return (_other_than(_is_zero, stmt, args) if structural else None) or self.folded(stmt, args)
 
 
-def _fold_mul(self: Rewrite, stmt: Stmt, args: tuple[Value, ...]) -> Value | None:
-    return _other_than(lambda v: constant_of(v) == 1, stmt, args) or self.folded(stmt, args)
-
-
 def _fold_times(self: Rewrite, stmt: Stmt, args: tuple[Value, ...]) -> Value | None:
     """times(g, f) as a plain product, where f is certainly finite or g a nonzero constant."""
     g, f = args
@@ -371,10 +367,6 @@ def _finite(value: Value) -> bool:
 def _fold_over(self: Rewrite, stmt: Stmt, args: tuple[Value, ...]) -> Value | None:
     plain = args[0].type == args[1].type and any(map(_is_nonzero, args))
     return self.builder.emit(scalar.DIV, *args) if plain else None
-
-
-def _fold_gate(self: Rewrite, stmt: Stmt, args: tuple[Value, ...]) -> Value | None:
-    return args[1] if _is_nonzero(args[0]) else None
 
 
 def _fold_both(self: Rewrite, stmt: Stmt, args: tuple[Value, ...]) -> Value | None:
@@ -446,12 +438,14 @@ _FOLD = {
     mem.COMPONENTS: lambda self, stmt, args: None,
     mem.SHAPE: lambda self, stmt, args: None,
     scalar.ADD: _fold_add,
-    scalar.MUL: _fold_mul,
+    scalar.MUL: lambda self, stmt, args: (
+        _other_than(lambda v: constant_of(v) == 1, stmt, args) or self.folded(stmt, args)
+    ),
     scalar.WHERE: _fold_where,
     scalar.TIMES: _fold_times,
     scalar.MOVES: _fold_times,
     scalar.OVER: _fold_over,
-    scalar.GATE: _fold_gate,
+    scalar.GATE: lambda self, stmt, args: args[1] if _is_nonzero(args[0]) else None,
     scalar.LOGICAL_AND: _fold_both,
     vectors.EXTRACT: _fold_extract,
     parts.PART: _fold_part,
