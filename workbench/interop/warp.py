@@ -1,7 +1,5 @@
 """`watch` of a program of NVIDIA Warp, under its public name: see `workbench.warp.watch`."""
 
-from __future__ import annotations
-
 from ..warp.watch import TESTED, Comparison, Row, Watch, watch
 
 __all__ = ["TESTED", "Comparison", "Row", "Watch", "watch"]

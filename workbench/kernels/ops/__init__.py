@@ -7,8 +7,6 @@ and derivatives.
 Nothing outside this folder lists operations by name or asks for the name of a row but to print it.
 """
 
-from __future__ import annotations
-
 from ..row import NO_GRADIENT, Effect, Row, refuse
 from . import control, matrices, memory, parts, quaternions, random, scalar, tile_algebra, tiles, vectors
 from .c_text import PRELUDES, prelude

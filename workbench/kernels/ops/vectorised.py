@@ -3,8 +3,6 @@
 Results are the same to the last bit.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 

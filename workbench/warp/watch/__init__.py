@@ -6,8 +6,6 @@ twin, `rebind` translates kernels, `passes` takes the exact gradient beside each
 and `causes` explains. Importing this needs `warp-lang`; importing the workbench does not.
 """
 
-from __future__ import annotations
-
 from .available import TESTED
 from .compare import VerdictRow as Row, VerdictTable as Comparison
 from .watch import Watch, watch

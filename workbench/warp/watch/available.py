@@ -1,7 +1,5 @@
 """Import check: LaunchError [no-warp] without NVIDIA Warp, a warning if its version is not the tested one."""
 
-from __future__ import annotations
-
 import importlib.util
 import warnings
 from importlib.metadata import version
