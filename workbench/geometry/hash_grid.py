@@ -195,11 +195,6 @@ def sort_by_cells(cells: Array(int32), starts: Array(int32), items: Array(int32)
         items[starts[c]] = i
 
 
-@kernel
-def copied(a: Array(int32), out: Array(int32)):
-    out[tid()] = a[tid()]
-
-
 class HashGrid:
     """Points sorted into the cells of a grid, for `hash_grid_query` in kernels, which get `grid.id`.
 
@@ -265,7 +260,7 @@ class HashGrid:
             launch(find_cells, n, [points, inverse, self.nx, self.ny, self.nz], [self._cells])
         launch(sort_by_cells, 1, [self._cells], [self.starts, self.items], device=self.device)
         if groups is not None and n:
-            launch(copied, n, [groups], [self.groups])
+            self.groups.assign(groups)
 
     def built_arrays(self) -> tuple[array, ...]:
         """The arrays that `build` writes."""
