@@ -21,6 +21,7 @@ import numpy as np
 from ...errors import KernelError, LaunchError
 from .. import types as T
 from ..ir import Region
+from ..ops.examples import documented
 from ..ops.signatures import signature
 from ..parameter_types import IndexedArray
 from ..recursion import recursive
@@ -191,7 +192,7 @@ class Marker:
     """A name that means something only inside a kernel."""
 
     def __init__(self, name: str, doc: str):
-        self.__name__, self.__doc__ = name, doc
+        self.__name__, self.__doc__ = name, documented(doc, name)
         if doc.startswith(f"{name}("):
             self.__signature__ = signature(doc)
 
@@ -233,30 +234,10 @@ class Refused(Marker):
 
 tid = Marker(
     "tid",
-    """tid() -> int or ints: index of this thread, `i = tid()`, or `i, j = tid()` for a launch over two dimensions.
-
->>> @wb.kernel
-... def number(x: wb.array2d[int]):
-...     i, j = wb.tid()
-...     x[i, j] = 10 * i + j
->>> x = wb.zeros((2, 2), dtype=int)
->>> wb.launch(number, dim=(2, 2), inputs=[x])
->>> x.numpy()
-array([[ 0,  1],
-       [10, 11]], dtype=int32)
-""",
+    "tid() -> int or ints: index of this thread, `i = tid()`, or `i, j = tid()` for a launch over two dimensions.",
 )
 printf = Marker(
-    "printf",
-    r"""printf(format: text, *values): print from a thread, with C's format, `printf("%d %f\n", i, x)`.
-
->>> @wb.kernel
-... def look(x: wb.array[float]):
-...     i = wb.tid()
-...     if x[i] < 0.0:
-...         wb.printf("x[%d] = %f\\n", i, x[i])
->>> wb.launch(look, dim=2, inputs=[wb.ones(2)])
-""",
+    "printf", r"""printf(format: text, *values): print from a thread, with C's format, `printf("%d %f\n", i, x)`."""
 )
 
 
@@ -267,29 +248,9 @@ class _Len(Marker):
 
 len_ = _Len(
     "len",
-    """len(x) -> int: an array's first extent, the length of a vector, the rows of a matrix. Python's `len` does it too.
-
->>> @wb.kernel
-... def last(x: wb.array[float]):
-...     x[wb.len(x) - 1] = 1.0
->>> x = wb.zeros(3)
->>> wb.launch(last, dim=1, inputs=[x])
->>> wb.len(x), x.list() == [0, 0, 1]
-(3, True)
-""",
+    "len(x) -> int: an array's first extent, the length of a vector, the rows of a matrix. Python's `len` does it too.",
 )
-adjoint = _Adjoint(
-    "adjoint",
-    """Inside func_grad: `adjoint[a] += g` adds to the gradient of the argument `a`.
-
->>> @wb.func
-... def half(x: float):
-...     return 0.5 * x
->>> @wb.func_grad(half)
-... def adj_half(x: float, adj: float):
-...     wb.adjoint[x] += 0.5 * adj
-""",
-)
+adjoint = _Adjoint("adjoint", "Inside func_grad: `adjoint[a] += g` adds to the gradient of the argument `a`.")
 
 # Functions of the host that have a form inside kernels: the array module enters its `zeros` here.
 LOCAL_ZEROS: set[Any] = set()
