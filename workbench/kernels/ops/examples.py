@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import re
-from pathlib import Path
 
-_TEXT = Path(__file__).with_name("examples.txt").read_text("utf-8")
-EXAMPLES: dict[str, str] = dict(re.findall(r"^(\w+)\n(>>> .*?)\n(?:\n|\Z)", _TEXT, re.DOTALL | re.MULTILINE))
+
+def text_of(file: str) -> str:
+    """The text of a file beside this one. (`pathlib` takes long to import.)"""
+    with open(os.path.join(os.path.dirname(__file__), file), encoding="utf-8") as text:
+        return text.read()
+
+
+_SECTION = re.compile(r"^(\w+)\n(>>> .*?)\n(?:\n|\Z)", re.DOTALL | re.MULTILINE)
+EXAMPLES: dict[str, str] = dict(_SECTION.findall(text_of("examples.txt")))
 
 
 def documented(doc: str, name: str) -> str:

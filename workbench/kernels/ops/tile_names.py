@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Any
 
 from ...errors import KernelError
 from ..types import AnyTile, Tile, TileOf, Type, scalar_of, tile_type
+from .examples import text_of
 from .signatures import signature
 
 # (name, its arguments, what it is)
-_TEXT = Path(__file__).with_name("tiles.txt").read_text("utf-8")
-_DOCS: list[tuple[str, str, str]] = re.findall(r"^(\w+)\((.*?)\): (.*)$", _TEXT, re.MULTILINE)
+_DOCS: list[tuple[str, str, str]] = re.findall(r"^(\w+)\((.*?)\): (.*)$", text_of("tiles.txt"), re.MULTILINE)
 
 
 class TileBuiltin:
