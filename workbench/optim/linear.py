@@ -72,8 +72,8 @@ def _cg(times: Products, prepared: Products, b: XpArray, x: XpArray, done: Done,
     turn = 0
     while True:
         r, first = b - times(x), turn
-        p = z = prepared(r)
-        rz = _dot(r, z)
+        z = prepared(r)
+        p, rz = z.copy(), _dot(r, z)
         while not (restart and turn - first >= restart):
             if done(turn, _norm(r)):
                 return x
@@ -82,10 +82,12 @@ def _cg(times: Products, prepared: Products, b: XpArray, x: XpArray, done: Done,
             if curvature == 0:
                 return x
             alpha = rz / curvature
-            x, r = x + alpha * p, r - alpha * ap
+            x += alpha * p
+            r -= alpha * ap
             z = prepared(r)
             rz, old = _dot(r, z), rz
-            p = z + (rz / old if old else 0) * p
+            p *= rz / old if old else 0
+            p += z
             turn += 1
 
 

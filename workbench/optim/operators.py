@@ -145,7 +145,7 @@ class Products:
         if A.source is not None and b.device.is_cpu:
             made_of = Entries.of(A)
             return made_of.products(b, read_values(made_of.values))
-        return Products(_calls(A.matvec, A.shape[0], b), A.transposed and _calls(A.transposed, A.shape[1], b))
+        return Products(_calls(A.matvec, *A.shape, b), A.transposed and _calls(A.transposed, *A.shape[::-1], b))
 
     def __call__(self, v: XpArray) -> XpArray:
         return self.times(v)
@@ -157,13 +157,17 @@ class Products:
         return same if self.back is None else Products(self.back, self.times, self.matrix, not self.turned)
 
 
-def _calls(matvec: Callable, rows: int, b: array) -> Times:
-    kind = scalar_in(b.dtype)
+def _calls(matvec: Callable, rows: int, columns: int, b: array) -> Times:
+    """Products by calls of `matvec` on the same two arrays, so that each but the first is a launch that is known."""
+    kind, number = scalar_in(b.dtype), scalar_in(b.dtype).numpy.type
+    with memory.unrecorded():
+        x, out = zeros(columns, kind, b.device), zeros(rows, kind, b.device)
 
     def times(v: XpArray) -> XpArray:
         with memory.unrecorded():
-            out = zeros(rows, kind, b.device)
-            matvec(array(v, dtype=kind, device=b.device), out, out, kind.numpy.type(1), kind.numpy.type(0))
+            x.data[...] = v
+            out.data[...] = 0  # a NaN of before would stay one
+            matvec(x, out, out, number(1), number(0))
         return out.data.astype(v.dtype)
 
     return times
@@ -259,9 +263,9 @@ def recorded_transpose(A: LinearOperator, b: array) -> Products | None:
 
         return checked
 
-    times, back = _calls(A.matvec, A.shape[0], b), walked
+    times, back = _calls(A.matvec, *A.shape, b), walked
     if A.transposed is not None:
-        back = _calls(A.transposed, A.shape[1], b)
+        back = _calls(A.transposed, *A.shape[::-1], b)
     u, v = np.random.default_rng(0).normal(size=(2, A.shape[0])).astype(kind)
     there, again = float((on_host(times(np.asarray(v, like=b.data))) * u).sum()), 0.0
     again = float((on_host(back(np.asarray(u, like=b.data))) * v).sum())
