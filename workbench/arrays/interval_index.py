@@ -130,10 +130,11 @@ class SpanSet(SpanIndex[Span]):
         self.everything = False
 
     def add(self, span: Span) -> None:
+        """Add a span, unless it is here already."""
         if span in self.spans:
             return
         self.put(span, span)
-        self.everything = self.everything or _whole(span)
+        self.everything = self.everything or (span.hull() == (0, span.allocation.nbytes) and _whole(span))
 
     def drop(self, span: Span) -> None:
         """Remove the spans that lie within this one."""
@@ -161,7 +162,10 @@ class WeakSpanSet(SpanSet):
 
     def put(self, item: Span, span: Span) -> None:
         own = span.weak()
-        super().put(own, own)
+        if self.spans:
+            super().put(own, own)
+        else:  # the first, which most often is the only one
+            self.spans[own], self.ends[own] = own, own.hull()
 
 
 def _whole(span: Span) -> bool:
