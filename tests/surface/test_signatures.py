@@ -16,7 +16,7 @@ from IPython.core.interactiveshell import InteractiveShell
 import workbench as wb
 from tests.test_reference import check
 from workbench.kernels.ops import BUILTINS, STATEFUL, TILES
-from workbench.kernels.ops.examples import EXAMPLES, IN_KERNELS
+from workbench.kernels.ops.examples import EXAMPLES
 from workbench.kernels.ops.functions import ATOMICS
 from workbench.kernels.ops.signatures import signature
 
@@ -35,7 +35,7 @@ def test_a_builtin_has_a_signature_of_its_own(name: str) -> None:
 
 
 @pytest.mark.sampled
-@pytest.mark.parametrize("name", sorted(EXAMPLES.keys() | IN_KERNELS.keys()))
+@pytest.mark.parametrize("name", sorted(EXAMPLES))
 def test_the_example_of_a_builtin_does_what_it_says(name: str) -> None:
     assert check(getattr(wb, name).__doc__, name) > 0
 
