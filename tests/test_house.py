@@ -74,7 +74,18 @@ LAYERS = (
 )
 EVERYWHERE = {"numpy"}
 SHOWING = {"anywidget", "ipywidgets", "traitlets", "IPython", "matplotlib", "tqdm"}
-ON_DEMAND = {"checkpoint_schedules", "cupy", "cupy_backends", "torch", "jax", "jaxlib", "pytest", "warp", "ziglang"}
+ON_DEMAND = {
+    "checkpoint_schedules",
+    "cupy",
+    "cupy_backends",
+    "torch",
+    "jax",
+    "jaxlib",
+    "pytest",
+    "scipy",
+    "warp",
+    "ziglang",
+}
 BANNED_NAMES = {"utils", "util", "helpers", "helper", "common", "misc"}
 # What is longer than 700 lines, and why it is one piece.
 LONG_FILES = {

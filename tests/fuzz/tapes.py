@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import collections
+import sys
 import warnings
 from typing import Any
 
@@ -298,6 +299,7 @@ def main() -> None:
             counts[str(wrong).split()[0]] += 1
             print(seed, wrong)  # noqa: T201
     print(dict(counts))  # noqa: T201
+    sys.exit(counts["WRONG"] + counts["SILENT"] > 0)
 
 
 if __name__ == "__main__":

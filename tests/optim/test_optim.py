@@ -322,7 +322,7 @@ def test_a_solve_is_one_event_and_a_copy():
     with wb.Tape() as tape:
         linear.cg(wb.array(np.eye(2)), wb.array([1.0, 2.0], dtype=wb.float64), wb.zeros(2, dtype=wb.float64))
         linear.cg(wb.array([2.0, 4.0]), b, wb.zeros(2))
-    assert [e.kind for e in tape.events] == 2 * ["func", "copy"]
+    assert [e.kind for e in tape.events] == 2 * ["op", "copy"]
 
 
 @pytest.mark.parametrize("solve", [linear.cg, linear.cr], ids=lambda f: f.__name__)
@@ -350,21 +350,159 @@ def stretch(
     z[i] = alpha * k[i] * x[i] + beta * y[i]
 
 
-def test_an_operator_whose_functions_read_a_gradient_is_refused():
-    k = wb.array([2.0, 3.0], dtype=wb.float64, requires_grad=True)
+def stretched(k, transposed=None):
+    """A diagonal matrix as a launch."""
 
     def product(x, y, z, alpha, beta):
-        wb.launch(stretch, 2, [k, x, y, z, alpha, beta])
+        wb.launch(stretch, k.size, [k, x, y, z, alpha, beta])
 
-    A = linear.LinearOperator((2, 2), wb.float64, "cpu", product)
-    with wb.Tape(), pytest.raises(wb.GradientError, match=r"read an array with a gradient(.|\n)*\[linear\]"):
-        linear.cg(A, wb.ones(2, dtype=wb.float64), wb.zeros(2, dtype=wb.float64))
-    k.requires_grad = False
-    x = wb.zeros(2, dtype=wb.float64)
-    with wb.Tape():
-        linear.cg(A, wb.ones(2, dtype=wb.float64), x)
-    np.testing.assert_allclose(x.numpy(), [1 / 2, 1 / 3])
+    return linear.LinearOperator((k.size, k.size), wb.float64, k.device, product, transposed=transposed)
+
+
+@pytest.mark.parametrize("solve", SOLVERS, ids=lambda f: f.__name__)
+def test_the_gradient_by_what_the_launches_of_an_operator_read(solve):
+    k0, b0, seed = np.array([2.0, 3.0, 5.0]), np.array([1.0, -2.0, 4.0]), np.array([1.0, 0.5, -3.0])
+    k, b = (wb.array(v, dtype=wb.float64, requires_grad=True) for v in (k0, b0))
+    A, x = stretched(k), wb.zeros(3, dtype=wb.float64)
+    with wb.Tape() as tape:
+        solve(A, b, x, tol=1e-12)
+        y = 3.0 * x
+    tape.backward(grads={y: wb.array(seed, dtype=wb.float64)})
+    np.testing.assert_allclose(x.numpy(), b0 / k0, rtol=1e-11)
+    np.testing.assert_allclose(b.grad.numpy(), 3 * seed / k0, rtol=1e-10)
+    np.testing.assert_allclose(k.grad.numpy(), -3 * seed * b0 / k0**2, rtol=1e-10)
+    moved = wb.jvp(tape, {k: np.array([1.0, 0.0, 2.0]), b: np.array([0.0, 1.0, 1.0])})[y]
+    np.testing.assert_allclose(moved, 3 * (np.array([0, 1, 1]) - np.array([1, 0, 2]) * b0 / k0) / k0, rtol=1e-10)
     assert A.scalar_type == wb.float64 and A.batch_count == 1
+
+
+@wb.kernel
+def chain(
+    c: wb.array[wb.float64],
+    x: wb.array[wb.float64],
+    y: wb.array[wb.float64],
+    z: wb.array[wb.float64],
+    alpha: wb.float64,
+    beta: wb.float64,
+):
+    """z = alpha A x + beta y, of a matrix with 4 on the diagonal, c[0] above and c[1] below it."""
+    i = wb.tid()
+    total = 4.0 * x[i]
+    if i + 1 < x.shape[0]:
+        total += c[0] * x[i + 1]
+    if i > 0:
+        total += c[1] * x[i - 1]
+    z[i] = alpha * total + beta * y[i]
+
+
+@pytest.mark.parametrize("solve", [linear.bicgstab, linear.gmres], ids=lambda f: f.__name__)
+def test_an_operator_of_launches_that_is_not_symmetric_has_the_gradient_of_its_matrix(solve):
+    n, c0 = 8, np.array([0.7, -1.1])
+    b0, seed = RANDOM.normal(size=(2, n))
+    c, b = (wb.array(v, dtype=wb.float64, requires_grad=True) for v in (c0, b0))
+
+    def product(x, y, z, alpha, beta):
+        wb.launch(chain, n, [c, x, y, z, alpha, beta])
+
+    with wb.Tape() as tape:
+        x = wb.zeros(n, dtype=wb.float64)
+        solve(linear.LinearOperator((n, n), wb.float64, "cpu", product), b, x, tol=1e-13)
+    tape.backward(grads={x: wb.array(seed, dtype=wb.float64)})
+    D = 4 * np.eye(n) + c0[0] * np.eye(n, k=1) + c0[1] * np.eye(n, k=-1)
+    left, right = np.linalg.solve(D.T, seed), np.linalg.solve(D, b0)
+    np.testing.assert_allclose(b.grad.numpy(), left, rtol=1e-9)
+    np.testing.assert_allclose(c.grad.numpy(), [-left[:-1] @ right[1:], -left[1:] @ right[:-1]], rtol=1e-9)
+
+
+def test_an_operator_that_is_not_what_it_was_is_refused():
+    k = wb.array([2.0, 3.0], dtype=wb.float64)
+    b = wb.ones(2, dtype=wb.float64, requires_grad=True)
+    with wb.Tape() as tape:
+        x = wb.zeros(2, dtype=wb.float64)
+        linear.cg(stretched(k), b, x)
+    k.fill_(7.0)
+    with pytest.raises(wb.GradientError, match=r"has changed since(.|\n)*\[linear\]"):
+        tape.backward(grads={x: wb.ones(2, dtype=wb.float64)})
+
+
+def test_a_transpose_that_is_none_is_refused():
+    k, other = (wb.array(v, dtype=wb.float64) for v in ([2.0, 3.0], [2.0, 4.0]))
+    A = stretched(k, transposed=stretched(other).matvec)
+    b = wb.ones(2, dtype=wb.float64, requires_grad=True)
+    with wb.Tape(), pytest.raises(wb.GradientError, match=r"is not its transpose(.|\n)*\[linear\]"):
+        linear.cg(A, b, wb.zeros(2, dtype=wb.float64))
+
+
+@pytest.mark.parametrize("kind", ["dense", "sparse", "blocks"])
+@pytest.mark.parametrize("dtype", [wb.float32, wb.float64], ids=str)
+def test_factors_solve_and_are_kept_for_other_right_sides(kind, dtype):
+    D = matrix(6, symmetric=False)
+
+    def laid(entries):
+        """As the values of the matrix lie."""
+        if kind == "blocks":
+            return entries.reshape(3, 2, 3, 2).transpose(0, 2, 1, 3).reshape(-1, 2, 2)
+        return entries if kind == "dense" else entries.reshape(-1)
+
+    block = wb.types.matrix((2, 2), dtype) if kind == "blocks" else dtype
+    values, n = wb.array(laid(D), dtype=block, requires_grad=True), 3 if kind == "blocks" else 6
+    at = [wb.array(k, dtype=int) for k in np.divmod(np.arange(n * n), n)]
+    b, seed = [wb.array(v, dtype=dtype, requires_grad=True) for v in RANDOM.normal(size=(2, 6))], RANDOM.normal(size=6)
+    with wb.Tape() as tape:
+        x = [wb.zeros(6, dtype=dtype) for _ in b]
+        A = values if kind == "dense" else sparse.bsr_from_triplets(n, n, *at, values)
+        solver = linear.lu(A, b[0], x[0], run=False)
+        solver()
+        kept = solver._factored
+        solver(b=b[1], x=x[1])
+        assert solver._factored is kept
+        y = 2.0 * x[0] + x[1]
+    tape.backward(grads={y: wb.array(seed, dtype=dtype)})
+    assert solver._factored is kept
+    exact = [np.linalg.solve(D, one.numpy().astype(float)) for one in b]
+    left = np.linalg.solve(D.T, seed)
+    close = {"rtol": 1e-11, "atol": 1e-12} if dtype == wb.float64 else {"rtol": 1e-4, "atol": 1e-5}
+    for got, want in zip(x, exact, strict=True):
+        np.testing.assert_allclose(got.numpy(), want, **close)
+    np.testing.assert_allclose(b[0].grad.numpy(), 2 * left, **close)
+    slopes = -np.outer(2 * left, exact[0]) - np.outer(left, exact[1])
+    np.testing.assert_allclose(values.grad.numpy(), laid(slopes), **close)
+    again = linear.lu(wb.array(2 * D, dtype=dtype), b[0], x[0])
+    assert again[1] <= again[2]
+    np.testing.assert_allclose(x[0].numpy(), exact[0] / 2, **close)
+
+
+def test_factors_want_entries_and_a_singular_matrix_has_no_derivative():
+    k = wb.array([2.0, 3.0], dtype=wb.float64)
+    with pytest.raises(wb.LaunchError, match=r"no entries(.|\n)*\[linear\]"):
+        linear.lu(stretched(k), k, k)
+
+
+@pytest.mark.parametrize("solve", [*SOLVERS, linear.lu], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("kind", ["dense", "sparse", "diagonal"])
+def test_a_solve_is_replayed_and_has_tangents(solve, kind):
+    n = 5
+    D = np.diag(RANDOM.uniform(1, 2, n)) if kind == "diagonal" else matrix(n)
+    entries = np.diag(D) if kind == "diagonal" else D.reshape(-1) if kind == "sparse" else D
+    at = [wb.array(k, dtype=int) for k in np.divmod(np.arange(n * n), n)]
+    values = wb.array(entries, dtype=wb.float64, requires_grad=True)
+    b = wb.array(RANDOM.normal(size=n), dtype=wb.float64, requires_grad=True)
+    with wb.Tape(keep="all") as tape:
+        A = sparse.bsr_from_triplets(n, n, *at, values) if kind == "sparse" else values
+        x = wb.zeros(n, dtype=wb.float64)
+        solve(A, b, x, tol=1e-13)
+        y = x * x
+    change, moved = RANDOM.normal(size=entries.shape), RANDOM.normal(size=n)
+    if kind != "diagonal" and solve in (linear.cg, linear.cr):
+        square = change.reshape(n, n)
+        change = (square + square.T).reshape(entries.shape)
+    dD = np.diag(change) if kind == "diagonal" else change.reshape(n, n)
+    solution = np.linalg.solve(D, b.numpy())
+    tangent = wb.jvp(tape, {values: change, b: moved})[y]
+    np.testing.assert_allclose(tangent, 2 * solution * np.linalg.solve(D, moved - dD @ solution), rtol=1e-8)
+    again = tape.replay({values: entries + 0.1 * change, b: b.numpy() + moved})
+    new = np.linalg.solve(D + 0.1 * dD, b.numpy() + moved)
+    np.testing.assert_allclose(again[y].numpy(), new * new, rtol=1e-8)
 
 
 def test_a_diagonal_of_vectors_is_one_of_their_numbers():

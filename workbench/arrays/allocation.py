@@ -251,7 +251,7 @@ class Allocation:
         """Update `asked`; call when `required` or `retained` has changed."""
         global asks
         asks += 1
-        self.asked = bool(self.required) or bool(self.retained)
+        self.asked = bool(self.required.ends or self.retained.ends)
 
     def gradient(self) -> GradientMemory:
         """The gradient's allocation, created as zeros on first call."""

@@ -459,9 +459,9 @@ def finished(made: array, requires_grad: bool, retain_grad: bool, grad: array | 
     if name is not None:
         made.name = name
     if requires_grad:
-        made.requires_grad = True
+        made._mark(made.allocation.required, True, "requires_grad")
     if retain_grad:
-        made.retain_grad = True
+        made._mark(made.allocation.retained, True, "retain_grad")
     if grad is not None:
         made.grad = grad
     return made

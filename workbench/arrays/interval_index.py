@@ -104,8 +104,11 @@ class SpanIndex(Intervals[T]):
 
     def put(self, item: T, span: Span) -> None:
         """Add an item on a span, unless it is here already."""
-        self.spans.setdefault(item, span)
-        self.enter(item, *span.hull())
+        if self.spans or self._scales is not None:
+            self.spans.setdefault(item, span)
+            self.enter(item, *span.hull())
+        else:  # the first, which most often is the only one
+            self.spans[item], self.ends[item] = span, span.hull()
 
     def remove(self, item: T) -> None:
         super().remove(item)
@@ -125,15 +128,15 @@ class SpanSet(SpanIndex[Span]):
 
     __slots__ = ("everything",)
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.everything = False
+    def __init__(self) -> None:  # as above, in one: there are many
+        self.ends, self._scales, self.spans, self.everything = {}, None, {}, False
 
     def add(self, span: Span) -> None:
+        """Add a span, unless it is here already."""
         if span in self.spans:
             return
         self.put(span, span)
-        self.everything = self.everything or _whole(span)
+        self.everything = self.everything or (span.hull() == (0, span.allocation.nbytes) and _whole(span))
 
     def drop(self, span: Span) -> None:
         """Remove the spans that lie within this one."""
@@ -155,9 +158,6 @@ class WeakSpanSet(SpanSet):
     """A set of weak spans for the allocation itself: without a reference cycle, memory goes with its last array."""
 
     __slots__ = ()
-
-    def __init__(self) -> None:  # as above: each array has two
-        self.ends, self._scales, self.spans, self.everything = {}, None, {}, False
 
     def put(self, item: Span, span: Span) -> None:
         own = span.weak()

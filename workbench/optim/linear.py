@@ -1,14 +1,14 @@
-"""Iterative solvers of linear systems: conjugate gradients and residuals, BiCGSTAB, GMRES.
+"""Iterative solvers of linear systems: conjugate gradients and residuals, BiCGSTAB, GMRES; and LU.
 
-Products and sums are launches on arrays; the few numbers that steer an iteration are read. Under an open tape a solve
-is one event: its adjoint solves with the transposed matrix, so gradients are as exact as the solve, and never those of
-the unrolled iteration. Sources: Hestenes and Stiefel 1952; Stiefel 1955; van der Vorst 1992; Saad and Schultz 1986.
+Iterations run on NumPy's or CuPy's vectors with SciPy's matrices. (They are not SciPy's, which do not tell the residual
+of a turn, and are not all in CuPy.) Under an open tape a solve is one event: its adjoint solves with the transposed
+matrix, so gradients are as exact as the solve, and never those of the unrolled iteration. Sources: Hestenes and Stiefel
+1952; Stiefel 1955; van der Vorst 1992; Saad and Schultz 1986.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from copy import copy as shallow
+from collections.abc import Callable, Sequence
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from typing import Any
@@ -16,27 +16,27 @@ from typing import Any
 import numpy as np
 
 from ..arrays import allocation as memory, capture_log
-from ..arrays.array import array, clone
+from ..arrays.array import array
 from ..arrays.creation import copy, zeros, zeros_like
 from ..arrays.dtypes import scalar_in
+from ..arrays.host_writes import write_array
+from ..device import XpArray, on_host, xp
 from ..errors import GradientError, LaunchError
-from ..kernels import kernel
 from ..kernels.program import Kernel
-from ..kernels.reading.declare import Refused, tid
+from ..kernels.reading.declare import Refused
 from ..kernels.types import Composite, Scalar
 from ..launches.array_tools import flat
 from ..launches.launch import launch
-from ..launches.sums import array_inner
-from ..sparse import BsrMatrix
-from ..sparse.matrix import rows_of
-from ..tapes.tape import Tape
-from .operators import LinearOperator, MatrixLike, aslinearoperator, preconditioner as preconditioner
+from ..tapes.custom_op import CustomOp
+from .operators import Entries, LinearOperator, MatrixLike, Products, aslinearoperator, recorded_transpose
+from .preconditioners import preconditioner
 
 __all__ = [
     "BiCGSTAB",
     "CG",
     "CR",
     "GMRES",
+    "LU",
     "LinearOperator",
     "LinearSolverState",
     "aslinearoperator",
@@ -44,160 +44,123 @@ __all__ = [
     "cg",
     "cr",
     "gmres",
+    "lu",
     "preconditioner",
 ]
 __dir__ = __all__.copy
-numbers = array(dtype=Any)
-
-
-@kernel
-def axpby(a: Any, x: numbers, b: Any, y: numbers, out: numbers):
-    """out = a * x + b * y."""
-    i = tid()
-    out[i] = a * x[i] + b * y[i]
-
 
 Callback = Callable[..., object] | Kernel | None
 Said = tuple[int, float, float]  # the number of iterations, the norm of the residual, the tolerance
 Done = Callable[[int, float], bool]  # told the turn and the norm of the residual: whether that is the last
+Teller = Callable[..., None]  # told the turn, the norm of the residual, the tolerance; last=True: once more, at the end
 
 
-class _Vectors:
-    """The arithmetic of one solve: on arrays of numbers, in the scalar type of b."""
-
-    def __init__(self, A: MatrixLike, b: array, M: MatrixLike | None):
-        self.kind = b.dtype.numpy.type
-        self.A, self.M = aslinearoperator(A), None if M is None else aslinearoperator(M)
-
-    def times(self, x: array) -> array:
-        """A x."""
-        out = zeros_like(x, requires_grad=False)
-        self.A.matvec(x, out, out, self.kind(1), self.kind(0))
-        return out
-
-    def prepared(self, r: array) -> array:
-        """M r; r itself without a preconditioner."""
-        if self.M is None:
-            return r
-        out = zeros_like(r, requires_grad=False)
-        self.M.matvec(r, out, out, self.kind(1), self.kind(0))
-        return out
-
-    def sum(self, a: float, x: array, b: float, y: array, out: array | None = None) -> array:
-        """a x + b y."""
-        out = zeros_like(y, requires_grad=False) if out is None else out
-        launch(axpby, out.size, [self.kind(a), x, self.kind(b), y], [out])
-        return out
-
-    @staticmethod
-    def dot(x: array, y: array) -> float:
-        return float(array_inner(x, y))
-
-    def norm(self, x: array) -> float:
-        return float(np.sqrt(self.dot(x, x)))
+def _rows(x: XpArray, y: XpArray) -> Any:
+    """x y of shapes (..., n) and (n,); without cuBLAS, which need not be there."""
+    return x @ y if isinstance(x, np.ndarray) else (x * y).sum(-1)
 
 
-def _cg(v: _Vectors, b: array, x: array, done: Done, restart: int | None) -> None:
+def _dot(x: XpArray, y: XpArray) -> float:
+    return float(_rows(x, y))
+
+
+def _norm(x: XpArray) -> float:
+    return float(np.sqrt(_dot(x, x)))
+
+
+def _cg(times: Products, prepared: Products, b: XpArray, x: XpArray, done: Done, restart: int | None) -> XpArray:
     turn = 0
     while True:
-        r, first = v.sum(1, b, -1, v.times(x)), turn
-        z = v.prepared(r)
-        p, rz = clone(z), v.dot(r, z)
+        r, first = b - times(x), turn
+        z = prepared(r)
+        p, rz = z.copy(), _dot(r, z)
         while not (restart and turn - first >= restart):
-            if done(turn, v.norm(r)):
-                return
-            ap = v.times(p)
-            curvature = v.dot(p, ap)
+            if done(turn, _norm(r)):
+                return x
+            ap = times(p)
+            curvature = _dot(p, ap)
             if curvature == 0:
-                return
+                return x
             alpha = rz / curvature
-            v.sum(alpha, p, 1, x, x)
-            v.sum(-alpha, ap, 1, r, r)
-            z = v.prepared(r)
-            rz, old = v.dot(r, z), rz
-            v.sum(1, z, rz / old if old else 0, p, p)
+            x += alpha * p
+            r -= alpha * ap
+            z = prepared(r)
+            rz, old = _dot(r, z), rz
+            p *= rz / old if old else 0
+            p += z
             turn += 1
 
 
-def _cr(v: _Vectors, b: array, x: array, done: Done, restart: int | None) -> None:
+def _cr(times: Products, prepared: Products, b: XpArray, x: XpArray, done: Done, restart: int | None) -> XpArray:
     turn = 0
     while True:
-        true, first = v.sum(1, b, -1, v.times(x)), turn
-        r = clone(v.prepared(true))
-        p, ar = clone(r), v.times(r)
-        ap, rar = clone(ar), v.dot(r, ar)
+        true, first = b - times(x), turn
+        p = r = prepared(true)
+        ap = ar = times(r)
+        rar = _dot(r, ar)
         while not (restart and turn - first >= restart):
-            if done(turn, v.norm(true)):
-                return
-            map_ = v.prepared(ap)
-            size = v.dot(ap, map_)
+            if done(turn, _norm(true)):
+                return x
+            map_ = prepared(ap)
+            size = _dot(ap, map_)
             if size == 0:
-                return
+                return x
             alpha = rar / size
-            v.sum(alpha, p, 1, x, x)
-            v.sum(-alpha, map_, 1, r, r)
-            v.sum(-alpha, ap, 1, true, true)
-            ar = v.times(r)
-            rar, old = v.dot(r, ar), rar
+            x, r, true = x + alpha * p, r - alpha * map_, true - alpha * ap
+            ar = times(r)
+            rar, old = _dot(r, ar), rar
             beta = rar / old if old else 0
-            v.sum(1, r, beta, p, p)
-            v.sum(1, ar, beta, ap, ap)
+            p, ap = r + beta * p, ar + beta * ap
             turn += 1
 
 
-def _bicgstab(v: _Vectors, b: array, x: array, done: Done, restart: int | None) -> None:
-    r = v.sum(1, b, -1, v.times(x))
-    shadow, p, rho, turn = clone(r), clone(r), v.dot(r, r), 0
-    while not done(turn, v.norm(r)):
-        y = v.prepared(p)
-        ay = v.times(y)
-        size = v.dot(shadow, ay)
+def _bicgstab(times: Products, prepared: Products, b: XpArray, x: XpArray, done: Done, restart: int | None) -> XpArray:
+    p = r = shadow = b - times(x)
+    rho, turn = _dot(r, r), 0
+    while not done(turn, _norm(r)):
+        y = prepared(p)
+        ay = times(y)
+        size = _dot(shadow, ay)
         if size == 0:
-            return
+            break
         alpha = rho / size
-        v.sum(-alpha, ay, 1, r, r)
-        z = v.prepared(r)
-        az = v.times(z)
-        squared = v.dot(az, az)
-        omega = v.dot(az, r) / squared if squared else 0.0
-        v.sum(alpha, y, 1, x, x)
-        v.sum(omega, z, 1, x, x)
-        v.sum(-omega, az, 1, r, r)
-        rho, old = v.dot(shadow, r), rho
-        v.sum(-omega, ay, 1, p, p)
-        v.sum(1, r, (rho / old) * (alpha / omega) if omega and old else 0, p, p)
+        r = r - alpha * ay
+        z = prepared(r)
+        az = times(z)
+        squared = _dot(az, az)
+        omega = _dot(az, r) / squared if squared else 0.0
+        x, r = x + alpha * y + omega * z, r - omega * az
+        rho, old = _dot(shadow, r), rho
+        p = r + ((rho / old) * (alpha / omega) if omega and old else 0) * (p - omega * ay)
         turn += 1
+    return x
 
 
-def _gmres(v: _Vectors, b: array, x: array, done: Done, restart: int | None) -> None:
-    turn, restart = 0, min(restart or 31, max(b.size, 1))
+def _gmres(times: Products, prepared: Products, b: XpArray, x: XpArray, done: Done, restart: int | None) -> XpArray:
+    turn, restart = 0, min(restart or 31, max(len(b), 1))
+    basis, h = np.zeros_like(b, shape=(restart + 1, len(b))), np.zeros((restart + 1, restart))
     while True:
-        r = v.sum(1, b, -1, v.times(x))
-        size = v.norm(r)
+        r = b - times(x)
+        size = _norm(r)
         if done(turn, size):
-            return
-        basis, h = [v.sum(1 / size, r, 0, r)], np.zeros((restart + 1, restart))
-        used, y = 0, np.zeros(0)
+            return x
+        basis[0], y = r / size, np.zeros(0)
         for k in range(restart):
-            w = v.times(v.prepared(basis[k]))
-            for j, q in enumerate(basis):
-                h[j, k] = v.dot(q, w)
-                v.sum(-h[j, k], q, 1, w, w)
-            h[k + 1, k] = v.norm(w)
-            used, turn = k + 1, turn + 1
+            w, h[: k + 2, k] = times(prepared(basis[k])), 0
+            for _ in range(2):  # the second time it removes what rounding left
+                along = _rows(basis[: k + 1], w)
+                w, h[: k + 1, k] = w - _rows(basis[: k + 1].T, along), h[: k + 1, k] + on_host(along)
+            h[k + 1, k] = _norm(w)
+            turn += 1
             y, *_ = np.linalg.lstsq(h[: k + 2, : k + 1], size * np.eye(k + 2)[0], rcond=None)
             left = float(np.linalg.norm(size * np.eye(k + 2)[0] - h[: k + 2, : k + 1] @ y))
             if done(turn, left) or h[k + 1, k] <= 1e-14 * size:
                 break
-            basis.append(v.sum(1 / h[k + 1, k], w, 0, w))
-        step = zeros_like(x, requires_grad=False)
-        for q, c in zip(basis, y, strict=False):
-            v.sum(c, q, 1, step, step)
-        v.sum(1, v.prepared(step), 1, x, x)
-        if used < restart:
-            left = v.norm(v.sum(1, b, -1, v.times(x)))
-            done(turn, left)
-            return
+            basis[k + 1] = w / float(h[k + 1, k])
+        x = x + prepared(_rows(basis[: len(y)].T, np.asarray(y, b.dtype, like=b)))
+        if len(y) < restart:
+            done(turn, _norm(b - times(x)))
+            return x
 
 
 class LinearSolverState:
@@ -246,33 +209,77 @@ class LinearSolverState:
         A, M = old[0] if A is None else A, old[3] if M is None else M
         b, x = old[1] if b is None else b, old[2] if x is None else x
         self._check(b, x)
-        tape = memory.recorder()
-        if tape is None:
-            return self._now(A, b, x, M)
-        capture_log.refuse(f"{self._name}() under a tape", "the solve and its backward() between two captures")
-        arrays = _differentiable(A)
-        if any(a.requires_grad or a.allocation in tape.active for a in (*arrays, b)):
-            _check_adjoint(aslinearoperator(A))
-        _refuse_hidden(tape, aslinearoperator(A), b)
-        with memory.unrecorded():
-            answer = clone(x, requires_grad=False)
-        said = _run(self, A, b, answer, M)
-        _record(tape, self, A, arrays, b, answer, said)
-        copy(x, answer)
-        return said if self.check_every else _Report(b)(*said)
-
-    def _now(self, A: MatrixLike, b: array, x: array, M: MatrixLike | None) -> Any:
-        """Solve now, and in every replay of an open capture."""
+        system = _System(self, aslinearoperator(A), aslinearoperator(M), flat(b), flat(x))
         report, said = None if self.check_every else _Report(b), (0, 0.0, 0.0)
+        if memory.recorder() is not None:
+            capture_log.refuse(f"{self._name}() under a tape", "the solve and its backward() between two captures")
+            said = system.record(self._teller(report))
+            return said if report is None else report(*said)
 
         def solve() -> None:
             nonlocal said
-            said = _run(self, A, b, x, M, report)
+            with memory.unrecorded():
+                found, said = system.solved(self._teller(report))
+                copy(system.x, found)
 
         if capture_log.active_capture() is not None:
             x.allocation.about_to_write(x.span, f"{self._name}()")
         capture_log.do(solve)
         return said if report is None else report.arrays
+
+    def _teller(self, report: _Report | None) -> Teller:
+        """A function that tells the callback, or the report, of a turn."""
+        called = -1
+
+        def tell(turn: int, residual: float, wanted: float, last: bool = False) -> None:
+            nonlocal called
+            if report is not None:
+                arrays = () if last else report(turn, residual, wanted)
+                if isinstance(self.callback, Kernel) and arrays:
+                    launch(self.callback, 1, list(arrays))
+            elif self.callback is not None and turn != called and (last or turn % self.check_every == 0):
+                called = turn
+                self.callback(turn, residual, wanted)
+
+        return tell
+
+    def iterate(
+        self, A: Products, M: Products, b: XpArray, guess: XpArray, tell: Teller | None, tight: bool = False
+    ) -> tuple[XpArray, Said]:
+        """(the solution of A x = b, what the solve says), on vectors (n,). `tight`: to the relative tolerance alone."""
+        kind = np.result_type(b.dtype, np.float32)
+        b, tol, atol = b.astype(kind), self.tol, self.atol
+        if tight:
+            tol, atol = tol or None, None
+        if tol is None and atol is None:
+            tol, atol = 1e-12 if kind.itemsize == 8 else 1e-6, 1e-30
+        limit, most = max((tol or 0.0) * _norm(b), atol or 0.0), int(self.maxiter or len(b))
+        seen = 0, 0.0
+
+        def done(turn: int, residual: float) -> bool:
+            nonlocal seen
+            seen = turn, residual
+            if tell is not None:
+                tell(turn, residual, limit)
+            return residual <= limit or turn >= most or not np.isfinite(residual)
+
+        x = self._method(A, M, b, guess.astype(kind), done, self.restart)
+        if tell is not None:
+            tell(*seen, limit, last=True)
+        return x, (*seen, limit)
+
+    def derived(self, solve: str, said: Sequence[Any] | np.ndarray, A: Products, M: Products, b: XpArray) -> np.ndarray:
+        """A^-1 b for a derivative b, over whose largest entry it is solved: no tolerance hides a small one.
+
+        `solve` is what is differentiated, and `said` what it said. Raises GradientError [linear].
+        """
+        size = float(abs(b).max(initial=0.0))
+        if not size:
+            return on_host(b)
+        _check_converged(solve, said)
+        x, derivative = self.iterate(A, M, b / size, np.zeros_like(b), None, tight=True)
+        _check_converged(f"the solve of a derivative of {solve}", derivative)
+        return on_host(x.astype(b.dtype) * size)
 
     def _check(self, b: array, x: array) -> None:
         for name, a in (("b", b), ("x", x)):
@@ -341,7 +348,43 @@ class GMRES(LinearSolverState):
         super().__init__(A, b, x, tol, atol, maxiter, M, callback, check_every, restart=restart)
 
 
-for _kind in (CG, CR, BiCGSTAB, GMRES):
+class LU(LinearSolverState):
+    """Factors of a dense or sparse matrix as a `LinearSolverState`: kept for other right sides, and for adjoints."""
+
+    _name = "lu"
+    _factored: tuple[Any, Callable[..., XpArray]] | None = None  # a matrix, and solves with it
+
+    def iterate(
+        self, A: Products, M: Products, b: XpArray, guess: XpArray, tell: Teller | None, tight: bool = False
+    ) -> tuple[XpArray, Said]:
+        if A.matrix is None:
+            why = "Factors are made of the entries of a dense or sparse matrix on the CPU."
+            raise LaunchError("lu() of what has no entries here", slug="linear", why=why, instead="cg, or gmres")
+        x = self._factors(A.matrix)(b.astype(A.matrix.dtype), A.turned)
+        limit = max((self.tol or (1e-9 if x.itemsize == 8 else 1e-3)) * _norm(b), self.atol or 0.0)
+        return x, (1, _norm(b - A(x)), limit)
+
+    def _factors(self, matrix: Any) -> Callable[..., XpArray]:
+        """Solves with a matrix by its factors: those that are kept, if it is the same."""
+        from scipy import linalg, sparse
+
+        if self._factored is None or not _same_matrix(self._factored[0], matrix):
+            if sparse.issparse(matrix):
+                factors = sparse.linalg.splu(matrix.tocsc())
+                self._factored = matrix.copy(), lambda b, turned: factors.solve(b, "T" if turned else "N")
+            else:
+                pair = linalg.lu_factor(matrix)
+                self._factored = matrix.copy(), lambda b, turned: linalg.lu_solve(pair, b, int(turned))
+        return self._factored[1]
+
+
+def _same_matrix(a: Any, b: Any) -> bool:
+    if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
+        return type(a) is type(b) and np.array_equal(a, b)
+    return all(np.array_equal(getattr(a, part), getattr(b, part)) for part in ("data", "indices", "indptr"))
+
+
+for _kind in (CG, CR, BiCGSTAB, GMRES, LU):
     _kind.__doc__ = f"""{_kind.__doc__}
 
     >>> x = wb.zeros(2)
@@ -366,140 +409,100 @@ class _Report:
         return self.arrays
 
 
-def _differentiable(A: MatrixLike) -> tuple[array, ...]:
-    source = A.source if isinstance(A, LinearOperator) else A
-    return (source.values,) if isinstance(source, BsrMatrix) else (source,) if isinstance(source, array) else ()
+class _System:
+    """A system as one solve has it: its matrix, preconditioner, right side and answer, vectors of numbers."""
+
+    def __init__(self, how: LinearSolverState, A: LinearOperator, M: LinearOperator | None, b: array, x: array):
+        self.how, self.A, self.M, self.b, self.x = how, A, M, b, x
+        self.xp, self.name = xp(b.device), f"the solve of {x.label}"
+
+    def solved(self, tell: Teller | None) -> tuple[array, Said]:
+        """(the solution as an array, what the solve says). Unrecorded."""
+        A, M = Products.of(self.A, self.b), Products.of(self.M, self.b)
+        found, said = self.how.iterate(A, M, self.b.data, self.x.data, tell)
+        return array(found, dtype=self.b.dtype, device=self.b.device), said
+
+    def record(self, tell: Teller) -> Said:
+        """Solve under the open tape. Returns what the solve says."""
+        made, said = (self._by_entries if self.A.source is not None else self._by_products)(tell)
+        copy(self.x, made)
+        return said
+
+    def _op(self, forward: Callable[..., Any], vjp: Callable[..., Any], jvp: Callable[..., Any]) -> CustomOp:
+        op = CustomOp(forward)
+        op.__name__ = self.how._name  # as messages and pictures call it
+        op.vjp(vjp)
+        op.jvp(jvp)
+        return op
+
+    def _by_entries(self, tell: Teller | None) -> tuple[array, Said]:
+        """(the solution, what the solve says), as an event that reads the entries of A and b.
+
+        Its adjoint: lambda = A^-T dx; db = lambda; dA = -lambda x^T where entries are. Its tangent: A^-1 (db - dA x).
+        """
+        A, b, how = self.A, self.b, self.how
+        made_of, near, start, told = Entries.of(A), Products.of(self.M, b), self.x.data.copy(), (0, 0.0, 0.0)
+
+        def forward(entries: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            nonlocal tell, told
+            found, told = how.iterate(made_of.products(b, entries), near, self.xp.asarray(right), start, tell)
+            tell = None  # when this is called again, it is by a replay
+            return on_host(found).astype(right.dtype), np.array(told)
+
+        def vjp(*given: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            entries, _, x, said, seed, _ = given
+            turned = made_of.products(b, entries).transposed
+            left = how.derived(self.name, said, turned, near.transposed, self.xp.asarray(seed))
+            return -made_of.outer(left, x).reshape(entries.shape), left
+
+        def jvp(
+            entries: np.ndarray,
+            right: np.ndarray,
+            x: np.ndarray,
+            said: np.ndarray,
+            change: np.ndarray,
+            moved: np.ndarray,
+        ) -> tuple[np.ndarray, None]:
+            right = self.xp.asarray(moved) - made_of.products(b, change)(self.xp.asarray(x))
+            return how.derived(self.name, said, made_of.products(b, entries), near, right), None
+
+        made, _ = self._op(forward, vjp, jvp)(made_of.values, b)
+        return made, told
+
+    def _by_products(self, tell: Teller | None) -> tuple[array, Said]:
+        """(the solution, what the solve says) for an A known by its products.
+
+        Recorded are, at the solution, r = b - A x, by the launches of `matvec`, and x + A^-1 r with a constant A. That
+        moves nothing, as r is 0, and makes x depend on b and on all that `matvec` reads.
+        """
+        A, b, how, near, kind = self.A, self.b, self.how, Products.of(self.M, self.b), self.b.dtype.numpy.type
+        with memory.unrecorded():
+            solution, said = self.solved(tell)
+            place, r = zeros_like(solution), zeros_like(solution)
+        write_array("root", place, solution)
+        turned = recorded_transpose(A, b)
+        if turned is None:
+            return place, said
+        copy(r, b)
+        A.matvec(place, r, r, kind(-1), kind(1))
+
+        def again(A: Products, M: Products, right: np.ndarray) -> np.ndarray:
+            return how.derived(self.name, said, A, M, self.xp.asarray(right))
+
+        op = self._op(
+            lambda place, r: place,
+            lambda place, r, x, seed: (None, again(turned.transposed, near.transposed, seed)),
+            lambda place, r, x, _, moved: again(turned, near, moved),
+        )
+        return op(place, r), said
 
 
-def _run(
-    how: LinearSolverState, A: MatrixLike, b: array, x: array, M: MatrixLike | None, report: _Report | None = None
-) -> Said:
-    with memory.unrecorded():
-        v, rhs, unknown = _Vectors(A, b, M), flat(b), flat(x)
-        read = (b, *_differentiable(A))  # the iteration writes x while it reads these
-        answer = clone(unknown) if any(a.span.overlaps(x.span) is not False for a in read) else unknown
-        tol, atol = how.tol, how.atol
-        if tol is None and atol is None:
-            tol, atol = 1e-12 if scalar_in(b.dtype).bits == 64 else 1e-6, 1e-30
-        limit, most = max((tol or 0.0) * v.norm(rhs), atol or 0.0), int(how.maxiter or rhs.size)
-        seen, called = (0, 0.0), -1
-
-        def done(turn: int, residual: float) -> bool:
-            nonlocal seen, called
-            seen, stop = (turn, residual), residual <= limit or turn >= most or not np.isfinite(residual)
-            if report is not None:
-                arrays = report(turn, residual, limit)
-                if isinstance(how.callback, Kernel):
-                    launch(how.callback, 1, list(arrays))
-            elif how.callback is not None and turn != called and turn % how.check_every == 0:
-                called = turn
-                how.callback(turn, residual, limit)
-            return stop
-
-        how._method(v, rhs, answer, done, how.restart)
-        if answer is not unknown:
-            copy(unknown, answer)
-        if how.callback is not None and report is None and called != seen[0]:
-            how.callback(*seen, limit)
-    return *seen, limit
-
-
-def _refuse_hidden(tape: Tape, A: LinearOperator, b: array) -> None:
-    """Raise GradientError if a user's `matvec` reads, beside x, memory with a gradient."""
-    if A.source is not None:
-        return
-    with memory.unrecorded():
-        x = clone(b, requires_grad=False)
-        out = zeros_like(x, requires_grad=False)
-        kind = scalar_in(b.dtype).numpy.type
-        with Tape() as probe:
-            A.matvec(flat(x), flat(out), flat(out), kind(1), kind(0))
-    for event in probe.events:
-        seen = [s.allocation for s in event.reads if s.allocation not in (x.allocation, out.allocation)]
-        if event.sources or any(a in tape.active or a.required.spans for a in seen):
-            text = "a solve with a LinearOperator of functions that read an array with a gradient, under a tape."
-            why = "The derivative by that array would be lost."
-            raise GradientError(
-                text, slug="linear", where=memory.caller_where(), why=why, instead="a dense or a sparse matrix"
-            )
-
-
-def _check_adjoint(A: LinearOperator) -> None:
-    if A.transposed is None:
-        text = "a solve with a LinearOperator of functions, under a tape."
-        why = "Its adjoint needs products with the transposed matrix, and what `matvec` reads."
-        instead = "a dense matrix, wb.sparse.bsr_..., or tape.record_func with the adjoint that you know"
-        raise GradientError(text, slug="linear", where=memory.caller_where(), why=why, instead=instead)
-
-
-def _as_it_is(A: MatrixLike) -> LinearOperator:
-    """The operator on a copy of its entries, which may be overwritten before the adjoint is computed."""
-    source = A.source if isinstance(A, LinearOperator) and A.source is not None else A
-    if isinstance(source, array):
-        return aslinearoperator(clone(source, requires_grad=False))
-    if isinstance(source, BsrMatrix):
-        kept = BsrMatrix(source.nrow, source.ncol, source.dtype, source.device)
-        _ = source.structure  # as it is now
-        kept.take(source)
-        kept.values = clone(source.values, requires_grad=False)
-        return aslinearoperator(kept)
-    return source
-
-
-def _record(
-    tape: Tape, how: LinearSolverState, A: MatrixLike, arrays: tuple[array, ...], b: array, x: array, said: Said
-) -> None:
-    """The adjoint of x = A^-1 b, x new: lambda = A^-T dx; db += lambda; dA -= lambda x^T where entries are; dx = 0.
-
-    The adjoint is linear in dx: it is solved for dx over its largest entry, so no absolute tolerance hides a small one.
-    """
-    with memory.unrecorded():
-        operator, right = _as_it_is(A), x.numpy().copy()
-
-    def solved_backwards() -> None:
-        seed = x.grad
-        assert seed is not None
-        size = float(np.abs(seed.numpy()).max(initial=0.0))
-        if not size:
-            return
-        _check_adjoint(operator)
-        _check_converged("the solve", x, *said[1:])
-        assert operator.transposed is not None
-        rows, columns = operator.shape
-        back = LinearOperator((columns, rows), operator.dtype, operator.device, operator.transposed)
-        found = zeros_like(x, requires_grad=False)
-        right_side = array(seed.numpy() / size, dtype=seed.dtype, device=seed.device)
-        again = shallow(how)
-        again.tol, again.atol, again.callback = how.tol or None, None, None
-        _check_converged("the adjoint solve", x, *_run(again, back, right_side, found, None)[1:])
-        left = found.numpy() * scalar_in(seed.dtype).numpy.type(size)
-        seed.zero_()
-        for a in arrays:
-            assert operator.source is not None and a.grad is not None
-            entries, old = _outer(operator.source, left.reshape(-1), right.reshape(-1)), a.grad.numpy()
-            a.grad.assign(old - entries.reshape(old.shape))
-        assert b.grad is not None
-        b.grad.assign(b.grad.numpy() + left)
-
-    solved_backwards.__name__ = how._name  # as messages and pictures call it
-    tape.record_func(solved_backwards, [*arrays, b, x], only_read=[*arrays, b])
-
-
-def _check_converged(what: str, x: array, residual: float, wanted: float) -> None:
+def _check_converged(what: str, said: Sequence[Any] | np.ndarray) -> None:
+    _, residual, wanted = said
     if not residual <= wanted:
-        text = f"{what} of {x.label} did not converge: residual {residual:.1e}, wanted {wanted:.1e}."
+        text = f"{what} did not converge: residual {residual:.1e}, wanted {wanted:.1e}."
         why = "Its gradient is that of the solution, not of an iterate."
         raise GradientError(text, slug="linear", why=why, instead="a larger maxiter or tol")
-
-
-def _outer(source: array | BsrMatrix, left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """left x right^T where the matrix has entries."""
-    if isinstance(source, BsrMatrix):
-        rows, cols = source.block_shape
-        tall = left.reshape(-1, rows)[rows_of(source.structure[0])]
-        wide = right.reshape(-1, cols)[source.structure[1]]
-        return tall[:, :, None] * wide[:, None, :]
-    return left * right if source.ndim == 1 else np.outer(left, right)
 
 
 def _solves(kind: type[LinearSolverState]) -> Callable[[Callable], Callable[..., Any]]:
@@ -575,6 +578,21 @@ def gmres():
 
     >>> x = wb.zeros(2)
     >>> _ = wb.optim.linear.gmres(wb.array([[0.0, 1.0], [-1.0, 0.0]]), wb.array([2.0, -1.0]), x)
+    >>> x.numpy().round(4)
+    array([1., 2.], dtype=float32)
+    """
+
+
+@_solves(LU)
+def lu():
+    """Solve A x = b by SciPy's factors of a dense or sparse A, on the CPU; x is the answer. Otherwise as `cg`.
+
+    run=False gives an `LU`, whose calls with other right sides use the factors of the first one, while the entries of A
+    are the same; adjoints always do. Of the residual tolerance it is refused only by derivatives, as an A that is
+    singular in this precision is. Raises LaunchError [linear] for an A without entries, and on a GPU.
+
+    >>> x = wb.zeros(2)
+    >>> _ = wb.optim.linear.lu(wb.array([[0.0, 1.0], [-1.0, 0.0]]), wb.array([2.0, -1.0]), x)
     >>> x.numpy().round(4)
     array([1., 2.], dtype=float32)
     """

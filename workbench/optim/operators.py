@@ -1,24 +1,29 @@
-"""Matrices as the solvers take them, known by their products, and approximate inverses of them (inverted in NumPy)."""
+"""Matrices as the solvers take them, known by their products."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from ..arrays import allocation as memory, capture_log
-from ..arrays.array import array
+from ..arrays import allocation as memory
+from ..arrays.array import array, read_values
 from ..arrays.creation import copy, zeros
 from ..arrays.dtypes import DTypeLike, dtype_of, scalar_in
-from ..device import DeviceLike
-from ..errors import LaunchError
+from ..arrays.workspace import gradient_dtype
+from ..device import DeviceLike, XpArray, on_host
+from ..errors import GradientError, LaunchError
 from ..kernels import kernel
 from ..kernels.reading.declare import tid
 from ..kernels.types import Composite, Scalar
 from ..launches.array_tools import flat
 from ..launches.launch import launch
-from ..sparse import BsrMatrix, bsr_get_diag, bsr_mv
+from ..sparse import BsrMatrix, bsr_mv
+from ..sparse.matrix import rows_of
+from ..tapes.jvp import components, value_of
+from ..tapes.tape import Tape
 
 numbers, table = array(dtype=Any), array(dtype=Any, ndim=2)
 
@@ -120,70 +125,156 @@ def _array_product(A: array) -> Callable:
     return product
 
 
-SINGULAR = {16: 1e-3, 32: 1e-6, 64: 1e-12}  # a block whose condition is worse than this one over it stays as it is
-BLOCKS = ("block_jacobi_direct", "block_jacobi_sequential", "block_jacobi_tile")
-KINDS = ("diag", "diag_abs", *BLOCKS, "id")
+Times = Callable[[XpArray], XpArray]  # a product with a vector, (columns,) -> (rows,)
 
 
-def preconditioner(A: array | BsrMatrix, ptype: str = "diag") -> LinearOperator | None:
-    """An approximate inverse of a dense, diagonal or sparse matrix, for `M=` of the solvers; None for "id".
+@dataclass(frozen=True)
+class Products:
+    """Products of vectors of NumPy or CuPy with a matrix, and with its transpose where they are known."""
 
-    "diag": one over the diagonal (0 counts as 1); "diag_abs": over its size; "block_jacobi_direct", "_sequential" and
-    "_tile", which are one here: the inverses of the square blocks on the diagonal of a sparse matrix, the identity
-    where a block has none. Computed now, from the present entries; inside a capture, anew with each replay.
-    Raises LaunchError [linear].
+    times: Times
+    back: Times | None = None
+    matrix: Any = None  # of NumPy or SciPy, where there is one: on the CPU, of entries
+    turned: bool = False  # these are products with its transpose
 
-    >>> M = wb.optim.linear.preconditioner(wb.sparse.bsr_diag(wb.mat22(2.0, 1.0, 0.0, 4.0), 3), "block_jacobi_direct")
-    >>> wb.optim.linear.preconditioner(wb.array([2.0, 4.0]), "id") is None
-    True
-    """
-    if ptype == "id":
-        return None
-    if ptype not in KINDS:
-        raise LaunchError(f"there is no preconditioner {ptype!r} here", slug="linear", instead=" or ".join(KINDS))
-    if ptype in BLOCKS and not (isinstance(A, BsrMatrix) and A.nrow == A.ncol and len(set(A.block_shape)) == 1):
-        what = A if isinstance(A, BsrMatrix) else type(A).__name__
-        raise LaunchError(f"{ptype} of {what}: it takes square blocks in a square", slug="linear", instead='"diag"')
-    if not isinstance(A, BsrMatrix) and not (isinstance(A, array) and isinstance(A.dtype, Scalar)):
-        raise LaunchError(
-            f"a preconditioner of {type(A).__name__}", slug="linear", instead="a dense or a sparse matrix"
-        )
+    @staticmethod
+    def of(A: LinearOperator | None, b: array) -> Products:
+        """Products with vectors of the type and device of `b`, with the present entries of A; None: the identity."""
+        if A is None:
+            return Products(lambda v: v, lambda v: v)
+        if A.source is not None and b.device.is_cpu:
+            made_of = Entries.of(A)
+            return made_of.products(b, read_values(made_of.values))
+        return Products(_calls(A.matvec, *A.shape, b), A.transposed and _calls(A.transposed, *A.shape[::-1], b))
 
-    if ptype in BLOCKS and isinstance(A, BsrMatrix) and not isinstance(A.dtype, Scalar):
-        blocks = BsrMatrix(A.nrow, A.nrow, A.dtype, A.device)
-        blocks.place(np.arange(A.nrow + 1, dtype=np.int32), np.arange(A.nrow, dtype=np.int32))
-        _fill(blocks.values, lambda: _inverses(bsr_get_diag(A).numpy()))
-        return aslinearoperator(blocks)
+    def __call__(self, v: XpArray) -> XpArray:
+        return self.times(v)
 
-    def diagonal() -> np.ndarray:
-        if isinstance(A, BsrMatrix):
-            found = bsr_get_diag(A).numpy()
-            return np.einsum("nii->ni", found.reshape(-1, *A.block_shape)).reshape(-1)
-        return A.numpy() if A.ndim == 1 else np.diagonal(A.numpy())
-
-    made = zeros(min(A.shape), scalar_in(A.dtype), A.device)
-    _fill(made, lambda: _inverse(diagonal(), ptype))
-    return aslinearoperator(made)
+    @property
+    def transposed(self) -> Products:
+        """Products with the transpose; with the identity where they are not known, as a preconditioner's may be."""
+        same = Products(lambda v: v, lambda v: v)
+        return same if self.back is None else Products(self.back, self.times, self.matrix, not self.turned)
 
 
-def _fill(made: array, values: Callable[[], np.ndarray]) -> None:
-    """Assign values now and in every replay of an open capture. Unrecorded: they have no derivative."""
+def _calls(matvec: Callable, rows: int, columns: int, b: array) -> Times:
+    """Products by calls of `matvec` on the same two arrays, so that each but the first is a launch that is known."""
+    kind, number = scalar_in(b.dtype), scalar_in(b.dtype).numpy.type
+    with memory.unrecorded():
+        x, out = zeros(columns, kind, b.device), zeros(rows, kind, b.device)
 
-    def fill() -> None:
+    def times(v: XpArray) -> XpArray:
         with memory.unrecorded():
-            made.assign(array(values(), dtype=made.dtype, device=made.device))
+            x.data[...] = v
+            out.data[...] = 0  # a NaN of before would stay one
+            matvec(x, out, out, number(1), number(0))
+        return out.data.astype(v.dtype)
 
-    made.allocation.about_to_write(made.span, "preconditioner()")
-    capture_log.do(fill)
-
-
-def _inverse(d: np.ndarray, ptype: str) -> np.ndarray:
-    return 1 / np.where(d == 0, 1, np.abs(d) if ptype == "diag_abs" else d)
+    return times
 
 
-def _inverses(blocks: np.ndarray) -> np.ndarray:
-    """The inverse of each block, and the identity in place of one that has none."""
-    wide, one = blocks.astype(np.float64), np.eye(blocks.shape[-1])
-    sizes = np.linalg.svd(np.where(np.isfinite(wide), wide, 0), compute_uv=False)
-    good = (sizes[:, -1] > SINGULAR[8 * blocks.itemsize] * sizes[:, 0]) & np.isfinite(wide).all(axis=(1, 2))
-    return np.linalg.inv(np.where(good[:, None, None], wide, one))
+@dataclass(frozen=True)
+class Entries:
+    """Places of the entries of a matrix, dense, diagonal or sparse, and the array that has their values now."""
+
+    A: LinearOperator
+    values: array
+    structure: tuple[np.ndarray, np.ndarray] | None = None
+
+    @staticmethod
+    def of(A: LinearOperator) -> Entries:
+        source = A.source
+        assert source is not None
+        return Entries(A, source.values, source.structure) if isinstance(source, BsrMatrix) else Entries(A, source)
+
+    def products(self, b: array, values: np.ndarray) -> Products:
+        """Products with the matrix of these values."""
+        if b.device.is_cuda:
+            return Products.of(aslinearoperator(self._on_device(values)), b)
+        made = self._matrix(values.astype(np.result_type(values.dtype, np.float32), copy=False))
+        return Products(made.__matmul__, made.T.__matmul__, made)
+
+    def _matrix(self, values: np.ndarray) -> Any:
+        from scipy import sparse  # when a system is solved: it takes a tenth of a second to load
+
+        if self.structure is None:
+            return values if values.ndim == 2 else sparse.diags_array(values, format="csr")
+        offsets, columns = self.structure
+        values = values[: len(columns)]
+        kind = sparse.csr_array if values.ndim == 1 else sparse.bsr_array
+        return kind((values, columns, offsets), shape=self.A.shape)
+
+    def _on_device(self, values: np.ndarray) -> array | BsrMatrix:
+        source = self.A.source
+        made = array(values, dtype=self.values.dtype, device=self.values.device)
+        if not isinstance(source, BsrMatrix):
+            return made
+        assert self.structure is not None
+        matrix = BsrMatrix(source.nrow, source.ncol, source.dtype, source.device)
+        matrix.place(*self.structure)
+        matrix.values = made
+        return matrix
+
+    def outer(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+        """left right^T where the matrix has entries."""
+        if self.structure is None:
+            return left * right if self.values.ndim == 1 else np.outer(left, right)
+        offsets, columns = self.structure
+        found = np.zeros((len(self.values), *components(self.values)), left.dtype)
+        rows, cols = found.shape[1:] or (1, 1)
+        tall, wide = left.reshape(-1, rows)[rows_of(offsets)], right.reshape(-1, cols)[columns]
+        found.reshape(-1, rows, cols)[: len(columns)] = tall[:, :, None] * wide[:, None, :]
+        return found
+
+
+def recorded_transpose(A: LinearOperator, b: array) -> Products | None:
+    """Products with A as it is now, and with its transpose by `transposed` or a walk over the launches of `matvec`.
+
+    None where nothing has a derivative, neither b nor what `matvec` reads. Raises GradientError [linear]: now where the
+    two are not transposed to each other or the host makes the product; later where what `matvec` reads has changed.
+    """
+    tape = memory.recorder()
+    assert tape is not None
+    with memory.unrecorded():
+        x, z = zeros(A.shape[1], b.dtype, b.device, requires_grad=True), zeros(A.shape[0], b.dtype, b.device)
+        kind = b.dtype.numpy.type
+        with Tape() as probe:
+            A.matvec(x, z, z, kind(1), kind(0))
+    mine = (x.allocation, z.allocation)
+    reads = {s.allocation: s.allocation.version for e in probe.events for s in e.reads if s.allocation not in mine}
+    if not tape.follows([b]) and not any(a in tape.active or a.required.spans for a in reads):
+        return None
+    if any(event.sources for event in probe.events):
+        why = "What `matvec` computes on the host has no derivative."
+        instead = "a kernel as the product, a dense matrix or wb.sparse.bsr_..."
+        raise _no_adjoint("whose product the host makes", why, instead)
+
+    def walked(v: XpArray) -> XpArray:
+        seeds = {z.allocation: v.astype(gradient_dtype(z)).view(np.uint8)}
+        return np.asarray(value_of(x, probe.retrace(None, seeds=seeds)), v.dtype, like=v)
+
+    def as_it_was(times: Times) -> Times:
+        def checked(v: XpArray) -> XpArray:
+            if any(a.version != version for a, version in reads.items()):
+                raise _no_adjoint(
+                    "that has changed since", "Its adjoint needs the matrix that it was.", "wb.clone(...)"
+                )
+            return times(v)
+
+        return checked
+
+    times, back = _calls(A.matvec, *A.shape, b), walked
+    if A.transposed is not None:
+        back = _calls(A.transposed, *A.shape[::-1], b)
+    u, v = np.random.default_rng(0).normal(size=(2, A.shape[0])).astype(kind)
+    there, again = float((on_host(times(np.asarray(v, like=b.data))) * u).sum()), 0.0
+    again = float((on_host(back(np.asarray(u, like=b.data))) * v).sum())
+    if not abs(there - again) <= 1e3 * np.finfo(kind).eps * len(u) ** 0.5 * max(abs(there), abs(again), 1.0):
+        why = f"For random vectors u A v is {there:.6g}, and v A^T u {again:.6g}."
+        raise _no_adjoint("whose `transposed` is not its transpose, or which is not linear", why, "the right one")
+    return Products(as_it_was(times), as_it_was(back))
+
+
+def _no_adjoint(what: str, why: str, instead: str) -> GradientError:
+    text = f"a solve with a LinearOperator {what}, under a tape."
+    return GradientError(text, slug="linear", where=memory.caller_where(), why=why, instead=instead)

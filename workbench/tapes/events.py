@@ -144,15 +144,15 @@ class Needs:
 
     def __init__(self) -> None:
         self.last: Span | None = None  # of the need that was appended last
-        self._index: Intervals[Need] = Intervals()
+        self._index: Intervals[Need] | None = None
         self._new: list[Need] = []  # not in the index yet; of the first `_measured` the hull is part of [_low, _high)
         self._measured, self._low, self._high = 0, 1 << 62, 0
 
     def __len__(self) -> int:
-        return len(self._index) + len(self._new)
+        return len(self._index or ()) + len(self._new)
 
     def __iter__(self) -> Iterator[Need]:
-        return chain(self._index, self._new)
+        return chain(self._index or (), self._new)
 
     def append(self, need: Need) -> None:
         self._new.append(need)
@@ -167,6 +167,7 @@ class Needs:
         low, high = span.hull()
         if high <= self._low or self._high <= low:
             return []
+        self._index = self._index or Intervals()
         for need in self._new:
             self._index.enter(need, *need.span.hull())
         self._new.clear()
@@ -176,6 +177,7 @@ class Needs:
     def drop(self, met: Iterable[Need]) -> None:
         """Remove needs that `meeting` has found."""
         for need in met:
+            assert self._index is not None
             self._index.remove(need)
         self.last = None
 

@@ -312,7 +312,7 @@ def _writes_active(event: Event) -> bool:
 
 def _written_by(event: Event) -> list[array]:
     if event.command is None:
-        return [event.arrays[0]] if event.op is None else event.op.outs
+        return [a for a in event.arrays if a.span in event.writes]
     return [event.command.flat[k] for k in dict.fromkeys(k for k, _ in event.command.plan.writes)]
 
 

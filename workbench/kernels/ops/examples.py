@@ -1,19 +1,21 @@
-"""The runnable examples of builtins, those of `examples.txt`, below their docstrings."""
+"""One runnable example for every builtin: what `help(wb.dot)` and the reference show, and a test runs.
+
+They stand in `examples.txt`, each under its name. Values are those of the host, where a builtin called with numbers
+computes at once; `...` stands for digits that differ between processors.
+"""
 
 from __future__ import annotations
 
 import os
-import re
 
 
-def text_of(file: str) -> str:
-    """The text of a file beside this one. (`pathlib` takes long to import.)"""
+def paragraphs(file: str) -> dict[str, str]:
+    """{first line: the lines below it} of each paragraph of a text file in this folder."""
     with open(os.path.join(os.path.dirname(__file__), file), encoding="utf-8") as text:
-        return text.read()
+        return dict(part.split("\n", 1) for part in text.read().strip().split("\n\n"))
 
 
-_SECTION = re.compile(r"^(\w+)\n(>>> .*?)\n(?:\n|\Z)", re.DOTALL | re.MULTILINE)
-EXAMPLES: dict[str, str] = dict(_SECTION.findall(text_of("examples.txt")))
+EXAMPLES = paragraphs("examples.txt")
 
 
 def documented(doc: str, name: str) -> str:

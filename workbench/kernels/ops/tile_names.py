@@ -7,19 +7,18 @@ from typing import Any
 
 from ...errors import KernelError
 from ..types import AnyTile, Tile, TileOf, Type, scalar_of, tile_type
-from .examples import text_of
+from .examples import paragraphs
 from .signatures import signature
-
-# (name, its arguments, what it is)
-_DOCS: list[tuple[str, str, str]] = re.findall(r"^(\w+)\((.*?)\): (.*)$", text_of("tiles.txt"), re.MULTILINE)
 
 
 class TileBuiltin:
     """A function of the kernel language over tiles. Raises KernelError where it is called on the host."""
 
-    def __init__(self, name: str, arguments: str, what: str):
+    def __init__(self, head: str, what: str):
+        """`head`: as `tile_ones(shape, dtype=float)`."""
+        name, _, arguments = head.removesuffix(")").partition("(")
         self.__name__ = self.__qualname__ = name
-        self.__doc__ = f"{name}({arguments}): {what} In kernels only."
+        self.__doc__ = f"{head}: {what} In kernels only."
         self.arguments = arguments
         self.__signature__ = signature("(" + re.sub(r"(\w+), \.\.\.", r"*\1", arguments) + ")")
 
@@ -56,7 +55,10 @@ def annotated(dtype: object, shape: object) -> AnyTile | Tile | TileOf:
     return tile_type(tuple(int(n) for n in shape), dtype)
 
 
-TILES = {name: (TileName if name == "tile" else TileBuiltin)(name, *texts) for name, *texts in _DOCS}
+_MADE = [
+    (TileName if head.startswith("tile(") else TileBuiltin)(head, w) for head, w in paragraphs("tiles.txt").items()
+]
+TILES = {made.__name__: made for made in _MADE}
 # What is done to each component of vectors on its own, of the tile that comes first.
 _FORMS = "view reshape squeeze broadcast transpose astype sum scan_inclusive scan_exclusive"
 PER_PART = frozenset(f"tile_{name}" for name in _FORMS.split())
