@@ -1,9 +1,9 @@
-"""`@offers`: what `dir` and completion show of the objects that people hold."""
+"""What people meet of the objects that they hold: `@offers`, what `dir` and completion show; `Itself`, no copies."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 T = TypeVar("T")
 
@@ -31,3 +31,13 @@ def offers(names: str) -> Callable[[type[T]], type[T]]:
 
 def _offered(self: Any) -> list[str]:
     return sorted({*type(self).offered, *(name for name in object.__dir__(self) if name.startswith("__"))})
+
+
+class Itself:
+    """Base of objects of which there is one: `copy` and `deepcopy` give the object itself."""
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self

@@ -8,26 +8,9 @@ from typing import Any
 import numpy as np
 
 from ..errors import LaunchError, compose
+from ..kernels.ops.examples import paragraphs
 
-_INSTEAD = {
-    "wb.utils.array_sum(x)": "sum mean",
-    "wb.map(f, x), or x.numpy() to look": "min max abs sqrt exp log sin cos clip clamp std var any all argmin argmax "
-    "round prod norm dot matmul cumsum sort where",
-    "wb.array(x, dtype=...) outside of tapes, or a kernel that casts": "astype float double half type int long",
-    "wb.clone(x)": "copy clone",
-    "wb.detach(x)": "detach stop_gradient",
-    "x.numpy()": "cpu to_numpy asnumpy as_numpy values data_ptr buffer",
-    "x.list()": "tolist to_list",
-    "x.view(dtype), x.reshape(shape) or x.flatten()": "ravel squeeze unsqueeze expand permute swapaxes resize",
-    "x.to('cuda:0')": "cuda gpu",
-    "x.fill_(value)": "fill set_",
-    "x.zero_()": "zero zeros clear",
-    "x.assign(values)": "set copy_ copyto put update",
-    "x.grad.zero_(), or tape.zero()": "zero_grad",
-    "tape.backward(loss), then x.grad": "backward gradient grads",
-    "x.requires_grad = True": "requires_grad_ watch requires_gradient requires_grads require_grad requires_gard",
-    "x.strides": "stride",
-}
+_INSTEAD = paragraphs("missing_methods.txt", __file__)  # what to write -> the names of others
 
 
 class Absent:

@@ -17,29 +17,12 @@ from ..tables import html_table
 ENDS = ("died", "not-on-path", "detached")  # one place may end the gradients of several leaves
 SHOWN = 6  # arrays of one finding
 SEVERITIES = ("error", "warning", "info")
-ORDER = (  # of one severity: causes before what may follow from them, and what is ordinary last
-    "parted",
-    "race",
-    "not-finite",
-    "adjoint-not-finite",
-    "convention",
-    "custom-rule",
-    "unwritten-read",
-    "stale-buffer",
-    "wiped",
-    "overwritten-unread",
-    "died",
-    "cut",
-    "saturated",
-    "growing",
-    "vanishing",
+ORDER = [  # of one severity: causes before what may follow from them, all others (""), and what is ordinary last
+    *"parted race not-finite adjoint-not-finite convention custom-rule unwritten-read stale-buffer wiped".split(),
+    *"overwritten-unread died cut saturated growing vanishing".split(),
     "",
-    "aliased",
-    "kink",
-    "not-on-path",
-    "unread",
-    "overwritten-kept",
-)
+    *"aliased kink not-on-path unread overwritten-kept".split(),
+]
 OVERFLOW = "it has grown beyond the largest number"
 
 

@@ -7,22 +7,10 @@ those it ran on. Imports launches and arrays; knows no tape. To add a query: a `
 in `names`, and a test against brute force in tests/geometry.
 """
 
+from ..kernels.ops.examples import paragraphs as _paragraphs
 from ..kernels.reading.declare import Refused as _Refused
 
-_REASONS = {
-    "Surfaces of fields are not here: skimage.measure.marching_cubes of the field's values on a grid gives vertices and"
-    " faces for wb.Mesh.": """
-        IsoSurfaceBase IsoSurfaceMarchingCubes IsoSurfaceNets lipschitz_octree sparse_marching_cubes
-        sparse_marching_cubes_from_cells
-    """,
-    "Swept volumes are not here: a kernel takes the least signed distance over the poses, by wb.mesh_query_point, and"
-    " skimage.measure.marching_cubes of that gives vertices and faces.": """
-        SweptVolumeSignMode swept_volume_bounds swept_volume_field swept_volume_mesh swept_volume_sdf
-    """,
-    "Triangulations are made on the host: scipy.spatial.Delaunay(points).simplices, and .neighbors.": """
-        delaunay_edge_flip tri_tri_adjacency find_triangle_neighbor_edge_index
-    """,
-}
+_REASONS = _paragraphs("refused.txt", __file__)
 _REFUSED = {name: reason for reason, names in _REASONS.items() for name in names.split()}
 
 

@@ -21,7 +21,7 @@ import numpy as np
 
 from ..config import config
 from ..errors import KernelError, LaunchError
-from ..records import offers
+from ..records import Itself, offers
 from . import show
 from .analysis import launch_ranges
 from .analysis.accesses import relevant_scalars
@@ -285,7 +285,7 @@ def program(reading: Reading, name: str, enable_backward: bool = True) -> Progra
 
 
 @offers("adjoint c cuda enable_backward func ir key module overload resources source steps types")
-class Kernel:
+class Kernel(Itself):
     """A function over a launch grid. Launch it with `launch(kernel, dim, inputs, outputs)`.
 
     `source`, `ir`, `adjoint`, `c`, `cuda`, `steps` show every stage of it; they print in a terminal and in a notebook.
@@ -336,12 +336,6 @@ class Kernel:
 
     def __repr__(self) -> str:
         return f"<kernel {self.key}>"
-
-    def __copy__(self) -> Kernel:
-        return self
-
-    def __deepcopy__(self, memo: dict) -> Kernel:
-        return self
 
     def __call__(self, *args, **kwargs):
         raise TypeError(f"a kernel is launched, not called: wb.launch({self.__name__}, dim=n, inputs=[...])")

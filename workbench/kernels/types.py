@@ -15,17 +15,12 @@ from typing import Any, Self
 
 import numpy as np
 
+from ..records import Itself
 from . import host_products, type_queries
 
 
-class Type(type_queries.Asked):
+class Type(Itself, type_queries.Asked):
     """Base of all types."""
-
-    def __copy__(self) -> Type:
-        return self
-
-    def __deepcopy__(self, memo: dict) -> Type:
-        return self
 
     def __repr__(self) -> str:
         return str(self)

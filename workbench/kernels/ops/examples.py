@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 
 
-def paragraphs(file: str) -> dict[str, str]:
-    """{first line: the lines below it} of each paragraph of a text file in this folder."""
-    with open(os.path.join(os.path.dirname(__file__), file), encoding="utf-8") as text:
+def paragraphs(file: str, beside: str = __file__) -> dict[str, str]:
+    """{first line: the lines below it} of each paragraph of a text file beside another file."""
+    with open(os.path.join(os.path.dirname(beside), file), encoding="utf-8") as text:
         return dict(part.split("\n", 1) for part in text.read().strip().split("\n\n"))
 
 

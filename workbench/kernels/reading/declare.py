@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import KernelError, LaunchError
+from ...records import Itself
 from .. import types as T
 from ..ir import Region
 from ..ops.examples import documented
@@ -29,7 +30,7 @@ from . import refused_syntax
 from .overloads import attached, beside, candidates, cell
 
 
-class Func:
+class Func(Itself):
     """A function for use in kernels: inlined there, plain Python on the host.
 
     `grad` is the Python function of a custom adjoint, `replay` the one to run in its place in the reverse pass.
@@ -60,12 +61,6 @@ class Func:
     def custom(self) -> bool:
         """True if it has an adjoint or a replay of its own: then a call stays a `call` statement."""
         return self.grad is not None or self.replay is not None
-
-    def __copy__(self) -> Func:
-        return self
-
-    def __deepcopy__(self, memo: dict) -> Func:
-        return self
 
     def __call__(self, *args: object, **kwargs: object) -> Any:
         found = candidates(self, args, kwargs) if self.overloads else [self]
