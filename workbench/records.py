@@ -1,4 +1,4 @@
-"""What people meet of the objects that they hold: `@offers`, what `dir` and completion show; `Itself`, no copies."""
+"""`@offers`, the names that `dir` and completion show of what people hold; `Itself`, for objects without copies."""
 
 from __future__ import annotations
 
