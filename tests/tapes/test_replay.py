@@ -434,3 +434,17 @@ def test_what_was_cleared_before_sums_is_cleared_again(clear, backend):
         return
     again = tape.replay({x: np.array([2, 2, 3], np.float32)})
     assert again[s].list() == [7.0] and again.replay()[again.of(s)].list() == [7.0]
+
+
+def test_a_write_behind_the_tape_is_no_step_of_it_and_one_in_between_is_refused():
+    x, y = wb.array([1.0, 2.0], requires_grad=True), wb.zeros(1)
+    with wb.Tape(keep="all") as tape:
+        wb.utils.array_inner(x, x, out=y)
+    x.assign([3.0, 4.0])
+    assert tape.trust(y, x).radius > 0.1
+    np.testing.assert_allclose(wb.hvp(tape, y, {x: np.ones(2, np.float32)})[x], 2.0, rtol=1e-6)
+    with tape:
+        wb.utils.array_inner(x, x, out=y)
+    for ask in (lambda: tape.trust(y, x), lambda: tape.replay({x: x.numpy()})):
+        with pytest.raises(wb.GradientError, match=r"changed by 'assign' between two(.|\n)*\[overwritten\]"):
+            ask()

@@ -212,7 +212,7 @@ class LinearSolverState:
         system = _System(self, aslinearoperator(A), aslinearoperator(M), flat(b), flat(x))
         report, said = None if self.check_every else _Report(b), (0, 0.0, 0.0)
         if memory.recorder() is not None:
-            capture_log.refuse(f"{self._name}() under a tape", "the solve and its backward() between two captures")
+            capture_log.refuse(f"{self._name}() under a tape", "the solve outside of the capture, or jit=False")
             said = system.record(self._teller(report))
             return said if report is None else report(*said)
 

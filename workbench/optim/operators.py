@@ -257,7 +257,9 @@ def recorded_transpose(A: LinearOperator, b: array) -> Products | None:
         def checked(v: XpArray) -> XpArray:
             if any(a.version != version for a, version in reads.items()):
                 raise _no_adjoint(
-                    "that has changed since", "Its adjoint needs the matrix that it was.", "wb.clone(...)"
+                    "that has changed since",
+                    "Its adjoint needs the matrix that it was.",
+                    "backward() before it changes, or a product that reads a wb.clone(...) of it",
                 )
             return times(v)
 

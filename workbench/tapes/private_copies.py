@@ -199,6 +199,7 @@ class Rerun:
 
     def follow(self) -> Self:
         """Go through the events of the tape, and return this."""
+        refuse_foreign(self.tape)
         passing(self.tape, lambda event, _: self.before(event), self.behind)
         return self
 
@@ -217,7 +218,7 @@ class Rerun:
             self.steps.append(launch_of(event.command, self.twins).run)
 
     def behind(self, event: Event) -> None:
-        if event.command is not None:
+        if event.command is not None or not event.kind.own:
             return
         if event.op is not None:
             self.steps.append(event.op.on(self.twins.of).run)
@@ -276,6 +277,25 @@ def closed(event: Event) -> GradientError:
     return GradientError(text, slug="replay-func", where=event.where, why=why, instead="wb.launch(...) in its place")
 
 
+def name_of(tape: Tape, span: Span) -> str:
+    """The user's name of these bytes, quoted; else the id of their memory."""
+    near = sorted(tape.names.near(span), key=lambda a: (a.span != span, not tape.names.given(a)))
+    return repr(tape.names.given(near[0]) or near[0].label) if near else str(span.allocation)
+
+
+def refuse_foreign(tape: Tape) -> None:
+    """Raises GradientError [overwritten] for a write that the tape met and that is no step of it, but before one."""
+    for n, event in enumerate(tape.events):
+        if event.kind.own:
+            continue
+        later = [s for e in tape.events[n + 1 :] for s in (*e.reads, *e.writes) if e.kind.own]
+        if met := [w for w in event.writes if any(s.overlaps(w) is not False for s in later)]:
+            text = f"{name_of(tape, met[0])} was changed by {event.label!r} between two events of this tape."
+            why = "The tape has not recorded how."
+            instead = "with tape:   around that write too"
+            raise GradientError(text, slug="overwritten", where=event.where, why=why, instead=instead)
+
+
 class InFloat64(Rerun):
     """A tape on copies whose launches also compute tangents, recorded for a reverse walk: second derivatives."""
 
@@ -289,7 +309,7 @@ class InFloat64(Rerun):
             raise GradientError(text, slug="not-kept", why=why, instead='wb.Tape(keep="all")')
 
     def before(self, event: Event) -> None:
-        if not (event.kind.repeatable or event.kind.pinned):
+        if event.kind.own and not (event.kind.repeatable or event.kind.pinned):
             text = f"{event.label} has no second derivative."
             why = "Its adjoint is a function of its own, not a program that could be differentiated again."
             raise GradientError(text, slug="jvp-func", where=event.where, why=why, instead="launches in its place")
@@ -320,7 +340,7 @@ class InFloat64(Rerun):
     def behind(self, event: Event) -> None:
         done = len(self.steps)
         super().behind(event)
-        if event.command is not None:
+        if event.command is not None or not event.kind.own:
             return
         dst, src = leaves(event.arrays[0]), leaves(event.arrays[-1])
         for to, of in zip(dst, src, strict=True):

@@ -24,7 +24,7 @@ from ..kernels.types import Struct
 from ..records import offers
 from .events import Event, Scope, checksum_of
 from .jvp import on_device, passing
-from .private_copies import CopiedArrays, Rerun, closed, pinned
+from .private_copies import CopiedArrays, Rerun, closed, name_of, pinned, refuse_foreign
 from .seeds import check_pairs
 from .tape import Tape
 
@@ -128,7 +128,7 @@ def _refuse_other_bits(tape: Tape, made: ReplayedTape, copies: Mapping[Allocatio
         pairs += [(k.span, k.data, again[s]) for k in kept if (s := k.span.on(copies[k.span.allocation])) in again]
     for span, one, other in pairs:
         if not np.array_equal(on_host(one), on_host(other)):
-            text = f"{_name(tape, span)} holds other numbers when the recorded program runs again."
+            text = f"{name_of(tape, span)} holds other numbers when the recorded program runs again."
             why = "It was written since, or it depends on the order of threads."
             raise GradientError(text, slug="replay-differs", why=why)
 
@@ -211,7 +211,7 @@ class _Again(Rerun):
         """Raise GradientError [overwritten] if exposed memory first met at event `position` was changed unseen."""
         for a, (when, checksum) in self.tape.needed.met.items():
             if when == position and checksum is not None and checksum != checksum_of(a.span()):
-                text = f"{_name(self.tape, a.span())} was changed behind the tape's back, through its raw memory."
+                text = f"{name_of(self.tape, a.span())} was changed behind the tape's back, through its raw memory."
                 why = "What the program started from, or met on its way, is gone."
                 instead = "a.assign(values), a.fill_(value) or a kernel"
                 raise GradientError(text, slug="overwritten", why=why, instead=instead)
@@ -297,17 +297,10 @@ def _misfit(a: array, got: str) -> GradientError:
 
 
 def _refuse_opaque(tape: Tape) -> None:
-    for n, event in enumerate(tape.events):
+    for event in tape.events:
         if event.kind.closed and event.op is None:
             raise closed(event)
-        if event.kind.own:
-            continue
-        later = [s for e in tape.events[n + 1 :] for s in (*e.reads, *e.writes) if e.kind.own]
-        if any(s.overlaps(w) is not False for w in event.writes for s in later):
-            text = f"{_name(tape, event.writes[0])} was changed by {event.label!r} between two events of this tape."
-            why = "The tape has not recorded how."
-            instead = "with tape:   around that write too"
-            raise GradientError(text, slug="overwritten", where=event.where, why=why, instead=instead)
+    refuse_foreign(tape)
 
 
 def _refuse_unknown(tape: Tape, looking: bool = False) -> None:
@@ -320,7 +313,9 @@ def _refuse_unknown(tape: Tape, looking: bool = False) -> None:
             if not span.nbytes or any(s.contains(span) for s in known):
                 continue
             if not _started(tape, n, span) and not (looking and _probably_started(tape, span)):
-                text = f"what {_name(tape, span)} held when the tape started was not kept, and {event.label!r} uses it."
+                text = (
+                    f"what {name_of(tape, span)} held when the tape started was not kept, and {event.label!r} uses it."
+                )
                 why = "The program cannot be run again from where it started."
                 raise GradientError(text, slug="not-kept", where=event.where, why=why, instead='wb.Tape(keep="all")')
             known[span] = None
@@ -329,8 +324,9 @@ def _refuse_unknown(tape: Tape, looking: bool = False) -> None:
         if event.kind.from_host and event.kind.own and event.value is None:
             for span in event.writes:
                 if not _values_known(tape, n, span):
+                    name = name_of(tape, span)
                     raise GradientError(
-                        f"what {event.label!r} wrote to {_name(tape, span)} was not kept, and was written over since.",
+                        f"what {event.label!r} wrote to {name} was not kept, and was written over since.",
                         slug="not-kept",
                         where=event.where,
                         why="The program cannot be run again without it.",
@@ -391,9 +387,3 @@ def _sure_writes(event: Event) -> list[Span]:
         return list(event.writes) if event.kind.own else []
     plan, flat = event.command.plan, event.command.flat
     return [span_of(flat[k], box) for k, box in plan.stores]
-
-
-def _name(tape: Tape, span: Span) -> str:
-    """The user's name of these bytes, quoted; else the id of their memory."""
-    near = sorted(tape.names.near(span), key=lambda a: (a.span != span, not tape.names.given(a)))
-    return repr(tape.names.given(near[0]) or near[0].label) if near else str(span.allocation)
