@@ -24,13 +24,7 @@ from .window import MARK_BUDGET
 if TYPE_CHECKING:
     from ..data.against import PassComparison
 
-PAGE = (
-    '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title><style>'
-    ":root{{color-scheme:{scheme}}}body{{font:14px/1.45 system-ui,sans-serif;margin:24px}}"
-    "table{{border-collapse:collapse;margin:12px 0;font:12px/1.45 ui-monospace,Menlo,monospace}}"
-    "th,td{{border:1px solid #8c959f66;padding:4px 8px;text-align:left;vertical-align:top}}"
-    "caption{{text-align:left;font-weight:600;padding:4px 0}}</style></head><body>{body}</body></html>"
-)
+PAGE = Path(__file__).with_name("page.html").read_text("utf-8")
 
 
 class TapeFigure:
