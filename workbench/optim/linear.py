@@ -28,7 +28,7 @@ from ..kernels.types import Composite, Scalar
 from ..launches.array_tools import flat
 from ..launches.launch import launch
 from ..tapes.custom_op import CustomOp
-from .operators import Entries, LinearOperator, MatrixLike, Products, aslinearoperator, recorded_transpose
+from .operators import Entries, LinearOperator, MatrixLike, Products, RecordedProduct, aslinearoperator
 from .preconditioners import preconditioner
 
 __all__ = [
@@ -480,8 +480,8 @@ class _System:
             solution, said = self.solved(tell)
             place, r = zeros_like(solution), zeros_like(solution)
         write_array("root", place, solution)
-        turned = recorded_transpose(A, b)
-        if turned is None:
+        product = RecordedProduct(A, b)
+        if not product.followed:
             return place, said
         copy(r, b)
         A.matvec(place, r, r, kind(-1), kind(1))
@@ -489,12 +489,13 @@ class _System:
         def again(A: Products, M: Products, right: np.ndarray) -> np.ndarray:
             return how.derived(self.name, said, A, M, self.xp.asarray(right))
 
+        count = len(product.arrays)  # which the op reads too: so they are what they were when its rules are called
         op = self._op(
-            lambda place, r: place,
-            lambda place, r, x, seed: (None, again(turned.transposed, near.transposed, seed)),
-            lambda place, r, x, _, moved: again(turned, near, moved),
+            lambda place, *_: place,
+            lambda *given: (None, again(product.products().transposed, near.transposed, given[-1]), *[None] * count),
+            lambda *given: again(product.products(), near, given[-1 - count]),
         )
-        return op(place, r), said
+        return op(place, r, *product.arrays), said
 
 
 def _check_converged(what: str, said: Sequence[Any] | np.ndarray) -> None:

@@ -145,7 +145,9 @@ class Products:
         if A.source is not None and b.device.is_cpu:
             made_of = Entries.of(A)
             return made_of.products(b, read_values(made_of.values))
-        return Products(_calls(A.matvec, *A.shape, b), A.transposed and _calls(A.transposed, *A.shape[::-1], b))
+        rows, columns = A.shape
+        back = None if A.transposed is None else _calls(A.transposed, columns, rows, b)
+        return Products(_calls(A.matvec, rows, columns, b), back)
 
     def __call__(self, v: XpArray) -> XpArray:
         return self.times(v)
@@ -227,54 +229,57 @@ class Entries:
         return found
 
 
-def recorded_transpose(A: LinearOperator, b: array) -> Products | None:
-    """Products with A as it is now, and with its transpose by `transposed` or a walk over the launches of `matvec`.
+class RecordedProduct:
+    """The `matvec` of an operator as a tape saw it, when the open tape solved with it. `arrays`: those it read.
 
-    None where nothing has a derivative, neither b nor what `matvec` reads. Raises GradientError [linear]: now where the
-    two are not transposed to each other or the host makes the product; later where what `matvec` reads has changed.
+    Raises GradientError [linear] where the host makes the product, or `transposed` is not its transpose.
     """
-    tape = memory.recorder()
-    assert tape is not None
-    with memory.unrecorded():
-        x, z = zeros(A.shape[1], b.dtype, b.device, requires_grad=True), zeros(A.shape[0], b.dtype, b.device)
-        kind = b.dtype.numpy.type
-        with Tape() as probe:
-            A.matvec(x, z, z, kind(1), kind(0))
-    mine = (x.allocation, z.allocation)
-    reads = {s.allocation: s.allocation.version for e in probe.events for s in e.reads if s.allocation not in mine}
-    if not tape.follows([b]) and not any(a in tape.active or a.required.spans for a in reads):
-        return None
-    if any(event.sources for event in probe.events):
-        why = "What `matvec` computes on the host has no derivative."
-        instead = "a kernel as the product, a dense matrix or wb.sparse.bsr_..."
-        raise _no_adjoint("whose product the host makes", why, instead)
 
-    def walked(v: XpArray) -> XpArray:
-        seeds = {z.allocation: v.astype(gradient_dtype(z)).view(np.uint8)}
-        return np.asarray(value_of(x, probe.retrace(None, seeds=seeds)), v.dtype, like=v)
+    def __init__(self, A: LinearOperator, b: array):
+        self.A, self.b = A, b
+        probe, x, z = self._recorded()
+        self.arrays = [a for a in probe.arrays.values() if a.allocation not in (x.allocation, z.allocation)]
+        tape = memory.recorder()
+        assert tape is not None
+        self.followed = tape.follows([b, *self.arrays])
+        if self.followed and any(event.sources for event in probe.events):
+            why = "What `matvec` computes on the host has no derivative."
+            instead = "a kernel as the product, a dense matrix or wb.sparse.bsr_..."
+            raise _no_adjoint("whose product the host makes", why, instead)
+        if self.followed:
+            self._check_transposed()
 
-    def as_it_was(times: Times) -> Times:
-        def checked(v: XpArray) -> XpArray:
-            if any(a.version != version for a, version in reads.items()):
-                raise _no_adjoint(
-                    "that has changed since",
-                    "Its adjoint needs the matrix that it was.",
-                    "backward() before it changes, or a product that reads a wb.clone(...) of it",
-                )
-            return times(v)
+    def _recorded(self) -> tuple[Tape, array, array]:
+        """(a tape of z = A x, x, z)."""
+        kind, make = self.b.dtype.numpy.type, {"dtype": self.b.dtype, "device": self.b.device}
+        with memory.unrecorded():
+            x, z = zeros(self.A.shape[1], requires_grad=True, **make), zeros(self.A.shape[0], **make)
+            with Tape() as probe:
+                self.A.matvec(x, z, z, kind(1), kind(0))
+        return probe, x, z
 
-        return checked
+    def products(self) -> Products:
+        """Products with the operator, and with its transpose by `transposed` or a walk over its launches."""
+        rows, columns = self.A.shape
+        times = _calls(self.A.matvec, rows, columns, self.b)
+        if self.A.transposed is not None:
+            return Products(times, _calls(self.A.transposed, columns, rows, self.b))
+        probe, x, z = self._recorded()
 
-    times, back = _calls(A.matvec, *A.shape, b), walked
-    if A.transposed is not None:
-        back = _calls(A.transposed, *A.shape[::-1], b)
-    u, v = np.random.default_rng(0).normal(size=(2, A.shape[0])).astype(kind)
-    there, again = float((on_host(times(np.asarray(v, like=b.data))) * u).sum()), 0.0
-    again = float((on_host(back(np.asarray(u, like=b.data))) * v).sum())
-    if not abs(there - again) <= 1e3 * np.finfo(kind).eps * len(u) ** 0.5 * max(abs(there), abs(again), 1.0):
-        why = f"For random vectors u A v is {there:.6g}, and v A^T u {again:.6g}."
-        raise _no_adjoint("whose `transposed` is not its transpose, or which is not linear", why, "the right one")
-    return Products(as_it_was(times), as_it_was(back))
+        def back(v: XpArray) -> XpArray:
+            seeds = {z.allocation: v.astype(gradient_dtype(z)).view(np.uint8)}
+            return np.asarray(value_of(x, probe.retrace(None, seeds=seeds)), v.dtype, like=v)
+
+        return Products(times, back)
+
+    def _check_transposed(self) -> None:
+        made, kind = self.products(), self.b.dtype.numpy.type
+        u, v = np.random.default_rng(0).normal(size=(2, self.A.shape[0])).astype(kind)
+        there = float(on_host(made(np.asarray(v, like=self.b.data))) @ u)
+        again = float(on_host(made.transposed(np.asarray(u, like=self.b.data))) @ v)
+        if not abs(there - again) <= 1e3 * np.finfo(kind).eps * len(u) ** 0.5 * max(abs(there), abs(again), 1.0):
+            why = f"For random vectors u A v is {there:.6g}, and v A^T u {again:.6g}."
+            raise _no_adjoint("whose `transposed` is not its transpose, or which is not linear", why, "the right one")
 
 
 def _no_adjoint(what: str, why: str, instead: str) -> GradientError:
