@@ -543,7 +543,8 @@ def cg():
     replay solves again.
     Under a tape the derivative by b and the entries of A, or by all that the launches of its `matvec` read, is that of
     the solution, by a solve with A transposed; x as first guess has none. It has no second derivative. `replay` solves
-    again, but not for a LinearOperator. Raises LaunchError [linear], [capture] for both at once; GradientError [linear].
+    again, but not for a LinearOperator. Raises LaunchError [linear], [capture] for both at once; GradientError
+    [linear].
 
     >>> A, x = wb.array([[4.0, 1.0], [1.0, 3.0]]), wb.zeros(2)
     >>> turns, residual, wanted = wb.optim.linear.cg(A, wb.array([1.0, 2.0]), x)
