@@ -541,8 +541,10 @@ def cg():
     check_every=0: it is a kernel, which gets those as arrays of one element, the last two squared, and such arrays are
     returned. `restart`: begin anew after so many turns. run=False: a `CG`, to be called later. In a capture every
     replay solves again.
-    Under a tape the derivative by b and the entries of A is that of the solution, by a solve with A transposed; x as
-    first guess has none. Raises LaunchError [linear], [capture] for both at once; GradientError [linear].
+    Under a tape the derivative by b and the entries of A, or by all that the launches of its `matvec` read, is that of
+    the solution, by a solve with A transposed; x as first guess has none. It has no second derivative. `replay` solves
+    again, but not for a LinearOperator. Raises LaunchError [linear], [capture] for both at once; GradientError
+    [linear].
 
     >>> A, x = wb.array([[4.0, 1.0], [1.0, 3.0]]), wb.zeros(2)
     >>> turns, residual, wanted = wb.optim.linear.cg(A, wb.array([1.0, 2.0]), x)

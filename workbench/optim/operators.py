@@ -48,6 +48,9 @@ def diagonal_times(d: numbers, x: numbers, a: Any, b: Any, y: numbers, out: numb
 class LinearOperator:
     """A matrix known by its products: `matvec(x, y, z, alpha, beta)` does z = alpha * A x + beta * y.
 
+    `transposed`: the same with the transpose. A solve under a tape that has a derivative finds it without, by a walk
+    over the launches of `matvec`; it refuses a product that the host makes.
+
     >>> def twice(x, y, z, alpha, beta):
     ...     z.assign(wb.array(2.0 * alpha * x.numpy() + beta * y.numpy()))
     >>> A = wb.optim.linear.LinearOperator((2, 2), wb.float32, "cpu", twice)
