@@ -291,9 +291,8 @@ _WHY: dict[Row, tuple[str, str]] = {  # why a value, and why a slope, is no fini
     scalar.ASIN: ("the argument lies outside -1 and 1", "the slope of asin at -1 and 1 is infinite"),
 }
 _ARC, _DIVISOR = "clamp the argument to just inside -1 and 1", "keep the divisor away from zero"
-_REMEDIES: dict[
-    Row, tuple[str, str]
-] = {  # what to do, and the call mended: {0}: its argument, {wb}: what is before names
+# what to do, and the call mended: {0}: its argument, {wb}: what is before names
+_REMEDIES: dict[Row, tuple[str, str]] = {
     scalar.SQRT: ("keep what is under the root above 0", "{wb}sqrt({wb}max({0}, 1e-12))"),
     vectors.LENGTH: ("sqrt(dot(v, v) + eps)", "{wb}sqrt({wb}dot({0}, {0}) + 1e-12)"),
     vectors.NORMALIZE: ("v / (length(v) + eps)", "{0} / ({wb}length({0}) + 1e-12)"),

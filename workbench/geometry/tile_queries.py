@@ -107,9 +107,6 @@ def tile_query_valid(query):
 
 
 # Their older names.
-bvh_query_aabb_tiled, bvh_query_ray_tiled, bvh_query_next_tiled = (
-    tile_bvh_query_aabb,
-    tile_bvh_query_ray,
-    tile_bvh_query_next,
-)
+bvh_query_aabb_tiled, bvh_query_ray_tiled = tile_bvh_query_aabb, tile_bvh_query_ray
+bvh_query_next_tiled = tile_bvh_query_next
 mesh_query_aabb_tiled, mesh_query_aabb_next_tiled = tile_mesh_query_aabb, tile_mesh_query_aabb_next

@@ -97,9 +97,7 @@ class Program:
     made: dict[tuple, Any] = field(default_factory=dict)
     coming: dict[tuple, Future] = field(default_factory=dict)  # what is being compiled
     plans: RecentlyUsed = field(default_factory=lambda: RecentlyUsed(MOST_PLANS))
-    presence_tests: tuple[
-        int, ...
-    ] = ()  # positions of the arrays that it uses as conditions: it holds for ones with elements
+    presence_tests: tuple[int, ...] = ()  # positions of arrays used as conditions: it holds for ones with elements
     kernel: Kernel | None = None  # whose reading it is; None for a function mapped over arrays
     lookups: Lookups = field(default_factory=Lookups)  # what it took from Python
 
