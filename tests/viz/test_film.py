@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from html import unescape
 from pathlib import Path
 
 import numpy as np
@@ -337,12 +339,16 @@ def test_an_mp4_without_ffmpeg_is_refused_with_what_works(tmp_path: Path, monkey
         tape.film(a["x"]).save(tmp_path / "film.mp4")
 
 
-def test_a_saved_notebook_has_a_poster_and_the_caption() -> None:
+def test_a_saved_notebook_has_a_poster_the_caption_and_a_film_that_is_not_too_large(monkeypatch) -> None:
     tape, a, _ = springs("numpy")
     film = tape.film(a["x"])
     data = film._repr_mimebundle_()[0]
     assert data["text/plain"] == film.caption and "data:image/png;base64," in data["text/html"]
     assert "where the loss falls" in data["text/html"]
+    (page,) = re.findall("srcdoc='([^']*)'", data["text/html"])
+    assert unescape(page) == film.page()
+    monkeypatch.setattr("workbench.viz.live.film.PLAYED_MOST", len(page) - 1)
+    assert "data:image/png;base64," in film.still()[1] and "iframe" not in film.still()[1]
 
 
 # --- what if

@@ -30,6 +30,9 @@ from .widget import Widget
 
 STAGE = tuple(f"{name}.js" for name in "film_frames camera film_paint film_bar film_what_if film_stage".split())
 FILM = ("elements.js", "ask.js", "late_messages.js", *STAGE, "film.js")
+PLAYED_MOST = 1_500_000  # bytes of a film that a notebook keeps
+PLAYED = """<style>.wb-poster:has(~.wb-played){{display:none}}</style><iframe class="wb-played" title="the film, played \
+without a kernel" sandbox="allow-scripts" loading="lazy" style="width:100%;height:680px;border:0" srcdoc='{page}'></iframe>"""
 ARGUMENTS = ("points", "lines", "mesh", "field", "arrows", "colour", "view", "every")
 START = """
 const answer = globalThis.kernel ?? (async () => ({ error: "tape.film() in a notebook runs the program again." }));
@@ -170,14 +173,16 @@ class Film(Saved, Widget):
         )
 
     def still(self, most: int = SIZE) -> tuple[str, str]:
-        """The caption, and the poster of the film, for readers without a kernel."""
+        """For readers without a kernel: the caption, the poster, and in its place the film if it is not too large."""
         from ..picture.film import film_chart  # matplotlib takes its time
 
         data = png(film_chart(self.reel, self.reel.poster))
         said, caption = quoted(f"{self.reel.said(self.reel.poster)}: {self.reel.caption[0]}"), quoted(self.caption)
         source = f"data:image/png;base64,{base64.b64encode(data).decode('ascii')}"
         image = f'<img alt="{said}" src="{source}" style="max-width:100%">' if len(data) <= most else ""
-        return self.caption, f"<figure>{image}<figcaption>{caption}</figcaption></figure>"
+        poster = f'<figure class="wb-poster">{image}<figcaption>{caption}</figcaption></figure>'
+        page = self.page().replace("&", "&amp;").replace("'", "&#39;")
+        return self.caption, poster + (PLAYED.format(page=page) if len(page) <= PLAYED_MOST else "")
 
 
 def film(tape: Tape, points: object = None, **choices: object) -> Film:
