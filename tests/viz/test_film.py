@@ -351,6 +351,98 @@ def test_a_saved_notebook_has_a_poster_the_caption_and_a_film_that_is_not_too_la
     assert "data:image/png;base64," in film.still()[1] and "iframe" not in film.still()[1]
 
 
+# --- two runs
+
+
+def spun(kicks: list[float], steps: int = 10, keep: str = "all") -> tuple[wb.Tape, list[np.ndarray]]:
+    """Points on a circle, step by step in other arrays. `kicks[k]` is added in step k. Returns what they were, too."""
+    x = wb.array(start(), dtype=wb.vec2, requires_grad=True)
+    seen = [x.numpy().copy()]
+    with wb.Tape(keep=keep) as tape:
+        for k in range(steps):
+            moved = wb.zeros_like(x)
+            wb.launch(nudge, N, [x, moved, kicks[k] if k < len(kicks) else 0.0])
+            x = moved
+            seen.append(x.numpy().copy())
+    tape.backward(grads={x: wb.ones_like(x)})
+    return tape, seen
+
+
+@wb.kernel
+def nudge(x: wb.array[wb.vec2], y: wb.array[wb.vec2], kick: float):
+    i = wb.tid()
+    y[i] = x[i] + 0.1 * wb.vec2(x[i][1], -x[i][0])
+    if i == 3:
+        y[i] += wb.vec2(0.0, kick)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_another_run_is_a_ghost_and_the_first_number_that_parts_is_said(backend: str) -> None:
+    wb.config.backend = backend
+    (tape, here), (other, there) = spun([]), spun([0.0, 0.0, 0.0, 0.25])
+    film = tape.film(against=other)
+    assert np.array_equal(film.values("points"), here) and np.array_equal(film.ghost("points"), there)
+    assert np.array_equal(film.ghost("points")[:4], here[:4])
+    frame, said = film.parted
+    assert frame == 4 and said.startswith(f"{film.reel.tracks['points'].name}[3, 1]: ")
+    ours, theirs = map(float, re.findall(r"(-?[\d.]+) instead of (-?[\d.]+)", said)[0])
+    assert (ours, theirs) == (pytest.approx(here[4][3, 1], rel=1e-3), pytest.approx(there[4][3, 1], rel=1e-3))
+    assert f"They part before step 4 · #4 nudge: {said}." in film.caption
+    meta, data = packed(film.reel)
+    at, count = meta["points"]["ghost"], 11 * N * 2
+    assert np.array_equal(np.frombuffer(data, np.float32, count, at).reshape(11, N, 2), there)
+    assert meta["points"]["box"] == pytest.approx(
+        np.stack([np.min([here, there], (0, 1, 2)), np.max([here, there], (0, 1, 2))], 1)
+    )
+
+
+def test_a_run_of_the_same_is_said_to_be_the_same_and_rounding_does_not_part() -> None:
+    tape, _ = spun([])
+    for other in (spun([])[0], spun([0.0, 1e-8])[0]):
+        film = tape.film(against=other)
+        assert film.parted is None and "The ghost is the other run. Both are the same." in film.caption
+
+
+def test_a_ghost_in_place_is_run_again_and_one_of_fewer_steps_ends_earlier() -> None:
+    tape, a, _ = springs("numpy")
+    other, b, _ = springs("numpy", steps=STEPS - 4)
+    film = tape.film(a["x"], against=other, every=2)
+    truth = by_hand(start(), np.full(N - 1, 0.8), STEPS)[::2]
+    np.testing.assert_allclose(film.ghost("points")[:5], truth[:5], atol=2e-5)
+    assert np.isnan(film.ghost("points")[5:]).all() and film.parted is None
+    assert "It has 8 steps, not 12. Both are the same." in film.caption
+    assert "Of the ghost" not in film.caption
+
+
+def test_a_field_has_its_ghost_beside_it(tmp_path: Path) -> None:
+    def run(bump: float) -> tuple[wb.Tape, np.ndarray]:
+        u = wb.array(np.zeros((12, 10)), dtype=float, requires_grad=True)
+        old = wb.zeros((12, 10), dtype=float)
+        with wb.Tape(keep="all") as tape:
+            for k in range(4):
+                u.fill_(float(k) if k < 2 else k + bump)
+                old.assign(u)
+        tape.backward(grads={u: wb.ones_like(u)})
+        return tape, u
+
+    (tape, u), (other, _) = run(0.0), run(0.5)
+    film = tape.film(field=u, against=other)
+    assert film.moments == [0, 2, 4, 6, 8] and film.ghost("field")[:, 5, 5].tolist() == [0.0, 0.0, 1.0, 2.5, 3.5]
+    frame, said = film.parted
+    assert frame == 3 and said.endswith("[0, 0]: 2 instead of 2.5") and film.values("field")[3, 0, 0] == 2.0
+    assert film.save(tmp_path / "two.png").stat().st_size > 5000
+
+
+@pytest.mark.parametrize("other", [3, "springs"])
+def test_what_is_no_other_run_is_refused(other: object) -> None:
+    tape, _ = spun([])
+    with pytest.raises(LaunchError, match="film-layer") as caught:
+        tape.film(against=springs("numpy")[0] if other == "springs" else other)
+    assert ("another tape, not a int" if other == 3 else "has no array like") in str(caught.value)
+    with pytest.raises(LaunchError, match="no ghost of 'points'"):
+        tape.film().ghost("points")
+
+
 # --- what if
 
 

@@ -65,6 +65,12 @@ class FilmTrack:
         if self.block != (1, 1):
             self.note += f" A cell stands for {self.block[0]} × {self.block[1]}: the largest in size."
 
+    def sure(self, k: int) -> np.ndarray:
+        """The mask of the known values of a frame, of as many axes as they have."""
+        if self.known is None:
+            return np.ones_like(self.values[k], bool)
+        return self.known[k] if self.role == "field" else self.known[k][..., None]
+
     def shaped(self, numbers: np.ndarray) -> np.ndarray:
         """The numbers of the array as they are drawn: rows of components, or the cells of a plane."""
         if self.role == "field":
@@ -74,7 +80,11 @@ class FilmTrack:
 
 @dataclass(eq=False)
 class FilmReel:
-    """All frames of a film: per frame its moment, and how many of the `count` steps are behind it."""
+    """All frames of a film: per frame its moment, and how many of the `count` steps are behind it.
+
+    ghosts   by role the values of another run, NaN where it has none; parted: the first frame where the two differ by
+             more than rounding, and the number that does.
+    """
 
     tape: Tape
     choice: FilmChoice
@@ -84,6 +94,8 @@ class FilmReel:
     count: int
     tracks: dict[str, FilmTrack] = field(default_factory=dict)
     remarks: list[str] = field(default_factory=list)
+    ghosts: dict[str, np.ndarray] = field(default_factory=dict)
+    parted: tuple[int, str] | None = None
     _runs: Runs | None = None
 
     @property
@@ -91,6 +103,11 @@ class FilmReel:
         """2 or 3, the axes of the stage."""
         points = self.tracks.get("points")
         return int(self.choice.view[0]) if self.choice.view else 2 if points is None else points.values.shape[-1]
+
+    @property
+    def places(self) -> np.ndarray:
+        """All places of points of both runs, a frame along the first axis."""
+        return np.concatenate([self.tracks["points"].values, *(self.ghosts[k] for k in self.ghosts if k == "points")])
 
     @property
     def poster(self) -> int:
@@ -183,14 +200,14 @@ def reel(tape: Tape, choice: FilmChoice, every: int | None = None, most: int = M
         why = f": all would take over {most >> 20} MiB; every=1 has them" * (every is None)
         made.remarks.append(f"A frame is every {by} {unit}s{why}.")
     for role, (name, arrays) in layers.items():
-        made.tracks[role] = FilmTrack(role, name, arrays, _places(tape, arrays, made.moments))
+        made.tracks[role] = FilmTrack(role, name, arrays, places_of(tape, arrays, made.moments))
     with memory.LOCK, memory.unrecorded():
-        _take_values(made)
+        take_values(made)
         _take_adjoints(made)
     return made
 
 
-def _places(tape: Tape, arrays: list[array], moments: Sequence[int]) -> list[int]:
+def places_of(tape: Tape, arrays: list[array], moments: Sequence[int]) -> list[int]:
     """Per moment the number of the array that was written last before it."""
     near: dict[Any, list[int]] = {}
     for k, a in enumerate(arrays if len(arrays) > 1 else ()):
@@ -208,7 +225,7 @@ def _places(tape: Tape, arrays: list[array], moments: Sequence[int]) -> list[int
 # ---- values
 
 
-def _take_values(made: FilmReel) -> None:
+def take_values(made: FilmReel) -> None:
     moments, lacking = TapeMoments(made.tape), []
     for track in made.tracks.values():
         _take_kept(track, made, moments)

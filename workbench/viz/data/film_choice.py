@@ -67,21 +67,21 @@ def choose(tape: Tape, given: Mapping[str, Any]) -> FilmChoice:
     arrows, made = given.get("arrows", "adjoint"), FilmChoice(view=given.get("view") or "")
     given = {name: value for name, value in given.items() if value is not None and name not in ("arrows", "view")}
     if made.view not in ("", "2d", "3d"):
-        raise _refused(f"view is '2d' or '3d', not {made.view!r}.")
+        raise refused(f"view is '2d' or '3d', not {made.view!r}.")
     if not given:
         _find(tape, made)
     if "mesh" in given:
         if not (isinstance(given["mesh"], Sequence) and len(given["mesh"]) == 2):
-            raise _refused("mesh takes (points, triangles).")
+            raise refused("mesh takes (points, triangles).")
         given = {"points": given["mesh"][0], **given, "mesh": given["mesh"][1]}
     for role in ("points", "field"):
         for a in _arrays(tape, given[role]) if role in given else ():
             if not _is_drawable(a, role):
                 need = "vec2 or vec3" if role == "points" else "an array of 2 or 3 axes of numbers"
-                raise _refused(f"{role} is {need}, not {a.dtype} of shape {a.shape}.")
+                raise refused(f"{role} is {need}, not {a.dtype} of shape {a.shape}.")
             made.put(tape, role, _arrays(tape, given[role]))
     if made.points is None and made.field is None:
-        raise _refused("nothing to draw: it takes points=, mesh= or field=.")
+        raise refused("nothing to draw: it takes points=, mesh= or field=.")
     for role in WIDTHS:
         if role in given:
             _put_indices(tape, made, role, given[role])
@@ -89,19 +89,20 @@ def choose(tape: Tape, given: Mapping[str, Any]) -> FilmChoice:
         made.colour_of, arrays = _meant(tape, given["colour"])
         fits = [made.count, *(0 if index is None else len(index) for index in (made.lines, made.mesh))]
         if isinstance(arrays[0].dtype, Composite) or arrays[0].size not in fits:
-            raise _refused(f"colour has {arrays[0].size} numbers, for {fits} points, lines and triangles.")
+            raise refused(f"colour has {arrays[0].size} numbers, for {fits} points, lines and triangles.")
         made.put(tape, "colour", arrays)
     if arrows is None or isinstance(arrows, str):
         made.arrows = arrows and "adjoint"
         return made
     made.arrows_of, arrays = _meant(tape, arrows)
     if made.points is None or full_shape(arrays[0]) != full_shape(made.points[0]):
-        raise _refused("arrows need one vector for each point.")
+        raise refused("arrows need one vector for each point.")
     made.put(tape, "arrows", arrays)
     return made
 
 
-def _refused(text: str) -> LaunchError:
+def refused(text: str) -> LaunchError:
+    """The error of a layer that cannot be drawn."""
     return LaunchError(f"film: {text}", slug="film-layer", instead="tape.film(x, lines=ends), or tape.film(field=u)")
 
 
@@ -117,11 +118,11 @@ def _arrays(tape: Tape, given: object) -> list[array]:
     for a in found:
         if not isinstance(a, array) or isinstance(a.dtype, Struct):
             said = f"an array of {a.dtype}" if isinstance(a, array) else f"a {type(a).__name__}"
-            raise _refused(f"it takes arrays of numbers or vectors that the tape has touched, not {said}.")
+            raise refused(f"it takes arrays of numbers or vectors that the tape has touched, not {said}.")
         if not tape.log.has_touched(a.span):
-            raise _refused(f"{a.label} was neither read nor written while the tape recorded.")
+            raise refused(f"{a.label} was neither read nor written while the tape recorded.")
     if len({(full_shape(a), a.dtype) for a in found}) != 1:
-        raise _refused("arrays that take turns have one shape and dtype.")
+        raise refused("arrays that take turns have one shape and dtype.")
     return found
 
 
@@ -141,13 +142,13 @@ def _put_indices(tape: Tape, made: FilmChoice, role: str, given: object) -> None
     if isinstance(given, array):
         name = clean(tape.names.given(given) or given.label)
         if any(s.overlaps(given.span) is not False for s in tape.needed.changed.get(given.allocation, ())):
-            raise _refused(f"{role} was changed since the tape recorded: it can be a NumPy array of then.")
+            raise refused(f"{role} was changed since the tape recorded: it can be a NumPy array of then.")
         given = read_values(given)
     index = np.asarray(given)
     if index.dtype.kind not in "iu" or index.size % width:
-        raise _refused(f"{role} takes integers, {width} for each.")
+        raise refused(f"{role} takes integers, {width} for each.")
     if index.size and not 0 <= index.min() <= index.max() < made.count:
-        raise _refused(f"{role} has the number of a point that is none of {made.count}.")
+        raise refused(f"{role} has the number of a point that is none of {made.count}.")
     setattr(made, role, index.reshape(-1, width).astype(np.int32))
     made.names[role] = name
 
@@ -161,7 +162,7 @@ def _find(tape: Tape, made: FilmChoice) -> None:
     points = [f for f in changing if _is_drawable(f[0], "points") and isinstance(f[0].dtype, Composite)]
     grids = [f for f in changing if _is_drawable(f[0], "field") and min(f[0].shape) >= LEAST_GRID]
     if not points and not grids:
-        raise _refused("found nothing to draw: no vec2, vec3 or grid changes over this tape.")
+        raise refused("found nothing to draw: no vec2, vec3 or grid changes over this tape.")
     best = max(points or grids, key=lambda family: _likeness(tape, family[0]))
     made.put(tape, "points" if points else "field", best)
     if points:
