@@ -351,6 +351,75 @@ def test_a_saved_notebook_has_a_poster_the_caption_and_a_film_that_is_not_too_la
     assert "data:image/png;base64," in film.still()[1] and "iframe" not in film.still()[1]
 
 
+# --- functions
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_functions_draw_from_the_values_of_each_frame(backend: str) -> None:
+    tape, a, _ = springs(backend)
+    x, v, rest, loss = a["x"], a["v"], a["rest"], a["loss"]  # the names by which a function asks
+    middle = np.c_[PAIRS.mean(1), np.zeros(N - 1)]
+
+    def stretch(s) -> np.ndarray:
+        d = s.x[PAIRS[:, 0]] - s.x[PAIRS[:, 1]]
+        return np.linalg.norm(d, axis=1) - s["rest"]
+
+    film = tape.film(x, lines=PAIRS, colour=stretch, arrows=lambda s: s.step * s.v)
+    truth = by_hand(start(), np.full(N - 1, 0.8), STEPS)
+    for k, place in enumerate(truth):
+        length = np.linalg.norm(place[PAIRS[:, 0]] - place[PAIRS[:, 1]], axis=1)
+        np.testing.assert_allclose(film.values("colour")[k, :, 0], length - 0.8, atol=5e-5)
+        if k:
+            moved = k * (place - truth[k - 1]) / DT
+            np.testing.assert_allclose(film.values("arrows")[k], moved, atol=2e-3)
+    assert film.caption.startswith("points x (6) · lines lines (5) · colour stretch · arrows <lambda> · 12 steps")
+    assert "The recorded program ran again for the values of v." in film.caption
+    drawn = tape.film(lambda s: middle + s.step * np.array([0.0, 1.0]), every=4)
+    assert np.array_equal(drawn.values("points")[:, :, 1].T, [[0, 4, 8, 12]] * (N - 1))
+    assert packed(drawn.reel)[0]["points"]["shape"] == [N - 1] and "arrows" not in packed(drawn.reel)[0]
+    changed = film.what_if.answer({"changes": [[0, 3, 0.25]], "frame": -1})[1][0]
+    assert np.array_equal(
+        np.frombuffer(changed, np.float32)[:4], [0, start()[0, 1], 1, np.float32(start()[1, 1] + 0.25)]
+    )
+    assert v is not None and rest is not None and loss is not None
+
+
+def test_a_run_with_other_inputs_is_drawn_by_the_function_too() -> None:
+    tape, a, _ = springs("numpy", "all")
+    x = a["x"]
+    film = tape.film(lambda s: 2.0 * s["a['x']"], against=tape)  # what the tape calls it
+    assert np.array_equal(film.values("points")[-1], 2.0 * x.numpy()) and film.parted is None
+    assert np.array_equal(film.ghost("points"), film.values("points"))
+    asked = next(k for k, one in enumerate(film.what_if.inputs) if one.a is a["x0"])
+    found, blobs = film.what_if.answer({"changes": [[asked, 3, 0.25]], "frame": -1})
+    moved = start()
+    moved[1, 1] += 0.25
+    again = tape.replay({a["x0"]: moved})
+    shown = np.frombuffer(blobs[0], np.float32).reshape(STEPS + 1, N, 2)
+    assert np.array_equal(shown[-1], 2.0 * again[x].numpy()) and len(blobs) == 1  # no prediction of what is drawn
+    assert found["loss"] == pytest.approx(float(again[a["loss"]].numpy()[0]), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    "choices, said",
+    [
+        ({"points": lambda s: s.nowhere}, "there is no array 'nowhere' on the tape, only"),
+        ({"points": lambda s: np.zeros((s.step + 1, 2))}, "as many in each frame"),
+        ({"points": lambda s: np.zeros(3)}, "rows of 2 or 3 numbers"),
+        ({"points": lambda s: np.zeros((3, 2)), "lines": [[0, 3]]}, "a point that is none of 3"),
+        (
+            {"points": lambda s: np.zeros((3, 2)), "colour": lambda s: np.zeros(4)},
+            "colour has 4 numbers, for [3] points",
+        ),
+        ({"points": lambda s: np.zeros((3, 2)), "arrows": lambda s: np.zeros((2, 2))}, "one vector for each point"),
+    ],
+)
+def test_what_a_function_cannot_draw_is_refused(choices: dict, said: str) -> None:
+    tape, _ = spun([])
+    with pytest.raises(LaunchError, match=re.escape(said)):
+        tape.film(**choices)
+
+
 # --- two runs
 
 

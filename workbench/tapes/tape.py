@@ -352,6 +352,9 @@ class Tape(Recording, metaclass=Listed):
         field    a 2-D or 3-D array of numbers: its values beside its adjoint.
         arrows   "adjoint" (minus that of the points: where the loss falls), ("adjoint", v), an array of vectors, None.
         colour   an array with a number for each point, line or triangle; ("adjoint", a) or a.grad for its adjoint.
+        points, colour and arrows may each be a function of the state at a frame that returns what is drawn, an array of
+        as many rows in each: `colour=lambda s: s.act - s.rest`. `s.act` are the values of the array of that name then.
+
         every    each so many steps of the loop are a frame; view: "2d" or "3d".
         against  another tape, whose points and field at the same steps are a ghost: play stops where the two part.
 

@@ -34,9 +34,12 @@ def lay_beside(made: FilmReel, other: object) -> None:
     for role in ("points", "field"):
         if (track := made.tracks.get(role)) is not None:
             arrays = [_like(a, other, theirs) for a in track.arrays]
-            there.tracks[role] = FilmTrack(role, track.name, arrays, places_of(other, arrays, there.moments))
+            places = places_of(other, arrays, there.moments)
+            there.tracks[role] = FilmTrack(role, track.name, arrays, places, draw=track.draw)
     with memory.LOCK, memory.unrecorded():
-        take_values(there)
+        take_values(there, [track for track in there.tracks.values() if track.arrays])
+        for track in (track for track in there.tracks.values() if track.draw):
+            track.values = there.drawn(track, there.look)
     for role, track in there.tracks.items():
         here = made.tracks[role]
         ghost = np.full(here.values.shape, np.nan, np.float32)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -19,6 +19,7 @@ from .text import clean
 
 LEAST_GRID = 8  # cells each way from which a 2-D array is taken for a grid
 POSITIONS = ("x", "pos", "position", "positions", "points", "particles", "q", "particle_q", "body_q", "p")
+DRAWN = ("points", "colour", "arrows")  # what a function may draw
 WIDTHS = {"lines": 2, "mesh": 3}  # numbers of points of each
 
 
@@ -27,6 +28,7 @@ class FilmChoice:
     """Arrays by what they are drawn as: each a list, of which the one written last before a moment is shown.
 
     arrows_of, colour_of   True if it is the adjoint of `arrows`, of `colour`, that is drawn.
+    drawn                  by role, "points", "colour" or "arrows", the function that returns what is drawn of a frame.
     names                  by role the name of what is drawn; remarks: sentences for the caption.
     """
 
@@ -39,6 +41,7 @@ class FilmChoice:
     colour: list[array] | None = None
     colour_of: bool = False
     view: str = ""
+    drawn: dict[str, Callable[..., Any]] = dataclasses.field(default_factory=dict)
     names: dict[str, str] = dataclasses.field(default_factory=dict)
     remarks: list[str] = dataclasses.field(default_factory=list)
 
@@ -65,10 +68,13 @@ def choose(tape: Tape, given: Mapping[str, Any]) -> FilmChoice:
     Arrays in `given`: an array, or several (a ring of buffers, a history); ("adjoint", a), or a.grad, for adjoints.
     """
     arrows, made = given.get("arrows", "adjoint"), FilmChoice(view=given.get("view") or "")
-    given = {name: value for name, value in given.items() if value is not None and name not in ("arrows", "view")}
+    made.drawn = {role: draw for role in DRAWN if callable(draw := given.get(role))}
+    made.names |= {role: getattr(draw, "__name__", "a function") for role, draw in made.drawn.items()}
+    arrows = "adjoint" if "arrows" in made.drawn else arrows
+    given = {k: v for k, v in given.items() if v is not None and k not in ("arrows", "view", *made.drawn)}
     if made.view not in ("", "2d", "3d"):
         raise refused(f"view is '2d' or '3d', not {made.view!r}.")
-    if not given:
+    if not given and "points" not in made.drawn:
         _find(tape, made)
     if "mesh" in given:
         if not (isinstance(given["mesh"], Sequence) and len(given["mesh"]) == 2):
@@ -80,7 +86,7 @@ def choose(tape: Tape, given: Mapping[str, Any]) -> FilmChoice:
                 need = "vec2 or vec3" if role == "points" else "an array of 2 or 3 axes of numbers"
                 raise refused(f"{role} is {need}, not {a.dtype} of shape {a.shape}.")
             made.put(tape, role, _arrays(tape, given[role]))
-    if made.points is None and made.field is None:
+    if made.points is None and made.field is None and "points" not in made.drawn:
         raise refused("nothing to draw: it takes points=, mesh= or field=.")
     for role in WIDTHS:
         if role in given:
@@ -147,7 +153,7 @@ def _put_indices(tape: Tape, made: FilmChoice, role: str, given: object) -> None
     index = np.asarray(given)
     if index.dtype.kind not in "iu" or index.size % width:
         raise refused(f"{role} takes integers, {width} for each.")
-    if index.size and not 0 <= index.min() <= index.max() < made.count:
+    if index.size and "points" not in made.drawn and not 0 <= index.min() <= index.max() < made.count:
         raise refused(f"{role} has the number of a point that is none of {made.count}.")
     setattr(made, role, index.reshape(-1, width).astype(np.int32))
     made.names[role] = name

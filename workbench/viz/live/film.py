@@ -22,7 +22,6 @@ from ...tapes.tape import Tape
 from ..data.film import FilmReel, FilmTrack, arrow_scale, bounds, largest, reel
 from ..data.film_against import lay_beside
 from ..data.film_choice import choose
-from ..data.snapshot import full_shape
 from ..picture.svg import quoted
 from .saved import SIZE, Saved
 from .view import PAGE, cells, module, quiet_memory, reply, style
@@ -75,7 +74,7 @@ def packed(made: FilmReel) -> tuple[dict[str, Any], bytes]:
     points, grid, own = (tracks.get(role) for role in ("points", "field", "arrows"))
     if points is not None:
         _, count, width = points.values.shape
-        shown = {"count": count, "width": width, "shape": list(full_shape(points.arrays[0])[:-1])}
+        shown = {"count": count, "width": width, "shape": list(points.shape)}
         meta["points"] = {**shown, "box": bounds(made.places), **data.track(points, ghosts.get("points"))}
     for role, index in (("lines", choice.lines), ("mesh", choice.mesh)):
         if index is not None:

@@ -53,7 +53,7 @@ def _points(ax: Axes, reel: FilmReel, k: int, forward: bool) -> None:
     track = reel.tracks["points"]
     place, box = _seen(track.values[k], reel.dims), bounds(_seen(reel.places, reel.dims))
     if track.known is not None:
-        place = np.where(track.known[k][:, None], place, np.nan)
+        place = np.where(track.known[k], place, np.nan)
     wide = max(high - low for low, high in box) or 1.0
     colours = None if forward and reel.choice.colour_of else reel.colours
     if "points" in reel.ghosts:
