@@ -351,6 +351,24 @@ def test_a_saved_notebook_has_a_poster_the_caption_and_a_film_that_is_not_too_la
     assert "data:image/png;base64," in film.still()[1] and "iframe" not in film.still()[1]
 
 
+def test_what_others_write_behind_the_program_is_no_frame() -> None:
+    tape, a, moments = springs("numpy", "all")
+    before = tape.film(a["x"], lines=a["ends"])
+    for _ in range(STEPS + 3):  # another run on the same memory: the tape keeps what it held
+        a["v"].zero_()
+        a["x"].assign(start() + 3.0)
+    assert len(tape.events) > moments[-1] + 2 * STEPS
+    film = tape.film(a["x"], lines=a["ends"])
+    assert film.moments == moments and film.caption == before.caption
+    assert np.array_equal(film.values("points"), before.values("points"))
+    assert np.array_equal(film.adjoints("points"), before.adjoints("points"))
+    assert film.what_if.answer({"changes": [], "frame": 0})[0]["loss"] == pytest.approx(tape_loss(before), rel=1e-6)
+
+
+def tape_loss(film) -> float:
+    return float((film.values("points")[-1].astype(np.float64) ** 2).sum())
+
+
 # --- functions
 
 

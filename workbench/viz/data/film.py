@@ -141,7 +141,8 @@ class FilmReel:
     def said(self, k: int) -> str:
         """The moment of a frame in words: `before step 38 · #76 spring`."""
         n, step, events = self.moments[k], self.steps[k], self.tape.events
-        name = f" · #{n} {clean(events[n].label)}" if n < len(events) else " · the end of the tape"
+        own = n < len(events) and events[n].kind.own
+        name = f" · #{n} {clean(events[n].label)}" if own else " · the end of the tape"
         return (f"before {self.unit} {step}" if step < self.count else f"after {self.unit} {step - 1}") + name
 
     @property
