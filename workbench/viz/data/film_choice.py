@@ -57,7 +57,7 @@ class FilmChoice:
 
     def put(self, tape: Tape, role: str, arrays: list[array]) -> None:
         """Take arrays for a role, with their names."""
-        names = list(dict.fromkeys(clean(tape.names.given(a) or a.label) for a in arrays))
+        names = list(dict.fromkeys(clean(tape.names.given(a) or a.label) for a in arrays[:3]))  # a search each
         setattr(self, role, arrays)
         self.names[role] = ", ".join(names[:2]) + ", …" * (len(names) > 2)
 
@@ -81,11 +81,12 @@ def choose(tape: Tape, given: Mapping[str, Any]) -> FilmChoice:
             raise refused("mesh takes (points, triangles).")
         given = {"points": given["mesh"][0], **given, "mesh": given["mesh"][1]}
     for role in ("points", "field"):
-        for a in _arrays(tape, given[role]) if role in given else ():
-            if not _is_drawable(a, role):
+        if role in given:
+            arrays = _arrays(tape, given[role])
+            if not _is_drawable(a := arrays[0], role):
                 need = "vec2 or vec3" if role == "points" else "an array of 2 or 3 axes of numbers"
                 raise refused(f"{role} is {need}, not {a.dtype} of shape {a.shape}.")
-            made.put(tape, role, _arrays(tape, given[role]))
+            made.put(tape, role, arrays)
     if made.points is None and made.field is None and "points" not in made.drawn:
         raise refused("nothing to draw: it takes points=, mesh= or field=.")
     for role in WIDTHS:
