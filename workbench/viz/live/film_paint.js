@@ -91,19 +91,22 @@ function paintLines(f, pen, ink, at) {
   pen.strokeStyle = ink("absent");
   pen.lineWidth = many > 3000 ? 0.6 : 1.3;
   pen.beginPath();
-  for (let n = 0; n < many; n++) {
+  const add = (/** @type {number} */ n) => {
     const a = 3 * lines[2 * n], b = 3 * lines[2 * n + 1];
-    if (coloured) {
-      const [look, strong] = coloured(n);
-      pen.beginPath();
-      pen.strokeStyle = look;
-      pen.lineWidth = 1.2 + 3 * strong;
-    }
     pen.moveTo(at[a], at[a + 1]);
     pen.lineTo(at[b], at[b + 1]);
-    if (coloured) pen.stroke();
+  };
+  for (let n = 0; n < many; n++) add(n);
+  pen.stroke();
+  for (let n = 0; coloured && n < many; n++) {
+    const [look, strong] = coloured(n);
+    if (strong === 0) continue; // a line of the stage, no colour
+    pen.beginPath();
+    pen.strokeStyle = look;
+    pen.lineWidth = 1.2 + 3 * strong;
+    add(n);
+    pen.stroke();
   }
-  if (!coloured) pen.stroke();
 }
 
 /** Triangles, the far ones first. @param {any} f @param {any} pen @param {any} ink @param {Float64Array} at */

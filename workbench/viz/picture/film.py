@@ -63,9 +63,11 @@ def _points(ax: Axes, reel: FilmReel, k: int, forward: bool) -> None:
         ax.add_collection(PolyCollection(list(place[mesh]), facecolors=face, edgecolors=LIGHT["line"], linewidths=0.5))
     if (lines := reel.choice.lines) is not None:
         inks, widths = _inks(colours, k, len(lines), LIGHT["muted"])
+        ax.add_collection(LineCollection(list(place[lines]), colors=LIGHT["absent"], linewidths=0.8))
         ax.add_collection(LineCollection(list(place[lines]), colors=inks, linewidths=widths))
-    inks = _inks(colours, k, len(place), LIGHT["value"])[0]
-    ax.scatter(*place.T, s=14 if len(place) < 400 else 3, color=inks, zorder=3, linewidths=0)
+    inks, edges = _inks(colours, k, len(place), LIGHT["value"])[0], LIGHT["muted"]
+    rim = 0.0 if isinstance(inks, str) else 0.5
+    ax.scatter(*place.T, s=_size(place), c=inks, zorder=3, linewidths=rim, edgecolors=edges)
     adjoint = reel.choice.arrows_of or "arrows" not in reel.tracks
     if reel.arrows is not None and not (forward and adjoint):
         _arrows(ax, reel, k, place, wide, LIGHT["hot"] if adjoint else LIGHT["value"])
@@ -80,7 +82,12 @@ def _outline(ax: Axes, reel: FilmReel, place: np.ndarray) -> None:
     """The other run, in outline."""
     if reel.choice.lines is not None:
         ax.add_collection(LineCollection(list(place[reel.choice.lines]), colors=LIGHT["absent"], linewidths=1))
-    ax.scatter(*place.T, s=14 if len(place) < 400 else 3, facecolors="none", edgecolors=LIGHT["muted"], linewidths=0.8)
+    ax.scatter(*place.T, s=_size(place), facecolors="none", edgecolors=LIGHT["muted"], linewidths=0.8)
+
+
+def _size(place: np.ndarray) -> int:
+    """The area of a point, in square points."""
+    return 40 if len(place) < 50 else 14 if len(place) < 400 else 3
 
 
 def _seen(vectors: np.ndarray, dims: int) -> np.ndarray:
@@ -97,7 +104,7 @@ def _inks(colours: np.ndarray | None, k: int, count: int, plain: str) -> tuple[A
     if colours is None or colours.shape[1] != count:
         return plain, 1.0
     shades = shaded(colours[k], largest(colours))
-    return SIGNED((shades + 1) / 2), 1.0 + 2.5 * np.abs(np.nan_to_num(shades))
+    return SIGNED((shades + 1) / 2), np.where(shades == 0, 0, 1.0 + 2.5 * np.abs(np.nan_to_num(shades)))
 
 
 def shaded(numbers: np.ndarray, most: float) -> np.ndarray:
