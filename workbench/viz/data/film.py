@@ -210,7 +210,9 @@ class FilmReel:
             called = {a.span: a for a in self.tape.arrays.values() if self.tape.names.given(a) == name}
             if not called:
                 names = dict.fromkeys(map(self.tape.names.given, self.tape.arrays.values()))
-                raise refused(f"there is no array {name!r} on the tape, only {', '.join(filter(None, names))}.")
+                raise refused(
+                    f"there is no array {name!r} on the tape, only {', '.join(list(filter(None, names))[:12])}, …"
+                )
             like = full_shape(next(iter(called.values())))
             arrays = [a for a in called.values() if full_shape(a) == like]
             track = FilmTrack("named", name, arrays, places_of(self.tape, arrays, self.moments))
@@ -262,21 +264,21 @@ def reel(tape: Tape, choice: FilmChoice, every: int | None = None, most: int = M
         for role, draw in choice.drawn.items():
             track = made.tracks[role] = FilmTrack(role, choice.names[role], [], [], draw=draw)
             track.values = made.drawn(track, made.look)
-    if choice.drawn:
-        _refuse_misfits(made)
+    _refuse_misfits(made)
     return made
 
 
 def _refuse_misfits(made: FilmReel) -> None:
-    """Raise LaunchError [film-layer] where what functions draw does not fit to the points, lines and triangles."""
-    tracks, index = made.tracks, {role: getattr(made.choice, role) for role in ("lines", "mesh")}
+    """Raise LaunchError [film-layer] where layers do not fit to the points, lines and triangles."""
+    tracks, ends = made.tracks, [found for found in (made.choice.lines, made.choice.mesh) if found is not None]
     many = tracks["points"].values.shape[1] if "points" in tracks else 0
-    ends = [found for found in index.values() if found is not None]
     if any(found.size and found.max() >= many for found in ends):
         raise refused(f"lines or mesh have the number of a point that is none of {many}.")
     if "colour" in tracks and (count := tracks["colour"].values.shape[1]) not in (many, *map(len, ends)):
         raise refused(f"colour has {count} numbers, for {[many, *map(len, ends)]} points, lines and triangles.")
-    if "arrows" in tracks and tracks["arrows"].values.shape != tracks["points"].values.shape:
+    if "arrows" in tracks and (
+        "points" not in tracks or tracks["arrows"].values.shape != tracks["points"].values.shape
+    ):
         raise refused("arrows need one vector for each point.")
 
 

@@ -97,16 +97,13 @@ def choose(tape: Tape, given: Mapping[str, Any]) -> FilmChoice:
             _put_indices(tape, made, role, given[role])
     if "colour" in given:
         made.colour_of, arrays = _meant(tape, given["colour"])
-        fits = [made.count, *(0 if index is None else len(index) for index in (made.lines, made.mesh))]
-        if isinstance(arrays[0].dtype, Composite) or arrays[0].size not in fits:
-            raise refused(f"colour has {arrays[0].size} numbers, for {fits} points, lines and triangles.")
+        if isinstance(arrays[0].dtype, Composite):
+            raise refused(f"colour takes numbers, not {arrays[0].dtype}.")
         made.put(tape, "colour", arrays)
     if arrows is None or isinstance(arrows, str):
         made.arrows = arrows and "adjoint"
         return made
     made.arrows_of, arrays = _meant(tape, arrows)
-    if made.points is None or full_shape(arrays[0]) != full_shape(made.points[0]):
-        raise refused("arrows need one vector for each point.")
     made.put(tape, "arrows", arrays)
     return made
 

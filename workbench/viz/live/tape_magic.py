@@ -21,16 +21,7 @@ LINE = "%%tape tape --seed loss --explore"
 
 
 class TapeOptions(argparse.ArgumentParser):
-    """The options of `%%tape`. Raises ValueError for a line that it does not take."""
-
-    def __init__(self) -> None:
-        super().__init__("%%tape", add_help=False, allow_abbrev=False)
-        self.add_argument("name", nargs="?", default="tape")
-        self.add_argument("--seed")
-        self.add_argument("--keep", choices=("needed", "all"), default="needed")
-        views = self.add_mutually_exclusive_group()
-        for view in ("explore", "film", "show"):
-            views.add_argument(f"--{view}", dest="view", action="store_const", const=view)
+    """The parser of the options of `%%tape`. Raises ValueError for what it does not take."""
 
     def error(self, message: str) -> NoReturn:
         raise ValueError(message)
@@ -38,8 +29,15 @@ class TapeOptions(argparse.ArgumentParser):
 
 def _options(line: str) -> argparse.Namespace:
     """The options of a line. Raises LaunchError [tape-magic] for one that it does not take."""
+    parser = TapeOptions("%%tape", add_help=False, allow_abbrev=False)
+    parser.add_argument("name", nargs="?", default="tape")
+    parser.add_argument("--seed")
+    parser.add_argument("--keep", choices=("needed", "all"), default="needed")
+    views = parser.add_mutually_exclusive_group()
+    for view in ("explore", "film", "show"):
+        views.add_argument(f"--{view}", dest="view", action="store_const", const=view)
     try:
-        asked = TapeOptions().parse_args(shlex.split(line))
+        asked = parser.parse_args(shlex.split(line))
         if not asked.name.isidentifier():
             raise ValueError(f"{asked.name!r} is no name of a variable")
     except ValueError as error:
@@ -68,11 +66,8 @@ class TapeMagics(Magics):
         __tracebackhide__ = True
         asked = _options(line)
         if memory.recorder() is not None:
-            text, instead = (
-                "%%tape: another tape is open, and would record nothing of this cell.",
-                "with wb.Tape() as inner:",
-            )
-            raise LaunchError(text, slug="nested-tape", instead=instead + "   in the cell of the other one")
+            text = "%%tape: another tape is open, and would record nothing of this cell."
+            raise LaunchError(text, slug="nested-tape", instead="with wb.Tape() as inner:   in the cell of the other")
         names: dict[str, Any] = self.shell.user_ns  # pyright: ignore[reportOptionalMemberAccess]
         with Tape(asked.keep) as tape:
             names[asked.name] = tape
