@@ -390,7 +390,7 @@ def test_functions_draw_from_the_values_of_each_frame(backend: str) -> None:
         if k:
             moved = k * (place - truth[k - 1]) / DT
             np.testing.assert_allclose(film.values("arrows")[k], moved, atol=2e-3)
-    assert film.caption.startswith("points x (6) · lines lines (5) · colour stretch · arrows <lambda> · 12 steps")
+    assert film.caption.startswith("points x (6) · lines (5) · colour stretch · arrows <lambda> · 12 steps")
     assert "The recorded program ran again for the values of v." in film.caption
     drawn = tape.film(lambda s: middle + s.step * np.array([0.0, 1.0]), every=4)
     assert np.array_equal(drawn.values("points")[:, :, 1].T, [[0, 4, 8, 12]] * (N - 1))

@@ -115,6 +115,7 @@ class FilmReel:
     steps: list[int]
     unit: str
     count: int
+    every: int = 1
     tracks: dict[str, FilmTrack] = field(default_factory=dict)
     remarks: list[str] = field(default_factory=list)
     ghosts: dict[str, np.ndarray] = field(default_factory=dict)
@@ -152,7 +153,7 @@ class FilmReel:
         for role in ("points", "lines", "mesh", "colour", "field", "arrows"):
             index, track = getattr(choice, role), tracks.get(role)
             if isinstance(index, np.ndarray):
-                layers.append(f"{role} {choice.names[role]} ({len(index)})")
+                layers.append(f"{role} {choice.names[role]} ({len(index)})".replace(f"{role} {role}", role))
             elif track is not None:
                 of = {"arrows": "−adjoint of ", "colour": "adjoint of "}.get(role, "")
                 shape = full_shape(track.arrays[0]) if role == "field" else f"({track.values.shape[1]})"
@@ -215,8 +216,8 @@ class FilmReel:
                 )
             like = full_shape(next(iter(called.values())))
             arrays = [a for a in called.values() if full_shape(a) == like]
-            track = FilmTrack("named", name, arrays, places_of(self.tape, arrays, self.moments))
-            take_values(self, [track])
+            track = FilmTrack("named", name, arrays, _places(self.tape, arrays, self.moments))
+            _take_values(self, [track])
             if track.known is not None:
                 track.values = np.where(track.known, track.values, np.nan)
             self.named[name] = track
@@ -241,10 +242,10 @@ class FilmReel:
         return track.shaped(on_host(shadow_view(a, space[a.allocation])) if known else np.zeros(full_shape(a)))
 
 
-def reel(tape: Tape, choice: FilmChoice, every: int | None = None, most: int = MOST) -> FilmReel:
+def reel(tape: Tape, choice: FilmChoice, every: int | None = None, most: int = MOST, walked: bool = True) -> FilmReel:
     """The film of a tape: every `every`-th step, by default as many as fit into `most` bytes. Reads under the lock.
 
-    Raises LaunchError [film-every] for an `every` that is no number of steps.
+    walked   False for a film without adjoints. Raises LaunchError [film-every] for an `every` that is no such number.
     """
     if every is not None and (not isinstance(every, int) or every < 1):
         raise LaunchError(f"every={every!r} is no number of steps.", slug="film-every", instead="every=10")
@@ -252,15 +253,16 @@ def reel(tape: Tape, choice: FilmChoice, every: int | None = None, most: int = M
     layers, count = choice.tracks(), len(starts)
     size = sum(8 * min(math.prod(full_shape(arrays[0])), SIDE**2 << 2) for _, arrays in layers.values())
     by = every or max(math.ceil((count + 1) * size / most), 1)
-    made = FilmReel(tape, choice, [*starts[::by], end], [*range(0, count, by), count], unit, count)
+    made = FilmReel(tape, choice, [*starts[::by], end], [*range(0, count, by), count], unit, count, by)
     if by > 1:
         why = f": all would take over {most >> 20} MiB; every=1 has them" * (every is None)
         made.remarks.append(f"A frame is every {by} {unit}s{why}.")
     for role, (name, arrays) in layers.items():
-        made.tracks[role] = FilmTrack(role, name, arrays, places_of(tape, arrays, made.moments))
+        made.tracks[role] = FilmTrack(role, name, arrays, _places(tape, arrays, made.moments))
     with memory.LOCK, memory.unrecorded():
-        take_values(made, list(made.tracks.values()))
-        _take_adjoints(made)
+        _take_values(made, list(made.tracks.values()))
+        if walked:
+            _take_adjoints(made)
         for role, draw in choice.drawn.items():
             track = made.tracks[role] = FilmTrack(role, choice.names[role], [], [], draw=draw)
             track.values = made.drawn(track, made.look)
@@ -282,7 +284,7 @@ def _refuse_misfits(made: FilmReel) -> None:
         raise refused("arrows need one vector for each point.")
 
 
-def places_of(tape: Tape, arrays: list[array], moments: Sequence[int]) -> list[int]:
+def _places(tape: Tape, arrays: list[array], moments: Sequence[int]) -> list[int]:
     """Per moment the number of the array that was written last before it."""
     near: dict[Any, list[int]] = {}
     for k, a in enumerate(arrays if len(arrays) > 1 else ()):
@@ -300,7 +302,7 @@ def places_of(tape: Tape, arrays: list[array], moments: Sequence[int]) -> list[i
 # ---- values
 
 
-def take_values(made: FilmReel, tracks: Sequence[FilmTrack]) -> None:
+def _take_values(made: FilmReel, tracks: Sequence[FilmTrack]) -> None:
     """Take the values of tracks at all frames; what is not to be had is said in a remark."""
     moments, lacking = TapeMoments(made.tape), []
     for track in tracks:

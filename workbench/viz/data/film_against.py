@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
-from ...arrays import allocation as memory
 from ...arrays.allocation import Allocation
 from ...arrays.array import array
 from ...diagnose.against import aligned, first_difference, memories
 from ...tapes.tape import Tape
 from .against import distinct_digits
-from .film import FilmReel, FilmTrack, places_of, take_values
+from .film import FilmReel, FilmTrack, reel
 from .film_choice import refused
-from .loops import turns
 from .snapshot import full_shape
 
 
@@ -26,34 +26,24 @@ def lay_beside(made: FilmReel, other: object) -> None:
     if not isinstance(other, Tape):
         raise refused(f"against is another tape, not a {type(other).__name__}.")
     other.names.guess()
-    starts, end, unit = turns(other)
-    at, count = [*starts, end], len(starts)
-    steps = [step for step in made.steps if step <= count]
-    there = FilmReel(other, made.choice, [at[step] for step in steps], steps, unit, count)
     theirs = {ours: a for a, ours in memories(made.tape, other, aligned(made.tape, other)).items()}
-    for role in ("points", "field"):
-        if (track := made.tracks.get(role)) is not None:
-            arrays = [_like(a, other, theirs) for a in track.arrays]
-            places = places_of(other, arrays, there.moments)
-            there.tracks[role] = FilmTrack(role, track.name, arrays, places, draw=track.draw)
-    with memory.LOCK, memory.unrecorded():
-        take_values(there, [track for track in there.tracks.values() if track.arrays])
-        for track in (track for track in there.tracks.values() if track.draw):
-            track.values = there.drawn(track, there.look)
-    for role, track in there.tracks.items():
-        here = made.tracks[role]
-        ghost = np.full(here.values.shape, np.nan, np.float32)
-        made.ghosts[role] = ghost
-        for k in range(len(steps)):
-            ghost[k] = np.where(track.sure(k), track.values[k], np.nan)
-            if (said := _parting(here, track, k)) and (made.parted is None or k < made.parted[0]):
+    layers = {role: made.tracks[role] for role in ("points", "field") if role in made.tracks}
+    arrays = {role: [_like(a, other, theirs) for a in track.arrays] or None for role, track in layers.items()}
+    drawn = {role: draw for role, draw in made.choice.drawn.items() if role == "points"}
+    bare: dict[str, Any] = dict.fromkeys(("points", "field", "lines", "mesh", "colour", "arrows"))
+    there = reel(other, replace(made.choice, **bare | arrays, drawn=drawn, remarks=[]), made.every, walked=False)
+    at = {step: k for k, step in enumerate(there.steps)}
+    for role, here in layers.items():
+        track = there.tracks[role]
+        ghost = made.ghosts[role] = np.full(here.values.shape, np.nan, np.float32)
+        for k, n in ((k, at[step]) for k, step in enumerate(made.steps) if step in at):
+            ghost[k] = np.where(track.sure(n), track.values[n], np.nan)
+            if (said := _parting(here, k, track, n)) and (made.parted is None or k < made.parted[0]):
                 made.parted = k, said
     until = "Both are the same." if made.parted is None else f"They part {made.said(made.parted[0])}: {made.parted[1]}."
-    shorter = f" It has {count} {unit}s, not {made.count}." * (count != made.count)
-    made.remarks += [
-        f"The ghost is the other run.{shorter} {until}",
-        *(f"Of the ghost: {text}" for text in there.remarks),
-    ]
+    shorter = f" It has {there.count} {there.unit}s, not {made.count}." * (there.count != made.count)
+    lacking = [f"Of the ghost: {text}" for text in there.remarks if text not in made.remarks]
+    made.remarks += [f"The ghost is the other run.{shorter} {until}", *lacking]
 
 
 def _like(a: array, other: Tape, theirs: Mapping[Allocation, Allocation]) -> array:
@@ -65,10 +55,10 @@ def _like(a: array, other: Tape, theirs: Mapping[Allocation, Allocation]) -> arr
     raise refused(f"against: the other tape has no array like {a.label}, of shape {shape}.")
 
 
-def _parting(here: FilmTrack, there: FilmTrack, k: int) -> str:
-    """`x[3, 1]: 1.2 instead of 1.3`, the first number that differs in a frame; "" if none does."""
-    both = here.sure(k) & there.sure(k)
-    found = first_difference(np.where(both, here.values[k], 0), np.where(both, there.values[k], 0))
+def _parting(here: FilmTrack, k: int, there: FilmTrack, n: int) -> str:
+    """`x[3, 1]: 1.2 instead of 1.3`, the first number that differs in frame `k` from frame `n`; "" if none does."""
+    both = here.sure(k) & there.sure(n)
+    found = first_difference(np.where(both, here.values[k], 0), np.where(both, there.values[n], 0))
     if found is None:
         return ""
     index = found.index
