@@ -147,6 +147,7 @@ def test_each_frame_of_swapped_buffers_is_the_buffer_written_last(backend: str) 
             shown = (u, old)[k % 2]
             assert np.array_equal(film.adjoints("field")[k], tape.adjoint(shown, at=tape.events[n])), k
         film.close()
+        assert re.match(r"field \w+, \w+ \(10, 9\) · 5 steps", film.caption)
     alone = tape.film(field=u)
     assert np.array_equal(alone.values("field")[2], seen[2]) and np.array_equal(alone.values("field")[3], seen[2])
     alone.close()
@@ -159,7 +160,7 @@ def test_a_history_is_drawn_from_the_array_that_each_step_wrote() -> None:
             wb.launch(hop, N, [state[k], state[k + 1]])
     tape.backward(grads={state[-1]: wb.ones(N, dtype=wb.vec2)})
     film = tape.film(state)
-    assert film.moments == [0, 1, 2, 3, 4]
+    assert film.moments == [0, 1, 2, 3, 4] and film.caption.startswith(f"points state ({N}) · ")
     for k, a in enumerate(state):
         at = tape.events[k] if k < 4 else None
         assert np.array_equal(film.values("points")[k], a.numpy())

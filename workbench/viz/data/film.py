@@ -224,7 +224,7 @@ class FilmReel:
         return self.named[name].values
 
     def drawn(self, track: FilmTrack, look: Callable[[str], np.ndarray]) -> np.ndarray:
-        """What the function of a layer returns for each frame. Raises LaunchError [film-layer] for a misfit."""
+        """The values that the function of a layer returns. Raises LaunchError [film-layer] for what cannot be drawn."""
         assert track.draw is not None
         states = (FilmState(step, lambda name, k=k: look(name)[k]) for k, step in enumerate(self.steps))
         frames = [np.asarray(track.draw(s), np.float32) for s in states]

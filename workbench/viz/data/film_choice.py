@@ -60,7 +60,7 @@ class FilmChoice:
         names = list(dict.fromkeys(clean(tape.names.given(a) or a.label) for a in arrays[:3]))  # a search each
         setattr(self, role, arrays)
         lists = {name.rpartition("[")[0] for name in names}
-        if len(names) > 1 and len(lists) == 1:
+        if len(names) > 1 and len(lists) == 1 and "" not in lists:
             names = [*lists]  # `x`, of x[0], x[1] and so on
         self.names[role] = ", ".join(names[:2]) + ", …" * (len(names) > 2)
 
