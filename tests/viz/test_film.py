@@ -518,6 +518,7 @@ def test_a_field_has_its_ghost_beside_it(tmp_path: Path) -> None:
     assert film.moments == [0, 2, 4, 6, 8] and film.ghost("field")[:, 5, 5].tolist() == [0.0, 0.0, 1.0, 2.5, 3.5]
     frame, said = film.parted
     assert frame == 3 and said.endswith("[0, 0]: 2 instead of 2.5") and film.values("field")[3, 0, 0] == 2.0
+    assert packed(film.reel)[0]["field"]["most"] == 3.5, "the colours have room for both"
     assert film.save(tmp_path / "two.png").stat().st_size > 5000
 
 

@@ -89,13 +89,10 @@ def packed(made: FilmReel) -> tuple[dict[str, Any], bytes]:
     if grid is not None:
         _, rows, columns = grid.values.shape
         shown = {"rows": rows, "columns": columns, "block": list(grid.block), "part": list(grid.part)}
-        most = 0.0 if grid.adjoint is None else largest(grid.adjoint)
-        meta["field"] = {
-            **shown,
-            "most": largest(grid.values),
-            "most_adjoint": most,
-            **data.track(grid, ghosts.get("field")),
-        }
+        sides = (grid.values, ghosts.get("field")), (grid.adjoint,)
+        most, most_adjoint = (max((largest(one) for one in side if one is not None), default=0.0) for side in sides)
+        own = data.track(grid, ghosts.get("field"))
+        meta["field"] = {**shown, "most": most, "most_adjoint": most_adjoint, **own}
     return meta, bytes(data.data)
 
 
