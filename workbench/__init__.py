@@ -196,6 +196,7 @@ for _room, _names in {
 _ROOMS = set("arrays derivatives device errors geometry kernels launches records tables tapes warp".split())
 __all__ = sorted({name for name in globals() if name[0] not in "_@"} - _ROOMS | set(_LATER))  # noqa: PLE0605
 __dir__ = __all__.copy
+_LATER["load_ipython_extension"] = "viz.live.tape_magic:load_ipython_extension"  # for IPython alone, so not offered
 
 
 def __getattr__(name: str) -> object:

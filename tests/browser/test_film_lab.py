@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from textwrap import indent
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
     from lab import JupyterLab
 
 pytestmark = pytest.mark.browser
-RECORD = """\
+KERNELS = """\
 import numpy as np
 import workbench as wb
 
@@ -25,14 +26,17 @@ def swing(x: wb.array[wb.vec2], v: wb.array[wb.vec2]):
 @wb.kernel
 def far(x: wb.array[wb.vec2], loss: wb.array[float]):
     loss[0] += wb.dot(x[wb.tid()], x[wb.tid()])
-
+"""
+START = """\
 x = wb.array([[1.0, 0.0], [0.5, 1.5]], dtype=wb.vec2, requires_grad=True)
 v, loss = wb.zeros(2, dtype=wb.vec2), wb.zeros(1)
-with wb.Tape(keep="all") as tape:
-    for _ in range(8):
-        wb.launch(swing, 2, [x, v])
-    wb.launch(far, 2, [x, loss])
-tape.backward(loss)"""
+"""
+FALL = """\
+for _ in range(8):
+    wb.launch(swing, 2, [x, v])
+wb.launch(far, 2, [x, loss])
+"""
+RECORD = f'{KERNELS}{START}with wb.Tape(keep="all") as tape:\n{indent(FALL, "    ")}tape.backward(loss)'
 
 
 @pytest.fixture(scope="module")
@@ -73,3 +77,19 @@ def test_a_number_that_is_moved_runs_the_program_again_in_the_kernel(lab_page):
     slope = kernel.value("float(tape.adjoint(x, at=tape.events[0])[0, 1])")
     assert float(said["predicted"]) == pytest.approx(float(said["before"]) + 0.15 * slope, rel=1e-6)
     assert notebook.ours() == [] and notebook.off_site == []
+
+
+def test_a_cell_is_recorded_walked_and_shown_by_one_line(lab: JupyterLab, browser: Any) -> None:
+    cell = f"%%tape swinging --seed loss --keep all --film\n{START}{FALL}print('fallen')"
+    write_notebook(lab.files / "magic.ipynb", ["%load_ext workbench", KERNELS, cell])
+    with opened(browser, lab, "magic.ipynb") as notebook:
+        notebook.run_all()
+        assert notebook.errors() == []
+        notebook.page.wait_for_selector(".wb-film .wb-when", timeout=120_000)
+        eventually(lambda: "points x (2) · arrows −adjoint of x" in notebook.page.inner_text(".wb-caption"))
+        with lab.kernel_of("magic.ipynb") as kernel:
+            gradient = kernel.value("x.grad.numpy().tolist()")
+            assert gradient == kernel.value("swinging.adjoint(x, at=swinging.events[0]).tolist()")
+            assert any(any(row) for row in gradient) and kernel.value("len(swinging.launches)") == 9
+        assert notebook.page.get_by_text("fallen", exact=True).count() == 1
+        assert notebook.ours() == [] and notebook.off_site == []

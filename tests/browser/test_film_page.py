@@ -12,7 +12,7 @@ import pytest
 from lab import eventually
 
 import workbench as wb
-from tests.viz.test_film import STEPS, springs
+from tests.viz.test_film import STEPS, springs, spun
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -57,6 +57,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         for k in range(3):
             solid[k + 1].assign(solid[k])
     found["solid"] = deep.film(solid).save(folder / "solid.html")
+    (tape, _), (other, _) = spun([]), spun([0.0, 0.0, 0.0, 0.25])
+    found["two_film"] = tape.film(against=other)
+    found["two"] = found["two_film"].save(folder / "two.html")
     return found
 
 
@@ -210,6 +213,41 @@ def test_three_axes_turn_and_zoom(show):
     turned = page.evaluate(image)
     page.get_by_role("button", name="zoom in").click()
     assert len({first, turned, page.evaluate(image)}) == 3 and page.complaints == []
+
+
+# --- two runs
+
+
+def test_play_stops_where_two_runs_part_and_goes_on_from_there(show, made):
+    page, film = show("two", motion="no-preference"), made["two_film"]
+    frame, said = film.parted
+    assert said in page.inner_text(".wb-remarks")
+    scrub(page, 0)
+    play = page.get_by_role("button", name="play: the physics forward")
+    play.click()
+    eventually(lambda: "here the two runs part" in page.inner_text(".wb-film > .wb-status"))
+    assert said in page.inner_text(".wb-film > .wb-status") and page.inner_text(".wb-when") == film.reel.said(frame)
+    play.click()
+    eventually(lambda: int(page.locator(".wb-time").input_value()) > frame)
+    assert page.complaints == []
+
+
+def test_a_point_tells_its_numbers_in_both_runs_and_the_ghost_is_drawn(show, made, artefacts):
+    page, film = show("two"), made["two_film"]
+    scrub(page, 8)
+    page.screenshot(path=str(artefacts / "film_two.png"))
+    page.locator(".wb-scene").focus()
+    for _ in range(4):
+        page.keyboard.press("]")
+    told = page.inner_text(".wb-picked").replace("−", "-")
+    numbers = [float(n) for n in re.findall(r"-?\d+(?:\.\d+)?(?=[,)])", told)]
+    expected = [film.values("points")[8, 3], film.ghost("points")[8, 3], film.adjoints("points")[8, 3]]
+    np.testing.assert_allclose(numbers, np.concatenate(expected), rtol=1e-3, atol=1e-6)
+    image = "document.querySelector('.wb-scene').toDataURL()"
+    both = page.evaluate(image)
+    page.evaluate("document.querySelector('.wb-scene').focus()")
+    scrub(page, 2)
+    assert page.evaluate(image) != both and page.complaints == []
 
 
 # --- what if

@@ -12,7 +12,9 @@ from test_inspector import apart, box, in_sight
 from test_page import Opened, axe_script
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser
+    from collections.abc import Callable
+
+    from playwright.sync_api import Browser, Page
 
 pytestmark = pytest.mark.browser
 SAMPLES = Path(__file__).resolve().parents[1] / "support" / "view_samples.py"
@@ -107,5 +109,57 @@ def test_in_marimo(tmp_path, browser, artefacts):
             eventually(lambda: reached(page.page, address), bool, 60)
             walked(page)
             page.page.screenshot(path=str(artefacts / "marimo.png"))
+    finally:
+        context.close()
+
+
+# --- the film
+
+FILM = [
+    "from tests.viz.test_film import springs\ntape, a, moments = springs('numpy', 'all')",
+    "film = tape.film(a['x'], lines=a['ends'])\nfilm",
+]
+
+
+def played(page: Page, cursor: Callable[[], int] | None, folder: Path) -> None:
+    """Open, go to a frame, pick a point, play; `cursor`: that of the kernel, if one can be asked."""
+    page.locator(".wb-film .wb-when").wait_for(timeout=120_000)
+    moment = page.locator(".wb-when")
+    page.locator(".wb-time").fill("1")
+    eventually(lambda: page.locator(".wb-time").get_attribute("aria-valuetext") == moment.inner_text())
+    here = int(eventually(lambda: moment.get_attribute("data-moment")))
+    if cursor is not None:
+        eventually(cursor, lambda n: n == here, 30)
+    page.locator(".wb-scene").focus()
+    page.keyboard.press("]")
+    eventually(lambda: "adjoint (" in page.locator(".wb-picked").inner_text())
+    page.get_by_label("change of the number").fill("10")
+    eventually(lambda: "gradient says" in page.locator(".wb-said").inner_text(), timeout=60)
+    page.get_by_role("button", name="show the recorded run again").click()
+    page.get_by_role("button", name="play: the physics forward").click()
+    eventually(lambda: int(page.locator(".wb-time").input_value()) > 1)
+    page.screenshot(path=str(folder))
+
+
+def test_the_film_in_notebook_7(notebook7, browser, artefacts):
+    write_notebook(notebook7.files / "film.ipynb", FILM)
+    with opened(browser, notebook7, "film.ipynb") as notebook:
+        notebook.run_all()
+        assert notebook.errors() == []
+        with notebook7.kernel_of("film.ipynb") as kernel:
+            played(notebook.page, lambda: kernel.value("film.cursor"), artefacts / "film_notebook7.png")
+        assert notebook.ours() == [] and notebook.off_site == []
+
+
+def test_the_film_in_marimo(tmp_path, browser, artefacts):
+    text = MARIMO.replace("import workbench as wb, view_samples as samples", FILM[0].splitlines()[0])
+    text = text.replace("tape, arrays = samples.springs()", FILM[0].splitlines()[1]).replace("(tape,)", "a, tape")
+    text = text.replace("def _(tape)", "def _(a, tape)").replace("tape.explore()", "tape.film(a['x'], lines=a['ends'])")
+    context = browser.new_context(viewport={"width": 1440, "height": 900}, reduced_motion="reduce")
+    try:
+        page = context.new_page()
+        with marimo(tmp_path, text) as address:
+            eventually(lambda: reached(page, address), bool, 60)
+            played(page, None, artefacts / "film_marimo.png")
     finally:
         context.close()

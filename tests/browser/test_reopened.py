@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import nbformat
 import pytest
 from lab import ROOT, JupyterLab, eventually, opened, write_notebook
+from nbconvert import HTMLExporter
 from nbformat.sign import NotebookNotary
 
 if TYPE_CHECKING:
@@ -106,6 +107,59 @@ def test_tape_views_beside_each_other_are_beside_each_other(lab: JupyterLab, bro
             left, right = left.bounding_box(), right.bounding_box()
             assert left["y"] == right["y"] and left["x"] + left["width"] <= right["x"]
             assert right["x"] + right["width"] <= wide and left["width"] > 200
+
+
+FILMED = [
+    "from tests.viz.test_film import springs\ntape, a, moments = springs('numpy', 'all')",
+    "film = tape.film(a['x'], lines=a['ends'])\nfilm",
+    "[film.reel.said(3), film.adjoints('points')[3, 2].tolist()]",
+]
+
+
+def plays(page: Any, said: list[str]) -> None:
+    """The film without a kernel: its slider goes to a frame, a point tells its numbers of then, and it plays."""
+    frame = page.frame_locator("iframe.wb-played")
+    frame.locator(".wb-time").fill("3")
+    eventually(lambda: frame.locator(".wb-when").inner_text() == said[0])
+    frame.locator(".wb-scene").focus()
+    for _ in range(3):
+        page.keyboard.press("]")
+    eventually(lambda: f"adjoint ({said[1]}, {said[2]})" in frame.locator(".wb-picked").inner_text().replace("−", "-"))
+    frame.get_by_role("button", name="first frame").click()
+    frame.get_by_role("button", name="play: the physics forward").click()
+    eventually(lambda: float(frame.locator(".wb-time").input_value()) > 1)
+    assert "without a kernel" in frame.locator(".wb-whatif").inner_text()
+
+
+def test_a_saved_film_plays_without_a_kernel(lab: JupyterLab, browser: Any, artefacts: Path) -> None:
+    write_notebook(lab.files / "film_saved.ipynb", FILMED)
+    with opened(browser, lab, "film_saved.ipynb") as notebook:
+        notebook.run_all()
+        assert notebook.errors() == []
+        notebook.page.wait_for_selector(".wb-film .wb-when", timeout=120_000)
+        with lab.kernel_of("film_saved.ipynb") as kernel:
+            said = [kernel.value("film.reel.said(3)")]
+            said += kernel.value("[f'{v:.4g}' for v in film.adjoints('points')[3, 2].tolist()]")
+        eventually(lambda: not notebook.page.locator(".wb-still iframe").is_visible())  # hidden while the widget lives
+        notebook.save()
+    stored = json.loads((lab.files / "film_saved.ipynb").read_text("utf-8"))
+    assert 50_000 < len(json.dumps(stored["cells"][1]["outputs"])) < 300_000
+    stored["metadata"]["kernelspec"] = {"name": "gone", "display_name": "gone", "language": "cobol"}
+    (lab.files / "film_alone.ipynb").write_text(json.dumps(stored), "utf-8")
+    NotebookNotary(data_dir=str(lab.home / "data")).sign(nbformat.from_dict(stored))
+    with opened(browser, lab, "film_alone.ipynb", kernel=False) as notebook:
+        notebook.page.locator("iframe.wb-played").scroll_into_view_if_needed()
+        plays(notebook.page, said)
+        assert not notebook.page.locator(".wb-poster").is_visible() and ours(notebook) == [] == notebook.off_site
+        notebook.page.screenshot(path=str(artefacts / "film_reopened.png"))
+    page = browser.new_page()
+    page.route("**/*", lambda route: route.continue_() if route.request.url.startswith("file:") else route.abort())
+    html, _ = HTMLExporter().from_filename(str(lab.files / "film_alone.ipynb"))
+    (lab.files / "film.html").write_text(html, "utf-8")
+    page.goto((lab.files / "film.html").as_uri())
+    page.locator("iframe.wb-played").scroll_into_view_if_needed()
+    plays(page, said)
+    page.close()
 
 
 CONVERTED = [

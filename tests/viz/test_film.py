@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from html import unescape
 from pathlib import Path
 
 import numpy as np
@@ -145,6 +147,7 @@ def test_each_frame_of_swapped_buffers_is_the_buffer_written_last(backend: str) 
             shown = (u, old)[k % 2]
             assert np.array_equal(film.adjoints("field")[k], tape.adjoint(shown, at=tape.events[n])), k
         film.close()
+        assert re.match(r"field \w+, \w+ \(10, 9\) · 5 steps", film.caption)
     alone = tape.film(field=u)
     assert np.array_equal(alone.values("field")[2], seen[2]) and np.array_equal(alone.values("field")[3], seen[2])
     alone.close()
@@ -157,7 +160,7 @@ def test_a_history_is_drawn_from_the_array_that_each_step_wrote() -> None:
             wb.launch(hop, N, [state[k], state[k + 1]])
     tape.backward(grads={state[-1]: wb.ones(N, dtype=wb.vec2)})
     film = tape.film(state)
-    assert film.moments == [0, 1, 2, 3, 4]
+    assert film.moments == [0, 1, 2, 3, 4] and film.caption.startswith(f"points state ({N}) · ")
     for k, a in enumerate(state):
         at = tape.events[k] if k < 4 else None
         assert np.array_equal(film.values("points")[k], a.numpy())
@@ -337,12 +340,196 @@ def test_an_mp4_without_ffmpeg_is_refused_with_what_works(tmp_path: Path, monkey
         tape.film(a["x"]).save(tmp_path / "film.mp4")
 
 
-def test_a_saved_notebook_has_a_poster_and_the_caption() -> None:
+def test_a_saved_notebook_has_a_poster_the_caption_and_a_film_that_is_not_too_large(monkeypatch) -> None:
     tape, a, _ = springs("numpy")
     film = tape.film(a["x"])
     data = film._repr_mimebundle_()[0]
     assert data["text/plain"] == film.caption and "data:image/png;base64," in data["text/html"]
     assert "where the loss falls" in data["text/html"]
+    (page,) = re.findall("srcdoc='([^']*)'", data["text/html"])
+    assert unescape(page) == film.page()
+    monkeypatch.setattr("workbench.viz.live.film.PLAYED_MOST", len(page) - 1)
+    assert "data:image/png;base64," in film.still()[1] and "iframe" not in film.still()[1]
+
+
+def test_what_others_write_behind_the_program_is_no_frame() -> None:
+    tape, a, moments = springs("numpy", "all")
+    before = tape.film(a["x"], lines=a["ends"])
+    for _ in range(STEPS + 3):  # another run on the same memory: the tape keeps what it held
+        a["v"].zero_()
+        a["x"].assign(start() + 3.0)
+    assert len(tape.events) > moments[-1] + 2 * STEPS
+    film = tape.film(a["x"], lines=a["ends"])
+    assert film.moments == moments and film.caption == before.caption
+    assert np.array_equal(film.values("points"), before.values("points"))
+    assert np.array_equal(film.adjoints("points"), before.adjoints("points"))
+    assert film.what_if.answer({"changes": [], "frame": 0})[0]["loss"] == pytest.approx(tape_loss(before), rel=1e-6)
+
+
+def tape_loss(film) -> float:
+    return float((film.values("points")[-1].astype(np.float64) ** 2).sum())
+
+
+# --- functions
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_functions_draw_from_the_values_of_each_frame(backend: str) -> None:
+    tape, a, _ = springs(backend)
+    x, v, rest, loss = a["x"], a["v"], a["rest"], a["loss"]  # the names by which a function asks
+    middle = np.c_[PAIRS.mean(1), np.zeros(N - 1)]
+
+    def stretch(s) -> np.ndarray:
+        d = s.x[PAIRS[:, 0]] - s.x[PAIRS[:, 1]]
+        return np.linalg.norm(d, axis=1) - s["rest"]
+
+    film = tape.film(x, lines=PAIRS, colour=stretch, arrows=lambda s: s.step * s.v)
+    truth = by_hand(start(), np.full(N - 1, 0.8), STEPS)
+    for k, place in enumerate(truth):
+        length = np.linalg.norm(place[PAIRS[:, 0]] - place[PAIRS[:, 1]], axis=1)
+        np.testing.assert_allclose(film.values("colour")[k, :, 0], length - 0.8, atol=5e-5)
+        if k:
+            moved = k * (place - truth[k - 1]) / DT
+            np.testing.assert_allclose(film.values("arrows")[k], moved, atol=2e-3)
+    assert film.caption.startswith("points x (6) · lines (5) · colour stretch · arrows <lambda> · 12 steps")
+    assert "The recorded program ran again for the values of v." in film.caption
+    drawn = tape.film(lambda s: middle + s.step * np.array([0.0, 1.0]), every=4)
+    assert np.array_equal(drawn.values("points")[:, :, 1].T, [[0, 4, 8, 12]] * (N - 1))
+    assert packed(drawn.reel)[0]["points"]["shape"] == [N - 1] and "arrows" not in packed(drawn.reel)[0]
+    changed = film.what_if.answer({"changes": [[0, 3, 0.25]], "frame": -1})[1][0]
+    assert np.array_equal(
+        np.frombuffer(changed, np.float32)[:4], [0, start()[0, 1], 1, np.float32(start()[1, 1] + 0.25)]
+    )
+    assert v is not None and rest is not None and loss is not None
+
+
+def test_a_run_with_other_inputs_is_drawn_by_the_function_too() -> None:
+    tape, a, _ = springs("numpy", "all")
+    x = a["x"]
+    film = tape.film(lambda s: 2.0 * s["a['x']"], against=tape)  # what the tape calls it
+    assert np.array_equal(film.values("points")[-1], 2.0 * x.numpy()) and film.parted is None
+    assert np.array_equal(film.ghost("points"), film.values("points"))
+    asked = next(k for k, one in enumerate(film.what_if.inputs) if one.a is a["x0"])
+    found, blobs = film.what_if.answer({"changes": [[asked, 3, 0.25]], "frame": -1})
+    moved = start()
+    moved[1, 1] += 0.25
+    again = tape.replay({a["x0"]: moved})
+    shown = np.frombuffer(blobs[0], np.float32).reshape(STEPS + 1, N, 2)
+    assert np.array_equal(shown[-1], 2.0 * again[x].numpy()) and len(blobs) == 1  # no prediction of what is drawn
+    assert found["loss"] == pytest.approx(float(again[a["loss"]].numpy()[0]), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    "choices, said",
+    [
+        ({"points": lambda s: s.nowhere}, "there is no array 'nowhere' on the tape, only"),
+        ({"points": lambda s: np.zeros((s.step + 1, 2))}, "as many in each frame"),
+        ({"points": lambda s: np.zeros(3)}, "rows of 2 or 3 numbers"),
+        ({"points": lambda s: np.zeros((3, 2)), "lines": [[0, 3]]}, "a point that is none of 3"),
+        (
+            {"points": lambda s: np.zeros((3, 2)), "colour": lambda s: np.zeros(4)},
+            "colour has 4 numbers, for [3] points",
+        ),
+        ({"points": lambda s: np.zeros((3, 2)), "arrows": lambda s: np.zeros((2, 2))}, "one vector for each point"),
+    ],
+)
+def test_what_a_function_cannot_draw_is_refused(choices: dict, said: str) -> None:
+    tape, _ = spun([])
+    with pytest.raises(LaunchError, match=re.escape(said)):
+        tape.film(**choices)
+
+
+# --- two runs
+
+
+def spun(kicks: list[float], steps: int = 10, keep: str = "all") -> tuple[wb.Tape, list[np.ndarray]]:
+    """Points on a circle, step by step in other arrays. `kicks[k]` is added in step k. Returns what they were, too."""
+    x = wb.array(start(), dtype=wb.vec2, requires_grad=True)
+    seen = [x.numpy().copy()]
+    with wb.Tape(keep=keep) as tape:
+        for k in range(steps):
+            moved = wb.zeros_like(x)
+            wb.launch(nudge, N, [x, moved, kicks[k] if k < len(kicks) else 0.0])
+            x = moved
+            seen.append(x.numpy().copy())
+    tape.backward(grads={x: wb.ones_like(x)})
+    return tape, seen
+
+
+@wb.kernel
+def nudge(x: wb.array[wb.vec2], y: wb.array[wb.vec2], kick: float):
+    i = wb.tid()
+    y[i] = x[i] + 0.1 * wb.vec2(x[i][1], -x[i][0])
+    if i == 3:
+        y[i] += wb.vec2(0.0, kick)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_another_run_is_a_ghost_and_the_first_number_that_parts_is_said(backend: str) -> None:
+    wb.config.backend = backend
+    (tape, here), (other, there) = spun([]), spun([0.0, 0.0, 0.0, 0.25])
+    film = tape.film(against=other)
+    assert np.array_equal(film.values("points"), here) and np.array_equal(film.ghost("points"), there)
+    assert np.array_equal(film.ghost("points")[:4], here[:4])
+    frame, said = film.parted
+    assert frame == 4 and said.startswith(f"{film.reel.tracks['points'].name}[3, 1]: ")
+    ours, theirs = map(float, re.findall(r"(-?[\d.]+) instead of (-?[\d.]+)", said)[0])
+    assert (ours, theirs) == (pytest.approx(here[4][3, 1], rel=1e-3), pytest.approx(there[4][3, 1], rel=1e-3))
+    assert f"They part before step 4 · #4 nudge: {said}." in film.caption
+    meta, data = packed(film.reel)
+    at, count = meta["points"]["ghost"], 11 * N * 2
+    assert np.array_equal(np.frombuffer(data, np.float32, count, at).reshape(11, N, 2), there)
+    assert meta["points"]["box"] == pytest.approx(
+        np.stack([np.min([here, there], (0, 1, 2)), np.max([here, there], (0, 1, 2))], 1)
+    )
+
+
+def test_a_run_of_the_same_is_said_to_be_the_same_and_rounding_does_not_part() -> None:
+    tape, _ = spun([])
+    for other in (spun([])[0], spun([0.0, 1e-8])[0]):
+        film = tape.film(against=other)
+        assert film.parted is None and "The ghost is the other run. Both are the same." in film.caption
+
+
+def test_a_ghost_in_place_is_run_again_and_one_of_fewer_steps_ends_earlier() -> None:
+    tape, a, _ = springs("numpy")
+    other, b, _ = springs("numpy", steps=STEPS - 4)
+    film = tape.film(a["x"], against=other, every=2)
+    truth = by_hand(start(), np.full(N - 1, 0.8), STEPS)[::2]
+    np.testing.assert_allclose(film.ghost("points")[:5], truth[:5], atol=2e-5)
+    assert np.isnan(film.ghost("points")[5:]).all() and film.parted is None
+    assert "It has 8 steps, not 12. Both are the same." in film.caption
+    assert "Of the ghost" not in film.caption
+
+
+def test_a_field_has_its_ghost_beside_it(tmp_path: Path) -> None:
+    def run(bump: float) -> tuple[wb.Tape, np.ndarray]:
+        u = wb.array(np.zeros((12, 10)), dtype=float, requires_grad=True)
+        old = wb.zeros((12, 10), dtype=float)
+        with wb.Tape(keep="all") as tape:
+            for k in range(4):
+                u.fill_(float(k) if k < 2 else k + bump)
+                old.assign(u)
+        tape.backward(grads={u: wb.ones_like(u)})
+        return tape, u
+
+    (tape, u), (other, _) = run(0.0), run(0.5)
+    film = tape.film(field=u, against=other)
+    assert film.moments == [0, 2, 4, 6, 8] and film.ghost("field")[:, 5, 5].tolist() == [0.0, 0.0, 1.0, 2.5, 3.5]
+    frame, said = film.parted
+    assert frame == 3 and said.endswith("[0, 0]: 2 instead of 2.5") and film.values("field")[3, 0, 0] == 2.0
+    assert packed(film.reel)[0]["field"]["most"] == 3.5, "the colours have room for both"
+    assert film.save(tmp_path / "two.png").stat().st_size > 5000
+
+
+@pytest.mark.parametrize("other", [3, "springs"])
+def test_what_is_no_other_run_is_refused(other: object) -> None:
+    tape, _ = spun([])
+    with pytest.raises(LaunchError, match="film-layer") as caught:
+        tape.film(against=springs("numpy")[0] if other == "springs" else other)
+    assert ("another tape, not a int" if other == 3 else "has no array like") in str(caught.value)
+    with pytest.raises(LaunchError, match="no ghost of 'points'"):
+        tape.film().ghost("points")
 
 
 # --- what if

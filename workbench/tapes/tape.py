@@ -352,7 +352,11 @@ class Tape(Recording, metaclass=Listed):
         field    a 2-D or 3-D array of numbers: its values beside its adjoint.
         arrows   "adjoint" (minus that of the points: where the loss falls), ("adjoint", v), an array of vectors, None.
         colour   an array with a number for each point, line or triangle; ("adjoint", a) or a.grad for its adjoint.
+        points, colour and arrows may each be a function of the state at a frame that returns what is drawn, an array of
+        as many rows in each: `colour=lambda s: s.act - s.rest`. `s.act` are the values of the array of that name then.
+
         every    each so many steps of the loop are a frame; view: "2d" or "3d".
+        against  another tape, whose points and field at the same steps are a ghost: play stops where the two part.
 
         Without points, mesh and field it draws what it finds, and says so. Values are those that the tape kept, or of
         the recorded program run again; adjoints come from one walk. Raises LaunchError for what it cannot draw.
@@ -368,6 +372,7 @@ class Tape(Recording, metaclass=Listed):
         >>> tape.film(x).values("points").shape  # before each of 10 steps, and behind them; 5 points; 2 components
         (11, 5, 2)
         """
+        self._name_other(choices.get("against"))
         return self._ask("film", points, **choices)
 
     def to_html(self, path: object, against: object = None, **choices: object) -> Any:

@@ -23,7 +23,7 @@ from ...kernels.types import is_float
 from ...tapes.replay import Runs
 from ...tapes.seeds import check_seed
 from ...tapes.tape import Tape
-from .film_choice import FilmChoice
+from .film_choice import FilmChoice, refused
 from .loops import turns
 from .snapshot import TapeMoments, full_shape, reduced
 from .text import clean
@@ -33,13 +33,30 @@ SIDE = 256  # cells of a field, each way
 ARROWS = 0.95  # the share of adjoints that the arrow of the scale is not shorter than
 
 
+class FilmState:
+    """The state at a frame, for a function that draws it: `s.x`, or `s["sim.x"]`, are the values of that array then.
+
+    Arrays are found by what the tape calls them; values that are not to be had are NaN. `s.step` is the number of steps
+    behind the frame.
+    """
+
+    def __init__(self, step: int, look: Callable[[str], np.ndarray]):
+        self.step, self._look = step, look
+
+    def __getattr__(self, name: str) -> np.ndarray:
+        return self._look(name)
+
+    __getitem__ = __getattr__
+
+
 @dataclass(eq=False)
 class FilmTrack:
     """One array, or several in turn, over all frames: `values` (frames, count, components), or (frames, rows, columns).
 
-    known     a mask of the values, (frames, count) or (frames, rows, columns); None where all are known.
+    known     a mask of the values, (frames, count, 1) or (frames, rows, columns); None where all are known.
     adjoint   of the shape of `values`; None where there is none, and `note` says why.
     part      the index of the plane of a 3-D grid; block: the numbers that a cell of the plane stands for.
+    draw      the function of the user's that returns the values of a frame, if no array has them.
     """
 
     role: str
@@ -53,11 +70,12 @@ class FilmTrack:
     note: str = ""
     part: tuple[int, ...] = ()
     block: tuple[int, int] = (1, 1)
+    draw: Callable[[FilmState], Any] | None = None
 
     def __post_init__(self) -> None:
-        shape = full_shape(self.arrays[0])
         if self.role != "field":
             return
+        shape = full_shape(self.arrays[0])
         if len(shape) == 3:
             self.part = (shape[0] // 2,)
             self.note = f"{self.name}[{self.part[0]}] of {shape[0]} is drawn; field={self.name}[k] draws another."
@@ -65,16 +83,31 @@ class FilmTrack:
         if self.block != (1, 1):
             self.note += f" A cell stands for {self.block[0]} × {self.block[1]}: the largest in size."
 
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the array, without components."""
+        return full_shape(self.arrays[0])[:-1] if self.arrays else self.values.shape[1:2]
+
+    def sure(self, k: int) -> np.ndarray:
+        """The mask of the known values of a frame."""
+        return np.broadcast_to(True if self.known is None else self.known[k], self.values.shape[1:])
+
     def shaped(self, numbers: np.ndarray) -> np.ndarray:
         """The numbers of the array as they are drawn: rows of components, or the cells of a plane."""
         if self.role == "field":
             return reduced(numbers[self.part], self.block)
+        if self.role == "named":
+            return numbers
         return numbers.reshape(-1, full_shape(self.arrays[0])[-1] if self.role in ("points", "arrows") else 1)
 
 
 @dataclass(eq=False)
 class FilmReel:
-    """All frames of a film: per frame its moment, and how many of the `count` steps are behind it."""
+    """All frames of a film: per frame its moment, and how many of the `count` steps are behind it.
+
+    ghosts   by role the values of another run, NaN where it has none; parted: the first frame where the two differ by
+             more than rounding, and the number that does.
+    """
 
     tape: Tape
     choice: FilmChoice
@@ -82,8 +115,12 @@ class FilmReel:
     steps: list[int]
     unit: str
     count: int
+    every: int = 1
     tracks: dict[str, FilmTrack] = field(default_factory=dict)
     remarks: list[str] = field(default_factory=list)
+    ghosts: dict[str, np.ndarray] = field(default_factory=dict)
+    parted: tuple[int, str] | None = None
+    named: dict[str, FilmTrack] = field(default_factory=dict)  # what functions have asked for
     _runs: Runs | None = None
 
     @property
@@ -93,6 +130,11 @@ class FilmReel:
         return int(self.choice.view[0]) if self.choice.view else 2 if points is None else points.values.shape[-1]
 
     @property
+    def places(self) -> np.ndarray:
+        """All places of points of both runs, a frame along the first axis."""
+        return np.concatenate([self.tracks["points"].values, *(self.ghosts[k] for k in self.ghosts if k == "points")])
+
+    @property
     def poster(self) -> int:
         """The frame that stands for the film: before the last third."""
         return round(0.66 * (len(self.moments) - 1))
@@ -100,7 +142,8 @@ class FilmReel:
     def said(self, k: int) -> str:
         """The moment of a frame in words: `before step 38 · #76 spring`."""
         n, step, events = self.moments[k], self.steps[k], self.tape.events
-        name = f" · #{n} {clean(events[n].label)}" if n < len(events) else " · the end of the tape"
+        own = n < len(events) and events[n].kind.own
+        name = f" · #{n} {clean(events[n].label)}" if own else " · the end of the tape"
         return (f"before {self.unit} {step}" if step < self.count else f"after {self.unit} {step - 1}") + name
 
     @property
@@ -110,19 +153,19 @@ class FilmReel:
         for role in ("points", "lines", "mesh", "colour", "field", "arrows"):
             index, track = getattr(choice, role), tracks.get(role)
             if isinstance(index, np.ndarray):
-                layers.append(f"{role} {choice.names[role]} ({len(index)})")
+                layers.append(f"{role} {choice.names[role]} ({len(index)})".replace(f"{role} {role}", role))
             elif track is not None:
                 of = {"arrows": "−adjoint of ", "colour": "adjoint of "}.get(role, "")
-                size = {"points": f" ({track.values.shape[1]})", "field": f" {full_shape(track.arrays[0])}"}.get(
-                    role, ""
-                )
+                shape = full_shape(track.arrays[0]) if role == "field" else f"({track.values.shape[1]})"
+                size = f" {shape}" * (role in ("points", "field"))
                 layers.append(f"{role} {of if getattr(choice, f'{role}_of', False) else ''}{track.name}{size}")
         if "arrows" not in tracks and self.arrows is not None:
             layers.append(f"arrows −adjoint of {tracks['points'].name} (where the loss falls)")
         found = [" · ".join([*layers, f"{self.count} {self.unit}{'s' * (self.count != 1)}"])]
-        if again := [t.name for t in tracks.values() if t.again]:
+        every = [*tracks.values(), *self.named.values()]
+        if again := list(dict.fromkeys(t.name for t in every if t.again)):
             found.append(f"The recorded program ran again for the values of {', '.join(again)}.")
-        return [*found, *(t.note.strip() for t in tracks.values() if t.note), *self.remarks, *choice.remarks]
+        return [*found, *(t.note.strip() for t in every if t.note), *self.remarks, *choice.remarks]
 
     @property
     def arrows(self) -> np.ndarray | None:
@@ -149,16 +192,48 @@ class FilmReel:
     def run(self, tracks: Sequence[FilmTrack], end: Callable[[], None] = lambda: None) -> list[np.ndarray]:
         """The frames of tracks in a run from where `runs()` was restarted, as `values`; `end` is called at its end."""
         runs, frames = self.runs(), {n: k for k, n in enumerate(self.moments)}
-        found = [np.zeros(track.values.shape, np.float32) for track in tracks]
+        asked = [track for track in (*tracks, *self.named.values()) if track.draw is None]
+        found = {id(track): np.zeros(track.values.shape, np.float32) for track in asked}
 
         def take(n: int) -> None:
             if (k := frames.get(n)) is not None:
-                for track, values in zip(tracks, found, strict=True):
-                    values[k] = track.shaped(read_values(runs.of(track.arrays[track.places[k]])))
+                for track in asked:
+                    found[id(track)][k] = track.shaped(read_values(runs.of(track.arrays[track.places[k]])))
 
         runs.run(take)
         end()
-        return found
+        look = {name: found[id(track)] for name, track in self.named.items()}
+        return [self.drawn(track, look.__getitem__) if track.draw else found[id(track)] for track in tracks]
+
+    def look(self, name: str) -> np.ndarray:
+        """The values of all frames of the array of this name. Raises LaunchError [film-layer] if there is none."""
+        if name not in self.named:
+            called = {a.span: a for a in self.tape.arrays.values() if self.tape.names.given(a) == name}
+            if not called:
+                names = dict.fromkeys(map(self.tape.names.given, self.tape.arrays.values()))
+                raise refused(
+                    f"there is no array {name!r} on the tape, only {', '.join(list(filter(None, names))[:12])}, …"
+                )
+            like = full_shape(next(iter(called.values())))
+            arrays = [a for a in called.values() if full_shape(a) == like]
+            track = FilmTrack("named", name, arrays, _places(self.tape, arrays, self.moments))
+            _take_values(self, [track])
+            if track.known is not None:
+                track.values = np.where(track.known, track.values, np.nan)
+            self.named[name] = track
+        return self.named[name].values
+
+    def drawn(self, track: FilmTrack, look: Callable[[str], np.ndarray]) -> np.ndarray:
+        """The values that the function of a layer returns. Raises LaunchError [film-layer] for what cannot be drawn."""
+        assert track.draw is not None
+        states = (FilmState(step, lambda name, k=k: look(name)[k]) for k, step in enumerate(self.steps))
+        frames = [np.asarray(track.draw(s), np.float32) for s in states]
+        frames = [frame.reshape(-1, 1) if track.role == "colour" else frame for frame in frames]
+        shapes = {frame.shape: None for frame in frames}
+        if len(shapes) > 1 or frames[0].ndim != 2 or (track.role != "colour" and frames[0].shape[1] not in (2, 3)):
+            need = "a number each" if track.role == "colour" else "rows of 2 or 3 numbers"
+            raise refused(f"{track.role} of {track.name} is {need}, as many in each frame, not {list(shapes)[:2]}.")
+        return np.stack(frames)
 
     def derivative(self, track: FilmTrack, k: int, space: Workspace) -> np.ndarray:
         """The adjoint or tangent, in a walk that is at the moment of frame `k`, of what is drawn there."""
@@ -167,10 +242,10 @@ class FilmReel:
         return track.shaped(on_host(shadow_view(a, space[a.allocation])) if known else np.zeros(full_shape(a)))
 
 
-def reel(tape: Tape, choice: FilmChoice, every: int | None = None, most: int = MOST) -> FilmReel:
+def reel(tape: Tape, choice: FilmChoice, every: int | None = None, most: int = MOST, walked: bool = True) -> FilmReel:
     """The film of a tape: every `every`-th step, by default as many as fit into `most` bytes. Reads under the lock.
 
-    Raises LaunchError [film-every] for an `every` that is no number of steps.
+    walked   False for a film without adjoints. Raises LaunchError [film-every] for an `every` that is no such number.
     """
     if every is not None and (not isinstance(every, int) or every < 1):
         raise LaunchError(f"every={every!r} is no number of steps.", slug="film-every", instead="every=10")
@@ -178,16 +253,35 @@ def reel(tape: Tape, choice: FilmChoice, every: int | None = None, most: int = M
     layers, count = choice.tracks(), len(starts)
     size = sum(8 * min(math.prod(full_shape(arrays[0])), SIDE**2 << 2) for _, arrays in layers.values())
     by = every or max(math.ceil((count + 1) * size / most), 1)
-    made = FilmReel(tape, choice, [*starts[::by], end], [*range(0, count, by), count], unit, count)
+    made = FilmReel(tape, choice, [*starts[::by], end], [*range(0, count, by), count], unit, count, by)
     if by > 1:
         why = f": all would take over {most >> 20} MiB; every=1 has them" * (every is None)
         made.remarks.append(f"A frame is every {by} {unit}s{why}.")
     for role, (name, arrays) in layers.items():
         made.tracks[role] = FilmTrack(role, name, arrays, _places(tape, arrays, made.moments))
     with memory.LOCK, memory.unrecorded():
-        _take_values(made)
-        _take_adjoints(made)
+        _take_values(made, list(made.tracks.values()))
+        if walked:
+            _take_adjoints(made)
+        for role, draw in choice.drawn.items():
+            track = made.tracks[role] = FilmTrack(role, choice.names[role], [], [], draw=draw)
+            track.values = made.drawn(track, made.look)
+    _refuse_misfits(made)
     return made
+
+
+def _refuse_misfits(made: FilmReel) -> None:
+    """Raise LaunchError [film-layer] where layers do not fit to the points, lines and triangles."""
+    tracks, ends = made.tracks, [found for found in (made.choice.lines, made.choice.mesh) if found is not None]
+    many = tracks["points"].values.shape[1] if "points" in tracks else 0
+    if any(found.size and found.max() >= many for found in ends):
+        raise refused(f"lines or mesh have the number of a point that is none of {many}.")
+    if "colour" in tracks and (count := tracks["colour"].values.shape[1]) not in (many, *map(len, ends)):
+        raise refused(f"colour has {count} numbers, for {[many, *map(len, ends)]} points, lines and triangles.")
+    if "arrows" in tracks and (
+        "points" not in tracks or tracks["arrows"].values.shape != tracks["points"].values.shape
+    ):
+        raise refused("arrows need one vector for each point.")
 
 
 def _places(tape: Tape, arrays: list[array], moments: Sequence[int]) -> list[int]:
@@ -208,9 +302,10 @@ def _places(tape: Tape, arrays: list[array], moments: Sequence[int]) -> list[int
 # ---- values
 
 
-def _take_values(made: FilmReel) -> None:
+def _take_values(made: FilmReel, tracks: Sequence[FilmTrack]) -> None:
+    """Take the values of tracks at all frames; what is not to be had is said in a remark."""
     moments, lacking = TapeMoments(made.tape), []
-    for track in made.tracks.values():
+    for track in tracks:
         _take_kept(track, made, moments)
         lacking += [track] if track.known is not None else []
     if not lacking:
@@ -219,7 +314,7 @@ def _take_values(made: FilmReel) -> None:
         made.runs().restart()
         found = made.run(lacking)
         for track, again in zip(lacking, found, strict=True):
-            known = track.known if track.role == "field" else np.broadcast_to(track.known[..., None], again.shape)
+            known = np.broadcast_to(track.known, again.shape)
             if not np.array_equal(track.values[known], again[known], equal_nan=True):
                 text = f"{track.name} holds other numbers then, by the order of threads, or as it was changed since."
                 raise GradientError(text, slug="replay-differs")
@@ -244,7 +339,8 @@ def _take_kept(track: FilmTrack, made: FilmReel, moments: TapeMoments) -> None:
         certain = moments.status(a.allocation, made.moments[k])[1]
         sure = sure & np.ndarray(numbers.shape, bool, certain, a.span.offset, a.data.strides)
         values[k] = track.shaped(np.where(sure, numbers, 0))
-        known[k] = track.shaped(~sure) == 0 if track.role == "field" else track.shaped(sure).all(-1)
+        whole = track.role in ("field", "named")
+        known[k] = track.shaped(~sure) == 0 if whole else track.shaped(sure).all(-1, keepdims=True)
     track.values, mask = np.stack(values).astype(np.float32), np.stack(known)
     track.known = None if mask.all() else mask
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -19,6 +19,7 @@ from .text import clean
 
 LEAST_GRID = 8  # cells each way from which a 2-D array is taken for a grid
 POSITIONS = ("x", "pos", "position", "positions", "points", "particles", "q", "particle_q", "body_q", "p")
+DRAWN = ("points", "colour", "arrows")  # what a function may draw
 WIDTHS = {"lines": 2, "mesh": 3}  # numbers of points of each
 
 
@@ -27,6 +28,7 @@ class FilmChoice:
     """Arrays by what they are drawn as: each a list, of which the one written last before a moment is shown.
 
     arrows_of, colour_of   True if it is the adjoint of `arrows`, of `colour`, that is drawn.
+    drawn                  by role, "points", "colour" or "arrows", the function that returns what is drawn of a frame.
     names                  by role the name of what is drawn; remarks: sentences for the caption.
     """
 
@@ -39,6 +41,7 @@ class FilmChoice:
     colour: list[array] | None = None
     colour_of: bool = False
     view: str = ""
+    drawn: dict[str, Callable[..., Any]] = dataclasses.field(default_factory=dict)
     names: dict[str, str] = dataclasses.field(default_factory=dict)
     remarks: list[str] = dataclasses.field(default_factory=list)
 
@@ -54,8 +57,11 @@ class FilmChoice:
 
     def put(self, tape: Tape, role: str, arrays: list[array]) -> None:
         """Take arrays for a role, with their names."""
-        names = list(dict.fromkeys(clean(tape.names.given(a) or a.label) for a in arrays))
+        names = list(dict.fromkeys(clean(tape.names.given(a) or a.label) for a in arrays[:3]))  # a search each
         setattr(self, role, arrays)
+        lists = {name.rpartition("[")[0] for name in names}
+        if len(names) > 1 and len(lists) == 1 and "" not in lists:
+            names = [*lists]  # `x`, of x[0], x[1] and so on
         self.names[role] = ", ".join(names[:2]) + ", …" * (len(names) > 2)
 
 
@@ -65,43 +71,45 @@ def choose(tape: Tape, given: Mapping[str, Any]) -> FilmChoice:
     Arrays in `given`: an array, or several (a ring of buffers, a history); ("adjoint", a), or a.grad, for adjoints.
     """
     arrows, made = given.get("arrows", "adjoint"), FilmChoice(view=given.get("view") or "")
-    given = {name: value for name, value in given.items() if value is not None and name not in ("arrows", "view")}
+    made.drawn = {role: draw for role in DRAWN if callable(draw := given.get(role))}
+    made.names |= {role: getattr(draw, "__name__", "a function") for role, draw in made.drawn.items()}
+    arrows = "adjoint" if "arrows" in made.drawn else arrows
+    given = {k: v for k, v in given.items() if v is not None and k not in ("arrows", "view", *made.drawn)}
     if made.view not in ("", "2d", "3d"):
-        raise _refused(f"view is '2d' or '3d', not {made.view!r}.")
-    if not given:
+        raise refused(f"view is '2d' or '3d', not {made.view!r}.")
+    if not given and "points" not in made.drawn:
         _find(tape, made)
     if "mesh" in given:
         if not (isinstance(given["mesh"], Sequence) and len(given["mesh"]) == 2):
-            raise _refused("mesh takes (points, triangles).")
+            raise refused("mesh takes (points, triangles).")
         given = {"points": given["mesh"][0], **given, "mesh": given["mesh"][1]}
     for role in ("points", "field"):
-        for a in _arrays(tape, given[role]) if role in given else ():
-            if not _is_drawable(a, role):
+        if role in given:
+            arrays = _arrays(tape, given[role])
+            if not _is_drawable(a := arrays[0], role):
                 need = "vec2 or vec3" if role == "points" else "an array of 2 or 3 axes of numbers"
-                raise _refused(f"{role} is {need}, not {a.dtype} of shape {a.shape}.")
-            made.put(tape, role, _arrays(tape, given[role]))
-    if made.points is None and made.field is None:
-        raise _refused("nothing to draw: it takes points=, mesh= or field=.")
+                raise refused(f"{role} is {need}, not {a.dtype} of shape {a.shape}.")
+            made.put(tape, role, arrays)
+    if made.points is None and made.field is None and "points" not in made.drawn:
+        raise refused("nothing to draw: it takes points=, mesh= or field=.")
     for role in WIDTHS:
         if role in given:
             _put_indices(tape, made, role, given[role])
     if "colour" in given:
         made.colour_of, arrays = _meant(tape, given["colour"])
-        fits = [made.count, *(0 if index is None else len(index) for index in (made.lines, made.mesh))]
-        if isinstance(arrays[0].dtype, Composite) or arrays[0].size not in fits:
-            raise _refused(f"colour has {arrays[0].size} numbers, for {fits} points, lines and triangles.")
+        if isinstance(arrays[0].dtype, Composite):
+            raise refused(f"colour takes numbers, not {arrays[0].dtype}.")
         made.put(tape, "colour", arrays)
     if arrows is None or isinstance(arrows, str):
         made.arrows = arrows and "adjoint"
         return made
     made.arrows_of, arrays = _meant(tape, arrows)
-    if made.points is None or full_shape(arrays[0]) != full_shape(made.points[0]):
-        raise _refused("arrows need one vector for each point.")
     made.put(tape, "arrows", arrays)
     return made
 
 
-def _refused(text: str) -> LaunchError:
+def refused(text: str) -> LaunchError:
+    """The error of a layer that cannot be drawn."""
     return LaunchError(f"film: {text}", slug="film-layer", instead="tape.film(x, lines=ends), or tape.film(field=u)")
 
 
@@ -117,11 +125,11 @@ def _arrays(tape: Tape, given: object) -> list[array]:
     for a in found:
         if not isinstance(a, array) or isinstance(a.dtype, Struct):
             said = f"an array of {a.dtype}" if isinstance(a, array) else f"a {type(a).__name__}"
-            raise _refused(f"it takes arrays of numbers or vectors that the tape has touched, not {said}.")
+            raise refused(f"it takes arrays of numbers or vectors that the tape has touched, not {said}.")
         if not tape.log.has_touched(a.span):
-            raise _refused(f"{a.label} was neither read nor written while the tape recorded.")
+            raise refused(f"{a.label} was neither read nor written while the tape recorded.")
     if len({(full_shape(a), a.dtype) for a in found}) != 1:
-        raise _refused("arrays that take turns have one shape and dtype.")
+        raise refused("arrays that take turns have one shape and dtype.")
     return found
 
 
@@ -141,13 +149,13 @@ def _put_indices(tape: Tape, made: FilmChoice, role: str, given: object) -> None
     if isinstance(given, array):
         name = clean(tape.names.given(given) or given.label)
         if any(s.overlaps(given.span) is not False for s in tape.needed.changed.get(given.allocation, ())):
-            raise _refused(f"{role} was changed since the tape recorded: it can be a NumPy array of then.")
+            raise refused(f"{role} was changed since the tape recorded: it can be a NumPy array of then.")
         given = read_values(given)
     index = np.asarray(given)
     if index.dtype.kind not in "iu" or index.size % width:
-        raise _refused(f"{role} takes integers, {width} for each.")
-    if index.size and not 0 <= index.min() <= index.max() < made.count:
-        raise _refused(f"{role} has the number of a point that is none of {made.count}.")
+        raise refused(f"{role} takes integers, {width} for each.")
+    if index.size and "points" not in made.drawn and not 0 <= index.min() <= index.max() < made.count:
+        raise refused(f"{role} has the number of a point that is none of {made.count}.")
     setattr(made, role, index.reshape(-1, width).astype(np.int32))
     made.names[role] = name
 
@@ -161,7 +169,7 @@ def _find(tape: Tape, made: FilmChoice) -> None:
     points = [f for f in changing if _is_drawable(f[0], "points") and isinstance(f[0].dtype, Composite)]
     grids = [f for f in changing if _is_drawable(f[0], "field") and min(f[0].shape) >= LEAST_GRID]
     if not points and not grids:
-        raise _refused("found nothing to draw: no vec2, vec3 or grid changes over this tape.")
+        raise refused("found nothing to draw: no vec2, vec3 or grid changes over this tape.")
     best = max(points or grids, key=lambda family: _likeness(tape, family[0]))
     made.put(tape, "points" if points else "field", best)
     if points:

@@ -40,9 +40,11 @@ class _Token:
 def turns(tape: Tape) -> tuple[list[int], int, str]:
     """(starts, end, name of one) of the steps of the user's loop.
 
-    The loop is the outermost repetition of the most events; without one the scopes are its steps, or all events.
+    The loop is the outermost repetition of the most events; without one the scopes are its steps, or all events. What
+    others have written behind the program is no step.
     """
-    tokens = _compressed(_scoped(tape.events, tape.scopes))
+    events = tape.events[: 1 + max((n for n, event in enumerate(tape.events) if event.kind.own), default=-1)]
+    tokens = _compressed(_scoped(events, tape.scopes))
     loops = list(_outermost(tokens))
     if loops:
         loop = max(loops, key=lambda token: token.last - token.first)
@@ -50,7 +52,7 @@ def turns(tape: Tape) -> tuple[list[int], int, str]:
     scopes = [token for token in tokens if token.kind == "scope"]
     if len(scopes) > 1:
         return [token.first for token in scopes], scopes[-1].last, "scope"
-    return list(range(len(tape.events))), len(tape.events), "event"
+    return list(range(len(events))), len(events), "event"
 
 
 def _outermost(tokens: Sequence[_Token]) -> Iterator[_Token]:

@@ -20,8 +20,8 @@ from ...errors import LaunchError
 from ...tables import png
 from ...tapes.tape import Tape
 from ..data.film import FilmReel, FilmTrack, arrow_scale, bounds, largest, reel
+from ..data.film_against import lay_beside
 from ..data.film_choice import choose
-from ..data.snapshot import full_shape
 from ..picture.svg import quoted
 from .saved import SIZE, Saved
 from .view import PAGE, cells, module, quiet_memory, reply, style
@@ -30,7 +30,11 @@ from .widget import Widget
 
 STAGE = tuple(f"{name}.js" for name in "film_frames camera film_paint film_bar film_what_if film_stage".split())
 FILM = ("elements.js", "ask.js", "late_messages.js", *STAGE, "film.js")
-ARGUMENTS = ("points", "lines", "mesh", "field", "arrows", "colour", "view", "every")
+PLAYED_MOST = 1_500_000  # bytes of a film that a notebook keeps
+PLAYED = """<style>.wb-poster:has(~.wb-played){{display:none}} .wb-played{{width:100%;height:680px;border:0}}</style>
+<iframe class="wb-played" title="film without a kernel" sandbox="allow-scripts" loading="lazy" srcdoc='{page}'></iframe>
+"""
+ARGUMENTS = ("points", "lines", "mesh", "field", "arrows", "colour", "view", "every", "against")
 START = """
 const answer = globalThis.kernel ?? (async () => ({ error: "tape.film() in a notebook runs the program again." }));
 const model = offlineModel({ ...STATE, film_data: new DataView(whole) }, answer);
@@ -53,22 +57,25 @@ class FilmBytes:
         self.data += bytes(-len(self.data) % 4)
         return at
 
-    def track(self, track: FilmTrack) -> dict[str, Any]:
+    def track(self, track: FilmTrack, ghost: np.ndarray | None) -> dict[str, Any]:
         """The name and places of a track."""
         known = self.put(track.known, np.uint8)
-        return {"name": track.name, "at": self.put(track.values), "known": known, "adjoint": self.put(track.adjoint)}
+        found = {"name": track.name, "at": self.put(track.values), "known": known, "adjoint": self.put(track.adjoint)}
+        return {**found, "ghost": self.put(ghost)}
 
 
 def packed(made: FilmReel) -> tuple[dict[str, Any], bytes]:
     """A reel as plain data and one buffer of float32, int32 and bytes, each at its place."""
-    choice, tracks, data = made.choice, made.tracks, FilmBytes()
-    meta: dict[str, Any] = {name: getattr(made, name) for name in "caption moments steps unit count dims".split()}
+    choice, tracks, ghosts, data = made.choice, made.tracks, made.ghosts, FilmBytes()
+    meta: dict[str, Any] = {
+        name: getattr(made, name) for name in "caption moments steps unit count dims parted".split()
+    }
     meta["says"] = [made.said(k) for k in range(len(made.moments))]
     points, grid, own = (tracks.get(role) for role in ("points", "field", "arrows"))
     if points is not None:
         _, count, width = points.values.shape
-        shown = {"count": count, "width": width, "shape": list(full_shape(points.arrays[0])[:-1])}
-        meta["points"] = {**shown, "box": bounds(points.values), **data.track(points)}
+        shown = {"count": count, "width": width, "shape": list(points.shape)}
+        meta["points"] = {**shown, "box": bounds(made.places), **data.track(points, ghosts.get("points"))}
     for role, index in (("lines", choice.lines), ("mesh", choice.mesh)):
         if index is not None:
             meta[role] = {"name": choice.names[role], "count": len(index), "at": data.put(index, np.int32)}
@@ -82,8 +89,10 @@ def packed(made: FilmReel) -> tuple[dict[str, Any], bytes]:
     if grid is not None:
         _, rows, columns = grid.values.shape
         shown = {"rows": rows, "columns": columns, "block": list(grid.block), "part": list(grid.part)}
-        most = 0.0 if grid.adjoint is None else largest(grid.adjoint)
-        meta["field"] = {**shown, "most": largest(grid.values), "most_adjoint": most, **data.track(grid)}
+        sides = (grid.values, ghosts.get("field")), (grid.adjoint,)
+        most, most_adjoint = (max((largest(one) for one in side if one is not None), default=0.0) for side in sides)
+        own = data.track(grid, ghosts.get("field"))
+        meta["field"] = {**shown, "most": most, "most_adjoint": most_adjoint, **own}
     return meta, bytes(data.data)
 
 
@@ -93,6 +102,7 @@ class Film(Saved, Widget):
     cursor   the position of an event: what is before it has been computed, it and all behind it have been reversed.
     chosen   the number of the particle that is picked, -1 for none.
     caption  sentences: the layers, the source of their numbers, and what is not to be had.
+    parted   (frame, number) of the first number that differs from the run in `against`, or None.
     moments  per frame the position in `tape.events` of the event that it is before; steps: how many are behind it.
     """
 
@@ -106,6 +116,7 @@ class Film(Saved, Widget):
     def __init__(self, made: FilmReel):
         cells.listen()
         self.reel, self.caption, self.moments, self.steps = made, "\n".join(made.caption), made.moments, made.steps
+        self.parted = made.parted
         with memory.LOCK, memory.unrecorded():
             self.what_if = WhatIf(made)
         meta, data = packed(made)
@@ -114,7 +125,7 @@ class Film(Saved, Widget):
         self.on_msg(self._heard)
 
     def __dir__(self) -> list[str]:
-        return ["adjoints", "caption", "moments", "save", "steps", "values"]
+        return ["adjoints", "caption", "ghost", "moments", "parted", "save", "steps", "values"]
 
     def _heard(self, _: object, content: object, buffers: object) -> None:
         if isinstance(content, dict) and content.get("ask") == "what_if":
@@ -135,6 +146,16 @@ class Film(Saved, Widget):
         if found is None:
             raise LaunchError(f"film: there are no adjoints of {layer!r}.", slug="film-layer", why=self.caption)
         return found.copy()
+
+    def ghost(self, layer: str) -> np.ndarray:
+        """The values of "points" or "field" of the run in `against`, as `values`, NaN where it has no such step.
+
+        Raises LaunchError without one.
+        """
+        if layer not in self.reel.ghosts:
+            text = f"film: there is no ghost of {layer!r}."
+            raise LaunchError(text, slug="film-layer", instead="tape.film(against=other_tape)")
+        return self.reel.ghosts[layer].copy()
 
     def _track(self, layer: str) -> FilmTrack:
         if layer not in self.reel.tracks:
@@ -170,14 +191,16 @@ class Film(Saved, Widget):
         )
 
     def still(self, most: int = SIZE) -> tuple[str, str]:
-        """The caption, and the poster of the film, for readers without a kernel."""
+        """For readers without a kernel: the caption, the poster, and in its place the film if it is not too large."""
         from ..picture.film import film_chart  # matplotlib takes its time
 
         data = png(film_chart(self.reel, self.reel.poster))
         said, caption = quoted(f"{self.reel.said(self.reel.poster)}: {self.reel.caption[0]}"), quoted(self.caption)
         source = f"data:image/png;base64,{base64.b64encode(data).decode('ascii')}"
         image = f'<img alt="{said}" src="{source}" style="max-width:100%">' if len(data) <= most else ""
-        return self.caption, f"<figure>{image}<figcaption>{caption}</figcaption></figure>"
+        poster = f'<figure class="wb-poster">{image}<figcaption>{caption}</figcaption></figure>'
+        page = self.page().replace("&", "&amp;").replace("'", "&#39;")
+        return self.caption, poster + (PLAYED.format(page=page) if len(page) <= PLAYED_MOST else "")
 
 
 def film(tape: Tape, points: object = None, **choices: object) -> Film:
@@ -190,4 +213,8 @@ def film_reel(tape: Tape, given: Mapping[str, Any]) -> FilmReel:
     if unknown := [name for name in given if name not in ARGUMENTS]:
         text = f"tape.film() has no argument {unknown[0]!r}."
         raise LaunchError(text, slug="film-layer", instead=f"one of {', '.join(ARGUMENTS)}")
-    return reel(tape, choose(tape, {k: v for k, v in given.items() if k != "every"}), given.get("every"))
+    layers = {name: value for name, value in given.items() if name not in ("every", "against")}
+    made = reel(tape, choose(tape, layers), given.get("every"))
+    if given.get("against") is not None:
+        lay_beside(made, given["against"])
+    return made

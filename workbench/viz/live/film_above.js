@@ -6,7 +6,7 @@ import { added } from "./state.js";
 added.push((/** @type {any} */ v) => {
   const meta = v.get("film_meta");
   if (!meta?.moments) return;
-  const f = stageOf(v.model, v.signal, v.rootEl, (index, role) => v.set({ array: meta.arrays[role][f.k], element: index }));
+  const f = stageOf(v.model, v.signal, v.rootEl, (index, role) => { if (meta.arrays[role].length) v.set({ array: meta.arrays[role][f.k], element: index }); });
   f.ledgers = true;
   v.rootEl.insertBefore(f.element, v.rootEl.querySelector(":scope > .wb-tools"));
   const chosen = () => {

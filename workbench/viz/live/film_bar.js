@@ -66,9 +66,11 @@ export function playFilm(f) {
     const part = back ? 1 - Math.min((gone - there) / way, 1) : from / (last || 1) + (1 - from / (last || 1)) * Math.min(gone / (there || 1), 1);
     if (back && (!f.reversible || gone >= there + way)) { f.phase = "both"; f.go(f.reversible ? 0 : last); stop(f); return; }
     f.phase = back ? "back" : "forward";
+    const parts = f.meta.parted?.[0], to = Math.round(part * stops) * (last / (stops || 1));
+    if (!back && from < parts && to >= parts) { f.go(parts); stop(f); return; } // play goes on from there
     const save = now - saved > SAVED;
     if (save) saved = now;
-    f.go(Math.round(part * stops) * (last / (stops || 1)), save);
+    f.go(to, save);
   };
   f.timer = requestAnimationFrame(frame);
 }

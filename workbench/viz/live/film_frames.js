@@ -12,7 +12,7 @@ export function framesOf(meta, view) {
   const adjoint = maybe(floats, points?.adjoint, many * width), own = maybe(floats, arrows?.at, many * width);
   return {
     meta, count, width, many,
-    point: maybe(floats, points?.at, many * width), known: maybe(bytes, points?.known, many), adjoint,
+    point: maybe(floats, points?.at, many * width), beside: maybe(floats, points?.ghost, many * width), cellBeside: maybe(floats, field?.ghost, cells), known: maybe(bytes, points?.known, many), adjoint,
     arrow: own ?? (arrows && adjoint), turned: arrows && !own ? -1 : 1, // an adjoint is drawn as minus itself
     lines: lines ? new Int32Array(raw, lines.at, 2 * lines.count) : null, mesh: mesh ? new Int32Array(raw, mesh.at, 3 * mesh.count) : null,
     colour: maybe(floats, colour?.at, colour?.count ?? 0),

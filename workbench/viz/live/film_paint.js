@@ -46,7 +46,8 @@ export function paintScene(f) {
   const shown = f.run ? f.run(k) : frames.point(k), known = f.run ? null : frames.known?.(k);
   f.places = placesOf(camera, shown, frames.width);
   if (known) known.forEach((/** @type {number} */ sure, /** @type {number} */ i) => { if (!sure) f.places.fill(NaN, 3 * i, 3 * i + 3); });
-  if (f.was) paintWas(f, pen, ink);
+  if (f.was) paintWas(f, pen, ink, frames.point(k));
+  else if (frames.beside) paintWas(f, pen, ink, frames.beside(k), 0.65);
   if (frames.mesh) paintMesh(f, pen, ink, f.places);
   if (frames.lines) paintLines(f, pen, ink, f.places);
   paintPoints(f, pen, ink);
@@ -90,19 +91,22 @@ function paintLines(f, pen, ink, at) {
   pen.strokeStyle = ink("absent");
   pen.lineWidth = many > 3000 ? 0.6 : 1.3;
   pen.beginPath();
-  for (let n = 0; n < many; n++) {
+  const add = (/** @type {number} */ n) => {
     const a = 3 * lines[2 * n], b = 3 * lines[2 * n + 1];
-    if (coloured) {
-      const [look, strong] = coloured(n);
-      pen.beginPath();
-      pen.strokeStyle = look;
-      pen.lineWidth = 1.2 + 3 * strong;
-    }
     pen.moveTo(at[a], at[a + 1]);
     pen.lineTo(at[b], at[b + 1]);
-    if (coloured) pen.stroke();
+  };
+  for (let n = 0; n < many; n++) add(n);
+  pen.stroke();
+  for (let n = 0; coloured && n < many; n++) {
+    const [look, strong] = coloured(n);
+    if (strong === 0) continue; // a line of the stage, no colour
+    pen.beginPath();
+    pen.strokeStyle = look;
+    pen.lineWidth = 1.2 + 3 * strong;
+    add(n);
+    pen.stroke();
   }
-  if (!coloured) pen.stroke();
 }
 
 /** Triangles, the far ones first. @param {any} f @param {any} pen @param {any} ink @param {Float64Array} at */
@@ -218,10 +222,10 @@ function drawCross(pen, x, y, look, back) {
   pen.strokeStyle = back;
 }
 
-/** The run as it was, faint, behind the new one. @param {any} f @param {any} pen @param {any} ink */
-function paintWas(f, pen, ink) {
-  const at = placesOf(f.camera, f.frames.point(f.k), f.frames.width);
-  pen.globalAlpha = 0.3;
+/** The run as it was, or another one, faint, behind the new one. @param {any} f @param {any} pen @param {any} ink @param {Float32Array} points */
+function paintWas(f, pen, ink, points, strong = 0.3) {
+  const at = placesOf(f.camera, points, f.frames.width);
+  pen.globalAlpha = strong;
   outline(f, pen, at, ink("muted"), []);
   pen.globalAlpha = 1;
 }
@@ -274,7 +278,7 @@ function paintChosen(f, pen, ink) {
 /** A plane of numbers: signed colours; NaN is a hole with a rim, what was not kept is hatched. @param {any} f @param {any} panel */
 export function paintField(f, panel) {
   const { pen, wide, tall } = penOf(panel.canvas), ink = inksOf(f.root), { rows, columns } = f.frames.meta.field;
-  const numbers = panel.adjoint ? f.frames.cellAdjoint(f.k) : f.run && !f.frames.point ? f.run(f.k) : f.frames.cell(f.k), known = panel.adjoint || f.run ? null : f.frames.cellKnown?.(f.k);
+  const numbers = panel.beside ? f.frames.cellBeside(f.k) : panel.adjoint ? f.frames.cellAdjoint(f.k) : f.run && !f.frames.point ? f.run(f.k) : f.frames.cell(f.k), known = panel.adjoint || panel.beside || f.run ? null : f.frames.cellKnown?.(f.k);
   const size = Math.min(wide / columns, tall / rows), left = (wide - size * columns) / 2, top = (tall - size * rows) / 2;
   Object.assign(panel, { size, left, top });
   if (panel.adjoint && (f.phase === "forward" || f.run)) return;

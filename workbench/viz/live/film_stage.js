@@ -50,10 +50,10 @@ function scenesOf(f) {
     listenToScene(f);
   }
   if (field) {
-    for (const adjoint of frames.cellAdjoint ? [false, true] : [false]) {
-      const most = adjoint ? field.most_adjoint : field.most, name = adjoint ? `adjoint of ${field.name}` : field.name;
+    for (const kind of ["", ...(frames.cellBeside ? ["other run"] : []), ...(frames.cellAdjoint ? ["adjoint"] : [])]) {
+      const adjoint = kind === "adjoint", most = adjoint ? field.most_adjoint : field.most, name = adjoint ? `adjoint of ${field.name}` : kind ? `${field.name} of the ${kind}` : field.name;
       const canvas = h("canvas", { class: "wb-plane", role: "img", "aria-label": `${name}, ${field.rows} by ${field.columns} cells, colours from ${short(-most)} to ${short(most)}` });
-      const panel = { canvas, adjoint, most, name };
+      const panel = { canvas, adjoint, beside: kind === "other run", most, name };
       f.panels.push(panel);
       found.push(h("figure", { class: "wb-sight" }, h("figcaption", { class: adjoint ? "wb-hot" : "" }, name), canvas, scaleBar(most)));
       listenToPlane(f, panel);
@@ -101,6 +101,7 @@ function say(f) {
   }
   const ill = f.panels.length ? frames.cell(k).reduce((/** @type {number} */ sum, /** @type {number} */ v) => sum + Number(!Number.isFinite(v)), 0) : 0;
   if (ill) parts.push(`${count(ill, "cell")} of ${meta.field.name} NaN or infinite`);
+  if (meta.parted?.[0] === k) parts.push(`here the two runs part: ${meta.parted[1]}`);
   const text = parts.join(". ");
   if (f.status.textContent !== text) f.status.textContent = text;
   f.pickedText.textContent = f.chosen >= 0 ? wordsOf(f, f.chosen).join("\n") : f.cell >= 0 ? cellWords(f, f.cell).join("\n") : "click a point or a cell";
@@ -117,8 +118,9 @@ function wordsOf(f, i) {
   const { frames, meta, k } = f, index = `[${indexOf(i, shapeOf(f)).join(", ")}]`, shown = f.run ?? frames.point, sure = f.run || !frames.known || frames.known(k)[i];
   const found = [`${meta.points.name}${index}  ${sure ? vector(shown(k), i, frames.width) : "not kept"}`];
   if (f.run) found.push("of the new run");
-  else if (frames.adjoint && f.phase !== "forward") found.push(`adjoint ${vector(frames.adjoint(k), i, frames.width)}`);
-  if (f.run && f.ghost) found.push(`predicted ${vector(f.ghost(k), i, frames.width)}`);
+  else if (frames.beside) found.push(`other run ${vector(frames.beside(k), i, frames.width)}`);
+  if (f.run) return [...found, ...(f.ghost ? [`predicted ${vector(f.ghost(k), i, frames.width)}`] : [])];
+  if (frames.adjoint && f.phase !== "forward") found.push(`adjoint ${vector(frames.adjoint(k), i, frames.width)}`);
   if (meta.arrows?.adjoint === false) found.push(`${meta.arrows.name} ${vector(frames.arrow(k), i, frames.width)}`);
   if (meta.colour?.count === frames.many) found.push(`${meta.colour.adjoint ? "adjoint of " : ""}${meta.colour.name} ${short(frames.colour(k)[i])}`);
   return found;
@@ -128,6 +130,7 @@ function wordsOf(f, i) {
 function cellWords(f, n) {
   const { field } = f.meta, { frames, k } = f, known = !frames.cellKnown || frames.cellKnown(k)[n], index = cellIndex(f, n).join(", ");
   const found = [`${field.name}[${index}]  ${known ? short(frames.cell(k)[n], 6) : "not kept"}`];
+  if (frames.cellBeside) found.push(`other run ${short(frames.cellBeside(k)[n], 6)}`);
   if (frames.cellAdjoint) found.push(`adjoint ${short(frames.cellAdjoint(k)[n], 6)}`);
   if (field.block[0] * field.block[1] > 1) found.push(`the largest of ${field.block.join(" × ")} cells`);
   return found;

@@ -17,6 +17,7 @@ import numpy as np
 from matplotlib.image import imsave
 
 from ...tables import html_table
+from ..data.film import largest
 from ..data.marks import THEMES, scale_marks
 from ..data.seed_runs import SeedRun, Seeds
 from ..data.snapshot import full_shape
@@ -81,11 +82,6 @@ def pixels(best: np.ndarray, known: np.ndarray, cell: tuple[int, int], palette: 
 
 def _rgb(colour: str) -> tuple[int, ...]:
     return tuple(bytes.fromhex(colour[1:]))
-
-
-def largest(values: np.ndarray) -> float:
-    """The largest finite size, 0 if there is none."""
-    return float(np.abs(values[np.isfinite(values)]).max(initial=0.0))
 
 
 def matrix(seeds: Seeds, current: int | None = None) -> str:

@@ -57,7 +57,7 @@ class WhatIf:
         tape, runs, points = self.reel.tape, self.reel.runs(), self.reel.tracks.get("points")
         runs.restart()
         space = self._gradients(tape)
-        root = None if points is None else _root(tape, points.arrays[0])
+        root = None if points is None or points.draw else _root(tape, points.arrays[0])
         asked = [a for a in tape.arrays.values() if a.allocation.asked and _root(tape, a) is a]
         for a in asked if root is None else [root, *asked]:
             if isinstance(a.dtype, Struct) or not is_float(a.dtype) or any(one.a.span == a.span for one in self.inputs):
@@ -142,7 +142,7 @@ class WhatIf:
     def _carried(self, input: int, n: int) -> np.ndarray | None:
         """The derivative of the points of every frame by one number of an input; None where it cannot be had."""
         made, tape, points, a = self.reel, self.reel.tape, self.reel.tracks.get("points"), self.inputs[input].a
-        if points is None or a.allocation not in tape.active:
+        if points is None or points.draw or a.allocation not in tape.active:
             return None
         space, frames = Workspace(), {moment: k for k, moment in enumerate(made.moments)}
         direction = shadow_of(a, space)

@@ -37,6 +37,7 @@ def draw_film(figure: Chart, reel: FilmReel, k: int, forward: bool = False) -> N
     figure.clear()
     grid = reel.tracks.get("field")
     panels = [*(["points"] if "points" in reel.tracks else []), *(["value"] if grid else [])]
+    panels += ["ghost"] if "field" in reel.ghosts else []
     panels += ["adjoint"] if grid is not None and grid.adjoint is not None and not forward else []
     axes: Any = figure.subplots(1, len(panels), squeeze=False)[0]
     for ax, panel in zip(axes, panels, strict=True):
@@ -50,19 +51,23 @@ def draw_film(figure: Chart, reel: FilmReel, k: int, forward: bool = False) -> N
 
 def _points(ax: Axes, reel: FilmReel, k: int, forward: bool) -> None:
     track = reel.tracks["points"]
-    place, box = _seen(track.values[k], reel.dims), bounds(_seen(track.values, reel.dims))
+    place, box = _seen(track.values[k], reel.dims), bounds(_seen(reel.places, reel.dims))
     if track.known is not None:
-        place = np.where(track.known[k][:, None], place, np.nan)
+        place = np.where(track.known[k], place, np.nan)
     wide = max(high - low for low, high in box) or 1.0
     colours = None if forward and reel.choice.colour_of else reel.colours
+    if "points" in reel.ghosts:
+        _outline(ax, reel, _seen(reel.ghosts["points"][k], reel.dims))
     if (mesh := reel.choice.mesh) is not None:
         face = _inks(colours, k, len(mesh), LIGHT["tint"])[0]
         ax.add_collection(PolyCollection(list(place[mesh]), facecolors=face, edgecolors=LIGHT["line"], linewidths=0.5))
     if (lines := reel.choice.lines) is not None:
         inks, widths = _inks(colours, k, len(lines), LIGHT["muted"])
+        ax.add_collection(LineCollection(list(place[lines]), colors=LIGHT["absent"], linewidths=0.8))
         ax.add_collection(LineCollection(list(place[lines]), colors=inks, linewidths=widths))
-    inks = _inks(colours, k, len(place), LIGHT["value"])[0]
-    ax.scatter(*place.T, s=14 if len(place) < 400 else 3, color=inks, zorder=3, linewidths=0)
+    inks, edges = _inks(colours, k, len(place), LIGHT["value"])[0], LIGHT["muted"]
+    rim = 0.0 if isinstance(inks, str) else 0.5
+    ax.scatter(*place.T, s=_size(place), c=inks, zorder=3, linewidths=rim, edgecolors=edges)
     adjoint = reel.choice.arrows_of or "arrows" not in reel.tracks
     if reel.arrows is not None and not (forward and adjoint):
         _arrows(ax, reel, k, place, wide, LIGHT["hot"] if adjoint else LIGHT["value"])
@@ -71,6 +76,18 @@ def _points(ax: Axes, reel: FilmReel, k: int, forward: bool) -> None:
     ax.set(xlim=(left - pad, right + pad), ylim=(low - pad, high + pad), aspect="equal")
     if reel.dims == 3:
         ax.set(xticks=(), yticks=())
+
+
+def _outline(ax: Axes, reel: FilmReel, place: np.ndarray) -> None:
+    """The other run, in outline."""
+    if reel.choice.lines is not None:
+        ax.add_collection(LineCollection(list(place[reel.choice.lines]), colors=LIGHT["absent"], linewidths=1))
+    ax.scatter(*place.T, s=_size(place), facecolors="none", edgecolors=LIGHT["muted"], linewidths=0.8)
+
+
+def _size(place: np.ndarray) -> int:
+    """The area of a point, in square points."""
+    return 40 if len(place) < 50 else 14 if len(place) < 400 else 3
 
 
 def _seen(vectors: np.ndarray, dims: int) -> np.ndarray:
@@ -87,7 +104,7 @@ def _inks(colours: np.ndarray | None, k: int, count: int, plain: str) -> tuple[A
     if colours is None or colours.shape[1] != count:
         return plain, 1.0
     shades = shaded(colours[k], largest(colours))
-    return SIGNED((shades + 1) / 2), 1.0 + 2.5 * np.abs(np.nan_to_num(shades))
+    return SIGNED((shades + 1) / 2), np.where(shades == 0, 0, 1.0 + 2.5 * np.abs(np.nan_to_num(shades)))
 
 
 def shaded(numbers: np.ndarray, most: float) -> np.ndarray:
@@ -112,7 +129,7 @@ def _arrows(ax: Axes, reel: FilmReel, k: int, place: np.ndarray, wide: float, in
 def _field(figure: Chart, ax: Axes, reel: FilmReel, k: int, panel: str) -> None:
     """A plane of numbers in signed colours; NaN is a hole with a rim, what was not kept is grey."""
     track = reel.tracks["field"]
-    numbers = track.values if panel == "value" else track.adjoint
+    numbers = {"value": track.values, "adjoint": track.adjoint, "ghost": reel.ghosts.get("field")}[panel]
     assert numbers is not None
     most, ill = largest(numbers), ~np.isfinite(numbers[k])
     image = ax.imshow(shaded(numbers[k], most), cmap=SIGNED, vmin=-1, vmax=1, interpolation="nearest")
@@ -121,7 +138,8 @@ def _field(figure: Chart, ax: Axes, reel: FilmReel, k: int, panel: str) -> None:
     if ill.any():
         edges = np.arange(-1, ill.shape[1] + 1), np.arange(-1, ill.shape[0] + 1)
         ax.contour(*edges, np.pad(ill, 1), levels=[0.5], colors=LIGHT["bad"])
-    ax.set_title(track.name if panel == "value" else f"adjoint of {track.name}", fontsize=9, color=LIGHT["ink"])
+    said = {"value": track.name, "adjoint": f"adjoint of {track.name}", "ghost": f"{track.name} of the other run"}
+    ax.set_title(said[panel], fontsize=9, color=LIGHT["ink"])
     marks = scale_marks(-most, most)
     bar = figure.colorbar(image, ax=ax, shrink=0.7, ticks=[2 * at - 1 for at, _ in marks])
     bar.ax.set_yticklabels([f"{value:.2g}" for _, value in marks], fontsize=7)
