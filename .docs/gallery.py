@@ -18,7 +18,14 @@ HERE = Path(__file__).resolve().parent
 NOTEBOOKS = HERE.parent / "notebooks"
 PAGES = HERE / "gallery"
 # A notebook is on the last shelf whose first number is not above its own.
-SHELVES = ((0, "Start"), (1, "Pitfalls"), (9, "Physics"), (15, "With others"))
+SHELVES = (
+    (0, "Start"),
+    (1, "Pitfalls"),
+    (9, "Physics"),
+    (15, "With others"),
+    (20, "Design and inverse problems"),
+    (30, "Engines"),
+)
 SAID = """The whole of it, once.
 
 The five traps one by one, then accumulation, loops and overwrites. Each asks for a prediction, makes the
@@ -32,7 +39,14 @@ numbers or differences.
 Training through a simulation by torch (``interop.torch.function``, ``torch.autograd.Function``); a long run in
 little memory (``checkpoint``); descents on several processes (``executor=``); a program of NVIDIA Warp, whose
 wrong gradient is found in two lines (``interop.warp.watch``); exact gradients that lead nowhere, and the remedy
-(``trust``, ``smoothed``); MuJoCo Warp, unchanged (extra ``engines``)."""
+(``trust``, ``smoothed``).
+
+Each opens with its film (``tape.film``): a beam and its adjoints; a cloth, thrown so that it lies in a square
+(``descend``); a heater in the next room, with the ellipse of its uncertainty and the best place for one more
+thermometer (``optim.linear.lu``, ``covariance``, ``jvp``); a lens by traced rays, down to Descartes' hyperboloid
+(``first_root``, ``jacobian``).
+
+MuJoCo Warp, unchanged (extra ``engines``)."""
 HEAD = """Gallery
 =======
 

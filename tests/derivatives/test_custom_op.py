@@ -42,6 +42,32 @@ def solved_jvp(a, b, x, da, db):
     return scipy.linalg.solve(a, db - da @ x)
 
 
+def test_a_jacobian_takes_the_fewer_columns_where_ops_have_tangents():
+    asked = []
+
+    @wb.custom_op
+    def twice(x):
+        return np.repeat(2.0 * x, 5)
+
+    @twice.vjp
+    def back(x, y, adj):
+        asked.append("row")
+        return 2.0 * adj.reshape(-1, 5).sum(1)
+
+    x = leaf(X[:2])
+    for expected in (["row"] * 10, ["column"] * 2):
+        with wb.Tape() as tape:
+            y = twice(x)
+        asked.clear()
+        np.testing.assert_array_equal(wb.jacobian(tape, y, x), np.repeat(2.0 * np.eye(2), 5, axis=0))
+        assert asked == expected
+
+        @twice.jvp
+        def forth(x, y, dx):
+            asked.append("column")
+            return np.repeat(2.0 * dx, 5)
+
+
 def leaf(values):
     return wb.array(np.array(values, float), dtype=F, requires_grad=True)
 

@@ -343,3 +343,21 @@ def test_a_race_is_refused_whoever_computes(workers):
         pytest.raises(wb.GradientError, match=r"\[race\]"),
     ):
         wb.jacobian(tape, y, x, sparse=True, executor=executor if workers else None)
+
+
+@wb.kernel
+def cancels(x: wb.array(dtype=wb.float64), y: wb.array(dtype=wb.float64)):
+    i = wb.tid()
+    a, b = 0.1 * x[2 * i] + 0.7 * x[2 * i + 1], 3.0 * x[2 * i]
+    y[i] = (a + b) * (a + b) - a * a - 2.0 * a * b - b * b  # 0, up to rounding
+
+
+@pytest.mark.parametrize("mode", ["rows", "columns"])
+def test_entries_that_are_rounding_alone_are_no_wrong_pattern(mode):
+    x, y = wb.array(np.linspace(0.3, 1.7, 8), dtype=wb.float64, requires_grad=True), wb.zeros(4, dtype=wb.float64)
+    with wb.Tape() as tape:
+        wb.launch(cancels, 4, [x], [y])
+    whole = np.kron(np.eye(4), np.ones(2))
+    found = wb.jacobian(tape, y, x, mode, sparse=True, pattern=whole).toarray()
+    assert 0 < abs(found).max() < 1e-13
+    np.testing.assert_array_equal(found, wb.jacobian(tape, y, x, mode))

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..arrays import capture_log
-from ..arrays.array import array
+from ..arrays.array import array, read_values
 from ..arrays.creation import zeros
 from ..arrays.dtypes import DTypeLike, dtype_of
 from ..arrays.scalar import scalar
@@ -248,7 +248,7 @@ def rows_of(offsets: np.ndarray) -> np.ndarray:
 
 def numbers(a: Whole) -> np.ndarray:
     """The integers of an array as a NumPy array."""
-    return np.array(a.list() if isinstance(a, array) else a, np.int32).reshape(-1)
+    return np.array(read_values(a) if isinstance(a, array) else a, np.int32).reshape(-1)
 
 
 def pairs(left_columns: np.ndarray, right_offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
