@@ -117,15 +117,15 @@ class Trust:
         """One sentence: how far, what ends it, where, and what helps."""
         first = min(self.others, key=self.others.__getitem__, default=None)
         sideways = "" if first is None else f" Along {first} it parts at {self.others[first]:.2g} already."
-        if self.kind == "smooth" and not self.slope:
-            return f"exact, and zero: nothing changes in first order.{sideways}"
+        far = "at every step length tried" if math.isinf(self.radius) else f"for steps up to {self.radius:.2g}"
         if self.kind == "smooth":
-            far = "at every step length tried" if math.isinf(self.radius) else f"for steps up to {self.radius:.2g}"
-            return f"exact, and good {far}.{sideways}"
+            good = f"good {far}" if self.slope else "zero: nothing changes in first order"
+            return f"exact, and {good}.{sideways}"
         helps = f"{sideways} What helps: {REMEDIES[self.kind]}."
-        if self.kind == "flat":
+        if self.kind in ("flat", "noise"):
             return f"exact, and of no use: {self._what()}.{helps}"
-        return f"exact; good for steps up to {self.radius:.2g}, then {self._what()}.{helps}"
+        then = "but blind to" if self.kind == "ill-posed" else "then"
+        return f"exact; good {far}, {then} {self._what()}.{helps}"
 
     def _what(self) -> str:
         place = "" if self.line is None else f" in line {self.line.line} ({self.line.text.strip()})"
@@ -140,10 +140,10 @@ class Trust:
                 " of them rounding is as large as the gradient"
             )
         if self.kind == "flat":
-            return f"the loss is flat here, though it changes farther away; the gradient dies{place}"
+            return f"the loss is flat here; the gradient dies{place}" if place else "the loss is flat here"
         if self.kind == "noise":
-            return f"rounding: the loss is known to {self.noise_floor:.2g} only, in the program's own precision"
-        return f"a combination that the loss does not see: {_combination(self.unseen)}"
+            return f"the loss is known to {self.noise_floor:.2g} only, in the program's own precision"
+        return f"a combination of inputs: {_combination(self.unseen)}"
 
     def plot(self, ax: Any = None) -> Any:
         """Draw the loss along the gradient beside the exact slope, by step length. Returns matplotlib's axes."""
@@ -387,9 +387,10 @@ class _Search:
         """A step so short that the prediction holds, or 0 where there is none; the noise is measured on the way."""
         h = self.reach * 10.0 ** SCALES[0]
         while (side := self.holds(h)) and h > self.reach * 1e-14:
-            shorter = h / 100
-            if abs(self.error(side * shorter)) > 0.5 * abs(self.error(side * h)) and not self.decided(0, side * h):
-                self.noise = max(self.noise, 2 * abs(self.error(side * h)), 2 * abs(self.error(side * shorter)))
+            shorter, off = h / 100, [abs(self.error(side * k)) for k in (h, h / 100)]
+            unseen = bool(self.slope) and self.f(side * shorter) == 0
+            if (off[1] > 0.5 * off[0] or unseen) and not self.decided(0, side * h):
+                self.noise = max(self.noise, 2 * max(off))
             h = shorter
         return 0.0 if side else h
 
@@ -523,20 +524,19 @@ class _Search:
         reached = self.slope * self.reach
         if not reached < FLAT * max(1.0, abs(self.base)):
             return False
-        away = max(self._range(), *(abs(self.f(s * self.reach)) for s in (1, -1)))
-        near = max(abs(self.f(s * self.reach * 1e-2)) for s in (1, -1))
-        if max(reached, near) < FLAT * away + self.noise:
-            made.kind = "flat"
-            found = self._walked(DeadSlopes()).observer(DeadSlopes).flattest
-            if found is not None:
-                made.launch, made.thread = found.step.title, found.thread
-                made.line = found.stmt.where or found.step.event.where
-            return True
-        fading = min(self._growths(), key=lambda found: found.total, default=None)
-        if not self.slope or fading is None or fading.total > FLAT:
-            return False
-        made.kind, made.launch, made.line = "flat", fading.title, fading.where
-        return True
+        ends = [[max(abs(self.f(s * h * self.reach)) for s in (1, -1)) for h in (by, by * 1e-2)] for by in (1, 10)]
+        ends[0][0] = max(ends[0][0], self._range())
+        flat = any(max(reached, near) < FLAT * away + self.noise for away, near in ends if math.isfinite(away))
+        found = self._walked(DeadSlopes()).observer(DeadSlopes).flattest if flat else None
+        if found is not None:
+            made.launch, made.thread = found.step.title, found.thread
+            made.line = found.stmt.where or found.step.event.where
+        else:
+            fading = min(self._growths(), key=lambda found: found.total, default=None) if self.slope else None
+            if fading is not None and fading.total < FLAT:
+                flat, made.launch, made.line = True, fading.title, fading.where
+        made.kind = "flat" if flat else made.kind
+        return flat
 
     def _noise_floor(self, radius: float) -> float:
         """The largest known difference between the loss in the program's own precision and in float64."""
@@ -617,9 +617,9 @@ def _directions(gradient: Move) -> Iterator[tuple[str, Move]]:
     one[name][at] = 1.0
     yield f"{name}[{', '.join(map(str, at))}] alone", one
     rng = np.random.default_rng(0)
-    for _ in range(2):
+    for name in ("a random direction", "another random direction"):
         way = {n: rng.standard_normal(g.shape) for n, g in gradient.items()}
-        yield "a random direction" if _ == 0 else "another random direction", _scaled(way, 1 / _length(way))
+        yield name, _scaled(way, 1 / _length(way))
 
 
 def _terms(tape: Tape, loss: array, inputs: list[array]) -> np.ndarray | None:
