@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
 import workbench as wb
 from tests.support.backends import BACKENDS
-from tests.support.trust_programs import CASES, bouncing, integrated, spring, staircase
+from tests.support.trust_programs import CASES, bouncing, integrated, many, spring, staircase
 from workbench.kernels.passes.decisions import with_decisions
 from workbench.tapes.private_copies import Launch, flat_program
 
@@ -187,3 +188,40 @@ def test_an_array_that_the_tape_does_not_follow_is_refused_by_name(marked, keep)
         wb.launch(squared, 1, [x], [y])
     with pytest.raises(wb.GradientError, match=r"(?s)on no active path.*\[not-active\]"):
         tape.trust(y, other)
+
+
+@wb.kernel
+def valley(x: wb.array[float], out: wb.array[float]):
+    out[0] = x[0] + wb.max(x[1] - 0.01, 0.0) * 3.0 + 0.01 * x[1]
+
+
+def test_another_direction_that_parts_earlier_is_said():
+    """Along x[0], which has nearly all of the slope, it is straight; x[1] bends 0.01 away."""
+    found = wb.trust(many(valley, 1), np.array([1.0, 0.0], np.float32))
+    assert found.kind == "smooth" and found.radius == math.inf
+    assert 0.005 < min(found.others.values()) < 0.05 and "x[0] alone" not in found.others
+    first = min(found.others, key=found.others.get)
+    assert f"Along {first} it parts at {found.others[first]:.2g} already." in found.sentence
+    assert found.replays <= 60
+    assert not asked("straight")[1].others and "Along" not in asked("straight")[1].sentence
+
+
+def test_an_executor_gives_the_same_answer():
+    for name in ("staircase", "squares", "billiards, 6 collisions"):
+        case, here = asked(name)
+        with ThreadPoolExecutor(2) as pool:
+            there = wb.trust(case.loss, np.array(case.start, np.float32), executor=pool)
+        assert (there.kind, there.radius, there.line, there.others) == (here.kind, here.radius, here.line, here.others)
+        assert there.replays <= 60 and set(zip(*here.samples, strict=True)) <= set(zip(*there.samples, strict=True))
+
+
+def test_at_a_kink_and_at_a_minimum_it_says_so():
+    kink = wb.trust(many(bend, 1), np.array([0.0], np.float32))
+    assert kink.kind == "kink" and kink.radius < 1e-6 and "wb.abs" in kink.line.text
+    bottom = wb.trust(CASES["squares"].loss, np.zeros(2, np.float32))
+    assert bottom.kind == "smooth" and "exact, and zero" in bottom.sentence
+
+
+@wb.kernel
+def bend(x: wb.array[float], out: wb.array[float]):
+    out[0] = wb.abs(x[0])
