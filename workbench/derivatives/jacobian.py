@@ -170,19 +170,24 @@ def _check_pattern(tape: Tape, y: array, x: array, made: Any, product: Callable[
     add_into(view, on_device(seeded, weights), seeded.span)
     walk(tape, space) if product is _row else carry_tangents(tape, space)
     got = _taken(space, other).reshape(-1).astype(np.float64)
-    matrix = (made.T if product is _row else made).astype(np.float64)
-    with np.errstate(invalid="ignore"):
-        want, size = matrix @ weights.astype(np.float64), abs(matrix) @ abs(weights).astype(np.float64)
-        near = np.isfinite(want) & (np.abs(got - want) <= 64 * _coarsest(tape) * (size + np.abs(got)))
-        off = ~(near | (got == want) | (np.isnan(got) & np.isnan(want)))
-    if off.any():
+    missing = missing_entries(tape, made.T if product is _row else made, weights, got)
+    if missing:
         raise GradientError(
             f"the pattern {known} for d {y.label} / d {x.label} leaves out entries that are not zero.",
             slug="pattern",
-            why=f"A product with the Jacobian differs at {int(off.sum())} of {off.size} places."
+            why=f"A product with the Jacobian differs at {missing} of {got.size} places."
             + (" Rounding decides about a branch or an index." if known == "found" else ""),
             instead=f"jacobian(tape, y, x{', sparse=True), which finds the pattern' if known == 'given' else ')'}",
         )
+
+
+def missing_entries(tape: Tape, made: Any, weights: np.ndarray, got: np.ndarray) -> int:
+    """How many numbers of a product, `got`, are not those of the sparse matrix times `weights`, to rounding."""
+    matrix = made.astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        want, size = matrix @ weights.astype(np.float64), abs(matrix) @ abs(weights).astype(np.float64)
+        near = np.isfinite(want) & (np.abs(got - want) <= 64 * _coarsest(tape) * (size + np.abs(got)))
+        return int((~(near | (got == want) | (np.isnan(got) & np.isnan(want)))).sum())
 
 
 def _coarsest(tape: Tape) -> float:
