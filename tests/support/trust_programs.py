@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -15,7 +16,10 @@ G = 9.81
 
 @dataclass
 class Case:
-    """A loss with its start. `radius`: the truth, or None where only the kind is known; `line`: a part of the line."""
+    """A loss with its start. `radius`: the truth, or None where only the kind is known; `line`: a part of the line.
+
+    `twin`: the same in NumPy, by which the radius is found.
+    """
 
     loss: Callable
     start: list[float]
@@ -23,6 +27,12 @@ class Case:
     radius: float | None = None
     line: str = ""
     growth: float | None = None
+    twin: Callable | None = None
+    finest: float = 1e-6
+
+    @cached_property
+    def truth(self) -> float | None:
+        return self.radius if self.twin is None else searched_radius(self.twin, self.start, self.finest)
 
 
 @wb.kernel
@@ -292,9 +302,10 @@ def searched_radius(twin: Callable[[np.ndarray], float], start: list[float], fin
     e = 0.1 * finest * max(1.0, float(np.abs(x).max()))
     g = np.array([(twin(x + e * d) - twin(x - e * d)) / (2 * e) for d in np.eye(len(x))])
     slope, last = float(np.linalg.norm(g)), 0.0
-    for h in float(np.linalg.norm(x)) * np.logspace(math.log10(finest), 1, 700):
+    base = twin(x)
+    for h in float(np.linalg.norm(x)) * np.logspace(math.log10(finest), 1, 250):
         for side in (1, -1):
-            off = twin(x + side * h * g / slope) - twin(x) - side * h * slope
+            off = twin(x + side * h * g / slope) - base - side * h * slope
             if not abs(off) <= 0.1 * slope * h:
                 return last
         last = float(h)
@@ -633,8 +644,7 @@ def five_bodies(x):
 
 
 def beside(loss: Callable, twin: Callable, start: list[float], kind: str, line: str = "", **known: float) -> Case:
-    finest = known.pop("finest", 1e-6)
-    return Case(loss, start, kind, searched_radius(twin, start, finest), line, **known)
+    return Case(loss, start, kind, None, line, twin=twin, **known)
 
 
 CASES: dict[str, Case] = {

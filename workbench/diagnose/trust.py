@@ -268,10 +268,7 @@ class _Growth(NamedTuple):
 
 
 class _Search:
-    """The search along one line, by step length; `f` is the change of the loss.
-
-    `left` says how many runs the search may still make.
-    """
+    """The search along one line, by step length (negative: against the gradient); `f` is the change of the loss."""
 
     def __init__(self, tape: Tape, loss: array, x: list[array] | None, bar: ProgressBar):
         self.tape, self.end, self.bar = tape, loss, bar
@@ -283,8 +280,8 @@ class _Search:
             self.probe = self.own
         self.gradient = g = self.probe.gradient()
         self.slope = _length(g)
-        base = self.probe.look({})
-        self.base, self.known = base.loss, base.decisions
+        self.seen: dict[float, Sample] = {0.0: self.probe.look({})}
+        self.base = self.seen[0.0].loss
         if not math.isfinite(self.slope) or not math.isfinite(self.base):
             what = "gradient" if math.isfinite(self.base) else "loss"
             text = f"the {what} is not finite, so there is no line to follow."
@@ -294,14 +291,14 @@ class _Search:
         self.way = {n: v / self.slope if self.slope else np.full(v.shape, even) for n, v in g.items()}
         eps = 1e-15 if self.probe is not self.own else float(np.finfo(loss.data.dtype).eps)
         self.noise = 64 * eps * abs(self.base) + 1e-300
-        self.seen: dict[float, Sample] = {0.0: base}
 
     @property
     def runs(self) -> int:
         return self.probe.runs + (self.own.runs if self.own is not self.probe else 0)
 
-    def left(self, reserved: int = 0) -> int:
-        return MOST - reserved - self.runs
+    def left(self) -> int:
+        """How many runs the search may still make."""
+        return MOST - self.runs
 
     def move(self, h: float) -> Move:
         return _scaled(self.way, h)
@@ -319,9 +316,12 @@ class _Search:
         """How far the loss is from the straight line."""
         return self.f(h) - h * self.slope
 
-    def holds(self, h: float) -> int:
+    def holds(self, h: float) -> bool:
+        return abs(self.error(h)) <= HOLDS * self.slope * abs(h) + self.noise
+
+    def fails(self, h: float) -> int:
         """0 if the prediction holds at +-h, else the sign of the side on which it does not."""
-        return next((s for s in (1, -1) if not abs(self.error(s * h)) <= HOLDS * self.slope * h + self.noise), 0)
+        return next((s for s in (1, -1) if not self.holds(s * h)), 0)
 
     def decided(self, a: float, b: float) -> bool:
         """True if something is decided otherwise at b than at a."""
@@ -356,28 +356,26 @@ class _Search:
     def _radius(self) -> tuple[float, float, int]:
         """(the radius, a slightly longer step that fails or infinity, the side on which it does)."""
         below = self._shortest()
-        for k in SCALES:
-            h = self.reach * 10.0**k
+        for h in (self.reach * 10.0**k for k in SCALES):
             if h <= below:
                 continue
-            ways = [s for s in (1, -1) if self.holds(h) or self.decided(s * below, s * h)]
+            ways = [s for s in (1, -1) if self.fails(h) or self.decided(s * below, s * h)]
             first = below or h / 1e4
-            for middle in (
-                first * (h / first) ** np.arange(1 / PARTS, 1, 1 / PARTS) if ways and self.left(25) > 0 else ()
-            ):
-                if any(not abs(self.error(s * middle)) <= HOLDS * self.slope * middle + self.noise for s in ways):
-                    return self._narrowed(below, float(middle))
-                below = float(middle)
-            if self.holds(h):
+            between = first * (h / first) ** np.arange(1 / PARTS, 1, 1 / PARTS)
+            for middle in between.tolist() if ways and self.left() > 25 else ():
+                if not all(self.holds(s * middle) for s in ways):
+                    return self._narrowed(below, middle)
+                below = middle
+            if self.fails(h):
                 return self._narrowed(below, h)
             below = h
         return math.inf, math.inf, 0
 
     def _narrowed(self, below: float, beyond: float) -> tuple[float, float, int]:
-        low, side = below or beyond / 1e2, self.holds(beyond)
+        low, side = below or beyond / 1e2, self.fails(beyond)
         for _ in range(HALVINGS):
             middle = math.sqrt(low * beyond)
-            if (failing := self.holds(middle)) != 0:
+            if failing := self.fails(middle):
                 beyond, side = middle, failing
             else:
                 low = below = middle
@@ -386,7 +384,7 @@ class _Search:
     def _shortest(self) -> float:
         """A step so short that the prediction holds, or 0 where there is none; the noise is measured on the way."""
         h = self.reach * 10.0 ** SCALES[0]
-        while (side := self.holds(h)) and h > self.reach * 1e-14:
+        while (side := self.fails(h)) and h > self.reach * 1e-14:
             shorter, off = h / 100, [abs(self.error(side * k)) for k in (h, h / 100)]
             unseen = bool(self.slope) and self.f(side * shorter) == 0
             if (off[1] > 0.5 * off[0] or unseen) and not self.decided(0, side * h):
@@ -415,16 +413,16 @@ class _Search:
     def _jump(self, low: float, high: float, side: int) -> tuple[str, float, float, float] | None:
         """("jump", its size, the steps around it): a change that stays as large however close these are."""
         enough = PART * max(self.slope * high, self.noise) + self.noise
+
+        def gap(a: float, b: float) -> float:
+            return abs(self.error(side * b) - self.error(side * a))
+
         for _ in range(JUMPS):
-            if abs(self.error(side * high) - self.error(side * low)) <= enough or not self.decided(
-                side * low, side * high
-            ):
+            if gap(low, high) <= enough or not self.decided(side * low, side * high):
                 return None
             middle = (low + high) / 2
-            parts = [abs(self.error(side * middle) - self.error(side * h)) for h in (low, high)]
-            low, high = (low, middle) if parts[0] >= parts[1] else (middle, high)
-        size = abs(self.error(side * high) - self.error(side * low))
-        return ("jump", size, low, high) if size > enough else None
+            low, high = (low, middle) if gap(low, middle) >= gap(middle, high) else (middle, high)
+        return ("jump", gap(low, high), low, high) if gap(low, high) > enough else None
 
     def _kink(self, start: float, end: float, side: int) -> tuple[str, float, float, float] | None:
         """("kink", by how much the slope changes, the steps around it): where the loss is bent most on the way."""
@@ -433,7 +431,7 @@ class _Search:
         def f(k: float) -> float:
             return self.f(side * (start + k * unit))
 
-        while many > 2 and self.left(10) > 0:
+        while many > 2 and self.left() > 10:
             part = many // 4
             bends = [abs(f(k) - 2 * f(k + part) + f(k + 2 * part)) for k in range(low, low + 3 * part, part)]
             low, many = low + part * int(np.argmax(bends)), many // 2
@@ -482,8 +480,9 @@ class _Search:
         """The adjoint grows exponentially, and the slope says more than the loss ever does."""
         if not side or beyond > 1e-2 * self.reach or self.slope * self.reach < 100 * self._range():
             return False
-        growth = max(self._growths(), key=lambda found: found.rate, default=None)
-        if growth is None or growth.total < CHAOS:
+        growing = (found for found in self._growths() if found.total >= CHAOS)
+        growth = max(growing, key=lambda found: found.rate, default=None)
+        if growth is None:
             return False
         made.kind, made.growth, made.launch, made.line = "chaos", growth.rate, growth.title, growth.where
         made.horizon = -math.log(float(np.finfo(self.end.data.dtype).eps)) / math.log(growth.rate)
@@ -500,21 +499,15 @@ class _Search:
         loops = Loops()
         loops.share = TURNS
         trail = self._walked(loops)
-        for steps in lines_reached(trail):
-            if len(steps) > 4:
-                yield _Growth(
-                    steps[-1].flowing / steps[0].flowing, len(steps) - 1, steps[-1].title, steps[-1].event.where
-                )
-        for event, seen in trail.observer(Loops).seen.items():
-            for line in {at for at, _ in seen.adjoints}:
-                known = seen.series(line)
-                if known is not None:
-                    sizes = known[0].sizes
-                    yield _Growth(float(sizes[-1] / sizes[0]), len(sizes) - 1, trail.of[event].title, line)
-                for (at, _), squares in seen.adjoints.items():
-                    if at == line and len(squares) > 4 and squares[0] > squares[-1]:
-                        total = math.sqrt(squares[-1] / squares[0])
-                        yield _Growth(total, len(squares) - 1, trail.of[event].title, line)
+        series = [
+            ([s.flowing for s in steps], steps[-1].title, steps[-1].event.where) for steps in lines_reached(trail)
+        ]
+        for event, seen in loops.seen.items():
+            series += [(np.sqrt(q).tolist(), trail.of[event].title, line) for (line, _), q in seen.adjoints.items()]
+        for sizes, title, where in series:
+            first = 0 if not sizes[0] or not FLAT < sizes[-1] / sizes[0] < CHAOS else int(np.argmin(sizes))
+            if len(sizes) - first > 4 and sizes[first]:
+                yield _Growth(sizes[-1] / sizes[first], len(sizes) - first - 1, title, where)
 
     def _walked(self, observer: WalkObserver) -> WalkRecord:
         return WalkRecord(self.tape, seeds_of(self.tape, self.end, None), None, (observer,))
@@ -551,10 +544,9 @@ class _Search:
         """No step that is short enough shows the slope in the program's own precision."""
         if self.own is self.probe or not self.slope:
             return False
-        if abs(self.coarse - self.f(self.short)) <= 0.5 * abs(self.f(self.short)):
-            return False
-        made.kind = "noise"
-        return True
+        seen = abs(self.coarse - self.f(self.short)) <= 0.5 * abs(self.f(self.short))
+        made.kind = made.kind if seen else "noise"
+        return not seen
 
     def _unseen(self, made: Trust, beyond: float, side: int) -> bool:
         """The loss sees fewer combinations of the inputs than it has terms to see them by."""
