@@ -182,7 +182,7 @@ def _check_pattern(tape: Tape, y: array, x: array, made: Any, product: Callable[
 
 
 def missing_entries(tape: Tape, made: Any, weights: np.ndarray, got: np.ndarray) -> int:
-    """How many numbers of a product, `got`, are not those of the sparse matrix times `weights`, to rounding."""
+    """Count the entries of a product, `got`, that are not those of a sparse matrix times `weights`, to rounding."""
     matrix = made.astype(np.float64)
     with np.errstate(invalid="ignore"):
         want, size = matrix @ weights.astype(np.float64), abs(matrix) @ abs(weights).astype(np.float64)

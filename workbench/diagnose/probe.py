@@ -51,7 +51,7 @@ class Decision:
     turn: int | None
 
 
-class Sample(NamedTuple):
+class LossSample(NamedTuple):
     """A run at one point: the loss, and what it decided."""
 
     loss: float
@@ -85,17 +85,17 @@ class Probe(Rerun):
         """The loss with the inputs moved; NaN where the program is refused there."""
         return self._run(self._plain, {}, move).loss
 
-    def look(self, move: Move) -> Sample:
+    def look(self, move: Move) -> LossSample:
         """The same, with a checksum of the decisions of each launch; NaN and (-1,) where the program is refused."""
         return self._run(self._recording, self._records, move)
 
-    def _run(self, steps: list[Callable[[], None]], records: Mapping[int, array], move: Move) -> Sample:
+    def _run(self, steps: list[Callable[[], None]], records: Mapping[int, array], move: Move) -> LossSample:
         with suppress(WorkbenchError), self._moved(move):
             for step in steps:
                 step()
             sums = tuple(zlib.crc32(on_host(record.data).tobytes()) for record in records.values())
-            return Sample(float(read_values(self.made.outputs["loss"]).ravel()[0]), sums)
-        return Sample(float("nan"), (-1,))
+            return LossSample(float(read_values(self.made.outputs["loss"]).ravel()[0]), sums)
+        return LossSample(float("nan"), (-1,))
 
     def gradient(self) -> dict[str, np.ndarray]:
         """{input: derivative of the loss by it, in float64}."""

@@ -32,7 +32,7 @@ from ..tapes.seeds import check_tape, seeds_of
 from ..tapes.tape import Tape
 from .dead_slopes import DeadSlopes
 from .loop_turns import Loops
-from .probe import Decision, Move, Probe, Sample
+from .probe import Decision, LossSample, Move, Probe
 from .series import lines_reached
 from .walk_record import WalkRecord
 from .walk_step import WalkObserver
@@ -55,7 +55,7 @@ REMEDIES = {
     "jump": "an event located inside its step (time of impact), or a smoothed loss (notebook 19, parts 1 and 2)",
     "kink": "smaller steps on that side of it, or a smooth function in its place",
     "chaos": "a shorter horizon, several shooting intervals, or a loss averaged over many starts (notebook 19, part 3)",
-    "flat": "a start outside of the flat part, other units, or a loss that is not saturated there (notebook 19, part 4)",
+    "flat": "a start outside of the flat part, other units, or a loss that does not saturate (notebook 19, part 4)",
     "noise": "float64, or a loss without large terms that cancel",
     "ill-posed": "fewer parameters, more data, or a penalty on that combination",
 }
@@ -135,10 +135,8 @@ class Trust:
             changed = "loss jumps" if self.kind == "jump" else "slope changes"
             return f"a decision falls otherwise{place}, and the {changed} by {self.size:.2g}"
         if self.kind == "chaos":
-            return (
-                f"chaos: the adjoint grows by a factor of {self.growth:.5g} a turn{place}; beyond {self.horizon:.0f}"
-                " of them rounding is as large as the gradient"
-            )
+            grows = f"chaos: the adjoint grows by a factor of {self.growth:.5g} a turn{place}"
+            return f"{grows}; beyond {self.horizon:.0f} of them rounding is as large as the gradient"
         if self.kind == "flat":
             return f"the loss is flat here; the gradient dies{place}" if place else "the loss is flat here"
         if self.kind == "noise":
@@ -154,16 +152,13 @@ class Trust:
         steps, losses = self.samples
         for sign, label in ((1, "along the gradient"), (-1, "against it")):
             there = steps * sign > 0
-            with np.errstate(all="ignore"):
-                secants = (losses[there] - self.loss) / steps[there]
+            secants = (losses[there] - self.loss) / steps[there]
             ax.semilogx(np.abs(steps[there]), secants, "o-", ms=3, lw=1, label=label)
         ax.axhline(self.slope, color="0.5", lw=1, ls="--", label="exact slope")
         if np.isfinite(self.radius) and self.radius > 0:
             ax.axvspan(np.abs(steps[steps != 0]).min(), self.radius, color="tab:green", alpha=0.12, lw=0)
         middle, reach = self.slope, 3 * abs(self.slope) or 1.0
-        ax.set_ylim(middle - reach, middle + reach)
-        ax.set_xlabel("step length")
-        ax.set_ylabel("change of the loss / step")
+        ax.set(ylim=(middle - reach, middle + reach), xlabel="step length", ylabel="change of the loss / step")
         ax.set_title(self.sentence.partition(" What helps")[0], fontsize="small", wrap=True)
         ax.legend(fontsize="x-small")
         return ax
@@ -255,16 +250,12 @@ def trust_function(
 
 
 class _Growth(NamedTuple):
-    """Growth of the adjoint by `total` in some turns: launches like one, or turns of a loop in it."""
+    """Growth of the adjoint by `total`, by `rate` a turn: through launches like one, or turns of a loop in it."""
 
     total: float
-    turns: int
+    rate: float
     title: str
     where: Where | None
-
-    @property
-    def rate(self) -> float:
-        return self.total ** (1 / self.turns)
 
 
 class _Search:
@@ -280,7 +271,7 @@ class _Search:
             self.probe = self.own
         self.gradient = g = self.probe.gradient()
         self.slope = _length(g)
-        self.seen: dict[float, Sample] = {0.0: self.probe.look({})}
+        self.seen: dict[float, LossSample] = {0.0: self.probe.look({})}
         self.base = self.seen[0.0].loss
         if not math.isfinite(self.slope) or not math.isfinite(self.base):
             what = "gradient" if math.isfinite(self.base) else "loss"
@@ -296,14 +287,10 @@ class _Search:
     def runs(self) -> int:
         return self.probe.runs + (self.own.runs if self.own is not self.probe else 0)
 
-    def left(self) -> int:
-        """How many runs the search may still make."""
-        return MOST - self.runs
-
     def move(self, h: float) -> Move:
         return _scaled(self.way, h)
 
-    def sample(self, h: float) -> Sample:
+    def sample(self, h: float) -> LossSample:
         if h not in self.seen:
             self.seen[h] = self.probe.look(self.move(h))
             self.bar.update()
@@ -313,7 +300,7 @@ class _Search:
         return self.sample(h).loss - self.base
 
     def error(self, h: float) -> float:
-        """How far the loss is from the straight line."""
+        """The distance of the loss from the straight line."""
         return self.f(h) - h * self.slope
 
     def holds(self, h: float) -> bool:
@@ -362,7 +349,7 @@ class _Search:
             ways = [s for s in (1, -1) if self.fails(h) or self.decided(s * below, s * h)]
             first = below or h / 1e4
             between = first * (h / first) ** np.arange(1 / PARTS, 1, 1 / PARTS)
-            for middle in between.tolist() if ways and self.left() > 25 else ():
+            for middle in between.tolist() if ways and self.runs < MOST - 25 else ():
                 if not all(self.holds(s * middle) for s in ways):
                     return self._narrowed(below, middle)
                 below = middle
@@ -402,8 +389,7 @@ class _Search:
         picks = next((n for n, e in enumerate(self.tape.events) if e.reverse is not None and e.reverse.extremal), None)
         if not self.decided(side * start, side * beyond) and picks is None:
             return False
-        found = self._jump(max(start, made.radius) if start == 0 else start, beyond, side)
-        found = found or self._kink(start, beyond, side)
+        found = self._jump(start or made.radius, beyond, side) or self._kink(start, beyond, side)
         if not found:
             return False
         made.kind, made.size, low, high = found
@@ -431,7 +417,7 @@ class _Search:
         def f(k: float) -> float:
             return self.f(side * (start + k * unit))
 
-        while many > 2 and self.left() > 10:
+        while many > 2 and self.runs < MOST - 10:
             part = many // 4
             bends = [abs(f(k) - 2 * f(k + part) + f(k + 2 * part)) for k in range(low, low + 3 * part, part)]
             low, many = low + part * int(np.argmax(bends)), many // 2
@@ -470,10 +456,10 @@ class _Search:
                 changes = [self.probe.look(_scaled(way, s * h)).loss - self.base - s * h * slope for s in (1, -1)]
                 return not max(map(abs, changes)) <= HOLDS * self.slope * h + self.noise
 
-            if self.left() < 8:
+            if self.runs > MOST - 8:
                 return
             h = far / 2  # the same to a factor of two is no news
-            while self.left() > 1 and parts(h):
+            while self.runs < MOST - 1 and parts(h):
                 made.others[name] = h = h / 2
 
     def _chaos(self, made: Trust, beyond: float, side: int) -> bool:
@@ -506,8 +492,9 @@ class _Search:
             series += [(np.sqrt(q).tolist(), trail.of[event].title, line) for (line, _), q in seen.adjoints.items()]
         for sizes, title, where in series:
             first = 0 if not sizes[0] or not FLAT < sizes[-1] / sizes[0] < CHAOS else int(np.argmin(sizes))
-            if len(sizes) - first > 4 and sizes[first]:
-                yield _Growth(sizes[-1] / sizes[first], len(sizes) - first - 1, title, where)
+            if (turns := len(sizes) - first - 1) > 3 and sizes[first]:
+                total = sizes[-1] / sizes[first]
+                yield _Growth(total, total ** (1 / turns), title, where)
 
     def _walked(self, observer: WalkObserver) -> WalkRecord:
         return WalkRecord(self.tape, seeds_of(self.tape, self.end, None), None, (observer,))
@@ -585,7 +572,7 @@ def _inputs(tape: Tape, x: list[array] | None) -> dict[str, array]:
     return found
 
 
-def _looked(shared: tuple[Tape, array, list[array], bool], moves: list[Move]) -> list[Sample]:
+def _looked(shared: tuple[Tape, array, list[array], bool], moves: list[Move]) -> list[LossSample]:
     """The samples of some moves, by a worker."""
     tape, loss, x, widened = shared
     with memory.LOCK, memory.unrecorded(), np.errstate(all="ignore"):
