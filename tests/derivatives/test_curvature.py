@@ -7,6 +7,7 @@ import pytest
 
 import workbench as wb
 from tests.support.backends import BACKENDS
+from workbench.tapes.private_copies import InFloat64
 
 
 @pytest.fixture(params=BACKENDS, autouse=True)
@@ -91,3 +92,54 @@ def test_adjoints_at_several_events_come_from_one_walk():
     with pytest.raises(wb.GradientError, match="no event of this tape"):
         tape.adjoints(x, [object()])
     assert tape.adjoints(x, []) == []
+
+
+@wb.kernel
+def stretch(x: wb.array[wb.vec2], ends: wb.array2d[int], energy: wb.array[float]):
+    s = wb.tid()
+    d = x[ends[s, 1]] - x[ends[s, 0]]
+    wb.atomic_add(energy, s % energy.shape[0], (wb.length(d) - 0.3) * (wb.length(d) - 0.3))
+
+
+@wb.kernel
+def halved(energy: wb.array[float], out: wb.array[float]):
+    wb.atomic_add(out, 0, 0.5 * energy[wb.tid()])
+
+
+@pytest.fixture
+def products(monkeypatch):
+    """The products that a Hessian takes."""
+    count, plain = [], InFloat64.product
+    monkeypatch.setattr(InFloat64, "product", lambda *given: count.append(1) or plain(*given))
+    return count
+
+
+def test_a_sparse_hessian_is_the_dense_one_from_a_product_for_each_colour(products):
+    many = 40
+    points = np.stack((np.arange(many) * 0.4, np.sin(np.arange(many))), 1).astype(np.float32)
+    ends = np.stack((np.arange(many - 1), np.arange(1, many)), 1).astype(np.int32)
+    x, energy, out = wb.array(points, dtype=wb.vec2, requires_grad=True), wb.zeros(3), wb.zeros(1)
+    with wb.Tape(keep="all") as tape:
+        wb.launch(stretch, many - 1, [x, wb.array(ends), energy])
+        wb.launch(halved, 3, [energy, out])  # linear: it joins nothing
+    found = wb.hessian(tape, out, x, sparse=True)
+    few = len(products)
+    dense = wb.hessian(tape, out, x).reshape(2 * many, 2 * many)
+    np.testing.assert_allclose(found.toarray(), dense, atol=1e-6)
+    assert few <= 8 and len(products) - few == 2 * many
+    assert found.nnz <= 4 * (3 * many - 2) and np.count_nonzero(dense) > 4 * many
+    np.testing.assert_allclose(dense, dense.T, atol=1e-6)
+
+
+@wb.kernel
+def picked(x: wb.array[float], out: wb.array[float]):
+    i = wb.tid()
+    j = int(wb.abs(wb.sin(x[i])) * 5.0)
+    wb.atomic_add(out, 0, x[i] * x[i] * x[j])
+
+
+def test_a_sparse_hessian_whose_indices_depend_on_values():
+    x, out = wb.array([0.3, 1.2, -0.7, 0.9, 2.0, 0.1], requires_grad=True), wb.zeros(1)
+    with wb.Tape(keep="all") as tape:
+        wb.launch(picked, 6, [x, out])
+    np.testing.assert_allclose(wb.hessian(tape, out, x, sparse=True).toarray(), wb.hessian(tape, out, x), atol=1e-6)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+import pickle
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
 import workbench as wb
 from tests.support.backends import BACKENDS
-from tests.support.trust_programs import CASES, bouncing, integrated, spring, staircase
+from tests.support.trust_programs import CASES, bouncing, integrated, many, spring, staircase
 from workbench.kernels.passes.decisions import with_decisions
 from workbench.tapes.private_copies import Launch, flat_program
 
@@ -29,10 +31,10 @@ def test_kind_line_and_radius(name):
     case, found = asked(name)
     assert found.kind == case.kind, found
     assert bool(found) is (case.kind == "smooth")
-    if case.radius == math.inf:
+    if case.truth == math.inf:
         assert found.radius == math.inf
-    elif case.radius is not None:
-        assert case.radius / 2 < found.radius < case.radius * 2, found
+    elif case.truth is not None:
+        assert case.truth / 2 < found.radius < case.truth * 2, found
     if case.line:
         assert case.line in found.line.text, found
     if case.growth is not None:
@@ -187,3 +189,59 @@ def test_an_array_that_the_tape_does_not_follow_is_refused_by_name(marked, keep)
         wb.launch(squared, 1, [x], [y])
     with pytest.raises(wb.GradientError, match=r"(?s)on no active path.*\[not-active\]"):
         tape.trust(y, other)
+
+
+@wb.kernel
+def valley(x: wb.array[float], out: wb.array[float]):
+    out[0] = x[0] + wb.max(x[1] - 0.01, 0.0) * 3.0 + 0.01 * x[1]
+
+
+def test_another_direction_that_parts_earlier_is_said():
+    """Along x[0], which has nearly all of the slope, it is straight; x[1] bends 0.01 away."""
+    found = wb.trust(many(valley, 1), np.array([1.0, 0.0], np.float32))
+    assert found.kind == "smooth" and found.radius == math.inf
+    assert 0.005 < min(found.others.values()) < 0.05 and "x[0] alone" not in found.others
+    first = min(found.others, key=found.others.get)
+    assert f"Along {first} it parts at {found.others[first]:.2g} already." in found.sentence
+    assert found.replays <= 60
+    assert not asked("straight")[1].others and "Along" not in asked("straight")[1].sentence
+
+
+def test_an_executor_gives_the_same_answer():
+    for name in ("staircase", "squares", "billiards, 6 collisions"):
+        case, here = asked(name)
+        with ThreadPoolExecutor(2) as pool:
+            there = wb.trust(case.loss, np.array(case.start, np.float32), executor=pool)
+        assert (there.kind, there.radius, there.line, there.others) == (here.kind, here.radius, here.line, here.others)
+        assert there.replays <= 60 and set(zip(*here.samples, strict=True)) <= set(zip(*there.samples, strict=True))
+
+
+def test_at_a_kink_and_at_a_minimum_it_says_so():
+    kink = wb.trust(many(bend, 1), np.array([0.0], np.float32))
+    assert kink.kind == "kink" and kink.radius < 1e-6 and "wb.abs" in kink.line.text
+    bottom = wb.trust(CASES["squares"].loss, np.zeros(2, np.float32))
+    assert bottom.kind == "smooth" and "exact, and zero" in bottom.sentence
+
+
+@wb.kernel
+def bend(x: wb.array[float], out: wb.array[float]):
+    out[0] = wb.abs(x[0])
+
+
+def test_a_descent_may_shorten_its_steps_to_the_radius():
+    """Every step of the radius changes the loss as predicted, though the contacts of three balls lie close behind."""
+    case, run = CASES["three balls"], wb.value_and_grad(CASES["three balls"].loss, trust=True)
+    x = np.array(case.start, np.float32)
+    value, g = run(x)
+    for _ in range(3):
+        slope, step = np.linalg.norm(g), 0.9 * run.trust.radius
+        assert run.trust.radius == wb.trust(case.loss, x).radius
+        x = x - (step * g / slope).astype(np.float32)
+        before, (value, g) = value, run(x)
+        assert abs(value - (before - step * slope)) < 0.11 * step * slope + 1e-5
+    assert wb.value_and_grad(case.loss).trust is None
+    assert pickle.loads(pickle.dumps(wb.value_and_grad(np_loss, trust=True))).looks
+
+
+def np_loss(x):
+    return CASES["squares"].loss(x)

@@ -134,6 +134,41 @@ def of(kernel):
     return lambda v, y: wb.launch(kernel, 1, [v], [y])
 
 
+@wb.kernel
+def root_in_a_loop(v: wb.array[V3], y: wb.array[F]):
+    i = wb.tid()
+    r = wb.sqrt(v[i][0])
+    s = F(0.0)
+    for _ in range(i + 2):
+        s = s + r * r
+    y[i] = s
+
+
+@wb.kernel
+def power_of_a_root(v: wb.array[V3], y: wb.array[F]):
+    i = wb.tid()
+    r = wb.sqrt(v[i][0])
+    s = F(1.0)
+    k = i
+    while k < 2:
+        s = s * r
+        k = k + 1
+    y[i] = s
+
+
+@wb.kernel
+def polar_in_a_loop(v: wb.array[V3], y: wb.array[F]):
+    i = wb.tid()
+    a = wb.atan2(v[i][1], v[i][0])
+    r = wb.length(v[i])
+    s = F(0.0)
+    for _ in range(i + 2):
+        s = s + r * wb.sin(a)
+        if s > F(9.0):
+            break
+    y[i] = s
+
+
 HIDDEN = [
     (by_direction_and_length, V3, "normalize"),
     (by_stored(length_of, F, along, "v"), V3, "normalize"),
@@ -145,6 +180,9 @@ HIDDEN = [
     (of(cube_of_a_root), F, "cbrt"),
     (of(square_of_a_power), F, "pow"),
     (of(two_roots), F, "sqrt"),
+    (of(root_in_a_loop), F, "sqrt"),
+    (of(power_of_a_root), F, "sqrt"),
+    (of(polar_in_a_loop), F, "atan2"),
     (by_stored(root_of, F, squared), F, "sqrt"),
 ]
 
@@ -249,6 +287,27 @@ def length_by_direction(v: wb.array[V3], y: wb.array[F]):
     y[i] = d * d
 
 
+@wb.kernel
+def pushed_in_a_loop(x: wb.array[V3], y: wb.array[V3]):
+    i = wb.tid()
+    force = wb.max(F(0.0), F(-1.0) - x[i][1])
+    n = wb.normalize(x[i])
+    s = x[i]
+    for _ in range(i + 2):
+        s = s + force * n
+    y[i] = s
+
+
+@wb.kernel
+def weightless_in_a_loop(v: wb.array[V3], y: wb.array[F]):
+    i = wb.tid()
+    r = wb.sqrt(v[i][0])
+    s = F(0.0)
+    for _ in range(i + 2):
+        s = s + F(0.0) * r + v[i][1]
+    y[i] = s
+
+
 def in_the_dark(v, y):
     n = wb.zeros(1, dtype=V3)
     wb.launch(direction_of, 1, [v], [n])
@@ -265,6 +324,8 @@ def in_the_dark(v, y):
         (of(root_times_square), F),
         (of(length_by_direction), F),
         (of(quadratic_drag), V3),
+        (of(pushed_in_a_loop), V3),
+        (of(weightless_in_a_loop), F),
         (by_stored(half, V3, half), V3),
     ],
 )
@@ -332,3 +393,23 @@ def test_where_torch_multiplies(where):
         warnings.simplefilter("always")
         (n * size[:, None]).sum().backward()
     assert [str(w.message)[:25] for w in said] == ["The slope of `normalize` "] * (where == 0.0)
+
+
+@wb.kernel
+def signed(v: wb.array[V3], y: wb.array[F]):
+    i = wb.tid()
+    a, s = wb.abs(v[i][0]), wb.sign(v[i][1])
+    y[i] = (
+        wb.abs(v[i][0]) * wb.sign(v[i][0]) - F(0.5) * wb.abs(v[i][1]) * s + wb.sign(v[i][2]) * F(3.0) * wb.abs(v[i][2])
+    )
+    y[i] = y[i] + a * wb.sign(v[i][1])  # of two numbers: a kink
+
+
+@pytest.mark.parametrize("where", [0.0, 0.4, -0.4])
+def test_an_absolute_value_times_its_sign_is_the_number(where):
+    found, tape, v, y, _ = walks(of(signed), F, np.array([where, 0.7, where]))
+    assert not any(found.values())
+    slope = np.array([[1.0 + np.sign(where), -0.5, 3.0]])  # of `a` at 0: 0, the convention
+    np.testing.assert_allclose(v.grad.numpy().reshape(1, 3), slope, rtol=1e-15)
+    np.testing.assert_allclose(wb.jvp(tape, [{v: row[None]} for row in np.eye(3)])[2][y], 3.0, rtol=1e-15)
+    np.testing.assert_array_equal(wb.hvp(tape, y, {v: np.ones((1, 3))})[v], 0.0)

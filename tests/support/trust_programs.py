@@ -5,17 +5,54 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 import workbench as wb
+from tests.support.trust_twins import (
+    arm,
+    arm_twin,
+    between_disks,
+    between_disks_twin,
+    between_walls,
+    by_events,
+    cancelled,
+    far_sigmoid,
+    five_bodies,
+    folded,
+    highest,
+    orbit,
+    orbit_twin,
+    penalty,
+    penalty_twin,
+    product_residual,
+    searched_radius,
+    settling,
+    shot_with_drag,
+    shot_with_drag_twin,
+    sigmoid,
+    slow_clock,
+    stages,
+    stages_twin,
+    three_balls,
+    three_balls_twin,
+    two_pendulums,
+    two_pendulums_twin,
+    wide,
+    wrapped,
+    wrapped_twin,
+)
 
 G = 9.81
 
 
 @dataclass
 class Case:
-    """A loss with its start. `radius`: the truth, or None where only the kind is known; `line`: a part of the line."""
+    """A loss with its start. `radius`: the truth, or None where only the kind is known; `line`: a part of the line.
+
+    `twin`: the same in NumPy, by which the radius is found.
+    """
 
     loss: Callable
     start: list[float]
@@ -23,6 +60,12 @@ class Case:
     radius: float | None = None
     line: str = ""
     growth: float | None = None
+    twin: Callable | None = None
+    finest: float = 1e-6
+
+    @cached_property
+    def truth(self) -> float | None:
+        return self.radius if self.twin is None else searched_radius(self.twin, self.start, self.finest)
 
 
 @wb.kernel
@@ -283,6 +326,10 @@ def chain_end(x):
     return out
 
 
+def beside(loss: Callable, twin: Callable, start: list[float], kind: str, line: str = "", **known: float) -> Case:
+    return Case(loss, start, kind, None, line, twin=twin, **known)
+
+
 CASES: dict[str, Case] = {
     "bounce": Case(bouncing(120, 0.01), [1.0], "jump", bounce_radius(1.0, 120, 0.01), "if place < 0.0:"),
     "bounce, finer": Case(bouncing(300, 0.004), [1.0], "jump", bounce_radius(1.0, 300, 0.004), "if place < 0.0:"),
@@ -307,4 +354,31 @@ CASES: dict[str, Case] = {
     "fit": Case(fitted(two_columns, 12), [0.3, 0.1], "smooth"),
     "guarded": Case(many(guarded, 3), [0.4, -0.3, 0.9], "smooth"),
     "smooth contact": Case(many(smooth_contact, 3), [0.45, 0.2, 0.9], "smooth"),
+    "three balls": beside(three_balls, three_balls_twin, [2.0, 1.0], "jump", "if q[1] < 0.1:"),
+    "penalty": beside(single(penalty), penalty_twin, [1.0], "kink", "wb.max(-y, 0.0)"),
+    "billiards, 6 collisions": beside(
+        single(between_walls, 200), lambda x: folded(0.35 + 2 * x[0]), [3.1], "kink", "if p > 1.0:"
+    ),
+    "billiards by events, 5 collisions": beside(
+        single(by_events), lambda x: folded(0.2 + 3 * x[0]), [1.7], "kink", "if room >= left:"
+    ),
+    "billiards between disks, 14 collisions": beside(
+        single(between_disks, 14), between_disks_twin, [0.01], "chaos", "for _ in range(n):", growth=3.732, finest=1e-8
+    ),
+    "break": beside(single(stages, 100), stages_twin, [0.35], "jump", "if s > 3.0:"),
+    "two pendulums, long": Case(single(two_pendulums, 2500), [2.0, 2.5], "chaos", line="for _ in range(n):"),
+    "two pendulums, short": beside(single(two_pendulums, 200), two_pendulums_twin, [1.0, 1.4], "smooth"),
+    "sigmoids": Case(chain(sigmoid, 20), [0.4], "flat", line="wb.launch(kernel, 1, [y], [z])"),
+    "far sigmoid": Case(single(far_sigmoid), [0.3], "flat", line="wb.exp(-30.0"),
+    "settled map": Case(chain(settling, 40), [0.3], "flat", line="wb.launch(kernel, 1, [y], [z])"),
+    "highest": Case(many(highest, 3), [1.0, 0.99, 0.2], "kink", 0.0107, "wb.atomic_max"),
+    "cancelled cosine": Case(single(cancelled), [1.0], "noise"),
+    "slow clock": Case(single(slow_clock, 200), [1.0], "noise"),
+    "product of parameters": Case(fitted(product_residual, 15), [0.5, 1.4], "ill-posed"),
+    "wide scales": Case(many(wide, 3), [1e-3, 2.0, 700.0], "smooth"),
+    "wrapped angle": beside(single(wrapped, 300), wrapped_twin, [0.3, 2.6], "smooth"),
+    "drag": beside(single(shot_with_drag, 60), shot_with_drag_twin, [5.0, 4.0], "smooth"),
+    "orbit": beside(single(orbit, 300), orbit_twin, [0.1, 1.0], "smooth"),
+    "arm": beside(single(arm), arm_twin, [0.1, 0.4, 0.3], "smooth"),
+    "five bodies": Case(five_bodies, list(np.random.default_rng(0).normal(size=15)), "smooth"),
 }

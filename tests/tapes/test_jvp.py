@@ -12,6 +12,7 @@ from tests.support.backends import BACKENDS
 from workbench.kernels.interpreter import run
 from workbench.kernels.passes.tangent import tangent
 from workbench.kernels.passes.to_float64 import widen
+from workbench.tapes import jvp as forward
 from workbench.tapes.jvp import shadow_of
 from workbench.tapes.reverse import walk
 from workbench.tapes.tape import Workspace
@@ -112,6 +113,29 @@ def test_a_direction_is_carried_through_launches_copies_and_in_place_stores(back
     np.testing.assert_allclose(moved[z], [np.sum(4 * np.array([1.0, 8, 27]) * v)], rtol=1e-14)
     np.testing.assert_array_equal(moved[y], 2 * np.array([1.0, 2, 3]) * v)
     np.testing.assert_array_equal(x.numpy(), [1, 16, 81])
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_several_directions_are_carried_in_one_walk(backend: str, monkeypatch):
+    wb.config.backend = backend
+    x, y, z = f64([1, 2, 3], requires_grad=True), wb.zeros(3, dtype=wb.float64), wb.zeros(1, dtype=wb.float64)
+    with wb.Tape() as tape:
+        wb.launch(square, 3, [x], [y])
+        wb.copy(x, y)
+        wb.launch(square, 3, [x], [x])
+        wb.launch(total, 3, [x], [z])
+    walks = []
+    plain = forward.passing
+    monkeypatch.setattr(forward, "passing", lambda *given: walks.append(1) or plain(*given))
+    found = wb.jvp(tape, [{x: v} for v in np.eye(3)])
+    assert len(walks) == 1 and isinstance(found, list)
+    np.testing.assert_allclose([t[z][0] for t in found], [4.0, 32.0, 108.0], rtol=1e-14)
+    np.testing.assert_allclose([t[x] for t in found], np.diag([4.0, 32.0, 108.0]), rtol=1e-14)
+    assert wb.jvp(tape, []) == []
+    with pytest.raises(wb.GradientError, match="no direction"):
+        wb.jvp(tape, [{x: np.ones(3)}, {}])
+    with pytest.raises(wb.GradientError, match="shape"):
+        wb.jvp(tape, [{x: np.ones(2)}])
 
 
 def test_what_is_filled_has_no_tangent_and_what_is_accumulated_keeps_its_own():

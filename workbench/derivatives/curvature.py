@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..arrays import allocation as memory
 from ..arrays.array import array, read_values
+from ..arrays.workspace import gradient_dtype
 from ..errors import GradientError
 from ..tapes.private_copies import InFloat64
 from ..tapes.seeds import check_seed, check_tape
 from ..tapes.tape import Tape
-from .jacobian import jacobian
+from . import sparsity
+from .jacobian import differing_entries, jacobian
 
 RANK = 1e-6  # a singular value below this part of the largest is none
 
@@ -32,11 +35,14 @@ class Covariance(NamedTuple):
     unseen: np.ndarray
 
 
-def hessian(tape: Tape, loss: array, x: array) -> np.ndarray:
+def hessian(tape: Tape, loss: array, x: array, *, sparse: bool = False) -> Any:
     """The Hessian of a loss of one element by x, exact: one product with a unit direction for each number of x.
 
     tape   recorded with keep="all", as for `hvp`. Returns shape (*x.shape, *components, *x.shape, *components) in the
     dtype of x's gradient. Raises what `hvp` raises. The launches are read once, and run once for each number of x.
+    sparse=True gives a `scipy.sparse.csr_array` with a row and a column for each number of x, from as few products as
+    there are colours (see `jacobian`): two numbers have an entry if what one thread loads depends on both. Raises
+    GradientError [pattern] where that cannot be found.
 
     >>> @wb.kernel
     ... def energy(x: wb.array[float], out: wb.array[float]):
@@ -53,17 +59,46 @@ def hessian(tape: Tape, loss: array, x: array) -> np.ndarray:
     with memory.LOCK, memory.unrecorded():
         check_seed(tape, loss)
         check_seed(tape, x)
-        twice = InFloat64(tape).follow()
-        spans = [m.span() for m in (*twice.twins.memory.values(), *twice.moved.memory.values())]
-        start = [(span, span.copy_out()) for span in spans]
-        rows = []
-        for k in range(x.data.size):
-            one = np.zeros(x.data.size, np.float64)
-            one[k] = 1
-            rows.append(twice.product(loss, {x: one.reshape(x.data.shape)})[x])
-            for span, data in start:
-                span.copy_in(data)
+        products = _Products(tape, loss, x)
+        if sparse:
+            return _sparse(tape, products, x)
+        rows = [products.of([k]) for k in range(x.data.size)]
         return np.array(rows).reshape(*x.data.shape, *x.data.shape)
+
+
+class _Products:
+    """Products of a Hessian with vectors, each from the same start."""
+
+    def __init__(self, tape: Tape, loss: array, x: array):
+        self.twice, self.loss, self.x = InFloat64(tape).follow(), loss, x
+        memories = (*self.twice.twins.memory.values(), *self.twice.moved.memory.values())
+        self.start = [(span, span.copy_out()) for span in (m.span() for m in memories)]
+
+    def of(self, ones: Sequence[int], weight: np.ndarray | float = 1.0) -> np.ndarray:
+        """The product with the vector that is `weight` at these numbers of x, and 0 elsewhere: one number for each."""
+        v = np.zeros(self.x.data.size, np.float64)
+        v[ones] = weight
+        found = self.twice.product(self.loss, {self.x: v.reshape(self.x.data.shape)})[self.x].reshape(-1)
+        for span, data in self.start:
+            span.copy_in(data)
+        return found
+
+
+def _sparse(tape: Tape, products: _Products, x: array) -> Any:
+    lines, certain = sparsity.find_pairs(tape, x)
+    entries = {}
+    for group in sparsity.colour(lines):
+        found = products.of(group)
+        entries |= {(i, k): found[i] for k in group for i in sparsity.members(lines[k])}
+    made = sparsity.matrix(entries, (x.data.size, x.data.size), gradient_dtype(x))
+    if not certain:
+        weights = np.random.default_rng(0).uniform(0.5, 1.0, x.data.size).astype(gradient_dtype(x))
+        got = products.of(range(x.data.size), weights).astype(np.float64)
+        if differing_entries(tape, made, weights, got).size:
+            text = f"the pattern found for the Hessian by {x.label} leaves out entries that are not zero."
+            why = "Rounding decides about a branch or an index."
+            raise GradientError(text, slug="pattern", why=why, instead="hessian(tape, loss, x)")
+    return made
 
 
 def covariance(tape: Tape, residuals: array, x: array) -> Covariance:

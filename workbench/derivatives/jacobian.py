@@ -170,16 +170,13 @@ def _check_pattern(tape: Tape, y: array, x: array, made: Any, product: Callable[
     add_into(view, on_device(seeded, weights), seeded.span)
     walk(tape, space) if product is _row else carry_tangents(tape, space)
     got = _taken(space, other).reshape(-1).astype(np.float64)
-    matrix = (made.T if product is _row else made).astype(np.float64)
-    with np.errstate(invalid="ignore"):
-        want, size = matrix @ weights.astype(np.float64), abs(matrix) @ abs(weights).astype(np.float64)
-        near = np.isfinite(want) & (np.abs(got - want) <= 64 * _coarsest(tape) * (size + np.abs(got)))
-        off = ~(near | (got == want) | (np.isnan(got) & np.isnan(want)))
-    if off.any() and _leaves_out(tape, y, x, matrix, _column if product is _row else _row, np.flatnonzero(off)):
+    matrix = made.T if product is _row else made
+    off = differing_entries(tape, matrix, weights, got)
+    if off.size and _leaves_out(tape, y, x, matrix, _column if product is _row else _row, off):
         raise GradientError(
             f"the pattern {known} for d {y.label} / d {x.label} leaves out entries that are not zero.",
             slug="pattern",
-            why=f"A product with the Jacobian differs at {int(off.sum())} of {off.size} places."
+            why=f"A product with the Jacobian differs at {off.size} of {got.size} places."
             + (" Rounding decides about a branch or an index." if known == "found" else ""),
             instead=f"jacobian(tape, y, x{', sparse=True), which finds the pattern' if known == 'given' else ')'}",
         )
@@ -197,6 +194,15 @@ def _leaves_out(tape: Tape, y: array, x: array, matrix: Any, product: Callable[.
     except GradientError:  # forward mode does not see what a function of the user's does
         return True
     return False
+
+
+def differing_entries(tape: Tape, made: Any, weights: np.ndarray, got: np.ndarray) -> np.ndarray:
+    """The places where a product, `got`, is not that of a sparse matrix and `weights`, to rounding."""
+    matrix = made.astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        want, size = matrix @ weights.astype(np.float64), abs(matrix) @ abs(weights).astype(np.float64)
+        near = np.isfinite(want) & (np.abs(got - want) <= 64 * _coarsest(tape) * (size + np.abs(got)))
+        return np.flatnonzero(~(near | (got == want) | (np.isnan(got) & np.isnan(want))))
 
 
 def _coarsest(tape: Tape) -> float:
@@ -241,22 +247,31 @@ class ValueAndGrad:
     """A loss with its gradient: what `value_and_grad` returns.
 
     Called with the arguments of the function, it gives (value: float, gradient). `closure(*tensors)` gives the
-    function that torch's optimizers call. `tape` is the last one that was recorded, to look at.
+    function that torch's optimizers call. `tape` is the last one that was recorded, to look at; `trust` the `Trust` of
+    its gradient, where that was asked for.
     """
 
-    def __init__(self, fn: Callable[..., array], argnums: int | tuple[int, ...], like: array | None, jit: bool):
-        self.fn, self.argnums, self.like = fn, argnums, like
+    def __init__(
+        self,
+        fn: Callable[..., array],
+        argnums: int | tuple[int, ...],
+        like: array | None,
+        jit: bool,
+        trust: bool = False,
+    ):
+        self.fn, self.argnums, self.like, self.looks = fn, argnums, like, trust
         self.tape: Tape | None = None
+        self.trust: Any = None
 
         @functools.wraps(fn)
         def walked(*given: Any) -> array:
             return self._walked(given)
 
-        self._run = Jit(walked, off=not jit)
+        self._run = Jit(walked, off=not jit or trust)
         self.__name__, self.__doc__ = getattr(fn, "__name__", "loss"), fn.__doc__ or self.__doc__
 
     def __reduce__(self) -> Any:
-        return ValueAndGrad, (self.fn, self.argnums, self.like, not self._run.off)
+        return ValueAndGrad, (self.fn, self.argnums, self.like, not self._run.off, self.looks)
 
     def __call__(self, *args: Any) -> tuple[float, Any]:
         picked = self._picked
@@ -272,7 +287,7 @@ class ValueAndGrad:
 
     def _walked(self, given: tuple) -> array:
         """Record the function and walk back. Returns the loss."""
-        self.tape = Tape()
+        self.tape = Tape(keep="all" if self.looks else "needed")
         with self.tape:
             loss: object = self.fn(*given)
         if not isinstance(loss, array):
@@ -291,6 +306,8 @@ class ValueAndGrad:
             instead = "return wb.utils.array_sum(...), or a kernel that adds up by wb.atomic_add"
             raise GradientError(text, slug="loss-shape", instead=instead)
         self.tape.backward(loss)
+        if self.looks:
+            self.trust = self.tape.trust(loss, [given[k] for k in self._picked])
         return loss
 
     def closure(self, *args: Any) -> Callable[[], float]:
@@ -310,7 +327,12 @@ class ValueAndGrad:
 
 
 def value_and_grad(
-    fn: Callable[..., array], argnums: int | tuple[int, ...] = 0, like: array | None = None, *, jit: bool = False
+    fn: Callable[..., array],
+    argnums: int | tuple[int, ...] = 0,
+    like: array | None = None,
+    *,
+    jit: bool = False,
+    trust: bool = False,
 ) -> ValueAndGrad:
     """A function that gives the loss and its gradient, as `scipy.optimize.minimize(..., jac=True)` takes it.
 
@@ -319,6 +341,8 @@ def value_and_grad(
     like     the dtype and shape in which `fn` wants them: a flat vector is cast and folded into it. By default an
              argument keeps its own shape and its dtype becomes the array's.
     jit      record it at the second call and replay it from the third on: see `jit`, whose errors it raises then.
+    trust    look at every gradient with `Tape.trust` (up to sixty runs more; nothing is replayed then): the result has
+             it as `trust`, by whose `radius` a step can be shortened.
     Arguments may be NumPy arrays, torch tensors (on the CPU) or arrays; gradients come back as what was given, in its
     dtype and shape; `fn` gets a copy of each. With torch: `optimizer.step(value_and_grad(fn).closure(tensor))`.
     Raises GradientError [loss-shape], [unused-argument], and what `Tape.backward` raises.
@@ -337,7 +361,7 @@ def value_and_grad(
         )
     if not callable(fn) or inspect.isclass(fn):
         raise TypeError(f"value_and_grad takes a function of arrays, not {fn!r}")
-    return ValueAndGrad(fn, argnums, like, jit)
+    return ValueAndGrad(fn, argnums, like, jit, trust)
 
 
 def copied_input(value: object, like: array | None) -> array:

@@ -47,12 +47,24 @@ def find(tape: Tape, y: array, x: array) -> tuple[list[Line], bool]:
     adjoint of its own that reaches into arrays.
     """
     found = _Pattern(tape)
-    own = found.lines_of(x.allocation)
-    for k, place in enumerate(words_of(x.span, found.word(x.allocation))):
-        own[place] = joined(own[place], line([k]))
-    passing(tape, found.event)
+    found.follow(x)
     lines = found.lines_of(y.allocation)
     return [lines[place] for place in words_of(y.span, found.word(y.allocation))], found.certain
+
+
+def find_pairs(tape: Tape, x: array) -> tuple[list[Line], bool]:
+    """As `find`: per number of x those with which it may have a second derivative.
+
+    They meet in a thread whose adjoint reads numbers of an active array: what it loads depends on both.
+    """
+    found = _Pattern(tape)
+    found.met = []
+    found.follow(x)
+    lines: list[Line] = [{} for _ in range(x.data.size)]
+    for meeting in found.met:
+        for k in members(meeting):
+            join(lines[k], meeting)
+    return lines, found.certain
 
 
 def words_of(span: Span, word: int) -> list[int]:
@@ -68,6 +80,13 @@ class _Pattern:
     def __init__(self, tape: Tape):
         self.tape, self.left, self.certain = tape, STATEMENTS, True
         self.lines: dict[Allocation, list[Line]] = {}
+        self.met: list[Line] | None = None  # what threads loaded that are not linear, where that is wanted
+
+    def follow(self, x: array) -> None:
+        own = self.lines_of(x.allocation)
+        for k, place in enumerate(words_of(x.span, self.word(x.allocation))):
+            own[place] = joined(own[place], line([k]))
+        passing(self.tape, self.event)
 
     def word(self, a: Allocation) -> int:
         scalar = self.tape.scalars.get(a)
@@ -122,6 +141,8 @@ class _Launch:
         self.always = NOTHING
         for k in self.command.declared:
             self.always = joined(self.always, pattern.lines_of(self.command.places[k].allocation)[0])
+        needs = event.reverse.reverse.needs
+        self.linear = not self.command.declared and needs.isdisjoint(self.live)
         self.made = 0
         self.thread: tuple | None = None
         self.loaded: Line = {}
@@ -165,6 +186,8 @@ class _Launch:
 
     def finish(self) -> None:
         """End a thread: what it stored depends on all that it loaded; what it added to, also on what was there."""
+        if self.pattern.met is not None and self.loaded and not self.linear:
+            self.pattern.met.append(self.loaded)
         for (a, place), added in self.stored.items():
             lines = self.pattern.lines_of(a)
             lines[place] = joined(lines[place], self.loaded) if added and lines[place] else self.loaded

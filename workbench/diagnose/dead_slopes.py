@@ -20,7 +20,17 @@ LAUNCHES, THREADS = 64, 4  # looked at, spread evenly
 DEAD = 1e-2  # a slope below this
 _SATURATE = (
     *(scalar.TANH, scalar.EXP, scalar.ERF, scalar.ERFC, scalar.ATAN),
-    *(scalar.CLAMP, scalar.FLOOR, scalar.CEIL, scalar.TRUNC, scalar.ROUND, scalar.RINT, scalar.SIGN, scalar.STEP),
+    *(
+        scalar.DIV,
+        scalar.CLAMP,
+        scalar.FLOOR,
+        scalar.CEIL,
+        scalar.TRUNC,
+        scalar.ROUND,
+        scalar.RINT,
+        scalar.SIGN,
+        scalar.STEP,
+    ),
 )
 
 
@@ -32,6 +42,11 @@ class DeadSlope:
     stmt: ir.Stmt
     thread: tuple[int, ...]
     slope: float
+
+    @property
+    def rank(self) -> tuple[bool, float]:
+        """Its place among others: a quotient, whose slope has units, comes after what saturates."""
+        return self.stmt.row is scalar.DIV, self.slope
 
 
 class DeadSlopes(WalkObserver):
@@ -56,9 +71,11 @@ class DeadSlopes(WalkObserver):
             x, y = values[stmt.args[0]], values[stmt.outs[0]]
             rule = stmt.row.adjoint
             partial = None if rule is None else rule(type(x)(1), y, x, *[values[a] for a in stmt.args[1:]])
-            slope = 0.0 if not isinstance(partial, tuple) or partial[0] is None else abs(float(partial[0]))
-            if slope < (DEAD if self.flattest is None else self.flattest.slope):
-                self.flattest = DeadSlope(step, stmt, thread, slope)
+            many = 2 if stmt.row is scalar.DIV else 1  # a bound is no argument
+            slopes = [abs(float(p)) for p in partial[:many] if p is not None] if isinstance(partial, tuple) else []
+            found = DeadSlope(step, stmt, thread, max(slopes, default=0.0))
+            if found.slope < DEAD and (self.flattest is None or found.rank < self.flattest.rank):
+                self.flattest = found
 
         threads = spread_threads(step.event.command.plan.form.dims, THREADS)
         with np.errstate(all="ignore"):

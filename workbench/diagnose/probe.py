@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -51,6 +51,13 @@ class Decision:
     turn: int | None
 
 
+class LossSample(NamedTuple):
+    """A run at one point: the loss, and what it decided."""
+
+    loss: float
+    decisions: tuple[int, ...]
+
+
 class Probe(Rerun):
     """A tape on copies, run again and again with its inputs moved. `runs` counts.
 
@@ -76,30 +83,28 @@ class Probe(Rerun):
 
     def value(self, move: Move) -> float:
         """The loss with the inputs moved; NaN where the program is refused there."""
-        steps = self._plain
+        return self._run(self._plain, {}, move).loss
+
+    def look(self, move: Move) -> LossSample:
+        """The same, with a checksum of the decisions of each launch; NaN and (-1,) where the program is refused."""
+        return self._run(self._recording, self._records, move)
+
+    def _run(self, steps: list[Callable[[], None]], records: Mapping[int, array], move: Move) -> LossSample:
         with suppress(WorkbenchError), self._moved(move):
             for step in steps:
                 step()
-            return float(read_values(self.made.outputs["loss"]).ravel()[0])
-        return float("nan")
+            sums = tuple(zlib.crc32(on_host(record.data).tobytes()) for record in records.values())
+            return LossSample(float(read_values(self.made.outputs["loss"]).ravel()[0]), sums)
+        return LossSample(float("nan"), (-1,))
 
     def gradient(self) -> dict[str, np.ndarray]:
         """{input: derivative of the loss by it, in float64}."""
         with self._moved({}):
             return self.made.pull_back({"loss": np.ones(self.made.outputs["loss"].data.shape)})[1]
 
-    def decisions(self, move: Move) -> list[int]:
-        """A checksum of the decisions of each launch, with the inputs moved."""
-        steps = self._recording
-        with suppress(WorkbenchError), self._moved(move):
-            for step in steps:
-                step()
-            return [zlib.crc32(on_host(record.data).tobytes()) for record in self._records.values()]
-        return [-1]
-
     def first_difference(self, one: Move, other: Move) -> Decision | None:
         """The first decision, in the order of the program, that differs between two points."""
-        known = self.decisions(one), self.decisions(other)
+        known = self.look(one).decisions, self.look(other).decisions
         k = next((k for k, a, b in zip(self._records, *known, strict=False) if a != b), None)
         if k is None:
             return None

@@ -11,6 +11,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -19,8 +20,11 @@ import numpy as np
 from ..arrays import allocation as memory
 from ..arrays.array import array
 from ..arrays.workspace import is_float_memory
+from ..derivatives.sweep import spread
 from ..errors import GradientError, Where
-from ..tables import png
+from ..kernels.ir import walk as statements
+from ..kernels.ops.memory import ATOMIC_MAX, ATOMIC_MIN
+from ..tables import ProgressBar, png
 from ..tapes.jvp import check_direction
 from ..tapes.private_copies import leaves
 from ..tapes.replay import keep_all
@@ -28,27 +32,30 @@ from ..tapes.seeds import check_tape, seeds_of
 from ..tapes.tape import Tape
 from .dead_slopes import DeadSlopes
 from .loop_turns import Loops
-from .probe import Decision, Move, Probe
+from .probe import Decision, LossSample, Move, Probe
 from .series import lines_reached
 from .walk_record import WalkRecord
 from .walk_step import WalkObserver
 
+MOST = 60  # runs
 HOLDS = 0.1  # relative error up to which the linear prediction holds
-DECADES = 8  # of step lengths, up to the size of the inputs
-BEYOND = 3  # decades more that are tried where it still holds
-HALVINGS = 4  # of the last decade
-FLIPS = 3  # decisions on the way that are looked at
-SEARCH = 7  # halvings until one is located
+SCALES = (-7, -5, -3, -2, -1, 0, 3)  # powers of ten of the size of the inputs that are tried as steps
+PARTS = 4  # of the way between two of them, where something is decided otherwise
+HALVINGS = 2  # of the last part
+JUMPS = 10  # halvings until a jump is known to be one
+KINKS = 5  # halvings until a kink is located
+WORKERS = 4  # parts in which an executor gets the first samples
+TURNS = 1_000_000  # statements that are looked at for growth in loops
 PART = 0.05  # of the slope: a change by more is a kink; of the predicted change: a jump
 CHAOS = 1e3  # the adjoint grows at least by this, exponentially
 FLAT = 1e-6  # the predicted change over the size of the inputs, relative to what happens there
 RESIDUALS = 64  # parameters up to which directions that the loss does not see are looked for
 
 REMEDIES = {
-    "jump": "an event located inside its step (time of impact), or a smoothed loss",
+    "jump": "an event located inside its step (time of impact), or a smoothed loss (notebook 19, parts 1 and 2)",
     "kink": "smaller steps on that side of it, or a smooth function in its place",
-    "chaos": "a shorter horizon, several shooting intervals, or a loss averaged over many starts",
-    "flat": "a start outside of the flat part, other units, or a loss that is not saturated there",
+    "chaos": "a shorter horizon, several shooting intervals, or a loss averaged over many starts (notebook 19, part 3)",
+    "flat": "a start outside of the flat part, other units, or a loss that does not saturate (notebook 19, part 4)",
     "noise": "float64, or a loss without large terms that cancel",
     "ill-posed": "fewer parameters, more data, or a penalty on that combination",
 }
@@ -69,6 +76,8 @@ class Trust:
     noise_floor  by how much the loss in the program's own precision differs from that in float64.
     growth       factor by which the adjoint grows a step; `horizon`: steps until rounding is as large as the gradient.
     unseen       {input: direction} that the loss does not see, of length 1.
+    others       {direction: step up to which its own prediction holds}, where that is less than half the radius: the
+                 input of the largest slope alone, and two random directions.
     samples      step lengths (negative: against the gradient) and losses, sorted; `replays`: how often it ran.
 
     >>> def loss(x):
@@ -94,6 +103,7 @@ class Trust:
     growth: float | None = None
     horizon: float | None = None
     unseen: dict[str, np.ndarray] = field(default_factory=dict)
+    others: dict[str, float] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
         """True for a gradient that can be followed: a smooth one."""
@@ -105,13 +115,17 @@ class Trust:
     @property
     def sentence(self) -> str:
         """One sentence: how far, what ends it, where, and what helps."""
+        first = min(self.others, key=self.others.__getitem__, default=None)
+        sideways = "" if first is None else f" Along {first} it parts at {self.others[first]:.2g} already."
+        far = "at every step length tried" if math.isinf(self.radius) else f"for steps up to {self.radius:.2g}"
         if self.kind == "smooth":
-            far = "at every step length tried" if math.isinf(self.radius) else f"for steps up to {self.radius:.2g}"
-            return f"exact, and good {far}."
-        helps = f" What helps: {REMEDIES[self.kind]}."
-        if self.kind == "flat":
+            good = f"good {far}" if self.slope else "zero: nothing changes in first order"
+            return f"exact, and {good}.{sideways}"
+        helps = f"{sideways} What helps: {REMEDIES[self.kind]}."
+        if self.kind in ("flat", "noise"):
             return f"exact, and of no use: {self._what()}.{helps}"
-        return f"exact; good for steps up to {self.radius:.2g}, then {self._what()}.{helps}"
+        then = "but blind to" if self.kind == "ill-posed" else "then"
+        return f"exact; good {far}, {then} {self._what()}.{helps}"
 
     def _what(self) -> str:
         place = "" if self.line is None else f" in line {self.line.line} ({self.line.text.strip()})"
@@ -121,15 +135,13 @@ class Trust:
             changed = "loss jumps" if self.kind == "jump" else "slope changes"
             return f"a decision falls otherwise{place}, and the {changed} by {self.size:.2g}"
         if self.kind == "chaos":
-            return (
-                f"chaos: the adjoint grows by a factor of {self.growth:.5g} a turn{place}; beyond {self.horizon:.0f}"
-                " of them rounding is as large as the gradient"
-            )
+            grows = f"chaos: the adjoint grows by a factor of {self.growth:.5g} a turn{place}"
+            return f"{grows}; beyond {self.horizon:.0f} of them rounding is as large as the gradient"
         if self.kind == "flat":
-            return f"the loss is flat here, though it changes farther away; the gradient dies{place}"
+            return f"the loss is flat here; the gradient dies{place}" if place else "the loss is flat here"
         if self.kind == "noise":
-            return f"rounding: the loss is known to {self.noise_floor:.2g} only, in the program's own precision"
-        return f"a combination that the loss does not see: {_combination(self.unseen)}"
+            return f"the loss is known to {self.noise_floor:.2g} only, in the program's own precision"
+        return f"a combination of inputs: {_combination(self.unseen)}"
 
     def plot(self, ax: Any = None) -> Any:
         """Draw the loss along the gradient beside the exact slope, by step length. Returns matplotlib's axes."""
@@ -140,16 +152,13 @@ class Trust:
         steps, losses = self.samples
         for sign, label in ((1, "along the gradient"), (-1, "against it")):
             there = steps * sign > 0
-            with np.errstate(all="ignore"):
-                secants = (losses[there] - self.loss) / steps[there]
+            secants = (losses[there] - self.loss) / steps[there]
             ax.semilogx(np.abs(steps[there]), secants, "o-", ms=3, lw=1, label=label)
         ax.axhline(self.slope, color="0.5", lw=1, ls="--", label="exact slope")
         if np.isfinite(self.radius) and self.radius > 0:
             ax.axvspan(np.abs(steps[steps != 0]).min(), self.radius, color="tab:green", alpha=0.12, lw=0)
         middle, reach = self.slope, 3 * abs(self.slope) or 1.0
-        ax.set_ylim(middle - reach, middle + reach)
-        ax.set_xlabel("step length")
-        ax.set_ylabel("change of the loss / step")
+        ax.set(ylim=(middle - reach, middle + reach), xlabel="step length", ylabel="change of the loss / step")
         ax.set_title(self.sentence.partition(" What helps")[0], fontsize="small", wrap=True)
         ax.legend(fontsize="x-small")
         return ax
@@ -158,15 +167,24 @@ class Trust:
         return png(self.plot().figure)
 
 
-def trust(tape: Tape, loss: array, x: array | Sequence[array] | None = None) -> Trust:
+def trust(
+    tape: Tape,
+    loss: array,
+    x: array | Sequence[array] | None = None,
+    executor: Executor | None = None,
+    progress: bool = True,
+) -> Trust:
     """Find how far the gradient of a loss can be followed, what ends that, and where.
 
-    loss   an array of one element.
-    x      the array, or arrays, to move; by default all that the tape started from and that require gradients.
+    loss       an array of one element.
+    x          the array, or arrays, to move; by default all that the tape started from and that require gradients.
+    executor   its workers run the program at the first step lengths, all at once (see `sweep`).
+    progress   a bar after a second.
 
-    The recorded program runs again some fifty times, on private copies, in float64 where it can be widened. Raises
-    GradientError [loss-shape], [not-active] for an x on no active path, [trust] for a gradient that is not finite, and
-    what `replay` raises.
+    The recorded program runs again at most sixty times, on private copies, in float64 where it can be widened: along
+    the gradient, both ways, and along the largest entry alone and two random directions. Raises GradientError
+    [loss-shape], [not-active] for an x on no active path, [trust] for a gradient that is not finite, and what `replay`
+    raises.
 
     Use it before an optimizer: an exact gradient of a bouncing ball points the wrong way beyond the next contact.
 
@@ -185,22 +203,29 @@ def trust(tape: Tape, loss: array, x: array | Sequence[array] | None = None) -> 
     if loss.data.size != 1:
         text = f"trust() of {loss.label} of shape {loss.shape}; a loss is one number."
         raise GradientError(text, slug="loss-shape", instead="a kernel that adds up by wb.atomic_add")
-    with memory.LOCK, memory.unrecorded(), np.errstate(all="ignore"):
-        given = None if x is None else [x] if isinstance(x, array) else list(x)
-        for a in given or ():
-            check_direction(tape, a)
-        if tape.keep != "all":
-            again = keep_all(tape)
-            given = None if given is None else [again.of(a) for a in given]
-            tape, loss = again, again.of(loss)
-        return _Search(tape, loss, given).found()
+    with ProgressBar(MOST, "trust", progress) as bar, np.errstate(all="ignore"):
+        with memory.LOCK, memory.unrecorded():
+            given = None if x is None else [x] if isinstance(x, array) else list(x)
+            for a in given or ():
+                check_direction(tape, a)
+            if tape.keep != "all":
+                again = keep_all(tape)
+                given = None if given is None else [again.of(a) for a in given]
+                tape, loss = again, again.of(loss)
+            search = _Search(tape, loss, given, bar)
+        if executor is not None:
+            search.spread(executor)
+        with memory.LOCK, memory.unrecorded():
+            return search.found()
 
 
-def trust_function(fn: Callable[..., array], *args: Any, argnums: int | tuple[int, ...] = 0) -> Trust:
+def trust_function(
+    fn: Callable[..., array], *args: Any, argnums: int | tuple[int, ...] = 0, executor: Executor | None = None
+) -> Trust:
     """`Tape.trust` for a function of arrays that launches and returns the loss, as `value_and_grad` takes it.
 
     args      its arguments: NumPy arrays, torch tensors (on the CPU) or arrays, of which it gets copies.
-    argnums   the argument, or the tuple of arguments, to move. Raises what `Tape.trust` raises.
+    argnums   the argument, or the tuple of arguments, to move; `executor` as for `Tape.trust`, whose errors it raises.
 
     >>> @wb.kernel
     ... def bend(x: wb.array[float], out: wb.array[float]):
@@ -221,89 +246,138 @@ def trust_function(fn: Callable[..., array], *args: Any, argnums: int | tuple[in
             a.name = name
     with Tape(keep="all") as tape:
         loss = fn(*given)
-    return trust(tape, loss, [given[k] for k in picked])
+    return trust(tape, loss, [given[k] for k in picked], executor)
 
 
 class _Growth(NamedTuple):
-    """Growth of the adjoint by a factor a step, in launches like one or in the turns of a loop in it."""
+    """Growth of the adjoint by `total`, by `rate` a turn: through launches like one, or turns of a loop in it."""
 
+    total: float
     rate: float
     title: str
     where: Where | None
 
 
 class _Search:
-    """The search along one line, by step length; `f` is the change of the loss."""
+    """The search along one line, by step length (negative: against the gradient); `f` is the change of the loss."""
 
-    def __init__(self, tape: Tape, loss: array, x: list[array] | None):
-        self.tape, self.end = tape, loss
+    def __init__(self, tape: Tape, loss: array, x: list[array] | None, bar: ProgressBar):
+        self.tape, self.end, self.bar = tape, loss, bar
         self.inputs = inputs = _inputs(tape, x)
         self.own = Probe(tape, inputs, loss, False)
         try:
             self.probe = Probe(tape, inputs, loss, True)
         except GradientError:  # memory seen as floats of several widths
             self.probe = self.own
-        g = self.probe.gradient()
-        self.slope = float(np.sqrt(sum(np.sum(v * v) for v in g.values())))
-        self.base = self.probe.value({})
+        self.gradient = g = self.probe.gradient()
+        self.slope = _length(g)
+        self.seen: dict[float, LossSample] = {0.0: self.probe.look({})}
+        self.base = self.seen[0.0].loss
         if not math.isfinite(self.slope) or not math.isfinite(self.base):
             what = "gradient" if math.isfinite(self.base) else "loss"
             text = f"the {what} is not finite, so there is no line to follow."
             raise GradientError(text, slug="trust", instead="tape.diagnose(loss=loss), which finds the first NaN")
-        start = self.probe.start()
-        self.reach = float(np.sqrt(sum(np.sum(v * v) for v in start.values()))) or 1.0
+        self.reach = _length(self.probe.start()) or 1.0
         even = 1 / math.sqrt(sum(v.size for v in g.values()))
         self.way = {n: v / self.slope if self.slope else np.full(v.shape, even) for n, v in g.items()}
         eps = 1e-15 if self.probe is not self.own else float(np.finfo(loss.data.dtype).eps)
         self.noise = 64 * eps * abs(self.base) + 1e-300
-        self.seen: dict[float, float] = {0.0: self.base}
+
+    @property
+    def runs(self) -> int:
+        return self.probe.runs + (self.own.runs if self.own is not self.probe else 0)
 
     def move(self, h: float) -> Move:
-        return {n: v * h for n, v in self.way.items()}
+        return _scaled(self.way, h)
+
+    def sample(self, h: float) -> LossSample:
+        if h not in self.seen:
+            self.seen[h] = self.probe.look(self.move(h))
+            self.bar.update()
+        return self.seen[h]
 
     def f(self, h: float) -> float:
-        if h not in self.seen:
-            self.seen[h] = self.probe.value(self.move(h))
-        return self.seen[h] - self.base
+        return self.sample(h).loss - self.base
 
-    def holds(self, h: float) -> int:
+    def error(self, h: float) -> float:
+        """The distance of the loss from the straight line."""
+        return self.f(h) - h * self.slope
+
+    def holds(self, h: float) -> bool:
+        return abs(self.error(h)) <= HOLDS * self.slope * abs(h) + self.noise
+
+    def fails(self, h: float) -> int:
         """0 if the prediction holds at +-h, else the sign of the side on which it does not."""
-        for side in (1, -1):
-            if not abs(self.f(side * h) - side * h * self.slope) <= HOLDS * self.slope * h + self.noise:
-                return side
-        return 0
+        return next((s for s in (1, -1) if not self.holds(s * h)), 0)
+
+    def decided(self, a: float, b: float) -> bool:
+        """True if something is decided otherwise at b than at a."""
+        return self.sample(a).decisions != self.sample(b).decisions
 
     def found(self) -> Trust:
         radius, beyond, side = self._radius()
         floor = self._noise_floor(radius)
-        steps = np.array(sorted(self.seen))
-        losses = np.array([self.seen[h] for h in steps])
-        made = Trust("smooth", radius, self.slope, self.base, (steps, losses), floor, 0)
+        made = Trust("smooth", radius, self.slope, self.base, self._samples(), floor, 0)
         for look in (self._decision, self._chaos, self._flat, self._noisy, self._unseen):
             if look(made, beyond, side):
                 break
-        made.replays = self.probe.runs + (self.own.runs if self.own is not self.probe else 0)
+        if made.kind in ("smooth", "kink", "jump"):
+            self._sideways(made)
+        made.samples, made.replays = self._samples(), self.runs
         return made
+
+    def _samples(self) -> tuple[np.ndarray, np.ndarray]:
+        steps = sorted(self.seen)
+        return np.array(steps), np.array([self.seen[h].loss for h in steps])
+
+    def spread(self, executor: Executor) -> None:
+        """Take the samples of all scales on the workers of an executor."""
+        points = [s * self.reach * 10.0**k for k in SCALES for s in (1, -1)]
+        parts = [points[n::WORKERS] for n in range(WORKERS)]
+        shared = self.tape, self.end, list(self.inputs.values()), self.probe is not self.own
+        moves = [[self.move(h) for h in part] for part in parts]
+        for part, samples in zip(parts, spread(_looked, shared, moves, executor, "trust"), strict=True):
+            self.seen |= zip(part, samples, strict=True)
+            self.probe.runs += len(part)
 
     def _radius(self) -> tuple[float, float, int]:
         """(the radius, a slightly longer step that fails or infinity, the side on which it does)."""
-        below = 0.0
-        for k in range(1 - DECADES, BEYOND + 1):
-            h = self.reach * 10.0**k
-            side = self.holds(h)
-            if side:
-                break
+        below = self._shortest()
+        for h in (self.reach * 10.0**k for k in SCALES):
+            if h <= below:
+                continue
+            ways = [s for s in (1, -1) if self.fails(h) or self.decided(s * below, s * h)]
+            first = below or h / 1e4
+            between = first * (h / first) ** np.arange(1 / PARTS, 1, 1 / PARTS)
+            for middle in between.tolist() if ways and self.runs < MOST - 25 else ():
+                if not all(self.holds(s * middle) for s in ways):
+                    return self._narrowed(below, middle)
+                below = middle
+            if self.fails(h):
+                return self._narrowed(below, h)
             below = h
-        else:
-            return math.inf, math.inf, 0
-        low = below or h / 1e4
+        return math.inf, math.inf, 0
+
+    def _narrowed(self, below: float, beyond: float) -> tuple[float, float, int]:
+        low, side = below or beyond / 1e2, self.fails(beyond)
         for _ in range(HALVINGS):
-            middle = math.sqrt(low * h)
-            if (failing := self.holds(middle)) != 0:
-                h, side = middle, failing
+            middle = math.sqrt(low * beyond)
+            if failing := self.fails(middle):
+                beyond, side = middle, failing
             else:
                 low = below = middle
-        return below, h, side
+        return below, beyond, side
+
+    def _shortest(self) -> float:
+        """A step so short that the prediction holds, or 0 where there is none; the noise is measured on the way."""
+        h = self.reach * 10.0 ** SCALES[0]
+        while (side := self.fails(h)) and h > self.reach * 1e-14:
+            shorter, off = h / 100, [abs(self.error(side * k)) for k in (h, h / 100)]
+            unseen = bool(self.slope) and self.f(side * shorter) == 0
+            if (off[1] > 0.5 * off[0] or unseen) and not self.decided(0, side * h):
+                self.noise = max(self.noise, 2 * max(off))
+            h = shorter
+        return 0.0 if side else h
 
     # ---- what ends it: each returns True where it is that
 
@@ -311,51 +385,89 @@ class _Search:
         """A decision on the way falls otherwise, and the loss or its slope is another one behind it."""
         if not side or beyond > self.reach:
             return False
-        low, known = 0.0, self.probe.decisions({})
-        for _ in range(FLIPS):
-            if self.probe.decisions(self.move(side * beyond)) == known:
-                return False
-            high, before = beyond, low
-            for _ in range(SEARCH):
-                middle = (low + high) / 2
-                if self.probe.decisions(self.move(side * middle)) == known:
-                    low = middle
-                else:
-                    high = middle
-            kind, size = self._break(side, before, max(low, before + 1e-9 * beyond), high, beyond)
-            if kind:
-                found = self.probe.first_difference(self.move(side * low), self.move(side * high))
-                made.kind, made.size = kind, size
-                self._name(made, found)
-                return True
-            low, known = high, self.probe.decisions(self.move(side * high))
-        return False
+        start = -beyond if made.radius == 0 and not self.decided(0, side * beyond) else 0.0  # a kink at the very point
+        picks = next((n for n, e in enumerate(self.tape.events) if e.reverse is not None and e.reverse.extremal), None)
+        if not self.decided(side * start, side * beyond) and picks is None:
+            return False
+        found = self._jump(start or made.radius, beyond, side) or self._kink(start, beyond, side)
+        if not found:
+            return False
+        made.kind, made.size, low, high = found
+        self._name(made, self.probe.first_difference(self.move(side * low), self.move(side * high)), picks)
+        return made.line is not None or made.launch is not None
 
-    def _break(self, side: int, before: float, low: float, high: float, beyond: float) -> tuple[str, float]:
-        """("jump", "kink" or "", its size) between two steps, with nothing decided otherwise from `before` to `low`."""
-        predicted = max(self.slope * beyond, self.noise)
-        jump = self.f(side * high) - self.f(side * low) - side * self.slope * (high - low)
-        if abs(jump) > PART * predicted + self.noise:
-            return "jump", abs(jump)
-        part = 4 * (high - low)  # so short that a smooth function bends by less than PART in it
-        after = side * (self.f(side * (high + part)) - self.f(side * high)) / part
-        slope = side * (self.f(side * low) - self.f(side * max(low - part, before))) / min(part, low - before)
-        if abs(after - slope) > PART * max(abs(slope), self.slope) + self.noise / part:
-            return "kink", abs(after - slope)
-        return "", 0.0
+    def _jump(self, low: float, high: float, side: int) -> tuple[str, float, float, float] | None:
+        """("jump", its size, the steps around it): a change that stays as large however close these are."""
+        enough = PART * max(self.slope * high, self.noise) + self.noise
 
-    def _name(self, made: Trust, found: Decision | None) -> None:
+        def gap(a: float, b: float) -> float:
+            return abs(self.error(side * b) - self.error(side * a))
+
+        for _ in range(JUMPS):
+            if gap(low, high) <= enough or not self.decided(side * low, side * high):
+                return None
+            middle = (low + high) / 2
+            low, high = (low, middle) if gap(low, middle) >= gap(middle, high) else (middle, high)
+        return ("jump", gap(low, high), low, high) if gap(low, high) > enough else None
+
+    def _kink(self, start: float, end: float, side: int) -> tuple[str, float, float, float] | None:
+        """("kink", by how much the slope changes, the steps around it): where the loss is bent most on the way."""
+        unit, low, many = (end - start) / 2 ** (KINKS + 1), 0, 2 ** (KINKS + 1)
+
+        def f(k: float) -> float:
+            return self.f(side * (start + k * unit))
+
+        while many > 2 and self.runs < MOST - 10:
+            part = many // 4
+            bends = [abs(f(k) - 2 * f(k + part) + f(k + 2 * part)) for k in range(low, low + 3 * part, part)]
+            low, many = low + part * int(np.argmax(bends)), many // 2
+        high = low + many
+        before, after = (f(low) - f(low - many)) / many, (f(high + many) - f(high)) / many
+        if not abs(after - before) > PART * max(abs(before), self.slope * unit) + self.noise / many:
+            return None
+        corner = low + (f(high) - f(low) - after * many) / (before - after)  # where the two straight lines meet
+        near = max(corner - many / 64, low), min(corner + many / 64, high)
+        steps = [start + k * unit for k in (low, high)]
+        if low <= corner <= high and self.decided(*(side * (start + k * unit) for k in near)):
+            steps = [start + k * unit for k in near]
+        return "kink", abs(after - before) / unit, steps[0], steps[1]
+
+    def _name(self, made: Trust, found: Decision | None, picks: int | None) -> None:
+        if found is None and picks is not None:
+            event = self.tape.events[picks]
+            stmt = next(s for s in statements(event.command.program.function.body) if s.row in (ATOMIC_MIN, ATOMIC_MAX))
+            found = Decision(event, picks, stmt.where or event.where, None, None)
         if found is not None:
             made.launch, made.line = f"#{found.number} {found.event.label}", found.where
             made.thread, made.turn = found.thread, found.turn
             call = found.event.label, found.event.line
             made.step = sum((e.label, e.line) == call for e in self.tape.events[: found.number])
 
+    def _sideways(self, made: Trust) -> None:
+        """Look along the input of the largest slope alone, and two random directions, for those that part earlier."""
+        count = sum(v.size for v in self.way.values())
+        far = made.radius if 0 < made.radius < math.inf else self.reach
+        if count < 2 or not made.radius or not self.slope:
+            return
+        for name, way in _directions(self.gradient):
+            slope = sum(float(np.sum(way[n] * g)) for n, g in self.gradient.items())
+
+            def parts(h: float, way: Move = way, slope: float = slope) -> bool:
+                changes = [self.probe.look(_scaled(way, s * h)).loss - self.base - s * h * slope for s in (1, -1)]
+                return not max(map(abs, changes)) <= HOLDS * self.slope * h + self.noise
+
+            if self.runs > MOST - 8:
+                return
+            h = far / 2  # the same to a factor of two is no news
+            while self.runs < MOST - 1 and parts(h):
+                made.others[name] = h = h / 2
+
     def _chaos(self, made: Trust, beyond: float, side: int) -> bool:
         """The adjoint grows exponentially, and the slope says more than the loss ever does."""
         if not side or beyond > 1e-2 * self.reach or self.slope * self.reach < 100 * self._range():
             return False
-        growth = max(self._growths(), key=lambda found: found.rate, default=None)
+        growing = (found for found in self._growths() if found.total >= CHAOS)
+        growth = max(growing, key=lambda found: found.rate, default=None)
         if growth is None:
             return False
         made.kind, made.growth, made.launch, made.line = "chaos", growth.rate, growth.title, growth.where
@@ -364,37 +476,47 @@ class _Search:
 
     def _range(self) -> float:
         """The largest known change of the loss within the size of the inputs."""
-        changes = [abs(v - self.base) for h, v in self.seen.items() if abs(h) <= self.reach and math.isfinite(v)]
+        near = (s.loss - self.base for h, s in self.seen.items() if abs(h) <= self.reach)
+        changes = [abs(change) for change in near if math.isfinite(change)]
         return max(*changes, self.noise)
 
     def _growths(self) -> Iterator[_Growth]:
-        """The repeated launches, and the loops in kernels, whose adjoint grows by CHAOS at least."""
-        trail = self._walked(Loops())
-        for steps in lines_reached(trail):
-            total, first = steps[-1].flowing / steps[0].flowing, steps[-1]
-            if len(steps) > 4 and total > CHAOS:
-                yield _Growth(total ** (1 / (len(steps) - 1)), first.title, first.event.where)
-        for event, seen in trail.observer(Loops).seen.items():
-            for line in {at for at, _ in seen.adjoints}:
-                known = seen.series(line)
-                if known is not None and known[0].sizes[-1] > CHAOS * known[0].sizes[0]:
-                    yield _Growth(known[0].rate, trail.of[event].title, line)
+        """The repeated launches, and the loops in kernels, through which the adjoint comes back as another one."""
+        loops = Loops()
+        loops.share = TURNS
+        trail = self._walked(loops)
+        series = [
+            ([s.flowing for s in steps], steps[-1].title, steps[-1].event.where) for steps in lines_reached(trail)
+        ]
+        for event, seen in loops.seen.items():
+            series += [(np.sqrt(q).tolist(), trail.of[event].title, line) for (line, _), q in seen.adjoints.items()]
+        for sizes, title, where in series:
+            first = 0 if not sizes[0] or not FLAT < sizes[-1] / sizes[0] < CHAOS else int(np.argmin(sizes))
+            if (turns := len(sizes) - first - 1) > 3 and sizes[first]:
+                total = sizes[-1] / sizes[first]
+                yield _Growth(total, total ** (1 / turns), title, where)
 
     def _walked(self, observer: WalkObserver) -> WalkRecord:
         return WalkRecord(self.tape, seeds_of(self.tape, self.end, None), None, (observer,))
 
     def _flat(self, made: Trust, beyond: float, side: int) -> bool:
-        """The loss hardly changes here, and does farther away."""
-        away = max(self._range(), *(abs(self.f(s * self.reach)) for s in (1, -1)))
-        near = max(abs(self.f(s * self.reach * 1e-2)) for s in (1, -1))
-        if not max(self.slope * self.reach, near) < FLAT * away + self.noise:
+        """The loss hardly changes here, and does farther away, or what it has of the inputs has faded on the way."""
+        reached = self.slope * self.reach
+        if not reached < FLAT * max(1.0, abs(self.base)):
             return False
-        made.kind = "flat"
-        found = self._walked(DeadSlopes()).observer(DeadSlopes).flattest
+        ends = [[max(abs(self.f(s * h * self.reach)) for s in (1, -1)) for h in (by, by * 1e-2)] for by in (1, 10)]
+        ends[0][0] = max(ends[0][0], self._range())
+        flat = any(max(reached, near) < FLAT * away + self.noise for away, near in ends if math.isfinite(away))
+        found = self._walked(DeadSlopes()).observer(DeadSlopes).flattest if flat else None
         if found is not None:
             made.launch, made.thread = found.step.title, found.thread
             made.line = found.stmt.where or found.step.event.where
-        return True
+        else:
+            fading = min(self._growths(), key=lambda found: found.total, default=None) if self.slope else None
+            if fading is not None and fading.total < FLAT:
+                flat, made.launch, made.line = True, fading.title, fading.where
+        made.kind = "flat" if flat else made.kind
+        return flat
 
     def _noise_floor(self, radius: float) -> float:
         """The largest known difference between the loss in the program's own precision and in float64."""
@@ -409,10 +531,9 @@ class _Search:
         """No step that is short enough shows the slope in the program's own precision."""
         if self.own is self.probe or not self.slope:
             return False
-        if abs(self.coarse - self.f(self.short)) <= 0.5 * abs(self.f(self.short)):
-            return False
-        made.kind = "noise"
-        return True
+        seen = abs(self.coarse - self.f(self.short)) <= 0.5 * abs(self.f(self.short))
+        made.kind = made.kind if seen else "noise"
+        return not seen
 
     def _unseen(self, made: Trust, beyond: float, side: int) -> bool:
         """The loss sees fewer combinations of the inputs than it has terms to see them by."""
@@ -449,6 +570,35 @@ def _inputs(tape: Tape, x: list[array] | None) -> dict[str, array]:
         text = "no array of floats to move: none that the tape started from requires a gradient."
         raise GradientError(text, slug="trust", instead="tape.trust(loss, x)   with an x that launches read")
     return found
+
+
+def _looked(shared: tuple[Tape, array, list[array], bool], moves: list[Move]) -> list[LossSample]:
+    """The samples of some moves, by a worker."""
+    tape, loss, x, widened = shared
+    with memory.LOCK, memory.unrecorded(), np.errstate(all="ignore"):
+        probe = Probe(tape, _inputs(tape, x), loss, widened)
+        return [probe.look(move) for move in moves]
+
+
+def _length(v: Move) -> float:
+    return math.sqrt(sum(float(np.sum(a * a)) for a in v.values()))
+
+
+def _scaled(v: Move, by: float) -> Move:
+    return {n: a * by for n, a in v.items()}
+
+
+def _directions(gradient: Move) -> Iterator[tuple[str, Move]]:
+    """(name, direction of length 1): the entry of the largest slope, and two random directions."""
+    name = max(gradient, key=lambda n: float(np.abs(gradient[n]).max()))
+    at = np.unravel_index(int(np.abs(gradient[name]).argmax()), gradient[name].shape)
+    one = {n: np.zeros(g.shape) for n, g in gradient.items()}
+    one[name][at] = 1.0
+    yield f"{name}[{', '.join(map(str, at))}] alone", one
+    rng = np.random.default_rng(0)
+    for name in ("a random direction", "another random direction"):
+        way = {n: rng.standard_normal(g.shape) for n, g in gradient.items()}
+        yield name, _scaled(way, 1 / _length(way))
 
 
 def _terms(tape: Tape, loss: array, inputs: list[array]) -> np.ndarray | None:

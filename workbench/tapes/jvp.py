@@ -9,9 +9,9 @@ and so is `record_func`: nothing says what the user's function does to a tangent
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
@@ -68,11 +68,16 @@ class Tangents(Mapping):
         return isinstance(a, array) and a.allocation in self._space
 
 
-def jvp(tape: Tape, tangents: Mapping[array, Any]) -> Tangents:
+@overload
+def jvp(tape: Tape, tangents: Mapping[array, Any]) -> Tangents: ...
+@overload
+def jvp(tape: Tape, tangents: Sequence[Mapping[array, Any]]) -> list[Tangents]: ...
+def jvp(tape: Tape, tangents: Mapping[array, Any] | Sequence[Mapping[array, Any]]) -> Tangents | list[Tangents]:
     """The derivative of everything a tape computed, in one direction of what it started from (forward mode).
 
     tangents   {x: v}: v has the shape of x with its components as last axes (NumPy array, or an array of x's dtype;
                float32 for float16). x must have had `requires_grad`, or depend on such an array, when it was recorded.
+               A list of such directions is carried in one walk, and gives a list.
     Returns `Tangents`: result[y] is J v for the final contents of y. Exact to rounding, the transpose of `backward`:
     <u, J v> = <J^T u, v>. Raises GradientError where that cannot be had: what `backward` refuses, `record_func`.
 
@@ -88,20 +93,28 @@ def jvp(tape: Tape, tangents: Mapping[array, Any]) -> Tangents:
     >>> wb.jvp(tape, {x: np.array([1.0, 0.0, 0.0], np.float32)})[y]
     array([2., 0., 0.], dtype=float32)
     """
+    several = isinstance(tangents, Sequence)
     with memory.LOCK, memory.unrecorded():
-        space = Workspace()
         check_tape("jvp(tape, {x: v})", tape)
-        check_pairs("jvp(tape, tangents)", tangents, "direction", "jvp(tape, {x: v})")
-        for x, v in tangents.items():
-            check_direction(tape, x)
-            add_seed(space, x, v) if isinstance(v, array) else _add_numbers(space, x, v)
-        if not space:
-            raise GradientError("jvp() without a direction.", slug="no-seed", instead="jvp(tape, {x: v})")
+        spaces = [_started(tape, given) for given in (tangents if several else [tangents])]
         conventions.clear(tape)
-        made = Tangents(tape, carry_tangents(tape, space))
+        _carry(tape, spaces, None)
+        made = [Tangents(tape, space) for space in spaces]
         confirm_conventions(tape, [a for a in tape.arrays.values() if a.allocation in tape.log.written])
         conventions.warn(tape)
-        return made
+    return made if several else made[0]
+
+
+def _started(tape: Tape, tangents: Mapping[array, Any]) -> Workspace:
+    """The workspace of one direction, before its walk."""
+    space = Workspace()
+    check_pairs("jvp(tape, tangents)", tangents, "direction", "jvp(tape, {x: v})")
+    for x, v in tangents.items():
+        check_direction(tape, x)
+        add_seed(space, x, v) if isinstance(v, array) else _add_numbers(space, x, v)
+    if not space:
+        raise GradientError("jvp() without a direction.", slug="no-seed", instead="jvp(tape, {x: v})")
+    return space
 
 
 def confirm_conventions(tape: Tape, ends: Iterable[array]) -> None:
@@ -182,13 +195,18 @@ def carry_tangents(
     `observe(event, space)` is called before each event, in the memory that it found.
     """
 
+    _carry(tape, [space], observe)
+    return space
+
+
+def _carry(tape: Tape, spaces: list[Workspace], observe: Callable[[Event, Workspace], None] | None) -> None:
     def carry(event: Event, after: dict) -> None:
-        if observe is not None:
-            observe(event, space)
-        STEPS[event.kind.step](tape, event, space, after)
+        for space in spaces:
+            if observe is not None:
+                observe(event, space)
+            STEPS[event.kind.step](tape, event, space, after)
 
     passing(tape, carry)
-    return space
 
 
 def passing(tape: Tape, before: Callable[[Event, dict], None], behind: Callable[[Event], None] | None = None) -> None:

@@ -435,9 +435,9 @@ class Tape(Recording, metaclass=Listed):
             return self._ask("against", against)
         return self._ask("diagnose", loss, grads)
 
-    def trust(self, loss: array, x: Any = None) -> Any:
+    def trust(self, loss: array, x: Any = None, executor: Any = None, progress: bool = True) -> Any:
         """Return how far the gradient of a loss can be followed by moving x (one array or several), as a `Trust`."""
-        return self._ask("trust", loss, x)
+        return self._ask("trust", loss, x, executor, progress)
 
     def memory(self) -> Any:
         """The bytes this tape holds, by whom and why."""

@@ -256,11 +256,26 @@ POS = _of_numbers(
 
 
 def _fused_mul(stmt: ir.Stmt) -> ir.Stmt | None:
-    """Fused derivative rule of x * sqrt(x): 3/2 sqrt(x). None if the root has a name, as its adjoint is shown."""
+    """Fused derivative rule of x * sqrt(x): 3/2 sqrt(x). None if the root has a name, as its adjoint is shown.
+
+    And of abs(x) * sign(x), which is x, also where abs has no slope; one of them may be multiplied before.
+    """
     for x, r in (stmt.args, stmt.args[::-1]):
         if r.stmt is not None and r.stmt.row is SQRT and r.stmt.args[0] is x and not r.name:
             return ir.Stmt(TIMES_ROOT, (x,), (r,))
+        if (whole := _whole(x, r)) is not None:
+            return ir.Stmt(POS, (whole,), stmt.outs)
+        for p, q in (r.stmt.args, r.stmt.args[::-1]) if r.stmt is not None and r.stmt.row is MUL else ():
+            if (whole := _whole(x, q)) is not None:
+                return ir.Stmt(MUL, (p, whole), stmt.outs)
     return None
+
+
+def _whole(one: ir.Value, other: ir.Value) -> ir.Value | None:
+    """The number of which these are the absolute value and the sign, in any order; None for others."""
+    a, b = one.stmt, other.stmt
+    same = a is not None and b is not None and {a.row, b.row} == {ABS, SIGN} and a.args == b.args
+    return a.args[0] if a is not None and same else None
 
 
 MUL = _of_numbers(

@@ -159,7 +159,7 @@ class _AnySlope(_VanishingSlope):
     def _moves(self, stmt: Stmt) -> bool:
         if stmt.row is mem.LOAD:
             a = root(stmt.args[0])
-            return a.name in self.active if a.companion is None else self.shadows and a.companion.role is Role.SHADOW
+            return a.name in self.active if a.companion is None else self.shadows and _is_shadow(stmt)
         return stmt.row.singular is not None and not stmt.row.singular.refused
 
     def depends(self, value: Value) -> bool:
@@ -172,7 +172,25 @@ class _AnySlope(_VanishingSlope):
         self.left -= 1
         if self.left < 0 and is_float(value.type):
             return self._unit(value, stmt)
+        if stmt.regions and stmt.row is not c.IF and is_float(value.type):
+            return self._of_loop(value, stmt)
         return super()._made(value, stmt)
+
+    def _of_loop(self, value: Value, stmt: Stmt) -> Any:
+        """Of a result of a loop: it moves if something does that is read for it from outside."""
+        read = [a for a in _read_for(value, stmt) if is_float(a.type) and self.others.depends(a)]
+        moved = [ROWS["logical_not"](all_zero(t)) for a in read if (t := self.others.of(a)) is not None]
+        if read and not moved:
+            return None
+        sure, unit = self.sure or bool(moved), self._unit(value, stmt)
+        self.sure = sure
+        if not moved:
+            return unit
+        moves = reduce(ROWS["logical_or"], moved)
+        if stmt.role == "adjoint" and not any(_is_shadow(s) for r in stmt.regions for s in walk(r)):
+            came = [ROWS["logical_not"](all_zero(a)) for a in stmt.args if is_float(a.type)]
+            moves = ROWS["logical_and"](moves, reduce(ROWS["logical_or"], came))
+        return ROWS["where"](moves, unit, zero(value))
 
     def _unit(self, value: Value, stmt: Stmt) -> Any:
         k = 1.0 + len(self.made)
@@ -200,3 +218,28 @@ def _sources(value: Value, stmt: Stmt) -> list[Value]:
     if stmt.row is c.IF:
         return [r.results[stmt.outs.index(value)] for r in stmt.regions]
     return [*stmt.args, *(a for r in stmt.regions for s in walk(r) for a in s.args)]
+
+
+def _is_shadow(stmt: Stmt) -> bool:
+    """True for a load of adjoints."""
+    a = root(stmt.args[0]) if stmt.row is mem.LOAD else None
+    return a is not None and a.companion is not None and a.companion.role is Role.SHADOW
+
+
+def _read_for(value: Value, loop: Stmt) -> list[Value]:
+    """The values from outside of a loop from which a result of it is computed."""
+    body, fixed, skip = loop.regions[-1], int(loop.row is c.FOR), int(loop.attr.breaks)
+    inside = {o for r in loop.regions for s in walk(r) for o in (*s.outs, *(p for q in s.regions for p in q.params))}
+    todo, seen, found = [body.results[skip + loop.outs.index(value)]], set(), []
+    while todo:
+        a = todo.pop()
+        if a in seen:
+            continue
+        seen.add(a)
+        if a in body.params[fixed:]:
+            todo.append(body.results[skip + body.params.index(a) - fixed])
+        elif a in inside and a.stmt is not None:
+            todo += _sources(a, a.stmt)
+        elif a not in inside:
+            found.append(a)
+    return found

@@ -147,7 +147,7 @@ def followed(tape: Tape) -> Said | None:
     from ...diagnose.trust import trust  # no picture but this needs it
 
     with suppress(GradientError, KernelError, LaunchError):
-        found = trust(tape, loss)
+        found = trust(tape, loss, progress=False)
         text, _, remedy = found.sentence.partition(" What helps: ")
         made = Finding("trust", "info", found.launch or "", found.line, text, remedy, thread=found.thread, brief=text)
         return _said(tape, made, None)
