@@ -74,9 +74,6 @@ def cast(x: Operand, dtype: object) -> Any:
     No gradient passes to another type.
 
     `wb.int32(x)` and the like convert the value instead.
-
-    >>> wb.cast(1.0, wb.int32)
-    np.int32(1065353216)
     """
     if isinstance(kind(x), Composite):
         raise stop((x,), f"`cast` takes a number, not {kind(x)}", slug="operand-type")

@@ -141,11 +141,7 @@ NOISE = row(
 
 
 def noise(state: Operand, x: Operand) -> Any:
-    """noise(state: uint32, x: float or vec2 to vec4) -> float: smooth noise, 0 where all coordinates are whole.
-
-    >>> wb.noise(wb.rand_init(42), wb.vec2(1.0, 2.0))
-    np.float32(0.0)
-    """
+    """noise(state: uint32, x: float or vec2 to vec4) -> float: smooth noise, 0 where all coordinates are whole."""
     return NOISE(state, x)
 
 
@@ -153,9 +149,6 @@ def pnoise(state: Operand, x: Operand, *periods: Operand) -> Any:
     """pnoise(state: uint32, x: float or vec2 to vec4, *periods: int) -> float: noise that repeats itself.
 
     There is one period for each axis. Other than in Warp it repeats itself below zero too.
-
-    >>> bool(wb.pnoise(wb.rand_init(42), 0.3, 4) == wb.pnoise(wb.rand_init(42), 0.3, 4000))
-    True
     """
     if not periods:
         text = "`pnoise` takes an integer period for each axis"
@@ -179,9 +172,6 @@ def curlnoise(state: Operand, x: Operand, octaves: Whole = 1, lacunarity: Operan
 
     A field without divergence: the curl of noise by the first two or three coordinates; the fourth is time. Each octave
     is finer by lacunarity and weaker by gain than the one before; how many there are is a constant.
-
-    >>> len(wb.curlnoise(wb.rand_init(42), wb.vec3(0.5, 1.5, 2.5)))
-    3
     """
     type = kind(x)
     if not isinstance(type, Vector) or type.length not in (2, 3, 4):

@@ -21,50 +21,30 @@ def _needs_vector(name: str, v: Operand) -> None:
 
 
 def norm_huber(v: Operand, delta: Operand = 1.0) -> Any:
-    """norm_huber(v: vector, delta: scalar = 1) -> scalar: |v|² / 2 up to delta, then delta (|v| - delta / 2).
-
-    >>> wb.norm_huber(wb.vec2(3.0, 4.0))
-    np.float32(4.5)
-    """
+    """norm_huber(v: vector, delta: scalar = 1) -> scalar: |v|² / 2 up to delta, then delta (|v| - delta / 2)."""
     _needs_vector("norm_huber", v)
     square = LENGTH_SQ(v)
     return WHERE(LE(square, delta * delta), 0.5 * square, (LENGTH(v) - 0.5 * delta) * delta)
 
 
 def norm_pseudo_huber(v: Operand, delta: Operand = 1.0) -> Any:
-    """norm_pseudo_huber(v: vector, delta: scalar = 1) -> scalar: delta sqrt(1 + |v|² / delta²), which is smooth.
-
-    >>> wb.norm_pseudo_huber(wb.vec2(0.0, 0.75))
-    np.float32(1.25)
-    """
+    """norm_pseudo_huber(v: vector, delta: scalar = 1) -> scalar: delta sqrt(1 + |v|² / delta²), which is smooth."""
     _needs_vector("norm_pseudo_huber", v)
     return delta * SQRT(1.0 + LENGTH_SQ(v) / (delta * delta))
 
 
 def smooth_normalize(v: Operand, delta: Operand = 1.0) -> Any:
-    """smooth_normalize(v: vector, delta: scalar = 1) -> vector: v / norm_pseudo_huber(v, delta).
-
-    >>> wb.smooth_normalize(wb.vec2(0.0, 0.75))
-    Small([0. , 0.6], dtype=float32)
-    """
+    """smooth_normalize(v: vector, delta: scalar = 1) -> vector: v / norm_pseudo_huber(v, delta)."""
     return UNSCALE(v, norm_pseudo_huber(v, delta))
 
 
 def div_approx(a: Operand, b: Operand) -> Any:
-    """div_approx(a, b) -> a / b: the exact quotient, on every backend.
-
-    >>> wb.div_approx(1.0, 4.0)
-    np.float32(0.25)
-    """
+    """div_approx(a, b) -> a / b: the exact quotient, on every backend."""
     return divide(a, b)
 
 
 def inverse_approx(m: Operand) -> Any:
-    """inverse_approx(m: matrix) -> inverse(m): the exact one, on every backend.
-
-    >>> wb.inverse_approx(wb.mat22(2.0, 0.0, 0.0, 4.0))[1, 1]
-    np.float32(0.25)
-    """
+    """inverse_approx(m: matrix) -> inverse(m): the exact one, on every backend."""
     return INVERSE(m)
 
 

@@ -69,6 +69,7 @@ def describe(builtin: Callable[..., Any], name: str, doc: str) -> None:
 
     A function keeps its own parameters, annotated by the words of its docstring.
     """
+    doc = inspect.cleandoc(doc)
     made = signature(doc)
     words = {p.name: p.annotation for p in made.parameters.values() if p.annotation is not p.empty}
     head = " ".join(words.values())

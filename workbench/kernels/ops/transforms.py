@@ -70,30 +70,18 @@ def _vec(v: Operand, length: int) -> Any:
 
 
 def transform_identity(dtype: object = float) -> Any:
-    """transform_identity(dtype = float32) -> transform that moves and turns nothing.
-
-    >>> wb.transform_identity()
-    Small([0., 0., 0., 0., 0., 0., 1.], dtype=float32)
-    """
+    """transform_identity(dtype = float32) -> transform that moves and turns nothing."""
     return here(transformation(dtype), (0, 0, 0, 0, 0, 0, 1))
 
 
 def transform_get_translation(t: Operand) -> Any:
-    """transform_get_translation(t: transform) -> vec3: its position, `t.p`.
-
-    >>> wb.transform_get_translation(wb.transform(wb.vec3(1.0, 2.0, 3.0)))
-    Small([1., 2., 3.], dtype=float32)
-    """
+    """transform_get_translation(t: transform) -> vec3: its position, `t.p`."""
     demand("transform_get_translation", "a transform", (t, is_transform))
     return position(t)
 
 
 def transform_get_rotation(t: Operand) -> Any:
-    """transform_get_rotation(t: transform) -> quaternion: its rotation, `t.q`.
-
-    >>> wb.transform_get_rotation(wb.transform_identity())
-    Small([0., 0., 0., 1.], dtype=float32)
-    """
+    """transform_get_rotation(t: transform) -> quaternion: its rotation, `t.q`."""
     demand("transform_get_rotation", "a transform", (t, is_transform))
     return rotation(t)
 
@@ -102,9 +90,6 @@ def transform_set_translation(t: Operand, p: Operand) -> Any:
     """transform_set_translation(t: transform, p: vec3): in a kernel `t.p = p`, also for an element of an array.
 
     On the host it gives the new transform and leaves `t` as it is.
-
-    >>> wb.transform_set_translation(wb.transform_identity(), wb.vec3(1.0, 2.0, 3.0))
-    Small([1., 2., 3., 0., 0., 0., 1.], dtype=float32)
     """
     demand("transform_set_translation", "a transform and a vec3", (t, is_transform), (p, _POINT))
     return replaced(t, 0, p)
@@ -114,9 +99,6 @@ def transform_set_rotation(t: Operand, q: Operand) -> Any:
     """transform_set_rotation(t: transform, q: quaternion): in a kernel `t.q = q`, also for an element of an array.
 
     On the host it gives the new transform and leaves `t` as it is.
-
-    >>> wb.transform_set_rotation(wb.transform_identity(), wb.quat(1.0, 0.0, 0.0, 0.0))
-    Small([0., 0., 0., 1., 0., 0., 0.], dtype=float32)
     """
     what = "a transform and a quaternion"
     demand("transform_set_rotation", what, (t, is_transform), (q, lambda k: isinstance(k, Quat)))
@@ -124,22 +106,14 @@ def transform_set_rotation(t: Operand, q: Operand) -> Any:
 
 
 def transform_multiply(a: Operand, b: Operand) -> Any:
-    """transform_multiply(a: transform, b: transform) -> transform: b, then a; the same as `a * b`.
-
-    >>> wb.transform_multiply(wb.transform(wb.vec3(1.0, 0.0, 0.0)), wb.transform(wb.vec3(0.0, 2.0, 0.0)))
-    Small([1., 2., 0., 0., 0., 0., 1.], dtype=float32)
-    """
+    """transform_multiply(a: transform, b: transform) -> transform: b, then a; the same as `a * b`."""
     demand("transform_multiply", "two transforms", (a, is_transform), (b, is_transform))
     q = rotation(a)
     return transform_of(ADD(QUAT_ROTATE(q, position(b)), position(a)), QUAT_MUL(q, rotation(b)))
 
 
 def transform_inverse(t: Operand) -> Any:
-    """transform_inverse(t: transform) -> transform that undoes t, whose rotation has length 1.
-
-    >>> wb.transform_inverse(wb.transform(wb.vec3(1.0, 2.0, 3.0)))
-    Small([-1., -2., -3., -0., -0., -0.,  1.], dtype=float32)
-    """
+    """transform_inverse(t: transform) -> transform that undoes t, whose rotation has length 1."""
     demand("transform_inverse", "a transform", (t, is_transform))
     back = QUAT_INVERSE(rotation(t))
     return transform_of(NEG(QUAT_ROTATE(back, position(t))), back)
@@ -148,9 +122,6 @@ def transform_inverse(t: Operand) -> Any:
 def transform_point(t: Operand, x: Operand) -> Any:
     """transform_point(t: transform or mat44, x: vec3) -> vec3: x turned and moved; by a matrix the first three rows
     of t (x, 1).
-
-    >>> wb.transform_point(wb.transform(wb.vec3(1.0, 2.0, 3.0)), wb.vec3(1.0, 1.0, 1.0))
-    Small([2., 3., 4.], dtype=float32)
     """
     if is_transform(kind(t)) and _POINT(kind(x)):
         return ADD(QUAT_ROTATE(rotation(t), x), position(t))
@@ -158,11 +129,7 @@ def transform_point(t: Operand, x: Operand) -> Any:
 
 
 def transform_vector(t: Operand, x: Operand) -> Any:
-    """transform_vector(t: transform or mat44, x: vec3) -> vec3: x turned; by a matrix the first three rows of t (x, 0).
-
-    >>> wb.transform_vector(wb.transform(wb.vec3(1.0, 2.0, 3.0)), wb.vec3(1.0, 1.0, 1.0))
-    Small([1., 1., 1.], dtype=float32)
-    """
+    """transform_vector(t: transform or mat44, x: vec3) -> vec3: x turned; by a matrix, three rows of t (x, 0)."""
     if is_transform(kind(t)) and _POINT(kind(x)):
         return QUAT_ROTATE(rotation(t), x)
     return _by_matrix("transform_vector", t, x, 0.0)
@@ -182,11 +149,7 @@ def _frame(rows: list[Any], p: Operand) -> Any:
 
 
 def transform_to_matrix(t: Operand) -> Any:
-    """transform_to_matrix(t: transform) -> mat44 that does to (x, 1) what t does to x.
-
-    >>> wb.transform_to_matrix(wb.transform(wb.vec3(1.0, 2.0, 3.0)))[0]
-    Small([1., 0., 0., 1.], dtype=float32)
-    """
+    """transform_to_matrix(t: transform) -> mat44 that does to (x, 1) what t does to x."""
     demand("transform_to_matrix", "a transform", (t, is_transform))
     m = QUAT_TO_MATRIX(rotation(t))
     return _frame([EXTRACT(m, attr=(i,)) for i in range(3)], position(t))
@@ -197,21 +160,13 @@ def _column(m: Operand, j: int) -> Any:
 
 
 def transform_from_matrix(m: Operand) -> Any:
-    """transform_from_matrix(m: mat44) -> transform: of a rotation matrix and a position.
-
-    >>> wb.transform_from_matrix(wb.transform_to_matrix(wb.transform(wb.vec3(1.0, 2.0, 3.0))))
-    Small([1., 2., 3., 0., 0., 0., 1.], dtype=float32)
-    """
+    """transform_from_matrix(m: mat44) -> transform: of a rotation matrix and a position."""
     demand("transform_from_matrix", "a mat44", (m, _FRAME))
     return transform_of(_column(m, 3), quat_from_matrix(m))
 
 
 def transform_compose(p: Operand, q: Operand, scale: Operand) -> Any:
-    """transform_compose(p: vec3, q: quaternion, scale: vec3) -> mat44: scaled along the axes, turned, then moved.
-
-    >>> wb.transform_compose(wb.vec3(1.0, 2.0, 3.0), wb.quat_identity(), wb.vec3(2.0, 2.0, 2.0))[0]
-    Small([2., 0., 0., 1.], dtype=float32)
-    """
+    """transform_compose(p: vec3, q: quaternion, scale: vec3) -> mat44: scaled along the axes, turned, then moved."""
     what = "a vec3, a quaternion and a vec3"
     demand("transform_compose", what, (p, _POINT), (q, lambda k: isinstance(k, Quat)), (scale, _POINT))
     m = QUAT_TO_MATRIX(q)
@@ -222,9 +177,6 @@ def transform_decompose(m: Operand) -> tuple[Any, Any, Any]:
     """transform_decompose(m: mat44) -> (vec3, quaternion, vec3): position, rotation and scale.
 
     The scale is the lengths of the columns, never negative; a column of zeros stays zero.
-
-    >>> wb.transform_decompose(wb.transform_to_matrix(wb.transform_identity()))[2]
-    Small([1., 1., 1.], dtype=float32)
     """
     demand("transform_decompose", "a mat44", (m, _FRAME))
     columns = [_column(m, j) for j in range(3)]
@@ -237,11 +189,7 @@ def transform_decompose(m: Operand) -> tuple[Any, Any, Any]:
 
 
 def transform_expand(values: Components) -> Any:
-    """transform_expand(values) -> transform of seven numbers, on the host.
-
-    >>> wb.transform_expand([1, 2, 3, 0, 0, 0, 1])
-    Small([1., 2., 3., 0., 0., 0., 1.], dtype=float32)
-    """
+    """transform_expand(values) -> transform of seven numbers, on the host."""
     return transformation(float)(*np.ravel(values))
 
 
@@ -259,29 +207,17 @@ def _spatial(angular: Operand, linear: Operand) -> Any:
 
 
 def spatial_top(s: Operand) -> Any:
-    """spatial_top(s: spatial_vector) -> vec3: its first half, the angular one.
-
-    >>> wb.spatial_top(wb.spatial_vector(1.0, 2.0, 3.0, 4.0, 5.0, 6.0))
-    Small([1., 2., 3.], dtype=float32)
-    """
+    """spatial_top(s: spatial_vector) -> vec3: its first half, the angular one."""
     return _halves("spatial_top", s)[0]
 
 
 def spatial_bottom(s: Operand) -> Any:
-    """spatial_bottom(s: spatial_vector) -> vec3: its second half, the linear one.
-
-    >>> wb.spatial_bottom(wb.spatial_vector(1.0, 2.0, 3.0, 4.0, 5.0, 6.0))
-    Small([4., 5., 6.], dtype=float32)
-    """
+    """spatial_bottom(s: spatial_vector) -> vec3: its second half, the linear one."""
     return _halves("spatial_bottom", s)[1]
 
 
 def spatial_dot(a: Operand, b: Operand) -> Any:
-    """spatial_dot(a: spatial_vector, b: spatial_vector) -> scalar: the power of a wrench along a twist.
-
-    >>> wb.spatial_dot(wb.spatial_vector(1.0), wb.spatial_vector(2.0))
-    np.float32(12.0)
-    """
+    """spatial_dot(a: spatial_vector, b: spatial_vector) -> scalar: the power of a wrench along a twist."""
     demand("spatial_dot", "two spatial vectors", (a, _SPATIAL), (b, _SPATIAL))
     return DOT(a, b)
 
@@ -290,10 +226,6 @@ def spatial_cross(a: Operand, b: Operand) -> Any:
     """spatial_cross(a: spatial_vector, b: spatial_vector) -> spatial_vector: of two twists.
 
     That is (wa x wb, va x wb + wa x vb).
-
-    >>> a, b = wb.spatial_vector(1.0, 0.0, 0.0, 0.0, 0.0, 0.0), wb.spatial_vector(0.0, 1.0, 0.0, 0.0, 1.0, 0.0)
-    >>> wb.spatial_cross(a, b)
-    Small([0., 0., 1., 0., 0., 1.], dtype=float32)
     """
     wa, va, wb, vb = _halves("spatial_cross", a, b)
     return _spatial(CROSS(wa, wb), ADD(CROSS(va, wb), CROSS(wa, vb)))
@@ -303,21 +235,13 @@ def spatial_cross_dual(a: Operand, b: Operand) -> Any:
     """spatial_cross_dual(a: spatial_vector, b: spatial_vector) -> spatial_vector: of a twist and a wrench.
 
     That is (wa x tb + va x fb, wa x fb).
-
-    >>> a, b = wb.spatial_vector(1.0, 0.0, 0.0, 0.0, 0.0, 0.0), wb.spatial_vector(0.0, 1.0, 0.0, 0.0, 1.0, 0.0)
-    >>> wb.spatial_cross_dual(a, b)
-    Small([0., 0., 1., 0., 0., 1.], dtype=float32)
     """
     wa, va, tb, fb = _halves("spatial_cross_dual", a, b)
     return _spatial(ADD(CROSS(wa, tb), CROSS(va, fb)), CROSS(wa, fb))
 
 
 def spatial_adjoint(r: Operand, s: Operand) -> Any:
-    """spatial_adjoint(r: mat33, s: mat33) -> spatial_matrix: the blocks r, 0 above s, r.
-
-    >>> wb.spatial_adjoint(wb.identity(3), wb.identity(3))[3]
-    Small([1., 0., 0., 1., 0., 0.], dtype=float32)
-    """
+    """spatial_adjoint(r: mat33, s: mat33) -> spatial_matrix: the blocks r, 0 above s, r."""
     demand("spatial_adjoint", "two mat33", (r, _matrix(3)), (s, _matrix(3)))
     six, nothing = _vec(r, 6), here(_vec(r, 3), 0)
     rows = [EXTRACT(r, attr=(i,)) for i in range(3)]
@@ -327,33 +251,21 @@ def spatial_adjoint(r: Operand, s: Operand) -> Any:
 
 
 def transform_twist(t: Operand, x: Operand) -> Any:
-    """transform_twist(t: transform, x: spatial_vector) -> spatial_vector: a twist in the frame that t leads to.
-
-    >>> wb.transform_twist(wb.transform(wb.vec3(1.0, 0.0, 0.0)), wb.spatial_vector(0.0, 0.0, 1.0, 0.0, 0.0, 0.0))
-    Small([ 0.,  0.,  1.,  0., -1.,  0.], dtype=float32)
-    """
+    """transform_twist(t: transform, x: spatial_vector) -> spatial_vector: a twist in the frame that t leads to."""
     demand("transform_twist", "a transform and a spatial vector", (t, is_transform), (x, _SPATIAL))
     w, v = (QUAT_ROTATE(rotation(t), half) for half in _halves("transform_twist", x))
     return _spatial(w, ADD(v, CROSS(position(t), w)))
 
 
 def transform_wrench(t: Operand, x: Operand) -> Any:
-    """transform_wrench(t: transform, x: spatial_vector) -> spatial_vector: a wrench in the frame that t leads to.
-
-    >>> wb.transform_wrench(wb.transform(wb.vec3(1.0, 0.0, 0.0)), wb.spatial_vector(0.0, 0.0, 0.0, 0.0, 1.0, 0.0))
-    Small([0., 0., 1., 0., 1., 0.], dtype=float32)
-    """
+    """transform_wrench(t: transform, x: spatial_vector) -> spatial_vector: a wrench in the frame that t leads to."""
     demand("transform_wrench", "a transform and a spatial vector", (t, is_transform), (x, _SPATIAL))
     torque, force = (QUAT_ROTATE(rotation(t), half) for half in _halves("transform_wrench", x))
     return _spatial(ADD(torque, CROSS(position(t), force)), force)
 
 
 def velocity_at_point(twist: Operand, r: Operand) -> Any:
-    """velocity_at_point(twist: spatial_vector, r: vec3) -> vec3: the velocity v + w x r of the point r of a body.
-
-    >>> wb.velocity_at_point(wb.spatial_vector(0.0, 0.0, 1.0, 0.0, 0.0, 0.0), wb.vec3(1.0, 0.0, 0.0))
-    Small([0., 1., 0.], dtype=float32)
-    """
+    """velocity_at_point(twist: spatial_vector, r: vec3) -> vec3: the velocity v + w x r of the point r of a body."""
     demand("velocity_at_point", "a spatial vector and a vec3", (twist, _SPATIAL), (r, _POINT))
     w, v = _halves("velocity_at_point", twist)
     return ADD(v, CROSS(w, r))
