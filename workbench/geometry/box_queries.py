@@ -16,7 +16,6 @@ from ..kernels.types import Array, Query, float32, int32, uint32
 from ..launches.handles import held, numbered, rebuilt_in_place
 from ..launches.launch import through
 from .building import check, check_groups, check_order, contents, same_device
-from .examples import BOXES, GROUPS, TWO_FACES, counted, marked
 from .fitting import fit_boxes
 from .language import wb
 from .mesh import BEFORE, MESH, item_corners
@@ -201,7 +200,6 @@ MeshQuery = MeshQueryAABB = Query("MeshQueryAABB", (("mesh", MESH), ("boxes", Bv
 # ---- queries of a tree
 
 
-@marked("wb.bvh_query_sphere(bvh, wb.vec3(), 9.0, wb.bvh_get_group_root(bvh, 7))", [1, 0, 1, 0], GROUPS)
 @library()
 def bvh_get_group_root(bvh: TREE, group: int):
     """bvh_get_group_root(bvh: uint64, group: int) -> int: what queries take as `root` to find boxes of a group alone.
@@ -211,7 +209,6 @@ def bvh_get_group_root(bvh: TREE, group: int):
     return group_root(bvh, group)
 
 
-@marked("wb.bvh_query_aabb(bvh, wb.vec3(0.5, 0.5, 0.5), wb.vec3(2.5, 2.5, 2.5))", [1, 1, 0], BOXES)
 @library()
 def bvh_query_aabb(bvh: TREE, low: wb.vec3, high: wb.vec3, root: int = -1):
     """bvh_query_aabb(bvh: uint64, low: vec3, high: vec3) -> BvhQuery: the boxes that touch the one from low to high.
@@ -221,14 +218,12 @@ def bvh_query_aabb(bvh: TREE, low: wb.vec3, high: wb.vec3, root: int = -1):
     return BvhQuery(bvh, BOX, wb.detach(low), wb.detach(high), 0.0, 0.0, uint32(1), 0, root)
 
 
-@marked("wb.bvh_query_ray(bvh, wb.vec3(-1.0, 0.5, 0.5), wb.vec3(1.0, 0.0, 0.0))", [1, 0, 1], BOXES)
 @library()
 def bvh_query_ray(bvh: TREE, start: wb.vec3, dir: wb.vec3, root: int = -1):
     """bvh_query_ray(bvh: uint64, start: vec3, dir: vec3) -> BvhQuery: boxes that a ray meets, in no certain order."""
     return BvhQuery(bvh, RAY, wb.detach(start), inverses(wb.detach(dir)), 0.0, EVERYWHERE, uint32(1), 0, root)
 
 
-@marked("wb.bvh_query_capsule(bvh, wb.vec3(-1.0, 1.2, 0.5), wb.vec3(1.0, 0.0, 0.0), 0.3)", [1, 0, 1], BOXES)
 @library()
 def bvh_query_capsule(bvh: TREE, start: wb.vec3, dir: wb.vec3, radius: float, root: int = -1):
     """bvh_query_capsule(bvh: uint64, start: vec3, dir: vec3, radius: float) -> BvhQuery: as of a ray that is thick.
@@ -239,7 +234,6 @@ def bvh_query_capsule(bvh: TREE, start: wb.vec3, dir: wb.vec3, radius: float, ro
     return BvhQuery(bvh, RAY, wb.detach(start), inverses(wb.detach(dir)), r, EVERYWHERE, uint32(1), 0, root)
 
 
-@marked("wb.bvh_query_sphere(bvh, wb.vec3(2.5, 0.5, 0.5), 1.6)", [1, 0, 1], BOXES)
 @library()
 def bvh_query_sphere(bvh: TREE, center: wb.vec3, radius: float, root: int = -1):
     """bvh_query_sphere(bvh: uint64, center: vec3, radius: float) -> BvhQuery: the boxes that a ball touches."""
@@ -247,12 +241,6 @@ def bvh_query_sphere(bvh: TREE, center: wb.vec3, radius: float, root: int = -1):
     return BvhQuery(bvh, SPHERE, c, c, r * r, 0.0, uint32(1), 0, root)
 
 
-@counted(
-    "wb.bvh_query_ray(bvh, wb.vec3(-1.0, 0.5, 0.5), wb.vec3(1.0, 0.0, 0.0))",
-    "wb.bvh_query_next(query, k, 3.0)",
-    [1],
-    BOXES,
-)
 @library("query", "index")
 def bvh_query_next(query: BvhQuery, index: int, max_dist: float = EVERYWHERE):
     """bvh_query_next(query: BvhQuery, index: int, max_dist: float) -> bool: is there another; `index` is its number.
@@ -268,21 +256,18 @@ def bvh_query_next(query: BvhQuery, index: int, max_dist: float = EVERYWHERE):
 # ---- queries of a mesh
 
 
-@marked("wb.mesh_query_aabb(mesh, wb.vec3(0.9, 0.9, 0.0), wb.vec3(2.0, 2.0, 1.0))", [1, 0], TWO_FACES)
 @library()
 def mesh_query_aabb(mesh: MESH, low: wb.vec3, high: wb.vec3):
     """mesh_query_aabb(mesh: uint64, low: vec3, high: vec3) -> MeshQueryAABB: the faces whose boxes touch this one."""
     return MeshQueryAABB(mesh, bvh_query_aabb(mesh.tree, low, high))
 
 
-@marked("wb.mesh_query_sphere(mesh, wb.vec3(1.0, 1.0, 0.0), 0.8)", [1, 0], TWO_FACES)
 @library()
 def mesh_query_sphere(mesh: MESH, center: wb.vec3, radius: float):
     """mesh_query_sphere(mesh: uint64, center: vec3, radius: float) -> MeshQueryAABB: the faces that a ball touches."""
     return MeshQueryAABB(mesh, bvh_query_sphere(mesh.tree, center, radius))
 
 
-@counted("wb.mesh_query_sphere(mesh, wb.vec3(1.0, 1.0, 0.0), 0.8)", "wb.mesh_query_next(query, k)", [1], TWO_FACES)
 @library("query", "index")
 def mesh_query_next(query: MeshQueryAABB, index: int):
     """mesh_query_next(query: MeshQueryAABB, index: int) -> bool: is there another face; `index` becomes its number.

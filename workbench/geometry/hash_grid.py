@@ -22,7 +22,6 @@ from ..kernels.types import Array, Handle, Query, bool_, float16, float32, float
 from ..launches.handles import held, numbered, rebuilt_in_place
 from ..launches.launch import launch, through
 from .building import check, room, same_device
-from .examples import GRID, counted, valued
 from .language import wb
 
 FAR = 1.0e9  # cells beyond this are one: their numbers would not fit int32
@@ -121,7 +120,6 @@ def advance(query: HashGridQuery):  # noqa: F821
     return query, index
 
 
-@counted("wb.hash_grid_query(grid, wb.vec3(0.2, 0.0, 0.0), 0.5)", "wb.hash_grid_query_next(query, k)", [1], GRID)
 @library("query", "index")
 def hash_grid_query_next(query: HashGridQuery, index: int):  # noqa: F821
     """hash_grid_query_next(query, index: int) -> bool: is there another point; `index` becomes its number.
@@ -132,7 +130,6 @@ def hash_grid_query_next(query: HashGridQuery, index: int):  # noqa: F821
     return found >= 0, query, wb.where(found >= 0, found, index)
 
 
-@valued("wb.hash_grid_point_id(grid, 0)", [1], GRID)
 @library()
 def hash_grid_point_id(grid: HASH_GRID, index: int):  # noqa: F821
     """hash_grid_point_id(grid: uint64, index: int) -> int: the number of a point from its place in the order of cells.

@@ -13,7 +13,6 @@ from ..kernels.types import Array, Handle, float32, int32, uint32
 from ..launches.handles import held, numbered, rebuilt_in_place
 from ..launches.launch import launch, through
 from .building import check, check_groups, check_order, contents, module, room, same_device, stored
-from .examples import FACE, MOVING, example, marked, mesh_of, valued
 from .fitting import fit_dipoles, fit_faces, vec3i
 from .language import wb
 from .tree import TREE, Tree, group_root
@@ -231,26 +230,18 @@ def item_corners(mesh: MESH, item: int):
     return wb.detach(a), wb.detach(b), wb.detach(c)
 
 
-@valued("wb.mesh_get(mesh).points[1]", [[1.0, 0.0, 0.0]])
 @library()
 def mesh_get(mesh: MESH):
     """mesh_get(mesh: uint64) -> the mesh: its `points`, `indices` and `velocities` as arrays of the kernel."""
     return mesh
 
 
-@marked("wb.bvh_query_sphere(wb.mesh_get_bvh(mesh), wb.vec3(), 1.0)", [1], FACE)
 @library()
 def mesh_get_bvh(mesh: MESH):
     """mesh_get_bvh(mesh: uint64) -> the tree of the mesh, whose items are its faces, for `bvh_query_aabb`, say."""
     return mesh.tree
 
 
-@example(
-    "root = wb.mesh_get_group_root(mesh, 4)",
-    "out[0] = wb.mesh_query_ray(mesh, wb.vec3(0.2, 0.2, 3.0), wb.vec3(0.0, 0.0, -1.0), 10.0, root).face",
-    gives=[1],
-    scene=mesh_of("0, 1, 2, 0, 1, 2", ", groups=wb.array([3, 4], dtype=int)"),
-)
 @library()
 def mesh_get_group_root(mesh: MESH, group: int):
     """mesh_get_group_root(mesh: uint64, group: int) -> int: what rays take as `root` to hit faces of a group alone.
@@ -260,28 +251,24 @@ def mesh_get_group_root(mesh: MESH, group: int):
     return group_root(mesh.tree, group)
 
 
-@valued("wb.mesh_get_index(mesh, 2)", [2])
 @library()
 def mesh_get_index(mesh: MESH, index: int):
     """mesh_get_index(mesh: uint64, index: int) -> int: the point of a corner; those of face f are 3 f to 3 f + 2."""
     return mesh.indices[index]
 
 
-@valued("wb.mesh_get_point(mesh, 1)", [[1.0, 0.0, 0.0]])
 @library()
 def mesh_get_point(mesh: MESH, index: int):
     """mesh_get_point(mesh: uint64, index: int) -> vec3: where a corner is; those of face f are 3 f to 3 f + 2."""
     return mesh.points[mesh.indices[index]]
 
 
-@valued("wb.mesh_get_velocity(mesh, 1)", [[1.0, 0.0, 0.0]], MOVING)
 @library()
 def mesh_get_velocity(mesh: MESH, index: int):
     """mesh_get_velocity(mesh: uint64, index: int) -> vec3: how fast a corner moves; of face f, 3 f to 3 f + 2."""
     return mesh.velocities[mesh.indices[index]]
 
 
-@valued("wb.mesh_eval_position(mesh, 0, 0.5, 0.5)", [[0.5, 0.0, 0.0]])
 @library()
 def mesh_eval_position(mesh: MESH, face: int, bary_u: float, bary_v: float):
     """mesh_eval_position(mesh: uint64, face: int, bary_u: float, bary_v: float) -> vec3: a point of a face.
@@ -292,7 +279,6 @@ def mesh_eval_position(mesh: MESH, face: int, bary_u: float, bary_v: float):
     return bary_u * corner(mesh, face, 0) + bary_v * corner(mesh, face, 1) + w * corner(mesh, face, 2)
 
 
-@valued("wb.mesh_eval_velocity(mesh, 0, 0.5, 0.5)", [[0.5, 0.0, 0.0]], MOVING)
 @library()
 def mesh_eval_velocity(mesh: MESH, face: int, bary_u: float, bary_v: float):
     """mesh_eval_velocity(mesh: uint64, face: int, bary_u: float, bary_v: float) -> vec3: how fast it moves.
@@ -303,7 +289,6 @@ def mesh_eval_velocity(mesh: MESH, face: int, bary_u: float, bary_v: float):
     return bary_u * a + bary_v * b + (1.0 - bary_u - bary_v) * mesh_get_velocity(mesh, 3 * face + 2)
 
 
-@valued("wb.mesh_eval_face_normal(mesh, 0)", [[0.0, 0.0, 1.0]])
 @library()
 def mesh_eval_face_normal(mesh: MESH, face: int):
     """mesh_eval_face_normal(mesh: uint64, face: int) -> vec3: of length 1; corners turn counter-clockwise around it.

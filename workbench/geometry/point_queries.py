@@ -5,7 +5,6 @@ from __future__ import annotations
 from ..kernels.reading.declare import struct
 from ..kernels.reading.library import library
 from ..kernels.types import Array, uint32
-from .examples import POINT_AND_FACE, WINDING, valued
 from .language import in_names, wb
 from .mesh import MESH, corner, item_corners
 from .signs import sign_by_normal, sign_by_parity, sign_by_rays, winding_number
@@ -148,7 +147,6 @@ def mesh_query_point(mesh: MESH, point: wb.vec3, max_dist: float):
     return query
 
 
-@valued("wb.mesh_query_point_no_sign(mesh, wb.vec3(0.2, 0.2, 1.0), 2.0).face", [1], POINT_AND_FACE)
 @in_names(**PLACE)
 @library()
 def mesh_query_point_no_sign(mesh: MESH, point: wb.vec3, max_dist: float):
@@ -159,7 +157,6 @@ def mesh_query_point_no_sign(mesh: MESH, point: wb.vec3, max_dist: float):
     return answer(mesh, point, closest_item(mesh, wb.detach(point), wb.detach(max_dist)))
 
 
-@valued("wb.mesh_query_furthest_point_no_sign(mesh, wb.vec3(-1.0, 0.0, 0.0), 0.0).v", [1.0])
 @in_names(**PLACE)
 @library()
 def mesh_query_furthest_point_no_sign(mesh: MESH, point: wb.vec3, min_dist: float):
@@ -178,7 +175,6 @@ def mesh_query_furthest_point_no_sign(mesh: MESH, point: wb.vec3, min_dist: floa
     return query
 
 
-@valued("wb.mesh_query_point_sign_normal(mesh, wb.vec3(0.2, 0.2, -1.0), 10.0).sign", [-1.0])
 @in_names(inside="sign", **PLACE)
 @library()
 def mesh_query_point_sign_normal(mesh: MESH, point: wb.vec3, max_dist: float, epsilon: float = 1.0e-3):
@@ -196,7 +192,6 @@ def mesh_query_point_sign_normal(mesh: MESH, point: wb.vec3, max_dist: float, ep
     return query
 
 
-@valued("wb.mesh_query_point_sign_winding_number(mesh, wb.vec3(0.2, 0.2, 1.0), 10.0).sign", [1.0], WINDING)
 @in_names(inside="sign", **PLACE)
 @library()
 def mesh_query_point_sign_winding_number(
@@ -216,7 +211,6 @@ def mesh_query_point_sign_winding_number(
     return query
 
 
-@valued("wb.mesh_query_point_sign_parity(mesh, wb.vec3(0.2, 0.2, 1.0), 10.0).sign", [1.0])
 @in_names(inside="sign", **PLACE)
 @library()
 def mesh_query_point_sign_parity(

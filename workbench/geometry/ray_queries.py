@@ -5,7 +5,6 @@ from __future__ import annotations
 from ..kernels.reading.declare import struct
 from ..kernels.reading.library import library
 from ..kernels.types import uint32
-from .examples import TWICE, valued
 from .language import in_names, wb
 from .mesh import MESH, corner, item_corners, mesh_eval_face_normal
 from .tree import climbed, inverses, is_other, leaf_items, left_out, node_entry, skipped
@@ -92,7 +91,6 @@ def hits(mesh: MESH, start: wb.vec3, dir: wb.vec3, max_t: float, enough: int, ro
     return count
 
 
-@valued("wb.mesh_query_ray(mesh, wb.vec3(0.2, 0.2, 3.0), wb.vec3(0.0, 0.0, -1.0), 10.0).t", [3.0])
 @in_names(t="t", bary_u="u", bary_v="v", sign="sign", normal="normal", face="face")
 @library()
 def mesh_query_ray(mesh: MESH, start: wb.vec3, dir: wb.vec3, max_t: float, root: int = -1):
@@ -116,14 +114,12 @@ def mesh_query_ray(mesh: MESH, start: wb.vec3, dir: wb.vec3, max_t: float, root:
     return query
 
 
-@valued("wb.mesh_query_ray_anyhit(mesh, wb.vec3(0.2, 0.2, 3.0), wb.vec3(0.0, 0.0, -1.0), 10.0)", [True])
 @library()
 def mesh_query_ray_anyhit(mesh: MESH, start: wb.vec3, dir: wb.vec3, max_t: float, root: int = -1):
     """mesh_query_ray_anyhit(mesh: uint64, start: vec3, dir: vec3, max_t: float) -> bool: does a ray hit anything."""
     return hits(mesh, wb.detach(start), wb.detach(dir), wb.detach(max_t), 1, root) > 0
 
 
-@valued("wb.mesh_query_ray_count_intersections(mesh, wb.vec3(0.2, 0.2, 3.0), wb.vec3(0.0, 0.0, -1.0))", [2], TWICE)
 @library()
 def mesh_query_ray_count_intersections(mesh: MESH, start: wb.vec3, dir: wb.vec3, root: int = -1):
     """mesh_query_ray_count_intersections(mesh: uint64, start: vec3, dir: vec3) -> int: how many faces a ray meets.

@@ -13,7 +13,6 @@ from .box_queries import (
     bvh_query_ray,
     mesh_query_aabb as faces_in,
 )
-from .examples import BOXES, TWO_FACES, example, marked_by_tiles
 from .language import wb
 from .mesh import MESH
 from .tree import TREE
@@ -22,38 +21,18 @@ BvhQueryTiled = Struct("BvhQueryTiled", (("query", BvhQuery), ("more", bool_)))
 MeshQueryAABBTiled = Struct("MeshQueryAABBTiled", (("query", MeshQueryAABB), ("more", bool_)))
 
 
-@marked_by_tiles(
-    "wb.tile_bvh_query_aabb(bvh, wb.vec3(0.5, 0.5, 0.5), wb.vec3(2.5, 2.5, 2.5))",
-    "tile_bvh_query_next",
-    [1, 1, 0],
-    BOXES,
-)
 @library()
 def tile_bvh_query_aabb(bvh: TREE, low: wb.vec3, high: wb.vec3):
     """tile_bvh_query_aabb(bvh: uint64, low: vec3, high: vec3) -> query: `bvh_query_aabb` for `tile_bvh_query_next`."""
     return BvhQueryTiled(boxes_in(bvh, low, high), True)
 
 
-@marked_by_tiles(
-    "wb.tile_bvh_query_ray(bvh, wb.vec3(-1.0, 0.5, 0.5), wb.vec3(1.0, 0.0, 0.0))",
-    "tile_bvh_query_next",
-    [1, 0, 1],
-    BOXES,
-)
 @library()
 def tile_bvh_query_ray(bvh: TREE, start: wb.vec3, dir: wb.vec3):
     """tile_bvh_query_ray(bvh: uint64, start: vec3, dir: vec3) -> query: `bvh_query_ray` for `tile_bvh_query_next`."""
     return BvhQueryTiled(bvh_query_ray(bvh, start, dir), True)
 
 
-@example(
-    "query = wb.tile_bvh_query_aabb(bvh, wb.vec3(), wb.vec3(9.0, 9.0, 9.0))",
-    "while wb.tile_query_valid(query):",
-    "    if wb.tile_bvh_query_next(query)[0] >= 0:",
-    "        out[0] += 1",
-    gives=[3],
-    scene=BOXES,
-)
 @library("query")
 def tile_bvh_query_next(query: BvhQueryTiled):
     """tile_bvh_query_next(query) -> a tile of one int: the number of the next box, -1 behind the last."""
@@ -63,26 +42,12 @@ def tile_bvh_query_next(query: BvhQueryTiled):
     return wb.tile(found), query
 
 
-@marked_by_tiles(
-    "wb.tile_mesh_query_aabb(mesh, wb.vec3(0.9, 0.9, 0.0), wb.vec3(2.0, 2.0, 1.0))",
-    "tile_mesh_query_aabb_next",
-    [1, 0],
-    TWO_FACES,
-)
 @library()
 def tile_mesh_query_aabb(mesh: MESH, low: wb.vec3, high: wb.vec3):
     """tile_mesh_query_aabb(mesh: uint64, low: vec3, high: vec3) -> query: `mesh_query_aabb` for the next name."""
     return MeshQueryAABBTiled(faces_in(mesh, low, high), True)
 
 
-@example(
-    "query = wb.tile_mesh_query_aabb(mesh, wb.vec3(), wb.vec3(2.0, 2.0, 1.0))",
-    "while wb.tile_query_valid(query):",
-    "    if wb.tile_mesh_query_aabb_next(query)[0] >= 0:",
-    "        out[0] += 1",
-    gives=[2],
-    scene=TWO_FACES,
-)
 @library("query")
 def tile_mesh_query_aabb_next(query: MeshQueryAABBTiled):
     """tile_mesh_query_aabb_next(query) -> a tile of one int: the number of the next face, -1 behind the last."""
@@ -92,14 +57,6 @@ def tile_mesh_query_aabb_next(query: MeshQueryAABBTiled):
     return wb.tile(found), query
 
 
-@example(
-    "query = wb.tile_bvh_query_aabb(bvh, wb.vec3(8.0), wb.vec3(9.0))",
-    "while wb.tile_query_valid(query):",
-    "    found = wb.tile_bvh_query_next(query)",
-    "    out[0] += 1",
-    gives=[1],
-    scene=BOXES,
-)
 @library()
 def tile_query_valid(query):
     """tile_query_valid(query) -> bool: True if the last results had one, and before the first."""

@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+from ..ops.examples import documented
 from ..recursion import recursive
 from . import refused_syntax
 from .declare import Func
@@ -29,6 +30,7 @@ class Library(Func):
         like: dict[str, str] | None = None,
     ):
         super().__init__(fn)
+        self.__doc__ = documented(inspect.cleandoc(fn.__doc__ or ""), fn.__name__)
         self.hands_out, self.other, self.like = hands_out, other, like or {}
         self.signature = inspect.signature(fn)
         self.needed = sum(p.default is p.empty for p in self.signature.parameters.values())
