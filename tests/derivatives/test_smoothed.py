@@ -94,6 +94,28 @@ def test_the_mixed_order_has_the_smaller_variance():
     assert 0.5 < found["mixed"].share <= 1
 
 
+@pytest.mark.parametrize("x", [-0.4, 0.2])
+def test_bias_and_variance_are_those_predicted(x):
+    """Of both estimates at a step, by quadrature over the noise; the bias of the first is the density there."""
+    at, many = np.array([x], np.float32), 1500
+    w = np.linspace(-8, 8, 200_001) * SIGMA
+    weight = np.exp(-0.5 * (w / SIGMA) ** 2)
+    weight /= weight.sum()
+    f = 0.5 * (x + w) + (x + w > 0)
+    samples = (f - (f * weight).sum()) * w / SIGMA**2
+    predicted = ((samples**2 * weight).sum() - (samples * weight).sum() ** 2) / many
+    found = wb.smoothed(loss_of(step), SIGMA, many, "mixed")
+    _, slope = found(at)
+    assert abs(found.zeroth[0] - (samples * weight).sum()) < 4 * math.sqrt(predicted)
+    bias = density(x / SIGMA) / SIGMA
+    assert found.biased and abs(found.zeroth[0] - found.first[0] - bias) < 4 * math.sqrt(predicted)
+    assert abs(found.variance / predicted - 1) < 0.2 and slope[0] == np.float32(found.zeroth[0])
+    kinked = wb.smoothed(loss_of(kink), SIGMA, many, "first")
+    kinked(at)
+    share = below(x / SIGMA)
+    assert abs(kinked.variance / (share * (1 - share) / many) - 1) < 0.1
+
+
 def test_the_noise_is_the_same_at_each_call():
     at = np.array([0.2], np.float32)
     one, other = (wb.smoothed(loss_of(step), SIGMA, 50, seed=3) for _ in range(2))
