@@ -19,9 +19,9 @@ import pytest
 
 import workbench as wb
 from tests.support.backends import BACKENDS
+from tests.support.ir_check import check
 
 os.environ.setdefault("JUPYTER_PLATFORM_DIRS", "1")
-os.environ.setdefault("WORKBENCH_CHECK_PASSES", "1")  # read when the workbench is imported, here and in subprocesses
 
 BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "chrome")
 # The binaries themselves come first: Debian's wrapper scripts add flags and complain on stderr.
@@ -126,7 +126,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.fixture(autouse=True)
 def defaults() -> Iterator[None]:
-    """After every test the switches stand at their defaults again."""
+    """After every test the switches stand at their defaults again; in it the programs of all passes are verified."""
+    wb.config.check_passes = check
     yield
     wb.config.reset()
 

@@ -41,7 +41,7 @@ LAYERS = (
     ("kernels.ops.row",),
     ("kernels.ops.*",),
     ("kernels.ops",),
-    ("kernels.show", "kernels.check"),
+    ("kernels.show",),
     ("kernels.reading", "kernels.reading.*"),
     ("kernels.interpreter", "kernels.interpreter.*"),
     ("kernels.analysis", "kernels.analysis.*"),

@@ -71,8 +71,9 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
     "cache_dir": _folder,
     "deterministic": _one_order,
     "check_bounds": _bounds,
-    **_set_to(_flag, "check_races race_guard all_adjoints check_passes remember_launches jit verbose"),
+    **_set_to(_flag, "check_races race_guard all_adjoints remember_launches jit verbose"),
     "full_traceback": _flag,
+    "check_passes": lambda value: value,
 }
 
 
@@ -129,8 +130,8 @@ class Config:
                   Off: the promise of exact gradients then excludes programs with races.
     all_adjoints  differentiate kernels with enable_backward=False like all others: for packages that switch adjoints
                   off to save the time of compiling them.
-    check_passes  check the program after every pass of the compiler, for those who write passes: an error names the
-                  pass. On from the start where the environment has WORKBENCH_CHECK_PASSES=1.
+    check_passes  None, or a function that is given the program that each pass of the compiler made, and its name: for
+                  those who write passes.
     remember_launches
                   look up what follows from the arguments of a launch that was made before, and run a reverse pass
                   over the same launches as one list of calls. It changes no result and no error; off, all is looked
@@ -165,7 +166,7 @@ class Config:
     check_races: bool
     race_guard: bool
     all_adjoints: bool
-    check_passes: bool
+    check_passes: Callable[[Any, str], None] | None
     remember_launches: bool
     jit: bool
     verbose: bool
@@ -176,11 +177,10 @@ class Config:
 
     def reset(self) -> None:
         """Set all switches to their defaults."""
-        self.backend = self.cache_dir = None
+        self.backend = self.cache_dir = self.check_passes = None
         self.threads = os.cpu_count() or 1
         self.check_bounds = self.race_guard = self.remember_launches = self.jit = True
         self.deterministic = self.check_races = self.all_adjoints = self.verbose = False
-        self.check_passes = os.environ.get("WORKBENCH_CHECK_PASSES") == "1"
         self.full_traceback = os.environ.get("WORKBENCH_FULL_TRACEBACK") == "1"
         vars(self).update(HARMLESS)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from tests.support.ir_check import IRError, check
 from workbench.errors import Where
 from workbench.kernels import ir
-from workbench.kernels.check import IRError, check
 from workbench.kernels.ops import control, memory
 from workbench.kernels.row import Row
 from workbench.kernels.types import Array, Stack, bool_, float32, float64, int32, int64, uint8, vector

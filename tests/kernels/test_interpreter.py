@@ -7,9 +7,9 @@ import warnings
 import numpy as np
 import pytest
 
+from tests.support.ir_check import check
 from workbench.errors import BoundsError, Where
 from workbench.kernels import ir
-from workbench.kernels.check import check
 from workbench.kernels.interpreter.run import run
 from workbench.kernels.ops import control, matrices, memory, scalar, vectors
 from workbench.kernels.row import Row, type_of

@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 
 import workbench as wb
+from tests.support.ir_check import IRError, check
 from workbench.kernels import PASSES, passes
-from workbench.kernels.check import IRError
 from workbench.kernels.ir import Function, walk
 from workbench.kernels.passes import (
     adjoint,
@@ -103,10 +103,9 @@ def test_every_pass_is_in_the_list_once_with_a_name_and_a_sentence():
 
 
 @pytest.mark.parametrize("one", PASSES, ids=lambda p: p.name)
-def test_what_a_pass_makes_is_checked(one, monkeypatch):
+def test_what_a_pass_makes_is_checked(one):
     checked = []
-    monkeypatch.setattr(named, "check", lambda function: checked.append(function))
-    wb.config.check_passes = True
+    wb.config.check_passes = lambda function, name: checked.append(function)
     made = RUN[one.name]()
     results = named.functions_of(made)
     assert results, "this run shows nothing"
@@ -114,21 +113,12 @@ def test_what_a_pass_makes_is_checked(one, monkeypatch):
 
 
 @pytest.mark.parametrize("one", PASSES, ids=lambda p: p.name)
-def test_a_broken_pass_is_named(one, monkeypatch):
-    left = []
-    wb.config.check_passes = True
+def test_the_name_of_a_pass_is_told(one):
     RUN[one.name]()  # what it runs on is read, and simplified, once only
-    monkeypatch.setattr(named, "check", left.append)
+    told = []
+    wb.config.check_passes = lambda function, name: told.append(name)
     RUN[one.name]()
-
-    def refuse_the_last(function: Function) -> None:
-        left.pop()
-        if not left:
-            raise IRError("broken")
-
-    monkeypatch.setattr(named, "check", refuse_the_last)
-    with pytest.raises(IRError, match=f"(?s)broken.*after the pass '{one.name}'"):
-        RUN[one.name]()
+    assert told[-1] == one.name
 
 
 def test_a_pass_that_defines_a_value_twice_is_named(monkeypatch):
@@ -138,13 +128,12 @@ def test_a_pass_that_defines_a_value_twice_is_named(monkeypatch):
 
     function = simplify.rewrite(of(diffuse))
     monkeypatch.setattr(simplify, "prune", twice)
-    wb.config.check_passes = True
-    with pytest.raises(IRError, match=r"(?s)defined twice.*in kernel diffuse.*after the pass 'forward loads'"):
-        simplify.forward(function)
-    wb.config.check_passes = False
-    assert simplify.forward(function).name == "diffuse"
-    with pytest.raises(IRError, match="after the pass 'simplify'"):
-        simplify.primal(function)  # what a kernel is made of is always checked
+    for run, name in ((simplify.forward, "forward loads"), (simplify.primal, "simplify")):
+        wb.config.check_passes = check
+        with pytest.raises(IRError, match=rf"(?s)defined twice.*in kernel diffuse.*after the pass '{name}'"):
+            run(function)
+        wb.config.check_passes = None
+        assert run(function).name == "diffuse"
 
 
 def test_the_steps_of_a_kernel_are_all_there_in_order():

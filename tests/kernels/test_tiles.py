@@ -48,11 +48,6 @@ def weighted(kernel):
     return wb.array(weights(kernel), dtype=form(kernel)[2])
 
 
-@pytest.fixture(autouse=True)
-def checked_passes(monkeypatch):
-    monkeypatch.setattr(wb.config, "check_passes", True)
-
-
 def launched(kernel, x, y) -> None:
     wb.launch_tiled(kernel, dim=(2, 2), inputs=[x], outputs=[y], block_dim=64)
 

@@ -3,7 +3,6 @@
 The route of a kernel, and the folder or file of each stage (`Kernel.steps` shows them all for one kernel):
 
     read      reading/    the function's syntax tree -> IR (`ir`), typed by the rows of `ops/`, or a refusal
-    check     check       what legal IR is; after every pass in tests, and under `config.check_passes`
     analyse   analysis/   facts about a program: what its indices touch, what is active, what it costs
     passes    passes/     IR -> IR: `PASSES` below
     emit      emit/       IR -> C or CUDA text            interpreter/ runs the IR itself, with NumPy: the definition

@@ -70,7 +70,7 @@ class Reverse:
         return tuple(dict.fromkeys(out))
 
 
-@named_pass("adjoint", always=True)
+@named_pass("adjoint")
 def adjoint(function: Function, active: frozenset[str], groups: Groups = ()) -> Reverse:
     """The adjoint of `function` for the parameters named in `active`.
 

@@ -70,7 +70,7 @@ def _zero(like: object) -> Any:
     return constant(like.type, 0.0) if isinstance(like, Value) else np.float64(0)
 
 
-@named_pass("decisions", always=True)
+@named_pass("decisions")
 def with_decisions(function: Function) -> Function:
     """The function with one more parameter, `NAME`; the function itself where it decides nothing."""
     return _Recorded().function(function) if any(map(decides, walk(function.body))) else function

@@ -37,7 +37,7 @@ class Watched:
 
 
 @once_for_each
-@named_pass("ledger adjoint", always=True)
+@named_pass("ledger adjoint")
 def ledger_adjoint(function: Function) -> Watched:
     """The watched form of an adjoint; made once for each."""
     return _Watch(function).build()

@@ -1,4 +1,4 @@
-"""The one place through which every pass runs: it has a name, and its result is checked, and kept to be looked at."""
+"""The one place through which every pass runs: it has a name, and what it made is shown to whoever wants to look."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import ParamSpec, TypeVar
 
 from ...config import config
 from .. import show
-from ..check import IRError, check
 from ..ir import Function
 
 P = ParamSpec("P")
@@ -19,18 +18,19 @@ R = TypeVar("R")
 _kept: ContextVar[list[tuple[str, str]] | None] = ContextVar("kept", default=None)
 
 
-def named_pass(name: str, always: bool = False) -> Callable[[Callable[P, R]], Callable[P, R]]:
+def named_pass(name: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Decorator of a pass. What it returns is a function, a record with functions among its fields, or None.
 
-    They are checked under `config.check_passes`; `always`: in any case, as what the pass makes is run as it is.
+    They are handed to `config.check_passes`, if there is such a check.
     """
 
     def decorate(make: Callable[P, R]) -> Callable[P, R]:
         @functools.wraps(make)
         def run(*args: P.args, **kwargs: P.kwargs) -> R:
             made = make(*args, **kwargs)
-            if always or config.check_passes:
-                _check(name, made)
+            if config.check_passes is not None:
+                for function in functions_of(made):
+                    config.check_passes(function, name)
             _keep(name, made)
             return made
 
@@ -44,14 +44,6 @@ def functions_of(made: object) -> list[Function]:
     """The programs that a pass returned."""
     found = [made] if isinstance(made, Function) else vars(made).values() if made is not None else ()
     return [f for f in found if isinstance(f, Function)]
-
-
-def _check(name: str, made: object) -> None:
-    for function in functions_of(made):
-        try:
-            check(function)
-        except IRError as error:
-            raise IRError(f"{error}\n  after the pass {name!r}") from None
 
 
 def _keep(name: str, made: object) -> None:

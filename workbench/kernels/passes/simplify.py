@@ -23,7 +23,7 @@ from .named import named_pass
 from .prune import prune
 
 
-@named_pass("simplify", always=True)
+@named_pass("simplify")
 def primal(function: Function) -> Function:
     """The kernel as it was read, simplified; run once on every kernel."""
     return prune(rewrite(function))

@@ -45,7 +45,7 @@ class Tangent:
     extremal: tuple[str, ...] = ()
 
 
-@named_pass("tangent", always=True)
+@named_pass("tangent")
 def tangent(function: Function, active: frozenset[str], groups: Groups = ()) -> Tangent:
     """The tangent of `function` for the parameters named in `active`; `groups` as for the adjoint.
 
@@ -277,7 +277,7 @@ class _Tangent(Derivative):
             known["tangent", out] = self.tangent_of(result, known)
 
 
-@named_pass("joint tangent", always=True)
+@named_pass("joint tangent")
 def joint(function: Function, active: frozenset[str], groups: Groups = ()) -> Function:
     """The kernel itself, side effects and all, and its tangent in one: an ordinary program, to differentiate again.
 

@@ -33,7 +33,7 @@ def _wide_attr(attr: object) -> object:
     return wide(attr) if isinstance(attr, Type) else attr
 
 
-@named_pass("to float64", always=True)
+@named_pass("to float64")
 def widen(function: Function) -> Function:
     """`function` over float64, with parameters of the same names."""
     made = function.with_body(Region())

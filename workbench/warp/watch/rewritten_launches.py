@@ -82,7 +82,7 @@ def results(command: Command) -> list[Any]:
             place.bytes[...] = content
 
 
-@named_pass("threads in order", always=True)
+@named_pass("threads in order")
 def in_order(function: Function, dims: tuple[int, ...], backwards: bool = False) -> Function:
     """The program for one thread that does what the threads of the grid `dims` do, each after the one before.
 

@@ -1,4 +1,4 @@
-"""The verifier of the IR; runs after every pass.
+"""The verifier of the IR: in tests every pass hands what it made to it, by `config.check_passes`.
 
 One idea: the type rules live in the rows, so checking a statement is asking its row again. Only rows with regions,
 constants and stacks have rules here. Illegal IR is our fault, never the user's: `IRError` is an internal error.
@@ -12,20 +12,23 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from . import ir, show
-from .ops import control
-from .ops.memory import COMPONENTS
-from .row import Row
-from .types import Array, Composite, Scalar, Stack, Tile, Type, bool_, int32, is_int
+from workbench.kernels import ir, show
+from workbench.kernels.ops import control
+from workbench.kernels.ops.memory import COMPONENTS
+from workbench.kernels.row import Row
+from workbench.kernels.types import Array, Composite, Scalar, Stack, Tile, Type, bool_, int32, is_int
 
 
 class IRError(RuntimeError):
     """A pass made illegal IR: a bug of the workbench. The message ends with the statement."""
 
 
-def check(function: ir.Function) -> None:
-    """Raise IRError unless `function` is legal."""
-    _Checker(function).run()
+def check(function: ir.Function, name: str = "") -> None:
+    """Raise IRError unless `function`, which the pass of this name has made, is legal."""
+    try:
+        _Checker(function).run()
+    except IRError as error:
+        raise IRError(f"{error}\n  after the pass {name!r}" if name else str(error)) from None
 
 
 def _demand(holds: object, text: str) -> None:
