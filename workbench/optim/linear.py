@@ -28,8 +28,7 @@ from ..kernels.types import Composite, Scalar
 from ..launches.array_tools import flat
 from ..launches.launch import launch
 from ..tapes.custom_op import CustomOp
-from .operators import Entries, LinearOperator, MatrixLike, Products, RecordedProduct, aslinearoperator
-from .preconditioners import preconditioner
+from .operators import Entries, LinearOperator, MatrixLike, Products, RecordedProduct, aslinearoperator, preconditioner
 
 __all__ = [
     "BiCGSTAB",
@@ -268,18 +267,18 @@ class LinearSolverState:
             tell(*seen, limit, last=True)
         return x, (*seen, limit)
 
-    def derived(self, solve: str, said: Sequence[Any] | np.ndarray, A: Products, M: Products, b: XpArray) -> np.ndarray:
+    def derived(self, x: array, said: Sequence[Any] | np.ndarray, A: Products, M: Products, b: XpArray) -> np.ndarray:
         """A^-1 b for a derivative b, over whose largest entry it is solved: no tolerance hides a small one.
 
-        `solve` is what is differentiated, and `said` what it said. Raises GradientError [linear].
+        `said`: what the solve for x had said. Raises GradientError [linear].
         """
         size = float(abs(b).max(initial=0.0))
         if not size:
             return on_host(b)
-        _check_converged(solve, said)
-        x, derivative = self.iterate(A, M, b / size, np.zeros_like(b), None, tight=True)
-        _check_converged(f"the solve of a derivative of {solve}", derivative)
-        return on_host(x.astype(b.dtype) * size)
+        _check_converged("the solve of", x, said)
+        found, derivative = self.iterate(A, M, b / size, np.zeros_like(b), None, tight=True)
+        _check_converged("the solve of a derivative of the solve of", x, derivative)
+        return on_host(found.astype(b.dtype) * size)
 
     def _check(self, b: array, x: array) -> None:
         for name, a in (("b", b), ("x", x)):
@@ -414,7 +413,7 @@ class _System:
 
     def __init__(self, how: LinearSolverState, A: LinearOperator, M: LinearOperator | None, b: array, x: array):
         self.how, self.A, self.M, self.b, self.x = how, A, M, b, x
-        self.xp, self.name = xp(b.device), f"the solve of {x.label}"
+        self.xp = xp(b.device)
 
     def solved(self, tell: Teller | None) -> tuple[array, Said]:
         """(the solution as an array, what the solve says). Unrecorded."""
@@ -452,7 +451,7 @@ class _System:
         def vjp(*given: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             entries, _, x, said, seed, _ = given
             turned = made_of.products(b, entries).transposed
-            left = how.derived(self.name, said, turned, near.transposed, self.xp.asarray(seed))
+            left = how.derived(self.x, said, turned, near.transposed, self.xp.asarray(seed))
             return -made_of.outer(left, x).reshape(entries.shape), left
 
         def jvp(
@@ -464,7 +463,7 @@ class _System:
             moved: np.ndarray,
         ) -> tuple[np.ndarray, None]:
             right = self.xp.asarray(moved) - made_of.products(b, change)(self.xp.asarray(x))
-            return how.derived(self.name, said, made_of.products(b, entries), near, right), None
+            return how.derived(self.x, said, made_of.products(b, entries), near, right), None
 
         made, _ = self._op(forward, vjp, jvp)(made_of.values, b)
         return made, told
@@ -487,7 +486,7 @@ class _System:
         A.matvec(place, r, r, kind(-1), kind(1))
 
         def again(A: Products, M: Products, right: np.ndarray) -> np.ndarray:
-            return how.derived(self.name, said, A, M, self.xp.asarray(right))
+            return how.derived(self.x, said, A, M, self.xp.asarray(right))
 
         count = len(product.arrays)  # which the op reads too: so they are what they were when its rules are called
         op = self._op(
@@ -498,10 +497,10 @@ class _System:
         return op(place, r, *product.arrays), said
 
 
-def _check_converged(what: str, said: Sequence[Any] | np.ndarray) -> None:
+def _check_converged(what: str, x: array, said: Sequence[Any] | np.ndarray) -> None:
     _, residual, wanted = said
     if not residual <= wanted:
-        text = f"{what} did not converge: residual {residual:.1e}, wanted {wanted:.1e}."
+        text = f"{what} {x.label} did not converge: residual {residual:.1e}, wanted {wanted:.1e}."
         why = "Its gradient is that of the solution, not of an iterate."
         raise GradientError(text, slug="linear", why=why, instead="a larger maxiter or tol")
 
