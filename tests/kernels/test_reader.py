@@ -10,8 +10,9 @@ import typing
 import numpy as np
 import pytest
 
+from tests.support.ir_check import check
 from workbench.errors import KernelError
-from workbench.kernels import check, ir, types as T
+from workbench.kernels import ir, types as T
 from workbench.kernels.interpreter.run import run
 from workbench.kernels.ops import BUILTINS, STATEFUL, memory
 from workbench.kernels.reading import declare
@@ -50,7 +51,7 @@ declare.LOCAL_ZEROS.add(zeros)
 
 def function(fn, **generic) -> ir.Function:
     made = read(fn, generic_types=generic).function
-    check.check(made)
+    check(made)
     return made
 
 
