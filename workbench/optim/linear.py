@@ -272,7 +272,7 @@ class LinearSolverState:
 
         `said`: what the solve for x had said. Raises GradientError [linear].
         """
-        size = float(abs(b).max(initial=0.0))
+        size = float(abs(b).max()) if b.size else 0.0  # CuPy knows no `initial`
         if not size:
             return on_host(b)
         _check_converged("the solve of", x, said)
