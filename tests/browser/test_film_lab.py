@@ -9,24 +9,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from lab import eventually, opened, write_notebook
 
+from tests.viz.test_tape_magic import KERNELS as SWING
+
 if TYPE_CHECKING:
     from lab import JupyterLab
 
 pytestmark = pytest.mark.browser
-KERNELS = """\
-import numpy as np
-import workbench as wb
-
-@wb.kernel
-def swing(x: wb.array[wb.vec2], v: wb.array[wb.vec2]):
-    i = wb.tid()
-    v[i] = v[i] - 0.2 * wb.length(x[i]) * x[i]
-    x[i] = x[i] + 0.2 * v[i]
-
-@wb.kernel
-def far(x: wb.array[wb.vec2], loss: wb.array[float]):
-    loss[0] += wb.dot(x[wb.tid()], x[wb.tid()])
-"""
+KERNELS = f"import numpy as np\nimport workbench as wb\n\n{SWING}"
 START = """\
 x = wb.array([[1.0, 0.0], [0.5, 1.5]], dtype=wb.vec2, requires_grad=True)
 v, loss = wb.zeros(2, dtype=wb.vec2), wb.zeros(1)

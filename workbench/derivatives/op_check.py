@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,7 @@ def check_op(op: CustomOp, args: Sequence[object], samples: int, raise_exception
         arrays = [k for k, a in enumerate(given) if isinstance(a, np.ndarray)]
         results = _results(op, given)
         seeds = [rng.uniform(0.5, 1.5, y.shape) if y.dtype.kind == "f" else None for y in results]
+        noise = 8e-15 * _seeded([None if u is None else np.abs(u) for u in seeds], [np.abs(y) for y in results])
         for k, g in zip(arrays, listed(op.pull(*_copies([*given, *results, *seeds]))), strict=True):
             if (x := given[k]).dtype.kind != "f":
                 continue
@@ -37,13 +38,14 @@ def check_op(op: CustomOp, args: Sequence[object], samples: int, raise_exception
             rows = [GradcheckRow(label, None, f"argument {k}"), GradcheckRow(label, None, f"argument {k}, by the jvp")]
             for i in rng.permutation(x.size)[:samples]:
                 index = tuple(map(int, np.unravel_index(i, x.shape)))
-                compare = partial(_compare, op, given, k, index, seeds)
-                compare(rows[0], float(g[index]))
+                change = cache(partial(_change, op, given, k, index, seeds, results))  # both rules ask for the same
+                step = STEP * max(1.0, abs(float(x[index])))
+                _compare(rows[0], float(g[index]), index, change, step, noise)
                 if op.push is not None:
                     tangents = [np.zeros(np.shape(given[j])) for j in arrays]
                     tangents[arrays.index(k)][index] = 1.0
                     got = _seeded(seeds, listed(op.push(*_copies([*given, *results]), *tangents)))
-                    compare(rows[1], got)
+                    _compare(rows[1], got, index, change, step, noise)
             report.rows += rows[: 1 if op.push is None else 2]
     refuse_vacuous(report)
     if raise_exception and report.wrong:
@@ -53,25 +55,26 @@ def check_op(op: CustomOp, args: Sequence[object], samples: int, raise_exception
     return report
 
 
-def _compare(
+def _change(
     op: CustomOp,
     given: Sequence[Any],
     k: int,
     index: tuple[int, ...],
     seeds: Sequence[Any],
-    row: GradcheckRow,
-    got: float,
+    before: Sequence[Any],
+    by: float,
+) -> float:
+    """The change of the seeded sum of the results where one number of argument `k` is larger by `by`."""
+    values = _copies(given)
+    values[k][index] += by
+    return _seeded(seeds, [now - y for now, y in zip(_results(op, values), before, strict=True)])
+
+
+def _compare(
+    row: GradcheckRow, got: float, index: tuple[int, ...], change: Callable[[float], float], step: float, noise: float
 ) -> None:
-    """Enter in a row what differences of the seeded sum of the results say of its derivative by one number."""
-    before = _results(op, given)
-
-    def moved(by: float) -> float:
-        values = _copies(given)
-        values[k][index] += by
-        return _seeded(seeds, [now - y for now, y in zip(_results(op, values), before, strict=True)])
-
-    noise = 8e-15 * sum(float(np.sum(np.abs(u * y))) for u, y in zip(seeds, before, strict=True) if u is not None)
-    said, slope, _ = verdict(moved, got, STEP * max(1.0, abs(float(given[k][index]))), noise, CLOSE)
+    """Enter in a row what differences say of a derivative."""
+    said, slope, _ = verdict(change, got, step, noise, CLOSE)
     if said in (RIGHT, WRONG):
         row.add(got, slope, said == WRONG, index)
     else:

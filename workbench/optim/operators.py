@@ -144,7 +144,7 @@ class Products:
     def of(A: LinearOperator | None, b: array) -> Products:
         """Products with vectors of the type and device of `b`, with the present entries of A; None: the identity."""
         if A is None:
-            return Products(lambda v: v, lambda v: v)
+            return IDENTITY
         if A.source is not None and b.device.is_cpu:
             made_of = Entries.of(A)
             return made_of.products(b, read_values(made_of.values))
@@ -158,8 +158,10 @@ class Products:
     @property
     def transposed(self) -> Products:
         """Products with the transpose; with the identity where they are not known, as a preconditioner's may be."""
-        same = Products(lambda v: v, lambda v: v)
-        return same if self.back is None else Products(self.back, self.times, self.matrix, not self.turned)
+        return IDENTITY if self.back is None else Products(self.back, self.times, self.matrix, not self.turned)
+
+
+IDENTITY = Products(lambda v: v, lambda v: v)
 
 
 def _calls(matvec: Callable, rows: int, columns: int, b: array) -> Times:
