@@ -18,8 +18,9 @@ from pathlib import Path
 import pytest
 
 import workbench as wb
-from tests.support.backends import BACKENDS
+from tests.support.backends import BACKENDS, CHOSEN
 from tests.support.ir_check import check
+from tests.support.stand_in_gpu import install
 
 os.environ.setdefault("JUPYTER_PLATFORM_DIRS", "1")
 
@@ -74,6 +75,8 @@ def has_nvrtc() -> bool:
 
 
 def has_gpu() -> bool:
+    if CHOSEN == "stand-in":
+        return True
     try:
         import cupy
 
@@ -130,6 +133,15 @@ def defaults() -> Iterator[None]:
     wb.config.check_passes = check
     yield
     wb.config.reset()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def stand_in() -> Iterator[None]:
+    """What takes the place of a GPU, where that is asked for."""
+    with pytest.MonkeyPatch.context() as patch:
+        if CHOSEN == "stand-in":
+            install(patch)
+        yield
 
 
 @pytest.fixture(params=BACKENDS)

@@ -242,9 +242,16 @@ def on_host(data: Any) -> np.ndarray:
     """A NumPy or CuPy array as a NumPy array; from a GPU, a copy. Raises what `settle` does."""
     if not hasattr(data, "get"):
         return data
-    made = data.get()
+    made = movable(data).get().view(data.dtype).reshape(data.shape)
     settle()
     return made
+
+
+def movable(data: Any) -> Any:
+    """A NumPy or CuPy array itself; for records on a GPU, which CuPy does not copy, a view of their bytes."""
+    if data.dtype.names is None or not hasattr(data, "get"):
+        return data
+    return type(data)((*data.shape, data.itemsize), np.uint8, data.data, (*data.strides, 1))
 
 
 def synchronize(device: str | Device | None = None) -> None:

@@ -1,7 +1,8 @@
 """A stand-in for CuPy: its arrays lie in the host's memory, its kernels are what a test puts in their place.
 
 As on a GPU, what is queued on a stream that captures does not run, and the host may neither wait nor hand over memory
-of its own then. Nothing here shows what CUDA itself does.
+of its own then; as in CuPy, arrays of the two sides do not mix, and records are neither copied nor filled. Nothing here
+shows what CUDA itself does. `WORKBENCH_TEST_BACKEND=stand-in python -m pytest -m needs_gpu` runs what a GPU would run.
 """
 
 from __future__ import annotations
@@ -19,8 +20,6 @@ from workbench import device
 from workbench.arrays import ports
 from workbench.kernels.emit.signature import Variant
 from workbench.kernels.program import Program
-from workbench.launches import executable as executables, race_check
-from workbench.tapes import cuda_graph
 
 
 class Block:
@@ -143,21 +142,56 @@ class Gpu:
         made.fill(0)
         return made
 
-    def asarray(self, values: Any) -> Remote:
+    def asarray(self, values: Any, dtype: Any = None) -> Remote:
         if isinstance(values, Remote):
-            return values
+            return values if dtype is None else values.astype(dtype)
         assert self.streams[-1].noted is None, "host memory in a graph"
-        values = np.asarray(values)
+        values = plain(np.asarray(values, dtype))
         made = self.empty(values.shape, values.dtype)
         made.host[...] = values
         return made
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        function = getattr(np, name)
+        return lambda *args, **how: self.apply(function, args, how)
+
+    def apply(self, function: Callable[..., Any], args: Any, how: dict[str, Any]) -> Any:
+        """The function of NumPy on arrays of the GPU."""
+        result = function(*nested(args, _host_of), **{k: nested(v, _host_of) for k, v in how.items()})
+        return nested(result, self.taken)
+
+    def taken(self, result: Any) -> Any:
+        if not isinstance(result, np.ndarray | np.generic):
+            return result
+        made = self.empty(result.shape, result.dtype)
+        made.host[...] = result
+        return made
+
+
+def nested(value: Any, change: Callable[[Any], Any]) -> Any:
+    """The value with `change` applied to what lists and tuples hold."""
+    return type(value)(nested(v, change) for v in value) if type(value) in (list, tuple) else change(value)
+
+
+def _host_of(value: Any) -> Any:
+    if isinstance(value, np.ndarray) and value.ndim:
+        raise TypeError(f"Unsupported type {type(value)}")
+    return value.host if isinstance(value, Remote) else value
+
+
+def plain(values: np.ndarray) -> np.ndarray:
+    if values.dtype.names:
+        raise ValueError(f"Unsupported dtype {values.dtype}")
+    return values
 
 
 class Event:
     on = 0
 
 
-class Remote:
+class Remote(np.lib.mixins.NDArrayOperatorsMixin):
     """An array of the GPU."""
 
     owner: Gpu
@@ -171,7 +205,22 @@ class Remote:
     def __getattr__(self, name: str) -> Any:
         if name in ("shape", "dtype", "size", "nbytes", "itemsize", "strides", "ndim"):
             return getattr(self.host, name)
-        raise AttributeError(name)
+        if name.startswith("__") or not callable(method := getattr(np.ndarray, name)):
+            raise AttributeError(name)
+        return lambda *args, **how: self.owner.apply(method, (self, *args), how)
+
+    def __array__(self, *_: Any, **__: Any) -> np.ndarray:
+        raise TypeError("Implicit conversion to a NumPy array is not allowed.")
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *args: Any, out: Any = (), **how: Any) -> Any:
+        if not out:
+            return self.owner.apply(getattr(ufunc, method), args, how)
+        args, into = nested(args, _host_of), nested(out, _host_of)
+        self.owner.queue(lambda: getattr(ufunc, method)(*args, out=into, **how))
+        return out[0]
+
+    def __array_function__(self, function: Any, _: Any, args: Any, how: dict[str, Any]) -> Any:
+        return self.owner.apply(function, args, how)
 
     def __len__(self) -> int:
         return len(self.host)
@@ -181,9 +230,11 @@ class Remote:
         return type(self)(host.shape, host.dtype, Pointer(self.data.mem, at), host.strides)
 
     def __getitem__(self, key: Any) -> Remote:
-        return self._of(self._part(key))
+        part = self._part(key)
+        return self._of(part) if np.may_share_memory(part, self.host) else self.owner.taken(part)
 
     def _part(self, key: Any) -> np.ndarray:
+        key = nested(key, lambda k: k.host if isinstance(k, Remote) else k)
         return self.host[key if key is ... else (*(key if isinstance(key, tuple) else (key,)), ...)]
 
     def view(self, dtype: Any) -> Remote:
@@ -206,12 +257,20 @@ class Remote:
     def any(self) -> bool:
         return bool(self.get().any())
 
+    def __bool__(self) -> bool:
+        return bool(self.get())
+
+    def __float__(self) -> float:
+        return float(self.get())
+
     def fill(self, value: Any) -> None:
+        plain(self.host)
         self.owner.queue(lambda: self.host.fill(value))
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        assert np.isscalar(value) or isinstance(value, Remote)
-        to, source = self._part(key), value.host if isinstance(value, Remote) else value
+        if np.ndim(value.host if isinstance(value, Remote) else value) and not isinstance(value, Remote):
+            raise ValueError("non-scalar numpy.ndarray cannot be used for fill")
+        to, source = plain(self._part(key)), value.host if isinstance(value, Remote) else value
         keep = weakref.ref(value.data.mem) if isinstance(value, Remote) else None
 
         def work() -> None:
@@ -229,7 +288,7 @@ class Remote:
         return self
 
     def copy(self) -> Remote:
-        made = type(self)(self.shape, self.dtype)
+        made = type(self)(self.shape, plain(self.host).dtype)
         made[...] = self
         return made
 
@@ -274,8 +333,6 @@ def install(monkeypatch: Any, kernel: Callable[..., Any] = generated_c) -> Gpu:
 
     monkeypatch.setattr(Program, "executable", emulated)
     monkeypatch.setattr(device, "cuda_count", lambda: 1)
-    for module in (device, cuda_graph, executables, race_check):
-        monkeypatch.setattr(module, "xp", lambda where: made if where.is_cuda else np)
     monkeypatch.setitem(sys.modules, "cupy", made)
     only_ports(monkeypatch)
     return made

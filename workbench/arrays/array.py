@@ -14,7 +14,7 @@ from typing import Any, get_args
 
 import numpy as np
 
-from ..device import Device, DeviceLike, get_device, xp
+from ..device import Device, DeviceLike, get_device, on_host
 from ..errors import LaunchError
 from ..kernels import types
 from ..kernels.reading.declare import Refused
@@ -311,7 +311,7 @@ class array(Foreign):
         capture_log.refuse("Values are read")
         place = tuple(r.start for r in picked)
         value = self.data[place]
-        value = self._element(value.get() if self.device.is_cuda else value)
+        value = self._element(on_host(value)[()] if self.device.is_cuda else value)
         return value if recorder() is None else self.carrying(value, self._cell(place))
 
     def __setitem__(self, key: Key, value: object) -> None:
@@ -394,7 +394,7 @@ def read_values(a: array) -> np.ndarray:
     capture_log.refuse("Values are read")
     if isinstance(memory := a.allocation, GradientMemory):
         memory.read_at = next(clock)
-    return a.data.get() if a.device.is_cuda else a.data
+    return on_host(a.data)
 
 
 def layout_numbers(arrays: Iterable[array]) -> list[int]:
@@ -508,7 +508,6 @@ def _from_data(data: object, dtype: DTypeLike, shape: ShapeLike | None, device: 
         return _from_array(memory, None, shape, device, True)
     values, element = converted_values(data, element)
     made = new_array(values.shape[: values.ndim - len(inner_shape(element))], element, device, zeroed=False)
-    values = xp(made.device).asarray(values)
     if capture_log.active_capture() is not None:
         values = values.copy()  # a replay writes them again
     put(made, values)

@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar, cast
 
 import numpy as np
 
+from ..device import on_host
 from ..kernels.reading.declare import Instance
 from ..kernels.types import Composite, Struct
 from .allocation import known_memory, recorder
@@ -56,7 +57,7 @@ class HostCopies(Generic[A]):
         cell = tape.numbers.cell(value) if value.__class__ in (float, np.ndarray) else getattr(value, "cell", None)
         if cell is None or not _unwritten(tape, sources_of(value)[0]):
             return None
-        now = np.asarray(cell.data.reshape(-1))
+        now = on_host(cell.data.reshape(-1))
         return cell if now.tobytes() == np.asarray(stripped(value), now.dtype).tobytes() else None
 
     def fill(self, dst: A, value: object) -> bool:
@@ -91,11 +92,11 @@ class HostCopies(Generic[A]):
         for part, value in self._parts(dst, data):
             found.append((part, value))
             if len(found) > PIECES or part is None:
-                write_values(dst, dst.data.copy(), sources_of(data))
+                write_values(dst, on_host(dst.data), sources_of(data))
                 return True
         done = [self._piece(part, value) for part, value in found]
         if not any(done) and (origin := origin_of(data)):
-            write_values(dst, dst.data.copy(), origin)
+            write_values(dst, on_host(dst.data), origin)
             return True
         return any(done)
 
@@ -117,7 +118,7 @@ class HostCopies(Generic[A]):
             return True
         origin = origin_of(value)
         if origin:
-            write_values(part, part.data.copy(), origin)
+            write_values(part, on_host(part.data), origin)
         return bool(origin)
 
     def _parts(self, dst: A, data: Any) -> Iterator[tuple[Any, Any]]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..device import XpArray, xp
+from ..device import XpArray, movable, on_host, xp
 from ..errors import LaunchError
 from . import capture_log
 from .allocation import host_write, recorder
@@ -30,8 +30,18 @@ def put(dst: StridedArray, values: XpArray) -> None:
     """Write values to all of `dst`. In a capture each replay writes them again, so the caller must not change them."""
     if (script := capture_log.script()) is not None:
         script.write(dst, values)
-    to, values = dst.data, xp(dst.device).asarray(values) if dst.device.is_cuda else values
-    capture_log.do(lambda: to.__setitem__(..., values), capture_log.gpu_of(to, values) if dst.device.is_cuda else None)
+    to, given = _ready(dst, values)
+    capture_log.do(lambda: to.__setitem__(..., given), capture_log.gpu_of(to, given) if dst.device.is_cuda else None)
+
+
+def _ready(dst: StridedArray, values: XpArray) -> tuple[XpArray, XpArray]:
+    """The memory of `dst` and values on its device that it can be set to."""
+    to = movable(dst.data)
+    if dst.device.is_cpu:
+        return to, values
+    if to.dtype != dst.data.dtype and isinstance(values, np.ndarray):
+        values = np.ascontiguousarray(np.broadcast_to(values, dst.shape)).view(to.dtype).reshape(to.shape)
+    return to, movable(xp(dst.device).asarray(values))
 
 
 def write_array(kind: str, dst: StridedArray, src: StridedArray) -> None:
@@ -43,7 +53,7 @@ def _copy(dst: StridedArray, src: StridedArray) -> None:
     if dst.device is not src.device:
         capture_log.do(lambda: _move(dst, src))
         return
-    to, source = dst.data, src.data
+    to, source = movable(dst.data), movable(src.data)
     if src.span.overlaps(dst.span) is False:
         capture_log.do(lambda: to.__setitem__(..., source), capture_log.gpu_of(to, source))
     else:  # NumPy is wrong about a[0:5:2] = a[0:3], and CuPy about more
@@ -51,10 +61,8 @@ def _copy(dst: StridedArray, src: StridedArray) -> None:
 
 
 def _move(dst: StridedArray, src: StridedArray) -> None:
-    if dst.device.is_cpu:
-        dst.data[...] = src.data.get()
-    else:
-        dst.data[...] = xp(dst.device).asarray(src.data)
+    to, given = _ready(dst, on_host(src.data))
+    to[...] = given
 
 
 def write_values(dst: StridedArray, values: np.ndarray, sources: tuple = ()) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from ..device import on_host
 from ..kernels.ops.functions import is_meant
 from .provenance import HostRead
 
@@ -138,7 +139,7 @@ def _holds(source: HostRead, given: np.ndarray) -> bool:
     span = source.span
     if span.size * span.itemsize != given.nbytes or given.dtype.names or span.itemsize % given.itemsize:
         return False
-    return np.asarray(span.view(given.dtype)).tobytes() == given.tobytes()
+    return on_host(span.view(given.dtype)).tobytes() == given.tobytes()
 
 
 def floats_of(values: np.ndarray) -> np.ndarray | None:

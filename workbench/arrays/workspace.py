@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..device import XpArray, xp
+from ..device import XpArray, on_host, xp
 from ..errors import GradientError
 from ..kernels.types import Scalar, Struct, is_float
 from . import capture_log
@@ -173,6 +173,8 @@ def add_seed(space: Workspace, a: array, seed: object) -> None:
             text = f"the seed of {a.label} has float16 fields, whose gradients would be float32 and have no room there."
             raise GradientError(text, slug="struct-float16", instead="wb.float32 for the field")
         values = same_part(seed, path).data
+        if seed.device is not a.device:
+            values = xp(a.device).asarray(on_host(values))
         view = space[a.allocation].view(part.span, gradient_dtype(part))
         capture_log.keep(seed)
         add_into(view, values, part.span)

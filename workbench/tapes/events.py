@@ -18,6 +18,7 @@ from ..arrays.array import array
 from ..arrays.interval_index import Intervals
 from ..arrays.ports import version_counters
 from ..arrays.span import Span
+from ..device import on_host
 from ..errors import Where
 from ..kernels.program import Leaf
 from ..records import offers
@@ -218,6 +219,4 @@ def stamp_of(a: Allocation) -> Any:
 
 
 def checksum_of(span: Span) -> int:
-    data = span.words()
-    data = data.get() if span.allocation.device.is_cuda else data
-    return zlib.crc32(np.ascontiguousarray(data).data)
+    return zlib.crc32(np.ascontiguousarray(on_host(span.words())).data)

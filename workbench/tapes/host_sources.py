@@ -22,6 +22,7 @@ from ..arrays.provenance import HostRead
 from ..arrays.read_values import FEW, ReadValues, sample
 from ..arrays.span import Span
 from ..arrays.workspace import Workspace, float_parts, gradient_dtype, is_float_memory
+from ..device import on_host, xp
 from ..errors import GradientError, Where
 from ..kernels.types import Composite, Scalar, is_float, scalar_of
 from ..launches.plan import PlannedLaunch
@@ -320,9 +321,9 @@ def _standing_for(name: str, type: Scalar | Composite, value: object, supposed: 
     """A new array of one element with this value, which a recorded event writes."""
     made = new_array(1, type)
     made.name = name
-    made.data[...] = value
+    made.data[...] = xp(made.device).asarray(value)
     if supposed:
-        write_values(made, made.data.copy(), Supposed(supposed))
+        write_values(made, on_host(made.data), Supposed(supposed))
     else:
         exact.trace(made, value)
     return made

@@ -22,7 +22,7 @@ from ..arrays.host_reads import carrying
 from ..arrays.provenance import source_of, united
 from ..arrays.span import Span
 from ..arrays.workspace import Workspace, add_into, add_seed, float_parts, gradient_dtype, same_part
-from ..device import xp
+from ..device import on_host, xp
 from ..errors import GradientError
 from ..kernels.passes.tangent import Tangent, tangent
 from ..kernels.types import Struct, is_float
@@ -167,7 +167,7 @@ def components(a: array) -> tuple[int, ...]:
 def value_of(a: array, space: Workspace) -> np.ndarray:
     """A NumPy copy of an array's values in a workspace: shape (*a.shape, *components)."""
     g = shadow_of(a, space)
-    return g.get() if a.device.is_cuda else g.copy()
+    return on_host(g) if a.device.is_cuda else g.copy()
 
 
 def shadow_of(a: array, space: Workspace) -> Any:

@@ -13,6 +13,7 @@ from ..arrays.allocation import Allocation
 from ..arrays.array import array
 from ..arrays.missing_methods import place_absent
 from ..arrays.workspace import Shadow, Workspace, is_float_memory, shadow_view
+from ..device import on_host
 from ..errors import GradientError, LaunchError
 from ..records import Listed, offers
 from . import conventions
@@ -235,7 +236,7 @@ class Tape(Recording, metaclass=Listed):
 
         def take(key: int | None, space: Workspace) -> None:
             g = shadow_view(a, space[a.allocation])
-            found[key] = g.get() if a.device.is_cuda else g.copy()
+            found[key] = on_host(g) if a.device.is_cuda else g.copy()
 
         space = self.retrace(
             lambda event, space: take(id(event), space) if id(event) in wanted else None,

@@ -119,7 +119,7 @@ class Loaded:
 
         self.device = cupy.cuda.runtime.getDevice()
         cupy.cuda.runtime.free(0)  # makes the device's context, which the driver calls below need
-        self._launch = driver.launchKernel
+        self._launch, self._failure, self._runtime = driver.launchKernel, driver.CUDADriverError, cupy.cuda.runtime
         self.most_blocks = 2**31 - 1
         if SUMMED in text:
             self.most_blocks = BUSY * cupy.cuda.Device(self.device).attributes["MultiProcessorCount"]
@@ -155,7 +155,13 @@ class Loaded:
         blocks = max(1, min(-(-cells // block), most_threads // block, self.most_blocks))
         parameter = (ctypes.c_char_p * 1)(packed)
         shared = self.shared or 0
-        self._launch(self.function, blocks, 1, 1, block, 1, 1, shared, stream, ctypes.addressof(parameter), 0)
+        given = self.function, blocks, 1, 1, block, 1, 1, shared, stream, ctypes.addressof(parameter), 0
+        try:
+            self._launch(*given)
+        except self._failure:  # a thread that has not used the GPU before has no context
+            self._runtime.setDevice(self.device)
+            self._runtime.free(0)
+            self._launch(*given)
 
 
 _loaded: dict[tuple[int, str, str], Loaded] = {}

@@ -109,7 +109,10 @@ class GpuThread(Body):
             return OWN
         if stmt.row is control.TID:  # the last axis runs fastest
             return ALIKE if stmt.attr.axis < self.function.rank - 1 else OWN
-        return max((self._spread(a) for a in stmt.args), default=SAME)
+        spread = SAME
+        for a in stmt.args:  # a generator in `max` would take the C stack for each level
+            spread = max(spread, self._spread(a))
+        return spread
 
     def row_for(self, stmt: Stmt) -> None:
         start, _, step = stmt.args[:3]
