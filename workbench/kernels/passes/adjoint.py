@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from typing import Any
 
 from ...errors import KernelError
 from ..ir import Function, Region, Role, Stmt, Value, constant, numeric, root, walk
@@ -101,6 +100,7 @@ class Adjoint(Derivative):
         """The adjoint with every statement left in."""
         known = self.parameters(Role.SHADOW)
         body = self.builder.region
+        self.slopes = singular.Turns(self.builder, self.active)
         with self.builder.open():
             self.builder.role = "replay"
             again, start = dict(known), self.builder.emit(mem.MARK) if self.reused and self.logging else None
@@ -173,23 +173,24 @@ class Adjoint(Derivative):
         if not sure:
             return self.claim(singular_at, met)
         arrives, nothing = both(met, ROWS["logical_not"](all_zero(g))), both(met, all_zero(g))
-        hidden, certain = (None, True) if singular_at.refused else self.hidden(stmt, g, nothing, known)
-        self.claim(singular_at, ROWS["logical_or"](arrives, hidden) if hidden and certain else arrives)
-        if hidden and not certain:
-            self.claim(singular_at, hidden, sure=False)
+        surely, unsure = (None, None) if singular_at.refused else self.hidden(stmt, g, nothing, known)
+        self.claim(singular_at, ROWS["logical_or"](arrives, surely) if surely else arrives)
+        if unsure:
+            self.claim(singular_at, unsure, sure=False)
 
-    def hidden(self, stmt: Stmt, g: Value, here: Value, known: dict) -> tuple[Any, bool]:
-        """(is there a hidden slope `here`, is that sure); in a branch if C calls its library, so has no vectors."""
-        regions, y, v = (Region(), Region()), known[stmt.outs[0]], known[stmt.args[0]]
+    def hidden(self, stmt: Stmt, g: Value, here: Value, known: dict) -> list:
+        """Is there a hidden slope `here`, surely and not; in a branch if C calls its library, so has no vectors."""
+        regions, args = (Region(), Region()), [known[a] for a in stmt.args]
         branch = any(s.row.library for s in walk(self.primal.body))
         with self.builder.inside(regions[0]) if branch else nullcontext():
-            found, sure = singular.hidden_slope(self.builder, stmt.row, g, y, v, self.active)
-        if found is None or not branch:
-            return found and ROWS["logical_and"](here, found), sure
-        with self.builder.inside(regions[1]):
-            regions[1].results = (constant(bool_, False),)
-        regions[0].results = (found,)
-        return self.builder.append(c.IF, (here,), [bool_], regions).outs[0], sure
+            found = singular.hidden_slopes(self.slopes, stmt.row, g, known[stmt.outs[0]], args)
+        some = [f for f in found if f is not None]
+        if branch and some:
+            with self.builder.inside(regions[1]):
+                regions[1].results = tuple(constant(bool_, False) for _ in some)
+            regions[0].results = tuple(some)
+            some = list(self.builder.append(c.IF, (here,), [bool_ for _ in some], regions).outs)
+        return [f and (some.pop(0) if branch else ROWS["logical_and"](here, f)) for f in found]
 
     # ---- memory
 
@@ -395,6 +396,9 @@ class Adjoint(Derivative):
         inner.update(zip(outer, sums, strict=True))
         with self.builder.inside(new):
             scope = self.reenter(stmt, known, new.params[0])
+            for _, x in carried:
+                self.slopes.begin(scope[x.param], x.result)
+            self.slopes.loops.update((p, new) for p in new.params[1:] if not isinstance(p.type, Tile))
             mark = scope.get((stmt, "mark"))
             self.builder.role = "replay"
             self.replay(body, scope, True)
@@ -420,6 +424,7 @@ class Adjoint(Derivative):
         made = self.builder.append(c.FOR, [*bounds, *init], types, (new,), attr=loop)
         for v, out in zip([*(x.init for _, x in carried), *outer], made.outs, strict=True):
             self.add(adjoints, v, out)
+        self.slopes.close(made, self.builder.region)
 
     def refuse_effect_in_test(self, stmt: Stmt) -> None:
         """Raise KernelError if the condition of a `while` writes to active memory, as only bodies are reversed."""

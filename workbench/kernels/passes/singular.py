@@ -6,12 +6,12 @@ limit: the derivative of the adjoint of n by the length (l'Hôpital). It is work
 statement, of what the adjoint of n was computed from. So it is for a root r of x, as in r * r, by r.
 
 Elsewhere an adjoint of 0 that comes to such a place may hide a slope: it vanishes there together with what the result
-was multiplied by. `hidden_slope` tells that from an adjoint that is 0 all around.
+was multiplied by. `hidden_slopes` tells that from an adjoint that is 0 all around; `Turns` does from turn to turn.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import reduce
 from typing import Any
 
@@ -19,7 +19,7 @@ from ..ir import Builder, Region, Role, Stmt, Value, root, walk
 from ..ops import control as c, memory as mem
 from ..ops.composite import all_zero
 from ..ops.row import ROWS, like, zero
-from ..ops.scalar import ATAN2, CBRT, SQRT
+from ..ops.scalar import ATAN2, CBRT, POW, SQRT
 from ..ops.vectors import LENGTH, NORMALIZE
 from ..row import Row
 from ..types import is_float
@@ -47,29 +47,60 @@ def _by_size(builder: Builder, row: Row, y: Value, v: Value) -> _VanishingSlope:
     return _VanishingSlope(builder, set(), lambda stmt: _length_of(stmt) in names)
 
 
-def hidden_slope(builder: Builder, row: Row, g: Value, y: Value, v: Value, active: frozenset[str]) -> tuple:
-    """(is an adjoint g of y = row(v) that is 0 not so all around, is that sure); (None, True) where it is not 0 so.
+def hidden_slopes(turns: Turns, row: Row, g: Value, y: Value, args: Sequence[Value]) -> tuple[Any, Any]:
+    """(is an adjoint g of y = row(*args) that is 0 surely not so all around, is it where later launches multiplied).
 
-    It is not sure where that depends on what later launches make of the result.
+    None where it is 0 all around.
     """
     if row is LENGTH:  # it has a bounded slope: times what vanishes that is 0
-        return None, True
-    by_y = _VanishingSlope(builder, _same(y), lambda stmt: False)
-    apart = _by_size(builder, row, y, v) if row in LIMITS else None
+        return None, None
+    found, sure, turned = _hidden(turns, row, g, y, args, True)
+    if turned:
+        return _hidden(turns, row, g, y, args, False)[0], found
+    return (found, None) if sure else (None, found)
+
+
+def _hidden(turns: Turns, row: Row, g: Value, y: Value, args: Sequence[Value], shadows: bool) -> tuple[Any, bool, bool]:
+    """(does an adjoint move, does it without shadows, does a loop carry it)."""
+    v, *rest = args
+    by_y = _VanishingSlope(turns.builder, _same(y), lambda stmt: False)
+    apart = _by_size(turns.builder, row, y, v) if row in LIMITS else None
     if row is SQRT and apart and (apart.of(g) is None or not apart.known):
         apart = None
-    slope = _AnySlope(builder, set() if row is SQRT and apart else by_y.names, apart, active)
+    slope = _AnySlope(turns, set() if row is SQRT and apart else by_y.names, apart, shadows)
     found = [slope.of(g)]
-    if row in (CBRT, NORMALIZE) and (first := by_y.of(g)) is not None:  # the cube of a root, twice a direction
-        slope.left = NEAREST
-        found.append((by_y if row is CBRT else slope).of(first))
+    if row is NORMALIZE and apart:
+        found += _by_direction(turns, y, g, slope, apart)
+    elif row in (CBRT, POW):
+        found += _by_power(rest, g, slope if slope.turned else by_y)
     if not any(found):
-        return None, True
+        return None, True, slope.turned
     hidden = reduce(ROWS["logical_or"], [ROWS["logical_not"](all_zero(t)) for t in found if t is not None])
-    moved = None if row in (NORMALIZE, ATAN2) else _AnySlope(builder, set(), None, active, False).of(v)
+    moved = None if row in (NORMALIZE, ATAN2) else _AnySlope(turns, set(), None, False).of(v)
     if moved is not None:  # else y grows no faster than its arguments, as the root of a sum of squares
         hidden = ROWS["logical_and"](hidden, ROWS["logical_not"](all_zero(moved)))
-    return hidden, slope.sure
+    return hidden, slope.sure, slope.turned
+
+
+def _by_direction(turns: Turns, y: Value, g: Value, slope: _AnySlope, apart: _VanishingSlope) -> list[Value | None]:
+    """What moves of an adjoint that has directions as factors, which are 0 here only, once or twice."""
+    by_n, limit, found = turns.by_directions(_same(y)), apart.of(g), []
+    for _ in range(2):
+        g, limit = (None if t is None else by_n.of(t) for t in (g, limit))
+        slope.left = NEAREST
+        found += [None if g is None else slope.of(g), limit]
+    return found
+
+
+def _by_power(power: Sequence[Value], g: Value, slope: _VanishingSlope) -> list[Value | None]:
+    """Further slopes of an adjoint, as of the cube of a third root: those that a root of this `power` outgrows."""
+    found, t = [], slope.of(g)
+    for order in range(2, 5 if power else 3):
+        slope.left = NEAREST
+        t = None if t is None else slope.of(t)
+        steep = [ROWS["le"](p * float(order), 1.0 + 1e-6) for p in power if t is not None]
+        found.append(ROWS["where"](steep[0], t, zero(t)) if steep else t)
+    return found
 
 
 def _length_of(stmt: Stmt) -> Value | None:
@@ -86,7 +117,7 @@ class _VanishingSlope:
 
     def __init__(self, builder: Builder, names: set[Value], is_it: Callable[[Stmt], bool], cheap: bool = False):
         self.builder, self.names, self.is_it, self.cheap = builder, names, is_it, cheap
-        self.known = True
+        self.known, self.left = True, NEAREST
         self.dependent: dict[Value, bool] = {}
         self.made: dict[tuple[Region, Value], Value | None] = {}
 
@@ -141,26 +172,40 @@ class _VanishingSlope:
         return out
 
 
-class _AnySlope(_VanishingSlope):
+class _CarriedSlope(_VanishingSlope):
+    """The same, also of what loops of the adjoint carry; `turned` if one does. `kind`: which slope of theirs."""
+
+    def __init__(self, turns: Turns, names: set[Value], is_it: Callable[[Stmt], bool], kind: bool | None):
+        super().__init__(turns.builder, names, is_it)
+        self.turns, self.kind, self.turned = turns, kind, False
+
+    def depends(self, value: Value) -> bool:
+        return value in self.turns.loops or super().depends(value)
+
+    def of(self, value: Value) -> Value | None:
+        if value in self.turns.loops:
+            self.turned = True
+            return self.turns.of(value, self.kind)
+        return super().of(value)
+
+
+class _AnySlope(_CarriedSlope):
     """The derivative by `names`, by what active arrays and shadows held, and by what has no derivative where it is.
 
     Each moves by numbers of its own. So does what is more than `NEAREST` away. `apart` finds what does not move.
     `sure`: False if only `shadows` move.
     """
 
-    def __init__(
-        self, builder: Builder, names: set[Value], apart: _VanishingSlope | None, active: frozenset[str], shadows=True
-    ):
-        super().__init__(builder, names, self._moves)
-        self.apart, self.active, self.shadows = apart, active, shadows
-        self.left, self.sure = NEAREST, False
-        self.others = _AnySlope(builder, names, apart, active, False) if shadows else self
+    def __init__(self, turns: Turns, names: set[Value], apart: _VanishingSlope | None, shadows: bool):
+        super().__init__(turns, names, self._moves, shadows)
+        self.apart, self.shadows, self.sure = apart, shadows, False
+        self.others = _AnySlope(turns, names, apart, False) if shadows else self
 
     def _moves(self, stmt: Stmt) -> bool:
         if stmt.row is mem.LOAD:
             a = root(stmt.args[0])
-            return a.name in self.active if a.companion is None else self.shadows and _is_shadow(stmt)
-        return stmt.row.singular is not None and not stmt.row.singular.refused
+            return a.name in self.turns.active if a.companion is None else self.shadows and _is_shadow(stmt)
+        return stmt.outs[0] in self.turns.popped or (stmt.row.singular is not None and not stmt.row.singular.refused)
 
     def depends(self, value: Value) -> bool:
         apart, stmt = self.apart, value.stmt
@@ -184,13 +229,7 @@ class _AnySlope(_VanishingSlope):
             return None
         sure, unit = self.sure or bool(moved), self._unit(value, stmt)
         self.sure = sure
-        if not moved:
-            return unit
-        moves = reduce(ROWS["logical_or"], moved)
-        if stmt.role == "adjoint" and not any(_is_shadow(s) for r in stmt.regions for s in walk(r)):
-            came = [ROWS["logical_not"](all_zero(a)) for a in stmt.args if is_float(a.type)]
-            moves = ROWS["logical_and"](moves, reduce(ROWS["logical_or"], came))
-        return ROWS["where"](moves, unit, zero(value))
+        return ROWS["where"](reduce(ROWS["logical_or"], moved), unit, zero(value)) if moved else unit
 
     def _unit(self, value: Value, stmt: Stmt) -> Any:
         k = 1.0 + len(self.made)
@@ -199,6 +238,76 @@ class _AnySlope(_VanishingSlope):
             unit = ROWS["where"](stmt.row.singular.met(None, value, *stmt.args), unit, zero(value))
         self.sure |= self.others.depends(value)
         return unit
+
+
+class Turns:
+    """The slopes of what the loops of an adjoint carry from turn to turn, carried beside it where they are asked for.
+
+    `popped`: what a turn of the kernel began with, where that moves; `directions`: those that are one. `loops`: what a
+    loop of the adjoint carries, in a turn and in the end -> its body. `written`: the bodies of finished loops -> (the
+    loop, the region that it is in).
+    """
+
+    def __init__(self, builder: Builder, active: frozenset[str]):
+        self.builder, self.active = builder, active
+        self.popped: set[Value] = set()
+        self.directions: set[Value] = set()
+        self.loops: dict[Value, Region] = {}
+        self.written: dict[Region, tuple[Stmt, Region]] = {}
+        self.slopes: dict[tuple[Value, bool | None], Value] = {}
+
+    def begin(self, popped: Value, result: Value) -> None:
+        """Note what a turn of the kernel began with, and what such a turn makes for the next."""
+        self.popped.add(popped)
+        if any(v.stmt is not None and v.stmt.row is NORMALIZE for v in _same(result)):
+            self.directions.add(popped)
+
+    def of(self, value: Value, kind: bool | None) -> Value:
+        """The slope of a carried value: by directions (None), as `_AnySlope` has it, with shadows or without."""
+        if (value, kind) not in self.slopes:
+            self._slope(value, kind)
+            if self.loops[value] in self.written:
+                self._carry(value, kind)
+        return self.slopes[value, kind]
+
+    def by_directions(self, more: set[Value]) -> _CarriedSlope:
+        """The derivative by directions that turns began with, and by `more` of them."""
+        return _CarriedSlope(self, self.directions | more, lambda stmt: False, None)
+
+    def _slope(self, value: Value, kind: bool | None) -> Value:
+        if (value, kind) not in self.slopes:
+            self.slopes[value, kind] = slope = Value(value.type, "", value.where)
+            self.loops[slope] = self.loops[value]
+        return self.slopes[value, kind]
+
+    def close(self, loop: Stmt, region: Region) -> None:
+        """Enter a loop that has been written into a region, and carry the slopes that its turns ask for."""
+        (body,) = loop.regions
+        self.written[body] = loop, region
+        self.loops.update((v, body) for v in (*body.params[1:], *loop.outs))
+        for value, kind in list(self.slopes):
+            if self.loops[value] is body:
+                self._carry(value, kind)
+
+    def _carry(self, value: Value, kind: bool | None) -> None:
+        """Let a finished loop carry one more slope; what it begins with is written before the loop."""
+        body, start = self.loops[value], Region()
+        slope = self.by_directions(set()) if kind is None else _AnySlope(self, set(), None, kind)
+        loop, region = self.written[body]
+        k = loop.outs.index(value) if value.stmt is loop else body.params.index(value) - 1
+        param, out = self._slope(body.params[k + 1], kind), self._slope(loop.outs[k], kind)
+        if param in body.params:
+            return
+        made = []
+        for where, v in ((start, loop.args[k + 3]), (body, body.results[k])):
+            with self.builder.inside(where):
+                t = slope.of(v)
+                made.append(zero(v) if t is None else t)
+        at = region.body.index(loop)
+        region.body[at:at] = start.body
+        out.stmt, loop.args, loop.outs = loop, (*loop.args, made[0]), (*loop.outs, out)
+        body.params.append(param)
+        body.results = (*body.results, made[1])
 
 
 def _same(v: Value) -> set[Value]:
