@@ -8,7 +8,6 @@ no mutable state but memory. Everything built here is then pruned: what no gradi
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
 from ...errors import KernelError
@@ -17,7 +16,7 @@ from ..ops import control as c, memory as mem, tiles
 from ..ops.composite import all_zero
 from ..ops.row import ROWS
 from ..row import NO_GRADIENT
-from ..types import Array, Tile, Type, bool_, int32, shadow_type
+from ..types import Array, Tile, Type, int32, shadow_type
 from . import simplify, singular
 from .derivative import EXTREMES, Derivative
 from .named import named_pass
@@ -179,18 +178,18 @@ class Adjoint(Derivative):
             self.claim(singular_at, unsure, sure=False)
 
     def hidden(self, stmt: Stmt, g: Value, here: Value, known: dict) -> list:
-        """Is there a hidden slope `here`, surely and not; in a branch if C calls its library, so has no vectors."""
-        regions, args = (Region(), Region()), [known[a] for a in stmt.args]
-        branch = any(s.row.library for s in walk(self.primal.body))
-        with self.builder.inside(regions[0]) if branch else nullcontext():
-            found = singular.hidden_slopes(self.slopes, stmt.row, g, known[stmt.outs[0]], args)
-        some = [f for f in found if f is not None]
-        if branch and some:
-            with self.builder.inside(regions[1]):
-                regions[1].results = tuple(constant(bool_, False) for _ in some)
-            regions[0].results = tuple(some)
-            some = list(self.builder.append(c.IF, (here,), [bool_ for _ in some], regions).outs)
-        return [f and (some.pop(0) if branch else ROWS["logical_and"](here, f)) for f in found]
+        """Is there a hidden slope `here`, surely and not; in a branch beside loops, or if C calls its library."""
+        y, args = known[stmt.outs[0]], [known[a] for a in stmt.args]
+        found: list[Value | None] = []
+
+        def write() -> list:
+            found[:] = singular.hidden_slopes(self.slopes, stmt.row, g, y, args)
+            return found
+
+        if not self.slopes.loops and not any(s.row.library for s in walk(self.primal.body)):
+            return [f and ROWS["logical_and"](here, f) for f in write()]
+        made = singular.in_branch(self.builder, here, write)
+        return [f and made.pop(0) for f in found]
 
     # ---- memory
 

@@ -11,9 +11,11 @@ was multiplied by. `hidden_slopes` tells that from an adjoint that is 0 all arou
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import reduce
 from typing import Any
+
+import numpy as np
 
 from ..ir import Builder, Region, Role, Stmt, Value, root, walk
 from ..ops import control as c, memory as mem
@@ -22,10 +24,11 @@ from ..ops.row import ROWS, like, zero
 from ..ops.scalar import ATAN2, CBRT, POW, SQRT
 from ..ops.vectors import LENGTH, NORMALIZE
 from ..row import Row
-from ..types import is_float
+from ..types import Composite, is_float
 
 LIMITS = (NORMALIZE, SQRT)
 NEAREST = 16  # statements that are looked at for a hidden slope
+FURTHER = 256  # for the slope of a slope
 
 
 def slope_beside_zero(builder: Builder, row: Row, g: Value, y: Value, v: Value, regular: Value) -> tuple[Value, bool]:
@@ -84,22 +87,23 @@ def _hidden(turns: Turns, row: Row, g: Value, y: Value, args: Sequence[Value], s
 
 def _by_direction(turns: Turns, y: Value, g: Value, slope: _AnySlope, apart: _VanishingSlope) -> list[Value | None]:
     """What moves of an adjoint that has directions as factors, which are 0 here only, once or twice."""
-    by_n, limit, found = turns.by_directions(_same(y)), apart.of(g), []
-    for _ in range(2):
-        g, limit = (None if t is None else by_n.of(t) for t in (g, limit))
-        slope.left = NEAREST
-        found += [None if g is None else slope.of(g), limit]
+    by_n, found = turns.by_directions(y), []
+    for t, last in ((g, slope.of), (apart.of(g), lambda t: t)):
+        for _ in range(2):
+            t, slope.left = None if t is None else by_n.of(t), FURTHER
+            found.append(None if t is None else last(t))
     return found
 
 
 def _by_power(power: Sequence[Value], g: Value, slope: _VanishingSlope) -> list[Value | None]:
     """Further slopes of an adjoint, as of the cube of a third root: those that a root of this `power` outgrows."""
-    found, t = [], slope.of(g)
-    for order in range(2, 5 if power else 3):
-        slope.left = NEAREST
-        t = None if t is None else slope.of(t)
-        steep = [ROWS["le"](p * float(order), 1.0 + 1e-6) for p in power if t is not None]
-        found.append(ROWS["where"](steep[0], t, zero(t)) if steep else t)
+    found = []
+    for order in range(1, 5 if power else 3):
+        if (t := slope.of(g)) is None:
+            break
+        if order > 1:
+            found += [ROWS["where"](ROWS["le"](p * float(order), 1.0 + 1e-6), t, zero(t)) for p in power] or [t]
+        g, slope.left = t, FURTHER
     return found
 
 
@@ -175,7 +179,7 @@ class _VanishingSlope:
 class _CarriedSlope(_VanishingSlope):
     """The same, also of what loops of the adjoint carry; `turned` if one does. `kind`: which slope of theirs."""
 
-    def __init__(self, turns: Turns, names: set[Value], is_it: Callable[[Stmt], bool], kind: bool | None):
+    def __init__(self, turns: Turns, names: set[Value], is_it: Callable[[Stmt], bool], kind: Value | bool | None):
         super().__init__(turns.builder, names, is_it)
         self.turns, self.kind, self.turned = turns, kind, False
 
@@ -254,7 +258,8 @@ class Turns:
         self.directions: set[Value] = set()
         self.loops: dict[Value, Region] = {}
         self.written: dict[Region, tuple[Stmt, Region]] = {}
-        self.slopes: dict[tuple[Value, bool | None], Value] = {}
+        self.slopes: dict[tuple[Value, Value | bool | None], Value] = {}
+        self.due: list[tuple[Value, Value | bool | None]] = []
 
     def begin(self, popped: Value, result: Value) -> None:
         """Note what a turn of the kernel began with, and what such a turn makes for the next."""
@@ -262,19 +267,21 @@ class Turns:
         if any(v.stmt is not None and v.stmt.row is NORMALIZE for v in _same(result)):
             self.directions.add(popped)
 
-    def of(self, value: Value, kind: bool | None) -> Value:
-        """The slope of a carried value: by directions (None), as `_AnySlope` has it, with shadows or without."""
-        if (value, kind) not in self.slopes:
-            self._slope(value, kind)
-            if self.loops[value] in self.written:
-                self._carry(value, kind)
-        return self.slopes[value, kind]
+    def of(self, value: Value, kind: Value | bool | None) -> Value:
+        """The slope of a carried value: as `_AnySlope` has it, with shadows or without; or `by_directions`."""
+        body = self.loops[value]
+        key = value, kind if isinstance(kind, bool) or body in self.written else None  # else y is another each turn
+        if key not in self.slopes:
+            self._slope(*key)
+            self.due.append(key)
+            self._carry_due(body)
+        return self.slopes[key]
 
-    def by_directions(self, more: set[Value]) -> _CarriedSlope:
-        """The derivative by directions that turns began with, and by `more` of them."""
-        return _CarriedSlope(self, self.directions | more, lambda stmt: False, None)
+    def by_directions(self, y: Value | None) -> _CarriedSlope:
+        """The derivative by directions that turns began with, and by y."""
+        return _CarriedSlope(self, self.directions | (_same(y) if y else set()), lambda stmt: False, y)
 
-    def _slope(self, value: Value, kind: bool | None) -> Value:
+    def _slope(self, value: Value, kind: Value | bool | None) -> Value:
         if (value, kind) not in self.slopes:
             self.slopes[value, kind] = slope = Value(value.type, "", value.where)
             self.loops[slope] = self.loops[value]
@@ -285,14 +292,23 @@ class Turns:
         (body,) = loop.regions
         self.written[body] = loop, region
         self.loops.update((v, body) for v in (*body.params[1:], *loop.outs))
-        for value, kind in list(self.slopes):
-            if self.loops[value] is body:
-                self._carry(value, kind)
+        self._carry_due(body)
 
-    def _carry(self, value: Value, kind: bool | None) -> None:
+    def _carry_due(self, body: Region) -> None:
+        """Let a loop, if it is finished, carry what was asked for: slopes of slopes once it carries those."""
+        while body in self.written:
+            there = *body.params, *self.written[body][0].outs
+            key = next((key for key in self.due if key[0] in there), None)
+            if key is None:
+                break
+            self.due.remove(key)
+            self._carry(*key)
+
+    def _carry(self, value: Value, kind: Value | bool | None) -> None:
         """Let a finished loop carry one more slope; what it begins with is written before the loop."""
         body, start = self.loops[value], Region()
-        slope = self.by_directions(set()) if kind is None else _AnySlope(self, set(), None, kind)
+        slope = _AnySlope(self, set(), None, kind) if isinstance(kind, bool) else self.by_directions(kind)
+        slope.left = FURTHER if value in self.slopes.values() else NEAREST
         loop, region = self.written[body]
         k = loop.outs.index(value) if value.stmt is loop else body.params.index(value) - 1
         param, out = self._slope(body.params[k + 1], kind), self._slope(loop.outs[k], kind)
@@ -300,14 +316,31 @@ class Turns:
             return
         made = []
         for where, v in ((start, loop.args[k + 3]), (body, body.results[k])):
-            with self.builder.inside(where):
-                t = slope.of(v)
-                made.append(zero(v) if t is None else t)
+            with self.builder.inside(where):  # an adjoint that is not 0 hides nothing
+                made += in_branch(self.builder, _any_zero(v), lambda v=v: [slope.of(v)]) or [zero(v)]
         at = region.body.index(loop)
         region.body[at:at] = start.body
         out.stmt, loop.args, loop.outs = loop, (*loop.args, made[0]), (*loop.outs, out)
         body.params.append(param)
         body.results = (*body.results, made[1])
+
+
+def in_branch(builder: Builder, needed: Value, write: Callable[[], Iterable[Value | None]]) -> list[Value]:
+    """What `write` makes (of what is not None), written in a branch for where that is needed; elsewhere zeros."""
+    regions = Region(), Region()
+    with builder.inside(regions[0]):
+        made = [v for v in write() if v is not None]
+    with builder.inside(regions[1]):
+        zeros = [zero(v) for v in made]
+    regions[0].results, regions[1].results = tuple(made), tuple(zeros)
+    return list(builder.append(c.IF, (needed,), [v.type for v in made], regions).outs)
+
+
+def _any_zero(x: Value) -> Value:
+    """True where a component is 0."""
+    shape = x.type.shape if isinstance(x.type, Composite) else None
+    parts = [x] if shape is None else [ROWS["extract"](x, attr=at) for at in np.ndindex(shape)]
+    return reduce(ROWS["logical_or"], [ROWS["eq"](p, zero(p)) for p in parts])
 
 
 def _same(v: Value) -> set[Value]:
