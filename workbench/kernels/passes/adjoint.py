@@ -99,7 +99,7 @@ class Adjoint(Derivative):
         """The adjoint with every statement left in."""
         known = self.parameters(Role.SHADOW)
         body = self.builder.region
-        self.slopes = singular.Turns(self.builder, self.active)
+        self.slopes = singular.LoopSlopes(self.builder, self.active)
         with self.builder.open():
             self.builder.role = "replay"
             again, start = dict(known), self.builder.emit(mem.MARK) if self.reused and self.logging else None
@@ -178,7 +178,7 @@ class Adjoint(Derivative):
             self.claim(singular_at, unsure, sure=False)
 
     def hidden(self, stmt: Stmt, g: Value, here: Value, known: dict) -> list:
-        """Is there a hidden slope `here`, surely and not; in a branch beside loops, or if C calls its library."""
+        """The tests for a hidden slope `here`, sure and not; in a branch beside loops, or if C calls its library."""
         y, args = known[stmt.outs[0]], [known[a] for a in stmt.args]
         found: list[Value | None] = []
 

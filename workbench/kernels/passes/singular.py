@@ -6,7 +6,7 @@ limit: the derivative of the adjoint of n by the length (l'Hôpital). It is work
 statement, of what the adjoint of n was computed from. So it is for a root r of x, as in r * r, by r.
 
 Elsewhere an adjoint of 0 that comes to such a place may hide a slope: it vanishes there together with what the result
-was multiplied by. `hidden_slopes` tells that from an adjoint that is 0 all around; `Turns` does from turn to turn.
+was multiplied by. `hidden_slopes` tells that from an adjoint that is 0 all around; `LoopSlopes` does from turn to turn.
 """
 
 from __future__ import annotations
@@ -50,10 +50,9 @@ def _by_size(builder: Builder, row: Row, y: Value, v: Value) -> _VanishingSlope:
     return _VanishingSlope(builder, set(), lambda stmt: _length_of(stmt) in names)
 
 
-def hidden_slopes(turns: Turns, row: Row, g: Value, y: Value, args: Sequence[Value]) -> tuple[Any, Any]:
-    """(is an adjoint g of y = row(*args) that is 0 surely not so all around, is it where later launches multiplied).
-
-    None where it is 0 all around.
+def hidden_slopes(turns: LoopSlopes, row: Row, g: Value, y: Value, args: Sequence[Value]) -> tuple[Any, Any]:
+    """Tests of an adjoint g of y = row(*args) that is 0: True if it surely is not so all around, and if it is not where
+    later launches multiplied; None in place of a test that would be False.
     """
     if row is LENGTH:  # it has a bounded slope: times what vanishes that is 0
         return None, None
@@ -63,8 +62,10 @@ def hidden_slopes(turns: Turns, row: Row, g: Value, y: Value, args: Sequence[Val
     return (found, None) if sure else (None, found)
 
 
-def _hidden(turns: Turns, row: Row, g: Value, y: Value, args: Sequence[Value], shadows: bool) -> tuple[Any, bool, bool]:
-    """(does an adjoint move, does it without shadows, does a loop carry it)."""
+def _hidden(
+    turns: LoopSlopes, row: Row, g: Value, y: Value, args: Sequence[Value], shadows: bool
+) -> tuple[Any, bool, bool]:
+    """(the test that an adjoint moves, True if it does without shadows, True if a loop carries it)."""
     v, *rest = args
     by_y = _VanishingSlope(turns.builder, _same(y), lambda stmt: False)
     apart = _by_size(turns.builder, row, y, v) if row in LIMITS else None
@@ -85,8 +86,10 @@ def _hidden(turns: Turns, row: Row, g: Value, y: Value, args: Sequence[Value], s
     return hidden, slope.sure, slope.turned
 
 
-def _by_direction(turns: Turns, y: Value, g: Value, slope: _AnySlope, apart: _VanishingSlope) -> list[Value | None]:
-    """What moves of an adjoint that has directions as factors, which are 0 here only, once or twice."""
+def _by_direction(
+    turns: LoopSlopes, y: Value, g: Value, slope: _AnySlope, apart: _VanishingSlope
+) -> list[Value | None]:
+    """The slopes of an adjoint that has directions as factors, which are 0 here only, once or twice."""
     by_n, found = turns.by_directions(y), []
     for t, last in ((g, slope.of), (apart.of(g), lambda t: t)):
         for _ in range(2):
@@ -179,7 +182,7 @@ class _VanishingSlope:
 class _CarriedSlope(_VanishingSlope):
     """The same, also of what loops of the adjoint carry; `turned` if one does. `kind`: which slope of theirs."""
 
-    def __init__(self, turns: Turns, names: set[Value], is_it: Callable[[Stmt], bool], kind: Value | bool | None):
+    def __init__(self, turns: LoopSlopes, names: set[Value], is_it: Callable[[Stmt], bool], kind: Value | bool | None):
         super().__init__(turns.builder, names, is_it)
         self.turns, self.kind, self.turned = turns, kind, False
 
@@ -196,11 +199,11 @@ class _CarriedSlope(_VanishingSlope):
 class _AnySlope(_CarriedSlope):
     """The derivative by `names`, by what active arrays and shadows held, and by what has no derivative where it is.
 
-    Each moves by numbers of its own. So does what is more than `NEAREST` away. `apart` finds what does not move.
-    `sure`: False if only `shadows` move.
+    Each moves by numbers of its own. So does what is more than `NEAREST` away, or comes from a loop that carries no
+    slopes. `apart` finds what does not move. `sure`: False if only `shadows` move.
     """
 
-    def __init__(self, turns: Turns, names: set[Value], apart: _VanishingSlope | None, shadows: bool):
+    def __init__(self, turns: LoopSlopes, names: set[Value], apart: _VanishingSlope | None, shadows: bool):
         super().__init__(turns, names, self._moves, shadows)
         self.apart, self.shadows, self.sure = apart, shadows, False
         self.others = _AnySlope(turns, names, apart, False) if shadows else self
@@ -219,21 +222,10 @@ class _AnySlope(_CarriedSlope):
 
     def _made(self, value: Value, stmt: Stmt) -> Any:
         self.left -= 1
-        if self.left < 0 and is_float(value.type):
+        far = self.left < 0 or (stmt.regions and stmt.row is not c.IF)  # or behind a loop
+        if far and is_float(value.type):
             return self._unit(value, stmt)
-        if stmt.regions and stmt.row is not c.IF and is_float(value.type):
-            return self._of_loop(value, stmt)
         return super()._made(value, stmt)
-
-    def _of_loop(self, value: Value, stmt: Stmt) -> Any:
-        """Of a result of a loop: it moves if something does that is read for it from outside."""
-        read = [a for a in _read_for(value, stmt) if is_float(a.type) and self.others.depends(a)]
-        moved = [ROWS["logical_not"](all_zero(t)) for a in read if (t := self.others.of(a)) is not None]
-        if read and not moved:
-            return None
-        sure, unit = self.sure or bool(moved), self._unit(value, stmt)
-        self.sure = sure
-        return ROWS["where"](reduce(ROWS["logical_or"], moved), unit, zero(value)) if moved else unit
 
     def _unit(self, value: Value, stmt: Stmt) -> Any:
         k = 1.0 + len(self.made)
@@ -244,7 +236,7 @@ class _AnySlope(_CarriedSlope):
         return unit
 
 
-class Turns:
+class LoopSlopes:
     """The slopes of what the loops of an adjoint carry from turn to turn, carried beside it where they are asked for.
 
     `popped`: what a turn of the kernel began with, where that moves; `directions`: those that are one. `loops`: what a
@@ -326,7 +318,7 @@ class Turns:
 
 
 def in_branch(builder: Builder, needed: Value, write: Callable[[], Iterable[Value | None]]) -> list[Value]:
-    """What `write` makes (of what is not None), written in a branch for where that is needed; elsewhere zeros."""
+    """The values that `write` makes, without None, written in a branch for where they are needed; elsewhere zeros."""
     regions = Region(), Region()
     with builder.inside(regions[0]):
         made = [v for v in write() if v is not None]
@@ -366,22 +358,3 @@ def _is_shadow(stmt: Stmt) -> bool:
     """True for a load of adjoints."""
     a = root(stmt.args[0]) if stmt.row is mem.LOAD else None
     return a is not None and a.companion is not None and a.companion.role is Role.SHADOW
-
-
-def _read_for(value: Value, loop: Stmt) -> list[Value]:
-    """The values from outside of a loop from which a result of it is computed."""
-    body, fixed, skip = loop.regions[-1], int(loop.row is c.FOR), int(loop.attr.breaks)
-    inside = {o for r in loop.regions for s in walk(r) for o in (*s.outs, *(p for q in s.regions for p in q.params))}
-    todo, seen, found = [body.results[skip + loop.outs.index(value)]], set(), []
-    while todo:
-        a = todo.pop()
-        if a in seen:
-            continue
-        seen.add(a)
-        if a in body.params[fixed:]:
-            todo.append(body.results[skip + body.params.index(a) - fixed])
-        elif a in inside and a.stmt is not None:
-            todo += _sources(a, a.stmt)
-        elif a not in inside:
-            found.append(a)
-    return found
