@@ -258,7 +258,25 @@ def direction_from_outside(v: wb.array[V3], n: int, y: wb.array[F]):
     y[i] = s
 
 
+@wb.kernel
+def squared_by_a_power(v: wb.array[V3], n: int, y: wb.array[F]):
+    i = wb.tid()
+    r = wb.sqrt(v[i][0])
+    s = F(0.0)
+    for _ in range(n):
+        s += wb.pow(r, F(2.0))
+    y[i] = s
+
+
+@wb.kernel
+def one_power_of_a_root(v: wb.array[V3], n: int, y: wb.array[F]):
+    i = wb.tid()
+    y[i] = wb.pow(wb.sqrt(v[i][0]), F(2.0))
+
+
 SAID = [
+    (squared_by_a_power, "sqrt"),
+    (one_power_of_a_root, "sqrt"),
     (handed_on, "sqrt"),
     (from_nothing, "sqrt"),
     (swapped, "sqrt"),

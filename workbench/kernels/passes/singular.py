@@ -155,6 +155,9 @@ class _VanishingSlope:
         if stmt.regions or (self.cheap and stmt.row.cost > 1):
             self.known = False
             return None
+        return self._by_rule(value, stmt)
+
+    def _by_rule(self, value: Value, stmt: Stmt) -> Any:
         ts = [self.of(a) for a in stmt.args]
         if stmt.row.tangent is None or all(t is None for t in ts):
             return None
@@ -231,7 +234,9 @@ class _AnySlope(_CarriedSlope):
         k = 1.0 + len(self.made)
         unit = like(value, value.type, [1 / (k + 0.37 * j) for j in range(getattr(value.type, "size", 1))])
         if value not in self.names and stmt.row.singular is not None:
-            unit = ROWS["where"](stmt.row.singular.met(None, value, *stmt.args), unit, zero(value))
+            beside = self._by_rule(value, stmt)
+            met = stmt.row.singular.met(None, value, *stmt.args)
+            unit = ROWS["where"](met, unit, zero(value) if beside is None else beside)
         self.sure |= self.others.depends(value)
         return unit
 
