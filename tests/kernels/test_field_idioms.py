@@ -276,3 +276,20 @@ def test_arrays_behind_an_array_of_structs_are_refused_by_name() -> None:
 
     with pytest.raises(wb.KernelError, match="struct-array"):
         _ = first.ir
+
+
+@pytest.mark.parametrize("backend", ["numpy", "c"])
+def test_matrices_of_one_row_or_column(backend, monkeypatch):
+    @wb.kernel
+    def narrow(x: wb.array[float], y: wb.array[float]):
+        i = wb.tid()
+        row = wb.matrix(x[i], 2.0, 3.0, shape=(1, 3), dtype=float)
+        column = wb.matrix(4.0, 5.0, shape=(2, 1), dtype=float)
+        y[i] = row[0, 0] + 10.0 * row[0, 2] + 100.0 * column[1, 0]
+
+    monkeypatch.setattr(wb.config, "backend", backend)
+    x, y = wb.array([1.0], requires_grad=True), wb.zeros(1)
+    with wb.Tape() as tape:
+        wb.launch(narrow, 1, [x], [y])
+    tape.backward(y)
+    assert (y.list(), x.grad.list()) == ([531.0], [1.0])
