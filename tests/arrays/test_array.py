@@ -640,3 +640,7 @@ def test_copies_of_strided_arrays_with_offsets():
     x, y = array(np.arange(8.0), dtype=float32)[::2], zeros(8)[1::2]
     wb.copy(y, x, dest_offset=1, src_offset=2, count=2)
     assert y.numpy().tolist() == [0, 4, 6, 0]
+
+
+def test_types_are_written_as_they_are_named():
+    assert (repr(wb.float64), repr(wb.vec3), repr(wb.int32)) == ("float64", "vec3", "int32")

@@ -630,3 +630,17 @@ def test_a_compiler_that_writes_nothing_is_said_to(cache, monkeypatch):
     monkeypatch.setattr(c_compiler, "_run", lambda *_: (0, ""))
     with pytest.raises(CompileError, match="wrote nothing"):
         c_compiler.build(text(8))
+
+
+def test_a_cache_may_be_a_link_and_no_file(tmp_path, monkeypatch, caplog):
+    (tmp_path / "there").mkdir(mode=0o700)
+    (tmp_path / "link").symlink_to(tmp_path / "there")
+    monkeypatch.setenv("WORKBENCH_CACHE", str(tmp_path / "link"))
+    assert os.path.samefile(disk_cache.cache_directory(), tmp_path / "there")
+    assert not caplog.records
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("WORKBENCH_CACHE", str(tmp_path / "file"))
+    directory = disk_cache.cache_directory()
+    assert directory.is_dir()
+    assert (tmp_path / "file").stat().st_mode & 0o077  # untouched
+    directory.rmdir()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -276,3 +277,34 @@ def test_arrays_behind_an_array_of_structs_are_refused_by_name() -> None:
 
     with pytest.raises(wb.KernelError, match="struct-array"):
         _ = first.ir
+
+
+@pytest.mark.parametrize("backend", ["numpy", "c"])
+def test_matrices_of_one_row_or_column(backend, monkeypatch):
+    @wb.kernel
+    def narrow(x: wb.array[float], y: wb.array[float]):
+        i = wb.tid()
+        row = wb.matrix(x[i], 2.0, 3.0, shape=(1, 3), dtype=float)
+        column = wb.matrix(4.0, 5.0, shape=(2, 1), dtype=float)
+        y[i] = row[0, 0] + 10.0 * row[0, 2] + 100.0 * column[1, 0]
+
+    monkeypatch.setattr(wb.config, "backend", backend)
+    x, y = wb.array([1.0], requires_grad=True), wb.zeros(1)
+    with wb.Tape() as tape:
+        wb.launch(narrow, 1, [x], [y])
+    tape.backward(y)
+    assert (y.list(), x.grad.list()) == ([531.0], [1.0])
+
+
+def test_only_a_quotient_of_whole_numbers_is_said_to_be_rounded():
+    @wb.kernel
+    def quotients(x: wb.array[float], n: int, y: wb.array[float]):
+        i = wb.tid()
+        y[i] = x[i] / 2.0 + float(n) / float(i + 1) - x[i] * float(n % 2 + n // 2)
+
+    x, y = wb.array([1.0, 2.0]), wb.zeros(2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.filterwarnings("error", message=r"(?s).*\[integer-division\]")
+        wb.launch(quotients, 2, [x, 3], [y])
+    assert y.list() == [1.5, -1.5]

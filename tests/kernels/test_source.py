@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import workbench as wb
 from workbench.errors import KernelError
 from workbench.kernels.reading.source import source
 
@@ -130,3 +131,13 @@ def test_columns_count_signs_where_a_line_has_others_than_ascii():
     value = text.tree.body[0].value
     where = text.where(value.right)
     assert where.text[where.col : where.end_col] == "x"
+
+
+def test_an_error_in_a_lambda_names_its_line():
+    x = wb.zeros(3)
+    wrong = lambda a: a + wb.vec3(1.0, 2.0, 3.0)  # noqa: E731
+    with pytest.raises(KernelError) as caught:
+        wb.map(wrong, x)
+    assert caught.value.lineno == wrong.__code__.co_firstlineno
+    assert "wrong = lambda" in str(caught.value.text)
+    assert caught.value.filename == __file__

@@ -400,3 +400,16 @@ def test_euler_angles_about_axes_that_only_the_kernel_knows(backend):
         wb.launch(turned_by_chosen_axes, len(orders), [e, wb.array(orders, dtype=int), q])
     close(q.numpy(), np.array([wb.quat_from_euler(wb.vec3d(0.3, 0.7, -0.4), *axes) for axes in orders]))
     wb.gradcheck(tape)
+
+
+@pytest.mark.parametrize("backend", ["numpy", "c"])
+def test_a_transform_of_a_place_turns_nothing(backend, monkeypatch):
+    @wb.kernel
+    def placed(x: wb.array[wb.vec3], y: wb.array[wb.transform]):
+        i = wb.tid()
+        y[i] = wb.transform(x[i])
+
+    monkeypatch.setattr(wb.config, "backend", backend)
+    x, y = wb.array([[1.0, 2.0, 3.0]], dtype=wb.vec3), wb.zeros(1, dtype=wb.transform)
+    wb.launch(placed, 1, [x], [y])
+    assert y.numpy()[0].tolist() == [1.0, 2.0, 3.0, 0.0, 0.0, 0.0, 1.0]

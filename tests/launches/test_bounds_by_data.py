@@ -382,3 +382,20 @@ def test_a_long_chain_of_whole_numbers_is_planned_at_once(backend, monkeypatch):
     for _ in range(60):
         h = np.maximum(h, 4 * h) % 1000
     assert y.list() == (h % 7).tolist()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_remainder_as_in_c_may_be_as_large_as_its_divisor_says(backend, monkeypatch):
+    @wb.kernel
+    def looked_up(x: wb.array[float], y: wb.array[float]):
+        i = wb.tid()
+        y[i] = x[wb.mod(i + 2, 7)]
+
+    monkeypatch.setattr(wb.config, "backend", backend)
+    x, y = wb.array([1.0, 2.0, 3.0, 4.0, 5.0]), wb.zeros(8)
+    wb.launch(looked_up, 3, [x], [y])
+    assert y.list() == [3.0, 4.0, 5.0, 0.0, 0.0, 0.0, 0.0, 0.0]
+    wb.launch(looked_up, 8, [wb.array(np.arange(7.0, dtype=np.float32)), y])
+    assert y.list() == [2.0, 3.0, 4.0, 5.0, 6.0, 0.0, 1.0, 2.0]
+    with pytest.raises(wb.LaunchError, match=r"(?s)thread 3.*\[bounds\]"):
+        wb.launch(looked_up, 8, [x], [y])

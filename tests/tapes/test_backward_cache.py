@@ -219,3 +219,22 @@ def test_views_of_a_tape_see_what_was_walked(lists: list[Any]) -> None:
     assert tape.log.has_touched(program.x[2].span)
     for a in (program.x[1], program.v[4]):
         assert a.allocation in tape.log.written
+
+
+@wb.kernel
+def squares(x: wb.array[float], y: wb.array[float]):
+    i = wb.tid()
+    y[i] = x[i] * x[i]
+
+
+def test_an_optimizer_may_step_between_a_walk_that_was_made_before_and_another():
+    x, y = wb.array([1.0, 2.0, 3.0], requires_grad=True), wb.zeros(3)
+    for _ in range(4):
+        with wb.Tape() as tape:
+            wb.launch(squares, 3, [x], [y])
+        tape.backward(grads={y: np.ones(3)})
+        slope = 2.0 * x.numpy()
+        x.assign(x.numpy() - 0.25 * slope)
+        x.grad.zero_()
+        tape.backward(grads={y: np.ones(3)})
+        np.testing.assert_allclose(x.grad.numpy(), slope)

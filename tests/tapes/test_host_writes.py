@@ -185,3 +185,20 @@ def test_a_copy_to_several_names_of_one_number_is_refused():
     with pytest.raises(wb.GradientError) as found, wb.Tape():
         wb.copy(names, x)
     assert found.value.slug == "race" and y.numpy().tolist() == [0]
+
+
+@wb.kernel
+def squares(x: wb.array[float], y: wb.array[float]):
+    i = wb.tid()
+    y[i] = x[i] * x[i]
+
+
+def test_numbers_of_memory_that_was_filled_since_are_constants():
+    x, y, z = wb.array([1.0, 2.0, 3.0], requires_grad=True), wb.zeros(3, requires_grad=True), wb.zeros(3)
+    with wb.Tape() as tape:
+        wb.launch(squares, 3, [x], [y])
+        y.fill_(2.0)
+        z.assign(3.0 * np.sin(y.numpy()))
+        wb.launch(squares, 3, [z], [y])
+    tape.backward(grads={y: np.ones(3)})
+    assert x.grad.list() == [0.0] * 3

@@ -29,7 +29,6 @@ BIT_COUNT = row(
     meaning=lambda x: int(_unsigned(x)).bit_count(),
     exact=True,
     c=lambda types, x: f"wb_bit_count((uint{types[0].bits}_t){x})",
-    doc="bit_count(x: I) -> int32: how many bits of x are 1.",
 )
 
 
@@ -64,7 +63,6 @@ SAME_BITS = row(
     meaning=lambda x, attr: np.asarray(x).view(attr.numpy)[()],
     vectorised=True,
     c=lambda types, x, attr: x if types[0] is attr else f"wb_bits_{types[0].name}_{attr.name}({x})",
-    doc="The bits of a number as another type.",
 )
 
 

@@ -265,7 +265,6 @@ LOWER = multilinear(
     type=square("qr3", lambda t: t),
     adjoint=lambda g, y, m: (LOWER(g),),
     expand=lambda m, types, out: [x if k // out.cols > k % out.cols else 0 for k, x in enumerate(m)],
-    doc="What is below the diagonal.",
 )
 
 
@@ -358,7 +357,6 @@ row(
         "a matrix of positive determinant",
         refused=True,
     ),
-    doc="U V^T of a singular value decomposition, whose derivative needs neither U nor V. No program has this row.",
 )
 
 

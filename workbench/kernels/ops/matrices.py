@@ -44,7 +44,6 @@ TRANSPOSE = multilinear(
     expand=_transpose,
     adjoint=lambda g, y, m: (TRANSPOSE(g),),
     linear=True,
-    doc="transpose(m: matrix) -> matrix.",
     type=one_type("transpose", Matrix, "a matrix", lambda t: matrix((t.cols, t.rows), t.scalar)),
 )
 
@@ -65,7 +64,6 @@ MATVEC = multilinear(
     "matvec",
     2,
     type=numbers("*", _matvec_type),
-    doc="matrix * vector",
     expand=lambda m, v, types, out: [sum_of_products(r, v) for r in _grid(m, types[0].cols)],
     adjoint=lambda g, y, m, v: (passed(OUTER, 0)(g, v), passed(MATVEC, 1)(TRANSPOSE(m), g)),
 )
@@ -104,7 +102,6 @@ MATMUL = multilinear(
     fused=_fused_matmul,
     type=numbers("*", _matmul_type),
     expand=_matmul,
-    doc="matrix * matrix",
     adjoint=lambda g, y, a, b: (passed(MATMUL, 0)(g, TRANSPOSE(b)), passed(MATMUL, 1)(TRANSPOSE(a), g)),
 )
 
@@ -121,7 +118,6 @@ OUTER = multilinear(
     type=numbers("outer", _outer_type),
     expand=lambda a, b, types, out: [x * y for x in a for y in b],
     adjoint=lambda g, y, a, b: (passed(MATVEC, 0)(g, b), passed(MATVEC, 0)(TRANSPOSE(g), a)),
-    doc="outer(a: vector, b: vector) -> matrix: a b^T.",
 )
 
 
@@ -140,7 +136,6 @@ TRACE = multilinear(
     "trace",
     1,
     type=numbers("trace", square("trace", lambda t: t.scalar)),
-    doc="trace(m: square matrix) -> scalar.",
     expand=lambda m, types, out: total(m[:: types[0].cols + 1]),
     adjoint=lambda g, y, m: (
         DIAG(CONSTRUCT(*[g] * type_as(m, Matrix).rows, attr=vector(type_as(m, Matrix).rows, kind(g)))),
@@ -152,7 +147,6 @@ GET_DIAG = multilinear(
     type=square("get_diag", lambda t: vector(t.rows, t.scalar)),
     expand=lambda m, types, out: list(m[:: types[0].cols + 1]),
     adjoint=lambda g, y, m: (DIAG(g),),
-    doc="get_diag(m: square matrix) -> vector of the diagonal.",
 )
 DIAG = multilinear(
     "diag",
@@ -160,7 +154,6 @@ DIAG = multilinear(
     type=one_type("diag", Vector, "a vector", lambda t: matrix((t.length, t.length), t.scalar)),
     expand=lambda v, types, out: [v[i] if i == j else 0 for i in range(len(v)) for j in range(len(v))],
     adjoint=lambda g, y, v: (GET_DIAG(g),),
-    doc="diag(v: vector) -> square matrix with v on the diagonal.",
 )
 
 
@@ -176,7 +169,6 @@ SKEW = multilinear(
     type=numbers("skew", _skew_type),
     expand=lambda v, types=None, out=None: [0, -v[2], v[1], v[2], 0, -v[0], -v[1], v[0], 0],
     adjoint=lambda g, y, v: (AXIAL(g),),
-    doc="skew(v: vec3) -> mat33 with skew(v) * u == cross(v, u).",
 )
 AXIAL = multilinear(
     "axial",
@@ -184,7 +176,6 @@ AXIAL = multilinear(
     type=square("axial", lambda t: vector(3, t.scalar), (3,)),
     adjoint=lambda g, y, m: (SKEW(g),),
     expand=lambda m, types, out: [m[7] - m[5], m[2] - m[6], m[3] - m[1]],
-    doc="The vector of the antisymmetric part, times 2: the transpose of `skew`.",
 )
 
 
@@ -288,7 +279,6 @@ COFACTORS = curved(
     expand=_cofactors,
     adjoint=lambda g, y, m: (ROWS["d_cofactors"](m, g),),
     exact=True,
-    doc="The matrix of cofactors: the derivative of the determinant. Its Jacobian, a Hessian, is symmetric.",
 )
 DETERMINANT = row(
     "determinant",
@@ -297,7 +287,6 @@ DETERMINANT = row(
     adjoint=lambda g, y, m: (TIMES(g, COFACTORS(m)),),
     exact=True,
     tangent=lambda ts, y, m: None if ts[0] is None else ROWS["dot_both"](ts[0], COFACTORS(m)),
-    doc="determinant(m: 2x2, 3x3 or 4x4 float matrix) -> scalar.",
 )
 INVERSE = row(
     "inverse",
@@ -307,7 +296,6 @@ INVERSE = row(
     exact=True,
     cost=8,
     tangent=lambda ts, y, m: None if ts[0] is None else _flat_inverse(ts[0], y),
-    doc="inverse(m: 2x2, 3x3 or 4x4 float matrix) -> matrix; not finite where m is singular.",
 )
 
 
@@ -323,5 +311,4 @@ MATRIX_FROM_ROWS = row(
     adjoint=lambda g, y, *rows: tuple(EXTRACT(g, attr=(i,)) for i in range(len(rows))),
     tangent=linear_tangent("matrix_from_rows"),
     exact=True,
-    doc="matrix_from_rows(*vectors) -> matrix.",
 )

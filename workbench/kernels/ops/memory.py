@@ -103,23 +103,13 @@ ATOMIC_ADD = _updating("atomic_add", "+", ADD, "T", adds=True)
 ATOMIC_SUB = _updating("atomic_sub", "-", SUB, "T", adds=True)
 ATOMIC_MIN, ATOMIC_MAX = _better("min", "<", MIN), _better("max", ">", MAX)
 _EXCHANGE: dict[str, Any] = {"effect": Effect.WRITES, "adjoint": NO_GRADIENT, "exact": True}
-ATOMIC_EXCH = row(
-    "atomic_exch",
-    type=_atomic,
-    **_EXCHANGE,
-    update=lambda old, new: new,
-    c="{1}",
-    doc="atomic_exch(a: array, *i: int, v: T) -> T: a[i] = v, atomically; returns the old value. A gradient that"
-    " arrives is refused.",
-)
+ATOMIC_EXCH = row("atomic_exch", type=_atomic, **_EXCHANGE, update=lambda old, new: new, c="{1}")
 ATOMIC_CAS = row(
     "atomic_cas",
     type=_cas,
     **_EXCHANGE,
     update=lambda old, expected, new: WHERE(EQ(old, expected), new, old),
     c="{0} == {1} ? {2} : {0}",
-    doc="atomic_cas(a: array, *i: int, compare: T, v: T) -> T: a[i] = v where a[i] == compare, atomically; returns the"
-    " old value. As atomic_exch.",
 )
 ATOMIC_AND = _updating("atomic_and", "&", BIT_AND)
 ATOMIC_OR = _updating("atomic_or", "|", BIT_OR)
@@ -145,7 +135,6 @@ WRAP = row(
     meaning=lambda i, n: i + type(i)(n) if i < 0 else i,
     vectorised=lambda i, n: np.where(i < 0, i + n.astype(i.dtype), i),
     c="({0} < 0 ? {0} + {1} : {0})",
-    doc="A negative index counts from the end.",
 )
 
 # turns of `for`: max(0, ceil((stop - start) / step)), 0 for step 0

@@ -117,14 +117,7 @@ def _tangent_noise(ts, y, state, x, *periods):
     return ROWS["dot_both"](ts[1], slope) if isinstance(kind(x), Composite) else MOVES(ts[1], slope)
 
 
-NOISE_GRADIENT = curved(
-    "noise_gradient",
-    type=_noise_type,
-    expand=_noise_gradient,
-    adjoint=_adjoint_gradient,
-    cost=64,
-    doc="The gradient of noise by the coordinates.",
-)
+NOISE_GRADIENT = curved("noise_gradient", type=_noise_type, expand=_noise_gradient, adjoint=_adjoint_gradient, cost=64)
 NOISE = row(
     "noise",
     type=lambda state, x, *p: numeric(_noise_type(state, x, *p)).scalar,
@@ -136,7 +129,6 @@ NOISE = row(
     ),
     tangent=_tangent_noise,
     cost=64,
-    doc="noise(state: uint32, x: float or vec2, vec3, vec4) -> float.",
 )
 
 

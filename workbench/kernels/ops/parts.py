@@ -63,7 +63,6 @@ PART = row(
     facts="typed_by_attr linear exact moves cheap",
     expand=lambda v, types, out, attr: v[attr[0] : attr[0] + out.size],
     adjoint=lambda g, y, v, attr: (PLACE(g, attr=(attr[0], kind(v))),),
-    doc="The components from `attr[0]` on as a value of type `attr[1]`.",
 )
 PLACE = row(
     "place",
@@ -71,15 +70,9 @@ PLACE = row(
     facts="typed_by_attr linear exact moves cheap",
     expand=lambda p, types, out, attr: [0] * attr[0] + p + [0] * (out.size - attr[0] - len(p)),
     adjoint=lambda g, y, p, attr: (PART(g, attr=(attr[0], kind(p))),),
-    doc="A value of type `attr[1]` that is 0 but for this part, which begins at component `attr[0]`.",
 )
 JOIN = row(
-    "join",
-    type=_join_type,
-    facts="typed_by_attr linear exact moves cheap",
-    expand=_joined,
-    adjoint=_adjoint_join,
-    doc="The composite `attr` of these numbers and the components of these composites, one behind the other.",
+    "join", type=_join_type, facts="typed_by_attr linear exact moves cheap", expand=_joined, adjoint=_adjoint_join
 )
 
 

@@ -34,7 +34,6 @@ QUAT_MUL = multilinear(
     2,
     type=_quats("*", lambda t: t),
     expand=_quat_mul,
-    doc="quaternion * quaternion",
     adjoint=lambda g, y, a, b: (passed(QUAT_MUL, 0)(g, QUAT_INVERSE(b)), passed(QUAT_MUL, 1)(QUAT_INVERSE(a), g)),
 )
 QUAT_INVERSE = multilinear(
@@ -43,7 +42,6 @@ QUAT_INVERSE = multilinear(
     type=_quats("quat_inverse", lambda t: t),
     adjoint=lambda g, y, q: (QUAT_INVERSE(g),),
     expand=lambda q, types, out: [-q[0], -q[1], -q[2], q[3]],
-    doc="quat_inverse(q: quaternion) -> quaternion: the conjugate, which is the inverse of a unit quaternion.",
 )
 
 
@@ -96,7 +94,6 @@ QUAT_ROTATE = curved(
     expand=lambda q, v, types, out: _rotate(q, v),
     adjoint=lambda g, y, q, v: (_adjoint_rotate(g, q, v, 1.0), passed(QUAT_ROTATE_INV, 1)(q, g)),
     exact=True,
-    doc="quat_rotate(q: quaternion, v: vec3) -> vec3: v turned by q, which should have length 1.",
 )
 QUAT_ROTATE_INV = curved(
     "quat_rotate_inv",
@@ -104,7 +101,6 @@ QUAT_ROTATE_INV = curved(
     expand=lambda q, v, types, out: _rotate(q, v, -1),
     adjoint=lambda g, y, q, v: (_adjoint_rotate(g, q, v, -1.0), passed(QUAT_ROTATE, 1)(q, g)),
     exact=True,
-    doc="quat_rotate_inv(q: quaternion, v: vec3) -> vec3: v turned back by q, which should have length 1.",
 )
 passing(QUAT_ROTATE, 1)
 passing(QUAT_ROTATE_INV, 1)
@@ -140,7 +136,6 @@ QUAT_TO_MATRIX = curved(
     expand=_quat_matrix,
     adjoint=_adjoint_quat_matrix,
     exact=True,
-    doc="quat_to_matrix(q: unit quaternion) -> mat33 that turns as quat_rotate does.",
 )
 
 
@@ -167,5 +162,4 @@ QUAT_FROM_AXIS_ANGLE = curved(
     type=floating("quat_from_axis_angle", _axis_angle_type),
     expand=_axis_angle,
     adjoint=_adjoint_axis_angle,
-    doc="quat_from_axis_angle(axis: unit vec3, angle: radians) -> quaternion.",
 )

@@ -52,7 +52,6 @@ DRAWS = row(
         f"WB_ONE {{ uint32_t wb_s = {state}; for (int32_t wb_k = 0;"
         f" wb_k < {type.size}; ++wb_k) {out}.c[wb_k] = wb_s = wb_pcg(wb_s); }}"
     ),
-    doc="A tile with the states that follow on one, in their order.",
 )
 
 

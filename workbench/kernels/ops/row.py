@@ -12,9 +12,10 @@ from .. import ir
 from ..ir import Components, constant, kind, type_as
 from ..row import Operand, Row, refuse
 from ..types import Composite, Scalar, Type, is_float
-from .examples import documented
+from .examples import documented, paragraphs
 
 ROWS: dict[str, Row] = {ir.CONST.name: ir.CONST}
+DOCS = paragraphs("rows.txt")  # what the rows do, by their names
 
 
 def diagonal(adjoint: Callable[..., Any]) -> Callable[..., Any]:
@@ -56,6 +57,7 @@ def row(name: str, facts: str = "", **fields: Any) -> Row:
     vectors = fields.get("elementwise", False) or isinstance(fields.get("meaning"), np.ufunc)
     if fields.setdefault("vectorised", vectors or None) is True:
         fields["vectorised"] = fields.get("meaning")
+    fields.setdefault("doc", DOCS.get(name, ""))
     made = Row(name, **fields)
     assert name not in ROWS, f"two rows named {name}"
     made.__dict__["__doc__"] = documented(made.doc, name) or None

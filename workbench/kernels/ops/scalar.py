@@ -181,10 +181,7 @@ def _all_equal(a, b, types, out):
 
 ALL_EQ = row("all_eq", type=_rule_compare("==", False), expand=_all_equal, doc="Are all components equal.")
 ALL_NE = row(
-    "any_ne",
-    type=_rule_compare("!=", False),
-    doc="Does any component differ.",
-    expand=lambda a, b, types, out: LOGICAL_NOT(_all_equal(a, b, types, out)),
+    "any_ne", type=_rule_compare("!=", False), expand=lambda a, b, types, out: LOGICAL_NOT(_all_equal(a, b, types, out))
 )
 EQ = _comparison("eq", "==", lambda a, b: a == b, ALL_EQ)
 NE = _comparison("ne", "!=", lambda a, b: a != b, ALL_NE)
@@ -210,7 +207,6 @@ WHERE = row(
     vectorised=np.where,
     c="{0} ? {1} : {2}",
     adjoint=lambda g, y, cond, a, b: (None, WHERE(cond, g, zero(g)), WHERE(cond, zero(g), g)),
-    doc="where(cond: bool, a: T, b: T) -> T: a where cond holds, else b. Both sides are computed.",
 )
 PICK_LT = row(
     "pick_lt",
@@ -219,7 +215,6 @@ PICK_LT = row(
     meaning=lambda a, b, x, y: np.where(a < b, x, y),
     c="{0} < {1} ? {2} : {3}",
     adjoint=lambda g, out, a, b, x, y: (None, None, PICK_LT(a, b, g, zero(g)), PICK_LT(a, b, zero(g), g)),
-    doc="x where a < b, else y, component by component.",
 )
 GATE = _of_numbers(
     "gate",
@@ -228,8 +223,6 @@ GATE = _of_numbers(
     c="{0} == 0 ? 0 : {1}",
     adjoint=lambda h, y, g, d: (None, h),
     tangent=lambda ts, y, g, d: None if ts[1] is None else GATE(g, ts[1]),
-    doc="d, a product of g, but 0 where g is 0: an infinite partial derivative counts for nothing where nothing comes"
-    " in. By d its derivative is 1 also there: the product changes with g wherever the other factor is finite.",
 )
 
 # ---- arithmetic
@@ -244,15 +237,7 @@ _WRAPS = "{}(a: T, b: T) -> T; whole numbers wrap."
 ADD = _sum("add", "+", lambda a, b: a + b, lambda g, y, a, b: (g, g), "{0} + {1}", _WRAPS.format("add"))
 SUB = _sum("sub", "-", lambda a, b: a - b, lambda g, y, a, b: (g, NEG(g)), "{0} - {1}", _WRAPS.format("sub"))
 NEG = _sum("neg", "-", np.negative, lambda g, y, a: (NEG(g),), "-{0}", "neg(a: T) -> T: -a.")
-POS = _of_numbers(
-    "pos",
-    sign="+",
-    meaning=lambda a: a,
-    c="{0}",
-    adjoint=lambda g, y, a: (g,),
-    facts="linear exact",
-    doc="pos(a: T) -> T: a.",
-)
+POS = _of_numbers("pos", sign="+", meaning=lambda a: a, c="{0}", adjoint=lambda g, y, a: (g,), facts="linear exact")
 
 
 def _fused_mul(stmt: ir.Stmt) -> ir.Stmt | None:
@@ -287,7 +272,6 @@ MUL = _of_numbers(
     facts="bilinear exact cheap",
     tangent=lambda ts, y, a, b: product_tangent(ts, a, b),
     fused=_fused_mul,
-    doc="Product of two scalars; of two composites component by component.",
 )
 
 
@@ -318,8 +302,6 @@ DIV = _of_numbers(
     meaning=_quotient,
     c=c_div("{0} / {1}", "{0}", "{0} / {1}"),
     adjoint=lambda g, y, a, b: (OVER(g, b), NEG(OVER(TIMES(g, y), b))),
-    doc="Quotient; of two composites component by component. Integers are rounded towards zero, as in C:"
-    " -7 / 2 is -3, where -7 // 2 is -4.",
 )
 
 # ---- products by which adjoints and tangents pass a row: exactly 0 stays 0, whatever the other factor is
@@ -378,8 +360,6 @@ TIMES = row(
     meaning=_times,
     adjoint=_adjoint_product,
     tangent=lambda ts, y, g, f: product_tangent(ts, g, f),
-    doc="g * f for an adjoint g, but 0 where g is 0. By g its derivative is f also there: the product changes"
-    " with g wherever f is finite.",
 )
 MOVES = row(
     "moves",
@@ -390,7 +370,6 @@ MOVES = row(
     meaning=_zero_or(lambda t, f: t * f, lambda t, f: (t == 0) | (f == 0)),
     adjoint=_adjoint_product,
     tangent=TIMES.tangent,
-    doc="t * f for a tangent t, but 0 where either is 0: t may be infinite where f is exactly 0.",
 )
 OVER = row(
     "over",
@@ -402,7 +381,6 @@ OVER = row(
     adjoint=lambda h, y, g, f: (OVER(h, f), NEG(OVER(_contracted(h, y, f), f))),
     tangent=_tangent_over,
     cost=8,
-    doc="g / f for an adjoint g, but 0 where g is 0.",
 )
 
 
@@ -433,13 +411,7 @@ def _adjoint_mod(g, y, a, b):
 
 
 FLOORDIV = row(
-    "floordiv",
-    sign="//",
-    type=_rule_scalars("//"),
-    meaning=_floordiv,
-    vectorised=vectorised.floordiv,
-    c=c_floordiv,
-    doc="floordiv(a: T, b: T) -> T: rounds down, as in Python; 0 for an integer divided by 0.",
+    "floordiv", sign="//", type=_rule_scalars("//"), meaning=_floordiv, vectorised=vectorised.floordiv, c=c_floordiv
 )
 PYMOD = row(
     "pymod",
@@ -449,15 +421,8 @@ PYMOD = row(
     vectorised=vectorised.pymod,
     c=c_pymod,
     adjoint=_adjoint_mod,
-    doc="a % b: has the sign of b, as in Python; 0 for an integer modulo 0.",
 )
-MOD = _of_numbers(
-    "mod",
-    meaning=np.fmod,
-    adjoint=_adjoint_mod,
-    c=c_div("{0} % {1}", "0", "fmod{f}({0}, {1})"),
-    doc="mod(a: T, b: T) -> T, component by component: has the sign of a, as in C.",
-)
+MOD = _of_numbers("mod", meaning=np.fmod, adjoint=_adjoint_mod, c=c_div("{0} % {1}", "0", "fmod{f}({0}, {1})"))
 
 
 # ---- slopes without a bound
@@ -519,7 +484,6 @@ POW = row(
         lambda x, p: LOGICAL_AND(EQ(x, 0.0), LOGICAL_AND(GT(p, 0.0), LT(p, 1.0))), "pow", "0", "wb.pow(x + eps, p)"
     ),
     **_LIBRARY,
-    doc="pow(x: F, p: F) -> F, F float. By p it has a derivative for x > 0: 0 where y is 0.",
 )
 
 MIN = _of_numbers(
@@ -528,7 +492,6 @@ MIN = _of_numbers(
     meaning=lambda a, b: np.where(b < a, b, a),
     c="{1} < {0} ? {1} : {0}",
     adjoint=lambda g, y, a, b: (PICK_LT(b, a, zero(g), g), PICK_LT(b, a, g, zero(g))),
-    doc="min(a: T, b: T) -> T, component by component. At a tie the gradient goes to a.",
 )
 MAX = _of_numbers(
     "max",
@@ -536,7 +499,6 @@ MAX = _of_numbers(
     meaning=lambda a, b: np.where(a < b, b, a),
     c="{0} < {1} ? {1} : {0}",
     adjoint=lambda g, y, a, b: (PICK_LT(a, b, zero(g), g), PICK_LT(a, b, g, zero(g))),
-    doc="max(a: T, b: T) -> T, component by component. At a tie the gradient goes to a.",
 )
 
 
@@ -556,7 +518,6 @@ CLAMP = row(
     meaning=lambda x, lo, hi: hi if hi < lo or hi < x else lo if x < lo else x,
     vectorised=lambda x, lo, hi: np.where((hi < lo) | (hi < x), hi, np.where(x < lo, lo, x)),
     c="({2} < {1} || {2} < {0}) ? {2} : {0} < {1} ? {1} : {0}",
-    doc="clamp(x: T, lo: T, hi: T) -> T: min(max(lo, x), hi). On a bound the gradient goes to x.",
 )
 ABS = _of_numbers(
     "abs",
@@ -564,15 +525,8 @@ ABS = _of_numbers(
     c=c_abs,
     facts="exact cheap",
     adjoint=lambda g, y, x: (PICK_LT(x, zero(x), NEG(g), PICK_LT(zero(x), x, g, zero(g))),),
-    doc="abs(x: T) -> T, component by component. Slope 0 at 0.",
 )
-SIGN = _of_numbers(
-    "sign",
-    meaning=lambda x: np.where(x < 0, -1, 1),
-    exact=True,
-    c="({T})({0} < 0 ? -1 : 1)",
-    doc="sign(x: T) -> T: -1 where x < 0, else 1, at 0 too.",
-)
+SIGN = _of_numbers("sign", meaning=lambda x: np.where(x < 0, -1, 1), exact=True, c="({T})({0} < 0 ? -1 : 1)")
 
 
 def _indicator(name: str, sign: str, meaning: Callable[..., Any]) -> Row:
@@ -591,7 +545,6 @@ DETACH = row(
     c="{0}",
     facts="cut elementwise exact moves cheap",
     cost=0,
-    doc="The value; no gradient passes, and that is meant.",
 )
 
 # ---- casts
@@ -627,7 +580,6 @@ CAST = row(
         CAST(g, attr=numeric(x).scalar) if is_float(kind(x)) and attr.kind == "f" else None,
     ),
     tangent=lambda ts, y, x, attr: None if ts[0] is None or attr.kind != "f" else CAST(ts[0], attr=attr),
-    doc="Conversion to the scalar type `attr`, also of every component of a vector or matrix.",
 )
 
 # ---- bits
@@ -653,15 +605,7 @@ def _bits(name: str, sign: str, meaning: Callable[..., Any]) -> Row:
 BIT_AND = _bits("bit_and", "&", lambda a, b: a & b)
 BIT_OR = _bits("bit_or", "|", lambda a, b: a | b)
 BIT_XOR = _bits("bit_xor", "^", lambda a, b: a ^ b)
-INVERT = row(
-    "invert",
-    sign="~",
-    type=_rule_bits("~", bools=False),
-    elementwise=True,
-    meaning=np.invert,
-    c="({T})~{0}",
-    doc="invert(a: I) -> I: ~a.",
-)
+INVERT = row("invert", sign="~", type=_rule_bits("~", bools=False), elementwise=True, meaning=np.invert, c="({T})~{0}")
 
 
 def _shift(name: str, sign: str, c: Callable[..., str], meaning: Callable[..., Any], more: str) -> Row:
@@ -826,13 +770,7 @@ ROUND = _function(
     doc="round(x: F) -> F: to the nearest whole number, halves away from zero, as in C.",
 )
 RINT = row(
-    "rint",
-    type=rule_floats("rint", composite=True),
-    elementwise=True,
-    meaning=np.rint,
-    c="rint{f}({0})",
-    cost=8,
-    doc="rint(x: F) -> F, component by component: to the nearest whole number, halves to even.",
+    "rint", type=rule_floats("rint", composite=True), elementwise=True, meaning=np.rint, c="rint{f}({0})", cost=8
 )
 FRAC = _function(
     "frac", lambda x: x - np.trunc(x), lambda g, y, x: (g,), "{0} - trunc{f}({0})", "frac(x: F) -> F: x - trunc(x)."
@@ -887,7 +825,6 @@ ATAN2 = row(
         lambda y, x: LOGICAL_AND(EQ(y, 0.0), EQ(x, 0.0)), "atan2", "(0, 0)", "a branch that keeps the origin out"
     ),
     **_LIBRARY,
-    doc="atan2(y: F, x: F) -> F: angle of the point (x, y).",
 )
 COPYSIGN = row(
     "copysign",
@@ -897,7 +834,6 @@ COPYSIGN = row(
     exact=True,
     adjoint=lambda g, y, a, b: (WHERE(EQ(a, y), g, -g), None),
     cost=8,
-    doc="copysign(a: F, b: F) -> F: |a| with the sign of b.",
 )
 
 
@@ -917,8 +853,6 @@ EVEN = row(
     meaning=_even,
     vectorised=vectorised.even,
     c=lambda types, x, attr: f"wb_even{'' if types[0].bits == 64 else 'f'}({x}, {attr})",
-    doc="even(x: float32 or float64) -> a power of two that brings x near 2^attr. As much as it and its inverse "
-    "are normal numbers.",
 )
 
 

@@ -56,7 +56,6 @@ PART = row(
     meaning=_part,
     adjoint=lambda g, y, t, attr: (PART(g, attr=attr),),
     block=_part_block,
-    doc="One triangle of a square tile, zeros elsewhere; `half`: the lower one with half the diagonal.",
 )
 
 
@@ -79,7 +78,6 @@ DIAG = row(
     block=lambda types, type, out, d: (
         f"WB_TILE(wb_k, {type.size}) {out}.c[wb_k] = wb_k % {type.dims[0] + 1} == 0 ? {d}.c[wb_k / {type.dims[0]}] : 0;"
     ),
-    doc="The square tile with this diagonal.",
 )
 DIAGONAL = row(
     "tile_diagonal",
@@ -90,7 +88,6 @@ DIAGONAL = row(
     block=lambda types, type, out, t: (
         f"WB_TILE(wb_k, {type.size}) {out}.c[wb_k] = {t}.c[wb_k * {types[0].dims[1] + 1}];"
     ),
-    doc="The diagonal of a square tile.",
 )
 
 # ---- triangular systems and factors
@@ -152,7 +149,6 @@ SOLVE = row(
     adjoint=nothing_of_zero(_adjoint_solve),
     tangent=moved_by_some(_tangent_solve),
     block=_solve_block,
-    doc="x with a x = y, where only the lower or upper triangle of `a` counts, as `attr` says.",
 )
 
 
@@ -191,8 +187,6 @@ CHOLESKY = row(
     adjoint=nothing_of_zero(_adjoint_cholesky),
     tangent=moved_by_some(_tangent_cholesky),
     block=lambda types, type, out, a: f"WB_CHOLESKY({type.scalar.c}, {type.dims[0]}, {out}.c)",
-    doc="The lower triangle l with l l^T = a, of which the lower triangle alone is read. Where a is not"
-    " positive definite, NaN.",
 )
 
 # ---- sums so far
@@ -229,7 +223,6 @@ SCAN = row(
     meaning=_scan,
     block=_scan_block,
     adjoint=lambda g, y, t, attr: (SCAN(g, attr=(attr[0], not attr[1])),),
-    doc="The sums of all elements so far. `attr`: with the element itself; from the last one on.",
 )
 
 # ---- orders
@@ -260,7 +253,6 @@ BEST = row(
         f"for (int32_t wb_k = 1; wb_k < {types[0].size}; ++wb_k)"
         f" if ({t}.c[wb_k] {_BETTER[attr]} {t}.c[{out}]) {out} = wb_k;"
     ),
-    doc="The place of the smallest or largest element, the first of several.",
 )
 
 
@@ -281,7 +273,6 @@ BEST_SO_FAR = row(
         f"WB_ONE {{ int32_t wb_s = 0; for (int32_t wb_k = 0; wb_k < {type.size};"
         f" ++wb_k) {{ if ({t}.c[wb_k] {_BETTER[attr]} {t}.c[wb_s]) wb_s = wb_k; {out}.c[wb_k] = wb_s; }} }}"
     ),
-    doc="The place of the smallest or largest element up to each, the first of several.",
 )
 
 
@@ -300,7 +291,6 @@ ORDER = row(
     exact=True,
     meaning=lambda t: np.argsort(t, kind="stable"),
     block=_order_block,
-    doc="The places of the elements, smallest first; equal ones keep their order.",
 )
 
 
@@ -324,7 +314,6 @@ TAKE = row(
     facts="linear exact moves",
     adjoint=lambda g, y, t, places: (PUT(zero(t), places, g), None),
     block=lambda types, type, out, t, places: f"WB_TILE(wb_k, {type.size}) {out}.c[wb_k] = {t}.c[{places}.c[wb_k]];",
-    doc="The elements at these places.",
 )
 PUT = row(
     "tile_put",
@@ -336,7 +325,6 @@ PUT = row(
     block=lambda types, type, out, t, places, v: (
         f"WB_ONE for (int32_t wb_k = 0; wb_k < {types[2].size}; ++wb_k) {out}.c[{places}.c[wb_k]] += {v}.c[wb_k];"
     ),
-    doc="The tile with numbers added at these places.",
 )
 
 # ---- discrete Fourier transforms along the last axis of a tile (2, rows, n): real parts, then imaginary ones

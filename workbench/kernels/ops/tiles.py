@@ -73,7 +73,6 @@ FILL = row(
     meaning=lambda s, attr: np.full(attr.dims, s),
     adjoint=lambda g, y, s, attr: (TOTAL(g),),
     block=lambda types, type, out, s, attr: f"WB_TILE(wb_k, {type.size}) {out}.c[wb_k] = {s};",
-    doc="A tile of the type `attr` with one number everywhere.",
 )
 INDEX = row(
     "tile_index",
@@ -81,7 +80,6 @@ INDEX = row(
     facts="typed_by_attr exact",
     meaning=lambda attr: np.arange(attr.size).reshape(attr.dims),
     block=lambda types, type, out, attr: f"WB_TILE(wb_k, {type.size}) {out}.c[wb_k] = wb_k;",
-    doc="A tile of the type `attr` with 0, 1, 2, ...",
 )
 
 # ---- single elements
@@ -127,7 +125,6 @@ GET = row(
     adjoint=lambda g, y, t, *i: (ADD_AT(zero(t), *i, g), *[None] * len(i)),
     facts="linear exact moves",
     block=lambda types, type, out, t, *i: f"{out} = {t}.c[{_at(types[0].dims, i)}];",
-    doc="The element of a tile that the indices name; negative ones count from the end.",
 )
 SET = row(
     "tile_set",
@@ -137,7 +134,6 @@ SET = row(
     facts="linear exact moves",
     onto=0,
     block=lambda types, type, out, t, *r: f"WB_ONE {out}.c[{_at(type.dims, r[:-1])}] = {r[-1]};",
-    doc="The tile with the element that the indices name replaced.",
 )
 ADD_AT = row(
     "tile_add_at",
@@ -147,7 +143,6 @@ ADD_AT = row(
     onto=0,
     adjoint=lambda g, y, t, *rest: (g, *[None] * (len(rest) - 1), GET(g, *rest[:-1])),
     block=lambda types, type, out, t, *r: f"WB_ONE {out}.c[{_at(type.dims, r[:-1])}] += {r[-1]};",
-    doc="The tile with a number added to the element that the indices name.",
 )
 
 # ---- sums
@@ -182,7 +177,6 @@ TOTAL = row(
     adjoint=lambda g, y, t: (FILL(g, attr=kind(t)),),
     linear=True,
     block=lambda types, type, out, t: f"WB_TOTAL({type.c}, {out}, {t}.c, {types[0].size})",
-    doc="The sum of all elements.",
 )
 
 
@@ -225,7 +219,6 @@ SUM_AXIS = row(
     meaning=_sum_axis,
     adjoint=_adjoint_sum_axis,
     block=_sum_axis_block,
-    doc="The sums along the axis `attr`, in the order of its indices.",
 )
 
 # ---- the same numbers in another form
@@ -246,7 +239,6 @@ RESHAPE = row(
     meaning=lambda t, attr: np.reshape(t, attr.dims),
     adjoint=lambda g, y, t, attr: (RESHAPE(g, attr=type_as(t, Tile).over(numeric(g).scalar)),),
     block=lambda types, type, out, t, attr: "",
-    doc="The elements in their order, in the shape of the type `attr`.",
 )
 
 
@@ -291,7 +283,6 @@ BROADCAST = row(
     meaning=lambda t, attr: np.broadcast_to(t, attr.dims),
     adjoint=_adjoint_broadcast,
     block=_broadcast_block,
-    doc="The tile repeated to the shape of the type `attr`, as NumPy broadcasts.",
 )
 
 
@@ -312,7 +303,6 @@ TRANSPOSE = row(
     facts="linear exact moves",
     adjoint=lambda g, y, t: (TRANSPOSE(g),),
     block=_transpose_block,
-    doc="The tile with rows and columns exchanged.",
 )
 
 # ---- parts
@@ -375,7 +365,6 @@ VIEW = row(
     block=lambda types, type, out, t, *o, attr: (
         f"WB_TILE(wb_k, {type.size}) {out}.c[wb_k] = {t}.c[{_part_block(types, types[0], type, o)}];"
     ),
-    doc="The part of a tile of the type `attr` that begins at the given indices.",
 )
 ASSIGN = row(
     "tile_assign",
@@ -387,7 +376,6 @@ ASSIGN = row(
     block=lambda types, type, out, t, *r: (
         f"WB_TILE(wb_k, {types[-1].size}) {out}.c[{_part_block(types, type, types[-1], r[:-1])}] = {r[-1]}.c[wb_k];"
     ),
-    doc="The tile with a part of it replaced by another tile, from the given indices on.",
 )
 
 # Rows whose operands after the first are indices of it, which may lie outside.
@@ -452,6 +440,4 @@ MATMUL = row(
     tangent=_tangent_matmul,
     cost=64,
     block=_matmul_block,
-    doc="c + a @ b. `attr`: 0, or which of 1 (a) and 2 (b) is an adjoint, of which a number that is exactly 0 counts"
-    " for nothing, whatever it is multiplied by.",
 )

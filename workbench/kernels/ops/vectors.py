@@ -70,7 +70,6 @@ DOT = multilinear(
     type=numbers("dot", one_type("dot", Composite, "two vectors or quaternions", lambda t: t.scalar)),
     adjoint=lambda g, y, a, b: (TIMES(g, b), TIMES(g, a)),
     bilinear=True,
-    doc="dot(a: V, b: V) -> scalar, V vector or quaternion: sum of the products of components.",
 )
 
 
@@ -86,7 +85,6 @@ SCALE = row(
     meaning=MUL.meaning,
     c=MUL.c,
     adjoint=lambda g, y, v, s: (TIMES(g, s), passed(DOT, 0)(g, v)),
-    doc="Every component of v times the scalar s.",
     tangent=lambda ts, y, v, s: product_tangent(ts, v, s),
 )
 UNSCALE = row(
@@ -97,7 +95,6 @@ UNSCALE = row(
     c=DIV.c,
     adjoint=OVER.adjoint,
     tangent=OVER.tangent,
-    doc="Every component of v divided by the scalar s.",
 )
 
 
@@ -125,7 +122,6 @@ LERP = row(
     meaning=lambda a, b, t: a * (1 - t) + b * t,
     tangent=_tangent_lerp,
     adjoint=lambda g, y, a, b, t: (TIMES(g, 1.0 - t), TIMES(g, t), inner(g, SUB(b, a))),
-    doc="lerp(a: T, b: T, t: scalar) -> T: a (1 - t) + b t.",
 )
 
 # ---- making and taking apart
@@ -150,7 +146,6 @@ CONSTRUCT = row(
     facts="typed_by_attr linear exact moves cheap",
     expand=lambda *c, types, out, attr: list(c),
     adjoint=lambda g, y, *c, attr: tuple(EXTRACT(g, attr=i) for i in _places(attr)),
-    doc="The composite `attr` of these components, row by row.",
 )
 
 
@@ -202,7 +197,6 @@ EXTRACT = row(
     facts="typed_by_attr linear exact moves cheap",
     expand=_extract,
     adjoint=lambda g, y, v, attr: (INSERT(zero(v), g, attr=attr),),
-    doc="Component `attr` (indices known when compiled); one index into a matrix gives that row as a vector.",
 )
 INSERT = row(
     "insert",
@@ -210,7 +204,6 @@ INSERT = row(
     facts="typed_by_attr linear exact moves cheap",
     expand=_insert,
     adjoint=lambda g, y, v, s, attr: (INSERT(g, zero(s), attr=attr), EXTRACT(g, attr=attr)),
-    doc="The composite with component `attr` replaced.",
 )
 
 
@@ -286,7 +279,6 @@ EXTRACT_AT = row(
     adjoint=lambda g, y, v, *i: (INSERT_AT(zero(v), *i, g), *[None] * len(i)),
     tangent=linear_tangent("extract_at"),
     exact=True,
-    doc="extract_at(v, *i): the component that run-time indices name; negative ones count from the end.",
 )
 INSERT_AT = row(
     "insert_at",
@@ -295,7 +287,6 @@ INSERT_AT = row(
     adjoint=_adjoint_insert_at,
     tangent=linear_tangent("insert_at"),
     exact=True,
-    doc="insert_at(v, *i, s): v with the component at run-time indices replaced.",
 )
 AT_RUN_TIME = (EXTRACT_AT, INSERT_AT)
 
@@ -353,7 +344,6 @@ CROSS = multilinear(
     type=numbers("cross", _cross_type),
     expand=cross_product,
     adjoint=lambda g, y, a, b: (passed(CROSS, 1)(b, g), passed(CROSS, 0)(g, a)),
-    doc="cross(a: vec3, b: vec3) -> vec3.",
 )
 
 
@@ -438,7 +428,6 @@ LENGTH_SQ = row(
     adjoint=lambda g, y, v: (TIMES(g, v + v),),
     tangent=lambda ts, y, v: None if ts[0] is None else ROWS["dot_both"](ts[0], v + v),
     exact=True,
-    doc="length_sq(v: V) -> scalar: sum of squares.",
 )
 ACROSS = curved(
     "across",
@@ -446,7 +435,6 @@ ACROSS = curved(
     expand=_across,
     adjoint=_adjoint_across,
     exact=True,
-    doc="across(g: V, y: V) -> V: g - (g · y) y for a y of length 1: what of g turns y.",
 )
 passing(ACROSS, 0)
 LENGTH = row(
@@ -462,7 +450,6 @@ LENGTH = row(
         "wb.norm_pseudo_huber(v, eps), which is smooth, or wb.length_sq(v)",
     ),
     tangent=lambda ts, y, v: None if ts[0] is None else ROWS["dot_both"](ts[0], _direction(v, y)),
-    doc="length(v: V) -> scalar; derivative 0 at the zero vector.",
 )
 NORMALIZE = row(
     "normalize",
@@ -477,6 +464,4 @@ NORMALIZE = row(
     exact=True,
     cost=8,
     tangent=lambda ts, y, v: None if ts[0] is None else _flat_normalize(ts[0], y, v),
-    doc="normalize(v: V) -> V: v / length(v); zero, with derivative 0, at the zero vector; (0, 0, 0, 1) of a"
-    " quaternion of zeros, also with derivative 0.",
 )

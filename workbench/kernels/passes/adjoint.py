@@ -8,9 +8,7 @@ no mutable state but memory. Everything built here is then pruned: what no gradi
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from typing import Any
 
 from ...errors import KernelError
 from ..ir import Function, Region, Role, Stmt, Value, constant, numeric, root, walk
@@ -18,7 +16,7 @@ from ..ops import control as c, memory as mem, tiles
 from ..ops.composite import all_zero
 from ..ops.row import ROWS
 from ..row import NO_GRADIENT
-from ..types import Array, Tile, Type, bool_, int32, shadow_type
+from ..types import Array, Tile, Type, int32, shadow_type
 from . import simplify, singular
 from .derivative import EXTREMES, Derivative
 from .named import named_pass
@@ -101,6 +99,7 @@ class Adjoint(Derivative):
         """The adjoint with every statement left in."""
         known = self.parameters(Role.SHADOW)
         body = self.builder.region
+        self.slopes = singular.LoopSlopes(self.builder, self.active)
         with self.builder.open():
             self.builder.role = "replay"
             again, start = dict(known), self.builder.emit(mem.MARK) if self.reused and self.logging else None
@@ -173,23 +172,24 @@ class Adjoint(Derivative):
         if not sure:
             return self.claim(singular_at, met)
         arrives, nothing = both(met, ROWS["logical_not"](all_zero(g))), both(met, all_zero(g))
-        hidden, certain = (None, True) if singular_at.refused else self.hidden(stmt, g, nothing, known)
-        self.claim(singular_at, ROWS["logical_or"](arrives, hidden) if hidden and certain else arrives)
-        if hidden and not certain:
-            self.claim(singular_at, hidden, sure=False)
+        surely, unsure = (None, None) if singular_at.refused else self.hidden(stmt, g, nothing, known)
+        self.claim(singular_at, ROWS["logical_or"](arrives, surely) if surely else arrives)
+        if unsure:
+            self.claim(singular_at, unsure, sure=False)
 
-    def hidden(self, stmt: Stmt, g: Value, here: Value, known: dict) -> tuple[Any, bool]:
-        """(is there a hidden slope `here`, is that sure); in a branch if C calls its library, so has no vectors."""
-        regions, y, v = (Region(), Region()), known[stmt.outs[0]], known[stmt.args[0]]
-        branch = any(s.row.library for s in walk(self.primal.body))
-        with self.builder.inside(regions[0]) if branch else nullcontext():
-            found, sure = singular.hidden_slope(self.builder, stmt.row, g, y, v, self.active)
-        if found is None or not branch:
-            return found and ROWS["logical_and"](here, found), sure
-        with self.builder.inside(regions[1]):
-            regions[1].results = (constant(bool_, False),)
-        regions[0].results = (found,)
-        return self.builder.append(c.IF, (here,), [bool_], regions).outs[0], sure
+    def hidden(self, stmt: Stmt, g: Value, here: Value, known: dict) -> list:
+        """The tests for a hidden slope `here`, sure and not; in a branch beside loops, or if C calls its library."""
+        y, args = known[stmt.outs[0]], [known[a] for a in stmt.args]
+        found: list[Value | None] = []
+
+        def write() -> list:
+            found[:] = singular.hidden_slopes(self.slopes, stmt.row, g, y, args)
+            return found
+
+        if not self.slopes.loops and not any(s.row.library for s in walk(self.primal.body)):
+            return [f and ROWS["logical_and"](here, f) for f in write()]
+        made = singular.in_branch(self.builder, here, write)
+        return [f and made.pop(0) for f in found]
 
     # ---- memory
 
@@ -395,6 +395,9 @@ class Adjoint(Derivative):
         inner.update(zip(outer, sums, strict=True))
         with self.builder.inside(new):
             scope = self.reenter(stmt, known, new.params[0])
+            for _, x in carried:
+                self.slopes.begin(scope[x.param], x.result)
+            self.slopes.loops.update((p, new) for p in new.params[1:] if not isinstance(p.type, Tile))
             mark = scope.get((stmt, "mark"))
             self.builder.role = "replay"
             self.replay(body, scope, True)
@@ -420,6 +423,7 @@ class Adjoint(Derivative):
         made = self.builder.append(c.FOR, [*bounds, *init], types, (new,), attr=loop)
         for v, out in zip([*(x.init for _, x in carried), *outer], made.outs, strict=True):
             self.add(adjoints, v, out)
+        self.slopes.close(made, self.builder.region)
 
     def refuse_effect_in_test(self, stmt: Stmt) -> None:
         """Raise KernelError if the condition of a `while` writes to active memory, as only bodies are reversed."""

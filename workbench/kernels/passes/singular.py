@@ -6,26 +6,29 @@ limit: the derivative of the adjoint of n by the length (l'Hôpital). It is work
 statement, of what the adjoint of n was computed from. So it is for a root r of x, as in r * r, by r.
 
 Elsewhere an adjoint of 0 that comes to such a place may hide a slope: it vanishes there together with what the result
-was multiplied by. `hidden_slope` tells that from an adjoint that is 0 all around.
+was multiplied by. `hidden_slopes` tells that from an adjoint that is 0 all around; `LoopSlopes` does from turn to turn.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from functools import reduce
 from typing import Any
+
+import numpy as np
 
 from ..ir import Builder, Region, Role, Stmt, Value, root, walk
 from ..ops import control as c, memory as mem
 from ..ops.composite import all_zero
 from ..ops.row import ROWS, like, zero
-from ..ops.scalar import ATAN2, CBRT, SQRT
+from ..ops.scalar import ATAN2, CBRT, POW, SQRT
 from ..ops.vectors import LENGTH, NORMALIZE
 from ..row import Row
-from ..types import is_float
+from ..types import Composite, is_float
 
 LIMITS = (NORMALIZE, SQRT)
 NEAREST = 16  # statements that are looked at for a hidden slope
+FURTHER = 256  # for the slope of a slope
 
 
 def slope_beside_zero(builder: Builder, row: Row, g: Value, y: Value, v: Value, regular: Value) -> tuple[Value, bool]:
@@ -47,29 +50,64 @@ def _by_size(builder: Builder, row: Row, y: Value, v: Value) -> _VanishingSlope:
     return _VanishingSlope(builder, set(), lambda stmt: _length_of(stmt) in names)
 
 
-def hidden_slope(builder: Builder, row: Row, g: Value, y: Value, v: Value, active: frozenset[str]) -> tuple:
-    """(is an adjoint g of y = row(v) that is 0 not so all around, is that sure); (None, True) where it is not 0 so.
-
-    It is not sure where that depends on what later launches make of the result.
+def hidden_slopes(turns: LoopSlopes, row: Row, g: Value, y: Value, args: Sequence[Value]) -> tuple[Any, Any]:
+    """Tests of an adjoint g of y = row(*args) that is 0: True if it surely is not so all around, and if it is not where
+    later launches multiplied; None in place of a test that would be False.
     """
     if row is LENGTH:  # it has a bounded slope: times what vanishes that is 0
-        return None, True
-    by_y = _VanishingSlope(builder, _same(y), lambda stmt: False)
-    apart = _by_size(builder, row, y, v) if row in LIMITS else None
+        return None, None
+    found, sure, turned = _hidden(turns, row, g, y, args, True)
+    if turned:
+        return _hidden(turns, row, g, y, args, False)[0], found
+    return (found, None) if sure else (None, found)
+
+
+def _hidden(
+    turns: LoopSlopes, row: Row, g: Value, y: Value, args: Sequence[Value], shadows: bool
+) -> tuple[Any, bool, bool]:
+    """(the test that an adjoint moves, True if it does without shadows, True if a loop carries it)."""
+    v, *rest = args
+    by_y = _VanishingSlope(turns.builder, _same(y), lambda stmt: False)
+    apart = _by_size(turns.builder, row, y, v) if row in LIMITS else None
     if row is SQRT and apart and (apart.of(g) is None or not apart.known):
         apart = None
-    slope = _AnySlope(builder, set() if row is SQRT and apart else by_y.names, apart, active)
+    slope = _AnySlope(turns, set() if row is SQRT and apart else by_y.names, apart, shadows)
     found = [slope.of(g)]
-    if row in (CBRT, NORMALIZE) and (first := by_y.of(g)) is not None:  # the cube of a root, twice a direction
-        slope.left = NEAREST
-        found.append((by_y if row is CBRT else slope).of(first))
+    if row is NORMALIZE and apart:
+        found += _by_direction(turns, y, g, slope, apart)
+    elif row in (CBRT, POW):
+        found += _by_power(rest, g, slope if slope.turned else by_y)
     if not any(found):
-        return None, True
+        return None, True, slope.turned
     hidden = reduce(ROWS["logical_or"], [ROWS["logical_not"](all_zero(t)) for t in found if t is not None])
-    moved = None if row in (NORMALIZE, ATAN2) else _AnySlope(builder, set(), None, active, False).of(v)
+    moved = None if row in (NORMALIZE, ATAN2) else _AnySlope(turns, set(), None, False).of(v)
     if moved is not None:  # else y grows no faster than its arguments, as the root of a sum of squares
         hidden = ROWS["logical_and"](hidden, ROWS["logical_not"](all_zero(moved)))
-    return hidden, slope.sure
+    return hidden, slope.sure, slope.turned
+
+
+def _by_direction(
+    turns: LoopSlopes, y: Value, g: Value, slope: _AnySlope, apart: _VanishingSlope
+) -> list[Value | None]:
+    """The slopes of an adjoint that has directions as factors, which are 0 here only, once or twice."""
+    by_n, found = turns.by_directions(y), []
+    for t, last in ((g, slope.of), (apart.of(g), lambda t: t)):
+        for _ in range(2):
+            t, slope.left = None if t is None else by_n.of(t), FURTHER
+            found.append(None if t is None else last(t))
+    return found
+
+
+def _by_power(power: Sequence[Value], g: Value, slope: _VanishingSlope) -> list[Value | None]:
+    """Further slopes of an adjoint, as of the cube of a third root: those that a root of this `power` outgrows."""
+    found = []
+    for order in range(1, 5 if power else 3):
+        if (t := slope.of(g)) is None:
+            break
+        if order > 1:
+            found += [ROWS["where"](ROWS["le"](p * float(order), 1.0 + 1e-6), t, zero(t)) for p in power] or [t]
+        g, slope.left = t, FURTHER
+    return found
 
 
 def _length_of(stmt: Stmt) -> Value | None:
@@ -86,7 +124,7 @@ class _VanishingSlope:
 
     def __init__(self, builder: Builder, names: set[Value], is_it: Callable[[Stmt], bool], cheap: bool = False):
         self.builder, self.names, self.is_it, self.cheap = builder, names, is_it, cheap
-        self.known = True
+        self.known, self.left = True, NEAREST
         self.dependent: dict[Value, bool] = {}
         self.made: dict[tuple[Region, Value], Value | None] = {}
 
@@ -117,6 +155,9 @@ class _VanishingSlope:
         if stmt.regions or (self.cheap and stmt.row.cost > 1):
             self.known = False
             return None
+        return self._by_rule(value, stmt)
+
+    def _by_rule(self, value: Value, stmt: Stmt) -> Any:
         ts = [self.of(a) for a in stmt.args]
         if stmt.row.tangent is None or all(t is None for t in ts):
             return None
@@ -141,26 +182,40 @@ class _VanishingSlope:
         return out
 
 
-class _AnySlope(_VanishingSlope):
+class _CarriedSlope(_VanishingSlope):
+    """The same, also of what loops of the adjoint carry; `turned` if one does. `kind`: which slope of theirs."""
+
+    def __init__(self, turns: LoopSlopes, names: set[Value], is_it: Callable[[Stmt], bool], kind: Value | bool | None):
+        super().__init__(turns.builder, names, is_it)
+        self.turns, self.kind, self.turned = turns, kind, False
+
+    def depends(self, value: Value) -> bool:
+        return value in self.turns.loops or super().depends(value)
+
+    def of(self, value: Value) -> Value | None:
+        if value in self.turns.loops:
+            self.turned = True
+            return self.turns.of(value, self.kind)
+        return super().of(value)
+
+
+class _AnySlope(_CarriedSlope):
     """The derivative by `names`, by what active arrays and shadows held, and by what has no derivative where it is.
 
-    Each moves by numbers of its own. So does what is more than `NEAREST` away. `apart` finds what does not move.
-    `sure`: False if only `shadows` move.
+    Each moves by numbers of its own. So does what is more than `NEAREST` away, or comes from a loop that carries no
+    slopes. `apart` finds what does not move. `sure`: False if only `shadows` move.
     """
 
-    def __init__(
-        self, builder: Builder, names: set[Value], apart: _VanishingSlope | None, active: frozenset[str], shadows=True
-    ):
-        super().__init__(builder, names, self._moves)
-        self.apart, self.active, self.shadows = apart, active, shadows
-        self.left, self.sure = NEAREST, False
-        self.others = _AnySlope(builder, names, apart, active, False) if shadows else self
+    def __init__(self, turns: LoopSlopes, names: set[Value], apart: _VanishingSlope | None, shadows: bool):
+        super().__init__(turns, names, self._moves, shadows)
+        self.apart, self.shadows, self.sure = apart, shadows, False
+        self.others = _AnySlope(turns, names, apart, False) if shadows else self
 
     def _moves(self, stmt: Stmt) -> bool:
         if stmt.row is mem.LOAD:
             a = root(stmt.args[0])
-            return a.name in self.active if a.companion is None else self.shadows and _is_shadow(stmt)
-        return stmt.row.singular is not None and not stmt.row.singular.refused
+            return a.name in self.turns.active if a.companion is None else self.shadows and _is_shadow(stmt)
+        return stmt.outs[0] in self.turns.popped or (stmt.row.singular is not None and not stmt.row.singular.refused)
 
     def depends(self, value: Value) -> bool:
         apart, stmt = self.apart, value.stmt
@@ -170,35 +225,119 @@ class _AnySlope(_VanishingSlope):
 
     def _made(self, value: Value, stmt: Stmt) -> Any:
         self.left -= 1
-        if self.left < 0 and is_float(value.type):
+        far = self.left < 0 or (stmt.regions and stmt.row is not c.IF)  # or behind a loop
+        if far and is_float(value.type):
             return self._unit(value, stmt)
-        if stmt.regions and stmt.row is not c.IF and is_float(value.type):
-            return self._of_loop(value, stmt)
         return super()._made(value, stmt)
-
-    def _of_loop(self, value: Value, stmt: Stmt) -> Any:
-        """Of a result of a loop: it moves if something does that is read for it from outside."""
-        read = [a for a in _read_for(value, stmt) if is_float(a.type) and self.others.depends(a)]
-        moved = [ROWS["logical_not"](all_zero(t)) for a in read if (t := self.others.of(a)) is not None]
-        if read and not moved:
-            return None
-        sure, unit = self.sure or bool(moved), self._unit(value, stmt)
-        self.sure = sure
-        if not moved:
-            return unit
-        moves = reduce(ROWS["logical_or"], moved)
-        if stmt.role == "adjoint" and not any(_is_shadow(s) for r in stmt.regions for s in walk(r)):
-            came = [ROWS["logical_not"](all_zero(a)) for a in stmt.args if is_float(a.type)]
-            moves = ROWS["logical_and"](moves, reduce(ROWS["logical_or"], came))
-        return ROWS["where"](moves, unit, zero(value))
 
     def _unit(self, value: Value, stmt: Stmt) -> Any:
         k = 1.0 + len(self.made)
         unit = like(value, value.type, [1 / (k + 0.37 * j) for j in range(getattr(value.type, "size", 1))])
         if value not in self.names and stmt.row.singular is not None:
-            unit = ROWS["where"](stmt.row.singular.met(None, value, *stmt.args), unit, zero(value))
+            beside = self._by_rule(value, stmt)
+            met = stmt.row.singular.met(None, value, *stmt.args)
+            unit = ROWS["where"](met, unit, zero(value) if beside is None else beside)
         self.sure |= self.others.depends(value)
         return unit
+
+
+class LoopSlopes:
+    """The slopes of what the loops of an adjoint carry from turn to turn, carried beside it where they are asked for.
+
+    `popped`: what a turn of the kernel began with, where that moves; `directions`: those that are one. `loops`: what a
+    loop of the adjoint carries, in a turn and in the end -> its body. `written`: the bodies of finished loops -> (the
+    loop, the region that it is in).
+    """
+
+    def __init__(self, builder: Builder, active: frozenset[str]):
+        self.builder, self.active = builder, active
+        self.popped: set[Value] = set()
+        self.directions: set[Value] = set()
+        self.loops: dict[Value, Region] = {}
+        self.written: dict[Region, tuple[Stmt, Region]] = {}
+        self.slopes: dict[tuple[Value, Value | bool | None], Value] = {}
+        self.due: list[tuple[Value, Value | bool | None]] = []
+
+    def begin(self, popped: Value, result: Value) -> None:
+        """Note what a turn of the kernel began with, and what such a turn makes for the next."""
+        self.popped.add(popped)
+        if any(v.stmt is not None and v.stmt.row is NORMALIZE for v in _same(result)):
+            self.directions.add(popped)
+
+    def of(self, value: Value, kind: Value | bool | None) -> Value:
+        """The slope of a carried value: as `_AnySlope` has it, with shadows or without; or `by_directions`."""
+        body = self.loops[value]
+        key = value, kind if isinstance(kind, bool) or body in self.written else None  # else y is another each turn
+        if key not in self.slopes:
+            self._slope(*key)
+            self.due.append(key)
+            self._carry_due(body)
+        return self.slopes[key]
+
+    def by_directions(self, y: Value | None) -> _CarriedSlope:
+        """The derivative by directions that turns began with, and by y."""
+        return _CarriedSlope(self, self.directions | (_same(y) if y else set()), lambda stmt: False, y)
+
+    def _slope(self, value: Value, kind: Value | bool | None) -> Value:
+        if (value, kind) not in self.slopes:
+            self.slopes[value, kind] = slope = Value(value.type, "", value.where)
+            self.loops[slope] = self.loops[value]
+        return self.slopes[value, kind]
+
+    def close(self, loop: Stmt, region: Region) -> None:
+        """Enter a loop that has been written into a region, and carry the slopes that its turns ask for."""
+        (body,) = loop.regions
+        self.written[body] = loop, region
+        self.loops.update((v, body) for v in (*body.params[1:], *loop.outs))
+        self._carry_due(body)
+
+    def _carry_due(self, body: Region) -> None:
+        """Let a loop, if it is finished, carry what was asked for: slopes of slopes once it carries those."""
+        while body in self.written:
+            there = *body.params, *self.written[body][0].outs
+            key = next((key for key in self.due if key[0] in there), None)
+            if key is None:
+                break
+            self.due.remove(key)
+            self._carry(*key)
+
+    def _carry(self, value: Value, kind: Value | bool | None) -> None:
+        """Let a finished loop carry one more slope; what it begins with is written before the loop."""
+        body, start = self.loops[value], Region()
+        slope = _AnySlope(self, set(), None, kind) if isinstance(kind, bool) else self.by_directions(kind)
+        slope.left = FURTHER if value in self.slopes.values() else NEAREST
+        loop, region = self.written[body]
+        k = loop.outs.index(value) if value.stmt is loop else body.params.index(value) - 1
+        param, out = self._slope(body.params[k + 1], kind), self._slope(loop.outs[k], kind)
+        if param in body.params:
+            return
+        made = []
+        for where, v in ((start, loop.args[k + 3]), (body, body.results[k])):
+            with self.builder.inside(where):  # an adjoint that is not 0 hides nothing
+                made += in_branch(self.builder, _any_zero(v), lambda v=v: [slope.of(v)]) or [zero(v)]
+        at = region.body.index(loop)
+        region.body[at:at] = start.body
+        out.stmt, loop.args, loop.outs = loop, (*loop.args, made[0]), (*loop.outs, out)
+        body.params.append(param)
+        body.results = (*body.results, made[1])
+
+
+def in_branch(builder: Builder, needed: Value, write: Callable[[], Iterable[Value | None]]) -> list[Value]:
+    """The values that `write` makes, without None, written in a branch for where they are needed; elsewhere zeros."""
+    regions = Region(), Region()
+    with builder.inside(regions[0]):
+        made = [v for v in write() if v is not None]
+    with builder.inside(regions[1]):
+        zeros = [zero(v) for v in made]
+    regions[0].results, regions[1].results = tuple(made), tuple(zeros)
+    return list(builder.append(c.IF, (needed,), [v.type for v in made], regions).outs)
+
+
+def _any_zero(x: Value) -> Value:
+    """True where a component is 0."""
+    shape = x.type.shape if isinstance(x.type, Composite) else None
+    parts = [x] if shape is None else [ROWS["extract"](x, attr=at) for at in np.ndindex(shape)]
+    return reduce(ROWS["logical_or"], [ROWS["eq"](p, zero(p)) for p in parts])
 
 
 def _same(v: Value) -> set[Value]:
@@ -224,22 +363,3 @@ def _is_shadow(stmt: Stmt) -> bool:
     """True for a load of adjoints."""
     a = root(stmt.args[0]) if stmt.row is mem.LOAD else None
     return a is not None and a.companion is not None and a.companion.role is Role.SHADOW
-
-
-def _read_for(value: Value, loop: Stmt) -> list[Value]:
-    """The values from outside of a loop from which a result of it is computed."""
-    body, fixed, skip = loop.regions[-1], int(loop.row is c.FOR), int(loop.attr.breaks)
-    inside = {o for r in loop.regions for s in walk(r) for o in (*s.outs, *(p for q in s.regions for p in q.params))}
-    todo, seen, found = [body.results[skip + loop.outs.index(value)]], set(), []
-    while todo:
-        a = todo.pop()
-        if a in seen:
-            continue
-        seen.add(a)
-        if a in body.params[fixed:]:
-            todo.append(body.results[skip + body.params.index(a) - fixed])
-        elif a in inside and a.stmt is not None:
-            todo += _sources(a, a.stmt)
-        elif a not in inside:
-            found.append(a)
-    return found
