@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from workbench.errors import KernelError
-from workbench.kernels.reading.source import source
+from workbench.kernels.reading.source import _block, source
 
 OLD = "SCALE = 2.0\n\ndef step(x, n):\n    for k in range(n):\n        x = x * SCALE + 1.0\n    return x\n"
 
@@ -130,3 +130,21 @@ def test_columns_count_signs_where_a_line_has_others_than_ascii():
     value = text.tree.body[0].value
     where = text.where(value.right)
     assert where.text[where.col : where.end_col] == "x"
+
+
+ODD = {
+    "nested": "    @a\n    def f(\n        x: int,\n    ):\n        # 1\n\n        x = 1\n        # last\n    # next\n    g = 2\n",
+    "a string at the margin": 'def f():\n    """\nfrom here\n    """\n    x = 1\n\n\ndef g():\n    pass\n',
+    "brackets at the margin": "@made(\n1,\n)\ndef f(a=(\n1),\n):\n    return (\na\n)\n\nx = 1\n",
+    "a line that goes on": "def f():\n    x = 1 + \\\n2\n    return x\nx = 1\n",
+    "one line": "def f(x): return x\nx = 1\n",
+    "comments at the margin": "def f():\n    x = 1\n# within\n    return x\n# behind\n\n# more\nx = 1\n",
+    "the last": "def f():\n    x = 1\n    # end\n\n",
+    "inner": "def f():\n    def g():\n        pass\n    return g\nclass A:\n    pass\n",
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_a_definition_ends_where_python_says(name):
+    lines = ODD[name].splitlines(keepends=True)
+    assert _block(lines) == inspect.getblock(lines)

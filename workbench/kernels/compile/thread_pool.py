@@ -65,7 +65,6 @@ def loss() -> ctypes.c_int:
     return ctypes.c_int.in_dll(_library(), "wb_loss")
 
 
-@lru_cache(None)
 def replay():
     """wb_replay(calls, their number): a list of native calls, one after the other."""
     return _library().wb_replay

@@ -105,17 +105,13 @@ def _block(lines: list[str]) -> list[str]:
 
     A line no deeper than the first ends it; where that lies in a string or brackets, the part before it is no Python.
     """
-
-    def depth(line: str) -> int:
-        return len(line) - len(line.lstrip())
-
-    end, defined = 1, False
+    shift, end, defined = len(lines[0]) - len(lines[0].lstrip()), 1, False
     for k, line in enumerate(lines):
-        outside, first = depth(line) <= depth(lines[0]), line.strip()[:1]
-        if defined and outside and first and first not in "#)]}":
+        outside = line[: shift + 1].strip()
+        if defined and outside and outside[0] not in "#)]}":
             break
         defined = defined or line.lstrip().startswith("def ")
-        if first and not (outside and first == "#"):
+        if line.strip() and outside[:1] != "#":
             end = k + 1
     try:
         ast.parse(textwrap.dedent("".join(lines[:end])))
