@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import inspect
 import sys
@@ -127,13 +128,14 @@ def test_columns_count_signs_where_a_line_has_others_than_ascii():
         return x + ("ä" == "ä") + x
 
     text = source(named)
-    value = text.tree.body[0].value
-    where = text.where(value.right)
+    (line,) = text.tree.body
+    assert isinstance(line, ast.Return) and isinstance(line.value, ast.BinOp)
+    where = text.where(line.value.right)
     assert where.text[where.col : where.end_col] == "x"
 
 
 ODD = {
-    "nested": "    @a\n    def f(\n        x: int,\n    ):\n        # 1\n\n        x = 1\n        # last\n    # next\n    g = 2\n",
+    "nested": "    @a\n    def f(\n        x,\n    ):\n        # 1\n\n        x = 1\n        # 2\n    # 3\n    g = 2\n",
     "a string at the margin": 'def f():\n    """\nfrom here\n    """\n    x = 1\n\n\ndef g():\n    pass\n',
     "brackets at the margin": "@made(\n1,\n)\ndef f(a=(\n1),\n):\n    return (\na\n)\n\nx = 1\n",
     "a line that goes on": "def f():\n    x = 1 + \\\n2\n    return x\nx = 1\n",
