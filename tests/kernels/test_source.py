@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import inspect
 import sys
@@ -11,7 +12,7 @@ import pytest
 
 import workbench as wb
 from workbench.errors import KernelError
-from workbench.kernels.reading.source import source
+from workbench.kernels.reading.source import _block, source
 
 OLD = "SCALE = 2.0\n\ndef step(x, n):\n    for k in range(n):\n        x = x * SCALE + 1.0\n    return x\n"
 
@@ -128,8 +129,9 @@ def test_columns_count_signs_where_a_line_has_others_than_ascii():
         return x + ("ä" == "ä") + x
 
     text = source(named)
-    value = text.tree.body[0].value
-    where = text.where(value.right)
+    (line,) = text.tree.body
+    assert isinstance(line, ast.Return) and isinstance(line.value, ast.BinOp)
+    where = text.where(line.value.right)
     assert where.text[where.col : where.end_col] == "x"
 
 
@@ -141,3 +143,21 @@ def test_an_error_in_a_lambda_names_its_line():
     assert caught.value.lineno == wrong.__code__.co_firstlineno
     assert "wrong = lambda" in str(caught.value.text)
     assert caught.value.filename == __file__
+
+
+ODD = {
+    "nested": "    @a\n    def f(\n        x,\n    ):\n        # 1\n\n        x = 1\n        # 2\n    # 3\n    g = 2\n",
+    "a string at the margin": 'def f():\n    """\nfrom here\n    """\n    x = 1\n\n\ndef g():\n    pass\n',
+    "brackets at the margin": "@made(\n1,\n)\ndef f(a=(\n1),\n):\n    return (\na\n)\n\nx = 1\n",
+    "a line that goes on": "def f():\n    x = 1 + \\\n2\n    return x\nx = 1\n",
+    "one line": "def f(x): return x\nx = 1\n",
+    "comments at the margin": "def f():\n    x = 1\n# within\n    return x\n# behind\n\n# more\nx = 1\n",
+    "the last": "def f():\n    x = 1\n    # end\n\n",
+    "inner": "def f():\n    def g():\n        pass\n    return g\nclass A:\n    pass\n",
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_a_definition_ends_where_python_says(name):
+    lines = ODD[name].splitlines(keepends=True)
+    assert _block(lines) == inspect.getblock(lines)

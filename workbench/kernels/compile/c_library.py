@@ -56,10 +56,7 @@ _lock = threading.Lock()
 
 def load(text: str, name: str, flags: tuple[str, ...] = ()) -> Compiled:
     """The function `name` of `text`, compiled at most once per machine and loaded at most once per process."""
-    found = _loaded.get((text, name, flags))
-    if found is None:
-        found = _kept(Compiled(build(text, flags), name), text, flags)
-    return found
+    return _loaded.get((text, name, flags)) or _kept(Compiled(build(text, flags), name), text, flags)
 
 
 def _kept(made: Compiled, text: str, flags: tuple[str, ...]) -> Compiled:
@@ -78,13 +75,10 @@ def begin(text: str, name: str) -> Compiled | Future:
     A compiler is a process of its own, so several run side by side.
     """
     global _builders
-    found = _loaded.get((text, name, ()))
-    if found is None:
-        path = library_path(text)
-        if read_sealed(path) is not None:
-            found = _kept(Compiled(path, name), text, ())
-    if found is not None:
+    if found := _loaded.get((text, name, ())):
         return found
+    if read_sealed(path := library_path(text)) is not None:
+        return _kept(Compiled(path, name), text, ())
     if _builders is None:
         from concurrent.futures import ThreadPoolExecutor
 

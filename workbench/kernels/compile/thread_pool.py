@@ -25,6 +25,9 @@ def _library() -> ctypes.CDLL:
     names = "PyGILState_Ensure PyGILState_Release PyErr_CheckSignals PyErr_Fetch PyErr_NormalizeException".split()
     made.wb_python(*[ctypes.cast(getattr(python, name), ctypes.c_void_p) for name in names])
     made.wb_raised.restype = ctypes.py_object
+    whole, block = ctypes.c_int64, ctypes.c_void_p
+    made.wb_parallel.argtypes, made.wb_parallel.restype = [block, ctypes.c_char_p, whole, whole, whole], None
+    made.wb_replay.argtypes, made.wb_replay.restype = [block, whole], None
     return made
 
 
@@ -42,10 +45,7 @@ def after_call() -> None:
 @lru_cache(None)
 def parallel():
     """wb_parallel(kernel address, packed, begin, end, team)."""
-    run = _library().wb_parallel
-    run.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64]
-    run.restype = None
-    return run
+    return _library().wb_parallel
 
 
 def team(threads: int, pieces: int = 1) -> int:
@@ -65,10 +65,6 @@ def loss() -> ctypes.c_int:
     return ctypes.c_int.in_dll(_library(), "wb_loss")
 
 
-@lru_cache(None)
 def replay():
     """wb_replay(calls, their number): a list of native calls, one after the other."""
-    run = _library().wb_replay
-    run.argtypes = [ctypes.c_void_p, ctypes.c_int64]
-    run.restype = None
-    return run
+    return _library().wb_replay

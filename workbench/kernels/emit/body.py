@@ -135,7 +135,7 @@ class Body(TileText):
 
     def used_lines(self) -> list[str]:
         """The lines without the constants read from the argument block that nothing uses."""
-        words = Counter(word for line in self.lines for word in _WORD.findall(line))
+        words = Counter(_WORD.findall("\n".join(self.lines)))
         return [line for line in self.lines if (m := _UNPACKED.match(line)) is None or words[m[1]] > 1]
 
     @property

@@ -30,7 +30,8 @@ def helper(name: str, text: str) -> None:
 
 def prelude(text: str, known: str = "") -> str:
     """The helper functions that `text` calls, in the order in which they may stand, without what `known` defines."""
-    return "".join(code for name, code in PRELUDES.items() if f"{name}(" in text and f"#define {name} " not in known)
+    called = set(re.findall(r"wb_\w+(?=\()", text))
+    return "".join(code for name, code in PRELUDES.items() if name in called and f"#define {name} " not in known)
 
 
 def _conversions() -> None:

@@ -39,13 +39,9 @@ class Source:
         line = self.lines[row - 1] if row <= len(self.lines) else ""
         end_row = getattr(node, "end_lineno", row) or row
         end = getattr(node, "end_col_offset", 0) or 0
-        width = len(line) - min(self.shift, len(line))
-        if line.isascii():  # columns are bytes
-            col, end = min(col, width), min(end, width) if end_row == row else width
-        else:
-            shifted = line[self.shift :].encode()
-            col = len(shifted[:col].decode(errors="ignore"))
-            end = len(shifted[:end].decode(errors="ignore")) if end_row == row else width
+        shifted = line[self.shift :].encode()  # columns are bytes
+        ends = col, end if end_row == row else len(shifted)
+        col, end = [len(shifted[:at].decode(errors="ignore")) for at in ends]
         return Where(
             self.file, self.first + row - 1, col + self.shift, end + self.shift, line, self.fn.__name__, caller
         )
@@ -72,10 +68,9 @@ def source(fn: Callable[..., Any]) -> Source:
     known = _known.get(fn)
     if known is None or known.code is not fn.__code__:
         made = _read(fn)
-        if fn.__code__.co_name == "<lambda>":
-            return made
-        place = made.text, made.file, made.first, made.shift, made.lines
-        _known[fn] = _Text(fn.__code__, ref(made.tree), place)
+        if fn.__code__.co_name != "<lambda>":
+            place = made.text, made.file, made.first, made.shift, made.lines
+            _known[fn] = _Text(fn.__code__, ref(made.tree), place)
         return made
     return Source(fn, known.tree() or _definition(fn, known.place[0]), *known.place)
 
@@ -85,7 +80,7 @@ def _read(fn: Callable[..., Any]) -> Source:
         lines, before = inspect.findsource(fn)
         if fn.__code__.co_name == "<lambda>":
             return _lambda(fn, [line.rstrip("\n") for line in lines])
-        raw = [line.rstrip("\n") for line in inspect.getblock(lines[before:])]
+        raw = [line.rstrip("\n") for line in _block(lines[before:])]
     except (OSError, TypeError):
         what = f"the source of `{getattr(fn, '__name__', fn)}` cannot be found"
         why = "A kernel is read from its text; a function made by exec() has none unless it is in linecache."
@@ -103,6 +98,26 @@ def _read(fn: Callable[..., Any]) -> Source:
             instead="importlib.reload(module), or a restart of the notebook's kernel",
         )
     return Source(fn, tree, text, file, before + 1, shift, tuple(raw))
+
+
+def _block(lines: list[str]) -> list[str]:
+    """The lines of the definition that they begin with, as `inspect.getblock` finds them, which takes all to tokens.
+
+    A line no deeper than the first ends it; where that lies in a string or brackets, the part before it is no Python.
+    """
+    shift, end, defined = len(lines[0]) - len(lines[0].lstrip()), 1, False
+    for k, line in enumerate(lines):
+        outside = line[: shift + 1].strip()
+        if defined and outside and outside[0] not in "#)]}":
+            break
+        defined = defined or line.lstrip().startswith("def ")
+        if line.strip() and outside[:1] != "#":
+            end = k + 1
+    try:
+        ast.parse(textwrap.dedent("".join(lines[:end])))
+    except SyntaxError:
+        return inspect.getblock(lines)
+    return lines[:end]
 
 
 def _lambda(fn: Callable[..., Any], lines: list[str]) -> Source:
@@ -140,11 +155,9 @@ def _same_code(fn: Callable[..., Any], tree: ast.FunctionDef) -> bool:
     if any(name.startswith("@") for name in code.co_names):  # no name of Python's: pytest has rewritten its assertions
         return True
     bare = copy.copy(tree)
-    bare.decorator_list, bare.returns, bare.name = [], None, "text of a kernel"  # no name that it could itself mean
-    bare.args = _without_annotations(tree.args)
+    bare.decorator_list, bare.name = [], "text of a kernel"  # no name that it could itself mean
     free = "".join(f"    {name} = 0\n" for name in code.co_freevars)
-    modules = [n for n in code.co_names if isinstance(fn.__globals__.get(n), ModuleType)]
-    imports = "".join(f"import {n}\n" for n in modules)
+    imports = "".join(f"import {n}\n" for n in code.co_names if isinstance(fn.__globals__.get(n), ModuleType))
     # Python compiles calls of what the same file imports otherwise than of what an earlier cell has imported.
     around = [f"{before}def around():\n{free}    pass" for before in dict.fromkeys((imports, ""))]
     if any((again := _compiled(bare, text)) is not None and _plainly(again) == _plainly(code) for text in around):
@@ -158,20 +171,8 @@ def _compiled(tree: ast.FunctionDef, around: str) -> CodeType | None:
     module = ast.parse(around)
     assert isinstance(module.body[-1], ast.FunctionDef)
     module.body[-1].body[-1] = tree
-    outer = next(c for c in compile(module, "kernel", "exec", dont_inherit=True).co_consts if isinstance(c, CodeType))
-    return next((c for c in outer.co_consts if isinstance(c, CodeType) and c.co_name == tree.name), None)
-
-
-def _without_annotations(args: ast.arguments) -> ast.arguments:
-    def bare(given: list[ast.arg]) -> list[ast.arg]:
-        return [ast.copy_location(ast.arg(a.arg), a) for a in given]
-
-    bare_args = copy.copy(args)
-    bare_args.posonlyargs, bare_args.args, bare_args.kwonlyargs = map(
-        bare, (args.posonlyargs, args.args, args.kwonlyargs)
-    )
-    bare_args.vararg, bare_args.kwarg = (bare([a])[0] if a else None for a in (args.vararg, args.kwarg))
-    return bare_args
+    made = codes(compile(module, "kernel", "exec", dont_inherit=True))
+    return next((code for code in made if code.co_name == tree.name), None)
 
 
 def _plainly(code: CodeType) -> tuple:
