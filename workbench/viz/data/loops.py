@@ -1,13 +1,20 @@
-"""The folds of a long tape: the blocks that `tape.scope` named, and repeated sequences such as a time loop.
+"""The folds of a long tape: the blocks that `tape.scope` named, the loops of the program, and repeated sequences.
 
-A scope is a token of the sequence around it; three or more equal turns, one after the other, become one token; and
-again, until nothing repeats. Folds nest, and a fold stands before those inside it.
+A scope is a token of the sequence around it. Three or more turns of a `for` or `while` become one token: a turn begins
+where the program goes back in the text of the loop, whatever else a turn launches. Where no text tells of a loop, as
+in a function that is called again and again, equal turns become one token; and again, until nothing repeats. Folds
+nest, and a fold stands before those inside it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import ast
+import linecache
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import dropwhile, pairwise, takewhile
 from typing import Any
 
 import numpy as np
@@ -21,16 +28,41 @@ TURNS = 3  # from which a repetition folds
 MOST = 20_000  # folds
 DEEPEST = 6
 SHOWN = 3  # labels in a name
+Path = tuple[tuple[Any, ...], ...]  # (function, loop or arm, ...)
+
+
+class _Site:
+    """A call in the text of the program; `path` as in `paths`.
+
+    function, loop    the function, and in it the outermost loop around the call (None: there is none)
+    place, inner      where the call is in one turn: its line, or that of an `inner` loop around it
+    arms              of the `if` around it in a turn, by line
+    """
+
+    def __init__(self, line: int, path: Path):
+        self.line, self.function = line, path[:1]
+        rest = list(dropwhile(lambda one: one[0] != "for", path))
+        self.loop = (*self.function, rest[0]) if rest else None
+        self.path = (*self.function, *rest[1:])  # outside the loop
+        self.arms = {one[1]: one[2] for one in takewhile(lambda one: one[0] == "if", rest[1:])}
+        self.inner = any(one[0] == "for" for one in rest[1:])
+        self.place = next((one[1] for one in rest[1:] if one[0] == "for"), line)
+
+    @cached_property
+    def out(self) -> _Site:
+        """The site as it is inside one turn."""
+        return _Site(self.line, self.path)
 
 
 @dataclass
 class _Token:
-    """Events [first, last) as one symbol; equal keys are equal work."""
+    """Events [first, last) as one symbol; equal keys are equal work. Of a fold the site is that of its first event."""
 
     key: Any
     name: str
     first: int
     last: int
+    site: _Site
     kind: str = ""
     count: int = 1
     inner: list[_Token] = field(default_factory=list)
@@ -44,7 +76,7 @@ def turns(tape: Tape) -> tuple[list[int], int, str]:
     others have written behind the program is no step.
     """
     events = tape.events[: 1 + max((n for n, event in enumerate(tape.events) if event.kind.own), default=-1)]
-    tokens = _compressed(_scoped(events, tape.scopes))
+    tokens = _scoped(events, tape.scopes)
     loops = list(_outermost(tokens))
     if loops:
         loop = max(loops, key=lambda token: token.last - token.first)
@@ -65,22 +97,21 @@ def _outermost(tokens: Sequence[_Token]) -> Iterator[_Token]:
 
 def folds(tape: Tape) -> list[Fold]:
     """All folds of a tape, outer before inner, at most `MOST`."""
-    tokens = _compressed(_scoped(tape.events, tape.scopes))
     found: list[Fold] = []
-    _list(tokens, -1, found)
+    _list(_scoped(tape.events, tape.scopes), -1, found)
     return found
 
 
 def _list(tokens: Sequence[_Token], parent: int, found: list[Fold]) -> None:
     for token in tokens:
         if token.kind and len(found) < MOST:
-            found.append(Fold(token.name, token.first, token.last, token.kind, token.count, parent))
+            found.append(Fold(token.name, token.first, token.last, token.kind, token.count, parent, token.turns))
             _list(token.inner, len(found) - 1, found)
 
 
 def _scoped(events: Sequence[Event], scopes: Sequence[Scope]) -> list[_Token]:
-    """Events as tokens, those in a scope inside the token of that scope."""
-    top: list[_Token] = []
+    """Events as tokens, folded; those in a scope inside the token of that scope."""
+    sites, top = _Sites(), list[_Token]()
     stack: list[tuple[Scope, list[_Token]]] = []
     opening = sorted(scopes, key=lambda s: s.first)  # stable: the outer one of two was opened first
     at = 0
@@ -92,10 +123,10 @@ def _scoped(events: Sequence[Event], scopes: Sequence[Scope]) -> list[_Token]:
                 stack.append((opening[at], []))
             at += 1
         if n < len(events):
-            event = events[n]
-            token = _Token((event.kind, event.label, event.line), event.label, n, n + 1)
+            event, site = events[n], sites.of(events[n])
+            token = _Token((event.kind, event.label, site.line), event.label, n, n + 1, site)
             (stack[-1][1] if stack else top).append(token)
-    return top
+    return _folded(top)
 
 
 def _end(scope: Scope, count: int) -> int:
@@ -104,9 +135,142 @@ def _end(scope: Scope, count: int) -> int:
 
 def _close(stack: list[tuple[Scope, list[_Token]]], top: list[_Token], count: int) -> None:
     scope, inside = stack.pop()
-    inner = _compressed(inside)
-    token = _Token(("scope", scope.name), scope.name, scope.first, _end(scope, count), "scope", 1, inner)
+    site = inside[0].site
+    token = _Token(("scope", scope.name), scope.name, scope.first, _end(scope, count), site, "scope")
+    token.inner = _folded(inside)
     (stack[-1][1] if stack else top).append(token)
+
+
+class _Sites:
+    """Where in the text of the program events come from, each place looked up once."""
+
+    def __init__(self) -> None:
+        self.known: dict[Any, _Site] = {}
+        self.files: dict[str, dict[int, Path]] = {}
+
+    def of(self, event: Event) -> _Site:
+        """The site of the call of an event."""
+        place = event.place
+        code, at = place if isinstance(place, tuple) else (None, event.line)
+        file = code.co_filename if code else getattr(place, "file", "")
+        key = id(code) if code else file, at
+        if key not in self.known:
+            if file not in self.files:
+                self.files[file] = paths(file)
+            self.known[key] = _Site(event.line, self.files[file].get(event.line, ()))
+        return self.known[key]
+
+
+def paths(file: str) -> dict[int, Path]:
+    """The path of each line of a file: its function, then the loops and arms of `if` around it, outermost first."""
+    found: dict[int, Path] = {}
+
+    def visit(nodes: Iterable[ast.stmt | ast.excepthandler | ast.match_case], path: Path) -> None:
+        for node in nodes:
+            if not isinstance(node, ast.match_case):
+                found.update(dict.fromkeys(range(node.lineno, (node.end_lineno or node.lineno) + 1), path))
+            for name in ("body", "orelse", "handlers", "finalbody", "cases"):
+                inner, inside = getattr(node, name, ()), path
+                if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                    inside = (("def", file, node.lineno),)
+                elif isinstance(node, ast.For | ast.While) and name == "body":
+                    inside = (*path, ("for", node.lineno))
+                elif isinstance(node, ast.If):
+                    inside = (*path, ("if", node.lineno, name))
+                visit(inner, inside)
+
+    try:
+        visit(ast.parse("".join(linecache.getlines(file))).body, (("def", file, 0),))
+    except (SyntaxError, ValueError):
+        return {}
+    return found
+
+
+def _folded(tokens: list[_Token]) -> list[_Token]:
+    """The tokens with every loop as one, and every repetition of what no text of a loop tells about."""
+    places: dict[Any, list[int]] = {}
+    for n, token in enumerate(tokens):
+        places.setdefault(token.site.loop, []).append(n)
+    places.pop(None, None)
+    if not places:
+        return _compressed(tokens)
+    weights = {loop: _weight([tokens[n] for n in some], some, len(places) > 1) for loop, some in places.items()}
+    loop = max(weights, key=lambda one: weights[one])
+    if weights[loop][0] < 0:
+        for token in tokens:
+            token.site = token.site.out
+        return _folded(tokens)
+    found, at = list[_Token](), 0
+    for a, b in pairwise([*places[loop], len(tokens)]):
+        left = any(token.site.function == loop[:1] for token in tokens[a + 1 : b])  # the function has left the loop
+        if left or b == len(tokens):
+            found += _turned(tokens[at : a + 1], loop)
+            at = a + 1
+    return [*found, *_folded(tokens[at:])]
+
+
+def _weight(tokens: list[_Token], places: list[int], several: bool) -> tuple[int, int]:
+    """What makes a loop the outer one: others come between most of its turns; else the number of its turns."""
+    count = len(_starts(tokens, tokens[0].site.loop))
+    groups = 1 + sum(b - a > 1 for a, b in pairwise(places))
+    return (-1 if count < TURNS else int(several and 2 * groups > count)), count
+
+
+def _starts(tokens: Sequence[_Token], loop: Any) -> list[int]:
+    """Where a new turn of a loop begins: where the program has gone back, or taken the other arm of an `if`."""
+    found, at, seen, arms = list[int](), 0, set[Any](), dict[int, str]()
+    for n, token in enumerate(tokens):
+        site = token.site
+        if site.loop != loop:
+            continue
+        again = site.place == at and not site.inner and token.key in seen
+        if not found or site.place < at or again or any(arms.get(k, arm) != arm for k, arm in site.arms.items()):
+            found.append(n)
+            seen, arms = set(), {}
+        at = site.place
+        seen.add(token.key)
+        arms |= site.arms
+    return found
+
+
+def _turned(tokens: list[_Token], loop: Any) -> list[_Token]:
+    """The turns of a loop as one token, as long as there are enough of them, after what comes before it."""
+    starts = _starts(tokens, loop)
+    if len(starts) >= TURNS:
+        starts = _led(tokens, loop, starts)
+    for token in tokens:
+        if token.site.loop == loop:
+            token.site = token.site.out
+    if len(starts) < TURNS:
+        return _folded(tokens)
+    parts = [tokens[a:b] for a, b in pairwise([*starts, len(tokens)])]
+    flat, inner = set(), list[_Token]()  # flat: turns that have no folds
+    for n, part in enumerate(parts):
+        key = _key(part)
+        if key not in flat:
+            parts[n] = _folded(part)
+            folds = [token for token in parts[n] if token.kind]
+            inner += folds
+            if not folds:
+                flat.add(key)
+    return [*_folded(tokens[: starts[0]]), _repeat(parts, inner)]
+
+
+def _led(tokens: list[_Token], loop: Any, starts: list[int]) -> list[int]:
+    """The starts of turns before what other functions do there, if they do so before the first turn too."""
+    first, second = starts[:2]
+    alike = takewhile(lambda k: tokens[first - k].key == tokens[second - k].key, range(1, first + 1))
+    lead = sum(1 for _ in takewhile(lambda k: tokens[second - k].site.loop != loop, alike))
+    if not lead:
+        return starts
+    led = [first - lead]
+    for start in starts[1:]:
+        led.append(start - next(k for k in range(start) if tokens[start - 1 - k].site.loop == loop))
+    return led
+
+
+def _key(part: Sequence[_Token]) -> tuple[Any, ...]:
+    return tuple(token.key for token in part)
 
 
 def _compressed(tokens: list[_Token]) -> list[_Token]:
@@ -128,20 +292,38 @@ def _once(tokens: list[_Token]) -> list[_Token]:
             found.append(tokens[n])
             n += 1
             continue
-        inside = tokens[n : n + p * int(turns[n])]
-        found.append(_repeat(inside, p))
-        n += len(inside)
+        end = n + p * int(turns[n])
+        inner = [token for token in tokens[n:end] if token.kind]
+        found.append(_repeat(_finer([tokens[k : k + p] for k in range(n, end, p)]), inner))
+        n = end
     return found
 
 
-def _repeat(inside: list[_Token], p: int) -> _Token:
-    count = len(inside) // p
-    names = list(dict.fromkeys(token.name for token in inside[:p]))
+def _finer(parts: list[list[_Token]]) -> list[list[_Token]]:
+    """Turns as their parts that begin alike, if most of these are the same and the others only have more."""
+    head, one = parts[0][0].key, parts[0]
+    cuts = [n for n, token in enumerate(one) if token.key == head]
+    pieces = [one[a:b] for a, b in pairwise([*cuts, len(one)])]
+    plain, many = Counter(map(_key, pieces)).most_common(1)[0]
+    if 2 * many <= len(pieces) or not all(_key(piece)[: len(plain)] == plain for piece in pieces):
+        return parts
+    return [part[a:b] for part in parts for a, b in pairwise([*cuts, len(one)])]
+
+
+def _repeat(parts: Sequence[Sequence[_Token]], inner: list[_Token]) -> _Token:
+    """Turns as one token, with the name of the usual turn and of what others have besides."""
+    keys = [_key(part) for part in parts]
+    plain, many = Counter(keys).most_common(1)[0]
+    names = list(dict.fromkeys(token.name for token in parts[keys.index(plain)]))
+    more = list(dict.fromkeys(token.name for part in parts for token in part if token.name not in names))
     name = ", ".join(names[:SHOWN]) + (" …" if len(names) > SHOWN else "")
-    key = "repeat", tuple(token.key for token in inside[:p]), count
-    inner = [token for token in inside if token.kind]
-    turns = [token.first for token in inside[::p]]
-    return _Token(key, f"{name} ×{count}", inside[0].first, inside[-1].last, "repeat", count, inner, turns)
+    odd = len(parts) - many
+    if odd:
+        name += f" (+{more[0]}{', …' if len(more) > 1 else ''} in {odd})" if more else f" ({odd} differ)"
+    turns = [part[0].first for part in parts]
+    one, count = parts[0][0], len(parts)
+    key, name = ("repeat", plain, count), f"{name} ×{count}"
+    return _Token(key, name, one.first, parts[-1][-1].last, one.site, "repeat", count, inner, turns)
 
 
 def _repeats(tokens: Sequence[_Token]) -> tuple[np.ndarray, np.ndarray]:

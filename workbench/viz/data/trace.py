@@ -228,7 +228,10 @@ class EventColumn:
 
 @dataclass(frozen=True)
 class Fold:
-    """Events [first, last) under one name. kind: "scope" or "repeat"; `count` turns of a repeat, `parent` or -1."""
+    """Events [first, last) under one name. kind: "scope" or "repeat"; `count` turns of a repeat, `parent` or -1.
+
+    turns   of a repeat: the first event of each.
+    """
 
     name: str
     first: int
@@ -236,6 +239,7 @@ class Fold:
     kind: str
     count: int = 1
     parent: int = -1
+    turns: Sequence[int] = ()
 
 
 @dataclass(frozen=True)
