@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import pytest
@@ -80,7 +80,9 @@ def paths(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 def show(browser: Browser, paths: dict[str, Path]) -> Iterator[Callable[..., Page]]:
     shown = []
 
-    def opened(name: str, wide: int = 1440, high: int = 900, motion: str = "reduce") -> Page:
+    def opened(
+        name: str, wide: int = 1440, high: int = 900, motion: Literal["reduce", "no-preference"] = "reduce"
+    ) -> Page:
         page = browser.new_page(viewport={"width": wide, "height": high}, reduced_motion=motion)
         shown.append(page)
         page.goto(paths[name].as_uri())

@@ -66,8 +66,8 @@ QUESTIONS = (*REMEMBERED, "findings", "levels", "again")  # each is answered by 
 SCRIPTS = tuple(  # a file imports from those before it
     f"{name}.js"
     for name in (
-        "elements heat lanes envelope strips ask late_messages state window range families against words search help play "
-        "page heads compose panel_height paint overview table tips keys section heat_panel ledger_panel turns "
+        "elements heat lanes envelope strips ask late_messages state window range families against words search help "
+        "play page heads compose panel_height paint overview table tips keys section heat_panel ledger_panel turns "
         "scope_panel panels legend verdict printed view"
     ).split()
 )
