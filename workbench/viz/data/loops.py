@@ -1,9 +1,8 @@
-"""The folds of a long tape: the blocks that `tape.scope` named, the loops of the program, and repeated sequences.
+"""The folds of a long tape: the blocks that `tape.scope` named, and the loops of the program.
 
-A scope is a token of the sequence around it. Three or more turns of a `for` or `while` become one token: a turn begins
-where the program goes back in the text of the loop, whatever else a turn launches. Where no text tells of a loop, as
-in a function that is called again and again, equal turns become one token; and again, until nothing repeats. Folds
-nest, and a fold stands before those inside it.
+A scope is a token of the sequence around it. Three or more turns of a `for` or `while`, or of a function that is called
+again and again, become one token: a turn begins where the program goes back in the text, whatever else a turn
+launches. Folds nest, and a fold stands before those inside it.
 """
 
 from __future__ import annotations
@@ -17,16 +16,12 @@ from functools import cached_property
 from itertools import dropwhile, pairwise, takewhile
 from typing import Any
 
-import numpy as np
-
 from ...tapes.events import Event, Scope
 from ...tapes.tape import Tape
 from .trace import Fold
 
-LONGEST = 64  # tokens of one turn
-TURNS = 3  # from which a repetition folds
+TURNS = 3  # from which a loop folds
 MOST = 20_000  # folds
-DEEPEST = 6
 SHOWN = 3  # labels in a name
 Path = tuple[tuple[Any, ...], ...]  # (function, loop or arm, ...)
 
@@ -111,7 +106,7 @@ def _list(tokens: Sequence[_Token], parent: int, found: list[Fold]) -> None:
 
 def _scoped(events: Sequence[Event], scopes: Sequence[Scope]) -> list[_Token]:
     """Events as tokens, folded; those in a scope inside the token of that scope."""
-    sites, top = _Sites(), list[_Token]()
+    sites, top = _sites(events), list[_Token]()
     stack: list[tuple[Scope, list[_Token]]] = []
     opening = sorted(scopes, key=lambda s: s.first)  # stable: the outer one of two was opened first
     at = 0
@@ -123,7 +118,7 @@ def _scoped(events: Sequence[Event], scopes: Sequence[Scope]) -> list[_Token]:
                 stack.append((opening[at], []))
             at += 1
         if n < len(events):
-            event, site = events[n], sites.of(events[n])
+            event, site = events[n], next(sites)
             token = _Token((event.kind, event.label, site.line), event.label, n, n + 1, site)
             (stack[-1][1] if stack else top).append(token)
     return _folded(top)
@@ -141,24 +136,21 @@ def _close(stack: list[tuple[Scope, list[_Token]]], top: list[_Token], count: in
     (stack[-1][1] if stack else top).append(token)
 
 
-class _Sites:
-    """Where in the text of the program events come from, each place looked up once."""
-
-    def __init__(self) -> None:
-        self.known: dict[Any, _Site] = {}
-        self.files: dict[str, dict[int, Path]] = {}
-
-    def of(self, event: Event) -> _Site:
-        """The site of the call of an event."""
+def _sites(events: Iterable[Event]) -> Iterator[_Site]:
+    """Yields the site of the call of each event, each place looked up once."""
+    known: dict[Any, _Site] = {}
+    files: dict[str, dict[int, Path]] = {}
+    for event in events:
         place = event.place
         code, at = place if isinstance(place, tuple) else (None, event.line)
         file = code.co_filename if code else getattr(place, "file", "")
         key = id(code) if code else file, at
-        if key not in self.known:
-            if file not in self.files:
-                self.files[file] = paths(file)
-            self.known[key] = _Site(event.line, self.files[file].get(event.line, ()))
-        return self.known[key]
+        if key not in known:
+            if file not in files:
+                files[file] = paths(file)
+            first = code.co_firstlineno if code else 0
+            known[key] = _Site(event.line, files[file].get(event.line) or _function(file, first))
+        yield known[key]
 
 
 def paths(file: str) -> dict[int, Path]:
@@ -170,36 +162,43 @@ def paths(file: str) -> dict[int, Path]:
             if not isinstance(node, ast.match_case):
                 found.update(dict.fromkeys(range(node.lineno, (node.end_lineno or node.lineno) + 1), path))
             for name in ("body", "orelse", "handlers", "finalbody", "cases"):
-                inner, inside = getattr(node, name, ()), path
+                inside = path
                 if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                    inside = (("def", file, node.lineno),)
+                    inside = _function(file, node.lineno)
                 elif isinstance(node, ast.For | ast.While) and name == "body":
                     inside = (*path, ("for", node.lineno))
                 elif isinstance(node, ast.If):
                     inside = (*path, ("if", node.lineno, name))
-                visit(inner, inside)
+                visit(getattr(node, name, ()), inside)
 
     try:
-        visit(ast.parse("".join(linecache.getlines(file))).body, (("def", file, 0),))
+        visit(ast.parse("".join(linecache.getlines(file))).body, _function(file, 0))
     except (SyntaxError, ValueError):
         return {}
     return found
 
 
+def _function(file: str, line: int) -> Path:
+    """The path inside a function: it may be called again and again, and is a loop then."""
+    return ("def", file, line), ("for", line)
+
+
 def _folded(tokens: list[_Token]) -> list[_Token]:
-    """The tokens with every loop as one, and every repetition of what no text of a loop tells about."""
+    """The tokens with every loop as one."""
     places: dict[Any, list[int]] = {}
     for n, token in enumerate(tokens):
         places.setdefault(token.site.loop, []).append(n)
     places.pop(None, None)
     if not places:
-        return _compressed(tokens)
+        return tokens
     weights = {loop: _weight([tokens[n] for n in some], some, len(places) > 1) for loop, some in places.items()}
-    loop = max(weights, key=lambda one: weights[one])
-    if weights[loop][0] < 0:
-        for token in tokens:
+    few = {loop for loop, (_, count) in weights.items() if count < TURNS}
+    for token in tokens:
+        if token.site.loop in few:
             token.site = token.site.out
+    if few:
         return _folded(tokens)
+    loop = max(weights, key=lambda one: weights[one])
     found, at = list[_Token](), 0
     for a, b in pairwise([*places[loop], len(tokens)]):
         left = any(token.site.function == loop[:1] for token in tokens[a + 1 : b])  # the function has left the loop
@@ -209,11 +208,11 @@ def _folded(tokens: list[_Token]) -> list[_Token]:
     return [*found, *_folded(tokens[at:])]
 
 
-def _weight(tokens: list[_Token], places: list[int], several: bool) -> tuple[int, int]:
-    """What makes a loop the outer one: others come between most of its turns; else the number of its turns."""
-    count = len(_starts(tokens, tokens[0].site.loop))
-    groups = 1 + sum(b - a > 1 for a, b in pairwise(places))
-    return (-1 if count < TURNS else int(several and 2 * groups > count)), count
+def _weight(tokens: list[_Token], places: list[int], several: bool) -> tuple[bool, int]:
+    """What makes a loop of the text the outer one: others come between most of its turns; else how many it has."""
+    _, loop = found = tokens[0].site.loop or ((), ())
+    count, groups = len(_starts(tokens, found)), 1 + sum(b - a > 1 for a, b in pairwise(places))
+    return several and loop[1] != tokens[0].site.function[0][2] and 2 * groups > count, count
 
 
 def _starts(tokens: Sequence[_Token], loop: Any) -> list[int]:
@@ -258,56 +257,19 @@ def _turned(tokens: list[_Token], loop: Any) -> list[_Token]:
 
 def _led(tokens: list[_Token], loop: Any, starts: list[int]) -> list[int]:
     """The starts of turns before what other functions do there, if they do so before the first turn too."""
-    first, second = starts[:2]
-    alike = takewhile(lambda k: tokens[first - k].key == tokens[second - k].key, range(1, first + 1))
-    lead = sum(1 for _ in takewhile(lambda k: tokens[second - k].site.loop != loop, alike))
-    if not lead:
+
+    def lead(start: int) -> int:
+        return next(k for k in range(start + 1) if k == start or tokens[start - 1 - k].site.loop == loop)
+
+    first, second, *_ = starts
+    before = lead(second)
+    if not before or _key(tokens[max(first - before, 0) : first]) != _key(tokens[second - before : second]):
         return starts
-    led = [first - lead]
-    for start in starts[1:]:
-        led.append(start - next(k for k in range(start) if tokens[start - 1 - k].site.loop == loop))
-    return led
+    return [first - before, *(start - lead(start) for start in starts[1:])]
 
 
 def _key(part: Sequence[_Token]) -> tuple[Any, ...]:
     return tuple(token.key for token in part)
-
-
-def _compressed(tokens: list[_Token]) -> list[_Token]:
-    for _ in range(DEEPEST):
-        shorter = _once(tokens)
-        if len(shorter) == len(tokens):
-            break
-        tokens = shorter
-    return tokens
-
-
-def _once(tokens: list[_Token]) -> list[_Token]:
-    """The tokens with every repetition of the shortest possible turn replaced by one, from left to right."""
-    period, turns = _repeats(tokens)
-    found, n = [], 0
-    while n < len(tokens):
-        p = int(period[n])
-        if p == 0:
-            found.append(tokens[n])
-            n += 1
-            continue
-        end = n + p * int(turns[n])
-        inner = [token for token in tokens[n:end] if token.kind]
-        found.append(_repeat(_finer([tokens[k : k + p] for k in range(n, end, p)]), inner))
-        n = end
-    return found
-
-
-def _finer(parts: list[list[_Token]]) -> list[list[_Token]]:
-    """Turns as their parts that begin alike, if most of these are the same and the others only have more."""
-    head, one = parts[0][0].key, parts[0]
-    cuts = [n for n, token in enumerate(one) if token.key == head]
-    pieces = [one[a:b] for a, b in pairwise([*cuts, len(one)])]
-    plain, many = Counter(map(_key, pieces)).most_common(1)[0]
-    if 2 * many <= len(pieces) or not all(_key(piece)[: len(plain)] == plain for piece in pieces):
-        return parts
-    return [part[a:b] for part in parts for a, b in pairwise([*cuts, len(one)])]
 
 
 def _repeat(parts: Sequence[Sequence[_Token]], inner: list[_Token]) -> _Token:
@@ -324,22 +286,3 @@ def _repeat(parts: Sequence[Sequence[_Token]], inner: list[_Token]) -> _Token:
     one, count = parts[0][0], len(parts)
     key, name = ("repeat", plain, count), f"{name} ×{count}"
     return _Token(key, name, one.first, parts[-1][-1].last, one.site, "repeat", count, inner, turns)
-
-
-def _repeats(tokens: Sequence[_Token]) -> tuple[np.ndarray, np.ndarray]:
-    """Per place the length of the shortest turn that repeats from there on (0 for none), and its count."""
-    numbers: dict[Any, int] = {}
-    keys = np.array([numbers.setdefault(token.key, len(numbers)) for token in tokens], np.int64)
-    n = len(keys)
-    period, turns = np.zeros(n, np.int64), np.zeros(n, np.int64)
-    for p in range(1, min(LONGEST, n // TURNS) + 1):
-        same = np.zeros(n, bool)
-        same[: n - p] = keys[:-p] == keys[p:]
-        if not same.any():
-            continue
-        different = np.where(same, n, np.arange(n))
-        run = np.minimum.accumulate(different[::-1])[::-1] - np.arange(n)
-        count = run // p + 1
-        new = (period == 0) & (count >= TURNS)
-        period[new], turns[new] = p, count[new]
-    return period, turns
