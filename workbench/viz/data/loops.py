@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import linecache
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -70,24 +70,16 @@ def turns(tape: Tape) -> tuple[list[int], int, str]:
     The loop is the outermost repetition of the most events; without one the scopes are its steps, or all events. What
     others have written behind the program is no step.
     """
-    events = tape.events[: 1 + max((n for n, event in enumerate(tape.events) if event.kind.own), default=-1)]
-    tokens = _scoped(events, tape.scopes)
-    loops = list(_outermost(tokens))
+    end = 1 + max((n for n, event in enumerate(tape.events) if event.kind.own), default=-1)
+    found = [fold for fold in folds(tape) if fold.last <= end]
+    loops = [fold for fold in found if fold.kind == "repeat"]
     if loops:
-        loop = max(loops, key=lambda token: token.last - token.first)
-        return loop.turns, loop.last, "step"
-    scopes = [token for token in tokens if token.kind == "scope"]
+        loop = max(loops, key=lambda fold: fold.last - fold.first)
+        return list(loop.turns), loop.last, "step"
+    scopes = [fold for fold in found if fold.parent < 0]
     if len(scopes) > 1:
-        return [token.first for token in scopes], scopes[-1].last, "scope"
-    return list(range(len(events))), len(events), "event"
-
-
-def _outermost(tokens: Sequence[_Token]) -> Iterator[_Token]:
-    for token in tokens:
-        if token.kind == "repeat":
-            yield token
-        else:
-            yield from _outermost(token.inner)
+        return [fold.first for fold in scopes], scopes[-1].last, "scope"
+    return list(range(end)), end, "event"
 
 
 def folds(tape: Tape) -> list[Fold]:
@@ -149,33 +141,32 @@ def _sites(events: Iterable[Event]) -> Iterator[_Site]:
             if file not in files:
                 files[file] = paths(file)
             first = code.co_firstlineno if code else 0
-            known[key] = _Site(event.line, files[file].get(event.line) or _function(file, first))
+            known[key] = _Site(event.line, files[file][event.line] if files[file] else _function(file, first))
         yield known[key]
 
 
 def paths(file: str) -> dict[int, Path]:
     """The path of each line of a file: its function, then the loops and arms of `if` around it, outermost first."""
-    found: dict[int, Path] = {}
-
-    def visit(nodes: Iterable[ast.stmt | ast.excepthandler | ast.match_case], path: Path) -> None:
-        for node in nodes:
-            if not isinstance(node, ast.match_case):
-                found.update(dict.fromkeys(range(node.lineno, (node.end_lineno or node.lineno) + 1), path))
-            for name in ("body", "orelse", "handlers", "finalbody", "cases"):
-                inside = path
-                if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                    inside = _function(file, node.lineno)
-                elif isinstance(node, ast.For | ast.While) and name == "body":
-                    inside = (*path, ("for", node.lineno))
-                elif isinstance(node, ast.If):
-                    inside = (*path, ("if", node.lineno, name))
-                visit(getattr(node, name, ()), inside)
-
+    found: dict[int, Path] = defaultdict(lambda: _function(file, 0))
     try:
-        visit(ast.parse("".join(linecache.getlines(file))).body, _function(file, 0))
+        nodes = list(ast.walk(ast.parse("".join(linecache.getlines(file)))))  # what is around others comes first
     except (SyntaxError, ValueError):
         return {}
+    for node in nodes:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            found.update(dict.fromkeys(_lines(node.body), _function(file, node.lineno)))
+        elif isinstance(node, ast.For | ast.While):
+            for n in _lines(node.body):
+                found[n] += (("for", node.lineno),)
+        elif isinstance(node, ast.If):
+            for arm, body in enumerate((node.body, node.orelse)):
+                for n in _lines(body):
+                    found[n] += (("if", node.lineno, arm),)
     return found
+
+
+def _lines(body: Sequence[ast.stmt]) -> range:
+    return range(body[0].lineno, (body[-1].end_lineno or 0) + 1) if body else range(0)
 
 
 def _function(file: str, line: int) -> Path:
@@ -217,7 +208,7 @@ def _weight(tokens: list[_Token], places: list[int], several: bool) -> tuple[boo
 
 def _starts(tokens: Sequence[_Token], loop: Any) -> list[int]:
     """Where a new turn of a loop begins: where the program has gone back, or taken the other arm of an `if`."""
-    found, at, seen, arms = list[int](), 0, set[Any](), dict[int, str]()
+    found, at, seen, arms = list[int](), 0, set[Any](), dict[int, int]()
     for n, token in enumerate(tokens):
         site = token.site
         if site.loop != loop:
@@ -242,16 +233,8 @@ def _turned(tokens: list[_Token], loop: Any) -> list[_Token]:
             token.site = token.site.out
     if len(starts) < TURNS:
         return _folded(tokens)
-    parts = [tokens[a:b] for a, b in pairwise([*starts, len(tokens)])]
-    flat, inner = set(), list[_Token]()  # flat: turns that have no folds
-    for n, part in enumerate(parts):
-        key = _key(part)
-        if key not in flat:
-            parts[n] = _folded(part)
-            folds = [token for token in parts[n] if token.kind]
-            inner += folds
-            if not folds:
-                flat.add(key)
+    parts = [_folded(tokens[a:b]) for a, b in pairwise([*starts, len(tokens)])]
+    inner = [token for part in parts for token in part if token.kind]
     return [*_folded(tokens[: starts[0]]), _repeat(parts, inner)]
 
 
