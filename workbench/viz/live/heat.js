@@ -52,9 +52,9 @@ function shade(v, most, least = 0) {
 
 /** The size from which the colours of a picture begin: 0, or the least, if all its numbers are of one sign and of about one
  * size, so that they can be told apart. @param {Heat} given */
-function leastOf({ least, most, zero, known, cells }) {
+function leastOf({ least, most, zero }) {
   const [low, high] = [Math.abs(least), Math.abs(most)].sort((a, b) => a - b);
-  return !zero && least * most > 0 && low > high / 2 && high - low > ROUNDED * high && (!known || known.every(Boolean)) && largest(cells) <= high * (1 + 1e-6) ? low : 0;
+  return !zero && least * most > 0 && low > high / 2 && high - low > ROUNDED * high ? low : 0;
 }
 
 /** The numbers beside a colour bar: [place from 0 to 1, number]. A side without numbers is left out.
@@ -71,7 +71,7 @@ function colourBar(least, most, from = 0) {
   const marks = from ? [[0, low], [0.5, (low + far) / 2], [1, far]] : scaleMarks(least, most), digits = from ? 4 : 2;
   const ink = `var(--wb-${far < 0 ? "minus" : "plus"})`;
   const inks = from ? [`color-mix(in srgb, ${ink} ${100 * FAINTEST}%, ${ground})`, ink] : [...(least < 0 ? ["var(--wb-minus)"] : []), ground, ...(most > 0 || least >= 0 ? ["var(--wb-plus)"] : [])];
-  return h("div", { class: "wb-colours", role: "img", "aria-label": `colours: ${marks.map(([, v]) => short(v, digits)).join(", ")}`, title: from ? "colours grow evenly" : "colours grow with the square root" },
+  return h("div", { class: "wb-colours", role: "img", "aria-label": `colours: ${marks.map(([, v]) => short(v, digits)).join(", ")}` },
     h("span", { class: "wb-ramp", style: `background:linear-gradient(to right, ${inks.join(", ")})` }),
     ...marks.map(([at, v]) => h("span", { class: "wb-tickmark", style: `left:${at * 100}%` }, short(v, digits))), h("span", { class: "wb-growth" }, from ? "linear" : "√"));
 }

@@ -43,7 +43,7 @@ function moved(v, event) {
     look(v, v.drag.u0 + by, v.drag.u1 + by);
     return;
   }
-  const at = under(v, event), text = at.col ? describe(v, at.lane ? turnAt(v, at.col, at.x) : at.col, at.lane) : at.lane ? laneText(at.lane) : "";
+  const at = under(v, event), text = at.col ? describe(v, turnAt(v, at), at.lane) : at.lane ? laneText(at.lane) : "";
   tell(v, text, text ? thingAt(v, at) : null);
 }
 
@@ -68,7 +68,7 @@ function released(v, event) {
   else if (data?.family) toggleFamily(v, Number(data.family));
   else if (data?.finding) v.showFinding(Number(data.finding));
   else if (target.dataset?.lane) pickLane(v, Number(target.dataset.lane), target.dataset.name);
-  else if (at.col) choose(v, at.lane ? turnAt(v, at.col, at.x) : at.col, at.lane);
+  else if (at.col) choose(v, turnAt(v, at), at.lane);
   else if (at.lane?.members) toggleFamily(v, at.lane.family);
   else if (at.lane) pickLane(v, at.lane.k, "");
 }
@@ -138,10 +138,11 @@ export function under(v, event) {
   return { x, y, col: x < v.left - 6 ? null : v.cols[c] ?? null, lane, head: y < v.head };
 }
 
-/** The turn of a loop that is under a place in a column of many; else the column. @param {any} v @param {any} col @param {number} x */
-function turnAt(v, col, x) {
-  const { turns } = col, e = eventIn(col, x), k = turns ? lower(0, turns.length, (m) => turns[m], e + 1e-6) - 1 : -1;
-  if (k < 0) return col;
+/** The turn of a loop that is under a place on a lane in a column of many; else the column. @param {any} v @param {any} at */
+function turnAt(v, { col, lane, x }) {
+  const { turns } = col, e = eventIn(col, x);
+  if (!turns || !lane) return col;
+  const k = Math.max(lower(0, turns.length, (m) => turns[m], e + 1e-6) - 1, 0);
   const whole = col.fold >= 0 ? -1 : v.all.fold[unitOf(v.all, turns[k])];
   return { ...col, turn: true, a: turns[k], b: turns[k + 1] ?? col.b, name: whole < 0 ? `step ${k}` : v.meta.folds[whole][0] };
 }

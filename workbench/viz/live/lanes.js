@@ -144,11 +144,11 @@ export const levelOfLane = (tape, levels, lane, e) => levelAt(tape, levels, lane
 /** The folds, and the turns of each loop as folds in it: `[name, first, last, kind, count, parent, turns]`, of a turn its
  * number for the turns. A scope that is a whole turn is that turn. @param {any[]} folds */
 export function withTurns(folds) {
-  const all = folds.map((fold) => [...fold]), inLoop = (/** @type {number} */ k) => k >= 0 && (folds[k][3] === "repeat" || inLoop(folds[k][5]));
+  const all = folds.map((fold) => [...fold]);
   /** @type {Map<number, number[]>} */ const kids = new Map();
   folds.forEach((fold, k) => (kids.get(fold[5]) ?? kids.set(fold[5], []).get(fold[5]))?.push(k));
   folds.forEach(([, , last, , , parent, turns], k) => {
-    const mine = kids.get(k) ?? [], what = inLoop(parent) ? "turn" : "step";
+    const mine = kids.get(k) ?? [];
     let at = 0;
     (turns ?? []).forEach((/** @type {number} */ a, /** @type {number} */ j) => {
       const b = turns[j + 1] ?? last, from = at;
@@ -159,7 +159,7 @@ export function withTurns(folds) {
         if (!/\d$/.test(only[0])) all[mine[from]][0] = `${only[0]} ${j}`;
       } else if (b - a > 1) {
         for (const one of mine.slice(from, at)) all[one][5] = all.length;
-        all.push([`${what} ${j}`, a, b, "turn", 1, k, j]);
+        all.push([`${parent < 0 ? "step" : "turn"} ${j}`, a, b, "turn", 1, k, j]);
       }
     });
   });

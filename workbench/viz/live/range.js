@@ -9,24 +9,22 @@ const partsOf = ({ meta, all }, k) => (meta.folds[all.fold[k]]?.[6]?.length ? me
 
 /** The events [a, b) of all parts between two places on the axis. @param {any} v @param {number} from @param {number} to */
 export function rangeOf(v, from, to) {
-  const [u, w] = [Math.min(from, to), Math.max(from, to)], first = partsOf(v, unitAt(v.all, u)), k = unitAt(v.all, w), last = partsOf(v, k);
+  const u = Math.min(from, to), w = Math.max(from, to), first = partsOf(v, unitAt(v.all, u)), k = unitAt(v.all, w), last = partsOf(v, k);
   const a = first[Math.max(lower(0, first.length, (m) => first[m], eventAt(v, u) + 1e-6) - 1, 0)];
   return { a, b: last[lower(0, last.length, (m) => last[m], eventAt(v, w) + 1e-6)] ?? v.all.starts[k + 1] };
 }
 
-/** The parts of the range, at most `most`: as columns of a table. @param {any} v @param {number} most */
+/** The first parts of the range, at most `most`: as columns of a table. @param {any} v @param {number} most */
 export function columnsIn(v, most) {
-  const { a, b } = v.range, all = [];
+  /** @type {any[]} */ const all = [];
   for (let k = 0; k < v.all.count; k++) {
-    if (v.all.starts[k + 1] <= a || v.all.starts[k] >= b) continue;
-    const fold = v.meta.folds[v.all.fold[k]], parts = partsOf(v, k);
-    parts.forEach((/** @type {number} */ start, /** @type {number} */ j) => {
-      const end = parts[j + 1] ?? v.all.starts[k + 1];
-      if (a <= start && end <= b) all.push({ a: start, b: end, fold: parts.length > 1 ? -1 : v.all.fold[k], name: parts.length > 1 ? `step ${j}` : fold?.[0] });
+    const parts = partsOf(v, k), many = parts.length > 1;
+    parts.forEach((/** @type {number} */ a, /** @type {number} */ j) => {
+      const b = parts[j + 1] ?? v.all.starts[k + 1];
+      if (v.range.a <= a && b <= v.range.b) all.push({ a, b, fold: many ? -1 : v.all.fold[k], name: many ? `step ${j}` : undefined });
     });
   }
-  const by = Math.ceil(all.length / most), joined = (/** @type {any} */ one, /** @type {any} */ end) => (one === end ? one : { a: one.a, b: end.b, fold: -1, name: one.name && end.name && `${one.name} to ${end.name}` });
-  return all.flatMap((one, k) => (k % by ? [] : [joined(one, all[Math.min(k + by, all.length) - 1])]));
+  return all.slice(0, most);
 }
 
 /** @param {any} v */
@@ -41,7 +39,6 @@ export function showRange(v) {
   v.tableBox.open = true;
   v.draw();
   v.tableHere.scrollIntoView?.({ block: "nearest" });
-  v.say(`table of #${v.range.a} to #${v.range.b - 1}`);
 }
 
 /** No range any more. True if there was one. @param {any} v */
