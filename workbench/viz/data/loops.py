@@ -182,7 +182,7 @@ def _folded(tokens: list[_Token]) -> list[_Token]:
     places.pop(None, None)
     if not places:
         return tokens
-    weights = {loop: _weight([tokens[n] for n in some], some, len(places) > 1) for loop, some in places.items()}
+    weights = {loop: _weight(loop, [tokens[n] for n in some], some, len(places) > 1) for loop, some in places.items()}
     few = {loop for loop, (_, count) in weights.items() if count < TURNS}
     for token in tokens:
         if token.site.loop in few:
@@ -199,15 +199,14 @@ def _folded(tokens: list[_Token]) -> list[_Token]:
     return [*found, *_folded(tokens[at:])]
 
 
-def _weight(tokens: list[_Token], places: list[int], several: bool) -> tuple[bool, int]:
-    """What makes a loop of the text the outer one: others come between most of its turns; else how many it has."""
-    _, loop = found = tokens[0].site.loop or ((), ())
-    count, groups = len(_starts(tokens, found)), 1 + sum(b - a > 1 for a, b in pairwise(places))
-    return several and loop[1] != tokens[0].site.function[0][2] and 2 * groups > count, count
+def _weight(loop: Any, tokens: list[_Token], places: list[int], several: bool) -> tuple[bool, int]:
+    """The rank of a loop as the outer one: others come between most of its turns, and how many turns it has."""
+    count, groups = len(_starts(tokens, loop)), 1 + sum(b - a > 1 for a, b in pairwise(places))
+    return several and loop[1][1] != loop[0][2] and 2 * groups > count, count
 
 
 def _starts(tokens: Sequence[_Token], loop: Any) -> list[int]:
-    """Where a new turn of a loop begins: where the program has gone back, or taken the other arm of an `if`."""
+    """The places where a turn of a loop begins: the program has gone back, or taken the other arm of an `if`."""
     found, at, seen, arms = list[int](), 0, set[Any](), dict[int, int]()
     for n, token in enumerate(tokens):
         site = token.site

@@ -79,11 +79,10 @@ class Ledger:
             found.setdefault((row.position, row.heading, row.where), []).append(row)
         made = []
         for some in found.values():
-            sides = {"plus": [r.value for r in some if r.value > 0], "minus": [r.value for r in some if r.value < 0]}
-            sums = {
-                name: json_number(sum(values)) for name, values in {**sides, "value": [r.value for r in some]}.items()
-            }
-            made.append({**some[0].to_json(), "count": sum(row.count for row in some), **sums})
+            values = [row.value for row in some]
+            sums = {"value": values, "plus": [v for v in values if v > 0], "minus": [v for v in values if v < 0]}
+            both = {name: json_number(sum(part)) for name, part in sums.items()}
+            made.append({**some[0].to_json(), "count": sum(row.count for row in some), **both})
         return made
 
     def table(self) -> list[tuple[str, ...]]:
