@@ -233,8 +233,10 @@ def _turned(tokens: list[_Token], loop: Any) -> list[_Token]:
     if len(starts) < TURNS:
         return _folded(tokens)
     parts = [_folded(tokens[a:b]) for a, b in pairwise([*starts, len(tokens)])]
-    inner = [token for part in parts for token in part if token.kind]
-    return [*_folded(tokens[: starts[0]]), _repeat(parts, inner)]
+    before, few = _folded(tokens[: starts[0]]), len(parts) < 2 * TURNS
+    if few and len({_key(part) for part in parts}) > 1:  # no two of so few turns need be the usual one
+        return [*before, *(token for part in parts for token in part)]
+    return [*before, _repeat(parts, [token for part in parts for token in part if token.kind])]
 
 
 def _led(tokens: list[_Token], loop: Any, starts: list[int]) -> list[int]:
