@@ -7,7 +7,7 @@ import { NARROW, RIGHT, xOf } from "./window.js";
 import { describe, findingsIn, nameOf, tally } from "./words.js";
 
 const TICK = 44, CELLS = 500, SIZE = 11.5, CUT = 80; // the width from which a column that an edge cuts has its name
-const BOX = 26, LONG = 180, TURNED = 120; // heights of the boxes, with names along and at most with upright ones; in a low window
+const BOX = 26, LONG = 180, SHORT = 84; // heights of the boxes, with names along and at most with upright ones; in a low window
 const WIDTH = 7.05, PAD = 14; // of a letter; of a box around its name
 
 /** The name of a column as it is written in a width, and whether upright: never both upright and cut. Of a turn the number
@@ -24,7 +24,7 @@ function nameIn(v, col, wide, tall) {
 
 /** How high the boxes of the columns are: names that have no room along stand upright. @param {any} v */
 export function headHeight(v) {
-  const most = v.low ? TURNED : LONG, needed = v.cols.map((/** @type {any} */ col) => (col.w < 84 ? nameIn(v, col, col.w, most)[1] : 0));
+  const most = v.low ? SHORT : LONG, needed = v.cols.map((/** @type {any} */ col) => (col.w < 84 ? nameIn(v, col, col.w, most)[1] : 0));
   v.box = Math.max(BOX, ...needed);
   v.head = 52 + v.box + 16 * bracketRows(v);
 }
