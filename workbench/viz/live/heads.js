@@ -7,7 +7,7 @@ import { NARROW, RIGHT, xOf } from "./window.js";
 import { describe, findingsIn, nameOf, tally } from "./words.js";
 
 const TICK = 44, CELLS = 500, SIZE = 11.5, CUT = 80; // the width from which a column that an edge cuts has its name
-const BOX = 26, LONG = 180, SHORT = 84; // heights of the boxes, with names along and at most with upright ones; in a low window
+const BOX = 26, LONG = 180, SHORT = 80; // heights of the boxes, with names along and at most with upright ones; in a low window
 const WIDTH = 7.05, PAD = 14; // of a letter; of a box around its name
 
 /** The name of a column as it is written in a width, and whether upright: never both upright and cut. Of a turn the number
