@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -66,6 +67,12 @@ def test_a_folded_loop_shows_where_it_turns_nan_and_says_so(browser: Browser, pa
         page.get_by_role("button", name="show the whole tape").click()
         texts = page.locator(".wb-lanes text.mono").all_text_contents()
         assert texts and not [text for text in texts if text.startswith("#")]
-        assert any("#" in text and text.startswith("push") for text in texts)
+        steps = [text for text in texts if re.fullmatch(r"(step )?\d+(–\d+)?", text)]
+        assert len(steps) > 4, "the unit is a step of the loop"
         page.get_by_role("button", name="zoom in").click()
+    for _ in range(4):
+        page.get_by_role("button", name="zoom in").click()
+    page.locator(".event.fold").first.click(force=True)
+    texts = page.locator(".wb-lanes text.mono").all_text_contents()
+    assert any("#" in text and text.startswith("push") for text in texts)
     page.close()

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.support import view_samples as samples
+from tests.support.drawn import labels_of
 from workbench.viz.data.envelope import Bars, envelope_text, envelopes
 from workbench.viz.data.gather import gather
 from workbench.viz.data.lanes import Bar
@@ -82,19 +83,19 @@ def test_lanes_together_are_as_true_as_each_of_them() -> None:
 def test_the_static_picture_folds_a_list_and_never_says_zero_where_an_array_of_it_is_not(steps: int) -> None:
     tape, _ = samples.chain(steps)
     scene = draw(gather(tape))
-    names = [mark.text for mark in scene.labels() if mark.cls == "name"]
+    names = [mark.text for mark in labels_of(scene) if mark.cls == "name"]
     assert f"u[0…{steps}] ×{steps + 1}" in names and "u[0]" not in names and "c" in names
     assert len({mark.id for mark in scene.marks}) == len(scene.marks)
     zeros = [mark for mark in scene.marks if mark.id.startswith("family-0-adjoint") and "zero" in mark.cls]
     bands = [mark for mark in scene.marks if mark.id.startswith("family-0-adjoint") and "band" in mark.cls]
     for zero in zeros:  # some array of the list is the seed, or has the gradient, at every moment
         assert any(band.x <= zero.x and zero.x + zero.w <= band.x + band.w + 0.1 for band in bands), zero
-    assert all(mark.text for mark in scene.labels())
+    assert all(mark.text for mark in labels_of(scene))
 
 
 def test_few_lanes_stay_as_they_are_in_the_static_picture() -> None:
     tape, _ = samples.chain(6)
-    assert "u[3]" in [mark.text for mark in draw(gather(tape)).labels()]
+    assert "u[3]" in [mark.text for mark in labels_of(draw(gather(tape)))]
 
 
 def test_the_table_beside_a_folded_picture_lists_every_array() -> None:

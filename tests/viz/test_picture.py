@@ -13,6 +13,7 @@ from xml.etree import ElementTree
 import pytest
 
 from tests.support import viz_samples as samples
+from tests.support.drawn import box_of, labels_of
 from workbench.viz.data import lanes, rows
 from workbench.viz.data.marks import DARK, LIGHT, thickness
 from workbench.viz.data.text import clean, clean_lines, fit, text_width
@@ -121,7 +122,7 @@ def moments(picture: Picture) -> list[float]:
 
 
 def overlap_of(a: Mark, b: Mark) -> bool:
-    (al, at, ar, ab), (bl, bt, br, bb) = a.box(), b.box()
+    (al, at, ar, ab), (bl, bt, br, bb) = box_of(a), box_of(b)
     return al < br and bl < ar and at < bb and bt < ab
 
 
@@ -138,16 +139,16 @@ def test_ids_are_unique_and_the_same_trace_gives_the_same_picture(trace: Trace) 
 @pytest.mark.sampled
 def test_no_two_labels_overlap_and_none_leaves_the_picture(trace: Trace) -> None:
     scene = draw(trace)
-    labels = scene.labels()
+    labels = labels_of(scene)
     for n, a in enumerate(labels):
-        left, top, right, bottom = a.box()
+        left, top, right, bottom = box_of(a)
         assert left >= 0 and top >= 0 and right <= scene.width and bottom <= scene.height, a
         assert not [b for b in labels[n + 1 :] if overlap_of(a, b)], a
 
 
 def test_version_labels_and_read_marks_do_not_collide(trace: Trace) -> None:
     scene = draw(trace)
-    labels = [item for item in scene.labels() if item.id.startswith("block-")]
+    labels = [item for item in labels_of(scene) if item.id.startswith("block-")]
     signs = [item for item in scene.marks if item.kind in ("circle", "square", "diamond") and "meet" not in item.cls]
     assert not [(a.text, b.id) for a in labels for b in signs if overlap_of(a, b)]
 
@@ -216,7 +217,7 @@ def test_names_of_one_memory_are_hatched_and_said() -> None:
 
 def test_a_name_of_a_part_shows_its_range() -> None:
     scene = draw(samples.overlap())
-    texts = [item.text for item in scene.labels() if item.id.startswith("name-m0")]
+    texts = [item.text for item in labels_of(scene) if item.id.startswith("name-m0")]
     assert texts == ["x", "left [0:12)", "right [8:24)"]
     bytes_only = AllocationTrack("m", 96, [("a", 0, 96), ("b", 0, 48)])
     assert bytes_only.range_text(0, 48) == "[0:48) B"
@@ -229,7 +230,7 @@ def test_a_strided_write_is_hatched_and_never_solid() -> None:
 
 
 def test_many_names_become_one_label_that_counts_them() -> None:
-    texts = [item.text for item in draw(family(100)).labels() if item.id.startswith("name-")]
+    texts = [item.text for item in labels_of(draw(family(100))) if item.id.startswith("name-")]
     assert len(texts) == 7 and texts[-1] == "+94 names"
 
 
@@ -308,7 +309,7 @@ def test_no_arrow_where_no_adjoint_arrives_and_a_dotted_one_where_it_dies() -> N
 
 
 def test_contributions_that_meet_are_counted_once_per_level() -> None:
-    assert [item.text for item in draw(samples.springs()).labels() if item.id.startswith("meet")] == ["+2"] * 3
+    assert [item.text for item in labels_of(draw(samples.springs())) if item.id.startswith("meet")] == ["+2"] * 3
     assert len(looks(draw(samples.overlap()), "meet")) == 2
 
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 import workbench as wb
+from tests.support.drawn import box_of, labels_of
 from workbench import pitfalls
 from workbench.diagnose.against import aligned
 from workbench.viz.data.against import PassComparison, compare, distinct_digits
@@ -285,7 +286,7 @@ def test_both_passes_are_drawn_with_their_own_numbers_whatever_one_of_them_lacks
     assert made.first is not None or np.allclose(q.grad.numpy(), p.grad.numpy(), rtol=1e-4)
     scene = drawn(made)
     assert bool(texts(scene, "parts-tag")) == (made.first is not None)
-    boxes = [label.box() for label in scene.labels()]
+    boxes = [box_of(label) for label in labels_of(scene)]
     assert not [
         (a, b)
         for k, a in enumerate(boxes)
@@ -369,7 +370,7 @@ def chain(scale, steps=16):
 def test_a_list_that_is_one_row_shows_both_passes_and_that_its_numbers_differ():
     made = compare(chain(4.0), None, chain(4.4))
     scene = drawn(made)
-    assert [m.text for m in scene.labels() if m.id.startswith("name-")] == ["u[0…16] ×17", "k"]
+    assert [m.text for m in labels_of(scene) if m.id.startswith("name-")] == ["u[0…16] ×17", "k"]
     row = next(m.y for m in scene.marks if m.id == "name-family-0-0")
     near = [m for m in scene.marks if row - 12 < m.y < row + 40]
     assert {"strip band", "strip band twin"} <= {m.cls for m in near}

@@ -413,7 +413,9 @@ class _Comparing:
         title = wrong.title if wrong else f"{self.here.title} against {self.there.title}"
         at = {**self.column, len(ours.events): len(self.places)}
         values = [v.at(at[v.moment]) for v in ours.values]
-        folds = [replace(f, first=at[f.first], last=at[f.last - 1] + 1) for f in ours.folds]
+        folds = [
+            replace(f, first=at[f.first], last=at[f.last - 1] + 1, turns=[at[t] for t in f.turns]) for f in ours.folds
+        ]
         made = Trace([*tracks, *extra], events, ours.seeds, title, wrong is not None, values, folds=folds)
         return made, Levels(levels, seeds, died)
 

@@ -180,7 +180,7 @@ class Columns:
             "lanes": self._lanes(),
             "texts": [clean(text) for text in self.names.texts],
             "ranges": [list(r) for r in self.names.ranges],
-            "folds": [[clean(f.name), f.first, f.last, f.kind, f.count, f.parent] for f in folds],
+            "folds": [[clean(f.name), f.first, f.last, f.kind, f.count, f.parent, [*f.turns]] for f in folds],
             "drawing": {**DRAWING, "names": NAMES, "open": OPEN, "line": LINE},
             "badges": BADGES,
             "states": STATES,

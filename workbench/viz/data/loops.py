@@ -1,36 +1,63 @@
-"""The folds of a long tape: the blocks that `tape.scope` named, and repeated sequences such as a time loop.
+"""The folds of a long tape: the blocks that `tape.scope` named, and the loops of the program.
 
-A scope is a token of the sequence around it; three or more equal turns, one after the other, become one token; and
-again, until nothing repeats. Folds nest, and a fold stands before those inside it.
+A scope is a token of the sequence around it. Three or more turns of a `for` or `while`, or of a function that is called
+again and again, become one token: a turn begins where the program goes back in the text, whatever else a turn
+launches. Folds nest, and a fold stands before those inside it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import ast
+import linecache
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import dropwhile, pairwise, takewhile
 from typing import Any
-
-import numpy as np
 
 from ...tapes.events import Event, Scope
 from ...tapes.tape import Tape
 from .trace import Fold
 
-LONGEST = 64  # tokens of one turn
-TURNS = 3  # from which a repetition folds
+TURNS = 3  # from which a loop folds
 MOST = 20_000  # folds
-DEEPEST = 6
 SHOWN = 3  # labels in a name
+Path = tuple[tuple[Any, ...], ...]  # (function, loop or arm, ...)
+
+
+class _Site:
+    """A call in the text of the program; `path` as in `paths`.
+
+    function, loop    the function, and in it the outermost loop around the call (None: there is none)
+    place, inner      where the call is in one turn: its line, or that of an `inner` loop around it
+    arms              of the `if` around it in a turn, by line
+    """
+
+    def __init__(self, line: int, path: Path):
+        self.line, self.function = line, path[:1]
+        rest = list(dropwhile(lambda one: one[0] != "for", path))
+        self.loop = (*self.function, rest[0]) if rest else None
+        self.path = (*self.function, *rest[1:])  # outside the loop
+        self.arms = {one[1]: one[2] for one in takewhile(lambda one: one[0] == "if", rest[1:])}
+        self.inner = any(one[0] == "for" for one in rest[1:])
+        self.place = next((one[1] for one in rest[1:] if one[0] == "for"), line)
+
+    @cached_property
+    def out(self) -> _Site:
+        """The site as it is inside one turn."""
+        return _Site(self.line, self.path)
 
 
 @dataclass
 class _Token:
-    """Events [first, last) as one symbol; equal keys are equal work."""
+    """Events [first, last) as one symbol; equal keys are equal work. Of a fold the site is that of its first event."""
 
     key: Any
     name: str
     first: int
     last: int
+    site: _Site
     kind: str = ""
     count: int = 1
     inner: list[_Token] = field(default_factory=list)
@@ -43,44 +70,35 @@ def turns(tape: Tape) -> tuple[list[int], int, str]:
     The loop is the outermost repetition of the most events; without one the scopes are its steps, or all events. What
     others have written behind the program is no step.
     """
-    events = tape.events[: 1 + max((n for n, event in enumerate(tape.events) if event.kind.own), default=-1)]
-    tokens = _compressed(_scoped(events, tape.scopes))
-    loops = list(_outermost(tokens))
+    end = 1 + max((n for n, event in enumerate(tape.events) if event.kind.own), default=-1)
+    found = [fold for fold in folds(tape) if fold.last <= end]
+    loops = [fold for fold in found if fold.kind == "repeat"]
     if loops:
-        loop = max(loops, key=lambda token: token.last - token.first)
-        return loop.turns, loop.last, "step"
-    scopes = [token for token in tokens if token.kind == "scope"]
+        loop = max(loops, key=lambda fold: fold.last - fold.first)
+        return list(loop.turns), loop.last, "step"
+    scopes = [fold for fold in found if fold.parent < 0]
     if len(scopes) > 1:
-        return [token.first for token in scopes], scopes[-1].last, "scope"
-    return list(range(len(events))), len(events), "event"
-
-
-def _outermost(tokens: Sequence[_Token]) -> Iterator[_Token]:
-    for token in tokens:
-        if token.kind == "repeat":
-            yield token
-        else:
-            yield from _outermost(token.inner)
+        return [fold.first for fold in scopes], scopes[-1].last, "scope"
+    return list(range(end)), end, "event"
 
 
 def folds(tape: Tape) -> list[Fold]:
     """All folds of a tape, outer before inner, at most `MOST`."""
-    tokens = _compressed(_scoped(tape.events, tape.scopes))
     found: list[Fold] = []
-    _list(tokens, -1, found)
+    _list(_scoped(tape.events, tape.scopes), -1, found)
     return found
 
 
 def _list(tokens: Sequence[_Token], parent: int, found: list[Fold]) -> None:
     for token in tokens:
         if token.kind and len(found) < MOST:
-            found.append(Fold(token.name, token.first, token.last, token.kind, token.count, parent))
+            found.append(Fold(token.name, token.first, token.last, token.kind, token.count, parent, token.turns))
             _list(token.inner, len(found) - 1, found)
 
 
 def _scoped(events: Sequence[Event], scopes: Sequence[Scope]) -> list[_Token]:
-    """Events as tokens, those in a scope inside the token of that scope."""
-    top: list[_Token] = []
+    """Events as tokens, folded; those in a scope inside the token of that scope."""
+    sites, top = _sites(events), list[_Token]()
     stack: list[tuple[Scope, list[_Token]]] = []
     opening = sorted(scopes, key=lambda s: s.first)  # stable: the outer one of two was opened first
     at = 0
@@ -92,10 +110,10 @@ def _scoped(events: Sequence[Event], scopes: Sequence[Scope]) -> list[_Token]:
                 stack.append((opening[at], []))
             at += 1
         if n < len(events):
-            event = events[n]
-            token = _Token((event.kind, event.label, event.line), event.label, n, n + 1)
+            event, site = events[n], next(sites)
+            token = _Token((event.kind, event.label, site.line), event.label, n, n + 1, site)
             (stack[-1][1] if stack else top).append(token)
-    return top
+    return _folded(top)
 
 
 def _end(scope: Scope, count: int) -> int:
@@ -104,60 +122,151 @@ def _end(scope: Scope, count: int) -> int:
 
 def _close(stack: list[tuple[Scope, list[_Token]]], top: list[_Token], count: int) -> None:
     scope, inside = stack.pop()
-    inner = _compressed(inside)
-    token = _Token(("scope", scope.name), scope.name, scope.first, _end(scope, count), "scope", 1, inner)
+    site = inside[0].site
+    token = _Token(("scope", scope.name), scope.name, scope.first, _end(scope, count), site, "scope")
+    token.inner = _folded(inside)
     (stack[-1][1] if stack else top).append(token)
 
 
-def _compressed(tokens: list[_Token]) -> list[_Token]:
-    for _ in range(DEEPEST):
-        shorter = _once(tokens)
-        if len(shorter) == len(tokens):
-            break
-        tokens = shorter
-    return tokens
+def _sites(events: Iterable[Event]) -> Iterator[_Site]:
+    """Yields the site of the call of each event, each place looked up once."""
+    known: dict[Any, _Site] = {}
+    files: dict[str, dict[int, Path]] = {}
+    for event in events:
+        place = event.place
+        code, at = place if isinstance(place, tuple) else (None, event.line)
+        file = code.co_filename if code else getattr(place, "file", "")
+        key = id(code) if code else file, at
+        if key not in known:
+            if file not in files:
+                files[file] = paths(file)
+            first = code.co_firstlineno if code else 0
+            known[key] = _Site(event.line, files[file][event.line] if files[file] else _function(file, first))
+        yield known[key]
 
 
-def _once(tokens: list[_Token]) -> list[_Token]:
-    """The tokens with every repetition of the shortest possible turn replaced by one, from left to right."""
-    period, turns = _repeats(tokens)
-    found, n = [], 0
-    while n < len(tokens):
-        p = int(period[n])
-        if p == 0:
-            found.append(tokens[n])
-            n += 1
-            continue
-        inside = tokens[n : n + p * int(turns[n])]
-        found.append(_repeat(inside, p))
-        n += len(inside)
+def paths(file: str) -> dict[int, Path]:
+    """The path of each line of a file: its function, then the loops and arms of `if` around it, outermost first."""
+    found: dict[int, Path] = defaultdict(lambda: _function(file, 0))
+    try:
+        nodes = list(ast.walk(ast.parse("".join(linecache.getlines(file)))))  # what is around others comes first
+    except (SyntaxError, ValueError):
+        return {}
+    for node in nodes:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            found.update(dict.fromkeys(_lines(node.body), _function(file, node.lineno)))
+        elif isinstance(node, ast.For | ast.While):
+            for n in _lines(node.body):
+                found[n] += (("for", node.lineno),)
+        elif isinstance(node, ast.If):
+            for arm, body in enumerate((node.body, node.orelse)):
+                for n in _lines(body):
+                    found[n] += (("if", node.lineno, arm),)
     return found
 
 
-def _repeat(inside: list[_Token], p: int) -> _Token:
-    count = len(inside) // p
-    names = list(dict.fromkeys(token.name for token in inside[:p]))
-    name = ", ".join(names[:SHOWN]) + (" …" if len(names) > SHOWN else "")
-    key = "repeat", tuple(token.key for token in inside[:p]), count
-    inner = [token for token in inside if token.kind]
-    turns = [token.first for token in inside[::p]]
-    return _Token(key, f"{name} ×{count}", inside[0].first, inside[-1].last, "repeat", count, inner, turns)
+def _lines(body: Sequence[ast.stmt]) -> range:
+    return range(body[0].lineno, (body[-1].end_lineno or 0) + 1) if body else range(0)
 
 
-def _repeats(tokens: Sequence[_Token]) -> tuple[np.ndarray, np.ndarray]:
-    """Per place the length of the shortest turn that repeats from there on (0 for none), and its count."""
-    numbers: dict[Any, int] = {}
-    keys = np.array([numbers.setdefault(token.key, len(numbers)) for token in tokens], np.int64)
-    n = len(keys)
-    period, turns = np.zeros(n, np.int64), np.zeros(n, np.int64)
-    for p in range(1, min(LONGEST, n // TURNS) + 1):
-        same = np.zeros(n, bool)
-        same[: n - p] = keys[:-p] == keys[p:]
-        if not same.any():
+def _function(file: str, line: int) -> Path:
+    """The path inside a function: it may be called again and again, and is a loop then."""
+    return ("def", file, line), ("for", line)
+
+
+def _folded(tokens: list[_Token]) -> list[_Token]:
+    """The tokens with every loop as one."""
+    places: dict[Any, list[int]] = {}
+    for n, token in enumerate(tokens):
+        places.setdefault(token.site.loop, []).append(n)
+    places.pop(None, None)
+    if not places:
+        return tokens
+    weights = {loop: _weight(loop, [tokens[n] for n in some], some, len(places) > 1) for loop, some in places.items()}
+    few = {loop for loop, (_, count) in weights.items() if count < TURNS}
+    for token in tokens:
+        if token.site.loop in few:
+            token.site = token.site.out
+    if few:
+        return _folded(tokens)
+    loop = max(weights, key=lambda one: weights[one])
+    found, at = list[_Token](), 0
+    for a, b in pairwise([*places[loop], len(tokens)]):
+        left = any(token.site.function == loop[:1] for token in tokens[a + 1 : b])  # the function has left the loop
+        if left or b == len(tokens):
+            found += _turned(tokens[at : a + 1], loop)
+            at = a + 1
+    return [*found, *_folded(tokens[at:])]
+
+
+def _weight(loop: Any, tokens: list[_Token], places: list[int], several: bool) -> tuple[bool, int]:
+    """The rank of a loop as the outer one: others come between most of its turns, and how many turns it has."""
+    count, groups = len(_starts(tokens, loop)), 1 + sum(b - a > 1 for a, b in pairwise(places))
+    return several and loop[1][1] != loop[0][2] and 2 * groups > count, count
+
+
+def _starts(tokens: Sequence[_Token], loop: Any) -> list[int]:
+    """The places where a turn of a loop begins: the program has gone back, or taken the other arm of an `if`."""
+    found, at, seen, arms = list[int](), 0, set[Any](), dict[int, int]()
+    for n, token in enumerate(tokens):
+        site = token.site
+        if site.loop != loop:
             continue
-        different = np.where(same, n, np.arange(n))
-        run = np.minimum.accumulate(different[::-1])[::-1] - np.arange(n)
-        count = run // p + 1
-        new = (period == 0) & (count >= TURNS)
-        period[new], turns[new] = p, count[new]
-    return period, turns
+        again = site.place == at and not site.inner and token.key in seen
+        if not found or site.place < at or again or any(arms.get(k, arm) != arm for k, arm in site.arms.items()):
+            found.append(n)
+            seen, arms = set(), {}
+        at = site.place
+        seen.add(token.key)
+        arms |= site.arms
+    return found
+
+
+def _turned(tokens: list[_Token], loop: Any) -> list[_Token]:
+    """The turns of a loop as one token, as long as there are enough of them, after what comes before it."""
+    starts = _starts(tokens, loop)
+    if len(starts) >= TURNS:
+        starts = _led(tokens, loop, starts)
+    for token in tokens:
+        if token.site.loop == loop:
+            token.site = token.site.out
+    if len(starts) < TURNS:
+        return _folded(tokens)
+    parts = [_folded(tokens[a:b]) for a, b in pairwise([*starts, len(tokens)])]
+    before, few = _folded(tokens[: starts[0]]), len(parts) < 2 * TURNS
+    if few and len({_key(part) for part in parts}) > 1:  # no two of so few turns need be the usual one
+        return [*before, *(token for part in parts for token in part)]
+    return [*before, _repeat(parts, [token for part in parts for token in part if token.kind])]
+
+
+def _led(tokens: list[_Token], loop: Any, starts: list[int]) -> list[int]:
+    """The starts of turns before what other functions do there, if they do so before the first turn too."""
+
+    def lead(start: int) -> int:
+        return next(k for k in range(start + 1) if k == start or tokens[start - 1 - k].site.loop == loop)
+
+    first, second, *_ = starts
+    before = lead(second)
+    if not before or _key(tokens[max(first - before, 0) : first]) != _key(tokens[second - before : second]):
+        return starts
+    return [first - before, *(start - lead(start) for start in starts[1:])]
+
+
+def _key(part: Sequence[_Token]) -> tuple[Any, ...]:
+    return tuple(token.key for token in part)
+
+
+def _repeat(parts: Sequence[Sequence[_Token]], inner: list[_Token]) -> _Token:
+    """Turns as one token, with the name of the usual turn and of what others have besides."""
+    keys = [_key(part) for part in parts]
+    plain, many = Counter(keys).most_common(1)[0]
+    names = list(dict.fromkeys(token.name for token in parts[keys.index(plain)]))
+    more = list(dict.fromkeys(token.name for part in parts for token in part if token.name not in names))
+    name = ", ".join(names[:SHOWN]) + (" …" if len(names) > SHOWN else "")
+    odd = len(parts) - many
+    if odd:
+        name += f" (+{more[0]}{', …' if len(more) > 1 else ''} in {odd})" if more else f" ({odd} differ)"
+    turns = [part[0].first for part in parts]
+    one, count = parts[0][0], len(parts)
+    key, name = ("repeat", plain, count), f"{name} ×{count}"
+    return _Token(key, name, one.first, parts[-1][-1].last, one.site, "repeat", count, inner, turns)

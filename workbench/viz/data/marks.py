@@ -20,6 +20,8 @@ from .trace import AdjointLevel, EventColumn, KeptRange, NameRange, TouchMark
 MOMENT = 3.0  # between an event and the versions and adjoints beside it
 SLOT = 9.0  # between two signs that would cover each other
 THIN, THICK, ZERO = 2.5, 14.0, 5.0
+TURNS = 24  # of a loop, from which the adjoint is drawn as a curve over them
+CURVE = 1.6  # how much higher than thick the adjoint of many events is drawn, as a curve
 ILL = 4.0  # the least thickness of what is black because some of it is NaN
 FAINT, FULL = 0.88, 0.95  # opacities of bars: a faint one still stands out from the ground
 STATES = ("value", "zero", "nan", "inf", "nan")  # by the numbers of `envelope`: the last one is NaN and Inf
@@ -112,6 +114,8 @@ DRAWING = {
     "label": [LABEL_FIRST, LABEL, LABEL_ROOM],
     "signs": [[how, *sign] for how, sign in SIGNS.items()],
     "thick": [THIN, THICK, ZERO, ILL],
+    "curve": CURVE,
+    "turns": TURNS,
     "wedge": WEDGE,
     "ill": [ILL_DX, ILL_ROOM],
     "passes": PASSES,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
@@ -14,36 +13,18 @@ from ...tapes.tape import Tape
 from .snapshot import present
 from .trace import ValueLevel
 
-AT_ONCE = 1 << 20  # numbers that are looked at together
 _Part = tuple[Allocation, int, int, int, np.ndarray]  # memory, its bytes, a moment, and the numbers there
 
 
 def non_finite_values(tape: Tape) -> list[ValueLevel]:
     """The ranges known to hold NaN or infinity, each with the moment before which they did."""
-    found: list[ValueLevel] = []
-    batches: dict[Any, list[_Part]] = {}
-    sizes: dict[Any, int] = {}
-    for part in _parts(tape):
-        dtype = part[4].dtype
-        batches.setdefault(dtype, []).append(part)
-        sizes[dtype] = sizes.get(dtype, 0) + part[4].size
-        if sizes[dtype] >= AT_ONCE:
-            found += _ill(batches.pop(dtype))
-            sizes[dtype] = 0
-    for batch in batches.values():
-        found += _ill(batch)
+    found = []
+    for a, low, high, moment, numbers in _parts(tape):
+        if not np.isfinite(numbers).all():
+            nan, inf = np.isnan(numbers), np.isinf(numbers)
+            share = float((nan | inf).mean())
+            found.append(ValueLevel(str(a), low, high, moment, bool(nan.any()), bool(inf.any()), share))
     return found
-
-
-def _ill(parts: list[_Part]) -> Iterator[ValueLevel]:
-    whole = np.concatenate([part[4] for part in parts]) if len(parts) > 1 else parts[0][4]
-    if np.isfinite(whole).all():
-        return
-    starts = np.cumsum([0, *(part[4].size for part in parts[:-1])])
-    nan, inf = (np.logical_or.reduceat(there, starts) for there in (np.isnan(whole), np.isinf(whole)))
-    for k in np.flatnonzero(nan | inf):
-        a, low, high, moment, numbers = parts[k]
-        yield ValueLevel(str(a), low, high, moment, bool(nan[k]), bool(inf[k]), float((~np.isfinite(numbers)).mean()))
 
 
 def _parts(tape: Tape) -> Iterator[_Part]:

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import combinations
 from typing import NamedTuple
 
 from ...tapes import kinds
@@ -228,7 +229,10 @@ class EventColumn:
 
 @dataclass(frozen=True)
 class Fold:
-    """Events [first, last) under one name. kind: "scope" or "repeat"; `count` turns of a repeat, `parent` or -1."""
+    """Events [first, last) under one name. kind: "scope" or "repeat"; `count` turns of a repeat, `parent` or -1.
+
+    turns   of a repeat: the first event of each.
+    """
 
     name: str
     first: int
@@ -236,6 +240,7 @@ class Fold:
     kind: str
     count: int = 1
     parent: int = -1
+    turns: Sequence[int] = ()
 
 
 @dataclass(frozen=True)
@@ -345,15 +350,8 @@ def _touches_twice(touches: Sequence[TouchMark]) -> bool:
     """True if two differently named accesses share bytes."""
     if len({(touch.allocation, touch.name) for touch in touches}) == len({touch.allocation for touch in touches}):
         return False
-    ordered = sorted(touches, key=lambda touch: (touch.allocation, touch.lo))
-    reach: dict[str, tuple[str, int]] = {}
-    for touch in ordered:
-        name, end = reach.get(touch.allocation, (touch.name, 0))
-        if touch.lo < end and touch.name != name:
-            return True
-        if touch.hi > end:
-            reach[touch.allocation] = (touch.name, touch.hi)
-    return False
+    pairs = ((a, b) for a, b in combinations(touches, 2) if a.allocation == b.allocation and a.name != b.name)
+    return any(a.lo < b.hi and b.lo < a.hi for a, b in pairs)
 
 
 def fold_flags(events: Iterable[EventColumn]) -> dict[str, int]:

@@ -61,11 +61,29 @@ class Ledger:
         return f"d {clean(self.array)}[{inside}]" if self.index else f"d {clean(self.array)}"
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data; NaN and infinities as text."""
+        """Plain data; NaN and infinities as text. Of very many rows the first, the last and the largest, by place.
+
+        sums    of the rows of each launch and line: of all, of those above 0 and of those below.
+        """
         numbers = {name: json_number(getattr(self, name)) for name in ("total", "rounding")}
-        published = None if self.published is None else json_number(self.published)
-        rows = [row.to_json() for row in self.rows]
-        return {**vars(self), **numbers, "index": list(self.index), "rows": rows, "published": published}
+        published, many = None if self.published is None else json_number(self.published), len(self.rows)
+        largest = sorted(range(many), key=lambda k: -abs(self.rows[k].value))[:LISTED]
+        shown = sorted({*range(min(many, LISTED)), *range(max(many - LAST, 0), many), *largest})
+        rows = [{**self.rows[k].to_json(), "place": k} for k in shown]
+        lists = {"index": list(self.index), "rows": rows, "sums": self._sums(), "count": many}
+        return {**vars(self), **numbers, **lists, "published": published}
+
+    def _sums(self) -> list[dict[str, Any]]:
+        found: dict[Any, list[Contribution]] = {}
+        for row in self.rows:
+            found.setdefault((row.position, row.heading, row.where), []).append(row)
+        made = []
+        for some in found.values():
+            values = [row.value for row in some]
+            sums = {"value": values, "plus": [v for v in values if v > 0], "minus": [v for v in values if v < 0]}
+            both = {name: json_number(sum(part)) for name, part in sums.items()}
+            made.append({**some[0].to_json(), "count": sum(row.count for row in some), **both})
+        return made
 
     def table(self) -> list[tuple[str, ...]]:
         """The rows as texts, below a head: who, thread, through, value, running sum, line."""

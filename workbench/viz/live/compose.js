@@ -7,6 +7,7 @@ import { composeCells, composeHead, headHeight } from "./heads.js";
 import { accessesOf, composeEnvelope, composeFamilyName, eachAccess, hitOf } from "./families.js";
 import { illThick } from "./envelope.js";
 import { eachWithin, lower } from "./lanes.js";
+import { composeRange } from "./range.js";
 import { composeStrips, stripsOf } from "./strips.js";
 import { bunch, colOf, columnsOf, room, unseen, xOf } from "./window.js";
 
@@ -46,6 +47,7 @@ function compose(v) {
   if (v.grouped === 1 && v.levels) composeArrows(v, shown);
   for (const lane of shown) (lane.members ? composeAccesses : composeTouches)(v, lane);
   composeTag(v, shown);
+  composeRange(v);
   composeHead(v);
   composeCells(v, shown);
 }

@@ -1,16 +1,31 @@
 // @ts-check
 // Above the lanes: boxes of events and folds, brackets, badges, findings; and the cells that have the keyboard.
 import { fit, fitMiddle, put } from "./elements.js";
-import { RIGHT, xOf } from "./window.js";
+import { unitOf } from "./lanes.js";
+import { placeIn } from "./strips.js";
+import { NARROW, RIGHT, xOf } from "./window.js";
 import { describe, findingsIn, nameOf, tally } from "./words.js";
 
-const CELLS = 500, SIZE = 11.5, CUT = 80; // the width from which a column that an edge cuts has its name
-const BOX = 26, TURNED = 120, SHORT = 80; // heights of the boxes, with names along and upright; in a low window
+const TICK = 44, CELLS = 500, SIZE = 11.5, CUT = 80; // the width from which a column that an edge cuts has its name
+const BOX = 26, LONG = 180, SHORT = 80; // heights of the boxes, with names along and at most with upright ones; in a low window
+const WIDTH = 7.05, PAD = 14; // of a letter; of a box around its name
 
-/** How high the boxes of the columns are: names that would be cut to nothing stand upright. @param {any} v */
+/** The name of a column as it is written in a width, and whether upright: never both upright and cut. Of a turn the number
+ * alone, where there is no room for more. @param {any} v @param {any} col @param {number} wide @param {number} tall
+ * @returns {[string, number]} the height of an upright name, else 0 */
+function nameIn(v, col, wide, tall) {
+  const name = nameOf(v, col), number = /^(?:step|turn) (\d\S*)$/.exec(name)?.[1], long = (/** @type {string} */ text) => text.length * WIDTH;
+  if (long(name) + PAD + 6 <= wide) return [name, 0];
+  if (number && long(number) + 4 <= wide) return [number, 0];
+  const whole = [name, name.replace(/ #.*$/, ""), name.replace(/,? .*$/, " …")].find((text) => long(text) + PAD <= tall); // the kernel before the number
+  if (whole && wide >= (number ? NARROW : 16)) return [whole, long(whole) + PAD];
+  return [number ? "" : (wide < 84 ? fit : fitMiddle)(name, wide - 20, SIZE), 0];
+}
+
+/** How high the boxes of the columns are: names that have no room along stand upright. @param {any} v */
 export function headHeight(v) {
-  const cut = v.cols.some((/** @type {any} */ col) => col.w >= 16 && col.w < 84 && nameOf(v, col).length * 7.05 + 14 > col.w - 6);
-  v.box = !cut ? BOX : v.low ? SHORT : TURNED;
+  const most = v.low ? SHORT : LONG, needed = v.cols.map((/** @type {any} */ col) => (col.w < 84 ? nameIn(v, col, col.w, most)[1] : 0));
+  v.box = Math.max(BOX, ...needed);
   v.head = 52 + v.box + 16 * bracketRows(v);
 }
 
@@ -33,9 +48,9 @@ export function composeHead(v) {
   put(v, "rect", "headground", { x: 0, y: 0, width: v.wide, height: v.head });
   if (rows) composeBrackets(v, rows);
   for (const col of v.cols) {
-    const at = seen(v, col), one = col.b - col.a === 1, name = nameOf(v, col), turned = v.box > BOX && name.length * 7.05 + 14 > at.w - 6;
+    const at = seen(v, col), one = col.b - col.a === 1, [name, turned] = nameIn(v, col, at.w, v.box);
     if (at.w < 4) continue;
-    const text = turned ? (at.w < 16 ? "" : fitMiddle(name, v.box - 14, SIZE)) : at.w < Math.min(col.w - 1, CUT) ? "" : fitMiddle(name, at.w - 20, SIZE);
+    const text = !turned && at.w < Math.min(col.w - 1, CUT) ? "" : name;
     if (one) put(v, "path", "guide", { d: `M${col.x} ${y + v.box}V5000` });
     if (!text && at.w < col.w - 1) continue;
     const w = Math.max(turned ? Math.min(at.w - 4, 22) : Math.min(at.w - 6, Math.max(text.length * 7.1 + 14, 30)), 3);
@@ -49,9 +64,23 @@ export function composeHead(v) {
     if (turned) put(v, "text", "mono", { transform: `translate(${at.x + 4} ${y + v.box - 7}) rotate(-90)`, "font-size": SIZE }, text);
     else if (text) put(v, "text", "mono", { x: at.x, y: above + BOX / 2 + 4, "text-anchor": "middle", "font-size": SIZE }, text);
     composeBadges(v, col, at, y + v.box + 6);
+    if (col.turns) composeTicks(v, col, at);
   }
   if (!v.cols.length) put(v, "text", "faint", { x: v.left, y: y + 18, "font-size": 12 }, "no events recorded");
 }
+
+/** The numbers of turns, at round ones that have room beside the badges in the middle. @param {any} v @param {any} col @param {{x: number, w: number}} at */
+function composeTicks(v, col, at) {
+  const { turns } = col, first = v.meta.folds[v.all.fold[unitOf(v.all, col.a)]][6], from = Number.isInteger(first) ? first : 0, off = badged(v, col) ? 45 : -1;
+  const least = (turns.length * TICK) / col.w, ten = 10 ** Math.floor(Math.log10(least)), by = Math.max([1, 2, 5, 10].find((k) => k * ten >= least) * ten, 1);
+  for (let n = Math.ceil(from / by) * by; n < from + turns.length; n += by) {
+    const x = placeIn(col, turns[n - from]), far = Math.abs(x - at.x);
+    if (far > off && far < at.w / 2 - 4) put(v, "text", "faint tick", { x, y: v.head - 5, "font-size": 9, "text-anchor": "middle" }, String(n));
+  }
+}
+
+/** @param {any} v @param {any} col */
+const badged = (v, col) => Object.keys(v.meta.badges).some((name) => tally(v, col)[name]);
 
 /** @param {any} v @param {any} col @param {{x: number, w: number}} at @param {number} y */
 function composeBadges(v, col, at, y) {

@@ -41,10 +41,20 @@ export function cellOf(frame, index) {
   return inside ? [r, c] : null;
 }
 
-/** The share of full colour that a number gets, with its sign: a square root, so that small ones are seen.
- * @param {number} v @param {number} most */
-function shade(v, most) {
+const FAINTEST = 0.15, ROUNDED = 2e-4; // share of full colour of the least number, where all are of about one size; what is no difference
+
+/** The share of full colour that a number gets, with its sign: a square root, so that small ones are seen; from `least` on
+ * even, where all numbers are of about one size. @param {number} v @param {number} most @param {number} [least] */
+function shade(v, most, least = 0) {
+  if (least) return Math.sign(v) * (most > least ? FAINTEST + ((1 - FAINTEST) * (Math.abs(v) - least)) / (most - least) : 1);
   return most > 0 ? Math.sign(v) * Math.sqrt(Math.min(Math.abs(v) / most, 1)) : 0;
+}
+
+/** The size from which the colours of a picture begin: 0, or the least, if all its numbers are of one sign and of about one
+ * size, so that they can be told apart. @param {Heat} given */
+function leastOf({ least, most, zero }) {
+  const [low, high] = [Math.abs(least), Math.abs(most)].sort((a, b) => a - b);
+  return !zero && least * most > 0 && low > high / 2 && high - low > ROUNDED * high ? low : 0;
 }
 
 /** The numbers beside a colour bar: [place from 0 to 1, number]. A side without numbers is left out.
@@ -54,13 +64,16 @@ export function scaleMarks(least, most) {
   return Array.from({ length: 2 * (last - first) + 1 }, (_, k) => [k / (2 * (last - first)), Math.sign(first + k / 2) * size * (first + k / 2) ** 2]);
 }
 
-/** What the colours between two numbers mean: a bar with numbers below. @param {number} least @param {number} most */
-function colourBar(least, most) {
-  const marks = scaleMarks(least, most), ground = "var(--wb-blank, var(--wb-ground))";
-  const inks = [...(least < 0 ? ["var(--wb-minus)"] : []), ground, ...(most > 0 || least >= 0 ? ["var(--wb-plus)"] : [])];
-  return h("div", { class: "wb-colours", role: "img", "aria-label": `colours: ${marks.map(([, v]) => short(v, 2)).join(", ")}` },
+/** What the colours between two numbers mean: a bar with numbers below, and how they grow; from a size that is not 0 on
+ * evenly. @param {number} least @param {number} most @param {number} [from] */
+function colourBar(least, most, from = 0) {
+  const ground = "var(--wb-blank, var(--wb-ground))", far = most || least, low = Math.sign(far) * from;
+  const marks = from ? [[0, low], [0.5, (low + far) / 2], [1, far]] : scaleMarks(least, most), digits = from ? 4 : 2;
+  const ink = `var(--wb-${far < 0 ? "minus" : "plus"})`;
+  const inks = from ? [`color-mix(in srgb, ${ink} ${100 * FAINTEST}%, ${ground})`, ink] : [...(least < 0 ? ["var(--wb-minus)"] : []), ground, ...(most > 0 || least >= 0 ? ["var(--wb-plus)"] : [])];
+  return h("div", { class: "wb-colours", role: "img", "aria-label": `colours: ${marks.map(([, v]) => short(v, digits)).join(", ")}` },
     h("span", { class: "wb-ramp", style: `background:linear-gradient(to right, ${inks.join(", ")})` }),
-    ...marks.map(([at, v]) => h("span", { class: "wb-tickmark", style: `left:${at * 100}%` }, short(v, 2))));
+    ...marks.map(([at, v]) => h("span", { class: "wb-tickmark", style: `left:${at * 100}%` }, short(v, digits))), h("span", { class: "wb-growth" }, from ? "linear" : "√"));
 }
 
 /** @param {HTMLElement} root @param {{label: string, room?: () => number, tall?: () => number,
@@ -106,7 +119,7 @@ export function heatmap(root, options) {
         `${short(given.least)} to ${short(given.most)}`);
       readout.textContent = "";
       const most = largest(given.cells); // what has the full colour
-      scale.replaceChildren(...(most ? [colourBar(given.least < 0 ? -most : 0, given.most > 0 ? most : 0)] : []));
+      scale.replaceChildren(...(most ? [colourBar(given.least < 0 ? -most : 0, given.most > 0 ? most : 0, leastOf(given))] : []));
       m.at = [Math.min(m.at[0], given.rows - 1), Math.min(m.at[1], given.columns - 1)];
       paintHeat(m);
     },
@@ -180,7 +193,7 @@ function paintHeat(m) {
   pen.scale(scale, scale);
   const style = getComputedStyle(canvas), ink = (/** @type {string} */ name) => style.getPropertyValue(`--wb-${name}`).trim() || "#888888";
   const parts = (/** @type {string} */ name) => (ink(name).match(/[0-9a-f]{2}/gi) ?? ["88", "88", "88"]).map((x) => parseInt(x, 16));
-  const look = { m, ink, palette: [parts("plus"), parts("minus")], most: largest(data.cells), zero: parts("blank") };
+  const look = { m, ink, palette: [parts("plus"), parts("minus")], most: largest(data.cells), least: leastOf(data), zero: parts("blank") };
   for (let r = 0; r < rows; r++) for (let c = 0; c < columns; c++) if (elementOf(frame, r, c)) paintCell(pen, data, look, r, c);
   mark(m, pen, chosen ? cellOf(frame, chosen) : null, 2);
   if (pageAround(canvas).activeElement === canvas) mark(m, pen, m.at, 1);
@@ -200,7 +213,7 @@ function paintCell(pen, data, look, r, c) {
     if (Number.isNaN(v)) stroke(pen, ink("sign"), [[x + 1, y + 1, x + w - 1, y + d - 1], [x + w - 1, y + 1, x + 1, y + d - 1]]);
     else stroke(pen, "#fff", [[middle[0], y + 2, middle[0], y + d - 2]]);
   } else {
-    const s = shade(v, look.most), to = look.palette[s < 0 ? 1 : 0], t = Math.abs(s);
+    const s = shade(v, look.most, look.least), to = look.palette[s < 0 ? 1 : 0], t = Math.abs(s);
     fill(`rgb(${look.zero.map((/** @type {number} */ z, /** @type {number} */ i) => Math.round(z + (to[i] - z) * t)).join(",")})`);
     if (v < 0 && Math.min(w, d) >= DASH) stroke(pen, ink("cursor"), [[middle[0] - w / 5, middle[1], middle[0] + w / 5, middle[1]]]);
     if (v === 0 && Math.min(m.wide, m.tall) > 5) {

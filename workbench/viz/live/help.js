@@ -5,7 +5,8 @@ import { button, h, pageAround } from "./elements.js";
 const KEYS = [
   ["← →", "step the reverse pass: on, and back"], ["[ ]", "the same, one launch at a time inside folds"], ["↑ ↓", "from lane to lane"],
   ["Enter", "open what is chosen: a launch in the microscope, a lane as values, a fold"], ["Home End", "end and start of the reverse pass"],
-  ["p", "play, pause"], ["+ − f", "zoom in, out, whole tape"], ["w a s d", "zoom in, left, zoom out, right"], [". ,", "unfold, fold"], ["/", "search names"],
+  ["p", "play, pause"], ["+ − f", "zoom in, out, whole tape"], ["w a s d", "zoom in, left, zoom out, right"],
+  ["shift drag", "choose a range: its table; Esc ends it"], [". ,", "unfold, fold"], ["/", "search names"],
   ["← →", "on the statements of a thread: its steps"], ["?", "these keys"], ["Esc", "give the keyboard back to the notebook"],
 ];
 

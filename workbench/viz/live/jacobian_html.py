@@ -29,7 +29,6 @@ DASH = 8  # pixels of a cell from which a number below 0 has a dash
 LABEL, NAME = 11.0, 13.0  # size of the text of an axis, and the room that a line of it takes
 LONGEST = 110.0  # room for the longest label
 TALL, WIDE = 96, 192  # pixels of the matrix
-PART = 1 << 16  # numbers that are looked at together
 BARS = 64
 ROWS = 200  # of a table
 
@@ -206,12 +205,8 @@ def _chosen(row: np.ndarray, other: np.ndarray | None) -> list[int]:
         np.maximum(size, np.abs(other), out=size)
     size[np.isnan(size)] = np.inf
     least = np.partition(size, -BARS)[-BARS]
-    found = np.flatnonzero(size > least).tolist()
-    for start in range(0, len(size), PART):  # and the first of those that are as large as the least
-        found += (start + np.flatnonzero(size[start : start + PART] == least)).tolist()[: BARS - len(found)]
-        if len(found) == BARS:
-            break
-    return sorted(found)
+    larger = np.flatnonzero(size > least)  # and the first of those that are as large as the least
+    return sorted([*larger.tolist(), *np.flatnonzero(size == least)[: BARS - len(larger)].tolist()])
 
 
 def _axis(wide: float, half: float, most: float) -> str:

@@ -3,9 +3,11 @@
 import { pageAround } from "./elements.js";
 import { showRow, toggleFamily } from "./families.js";
 import { showKeys } from "./help.js";
-import { middleOf, unitOf } from "./lanes.js";
+import { lower, middleOf, unitOf } from "./lanes.js";
 import { play } from "./play.js";
+import { eventIn } from "./strips.js";
 import { tell } from "./tips.js";
+import { endRange, rangeOf, showRange } from "./range.js";
 import { look, pitch, step, toggle, zoom } from "./window.js";
 import { describe, laneText } from "./words.js";
 
@@ -25,19 +27,23 @@ export function listenToPicture(v) {
 /** @param {any} v @param {any} event */
 function pressed(v, event) {
   tell(v, "", null);
-  if (event.button === 0) v.drag = { x: event.clientX, u0: v.u0, u1: v.u1, moved: false };
+  if (event.button === 0) v.drag = { x: event.clientX, u0: v.u0, u1: v.u1, moved: false, from: event.shiftKey ? axisAt(v, event) : null };
 }
 
-/** A drag pans; else the tip says what is here. @param {any} v @param {any} event */
+/** The place on the axis under the pointer. @param {any} v @param {any} event */
+const axisAt = (v, event) => v.u0 + (event.clientX - v.picture.getBoundingClientRect().left - v.left) / pitch(v);
+
+/** A drag pans, with shift it chooses a range; else the tip says what is here. @param {any} v @param {any} event */
 function moved(v, event) {
   if (v.drag && Math.abs(event.clientX - v.drag.x) > 4) {
     if (!v.drag.moved) v.picture.setPointerCapture?.(event.pointerId);
     v.drag.moved = true;
+    if (v.drag.from !== null) { v.range = rangeOf(v, v.drag.from, axisAt(v, event)); v.draw(); return; }
     const by = (v.drag.x - event.clientX) / pitch(v);
     look(v, v.drag.u0 + by, v.drag.u1 + by);
     return;
   }
-  const at = under(v, event), text = at.col ? describe(v, at.col, at.lane) : at.lane ? laneText(at.lane) : "";
+  const at = under(v, event), text = at.col ? describe(v, turnAt(v, at), at.lane) : at.lane ? laneText(at.lane) : "";
   tell(v, text, text ? thingAt(v, at) : null);
 }
 
@@ -49,9 +55,11 @@ function thingAt(v, { col, lane }) {
 
 /** A click chooses what it is on. @param {any} v @param {any} event */
 function released(v, event) {
-  const moved = v.drag?.moved;
+  const moved = v.drag?.moved, from = v.drag?.from ?? null;
   v.drag = null;
+  if (moved && from !== null) showRange(v);
   if (moved || event.button) return;
+  endRange(v);
   v.inSight();
   const target = event.target, fold = target.closest?.("[data-fold]"), mark = target.closest?.("[data-finding]"), at = under(v, event);
   const behind = pageAround(v.rootEl).elementsFromPoint(event.clientX, event.clientY).find((/** @type {any} */ one) => /** @type {any} */ (one).dataset?.fold ?? /** @type {any} */ (one).dataset?.finding);
@@ -60,7 +68,7 @@ function released(v, event) {
   else if (data?.family) toggleFamily(v, Number(data.family));
   else if (data?.finding) v.showFinding(Number(data.finding));
   else if (target.dataset?.lane) pickLane(v, Number(target.dataset.lane), target.dataset.name);
-  else if (at.col) choose(v, at.col, at.lane);
+  else if (at.col) choose(v, turnAt(v, at), at.lane);
   else if (at.lane?.members) toggleFamily(v, at.lane.family);
   else if (at.lane) pickLane(v, at.lane.k, "");
 }
@@ -70,8 +78,8 @@ function typed(v, event) {
   const { key, target } = event, { mark } = target, typing = target.matches("input, select, textarea");
   if (event.ctrlKey || event.metaKey || event.altKey || (typing && key !== "Escape")) return;
   if (key === "Escape") {
-    if (v.help.hidden) target.blur();
-    else showKeys(v, false);
+    if (!v.help.hidden) showKeys(v, false);
+    else if (!endRange(v)) target.blur();
   } else if (key === "?") showKeys(v, v.help.hidden);
   else if (key === "[") step(v, v.get("cursor") - 1);
   else if (key === "]") step(v, v.get("cursor") + 1);
@@ -114,8 +122,7 @@ function stepColumn(v, by) {
 /** The wheel zooms and pans, with a key. @param {any} v @param {any} event */
 function turned(v, event) {
   if (event.ctrlKey || event.metaKey) {
-    const box = v.picture.getBoundingClientRect();
-    zoom(v, event.deltaY > 0 ? 1.25 : 0.8, v.u0 + (event.clientX - box.left - v.left) / pitch(v));
+    zoom(v, event.deltaY > 0 ? 1.25 : 0.8, axisAt(v, event));
   } else if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) {
     const by = (event.deltaX || event.deltaY) / pitch(v);
     look(v, v.u0 + by, v.u1 + by);
@@ -129,6 +136,15 @@ export function under(v, event) {
   const c = v.cols.findIndex((col) => x >= col.x - col.w / 2 && x < col.x + col.w / 2);
   const inBody = y - v.head + v.plot.scrollTop, lane = y < v.head ? null : v.lanes.find((one) => inBody >= one.top && inBody < one.top + one.height) ?? null;
   return { x, y, col: x < v.left - 6 ? null : v.cols[c] ?? null, lane, head: y < v.head };
+}
+
+/** The turn of a loop that is under a place on a lane in a column of many; else the column. @param {any} v @param {any} at */
+function turnAt(v, { col, lane, x }) {
+  const { turns } = col, e = eventIn(col, x);
+  if (!turns || !lane) return col;
+  const k = Math.max(lower(0, turns.length, (m) => turns[m], e + 1e-6) - 1, 0);
+  const whole = col.fold >= 0 ? -1 : v.all.fold[unitOf(v.all, turns[k])];
+  return { ...col, turn: true, a: turns[k], b: turns[k + 1] ?? col.b, name: whole < 0 ? `step ${k}` : v.meta.folds[whole][0] };
 }
 
 /** @param {any} v @param {any} col @param {any} lane */

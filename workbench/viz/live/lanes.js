@@ -141,6 +141,31 @@ export const levelOfRange = (tape, levels, range, e) => levelAt(tape, levels, ta
 /** The bar of a whole lane. @param {Tape} tape @param {Levels} levels @param {number} lane @param {number} e */
 export const levelOfLane = (tape, levels, lane, e) => levelAt(tape, levels, lane, 0, tape.meta.lanes[lane].pieces, e);
 
+/** The folds, and the turns of each loop as folds in it: `[name, first, last, kind, count, parent, turns]`, of a turn its
+ * number for the turns. A scope that is a whole turn is that turn. @param {any[]} folds */
+export function withTurns(folds) {
+  const all = folds.map((fold) => [...fold]);
+  /** @type {Map<number, number[]>} */ const kids = new Map();
+  folds.forEach((fold, k) => (kids.get(fold[5]) ?? kids.set(fold[5], []).get(fold[5]))?.push(k));
+  folds.forEach(([, , last, , , parent, turns], k) => {
+    const mine = kids.get(k) ?? [];
+    let at = 0;
+    (turns ?? []).forEach((/** @type {number} */ a, /** @type {number} */ j) => {
+      const b = turns[j + 1] ?? last, from = at;
+      while (at < mine.length && folds[mine[at]][1] < b) at++;
+      const only = folds[mine[from]];
+      if (at === from + 1 && only[1] === a && only[2] === b && only[3] === "scope") {
+        all[mine[from]][6] = j;
+        if (!/\d$/.test(only[0])) all[mine[from]][0] = `${only[0]} ${j}`;
+      } else if (b - a > 1) {
+        for (const one of mine.slice(from, at)) all[one][5] = all.length;
+        all.push([`${parent < 0 ? "step" : "turn"} ${j}`, a, b, "turn", 1, k, j]);
+      }
+    });
+  });
+  return all;
+}
+
 const ROOMY = 0.015, MOST = 3; // of a fold's width, in widths of a launch: per turn, or two launches; at most
 
 /** What is a column when these folds are open: the first event of each, its fold (-1: it is one event), and where it

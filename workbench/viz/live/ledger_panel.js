@@ -1,9 +1,14 @@
 // @ts-check
 // The panel of the ledger: where the adjoint of one element came from, as signed bars.
-import { h, short } from "./elements.js";
+import { count, h, short } from "./elements.js";
+import { lower } from "./lanes.js";
 import { section, signed } from "./section.js";
 import { goTo } from "./window.js";
 
+/** @type {Record<string, (v: any, row: any) => string>} */ const GROUPS = {
+  "in order": () => "", "by size": () => "", "per step": (v, row) => (row.position < 0 ? row.heading : stepOf(v, row.position)),
+  "per launch": (_, row) => row.heading, "per line": (_, row) => (row.where ? `line ${row.where.line}: ${row.where.text?.trim()}` : row.heading),
+};
 const ORIGIN = "where did an adjoint come from?", LISTED = 200, LAST = 20;
 const ORIGIN_HINT = "Choose a cell of the heat-maps, or type an index, to see every contribution to its adjoint.";
 
@@ -45,14 +50,61 @@ function showLedger(p, found, asked) {
   p.head.textContent = `where did adjoint of ${name} come from?`;
   const list = h("ol", { class: "wb-rows" }), finite = rows.map((/** @type {any} */ r) => r.running).filter(Number.isFinite);
   const low = Math.min(0, ...finite), high = Math.max(0, ...finite), size = high - low || 1;
-  const shown = rows.length > LISTED ? [...rows.slice(0, LISTED - LAST), null, ...rows.slice(-LAST)] : rows;
-  for (const row of shown) list.append(row ? line(p, row, low, size) : h("li", { class: "wb-muted" }, `… ${rows.length - LISTED} more rows`));
+  const left = Math.max(found.count - LISTED, 0), order = p.order ?? (left ? "per line" : "in order"), groups = groupsOf(v, found.sums, order);
+  const shown = order === "by size" ? [...rows].sort((a, b) => Math.abs(b.value) - Math.abs(a.value)).slice(0, LISTED)
+    : rows.filter((/** @type {any} */ row) => !left || row.place < LISTED - LAST || row.place >= found.count - LAST);
+  if (groups) list.append(...groups.slice(0, LISTED).map((one, _, all) => sumLine(p, one, all)));
+  else list.append(...shown.map((/** @type {any} */ row) => line(p, row, low, size)));
+  if (left && !groups) list.insertBefore(h("li", { class: "wb-muted" }, `… ${left} more rows`), list.children[order === "by size" ? LISTED : LISTED - LAST] ?? null);
+  const choice = h("select", { "aria-label": "order of the contributions", onchange: () => { p.order = choice.value; showLedger(p, found, asked); } },
+    ...Object.keys(GROUPS).map((name) => h("option", { value: name, selected: name === order }, name)));
+  const cancels = h("p", { class: "wb-muted wb-cancels" }, `${count(found.count, "contribution")}: ${signed(sumOf(found.sums, "plus"))} and ${signed(sumOf(found.sums, "minus"))} `, choice);
   const rounding = Number(found.rounding) !== 0 ? h("div", { class: "wb-row" }, h("span", { class: "wb-what" }, "rounding"), h("span", { class: "wb-number" }, signed(found.rounding))) : "";
   const label = asked.cursor === 0 ? `${name.replace("[", ".grad[")}` : `adjoint of ${name} ${asked.cursor >= v.n ? "at the end" : `before ${v.tape.heading(asked.cursor)}`}`;
   const sum = h("p", { class: "wb-sum" }, `sum = ${short(found.published ?? found.total, 6)} = ${label}`);
   p.list = list;
-  p.body.replaceChildren(...(rows.length ? [list] : [h("p", { class: "wb-muted" }, "No contribution has arrived at this moment.")]), rounding, sum);
+  p.body.replaceChildren(...(found.count > 1 ? [cancels] : []), ...(rows.length ? [list] : [h("p", { class: "wb-muted" }, "No contribution has arrived at this moment.")]), rounding, sum);
   light(p, p.lit);
+}
+
+/** @param {any[]} sums @param {string} what */
+const sumOf = (sums, what) => sums.reduce((sum, one) => sum + Number(one[what]), 0);
+
+/** The step of the user's loop that a launch is in. @param {any} v @param {number} e */
+function stepOf(v, e) {
+  const turns = v.meta.folds.find((/** @type {any} */ one) => one[3] === "repeat" && one[1] <= e && e < one[2])?.[6];
+  return turns ? `step ${lower(0, turns.length, (k) => turns[k], e + 1) - 1}` : v.tape.heading(e);
+}
+
+/** Sums that belong together, the largest first; null where each row is shown. @param {any} v @param {any[]} sums @param {string} order */
+function groupsOf(v, sums, order) {
+  if (!order.startsWith("per ")) return null;
+  /** @type {Map<string, any[]>} */ const found = new Map();
+  for (const one of sums) {
+    const name = GROUPS[order](v, one);
+    found.set(name, [...(found.get(name) ?? []), one]);
+  }
+  const of = (/** @type {any[]} */ some) => Object.fromEntries(["count", "plus", "minus", "value"].map((what) => [what, sumOf(some, what)]));
+  return [...found].map(([name, some]) => /** @type {any} */ ({ name, first: some[0], ...of(some) })).sort((a, b) => Math.abs(b.value) - Math.abs(a.value));
+}
+
+const percent = (/** @type {number} */ x) => `${(100 * x).toFixed(2)}%`;
+
+/** @param {string} look @param {number} left @param {number} wide */
+const bar = (look, left, wide) => h("span", { class: `wb-${look}`, style: `left:${percent(left)};width:${percent(wide)}` });
+
+/** A row that leads to where a contribution comes from. @param {any} p @param {any} to @param {any[]} what @param {any} value @param {any[]} bars */
+function entry(p, to, what, value, bars) {
+  const node = h("button", { type: "button", class: "wb-row", onclick: () => follow(p, to, node) },
+    h("span", { class: "wb-what" }, ...what), h("span", { class: "wb-number" }, signed(value)), h("span", { class: "wb-track" }, ...bars));
+  return h("li", {}, node);
+}
+
+/** The sum of a group: what adds to it and what takes from it, on both sides of zero. @param {any} p @param {any} one @param {any[]} all */
+function sumLine(p, one, all) {
+  const low = Math.min(...all.map(({ minus }) => minus)), size = Math.max(...all.map(({ plus }) => plus)) - low || 1, both = one.plus && one.minus ? ` ${signed(one.plus)} ${signed(one.minus)}` : "";
+  const what = [h("b", {}, one.name), h("span", { class: "wb-muted" }, ` ${count(one.count, "contribution")}${both}`)], zero = -low / size;
+  return entry(p, one.first, what, one.value, [bar("fill minus", (one.minus - low) / size, -one.minus / size), bar("fill plus", zero, one.plus / size), bar("zero", zero, 0)]);
 }
 
 /** Mark one row. @param {any} p @param {number} k */
@@ -83,15 +135,9 @@ function follow(p, row, node) {
 
 /** One signed bar, which starts where the one before it ended. @param {any} p @param {any} row @param {number} low @param {number} size */
 function line(p, row, low, size) {
-  const value = Number(row.value), end = Number(row.running), start = end - value;
-  const at = (/** @type {number} */ x) => `${(((x - low) / size) * 100).toFixed(2)}%`;
-  const wide = Number.isFinite(value) ? `${Math.max((Math.abs(value) / size) * 100, 0.6).toFixed(2)}%` : "100%";
+  const value = Number(row.value), end = Number(row.running), known = Number.isFinite(value), { where } = row;
   const thread = row.thread ? ` thread ${row.thread.join(", ")}` : row.count > 1 ? ` ${row.count} contributions` : "";
-  const text = row.where?.text?.trim() ?? "", place = row.where ? ` line ${row.where.line}` : "";
-  const bar = h("span", { class: `wb-fill ${value < 0 ? "minus" : "plus"}`, style: `left:${Number.isFinite(value) ? at(Math.min(start, end)) : 0};width:${wide}` });
-  const zero = h("span", { class: "wb-zero", style: `left:${at(0)}` });
-  const node = h("button", { type: "button", class: "wb-row", onclick: () => follow(p, row, node) },
-    h("span", { class: "wb-what" }, h("b", {}, row.heading), thread, h("span", { class: "wb-muted" }, place), h("code", {}, text), row.name ? h("span", { class: "wb-through" }, `via ${row.name}`) : ""),
-    h("span", { class: "wb-number" }, signed(row.value)), h("span", { class: "wb-track" }, zero, bar));
-  return h("li", {}, node);
+  const what = [h("b", {}, row.heading), thread, h("span", { class: "wb-muted" }, where ? ` line ${where.line}` : ""), h("code", {}, where?.text?.trim() ?? ""), row.name ? h("span", { class: "wb-through" }, `via ${row.name}`) : ""];
+  const left = known ? (Math.min(end - value, end) - low) / size : 0, wide = known ? Math.max(Math.abs(value) / size, 0.006) : 1;
+  return entry(p, row, what, row.value, [bar("zero", -low / size, 0), bar(`fill ${value < 0 ? "minus" : "plus"}`, left, wide)]);
 }

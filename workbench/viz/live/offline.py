@@ -227,13 +227,9 @@ class _Page:
 
     def affordable(self, wanted: list[tuple[int, tuple[int, ...], list[int]]]) -> list:
         """The first cells of each array in turn, within a budget of work; one at least."""
-        turns: dict[int, int] = {}
-        order = []
-        for one in wanted:
-            turns[one[0]] = turns.get(one[0], 0) + 1
-            order.append((turns[one[0]], len(order), one))
+        nth = [sum(one[0] == other[0] for other in wanted[:n]) for n, one in enumerate(wanted)]
         found, room = [], RUNS
-        for _, _, one in sorted(order):
+        for one in (wanted[n] for n in sorted(range(len(wanted)), key=nth.__getitem__)):
             room -= len(self.moments[one[0]]) * (1 + self.view.arrays[one[0]].allocation.nbytes // (1 << 16))
             if room < 0 and found:
                 break

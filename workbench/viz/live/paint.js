@@ -14,7 +14,7 @@ const BEHIND = 16; // pixels from the sign of an access to the cursor behind it
 export function paint(v) {
   const tall = tallOf(v);
   v.plot.style.height = `${tall}px`;
-  v.spacer.style.height = `${v.bottom + v.head + 14}px`;
+  v.spacer.style.height = `${v.bottom + v.head + 12}px`;
   stretchDock(v, tall);
   v.picture.setAttribute("width", String(v.wide));
   v.picture.setAttribute("height", String(tall));

@@ -26,10 +26,13 @@ export function play(v) {
   }, Math.max(whole / Math.max(stops.length, 1), v.still ? 500 : 120));
 }
 
-/** Where the show stops on its way down from an event: a fold is one step. @param {any} v @param {number} cursor */
+/** Where the show stops on its way down from an event: at each turn of a loop that is shut. @param {any} v @param {number} cursor */
 function stopsBefore(v, cursor) {
   const from = cursor < v.n ? unitOf(v.all, cursor) : v.all.count, stops = [];
-  for (let k = from; k >= 0; k--) if (v.all.starts[k] < cursor) stops.push(v.all.starts[k]);
+  for (let k = from; k >= 0; k--) {
+    const turns = v.meta.folds[v.all.fold[k]]?.[6];
+    for (const e of turns?.length ? [...turns].reverse() : [v.all.starts[k]]) if (e < cursor) stops.push(e);
+  }
   return stops;
 }
 

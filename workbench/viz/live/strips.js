@@ -18,10 +18,18 @@ export function placeIn(col, e) {
   return x + (w * (e - col.a)) / (col.b - col.a);
 }
 
-/** At most how many thin columns a column has room for: whole turns of a loop, if all of them fit. @param {any} v @param {any} col */
-function most(v, col) {
-  const room = Math.max(Math.floor(inside(col)[1] / THIN), 1), turns = col.fold >= 0 ? v.meta.folds[col.fold][4] : 1;
-  return col.b - col.a > room && turns <= room ? turns * Math.floor(room / turns) : room;
+/** The event, with its fraction, at a place in such a column. @param {any} col @param {number} at */
+export function eventIn(col, at) {
+  const [x, w] = inside(col);
+  return col.a + (Math.min(Math.max(at - x, 0), w) / w) * (col.b - col.a);
+}
+
+/** The edges of the thin columns of a column: of each turn of a loop one, or of as few turns as have room.
+ * @param {any} col @returns {ArrayLike<number>} */
+function edgesOf(col) {
+  const room = Math.max(Math.floor(inside(col)[1] / THIN), 1), { turns } = col;
+  if (!turns) return stretches(col.a, col.b, room);
+  return stretches(0, turns.length, room).map((k) => turns[k] ?? col.b);
 }
 
 /** The strips in sight: columns, edges of their stretches (`parts`: of each column), and where each stretch begins and ends.
@@ -31,8 +39,9 @@ export function stripsOf(v) {
   let now = null;
   for (const col of v.cols) {
     if (col.b - col.a < 2) { now = null; continue; }
-    if (!now) strips.push((now = { a: col.a, b: col.b, edges: [col.a], parts: [], from: [], to: [] }));
-    const edges = stretches(col.a, col.b, most(v, col));
+    const rise = col.turns && !v.other ? v.meta.drawing.curve : 0; // two passes are drawn one on the other
+    if (now?.rise !== rise) strips.push((now = { a: col.a, b: col.b, rise, edges: [col.a], parts: [], from: [], to: [] }));
+    const edges = edgesOf(col);
     now.parts.push(edges);
     for (let k = 1; k < edges.length; k++) {
       now.from.push(placeIn(col, edges[k - 1]));
@@ -62,25 +71,26 @@ export function composeStrips(v, lane) {
     if (!v.levels) continue;
     for (const [side, shift, cap, twin] of passesOf(v, lane.tall)) {
       const marks = stripMarks(adjointsOf(v.tape, side, [lane.k], strip.parts), side.scale, v.meta.drawing.thick);
-      drawn(v, strip, marks, lane.adjoint + lane.tall / 2 + shift, cap, twin);
+      drawn(v, strip, marks, lane.adjoint + (strip.rise ? lane.tall : lane.tall / 2 + shift), cap * (strip.rise || 1), twin, strip.rise);
     }
-    put(v, "rect", "veil", { x, y: lane.adjoint - 1, width: 0, height: lane.tall + 2 }).strip = strip;
+    const high = (strip.rise || 1) * lane.tall;
+    put(v, "rect", "veil", { x, y: lane.adjoint + lane.tall - high - 1, width: 0, height: high + 2 }).strip = strip;
   }
 }
 
 /** @param {number} x */
 const tenth = (x) => Math.round(x * 10) / 10;
 
-/** One path for all parts that look the same. @param {any} v @param {any} strip @param {any[][]} parts @param {number} y
- * @param {number} cap @param {string} [twin] */
-function drawn(v, strip, parts, y, cap, twin = "") {
+/** One path for all parts that look the same: around y, or as a curve that stands on y and is `rise` times as high.
+ * @param {any} v @param {any} strip @param {any[][]} parts @param {number} y @param {number} cap @param {string} [twin] @param {number} [rise] */
+function drawn(v, strip, parts, y, cap, twin = "", rise = 0) {
   /** @type {Record<string, string>} */ const paths = {};
   let crosses = "";
   for (const [look, first, last, thick] of parts) {
-    const x = strip.from[first], w = Math.max(strip.to[last - 1] - x, 1), t = Math.min(thick, cap);
-    paths[look] = `${paths[look] ?? ""}M${tenth(x)} ${tenth(y - t / 2)}h${tenth(w)}v${tenth(t)}H${tenth(x)}z`;
-    const r = Math.min(t / 2 - 1.5, 4);
-    if (look.endsWith(" nan") && w > 9 && r > 1) crosses += `M${x + w / 2 - r} ${y - r}l${2 * r} ${2 * r}m${-2 * r} 0l${2 * r} ${-2 * r}`;
+    const x = strip.from[first], w = Math.max(strip.to[last - 1] - x, 1) + (rise && 0.4), t = Math.min(thick * (rise || 1), cap);
+    paths[look] = `${paths[look] ?? ""}M${tenth(x)} ${tenth(rise ? y : y - t / 2)}h${tenth(w)}v${tenth(rise ? -t : t)}H${tenth(x)}z`;
+    const r = Math.min(t / 2 - 1.5, 4), middle = rise ? y - t / 2 : y;
+    if (look.endsWith(" nan") && w > 9 && r > 1) crosses += `M${x + w / 2 - r} ${middle - r}l${2 * r} ${2 * r}m${-2 * r} 0l${2 * r} ${-2 * r}`;
   }
   for (const [look, d] of Object.entries(paths)) put(v, "path", `strip ${look}${twin}`, { d });
   if (crosses) put(v, "path", "strip sign nan", { d: crosses });

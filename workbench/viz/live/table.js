@@ -2,6 +2,7 @@
 // The drawn events as a table: for screen readers, tests and copying.
 import { count, h } from "./elements.js";
 import { levelOfRange } from "./lanes.js";
+import { columnsIn } from "./range.js";
 import { findingsIn, levelText, nameOf, stretchText, tally, touchText } from "./words.js";
 
 const ROWS = 200;
@@ -18,14 +19,15 @@ export function tableOf(v) {
 export function fillTable(v) {
   const top = h("tr", {}, ...["event", "line", "reads", "writes", "kept", "adjoint", ...(v.meta.against ? ["adjoint, other", "difference"] : []), "flags"].map((t) => h("th", { scope: "col" }, t)));
   const rows = [], list = (/** @type {string[]} */ texts) => h("td", {}, ...texts.flatMap((t, k) => (k ? [h("br"), t] : [t])));
-  for (const col of v.cols.slice(0, ROWS)) {
+  const cols = v.range ? columnsIn(v, ROWS) : v.cols.slice(0, ROWS);
+  for (const col of cols) {
     const one = col.b - col.a === 1, name = one ? v.tape.heading(col.a) : nameOf(v, col);
     const [reads, writes, kept, adjoint, other] = one ? cellsOf(v, col.a) : cellsOfMany(v, col);
     const second = v.meta.against ? [list(other), list((one && v.meta.against.differences[col.a]) || [])] : [];
     const flags = Object.entries(tally(v, col)).map(([f, k]) => (one ? f : `${f} ×${k}`));
     rows.push(h("tr", {}, h("th", { scope: "row" }, name), list(one ? [v.tape.text(v.tape.events.where[col.a])] : []), list(reads), list(writes), list(kept), list(adjoint), ...second, list([...flags, ...findingsIn(v, col).map((f) => f.slug)])));
   }
-  const caption = v.cols.length ? `Events #${v.cols[0].a} to #${v.cols[Math.min(v.cols.length, ROWS) - 1].b - 1}, as drawn` : "No events";
+  const caption = cols.length ? `Events #${cols[0].a} to #${cols[cols.length - 1].b - 1}, as ${v.range ? "chosen" : "drawn"}` : "No events";
   v.tableHere.replaceChildren(h("table", {}, h("caption", {}, caption), h("thead", {}, top), h("tbody", {}, ...rows)));
 }
 

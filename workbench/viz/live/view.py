@@ -66,8 +66,8 @@ QUESTIONS = (*REMEMBERED, "findings", "levels", "again")  # each is answered by 
 SCRIPTS = tuple(  # a file imports from those before it
     f"{name}.js"
     for name in (
-        "elements heat lanes envelope strips ask late_messages state window families against words search help play "
-        "page heads compose panel_height paint overview table tips keys section heat_panel ledger_panel turns "
+        "elements heat lanes envelope strips ask late_messages state window families against words range search help "
+        "play page heads compose panel_height paint overview table tips keys section heat_panel ledger_panel turns "
         "scope_panel panels legend verdict printed view"
     ).split()
 )
@@ -87,6 +87,7 @@ def module(*names: str) -> str:
     text = "\n".join(Path(__file__).with_name(name).read_text("utf-8") for name in names)
     text = re.sub(r'^import [^;]*? from "\./[^"]*";$', "", text, flags=re.MULTILINE)
     text = re.sub(r"/\*\* .*?\*/", "", text, flags=re.DOTALL)
+    text = re.sub(r" // .*$", "", text, flags=re.MULTILINE)
     lines = (line.strip() for line in text.splitlines())
     return "\n".join(line for line in lines if line and not line.startswith("//"))
 

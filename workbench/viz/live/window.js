@@ -4,8 +4,8 @@
 import { lower, middleOf, unitAt, unitOf, units } from "./lanes.js";
 import { placeIn } from "./strips.js";
 
-const FEW = 20, NARROW = 38;
-export const RIGHT = 26;
+const FEW = 20;
+export const NARROW = 38, RIGHT = 26;
 
 /** The width that columns have. @param {any} v */
 export const room = (v) => Math.max(v.wide - v.left - RIGHT, 200);
@@ -113,10 +113,22 @@ export function keepCursor(v, far) {
 export function columnsOf(v, g) {
   v.cols = [];
   const { all } = v;
-  for (let a = Math.floor(unitAt(all, v.u0) / g) * g; a < all.count && all.at[a] < v.u1; a += g) {
-    const b = Math.min(a + g, all.count), x0 = X(v, a), x1 = X(v, b);
-    v.cols.push({ a: all.starts[a], b: all.starts[b], x: (x0 + x1) / 2, w: x1 - x0, fold: g === 1 ? all.fold[a] : -1, from: all.at[a], to: all.at[b] });
+  const turn = (/** @type {number} */ k) => Number.isInteger(v.meta.folds[all.fold[k]]?.[6]);
+  for (let a = Math.floor(unitAt(all, v.u0) / g) * g, b; a < all.count && all.at[a] < v.u1; a = b) {
+    const end = Math.min((Math.floor(a / g) + 1) * g, all.count);
+    for (b = a + 1; b < end && turn(b) === turn(a); ) b++; // turns of a loop are not put together with others
+    const x0 = X(v, a), x1 = X(v, b);
+    v.cols.push({ a: all.starts[a], b: all.starts[b], x: (x0 + x1) / 2, w: x1 - x0, fold: g === 1 ? all.fold[a] : -1, from: all.at[a], to: all.at[b], ...turnsIn(v, a, b) });
   }
+}
+
+/** What a column of units [a, b) has of the turns of a loop: where each begins, if there are enough of them, and what they
+ * are called if it has nothing else. @param {any} v @param {number} a @param {number} b */
+function turnsIn({ meta, all }, a, b) {
+  const first = meta.folds[all.fold[a]], last = meta.folds[all.fold[b - 1]];
+  if (!first || !last || (b - a > 1 && (first[5] !== last[5] || !Number.isInteger(first[6]) || !Number.isInteger(last[6])))) return {};
+  const turns = b - a > 1 ? all.starts.subarray(a, b) : first[6], name = b - a > 1 ? `${first[0]}–${last[0].match(/\d*$/)[0]}` : undefined;
+  return { name, turns: turns?.length >= (name ? 2 : meta.drawing.turns) ? turns : undefined };
 }
 
 /** The column that an event is in, -1 for none. @param {any} v @param {number} e */

@@ -29,7 +29,7 @@ function describeLane(v, col, lane) {
   const one = col.b - col.a === 1, lines = [];
   const { onLane, touchEvent } = v.tape;
   const [from, to] = [col.a, col.b].map((e) => lower(onLane.start[lane.k], onLane.start[lane.k + 1], (m) => touchEvent[onLane.rows[m]], e));
-  lines.push(`${lane.track.names.map((/** @type {any} */ x) => x[0]).slice(0, 3).join(", ") || lane.track.id}${one ? `, ${v.tape.heading(col.a)}` : `, #${col.a} to #${col.b - 1}`}`);
+  lines.push(`${lane.track.names.map((/** @type {any} */ x) => x[0]).slice(0, 3).join(", ") || lane.track.id}${one ? `, ${v.tape.heading(col.a)}` : `${col.turn ? `, ${col.name}` : ""}, #${col.a} to #${col.b - 1}`}`);
   for (let k = from; one && k < to; k++) lines.push(touchText(v, onLane.rows[k]));
   if (!one) lines.push(accessText(accessesOf(v.tape, from, to)) || "not touched");
   if (v.levels) {

@@ -8,8 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TypedDict, Unpack
 
-from ..data.text import text_width
-
 
 @dataclass(frozen=True, slots=True)
 class Mark:
@@ -31,33 +29,23 @@ class Mark:
     mono: bool = False
     turned: bool = False
 
-    def box(self) -> tuple[float, float, float, float]:
-        """(left, top, right, bottom)."""
-        if self.kind != "label":
-            return self.x, self.y, self.x + self.w, self.y + self.h
-        wide = text_width(self.text, self.size, self.mono)
-        if self.turned:
-            return self.x - 0.78 * self.size, self.y - wide, self.x + 0.22 * self.size, self.y
-        left = self.x - {"start": 0.0, "middle": wide / 2, "end": wide}[self.anchor]
-        return left, self.y - 0.78 * self.size, left + wide, self.y + 0.22 * self.size
-
 
 class LabelLook(TypedDict, total=False):
-    """Fields of a mark besides its place, its text and the size of that."""
+    """The fields of a label besides its place, its text and the size of that."""
 
-    path: str
-    radius: float
-    opacity: float
     anchor: str
     mono: bool
     turned: bool
 
 
 class MarkLook(LabelLook, total=False):
-    """All fields of a mark besides its place."""
+    """The fields of a mark besides its place."""
 
     text: str
+    path: str
     size: float
+    radius: float
+    opacity: float
 
 
 @dataclass
@@ -67,12 +55,9 @@ class Scene:
     sentence: str
     marks: list[Mark] = field(default_factory=list)
 
-    def add(self, kind: str, id: str, cls: str, *place: float, **rest: Unpack[MarkLook]) -> None:
+    def add(self, kind: str, id: str, cls: str, *place: float, **look: Unpack[MarkLook]) -> None:
         x, y, w, h = (round(value, 2) for value in (*place, 0.0, 0.0, 0.0, 0.0)[:4])
-        self.marks.append(Mark(kind, id, cls, x, y, w, h, **rest))
+        self.marks.append(Mark(kind, id, cls, x, y, w, h, **look))
 
-    def label(self, id: str, cls: str, x: float, y: float, text: str, size: float, **rest: Unpack[LabelLook]) -> None:
-        self.add("label", id, cls, x, y, text=text, size=size, **rest)
-
-    def labels(self) -> list[Mark]:
-        return [mark for mark in self.marks if mark.kind == "label" and mark.text]
+    def label(self, id: str, cls: str, x: float, y: float, text: str, size: float, **look: Unpack[LabelLook]) -> None:
+        self.add("label", id, cls, x, y, text=text, size=size, **look)

@@ -318,38 +318,46 @@ class Tracks:
 
     def strips(self, group: TimeColumn, key: str) -> None:
         """Draw many events on every row as a strip of thin columns, as thick as what is inside."""
-        x, wide = group.x0 + 3, group.x1 - group.x0 - 6
-        edges = stretches(group.a, group.b, self._thin_columns(group, int(wide / THIN)))
-        step = wide / (len(edges) - 1)
+        left, wide = group.x0 + 3, group.x1 - group.x0 - 6
+        edges, turns = self._edges(group, int(wide / THIN))
+        x = left + wide * (edges - group.a) / (group.b - group.a)
+        rise = marks.CURVE if turns and self.other is None else 0.0
         for one in self.rows:
             bars, name = self.version_bars[one], f"{key}-{one.track.id}"
             strips = value_marks(envelopes(bars, edges), one.tall)
-            self._drawn(strips, (x, step, one.value, one.tall), f"{name}-value")
+            self._drawn(strips, x, (one.value, one.tall), f"{name}-value")
             for rows, shift, most, twin in self.passes:
                 strips = strip_marks(envelopes(rows[one], edges), self.scale)
-                place = x, step, one.adjoint + shift, min(most, one.tall)
-                self._drawn(strips, place, f"{name}-adjoint{twin}", twin)
+                place = one.adjoint + (one.tall / 2 if rise else shift), min(most, one.tall) * (rise or 1)
+                self._drawn(strips, x, place, f"{name}-adjoint{twin}", twin, rise)
 
-    def _thin_columns(self, group: TimeColumn, room: int) -> int:
-        """The number of thin columns that have room: whole turns of a loop, if all of them fit."""
+    def _edges(self, group: TimeColumn, room: int) -> tuple[np.ndarray, bool]:
+        """The edges of the thin columns that have room, and whether they are those of the turns of a loop."""
+        turns = np.array([*group.fold.turns, group.b] if group.fold is not None else [])
         if any(event.count != 1 for event in self.trace.events[group.a : group.b]):  # some stand for others
-            return 1
-        turns = group.fold.count if group.fold is not None else 1
-        return turns * (room // turns) if turns <= room < group.b - group.a else room
+            return stretches(group.a, group.b, 1), False
+        if len(turns) <= marks.TURNS:
+            return stretches(group.a, group.b, room), False
+        return turns[stretches(0, len(turns) - 1, room)], True
 
     def _drawn(
-        self, strips: Sequence[Strip], place: tuple[float, float, float, float], key: str, twin: str = ""
+        self, strips: Sequence[Strip], x: np.ndarray, place: Ends, key: str, twin: str = "", rise: float = 0.0
     ) -> None:
-        """Draw one path for all parts that look the same, and the cross of NaN where it has room."""
+        """Draw one path for all parts that look the same, and the cross of NaN where it has room.
+
+        place   (middle, most height); of a curve, `rise` times as high as thick, the line that it stands on.
+        """
         paths: dict[str, str] = {}
         crosses = ""
-        x, step, y, tall = place
+        y, tall = place
         for mark in strips:
-            left, wide, t = x + step * mark.first, max(step * (mark.last - mark.first), 1), min(mark.thick, tall)
-            part = f"M{left:.1f} {y - t / 2:.1f}h{wide:.1f}v{t:.1f}h{-wide:.1f}z"
+            left, wide = x[mark.first], max(x[mark.last] - x[mark.first], 1) + (0.4 if rise else 0)
+            t = min(mark.thick * (rise or 1), tall)
+            middle = y - t / 2 if rise else y
+            part = f"M{left:.1f} {middle - t / 2:.1f}h{wide:.1f}v{t:.1f}h{-wide:.1f}z"
             paths[mark.look] = paths.get(mark.look, "") + part
             if mark.look.endswith(" nan") and wide > 9:
-                crosses += cross(left + wide / 2, y, min(t / 2 - 1.5, 4))
+                crosses += cross(left + wide / 2, middle, min(t / 2 - 1.5, 4))
         for n, (look, path) in enumerate(paths.items()):
             self.scene.add("path", f"{key}-{n}", f"strip {look}{twin}", path=path)
         if crosses:
