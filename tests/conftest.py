@@ -141,6 +141,8 @@ def stand_in() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         if CHOSEN == "stand-in":
             install(patch)
+        elif CHOSEN and has_torch():
+            importlib.import_module("torch").set_default_device(CHOSEN)
         yield
 
 

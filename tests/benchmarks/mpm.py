@@ -254,7 +254,7 @@ class Torch:
         return float(self.result.detach())
 
     def gradients(self) -> Data:
-        return {"v": self.v.grad.numpy(), "e": self.e.grad.numpy()}
+        return {"v": self.v.grad.cpu().numpy(), "e": self.e.grad.cpu().numpy()}
 
 
 WORKLOAD = Workload(

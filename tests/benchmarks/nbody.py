@@ -153,7 +153,7 @@ class Torch:
         return self.result.item()
 
     def gradients(self) -> Data:
-        return {name: leaf.grad.numpy().T for name, leaf in zip(LEAVES, self.inputs, strict=True)}
+        return {name: leaf.grad.cpu().numpy().T for name, leaf in zip(LEAVES, self.inputs, strict=True)}
 
 
 WORKLOAD = Workload(

@@ -234,7 +234,7 @@ class Torch:
         return self.result.item()
 
     def gradients(self) -> Data:
-        return {name: leaf.grad.numpy() for name, leaf in self.inputs.items()}
+        return {name: leaf.grad.cpu().numpy() for name, leaf in self.inputs.items()}
 
 
 WORKLOAD = Workload(

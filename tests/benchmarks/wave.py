@@ -142,7 +142,7 @@ class Torch:
         return self.result.item()
 
     def gradients(self) -> Data:
-        return {"p0": self.p0.grad.numpy()}
+        return {"p0": self.p0.grad.cpu().numpy()}
 
 
 WORKLOAD = Workload(

@@ -66,6 +66,7 @@ class Launched:
     """
 
     file = ""
+    device = "cpu"
 
     def __init__(self, api: Any, size: Size, data: Data, graph: bool = False) -> None:
         self.api, self.size = api, size
@@ -87,20 +88,20 @@ class Launched:
         raise NotImplementedError
 
     def array(self, values: np.ndarray, dtype: Any = None, requires_grad: bool = True) -> Any:
-        return self.api.array(values, dtype=dtype or self.real, device="cpu", requires_grad=requires_grad)
+        return self.api.array(values, dtype=dtype or self.real, device=self.device, requires_grad=requires_grad)
 
     def zeros(self, shape: Any, dtype: Any = None) -> Any:
         """What a run computes: Warp needs the mark on all of it, the workbench on what the gradient is asked of."""
         marked = self.api.__name__ == "warp"
-        return self.api.zeros(shape, dtype=dtype or self.real, device="cpu", requires_grad=marked)
+        return self.api.zeros(shape, dtype=dtype or self.real, device=self.device, requires_grad=marked)
 
     def launch(self, kernel: Any, dim: Any, inputs: list[Any], outputs: list[Any] = []) -> None:  # noqa: B006
-        self.api.launch(kernel, dim=dim, inputs=inputs, outputs=outputs, device="cpu")
+        self.api.launch(kernel, dim=dim, inputs=inputs, outputs=outputs, device=self.device)
 
     def capture(self, call: Callable[[], None]) -> Any:
         """The calls' launches as one graph. They have run once before, so that everything is compiled and allocated."""
         call()
-        with self.api.ScopedCapture(device="cpu") as captured:
+        with self.api.ScopedCapture(device=self.device) as captured:
             call()
         return captured.graph
 
