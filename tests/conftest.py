@@ -21,6 +21,7 @@ import workbench as wb
 from tests.support.backends import BACKENDS, CHOSEN
 from tests.support.ir_check import check
 from tests.support.stand_in_gpu import install
+from workbench import device
 
 os.environ.setdefault("JUPYTER_PLATFORM_DIRS", "1")
 
@@ -132,6 +133,7 @@ def defaults() -> Iterator[None]:
     """After every test the switches stand at their defaults again; in it the programs of all passes are verified."""
     wb.config.check_passes = check
     yield
+    device.reports.clear()  # of launches on a GPU that nobody has waited for
     wb.config.reset()
 
 

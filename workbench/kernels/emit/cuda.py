@@ -100,19 +100,19 @@ class GpuThread(Body):
     # -- how far an index is the same
 
     def _spread(self, value: Value) -> int:
-        if value not in self.spread:
-            self.spread[value] = self._spread_of(value.stmt)
+        pending = [value]  # instead of a recursion: an index may have thousands of terms
+        while pending:
+            stmt = pending[-1].stmt
+            pure = stmt is not None and not stmt.regions and stmt.row.effect is Effect.PURE
+            args = stmt.args if stmt is not None and pure else ()
+            if pending[-1] not in self.spread and (new := [a for a in args if a not in self.spread]):
+                pending += new
+                continue
+            found = max((self.spread[a] for a in args), default=SAME) if pure else OWN
+            if stmt is not None and stmt.row is control.TID:  # the last axis runs fastest
+                found = ALIKE if stmt.attr.axis < self.function.rank - 1 else OWN
+            self.spread.setdefault(pending.pop(), found)
         return self.spread[value]
-
-    def _spread_of(self, stmt: Stmt | None) -> int:
-        if stmt is None or stmt.regions or stmt.row.effect is not Effect.PURE:
-            return OWN
-        if stmt.row is control.TID:  # the last axis runs fastest
-            return ALIKE if stmt.attr.axis < self.function.rank - 1 else OWN
-        spread = SAME
-        for a in stmt.args:  # a generator in `max` would take the C stack for each level
-            spread = max(spread, self._spread(a))
-        return spread
 
     def row_for(self, stmt: Stmt) -> None:
         start, _, step = stmt.args[:3]
