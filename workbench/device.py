@@ -115,60 +115,6 @@ def get_device(ident: str | Device | None = None) -> Device:
     raise LaunchError(f"there is no device {ident!r}", slug="device", why=f"Here: {here}.", instead='device="cpu"')
 
 
-def is_cpu_available() -> bool:
-    """Always True.
-
-    >>> wb.is_cpu_available()
-    True
-    """
-    return True
-
-
-def is_device_available(device: Device | str) -> bool:
-    """True if there is a device of this name.
-
-    >>> wb.is_device_available("cpu")
-    True
-    """
-    return any(device == here for here in get_devices())
-
-
-def get_preferred_device() -> Device:
-    """The first GPU if there is one, else the CPU.
-
-    >>> wb.get_preferred_device() in wb.get_devices()
-    True
-    """
-    return get_devices()[min(cuda_count(), 1)]
-
-
-def get_cuda_device_count() -> int:
-    """The number of GPUs that kernels can run on.
-
-    >>> wb.get_cuda_device_count() == len(wb.get_cuda_devices())
-    True
-    """
-    return cuda_count()
-
-
-def get_cuda_devices() -> list[Device]:
-    """The GPUs that kernels can run on.
-
-    >>> [d.is_cuda for d in wb.get_cuda_devices()] == [True] * wb.get_cuda_device_count()
-    True
-    """
-    return get_devices()[1:]
-
-
-def get_cuda_device(ordinal: int | None = None) -> Device:
-    """The GPU of this number, the first for None. Raises LaunchError [device] where there is none.
-
-    >>> wb.is_cuda_available() and not wb.get_cuda_device(0).is_cuda
-    False
-    """
-    return get_device(f"cuda:{ordinal or 0}")
-
-
 def set_device(ident: str | Device) -> None:
     """Make this the default device of arrays and launches.
 
@@ -267,10 +213,3 @@ def synchronize(device: str | Device | None = None) -> None:
         with xp(where).cuda.Device(where.ordinal):
             xp(where).cuda.get_current_stream().synchronize()
         settle()
-
-
-def init() -> None:
-    """No-op: the workbench needs no start. Kept because programs written for Warp call it.
-
-    >>> wb.init()
-    """

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..device import DeviceLike, get_device
+from ..device import DeviceLike, get_device, on_host
 from ..errors import BoundsError, LaunchError
 from ..kernels import types
 from ..kernels.reading import declare
@@ -97,7 +97,7 @@ def full(
     value = value.item() if isinstance(value, array) else value
     put(made, element_value(value, made.dtype))
     if sources := origin_of(value):
-        write_values(made, made.data.copy(), sources)
+        write_values(made, on_host(made.data), sources)
     return finished(made, requires_grad, retain_grad, None, name)
 
 

@@ -191,6 +191,7 @@ class LinearSolverState:
         callback: Callback = None,
         check_every: int = 10,
         use_cuda_graph: bool = True,
+        is_left_preconditioner: bool = False,
         *,
         restart: int | None = None,
     ):
@@ -306,22 +307,6 @@ class BiCGSTAB(LinearSolverState):
     """BiCGSTAB as a `LinearSolverState`."""
 
     _method, _name = staticmethod(_bicgstab), "bicgstab"
-
-    def __init__(
-        self,
-        A: MatrixLike,
-        b: array,
-        x: array,
-        tol: float | None = None,
-        atol: float | None = None,
-        maxiter: float | None = 0,
-        M: MatrixLike | None = None,
-        callback: Callback = None,
-        check_every: int = 10,
-        use_cuda_graph: bool = True,
-        is_left_preconditioner: bool = False,
-    ):
-        super().__init__(A, b, x, tol, atol, maxiter, M, callback, check_every)
 
 
 class GMRES(LinearSolverState):

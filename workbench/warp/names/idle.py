@@ -1,4 +1,6 @@
-"""Names that do little or nothing here: one table of what they take and answer, what is said of them, and examples.
+"""Names that do little or nothing here: one table of what they take and answer.
+
+What is said of them, and examples, stand in `idle.txt`.
 
 Memory is NumPy's and CuPy's, work of a device runs in one order, and a kernel is compiled anew by itself.
 """
@@ -9,7 +11,9 @@ from collections.abc import Callable
 from enum import IntEnum
 from typing import Any
 
+from ...device import cuda_count, get_device, get_devices
 from ...errors import LaunchError
+from ...kernels.ops.examples import paragraphs
 
 
 def _only_off(name: str, enable: object) -> None:
@@ -19,47 +23,40 @@ def _only_off(name: str, enable: object) -> None:
         raise LaunchError(text, slug="not-here", why=why, instead="cupy.cuda.set_allocator(...)")
 
 
-_NO_POOL = "False: no pool is managed here."
-_AT_HOME = "False: arrays are used on the device where they live."
-_OFF = "No-op for `enable=False`. Raises LaunchError [not-here] for True."
-_ORDER = "No-op: work runs in the order in which it was launched."
-_CACHE = "No-op: a kernel whose text has changed is recompiled by itself. The folder is `config.cache_dir`."
-_GRAPHS = "Always True: `capture_while` and `capture_if` can be captured."
-_PAIR = '("cpu", "cpu")\nFalse'
-# what is done, what is said, the example
-_TABLE: dict[str, tuple[Callable[..., Any], str, str]] = {
-    "is_mempool_supported": (lambda device=None: False, _NO_POOL, '("cpu")\nFalse'),
-    "is_mempool_enabled": (lambda device=None: False, _NO_POOL, '("cpu")\nFalse'),
-    "is_mempool_access_supported": (lambda target_device, peer_device: False, _AT_HOME, _PAIR),
-    "is_mempool_access_enabled": (lambda target_device, peer_device: False, _AT_HOME, _PAIR),
-    "is_peer_access_supported": (lambda target_device, peer_device: False, _AT_HOME, _PAIR),
-    "is_peer_access_enabled": (lambda target_device, peer_device: False, _AT_HOME, _PAIR),
-    "set_mempool_access_enabled": (
-        lambda target_device, peer_device, enable: _only_off("set_mempool_access_enabled", enable),
-        _OFF,
-        '("cpu", "cpu", False)',
-    ),
-    "set_peer_access_enabled": (
-        lambda target_device, peer_device, enable: _only_off("set_peer_access_enabled", enable),
-        _OFF,
-        '("cpu", "cpu", False)',
-    ),
-    "set_mempool_enabled": (lambda device, enable: _only_off("set_mempool_enabled", enable), _OFF, '("cpu", False)'),
-    "wait_event": (lambda event, external=False: None, _ORDER, "(wb.record_event())"),
-    "wait_stream": (lambda other_stream, event=None, external=False: None, _ORDER, '(wb.get_stream("cpu"))'),
-    "clear_kernel_cache": (lambda: None, _CACHE, "()"),
-    "clear_lto_cache": (lambda: None, _CACHE, "()"),
-    "clear_jax_callable_graph_cache": (
-        lambda callable=None: None,
-        "No-op: functions of `jax_callable` keep no graphs.",
-        "()",
-    ),
-    "is_conditional_graph_supported": (lambda: True, _GRAPHS, "()\nTrue"),
+def _off_of_two(name: str) -> Callable[..., Any]:
+    return lambda target_device, peer_device, enable: _only_off(name, enable)
+
+
+_TABLE: dict[str, Callable[..., Any]] = {
+    "init": lambda: None,
+    "is_cpu_available": lambda: True,
+    "is_device_available": lambda device: any(device == here for here in get_devices()),
+    "get_preferred_device": lambda: get_devices()[min(cuda_count(), 1)],
+    "get_cuda_device_count": lambda: cuda_count(),
+    "get_cuda_devices": lambda: get_devices()[1:],
+    "get_cuda_device": lambda ordinal=None: get_device(f"cuda:{ordinal or 0}"),
+    "is_mempool_supported": lambda device=None: False,
+    "is_mempool_enabled": lambda device=None: False,
+    "is_mempool_access_supported": lambda target_device, peer_device: False,
+    "is_mempool_access_enabled": lambda target_device, peer_device: False,
+    "is_peer_access_supported": lambda target_device, peer_device: False,
+    "is_peer_access_enabled": lambda target_device, peer_device: False,
+    "set_mempool_access_enabled": _off_of_two("set_mempool_access_enabled"),
+    "set_peer_access_enabled": _off_of_two("set_peer_access_enabled"),
+    "set_mempool_enabled": lambda device, enable: _only_off("set_mempool_enabled", enable),
+    "wait_event": lambda event, external=False: None,
+    "wait_stream": lambda other_stream, event=None, external=False: None,
+    "clear_kernel_cache": lambda: None,
+    "clear_lto_cache": lambda: None,
+    "clear_jax_callable_graph_cache": lambda callable=None: None,
+    "is_conditional_graph_supported": lambda: True,
 }
-for _name, (_made, _said, _example) in _TABLE.items():
+for _name, _text in paragraphs("idle.txt", __file__).items():
+    _made = _TABLE[_name]
+    _said, _example = _text.split("\n", 1)
     _made.__name__ = _made.__qualname__ = _name
     _made.__module__ = __name__
-    _made.__doc__ = f"{_said}\n\n>>> wb.{_name}{_example}\n"
+    _made.__doc__ = f"{_said}\n\n{_example}\n"
     globals()[_name] = _made
 
 JaxCallableGraphMode = IntEnum("JaxCallableGraphMode", "NONE JAX WARP WARP_STAGED WARP_STAGED_EX", start=0)
