@@ -199,13 +199,13 @@ def _folded(tokens: list[_Token]) -> list[_Token]:
     return [*found, *_folded(tokens[at:])]
 
 
-def _weight(loop: Any, tokens: list[_Token], places: list[int], several: bool) -> tuple[bool, int]:
+def _weight(loop: Path, tokens: list[_Token], places: list[int], several: bool) -> tuple[bool, int]:
     """The rank of a loop as the outer one: others come between most of its turns, and how many turns it has."""
     count, groups = len(_starts(tokens, loop)), 1 + sum(b - a > 1 for a, b in pairwise(places))
     return several and loop[1][1] != loop[0][2] and 2 * groups > count, count
 
 
-def _starts(tokens: Sequence[_Token], loop: Any) -> list[int]:
+def _starts(tokens: Sequence[_Token], loop: Path) -> list[int]:
     """The places where a turn of a loop begins: the program has gone back, or taken the other arm of an `if`."""
     found, at, seen, arms = list[int](), 0, set[Any](), dict[int, int]()
     for n, token in enumerate(tokens):
@@ -222,7 +222,7 @@ def _starts(tokens: Sequence[_Token], loop: Any) -> list[int]:
     return found
 
 
-def _turned(tokens: list[_Token], loop: Any) -> list[_Token]:
+def _turned(tokens: list[_Token], loop: Path) -> list[_Token]:
     """The turns of a loop as one token, as long as there are enough of them, after what comes before it."""
     starts = _starts(tokens, loop)
     if len(starts) >= TURNS:
@@ -239,7 +239,7 @@ def _turned(tokens: list[_Token], loop: Any) -> list[_Token]:
     return [*before, _repeat(parts, [token for part in parts for token in part if token.kind])]
 
 
-def _led(tokens: list[_Token], loop: Any, starts: list[int]) -> list[int]:
+def _led(tokens: list[_Token], loop: Path, starts: list[int]) -> list[int]:
     """The starts of turns before what other functions do there, if they do so before the first turn too."""
 
     def lead(start: int) -> int:
