@@ -8,17 +8,17 @@ import { describe, findingsIn, nameOf, tally } from "./words.js";
 
 const TICK = 44, CELLS = 500, SIZE = 11.5, CUT = 80; // the width from which a column that an edge cuts has its name
 const BOX = 26, LONG = 180, SHORT = 80; // heights of the boxes, with names along and at most with upright ones; in a low window
-const WIDTH = 7.05, PAD = 14; // of a letter; of a box around its name
+const WIDTH = 7.05, RIM = 14; // of a letter; of a box around its name
 
 /** The name of a column as it is written in a width, and whether upright: never both upright and cut. Of a turn the number
  * alone, where there is no room for more. @param {any} v @param {any} col @param {number} wide @param {number} tall
  * @returns {[string, number]} the height of an upright name, else 0 */
 function nameIn(v, col, wide, tall) {
   const name = nameOf(v, col), number = /^(?:step|turn) (\d\S*)$/.exec(name)?.[1], long = (/** @type {string} */ text) => text.length * WIDTH;
-  if (long(name) + PAD + 6 <= wide) return [name, 0];
+  if (long(name) + RIM + 6 <= wide) return [name, 0];
   if (number && long(number) + 4 <= wide) return [number, 0];
-  const whole = [name, name.replace(/ #.*$/, ""), name.replace(/,? .*$/, " …")].find((text) => long(text) + PAD <= tall); // the kernel before the number
-  if (whole && wide >= (number ? NARROW : 16)) return [whole, long(whole) + PAD];
+  const whole = [name, name.replace(/ #.*$/, ""), name.replace(/,? .*$/, " …")].find((text) => long(text) + RIM <= tall); // the kernel before the number
+  if (whole && wide >= (number ? NARROW : 16)) return [whole, long(whole) + RIM];
   return [number ? "" : (wide < 84 ? fit : fitMiddle)(name, wide - 20, SIZE), 0];
 }
 

@@ -26,7 +26,7 @@ export function eventIn(col, at) {
 
 /** The edges of the thin columns of a column: of each turn of a loop one, or of as few turns as have room.
  * @param {any} col @returns {ArrayLike<number>} */
-function edgesOf(col) {
+function partsIn(col) {
   const room = Math.max(Math.floor(inside(col)[1] / THIN), 1), { turns } = col;
   if (!turns) return stretches(col.a, col.b, room);
   return stretches(0, turns.length, room).map((k) => turns[k] ?? col.b);
@@ -41,7 +41,7 @@ export function stripsOf(v) {
     if (col.b - col.a < 2) { now = null; continue; }
     const rise = col.turns && !v.other ? v.meta.drawing.curve : 0; // two passes are drawn one on the other
     if (now?.rise !== rise) strips.push((now = { a: col.a, b: col.b, rise, edges: [col.a], parts: [], from: [], to: [] }));
-    const edges = edgesOf(col);
+    const edges = partsIn(col);
     now.parts.push(edges);
     for (let k = 1; k < edges.length; k++) {
       now.from.push(placeIn(col, edges[k - 1]));
