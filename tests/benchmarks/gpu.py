@@ -3,8 +3,8 @@
     python -m tests.benchmarks.gpu [--workloads wave springs] [--sizes S M] [--rounds 5]
 
 Each call ends when the device has finished. JAX's memory is not taken in advance. Prints a table of milliseconds,
-forward and backward (forward alone in brackets), medians of interleaved rounds. Raises AssertionError where a loss or a
-gradient is another than that of the C.
+forward and backward (forward alone in brackets), medians of interleaved rounds. A system that fails, or whose loss or
+gradient differs from that of the C by more than 1e-3, is left out, with a line that says so.
 """
 
 from __future__ import annotations

@@ -22,6 +22,8 @@ from workbench.viz.data.loops import folds
 from workbench.viz.data.marks import STATES
 from workbench.viz.data.snapshot import TapeMoments, frame_of, reduced
 from workbench.viz.live import view as view_module
+from workbench.viz.live.film import FILM
+from workbench.viz.live.film_view import ABOVE
 from workbench.viz.live.view import BUSY, SCRIPTS, Busy, View, module
 
 pytest.importorskip("anywidget")
@@ -470,6 +472,19 @@ def test_the_module_is_one_small_file_without_imports_or_markup():
     files = "\n".join(Path(view_module.__file__).with_name(name).read_text("utf-8") for name in SCRIPTS)
     declared = re.findall(r"^(?:export )?(?:async )?(?:function|const|let) (\w+)", files, re.MULTILINE)
     assert [name for name in declared if declared.count(name) > 1] == []  # the files are joined into one module
+
+
+PANEL = ("elements.js", "heat.js", "late_messages.js", "seeds.js")
+QUIZ = ("elements.js", "late_messages.js", "quiz.js")
+
+
+@pytest.mark.parametrize("files", [SCRIPTS, ABOVE, FILM, PANEL, QUIZ], ids=["view", "above", "film", "panel", "quiz"])
+def test_no_two_files_that_are_joined_declare_one_name(files):
+    text = "\n".join(Path(view_module.__file__).with_name(name).read_text("utf-8") for name in files)
+    names = []
+    for what, rest in re.findall(r"^(?:export )?(?:async )?(function\*?|class|const|let) (.+)$", text, re.MULTILINE):
+        names += re.findall(r"(?:^|, )(\w+) = ", rest) if what in ("const", "let") else re.findall(r"^\w+", rest)
+    assert len(names) > 10 and [name for name in names if names.count(name) > 1] == []
 
 
 def test_the_wheel_carries_the_page(tmp_path):

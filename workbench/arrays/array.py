@@ -14,7 +14,7 @@ from typing import Any, get_args
 
 import numpy as np
 
-from ..device import Device, DeviceLike, get_device, on_host
+from ..device import Device, DeviceLike, get_device, on_host, xp
 from ..errors import LaunchError
 from ..kernels import types
 from ..kernels.reading.declare import Refused
@@ -395,6 +395,11 @@ def read_values(a: array) -> np.ndarray:
     if isinstance(memory := a.allocation, GradientMemory):
         memory.read_at = next(clock)
     return on_host(a.data)
+
+
+def on_device(a: array, values: Any) -> Any:
+    """Numbers as an array of the array module of the device of `a`."""
+    return xp(a.device).asarray(values)
 
 
 def layout_numbers(arrays: Iterable[array]) -> list[int]:

@@ -13,7 +13,7 @@ from ..errors import GradientError
 from ..kernels.types import Scalar, Struct, is_float
 from . import capture_log
 from .allocation import Allocation
-from .array import array
+from .array import array, on_device
 from .capture_log import address, move
 from .dtypes import ElementType, differentiable, scalar_in
 from .span import Span, strided_view
@@ -174,7 +174,7 @@ def add_seed(space: Workspace, a: array, seed: object) -> None:
             raise GradientError(text, slug="struct-float16", instead="wb.float32 for the field")
         values = same_part(seed, path).data
         if seed.device is not a.device:
-            values = xp(a.device).asarray(on_host(values))
+            values = on_device(a, on_host(values))
         view = space[a.allocation].view(part.span, gradient_dtype(part))
         capture_log.keep(seed)
         add_into(view, values, part.span)

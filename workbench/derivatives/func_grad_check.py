@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..arrays import allocation
-from ..arrays.array import array, read_values
+from ..arrays.array import array, on_device, read_values
 from ..arrays.creation import zeros
 from ..arrays.workspace import Workspace, is_float_memory
 from ..errors import GradientError, Where
@@ -30,7 +30,7 @@ from ..kernels.reading.elementwise import elementwise
 from ..kernels.types import Array, Composite, Scalar, Type
 from ..tapes.custom_op import CustomOp
 from ..tapes.events import Event
-from ..tapes.jvp import components, jvp, on_device, shadow_of, value_of
+from ..tapes.jvp import components, jvp, shadow_of, value_of
 from ..tapes.private_copies import Launch, in_float64
 from ..tapes.rerun import Enough, run_primal
 from ..tapes.reverse import walk

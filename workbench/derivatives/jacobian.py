@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..arrays import allocation
-from ..arrays.array import array, read_values
+from ..arrays.array import array, on_device, read_values
 from ..arrays.workspace import Workspace, add_into, gradient_dtype
 from ..errors import GradientError
 from ..kernels import ir
@@ -22,7 +22,7 @@ from ..kernels.program import Kernel
 from ..kernels.types import Struct, is_float
 from ..tapes import conventions
 from ..tapes.jit import Jit
-from ..tapes.jvp import as_read, carry_tangents, check_direction, confirm_conventions, on_device, shadow_of, value_of
+from ..tapes.jvp import as_read, carry_tangents, check_direction, confirm_conventions, shadow_of, value_of
 from ..tapes.private_copies import InFloat64
 from ..tapes.reverse import walk
 from ..tapes.seeds import check_pairs, check_seed, check_tape

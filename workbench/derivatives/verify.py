@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from ..arrays import allocation as memory
-from ..arrays.array import array, read_values
+from ..arrays.array import array, on_device, read_values
 from ..arrays.names import names_in
 from ..arrays.span import ShapeLike, Span
 from ..arrays.workspace import add_into, is_float_memory
@@ -34,7 +34,7 @@ from ..launches.plan import grid, plan
 from ..tables import ProgressBar
 from ..tapes.call_arguments import arrays_in, with_arrays
 from ..tapes.events import Event
-from ..tapes.jvp import on_device, passing
+from ..tapes.jvp import passing
 from ..tapes.private_copies import CopiedArrays, LaunchCase, Rerun, case_of_launch, leaves
 from ..tapes.tape import Tape
 from .differences import KINK, UNSURE, WRONG, Judgement, slope, verdict

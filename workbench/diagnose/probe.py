@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..arrays.array import array, read_values
+from ..arrays.array import array, on_device, read_values
 from ..arrays.creation import zeros
 from ..arrays.workspace import add_into
 from ..device import on_host
@@ -30,7 +30,6 @@ from ..kernels.types import uint64
 from ..launches.arguments import views
 from ..tapes.capture import Capture
 from ..tapes.events import Event
-from ..tapes.jvp import on_device
 from ..tapes.private_copies import Launch, Rerun, flat_program
 from ..tapes.tape import Tape
 

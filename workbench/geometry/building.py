@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..arrays import allocation as memory, capture_log
-from ..arrays.array import array, new_array
+from ..arrays.array import array, new_array, on_device
 from ..arrays.dtypes import ElementType
 from ..arrays.gradient_views import open_views, sync_views
-from ..device import XpArray, xp
+from ..device import XpArray
 from ..errors import LaunchError
 from ..kernels.types import Type, int32
 
@@ -34,7 +34,7 @@ def stored(values: XpArray | Sequence[int], dtype: ElementType, like: array) -> 
     """A new array of one axis with these elements, on the device of `like`."""
     made = new_array(len(values), dtype, like.device)
     if len(values):
-        made.data[...] = xp(made.device).asarray(values)
+        made.data[...] = on_device(made, values)
     return made
 
 

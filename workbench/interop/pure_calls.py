@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..arrays import allocation as memory
-from ..arrays.array import array, clone
+from ..arrays.array import array, clone, on_device
 from ..arrays.creation import zeros
 from ..arrays.dtypes import differentiable
 from ..arrays.host_reads import AfterReading
@@ -26,7 +26,7 @@ from ..kernels.program import Leaf, Program
 from ..kernels.types import Array, Struct, is_float
 from ..launches.plan import grid as grid_of
 from ..tapes import conventions
-from ..tapes.jvp import on_device, shadow_of
+from ..tapes.jvp import shadow_of
 from ..tapes.private_copies import InFloat64
 from ..tapes.reverse import walk
 from ..tapes.tape import Tape

@@ -11,9 +11,8 @@ from typing import Any, SupportsIndex, TypeVar
 import numpy as np
 
 from ..arrays import allocation as memory, capture_log
-from ..arrays.array import array, new_array
+from ..arrays.array import array, new_array, on_device
 from ..arrays.dtypes import ElementType, dtype_of
-from ..device import xp
 from ..errors import LaunchError
 from ..kernels.program import Program
 from ..kernels.types import Array, Handle, Struct, Type
@@ -187,10 +186,10 @@ def _together(handle: Handle, field: str, key: list, make: Callable[[], list]) -
     parts = make()
     if field == "numbers":
         made = new_array(len(parts[0]), type)
-        made.data[...] = xp(made.device).asarray(parts[0])
+        made.data[...] = on_device(made, parts[0])
     elif not isinstance(parts[0], array):
         made = new_array(len(parts), type)
-        made.data[...] = xp(made.device).asarray(parts)
+        made.data[...] = on_device(made, parts)
     else:
         made = new_array((len(parts), max(max(len(p) for p in parts), 1)), parts[0].dtype)
         for row, part in zip(made.data, parts, strict=True):

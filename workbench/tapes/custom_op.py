@@ -14,12 +14,12 @@ import numpy as np
 
 from ..arrays import allocation as memory, capture_log
 from ..arrays.allocation import Allocation
-from ..arrays.array import array, read_values
+from ..arrays.array import array, on_device, read_values
 from ..arrays.workspace import Shadow, Workspace, add_into, is_float_memory, shadow_view
 from ..device import on_host
 from ..errors import GradientError, LaunchError
 from .events import Event, clock
-from .jvp import components, on_device, shadow_of, value_of
+from .jvp import components, shadow_of, value_of
 from .kinds import OP
 from .recording import Recording
 

@@ -15,14 +15,14 @@ from typing import Any
 import numpy as np
 
 from ..arrays.allocation import Allocation, caller_where, recorders
-from ..arrays.array import array, array_on, exact, new_array
+from ..arrays.array import array, array_on, exact, new_array, on_device
 from ..arrays.host_reads import Supposed, origin_of_any
 from ..arrays.host_writes import write_values
 from ..arrays.provenance import HostRead
 from ..arrays.read_values import FEW, ReadValues, sample
 from ..arrays.span import Span
 from ..arrays.workspace import Workspace, float_parts, gradient_dtype, is_float_memory
-from ..device import on_host, xp
+from ..device import on_host
 from ..errors import GradientError, Where
 from ..kernels.types import Composite, Scalar, is_float, scalar_of
 from ..launches.plan import PlannedLaunch
@@ -321,7 +321,7 @@ def _standing_for(name: str, type: Scalar | Composite, value: object, supposed: 
     """A new array of one element with this value, which a recorded event writes."""
     made = new_array(1, type)
     made.name = name
-    made.data[...] = xp(made.device).asarray(value)
+    made.data[...] = on_device(made, value)
     if supposed:
         write_values(made, on_host(made.data), Supposed(supposed))
     else:

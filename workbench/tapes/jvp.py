@@ -17,12 +17,12 @@ import numpy as np
 
 from ..arrays import allocation as memory
 from ..arrays.allocation import Allocation
-from ..arrays.array import array
+from ..arrays.array import array, on_device
 from ..arrays.host_reads import carrying
 from ..arrays.provenance import source_of, united
 from ..arrays.span import Span
 from ..arrays.workspace import Workspace, add_into, add_seed, float_parts, gradient_dtype, same_part
-from ..device import on_host, xp
+from ..device import on_host
 from ..errors import GradientError
 from ..kernels.passes.tangent import Tangent, tangent
 from ..kernels.types import Struct, is_float
@@ -177,11 +177,6 @@ def shadow_of(a: array, space: Workspace) -> Any:
         raise GradientError(text, slug="seed-type", instead=f"{a.label}.field({a.dtype.fields[0][0]!r})")
     view = space[a.allocation].view(a.span, gradient_dtype(a))
     return view.reshape((*a.shape, *components(a)))  # components lie side by side: still a view
-
-
-def on_device(a: array, values: np.ndarray) -> Any:
-    """Numbers as an array on the device of `a`."""
-    return xp(a.device).asarray(values)
 
 
 # ---- the walk

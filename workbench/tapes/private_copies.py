@@ -14,7 +14,7 @@ from typing import Any, Self
 import numpy as np
 
 from ..arrays.allocation import Allocation, allocate, host_write
-from ..arrays.array import array, array_on, read_values
+from ..arrays.array import array, array_on, on_device, read_values
 from ..arrays.host_writes import write_array
 from ..arrays.span import Span
 from ..arrays.workspace import Shadow, Workspace, add_into, leaves as leaves
@@ -29,7 +29,7 @@ from ..launches.command import Command
 from ..launches.plan import plan
 from . import conventions
 from .events import Event
-from .jvp import on_device, passing, shadow_of, value_of
+from .jvp import passing, shadow_of, value_of
 from .reverse import walk
 from .tape import Tape
 

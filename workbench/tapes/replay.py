@@ -14,7 +14,7 @@ import numpy as np
 
 from ..arrays import allocation as memory
 from ..arrays.allocation import Allocation
-from ..arrays.array import array, read_values, span_of
+from ..arrays.array import array, on_device, read_values, span_of
 from ..arrays.copying import ask_alike
 from ..arrays.scalar import scalar
 from ..arrays.span import Span
@@ -23,7 +23,7 @@ from ..errors import GradientError
 from ..kernels.types import Struct
 from ..records import offers
 from .events import Event, Scope, checksum_of
-from .jvp import on_device, passing
+from .jvp import passing
 from .private_copies import CopiedArrays, Rerun, closed, name_of, pinned, refuse_foreign
 from .seeds import check_pairs
 from .tape import Tape

@@ -102,16 +102,18 @@ class GpuThread(Body):
     def _spread(self, value: Value) -> int:
         pending = [value]  # instead of a recursion: an index may have thousands of terms
         while pending:
-            stmt = pending[-1].stmt
-            pure = stmt is not None and not stmt.regions and stmt.row.effect is Effect.PURE
-            args = stmt.args if stmt is not None and pure else ()
-            if pending[-1] not in self.spread and (new := [a for a in args if a not in self.spread]):
-                pending += new
+            last = pending.pop()
+            stmt = last.stmt
+            if last in self.spread:
                 continue
-            found = max((self.spread[a] for a in args), default=SAME) if pure else OWN
-            if stmt is not None and stmt.row is control.TID:  # the last axis runs fastest
-                found = ALIKE if stmt.attr.axis < self.function.rank - 1 else OWN
-            self.spread.setdefault(pending.pop(), found)
+            if stmt is None or stmt.regions or stmt.row.effect is not Effect.PURE:
+                self.spread[last] = OWN
+            elif stmt.row is control.TID:  # the last axis runs fastest
+                self.spread[last] = ALIKE if stmt.attr.axis < self.function.rank - 1 else OWN
+            elif new := [a for a in stmt.args if a not in self.spread]:
+                pending += [last, *new]
+            else:
+                self.spread[last] = max((self.spread[a] for a in stmt.args), default=SAME)
         return self.spread[value]
 
     def row_for(self, stmt: Stmt) -> None:

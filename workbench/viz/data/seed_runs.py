@@ -12,13 +12,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...arrays import allocation as memory
-from ...arrays.array import array, read_values
+from ...arrays.array import array, on_device, read_values
 from ...arrays.span import Span
 from ...arrays.workspace import Workspace, float_parts
 from ...device import on_host
 from ...errors import GradientError
 from ...tapes.events import checksum_of
-from ...tapes.jvp import on_device, shadow_of, value_of
+from ...tapes.jvp import shadow_of, value_of
 from ...tapes.private_copies import leaves
 from ...tapes.replay import ReplayedTape, replay, starts
 from ...tapes.reverse import walk
