@@ -274,7 +274,25 @@ def one_power_of_a_root(v: wb.array[V3], n: int, y: wb.array[F]):
     y[i] = wb.pow(wb.sqrt(v[i][0]), F(2.0))
 
 
+@wb.kernel
+def root_of_a_root(v: wb.array[V3], n: int, y: wb.array[F]):
+    i = wb.tid()
+    r = F(0.0)
+    for _ in range(n):
+        y[i] += r * r * r * r
+        r = wb.sqrt(wb.sqrt(v[i][0]))
+
+
+@wb.kernel
+def power_of_a_root_to_the_fourth(v: wb.array[V3], n: int, y: wb.array[F]):
+    i = wb.tid()
+    r = wb.pow(wb.sqrt(v[i][0]), F(0.5))
+    y[i] = r * r * r * r
+
+
 SAID = [
+    (root_of_a_root, "sqrt"),
+    (power_of_a_root_to_the_fourth, "sqrt"),
     (squared_by_a_power, "sqrt"),
     (one_power_of_a_root, "sqrt"),
     (handed_on, "sqrt"),

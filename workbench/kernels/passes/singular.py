@@ -75,8 +75,8 @@ def _hidden(
     found = [slope.of(g)]
     if row is NORMALIZE and apart:
         found += _by_direction(turns, y, g, slope, apart)
-    elif row in (CBRT, POW):
-        found += _by_power(rest, g, slope if slope.turned else by_y)
+    elif row in (CBRT, POW) or (row is SQRT and _through_another(turns, g, y)):
+        found += _by_power(row, rest, g, slope if slope.turned else by_y)
     if not any(found):
         return None, True, slope.turned
     hidden = reduce(ROWS["logical_or"], [ROWS["logical_not"](all_zero(t)) for t in found if t is not None])
@@ -84,6 +84,13 @@ def _hidden(
     if moved is not None:  # else y grows no faster than its arguments, as the root of a sum of squares
         hidden = ROWS["logical_and"](hidden, ROWS["logical_not"](all_zero(moved)))
     return hidden, slope.sure, slope.turned
+
+
+def _through_another(turns: LoopSlopes, g: Value, y: Value) -> bool:
+    """True if an adjoint g of y comes through another singular function: g of a root of whose root a power is taken."""
+    own = _same(y)
+    by_others = _VanishingSlope(turns.builder, set(), lambda s: s.row.singular is not None and s.outs[0] not in own)
+    return by_others.depends(g)
 
 
 def _by_direction(
@@ -98,10 +105,13 @@ def _by_direction(
     return found
 
 
-def _by_power(power: Sequence[Value], g: Value, slope: _VanishingSlope) -> list[Value | None]:
-    """Further slopes of an adjoint, as of the cube of a third root: those that a root of this `power` outgrows."""
+def _by_power(row: Row, power: Sequence[Value], g: Value, slope: _VanishingSlope) -> list[Value | None]:
+    """Further slopes of an adjoint, as of the cube of a third root: those that a root of this `power` outgrows.
+
+    Of a square root they are asked for where it is one of a root: three times, as of the fourth power of that.
+    """
     found = []
-    for order in range(1, 5 if power else 3):
+    for order in range(1, {CBRT: 3, SQRT: 4}.get(row, 5)):
         if (t := slope.of(g)) is None:
             break
         if order > 1:

@@ -50,6 +50,8 @@ _TABLE: dict[str, Callable[..., Any]] = {
     "clear_lto_cache": lambda: None,
     "clear_jax_callable_graph_cache": lambda callable=None: None,
     "is_conditional_graph_supported": lambda: True,
+    "JaxCallableGraphMode": IntEnum("JaxCallableGraphMode", "NONE JAX WARP WARP_STAGED WARP_STAGED_EX", start=0),
+    "JaxModulePreloadMode": IntEnum("JaxModulePreloadMode", "NONE CURRENT_DEVICE ALL_DEVICES", start=0),
 }
 for _name, _text in paragraphs("idle.txt", __file__).items():
     _made = _TABLE[_name]
@@ -58,18 +60,3 @@ for _name, _text in paragraphs("idle.txt", __file__).items():
     _made.__module__ = __name__
     _made.__doc__ = f"{_said}\n\n{_example}\n"
     globals()[_name] = _made
-
-JaxCallableGraphMode = IntEnum("JaxCallableGraphMode", "NONE JAX WARP WARP_STAGED WARP_STAGED_EX", start=0)
-JaxCallableGraphMode.__doc__ = """Warp's ways to capture a `jax_callable`. Without effect: it is called each time.
-
->>> wb.JaxCallableGraphMode.JAX.value
-1
-"""
-
-
-JaxModulePreloadMode = IntEnum("JaxModulePreloadMode", "NONE CURRENT_DEVICE ALL_DEVICES", start=0)
-JaxModulePreloadMode.__doc__ = """Warp's devices to preload on. Without effect: kernels compile at first launch.
-
->>> wb.JaxModulePreloadMode.NONE.value
-0
-"""
