@@ -141,9 +141,10 @@ def test_value_parameters_and_dim_and_shape():
     assert out[:3].tolist() == [7, 4, 5]
 
 
-def test_a_dim_beyond_the_grid_is_one():
+@pytest.mark.parametrize("axis", [1, 2, 3])
+def test_a_dim_beyond_the_grid_is_one(axis):
     k = Kernel(y=Array(int32))
-    k(memory.STORE, k.params[0], k.tid(2), k(control.DIM, attr=control.Tid(3)))
+    k(memory.STORE, k.params[0], k.tid(axis), k(control.DIM, attr=control.Tid(axis)))
     out = np.zeros(1, np.int32)
     k.run((1,), out)
     assert out[0] == 1

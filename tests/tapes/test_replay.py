@@ -275,6 +275,7 @@ def test_a_constant_that_changed_after_the_tape_is_refused_or_known():
 # ---- refusals
 
 
+@pytest.mark.host_memory
 def test_a_change_through_raw_memory_is_refused():
     x, c, y = f32(A, requires_grad=True), f32(B), wb.zeros(7)
     with wb.Tape(keep="all") as tape:
