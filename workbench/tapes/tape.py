@@ -431,7 +431,7 @@ class Tape(Recording, metaclass=Listed):
             return self._ask("against", against)
         return self._ask("diagnose", loss, grads)
 
-    def trust(self, loss: array, x: Any = None, executor: Any = None, progress: bool = True) -> Any:
+    def trust(self, loss: array, x: object = None, executor: object = None, progress: bool = True) -> Any:
         """Return how far the gradient of a loss can be followed by moving x (one array or several), as a `Trust`."""
         return self._ask("trust", loss, x, executor, progress)
 

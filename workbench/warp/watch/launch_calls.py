@@ -181,7 +181,7 @@ class LaunchCalls:
         with nullcontext() if met else self.progress.reading(kernel.func.__name__):
             serialised(without_skips(self.planned(kernel, dims, values, given))).launch(True, place)
 
-    def planned(self, kernel: Any, dims: tuple[int, ...], values: list[Any], given: list[Any]) -> Command:
+    def planned(self, kernel: object, dims: tuple[int, ...], values: list[Any], given: list[Any]) -> Command:
         """Our launch for one of Warp's, not run. Raises what the workbench says of it."""
         ours, dims = self.programs.twin(kernel), _grid(kernel, dims)
         self.twins.handles.prepare(values)

@@ -53,7 +53,7 @@ class PublishedBackward:
             _put(space, twin, values)
         return space
 
-    def retrace(self, observe: Observer, before: Observer | None = None, step: Any = None) -> Workspace:
+    def retrace(self, observe: Observer, before: Observer | None = None, step: object = None) -> Workspace:
         """Replay the pass backwards; `before` and `observe` see Warp's buffers before and after each event.
 
         `step` is ignored: nothing is computed.
@@ -178,7 +178,7 @@ def picture(backwards: Backwards, question: str, *args: object) -> Any:
             tape.last_seeds, tape.within = before
 
 
-def write_page(backwards: Backwards, path: Any, table: VerdictTable) -> Path:
+def write_page(backwards: Backwards, path: object, table: VerdictTable) -> Path:
     """Write the verdict and the live picture as one file. Returns the path."""
     written = Path(picture(backwards, "to_html", path))
     text = written.read_text("utf-8")
