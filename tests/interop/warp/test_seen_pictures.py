@@ -106,6 +106,17 @@ def test_what_depends_on_an_opaque_event_is_unverified_and_not_drawn(opaque):
     assert "opaque" in seen.show().svg
 
 
+def test_an_opaque_launch_that_no_gradient_comes_to_hides_nothing(k):
+    a, wp = arrays(k.wp), k.wp
+    with wb.interop.warp.watch(keep="all") as seen:
+        with wp.Tape() as tape:
+            wp.launch(k.texture_like, 3, inputs=[a.x, wp.uint64(0)], outputs=[a.y])
+            wp.launch(k.total, 3, inputs=[a.x], outputs=[a.loss])
+        tape.backward(a.loss)
+    (row,) = [line for line in lines(seen.show().text) if line.startswith("#0 texture_like")]
+    assert row.rstrip().endswith("x 1")
+
+
 def test_one_file_holds_the_table_and_both_gradients(wrong, tmp_path):
     seen, _ = wrong
     page = seen.to_html(tmp_path / "seen.html").read_text("utf-8")
