@@ -97,7 +97,7 @@ class ProgressBar:
     Its end takes the bar away, with all of its widgets; elsewhere, and unless `shown`, nothing is written.
     """
 
-    def __init__(self, total: int, title: str, shown: bool = True):
+    def __init__(self, total: int | None, title: str, shown: bool = True):
         self.total, self.title, self.shown, self.done = total, title, shown, 0
         self._begin = time.monotonic()
         self._bar: Any = None
@@ -106,6 +106,9 @@ class ProgressBar:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
         bar, self._bar = self._bar, None
         if bar is not None:
             bar.close()

@@ -189,13 +189,16 @@ def _folded(tokens: list[_Token]) -> list[_Token]:
             token.site = token.site.out
     if few:
         return _folded(tokens)
-    loop = max(weights, key=lambda one: weights[one])
-    found, at = list[_Token](), 0
+    alike = Counter(count for _, count in weights.values())
+    loop = max(weights, key=lambda one: (weights[one][0], alike[weights[one][1]], weights[one][1]))
+    found, at, first = list[_Token](), 0, places[loop][0]
     for a, b in pairwise([*places[loop], len(tokens)]):
         left = any(token.site.function == loop[:1] for token in tokens[a + 1 : b])  # the function has left the loop
         if left or b == len(tokens):
-            found += _turned(tokens[at : a + 1], loop)
-            at = a + 1
+            usual = {token.key for token in tokens[first:a] if weights[loop][0]}
+            end = next((n for n in range(a + 1, b) if tokens[n].key not in usual), b)  # of the last turn
+            found += _turned(tokens[at:end], loop)
+            at, first = end, b
     return [*found, *_folded(tokens[at:])]
 
 
