@@ -21,11 +21,12 @@ from ...device import on_host
 from ...errors import GradientError, LaunchError
 from ...kernels.types import is_float
 from ...tapes.replay import Runs
+from ...tapes.reverse import Observer
 from ...tapes.seeds import check_seed
 from ...tapes.tape import Tape
 from .film_choice import FilmChoice, refused
 from .loops import turns
-from .snapshot import TapeMoments, full_shape, reduced
+from .snapshot import SeedBytes, TapeMoments, full_shape, reduced
 from .text import clean
 
 MOST = 1 << 25  # bytes of all frames
@@ -121,6 +122,7 @@ class FilmReel:
     ghosts: dict[str, np.ndarray] = field(default_factory=dict)
     parted: tuple[int, str] | None = None
     named: dict[str, FilmTrack] = field(default_factory=dict)  # what functions have asked for
+    seeds: SeedBytes = field(default_factory=dict)  # of the adjoints
     _runs: Runs | None = None
 
     @property
@@ -168,10 +170,15 @@ class FilmReel:
         return [*found, *(t.note.strip() for t in every if t.note), *self.remarks, *choice.remarks]
 
     @property
+    def arrowed(self) -> FilmTrack | None:
+        """The track of the arrows, if any are drawn."""
+        return None if self.choice.arrows is None else self.tracks.get("arrows") or self.tracks.get("points")
+
+    @property
     def arrows(self) -> np.ndarray | None:
         """(frames, count, components) of the arrows that are drawn: minus an adjoint, or values."""
-        track = self.tracks.get("arrows") or self.tracks.get("points")
-        if track is None or self.choice.arrows is None:
+        track = self.arrowed
+        if track is None:
             return None
         if track.role == "arrows" and not self.choice.arrows_of:
             return track.values
@@ -235,11 +242,28 @@ class FilmReel:
             raise refused(f"{track.role} of {track.name} is {need}, as many in each frame, not {list(shapes)[:2]}.")
         return np.stack(frames)
 
-    def derivative(self, track: FilmTrack, k: int, space: Workspace) -> np.ndarray:
-        """The adjoint or tangent, in a walk that is at the moment of frame `k`, of what is drawn there."""
-        a = track.arrays[track.places[k]]
-        known = a.allocation in space
-        return track.shaped(on_host(shadow_view(a, space[a.allocation])) if known else np.zeros(full_shape(a)))
+    def along(self, walk: Callable[[Observer], object], end: Workspace, tracks: Sequence[FilmTrack]) -> list[np.ndarray]:
+        """The adjoints or tangents of tracks at all frames: a walk tells its observer, `end` has those behind the tape."""
+        frames = {n: k for k, n in enumerate(self.moments)}
+        at = {event: frames[n] for n, event in enumerate(self.tape.events) if n in frames}
+        found = [np.zeros(track.values.shape, np.float32) for track in tracks]
+
+        def take(k: int | None, space: Workspace) -> None:
+            if k is not None:
+                for track, numbers in zip(tracks, found, strict=True):
+                    a = track.arrays[track.places[k]]
+                    if a.allocation in space:
+                        numbers[k] = track.shaped(on_host(shadow_view(a, space[a.allocation])))
+
+        walk(lambda event, space: take(at.get(event), space))
+        take(frames.get(len(self.tape.events)), end)
+        return found
+
+    def walked(self, tracks: Sequence[FilmTrack], seeds: SeedBytes | None = None) -> list[np.ndarray]:
+        """The adjoints of tracks at all frames, from one walk with these seeds, or those of the last `backward`."""
+        given = self.tape.last_seeds if seeds is None else seeds
+        end = Workspace({a: Shadow(a, start=data) for a, data in given.items()})
+        return self.along(lambda observe: self.tape.retrace(observe, None, seeds), end, tracks)
 
 
 def reel(tape: Tape, choice: FilmChoice, every: int | None = None, most: int = MOST, walked: bool = True) -> FilmReel:
@@ -367,26 +391,14 @@ def _take_adjoints(made: FilmReel) -> None:
     if not tape.last_seeds:
         made.remarks.append("No adjoints: tape.backward(loss) comes first.")
         return
-    frames = {n: k for k, n in enumerate(made.moments)}
-    at = {event: frames[n] for n, event in enumerate(tape.events) if n in frames}
-    found = {id(track): np.zeros(track.values.shape, np.float32) for track in asked}
-
-    def take(k: int | None, space: Workspace) -> None:
-        if k is not None:
-            for track in asked:
-                found[id(track)][k] = made.derivative(track, k, space)
-
-    seeds = Workspace()
-    for a, seed in tape.last_seeds.items():
-        seeds[a] = Shadow(a, start=seed)
-    take(frames.get(len(tape.events)), seeds)
+    made.seeds = {a: seed.copy() for a, seed in tape.last_seeds.items()}
     try:
-        tape.retrace(lambda event, space: take(at.get(event), space))
+        found = made.walked(asked)
     except GradientError as error:
         made.remarks.append(f"No adjoints: {_first_line(error)}")
         return
-    for track in asked:
-        track.adjoint = found[id(track)]
+    for track, adjoint in zip(asked, found, strict=True):
+        track.adjoint = adjoint
 
 
 # ---- scales

@@ -36,8 +36,8 @@ export function asker(model, uid, say) {
 
   /** While one question is on its way, only the newest of the others waits.
    * @param {string} what @param {() => any} wanted @param {(answer: any, asked: any) => void} take @param {(error: string) => void} refuse
-   * @param {(busy: string) => void} [wait] */
-  function keen(what, wanted, take, refuse, wait = say) {
+   * @param {(busy: string) => void} [wait] @param {number} [lost] as LOST; 0 for what takes long, and must not run twice */
+  function keen(what, wanted, take, refuse, wait = say, lost = LOST) {
     let running = false, again = false;
     return async function go() {
       if (running) { again = true; return; }
@@ -47,7 +47,7 @@ export function asker(model, uid, say) {
         const more = wanted();
         if (!more) break;
         try {
-          take(await ask(what, more, wait, LOST), more);
+          take(await ask(what, more, wait, lost), more);
           say("");
         } catch (error) {
           refuse(/** @type {Error} */ (error).message);

@@ -1,5 +1,5 @@
 // @ts-check
-// The camera of a stage: what of space is seen where on the canvas. Two axes stay flat; three are turnedTo, without perspective.
+// The camera of a stage: what of space is seen where on the canvas. Two axes stay flat; three are turned, without perspective.
 
 const MARGIN = 0.86, STEEP = 1.5;
 

@@ -46,6 +46,7 @@ export function paintScene(f) {
   const shown = f.run ? f.run(k) : frames.point(k), known = f.run ? null : frames.known?.(k);
   f.places = placesOf(camera, shown, frames.width);
   if (known) known.forEach((/** @type {number} */ sure, /** @type {number} */ i) => { if (!sure) f.places.fill(NaN, 3 * i, 3 * i + 3); });
+  f.tips = null;
   if (f.was) paintWas(f, pen, ink, frames.point(k));
   else if (frames.beside) paintWas(f, pen, ink, frames.beside(k), 0.65);
   if (frames.mesh) paintMesh(f, pen, ink, f.places);
@@ -158,6 +159,9 @@ function dot(f, pen, [red, green, blue]) {
   pen.putImageData(image, 0, 0);
 }
 
+/** The pixels of the arrow of the scale. @param {number} many */
+export const reachOf = (many) => (many > 300 ? REACH / 2 : REACH);
+
 /** The scale of the arrows: that of the film, or of this frame. @param {any} f */
 export function scaleOf(f) {
   const { frames } = f, { arrows } = frames.meta;
@@ -166,8 +170,9 @@ export function scaleOf(f) {
 
 /** @param {any} f @param {any} pen @param {any} ink @param {number} tall */
 function paintArrows(f, pen, ink, tall) {
-  const { frames, camera, places } = f, arrow = frames.arrow(f.k), { width, many, turned: sign } = frames, scale = scaleOf(f);
-  const look = ink(frames.meta.arrows.adjoint ? "hot" : "value"), reach = many > 300 ? REACH / 2 : REACH, least = many > ARROWS_MOST ? (f.least[f.k] ??= thresholdOf(arrow, width, many)) : 0;
+  const { frames, camera, places } = f, last = f.k === frames.count - 1, arrow = (last && f.pulled) || frames.arrow(f.k), { width, many, turned: sign } = frames, scale = scaleOf(f);
+  const look = ink(frames.meta.arrows.adjoint ? "hot" : "value"), reach = reachOf(many), least = many > ARROWS_MOST ? (f.least[f.k] ??= thresholdOf(arrow, width, many)) : 0;
+  f.tips = last ? new Float64Array(3 * many).fill(NaN) : null; // what can be pulled
   let shafts = new Path2D(), heads = new Path2D(), inPath = 0;
   const flush = () => { // one path of all would take longer, and one of each too
     pen.stroke(shafts);
@@ -180,7 +185,9 @@ function paintArrows(f, pen, ink, tall) {
     const size = sizeOf(arrow, i, width), x = places[3 * i], y = places[3 * i + 1];
     if (size > least && Number.isFinite(size)) {
       const [r, u] = turnedTo(camera, sign * arrow[i * width], sign * arrow[i * width + 1], width > 2 ? sign * arrow[i * width + 2] : 0);
-      addArrow(shafts, heads, x, y, x + (r / scale) * reach, y - (u / scale) * reach);
+      const x1 = x + (r / scale) * reach, y1 = y - (u / scale) * reach;
+      addArrow(shafts, heads, x, y, x1, y1);
+      if (last && Math.hypot(x1 - x, y1 - y) > HEAD) f.tips.set([x1, y1], 3 * i);
       if (++inPath === BATCH) flush();
     } else if (!Number.isFinite(size)) drawCross(pen, x, y, ink("bad"), look);
   }

@@ -47,7 +47,10 @@ class FilmView(View):
             return super().answer(content)
         with quiet_memory():
             cells.give_way()
-            return self.what_if.answer(content)
+            found = self.what_if.answer(content)
+            if "pulls" in content:
+                self.show_seeds(self.what_if.seeds, found[0]["note"])
+            return found
 
 
 def view_of(tape: Tape, wrong: Wrong | None, against: Against, findings: Sequence[Finding], film: object) -> View:

@@ -1,7 +1,8 @@
 """The what-if of a film: the recorded program runs again with a number changed, beside what the gradient predicts.
 
 The new run is that of `tapes.replay`; the prediction of the loss is the gradient of the last seeds, that of the points
-the tangents of `tapes.jvp`. Nothing of the user's changes.
+the tangents of `tapes.jvp`. Or the seed is another one: the adjoints are those of a walk from there. Nothing of the
+user's changes.
 """
 
 from __future__ import annotations
@@ -21,9 +22,12 @@ from ...tapes.events import Event
 from ...tapes.jvp import carry_tangents, shadow_of
 from ...tapes.tape import Tape
 from ..data.film import FilmReel, largest
+from ..data.seed_runs import cell_name
+from ..data.snapshot import SeedBytes, full_shape, seed_bytes
 from ..data.text import clean, json_number
 
 Changes = Sequence[tuple[int, int, float]]  # of (input, flat index, by how much)
+TERMS = 4  # that are named
 
 
 class FilmInput(NamedTuple):
@@ -41,6 +45,7 @@ class WhatIf:
     def __init__(self, made: FilmReel):
         self.reel, self.inputs, self.refused, self.unknown = made, list[FilmInput](), "", ""
         self.points = -1  # the input that the points start from
+        self.seeds: SeedBytes | None = None  # of the arrows as they were pulled
         self._tangent = lru_cache(16)(self._carried)
         try:
             self._find()
@@ -51,7 +56,7 @@ class WhatIf:
     def meta(self) -> dict[str, Any]:
         """For the page: the inputs by name and shape, and why a point cannot be dragged."""
         inputs = [{"name": i.name, "shape": list(i.start.shape), "size": largest(i.start) or 1.0} for i in self.inputs]
-        return {"inputs": inputs, "points": self.points, "refused": self.refused}
+        return {"inputs": inputs, "points": self.points, "refused": self.refused, "seed": self._no_seed()}
 
     def _find(self) -> None:
         tape, runs, points = self.reel.tape, self.reel.runs(), self.reel.tracks.get("points")
@@ -83,7 +88,10 @@ class WhatIf:
         """The run with other inputs, and the prediction: plain data, and frames of the points (or field) of both.
 
         changes   [[input, flat index, by how much]]; frame: the one that is shown, -1 for all.
+        pulls     [[flat index, by how much]] instead: see `pulled`.
         """
+        if "pulls" in asked:
+            return self.pulled([(int(n), float(by)) for n, by in asked["pulls"]])
         if self.refused:
             raise LaunchError(self.refused, slug="film-what-if")
         changes = [(int(k), int(n), float(by)) for k, n, by in asked["changes"]]
@@ -101,6 +109,38 @@ class WhatIf:
         shown, frame = [values, self._ghost(changes)], int(asked.get("frame", -1))
         parts = [part if frame < 0 else part[frame] for part in shown if part is not None]
         return found, [np.ascontiguousarray(part, np.float32).tobytes() for part in parts]
+
+    def _no_seed(self) -> str:
+        """Why the arrows of the last frame are no seed; "" if they are."""
+        made, tape, track = self.reel, self.reel.tape, self.reel.arrowed
+        if track is None or track.adjoint is None or (track.role == "arrows" and not made.choice.arrows_of):
+            return "the arrows are no adjoints of an array on the stage"
+        if tape.within is not None:
+            return "the adjoints are those of a part of the tape"
+        last = track.arrays[track.places[-1]].span
+        if any(last.overlaps(span) is not False for event in tape.events[made.moments[-1] :] for span in event.writes):
+            return f"{track.name} is written again behind the last frame"
+        return ""
+
+    def pulled(self, pulls: Sequence[tuple[int, float]]) -> tuple[dict[str, Any], list[bytes]]:
+        """The adjoints of all frames for another seed: that of the film, and a number more at each of `pulls`.
+
+        pulls   (flat index, number): added to the adjoint, at the last frame, of the array that the arrows are of.
+        """
+        made, track = self.reel, self.reel.arrowed
+        if (why := self._no_seed()) or track is None:
+            raise LaunchError(f"the seed stays: {why}.", slug="film-what-if")
+        a = track.arrays[track.places[-1]]
+        more, tracks = np.zeros(full_shape(a)), {r: t for r, t in made.tracks.items() if t.adjoint is not None}
+        for n, by in pulls:
+            more.reshape(-1)[n] += by
+        seeds = seed_bytes(made.tape, {a: array(more, dtype=a.dtype)}, start=made.seeds)
+        found = dict(zip(tracks, made.walked(list(tracks.values()), seeds), strict=True))
+        self.seeds = seeds if pulls else None
+        terms = [f"{by:+.3g} {cell_name(track.name, n, more.shape)}" for n, by in pulls]
+        note = f"the seed of the film {' '.join(terms[:TERMS])}{' …' * (len(terms) > TERMS)}" if pulls else ""
+        meta = {"layers": list(found), "most": [largest(part) for part in found.values()], "note": note}
+        return meta, [(-part if role == "arrows" else part).tobytes() for role, part in found.items()]
 
     @cached_property
     def _before(self) -> float:
@@ -120,7 +160,7 @@ class WhatIf:
     def _loss_now(self) -> float:
         """The sum of the seeds times what they are seeds of, in the copies."""
         tape, total = self.reel.tape, 0.0
-        for allocation, seed in tape.last_seeds.items():
+        for allocation, seed in self.reel.seeds.items():
             arrays = [a for a in tape.arrays.values() if a.allocation is allocation and is_float(a.dtype)]
             a = max(arrays, key=lambda one: one.span.nbytes)
             weights = on_host(shadow_view(a, Shadow(allocation, start=seed))).astype(np.float64)
@@ -129,8 +169,8 @@ class WhatIf:
 
     def _moved(self, k: int, n: int, by: float) -> dict[str, Any]:
         one = self.inputs[k]
-        index, start = [int(i) for i in np.unravel_index(n, one.start.shape)], float(one.start.reshape(-1)[n])
-        return {"name": f"{one.name}{index}", "from": json_number(start), "to": json_number(start + by)}
+        start = float(one.start.reshape(-1)[n])
+        return {"name": cell_name(one.name, n, one.start.shape), "from": json_number(start), "to": json_number(start + by)}
 
     def _ghost(self, changes: Changes) -> np.ndarray | None:
         """The points that the derivative predicts; None where it is not known."""
@@ -144,22 +184,13 @@ class WhatIf:
         made, tape, points, a = self.reel, self.reel.tape, self.reel.tracks.get("points"), self.inputs[input].a
         if points is None or points.draw or a.allocation not in tape.active:
             return None
-        space, frames = Workspace(), {moment: k for k, moment in enumerate(made.moments)}
+        space = Workspace()
         direction = shadow_of(a, space)
         direction[np.unravel_index(n, direction.shape)] = 1
-        at = {event: frames[moment] for moment, event in enumerate(tape.events) if moment in frames}
-        found = np.zeros(points.values.shape, np.float64)
-
-        def take(k: int | None, space: Workspace) -> None:
-            if k is not None:
-                found[k] = made.derivative(points, k, space)
-
         try:
-            carry_tangents(tape, space, lambda event, space: take(at.get(event), space))
+            return made.along(lambda observe: carry_tangents(tape, space, observe), space, [points])[0]
         except GradientError:
             return None
-        take(frames.get(len(tape.events)), space)
-        return found
 
 
 def _root(tape: Tape, a: array, end: Event | None = None) -> array | None:
