@@ -105,10 +105,7 @@ class ProgressBar:
     def __enter__(self) -> ProgressBar:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
+    def close(self, *_: object) -> None:
         bar, self._bar = self._bar, None
         if bar is not None:
             bar.close()
@@ -117,6 +114,8 @@ class ProgressBar:
                     for widget in (getattr(part, "style", None), part.layout, part):
                         if widget is not None:
                             widget.close()
+
+    __exit__ = close
 
     def update(self, n: int = 1) -> bool:
         """Count `n` more. Returns True if there is a bar."""

@@ -346,7 +346,7 @@ def test_an_arrow_that_is_pulled_is_another_seed_and_all_arrows_are_its(show, ma
     page.mouse.move(x - 30, y - 45, steps=3)
     assert asked == [], "it is asked once, when the arrow is let go"
     page.mouse.up()
-    eventually(lambda: "the seed of the film" in page.inner_text(".wb-film > .wb-status"))
+    eventually(lambda: "that of the film" in page.inner_text(".wb-film > .wb-status"))
     ((first, bx), (second, by)) = asked[-1]["pulls"]
     unit = film.film_meta["arrows"]["scale"] / 64
     assert (first, second) == (2 * i, 2 * i + 1) and len(asked) == 1
@@ -361,7 +361,7 @@ def test_an_arrow_that_is_pulled_is_another_seed_and_all_arrows_are_its(show, ma
     np.testing.assert_allclose(np.array(rows(page))[:, 2:], expected, rtol=2e-5, atol=1e-6)
     assert np.abs(expected - film.adjoints("points")[0]).max() > 1e-2
     page.mouse.dblclick(*spot(film, 0, 1, page))
-    eventually(lambda: "the seed of the film" not in page.inner_text(".wb-film > .wb-status"))
+    eventually(lambda: "that of the film" not in page.inner_text(".wb-film > .wb-status"))
     np.testing.assert_allclose(np.array(rows(page))[:, 2:], film.adjoints("points")[0], rtol=2e-5, atol=1e-9)
     assert page.complaints == []
 

@@ -344,7 +344,7 @@ def _take_values(made: FilmReel, tracks: Sequence[FilmTrack]) -> None:
                 raise GradientError(text, slug="replay-differs")
     except GradientError as error:
         hint = ' wb.Tape(keep="all") keeps it.' * ("[not-kept]" in str(error))
-        made.remarks.append(f"The program could not run again: {_first_line(error)}{hint}")
+        made.remarks.append(f"The program could not run again: {first_line(error)}{hint}")
         for track in lacking:
             missing = sum(not frame.all() for frame in track.known)
             track.note += f" {track.name} was not kept in {missing} of {len(track.known)} frames."
@@ -369,7 +369,8 @@ def _take_kept(track: FilmTrack, made: FilmReel, moments: TapeMoments) -> None:
     track.known = None if mask.all() else mask
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
+    """What an error says first, for a sentence of a film."""
     return clean(str(error).splitlines()[0])
 
 
@@ -387,7 +388,7 @@ def _take_adjoints(made: FilmReel) -> None:
                 tape.refuse_inactive(a)
             asked += [track] if followed[track.role] and is_float(track.arrays[0].dtype) else []
         except GradientError as error:
-            track.note += f" No adjoint of {track.name}: {_first_line(error)}"
+            track.note += f" No adjoint of {track.name}: {first_line(error)}"
     if not tape.last_seeds:
         made.remarks.append("No adjoints: tape.backward(loss) comes first.")
         return
@@ -395,7 +396,7 @@ def _take_adjoints(made: FilmReel) -> None:
     try:
         found = made.walked(asked)
     except GradientError as error:
-        made.remarks.append(f"No adjoints: {_first_line(error)}")
+        made.remarks.append(f"No adjoints: {first_line(error)}")
         return
     for track, adjoint in zip(asked, found, strict=True):
         track.adjoint = adjoint

@@ -10,7 +10,7 @@ export function seedOf(f) {
   const given = f.meta.what_if, last = f.frames.count - 1;
   f.seed = { pulls: new Map(), note: "", first: f.frames.arrow?.(last), refused: given ? given.seed : "a page without a kernel cannot walk back again" };
   f.seed.walk = f.keen("what_if", () => ({ pulls: [...f.seed.pulls] }), (/** @type {any} */ found) => takeAdjoints(f, found), (/** @type {string} */ error) => { f.status.textContent = error; }, undefined, 0);
-  return h("p", { class: "wb-muted wb-seed" }, f.seed.refused ? `No other seed: ${f.seed.refused}.` : "another seed: at the last frame pull an arrow by its tip, or a point with Shift (or Shift and the arrow keys); Escape or a double click puts it back");
+  return h("p", { class: "wb-muted" }, f.seed.refused ? `No other seed: ${f.seed.refused}.` : "another seed: at the last frame pull an arrow by its tip, or a point with Shift (or Shift and the arrow keys); Escape or a double click puts it back");
 }
 
 /** Pull the arrow of a point by a way on the canvas; `done`: walk back from there. @param {any} f @param {number} i @param {number} dx @param {number} dy */

@@ -111,7 +111,7 @@ function say(f) {
   }
   const ill = f.panels.length ? frames.cell(k).reduce((/** @type {number} */ sum, /** @type {number} */ v) => sum + Number(!Number.isFinite(v)), 0) : 0;
   if (ill) parts.push(`${count(ill, "cell")} of ${meta.field.name} NaN or infinite`);
-  if (f.seed.note) parts.push(f.seed.note);
+  if (f.seed.note) parts.push(`seed: ${f.seed.note}`);
   if (meta.parted?.[0] === k) parts.push(`here the two runs part: ${meta.parted[1]}`);
   const text = parts.join(". ");
   if (f.status.textContent !== text) f.status.textContent = text;

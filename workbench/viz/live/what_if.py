@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...arrays import allocation as memory
 from ...arrays.array import array, read_values
 from ...arrays.workspace import Shadow, Workspace, shadow_view
 from ...device import on_host
@@ -21,13 +22,13 @@ from ...kernels.types import Struct, is_float
 from ...tapes.events import Event
 from ...tapes.jvp import carry_tangents, shadow_of
 from ...tapes.tape import Tape
-from ..data.film import FilmReel, largest
+from ..data.film import FilmReel, first_line, largest
 from ..data.seed_runs import cell_name
 from ..data.snapshot import SeedBytes, full_shape, seed_bytes
 from ..data.text import clean, json_number
+from .view import cells, quiet_memory
 
 Changes = Sequence[tuple[int, int, float]]  # of (input, flat index, by how much)
-TERMS = 4  # that are named
 
 
 class FilmInput(NamedTuple):
@@ -40,7 +41,7 @@ class FilmInput(NamedTuple):
 
 
 class WhatIf:
-    """Answers to questions of the page about other inputs. The caller holds the lock."""
+    """Answers to questions of the page about other inputs, and about other seeds."""
 
     def __init__(self, made: FilmReel):
         self.reel, self.inputs, self.refused, self.unknown = made, list[FilmInput](), "", ""
@@ -48,9 +49,10 @@ class WhatIf:
         self.seeds: SeedBytes | None = None  # of the arrows as they were pulled
         self._tangent = lru_cache(16)(self._carried)
         try:
-            self._find()
+            with memory.LOCK, memory.unrecorded():
+                self._find()
         except GradientError as error:
-            self.refused = clean(str(error).splitlines()[0])
+            self.refused = first_line(error)
 
     @property
     def meta(self) -> dict[str, Any]:
@@ -79,22 +81,27 @@ class WhatIf:
         """The end of the walk from the last seeds; None, with a reason, where there is none."""
         self.unknown = "" if tape.last_seeds else "tape.backward(loss) comes first"
         try:
-            return tape.retrace(lambda *_: None) if tape.last_seeds else None
+            return tape.retrace(None) if tape.last_seeds else None
         except GradientError as error:
-            self.unknown = clean(str(error).splitlines()[0])
+            self.unknown = first_line(error)
             return None
 
     def answer(self, asked: Mapping[str, Any]) -> tuple[dict[str, Any], list[bytes]]:
+        """`run_again` with `changes` and `frame`, or `pull` with `pulls`. Raises `Busy` where it would have to wait."""
+        with quiet_memory():
+            cells.give_way()
+            if "pulls" in asked:
+                return self.pull([(int(n), float(by)) for n, by in asked["pulls"]])
+            changes = [(int(k), int(n), float(by)) for k, n, by in asked["changes"]]
+            return self.run_again(changes, int(asked.get("frame", -1)))
+
+    def run_again(self, changes: Changes, frame: int) -> tuple[dict[str, Any], list[bytes]]:
         """The run with other inputs, and the prediction: plain data, and frames of the points (or field) of both.
 
-        changes   [[input, flat index, by how much]]; frame: the one that is shown, -1 for all.
-        pulls     [[flat index, by how much]] instead: see `pulled`.
+        frame   the one that is shown, -1 for all.
         """
-        if "pulls" in asked:
-            return self.pulled([(int(n), float(by)) for n, by in asked["pulls"]])
         if self.refused:
             raise LaunchError(self.refused, slug="film-what-if")
-        changes = [(int(k), int(n), float(by)) for k, n, by in asked["changes"]]
         values, loss = self._run(changes)
         slopes = [gradient if gradient is None else gradient.reshape(-1) for *_, gradient in self.inputs]
         known = all(slopes[k] is not None for k, _, _ in changes)
@@ -106,8 +113,7 @@ class WhatIf:
             "note": self.unknown,
             "moved": [self._moved(*change) for change in changes],
         }
-        shown, frame = [values, self._ghost(changes)], int(asked.get("frame", -1))
-        parts = [part if frame < 0 else part[frame] for part in shown if part is not None]
+        parts = [part if frame < 0 else part[frame] for part in (values, self._ghost(changes)) if part is not None]
         return found, [np.ascontiguousarray(part, np.float32).tobytes() for part in parts]
 
     def _no_seed(self) -> str:
@@ -122,7 +128,7 @@ class WhatIf:
             return f"{track.name} is written again behind the last frame"
         return ""
 
-    def pulled(self, pulls: Sequence[tuple[int, float]]) -> tuple[dict[str, Any], list[bytes]]:
+    def pull(self, pulls: Sequence[tuple[int, float]]) -> tuple[dict[str, Any], list[bytes]]:
         """The adjoints of all frames for another seed: that of the film, and a number more at each of `pulls`.
 
         pulls   (flat index, number): added to the adjoint, at the last frame, of the array that the arrows are of.
@@ -137,8 +143,8 @@ class WhatIf:
         seeds = seed_bytes(made.tape, {a: array(more, dtype=a.dtype)}, start=made.seeds)
         found = dict(zip(tracks, made.walked(list(tracks.values()), seeds), strict=True))
         self.seeds = seeds if pulls else None
-        terms = [f"{by:+.3g} {cell_name(track.name, n, more.shape)}" for n, by in pulls]
-        note = f"the seed of the film {' '.join(terms[:TERMS])}{' …' * (len(terms) > TERMS)}" if pulls else ""
+        terms = [f"{by:+.3g} {cell_name(track.name, n, more.shape)}" for n, by in pulls if by]
+        note = f"that of the film {' '.join(terms)}" if pulls else ""
         meta = {"layers": list(found), "most": [largest(part) for part in found.values()], "note": note}
         return meta, [(-part if role == "arrows" else part).tobytes() for role, part in found.items()]
 
