@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -123,7 +124,6 @@ class FilmReel:
     parted: tuple[int, str] | None = None
     named: dict[str, FilmTrack] = field(default_factory=dict)  # what functions have asked for
     seeds: SeedBytes = field(default_factory=dict)  # of the adjoints
-    _runs: Runs | None = None
 
     @property
     def dims(self) -> int:
@@ -170,19 +170,18 @@ class FilmReel:
         return [*found, *(t.note.strip() for t in every if t.note), *self.remarks, *choice.remarks]
 
     @property
-    def arrowed(self) -> FilmTrack | None:
-        """The track of the arrows, if any are drawn."""
-        return None if self.choice.arrows is None else self.tracks.get("arrows") or self.tracks.get("points")
+    def falling(self) -> FilmTrack | None:
+        """The track whose adjoints, negated, are the arrows; None if they are values, or none are drawn."""
+        track = self.tracks.get("arrows") or self.tracks.get("points")
+        own = track is not None and track.role == "arrows" and not self.choice.arrows_of
+        return None if self.choice.arrows is None or own or track is None or track.adjoint is None else track
 
     @property
     def arrows(self) -> np.ndarray | None:
         """(frames, count, components) of the arrows that are drawn: minus an adjoint, or values."""
-        track = self.arrowed
-        if track is None:
-            return None
-        if track.role == "arrows" and not self.choice.arrows_of:
-            return track.values
-        return None if track.adjoint is None else -track.adjoint
+        if "arrows" in self.tracks and not self.choice.arrows_of:
+            return self.tracks["arrows"].values
+        return None if (track := self.falling) is None else -np.asarray(track.adjoint)
 
     @property
     def colours(self) -> np.ndarray | None:
@@ -191,24 +190,27 @@ class FilmReel:
         found = None if track is None else track.adjoint if self.choice.colour_of else track.values
         return None if found is None else found[..., 0]
 
+    @cached_property
     def runs(self) -> Runs:
         """The recorded program, to run again. Raises what `tape.replay` raises."""
-        self._runs = self._runs or Runs(self.tape)
-        return self._runs
+        return Runs(self.tape)
 
-    def run(self, tracks: Sequence[FilmTrack], end: Callable[[], None] = lambda: None) -> list[np.ndarray]:
-        """The frames of tracks in a run from where `runs()` was restarted, as `values`; `end` is called at its end."""
-        runs, frames = self.runs(), {n: k for k, n in enumerate(self.moments)}
+    @cached_property
+    def at(self) -> dict[int, int]:
+        """The frame of a moment."""
+        return {n: k for k, n in enumerate(self.moments)}
+
+    def run(self, tracks: Sequence[FilmTrack]) -> list[np.ndarray]:
+        """The frames of tracks in a run from where `runs` was restarted, as `values`."""
         asked = [track for track in (*tracks, *self.named.values()) if track.draw is None]
         found = {id(track): np.zeros(track.values.shape, np.float32) for track in asked}
 
         def take(n: int) -> None:
-            if (k := frames.get(n)) is not None:
+            if (k := self.at.get(n)) is not None:
                 for track in asked:
-                    found[id(track)][k] = track.shaped(read_values(runs.of(track.arrays[track.places[k]])))
+                    found[id(track)][k] = track.shaped(read_values(self.runs.of(track.arrays[track.places[k]])))
 
-        runs.run(take)
-        end()
+        self.runs.run(take)
         look = {name: found[id(track)] for name, track in self.named.items()}
         return [self.drawn(track, look.__getitem__) if track.draw else found[id(track)] for track in tracks]
 
@@ -242,10 +244,9 @@ class FilmReel:
             raise refused(f"{track.role} of {track.name} is {need}, as many in each frame, not {list(shapes)[:2]}.")
         return np.stack(frames)
 
-    def along(self, walk: Callable[[Observer], object], end: Workspace, tracks: Sequence[FilmTrack]) -> list[np.ndarray]:
-        """The adjoints or tangents of tracks at all frames: a walk tells its observer, `end` has those behind the tape."""
-        frames = {n: k for k, n in enumerate(self.moments)}
-        at = {event: frames[n] for n, event in enumerate(self.tape.events) if n in frames}
+    def along(self, tracks: Sequence[FilmTrack], walk: Callable[[Observer], Any], end: Workspace) -> list[np.ndarray]:
+        """The adjoints or tangents of tracks at all frames of a walk; `end` has those behind the tape."""
+        at = {self.tape.events[n]: k for n, k in self.at.items() if n < len(self.tape.events)}
         found = [np.zeros(track.values.shape, np.float32) for track in tracks]
 
         def take(k: int | None, space: Workspace) -> None:
@@ -256,14 +257,14 @@ class FilmReel:
                         numbers[k] = track.shaped(on_host(shadow_view(a, space[a.allocation])))
 
         walk(lambda event, space: take(at.get(event), space))
-        take(frames.get(len(self.tape.events)), end)
+        take(self.at.get(len(self.tape.events)), end)
         return found
 
     def walked(self, tracks: Sequence[FilmTrack], seeds: SeedBytes | None = None) -> list[np.ndarray]:
         """The adjoints of tracks at all frames, from one walk with these seeds, or those of the last `backward`."""
         given = self.tape.last_seeds if seeds is None else seeds
         end = Workspace({a: Shadow(a, start=data) for a, data in given.items()})
-        return self.along(lambda observe: self.tape.retrace(observe, None, seeds), end, tracks)
+        return self.along(tracks, lambda observe: self.tape.retrace(observe, None, seeds), end)
 
 
 def reel(tape: Tape, choice: FilmChoice, every: int | None = None, most: int = MOST, walked: bool = True) -> FilmReel:
@@ -335,7 +336,7 @@ def _take_values(made: FilmReel, tracks: Sequence[FilmTrack]) -> None:
     if not lacking:
         return
     try:
-        made.runs().restart()
+        made.runs.restart()
         found = made.run(lacking)
         for track, again in zip(lacking, found, strict=True):
             known = np.broadcast_to(track.known, again.shape)

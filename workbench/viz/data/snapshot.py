@@ -275,15 +275,11 @@ class TapeMoments:
                     made = blank[key]
                 found.setdefault(key, {})[position] = made
 
-        def observe(event: Event, space: Workspace) -> None:
-            if event in places:
-                take(places[event], space)
-
         started = {a.allocation for a, _, _ in wanted if a.allocation in seeds}
         take(len(self.events), Workspace({a: Shadow(a, start=seeds[a]) for a in started}))
         try:
             if places:
-                self.retrace(observe, None)
+                self.retrace(lambda event, space: take(places.get(event, -1), space), None)
         except GradientError as error:
             self.refused = error
             raise
@@ -296,7 +292,7 @@ class TapeMoments:
 def seed_bytes(
     tape: Tape, grads: Mapping[Any, Any], minus: Mapping[Any, Any] | None = None, start: SeedBytes | None = None
 ) -> dict[Allocation, Any]:
-    """The bytes for `Tape.retrace` of seeds {array: seed}, with those of `minus` taken away, on top of those in `start`.
+    """The bytes for `Tape.retrace` of seeds {array: seed}, those of `minus` taken away, on top of the ones in `start`.
 
     Raises GradientError for a seed that does not fit.
     """

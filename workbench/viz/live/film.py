@@ -27,7 +27,7 @@ from .view import PAGE, cells, module, reply, style
 from .what_if import WhatIf
 from .widget import Widget
 
-STAGE = tuple(f"{name}.js" for name in "film_frames camera film_paint film_bar film_seed film_what_if film_stage".split())
+STAGE = ("camera.js", *(f"film_{part}.js" for part in "frames paint bar seed what_if stage".split()))
 FILM = ("elements.js", "ask.js", "late_messages.js", *STAGE, "film.js")
 PLAYED_MOST = 1_500_000  # bytes of a film that a notebook keeps
 PLAYED = """<style>.wb-poster:has(~.wb-played){{display:none}} .wb-played{{width:100%;height:680px;border:0}}</style>

@@ -9,7 +9,7 @@ import { reachOf, scaleOf } from "./film_paint.js";
 export function seedOf(f) {
   const given = f.meta.what_if, last = f.frames.count - 1;
   f.seed = { pulls: new Map(), note: "", first: f.frames.arrow?.(last), refused: given ? given.seed : "a page without a kernel cannot walk back again" };
-  f.seed.walk = f.keen("what_if", () => ({ pulls: [...f.seed.pulls] }), (/** @type {any} */ found) => takeAdjoints(f, found), (/** @type {string} */ error) => { f.status.textContent = error; }, undefined, 0);
+  f.seed.walk = f.keen("what_if", () => ({ pulls: [...f.seed.pulls] }), (/** @type {any} */ found) => takeAdjoints(f, found), (/** @type {string} */ error) => { f.status.textContent = error; });
   return h("p", { class: "wb-muted" }, f.seed.refused ? `No other seed: ${f.seed.refused}.` : "another seed: at the last frame pull an arrow by its tip, or a point with Shift (or Shift and the arrow keys); Escape or a double click puts it back");
 }
 

@@ -21,7 +21,7 @@ export function stageOf(model, signal, root, pick) {
     camera: cameraOf(meta.dims, meta.points?.box ?? []), panels: [],
   };
   f.status = h("p", { class: "wb-status", role: "status", "aria-live": "polite" });
-  Object.assign(f, asker(model, `film${Math.random().toString(36).slice(2, 9)}`, (text) => { if (text) f.status.textContent = text; }));
+  Object.assign(f, asker(model, `film${Math.random().toString(36).slice(2, 9)}`, (text) => { if (text) f.status.textContent = text; }, 0));
   f.paint = () => paintStage(f);
   f.go = (/** @type {number} */ k, save = true) => go(f, k, save);
   f.k = frameAt(meta.moments, model.get("cursor"));

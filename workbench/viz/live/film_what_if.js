@@ -16,7 +16,7 @@ export function whatIfOf(f) {
     w.box.append(h("p", { class: "wb-muted" }, `Not here: ${why}.`), seedOf(f));
     return w.box;
   }
-  w.ask = f.keen("what_if", () => w.wanted.changes.length && w.wanted, (/** @type {any} */ found, /** @type {any} */ asked) => takeRun(f, found, asked), (/** @type {string} */ error) => { w.said.textContent = error; }, undefined, 0);
+  w.ask = f.keen("what_if", () => w.wanted.changes.length && w.wanted, (/** @type {any} */ found, /** @type {any} */ asked) => takeRun(f, found, asked), (/** @type {string} */ error) => { w.said.textContent = error; });
   w.input = h("select", { "aria-label": "input to change", onchange: () => chooseInput(f) }, ...given.inputs.map((/** @type {any} */ one, /** @type {number} */ k) => h("option", { value: k }, one.name)));
   w.index = h("input", { type: "text", size: 6, value: "0", "aria-label": "index of the number", onchange: () => chooseInput(f) });
   w.slider = h("input", { type: "range", min: -100, max: 100, value: 0, step: 1, "aria-label": "change of the number", oninput: () => slid(f), onchange: () => ask(f, -1) });

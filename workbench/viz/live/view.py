@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +22,11 @@ import traitlets
 
 from ...arrays import allocation as memory
 from ...arrays.array import array
-from ...arrays.workspace import Workspace
 from ...derivatives.pitfalls import Wrong
 from ...device import xp
 from ...diagnose import Finding
 from ...errors import GradientError
 from ...tapes.events import Event
-from ...tapes.reverse import Observer
 from ...tapes.tape import Tape
 from ..data.columns import Columns
 from ..data.gather import Levels, levels, no_collector, structure
@@ -302,11 +300,8 @@ class View(Saved, Widget):
     def show_seeds(self, seeds: SeedBytes | None, text: str = "") -> None:
         """Show the reverse pass of these bytes of seeds; of None: of the last `backward`. The caller holds the lock."""
         self._seeds, self.moments = seeds, None
-        self._retrace = None if seeds is None else self._walk_again
+        self._retrace = None if seeds is None else partial(self.tape.retrace, seeds=seeds)
         self._give(self._level_traits(), text)
-
-    def _walk_again(self, observe: Observer, before: Observer | None = None) -> Workspace:
-        return self.tape.retrace(observe, before, self._seeds)
 
     def _give(self, traits: dict[str, Any], text: str = "") -> None:
         if text and "levels_meta" in traits:

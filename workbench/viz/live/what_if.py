@@ -61,9 +61,14 @@ class WhatIf:
         return {"inputs": inputs, "points": self.points, "refused": self.refused, "seed": self._no_seed()}
 
     def _find(self) -> None:
-        tape, runs, points = self.reel.tape, self.reel.runs(), self.reel.tracks.get("points")
+        tape, runs, points = self.reel.tape, self.reel.runs, self.reel.tracks.get("points")
         runs.restart()
-        space = self._gradients(tape)
+        space, self.unknown = None, "tape.backward(loss) comes first"
+        if tape.last_seeds:
+            try:
+                space, self.unknown = tape.retrace(None), ""
+            except GradientError as error:
+                self.unknown = first_line(error)
         root = None if points is None or points.draw else _root(tape, points.arrays[0])
         asked = [a for a in tape.arrays.values() if a.allocation.asked and _root(tape, a) is a]
         for a in asked if root is None else [root, *asked]:
@@ -76,15 +81,6 @@ class WhatIf:
             self.inputs.append(FilmInput(name, a, start, gradient))
         if root is not None and self.inputs and self.inputs[0].a is root:
             self.points = 0
-
-    def _gradients(self, tape: Tape) -> Workspace | None:
-        """The end of the walk from the last seeds; None, with a reason, where there is none."""
-        self.unknown = "" if tape.last_seeds else "tape.backward(loss) comes first"
-        try:
-            return tape.retrace(None) if tape.last_seeds else None
-        except GradientError as error:
-            self.unknown = first_line(error)
-            return None
 
     def answer(self, asked: Mapping[str, Any]) -> tuple[dict[str, Any], list[bytes]]:
         """`run_again` with `changes` and `frame`, or `pull` with `pulls`. Raises `Busy` where it would have to wait."""
@@ -118,8 +114,8 @@ class WhatIf:
 
     def _no_seed(self) -> str:
         """Why the arrows of the last frame are no seed; "" if they are."""
-        made, tape, track = self.reel, self.reel.tape, self.reel.arrowed
-        if track is None or track.adjoint is None or (track.role == "arrows" and not made.choice.arrows_of):
+        made, tape, track = self.reel, self.reel.tape, self.reel.falling
+        if track is None:
             return "the arrows are no adjoints of an array on the stage"
         if tape.within is not None:
             return "the adjoints are those of a part of the tape"
@@ -133,7 +129,7 @@ class WhatIf:
 
         pulls   (flat index, number): added to the adjoint, at the last frame, of the array that the arrows are of.
         """
-        made, track = self.reel, self.reel.arrowed
+        made, track = self.reel, self.reel.falling
         if (why := self._no_seed()) or track is None:
             raise LaunchError(f"the seed stays: {why}.", slug="film-what-if")
         a = track.arrays[track.places[-1]]
@@ -158,10 +154,9 @@ class WhatIf:
         given: dict[array, np.ndarray] = {}
         for k, n, by in changes:
             given.setdefault(self.inputs[k].a, self.inputs[k].start.copy()).reshape(-1)[n] += by
-        tracks, losses = self.reel.tracks, list[float]()
-        self.reel.runs().restart(given)
-        (values,) = self.reel.run([tracks.get("points") or tracks["field"]], lambda: losses.append(self._loss_now()))
-        return values, losses[0]
+        self.reel.runs.restart(given)
+        (values,) = self.reel.run([self.reel.tracks.get("points") or self.reel.tracks["field"]])
+        return values, self._loss_now()
 
     def _loss_now(self) -> float:
         """The sum of the seeds times what they are seeds of, in the copies."""
@@ -170,13 +165,13 @@ class WhatIf:
             arrays = [a for a in tape.arrays.values() if a.allocation is allocation and is_float(a.dtype)]
             a = max(arrays, key=lambda one: one.span.nbytes)
             weights = on_host(shadow_view(a, Shadow(allocation, start=seed))).astype(np.float64)
-            total += float((weights * read_values(self.reel.runs().of(a)))[weights != 0].sum())
+            total += float((weights * read_values(self.reel.runs.of(a)))[weights != 0].sum())
         return total
 
     def _moved(self, k: int, n: int, by: float) -> dict[str, Any]:
-        one = self.inputs[k]
-        start = float(one.start.reshape(-1)[n])
-        return {"name": cell_name(one.name, n, one.start.shape), "from": json_number(start), "to": json_number(start + by)}
+        name, _, start, _ = self.inputs[k]
+        was = float(start.reshape(-1)[n])
+        return {"name": cell_name(name, n, start.shape), "from": json_number(was), "to": json_number(was + by)}
 
     def _ghost(self, changes: Changes) -> np.ndarray | None:
         """The points that the derivative predicts; None where it is not known."""
@@ -194,7 +189,7 @@ class WhatIf:
         direction = shadow_of(a, space)
         direction[np.unravel_index(n, direction.shape)] = 1
         try:
-            return made.along(lambda observe: carry_tangents(tape, space, observe), space, [points])[0]
+            return made.along([points], lambda observe: carry_tangents(tape, space, observe), space)[0]
         except GradientError:
             return None
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator
-from functools import cached_property
 from types import FrameType, FunctionType
 from typing import Any
 
@@ -33,12 +32,8 @@ class LaunchCalls:
     def __init__(self, session: Session, recorder: EventRecorder):
         self.session, self.recorder = session, recorder
         self.twins, self.programs = session.twins, session.programs
+        self.progress = ProgressBar(None, "reading kernels")  # some hundred for an engine
         self.adjoints: list[AdjointLaunch] = []
-
-    @cached_property
-    def progress(self) -> ProgressBar:
-        """Counts the kernels that a watch reads, some hundred for an engine."""
-        return ProgressBar(None, "reading kernels")
 
     def install(self, hooks: Hooks) -> None:
         hooks.put(context.launch, self.launch, always=True)
