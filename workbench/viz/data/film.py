@@ -371,7 +371,7 @@ def _take_kept(track: FilmTrack, made: FilmReel, moments: TapeMoments) -> None:
 
 
 def first_line(error: Exception) -> str:
-    """What an error says first, for a sentence of a film."""
+    """The first line of an error, for a sentence of a film."""
     return clean(str(error).splitlines()[0])
 
 

@@ -113,7 +113,7 @@ class WhatIf:
         return found, [np.ascontiguousarray(part, np.float32).tobytes() for part in parts]
 
     def _no_seed(self) -> str:
-        """Why the arrows of the last frame are no seed; "" if they are."""
+        """The reason that the arrows of the last frame are no seed; "" if they are."""
         made, tape, track = self.reel, self.reel.tape, self.reel.falling
         if track is None:
             return "the arrows are no adjoints of an array on the stage"
