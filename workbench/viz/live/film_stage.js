@@ -16,7 +16,7 @@ const NEAR = 14, PULL = 8, TABLE_ROWS = 60; // pixels around the pointer, and of
 export function stageOf(model, signal, root, pick) {
   const meta = structuredClone(model.get("film_meta")), frames = framesOf(meta, model.get("film_data"));
   /** @type {any} */ const f = {
-    model, signal, root, pick, meta, frames, k: 0, phase: "both", hover: -1, chosen: -1, cell: -1, own: false, timer: 0, run: null, ghost: null, was: false, least: [], pulled: null, tips: null, scales: {},
+    model, signal, root, pick, meta, frames, k: 0, phase: "both", hover: -1, chosen: -1, cell: -1, own: false, timer: 0, run: null, ghost: null, least: [], pulled: null, tips: null, scales: {},
     still: globalThis.matchMedia?.("(prefers-reduced-motion: reduce)").matches ?? false, reversible: Boolean(frames.adjoint || frames.cellAdjoint || meta.colour?.adjoint),
     camera: cameraOf(meta.dims, meta.points?.box ?? []), panels: [],
   };
@@ -76,10 +76,7 @@ function scaleBar(f, role, of) {
 }
 
 /** @param {any} f */
-function pickedOf(f) {
-  f.picked = h("div", { class: "wb-picked" }, h("strong", {}, "values"), f.pickedText = h("output", { class: "wb-figures", "aria-live": "polite" }, "click a point or a cell"));
-  return f.picked;
-}
+const pickedOf = (f) => h("div", { class: "wb-picked" }, h("strong", {}, "values"), f.pickedText = h("output", { class: "wb-figures", "aria-live": "polite" }, "click a point or a cell"));
 
 /** Draw the frame anew. @param {any} f */
 function paintStage(f) {

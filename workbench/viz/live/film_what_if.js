@@ -49,7 +49,6 @@ function asItWas(f) {
   w.changes = [];
   w.slider.value = "0";
   f.run = f.ghost = null;
-  f.was = false;
   w.number.textContent = w.said.textContent = "";
   drawLoss(w);
   if (f.element) f.paint();
@@ -83,7 +82,6 @@ function takeRun(f, found, { frame, by }) {
   const w = f.whatIf;
   if (!w.changes.length) return; // as it was meanwhile
   [f.run, f.ghost = null] = found.buffers.map((/** @type {DataView} */ view) => readerOf(view, frame < 0 ? f.frames.count : 1));
-  f.was = true;
   w.number.textContent = found.moved.map((/** @type {any} */ m) => `${m.name}  ${short(m.from)} → ${short(m.to)}`).join("\n");
   const says = found.predicted === null ? found.note || "no gradient of it is known" : `gradient says ${short(found.predicted, 5)}`;
   w.said.textContent = `loss ${short(found.before, 5)} → ${short(found.loss, 5)} (${says})`;
