@@ -57,6 +57,13 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         for k in range(3):
             solid[k + 1].assign(solid[k])
     found["solid"] = deep.film(solid).save(folder / "solid.html")
+    state = wb.array(np.eye(3), dtype=wb.vec3, requires_grad=True)
+    with wb.Tape(keep="all") as turned:
+        for _ in range(3):
+            state.assign(state)
+    turned.backward(grads={state: wb.ones(3, dtype=wb.vec3)})
+    found["deep_film"], found["deep"] = turned.film(state), folder / "deep.html"
+    found["deep"].write_text(found["deep_film"].page(what_if=True), "utf-8")
     (tape, _), (other, _) = spun([]), spun([0.0, 0.0, 0.0, 0.25])
     found["two_film"] = tape.film(against=other)
     found["two"] = found["two_film"].save(folder / "two.html")
@@ -318,10 +325,10 @@ def seeded(made: dict[str, Any], more: np.ndarray) -> np.ndarray:
     return tape.adjoint(a["x"], at=tape.events[moments[0]])
 
 
-def asking(made: dict[str, Any], asked: list[dict]) -> Any:
+def asking(made: dict[str, Any], asked: list[dict], film: str = "film") -> Any:
     def answer(content: dict) -> dict:
         asked.append(content)
-        found, blobs = made["film"].what_if.answer(content)
+        found, blobs = made[film].what_if.answer(content)
         return {"ok": found, "buffers": [list(blob) for blob in blobs]}
 
     return answer
@@ -399,6 +406,24 @@ def test_shift_pulls_an_arrow_out_of_a_point_that_has_none(show, made):
     page.mouse.up()
     page.keyboard.up("Shift")
     eventually(lambda: asked and [n for n, _ in asked[-1]["pulls"]] == [4, 5])
+
+
+def test_an_arrow_of_three_axes_is_pulled_in_the_plane_of_the_canvas(show, made):
+    asked: list[dict] = []
+    page = show("deep", ask=asking(made, asked, "deep_film"))
+    page.locator(".wb-scene").focus()
+    for key in ("End", "]", "Shift+ArrowRight", "Shift+ArrowUp", "Shift+ArrowUp"):
+        page.keyboard.press(key)
+    (yaw, pitch), pixel = (0.6, 0.4), made["deep_film"].film_meta["arrows"]["scale"] / 64
+    right = np.array([np.cos(yaw), 0.0, np.sin(yaw)])
+    up = np.array([np.sin(pitch) * np.sin(yaw), np.cos(pitch), -np.sin(pitch) * np.cos(yaw)])
+    wanted = -pixel * (8 * right + 16 * up)  # an arrow is minus an adjoint
+    eventually(lambda: [by for _, by in asked[-1]["pulls"]], lambda by: np.allclose(by, wanted, rtol=1e-6))
+    expected = 1 + np.pad(wanted[None], ((0, 2), (0, 0)))
+    for k in (3, 0):
+        scrub(page, k)
+        eventually(lambda: np.array(rows(page))[:, 3:], lambda shown: np.allclose(shown, expected, rtol=2e-5))
+    assert page.complaints == []
 
 
 def test_without_a_kernel_the_page_says_so(show):
