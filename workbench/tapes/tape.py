@@ -205,9 +205,8 @@ class Tape(Recording, metaclass=Listed):
                 instead = "tape.backward(loss)   which calls the function"
                 raise GradientError(text, slug="func-replay", where=event.where, instead=instead)
         with memory.LOCK, memory.unrecorded():
-            space = Workspace()
-            for a, data in (self.last_seeds if seeds is None else seeds).items():
-                space[a] = Shadow(a, start=data)
+            given = self.last_seeds if seeds is None else seeds
+            space = Workspace({a: Shadow(a, start=data) for a, data in given.items()})
             return walk(self, space, observe, before, step=step, only=self.within if seeds is None else None)[0]
 
     def adjoint(self, a: array, at: Event | None = None) -> np.ndarray:

@@ -207,3 +207,14 @@ def test_a_second_backward_has_a_picture_of_its_own(k):
     np.testing.assert_allclose(first.here, 3 * now[0] ** 2, rtol=1e-6)
     known = [level for e in figure.trace.events[: first.position] for level in e.adjoint if not level.unknown]
     assert not known  # what Warp's tape has not recorded is not gone through
+
+
+def test_a_copy_of_the_script_is_in_no_block_of_a_package() -> None:
+    from workbench.warp.watch.pictures import by_module
+
+    files = ["engine/solver.py", "engine/solver.py", "script.py", "engine/solver.py", "engine/solver.py"]
+    events: list[Any] = [SimpleNamespace(where=SimpleNamespace(file=file)) for file in files]
+    kernel = SimpleNamespace(func=SimpleNamespace(__module__="engine.solver"))
+    steps: list[Any] = [SimpleNamespace(event=events[n], kernel=kernel) for n in (0, 3)]  # others copy, or fill
+    found = [(block.name, block.first, block.last) for block in by_module(steps, events)]
+    assert found == [("solver", 0, 2), ("solver", 3, 5)]

@@ -192,12 +192,14 @@ def write_page(backwards: Backwards, path: object, table: VerdictTable) -> Path:
 def by_module(steps: list[WarpStep], events: list[Event]) -> Iterator[Scope]:
     """Blocks of consecutive events whose kernels are defined in one module of a package, named after the module.
 
-    Copies and fills belong to the launch before them. Kernels of a script or a notebook have no block.
+    Copies and fills belong to the launch before them if they are called in the same folder. Kernels of a script or a
+    notebook have no block.
     """
     homes = {id(step.event): _home(step.kernel) for step in steps if step.kernel is not None}
-    home, found = "", []
+    home, folder, found = "", Path(), []
     for event in events:
-        home = homes.get(id(event), home)
+        here, folder = folder, Path(event.where.file).parent if event.where else folder
+        home = homes.get(id(event), home if here == folder else "")
         found.append(home)
     first = 0
     for name, run in groupby(found):
