@@ -243,7 +243,7 @@ class _AnySlope(_CarriedSlope):
     def _unit(self, value: Value, stmt: Stmt) -> Any:
         k = 1.0 + len(self.made)
         unit = like(value, value.type, [1 / (k + 0.37 * j) for j in range(getattr(value.type, "size", 1))])
-        if value not in self.names and stmt.row.singular is not None:
+        if value not in self.names and stmt.row.singular is not None and not stmt.row.singular.refused:
             beside = self._by_rule(value, stmt)
             met = stmt.row.singular.met(None, value, *stmt.args)
             unit = ROWS["where"](met, unit, zero(value) if beside is None else beside)
