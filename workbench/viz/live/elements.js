@@ -15,11 +15,12 @@ export function short(v, digits = 4) {
   return shown.replace(/^-/, "−");
 }
 
-/** An HTML element with attributes, listeners and children. Text only ever becomes text.
- * @param {string} tag @param {Record<string, any>} [given] @param {...(Node | string)} children */
+/** An HTML element with attributes and listeners (or its class alone), and children. Text only ever becomes text.
+ * @param {string} tag @param {Record<string, any> | string} [given] @param {...(Node | string)} children */
 export function h(tag, given = {}, ...children) {
   const node = document.createElement(tag);
-  for (const [key, value] of Object.entries(given)) {
+  if (tag === "button") node.setAttribute("type", tag);
+  for (const [key, value] of Object.entries(typeof given === "string" ? { class: given } : given)) {
     if (key.startsWith("on")) node.addEventListener(key.slice(2), value);
     else if (value !== undefined && value !== false && value !== null) node.setAttribute(key, value === true ? "" : value);
   }
@@ -33,7 +34,7 @@ export const pageAround = (node) => node.getRootNode();
 
 /** A button with a name to be read by. @param {string} text @param {string} label @param {() => void} act */
 export function button(text, label, act) {
-  return h("button", { type: "button", title: label, "aria-label": label, onclick: act }, text);
+  return h("button", { title: label, "aria-label": label, onclick: act }, text);
 }
 
 /** @param {string} tag @param {Record<string, any>} given @param {string} [text] */
@@ -58,6 +59,9 @@ export function fitMiddle(text, room, size) {
   if (text.length <= most) return text;
   return most > number.length + 1 ? `${text.slice(0, most - 1 - number.length)}…${number}` : number.length - 1 <= most ? number.trim() : "";
 }
+
+/** A number within bounds. @param {number} x @param {number} least @param {number} most */
+export const clamp = (x, least, most) => Math.min(Math.max(x, least), most);
 
 /** `3 reads`. @param {number} n @param {string} one @param {string} [many] */
 export const count = (n, one, many = one + "s") => `${n} ${n === 1 ? one : many}`;

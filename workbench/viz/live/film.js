@@ -6,7 +6,7 @@ import { hearLate } from "./late_messages.js";
 
 /** @param {any} model @param {HTMLElement} el @param {AbortSignal} signal */
 export function film(model, el, signal) {
-  const root = h("div", { class: "wb-view wb-filmroot" });
+  const root = h("div", "wb-view wb-filmroot");
   el.append(root);
   const f = stageOf(model, signal, root, () => model.set("chosen", f.chosen));
   root.append(f.element);
@@ -20,7 +20,7 @@ export default {
     try {
       film(model, el, signal);
     } catch (error) { // drawing must not takeRun the cell down
-      el.append(h("p", { class: "wb-view wb-error" }, `The film could not be drawn: ${error}. The tape and its gradients are not affected.`));
+      el.append(h("p", "wb-view wb-error", `The film could not be drawn: ${error}. The tape and its gradients are not affected.`));
       throw error;
     }
   },

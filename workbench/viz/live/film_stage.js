@@ -2,7 +2,7 @@
 // The stage: where a film is drawn, looked at, picked from and dragged. It stands alone (film.js) or above the lanes.
 import { asker } from "./ask.js";
 import { cameraOf, fitCamera, nearer, orbit, pan } from "./camera.js";
-import { button, count, h, short } from "./elements.js";
+import { button, clamp, count, h, short } from "./elements.js";
 import { barOf, drawRuler, playFilm, showTime, stop } from "./film_bar.js";
 import { frameAt, framesOf, indexOf, largestOf } from "./film_frames.js";
 import { paintField, paintScene, scaleOf } from "./film_paint.js";
@@ -24,12 +24,12 @@ export function stageOf(model, signal, root, pick) {
   f.paint = () => paintStage(f);
   f.go = (/** @type {number} */ k, save = true) => go(f, k, save);
   f.k = frameAt(meta.moments, model.get("cursor"));
-  const sights = h("div", { class: "wb-sights" }, ...scenesOf(f));
+  const sights = h("div", "wb-sights", ...scenesOf(f));
   f.table = h("tbody", {});
   const table = h("details", { class: "wb-table", ontoggle: () => fillNumbers(f) }, h("summary", {}, "the numbers of this frame as a table"), h("div", {}, h("table", {}, headOf(f), f.table)));
   f.element = h("section", { class: "wb-film", "aria-label": "film of the simulation" },
-    h("div", { class: "wb-filmtop" }, h("div", { class: "wb-seen" }, h("p", { class: "wb-caption" }, meta.caption[0]), sights, barOf(f)), h("div", { class: "wb-side" }, whatIfOf(f), pickedOf(f))),
-    h("ul", { class: "wb-remarks" }, ...meta.caption.slice(1).map((/** @type {string} */ text) => h("li", {}, text))), f.status, table);
+    h("div", "wb-filmtop", h("div", "wb-seen", h("p", "wb-caption", meta.caption[0]), sights, barOf(f)), h("div", "wb-side", whatIfOf(f), pickedOf(f))),
+    h("ul", "wb-remarks", ...meta.caption.slice(1).map((/** @type {string} */ text) => h("li", {}, text))), f.status, table);
   f.element.addEventListener("keydown", (/** @type {any} */ event) => typedOnStage(f, event));
   listen(f);
   return f;
@@ -44,9 +44,9 @@ function scenesOf(f) {
     f.camera.refit = () => fitCamera(f.camera, meta.points.box);
     const views = [button("−", "zoom out", () => { nearer(f.camera, 0.8); f.paint(); }), button("+", "zoom in", () => { nearer(f.camera, 1.25); f.paint(); }),
       button("fit", "show all of the film", () => { f.camera.refit(); f.paint(); }), button("fit frame", "show all of this frame", () => { fitCamera(f.camera, boxOf(f)); f.camera.box = meta.points.box; f.paint(); })];
-    if (frames.arrow) views.push(h("label", { class: "wb-muted" }, h("input", { type: "checkbox", onchange: (/** @type {any} */ ev) => { f.own = ev.target.checked; f.paint(); say(f); } }), "arrows to the scale of this frame"));
-    const { colour } = meta, bar = colour ? [h("div", { class: "wb-colouring" }, `${colour.adjoint ? "adjoint of " : ""}${colour.name}`, scaleBar(colour.most))] : [];
-    found.push(h("div", { class: "wb-sight" }, f.scene, f.tip, h("div", { class: "wb-views" }, ...views, ...bar)));
+    if (frames.arrow) views.push(h("label", "wb-muted", h("input", { type: "checkbox", onchange: (/** @type {any} */ ev) => { f.own = ev.target.checked; f.paint(); say(f); } }), "arrows to the scale of this frame"));
+    const { colour } = meta, bar = colour ? [h("div", "wb-colouring", `${colour.adjoint ? "adjoint of " : ""}${colour.name}`, scaleBar(colour.most))] : [];
+    found.push(h("div", "wb-sight", f.scene, f.tip, h("div", "wb-views", ...views, ...bar)));
     listenToScene(f);
   }
   if (field) {
@@ -55,7 +55,7 @@ function scenesOf(f) {
       const canvas = h("canvas", { class: "wb-plane", role: "img", "aria-label": `${name}, ${field.rows} by ${field.columns} cells, colours from ${short(-most)} to ${short(most)}` });
       const panel = { canvas, adjoint, beside: kind === "other run", most, name };
       f.panels.push(panel);
-      found.push(h("figure", { class: "wb-sight" }, h("figcaption", { class: adjoint ? "wb-hot" : "" }, name), canvas, scaleBar(most)));
+      found.push(h("figure", "wb-sight", h("figcaption", { class: adjoint ? "wb-hot" : "" }, name), canvas, scaleBar(most)));
       listenToPlane(f, panel);
     }
   }
@@ -63,11 +63,11 @@ function scenesOf(f) {
 }
 
 /** What the signed colours mean. @param {number} most */
-const scaleBar = (most) => h("div", { class: "wb-scale", role: "img", "aria-label": `colours from ${short(-most)} to ${short(most)}` }, h("span", {}, short(-most, 2)), h("span", { class: "wb-ramp" }), h("span", {}, short(most, 2)));
+const scaleBar = (most) => h("div", { class: "wb-scale", role: "img", "aria-label": `colours from ${short(-most)} to ${short(most)}` }, h("span", {}, short(-most, 2)), h("span", "wb-ramp"), h("span", {}, short(most, 2)));
 
 /** @param {any} f */
 function pickedOf(f) {
-  f.picked = h("div", { class: "wb-picked" }, h("strong", {}, "values"), f.pickedText = h("output", { class: "wb-figures", "aria-live": "polite" }, "click a point or a cell"));
+  f.picked = h("div", "wb-picked", h("strong", {}, "values"), f.pickedText = h("output", { class: "wb-figures", "aria-live": "polite" }, "click a point or a cell"));
   return f.picked;
 }
 
@@ -85,7 +85,7 @@ function paintStage(f) {
 
 /** Go to a frame. @param {any} f @param {number} k @param {boolean} save */
 function go(f, k, save) {
-  f.k = Math.min(Math.max(Math.round(k), 0), f.frames.count - 1);
+  f.k = clamp(Math.round(k), 0, f.frames.count - 1);
   f.model.set("cursor", f.meta.moments[f.k]);
   if (save) f.model.save_changes();
   f.paint();
@@ -146,7 +146,7 @@ function callout(f) {
   if (i < 0) return;
   f.tip.textContent = [...wordsOf(f, i), ...(f.hover >= 0 && i !== f.chosen ? [f.ledgers ? "click: ledger of this cell" : "click: keep in sight"] : [])].join("\n");
   const x = f.places[3 * i], y = f.places[3 * i + 1];
-  f.tip.style.left = `${Math.min(Math.max(x + 14, 4), f.scene.clientWidth - f.tip.offsetWidth - 4)}px`;
+  f.tip.style.left = `${clamp(x + 14, 4, f.scene.clientWidth - f.tip.offsetWidth - 4)}px`;
   f.tip.style.top = `${y + 16 + f.tip.offsetHeight < f.scene.clientHeight ? y + 16 : y - 16 - f.tip.offsetHeight}px`;
 }
 

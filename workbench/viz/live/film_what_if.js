@@ -1,6 +1,6 @@
 // @ts-check
 // The what-if of a film: a number of the start is moved, the kernel runs the program again, and the stage shows both.
-import { button, h, s, short } from "./elements.js";
+import { button, clamp, h, s, short } from "./elements.js";
 import { wayOf } from "./camera.js";
 
 const CHART_WIDE = 300, CHART_TALL = 130, PAD = 34;
@@ -8,21 +8,21 @@ const CHART_WIDE = 300, CHART_TALL = 130, PAD = 34;
 /** @param {any} f */
 export function whatIfOf(f) {
   const given = f.meta.what_if, w = f.whatIf = /** @type {any} */ ({ changes: [], samples: [], way: 0, at: "", held: null, sending: false });
-  w.box = h("div", { class: "wb-whatif" }, h("strong", {}, "what if"));
+  w.box = h("div", "wb-whatif", h("strong", {}, "what if"));
   if (!given || given.refused || !given.inputs.length) {
     const why = given?.refused || (given ? "the tape starts from nothing that could be moved" : "a page without a kernel cannot run the program again; tape.film() in a notebook can");
-    w.box.append(h("p", { class: "wb-muted" }, `Not here: ${why}.`));
+    w.box.append(h("p", "wb-muted", `Not here: ${why}.`));
     return w.box;
   }
   w.input = h("select", { "aria-label": "input to change", onchange: () => chooseInput(f) }, ...given.inputs.map((/** @type {any} */ one, /** @type {number} */ k) => h("option", { value: k }, one.name)));
   w.index = h("input", { type: "text", size: 6, value: "0", "aria-label": "index of the number", onchange: () => chooseInput(f) });
   w.slider = h("input", { type: "range", min: -100, max: 100, value: 0, step: 1, "aria-label": "change of the number", oninput: () => slid(f), onchange: () => ask(f, -1) });
-  w.number = h("output", { class: "wb-figures" });
+  w.number = h("output", "wb-figures");
   w.chart = s("svg", { viewBox: `0 0 ${CHART_WIDE} ${CHART_TALL}`, role: "img", class: "wb-losschart", "aria-label": "loss by the change: none tried yet" });
   w.said = h("output", { class: "wb-said", "aria-live": "polite" });
   const drag = given.points >= 0 && f.frames.point ? "drag a point, or move a number:" : "move a number:";
-  w.box.append(h("p", { class: "wb-muted" }, drag), h("div", { class: "wb-choice" }, w.input, w.index, w.slider), w.number, w.chart, w.said,
-    h("p", { class: "wb-muted" }, f.frames.point ? "solid: run again · dashed: what the gradient predicts" : "the field is that of the new run"),
+  w.box.append(h("p", "wb-muted", drag), h("div", "wb-choice", w.input, w.index, w.slider), w.number, w.chart, w.said,
+    h("p", "wb-muted", f.frames.point ? "solid: run again · dashed: what the gradient predicts" : "the field is that of the new run"),
     button("as it was", "show the recorded run again", () => asItWas(f)));
   chooseInput(f);
   return w.box;
@@ -31,7 +31,7 @@ export function whatIfOf(f) {
 /** @param {any} f */
 function chooseInput(f) {
   const { whatIf: w, meta } = f, one = meta.what_if.inputs[Number(w.input.value)], index = (w.index.value.match(/-?\d+/g) ?? []).map(Number);
-  const full = one.shape.map((/** @type {number} */ n, /** @type {number} */ k) => Math.min(Math.max(index[k] ?? 0, 0), n - 1));
+  const full = one.shape.map((/** @type {number} */ n, /** @type {number} */ k) => clamp(index[k] ?? 0, 0, n - 1));
   w.flat = full.reduce((/** @type {number} */ sum, /** @type {number} */ i, /** @type {number} */ k) => sum * one.shape[k] + i, 0);
   w.index.value = full.join(", ");
   w.unit = one.size / 100;

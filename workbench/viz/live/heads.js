@@ -110,7 +110,7 @@ export function composeBrackets(v, rows) {
   let drawn = 0;
   for (const k of v.open) {
     const [name, first, last] = v.meta.folds[k];
-    if (!v.cols.length || last <= v.cols[0].a || first >= v.cols[v.cols.length - 1].b) continue;
+    if (!v.cols.length || last <= v.cols[0].a || first >= v.cols.at(-1).b) continue;
     const a = xOf(v, first), b = xOf(v, last - 1), d = depthOf(v, k);
     if (d >= rows || b - a < 8 || drawn++ > 150) continue;
     const half = Math.min((v.cols[0].w || 20) * 0.42, 50), x0 = Math.max(a - half, v.left - 4), x1 = Math.min(b + half, v.wide - RIGHT + 4), y = 17 + 16 * d;

@@ -1,6 +1,6 @@
 // @ts-check
 // Mouse and keys on the picture: what is under the pointer, what a key does, what is chosen.
-import { pageAround } from "./elements.js";
+import { clamp, pageAround } from "./elements.js";
 import { showRow, toggleFamily } from "./families.js";
 import { showKeys } from "./help.js";
 import { lower, middleOf, unitOf } from "./lanes.js";
@@ -113,7 +113,7 @@ function typedOnPicture(v, key, mark) {
 function stepColumn(v, by) {
   const c = v.get("cursor"), g = v.grouped, { all } = v, k = c < v.n ? unitOf(all, c) : all.count, inFold = c < v.n && c > all.starts[k];
   const unit = by > 0 ? Math.floor(k / g) * g + g : (Math.ceil((inFold ? k + 1 : k) / g) - 1) * g;
-  step(v, all.starts[Math.min(Math.max(unit, 0), all.count)]);
+  step(v, all.starts[clamp(unit, 0, all.count)]);
   v.focus = { e: Math.min(v.get("cursor"), v.n - 1), lane: v.focus.lane };
   v.draw();
   focusCell(v);

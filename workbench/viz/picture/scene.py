@@ -1,8 +1,7 @@
 """The static picture: a title, the events along time, the rows below them (`tracks`), and the legend.
 
-A tape too long for the width of a page goes on in a further row of launches, with all lanes again. Invariants: the order
-is the drawing order, the same trace gives the same marks, and no two labels overlap: a label that has no room is
-shortened or left to its tooltip.
+A tape wider than a page goes on in a further row of launches, with all lanes again. Invariants: the order is the
+drawing order, the same trace gives the same marks, and no two labels overlap: a label that has no room is shortened.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ def draw(trace: Trace, budget: int = MARK_BUDGET, against: PassComparison | None
 
 
 class Picture:
-    """A picture before it is drawn: its rows of launches. The arguments are those of `draw`; `page`: the width it may have."""
+    """A picture before it is drawn: its rows of launches on a `page` so wide. Its other arguments are as of `draw`."""
 
     def __init__(
         self, trace: Trace, budget: int = MARK_BUDGET, against: PassComparison | None = None, page: float = PAGE

@@ -22,7 +22,7 @@ from ..data.rows import INDENT, LINE, PictureRow
 from ..data.text import clean, text_width
 from ..data.trace import AllocationTrack
 from .marks import Scene
-from .window import LANE_BUDGET, LEFT, MARGIN, TimeColumn, TimeWindow, TimeWindows
+from .window import LANE_BUDGET, LEFT, MARGIN, TimeColumn, TimeWindows
 
 THIN = 1.5  # width of a thin column in a strip at least
 HALF = 0.5  # of a version, from which its number is written on black
