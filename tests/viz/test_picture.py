@@ -17,7 +17,7 @@ from tests.support import viz_samples as samples
 from tests.support.drawn import box_of, labels_of
 from workbench.viz.data import lanes, rows
 from workbench.viz.data.marks import DARK, LIGHT, thickness
-from workbench.viz.data.text import clean, clean_lines, fit, text_width
+from workbench.viz.data.text import apart, clean, clean_lines, fit, fit_ends, fit_middle, text_width
 from workbench.viz.data.trace import (
     AdjointLevel,
     AllocationTrack,
@@ -535,6 +535,46 @@ def test_text_that_has_no_room_is_shortened() -> None:
 
 
 # ---- the table
+
+
+MUCH_ALIKE = (
+    ["body.mass_left_front_wheel", "body.mass_right_front_wheel"],
+    ["integrate_forces_of_every_particle_x", "integrate_forces_of_every_particle_y"],
+    [f"{part}_{end}" for part in ("wheel_stiffness", "wheel_damping") for end in ("front", "rear")],
+    [f"layers.{k}.attention.weight" for k in range(12)],
+)
+
+
+@pytest.mark.parametrize("names", MUCH_ALIKE)
+@pytest.mark.parametrize("room", [150, 110, 90])
+def test_what_names_differ_in_is_in_sight_where_they_have_no_room(names: list[str], room: float) -> None:
+    spans = apart(names)
+    shown = [fit_ends(name, room, 11.5, True, spans[name]) for name in names]
+    assert len({*shown}) == len(names) and all(text_width(text, 11.5, True) <= room for text in shown)
+    assert all(re.fullmatch(".*".join(map(re.escape, text.split("…"))), name) for text, name in zip(shown, names))
+    heads = [fit_middle(f"{name} #{n}", room + 30, 11.5, True, spans[name]) for n, name in enumerate(names)]
+    assert len({head.rpartition(" ")[0] for head in heads}) == len(names), "apart without their numbers"
+
+
+def test_names_that_are_not_alike_are_cut_as_if_alone() -> None:
+    assert apart(["positions", "velocities", "loss"]) == {} and apart(["x"]) == {} == apart(["x", "x"])
+    assert apart(["mass_left", "mass_right"]) == {"mass_left": (5, 9), "mass_right": (5, 10)}
+    assert fit_ends("a_name_of_some_length", 60, 11.5, True) == "a_na…gth"
+    assert fit_ends("a_name", 5, 11.5, True) == "" == fit_ends("a_name", 5, 11.5, True, (2, 6))
+
+
+def test_lanes_and_heads_show_what_their_names_differ_in() -> None:
+    names = ["state.bodies.mass_left_front_wheel_hub", "state.bodies.mass_right_front_wheel_hub"]
+    tracks = [AllocationTrack(f"m{n}", 8, [(name, 0, 8)]) for n, name in enumerate(names)]
+    kernels = ["integrate_left_front_wheel_hub", "integrate_right_front_wheel_hub"]
+    events = [
+        EventColumn(f"L{n}", n, "launch", name, touches=[samples.read(f"m{n}", names[n], 0, hi=8)])
+        for n, name in enumerate(kernels)
+    ]
+    scene = draw(Trace(tracks, events))
+    for key, side in ((0, "left"), (1, "right")):
+        lane, head = mark(scene, f"name-m{key}-0-label").text, mark(scene, f"event-{key}-label").text
+        assert side in lane and "…" in lane and side in head and "…" in head and head.endswith(f" #{key}")
 
 
 def test_the_table_has_the_facts_of_the_picture() -> None:

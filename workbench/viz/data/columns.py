@@ -38,7 +38,7 @@ from .marks import (
     touch_place,
 )
 from .rows import LINE, NAMES, OPEN, PictureRow, picture_rows
-from .text import BADGES, clean, level_text, sentence
+from .text import BADGES, apart, clean, level_text, sentence
 from .trace import FLAGS, HOW, AdjointLevel, EventColumn, Fold, NameRange, Trace, event_flags
 
 if TYPE_CHECKING:
@@ -179,6 +179,7 @@ class Columns:
             "how": HOW,
             "lanes": self._lanes(),
             "texts": [clean(text) for text in self.names.texts],
+            "apart": {self.names.text(label): span for label, span in apart({e.label for e in events}).items()},
             "ranges": [list(r) for r in self.names.ranges],
             "folds": [[clean(f.name), f.first, f.last, f.kind, f.count, f.parent, [*f.turns]] for f in folds],
             "drawing": {**DRAWING, "names": NAMES, "open": OPEN, "line": LINE},

@@ -5,6 +5,9 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
+from collections.abc import Iterable
+from itertools import pairwise
+from os.path import commonprefix
 from typing import Any
 
 from ...errors import Where, shown_file
@@ -21,6 +24,7 @@ BADGES = {
     "there": "only there",
 }
 ODD = ("parts", "here", "there")  # badges about a second pass
+Span = tuple[int, int]  # letters [a, b) of a text
 
 
 def text_width(text: str, size: float, mono: bool = False) -> float:
@@ -40,22 +44,51 @@ def fit(text: str, room: float, size: float, mono: bool = False) -> str:
     return text.rstrip() + "…" if text else ""
 
 
-def fit_ends(text: str, room: float, size: float, mono: bool = False) -> str:
-    """The text, or as much of its start and its end as has room: names differ at their ends."""
-    shown, kept = text, len(text)
-    while kept and text_width(shown, size, mono) > room:
-        kept -= 1
-        shown = f"{text[: (kept + 1) // 2]}…{text[len(text) - kept // 2 :]}"
-    return shown if kept else ""
+def apart(names: Iterable[str]) -> dict[str, Span]:
+    """The letters [a, b) of each name in which it differs from another that is much like it: short words as a whole."""
+    found: dict[str, Span] = {}
+    by_start = sorted({*names})
+    for pair in (*pairwise(by_start), *pairwise(sorted(by_start, key=lambda name: name[::-1]))):
+        one, a = pair[0], len(commonprefix(pair))
+        rest = len(commonprefix([name[a:][::-1] for name in pair]))
+        alike, ends = 3 * (a + rest), (one[:a][::-1], one[len(one) - rest :])
+        a, rest = (len(re.sub(r"^[^\W_]{1,8}(?![^\W_])", "", end)) for end in ends)
+        for name in pair:
+            if alike >= len(name):
+                first, last = found.get(name, (a, 0))
+                found[name] = min(first, a), max(last, len(name) - rest)
+    return found
 
 
-def fit_middle(text: str, room: float, size: float, mono: bool = False) -> str:
-    """The text, or as much of its start as has room, with its number (`#3`, `×200`) whole; that alone, or nothing."""
+def fit_ends(text: str, room: float, size: float, mono: bool = False, span: Span | None = None) -> str:
+    """The text, or as much of its start and its end as has room, around the letters `span` if they are given."""
+    if text_width(text, size, mono) <= room:
+        return text
+    a, b = span or (len(text) // 2, len(text) // 2)
+    for kept in range(len(text) - (b - a), 0 if a == b else -1, -1):
+        head, tail = text[: min((kept + 1) // 2, a)], text[max(len(text) - kept // 2, b) :]
+        shown = f"{head}{'…' * (len(head) < a or a == b)}{text[a:b]}{'…' * (len(tail) < len(text) - b and a < b)}{tail}"
+        if text_width(shown, size, mono) <= room:
+            return shown
+    if a == b:
+        return ""
+    left, right = "…" * (a > 0), "…" * (b < len(text))
+    inner = fit_ends(text[a:b], room - text_width(left + right, size, mono), size, mono)
+    return inner and f"{left}{inner}{right}"
+
+
+def fit_middle(text: str, room: float, size: float, mono: bool = False, span: Span | None = None) -> str:
+    """The text, or as much of its start as has room, with its number (`#3`, `×200`) whole; that alone, or nothing.
+
+    With a `span` it is `fit_ends` that shortens what is before the number.
+    """
     if text_width(text, size, mono) <= room:
         return text
     found = re.search(r" [#×]\S*$", text)
     number = found[0] if found else ""
     start = text.removesuffix(number)
+    if span is not None and (shown := fit_ends(start, room - text_width(number, size, mono), size, mono, span)):
+        return shown + number
     while start and text_width(f"{start}…{number}", size, mono) > room:
         start = start[:-1]
     if start:

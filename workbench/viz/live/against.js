@@ -82,5 +82,5 @@ export function composeTag(v, shown) {
   const left = Math.max(Math.min(x - w / 2, v.wide - w - 4), v.left), from = (first.kind === "value" ? lane.value : lane.adjoint) + lane.tall / 2;
   put(v, "path", "pointer", { d: `M${x} ${from}V${y}` });
   put(v, "rect", "tag", { x: left, y, width: w, height: TAG, rx: TAG / 2 });
-  put(v, "text", "tagtext", { x: left + w / 2, y: y + TAG - 3.6, "font-size": 10, "text-anchor": "middle" }, first.text);
+  put(v, "text", "tagtext", { x: left + w / 2, y: y + TAG - 3.6, "font-size": 10 }, first.text);
 }

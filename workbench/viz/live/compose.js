@@ -169,7 +169,7 @@ function composeMeets(v, lane, { meets, meetsOn }) {
     if (c < 0 || v.cols[c].b - v.cols[c].a > 1) return;
     const x = v.cols[c].x + v.meta.drawing.meet, y = lane.top + meets.y[one];
     put(v, "circle", "meet", { cx: x, cy: y, r: meets.radius[one] }).e = e;
-    if (meets.met[one]) put(v, "text", "meettext", { x, y: y + 3.5, "font-size": meets.size[one], "text-anchor": "middle" }, `+${meets.met[one]}`).e = e;
+    if (meets.met[one]) put(v, "text", "meettext", { x, y: y + 3.5, "font-size": meets.size[one] }, `+${meets.met[one]}`).e = e;
   });
 }
 

@@ -53,11 +53,17 @@ export function fit(text, room, size) {
   return text.length <= most ? text : most > 1 ? text.slice(0, most - 1) + "…" : "";
 }
 
-/** As much of the start of a text as has room, and its number (`#3`, `×200`) whole. @param {string} text @param {number} room @param {number} size */
-export function fitMiddle(text, room, size) {
-  const most = Math.floor(room / (size * 0.612)), [number = ""] = text.match(/ [#×]\S*$/) ?? [];
+/** As much of the start of a text as has room, and its number (`#3`, `×200`) whole; around the letters [a, b) if they
+ * are given. @param {string} text @param {number} room @param {number} size @param {number[]} [span] */
+export function fitMiddle(text, room, size, [a, b] = [0, 0]) {
+  const most = Math.floor(room / (size * 0.612)), [number = ""] = text.match(/ [#×]\S*$/) ?? [], { length } = number, n = text.length - length;
   if (text.length <= most) return text;
-  return most > number.length + 1 ? `${text.slice(0, most - 1 - number.length)}…${number}` : number.length - 1 <= most ? number.trim() : "";
+  for (let k = n; b && k >= 0; k--) {
+    const head = Math.min(a, (k + 1) >> 1), tail = Math.max(n - (k >> 1), b), shown = `${text.slice(0, head)}${head < a ? "…" : ""}${text.slice(a, b)}${b < tail ? "…" : ""}${text.slice(tail)}`;
+    if (shown.length <= most) return shown;
+  }
+  if (b) return fit(text.slice(a, b) + number, room, size);
+  return most > length + 1 ? `${text.slice(0, most - 1 - length)}…${number}` : length - 1 <= most ? number.trim() : "";
 }
 
 /** A number within bounds. @param {number} x @param {number} least @param {number} most */

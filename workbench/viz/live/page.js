@@ -15,7 +15,7 @@ export function pageOf(v) {
   v.picture.setAttribute("aria-label", `${v.meta.sentence} Left and right step the reverse pass, up and down go from lane to lane, Enter opens, question mark lists all keys.`);
   v.cursorLine = s("path", { class: "cursor" });
   v.cursorBox = s("rect", { class: "cursorbox", height: 14, rx: 7 });
-  v.cursorText = s("text", { class: "cursortext", "font-size": 9.5, "text-anchor": "middle" });
+  v.cursorText = s("text", { class: "cursortext", "font-size": 9.5 });
   v.spacer = h("div", "wb-spacer");
   v.plot = h("div", "wb-plot", v.picture, v.spacer);
   v.tip = h("div", { class: "wb-tip", "aria-hidden": "true" });

@@ -46,7 +46,7 @@ export function listenToPrinter(v) {
 }
 
 /** @param {any} v */
-const oneRow = (v) => { while (v.picture.previousSibling) v.picture.previousSibling.remove(); };
+const oneRow = (v) => [...v.plot.children].slice(0, -2).forEach((one) => one.remove());
 
 /** The window in rows of launches, each as a picture of its own. @param {any} v @param {() => void} draw */
 function wrapped(v, draw) {

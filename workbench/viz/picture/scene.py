@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ..data.columns import Columns, levels_of, scale_of_levels
 from ..data.marks import LEGEND, SIGNS, THICK, THIN, WEDGE, odd
-from ..data.text import BADGES, ODD, clean, fit, fit_middle, sentence, text_width
+from ..data.text import BADGES, ODD, apart, clean, fit, fit_middle, sentence, text_width
 from ..data.trace import Trace, event_flags, fold_flags, within_memory
 from .marks import Scene
 from .tracks import Sides, Tracks, glyph, kept_path
@@ -142,6 +142,7 @@ class LaunchRow:
         windows, trace = picture.windows, picture.trace
         self.trace, self.scene, self.number, self.count = trace, picture.scene, number, len(windows)
         self.window = windows[number]
+        self.spans = apart({clean(event.label) for event in trace.events})
         self.groups = sum(len(window.groups) for window in windows[:number])  # in the rows above
         ones = [trace.events[column.a] for window in windows for column in window.ones]
         widest = max((text_width(clean(event.name), 12, True) for event in ones), default=0.0)
@@ -183,10 +184,11 @@ class LaunchRow:
     def _event_box(self, column: TimeColumn) -> None:
         scene, event, key, pitch = self.scene, self.trace.events[column.a], column.a, self.window.pitch
         name, x, top, tall = clean(event.name), column.x, self.boxes, self.tall
+        span = self.spans.get(clean(event.label))
         if self.turned:
-            text, wide = fit_middle(name, tall - 14, 12, True), 20.0
+            text, wide = fit_middle(name, tall - 14, 12, True, span), 20.0
         else:
-            text = fit_middle(name, pitch - 22, 12, True)
+            text = fit_middle(name, pitch - 22, 12, True, span)
             wide = max(text_width(text, 12, True) + 14, min(84.0, pitch - 10))
         scene.add("path", f"guide-{key}", "guide", path=f"M{x:.1f} {top + tall:.1f}V{self.bottom:.1f}")
         look = "event lacking" if "there" in event.flags else "event" if event.facts.step == "launch" else "event other"
