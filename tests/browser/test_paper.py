@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -51,7 +52,7 @@ def test_a_printed_view_has_every_launch_in_rows_as_wide_as_the_page(paper, step
     page.screenshot(path=str(artefacts / f"paper-{steps}.png"), full_page=True)
     heads = [head for row in found for head in row["heads"]]
     assert heads[0][0] == 0 and heads[-1][1] == len(tape.events)
-    assert all(before[1] == one[0] for before, one in zip(heads, heads[1:])), "each launch once"
+    assert all(before[1] == one[0] for before, one in pairwise(heads)), "each launch once"
     assert all(b - a == 1 for a, b in heads) or steps == 200
     assert all(row["chips"] == found[0]["chips"] and row["right"] <= A4["width"] for row in found)
     for k, row in enumerate(found):

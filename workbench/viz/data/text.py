@@ -7,7 +7,6 @@ import re
 import unicodedata
 from collections.abc import Iterable
 from itertools import pairwise
-from os.path import commonprefix
 from typing import Any
 
 from ...errors import Where, shown_file
@@ -49,8 +48,8 @@ def apart(names: Iterable[str]) -> dict[str, Span]:
     found: dict[str, Span] = {}
     by_start = sorted({*names})
     for pair in (*pairwise(by_start), *pairwise(sorted(by_start, key=lambda name: name[::-1]))):
-        one, a = pair[0], len(commonprefix(pair))
-        rest = len(commonprefix([name[a:][::-1] for name in pair]))
+        one, a = pair[0], _same(*pair)
+        rest = _same(*(name[a:][::-1] for name in pair))
         alike, ends = 3 * (a + rest), (one[:a][::-1], one[len(one) - rest :])
         a, rest = (len(re.sub(r"^[^\W_]{1,8}(?![^\W_])", "", end)) for end in ends)
         for name in pair:
@@ -58,6 +57,11 @@ def apart(names: Iterable[str]) -> dict[str, Span]:
                 first, last = found.get(name, (a, 0))
                 found[name] = min(first, a), max(last, len(name) - rest)
     return found
+
+
+def _same(one: str, other: str) -> int:
+    """The number of letters that both begin with."""
+    return next((n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
 
 
 def fit_ends(text: str, room: float, size: float, mono: bool = False, span: Span | None = None) -> str:
