@@ -193,10 +193,13 @@ VALUES = "{arrays}"  # what holds the first number that is not finite
 MUCH = 1 << 31  # bytes that a tape run again to be looked at may keep
 
 
-def not_finite(case: RuleInput) -> Iterator[Finding]:
-    """Finds the first event that wrote NaN or infinity, and the first non-finite adjoint that this does not explain."""
+def not_finite(case: RuleInput, rerun: bool = True) -> Iterator[Finding]:
+    """Finds the first event that wrote NaN or infinity, and the first non-finite adjoint that this does not explain.
+
+    rerun   whether the program may be run again for what was not kept.
+    """
     first, seen, why = _first(case), case, ""
-    if first is not None and (first.clouded or _earlier(case, first)):
+    if rerun and first is not None and (first.clouded or _earlier(case, first)):
         seen, why = _again(case)
         first = _first(seen)
     position = len(case.trail.steps)

@@ -36,15 +36,16 @@ WAY_OUT = "a smaller time step, damping, or fewer steps between seed and leaf"
 class Series:
     """The norms of a repeated step, nearest to the seed first: of the incoming adjoint, and of the computed state.
 
-    The norm of a state is None where it is not known.
+    The norm of a state is None where it is not known. `every`: the steps from one norm to the next.
     """
 
     sizes: np.ndarray
     states: Sequence[float | None]
+    every: int = 1
 
     @property
     def rate(self) -> float:
-        return float((self.sizes[-1] / self.sizes[0]) ** (1 / (len(self.sizes) - 1)))
+        return float((self.sizes[-1] / self.sizes[0]) ** (1 / (self.every * (len(self.sizes) - 1))))
 
     @property
     def explodes(self) -> bool:
@@ -66,7 +67,7 @@ class Series:
         if len(known) < 2:
             return None
         most = max(size for _, size in known[1:])
-        return float((most / known[0][1]) ** (1 / (known[-1][0] - known[0][0])))
+        return float((most / known[0][1]) ** (1 / (self.every * (known[-1][0] - known[0][0]))))
 
     def text(self, unit: str, computed: str) -> str:
         """The growth as text: from what to what, and the state's beside it."""
@@ -88,7 +89,7 @@ def growing(case: RuleInput) -> Iterator[Finding]:
         yield first.finding(
             "growing",
             "warning",
-            f"going back through {len(steps)} launches of {first.event.label!r}, from {first.title} to {last.title}, "
+            f"going back through {(len(steps) - 1) * case.trail.every + 1} launches of {first.event.label!r}, from {first.title} to {last.title}, "
             + worst.text("step", "they compute"),
             WAY_OUT,
             tuple(dict.fromkeys(x.name for x in first.came)),
@@ -114,8 +115,9 @@ def _vanishing(case: RuleInput) -> Iterator[Finding]:
         norms = [norm_of(final, x) for found in leaf_accesses(case.trail).values() for x in found]
         severity = "warning" if any(n < NOTHING * sizes[begin] for n in norms) else "info"
         names, passes = tuple(dict.fromkeys(x.name for x in at.came)), sizes[least + 1] / sizes[least]
+        here = "here" if case.trail.every == 1 else f"from here back through {case.trail.every} launches"
         text = (
-            f"the gradient vanishes: only {passes:.3g} of the adjoint of {', '.join(names)} passes here, and its norm"
+            f"the gradient vanishes: only {passes:.3g} of the adjoint of {', '.join(names)} passes {here}, and its norm"
             f" falls from {sizes[begin]:.3g} in {steps[begin].title} to {sizes[-1]:.3g} in {steps[-1].title}."
         )
         yield at.finding("vanishing", severity, text, STEADY, names)
@@ -134,7 +136,7 @@ def _series(case: RuleInput) -> Iterator[tuple[list[WalkStep], Series]]:
         begin = int(sizes.argmin())
         if len(steps) - begin >= STEPS and sizes[begin] < sizes[-1]:
             taken = steps[begin:]
-            yield taken, Series(sizes[begin:], [sum(s.wrote.values()) if s.wrote else None for s in taken])
+            yield taken, Series(sizes[begin:], [sum(s.wrote.values()) if s.wrote else None for s in taken], case.trail.every)
 
 
 FEW_PER_CENT = 0.03
