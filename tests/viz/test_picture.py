@@ -551,7 +551,7 @@ def test_what_names_differ_in_is_in_sight_where_they_have_no_room(names: list[st
     spans = apart(names)
     shown = [fit_ends(name, room, 11.5, True, spans[name]) for name in names]
     assert len({*shown}) == len(names) and all(text_width(text, 11.5, True) <= room for text in shown)
-    assert all(re.fullmatch(".*".join(map(re.escape, text.split("…"))), name) for text, name in zip(shown, names))
+    assert all(re.search(".*".join(map(re.escape, text.split("…"))), name) for text, name in zip(shown, names))
     heads = [fit_middle(f"{name} #{n}", room + 30, 11.5, True, spans[name]) for n, name in enumerate(names)]
     assert len({head.rpartition(" ")[0] for head in heads}) == len(names), "apart without their numbers"
 

@@ -87,14 +87,16 @@ class _Samples(WalkRecord):
 
     def before(self, event: Event, space: Workspace) -> None:
         if (step := self.of.get(event)) is not None:
-            step.came = {x: norm_of(space, x) for x in step.accesses if x.writes}
-            step.bad_before = math.isinf(step.flowing)
+            norms = {x: norm_of(space, x) for x in step.accesses}
+            step.came = {x: n for x, n in norms.items() if x.writes}
+            step.bad_before = math.inf in norms.values()
             types = ((k.span, self.tape.scalars.get(k.span.allocation)) for k in event.kept)
             kept = (on_host(span.view(scalar.numpy)) for span, scalar in types if isinstance(scalar, Scalar))
             step.not_finite = [] if all(np.isfinite(numbers).all() for numbers in kept) else ["kept"]
 
     def after(self, event: Event, space: Workspace) -> None:
-        pass
+        if (step := self.of.get(event)) is not None:
+            step.bad_adjoints = [x.name for x in step.accesses if math.isinf(norm_of(space, x))]
 
     def findings(self) -> Iterator[Finding]:
         """Findings on where numbers stop being finite, and on adjoints that explode or vanish."""
@@ -102,7 +104,8 @@ class _Samples(WalkRecord):
             yield refused(self.error)
             return
         values = next((k for k, step in enumerate(self.steps) if step.not_finite), len(self.steps))
-        adjoints = next((k for k in reversed(range(len(self.steps))) if self.steps[k].bad_before), len(self.steps))
+        bad = [k for k, step in enumerate(self.steps) if step.bad_before or step.bad_adjoints]
+        adjoints = bad[-1] if bad else len(self.steps)
         if values < len(self.steps):
             yield from not_finite(self._walked(self._beside(values, -1), values), rerun=False)
         if adjoints < values:  # which would explain them

@@ -69,12 +69,17 @@ class Series:
         most = max(size for _, size in known[1:])
         return float((most / known[0][1]) ** (1 / (self.every * (known[-1][0] - known[0][0]))))
 
+    @property
+    def factor(self) -> str:
+        """The rate, with as many digits as tell it from 1."""
+        return f"{self.rate:.3g}" if self.rate > 1.05 else f"{1 + float(f'{self.rate - 1:.2g}'):.12g}"
+
     def text(self, unit: str, computed: str) -> str:
         """The growth as text: from what to what, and the state's beside it."""
         state = self.state_rate
         beside = "" if state is None else f"a factor of {state:.3g} a {unit}" if state > 1.005 else "no factor at all"
         text = f"the norm of the adjoint grows from {self.sizes[0]:.3g} to {self.sizes[-1]:.3g}, by a factor of"
-        return f"{text} {self.rate:.3g} a {unit}" + (f"; what {computed} grows by {beside}." if beside else ".")
+        return f"{text} {self.factor} a {unit}" + (f"; what {computed} grows by {beside}." if beside else ".")
 
 
 def growing(case: RuleInput) -> Iterator[Finding]:
@@ -94,7 +99,7 @@ def growing(case: RuleInput) -> Iterator[Finding]:
             WAY_OUT,
             tuple(dict.fromkeys(x.name for x in first.came)),
             brief=f"the adjoint of {{arrays}} explodes {{at}} and before: its norm from {worst.sizes[0]:.3g}"
-            f" to {worst.sizes[-1]:.3g} at {last.title}, by a factor of {worst.rate:.3g} a step",
+            f" to {worst.sizes[-1]:.3g} at {last.title}, by a factor of {worst.factor} a step",
         )
 
 

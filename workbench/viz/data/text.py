@@ -35,12 +35,8 @@ def text_width(text: str, size: float, mono: bool = False) -> float:
 
 
 def fit(text: str, room: float, size: float, mono: bool = False) -> str:
-    """The text, or as much as has room followed by an ellipsis; nothing if not even that has room."""
-    if text_width(text, size, mono) <= room:
-        return text
-    while text and text_width(text + "…", size, mono) > room:
-        text = text[:-1]
-    return text.rstrip() + "…" if text else ""
+    """The text, or as much of its start as has room followed by an ellipsis; nothing if not even that has room."""
+    return fit_ends(text, room, size, mono, (len(text), len(text)))
 
 
 def apart(names: Iterable[str]) -> dict[str, Span]:
@@ -69,35 +65,23 @@ def fit_ends(text: str, room: float, size: float, mono: bool = False, span: Span
     if text_width(text, size, mono) <= room:
         return text
     a, b = span or (len(text) // 2, len(text) // 2)
-    for kept in range(len(text) - (b - a), 0 if a == b else -1, -1):
-        head, tail = text[: min((kept + 1) // 2, a)], text[max(len(text) - kept // 2, b) :]
-        shown = f"{head}{'…' * (len(head) < a or a == b)}{text[a:b]}{'…' * (len(tail) < len(text) - b and a < b)}{tail}"
+    for kept in range(len(text) - (b - a), -(a < b), -1):
+        tail = min(kept // 2, len(text) - b)
+        head = min(kept - tail, a)
+        inner = text[a:b] and f"{text[a:b]}{'…' * (tail < len(text) - b)}"
+        shown = f"{text[:head].rstrip()}{'…' * (head < a or a == b)}{inner}{text[len(text) - tail :]}"
         if text_width(shown, size, mono) <= room:
             return shown
-    if a == b:
-        return ""
-    left, right = "…" * (a > 0), "…" * (b < len(text))
-    inner = fit_ends(text[a:b], room - text_width(left + right, size, mono), size, mono)
-    return inner and f"{left}{inner}{right}"
+    return fit_ends(text[a:b], room, size, mono) if a < b else ""
 
 
 def fit_middle(text: str, room: float, size: float, mono: bool = False, span: Span | None = None) -> str:
-    """The text, or as much of its start as has room, with its number (`#3`, `×200`) whole; that alone, or nothing.
-
-    With a `span` it is `fit_ends` that shortens what is before the number.
-    """
-    if text_width(text, size, mono) <= room:
-        return text
+    """The text, or as much of it as has room before its number (`#3`, `×200`), as `fit_ends`; that alone, or nothing."""
     found = re.search(r" [#×]\S*$", text)
     number = found[0] if found else ""
     start = text.removesuffix(number)
-    if span is not None and (shown := fit_ends(start, room - text_width(number, size, mono), size, mono, span)):
-        return shown + number
-    while start and text_width(f"{start}…{number}", size, mono) > room:
-        start = start[:-1]
-    if start:
-        return f"{start}…{number}"
-    return number.strip() if text_width(number.strip(), size, mono) <= room else ""
+    shown = fit_ends(start, room - text_width(number, size, mono), size, mono, span or (len(start), len(start)))
+    return shown + number if shown else number.strip() * (text_width(number.strip(), size, mono) <= room)
 
 
 def clean(text: object) -> str:

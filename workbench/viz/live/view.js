@@ -48,8 +48,8 @@ export function explorer(model, el, signal) {
   v.panels.threadChanged();
   for (const add of added) add(v);
   v.set({ ready: true });
+  lookForFindings(v); // answered first: levels take long
   if (!v.levels && v.n) v.ask("levels").catch((/** @type {Error} */ error) => v.say(error.message));
-  lookForFindings(v);
 }
 
 /** @param {any} v */
