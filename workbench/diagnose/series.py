@@ -90,11 +90,11 @@ def growing(case: RuleInput) -> Iterator[Finding]:
     yield from _vanishing(case)
     if found:
         steps, worst = max(found, key=lambda f: f[1].rate)
-        first, last = steps[0], steps[-1]
+        first, last, number = steps[0], steps[-1], (len(steps) - 1) * case.trail.every + 1
         yield first.finding(
             "growing",
             "warning",
-            f"going back through {(len(steps) - 1) * case.trail.every + 1} launches of {first.event.label!r}, from {first.title} to {last.title}, "
+            f"going back through {number} launches of {first.event.label!r}, from {first.title} to {last.title}, "
             + worst.text("step", "they compute"),
             WAY_OUT,
             tuple(dict.fromkeys(x.name for x in first.came)),
@@ -141,7 +141,10 @@ def _series(case: RuleInput) -> Iterator[tuple[list[WalkStep], Series]]:
         begin = int(sizes.argmin())
         if len(steps) - begin >= STEPS and sizes[begin] < sizes[-1]:
             taken = steps[begin:]
-            yield taken, Series(sizes[begin:], [sum(s.wrote.values()) if s.wrote else None for s in taken], case.trail.every)
+            yield (
+                taken,
+                Series(sizes[begin:], [sum(s.wrote.values()) if s.wrote else None for s in taken], case.trail.every),
+            )
 
 
 FEW_PER_CENT = 0.03

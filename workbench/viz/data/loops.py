@@ -44,8 +44,8 @@ class _Site:
         self.path = (*self.function, *rest[1:])  # outside the loop
         self.arms = {one[1]: one[2] for one in takewhile(lambda one: one[0] == "if", rest[1:])}
         within = list(dropwhile(lambda one: one[0] != "for", rest[1:]))
-        self.inner, counts = bool(within), [one[2] if one[0] == "for" else None for one in within]
-        self.calls = None if None in counts else prod(counts)
+        self.inner, counts = bool(within), [one[2] for one in within if one[0] == "for" and one[2] is not None]
+        self.calls = prod(counts) if len(counts) == len(within) else None
         self.place = next((one[1] for one in rest[1:] if one[0] == "for"), line)
 
     @cached_property
@@ -158,9 +158,8 @@ def paths(file: str) -> dict[int, Path]:
     except (SyntaxError, ValueError):
         return {}
     stored = Counter(node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store))
-    simple = (node for node in nodes if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant))
-    numbers = {t.id: node.value.value for node in simple for t in node.targets if isinstance(t, ast.Name)}
-    numbers = {name: value for name, value in numbers.items() if stored[name] == 1 and isinstance(value, int)}
+    given = ((t, node.value) for node in nodes if isinstance(node, ast.Assign) for t in node.targets)
+    numbers = {t.id: _number(value, {}) for t, value in given if isinstance(t, ast.Name) and stored[t.id] == 1}
     for node in nodes:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             found.update(dict.fromkeys(_lines(node.body), _function(file, node.lineno)))
@@ -174,15 +173,22 @@ def paths(file: str) -> dict[int, Path]:
     return found
 
 
-def _turns_of(node: ast.For | ast.While, numbers: Mapping[str, int]) -> int | None:
+def _turns_of(node: ast.For | ast.While, numbers: Mapping[str, int | None]) -> int | None:
     """The number of turns of `for k in range(8)`, none of which is left early; None where it is not known."""
     call, leaves = getattr(node, "iter", None), (ast.Break, ast.Continue, ast.Return)
     if not isinstance(call, ast.Call) or ast.unparse(call.func) != "range":
         return None
     if call.keywords or any(isinstance(inside, leaves) for inside in ast.walk(node)):
         return None
-    ends = [numbers.get(a.id) if isinstance(a, ast.Name) else getattr(a, "value", None) for a in call.args]
-    return len(range(*ends)) if all(isinstance(end, int) for end in ends) else None
+    ends = [n for a in call.args if (n := _number(a, numbers)) is not None]
+    return len(range(*ends)) if len(ends) == len(call.args) else None
+
+
+def _number(node: ast.expr, numbers: Mapping[str, int | None]) -> int | None:
+    """A whole number that is written there, or has one of these names; None for another expression."""
+    if isinstance(node, ast.Name):
+        return numbers.get(node.id)
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, int) else None
 
 
 def _lines(body: Sequence[ast.stmt]) -> range:

@@ -76,7 +76,7 @@ def fit_ends(text: str, room: float, size: float, mono: bool = False, span: Span
 
 
 def fit_middle(text: str, room: float, size: float, mono: bool = False, span: Span | None = None) -> str:
-    """The text, or as much of it as has room before its number (`#3`, `×200`), as `fit_ends`; that alone, or nothing."""
+    """The text, or as much of it as has room before its number (`#3`, `×200`) as `fit_ends`; that alone, or nothing."""
     found = re.search(r" [#×]\S*$", text)
     number = found[0] if found else ""
     start = text.removesuffix(number)
