@@ -40,7 +40,7 @@ class Picture:
         self.against, self.windows = against, windows_of(trace, len(keys), budget, page)
         self.right = self.windows[0].right
         self.scene = Scene(self.right + RIGHT, 0.0, sentence(trace))
-        columns = Columns(trace, against=against, sight=self.windows)
+        columns = Columns(trace, against=against, sight={one.a for window in self.windows for one in window.ones})
         sides = self._sides(columns)
         self.rows: list[LaunchRow] = []
         top = 14.0 if against is None else 42.0

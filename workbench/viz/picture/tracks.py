@@ -22,7 +22,7 @@ from ..data.rows import INDENT, LINE, PictureRow
 from ..data.text import clean, text_width
 from ..data.trace import AllocationTrack
 from .marks import Scene
-from .window import LANE_BUDGET, LEFT, MARGIN, TimeColumn, TimeWindows
+from .window import LANE_BUDGET, LEFT, MARGIN, TimeColumn, TimeWindow
 
 THIN = 1.5  # width of a thin column in a strip at least
 HALF = 0.5  # of a version, from which its number is written on black
@@ -73,7 +73,9 @@ class Tracks:
     again   what ends the ids of marks that an earlier row of launches has too: it goes on here.
     """
 
-    def __init__(self, scene: Scene, columns: Columns, sides: Sides, windows: TimeWindows, number: int, top: float):
+    def __init__(
+        self, scene: Scene, columns: Columns, sides: Sides, windows: Sequence[TimeWindow], number: int, top: float
+    ):
         self.scene, self.columns, self.window, self.top = scene, columns, windows[number], top
         self.again = f"-{number}" if number else ""
         self.side, self.other, self.scale = sides
@@ -86,7 +88,7 @@ class Tracks:
         self.of = {lane: one for one in self.rows for lane in (one.row.members or (one.row.number,))}
         self.hidden = len(columns.lanes) - len(self.of)
 
-    def _shown(self, rows: list[PictureRow], windows: TimeWindows) -> list[PictureRow]:
+    def _shown(self, rows: list[PictureRow], windows: Sequence[TimeWindow]) -> list[PictureRow]:
         """All rows, or, if they are too many, the first ones that a shown event touches."""
         if len(rows) <= LANE_BUDGET:
             return rows

@@ -115,20 +115,8 @@ class TimeWindow:
         yield self.last, x, self.right
 
 
-class TimeWindows(tuple[TimeWindow, ...]):
-    """The windows of all rows, from above to below."""
-
-    def alone(self, position: int) -> bool:
-        """True if an event has a column of its own."""
-        return any(window.alone(position) is not None for window in self)
-
-    def lasts(self, e0: int, e1: int) -> bool:
-        """True if what lasts from after event `e0` to before event `e1` is in sight."""
-        return any(window.stretch(e0, e1) is not None for window in self)
-
-
-def windows_of(trace: Trace, lanes: int, budget: int = MARK_BUDGET, page: float = PAGE) -> TimeWindows:
-    """The windows of a trace drawn in so many lanes with so many marks, on a page so wide."""
+def windows_of(trace: Trace, lanes: int, budget: int = MARK_BUDGET, page: float = PAGE) -> list[TimeWindow]:
+    """The window of each row of a trace drawn in so many lanes with so many marks, on a page so wide."""
     events, room = trace.events, page - LEFT - RIGHT
     spans = _spans(trace, lanes, budget, room)
     ones = [events[a] for a, b, _ in spans if b - a == 1]
@@ -148,7 +136,7 @@ def windows_of(trace: Trace, lanes: int, budget: int = MARK_BUDGET, page: float 
             columns.append(TimeColumn(a, b, x0, x, fold))
         found.append(tuple(columns))
         ends.append(x)
-    return TimeWindows(TimeWindow(columns, pitch, max(ends)) for columns in found)
+    return [TimeWindow(columns, pitch, max(ends)) for columns in found]
 
 
 def _broken(widths: Sequence[float], pitch: float, room: float) -> list[int]:
