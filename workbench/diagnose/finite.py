@@ -331,6 +331,8 @@ def _born(birth: Birth | None, step: WalkStep, text: str, doubt: str, names: tup
         brief = f"NaN or infinity born {{at}}, in {held}"
         return step.finding("not-finite", "warning", f"{text}, {why}.{doubt}", "", names, brief=brief)
     advice, mended = _REMEDIES.get(birth.row, ("look at the operands of this line", ""))
+    if birth.overflow:
+        advice, mended = "other units, a smaller time step or damping: what makes these numbers grow", ""
     why = OVERFLOW if birth.overflow else _WHY.get(birth.row, ("", ""))[held != VALUES]
     because = f": {why}" if why else ""
     return step.finding(
