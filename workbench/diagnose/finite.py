@@ -27,7 +27,7 @@ from ..tapes.replay import ReplayedTape, keep_all
 from ..tapes.rerun import Enough, is_number, run_adjoint, run_primal
 from ..tapes.tape import Tape
 from .finding import OVERFLOW, Finding
-from .rule import RuleInput, any_name, walk_again
+from .rule import RuleInput, any_name
 from .walk_record import WalkRecord
 from .walk_step import WalkStep
 
@@ -229,8 +229,7 @@ def _again(case: RuleInput) -> tuple[RuleInput, str]:
         again = keep_all(case.tape)
     except (WorkbenchError, KernelError) as error:
         return case, error.what.rstrip(".")
-    record = WalkRecord(again, Workspace())
-    return RuleInput(again, record, False, lambda look: walk_again(again, Workspace(), look)), ""
+    return RuleInput(again, WalkRecord(again, Workspace()), False, Workspace), ""
 
 
 def _forward(case: RuleInput, step: WalkStep, earlier: list[str], why: str) -> Iterator[Finding]:

@@ -20,7 +20,7 @@ from ..tapes.events import Event
 from ..tapes.tape import Tape
 from .finding import Finding, Findings
 from .finite import not_finite
-from .rule import RuleInput, refused, walk_again
+from .rule import RuleInput, refused
 from .series import growing
 from .walk_record import WalkRecord, norm_of
 
@@ -110,7 +110,7 @@ class _Samples(WalkRecord):
             yield from not_finite(self._walked(self._beside(values, -1), values), rerun=False)
         if adjoints < values:  # which would explain them
             yield from not_finite(self._walked(adjoints, self._beside(adjoints, 1)), rerun=False)
-        yield from growing(self._case(self))
+        yield from growing(RuleInput(self.tape, self, True, Workspace))
 
     def _beside(self, k: int, by: int) -> int:
         """The number of the next sample of the same line in a direction; of the first or last one if there is none."""
@@ -122,8 +122,5 @@ class _Samples(WalkRecord):
         """All launches from one sample to another, walked through as a whole."""
         end = self.positions[last] + 1 if last < len(self.steps) - 1 else len(self.tape.events)
         chosen = range(self.positions[first] if first else 0, end)
-        return self._case(WalkRecord(self.tape, _seeds(self.tape), self.tape.within, chosen=chosen))
-
-    def _case(self, trail: WalkRecord) -> RuleInput:
-        tape = self.tape
-        return RuleInput(tape, trail, True, lambda look: walk_again(tape, _seeds(tape), look, tape.within))
+        trail = WalkRecord(self.tape, _seeds(self.tape), self.tape.within, chosen=chosen)
+        return RuleInput(self.tape, trail, True, lambda: _seeds(self.tape), self.tape.within)
