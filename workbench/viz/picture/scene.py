@@ -8,20 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from html import escape
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..data.columns import Columns, levels_of, scale_of_levels
-from ..data.marks import LEGEND, SIGNS, THICK, THIN, WEDGE, odd
+from ..data.marks import LEGEND, WEDGE, odd
 from ..data.text import BADGES, ODD, apart, clean, fit, fit_middle, sentence, text_width
 from ..data.trace import Trace, event_flags, fold_flags, within_memory
 from .marks import Scene
-from .tracks import Sides, Tracks, glyph, kept_path
+from .tracks import Sides, Tracks
 from .window import ALONG, LEFT, MARGIN, MARK_BUDGET, PAGE, PITCH_MAX, RIGHT, TimeColumn, group_name, windows_of
 
 if TYPE_CHECKING:
     from ..data.against import PassComparison
 
 BETWEEN = 4.0  # two rows of launches
+WEDGE_LEFT = 84.4  # where it begins in the legend
+SIGNS = Path(__file__).with_name("legend.svg").read_text("utf-8").format_map({k: escape(v) for k, v in LEGEND.items()})
 
 
 def draw(trace: Trace, budget: int = MARK_BUDGET, against: PassComparison | None = None) -> Scene:
@@ -91,48 +95,13 @@ class Picture:
             scene.label(f"pass-{key}-label", "name", x + 32, y, text, 12)
             x += 32 + text_width(text, 12) + 18
 
-    # ---- the moment, and what the signs are
-
     def _legend(self) -> None:
-        """Draw a line that names every sign, and the scale of thickness with its numbers."""
-        scene, scale, y, x = self.scene, self.rows[0].tracks.scale, self.bottom + 29, MARGIN + 4
-        for key, text in LEGEND.items():
-            if key not in ("scale", "band"):
-                x = self._legend_text(key, text, self._legend_sign(key, x, y), y)
-        x, y = MARGIN + 4, y + 24
-        scene.label("legend-scale-label", "faint", x, y + 3.5, LEGEND["scale"], 10)
-        x += text_width(LEGEND["scale"], 10) + 14
-        wedge = f"M{x} {y - THIN / 2}L{x + WEDGE} {y - THICK / 2}V{y + THICK / 2}L{x} {y + THIN / 2}Z"
-        scene.add("path", "legend-scale", "wedge", path=wedge)
+        """Draw the names of all signs, and the numbers of the scale of thickness below its wedge."""
+        scene, scale, y = self.scene, self.rows[0].tracks.scale, self.bottom + 29
+        scene.add("group", "legend", "", 0, y, path=SIGNS)
         for n, (tick, text) in enumerate(zip(scale.ticks, scale.texts, strict=True)):
-            at = x + WEDGE * scale.part(tick)
-            scene.label(f"legend-scale-{n}", "faint", at, y + 17, text, 9, anchor="middle")
-        x += WEDGE + 34
-        scene.add("rect", "legend-band", "band", x, y - 6, 28, 12)
-        scene.add("rect", "legend-band-core", "bar value", x, y - 2, 28, 4)
-        self._legend_text("band", LEGEND["band"], x + 34, y)
-
-    def _legend_text(self, key: str, text: str, x: float, y: float) -> float:
-        self.scene.label(f"legend-{key}-label", "faint", x, y + 3.5, text, 10)
-        return x + text_width(text, 10) + 14
-
-    def _legend_sign(self, key: str, x: float, y: float) -> float:
-        name, scene = f"legend-{key}", self.scene
-        if key == "kept":
-            scene.add("path", name, "kept", path=kept_path(x, y, 5))
-        elif key in SIGNS:
-            r = 4 + SIGNS[key].more
-            scene.add(SIGNS[key].shape, name, key, x - r, y - r, 2 * r, 2 * r)
-        elif key == "cut":
-            scene.add("path", name, "arrow cut", path=f"M{x} {y}H{x + 26}", size=1.8)
-        elif key == "absent":
-            scene.add("rect", name, "absent", x, y - 1.5, 28, 3)
-        else:
-            tall = 5 if key == "zero" else 10
-            scene.add("rect", name, f"bar {key}", x, y - tall / 2, 28, tall, radius=tall / 2)
-            if key != "zero":
-                glyph(scene, f"{name}-sign", key, x + 14, y, 3.5)
-        return x + (10 if key in (*SIGNS, "kept") else 34)
+            at = WEDGE_LEFT + WEDGE * scale.part(tick)
+            scene.label(f"legend-scale-{n}", "faint", at, y + 41, text, 9, anchor="middle")
 
 
 class LaunchRow:

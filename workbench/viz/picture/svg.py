@@ -72,8 +72,12 @@ def number(value: float) -> str:
 
 
 def _mark(mark: Mark) -> str:
-    draw = {"rect": _rect, "circle": _circle, "square": _rect, "diamond": _diamond, "path": _path, "label": _label}
-    return draw[mark.kind](mark)
+    draw = {"rect": _rect, "circle": _circle, "square": _rect, "diamond": _diamond, "path": _path, "group": _group}
+    return draw.get(mark.kind, _label)(mark)
+
+
+def _group(mark: Mark) -> str:
+    return f'<svg x="{number(mark.x)}" y="{number(mark.y)}" overflow="visible">{mark.path}</svg>'
 
 
 def _open(tag: str, mark: Mark, **attributes: object) -> str:
