@@ -59,6 +59,10 @@ def test_a_printed_view_has_every_launch_in_rows_as_wide_as_the_page(paper, step
         (a, _), (_, b) = row["heads"][0], row["heads"][-1]
         on = ", goes on below" if k + 1 < rows else ""
         assert row["said"] == [f"row {k + 1} of {rows}: #{a} to #{b - 1}{on}"] * (rows > 1)
+    fills = page.evaluate(
+        """() => [...document.querySelectorAll("[fill^='url(#']")].map((n) => n.getAttribute("fill"))"""
+    )
+    assert fills and all(page.locator(fill[4:-1]).count() == 1 for fill in set(fills)), "hatches are there, once"
     table = page.locator(".wb-table tbody tr").count()
     assert table == len(heads), "the table has what is drawn"
     page.emulate_media(media="screen")

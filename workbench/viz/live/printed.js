@@ -8,7 +8,7 @@ import { widen } from "./panel_height.js";
 import { fillTable } from "./table.js";
 import { NARROW, bunch, look, refold, room } from "./window.js";
 
-const PAPER = 700, BESIDE_EACH = 6, BELOW = 6; // width of a row, launches in it if there are few, and rows at most
+const PAPER = 700, EACH = 6, BELOW = 6; // width of a row, launches in it if there are few, and rows at most
 
 /** @param {any} v */
 export function listenToPrinter(v) {
@@ -50,16 +50,16 @@ const oneRow = (v) => [...v.plot.children].slice(0, -2).forEach((one) => one.rem
 
 /** The window in rows of launches, each as a picture of its own. @param {any} v @param {() => void} draw */
 function wrapped(v, draw) {
-  const { all, u0, u1, uid, tape: { number } } = v, size = u1 - u0, rows = Math.min(Math.ceil(size / BESIDE_EACH), BELOW), g = bunch(size / rows, room(v) - NARROW), cols = [];
+  const { all, u0, u1, uid, tape: { number } } = v, size = u1 - u0, rows = Math.min(Math.ceil(size / EACH), BELOW), g = bunch(size / rows, room(v) - NARROW), cols = [];
   oneRow(v);
   for (let k = 0; k < rows; k++) {
     const [from, to] = [k, k + 1].map((n) => (n < rows ? all.at[Math.floor(unitAt(all, u0 + (n * size) / rows) / g) * g] : u1));
-    Object.assign(v, { u0: from, u1: to, uid: `${uid}-${k}` });
+    Object.assign(v, { u0: from, u1: to, uid: uid + (rows - 1 - k || "") }); // the legend refers to the last one
     draw();
     cols.push(...v.cols);
     if (rows > 1) v.picture.append(s("text", { class: "faint", x: 16, y: v.head - 31, "font-size": 10 }, `row ${k + 1} of ${rows}: #${number(v.cols[0].a)} to #${number(v.cols.at(-1).b - 1)}${k < rows - 1 ? ", goes on below" : ""}`));
     if (k < rows - 1) v.plot.insertBefore(v.picture.cloneNode(true), v.picture);
   }
-  Object.assign(v, { u0, u1, uid, cols });
+  Object.assign(v, { u0, u1, cols });
   fillTable(v);
 }
