@@ -24,7 +24,7 @@ from .rule import RuleInput, refused
 from .series import growing
 from .walk_record import WalkRecord, norm_of
 
-SAMPLES = 1000  # launches
+SAMPLES, LOOKED = 1000, 1 << 31  # launches; bytes that are looked at in all of them
 ILL = ("not-finite", "adjoint-not-finite")
 FIX = "tape.diagnose(), which walks through all of it"
 
@@ -81,7 +81,8 @@ class _Samples(WalkRecord):
         for n, event in enumerate(tape.events):
             if event.command is not None:
                 lines.setdefault((event.label, event.line), []).append(n)
-        every = max(len(tape.events) // SAMPLES, 1)
+        size = sum({x.allocation: x.allocation.nbytes for x in tape.arrays.values()}.values())
+        every = max(len(tape.events) // max(min(SAMPLES, LOOKED // max(size, 1)), 1), 1)
         self.positions = sorted({n for places in lines.values() for n in (*places[::-every], places[0])})
         super().__init__(tape, _seeds(tape), tape.within, chosen=self.positions, every=every)
 
