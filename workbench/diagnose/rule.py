@@ -18,7 +18,7 @@ from ..arrays.workspace import Workspace
 from ..errors import GradientError, KernelError
 from ..tapes.events import Event
 from ..tapes.rerun import Enough
-from ..tapes.reverse import walk
+from ..tapes.reverse import Observer, walk
 from ..tapes.tape import Tape
 from .finding import Finding
 from .walk_record import WalkRecord
@@ -37,7 +37,7 @@ class RuleInput:
     seeds: Callable[[], Workspace]
     only: Container[Event] | None = None
 
-    def visit(self, look: Callable[[Event, Workspace], object]) -> None:
+    def visit(self, look: Observer) -> None:
         """Walk once more, calling `look` before each event is reversed, until it raises Enough. Memory is restored."""
         with suppress(Enough, GradientError), np.errstate(all="ignore"):
             walk(self.tape, self.seeds(), None, look, only=self.only)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 BETWEEN = 4.0  # two rows of launches
 WEDGE_LEFT = 84.4  # where it begins in the legend
-SIGNS = Path(__file__).with_name("legend.svg").read_text("utf-8").format_map({k: escape(v) for k, v in LEGEND.items()})
+SIGNS = Path(__file__).with_name("legend.svg").read_text("utf-8")
 
 
 def draw(trace: Trace, budget: int = MARK_BUDGET, against: PassComparison | None = None) -> Scene:
@@ -98,7 +98,8 @@ class Picture:
     def _legend(self) -> None:
         """Draw the names of all signs, and the numbers of the scale of thickness below its wedge."""
         scene, scale, y = self.scene, self.rows[0].tracks.scale, self.bottom + 29
-        scene.add("group", "legend", "", 0, y, path=SIGNS)
+        words = {key: escape(text) for key, text in LEGEND.items()}
+        scene.add("drawing", "legend", "", path=SIGNS.format_map({**words, "at": f"translate(0 {y:g})"}))
         for n, (tick, text) in enumerate(zip(scale.ticks, scale.texts, strict=True)):
             at = WEDGE_LEFT + WEDGE * scale.part(tick)
             scene.label(f"legend-scale-{n}", "faint", at, y + 41, text, 9, anchor="middle")

@@ -72,12 +72,8 @@ def number(value: float) -> str:
 
 
 def _mark(mark: Mark) -> str:
-    draw = {"rect": _rect, "circle": _circle, "square": _rect, "diamond": _diamond, "path": _path, "group": _group}
-    return draw.get(mark.kind, _label)(mark)
-
-
-def _group(mark: Mark) -> str:
-    return f'<svg x="{number(mark.x)}" y="{number(mark.y)}" overflow="visible">{mark.path}</svg>'
+    draw = {"rect": _rect, "circle": _circle, "square": _rect, "diamond": _diamond, "path": _path, "label": _label}
+    return draw[mark.kind](mark) if mark.kind in draw else mark.path
 
 
 def _open(tag: str, mark: Mark, **attributes: object) -> str:
