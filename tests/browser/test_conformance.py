@@ -114,8 +114,8 @@ def live_marks(page: Any, trace: Trace, found: list[Any], pitch: float) -> dict[
 
 def static_marks(trace: Trace) -> dict[str, Any]:
     """The elements of the static picture, as those of the live view."""
-    picture = Picture(trace)
-    marks, window = [], picture.window
+    (row,) = (picture := Picture(trace, page=1e5)).rows  # as wide as one row of launches needs
+    marks, window = [], row.window
     assert not window.groups
     for node in ElementTree.fromstring(render(picture.drawn())).iter():
         given = {key: number(value) for key, value in node.attrib.items()}
@@ -124,7 +124,7 @@ def static_marks(trace: Trace) -> dict[str, Any]:
             cls = given.pop("class").removeprefix("label ")
             marks.append({"tag": node.tag.removeprefix(SVG), "cls": cls, "given": given, "text": text})
     columns = [[c.a, c.b, c.x] for c in window.ones]
-    return {"marks": marks, "columns": columns, "left": LEFT, "top": picture.tracks.top, "pitch": window.pitch}
+    return {"marks": marks, "columns": columns, "left": LEFT, "top": row.tracks.top, "pitch": window.pitch}
 
 
 def number(value: str) -> float | str:

@@ -4,11 +4,13 @@ a finding is not hidden, and the cursor stands where the finding is."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from lab import eventually
 
+import workbench as wb
 from tests.support import ten_bugs
 
 if TYPE_CHECKING:
@@ -111,3 +113,47 @@ def test_the_sign_of_a_finding_is_not_hidden_by_the_cursor(browser: Browser, tmp
     signs = found.evaluate(BOXES, ".wb-lanes .finding")
     assert signs and all(cursor[1] <= s[0] + 1 or s[1] <= cursor[0] + 1 for s in signs), (cursor, signs)
     found.close()
+
+
+@wb.kernel
+def integrate_the_left_front_wheel_of_the_body(x: wb.array(dtype=float), y: wb.array(dtype=float)):
+    i = wb.tid()
+    y[i] = y[i] + x[i]
+
+
+@wb.kernel
+def integrate_the_right_front_wheel_of_the_body(x: wb.array(dtype=float), y: wb.array(dtype=float)):
+    i = wb.tid()
+    y[i] = y[i] + x[i]
+
+
+def test_names_much_alike_show_what_they_differ_in_and_are_whole_in_the_tip_and_to_copy(
+    browser: Browser, tmp_path_factory: pytest.TempPathFactory, artefacts: Path
+) -> None:
+    names = ["state.body.mass_left_front_wheel_hub", "state.body.mass_right_front_wheel_hub"]
+    left, right = (wb.array([1.0, 2.0], dtype=float, requires_grad=True, name=name) for name in names)
+    with wb.Tape() as tape:
+        for k in range(6):
+            kernel = (integrate_the_left_front_wheel_of_the_body, integrate_the_right_front_wheel_of_the_body)[k % 2]
+            wb.launch(kernel, dim=2, inputs=[left], outputs=[right])
+    tape.backward(grads={right: wb.ones_like(right)})
+    path = tape.to_html(tmp_path_factory.mktemp("alike") / "alike.html", cells=[], threads=[])
+    page = browser.new_page(viewport={"width": 1440, "height": 900}, reduced_motion="reduce")
+    page.goto(path.as_uri())
+    page.wait_for_selector(".wb-verdict[aria-busy=false]")
+    page.screenshot(path=str(artefacts / "alike.png"))
+    chips = [text for text in page.locator(".wb-lanes text.mono").all_text_contents() if text.startswith("state")]
+    assert ["left" in text for text in chips] == [True, False] and "right" in chips[1], chips
+    heads = [text for text in page.locator(".wb-lanes text.mono").all_text_contents() if text[-2:-1] == "#"]
+    assert len(heads) == 6 and all(("left", "right")[k % 2] in text for k, text in enumerate(heads)), heads
+    assert all("…" in text for text in chips) and not any("wheel_of_the" in text for text in heads), "they are cut"
+    for n, name in enumerate(names):
+        chip = page.locator(f".chip[data-name='{name}']")
+        chip.hover()
+        assert name in page.locator(".wb-tip").inner_text()
+        chip.click()
+        head = page.locator(".wb-panel:not([hidden]) .wb-head")
+        eventually(head.inner_text, lambda text, name=name: name in text, 5)
+        head.evaluate("node => getSelection().selectAllChildren(node)")
+        assert name in page.evaluate("String(getSelection())"), "what is selected can be copied"
+    page.close()

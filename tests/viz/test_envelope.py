@@ -159,9 +159,10 @@ def test_the_static_picture_shows_what_is_inside_a_fold_and_a_cut_middle(trace: 
 
 
 def check_groups(trace: Trace, picture: Picture, marks: list[Any]) -> None:
-    blocks = versions_of(trace, picture.tracks.columns.cuts)
+    tracks = picture.rows[0].tracks
+    blocks = versions_of(trace, tracks.columns.cuts)
     ill = [blocks[k] for k in ill_blocks(blocks, trace.values)]
-    for n, group in enumerate(picture.window.groups):
+    for n, group in enumerate(group for row in picture.rows for group in row.window.groups):
         for key in ("m0", "m1"):
             strips = [m for m in marks if m.id.startswith(f"gap{n or ''}-{key}-")]
             truth = facts(level for moment in history(trace, key)[group.a : group.b + 1] for level in moment)
@@ -170,7 +171,7 @@ def check_groups(trace: Trace, picture: Picture, marks: list[Any]) -> None:
             assert "inf" in looks or not truth["inf"] or truth["nan"]
             assert "zero" in looks or not truth["zero"] or truth["nan"] or truth["inf"]
             if truth["value"] and not truth["nan"] and not truth["inf"]:
-                most = round(min(thick(truth["most"], picture.tracks.scale), 15.0), 1)
+                most = round(min(thick(truth["most"], tracks.scale), 15.0), 1)
                 assert max(heights(strips)) >= most - 0.11
             black = any("block nan" in m.cls for m in strips)
             assert black == any(b.allocation == key and b.e1 >= group.a and b.e0 < group.b for b in ill)

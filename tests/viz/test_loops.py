@@ -120,6 +120,41 @@ def drive() -> None:
         engine(k)
 
 
+LAYERS = 8
+
+
+def layers_alone() -> None:
+    for _ in range(200):
+        for _ in range(8):
+            wb.launch(push, 2, [X])
+
+
+def network() -> None:
+    for _ in range(1, 9, 2):
+        for _ in range(LAYERS):
+            wb.launch(push, 2, [X])
+
+
+def networks() -> None:
+    for _ in range(30):
+        network()
+
+
+def layers_now_and_then() -> None:
+    for k in range(60):
+        if k % 2 == 0:
+            for _ in range(LAYERS):
+                wb.launch(push, 2, [X])
+
+
+def left_early() -> None:
+    for _ in range(5):
+        for k in range(8):
+            wb.launch(push, 2, [X])
+            if k == 4:
+                break
+
+
 def without_a_text() -> None:
     exec("for k in range(30):\n    one_step()\n    if k % 10 == 0: launch(probe)", globals())
 
@@ -138,6 +173,8 @@ EXTRA = "push, move (+probe in 10) ×200"
         (two_arms, None, 100, 0),
         (inner_loop_first, "probe ×20, push ×50", 50, 50),
         (inner_loop, "push, probe ×20, move ×50", 50, 50),
+        (layers_alone, "push ×8 ×200", 200, 200),
+        (layers_now_and_then, "push ×8 ×30", 30, 30),
     ],
 )
 def test_a_step_is_a_turn_of_the_users_loop(program: Callable[[], None], name: str, count: int, inside: int) -> None:
@@ -157,6 +194,17 @@ def test_a_step_is_a_turn_of_the_loop_that_most_is_in_and_ends_where_the_last_on
         wb.launch(probe, 2, [X])
     starts = np.cumsum([0, *(6 if k % 3 else 5 for k in range(10))]).tolist()
     assert turns(tape) == (starts[:-1], starts[-1], "step") and starts[-1] == len(tape.events) - 1
+
+
+def test_turns_that_one_line_alone_makes_are_counted_where_the_text_says_how_many() -> None:
+    with wb.Tape() as tape:
+        networks()
+    found = folds(tape)
+    assert [(f.name, f.count) for f in found if f.parent == -1] == [("push ×8 ×4 ×30", 30)]
+    assert turns(tape)[0] == list(range(0, 30 * 4 * LAYERS, 4 * LAYERS))
+    with wb.Tape() as tape:
+        left_early()
+    assert [f.count for f in folds(tape)] == [25], "nobody knows how many a turn has"
 
 
 def test_loops_one_after_the_other_are_loops_of_their_own() -> None:

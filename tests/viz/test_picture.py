@@ -6,6 +6,7 @@ import base64
 import re
 import unicodedata
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -16,7 +17,7 @@ from tests.support import viz_samples as samples
 from tests.support.drawn import box_of, labels_of
 from workbench.viz.data import lanes, rows
 from workbench.viz.data.marks import DARK, LIGHT, thickness
-from workbench.viz.data.text import clean, clean_lines, fit, text_width
+from workbench.viz.data.text import apart, clean, clean_lines, fit, fit_ends, fit_middle, text_width
 from workbench.viz.data.trace import (
     AdjointLevel,
     AllocationTrack,
@@ -33,7 +34,7 @@ from workbench.viz.picture.marks import Mark, Scene
 from workbench.viz.picture.scene import Picture, draw
 from workbench.viz.picture.svg import render
 from workbench.viz.picture.table import event_rows, table
-from workbench.viz.picture.window import LEFT
+from workbench.viz.picture.window import LEFT, PAGE, ROWS
 
 SVG = "{http://www.w3.org/2000/svg}"
 HOSTILE = "<script>alert('1')</script>&\"]]>\x00\x1b[31m\u202eevil\ud800\n長い名前"
@@ -108,9 +109,10 @@ def mark(scene: Scene, key: str) -> Mark:
 
 def spans(picture: Picture, table: str, key: str) -> list[tuple[float, float, Any]]:
     """(x0, x1, source) of the versions ("blocks") or adjoints ("bars") that are drawn of a memory."""
-    tracks = picture.tracks
+    (row,) = picture.rows
+    tracks = row.tracks
     sources = tracks.columns.order if table == "blocks" else tracks.side.sources[table]
-    ends = [picture.window.stretch(source.e0, source.e1) for source in sources]
+    ends = [row.window.stretch(source.e0, source.e1) for source in sources]
     drawn = [(*at, source) for at, source in zip(ends, sources) if at is not None and source.allocation == key]
     boxes = [(mark.x, mark.x + mark.w) for mark in picture.drawn().marks]
     assert all(any(box == pytest.approx(one[:2], abs=0.02) for box in boxes) for one in drawn)
@@ -118,7 +120,7 @@ def spans(picture: Picture, table: str, key: str) -> list[tuple[float, float, An
 
 
 def moments(picture: Picture) -> list[float]:
-    return [column.x for column in picture.window.ones]
+    return [column.x for row in picture.rows for column in row.window.ones]
 
 
 def overlap_of(a: Mark, b: Mark) -> bool:
@@ -179,7 +181,7 @@ def test_a_new_block_starts_at_every_write_and_ends_at_the_next() -> None:
     picture = Picture(samples.springs())
     found, x = spans(picture, "blocks", "m0"), moments(picture)
     assert [block.version.number for _, _, block in found] == [0, 1, 2]
-    assert [x1 for _, x1, _ in found] == [x[1] - 3, x[3] - 3, picture.window.right]
+    assert [x1 for _, x1, _ in found] == [x[1] - 3, x[3] - 3, picture.right]
     assert [x0 for x0, _, _ in found[1:]] == [x[1] + 3, x[3] + 3]
 
 
@@ -189,7 +191,7 @@ def test_contents_that_nobody_read_before_they_were_overwritten_are_no_version()
 
 
 def test_a_part_of_the_memory_is_a_band_at_its_own_height() -> None:
-    lane = Picture(samples.overlap()).tracks.columns.rows["m0"]
+    lane = Picture(samples.overlap()).rows[0].tracks.columns.rows["m0"]
     top, tall = lane.value_span(0, 48)
     assert (top, tall) == (lane.value_top, lane.track_height / 2)
     assert lane.value_span(32, 96) == pytest.approx((lane.value_top + lane.track_height / 3, lane.track_height * 2 / 3))
@@ -246,7 +248,7 @@ def test_the_title_line_counts_and_names_the_seed() -> None:
 
 def test_a_level_holds_to_the_left_of_its_event_until_another_event_changes_it() -> None:
     picture = Picture(samples.springs())
-    x, right = moments(picture), picture.window.right
+    x, right = moments(picture), picture.right
     bars = {(x0, x1): bar.level.max_abs for x0, x1, bar in spans(picture, "bars", "m1")}
     assert bars[LEFT, x[1] - 3] == 0.4
     assert bars[x[1] + 3, x[3] - 3] == 2.0
@@ -257,7 +259,7 @@ def test_a_level_holds_to_the_left_of_its_event_until_another_event_changes_it()
 def test_the_seed_is_the_level_after_the_last_event() -> None:
     picture = Picture(samples.springs())
     _, x1, last = max(spans(picture, "bars", "m3"), key=lambda one: one[1])
-    assert x1 == picture.window.right and last.level.max_abs == 1.0
+    assert x1 == picture.right and last.level.max_abs == 1.0
 
 
 def test_thickness_is_the_clamped_logarithm() -> None:
@@ -350,7 +352,8 @@ def test_a_bracket_spans_neighbours_of_one_scope_only() -> None:
             EventColumn(f"L{n}", n, "launch", "step", scope=scope, touches=[samples.read("m0", "a", 0, hi=8)])
             for n, scope in enumerate(scopes)
         ]
-        found = [m for m in marks(draw(Trace([track], events)), "scope-") if m.kind == "path"]
+        scene = Picture(Trace([track], events), page=1e4).drawn()  # in one row of launches
+        found = [m for m in marks(scene, "scope-") if m.kind == "path"]
         ends = [[float(x) for x in re.findall(r"[MH]([\d.]+)", m.path)] for m in found]
         return [to - at for at, to in ends]
 
@@ -359,6 +362,32 @@ def test_a_bracket_spans_neighbours_of_one_scope_only() -> None:
     assert [round((wide - one) / pitch) for wide in brackets(["a", "a", "", "a", "b", "b"])] == [1, 0, 1]
     long = brackets(["run"] * 1000)
     assert len(long) == 2 and all(wide < 600 * pitch for wide in long)
+
+
+@pytest.mark.parametrize("name", ["narrow", "long", "many", "crowd", "springs"])
+def test_a_tape_wider_than_a_page_goes_on_in_further_rows_of_launches(name: str) -> None:
+    """Each event is in one row, at its place; a version or an adjoint that lasts longer is drawn in each of them."""
+    trace = TRACES[name]()
+    picture = Picture(trace)
+    scene, windows = picture.drawn(), [row.window for row in picture.rows]
+    assert scene.width <= PAGE and len(windows) <= ROWS
+    assert all(one.first == before.last for before, one in pairwise(windows)) and windows[0].first == 0
+    assert windows[-1].last == len(trace.events)
+    for row, window in zip(picture.rows, windows):
+        assert all(LEFT <= column.x0 and column.x1 <= picture.right for column in window.columns)
+        for column in window.ones:
+            box = mark(scene, f"event-{column.a}")
+            assert box.x + box.w / 2 == pytest.approx(column.x, abs=0.02) and box.y + box.h <= row.tracks.top
+        title = [label.text for label in labels_of(scene) if label.id == f"row-{row.number}"]
+        ends = f"row {row.number + 1} of {len(windows)}: #{window.first} to #{window.last - 1}"
+        assert [text.removesuffix(", goes on below") for text in title] == [ends] * (len(windows) > 1)
+        assert all(text.endswith("below") == (row is not picture.rows[-1]) for text in title)
+    drawn = [m.id for m in marks(scene, "block-") if m.kind == "rect" and not m.id.endswith("start")]
+    found = Counter(re.sub(r"(-m\d+-\d+)-\d$", r"\1", key) for key in drawn)
+    order = picture.rows[0].tracks.columns.order
+    shown = [(k, block) for k, block in enumerate(order) if picture.rows[0].tracks.row_of(block.allocation)]
+    lasts = {f"block-{b.allocation}-{k}": sum(bool(w.stretch(b.e0, b.e1)) for w in windows) for k, b in shown}
+    assert found == Counter(lasts) and (len(windows) == 1 or max(lasts.values()) == len(windows))
 
 
 def test_name_labels_have_rows_enough() -> None:
@@ -392,8 +421,10 @@ def test_the_range_of_a_name_is_never_cut_off() -> None:
 
 
 def test_allocations_without_room_are_counted() -> None:
-    scene = draw(crowd(300))
-    lanes = len(marks(scene, "value-"))
+    picture = Picture(crowd(300))
+    scene, shown = picture.drawn(), [row.tracks.rows for row in picture.rows]
+    lanes = len(shown[0])
+    assert len(marks(scene, "value-")) == lanes * len(shown) and all(len(rows) == lanes for rows in shown)
     assert mark(scene, "more-lanes").text == f"… {300 - lanes} more allocations, in the table"
 
 
@@ -412,7 +443,7 @@ def test_what_hidden_events_did_shows_to_the_right_of_the_gap() -> None:
     ]
     trace = Trace(tracks, events, [Seed("a", AdjointLevel("m0", 0, 8, 1000.0))])
     picture = Picture(trace, 2)
-    (gap,) = picture.window.groups
+    (gap,) = picture.rows[0].window.groups
     assert (gap.a, gap.b) == (1, 999)
     assert [block.version.number for _, _, block in spans(picture, "blocks", "m0")] == [0, 1, 999, 1000]
     levels = [bar.level.max_abs for _, _, bar in sorted(spans(picture, "bars", "m0"), key=lambda one: one[0])]
@@ -429,7 +460,7 @@ def test_a_short_tape_is_exact_however_many_pieces_of_memory_it_names() -> None:
 
 
 def test_partly_changed_pieces_are_only_bounds_and_say_so() -> None:
-    assert any(block.version.mixed for block in Picture(samples.long(1000)).tracks.columns.order)
+    assert any(block.version.mixed for block in Picture(samples.long(1000)).rows[0].tracks.columns.order)
 
 
 @pytest.mark.slow
@@ -504,6 +535,46 @@ def test_text_that_has_no_room_is_shortened() -> None:
 
 
 # ---- the table
+
+
+MUCH_ALIKE = (
+    ["body.mass_left_front_wheel", "body.mass_right_front_wheel"],
+    ["integrate_forces_of_every_particle_x", "integrate_forces_of_every_particle_y"],
+    [f"{part}_{end}" for part in ("wheel_stiffness", "wheel_damping") for end in ("front", "rear")],
+    [f"layers.{k}.attention.weight" for k in range(12)],
+)
+
+
+@pytest.mark.parametrize("names", MUCH_ALIKE)
+@pytest.mark.parametrize("room", [150, 110, 90])
+def test_what_names_differ_in_is_in_sight_where_they_have_no_room(names: list[str], room: float) -> None:
+    spans = apart(names)
+    shown = [fit_ends(name, room, 11.5, True, spans[name]) for name in names]
+    assert len({*shown}) == len(names) and all(text_width(text, 11.5, True) <= room for text in shown)
+    assert all(re.search(".*".join(map(re.escape, text.split("…"))), name) for text, name in zip(shown, names))
+    heads = [fit_middle(f"{name} #{n}", room + 30, 11.5, True, spans[name]) for n, name in enumerate(names)]
+    assert len({head.rpartition(" ")[0] for head in heads}) == len(names), "apart without their numbers"
+
+
+def test_names_that_are_not_alike_are_cut_as_if_alone() -> None:
+    assert apart(["positions", "velocities", "loss"]) == {} and apart(["x"]) == {} == apart(["x", "x"])
+    assert apart(["mass_left", "mass_right"]) == {"mass_left": (5, 9), "mass_right": (5, 10)}
+    assert fit_ends("a_name_of_some_length", 60, 11.5, True) == "a_na…gth"
+    assert fit_ends("a_name", 5, 11.5, True) == "" == fit_ends("a_name", 5, 11.5, True, (2, 6))
+
+
+def test_lanes_and_heads_show_what_their_names_differ_in() -> None:
+    names = ["state.bodies.mass_left_front_wheel_hub", "state.bodies.mass_right_front_wheel_hub"]
+    tracks = [AllocationTrack(f"m{n}", 8, [(name, 0, 8)]) for n, name in enumerate(names)]
+    kernels = ["integrate_left_front_wheel_hub", "integrate_right_front_wheel_hub"]
+    events = [
+        EventColumn(f"L{n}", n, "launch", name, touches=[samples.read(f"m{n}", names[n], 0, hi=8)])
+        for n, name in enumerate(kernels)
+    ]
+    scene = draw(Trace(tracks, events))
+    for key, side in ((0, "left"), (1, "right")):
+        lane, head = mark(scene, f"name-m{key}-0-label").text, mark(scene, f"event-{key}-label").text
+        assert side in lane and "…" in lane and side in head and "…" in head and head.endswith(f" #{key}")
 
 
 def test_the_table_has_the_facts_of_the_picture() -> None:

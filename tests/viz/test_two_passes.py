@@ -239,7 +239,7 @@ def test_a_tape_without_backward_is_compared_by_its_values():
 
 def levels_at(trace: Trace, made: PassComparison) -> None:
     """Every bar of either pass is the largest adjoint that a walk of its tape leaves there."""
-    tracks = Picture(trace, against=made).tracks
+    tracks = Picture(trace, against=made).rows[0].tracks
     assert tracks.other is not None
     names = {track.id: track.names[0].name for track in trace.allocations}
     for side, drawn_side, place in ((made.here, tracks.side, 0), (made.there, tracks.other, 1)):
@@ -303,7 +303,7 @@ def test_bars_are_filled_in_the_other_colour_exactly_where_the_numbers_differ():
     assert compare(tape, None, wrong).first is None
     assert not any("parted" in m.cls for m in drawn(compare(tape, None, wrong)).marks if m.id.startswith("bar-"))
     made = compare(swing(k=1.0)[0], None, swing(k=1.0, odd=0, kernel=forgot)[0])
-    tracks = Picture(made.trace, against=made).tracks
+    tracks = Picture(made.trace, against=made).rows[0].tracks
     parts = {(p.allocation, p.position) for p in made.partings if p.kind == "adjoint"}
     for row, bar in zip(tracks.tables["bars"], tracks.side.sources["bars"], strict=True):
         if bar.given:
@@ -370,9 +370,10 @@ def chain(scale, steps=16):
 def test_a_list_that_is_one_row_shows_both_passes_and_that_its_numbers_differ():
     made = compare(chain(4.0), None, chain(4.4))
     scene = drawn(made)
-    assert [m.text for m in labels_of(scene) if m.id.startswith("name-")] == ["u[0…16] ×17", "k"]
-    row = next(m.y for m in scene.marks if m.id == "name-family-0-0")
-    near = [m for m in scene.marks if row - 12 < m.y < row + 40]
+    tops = [m.y for m in scene.marks if m.id.startswith("name-family-0-0") and m.kind == "rect"]
+    names = [m.text for m in labels_of(scene) if m.id.startswith("name-")]
+    assert names == ["u[0…16] ×17", "k"] * len(tops) and len(tops) == 3, "in each row of launches"
+    near = [m for m in scene.marks if any(top - 12 < m.y < top + 40 for top in tops)]
     assert {"strip band", "strip band twin"} <= {m.cls for m in near}
     lines = [m for m in near if m.cls == "partedline"]
     assert len(lines) == 32 and all(m.w > 30 for m in lines), "of values and adjoints, at each of 16 launches"

@@ -100,6 +100,49 @@ def test_what_goes_wrong_while_looking_is_a_note(monkeypatch):
     assert "could not be looked for: division by zero" in tape.show().text
 
 
+@wb.kernel
+def tank(level: wb.array(dtype=float), out: wb.array(dtype=float)):
+    i = wb.tid()
+    out[i] = wb.tanh(300.0 * level[i])
+
+
+@wb.kernel
+def throw(x: wb.array(dtype=float), v: wb.array(dtype=float), dt: float):
+    i = wb.tid()
+    v[i] = v[i] - dt * 4.0 * x[i]
+    x[i] = x[i] + dt * v[i]
+
+
+def flat() -> tuple[wb.Tape, wb.array]:
+    x, y = wb.array([0.9, 0.8], requires_grad=True, name="x"), wb.zeros(2, requires_grad=True)
+    with wb.Tape() as tape:
+        wb.launch(tank, dim=2, inputs=[x], outputs=[y])
+    return tape, y
+
+
+def unstable() -> tuple[wb.Tape, wb.array]:
+    x, v = (wb.array([1.0, 0.5], requires_grad=True, name=name) for name in "xv")
+    with wb.Tape() as tape:
+        for _ in range(24):
+            wb.launch(throw, dim=2, inputs=[x, v, 5.0])  # milliseconds, taken for seconds
+    return tape, x
+
+
+@pytest.mark.parametrize(
+    ("program", "slug", "says", "line", "way_out"),
+    [
+        (flat, "died", "the derivative of `tanh` is zero", "out[i] = wb.tanh(300.0 * level[i])", "of another size"),
+        (unstable, "not-finite", "grown beyond the largest", "v[i] = v[i] - dt * 4.0 * x[i]", "a smaller time step"),
+    ],
+)
+def test_a_stranger_s_mistake_comes_with_its_line_and_a_way_out(program, slug, says, line, way_out):
+    tape, y = program()
+    tape.backward(grads={y: wb.ones_like(y)})
+    first = verdict(tape).rows[0]
+    assert first.slug == slug and says in first.title and first.position >= 0 and first.arrays
+    assert line in first.line and way_out in first.fix
+
+
 def test_names_in_a_strip_are_text():
     x = wb.array([0.5, 2.0], dtype=float, requires_grad=True, name="<b>x</b>\u202e")
     y = wb.zeros(2, name="</svg>")

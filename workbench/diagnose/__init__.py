@@ -25,7 +25,7 @@ from .kinks import Kinks, conventions
 from .loop_turns import Loops
 from .memory_held import Holdings as Holdings
 from .record import RECORD
-from .rule import RuleInput, refused, walk_again
+from .rule import RuleInput, refused
 from .saturated import Bounds
 from .several_tapes import ACROSS
 from .walk_record import WalkRecord
@@ -59,7 +59,7 @@ def diagnose(tape: Tape, loss: array | None = None, grads: dict[array, array] | 
         seeded = any(s.data.any() for s in seeds.values())
         only = None if given else tape.within
         trail = WalkRecord(tape, seeds, only, (Kinks(), Bounds(), Loops()))
-        case = RuleInput(tape, trail, seeded, lambda look: walk_again(tape, _seeds(tape, loss, grads), look, only))
+        case = RuleInput(tape, trail, seeded, lambda: _seeds(tape, loss, grads), only)
         found = [f for rule in (*RECORD, *ACROSS, *FINITE, conventions, *FLOW) for f in rule(case)]
     born = {f.where for f in found if f.slug == "adjoint-not-finite"}  # an infinite slope is said once
     found = [f for f in found if f.slug != "convention" or f.where not in born]

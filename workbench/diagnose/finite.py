@@ -27,7 +27,7 @@ from ..tapes.replay import ReplayedTape, keep_all
 from ..tapes.rerun import Enough, is_number, run_adjoint, run_primal
 from ..tapes.tape import Tape
 from .finding import OVERFLOW, Finding
-from .rule import RuleInput, any_name, walk_again
+from .rule import RuleInput, any_name
 from .walk_record import WalkRecord
 from .walk_step import WalkStep
 
@@ -193,10 +193,13 @@ VALUES = "{arrays}"  # what holds the first number that is not finite
 MUCH = 1 << 31  # bytes that a tape run again to be looked at may keep
 
 
-def not_finite(case: RuleInput) -> Iterator[Finding]:
-    """Finds the first event that wrote NaN or infinity, and the first non-finite adjoint that this does not explain."""
+def not_finite(case: RuleInput, rerun: bool = True) -> Iterator[Finding]:
+    """Finds the first event that wrote NaN or infinity, and the first non-finite adjoint that this does not explain.
+
+    rerun   whether the program may be run again for what was not kept.
+    """
     first, seen, why = _first(case), case, ""
-    if first is not None and (first.clouded or _earlier(case, first)):
+    if rerun and first is not None and (first.clouded or _earlier(case, first)):
         seen, why = _again(case)
         first = _first(seen)
     position = len(case.trail.steps)
@@ -226,8 +229,7 @@ def _again(case: RuleInput) -> tuple[RuleInput, str]:
         again = keep_all(case.tape)
     except (WorkbenchError, KernelError) as error:
         return case, error.what.rstrip(".")
-    record = WalkRecord(again, Workspace())
-    return RuleInput(again, record, False, lambda look: walk_again(again, Workspace(), look)), ""
+    return RuleInput(again, WalkRecord(again, Workspace()), False, Workspace), ""
 
 
 def _forward(case: RuleInput, step: WalkStep, earlier: list[str], why: str) -> Iterator[Finding]:
@@ -328,6 +330,8 @@ def _born(birth: Birth | None, step: WalkStep, text: str, doubt: str, names: tup
         brief = f"NaN or infinity born {{at}}, in {held}"
         return step.finding("not-finite", "warning", f"{text}, {why}.{doubt}", "", names, brief=brief)
     advice, mended = _REMEDIES.get(birth.row, ("look at the operands of this line", ""))
+    if birth.overflow:
+        advice, mended = "other units, a smaller time step or damping: what makes these numbers grow", ""
     why = OVERFLOW if birth.overflow else _WHY.get(birth.row, ("", ""))[held != VALUES]
     because = f": {why}" if why else ""
     return step.finding(

@@ -7,6 +7,7 @@ are right but worth knowing, so that a healthy program has no `warning` and no `
 from __future__ import annotations
 
 from collections.abc import Callable, Container
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -17,24 +18,29 @@ from ..arrays.workspace import Workspace
 from ..errors import GradientError, KernelError
 from ..tapes.events import Event
 from ..tapes.rerun import Enough
-from ..tapes.reverse import walk
+from ..tapes.reverse import Observer, walk
 from ..tapes.tape import Tape
 from .finding import Finding
 from .walk_record import WalkRecord
 from .walk_step import WalkStep
 
-View = Callable[[Event, Workspace], object]
 Seen = TypeVar("Seen")
 
 
 @dataclass
 class RuleInput:
-    """The input of a rule. `visit(look)` walks once more and calls `look` at every event, until it raises Enough."""
+    """The input of a rule; `seeds` makes those of its walk anew, which went through `only` some events."""
 
     tape: Tape
     trail: WalkRecord
     seeded: bool
-    visit: Callable[[View], None]
+    seeds: Callable[[], Workspace]
+    only: Container[Event] | None = None
+
+    def visit(self, look: Observer) -> None:
+        """Walk once more, calling `look` before each event is reversed, until it raises Enough. Memory is restored."""
+        with suppress(Enough, GradientError), np.errstate(all="ignore"):
+            walk(self.tape, self.seeds(), None, look, only=self.only)
 
     def inspect(self, event: Event, look: Callable[[Event, Workspace], Seen]) -> Seen | None:
         """Call `look` at one event, with memory and adjoints as its reversal finds them. Returns its result."""
@@ -50,19 +56,6 @@ class RuleInput:
 
     def step(self, event: Event) -> WalkStep:
         return self.trail.of[event]
-
-
-def walk_again(tape: Tape, space: Workspace, look: View, only: Container[Event] | None = None) -> None:
-    """Walk again (`only` some events), calling `look` before each is reversed. Memory is restored in any case."""
-
-    def before(event: Event, space: Workspace) -> None:
-        look(event, space)
-
-    try:
-        with np.errstate(all="ignore"):
-            walk(tape, space, None, before, only=only)
-    except (Enough, GradientError):
-        pass
 
 
 def title(case: RuleInput, event: Event | None) -> str:

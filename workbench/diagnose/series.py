@@ -36,15 +36,16 @@ WAY_OUT = "a smaller time step, damping, or fewer steps between seed and leaf"
 class Series:
     """The norms of a repeated step, nearest to the seed first: of the incoming adjoint, and of the computed state.
 
-    The norm of a state is None where it is not known.
+    The norm of a state is None where it is not known. `every`: the steps from one norm to the next.
     """
 
     sizes: np.ndarray
     states: Sequence[float | None]
+    every: int = 1
 
     @property
     def rate(self) -> float:
-        return float((self.sizes[-1] / self.sizes[0]) ** (1 / (len(self.sizes) - 1)))
+        return float((self.sizes[-1] / self.sizes[0]) ** (1 / (self.every * (len(self.sizes) - 1))))
 
     @property
     def explodes(self) -> bool:
@@ -66,14 +67,19 @@ class Series:
         if len(known) < 2:
             return None
         most = max(size for _, size in known[1:])
-        return float((most / known[0][1]) ** (1 / (known[-1][0] - known[0][0])))
+        return float((most / known[0][1]) ** (1 / (self.every * (known[-1][0] - known[0][0]))))
+
+    @property
+    def factor(self) -> str:
+        """The rate, with as many digits as tell it from 1."""
+        return f"{self.rate:.3g}" if self.rate > 1.05 else f"{1 + float(f'{self.rate - 1:.2g}'):.12g}"
 
     def text(self, unit: str, computed: str) -> str:
         """The growth as text: from what to what, and the state's beside it."""
         state = self.state_rate
         beside = "" if state is None else f"a factor of {state:.3g} a {unit}" if state > 1.005 else "no factor at all"
         text = f"the norm of the adjoint grows from {self.sizes[0]:.3g} to {self.sizes[-1]:.3g}, by a factor of"
-        return f"{text} {self.rate:.3g} a {unit}" + (f"; what {computed} grows by {beside}." if beside else ".")
+        return f"{text} {self.factor} a {unit}" + (f"; what {computed} grows by {beside}." if beside else ".")
 
 
 def growing(case: RuleInput) -> Iterator[Finding]:
@@ -84,16 +90,16 @@ def growing(case: RuleInput) -> Iterator[Finding]:
     yield from _vanishing(case)
     if found:
         steps, worst = max(found, key=lambda f: f[1].rate)
-        first, last = steps[0], steps[-1]
+        first, last, number = steps[0], steps[-1], (len(steps) - 1) * case.trail.every + 1
         yield first.finding(
             "growing",
             "warning",
-            f"going back through {len(steps)} launches of {first.event.label!r}, from {first.title} to {last.title}, "
+            f"going back through {number} launches of {first.event.label!r}, from {first.title} to {last.title}, "
             + worst.text("step", "they compute"),
             WAY_OUT,
             tuple(dict.fromkeys(x.name for x in first.came)),
             brief=f"the adjoint of {{arrays}} explodes {{at}} and before: its norm from {worst.sizes[0]:.3g}"
-            f" to {worst.sizes[-1]:.3g} at {last.title}, by a factor of {worst.rate:.3g} a step",
+            f" to {worst.sizes[-1]:.3g} at {last.title}, by a factor of {worst.factor} a step",
         )
 
 
@@ -114,8 +120,9 @@ def _vanishing(case: RuleInput) -> Iterator[Finding]:
         norms = [norm_of(final, x) for found in leaf_accesses(case.trail).values() for x in found]
         severity = "warning" if any(n < NOTHING * sizes[begin] for n in norms) else "info"
         names, passes = tuple(dict.fromkeys(x.name for x in at.came)), sizes[least + 1] / sizes[least]
+        here = "here" if case.trail.every == 1 else f"from here back through {case.trail.every} launches"
         text = (
-            f"the gradient vanishes: only {passes:.3g} of the adjoint of {', '.join(names)} passes here, and its norm"
+            f"the gradient vanishes: only {passes:.3g} of the adjoint of {', '.join(names)} passes {here}, and its norm"
             f" falls from {sizes[begin]:.3g} in {steps[begin].title} to {sizes[-1]:.3g} in {steps[-1].title}."
         )
         yield at.finding("vanishing", severity, text, STEADY, names)
@@ -134,7 +141,10 @@ def _series(case: RuleInput) -> Iterator[tuple[list[WalkStep], Series]]:
         begin = int(sizes.argmin())
         if len(steps) - begin >= STEPS and sizes[begin] < sizes[-1]:
             taken = steps[begin:]
-            yield taken, Series(sizes[begin:], [sum(s.wrote.values()) if s.wrote else None for s in taken])
+            yield (
+                taken,
+                Series(sizes[begin:], [sum(s.wrote.values()) if s.wrote else None for s in taken], case.trail.every),
+            )
 
 
 FEW_PER_CENT = 0.03

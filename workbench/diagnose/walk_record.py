@@ -37,17 +37,28 @@ Observer = TypeVar("Observer", bound=WalkObserver)
 class WalkRecord:
     """The record of a walk (of `only` some events). `steps` in program order; `error`: the refusal, if any.
 
-    `observers` are shown the walk, unless every seed is zero.
+    `observers` are shown the walk, unless every seed is zero. `chosen`: the positions of the events that have a step;
+    `every`: of how many launches of a line one has.
     """
 
     def __init__(
-        self, tape: Tape, seeds: Workspace, only: Container[Event] | None = None, observers: Sequence[WalkObserver] = ()
+        self,
+        tape: Tape,
+        seeds: Workspace,
+        only: Container[Event] | None = None,
+        observers: Sequence[WalkObserver] = (),
+        chosen: Sequence[int] | None = None,
+        every: int = 1,
     ):
         self.tape, self.observers = tape, observers
         self.error: GradientError | KernelError | None = None
-        self.steps = [WalkStep(e, accesses(tape, e), f"#{n} {e.label}") for n, e in enumerate(tape.events)]
+        events, self.every = tape.events, every
+        chosen = range(len(events)) if chosen is None else chosen
+        self.steps = [WalkStep(events[n], accesses(tape, events[n]), f"#{n} {events[n].label}") for n in chosen]
         self.of = {s.event: s for s in self.steps}
-        self.order = {e: n for n, e in enumerate(tape.events)}
+        self.order = {s.event: n for n, s in enumerate(self.steps)}
+        self.next = {events[n + 1]: s for n, s in zip(chosen, self.steps, strict=True) if n + 1 < len(events)}
+        self._rewinds = self._last_needed(chosen[-1]) if len(chosen) < len(events) and chosen else None
         self.lost: dict[Allocation, SpanIndex[Span]] = {}
         for span in (span for spans in tape.needed.changed.values() for span in spans):
             self._lose(span)
@@ -63,7 +74,7 @@ class WalkRecord:
             self.ones = {a: n for a, x in numbers.items() if (n := _ones(x)) > 1}
             if any(e.kind.calls_back for e in tape.events):  # a walk would call what the user recorded
                 return
-            if self.steps:
+            if self.steps and self.steps[-1].event is events[-1]:
                 self._written(self.steps[-1])
             if any(s.data.any() for s in seeds.values()):
                 for observer in observers:
@@ -99,8 +110,12 @@ class WalkRecord:
 
     def before(self, event: Event, space: Workspace) -> None:
         """Observe an event before its reversal: memory as it found it, the adjoint of its results."""
-        step, self._here = self.of[event], event
-        self._rewound(event)
+        step, self._here = self.of.get(event), event
+        if self._rewinds is None or event is self._rewinds:
+            self._rewinds = None
+            self._rewound(event)
+        if step is None:
+            return
         try:
             check_races(event)
         except GradientError as error:
@@ -121,7 +136,10 @@ class WalkRecord:
 
     def after(self, event: Event, space: Workspace) -> None:
         """Observe an event after its reversal: memory as its predecessor left it, the adjoint of what it read."""
-        step = self.of[event]
+        if event in self.next:
+            self._written(self.next[event])
+        if (step := self.of.get(event)) is None:
+            return
         written = [a.span for a in step.accesses if a.writes and a.plain]
         for access in step.accesses:
             data = shadow_view(space, access)
@@ -136,9 +154,6 @@ class WalkRecord:
                 consumed = any(s.overlaps(access.span) is not False for s in written)
                 given = data if old is None or consumed else np.subtract(data, old, out=old)
                 step.gave[access] = _norm(given)
-        n = self.order[event]
-        if n:
-            self._written(self.steps[n - 1])
 
     # ---- forward values
 
@@ -153,6 +168,20 @@ class WalkRecord:
                         self.lost[span.allocation].remove(back)
             if not any(k.contains(span) for k in here):
                 self._lose(span)
+
+    def _last_needed(self, last: int) -> Event:
+        """The event by which all that the steps access is written behind them: later ones tell nothing about them."""
+        left: dict[Allocation, set[Span]] = {}
+        for x in (x for step in self.steps for x in step.accesses):
+            left.setdefault(x.span.allocation, set()).add(x.span)
+        found = self.tape.events[last]
+        for event in self.tape.events[last + 1 :] if left else ():
+            for span in (span for span in event.writes if span.allocation in left):
+                found = event
+                left[span.allocation] = {s for s in left[span.allocation] if not span.contains(s)}
+                if not left[span.allocation]:
+                    del left[span.allocation]
+        return found
 
     def _lose(self, span: Span) -> None:
         self.lost.setdefault(span.allocation, SpanIndex()).put(span, span)

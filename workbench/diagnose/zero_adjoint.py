@@ -121,6 +121,7 @@ def first_death(event: Event, space: Workspace, targets: frozenset[str]) -> Zero
 
 
 DETACHED = "wb.detach lets no gradient through, as it is meant"
+FLAT = "inputs or weights of another size: at these the function is flat"
 _CHOICES: dict[Row, tuple[str, str]] = {
     control.IF: (
         "no thread took the branch through which the gradient would flow",
@@ -133,7 +134,7 @@ _CHOICES: dict[Row, tuple[str, str]] = {
     scalar.MIN: ("`min` took the other operand in every thread", "a smooth minimum, or inputs on this side"),
     scalar.MAX: ("`max` took the other operand in every thread", "a smooth maximum, or inputs on this side"),
     scalar.WHERE: ("`where` chose the other side in every thread", "inputs for which this side is chosen"),
-    scalar.MUL: ("the other factor is zero in every thread", ""),
+    scalar.MUL: ("the other factor is zero in every thread", "a factor that is not zero"),
     control.FOR: ("the loop lets nothing through", ""),
     control.WHILE: ("the loop lets nothing through", ""),
 }
@@ -145,7 +146,7 @@ def _explained(stmt: ir.Stmt, event: Event) -> ZeroedAt:
     for one, two in filter(None, (_same_memory(a.stmt, event) for a in stmt.args)) if stmt.row is scalar.MUL else ():
         reason, fix = f"{one} and {two} are one memory", f"{two} = wb.clone({one}), before {one} changes"
         return ZeroedAt(stmt.where, f"{reason}, and their difference is zero", fix)
-    reason, fix = _CHOICES.get(stmt.row, (f"the derivative of `{stmt.row.name}` is zero at these values", ""))
+    reason, fix = _CHOICES.get(stmt.row, (f"the derivative of `{stmt.row.name}` is zero at these values", FLAT))
     return ZeroedAt(stmt.where, reason, fix)
 
 

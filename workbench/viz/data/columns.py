@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import math
 from collections import namedtuple
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import starmap
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -38,7 +38,7 @@ from .marks import (
     touch_place,
 )
 from .rows import LINE, NAMES, OPEN, PictureRow, picture_rows
-from .text import BADGES, clean, level_text, sentence
+from .text import BADGES, apart, clean, level_text, sentence
 from .trace import FLAGS, HOW, AdjointLevel, EventColumn, Fold, NameRange, Trace, event_flags
 
 if TYPE_CHECKING:
@@ -107,16 +107,6 @@ def records(places: Mapping[str, Any], data: bytes) -> dict[str, list[Any]]:
     return found
 
 
-class Sight(Protocol):
-    """The part of a tape that is in sight.
-
-    alone: True if an event has a column of its own. lasts: True if what lasts between two events has any width.
-    """
-
-    def alone(self, position: int) -> bool: ...
-    def lasts(self, e0: int, e1: int) -> bool: ...
-
-
 class AdjointSide(NamedTuple):
     """The adjoint side of the columns: `meta` and `data` as they travel, and where they come from.
 
@@ -138,11 +128,11 @@ class Columns:
         folds: Sequence[Fold] = (),
         grids: Sequence[int] = (),
         against: PassComparison | None = None,
-        sight: Sight | None = None,
+        sight: Collection[int] | None = None,
     ):
         """`grids`: per event the caller's number of its thread grid; -1 for none.
 
-        against: two passes, of which `trace` is. `sight`: for a picture that shows only a part.
+        against: two passes, of which `trace` is. `sight`: the only events with accesses, for a picture of a part.
         """
         self.against, self.sight = against, sight
         self.trace, self.names, self.grids = trace, Texts(), grids
@@ -150,7 +140,7 @@ class Columns:
         events = trace.events.firsts if isinstance(trace.events, UniqueEvents) else trace.events
         self.cuts = cut_memory(trace, events, PIECES)
         if sight is not None:  # memory in very many pieces is cut where it matters
-            alone = cut_memory(trace, [event for n, event in enumerate(events) if sight.alone(n)])
+            alone = cut_memory(trace, [event for n, event in enumerate(events) if n in sight])
             self.cuts = {key: ends if {*alone[key]} <= {*ends} else alone[key] for key, ends in self.cuts.items()}
         self.rows = lanes_of(trace, events, self.cuts)
         self.placed = picture_rows(self.rows)
@@ -158,7 +148,7 @@ class Columns:
         rows: Rows = {table: [] for table in TABLES}
         for n, event in enumerate(events):
             self._event(event, rows)
-            if sight is None or sight.alone(n):
+            if sight is None or n in sight:
                 self._accesses(event, rows)
         for lane, lo, hi, _ in self.names.ranges:
             self._spot(self.rows[trace.allocations[lane].id], lo, hi, rows["spots"])
@@ -179,6 +169,7 @@ class Columns:
             "how": HOW,
             "lanes": self._lanes(),
             "texts": [clean(text) for text in self.names.texts],
+            "apart": {self.names.text(label): span for label, span in apart({e.label for e in events}).items()},
             "ranges": [list(r) for r in self.names.ranges],
             "folds": [[clean(f.name), f.first, f.last, f.kind, f.count, f.parent, [*f.turns]] for f in folds],
             "drawing": {**DRAWING, "names": NAMES, "open": OPEN, "line": LINE},
@@ -298,7 +289,7 @@ class Columns:
         if isinstance(self.trace.events, UniqueEvents):  # from now on each of them is asked for again and again
             self.trace = replace(self.trace, events=tuple(self.trace.events))
         events = self.trace.events
-        asked = range(len(events)) if self.sight is None else filter(self.sight.alone, range(len(events)))
+        asked = range(len(events)) if self.sight is None else self.sight
         watched = {n for n in asked if len(events[n].touches) <= TOUCHES}
         found = Adjoints(self.trace, self.cuts, levels.events, levels.seeds, watched)
         rows: Rows = {table: [] for table in LEVELS}
@@ -335,8 +326,6 @@ class Columns:
     ) -> None:
         meets = set()
         for bar in found.bars:
-            if self.sight is not None and not self.sight.lasts(bar.e0, bar.e1):
-                continue
             lane, number, level = self.rows[bar.allocation], self.lanes[bar.allocation], bar.level
             if level is None:
                 for piece, mark in absent_marks(lane, bar, self.blocks[bar.allocation]):

@@ -20,7 +20,7 @@ from ...arrays.workspace import Workspace
 from ...device import on_host
 from ...diagnose import Finding, diagnose
 from ...diagnose.against import TapeRun, against as compared
-from ...diagnose.final_values import glance
+from ...diagnose.glance import glance
 from ...diagnose.walk_step import accesses, shadow_view
 from ...errors import GradientError, KernelError, LaunchError, Where, shown_file
 from ...kernels import ir

@@ -2,7 +2,8 @@
 
 A scope is a token of the sequence around it. Three or more turns of a `for` or `while`, or of a function that is called
 again and again, become one token: a turn begins where the program goes back in the text, whatever else a turn
-launches. Folds nest, and a fold stands before those inside it.
+launches, and where a call inside of it has been made as often as the loops around it in the turn say (`range(8)`).
+Folds nest, and a fold stands before those inside it.
 """
 
 from __future__ import annotations
@@ -11,10 +12,11 @@ import ast
 import linecache
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import dropwhile, pairwise, takewhile
+from math import prod
 from typing import Any
 
 from ...tapes.events import Event, Scope
@@ -33,6 +35,7 @@ class _Site:
     function, loop    the function, and in it the outermost loop around the call (None: there is none)
     place, inner      where the call is in one turn: its line, or that of an `inner` loop around it
     arms              of the `if` around it in a turn, by line
+    calls             how often it is made in a turn; None where the text does not say it
     """
 
     def __init__(self, line: int, path: Path):
@@ -41,7 +44,9 @@ class _Site:
         self.loop = (*self.function, rest[0]) if rest else None
         self.path = (*self.function, *rest[1:])  # outside the loop
         self.arms = {one[1]: one[2] for one in takewhile(lambda one: one[0] == "if", rest[1:])}
-        self.inner = any(one[0] == "for" for one in rest[1:])
+        within = list(dropwhile(lambda one: one[0] != "for", rest[1:]))
+        self.inner, counts = bool(within), [one[2] for one in within if one[0] == "for" and one[2] is not None]
+        self.calls = prod(counts) if len(counts) == len(within) else None
         self.place = next((one[1] for one in rest[1:] if one[0] == "for"), line)
 
     @cached_property
@@ -136,17 +141,38 @@ def paths(file: str) -> dict[int, Path]:
         nodes = list(ast.walk(ast.parse("".join(linecache.getlines(file)))))  # what is around others comes first
     except (SyntaxError, ValueError):
         return {}
+    stored = Counter(node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store))
+    given = ((t, node.value) for node in nodes if isinstance(node, ast.Assign) for t in node.targets)
+    numbers = {t.id: _number(value, {}) for t, value in given if isinstance(t, ast.Name) and stored[t.id] == 1}
     for node in nodes:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             found.update(dict.fromkeys(_lines(node.body), _function(file, node.lineno)))
         elif isinstance(node, ast.For | ast.While):
             for n in _lines(node.body):
-                found[n] += (("for", node.lineno),)
+                found[n] += (("for", node.lineno, _turns_of(node, numbers)),)
         elif isinstance(node, ast.If):
             for arm, body in enumerate((node.body, node.orelse)):
                 for n in _lines(body):
                     found[n] += (("if", node.lineno, arm),)
     return found
+
+
+def _turns_of(node: ast.For | ast.While, numbers: Mapping[str, int | None]) -> int | None:
+    """The number of turns of `for k in range(8)`, none of which is left early; None where it is not known."""
+    call, leaves = getattr(node, "iter", None), (ast.Break, ast.Continue, ast.Return)
+    if not isinstance(call, ast.Call) or ast.unparse(call.func) != "range":
+        return None
+    if call.keywords or any(isinstance(inside, leaves) for inside in ast.walk(node)):
+        return None
+    ends = [n for a in call.args if (n := _number(a, numbers)) is not None]
+    return len(range(*ends)) if len(ends) == len(call.args) else None
+
+
+def _number(node: ast.expr, numbers: Mapping[str, int | None]) -> int | None:
+    """A whole number that is written there, or has one of these names; None for another expression."""
+    if isinstance(node, ast.Name):
+        return numbers.get(node.id)
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, int) else None
 
 
 def _lines(body: Sequence[ast.stmt]) -> range:
@@ -194,17 +220,19 @@ def _weight(loop: Path, tokens: list[_Token], places: list[int], several: bool) 
 
 def _starts(tokens: Sequence[_Token], loop: Path) -> list[int]:
     """The places where a turn of a loop begins: the program has gone back, or taken the other arm of an `if`."""
-    found, at, seen, arms = list[int](), 0, set[Any](), dict[int, int]()
+    found, at, seen, arms, made = list[int](), 0, set[Any](), dict[int, int](), Counter[_Site]()
     for n, token in enumerate(tokens):
         site = token.site
         if site.loop != loop:
             continue
         again = site.place == at and not site.inner and token.key in seen
+        again |= site.calls is not None and made[site] == site.calls
         if not found or site.place < at or again or any(arms.get(k, arm) != arm for k, arm in site.arms.items()):
             found.append(n)
-            seen, arms = set(), {}
+            seen, arms, made = set(), {}, Counter()
         at = site.place
         seen.add(token.key)
+        made[site] += 1
         arms |= site.arms
     return found
 

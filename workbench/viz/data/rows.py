@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from ...tables import bytes_text
 from .lanes import BAND, Lane
-from .text import clean, fit, fit_ends, text_width
+from .text import Span, apart, clean, fit, fit_ends, text_width
 from .trace import AllocationTrack, NameRange
 
 FEW = 12  # lanes up to which none of them fold
@@ -73,30 +73,31 @@ def picture_rows(lanes: Mapping[str, Lane]) -> list[PictureRow]:
     """All rows in their order: the members of a family follow it."""
     tracks, made = [lane.track for lane in lanes.values()], list(lanes.values())
     found = families(tracks) if len(tracks) > FEW else []
+    spans = apart(clean(name.name) for track in tracks for name in track.names)
     of = {member: n for n, family in enumerate(found) for member in family.members}
     rows: list[PictureRow] = []
     for k, lane in enumerate(made):
         n = of.get(k, -1)
         if n < 0:
-            rows.append(_lane_row(k, lane, -1))
+            rows.append(_lane_row(k, lane, -1, spans))
         elif k == min(found[n].members):
             rows.append(_family_row(len(made), n, found[n]))
-            rows += [_lane_row(member, made[member], n) for member in found[n].members]
+            rows += [_lane_row(member, made[member], n, spans) for member in found[n].members]
     return rows
 
 
-def _lane_row(number: int, lane: Lane, inside: int) -> PictureRow:
+def _lane_row(number: int, lane: Lane, inside: int, spans: Mapping[str, Span]) -> PictureRow:
     track = lane.track
     named = [(clean(name.name), "") for name in track.names[:NAME_BUDGET]]
     if len(track.names) > NAME_BUDGET:
         named.append(("", ""))
-    return PictureRow(number, lane, inside, (), tuple(named), tuple(_lane_size(lane, left) for left in NAMES))
+    return PictureRow(number, lane, inside, (), tuple(named), tuple(_lane_size(lane, left, spans) for left in NAMES))
 
 
-def _lane_size(lane: Lane, left: float) -> RowSize:
+def _lane_size(lane: Lane, left: float, spans: Mapping[str, Span]) -> RowSize:
     track, edge, labels = lane.track, left - BESIDE, []
     x, line = INDENT, 0
-    texts = [_name_text(track, name, edge - 32) for name in track.names[:NAME_BUDGET]]
+    texts = [_name_text(track, name, edge - 32, spans) for name in track.names[:NAME_BUDGET]]
     if len(track.names) > NAME_BUDGET:
         texts.append(f"+{len(track.names) - NAME_BUDGET} names")
     for text in texts:
@@ -109,13 +110,12 @@ def _lane_size(lane: Lane, left: float) -> RowSize:
     return RowSize(tall, tuple(labels), _note(track, left - 62))
 
 
-def _name_text(track: AllocationTrack, name: NameRange, room: float) -> str:
+def _name_text(track: AllocationTrack, name: NameRange, room: float, spans: Mapping[str, Span]) -> str:
     """A name, and of memory that it covers in part the elements, which are never cut off."""
     text = clean(name.name)
-    if not track.partial(name.lo, name.hi):
-        return fit_ends(text, room, LETTERS, True)
-    extent = " " + track.range_text(name.lo, name.hi)
-    return fit(fit_ends(text, room - text_width(extent, LETTERS, True), LETTERS, True) + extent, room, LETTERS, True)
+    extent = f" {track.range_text(name.lo, name.hi)}" if track.partial(name.lo, name.hi) else ""
+    shown = fit_ends(text, room - text_width(extent, LETTERS, True), LETTERS, True, spans.get(text))
+    return fit(shown + extent, room, LETTERS, True)
 
 
 def _note(track: AllocationTrack, room: float) -> RowNote:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
+from collections.abc import Iterable
+from itertools import pairwise
 from typing import Any
 
 from ...errors import Where, shown_file
@@ -21,6 +23,7 @@ BADGES = {
     "there": "only there",
 }
 ODD = ("parts", "here", "there")  # badges about a second pass
+Span = tuple[int, int]  # letters [a, b) of a text
 
 
 def text_width(text: str, size: float, mono: bool = False) -> float:
@@ -32,35 +35,53 @@ def text_width(text: str, size: float, mono: bool = False) -> float:
 
 
 def fit(text: str, room: float, size: float, mono: bool = False) -> str:
-    """The text, or as much as has room followed by an ellipsis; nothing if not even that has room."""
+    """The text, or as much of its start as has room followed by an ellipsis; nothing if not even that has room."""
+    return fit_ends(text, room, size, mono, (len(text), len(text)))
+
+
+def apart(names: Iterable[str]) -> dict[str, Span]:
+    """The letters [a, b) of each name in which it differs from another that is much like it: short words as a whole."""
+    found: dict[str, Span] = {}
+    by_start = sorted({*names})
+    for pair in (*pairwise(by_start), *pairwise(sorted(by_start, key=lambda name: name[::-1]))):
+        one, a = pair[0], _same(*pair)
+        rest = _same(*(name[a:][::-1] for name in pair))
+        alike, ends = 3 * (a + rest), (one[:a][::-1], one[len(one) - rest :])
+        a, rest = (len(re.sub(r"^[^\W_]{1,8}(?![^\W_])", "", end)) for end in ends)
+        for name in pair:
+            if alike >= len(name):
+                first, last = found.get(name, (a, 0))
+                found[name] = min(first, a), max(last, len(name) - rest)
+    return found
+
+
+def _same(one: str, other: str) -> int:
+    """The number of letters that both begin with."""
+    return next((n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+
+
+def fit_ends(text: str, room: float, size: float, mono: bool = False, span: Span | None = None) -> str:
+    """The text, or as much of its start and its end as has room, around the letters `span` if they are given."""
     if text_width(text, size, mono) <= room:
         return text
-    while text and text_width(text + "…", size, mono) > room:
-        text = text[:-1]
-    return text.rstrip() + "…" if text else ""
+    a, b = span or (len(text) // 2, len(text) // 2)
+    for kept in range(len(text) - (b - a), -(a < b), -1):
+        tail = min(kept // 2, len(text) - b)
+        head = min(kept - tail, a)
+        inner = text[a:b] and f"{text[a:b]}{'…' * (tail < len(text) - b)}"
+        shown = f"{text[:head].rstrip()}{'…' * (head < a or a == b)}{inner}{text[len(text) - tail :]}"
+        if text_width(shown, size, mono) <= room:
+            return shown
+    return fit_ends(text[a:b], room, size, mono) if a < b else ""
 
 
-def fit_ends(text: str, room: float, size: float, mono: bool = False) -> str:
-    """The text, or as much of its start and its end as has room: names differ at their ends."""
-    shown, kept = text, len(text)
-    while kept and text_width(shown, size, mono) > room:
-        kept -= 1
-        shown = f"{text[: (kept + 1) // 2]}…{text[len(text) - kept // 2 :]}"
-    return shown if kept else ""
-
-
-def fit_middle(text: str, room: float, size: float, mono: bool = False) -> str:
-    """The text, or as much of its start as has room, with its number (`#3`, `×200`) whole; that alone, or nothing."""
-    if text_width(text, size, mono) <= room:
-        return text
+def fit_middle(text: str, room: float, size: float, mono: bool = False, span: Span | None = None) -> str:
+    """The text, or as much of it as has room before its number (`#3`, `×200`) as `fit_ends`; that alone, or nothing."""
     found = re.search(r" [#×]\S*$", text)
     number = found[0] if found else ""
     start = text.removesuffix(number)
-    while start and text_width(f"{start}…{number}", size, mono) > room:
-        start = start[:-1]
-    if start:
-        return f"{start}…{number}"
-    return number.strip() if text_width(number.strip(), size, mono) <= room else ""
+    shown = fit_ends(start, room - text_width(number, size, mono), size, mono, span or (len(start), len(start)))
+    return shown + number if shown else number.strip() * (text_width(number.strip(), size, mono) <= room)
 
 
 def clean(text: object) -> str:

@@ -17,7 +17,7 @@ export function againstOf(v) {
     return h("span", {}, svg, ` ${text}`);
   };
   const go = two.first ? [button("show it", `go to where both part: ${two.first.title}`, () => showParting(v))] : [];
-  return h("div", { class: "wb-against" }, h("div", { class: "wb-legend" },
+  return h("div", "wb-against", h("div", "wb-legend",
     sample(`bar parted${v.meta.wrong ? " wrong" : ""}`, `${two.here}, where it differs`), sample("outline", two.there)),
   ...two.said.map((/** @type {string} */ text, /** @type {number} */ k) => h("p", {}, text, " ", ...(k ? [] : go))));
 }
@@ -46,7 +46,7 @@ export const oddOf = (v, parts) => (parts ? (v.meta.wrong ? " parted wrong" : " 
  * @param {any} v @param {any} lane @param {(v: any, e0: number, e1: number) => any} stretch */
 export function composeOutlines(v, lane, stretch) {
   const { bars, barsOn } = v.other, { cols } = v;
-  if (cols.length) eachWithin(barsOn, lane.k, cols[0].a, cols[cols.length - 1].b, (bar) => {
+  if (cols.length) eachWithin(barsOn, lane.k, cols[0].a, cols.at(-1).b, (bar) => {
     const e = bars.e1[bar], at = stretch(v, bars.e0[bar], e);
     if (!at) return;
     const thick = bars.thick[bar] + OUTLINE;
@@ -66,7 +66,7 @@ export function composeFolded(v, row, lanes) {
       const [first, last] = ends.get(c) ?? [e, e];
       ends.set(c, [Math.min(first, e), Math.max(last, e)]);
     };
-    if (v.cols.length) for (const lane of lanes ?? [row.k]) eachWithin(on, lane, v.cols[0].a, v.cols[v.cols.length - 1].b, note);
+    if (v.cols.length) for (const lane of lanes ?? [row.k]) eachWithin(on, lane, v.cols[0].a, v.cols.at(-1).b, note);
     for (const [c, [first, last]] of ends) {
       const x = placeIn(v.cols[c], first);
       put(v, "rect", "partedline", { x, y: y + row.tall - 1, width: placeIn(v.cols[c], last + 1) - x, height: LINE });
@@ -82,5 +82,5 @@ export function composeTag(v, shown) {
   const left = Math.max(Math.min(x - w / 2, v.wide - w - 4), v.left), from = (first.kind === "value" ? lane.value : lane.adjoint) + lane.tall / 2;
   put(v, "path", "pointer", { d: `M${x} ${from}V${y}` });
   put(v, "rect", "tag", { x: left, y, width: w, height: TAG, rx: TAG / 2 });
-  put(v, "text", "tagtext", { x: left + w / 2, y: y + TAG - 3.6, "font-size": 10, "text-anchor": "middle" }, first.text);
+  put(v, "text", "tagtext", { x: left + w / 2, y: y + TAG - 3.6, "font-size": 10 }, first.text);
 }

@@ -1,5 +1,6 @@
 // @ts-check
 // The camera of a stage: what of space is seen where on the canvas. Two axes stay flat; three are turned, without perspective.
+import { clamp } from "./elements.js";
 
 const MARGIN = 0.86, STEEP = 1.5;
 
@@ -58,7 +59,7 @@ export function pan(camera, dx, dy) {
 /** @param {any} camera @param {number} dx @param {number} dy */
 export function orbit(camera, dx, dy) {
   camera.yaw += dx / 150;
-  camera.pitch = Math.min(Math.max(camera.pitch + dy / 150, -STEEP), STEEP);
+  camera.pitch = clamp(camera.pitch + dy / 150, -STEEP, STEEP);
 }
 
 /** Nearer by a factor, with a place of the canvas held. @param {any} camera @param {number} by @param {number} x @param {number} y */

@@ -119,7 +119,7 @@ function stretch(v, e0, e1) {
 
 /** The rows of a lane that last into what is in sight. @param {any} v @param {import("./lanes.js").Spans} on @param {any} lane @param {(row: number) => void} take */
 export function eachInSight(v, on, lane, take) {
-  if (v.cols.length) eachWithin(on, lane.k, v.cols[0].a, v.cols[v.cols.length - 1].b, take);
+  if (v.cols.length) eachWithin(on, lane.k, v.cols[0].a, v.cols.at(-1).b, take);
 }
 
 /** The versions of a lane. @param {any} v @param {any} lane */
@@ -134,8 +134,8 @@ function composeBlock(v, lane, blocks, b) {
   put(v, "rect", `block${blocks.strided[b] ? " strided" : ""}${blocks.parts[b] ? " parted" : ""}`, { x: at.x, y, width: at.w, height: tall, rx: blocks.radius[b], ...hatched });
   const share = state ? v.levels.share[b] : 0, black = illThick(share, tall, v.meta.drawing.thick[3]);
   if (state) put(v, "rect", `block ${state}`, { x: at.x, y: y + tall - black, width: at.w, height: black, rx: blocks.radius[b] });
-  put(v, "rect", "blockstart", { x: at.x, y, width: Math.min(4, at.w), height: tall, rx: 1 });
-  const [first, other, room] = v.meta.drawing.label, indent = e0 < 0 ? first : other;
+  if (!v.cols[0].a || e0 >= v.cols[0].a) put(v, "rect", "blockstart", { x: at.x, y, width: Math.min(4, at.w), height: tall, rx: 1 });
+  const [first, other, room] = v.meta.drawing.label, indent = e0 < v.cols[0].a ? first : other;
   const [dx, least] = v.meta.drawing.ill;
   if (state && at.w > least) put(v, "path", `sign ${state}`, { d: signPath(state, at.x + at.w - dx, y + tall / 2, Math.min(4, tall / 2 - 1)) });
   const text = `${v.meta.prefixes[blocks.mixed[b]]}${blocks.version[b]}`;
@@ -169,7 +169,7 @@ function composeMeets(v, lane, { meets, meetsOn }) {
     if (c < 0 || v.cols[c].b - v.cols[c].a > 1) return;
     const x = v.cols[c].x + v.meta.drawing.meet, y = lane.top + meets.y[one];
     put(v, "circle", "meet", { cx: x, cy: y, r: meets.radius[one] }).e = e;
-    if (meets.met[one]) put(v, "text", "meettext", { x, y: y + 3.5, "font-size": meets.size[one], "text-anchor": "middle" }, `+${meets.met[one]}`).e = e;
+    if (meets.met[one]) put(v, "text", "meettext", { x, y: y + 3.5, "font-size": meets.size[one] }, `+${meets.met[one]}`).e = e;
   });
 }
 

@@ -15,11 +15,12 @@ export function short(v, digits = 4) {
   return shown.replace(/^-/, "−");
 }
 
-/** An HTML element with attributes, listeners and children. Text only ever becomes text.
- * @param {string} tag @param {Record<string, any>} [given] @param {...(Node | string)} children */
+/** An HTML element with attributes and listeners (or its class alone), and children. Text only ever becomes text.
+ * @param {string} tag @param {Record<string, any> | string} [given] @param {...(Node | string)} children */
 export function h(tag, given = {}, ...children) {
   const node = document.createElement(tag);
-  for (const [key, value] of Object.entries(given)) {
+  if (tag === "button") node.setAttribute("type", tag);
+  for (const [key, value] of Object.entries(typeof given === "string" ? { class: given } : given)) {
     if (key.startsWith("on")) node.addEventListener(key.slice(2), value);
     else if (value !== undefined && value !== false && value !== null) node.setAttribute(key, value === true ? "" : value);
   }
@@ -33,7 +34,7 @@ export const pageAround = (node) => node.getRootNode();
 
 /** A button with a name to be read by. @param {string} text @param {string} label @param {() => void} act */
 export function button(text, label, act) {
-  return h("button", { type: "button", title: label, "aria-label": label, onclick: act }, text);
+  return h("button", { title: label, "aria-label": label, onclick: act }, text);
 }
 
 /** @param {string} tag @param {Record<string, any>} given @param {string} [text] */
@@ -52,12 +53,21 @@ export function fit(text, room, size) {
   return text.length <= most ? text : most > 1 ? text.slice(0, most - 1) + "…" : "";
 }
 
-/** As much of the start of a text as has room, and its number (`#3`, `×200`) whole. @param {string} text @param {number} room @param {number} size */
-export function fitMiddle(text, room, size) {
-  const most = Math.floor(room / (size * 0.612)), [number = ""] = text.match(/ [#×]\S*$/) ?? [];
+/** As much of the start of a text as has room, and its number (`#3`, `×200`) whole; around the letters [a, b) if they
+ * are given. @param {string} text @param {number} room @param {number} size @param {number[]} [span] */
+export function fitMiddle(text, room, size, [a, b] = [0, 0]) {
+  const most = Math.floor(room / (size * 0.612)), [number = ""] = text.match(/ [#×]\S*$/) ?? [], { length } = number, n = text.length - length;
   if (text.length <= most) return text;
-  return most > number.length + 1 ? `${text.slice(0, most - 1 - number.length)}…${number}` : number.length - 1 <= most ? number.trim() : "";
+  for (let k = n; b && k >= 0; k--) {
+    const head = Math.min(a, (k + 1) >> 1), tail = Math.max(n - (k >> 1), b), shown = `${text.slice(0, head)}${head < a ? "…" : ""}${text.slice(a, b)}${b < tail ? "…" : ""}${text.slice(tail)}`;
+    if (shown.length <= most) return shown;
+  }
+  if (b) return fit(text.slice(a, b) + number, room, size);
+  return most > length + 1 ? `${text.slice(0, most - 1 - length)}…${number}` : length - 1 <= most ? number.trim() : "";
 }
+
+/** A number within bounds. @param {number} x @param {number} least @param {number} most */
+export const clamp = (x, least, most) => Math.min(Math.max(x, least), most);
 
 /** `3 reads`. @param {number} n @param {string} one @param {string} [many] */
 export const count = (n, one, many = one + "s") => `${n} ${n === 1 ? one : many}`;

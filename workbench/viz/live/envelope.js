@@ -1,7 +1,7 @@
 // @ts-check
 // What a stretch of the tape holds on a lane: workbench/viz/data/envelope.py and the strips of marks.py, in the page,
 // where stretches change with the zoom. Pure: no document, no widget.
-import { short } from "./elements.js";
+import { clamp, short } from "./elements.js";
 import { eachWithin, lower } from "./lanes.js";
 
 const REMEMBERED = 6000; // parts of the tape that are remembered
@@ -85,7 +85,7 @@ export const valuesOf = (tape, side, lanes, parts) => chained(parts.map((edges) 
 
 /** How thick a size is drawn. @param {number} size @param {{low: number, high: number}} scale @param {number[]} thick */
 export function thickOf(size, scale, [thin, full]) {
-  const part = size > 0 ? Math.min(Math.max((Math.log10(size) - scale.low) / (scale.high - scale.low), 0), 1) : 0;
+  const part = size > 0 ? clamp((Math.log10(size) - scale.low) / (scale.high - scale.low), 0, 1) : 0;
   return thin + (full - thin) * part;
 }
 

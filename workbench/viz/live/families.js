@@ -122,7 +122,7 @@ function stretchesInSight(v) {
     out.parts.push([col.a, ...inner]);
     x = right;
   }
-  const last = v.cols[v.cols.length - 1];
+  const last = v.cols.at(-1);
   add(last.b, x, last.b < v.n ? v.wide - RIGHT + 8 : xOf(v, v.n));
   out.parts.push([last.b, last.b]);
   return out;

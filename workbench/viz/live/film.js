@@ -6,7 +6,7 @@ import { hearLate } from "./late_messages.js";
 
 /** @param {any} model @param {HTMLElement} el @param {AbortSignal} signal */
 export function film(model, el, signal) {
-  const root = h("div", { class: "wb-view wb-filmroot" });
+  const root = h("div", "wb-view wb-filmroot");
   el.append(root);
   const f = stageOf(model, signal, root, () => model.set("chosen", f.chosen));
   root.append(f.element);

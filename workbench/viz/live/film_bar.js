@@ -13,13 +13,13 @@ export function barOf(f) {
   });
   f.ruler = s("svg", { class: "wb-ruler", "aria-hidden": "true", height: 16 });
   f.playing = button("play", "play: the physics forward, then the adjoints back", () => playFilm(f));
-  f.when = h("span", { class: "wb-when" });
+  f.when = h("span", "wb-when");
   const to = (/** @type {number} */ k) => { stop(f); f.go(k); };
-  const buttons = h("span", { class: "wb-steps" },
+  const buttons = h("span", "wb-steps",
     button("◀◀", "first frame: all is reversed", () => to(0)), button("◀ step", "one frame back", () => to(f.k - 1)), f.playing,
     button("step ▶", "one frame on", () => to(f.k + 1)), button("▶▶", "last frame: nothing is reversed", () => to(last)));
-  const ways = f.frames.adjoint || f.frames.cellAdjoint ? [h("span", { class: "wb-muted" }, h("span", { class: "wb-blue" }, "■"), " forward, values   ", h("span", { class: "wb-hot" }, "■"), " already reversed, adjoints known")] : [];
-  return h("div", { class: "wb-filmbar" }, h("div", { class: "wb-timeline" }, f.slider, f.ruler), h("div", { class: "wb-tools" }, buttons, f.when, ...ways));
+  const ways = f.frames.adjoint || f.frames.cellAdjoint ? [h("span", "wb-muted", h("span", "wb-blue", "■"), " forward, values   ", h("span", "wb-hot", "■"), " already reversed, adjoints known")] : [];
+  return h("div", "wb-filmbar", h("div", "wb-timeline", f.slider, f.ruler), h("div", "wb-tools", buttons, f.when, ...ways));
 }
 
 /** Show where the cursor is. @param {any} f */

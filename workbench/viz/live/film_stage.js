@@ -2,7 +2,7 @@
 // The stage: where a film is drawn, looked at, picked from and dragged. It stands alone (film.js) or above the lanes.
 import { asker } from "./ask.js";
 import { cameraOf, fitCamera, nearer, orbit, pan } from "./camera.js";
-import { button, count, h, short } from "./elements.js";
+import { button, clamp, count, h, short } from "./elements.js";
 import { barOf, drawRuler, playFilm, showTime, stop } from "./film_bar.js";
 import { frameAt, framesOf, indexOf, largestOf } from "./film_frames.js";
 import { paintField, paintScene, scaleOf } from "./film_paint.js";
@@ -25,12 +25,12 @@ export function stageOf(model, signal, root, pick) {
   f.paint = () => paintStage(f);
   f.go = (/** @type {number} */ k, save = true) => go(f, k, save);
   f.k = frameAt(meta.moments, model.get("cursor"));
-  const sights = h("div", { class: "wb-sights" }, ...scenesOf(f));
+  const sights = h("div", "wb-sights", ...scenesOf(f));
   f.table = h("tbody", {});
   const table = h("details", { class: "wb-table", ontoggle: () => fillNumbers(f) }, h("summary", {}, "the numbers of this frame as a table"), h("div", {}, h("table", {}, headOf(f), f.table)));
   f.element = h("section", { class: "wb-film", "aria-label": "film of the simulation" },
-    h("div", { class: "wb-filmtop" }, h("div", { class: "wb-seen" }, h("p", { class: "wb-caption" }, meta.caption[0]), sights, barOf(f)), h("div", { class: "wb-side" }, whatIfOf(f), pickedOf(f))),
-    h("ul", { class: "wb-remarks" }, ...meta.caption.slice(1).map((/** @type {string} */ text) => h("li", {}, text))), f.status, table);
+    h("div", "wb-filmtop", h("div", "wb-seen", h("p", "wb-caption", meta.caption[0]), sights, barOf(f)), h("div", "wb-side", whatIfOf(f), pickedOf(f))),
+    h("ul", "wb-remarks", ...meta.caption.slice(1).map((/** @type {string} */ text) => h("li", {}, text))), f.status, table);
   f.element.addEventListener("keydown", (/** @type {any} */ event) => typedOnStage(f, event));
   listen(f);
   return f;
@@ -92,7 +92,7 @@ function paintStage(f) {
 
 /** Go to a frame. @param {any} f @param {number} k @param {boolean} save */
 function go(f, k, save) {
-  f.k = Math.min(Math.max(Math.round(k), 0), f.frames.count - 1);
+  f.k = clamp(Math.round(k), 0, f.frames.count - 1);
   f.model.set("cursor", f.meta.moments[f.k]);
   if (save) f.model.save_changes();
   f.paint();
@@ -154,7 +154,7 @@ function callout(f) {
   if (i < 0) return;
   f.tip.textContent = [...wordsOf(f, i), ...(f.hover >= 0 && i !== f.chosen ? [f.ledgers ? "click: ledger of this cell" : "click: keep in sight"] : [])].join("\n");
   const x = f.places[3 * i], y = f.places[3 * i + 1];
-  f.tip.style.left = `${Math.min(Math.max(x + 14, 4), f.scene.clientWidth - f.tip.offsetWidth - 4)}px`;
+  f.tip.style.left = `${clamp(x + 14, 4, f.scene.clientWidth - f.tip.offsetWidth - 4)}px`;
   f.tip.style.top = `${y + 16 + f.tip.offsetHeight < f.scene.clientHeight ? y + 16 : y - 16 - f.tip.offsetHeight}px`;
 }
 

@@ -1,6 +1,6 @@
 // @ts-check
 // The what-if of a film: a number of the start is moved, the kernel runs the program again, and the stage shows both.
-import { button, h, s, short } from "./elements.js";
+import { button, clamp, h, s, short } from "./elements.js";
 import { wayOf } from "./camera.js";
 import { readerOf } from "./film_frames.js";
 import { seedOf } from "./film_seed.js";
@@ -20,7 +20,7 @@ export function whatIfOf(f) {
   w.input = h("select", { "aria-label": "input to change", onchange: () => chooseInput(f) }, ...given.inputs.map((/** @type {any} */ one, /** @type {number} */ k) => h("option", { value: k }, one.name)));
   w.index = h("input", { type: "text", size: 6, value: "0", "aria-label": "index of the number", onchange: () => chooseInput(f) });
   w.slider = h("input", { type: "range", min: -100, max: 100, value: 0, step: 1, "aria-label": "change of the number", oninput: () => slid(f), onchange: () => ask(f, -1) });
-  w.number = h("output", { class: "wb-figures" });
+  w.number = h("output", "wb-figures");
   w.chart = s("svg", { viewBox: `0 0 ${CHART_WIDE} ${CHART_TALL}`, role: "img", class: "wb-losschart", "aria-label": "loss by the change: none tried yet" });
   w.said = h("output", { class: "wb-said", "aria-live": "polite" });
   const drag = given.points >= 0 && f.frames.point ? "drag a point, or move a number:" : "move a number:";
@@ -34,7 +34,7 @@ export function whatIfOf(f) {
 /** @param {any} f */
 function chooseInput(f) {
   const { whatIf: w, meta } = f, one = meta.what_if.inputs[Number(w.input.value)], index = (w.index.value.match(/-?\d+/g) ?? []).map(Number);
-  const full = one.shape.map((/** @type {number} */ n, /** @type {number} */ k) => Math.min(Math.max(index[k] ?? 0, 0), n - 1));
+  const full = one.shape.map((/** @type {number} */ n, /** @type {number} */ k) => clamp(index[k] ?? 0, 0, n - 1));
   w.flat = full.reduce((/** @type {number} */ sum, /** @type {number} */ i, /** @type {number} */ k) => sum * one.shape[k] + i, 0);
   w.index.value = full.join(", ");
   w.unit = one.size / 100;

@@ -19,7 +19,8 @@ function nameIn(v, col, wide, tall) {
   if (number && long(number) + 4 <= wide) return [number, 0];
   const whole = [name, name.replace(/ #.*$/, ""), name.replace(/,? .*$/, " …")].find((text) => long(text) + RIM <= tall); // the kernel before the number
   if (whole && wide >= (number ? NARROW : 16)) return [whole, long(whole) + RIM];
-  return [number ? "" : (wide < 84 ? fit : fitMiddle)(name, wide - 20, SIZE), 0];
+  const apart = col.b - col.a > 1 ? undefined : v.meta.apart[v.tape.events.label[col.a]];
+  return [number ? "" : (wide < 84 && !apart ? fit : fitMiddle)(name, wide - 20, SIZE, apart), 0];
 }
 
 /** How high the boxes of the columns are: names that have no room along stand upright. @param {any} v */
@@ -75,7 +76,7 @@ function composeTicks(v, col, at) {
   const least = (turns.length * TICK) / col.w, ten = 10 ** Math.floor(Math.log10(least)), by = Math.max([1, 2, 5, 10].find((k) => k * ten >= least) * ten, 1);
   for (let n = Math.ceil(from / by) * by; n < from + turns.length; n += by) {
     const x = placeIn(col, turns[n - from]), far = Math.abs(x - at.x);
-    if (far > off && far < at.w / 2 - 4) put(v, "text", "faint tick", { x, y: v.head - 5, "font-size": 9, "text-anchor": "middle" }, String(n));
+    if (far > off && far < at.w / 2 - 4) put(v, "text", "faint tick", { x, y: v.head - 5, "font-size": 9 }, String(n));
   }
 }
 
@@ -93,12 +94,12 @@ function composeBadges(v, col, at, y) {
     const w = Math.min(text.length * 5.6 + 10, Math.max(at.w - 2, 4));
     const two = words.every((word) => /^(parts|only )/.test(word));
     put(v, "rect", two ? "badge odd" : "badge", { x: at.x - w / 2, y, width: w, height: 13, rx: 6 });
-    if (at.w > 14) put(v, "text", "badgetext", { x: at.x, y: y + 9.8, "font-size": 9.5, "text-anchor": "middle" }, text);
+    if (at.w > 14) put(v, "text", "badgetext", { x: at.x, y: y + 9.8, "font-size": 9.5 }, text);
   }
   if (here.length) {
     const x = signAt(v, col), worst = here.some((f) => f.severity === "error") ? " error" : "";
     put(v, "path", `finding${worst}`, { d: `M${x} ${y - 18 - v.box}l6 10.5h-12z`, "data-finding": v.findings.indexOf(here[0]) });
-    put(v, "text", `findingtext${worst}`, { x, y: y - 9 - v.box, "font-size": 8, "text-anchor": "middle" }, "!");
+    put(v, "text", `findingtext${worst}`, { x, y: y - 9 - v.box, "font-size": 8 }, "!");
   }
 }
 
@@ -110,13 +111,13 @@ export function composeBrackets(v, rows) {
   let drawn = 0;
   for (const k of v.open) {
     const [name, first, last] = v.meta.folds[k];
-    if (!v.cols.length || last <= v.cols[0].a || first >= v.cols[v.cols.length - 1].b) continue;
+    if (!v.cols.length || last <= v.cols[0].a || first >= v.cols.at(-1).b) continue;
     const a = xOf(v, first), b = xOf(v, last - 1), d = depthOf(v, k);
     if (d >= rows || b - a < 8 || drawn++ > 150) continue;
     const half = Math.min((v.cols[0].w || 20) * 0.42, 50), x0 = Math.max(a - half, v.left - 4), x1 = Math.min(b + half, v.wide - RIGHT + 4), y = 17 + 16 * d;
     put(v, "path", "scope", { d: `M${x0} ${y + 4}V${y}H${x1}V${y + 4}`, "data-fold": k });
     const text = fit(`− ${name}`, x1 - x0, 10);
-    put(v, "text", "scopetext", { x: (x0 + x1) / 2, y: y - 4, "text-anchor": "middle", "font-size": 10, "data-fold": k }, text);
+    put(v, "text", "scopetext", { x: (x0 + x1) / 2, y: y - 4, "font-size": 10, "data-fold": k }, text);
   }
 }
 

@@ -1,6 +1,6 @@
 // @ts-check
 // A heat-map of numbers on a canvas, with one cell chosen by mouse or keyboard. Knows nothing of tapes.
-import { h, pageAround, short } from "./elements.js";
+import { clamp, h, pageAround, short } from "./elements.js";
 
 /** @typedef {{full: number[], axes: number[], fixed: number[], wrap: number, window: number[], block: number[]}} Frame
  * What is drawn of an array: its axes, the numbers at which the others are held, how a line is broken into rows, the
@@ -73,7 +73,7 @@ function colourBar(least, most, from = 0) {
   const inks = from ? [`color-mix(in srgb, ${ink} ${100 * FAINTEST}%, ${ground})`, ink] : [...(least < 0 ? ["var(--wb-minus)"] : []), ground, ...(most > 0 || least >= 0 ? ["var(--wb-plus)"] : [])];
   return h("div", { class: "wb-colours", role: "img", "aria-label": `colours: ${marks.map(([, v]) => short(v, digits)).join(", ")}` },
     h("span", { class: "wb-ramp", style: `background:linear-gradient(to right, ${inks.join(", ")})` }),
-    ...marks.map(([at, v]) => h("span", { class: "wb-tickmark", style: `left:${at * 100}%` }, short(v, digits))), h("span", { class: "wb-growth" }, from ? "linear" : "√"));
+    ...marks.map(([at, v]) => h("span", { class: "wb-tickmark", style: `left:${at * 100}%` }, short(v, digits))), h("span", "wb-growth", from ? "linear" : "√"));
 }
 
 /** @param {HTMLElement} root @param {{label: string, room?: () => number, tall?: () => number,
@@ -156,7 +156,7 @@ function keyOnHeat(m, event) {
   else if (event.key === "Enter" || event.key === " ") pickCell(m, m.at);
   else return;
   event.preventDefault();
-  m.at = [Math.min(Math.max(m.at[0], 0), data.rows - 1), Math.min(Math.max(m.at[1], 0), data.columns - 1)];
+  m.at = [clamp(m.at[0], 0, data.rows - 1), clamp(m.at[1], 0, data.columns - 1)];
   m.readout.textContent = cellText(m, m.at[0], m.at[1]);
   if (m.options.follow) pickCell(m, m.at);
   paintHeat(m);

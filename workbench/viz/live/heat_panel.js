@@ -1,6 +1,6 @@
 // @ts-check
 // The panel of the heat-maps: value and adjoint of one array at the moment of the cursor.
-import { h, pageAround, short } from "./elements.js";
+import { clamp, h, pageAround, short } from "./elements.js";
 import { cellOf, floats, heatmap, raw } from "./heat.js";
 import { entered, section, wholeNumbers } from "./section.js";
 
@@ -16,15 +16,15 @@ export function heatPanel(v) {
   p.index = h("input", {
     type: "text", size: "8", placeholder: "index", "aria-label": "index of the element, such as 7 or 3, 1", onchange: () => typedIndex(p), onkeydown: entered,
   });
-  p.whole = h("button", { type: "button", style: "display:none", onclick: () => { p.windowed = []; p.ask(); } }, "whole");
-  p.axes = h("span", { class: "wb-axes" });
-  p.note = h("p", { class: "wb-muted wb-note" });
+  p.whole = h("button", { style: "display:none", onclick: () => { p.windowed = []; p.ask(); } }, "whole");
+  p.axes = h("span", "wb-axes");
+  p.note = h("p", "wb-muted wb-note");
   p.leftSays = h("figcaption", {});
-  p.rightSays = h("figcaption", { class: "wb-hot" });
+  p.rightSays = h("figcaption", "wb-hot");
   p.left = h("figure", {}, p.leftSays);
   p.right = h("figure", {}, p.rightSays);
   p.pair = h("div", { class: "wb-pair", style: "display:none" }, p.left, p.right);
-  p.box.append(h("div", { class: "wb-choice" }, p.whole, p.axes), p.note, p.pair);
+  p.box.append(h("div", "wb-choice", p.whole, p.axes), p.note, p.pair);
   p.values = heatmap(p.left, { label: "value", pick, room: () => roomOf(p), tall: () => tallFor(p) });
   p.adjoints = heatmap(p.right, { label: "adjoint", pick, room: () => roomOf(p), tall: () => tallFor(p) });
   watchRoom(p);
@@ -32,7 +32,7 @@ export function heatPanel(v) {
     (/** @type {any} */ answer, /** @type {any} */ asked) => showMaps(p, answer, asked),
     (/** @type {string} */ error) => { p.note.textContent = error; p.note.style.display = ""; });
   return {
-    element: p.box, choice: h("span", { class: "wb-choice" }, p.choice, p.index), ask: p.ask, mark: () => markElement(p), reset: () => reset(p),
+    element: p.box, choice: h("span", "wb-choice", p.choice, p.index), ask: p.ask, mark: () => markElement(p), reset: () => reset(p),
     repaint: () => { p.values.repaint(); p.adjoints.repaint(); },
   };
 }
@@ -65,7 +65,7 @@ function roomOf(p) {
 function tallFor(p) {
   const box = p.box.getBoundingClientRect(), canvas = p.left.querySelector("canvas"), around = p.left.offsetHeight - canvas.offsetHeight;
   const all = box.bottom - p.pair.getBoundingClientRect().top + p.box.scrollTop - 10, rows = p.pair.offsetHeight > 1.5 * p.left.offsetHeight ? 2 : 1;
-  return Math.min(Math.max((all - (rows - 1) * 8) / rows - around, 36), 420);
+  return clamp((all - (rows - 1) * 8) / rows - around, 36, 420);
 }
 
 /** A cell was chosen; where it stands for many numbers, it opens first. @param {any} p @param {number[]} at @param {number[]} cell */

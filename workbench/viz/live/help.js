@@ -19,7 +19,7 @@ export function helpOf(v) {
 }
 
 /** The hint in the line of buttons. @param {any} v */
-export const hintOf = (v) => h("span", { class: "wb-hint" }, h("span", {}, h("kbd", {}, "←"), " ", h("kbd", {}, "→"), " step"), button("? keys", "show the keys", () => showKeys(v, v.help.hidden)));
+export const hintOf = (v) => h("span", "wb-hint", h("span", {}, h("kbd", {}, "←"), " ", h("kbd", {}, "→"), " step"), button("? keys", "show the keys", () => showKeys(v, v.help.hidden)));
 
 /** @param {any} v @param {boolean} open */
 export function showKeys(v, open) {

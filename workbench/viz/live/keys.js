@@ -1,6 +1,6 @@
 // @ts-check
 // Mouse and keys on the picture: what is under the pointer, what a key does, what is chosen.
-import { pageAround } from "./elements.js";
+import { clamp, pageAround } from "./elements.js";
 import { showRow, toggleFamily } from "./families.js";
 import { showKeys } from "./help.js";
 import { lower, middleOf, unitOf } from "./lanes.js";
@@ -91,29 +91,31 @@ function typed(v, event) {
   v.inSight();
 }
 
+const SAME = /** @type {Record<string, string>} */ ({ "=": "+", w: "+", s: "-", " ": "Enter" }); // keys that mean what another does
+
 /** @param {any} v @param {string} key @param {any} mark @returns {boolean} did it mean anything */
 function typedOnPicture(v, key, mark) {
-  const c = mark ? v.cols.findIndex((one) => one.a === mark.col.a) : 0;
-  if (key === "ArrowLeft" || key === "ArrowRight") stepColumn(v, key === "ArrowLeft" ? -1 : 1);
-  else if (key === "ArrowUp" || key === "ArrowDown") moveFocus(v, c, nextRow(v, key === "ArrowUp" ? -1 : 1));
-  else if (key === "Home") { look(v, 0, v.u1 - v.u0); step(v, 0); moveFocus(v, 0, v.focus.lane); }
-  else if (key === "End") { look(v, v.all.size - (v.u1 - v.u0), v.all.size); step(v, v.n); moveFocus(v, v.cols.length - 1, v.focus.lane); }
-  else if ((key === "Enter" || key === " ") && mark) choose(v, mark.col, mark.lane);
-  else if (key === "+" || key === "=") zoom(v, 0.5, focusUnit(v));
-  else if (key === "-") zoom(v, 2, focusUnit(v));
-  else if (key === "f") look(v, 0, v.all.size);
-  else if (key === "w" || key === "s") zoom(v, key === "w" ? 0.5 : 2, focusUnit(v));
-  else if (key === "a" || key === "d") { const by = ((v.u1 - v.u0) / 4) * (key === "a" ? -1 : 1); look(v, v.u0 + by, v.u1 + by); }
-  else if (key === "." || key === ",") { const k = foldAt(v, v.focus.e, key === ","); if (k >= 0) toggle(v, k); }
-  else return false;
-  return true;
+  const c = mark ? v.cols.findIndex((one) => one.a === mark.col.a) : 0, wide = v.u1 - v.u0;
+  const row = (/** @type {number} */ by) => moveFocus(v, c, nextRow(v, by)), pan = (/** @type {number} */ by) => look(v, v.u0 + by, v.u1 + by);
+  const nearer = (/** @type {number} */ by) => zoom(v, by, middleOf(v.all, v.focus.e)), fold = (/** @type {number} */ k) => k >= 0 && toggle(v, k);
+  /** @type {Record<string, () => void>} */ const acts = {
+    ArrowLeft: () => stepColumn(v, -1), ArrowRight: () => stepColumn(v, 1), ArrowUp: () => row(-1), ArrowDown: () => row(1),
+    Home() { look(v, 0, wide); step(v, 0); moveFocus(v, 0, v.focus.lane); },
+    End() { look(v, v.all.size - wide, v.all.size); step(v, v.n); moveFocus(v, v.cols.length - 1, v.focus.lane); },
+    "+": () => nearer(0.5), "-": () => nearer(2), f: () => look(v, 0, v.all.size), a: () => pan(-wide / 4), d: () => pan(wide / 4),
+    ".": () => fold(foldAt(v, v.focus.e, false)), ",": () => fold(foldAt(v, v.focus.e, true)),
+  };
+  if (mark) acts.Enter = () => choose(v, mark.col, mark.lane);
+  const act = acts[SAME[key] ?? key];
+  act?.();
+  return !!act;
 }
 
 /** One column of the reverse pass: the cursor goes there, and the keyboard with it. @param {any} v @param {number} by */
 function stepColumn(v, by) {
   const c = v.get("cursor"), g = v.grouped, { all } = v, k = c < v.n ? unitOf(all, c) : all.count, inFold = c < v.n && c > all.starts[k];
   const unit = by > 0 ? Math.floor(k / g) * g + g : (Math.ceil((inFold ? k + 1 : k) / g) - 1) * g;
-  step(v, all.starts[Math.min(Math.max(unit, 0), all.count)]);
+  step(v, all.starts[clamp(unit, 0, all.count)]);
   v.focus = { e: Math.min(v.get("cursor"), v.n - 1), lane: v.focus.lane };
   v.draw();
   focusCell(v);
@@ -173,9 +175,6 @@ export function pickLane(v, lane, name) {
   if (named[0] !== v.get("array")) v.set({ array: named[0], element: [] });
   v.showPanel("values");
 }
-
-/** The place on the axis that has the focus. @param {any} v */
-const focusUnit = (v) => middleOf(v.all, v.focus.e);
 
 /** The fold that hides an event; to close: the innermost one that it lies open in.
  * @param {any} v @param {number} e @param {boolean} close */

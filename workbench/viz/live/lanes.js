@@ -1,5 +1,6 @@
 // @ts-check
 // A tape as the page holds it: columns of numbers, and per lane the marks that lie on it. Pure: no document, no widget.
+import { clamp } from "./elements.js";
 import { floats } from "./heat.js";
 
 /** Sorted rows of a table by lane: `start[lane] .. start[lane + 1]` in `rows`.
@@ -195,7 +196,7 @@ export function units(folds, n, open) {
   walk(-1, 0, n);
   starts[count] = n;
   const at = new Float64Array(count + 1);
-  for (let k = 0; k < count; k++) at[k + 1] = at[k] + (fold[k] < 0 ? 1 : Math.min(Math.max(ROOMY * Math.max(folds[fold[k]][4], (starts[k + 1] - starts[k]) / 2), 1), MOST));
+  for (let k = 0; k < count; k++) at[k + 1] = at[k] + (fold[k] < 0 ? 1 : clamp(ROOMY * Math.max(folds[fold[k]][4], (starts[k + 1] - starts[k]) / 2), 1, MOST));
   return { count, starts: starts.slice(0, count + 1), fold, at, size: at[count] };
 }
 

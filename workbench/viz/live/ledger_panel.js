@@ -15,12 +15,12 @@ const ORIGIN_HINT = "Choose a cell of the heat-maps, or type an index, to see ev
 /** @param {any} v */
 export function ledgerPanel(v) {
   /** held: the moment that a row has led to, at which the list stays what it is; lit: that row. */
-  /** @type {any} */ const p = { v, ...section("wb-ledger", ORIGIN), body: h("div", { class: "wb-origins" }, hint()), shown: "", held: null, lit: -1 };
+  /** @type {any} */ const p = { v, ...section("wb-ledger", ORIGIN), body: h("div", "wb-origins", hint()), shown: "", held: null, lit: -1 };
   p.box.append(p.body);
   const wanted = () => (v.get("array") >= 0 && v.get("element").length ? { array: v.get("array"), element: v.get("element"), cursor: v.get("cursor") } : null);
   const go = v.keen("ledger", wanted, (/** @type {any} */ found, /** @type {any} */ asked) => showLedger(p, found, asked), (/** @type {string} */ error) => {
     p.shown = "";
-    p.body.replaceChildren(h("p", { class: "wb-error" }, error));
+    p.body.replaceChildren(h("p", "wb-error", error));
   });
   return { element: p.box, ask: () => asked(p, go, wanted()) };
 }
@@ -41,29 +41,29 @@ function asked(p, go, wanted) {
 /** What a list is of. @param {any} v @param {any} of */
 const listKey = (v, { array, element, cursor }) => JSON.stringify([array, element, cursor, v.get("walks")]);
 
-const hint = () => h("p", { class: "wb-muted" }, ORIGIN_HINT);
+const hint = () => h("p", "wb-muted", ORIGIN_HINT);
 
 /** @param {any} p @param {any} found @param {any} asked */
 function showLedger(p, found, asked) {
   const { v } = p, name = `${v.meta.arrays[asked.array]?.[0] ?? "?"}[${asked.element.join(", ")}]`, { rows } = found, key = listKey(v, asked);
   Object.assign(p, { name, cursor: asked.cursor, lit: p.shown === key ? p.lit : -1, shown: key });
   p.head.textContent = `where did adjoint of ${name} come from?`;
-  const list = h("ol", { class: "wb-rows" }), finite = rows.map((/** @type {any} */ r) => r.running).filter(Number.isFinite);
+  const list = h("ol", "wb-rows"), finite = rows.map((/** @type {any} */ r) => r.running).filter(Number.isFinite);
   const low = Math.min(0, ...finite), high = Math.max(0, ...finite), size = high - low || 1;
   const left = Math.max(found.count - LISTED, 0), order = p.order ?? (left ? "per line" : "in order"), groups = groupsOf(v, found.sums, order);
   const shown = order === "by size" ? [...rows].sort((a, b) => Math.abs(b.value) - Math.abs(a.value)).slice(0, LISTED)
     : rows.filter((/** @type {any} */ row) => !left || row.place < LISTED - LAST || row.place >= found.count - LAST);
   if (groups) list.append(...groups.slice(0, LISTED).map((one, _, all) => sumLine(p, one, all)));
   else list.append(...shown.map((/** @type {any} */ row) => line(p, row, low, size)));
-  if (left && !groups) list.insertBefore(h("li", { class: "wb-muted" }, `… ${left} more rows`), list.children[order === "by size" ? LISTED : LISTED - LAST] ?? null);
+  if (left && !groups) list.insertBefore(h("li", "wb-muted", `… ${left} more rows`), list.children[order === "by size" ? LISTED : LISTED - LAST] ?? null);
   const choice = h("select", { "aria-label": "order of the contributions", onchange: () => { p.order = choice.value; showLedger(p, found, asked); } },
     ...Object.keys(GROUPS).map((name) => h("option", { value: name, selected: name === order }, name)));
-  const cancels = h("p", { class: "wb-muted wb-cancels" }, `${count(found.count, "contribution")}: ${signed(sumOf(found.sums, "plus"))} and ${signed(sumOf(found.sums, "minus"))} `, choice);
-  const rounding = Number(found.rounding) !== 0 ? h("div", { class: "wb-row" }, h("span", { class: "wb-what" }, "rounding"), h("span", { class: "wb-number" }, signed(found.rounding))) : "";
+  const cancels = h("p", "wb-muted wb-cancels", `${count(found.count, "contribution")}: ${signed(sumOf(found.sums, "plus"))} and ${signed(sumOf(found.sums, "minus"))} `, choice);
+  const rounding = Number(found.rounding) !== 0 ? h("div", "wb-row", h("span", "wb-what", "rounding"), h("span", "wb-number", signed(found.rounding))) : "";
   const label = asked.cursor === 0 ? `${name.replace("[", ".grad[")}` : `adjoint of ${name} ${asked.cursor >= v.n ? "at the end" : `before ${v.tape.heading(asked.cursor)}`}`;
-  const sum = h("p", { class: "wb-sum" }, `sum = ${short(found.published ?? found.total, 6)} = ${label}`);
+  const sum = h("p", "wb-sum", `sum = ${short(found.published ?? found.total, 6)} = ${label}`);
   p.list = list;
-  p.body.replaceChildren(...(found.count > 1 ? [cancels] : []), ...(rows.length ? [list] : [h("p", { class: "wb-muted" }, "No contribution has arrived at this moment.")]), rounding, sum);
+  p.body.replaceChildren(...(found.count > 1 ? [cancels] : []), ...(rows.length ? [list] : [h("p", "wb-muted", "No contribution has arrived at this moment.")]), rounding, sum);
   light(p, p.lit);
 }
 
@@ -95,15 +95,15 @@ const bar = (look, left, wide) => h("span", { class: `wb-${look}`, style: `left:
 
 /** A row that leads to where a contribution comes from. @param {any} p @param {any} to @param {any[]} what @param {any} value @param {any[]} bars */
 function entry(p, to, what, value, bars) {
-  const node = h("button", { type: "button", class: "wb-row", onclick: () => follow(p, to, node) },
-    h("span", { class: "wb-what" }, ...what), h("span", { class: "wb-number" }, signed(value)), h("span", { class: "wb-track" }, ...bars));
+  const node = h("button", { class: "wb-row", onclick: () => follow(p, to, node) },
+    h("span", "wb-what", ...what), h("span", "wb-number", signed(value)), h("span", "wb-track", ...bars));
   return h("li", {}, node);
 }
 
 /** The sum of a group: what adds to it and what takes from it, on both sides of zero. @param {any} p @param {any} one @param {any[]} all */
 function sumLine(p, one, all) {
   const low = Math.min(...all.map(({ minus }) => minus)), size = Math.max(...all.map(({ plus }) => plus)) - low || 1, both = one.plus && one.minus ? ` ${signed(one.plus)} ${signed(one.minus)}` : "";
-  const what = [h("b", {}, one.name), h("span", { class: "wb-muted" }, ` ${count(one.count, "contribution")}${both}`)], zero = -low / size;
+  const what = [h("b", {}, one.name), h("span", "wb-muted", ` ${count(one.count, "contribution")}${both}`)], zero = -low / size;
   return entry(p, one.first, what, one.value, [bar("fill minus", (one.minus - low) / size, -one.minus / size), bar("fill plus", zero, one.plus / size), bar("zero", zero, 0)]);
 }
 
@@ -137,7 +137,7 @@ function follow(p, row, node) {
 function line(p, row, low, size) {
   const value = Number(row.value), end = Number(row.running), known = Number.isFinite(value), { where } = row;
   const thread = row.thread ? ` thread ${row.thread.join(", ")}` : row.count > 1 ? ` ${row.count} contributions` : "";
-  const what = [h("b", {}, row.heading), thread, h("span", { class: "wb-muted" }, where ? ` line ${where.line}` : ""), h("code", {}, where?.text?.trim() ?? ""), row.name ? h("span", { class: "wb-through" }, `via ${row.name}`) : ""];
+  const what = [h("b", {}, row.heading), thread, h("span", "wb-muted", where ? ` line ${where.line}` : ""), h("code", {}, where?.text?.trim() ?? ""), row.name ? h("span", "wb-through", `via ${row.name}`) : ""];
   const left = known ? (Math.min(end - value, end) - low) / size : 0, wide = known ? Math.max(Math.abs(value) / size, 0.006) : 1;
   return entry(p, row, what, row.value, [bar("zero", -low / size, 0), bar(`fill ${value < 0 ? "minus" : "plus"}`, left, wide)]);
 }

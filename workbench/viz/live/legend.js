@@ -14,7 +14,7 @@ export function drawLegend(v) {
     [said.cut, [["path", { d: "M1 7H20M22 2V12M25 2V12", class: "cutsign" }]], wide],
     [said.absent, [["rect", { x: 1, y: 5.5, width: 26, height: 3, class: "absent", fill: `url(#${v.uid}-absent)` }]], wide],
   ];
-  v.scaleBox = h("span", { class: "wb-scale" });
+  v.scaleBox = h("span", "wb-scale");
   v.legend.append(v.scaleBox);
   for (const [text, parts, width = 14] of signs) {
     const svg = s("svg", { width, height: 14, "aria-hidden": "true" });

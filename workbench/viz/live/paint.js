@@ -2,7 +2,7 @@
 // Marks to elements, and the cursor over them.
 import { tallOf } from "./compose.js";
 import { stretchDock } from "./panel_height.js";
-import { pageAround, s } from "./elements.js";
+import { clamp, pageAround, s } from "./elements.js";
 import { signAt } from "./heads.js";
 import { veil } from "./strips.js";
 import { X, colOf, seenAt, xOf } from "./window.js";
@@ -87,7 +87,7 @@ export function moveCursor(v) {
   for (const node of [v.cursorLine, v.cursorBox, v.cursorText]) node.setAttribute("visibility", inside ? "visible" : "hidden");
   v.cursorLine.setAttribute("d", `M${x} ${v.head - 22}V4000`);
   const signs = v.findings.length ? v.cols.filter((/** @type {any} */ one) => findingsIn(v, one).length).map((/** @type {any} */ one) => signAt(v, one)) : [];
-  const places = [x, x + w / 2 - 6, x - w / 2 + 6].map((to) => Math.min(Math.max(to, v.left + w / 2), v.wide - w / 2 - 2));
+  const places = [x, x + w / 2 - 6, x - w / 2 + 6].map((to) => clamp(to, v.left + w / 2, v.wide - w / 2 - 2));
   const at = places.find((to) => signs.every((/** @type {number} */ sign) => Math.abs(sign - to) > w / 2 + 7)) ?? places[0]; // a finding is not to be hidden
   v.cursorBox.setAttribute("x", String(at - w / 2));
   v.cursorBox.setAttribute("y", String(v.head - 37 - v.box));

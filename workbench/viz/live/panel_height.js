@@ -1,7 +1,7 @@
 // @ts-check
 // The inspector: one place beside the picture, or below it on a narrow page, that holds one panel at a time and is
 // never out of sight while the picture is.
-import { h } from "./elements.js";
+import { clamp, h } from "./elements.js";
 
 const BESIDE = 940, LEAST = 150, SHARE = 0.45, LOW = 560, LOW_SHARE = 0.62, TALL = 620, GAP = 10, WIDE = [400, 620];
 
@@ -21,13 +21,13 @@ export function dockOf(v, pages, ...more) {
     if (stale.delete(name)) panels.get(name).ask();
   };
   for (const [name, { element }] of panels) {
-    const id = `${v.uid}-${name}`, tab = h("button", { type: "button", role: "tab", id: `${id}-tab`, "aria-controls": id, onclick: () => show(name), onkeydown: (/** @type {any} */ event) => tabKey(event, [...tabs.values()]) }, name);
+    const id = `${v.uid}-${name}`, tab = h("button", { role: "tab", id: `${id}-tab`, "aria-controls": id, onclick: () => show(name), onkeydown: (/** @type {any} */ event) => tabKey(event, [...tabs.values()]) }, name);
     Object.assign(element, { id, role: "tabpanel" });
     element.setAttribute("role", "tabpanel");
     tabs.set(name, tab);
   }
   v.dock = h("section", { class: "wb-dock", "aria-label": "inspector" },
-    h("div", { class: "wb-docktop" }, h("div", { class: "wb-tabs", role: "tablist", "aria-label": "inspector" }, ...tabs.values()), ...more),
+    h("div", "wb-docktop", h("div", { class: "wb-tabs", role: "tablist", "aria-label": "inspector" }, ...tabs.values()), ...more),
     ...pages.map(([, panel]) => panel.element));
   show(pages[0][0]);
   return {
@@ -82,7 +82,7 @@ export function holdInSight(v) {
 export function measured(v) {
   const whole = v.rootEl.clientWidth;
   if (!whole) return false;
-  const beside = whole >= BESIDE, most = Math.round(heightInSight(v)), dock = Math.round(Math.min(Math.max(whole * 0.4, WIDE[0]), WIDE[1]));
+  const beside = whole >= BESIDE, most = Math.round(heightInSight(v)), dock = Math.round(clamp(whole * 0.4, WIDE[0], WIDE[1]));
   v.rootEl.classList.toggle("wb-beside", beside);
   v.low = !beside && most < LOW;
   v.rootEl.classList.toggle("wb-low", v.low);
@@ -93,10 +93,15 @@ export function measured(v) {
   const now = [beside, whole, most, room, more].join();
   if (now === v.measures) return false;
   Object.assign(v, { measures: now, tallest, room, more, beside, least, most });
-  v.wide = v.main.clientWidth || 900;
-  const { names } = v.meta.drawing; // as wide as names may be
-  v.left = names.find((/** @type {number} */ left) => left <= v.wide * 0.34) ?? names.at(-1);
+  widen(v, v.main.clientWidth || 900);
   return true;
+}
+
+/** A picture so wide, and in it the names as wide as they may be. @param {any} v @param {number} wide */
+export function widen(v, wide) {
+  const { names } = v.meta.drawing;
+  v.wide = wide;
+  v.left = names.find((/** @type {number} */ left) => left <= wide * 0.34) ?? names.at(-1);
 }
 
 /** After a click or a key: all that it may have changed is in sight. @param {any} v */

@@ -26,7 +26,7 @@ function veilSheet(page) {
 
 /** @param {any} model @param {HTMLElement} el @param {AbortSignal} signal */
 function quiz(model, el, signal) {
-  const said = h("p", { class: "wb-said", role: "status" }), note = h("p", { class: "wb-faint" });
+  const said = h("p", { class: "wb-said", role: "status" }), note = h("p", "wb-faint");
   const answers = model.get("answers").map((/** @type {string} */ text) => button(text, text, () => send({ chosen: text })));
   const skip = button("skip", "skip the question: tell the answer", () => send({ skipped: true }));
   const done = () => model.get("chosen") !== null || model.get("skipped");
@@ -52,7 +52,7 @@ function quiz(model, el, signal) {
     }
     said.textContent = `${chosen === right ? "Right." : chosen === null ? `${right}.` : `No: ${right}.`} ${because}`.trim();
   };
-  el.append(h("div", { class: "wb-quiz" }, h("p", {}, h("b", {}, model.get("question"))),
+  el.append(h("div", "wb-quiz", h("p", {}, h("b", {}, model.get("question"))),
     h("div", { class: "wb-answers", role: "group", "aria-label": "answers" }, ...answers, skip), note, said));
   const changes = ["change:told", "change:chosen", "change:skipped"];
   for (const name of changes) model.on(name, tell);

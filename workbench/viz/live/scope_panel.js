@@ -1,6 +1,6 @@
 // @ts-check
 // The panel of the microscope: one thread of one launch, down through its statements and back up.
-import { button, h, pageAround } from "./elements.js";
+import { button, clamp, h, pageAround } from "./elements.js";
 import { entered, plainValue, section, wholeNumbers } from "./section.js";
 import { listOf, sameLine, stepAt, stepsIn, turnTo } from "./turns.js";
 
@@ -12,10 +12,10 @@ export function scopePanel(v) {
   /** @type {any} */ const p = { v, ...section("wb-scope", INSIDE), found: null, at: 0, list: [], key: "", wanted: null, from: null };
   p.thread = h("input", { type: "text", size: "7", "aria-label": "thread, such as 7 or 3, 1", onchange: () => typedThread(p), onkeydown: entered });
   p.slider = h("input", { type: "range", min: "0", max: "0", value: "0", "aria-label": "step of the thread: down through its statements, then back up", oninput: () => show(p, Number(p.slider.value)) });
-  p.back = h("button", { type: "button", class: "wb-back", onclick: () => p.from?.return() });
+  p.back = h("button", { class: "wb-back", onclick: () => p.from?.return() });
   const back = button("◀", "one step of the thread back", () => show(p, p.at - 1));
   const on = button("▶", "one step of the thread on", () => show(p, p.at + 1));
-  p.body = h("div", { class: "wb-lines", tabindex: "0", role: "region", "aria-label": "statements of the thread", onkeydown: (/** @type {any} */ event) => stepped(p, event) }, h("p", { class: "wb-muted" }, INSIDE_HINT));
+  p.body = h("div", { class: "wb-lines", tabindex: "0", role: "region", "aria-label": "statements of the thread", onkeydown: (/** @type {any} */ event) => stepped(p, event) }, h("p", "wb-muted", INSIDE_HINT));
   p.bar = h("div", { class: "wb-choice", hidden: true }, p.back, h("label", {}, "thread ", p.thread), back, p.slider, on);
   p.box.append(p.bar, p.body);
   const ask = v.keen("microscope", () => (v.get("launch") >= 0 && v.get("thread").length ? { launch: v.get("launch"), thread: v.get("thread") } : null),
@@ -23,7 +23,7 @@ export function scopePanel(v) {
     (/** @type {string} */ error) => {
       p.found = null;
       p.head.textContent = INSIDE;
-      p.body.replaceChildren(h("p", { class: "wb-error" }, error));
+      p.body.replaceChildren(h("p", "wb-error", error));
     });
   /** @type {any} */ let later = null;
   return {
@@ -83,7 +83,7 @@ function stepped(p, event) {
 function show(p, to) {
   if (!p.found) return;
   const { steps } = p.found, down = steps.filter((/** @type {any} */ one) => one.phase === "forward").length;
-  p.at = Math.min(Math.max(to, 0), Math.max(steps.length - 1, 0));
+  p.at = clamp(to, 0, Math.max(steps.length - 1, 0));
   p.slider.value = String(p.at);
   const here = steps[p.at], reverse = here?.phase === "reverse";
   titled(p, here, reverse ? p.at - down + 1 : p.at + 1, reverse ? steps.length - down : down);
@@ -93,7 +93,7 @@ function show(p, to) {
   const rows = rowsOf(p, p.list);
   if (reverse && here.produced_by === null) rows.push(lastRow(here));
   const cells = ["line", "name", "value", "adjoint", "note"].map((text, k) => h("th", { scope: "col", class: ["wb-source", "", "", "wb-hot", ""][k] }, text));
-  const says = p.found.note ? [h("p", { class: "wb-muted" }, p.found.note)] : [];
+  const says = p.found.note ? [h("p", "wb-muted", p.found.note)] : [];
   const active = pageAround(p.body).activeElement, had = p.body.contains(active) ? active?.getAttribute("aria-label") : null;
   p.body.replaceChildren(h("table", {}, h("thead", {}, h("tr", {}, ...cells)), h("tbody", {}, ...rows)), ...says);
   if (had) (p.body.querySelector(`[aria-label="${CSS.escape(had)}"]`) ?? p.body).focus({ preventScroll: true });
@@ -133,7 +133,7 @@ const source = (where, depth = 0) => `${where?.line ?? ""} ${"  ".repeat(depth)}
 /** What the thread gives to a scalar parameter: made by no statement. @param {any} here */
 function lastRow(here) {
   const place = here.where ? `${String(here.where.file).split("/").pop()}:${here.where.line}` : "";
-  return h("tr", { class: "now" }, h("td", { class: "wb-source" }, place), h("td", {}, here.name), h("td", { class: "wb-value" }, plainValue(here.value)), h("td", { class: "wb-hot" }, plainValue(here.adjoint)), h("td", { class: "wb-muted" }, here.note));
+  return h("tr", "now", h("td", "wb-source", place), h("td", {}, here.name), h("td", "wb-value", plainValue(here.value)), h("td", "wb-hot", plainValue(here.adjoint)), h("td", "wb-muted", here.note));
 }
 
 /** One statement, with its value once it ran and its adjoint once it was reversed.
@@ -141,22 +141,22 @@ function lastRow(here) {
 function row(p, k, first) {
   const { steps } = p.found, one = steps[k], came = k <= p.at, now = k === p.current, r = p.back_at.get(k), back = steps[r];
   const note = back && (r === p.at || back.note.startsWith("was ")) ? back.note : one.note, line = source(one.where, one.depth);
-  const jump = one.produced_by === null ? "" : h("button", { type: "button", title: "go to the step that made this value", "aria-label": `go to the step that made ${one.name}`, onclick: () => show(p, one.produced_by) }, "↰");
+  const jump = one.produced_by === null ? "" : h("button", { title: "go to the step that made this value", "aria-label": `go to the step that made ${one.name}`, onclick: () => show(p, one.produced_by) }, "↰");
   const names = [one.name, ...one.aliases], lit = !now && steps[p.current] && sameLine(one.where, steps[p.current].where);
   return h("tr", { class: now ? "now" : `${came ? "" : "later"}${lit ? " lit" : ""}`, "aria-current": now ? "step" : false },
-    h("td", { class: "wb-source" }, first ? line : ""),
-    h("td", { class: one.aliases.length ? "wb-shared" : "" }, h("button", { type: "button", class: "wb-line", "aria-label": `step ${k + 1}: ${line}`, onclick: () => show(p, k) }, `${now ? "▸" : " "}${names.join(" = ")}`)),
-    h("td", { class: "wb-value" }, came ? plainValue(one.value) : "", jump),
-    h("td", { class: "wb-hot" }, back && back.adjoint !== null ? plainValue(back.adjoint) : ""), h("td", { class: "wb-muted" }, note));
+    h("td", "wb-source", first ? line : ""),
+    h("td", { class: one.aliases.length ? "wb-shared" : "" }, h("button", { class: "wb-line", "aria-label": `step ${k + 1}: ${line}`, onclick: () => show(p, k) }, `${now ? "▸" : " "}${names.join(" = ")}`)),
+    h("td", "wb-value", came ? plainValue(one.value) : "", jump),
+    h("td", "wb-hot", back && back.adjoint !== null ? plainValue(back.adjoint) : ""), h("td", "wb-muted", note));
 }
 
 /** The line of a loop, folded to one turn, with a stepper. @param {any} p @param {any} node @param {number} turn */
 function loopRow(p, node, turn) {
   const last = node.turns.length - 1, name = `the loop in line ${p.found.loops[node.loop]?.line ?? ""}`;
-  const to = (/** @type {number} */ want) => toTurn(p, node, Math.min(Math.max(want, 0), last));
+  const to = (/** @type {number} */ want) => toTurn(p, node, clamp(want, 0, last));
   const ill = node.ill < 0 ? "" : button(`NaN or Inf from ${node.ill}`, `go to turn ${node.ill}, where a NaN or an infinity began`, () => to(node.ill));
-  return h("tr", { class: "wb-loop" }, h("td", { class: "wb-source" }, source(p.found.loops[node.loop])),
-    h("td", { class: "wb-turns" }, "↻ turn ", button("◀", `back one turn of ${name}`, () => to(turn - 1)),
+  return h("tr", "wb-loop", h("td", "wb-source", source(p.found.loops[node.loop])),
+    h("td", "wb-turns", "↻ turn ", button("◀", `back one turn of ${name}`, () => to(turn - 1)),
       h("input", { type: "number", min: "0", max: String(last), value: String(turn), "aria-label": `turn of loop ${node.loop + 1}`, onchange: (/** @type {any} */ event) => to(Number(event.target.value)) }),
       button("▶", `on one turn of ${name}`, () => to(turn + 1)), ` of 0 … ${last} `, ill));
 }

@@ -1,7 +1,7 @@
 // @ts-check
 // Columns that hold many events, as strips of thin columns: each of them as thick as what is in it, and black where a
 // NaN or an infinity is. Neighbouring columns of this kind are one strip.
-import { put } from "./elements.js";
+import { clamp, put } from "./elements.js";
 import { adjointsOf, stretches, stripMarks, valueMarks, valuesOf } from "./envelope.js";
 
 const THIN = 1.5, EDGE = 3; // pixels: of a thin column at least; left free beside a fold
@@ -21,7 +21,7 @@ export function placeIn(col, e) {
 /** The event, with its fraction, at a place in such a column. @param {any} col @param {number} at */
 export function eventIn(col, at) {
   const [x, w] = inside(col);
-  return col.a + (Math.min(Math.max(at - x, 0), w) / w) * (col.b - col.a);
+  return col.a + (clamp(at - x, 0, w) / w) * (col.b - col.a);
 }
 
 /** The edges of the thin columns of a column: of each turn of a loop one, or of as few turns as have room.
@@ -64,7 +64,7 @@ export function passesOf(v, tall) {
 /** The strips of a lane, over whatever passes below them. @param {any} v @param {any} lane */
 export function composeStrips(v, lane) {
   for (const strip of v.strips) {
-    const x = strip.from[0], wide = strip.to[strip.to.length - 1] - x;
+    const x = strip.from[0], wide = strip.to.at(-1) - x;
     put(v, "rect", "stripground", { x, y: lane.value - 1, width: wide, height: lane.adjoint + lane.tall + 2 - lane.value });
     const values = valuesOf(v.tape, v.levels, [lane.k], strip.parts);
     drawn(v, strip, valueMarks(values, lane.tall, v.meta.drawing.thick[3]), lane.value + lane.tall / 2, lane.tall);
@@ -101,7 +101,7 @@ export function veil(v, c) {
   for (const { node, strip } of v.veils) {
     const k = strip.edges.findIndex((/** @type {number} */ e) => e > c) - 1; // the stretch that holds the moment
     const part = k < 0 ? 0 : (c - strip.edges[k]) / (strip.edges[k + 1] - strip.edges[k]);
-    const x = c <= strip.a ? strip.from[0] : k < 0 ? strip.to[strip.to.length - 1] : strip.from[k] + part * (strip.to[k] - strip.from[k]);
+    const x = c <= strip.a ? strip.from[0] : k < 0 ? strip.to.at(-1) : strip.from[k] + part * (strip.to[k] - strip.from[k]);
     node.setAttribute("width", String(Math.max(x - strip.from[0], 0)));
   }
 }

@@ -27,7 +27,7 @@ export function fillTable(v) {
     const flags = Object.entries(tally(v, col)).map(([f, k]) => (one ? f : `${f} ×${k}`));
     rows.push(h("tr", {}, h("th", { scope: "row" }, name), list(one ? [v.tape.text(v.tape.events.where[col.a])] : []), list(reads), list(writes), list(kept), list(adjoint), ...second, list([...flags, ...findingsIn(v, col).map((f) => f.slug)])));
   }
-  const caption = cols.length ? `Events #${cols[0].a} to #${cols[cols.length - 1].b - 1}, as ${v.range ? "chosen" : "drawn"}` : "No events";
+  const caption = cols.length ? `Events #${cols[0].a} to #${cols.at(-1).b - 1}, as ${v.range ? "chosen" : "drawn"}` : "No events";
   v.tableHere.replaceChildren(h("table", {}, h("caption", {}, caption), h("thead", {}, top), h("tbody", {}, ...rows)));
 }
 

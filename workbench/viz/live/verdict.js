@@ -11,8 +11,8 @@ const KEEP_ALL = "run again with everything kept";
 
 /** The strip. @param {any} v */
 export function verdictOf(v) {
-  v.verdictLine = h("div", { class: "wb-verdictline" });
-  v.causeBox = h("div", { class: "wb-cause" });
+  v.verdictLine = h("div", "wb-verdictline");
+  v.causeBox = h("div", "wb-cause");
   v.trustBox = h("div", { class: "wb-trust", "aria-live": "polite" });
   v.findingsBox = h("ol", { class: "wb-findings", id: `${v.uid}-findings`, hidden: true });
   v.strip = h("section", { class: "wb-verdict", "aria-label": "verdict", "aria-busy": "true" }, v.verdictLine, v.causeBox, v.trustBox, v.findingsBox);
@@ -62,14 +62,14 @@ export function fillVerdict(v) {
   const chips = rows.map((/** @type {any} */ _, /** @type {number} */ k) => k).filter((/** @type {number} */ k) => (k || calm) && !rows[k].ordinary).slice(0, calm ? 1 : CHIPS);
   v.strip.className = `wb-verdict ${calm ? "quiet" : rows[0].severity}`;
   const open = !v.findingsBox.hidden, word = calm ? "note" : "finding";
-  const all = h("button", { type: "button", class: "wb-all", "aria-expanded": String(open), "aria-controls": v.findingsBox.id, onclick: () => { unfoldFindings(v, v.findingsBox.hidden); } }, `${open ? "▾" : "▸"} ${calm || rows.length < 2 ? "" : "all "}${count(rows.length, word)}`);
+  const all = h("button", { class: "wb-all", "aria-expanded": String(open), "aria-controls": v.findingsBox.id, onclick: () => { unfoldFindings(v, v.findingsBox.hidden); } }, `${open ? "▾" : "▸"} ${calm || rows.length < 2 ? "" : "all "}${count(rows.length, word)}`);
   v.verdictLine.replaceChildren(
     ...(calm ? [h("span", { class: "wb-calm", role: "status" }, partial || note ? note || "" : `no problem found${adjointRange(v)}`)] : []),
     ...loud.map((k) => firstFinding(v, k)), ...chips.map((/** @type {number} */ k) => findingChip(v, k)),
     ...(rows.length > (calm ? 0 : 1) || rows.some((/** @type {any} */ f) => f.fix) ? [all] : []),
-    ...(!calm && note ? [h("span", { class: "wb-muted" }, note)] : []),
+    ...(!calm && note ? [h("span", "wb-muted", note)] : []),
     ...(partial ? [button("look for the rest", "look for findings: tape.diagnose()", () => lookForFindings(v, true))] : []),
-    ...(again ? [h("button", { type: "button", class: "wb-again", title: "the program runs once more, on copies of its memory", onclick: () => runAgain(v) }, KEEP_ALL)] : []),
+    ...(again ? [h("button", { class: "wb-again", title: "the program runs once more, on copies of its memory", onclick: () => runAgain(v) }, KEEP_ALL)] : []),
     ...(kept ? [h("span", { class: "wb-muted", role: "status" }, "run again: every value at every moment is known")] : []));
 }
 
@@ -78,7 +78,7 @@ async function askTrust(v, all = false) {
   if (all) v.trustBox.replaceChildren(h("progress", { "aria-label": "running along the gradient" }));
   try {
     const { rows, ask } = await v.ask("trust", { all }, () => {});
-    const k = v.findings.length, lead = { type: "button", "data-finding": k, onclick: () => showFinding(v, k) };
+    const k = v.findings.length, lead = { "data-finding": k, onclick: () => showFinding(v, k) };
     v.findings.push(...rows);
     v.trustBox.replaceChildren(
       ...rows.map((/** @type {any} */ f) => (f.position < 0 ? h("span", {}, f.headline) : h("button", lead, f.headline))),
@@ -92,12 +92,12 @@ async function askTrust(v, all = false) {
 const headlined = (f) => [h("span", { class: "wb-sign", "aria-hidden": "true" }, SEVERITY[/** @type {"info"} */ (f.severity)]), ` ${f.headline}${f.more ? ` ${f.more}` : ""}`];
 
 /** The first finding in full. @param {any} v @param {number} k */
-const firstFinding = (v, k) => h("button", { type: "button", class: "wb-found", "data-finding": k, "aria-label": `${v.findings[k].severity}: ${v.findings[k].headline}; show it`, onclick: () => showFinding(v, k) }, ...headlined(v.findings[k]));
+const firstFinding = (v, k) => h("button", { class: "wb-found", "data-finding": k, "aria-label": `${v.findings[k].severity}: ${v.findings[k].headline}; show it`, onclick: () => showFinding(v, k) }, ...headlined(v.findings[k]));
 
 /** A further one in short. @param {any} v @param {number} k */
 function findingChip(v, k) {
   const f = v.findings[k], where = f.position >= 0 ? ` #${f.position}` : "";
-  return h("button", { type: "button", class: `wb-chip ${f.severity}`, "data-finding": k, title: f.headline, "aria-label": `${f.severity}: ${f.headline}; show it`, onclick: () => showFinding(v, k) }, `${SEVERITY[/** @type {"info"} */ (f.severity)]} ${v.verdict.calm ? f.headline : f.slug + where}`);
+  return h("button", { class: `wb-chip ${f.severity}`, "data-finding": k, title: f.headline, "aria-label": `${f.severity}: ${f.headline}; show it`, onclick: () => showFinding(v, k) }, `${SEVERITY[/** @type {"info"} */ (f.severity)]} ${v.verdict.calm ? f.headline : f.slug + where}`);
 }
 
 /** The smallest and the largest adjoint, where they are known. @param {any} v */
@@ -111,13 +111,13 @@ function adjointRange(v) {
 function listFindings(v) {
   v.findingsBox.replaceChildren(...v.findings.map((/** @type {any} */ f, /** @type {number} */ k) =>
     h("li", { class: `wb-finding ${f.severity}`, id: `${v.uid}-finding-${k}` },
-      h("button", { type: "button", "aria-label": `${f.headline}; show it`, onclick: () => showFinding(v, k) }, ...headlined(f)),
-      h("span", { class: "wb-muted" }, f.sentence), ...causeOf(v, f))));
+      h("button", { "aria-label": `${f.headline}; show it`, onclick: () => showFinding(v, k) }, ...headlined(f)),
+      h("span", "wb-muted", f.sentence), ...causeOf(v, f))));
 }
 
 /** The line that a finding is about, what to do, and the line to write instead. @param {any} v @param {any} f */
 function causeOf(v, f) {
-  const mended = h("code", { class: "wb-mended" }, f.mended), copy = button("copy", "copy the mended line", async () => {
+  const mended = h("code", "wb-mended", f.mended), copy = button("copy", "copy the mended line", async () => {
     try {
       await navigator.clipboard.writeText(f.mended);
       v.say("copied");

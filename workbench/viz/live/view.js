@@ -48,8 +48,8 @@ export function explorer(model, el, signal) {
   v.panels.threadChanged();
   for (const add of added) add(v);
   v.set({ ready: true });
+  lookForFindings(v); // answered first: levels take long
   if (!v.levels && v.n) v.ask("levels").catch((/** @type {Error} */ error) => v.say(error.message));
-  lookForFindings(v);
 }
 
 /** @param {any} v */
@@ -112,7 +112,7 @@ function cursorMoved(v) {
 function watch(v) {
   const measure = () => {
     holdInSight(v);
-    if (!measured(v)) return;
+    if (v.printing || !measured(v)) return;
     v.u1 = Math.max(v.u1, v.u0 + 1);
     placeRows(v);
     paintMap(v);
@@ -124,9 +124,8 @@ function watch(v) {
   const themed = new MutationObserver(() => { paintMap(v); v.panels.repaint(); });
   themed.observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-name", "data-jp-theme-light", "class"] });
   watcher?.observe(v.rootEl);
-  window.addEventListener("resize", measure);
+  window.addEventListener("resize", measure, { signal: v.signal ?? undefined });
   v.signal?.addEventListener("abort", () => {
-    window.removeEventListener("resize", measure);
     watcher?.disconnect();
     themed.disconnect();
   });
@@ -139,7 +138,7 @@ export default {
     try {
       explorer(model, el, signal);
     } catch (error) { // drawing must not take the cell down
-      el.append(h("p", { class: "wb-view wb-error" }, `The tape view could not be drawn: ${error}. The tape and its gradients are not affected.`));
+      el.append(h("p", "wb-view wb-error", `The tape view could not be drawn: ${error}. The tape and its gradients are not affected.`));
       throw error;
     }
   },

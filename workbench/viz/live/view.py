@@ -83,7 +83,7 @@ def module(*names: str) -> str:
     """
     text = "\n".join(Path(__file__).with_name(name).read_text("utf-8") for name in names)
     text = re.sub(r'^import [^;]*? from "\./[^"]*";$', "", text, flags=re.MULTILINE)
-    text = re.sub(r"/\*\* .*?\*/", "", text, flags=re.DOTALL)
+    text = re.sub(r"/\*\* .*?\*/ ?", "", text, flags=re.DOTALL)
     text = re.sub(r" // .*$", "", text, flags=re.MULTILINE)
     lines = (line.strip() for line in text.splitlines())
     return "\n".join(line for line in lines if line and not line.startswith("//"))

@@ -1,6 +1,7 @@
 // @ts-check
 // What of the tape is in sight: the window on the axis of units, its folds, and the moment that the cursor is at.
 // A unit is an event, or a fold that is shut; a column is as many units as have room. On the axis an event is 1 wide.
+import { clamp } from "./elements.js";
 import { lower, middleOf, unitAt, unitOf, units } from "./lanes.js";
 import { placeIn } from "./strips.js";
 
@@ -23,8 +24,8 @@ export function bunch(shown, room) {
 
 /** Look at a part of the axis. @param {any} v @param {number} a @param {number} b */
 export function look(v, a, b) {
-  const most = Math.max(v.all.size, 1), size = Math.min(Math.max(b - a, Math.min(2, most)), most);
-  const from = Math.min(Math.max(a + (b - a - size) / 2, 0), Math.max(most - size, 0));
+  const most = Math.max(v.all.size, 1), size = clamp(b - a, Math.min(2, most), most);
+  const from = clamp(a + (b - a - size) / 2, 0, Math.max(most - size, 0));
   v.u0 = from;
   v.u1 = from + size;
   v.draw();
@@ -91,7 +92,7 @@ export function goTo(v, e, behind = false) {
 /** The cursor to a moment; `behind`: the event before it, at which the reader shall see it.
  * @param {any} v @param {number} c @param {number} [behind] */
 export function step(v, c, behind = -1) {
-  const to = Math.min(Math.max(c, 0), v.n), moved = to !== v.get("cursor");
+  const to = clamp(c, 0, v.n), moved = to !== v.get("cursor");
   v.behind = behind;
   if (!moved) return;
   v.set({ cursor: to });
@@ -133,7 +134,7 @@ function turnsIn({ meta, all }, a, b) {
 
 /** The column that an event is in, -1 for none. @param {any} v @param {number} e */
 export function colOf(v, e) {
-  const inside = v.cols.length && e >= v.cols[0].a && e < v.cols[v.cols.length - 1].b;
+  const inside = v.cols.length && e >= v.cols[0].a && e < v.cols.at(-1).b;
   return inside ? lower(0, v.cols.length, (k) => v.cols[k].b, e + 0.5) : -1;
 }
 
@@ -148,7 +149,7 @@ export function xOf(v, e) {
 
 /** Is a stretch of events [e0, e1] out of the window, or inside one column. @param {any} v @param {number} e0 @param {number} e1 */
 export function unseen(v, e0, e1) {
-  const first = v.cols.length ? v.cols[0].a : 0, last = v.cols.length ? v.cols[v.cols.length - 1].b : 0;
+  const first = v.cols.length ? v.cols[0].a : 0, last = v.cols.length ? v.cols.at(-1).b : 0;
   if (e1 < first || e0 >= last) return true;
   const c = colOf(v, e0);
   return c >= 0 && e1 < v.n && c === colOf(v, e1);
@@ -158,5 +159,5 @@ export function unseen(v, e0, e1) {
 export function eventAt({ all }, u) {
   if (!all.count) return 0;
   const k = unitAt(all, u), a = all.starts[k], wide = all.at[k + 1] - all.at[k];
-  return a + (all.starts[k + 1] - a) * Math.min(Math.max((u - all.at[k]) / wide, 0), 1);
+  return a + (all.starts[k + 1] - a) * clamp((u - all.at[k]) / wide, 0, 1);
 }

@@ -147,8 +147,7 @@ class TapeViews:
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
         del include, exclude
         pages = [figure._repr_mimebundle_()["text/html"] for figure in self.figures]
-        fitted = [page.replace("max-width:none", "max-width:100%;height:auto") for page in pages]
-        parts = "".join(f'<div style="min-width:0">{page}</div>' for page in fitted)
+        parts = "".join(f'<div style="min-width:0">{page}</div>' for page in pages)
         columns = "repeat(auto-fit,minmax(min(240px,100%),1fr))"
         html = f'<div style="display:grid;grid-template-columns:{columns};gap:16px">{parts}</div>'
         return {"text/plain": repr(self), "text/html": html}
@@ -172,9 +171,9 @@ def _findings(verdict: Verdict, quiet: str) -> str:
 
 
 def _html(svg: str, alt: str, tables: str, findings: str = "") -> str:
-    image = f'<img alt="{quoted(alt)}" style="max-width:none" src="{data_uri(svg)}">'
+    image = f'<img alt="{quoted(alt)}" style="max-width:100%;height:auto" src="{data_uri(svg)}">'
     folded = f"<details><summary>The same as a table</summary>{tables}</details>" if tables else ""
-    return f'<div class="wb-tape-view">{findings}<div style="overflow-x:auto">{image}</div>{folded}</div>'
+    return f'<div class="wb-tape-view">{findings}{image}{folded}</div>'
 
 
 def reason(error: Exception) -> str:

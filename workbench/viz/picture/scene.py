@@ -1,25 +1,31 @@
 """The static picture: a title, the events along time, the rows below them (`tracks`), and the legend.
 
-Invariants: the order is the drawing order, the same trace gives the same marks, and no two labels overlap: a label that
-has no room is shortened or left to its tooltip.
+A tape wider than a page goes on in a further row of launches, with all lanes again. Invariants: the order is the
+drawing order, the same trace gives the same marks, and no two labels overlap: a label that has no room is shortened.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from html import escape
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..data.columns import Columns, levels_of, scale_of_levels
-from ..data.marks import LEGEND, SIGNS, THICK, THIN, WEDGE, odd
-from ..data.text import BADGES, ODD, clean, fit, fit_middle, sentence, text_width
+from ..data.marks import LEGEND, WEDGE, odd
+from ..data.text import BADGES, ODD, apart, clean, fit, fit_middle, sentence, text_width
 from ..data.trace import Trace, event_flags, fold_flags, within_memory
 from .marks import Scene
-from .tracks import Tracks, glyph, kept_path
-from .window import LEFT, MARGIN, MARK_BUDGET, PITCH_MAX, RIGHT, TimeColumn, group_name, window_of
+from .tracks import Sides, Tracks
+from .window import ALONG, LEFT, MARGIN, MARK_BUDGET, PAGE, PITCH_MAX, RIGHT, TimeColumn, group_name, windows_of
 
 if TYPE_CHECKING:
     from ..data.against import PassComparison
+
+BETWEEN = 4.0  # two rows of launches
+WEDGE_LEFT = 84.4  # where it begins in the legend
+SIGNS = Path(__file__).with_name("legend.svg").read_text("utf-8")
 
 
 def draw(trace: Trace, budget: int = MARK_BUDGET, against: PassComparison | None = None) -> Scene:
@@ -28,55 +34,43 @@ def draw(trace: Trace, budget: int = MARK_BUDGET, against: PassComparison | None
 
 
 class Picture:
-    """A picture before it is drawn: its window along time, and its rows. The arguments are those of `draw`."""
+    """A picture before it is drawn: its rows of launches on a `page` so wide. Its other arguments are as of `draw`."""
 
-    def __init__(self, trace: Trace, budget: int = MARK_BUDGET, against: PassComparison | None = None):
+    def __init__(
+        self, trace: Trace, budget: int = MARK_BUDGET, against: PassComparison | None = None, page: float = PAGE
+    ):
         keys = {track.id for track in trace.allocations}
         trace = self.trace = replace(trace, events=[within_memory(event, keys) for event in trace.events])
-        self.against, self.window = against, window_of(trace, len(keys), budget)
-        right, pitch = self.window.right, self.window.pitch
-        ones = [trace.events[column.a] for column in self.window.ones]
-        widest = max((text_width(clean(event.name), 12, True) for event in ones), default=0.0)
-        self.above = 0 if against is None else 28
-        scoped = any(event.scope for event in ones)
-        self.boxes = self.above + 44 + 16 * scoped
-        self.turned = pitch < 84 and widest + 16 > pitch
-        self.tall = min(widest, PITCH_MAX) + 16 if self.turned else 26
-        flagged = any(event_flags(event) & BADGES.keys() for event in trace.events)
-        self.scene = Scene(right + RIGHT, 0.0, sentence(trace))
-        self.tracks = self._tracks(self.boxes + self.tall + (28 if flagged else 14))
-        self.bottom = self.tracks.bottom
+        self.against, self.windows = against, windows_of(trace, len(keys), budget, page)
+        self.right = self.windows[0].right
+        self.scene = Scene(self.right + RIGHT, 0.0, sentence(trace))
+        columns = Columns(trace, against=against, sight={one.a for window in self.windows for one in window.ones})
+        sides = self._sides(columns)
+        self.rows: list[LaunchRow] = []
+        top = 14.0 if against is None else 42.0
+        for number in range(len(self.windows)):
+            self.rows.append(LaunchRow(self, columns, sides, number, top))
+            top = self.rows[-1].bottom + BETWEEN
+        self.bottom = self.rows[-1].bottom
         self.scene.height = self.bottom + 76
 
-    def _tracks(self, top: float) -> Tracks:
-        """The rows from `top` on, with the adjoints of one pass or of both on one scale."""
-        columns, ours = Columns(self.trace, against=self.against, sight=self.window), levels_of(self.trace)
-        theirs = None if self.against is None else self.against.other
+    def _sides(self, columns: Columns) -> Sides:
+        """The adjoints of one pass or of both on one scale."""
+        ours, theirs = levels_of(self.trace), None if self.against is None else self.against.other
         scale = scale_of_levels(ours) if theirs is None else scale_of_levels(ours, theirs)
         other = None if theirs is None else columns.side(theirs, scale, second=True)
-        return Tracks(self.scene, columns, (columns.side(ours, scale), other), self.window, scale, top)
+        return columns.side(ours, scale), other, scale
 
     def drawn(self) -> Scene:
-        tracks = self.tracks
         self._title()
         self._two_passes()
-        self._scopes()
-        self._header()
-        tracks.names()
-        tracks.values()
-        tracks.adjoints()
-        tracks.families()
-        tracks.outlines()
-        tracks.touches()
-        self._groups()
-        tracks.parted()
-        tracks.tag()
-        self._group_badges()
+        for row in self.rows:
+            row.draw()
         self._legend()
         return self.scene
 
     def _title(self) -> None:
-        trace, right, scene = self.trace, self.window.right, self.scene
+        trace, right, scene = self.trace, self.right, self.scene
         scene.add("rect", "ground", "ground", 0, 0, scene.width, scene.height, radius=8)
         title = fit(clean(trace.title), 360, 15)
         scene.label("title", "title wrong" if trace.wrong else "title", MARGIN, 26, title, 15)
@@ -97,13 +91,61 @@ class Picture:
         signs = (("here", look, f"{made.here.title}, where it differs"), ("there", "outline", made.there.title))
         for key, cls, text in signs:
             scene.add("rect", f"pass-{key}", cls, x, y - 9, 26, 9, radius=4)
-            text = fit(clean(text), self.window.right - x - 32, 12)
+            text = fit(clean(text), self.right - x - 32, 12)
             scene.label(f"pass-{key}-label", "name", x + 32, y, text, 12)
             x += 32 + text_width(text, 12) + 18
 
-    # ---- events
+    def _legend(self) -> None:
+        """Draw the names of all signs, and the numbers of the scale of thickness below its wedge."""
+        scene, scale, y = self.scene, self.rows[0].tracks.scale, self.bottom + 29
+        words = {key: escape(text) for key, text in LEGEND.items()}
+        scene.add("drawing", "legend", "", path=SIGNS.format_map({**words, "at": f"translate(0 {y:g})"}))
+        for n, (tick, text) in enumerate(zip(scale.ticks, scale.texts, strict=True)):
+            at = WEDGE_LEFT + WEDGE * scale.part(tick)
+            scene.label(f"legend-scale-{n}", "faint", at, y + 41, text, 9, anchor="middle")
+
+
+class LaunchRow:
+    """One row of launches from `above` on: the boxes of its events along time, brackets over them, and all lanes."""
+
+    def __init__(self, picture: Picture, columns: Columns, sides: Sides, number: int, above: float):
+        windows, trace = picture.windows, picture.trace
+        self.trace, self.scene, self.number, self.count = trace, picture.scene, number, len(windows)
+        self.window = windows[number]
+        self.spans = apart({clean(event.label) for event in trace.events})
+        self.groups = sum(len(window.groups) for window in windows[:number])  # in the rows above
+        ones = [trace.events[column.a] for window in windows for column in window.ones]
+        widest = max((text_width(clean(event.name), 12, True) for event in ones), default=0.0)
+        self.boxes = above + 30 + 16 * any(event.scope for event in ones)
+        self.turned = self.window.pitch < ALONG and widest + 16 > self.window.pitch
+        self.tall = min(widest, PITCH_MAX) + 16 if self.turned else 26
+        flagged = any(event_flags(event) & BADGES.keys() for event in trace.events)
+        top = self.boxes + self.tall + (28 if flagged else 14)
+        self.tracks = Tracks(self.scene, columns, sides, windows, number, top)
+        self.bottom = self.tracks.bottom
+
+    def draw(self) -> None:
+        tracks = self.tracks
+        self._scopes()
+        self._header()
+        tracks.names()
+        tracks.values()
+        tracks.adjoints()
+        tracks.families()
+        tracks.outlines()
+        tracks.touches()
+        self._groups()
+        tracks.parted()
+        tracks.tag()
+        self._group_badges()
 
     def _header(self) -> None:
+        if self.count > 1:
+            inside = self.trace.events[self.window.first : self.window.last]
+            numbers = [event.index for event in inside if event.index >= 0] or [0]  # others stand for many
+            on = ", goes on below" if self.number < self.count - 1 else ""
+            text = f"row {self.number + 1} of {self.count}: #{numbers[0]} to #{numbers[-1]}{on}"
+            self.scene.label(f"row-{self.number}", "muted", MARGIN, self.boxes + 17, text, 11)
         for column in self.window.ones:
             self._event_box(column)
         if not self.window.columns:
@@ -112,10 +154,11 @@ class Picture:
     def _event_box(self, column: TimeColumn) -> None:
         scene, event, key, pitch = self.scene, self.trace.events[column.a], column.a, self.window.pitch
         name, x, top, tall = clean(event.name), column.x, self.boxes, self.tall
+        span = self.spans.get(clean(event.label))
         if self.turned:
-            text, wide = fit_middle(name, tall - 14, 12, True), 20.0
+            text, wide = fit_middle(name, tall - 14, 12, True, span), 20.0
         else:
-            text = fit_middle(name, pitch - 22, 12, True)
+            text = fit_middle(name, pitch - 22, 12, True, span)
             wide = max(text_width(text, 12, True) + 14, min(84.0, pitch - 10))
         scene.add("path", f"guide-{key}", "guide", path=f"M{x:.1f} {top + tall:.1f}V{self.bottom:.1f}")
         look = "event lacking" if "there" in event.flags else "event" if event.facts.step == "launch" else "event other"
@@ -141,7 +184,7 @@ class Picture:
 
     def _scopes(self) -> None:
         """Draw a bracket over neighbouring events of one loop or block."""
-        ones, start, y = self.window.ones, 0, self.above + 52
+        ones, start, y = self.window.ones, 0, self.boxes - 8
         names = [self.trace.events[column.a].scope for column in ones]
         for n in range(1, len(ones) + 1):
             if n < len(ones) and names[n] == names[start] and ones[n].a == ones[n - 1].b:
@@ -152,7 +195,7 @@ class Picture:
                 path = f"M{x0:.1f} {y + 4:.1f}V{y - 1:.1f}H{x1:.1f}V{y + 4:.1f}"
                 self.scene.add("path", f"scope-{ones[start].a}", "scope", path=path)
                 place = (x0 + x1) / 2, y - 5, fit(scope, x1 - x0, 10), 10
-                self.scene.label(f"scope-{start}-label", "muted", *place, anchor="middle")
+                self.scene.label(f"scope-{ones[start].a}-label", "muted", *place, anchor="middle")
             start = n
 
     # ---- many events in one column
@@ -160,7 +203,7 @@ class Picture:
     def _groups(self) -> None:
         """Draw the columns of many events, each with its name in a box."""
         scene, top = self.scene, self.tracks.top
-        for n, group in enumerate(self.window.groups):
+        for n, group in enumerate(self.window.groups, self.groups):
             key, x0, x1 = f"gap{n or ''}", group.x0 + 3, group.x1 - 3
             scene.add("rect", key, "gap", x0, top, x1 - x0, self.bottom - top)
             path = f"M{x0:.1f} {top:.1f}V{self.bottom:.1f}M{x1:.1f} {top:.1f}V{self.bottom:.1f}"
@@ -173,51 +216,8 @@ class Picture:
             scene.label(f"{key}-label", "name", *place, mono=True, anchor="middle")
 
     def _group_badges(self) -> None:
-        for n, group in enumerate(self.window.groups):
+        for n, group in enumerate(self.window.groups, self.groups):
             tally = fold_flags(self.trace.events[group.a : group.b])
             words = [f"{word} ×{tally[flag]}" for flag, word in BADGES.items() if flag in tally]
             place = group.x, self.boxes + 44, group.x1 - group.x0
             self._badge(f"gap{n or ''}-flag", words, *place)
-
-    # ---- the moment, and what the signs are
-
-    def _legend(self) -> None:
-        """Draw a line that names every sign, and the scale of thickness with its numbers."""
-        scene, scale, y, x = self.scene, self.tracks.scale, self.bottom + 29, MARGIN + 4
-        for key, text in LEGEND.items():
-            if key not in ("scale", "band"):
-                x = self._legend_text(key, text, self._legend_sign(key, x, y), y)
-        x, y = MARGIN + 4, y + 24
-        scene.label("legend-scale-label", "faint", x, y + 3.5, LEGEND["scale"], 10)
-        x += text_width(LEGEND["scale"], 10) + 14
-        wedge = f"M{x} {y - THIN / 2}L{x + WEDGE} {y - THICK / 2}V{y + THICK / 2}L{x} {y + THIN / 2}Z"
-        scene.add("path", "legend-scale", "wedge", path=wedge)
-        for n, (tick, text) in enumerate(zip(scale.ticks, scale.texts, strict=True)):
-            at = x + WEDGE * scale.part(tick)
-            scene.label(f"legend-scale-{n}", "faint", at, y + 17, text, 9, anchor="middle")
-        x += WEDGE + 34
-        scene.add("rect", "legend-band", "band", x, y - 6, 28, 12)
-        scene.add("rect", "legend-band-core", "bar value", x, y - 2, 28, 4)
-        self._legend_text("band", LEGEND["band"], x + 34, y)
-
-    def _legend_text(self, key: str, text: str, x: float, y: float) -> float:
-        self.scene.label(f"legend-{key}-label", "faint", x, y + 3.5, text, 10)
-        return x + text_width(text, 10) + 14
-
-    def _legend_sign(self, key: str, x: float, y: float) -> float:
-        name, scene = f"legend-{key}", self.scene
-        if key == "kept":
-            scene.add("path", name, "kept", path=kept_path(x, y, 5))
-        elif key in SIGNS:
-            r = 4 + SIGNS[key].more
-            scene.add(SIGNS[key].shape, name, key, x - r, y - r, 2 * r, 2 * r)
-        elif key == "cut":
-            scene.add("path", name, "arrow cut", path=f"M{x} {y}H{x + 26}", size=1.8)
-        elif key == "absent":
-            scene.add("rect", name, "absent", x, y - 1.5, 28, 3)
-        else:
-            tall = 5 if key == "zero" else 10
-            scene.add("rect", name, f"bar {key}", x, y - tall / 2, 28, tall, radius=tall / 2)
-            if key != "zero":
-                glyph(scene, f"{name}-sign", key, x + 14, y, 3.5)
-        return x + (10 if key in (*SIGNS, "kept") else 34)

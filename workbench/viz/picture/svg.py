@@ -73,7 +73,7 @@ def number(value: float) -> str:
 
 def _mark(mark: Mark) -> str:
     draw = {"rect": _rect, "circle": _circle, "square": _rect, "diamond": _diamond, "path": _path, "label": _label}
-    return draw[mark.kind](mark)
+    return draw[mark.kind](mark) if mark.kind in draw else mark.path
 
 
 def _open(tag: str, mark: Mark, **attributes: object) -> str:

@@ -28,7 +28,7 @@ THIN = 1.5  # width of a thin column in a strip at least
 HALF = 0.5  # of a version, from which its number is written on black
 Ends = tuple[float, float]
 Gaps = Sequence[tuple[int, float, float]]  # as `TimeWindow.gaps`
-Sides = tuple[AdjointSide, AdjointSide | None]  # of this pass, and of the other
+Sides = tuple[AdjointSide, AdjointSide | None, Scale]  # of this pass, and of the other; of both
 _Part = TypeVar("_Part", Bar, VersionBlock)
 
 
@@ -68,25 +68,31 @@ class PlacedRow:
 
 
 class Tracks:
-    """Draws on the rows of these columns from `top` on; `other`: the adjoint of the other pass of `columns.against`."""
+    """Draws on the rows of these columns from `top` on; `other`: the adjoint of the other pass of `columns.against`.
 
-    def __init__(self, scene: Scene, columns: Columns, sides: Sides, window: TimeWindow, scale: Scale, top: float):
-        self.scene, self.columns, self.window, self.scale, self.top = scene, columns, window, scale, top
-        self.side, self.other = sides
+    again   what ends the ids of marks that an earlier row of launches has too: it goes on here.
+    """
+
+    def __init__(
+        self, scene: Scene, columns: Columns, sides: Sides, windows: Sequence[TimeWindow], number: int, top: float
+    ):
+        self.scene, self.columns, self.window, self.top = scene, columns, windows[number], top
+        self.again = f"-{number}" if number else ""
+        self.side, self.other, self.scale = sides
         self.trace, self.against = columns.trace, columns.against
         self.tables = records(columns.meta["tables"], columns.data) | records(self.side.meta["tables"], self.side.data)
         rows = [row for row in columns.placed if row.inside < 0]
         self.rows: list[PlacedRow] = []
-        for row in self._shown(rows):
+        for row in self._shown(rows, windows):
             self.rows.append(PlacedRow(row, self.bottom))
         self.of = {lane: one for one in self.rows for lane in (one.row.members or (one.row.number,))}
         self.hidden = len(columns.lanes) - len(self.of)
 
-    def _shown(self, rows: list[PictureRow]) -> list[PictureRow]:
+    def _shown(self, rows: list[PictureRow], windows: Sequence[TimeWindow]) -> list[PictureRow]:
         """All rows, or, if they are too many, the first ones that a shown event touches."""
         if len(rows) <= LANE_BUDGET:
             return rows
-        shown = [c for c in self.window.columns if not c.many or c.fold is not None]
+        shown = [c for window in windows for c in window.columns if not c.many or c.fold is not None]
         touches = [touch for c in shown for event in self.trace.events[c.a : c.b] for touch in event.touches]
         touched = {self.columns.lanes[touch.allocation] for touch in touches}
         return [row for row in rows if touched & {row.number, *row.members}][:LANE_BUDGET]
@@ -103,28 +109,28 @@ class Tracks:
 
     def names(self) -> None:
         for n, one in enumerate(self.rows):
-            self.scene.add("path", f"rule-{n}", "rule", path=f"M0 {one.top:.1f}H{self.scene.width:.1f}")
+            self.scene.add("path", f"rule-{n}{self.again}", "rule", path=f"M0 {one.top:.1f}H{self.scene.width:.1f}")
             self._labels(one)
-            key = one.track.id
+            key = f"{one.track.id}{self.again}"
             self.scene.label(f"value-{key}", "muted", 256, one.value + 3.5, "value", 10, anchor="end")
             self.scene.label(f"adjoint-{key}", "hot", 256, one.adjoint + 3.5, "adjoint", 10, anchor="end")
         if self.hidden:
             text = f"… {self.hidden} more {'allocation' if self.hidden == 1 else 'allocations'}, in the table"
-            self.scene.label("more-lanes", "muted", MARGIN, self.bottom + 12, text, 11)
-        self.scene.add("path", "rule-end", "rule", path=f"M0 {self.bottom:.1f}H{self.scene.width:.1f}")
+            self.scene.label(f"more-lanes{self.again}", "muted", MARGIN, self.bottom + 12, text, 11)
+        self.scene.add("path", f"rule-end{self.again}", "rule", path=f"M0 {self.bottom:.1f}H{self.scene.width:.1f}")
 
     def _labels(self, one: PlacedRow) -> None:
         scene, track, size, y = self.scene, one.track, one.row.sizes[0], one.top + 12
         for n, label in enumerate(size.labels):
             x, y, wide = label.x + MARGIN - INDENT, one.top + 12 + LINE * label.line, label.wide
-            key, look = f"name-{track.id}-{n}", "chip shared" if track.aliased else "chip"
+            key, look = f"name-{track.id}-{n}{self.again}", "chip shared" if track.aliased else "chip"
             scene.add("rect", key, look, x, y, wide, 20, radius=10)
             if track.aliased:
                 scene.add("rect", f"{key}-ground", "chipground", x + 3, y + 3, wide - 6, 14, radius=7)
             place = x + wide / 2, y + 14, label.text, 11.5
             scene.label(f"{key}-label", "name", *place, mono=True, anchor="middle")
         note = size.note
-        scene.label(f"note-{track.id}", note.look, MARGIN, y + 36, note.text, note.size)
+        scene.label(f"note-{track.id}{self.again}", note.look, MARGIN, y + 36, note.text, note.size)
 
     # ---- versions
 
@@ -144,7 +150,7 @@ class Tracks:
         """Draw the versions. A label has room up to the next event, which has its signs there."""
         for n, block, one, (x0, x1) in self._spans(self.tables["blocks"]):
             scene, y, tall = self.scene, one.top + block.y, block.tall
-            key, (state, share) = f"block-{one.track.id}-{n}", self.ill.get(n, (0, 0.0))
+            key, (state, share) = f"block-{one.track.id}-{n}{self.again}", self.ill.get(n, (0, 0.0))
             look = "block strided" if block.strided else "block"
             look += odd(block.parts, False)
             scene.add("rect", key, look, x0, y, x1 - x0, tall, radius=block.radius)
@@ -152,9 +158,11 @@ class Tracks:
                 black = marks.ill_thick(share, tall)
                 box = x0, y + tall - black, x1 - x0, black
                 scene.add("rect", f"{key}-ill", f"block {STATES[state]}", *box, radius=block.radius)
-            scene.add("rect", f"{key}-start", "blockstart", x0, y, min(4, x1 - x0), tall, radius=1)
+            early = block.e0 < self.window.first
+            if not (early and self.again):
+                scene.add("rect", f"{key}-start", "blockstart", x0, y, min(4, x1 - x0), tall, radius=1)
             text = f"{PREFIXES[block.mixed]}{block.version}"
-            indent = marks.LABEL if block.e0 >= 0 else marks.LABEL_FIRST
+            indent = marks.LABEL_FIRST if early else marks.LABEL
             after = self.window.columns[self.window.number(block.e0) + 1 :][:1]
             reach = min([x1, *(c.x0 if c.many else c.x - marks.LABEL_ROOM for c in after)])
             if block.labelled and reach - x0 - indent >= text_width(text, 10, True):
@@ -168,14 +176,14 @@ class Tracks:
 
     def adjoints(self) -> None:
         for n, bar, one, (x0, x1) in self._spans(self.tables["bars"]):
-            key, state, y = f"bar-{one.track.id}-{n}", STATES[bar.state], one.top + bar.y
+            key, state, y = f"bar-{one.track.id}-{n}{self.again}", STATES[bar.state], one.top + bar.y
             look, box = f"bar {state}{odd(bar.parts, self.trace.wrong)}", (x0, y - bar.thick / 2, x1 - x0, bar.thick)
             self.scene.add("rect", key, look, *box, radius=bar.thick / 2, opacity=round(bar.opacity, 2))
             if bar.sign:
                 glyph(self.scene, f"{key}-sign", state, (x0 + x1) / 2, y, bar.sign)
         for n, gone, one, (x0, x1) in self._spans(self.tables["absent"]):
             box = x0, one.top + gone.y - gone.thick / 2, x1 - x0, gone.thick
-            self.scene.add("rect", f"absent-{one.track.id}-{n}", "absent", *box)
+            self.scene.add("rect", f"absent-{one.track.id}-{n}{self.again}", "absent", *box)
         self._arrows()
         self._meets()
 
@@ -183,8 +191,8 @@ class Tracks:
         seen = set()
         for k, arrow in enumerate(self.tables["arrows"]):
             source, target = self.of.get(arrow.source), self.of.get(arrow.target)
-            column = self.window.columns[self.window.number(arrow.event)]
-            if source is None or target is None or column.many:
+            column = self.window.alone(arrow.event)
+            if source is None or target is None or column is None:
                 continue
             rows = arrow.event, source.top, target.top
             if source.family or target.family:  # one for all members, and none within
@@ -206,8 +214,8 @@ class Tracks:
 
     def _meets(self) -> None:
         for n, meet in enumerate(self.tables["meets"]):
-            one, column = self.of.get(meet.lane), self.window.columns[self.window.number(meet.event)]
-            if one is None or one.family or column.many:
+            one, column = self.of.get(meet.lane), self.window.alone(meet.event)
+            if one is None or one.family or column is None:
                 continue
             key, x, y, r = f"meet-{one.track.id}-{n}", column.x + marks.MEET_DX, one.top + meet.y, meet.radius
             self.scene.add("circle", key, "meet", x - r, y - r, 2 * r, 2 * r)
@@ -223,7 +231,7 @@ class Tracks:
         for n, bar, one, (x0, x1) in self._spans(bars):
             thick = bar.thick + marks.OUTLINE
             look, box = f"outline {STATES[bar.state]}", (x0, one.top + bar.y - thick / 2, x1 - x0, thick)
-            self.scene.add("rect", f"outline-{one.track.id}-{n}", look, *box, radius=thick / 2)
+            self.scene.add("rect", f"outline-{one.track.id}-{n}{self.again}", look, *box, radius=thick / 2)
 
     # ---- accesses
 
@@ -300,7 +308,7 @@ class Tracks:
         for one in self.rows:
             if not one.family:
                 continue
-            key = one.track.id
+            key = f"{one.track.id}{self.again}"
             found = _between(self.version_bars[one], edges)
             self._boxes(gaps, value_marks(found, one.tall), (one.value, one.tall), f"{key}-value")
             for bars, shift, most, twin in self.passes:
@@ -369,11 +377,11 @@ class Tracks:
         """Draw a line below differences inside of many events, or in lanes that share a row."""
         ends: dict[tuple[int, PlacedRow, str], list[int]] = {}
         for p in self.against.partings if self.against is not None else ():
-            one, n = self.row_of(p.allocation), self.window.number(p.position)
-            if one is not None and p.position < self.window.count and (one.family or self.window.columns[n].many):
-                ends.setdefault((n, one, p.kind), []).append(p.position)
-        for (n, one, kind), found in ends.items():
-            column, first, last = self.window.columns[n], min(found), max(found)
+            one, column = self.row_of(p.allocation), self.window.column(p.position)
+            if one is not None and column is not None and (one.family or column.many):
+                ends.setdefault((column.a, one, p.kind), []).append(p.position)
+        for (a, one, kind), found in ends.items():
+            column, first, last = self.window.columns[self.window.number(a)], min(found), max(found)
             y = (one.value if kind == "value" else one.adjoint) + one.tall / 2 - 1
             x0, x1 = (column.x0, column.x1) if not column.many else (self.window.x(first), self.window.x(last))
             box = x0, y, max(x1 - x0, 2.0), 3.0
@@ -383,7 +391,7 @@ class Tracks:
         """Draw the first numbers that differ, on the row and at the launch where they do."""
         first = self.against.first if self.against is not None else None
         one = self.row_of(first.allocation) if first is not None else None
-        if first is None or one is None:
+        if first is None or one is None or self.window.column(first.position) is None:
             return
         x, text = self.window.x(first.position), clean(f"{first.cell}: {first.numbers}")
         wide, y = text_width(text, marks.TAG_SIZE) + 14, one.bottom - marks.TAG
