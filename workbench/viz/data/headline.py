@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -30,8 +30,12 @@ from .snapshot import TapeMoments
 from .text import clean, clean_lines
 from .trace import Trace
 
+if TYPE_CHECKING:
+    from ...diagnose.trust import Trust
+
 AT_ONCE = 2000  # events up to which a static picture waits for all findings
 PATIENT = 10_000  # the same for the live view and its pages
+SOON = 200  # events up to which it is told unasked how far the gradient can be followed
 NO_PROBLEM = "no problem found"
 SIGNS = {"error": "✕", "warning": "▲", "info": "•"}
 ORDINARY = ("overwritten-kept", "unread", "unsettled", "sum-not-mean", "detached")  # infos that most programs have
@@ -137,21 +141,20 @@ def verdict(
     return Verdict(rows, clean_lines(found.note), partial)
 
 
-def followed(tape: Tape) -> Said | None:
-    """The answer of `tape.trust` for the seeded loss, as a finding that leads to what ends the prediction.
-
-    None where the seed is not one number, or where it cannot be said.
-    """
-    if (loss := _seeded_number(tape)) is None:
-        return None
+def trusted(tape: Tape) -> Trust | None:
+    """The answer of `tape.trust` for the seeded loss; None where the seed is not one number, or it cannot be said."""
     from ...diagnose.trust import trust  # no picture but this needs it
 
     with suppress(GradientError, KernelError, LaunchError):
-        found = trust(tape, loss, progress=False)
-        text, _, remedy = found.sentence.partition(" What helps: ")
-        made = Finding("trust", "info", found.launch or "", found.line, text, remedy, thread=found.thread, brief=text)
-        return _said(tape, made, None)
+        return None if (loss := _seeded_number(tape)) is None else trust(tape, loss, progress=False)
     return None
+
+
+def followed(tape: Tape, found: Trust) -> Said:
+    """How far the gradient can be followed, as a finding that leads to what ends the prediction."""
+    text, _, remedy = found.sentence.partition(" What helps: ")
+    made = Finding("trust", "info", found.launch or "", found.line, text, remedy, thread=found.thread, brief=text)
+    return _said(tape, made, None)
 
 
 def _seeded_number(tape: Tape) -> array | None:

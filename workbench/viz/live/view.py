@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import traitlets
@@ -34,7 +34,7 @@ from ...tapes.seeds import check_seed
 from ...tapes.tape import Tape
 from ..data.columns import Columns
 from ..data.gather import Levels, levels, no_collector, structure
-from ..data.headline import NOTHING, PATIENT, Verdict, followed, telling_threads, verdict
+from ..data.headline import NOTHING, PATIENT, SOON, Verdict, followed, telling_threads, trusted, verdict
 from ..data.marks import THEMES
 from ..data.snapshot import (
     DrawnSlice,
@@ -56,11 +56,13 @@ from ..inspect.microscope import ThreadIndex, microscope
 from .saved import SIZE, Answers, Saved, still_of
 from .widget import Widget
 
+if TYPE_CHECKING:
+    from ...diagnose.trust import Trust
+
 PATIENCE = 0.05  # seconds that an answer waits for the lock
 SHORT = 100  # events up to which the still picture waits for the verdict
 AT_ONCE = 2000  # events up to which the adjoint is walked before the page opens
 BUSY = "busy: recording"
-SOON = 200  # events up to which it is told unasked how far the gradient can be followed
 REMEMBERED = ("heat", "ledger", "microscope", "trust")  # answers that are given again to whoever asks the same
 QUESTIONS = (*REMEMBERED, "findings", "levels", "again")  # each is answered by the method of its name
 SCRIPTS = tuple(  # a file imports from those before it
@@ -454,9 +456,13 @@ class View(Saved, Widget):
         """Answer `rows` with the one finding of `tape.trust`, or none; `ask` where it takes long."""
         cells.give_way()
         long = len(self._events) > SOON and not asked.get("all")
-        found = None if long or self._retrace is not None else followed(self.tape)
-        rows = [] if found is None else [{**asdict(found), "lanes": self._rows_of(found.lanes), "spreads": False}]
-        return {"rows": rows, "ask": long}, []
+        found = None if long or self._retrace is not None else self._trusted()
+        said = [] if found is None else [followed(self.tape, found)]
+        return {"rows": [{**asdict(s), "lanes": self._rows_of(s.lanes), "spreads": False} for s in said], "ask": long}, []
+
+    def _trusted(self) -> Trust | None:
+        """How far the gradient of the seeded loss can be followed."""
+        return trusted(self.tape)
 
     def _again(self, asked: Mapping[str, Any]) -> tuple[Any, list[bytes]]:
         """Rerun the program on copies with everything kept: from now on every value at every moment is known."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property, lru_cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -21,7 +21,12 @@ from ...tapes.events import Event
 from ...tapes.jvp import carry_tangents, shadow_of
 from ...tapes.tape import Tape
 from ..data.film import FilmReel, largest
+from ..data.headline import SOON, trusted
 from ..data.text import clean, json_number
+from ..picture.svg import data_uri
+
+if TYPE_CHECKING:
+    from ...diagnose.trust import Trust
 
 Changes = Sequence[tuple[int, int, float]]  # of (input, flat index, by how much)
 
@@ -83,9 +88,15 @@ class WhatIf:
         """The run with other inputs, and the prediction: plain data, and frames of the points (or field) of both.
 
         changes   [[input, flat index, by how much]]; frame: the one that is shown, -1 for all.
+        curve     instead: how far the gradient is good, with the picture of `Trust`; `all`: however long that takes.
         """
         if self.refused:
             raise LaunchError(self.refused, slug="film-what-if")
+        if asked.get("curve"):
+            long = len(self.reel.tape.events) > SOON and not asked.get("all")
+            found = None if long else self.trusted
+            said = {} if found is None else {"said": found.sentence, "picture": data_uri(found._repr_png_())}
+            return {"ask": long, **said}, []
         changes = [(int(k), int(n), float(by)) for k, n, by in asked["changes"]]
         values, loss = self._run(changes)
         slopes = [gradient if gradient is None else gradient.reshape(-1) for *_, gradient in self.inputs]
@@ -101,6 +112,11 @@ class WhatIf:
         shown, frame = [values, self._ghost(changes)], int(asked.get("frame", -1))
         parts = [part if frame < 0 else part[frame] for part in shown if part is not None]
         return found, [np.ascontiguousarray(part, np.float32).tobytes() for part in parts]
+
+    @cached_property
+    def trusted(self) -> Trust | None:
+        """How far the gradient of the seeded loss can be followed, where that can be said."""
+        return trusted(self.reel.tape)
 
     @cached_property
     def _before(self) -> float:
