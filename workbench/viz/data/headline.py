@@ -17,10 +17,10 @@ import numpy as np
 from ...arrays import allocation as memory
 from ...arrays.array import array
 from ...arrays.workspace import Workspace
-from ...device import on_host
 from ...diagnose import Finding, diagnose
 from ...diagnose.against import TapeRun, against as compared
 from ...diagnose.final_values import glance
+from ...diagnose.rule import seeded_number
 from ...diagnose.walk_step import accesses, shadow_view
 from ...errors import GradientError, KernelError, LaunchError, Where, shown_file
 from ...kernels import ir
@@ -146,7 +146,7 @@ def trusted(tape: Tape) -> Trust | None:
     from ...diagnose.trust import trust  # no picture but this needs it
 
     with suppress(GradientError, KernelError, LaunchError):
-        return None if (loss := _seeded_number(tape)) is None else trust(tape, loss, progress=False)
+        return None if (loss := seeded_number(tape)) is None else trust(tape, loss, progress=False)
     return None
 
 
@@ -155,17 +155,6 @@ def followed(tape: Tape, found: Trust) -> Said:
     text, _, remedy = found.sentence.partition(" What helps: ")
     made = Finding("trust", "info", found.launch or "", found.line, text, remedy, thread=found.thread, brief=text)
     return _said(tape, made, None)
-
-
-def _seeded_number(tape: Tape) -> array | None:
-    """The array of one element that the last backward was seeded by; None if it was seeded by more."""
-    seeded = {a: np.flatnonzero(on_host(data)) for a, data in tape.last_seeds.items() if data.any()}
-    for a in tape.arrays.values():
-        if len(seeded) == 1 and a.data.size == 1 and a.allocation in seeded:
-            low, high = a.allocation.gradient_span(a.span).hull()
-            if low <= seeded[a.allocation].min() and seeded[a.allocation].max() < high:
-                return a
-    return None
 
 
 def adjoint_range(trace: Trace) -> str:
