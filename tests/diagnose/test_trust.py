@@ -11,6 +11,7 @@ import pytest
 
 import workbench as wb
 from tests.support.backends import BACKENDS
+from tests.support.trust_fresh import FRESH
 from tests.support.trust_programs import CASES, bouncing, integrated, many, spring, staircase
 from workbench.kernels.passes.decisions import with_decisions
 from workbench.tapes.private_copies import Launch, flat_program
@@ -21,12 +22,15 @@ def backend(request, monkeypatch):
     monkeypatch.setattr(wb.config, "backend", request.param)
 
 
+ALL = CASES | FRESH
+
+
 def asked(name: str):
-    case = CASES[name]
+    case = ALL[name]
     return case, wb.trust(case.loss, np.array(case.start, np.float32))
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", ALL)
 def test_kind_line_and_radius(name):
     case, found = asked(name)
     assert found.kind == case.kind, found

@@ -18,14 +18,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..arrays import allocation as memory
-from ..arrays.array import array
-from ..arrays.workspace import is_float_memory
+from ..arrays.array import array, on_device
+from ..arrays.workspace import Workspace, is_float_memory
 from ..derivatives.sweep import spread
 from ..errors import GradientError, Where
 from ..kernels.ir import walk as statements
 from ..kernels.ops.memory import ATOMIC_MAX, ATOMIC_MIN
 from ..tables import ProgressBar, png
-from ..tapes.jvp import check_direction
+from ..tapes.events import Event
+from ..tapes.jvp import carry_tangents, check_direction, shadow_of
 from ..tapes.private_copies import leaves
 from ..tapes.replay import keep_all
 from ..tapes.seeds import check_tape, seeds_of
@@ -34,8 +35,8 @@ from .dead_slopes import DeadSlopes
 from .loop_turns import Loops
 from .probe import Decision, LossSample, Move, Probe
 from .series import lines_reached
-from .walk_record import WalkRecord
-from .walk_step import WalkObserver
+from .walk_record import WalkRecord, norm_of
+from .walk_step import EventAccess, WalkObserver, accesses
 
 MOST = 60  # runs
 HOLDS = 0.1  # relative error up to which the linear prediction holds
@@ -49,6 +50,8 @@ TURNS = 1_000_000  # statements that are looked at for growth in loops
 PART = 0.05  # of the slope: a change by more is a kink; of the predicted change: a jump
 CHAOS = 1e3  # the adjoint grows at least by this, exponentially
 FLAT = 1e-6  # the predicted change over the size of the inputs, relative to what happens there
+BLIND = 1e-5  # a singular value over the largest: a direction that is not seen
+FADES = 1e-4  # what a launch passes on at least of a direction that it sees
 RESIDUALS = 64  # parameters up to which directions that the loss does not see are looked for
 
 REMEDIES = {
@@ -318,7 +321,7 @@ class _Search:
         radius, beyond, side = self._radius()
         floor = self._noise_floor(radius)
         made = Trust("smooth", radius, self.slope, self.base, self._samples(), floor, 0)
-        for look in (self._decision, self._chaos, self._flat, self._noisy, self._unseen):
+        for look in (self._chaos, self._decision, self._flat, self._noisy, self._unseen):
             if look(made, beyond, side):
                 break
         if made.kind in ("smooth", "kink", "jump"):
@@ -393,6 +396,8 @@ class _Search:
         if not found:
             return False
         made.kind, made.size, low, high = found
+        if made.kind == "kink" and not self.slope and made.radius:  # the far side of what is flat up to there
+            made.kind = "flat"
         self._name(made, self.probe.first_difference(self.move(side * low), self.move(side * high)), picks)
         return made.line is not None or made.launch is not None
 
@@ -543,15 +548,47 @@ class _Search:
         rows = _terms(self.tape, self.end, [self.inputs[n] for n in sizes])
         if rows is None or rows.shape[0] < rows.shape[1]:
             return False
-        _, sigma, right = np.linalg.svd(rows / (np.linalg.norm(rows, axis=0) + 1e-300))
-        if sigma[-1] > 1e-5 * sigma[0]:
+        columns = np.linalg.norm(rows, axis=0)
+        columns[columns == 0] = 1
+        _, sigma, right = np.linalg.svd(rows / columns)
+        if sigma[-1] > BLIND * sigma[0]:
             return False
         ends = np.cumsum([0, *sizes.values()])
-        v = right[-1] / (np.linalg.norm(rows, axis=0) + 1e-300)
+        v = right[-1] / columns
         v /= np.linalg.norm(v)
-        made.unseen = {n: v[a:b].reshape(self.way[n].shape) for n, a, b in zip(sizes, ends, ends[1:], strict=False)}
-        made.kind = "ill-posed"
+        unseen = {n: v[a:b].reshape(self.way[n].shape) for n, a, b in zip(sizes, ends, ends[1:], strict=False)}
+        if self._fades(unseen):
+            return False
+        made.kind, made.unseen = "ill-posed", unseen
         return True
+
+    def _fades(self, way: Move) -> bool:
+        """True if launch after launch passes a direction on, to what the loss is summed from: it is forgotten, slowly.
+
+        A combination that is not seen ends in one launch.
+        """
+        space, before, came, ends = Workspace(), list[EventAccess](), 0.0, False
+        live = {a.allocation for a in self.inputs.values()}
+        for name, v in way.items():
+            shadow_of(self.inputs[name], space)[...] = on_device(self.inputs[name], v)
+
+        def size(found: list[EventAccess], space: Workspace) -> float:
+            return math.hypot(*(norm_of(space, x) for x in found))
+
+        def look(event: Event, space: Workspace) -> None:
+            nonlocal came, ends
+            written = [x for x in before if x.writes]
+            if came:
+                passed = size(written, space) > FADES * came
+                (live.update if passed else live.difference_update)({x.span.allocation for x in written})
+            before[:] = accesses(self.tape, event)
+            read = [x for x in before if not x.writes and x.span.allocation in live]
+            came = size(read, space)
+            if any(x.writes and x.span.overlaps(self.end.span) is not False for x in before):
+                ends = bool(read)
+
+        carry_tangents(self.tape, space, look)
+        return ends
 
 
 def _inputs(tape: Tape, x: list[array] | None) -> dict[str, array]:
