@@ -32,7 +32,7 @@ from ..tapes.replay import keep_all
 from ..tapes.seeds import check_tape, seeds_of
 from ..tapes.tape import Tape
 from .dead_slopes import DeadSlopes
-from .loop_turns import Loops
+from .loop_turns import Loops, first_count
 from .probe import Decision, LossSample, Move, Probe
 from .series import lines_reached
 from .walk_record import WalkRecord, norm_of
@@ -46,7 +46,8 @@ HALVINGS = 2  # of the last part
 JUMPS = 10  # halvings until a jump is known to be one
 KINKS = 5  # halvings until a kink is located
 WORKERS = 4  # parts in which an executor gets the first samples
-TURNS = 1_000_000  # statements that are looked at for growth in loops
+TURNS = 10_000  # statements that are looked at for growth in loops
+MANY = 1_000_000  # in those whose turns cannot be counted
 PART = 0.05  # of the slope: a change by more is a kink; of the predicted change: a jump
 CHAOS = 1e3  # the adjoint grows at least by this, exponentially
 FLAT = 1e-6  # the predicted change over the size of the inputs, relative to what happens there
@@ -485,16 +486,26 @@ class _Search:
         changes = [abs(change) for change in near if math.isfinite(change)]
         return max(*changes, self.noise)
 
-    def _growths(self) -> Iterator[_Growth]:
-        """The repeated launches, and the loops in kernels, through which the adjoint comes back as another one."""
+    def _growths(self, most: int = TURNS) -> Iterator[_Growth]:
+        """The repeated launches, and the loops in kernels, through which the adjoint comes back as another one.
+
+        Loops too long for the interpreter are taken with the whole of their launch.
+        """
         loops = Loops()
-        loops.share = TURNS
+        loops.share = most
         trail = self._walked(loops)
         series = [
             ([s.flowing for s in steps], steps[-1].title, steps[-1].event.where) for steps in lines_reached(trail)
         ]
         for event, seen in loops.seen.items():
-            series += [(np.sqrt(q).tolist(), trail.of[event].title, line) for (line, _), q in seen.adjoints.items()]
+            step = trail.of[event]
+            series += [(np.sqrt(q).tolist(), step.title, line) for (line, _), q in seen.adjoints.items()]
+            turns, line = (0, None) if seen.adjoints else first_count(event)
+            if turns > 3:
+                total = math.hypot(*step.gave.values()) / step.flowing
+                yield _Growth(total, total ** (1 / turns), step.title, line)
+            elif not seen.adjoints and most < MANY:  # a `while`: nobody knows how many turns
+                yield from self._growths(MANY)
         for sizes, title, where in series:
             first = 0 if not sizes[0] or not FLAT < sizes[-1] / sizes[0] < CHAOS else int(np.argmin(sizes))
             if (turns := len(sizes) - first - 1) > 3 and sizes[first]:
