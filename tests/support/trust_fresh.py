@@ -430,7 +430,9 @@ FRESH: dict[str, Case] = {
     "earliest": Case(at_most, [2.0, 0.95, 0.8], "kink", None, "wb.atomic_min"),
     "henon": Case(mapped(henon, 90), [0.1, 0.2], "chaos", growth=math.exp(0.419)),
     "kicked rotor": Case(mapped(kicked, 50), [0.7, 0.3], "chaos", growth=10.0),
-    "lorenz": Case(single(lorenz, 5000), [1.0, 2.0, 20.0], "chaos", line="for _ in range(n):", growth=math.exp(0.9 * 0.005)),
+    "lorenz": Case(
+        single(lorenz, 5000), [1.0, 2.0, 20.0], "chaos", line="for _ in range(n):", growth=math.exp(0.9 * 0.005)
+    ),
     "tent": Case(single(tent, 45), [0.3137], "chaos", line="for _ in range(n):", growth=1.94),
     "clamped": Case(single(clamped), [3.0], "flat", line="wb.clamp"),
     "erf": Case(single(step_of_erf), [0.9], "flat", line="wb.erf"),

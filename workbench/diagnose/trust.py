@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -499,10 +500,12 @@ class _Search:
         ]
         for event, seen in loops.seen.items():
             step = trail.of[event]
-            series += [(np.sqrt(q).tolist(), step.title, line) for (line, _), q in seen.adjoints.items()]
+            for (line, _), squares in seen.adjoints.items():  # float32 ends before float64 does
+                series.append((np.sqrt(list(takewhile(math.isfinite, squares))).tolist(), step.title, line))
             turns, line = (0, None) if seen.adjoints else first_count(event)
             if turns > 3:
-                total = math.hypot(*step.gave.values()) / step.flowing
+                gave = math.hypot(*step.gave.values())
+                total = (gave if math.isfinite(gave) else self.slope) / step.flowing
                 yield _Growth(total, total ** (1 / turns), step.title, line)
             elif not seen.adjoints and most < MANY:  # a `while`: nobody knows how many turns
                 yield from self._growths(MANY)

@@ -458,7 +458,10 @@ class View(Saved, Widget):
         long = len(self._events) > SOON and not asked.get("all")
         found = None if long or self._retrace is not None else self._trusted()
         said = [] if found is None else [followed(self.tape, found)]
-        return {"rows": [{**asdict(s), "lanes": self._rows_of(s.lanes), "spreads": False} for s in said], "ask": long}, []
+        return {
+            "rows": [{**asdict(s), "lanes": self._rows_of(s.lanes), "spreads": False} for s in said],
+            "ask": long,
+        }, []
 
     def _trusted(self) -> Trust | None:
         """How far the gradient of the seeded loss can be followed."""
