@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import workbench as wb
 from tests.support.trust_programs import staircase
-from workbench.viz.data.headline import followed, trusted
+from workbench.viz.data.headline import followed
 from workbench.viz.live.view import SOON, View
 
 
@@ -32,8 +32,7 @@ def stairs(turns: int = 0):
 
 def test_what_ends_it_is_led_to():
     tape, out = stairs(2)
-    found = tape.trust(out)
-    said = followed(tape, trusted(tape))
+    said, found = followed(tape), tape.trust(out)
     assert said is not None and found.kind == "jump"
     assert said.headline == found.sentence.partition(" What helps")[0] and said.fix in found.sentence
     assert said.position == 2 and said.thread == (0,) and said.place is not None
@@ -45,7 +44,7 @@ def test_a_smooth_one_leads_nowhere():
     with wb.Tape() as tape:
         wb.launch(squares, 2, [x], [out])
     tape.backward(out)
-    said = followed(tape, trusted(tape))
+    said = followed(tape)
     assert said is not None and said.headline.startswith("exact, and good for steps up to") and said.position == -1
 
 
@@ -53,11 +52,11 @@ def test_nothing_is_said_without_one_seeded_number():
     x, y = wb.ones(2, requires_grad=True), wb.zeros(2)
     with wb.Tape() as tape:
         wb.launch(halve, 2, [x], [y])
-    assert trusted(tape) is None
+    assert followed(tape) is None
     tape.backward(grads={y: wb.ones(2)})
-    assert trusted(tape) is None
+    assert followed(tape) is None
     tape.backward(grads={y: wb.array([0.0, 1.0])})
-    assert trusted(tape) is None
+    assert followed(tape) is None
 
 
 def test_a_long_tape_is_asked_first():

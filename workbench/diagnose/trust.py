@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from itertools import takewhile
@@ -34,7 +34,7 @@ from ..tapes.seeds import check_tape, seeds_of
 from ..tapes.tape import Tape
 from .dead_slopes import DeadSlopes
 from .loop_turns import Loops, first_count
-from .probe import Decision, LossSample, Move, Probe
+from .probe import Decision, LossSample, Probe
 from .series import lines_reached
 from .walk_record import WalkRecord, norm_of
 from .walk_step import EventAccess, WalkObserver, accesses
@@ -275,16 +275,15 @@ class _Search:
         except GradientError:  # memory seen as floats of several widths
             self.probe = self.own
         self.gradient = g = self.probe.gradient()
-        self.slope = _length(g)
-        self.seen: dict[float, LossSample] = {0.0: self.probe.look({})}
+        self.slope = float(np.linalg.norm(g))
+        self.seen: dict[float, LossSample] = {0.0: self.probe.look(0 * g)}
         self.base = self.seen[0.0].loss
         if not math.isfinite(self.slope) or not math.isfinite(self.base):
             what = "gradient" if math.isfinite(self.base) else "loss"
             text = f"the {what} is not finite, so there is no line to follow."
             raise GradientError(text, slug="trust", instead="tape.diagnose(loss=loss), which finds the first NaN")
-        self.reach = _length(self.probe.start()) or 1.0
-        even = 1 / math.sqrt(sum(v.size for v in g.values()))
-        self.way = {n: v / self.slope if self.slope else np.full(v.shape, even) for n, v in g.items()}
+        self.reach = float(np.linalg.norm(self.probe.start())) or 1.0
+        self.way = g / self.slope if self.slope else np.full(g.size, 1 / math.sqrt(g.size))
         eps = 1e-15 if self.probe is not self.own else float(np.finfo(loss.data.dtype).eps)
         self.noise = 64 * eps * abs(self.base) + 1e-300
 
@@ -292,12 +291,9 @@ class _Search:
     def runs(self) -> int:
         return self.probe.runs + (self.own.runs if self.own is not self.probe else 0)
 
-    def move(self, h: float) -> Move:
-        return _scaled(self.way, h)
-
     def sample(self, h: float) -> LossSample:
         if h not in self.seen:
-            self.seen[h] = self.probe.look(self.move(h))
+            self.seen[h] = self.probe.look(h * self.way)
             self.bar.update()
         return self.seen[h]
 
@@ -340,7 +336,7 @@ class _Search:
         points = [s * self.reach * 10.0**k for k in SCALES for s in (1, -1)]
         parts = [points[n::WORKERS] for n in range(WORKERS)]
         shared = self.tape, self.end, list(self.inputs.values()), self.probe is not self.own
-        moves = [[self.move(h) for h in part] for part in parts]
+        moves = [[h * self.way for h in part] for part in parts]
         for part, samples in zip(parts, spread(_looked, shared, moves, executor, "trust"), strict=True):
             self.seen |= zip(part, samples, strict=True)
             self.probe.runs += len(part)
@@ -400,7 +396,7 @@ class _Search:
         made.kind, made.size, low, high = found
         if made.kind == "kink" and not self.slope and made.radius:  # the far side of what is flat up to there
             made.kind = "flat"
-        self._name(made, self.probe.first_difference(self.move(side * low), self.move(side * high)), picks)
+        self._name(made, self.probe.first_difference(side * low * self.way, side * high * self.way), picks)
         return made.line is not None or made.launch is not None
 
     def _jump(self, low: float, high: float, side: int) -> tuple[str, float, float, float] | None:
@@ -452,15 +448,14 @@ class _Search:
 
     def _sideways(self, made: Trust) -> None:
         """Look along the input of the largest slope alone, and two random directions, for those that part earlier."""
-        count = sum(v.size for v in self.way.values())
         far = made.radius if 0 < made.radius < math.inf else self.reach
-        if count < 2 or not made.radius or not self.slope:
+        if self.way.size < 2 or not made.radius or not self.slope:
             return
-        for name, way in _directions(self.gradient):
-            slope = sum(float(np.sum(way[n] * g)) for n, g in self.gradient.items())
+        for name, way in self._directions():
+            slope = float(way @ self.gradient)
 
-            def parts(h: float, way: Move = way, slope: float = slope) -> bool:
-                changes = [self.probe.look(_scaled(way, s * h)).loss - self.base - s * h * slope for s in (1, -1)]
+            def parts(h: float, way: np.ndarray = way, slope: float = slope) -> bool:
+                changes = [self.probe.look(s * h * way).loss - self.base - s * h * slope for s in (1, -1)]
                 return not max(map(abs, changes)) <= HOLDS * self.slope * h + self.noise
 
             if self.runs > MOST - 8:
@@ -468,6 +463,17 @@ class _Search:
             h = far / 2  # the same to a factor of two is no news
             while self.runs < MOST - 1 and parts(h):
                 made.others[name] = h = h / 2
+
+    def _directions(self) -> Iterator[tuple[str, np.ndarray]]:
+        """(name, direction of length 1): the entry of the largest slope, and two random directions."""
+        one = np.zeros(self.way.size)
+        one[np.argmax(np.abs(self.gradient))] = 1.0
+        (name,) = (_cell(n, at) for n, v in self.probe.parts(one).items() for at in np.argwhere(v))
+        yield f"{name} alone", one
+        rng = np.random.default_rng(0)
+        for name in ("a random direction", "another random direction"):
+            way = rng.standard_normal(one.size)
+            yield name, way / np.linalg.norm(way)
 
     def _chaos(self, made: Trust, beyond: float, side: int) -> bool:
         """The adjoint grows exponentially, and the slope says more than the loss ever does."""
@@ -542,7 +548,7 @@ class _Search:
         if self.own is self.probe:
             return self.noise
         self.short = 0.5 * min(radius, self.reach) if radius > 0 else self.reach * 1e-3
-        ends = [(self.own.value(self.move(h)), self.f(h) + self.base) for h in (0.0, self.short)]
+        ends = [(self.own.value(h * self.way), self.f(h) + self.base) for h in (0.0, self.short)]
         self.coarse = ends[1][0] - ends[0][0]
         return max(abs(a - b) for a, b in ends)
 
@@ -556,10 +562,9 @@ class _Search:
 
     def _unseen(self, made: Trust, beyond: float, side: int) -> bool:
         """The loss sees fewer combinations of the inputs than it has terms to see them by."""
-        sizes = {n: v.size for n, v in self.way.items()}
-        if not 1 < sum(sizes.values()) <= RESIDUALS:
+        if not 1 < self.way.size <= RESIDUALS:
             return False
-        rows = _terms(self.tape, self.end, [self.inputs[n] for n in sizes])
+        rows = _terms(self.tape, self.end, list(self.inputs.values()))
         if rows is None or rows.shape[0] < rows.shape[1]:
             return False
         columns = np.linalg.norm(rows, axis=0)
@@ -567,16 +572,14 @@ class _Search:
         _, sigma, right = np.linalg.svd(rows / columns)
         if sigma[-1] > BLIND * sigma[0]:
             return False
-        ends = np.cumsum([0, *sizes.values()])
         v = right[-1] / columns
-        v /= np.linalg.norm(v)
-        unseen = {n: v[a:b].reshape(self.way[n].shape) for n, a, b in zip(sizes, ends, ends[1:], strict=False)}
+        unseen = self.probe.parts(v / np.linalg.norm(v))
         if self._fades(unseen):
             return False
         made.kind, made.unseen = "ill-posed", unseen
         return True
 
-    def _fades(self, way: Move) -> bool:
+    def _fades(self, way: dict[str, np.ndarray]) -> bool:
         """True if launch after launch passes a direction on, to what the loss is summed from: it is forgotten, slowly.
 
         A combination that is not seen ends in one launch.
@@ -623,33 +626,12 @@ def _inputs(tape: Tape, x: list[array] | None) -> dict[str, array]:
     return found
 
 
-def _looked(shared: tuple[Tape, array, list[array], bool], moves: list[Move]) -> list[LossSample]:
+def _looked(shared: tuple[Tape, array, list[array], bool], moves: list[np.ndarray]) -> list[LossSample]:
     """The samples of some moves, by a worker."""
     tape, loss, x, widened = shared
     with memory.LOCK, memory.unrecorded(), np.errstate(all="ignore"):
         probe = Probe(tape, _inputs(tape, x), loss, widened)
         return [probe.look(move) for move in moves]
-
-
-def _length(v: Move) -> float:
-    return math.sqrt(sum(float(np.sum(a * a)) for a in v.values()))
-
-
-def _scaled(v: Move, by: float) -> Move:
-    return {n: a * by for n, a in v.items()}
-
-
-def _directions(gradient: Move) -> Iterator[tuple[str, Move]]:
-    """(name, direction of length 1): the entry of the largest slope, and two random directions."""
-    name = max(gradient, key=lambda n: float(np.abs(gradient[n]).max()))
-    at = np.unravel_index(int(np.abs(gradient[name]).argmax()), gradient[name].shape)
-    one = {n: np.zeros(g.shape) for n, g in gradient.items()}
-    one[name][at] = 1.0
-    yield f"{name}[{', '.join(map(str, at))}] alone", one
-    rng = np.random.default_rng(0)
-    for name in ("a random direction", "another random direction"):
-        way = {n: rng.standard_normal(g.shape) for n, g in gradient.items()}
-        yield name, _scaled(way, 1 / _length(way))
 
 
 def _terms(tape: Tape, loss: array, inputs: list[array]) -> np.ndarray | None:
@@ -672,6 +654,10 @@ def _terms(tape: Tape, loss: array, inputs: list[array]) -> np.ndarray | None:
 
 def _combination(unseen: dict[str, np.ndarray]) -> str:
     """A direction as text: its largest components."""
-    parts = [(c, f"{n}[{', '.join(map(str, at))}]") for n, v in unseen.items() for at, c in np.ndenumerate(v)]
+    parts = [(c, _cell(n, at)) for n, v in unseen.items() for at, c in np.ndenumerate(v)]
     parts.sort(key=lambda p: -abs(p[0]))
     return " ".join(f"{c:+.2g} {name}" for c, name in parts[:4] if abs(c) > 0.05)
+
+
+def _cell(name: str, at: Iterable[int]) -> str:
+    return f"{name}[{', '.join(map(str, at))}]"

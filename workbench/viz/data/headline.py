@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -29,9 +29,6 @@ from ...tapes.tape import Tape
 from .snapshot import TapeMoments
 from .text import clean, clean_lines
 from .trace import Trace
-
-if TYPE_CHECKING:
-    from ...diagnose.trust import Trust
 
 AT_ONCE = 2000  # events up to which a static picture waits for all findings
 PATIENT = 10_000  # the same for the live view and its pages
@@ -141,8 +138,8 @@ def verdict(
     return Verdict(rows, clean_lines(found.note), partial)
 
 
-def trusted(tape: Tape) -> Trust | None:
-    """The answer of `tape.trust` for the seeded loss; None where the seed is not one number, or it cannot be said."""
+def trusted(tape: Tape) -> Any:
+    """The `Trust` of `tape.trust` for the seeded loss; None where the seed is not one number, or it cannot be said."""
     from ...diagnose.trust import trust  # no picture but this needs it
 
     with suppress(GradientError, KernelError, LaunchError):
@@ -150,8 +147,10 @@ def trusted(tape: Tape) -> Trust | None:
     return None
 
 
-def followed(tape: Tape, found: Trust) -> Said:
-    """How far the gradient can be followed, as a finding that leads to what ends the prediction."""
+def followed(tape: Tape) -> Said | None:
+    """What `trusted` says, as a finding that leads to what ends the prediction."""
+    if (found := trusted(tape)) is None:
+        return None
     text, _, remedy = found.sentence.partition(" What helps: ")
     made = Finding("trust", "info", found.launch or "", found.line, text, remedy, thread=found.thread, brief=text)
     return _said(tape, made, None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import traitlets
 
@@ -17,9 +17,6 @@ from .against import AgainstView
 from .film import STAGE, film_reel, packed
 from .view import SCRIPTS, View, cells, module, quiet_memory, style
 from .what_if import WhatIf
-
-if TYPE_CHECKING:
-    from ...diagnose.trust import Trust
 
 ABOVE = (*SCRIPTS[:-1], *STAGE, "film_above.js", SCRIPTS[-1])
 
@@ -43,9 +40,6 @@ class FilmView(View):
         numbers = {role: [self.number_of(t.arrays[k]) for k in t.places] for role, t in made.tracks.items()}
         self.film_data = data
         self.film_meta = {**meta, "arrays": numbers, "what_if": self.what_if.meta}
-
-    def _trusted(self) -> Trust | None:
-        return self.what_if.trusted  # found once for both
 
     def answer(self, content: Mapping[str, Any]) -> tuple[Any, list[bytes]]:
         """`View.answer`, and what if."""

@@ -33,8 +33,7 @@ from ..inspect.ledger_table import Ledger
 from ..inspect.microscope import ThreadIndex, microscopes
 from ..picture.svg import quoted
 from .film_view import FilmView, view_of
-from ..data.headline import SOON
-from .view import PAGE, View, module, style
+from .view import PAGE, SOON, View, module, style
 
 CELLS = 48  # ledgers that are stored where nobody chooses
 RUNS = 800  # adjoints that are run again for them

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import traitlets
@@ -34,7 +34,7 @@ from ...tapes.seeds import check_seed
 from ...tapes.tape import Tape
 from ..data.columns import Columns
 from ..data.gather import Levels, levels, no_collector, structure
-from ..data.headline import NOTHING, PATIENT, SOON, Verdict, followed, telling_threads, trusted, verdict
+from ..data.headline import NOTHING, PATIENT, SOON, Verdict, followed, telling_threads, verdict
 from ..data.marks import THEMES
 from ..data.snapshot import (
     DrawnSlice,
@@ -55,9 +55,6 @@ from ..inspect.ledger_table import Contribution, Ledger
 from ..inspect.microscope import ThreadIndex, microscope
 from .saved import SIZE, Answers, Saved, still_of
 from .widget import Widget
-
-if TYPE_CHECKING:
-    from ...diagnose.trust import Trust
 
 PATIENCE = 0.05  # seconds that an answer waits for the lock
 SHORT = 100  # events up to which the still picture waits for the verdict
@@ -456,16 +453,9 @@ class View(Saved, Widget):
         """Answer `rows` with the one finding of `tape.trust`, or none; `ask` where it takes long."""
         cells.give_way()
         long = len(self._events) > SOON and not asked.get("all")
-        found = None if long or self._retrace is not None else self._trusted()
-        said = [] if found is None else [followed(self.tape, found)]
-        return {
-            "rows": [{**asdict(s), "lanes": self._rows_of(s.lanes), "spreads": False} for s in said],
-            "ask": long,
-        }, []
-
-    def _trusted(self) -> Trust | None:
-        """How far the gradient of the seeded loss can be followed."""
-        return trusted(self.tape)
+        found = None if long or self._retrace is not None else followed(self.tape)
+        rows = [] if found is None else [{**asdict(found), "lanes": self._rows_of(found.lanes), "spreads": False}]
+        return {"rows": rows, "ask": long}, []
 
     def _again(self, asked: Mapping[str, Any]) -> tuple[Any, list[bytes]]:
         """Rerun the program on copies with everything kept: from now on every value at every moment is known."""

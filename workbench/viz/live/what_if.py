@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,9 +24,6 @@ from ..data.film import FilmReel, largest
 from ..data.headline import SOON, trusted
 from ..data.text import clean, json_number
 from ..picture.svg import data_uri
-
-if TYPE_CHECKING:
-    from ...diagnose.trust import Trust
 
 Changes = Sequence[tuple[int, int, float]]  # of (input, flat index, by how much)
 
@@ -94,7 +91,7 @@ class WhatIf:
             raise LaunchError(self.refused, slug="film-what-if")
         if asked.get("curve"):
             long = len(self.reel.tape.events) > SOON and not asked.get("all")
-            found = None if long else self.trusted
+            found = None if long else trusted(self.reel.tape)
             said = {} if found is None else {"said": found.sentence, "picture": data_uri(found._repr_png_())}
             return {"ask": long, **said}, []
         changes = [(int(k), int(n), float(by)) for k, n, by in asked["changes"]]
@@ -112,11 +109,6 @@ class WhatIf:
         shown, frame = [values, self._ghost(changes)], int(asked.get("frame", -1))
         parts = [part if frame < 0 else part[frame] for part in shown if part is not None]
         return found, [np.ascontiguousarray(part, np.float32).tobytes() for part in parts]
-
-    @cached_property
-    def trusted(self) -> Trust | None:
-        """How far the gradient of the seeded loss can be followed, where that can be said."""
-        return trusted(self.reel.tape)
 
     @cached_property
     def _before(self) -> float:
