@@ -97,7 +97,7 @@ class Report:
 
     @property
     def summary(self) -> str:
-        """One line: how many gradients agree with differences, the worst of those that do not, and what was left out."""
+        """One line: how many gradients agree with differences, the worst of the others, and what was left out."""
         agree = sum(r.verdict.startswith("ok") for r in self.rows)
         text = f"{agree} of {len(self.rows)} gradients agree with differences"
         if self.wrong:

@@ -11,7 +11,6 @@ from ..arrays.workspace import Workspace
 from ..kernels import ir
 from ..kernels.interpreter import run
 from ..kernels.ops import scalar
-from ..kernels.ops.row import ROWS
 from ..kernels.types import Scalar, is_float
 from ..tapes.rerun import sample
 from .saturated import spread_threads
@@ -19,7 +18,20 @@ from .walk_step import WalkObserver, WalkStep
 
 LAUNCHES, THREADS = 64, 4  # looked at, spread evenly
 DEAD = 1e-2  # a slope below this
-_SATURATE = [ROWS[n] for n in "tanh exp erf erfc atan div clamp floor ceil trunc round rint sign step".split()]
+_SATURATE = (
+    *(scalar.TANH, scalar.EXP, scalar.ERF, scalar.ERFC, scalar.ATAN),
+    *(
+        scalar.DIV,
+        scalar.CLAMP,
+        scalar.FLOOR,
+        scalar.CEIL,
+        scalar.TRUNC,
+        scalar.ROUND,
+        scalar.RINT,
+        scalar.SIGN,
+        scalar.STEP,
+    ),
+)
 
 
 @dataclass(frozen=True)

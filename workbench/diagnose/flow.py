@@ -208,7 +208,7 @@ def cancelling(case: RuleInput) -> Iterator[Finding]:
 
 
 def unmoved(case: RuleInput) -> Iterator[Finding]:
-    """Finds a loss that does not change along its own gradient: where its slope is below its rounding, `trust` looks."""
+    """Finds a loss that does not change along its own gradient: `trust` looks where the slope is below rounding."""
     final, loss = case.trail.final, case.loss
     if final is None or loss is None or len(case.tape.events) > SHORT:
         return

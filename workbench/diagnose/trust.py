@@ -276,7 +276,7 @@ class _Search:
             self.probe = self.own
         self.gradient = g = self.probe.gradient()
         self.slope = float(np.linalg.norm(g))
-        self.seen: dict[float, LossSample] = {0.0: self.probe.look(0 * g)}
+        self.seen: dict[float, LossSample] = {0.0: self.probe.look(np.zeros(g.size))}
         self.base = self.seen[0.0].loss
         if not math.isfinite(self.slope) or not math.isfinite(self.base):
             what = "gradient" if math.isfinite(self.base) else "loss"

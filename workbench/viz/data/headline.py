@@ -148,7 +148,7 @@ def trusted(tape: Tape) -> Any:
 
 
 def followed(tape: Tape) -> Said | None:
-    """What `trusted` says, as a finding that leads to what ends the prediction."""
+    """The answer of `trusted` as a finding, which leads to what ends the prediction."""
     if (found := trusted(tape)) is None:
         return None
     text, _, remedy = found.sentence.partition(" What helps: ")

@@ -19,6 +19,7 @@ import traitlets
 from ...arrays import allocation
 from ...arrays.array import array, read_values
 from ...kernels.types import Scalar
+from ...tables import png
 from ...tapes.tape import Tape
 from ..data.seed_runs import KINDS, SeedRun, Seeds
 from ..data.snapshot import SIDE, frame_of, picture
@@ -343,7 +344,7 @@ class SeedPanel(Saved, widgets.VBox):
         *rest, last = self._index(k)
         one = engine.at(engine.y)[(*rest, slice(last, last + 1))]
         found = engine.tape.trust(one, [engine.at(a) for a in engine.inputs.values()], progress=False)
-        picture = f'<img class="wb-curve" alt="{quoted(found.sentence)}" src="{data_uri(found._repr_png_())}">'
+        picture = f'<img class="wb-curve" alt="{quoted(found.sentence)}" src="{data_uri(png(found.plot().figure))}">'
         self.curve.value = _card(f"{engine.name_of(k)} along its gradient", picture)
 
     def _all_differences(self) -> None:

@@ -17,6 +17,7 @@ from ...arrays.workspace import Shadow, Workspace, shadow_view
 from ...device import on_host
 from ...errors import GradientError, LaunchError
 from ...kernels.types import Struct, is_float
+from ...tables import png
 from ...tapes.events import Event
 from ...tapes.jvp import carry_tangents, shadow_of
 from ...tapes.tape import Tape
@@ -92,7 +93,7 @@ class WhatIf:
         if asked.get("curve"):
             long = len(self.reel.tape.events) > SOON and not asked.get("all")
             found = None if long else trusted(self.reel.tape)
-            said = {} if found is None else {"said": found.sentence, "picture": data_uri(found._repr_png_())}
+            said = {} if found is None else {"said": found.sentence, "picture": data_uri(png(found.plot().figure))}
             return {"ask": long, **said}, []
         changes = [(int(k), int(n), float(by)) for k, n, by in asked["changes"]]
         values, loss = self._run(changes)
