@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
@@ -13,7 +12,6 @@ from ..arrays.interval_index import SpanSet
 from ..arrays.span import Span
 from ..derivatives.func_grad_check import WrongCall
 from ..device import on_host
-from ..errors import GradientError, KernelError, LaunchError
 from ..kernels.types import Scalar, Struct
 from ..tapes.events import Event
 from .custom import Disagreement, disagreement, has_rules
@@ -21,7 +19,7 @@ from .cuts import cut_derivatives, dead_end
 from .finding import Finding
 from .kinks import Kinks, where_of
 from .loop_turns import growing_turns, saturated_turns
-from .rule import RuleInput, title
+from .rule import RuleInput, title, trusted
 from .saturated import saturated
 from .series import growing, running_sums, seed_of_ones, unsettled
 from .unused_results import unused_results
@@ -217,14 +215,11 @@ def unmoved(case: RuleInput) -> Iterator[Finding]:
     size = np.linalg.norm([max(_size(x) for x in found) for found in leaves])
     if not 0 < slope * max(size, 1.0) < np.finfo(loss.data.dtype).eps * abs(float(on_host(loss.data).ravel()[0])):
         return
-    from .trust import trust  # no other rule needs it
-
-    with suppress(GradientError, KernelError, LaunchError):
-        found = trust(case.tape, loss, progress=False)
+    found = trusted(case.tape, loss)
+    if found is not None and found.kind == "flat":
         text, _, fix = found.sentence.partition(": ")[2].partition(" What helps: ")
-        if found.kind == "flat":
-            text = f"the loss does not change along its own gradient, of length {found.slope:.2g}: {text}"
-            yield Finding("unmoved", "warning", found.launch or "", found.line, text, fix, thread=found.thread)
+        text = f"the loss does not change along its own gradient, of length {found.slope:.2g}: {text}"
+        yield Finding("unmoved", "warning", found.launch or "", found.line, text, fix, thread=found.thread)
 
 
 def _size(x: EventAccess) -> float:

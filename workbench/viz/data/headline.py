@@ -20,9 +20,9 @@ from ...arrays.workspace import Workspace
 from ...diagnose import Finding, diagnose
 from ...diagnose.against import TapeRun, against as compared
 from ...diagnose.final_values import glance
-from ...diagnose.rule import seeded_number
+from ...diagnose.rule import seeded_number, trusted
 from ...diagnose.walk_step import accesses, shadow_view
-from ...errors import GradientError, KernelError, LaunchError, Where, shown_file
+from ...errors import GradientError, KernelError, Where, shown_file
 from ...kernels import ir
 from ...tapes.events import Event
 from ...tapes.tape import Tape
@@ -138,18 +138,9 @@ def verdict(
     return Verdict(rows, clean_lines(found.note), partial)
 
 
-def trusted(tape: Tape) -> Any:
-    """The `Trust` of `tape.trust` for the seeded loss; None where the seed is not one number, or it cannot be said."""
-    from ...diagnose.trust import trust  # no picture but this needs it
-
-    with suppress(GradientError, KernelError, LaunchError):
-        return None if (loss := seeded_number(tape)) is None else trust(tape, loss, progress=False)
-    return None
-
-
 def followed(tape: Tape) -> Said | None:
-    """The answer of `trusted` as a finding, which leads to what ends the prediction."""
-    if (found := trusted(tape)) is None:
+    """How far the gradient of the seeded loss can be followed, as a finding that leads to what ends the prediction."""
+    if (found := trusted(tape, seeded_number(tape))) is None:
         return None
     text, _, remedy = found.sentence.partition(" What helps: ")
     made = Finding("trust", "info", found.launch or "", found.line, text, remedy, thread=found.thread, brief=text)
