@@ -27,10 +27,7 @@ from ..errors import GradientError
 from ..kernels import ir
 from ..kernels.program import Kernel
 from ..kernels.types import is_float
-from ..launches.arguments import flatten
-from ..launches.command import Command
-from ..launches.launch import concrete
-from ..launches.plan import grid, plan
+from ..launches.launch import launch
 from ..tables import ProgressBar
 from ..tapes.call_arguments import arrays_in, with_arrays
 from ..tapes.events import Event
@@ -167,13 +164,8 @@ def _launched(kernel: Kernel, dim: Any, args: Sequence[Any]) -> Tape:
     """A tape of one kernel launch, on copies of its arguments."""
     if dim is None:
         raise TypeError("gradcheck of a kernel takes the launch dimensions: gradcheck(kernel, dim, inputs, outputs)")
-    made, tape = concrete(kernel, tuple(args)).program(), Tape(keep="all")
-    flat = flatten(made, args)
-    twins = CopiedArrays([a for a in flat if isinstance(a, array)], False)
-    flat = [_required(twins.of(a)) if isinstance(a, array) else a for a in flat]
-    with tape:
-        Command(made, plan(made, grid(made.name, dim), flat, None), flat).launch(True)
-    tape.events[-1].place = made.function.where
+    tape, _ = _called(lambda *given: launch(kernel, dim, list(given)), tuple(args))
+    tape.events[-1].place = tape.events[-1].command.program.function.where
     return tape
 
 
