@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from ..arrays.allocation import Allocation
+from ..arrays.array import array
 from ..arrays.interval_index import SpanSet
 from ..arrays.span import Span
 from ..derivatives.func_grad_check import WrongCall
 from ..device import on_host
+from ..errors import GradientError, KernelError, LaunchError
 from ..kernels.types import Scalar, Struct
 from ..tapes.events import Event
+from ..tapes.tape import Tape
 from .custom import Disagreement, disagreement, has_rules
 from .cuts import cut_derivatives, dead_end
 from .finding import Finding
 from .kinks import Kinks, where_of
 from .loop_turns import growing_turns, saturated_turns
-from .rule import RuleInput, title, trusted
+from .rule import RuleInput, title
 from .saturated import saturated
 from .series import growing, running_sums, seed_of_ones, unsettled
 from .unused_results import unused_results
@@ -203,6 +208,15 @@ def cancelling(case: RuleInput) -> Iterator[Finding]:
                 )
                 fix = "float64, or a formulation without the large terms"
                 yield Finding("cancel", "warning" if rest else "info", "", None, text, fix, (name,))
+
+
+def trusted(tape: Tape, loss: array | None) -> Any:
+    """The `Trust` of a loss; None where there is no loss, or it cannot be said."""
+    from .trust import trust  # of few pictures and rules
+
+    with suppress(GradientError, KernelError, LaunchError):
+        return None if loss is None else trust(tape, loss, progress=False)
+    return None
 
 
 def unmoved(case: RuleInput) -> Iterator[Finding]:

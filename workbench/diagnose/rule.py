@@ -7,9 +7,8 @@ are right but worth knowing, so that a healthy program has no `warning` and no `
 from __future__ import annotations
 
 from collections.abc import Callable, Container
-from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -17,7 +16,7 @@ from ..arrays.allocation import Allocation
 from ..arrays.array import array
 from ..arrays.workspace import Workspace
 from ..device import on_host
-from ..errors import GradientError, KernelError, LaunchError
+from ..errors import GradientError, KernelError
 from ..tapes.events import Event
 from ..tapes.rerun import Enough
 from ..tapes.reverse import walk
@@ -91,15 +90,6 @@ def seeded_number(tape: Tape) -> array | None:
             low, high = a.allocation.gradient_span(a.span).hull()
             if low <= seeded[a.allocation].min() and seeded[a.allocation].max() < high:
                 return a
-    return None
-
-
-def trusted(tape: Tape, loss: array | None) -> Any:
-    """The `Trust` of a loss; None where there is no loss, or it cannot be said."""
-    from .trust import trust  # of few pictures and rules
-
-    with suppress(GradientError, KernelError, LaunchError):
-        return None if loss is None else trust(tape, loss, progress=False)
     return None
 
 

@@ -20,7 +20,8 @@ from ...arrays.workspace import Workspace
 from ...diagnose import Finding, diagnose
 from ...diagnose.against import TapeRun, against as compared
 from ...diagnose.final_values import glance
-from ...diagnose.rule import seeded_number, trusted
+from ...diagnose.flow import trusted
+from ...diagnose.rule import seeded_number
 from ...diagnose.walk_step import accesses, shadow_view
 from ...errors import GradientError, KernelError, Where, shown_file
 from ...kernels import ir
@@ -139,7 +140,7 @@ def verdict(
 
 
 def followed(tape: Tape) -> Said | None:
-    """How far the gradient of the seeded loss can be followed, as a finding that leads to what ends the prediction."""
+    """The `Trust` of the seeded loss as a finding, which leads to what ends the prediction."""
     if (found := trusted(tape, seeded_number(tape))) is None:
         return None
     text, _, remedy = found.sentence.partition(" What helps: ")

@@ -15,7 +15,8 @@ import numpy as np
 from ...arrays.array import array, read_values
 from ...arrays.workspace import Shadow, Workspace, shadow_view
 from ...device import on_host
-from ...diagnose.rule import seeded_number, trusted
+from ...diagnose.flow import trusted
+from ...diagnose.rule import seeded_number
 from ...errors import GradientError, LaunchError
 from ...kernels.types import Struct, is_float
 from ...tables import png
