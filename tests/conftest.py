@@ -50,7 +50,7 @@ def has_browser() -> bool:
 
 
 def has_torch() -> bool:
-    return importlib.util.find_spec("torch") is not None
+    return CHOSEN != "stand-in" and importlib.util.find_spec("torch") is not None  # its tensors are on no stand-in
 
 
 def has_jax() -> bool:
@@ -126,6 +126,9 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         if os.environ.get(variable) == "1":
             pytest.fail(f"{reason}, and {variable}=1 demands it", pytrace=False)
         pytest.skip(reason)
+    marker = item.get_closest_marker("host_memory")
+    if CHOSEN and marker is not None and any(part in item.name for part in marker.args or ("",)):
+        pytest.skip("writes to host memory through .numpy(), or is of the CPU alone")
 
 
 @pytest.fixture(autouse=True)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def _flag(value: Any) -> bool:
+def _flag(value: object) -> bool:
     if value not in (True, False):
         raise ValueError("takes True or False")
     return bool(value)
@@ -31,11 +31,11 @@ class DeterministicMode(enum.Enum):
     GPU_TO_GPU = 2
 
 
-def _one_order(value: Any) -> bool:
+def _one_order(value: object) -> bool:
     return value is not DeterministicMode.NOT_GUARANTEED if isinstance(value, DeterministicMode) else _flag(value)
 
 
-def _backend(value: Any) -> str | None:
+def _backend(value: object) -> str | None:
     if value not in (None, "c", "cuda", "numpy"):
         raise ValueError('takes "c", "cuda", "numpy", or None for the fastest that works')
     return value
@@ -47,7 +47,7 @@ def _bounds(value: object) -> bool | str:
     return "affine" if value == "affine" else bool(value)
 
 
-def _threads(value: Any) -> int:
+def _threads(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise ValueError("takes a whole number of at least 1")
     return value
@@ -61,7 +61,7 @@ def _folder(value: Any) -> Path | None:
     return Path(value).expanduser()
 
 
-def _set_to(value: Any, names: str) -> dict[str, Any]:
+def _set_to(value: object, names: str) -> dict[str, Any]:
     return dict.fromkeys(names.split(), value)
 
 
@@ -201,7 +201,7 @@ class Config:
             return False
         raise AttributeError(f"there is no switch config.{name}")
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         if name in HARMLESS:
             vars(self)[name] = value
             return

@@ -97,7 +97,7 @@ class ProgressBar:
     Its end takes the bar away, with all of its widgets; elsewhere, and unless `shown`, nothing is written.
     """
 
-    def __init__(self, total: int, title: str, shown: bool = True):
+    def __init__(self, total: int | None, title: str, shown: bool = True):
         self.total, self.title, self.shown, self.done = total, title, shown, 0
         self._begin = time.monotonic()
         self._bar: Any = None
@@ -105,7 +105,7 @@ class ProgressBar:
     def __enter__(self) -> ProgressBar:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def close(self, *_: object) -> None:
         bar, self._bar = self._bar, None
         if bar is not None:
             bar.close()
@@ -114,6 +114,8 @@ class ProgressBar:
                     for widget in (getattr(part, "style", None), part.layout, part):
                         if widget is not None:
                             widget.close()
+
+    __exit__ = close
 
     def update(self, n: int = 1) -> bool:
         """Count `n` more. Returns True if there is a bar."""

@@ -59,7 +59,7 @@ def run(script: Path, arguments: list[str]) -> int:
     return 0
 
 
-def _status(code: Any) -> int:
+def _status(code: object) -> int:
     if code is None or isinstance(code, int):
         return code or 0
     sys.stderr.write(f"{code}\n")

@@ -73,6 +73,7 @@ def test_leaves_that_pile_up_leave_kept_rows_alone():
     np.testing.assert_allclose(rows, np.outer([1, 2, 3], 2 * X))
 
 
+@pytest.mark.host_memory
 def test_what_is_written_before_anything_was_published_is_a_seed():
     tape, x, y = recorded(requires_grad=True)
     y.grad.numpy()[:] = 1
@@ -92,6 +93,7 @@ def test_what_is_written_before_anything_was_published_is_a_seed():
         np.testing.assert_allclose(x.grad.numpy(), 2 * k * X + [0, 10 * X[1], 0, 0])
 
 
+@pytest.mark.host_memory
 def test_an_array_taken_before_anything_was_published_is_the_memory():
     tape, x, y = recorded()
     g = x.grad.numpy()
@@ -123,6 +125,7 @@ def launched(x):
         lambda x: x.grad[:].numpy(),
     ],
 )
+@pytest.mark.host_memory
 def test_what_is_written_into_it_is_in_the_gradient(reads):
     tape, x, y = recorded()
     tape.backward(grads={y: seed(*ONE)})
@@ -138,6 +141,7 @@ def test_what_is_written_into_it_is_in_the_gradient(reads):
     np.testing.assert_allclose(reads(x), 2 * X)
 
 
+@pytest.mark.host_memory
 def test_what_is_written_through_two_names_meets():
     tape, x, y = recorded()
     tape.backward(grads={y: seed(*ONE)})
@@ -148,6 +152,7 @@ def test_what_is_written_through_two_names_meets():
     assert x.grad.numpy().tolist() == [1] * N and a[0] == 5.0
 
 
+@pytest.mark.host_memory
 def test_writing_to_an_array_from_before_the_last_backward_is_told():
     tape, x, y = recorded(requires_grad=True)
     tape.backward(grads={y: seed(*ONE)})
@@ -159,6 +164,7 @@ def test_writing_to_an_array_from_before_the_last_backward_is_told():
     np.testing.assert_allclose(x.grad.numpy(), 6 * X)
 
 
+@pytest.mark.host_memory
 def test_a_seed_in_an_array_from_before_the_last_backward_is_refused():
     tape, x, y = recorded(requires_grad=True)
     tape.backward(grads={y: seed(*ONE)})
@@ -190,6 +196,7 @@ def test_replays_leave_kept_rows_alone():
     np.testing.assert_allclose(rows, [2 * (X + k) for k in range(3)])
 
 
+@pytest.mark.host_memory
 def test_a_callback_reads_and_writes_the_live_adjoint():
     x, y = leaf(), empty(requires_grad=True)
     with wb.Tape() as tape:

@@ -94,6 +94,7 @@ def test_many_threads_add_up_without_a_race():
         assert a.grad.item() == turn * 4 * MANY and (x.grad.numpy() == 4 * turn).all()
 
 
+@pytest.mark.host_memory
 def test_a_sum_over_very_many_threads_keeps_its_digits(backend):
     @wb.kernel
     def count(a: float, c: wb.vec2, total: wb.array2d(dtype=wb.float32)):

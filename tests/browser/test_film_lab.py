@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from textwrap import indent
 from typing import TYPE_CHECKING, Any
 
@@ -81,4 +82,27 @@ def test_a_cell_is_recorded_walked_and_shown_by_one_line(lab: JupyterLab, browse
             assert gradient == kernel.value("swinging.adjoint(x, at=swinging.events[0]).tolist()")
             assert any(any(row) for row in gradient) and kernel.value("len(swinging.launches)") == 9
         assert notebook.page.get_by_text("fallen", exact=True).count() == 1
+        assert notebook.ours() == [] and notebook.off_site == []
+
+
+def test_keys_pull_the_seed_of_the_stage_and_the_lanes_follow(lab: JupyterLab, browser: Any, artefacts: Path) -> None:
+    write_notebook(lab.files / "seed.ipynb", [RECORD, "view = tape.explore(film=x)\nview"])
+    with opened(browser, lab, "seed.ipynb") as notebook:
+        notebook.run_all()
+        assert notebook.errors() == []
+        page = notebook.page
+        page.wait_for_selector(".wb-film .wb-when", timeout=120_000)
+        with lab.kernel_of("seed.ipynb") as kernel:
+            page.locator(".wb-scene").focus()
+            for key in ("End", "]", "Shift+ArrowRight", "Shift+ArrowRight"):
+                page.keyboard.press(key)
+            unit = kernel.value("view.film_meta['arrows']['scale']") / 64
+            eventually(lambda: f"that of the film {-16 * unit:+.3g} x[0, 0]" in page.inner_text(".wb-film .wb-status"))
+            seed = kernel.value("float(view.what_if.seeds[x.allocation].view('float32')[0])")
+            assert seed == pytest.approx(-16 * unit, rel=1e-6)
+            eventually(lambda: "x[0, 0]" in page.inner_text(".wb-seed"))
+            page.screenshot(path=str(artefacts / "film_seed_lab.png"))
+            page.keyboard.press("Escape")
+            eventually(lambda: kernel.value("view.what_if.seeds is None"), timeout=20)
+            eventually(lambda: "x[0, 0]" not in page.inner_text(".wb-film .wb-status"))
         assert notebook.ours() == [] and notebook.off_site == []

@@ -57,6 +57,13 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         for k in range(3):
             solid[k + 1].assign(solid[k])
     found["solid"] = deep.film(solid).save(folder / "solid.html")
+    state = wb.array(np.eye(3), dtype=wb.vec3, requires_grad=True)
+    with wb.Tape(keep="all") as turned:
+        for _ in range(3):
+            state.assign(state)
+    turned.backward(grads={state: wb.ones(3, dtype=wb.vec3)})
+    found["deep_film"], found["deep"] = turned.film(state), folder / "deep.html"
+    found["deep"].write_text(found["deep_film"].page(what_if=True), "utf-8")
     (tape, _), (other, _) = spun([]), spun([0.0, 0.0, 0.0, 0.25])
     found["two_film"] = tape.film(against=other)
     found["two"] = found["two_film"].save(folder / "two.html")
@@ -310,8 +317,122 @@ def test_a_slider_moves_a_number_and_draws_the_loss(show, made):
     assert "gradient says" in page.inner_text(".wb-said") and page.complaints == []
 
 
+# --- another seed
+
+
+def seeded(made: dict[str, Any], more: np.ndarray) -> np.ndarray:
+    """The adjoints before the first step by the loss and these weights of the end, of another tape."""
+    tape, a, moments = springs("numpy", "all")
+    tape.zero()
+    tape.backward(grads={a["loss"]: wb.ones(1), a["x"]: wb.array(more, dtype=wb.vec2)})
+    return tape.adjoint(a["x"], at=tape.events[moments[0]])
+
+
+def asking(made: dict[str, Any], asked: list[dict], film: str = "film") -> Any:
+    def answer(content: dict) -> dict:
+        asked.append(content)
+        found, blobs = made[film].what_if.answer(content)
+        return {"ok": found, "buffers": [list(blob) for blob in blobs]}
+
+    return answer
+
+
+def tip(film: Any, i: int, page: Page) -> tuple[float, float]:
+    """Where the arrow of a point ends at the last frame."""
+    (x, y), (ax, ay) = spot(film, STEPS, i, page), -film.adjoints("points")[-1, i] / film.film_meta["arrows"]["scale"]
+    return x + 64 * float(ax), y - 64 * float(ay)
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_an_arrow_that_is_pulled_is_another_seed_and_all_arrows_are_its(show, made, artefacts, dark: bool):
+    film, asked = made["film"], []
+    page = show("asking", dark, ask=asking(made, asked))
+    scrub(page, STEPS)
+    i = int(np.linalg.norm(film.adjoints("points")[-1], axis=1).argmax())
+    x, y = tip(film, i, page)
+    page.mouse.move(x, y)
+    assert page.locator(".wb-scene").evaluate("(e) => e.style.cursor") == "grab"
+    page.mouse.down()
+    page.mouse.move(x - 30, y - 45, steps=3)
+    assert asked == [], "it is asked once, when the arrow is let go"
+    page.mouse.up()
+    eventually(lambda: "that of the film" in page.inner_text(".wb-film > .wb-status"))
+    ((first, bx), (second, by)) = asked[-1]["pulls"]
+    unit = film.film_meta["arrows"]["scale"] / 64
+    assert (first, second) == (2 * i, 2 * i + 1) and len(asked) == 1
+    np.testing.assert_allclose([bx, by], [30 * unit, -45 * unit], rtol=1e-6)
+    more = np.zeros((film.values("points").shape[1], 2), np.float32)
+    more[i] = bx, by
+    shown = np.array(rows(page))[:, 2:]
+    np.testing.assert_allclose(shown, film.adjoints("points")[-1] + more, rtol=2e-5, atol=1e-6)
+    page.screenshot(path=str(artefacts / f"film_seed_{'dark' if dark else 'light'}.png"))
+    scrub(page, 0)
+    expected = seeded(made, more)
+    np.testing.assert_allclose(np.array(rows(page))[:, 2:], expected, rtol=2e-5, atol=1e-6)
+    assert np.abs(expected - film.adjoints("points")[0]).max() > 1e-2
+    page.mouse.dblclick(*spot(film, 0, 1, page))
+    eventually(lambda: "that of the film" not in page.inner_text(".wb-film > .wb-status"))
+    np.testing.assert_allclose(np.array(rows(page))[:, 2:], film.adjoints("points")[0], rtol=2e-5, atol=1e-9)
+    assert page.complaints == []
+
+
+def test_keys_pull_an_arrow_and_escape_puts_the_seed_back(show, made):
+    film, asked = made["film"], []
+    page = show("asking", ask=asking(made, asked))
+    status = page.locator(".wb-film > .wb-status")
+    page.locator(".wb-scene").focus()
+    page.keyboard.press("Shift+ArrowUp")
+    assert "The seed stays: the arrows are the seed at the last frame" in status.inner_text()
+    page.keyboard.press("End")
+    page.keyboard.press("Shift+ArrowUp")
+    assert "no point is picked" in status.inner_text() and asked == []
+    page.keyboard.press("]")
+    page.keyboard.press("Shift+ArrowUp")
+    page.keyboard.press("Shift+ArrowUp")
+    up = -16 * film.film_meta["arrows"]["scale"] / 64
+    eventually(lambda: asked[-1]["pulls"], lambda pulls: pulls[1] == [1, pytest.approx(up)] and abs(pulls[0][1]) < 1e-9)
+    eventually(lambda: rows(page)[0][3], lambda y: y == pytest.approx(film.adjoints("points")[-1, 0, 1] + up, rel=1e-4))
+    page.keyboard.press("Escape")
+    eventually(lambda: rows(page)[0][3], lambda y: y == pytest.approx(film.adjoints("points")[-1, 0, 1], rel=2e-5))
+    assert asked[-1]["pulls"] == [] and page.complaints == []
+
+
+def test_shift_pulls_an_arrow_out_of_a_point_that_has_none(show, made):
+    asked: list[dict] = []
+    page = show("asking", ask=asking(made, asked))
+    scrub(page, STEPS)
+    x, y = spot(made["film"], STEPS, 2, page)
+    page.keyboard.down("Shift")
+    page.mouse.move(x, y)
+    page.mouse.down()
+    page.mouse.move(x + 20, y, steps=2)
+    page.mouse.up()
+    page.keyboard.up("Shift")
+    eventually(lambda: asked and [n for n, _ in asked[-1]["pulls"]] == [4, 5])
+
+
+def test_an_arrow_of_three_axes_is_pulled_in_the_plane_of_the_canvas(show, made):
+    asked: list[dict] = []
+    page = show("deep", ask=asking(made, asked, "deep_film"))
+    page.locator(".wb-scene").focus()
+    for key in ("End", "]", "Shift+ArrowRight", "Shift+ArrowUp", "Shift+ArrowUp"):
+        page.keyboard.press(key)
+    (yaw, pitch), pixel = (0.6, 0.4), made["deep_film"].film_meta["arrows"]["scale"] / 64
+    right = np.array([np.cos(yaw), 0.0, np.sin(yaw)])
+    up = np.array([np.sin(pitch) * np.sin(yaw), np.cos(pitch), -np.sin(pitch) * np.cos(yaw)])
+    wanted = -pixel * (8 * right + 16 * up)  # an arrow is minus an adjoint
+    eventually(lambda: [by for _, by in asked[-1]["pulls"]], lambda by: np.allclose(by, wanted, rtol=1e-6))
+    expected = 1 + np.pad(wanted[None], ((0, 2), (0, 0)))
+    for k in (3, 0):
+        scrub(page, k)
+        eventually(lambda: np.array(rows(page))[:, 3:], lambda shown: np.allclose(shown, expected, rtol=2e-5))
+    assert page.complaints == []
+
+
 def test_without_a_kernel_the_page_says_so(show):
-    assert "without a kernel cannot run the program again" in show("alone").inner_text(".wb-whatif")
+    said = show("alone").inner_text(".wb-whatif")
+    assert "without a kernel cannot run the program again" in said
+    assert "No other seed: a page without a kernel cannot walk back again." in said
 
 
 # --- above the lanes

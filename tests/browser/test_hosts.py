@@ -1,8 +1,10 @@
-"""The view where it is used: JupyterLab with its file browser open, Notebook 7, marimo. Opening, ledger, microscope."""
+"""The view where it is used: JupyterLab with its file browser open, Notebook 7, marimo, a bare host."""
 
 from __future__ import annotations
 
+import json
 import shutil
+from base64 import b64encode
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +12,9 @@ import pytest
 from lab import JupyterLab, eventually, marimo, of_notebook_7, opened, reached, write_notebook
 from test_inspector import apart, box, in_sight
 from test_page import Opened, axe_script
+
+from tests.viz.test_film import springs
+from workbench.viz.live.view import reply
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -161,5 +166,88 @@ def test_the_film_in_marimo(tmp_path, browser, artefacts):
         with marimo(tmp_path, text) as address:
             eventually(lambda: reached(page, address), bool, 60)
             played(page, None, artefacts / "film_marimo.png")
+    finally:
+        context.close()
+
+
+# --- a bare host of anywidget's contract, as the renderer of VS Code: no Jupyter, no eval, the widget in a shadow root
+
+BARE = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>bare</title>
+<meta http-equiv="Content-Security-Policy"
+  content="default-src 'none'; script-src 'nonce-wb' blob:; style-src 'unsafe-inline'">
+<body><main><h1>bare</h1><div id="host"></div></main>
+<script type="application/json" id="given">GIVEN</script>
+<script type="module" nonce="wb">
+const { esm, css, state, bytes } = JSON.parse(document.getElementById("given").textContent), listeners = {};
+const view = (bytes) => new DataView(Uint8Array.from(bytes).buffer);
+for (const [name, text] of Object.entries(bytes)) state[name] = view([...atob(text)].map((c) => c.charCodeAt(0)));
+const tell = (name, ...given) => [...(listeners[name] ?? [])].forEach((act) => act(...given));
+const model = {
+  get: (name) => state[name],
+  set(name, value) {
+    const was = state[name];
+    state[name] = value;
+    if (was !== value) tell(`change:${name}`);
+  },
+  save_changes: () => globalThis.told(JSON.stringify({ cursor: state.cursor })),
+  on: (name, act) => (listeners[name] ??= new Set()).add(act),
+  off: (name, act) => listeners[name]?.delete(act),
+  send: (content) => asked(content).then(({ buffers, ...said }) => tell("msg:custom", said, buffers.map(view))),
+};
+const root = document.getElementById("host").attachShadow({ mode: "open" });
+const el = document.createElement("div"), look = document.createElement("style");
+look.textContent = css;
+root.append(look, el);
+try { new Function("1")(); globalThis.evaluates = true; } catch { globalThis.evaluates = false; }
+const { default: widget } = await import(URL.createObjectURL(new Blob([esm], { type: "text/javascript" })));
+const made = typeof widget === "function" ? await widget() : widget, ends = new AbortController();
+await made.initialize?.({ model, signal: ends.signal });
+await made.render({ model, el, signal: ends.signal });
+globalThis.leave = () => {
+  ends.abort();
+  return Object.values(listeners).reduce((n, some) => n + some.size, 0);
+};
+</script></body></html>"""
+
+
+@pytest.mark.parametrize("kind", ["film", "explore"])
+def test_a_host_without_jupyter_and_eval_plays_the_film_in_a_shadow_root(tmp_path, browser, artefacts, kind):
+    tape, a, moments = springs("numpy", "all")
+    shown = tape.film(a["x"]) if kind == "film" else tape.explore(film=a["x"])
+    answer = shown.what_if.answer if kind == "film" else shown.answer
+    state = {name: getattr(shown, name) for name in shown.keys if not name.startswith("_") and name != "layout"}
+    blobs = {
+        name: b64encode(state.pop(name)).decode() for name in [*state] if isinstance(state[name], bytes | memoryview)
+    }
+    given = json.dumps({"esm": shown._esm, "css": shown._css, "state": state, "bytes": blobs}).replace("</", "<\\/")
+    path = tmp_path / "bare.html"
+    path.write_text(BARE.replace("GIVEN", given), "utf-8")
+    context, cursors = browser.new_context(viewport={"width": 1280, "height": 900}, reduced_motion="reduce"), []
+    try:
+        page = context.new_page()
+        complaints, asked = [], []
+        page.on("console", lambda m: complaints.append(m.text) if m.type == "error" else None)
+        page.on("pageerror", lambda e: complaints.append(str(e)))
+        page.on("request", lambda r: asked.append(r.url))
+
+        def answered(content: dict) -> dict:
+            message, buffers = reply(answer, content)
+            return {**message, "buffers": [list(one) for one in buffers]}
+
+        page.expose_function("asked", answered)
+        page.expose_function("told", lambda text: cursors.append(json.loads(text)["cursor"]))
+        page.goto(path.as_uri())
+        played(page, None, artefacts / f"bare_{kind}.png")
+        page.get_by_role("button", name="pause the film").click()
+        page.locator(".wb-scene").focus()
+        for key in ("End", "Shift+ArrowUp"):
+            page.keyboard.press(key)
+        eventually(lambda: "that of the film" in page.inner_text(".wb-film > .wb-status"))
+        page.keyboard.press("Escape")
+        eventually(lambda: "that of the film" not in page.inner_text(".wb-film > .wb-status"))
+        assert moments[1] in cursors and cursors[-1] == moments[-1]
+        assert page.evaluate("globalThis.evaluates") is False and complaints == []
+        assert {url.partition(":")[0] for url in asked} == {"file", "blob"}
+        assert page.evaluate("leave()") == 0, "of a widget that is gone nothing listens"
     finally:
         context.close()

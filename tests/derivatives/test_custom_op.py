@@ -302,6 +302,7 @@ def test_a_gradient_that_is_asked_for_too_late_is_refused():
         tape.backward(grads={y: SEED})
 
 
+@pytest.mark.host_memory
 def test_an_input_changed_behind_the_back_of_the_tape_is_refused():
     a, b = leaf(A), leaf(X)
     raw = b.numpy()

@@ -131,6 +131,7 @@ def run(folder: Path, text: str, *arguments: str) -> str:
 
 
 @pytest.mark.parametrize("keep", ["needed", "all"])
+@pytest.mark.host_memory
 def test_a_saved_tape_is_loaded_by_another_process_before_and_after_backward(backend, tmp_path, keep):
     run(tmp_path, MAKER, backend, keep)
     found = json.loads(run(tmp_path, LOADER, backend))
@@ -236,6 +237,7 @@ def test_a_deep_copy_under_a_tape_that_would_part_shared_memory_is_refused(backe
 
 
 @pytest.mark.parametrize("how", [copy.copy, copy.deepcopy, through])
+@pytest.mark.host_memory
 def test_a_copied_tape_stands_on_memory_of_its_own(backend, how):
     x, y = wb.array([1.0, 2.0, 3.0], requires_grad=True, name="x"), wb.zeros(3, name="y")
     with wb.Tape() as tape:
@@ -253,6 +255,7 @@ def test_a_copied_tape_stands_on_memory_of_its_own(backend, how):
         third.backward(grads={ours["y"]: wb.ones(3)})
 
 
+@pytest.mark.host_memory
 def test_what_cut_a_gradient_is_refused_where_the_tape_arrives(backend):
     x, y, z = wb.array([1.0, 2.0], requires_grad=True, name="x"), wb.zeros(2, name="y"), wb.zeros(2, name="z")
     with wb.Tape() as tape:

@@ -98,6 +98,7 @@ def ones(n, dtype=F):
 # ---- the founding programs
 
 
+@pytest.mark.host_memory
 def test_values_of_a_tensor_become_two(backend):
     torch = pytest.importorskip("torch", exc_type=ImportError)
     x, y = torch.ones(10, 3, requires_grad=True), wb.ones(10, dtype=wb.vec3, requires_grad=True)
@@ -109,6 +110,7 @@ def test_values_of_a_tensor_become_two(backend):
     assert (x.detach() == 1).all() and x.grad is None and not y.grad.numpy().any()
 
 
+@pytest.mark.host_memory
 def test_a_struct_with_one_unmarked_array_gives_zeros():
     p = Pair(a=leaf([1.0, 2.0, 3.0]), b=wb.zeros(3, dtype=F))
     with wb.Tape() as tape:
@@ -123,6 +125,7 @@ def test_a_struct_with_one_unmarked_array_gives_zeros():
     assert tape.backward(grads={p.b: ones(3)}, pitfall=pitfalls.struct_field)[p.a].tolist() == [2, 4, 6]
 
 
+@pytest.mark.host_memory
 def test_several_outputs_seeded_one_after_the_other_give_one_two_four():
     x, y, z, s = leaf([5.0, 6.0]), *(wb.zeros(2, dtype=F) for _ in range(3))
     with wb.Tape() as tape:
@@ -137,6 +140,7 @@ def test_several_outputs_seeded_one_after_the_other_give_one_two_four():
         assert x.grad.numpy().tolist() == [1, 1]
 
 
+@pytest.mark.host_memory
 def test_components_written_one_by_one_give_zeros():
     a, b = leaf(np.ones((4, 3))), wb.zeros(4, dtype=wb.vec3d)
     with wb.Tape() as tape:
@@ -146,6 +150,7 @@ def test_components_written_one_by_one_give_zeros():
     assert (a.grad.numpy() == 1).all()
 
 
+@pytest.mark.host_memory
 def test_an_alias_gives_zeros():
     x, y = leaf([1.0, -2.0]), wb.zeros(2, dtype=F)
     with wb.Tape() as tape:
@@ -155,6 +160,7 @@ def test_an_alias_gives_zeros():
     assert x.grad.numpy().tolist() == [3, 1]
 
 
+@pytest.mark.host_memory
 def test_overwritten_values_are_read_as_they_are_now():
     x, y = leaf([1.0, 2.0, 3.0]), wb.zeros(3, dtype=F)
     with wb.Tape() as tape:
@@ -166,6 +172,7 @@ def test_overwritten_values_are_read_as_they_are_now():
     assert x.numpy().tolist() == [10, 10, 10]
 
 
+@pytest.mark.host_memory
 def test_persistent_seeds_add_up_the_rows_of_a_jacobian():
     x, w, s = leaf([1.0, 1.0, 1.0]), wb.array([2.0, 4.0, 6.0], dtype=F), wb.zeros(1, dtype=F)
     y = wb.zeros(3, dtype=F)
@@ -180,6 +187,7 @@ def test_persistent_seeds_add_up_the_rows_of_a_jacobian():
     assert wb.jacobian(tape, y, x).tolist() == [[2, 4, 6], [4, 8, 12], [6, 12, 18]]
 
 
+@pytest.mark.host_memory
 def test_a_frozen_loop_uses_the_last_value_in_every_turn():
     x, y = leaf([1.1]), wb.zeros(1, dtype=F)
     with wb.Tape() as tape:
@@ -190,6 +198,7 @@ def test_a_frozen_loop_uses_the_last_value_in_every_turn():
     np.testing.assert_allclose(x.grad.numpy(), [8 * 1.1**7], rtol=1e-13)
 
 
+@pytest.mark.host_memory
 def test_an_unmarked_array_in_the_middle_stops_everything():
     x, y, z = leaf([1.0, 2.0]), wb.zeros(2, dtype=F), wb.zeros(2, dtype=F, requires_grad=True)
     with wb.Tape() as tape:
@@ -210,6 +219,7 @@ def healthy(x: wb.array(dtype=F), y: wb.array(dtype=F)):
 
 
 @pytest.mark.parametrize("pitfall", [p for p in pitfalls.ALL if p.name != "values"], ids=lambda p: p.name)
+@pytest.mark.host_memory
 def test_a_program_without_the_trap_has_its_exact_gradient(pitfall):
     x = leaf([0.3, 0.7, 1.1])
     y, z = (wb.zeros(3, dtype=F, requires_grad=True) for _ in range(2))
@@ -225,6 +235,7 @@ def test_a_program_without_the_trap_has_its_exact_gradient(pitfall):
 
 
 @pytest.mark.parametrize("pitfall", pitfalls.ALL, ids=lambda p: p.name)
+@pytest.mark.host_memory
 def test_no_gradient_of_the_user_is_ever_touched_and_every_view_says_wrong(pitfall):
     x, y = leaf([1.0, -2.0]), wb.zeros(2, dtype=F, requires_grad=True)
     with wb.Tape() as tape:
@@ -245,6 +256,7 @@ def test_a_pitfall_is_named_or_refused():
         tape.backward(grads={y: ones(1)}, pitfall="alias")
 
 
+@pytest.mark.host_memory
 def test_without_a_text_there_are_no_aliases():
     x = leaf([1.0, 2.0])
     with wb.Tape() as tape:

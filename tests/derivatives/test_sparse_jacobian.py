@@ -227,6 +227,7 @@ def test_colours_cross_nowhere():
 
 
 @pytest.mark.slow
+@pytest.mark.host_memory
 def test_workers_may_share_the_colours():
     tape, y, u = banded_twice()
     with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as executor:

@@ -96,6 +96,7 @@ def executors(request, processes):
 @pytest.mark.sampled
 @pytest.mark.parametrize("kind", ["processes", "threads"])
 @pytest.mark.parametrize("mode", ["rows", "columns"])
+@pytest.mark.host_memory
 def test_a_jacobian_is_the_same_to_the_last_bit(processes, kind, mode):
     tape, x, start, rest = springs()
     executor = executors(kind, processes)
@@ -105,6 +106,7 @@ def test_a_jacobian_is_the_same_to_the_last_bit(processes, kind, mode):
         assert here.any()
 
 
+@pytest.mark.host_memory
 def test_what_travels_is_the_launch_that_ran_not_what_its_names_mean_now(processes):
     scale = 2.0
 
@@ -121,6 +123,7 @@ def test_what_travels_is_the_launch_that_ran_not_what_its_names_mean_now(process
     np.testing.assert_array_equal(wb.jacobian(tape, y, x, executor=processes), np.diag(4.0 * np.arange(1.0, 5.0)))
 
 
+@pytest.mark.host_memory
 def test_gradcheck_says_the_same_of_every_launch(processes):
     tape, *_ = springs("all")
     here, there = wb.gradcheck(tape), wb.gradcheck(tape, executor=processes)
@@ -142,6 +145,7 @@ def rolled(k):
     return loss if k else None
 
 
+@pytest.mark.host_memory
 def test_a_batch_of_initial_states(processes):
     states = [np.linspace(0.1, 1.0 + k, N) for k in range(7)]
     fn = wb.value_and_grad(rolled(1))
@@ -151,6 +155,7 @@ def test_a_batch_of_initial_states(processes):
         np.testing.assert_array_equal(g, h)
 
 
+@pytest.mark.host_memory
 def test_functions_and_kernels_of_a_notebook_travel_as_source(processes):
     text = """
 import workbench as wb
@@ -192,6 +197,7 @@ def test_workers_have_the_settings_of_now(processes):
         assert wb.sweep(settings, [1, 2, 3], processes) == [settings(0)] * 3
 
 
+@pytest.mark.host_memory
 def test_threads_leave_the_settings_alone():
     tape, x, start, _ = springs()
     wb.config.backend = None
@@ -236,6 +242,7 @@ def repr_of(thing):
     return str(thing)
 
 
+@pytest.mark.host_memory
 def test_an_error_of_a_worker_is_that_error_here(processes):
     def beyond(n):
         wb.launch(copy_of, dim=int(n), inputs=[wb.zeros(4, dtype=F)], outputs=[wb.zeros(4, dtype=F)])
@@ -259,6 +266,7 @@ def test_what_has_no_form_elsewhere_is_refused(processes):
         wb.jacobian(tape, y, x, executor=processes)
 
 
+@pytest.mark.host_memory
 def test_structs_vectors_and_instances_come_back_as_they_were():
     s = Spring(k=2.0, rest=wb.array([1.0, 2.0], dtype=F, requires_grad=True))
     view = s.rest[1:]
@@ -305,6 +313,7 @@ def dask():
 
 
 @pytest.mark.slow
+@pytest.mark.host_memory
 def test_a_cluster_of_two_workers_gives_the_same_rows(dask):
     tape, x, start, _ = springs()
     np.testing.assert_array_equal(

@@ -103,6 +103,7 @@ def test_a_loop_that_never_zeroes_is_found():
         lambda tape, w: setattr(w, "grad", None),
     ],
 )
+@pytest.mark.host_memory("<lambda>2")
 def test_a_loop_that_zeroes_is_healthy(zero):
     assert slugs(training(zero)[0]) == []
 

@@ -214,6 +214,7 @@ def test_another_direction_that_parts_earlier_is_said():
     assert not asked("straight")[1].others and "Along" not in asked("straight")[1].sentence
 
 
+@pytest.mark.host_memory
 def test_an_executor_gives_the_same_answer():
     for name in ("staircase", "squares", "billiards, 6 collisions"):
         case, here = asked(name)

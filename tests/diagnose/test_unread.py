@@ -120,6 +120,7 @@ def test_sums_that_nobody_reads_are_told():
     assert found.slug == "unread" and found.line == line("add_drag", forgotten)
 
 
+@pytest.mark.host_memory
 def test_a_single_result_that_nobody_reads_is_mentioned():
     s = system(drag=wb.zeros(N))
     found = simulate(2, s, forgotten)

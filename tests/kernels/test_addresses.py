@@ -81,6 +81,7 @@ def test_elements_are_counted_where_an_array_has_gaps(backend):
     assert y.numpy().tolist() == [3]
 
 
+@pytest.mark.host_memory
 def test_an_index_outside_of_it_is_found(backend, monkeypatch):
     monkeypatch.setattr(wb.config, "check_bounds", True)
 

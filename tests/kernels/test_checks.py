@@ -36,6 +36,7 @@ def told(x: wb.array[float], m: wb.mat22, v: wb.vec3, n: wb.uint8):
     wb.print(m)
 
 
+@pytest.mark.host_memory
 def test_an_assertion_is_looked_at_with_check_bounds(monkeypatch):
     monkeypatch.setattr(wb.config, "check_bounds", True)
     x, y = wb.array([1.0, 4.0, -1.0]), wb.zeros(3)

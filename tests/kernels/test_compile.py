@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 import workbench as wb
+from tests.support.backends import CHOSEN
 from workbench.arrays import capture_log
 from workbench.kernels.compile import c_compiler, c_library, disk_cache, nvrtc, thread_pool
 from workbench.kernels.compile.compile_error import CompileError
@@ -445,6 +446,7 @@ def test_the_compilers_import_without_cupy(cache):
 
 
 @pytest.mark.needs_gpu
+@pytest.mark.skipif(CHOSEN == "stand-in", reason="machine code of a GPU")
 def test_a_kernel_runs_on_a_gpu():
     import cupy
 

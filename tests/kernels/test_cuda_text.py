@@ -375,6 +375,19 @@ def test_the_pointers_are_found_where_the_block_of_arguments_has_them():
     assert emit_cuda.wide_pointers(function, Variant()) == ()
 
 
+@wb.kernel
+def behind_numbers(n: int, v: wb.vec3, x: wb.array(dtype=wb.vec4), d: wb.float64, y: wb.array(dtype=wb.vec4)):
+    i = wb.tid()
+    y[i] = float(d) * x[i + n] * v[0]
+
+
+def test_the_pointers_are_found_behind_numbers():
+    function = behind_numbers.program().function
+    packed = Signature(function).pack((1,), [3, 0.5, 0.25, 0.125, 1000, 1, 16, 2.0, 2000, 1, 16])
+    wide = emit_cuda.wide_pointers(function, form(function))
+    assert [(int.from_bytes(packed[at : at + 8], "little"), n) for at, n in wide] == [(1000, 16), (2000, 16)]
+
+
 def test_a_launch_takes_whole_words_where_its_arrays_begin_at_them(monkeypatch):
     function, made = scaled.program().function, []
 

@@ -407,6 +407,7 @@ def test_an_array_of_the_user_is_no_gradient_whatever_its_name():
 # ---- replay
 
 
+@pytest.mark.host_memory
 def test_a_replay_runs_in_place_of_the_func_in_the_reverse_pass():
     @wb.func
     def ticket(counter: wb.array(dtype=int), tickets: wb.array(dtype=int), i: int):

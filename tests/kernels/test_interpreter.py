@@ -7,6 +7,7 @@ import warnings
 import numpy as np
 import pytest
 
+import workbench as wb
 from tests.support.ir_check import check
 from workbench.errors import BoundsError, Where
 from workbench.kernels import ir
@@ -141,9 +142,10 @@ def test_value_parameters_and_dim_and_shape():
     assert out[:3].tolist() == [7, 4, 5]
 
 
-def test_a_dim_beyond_the_grid_is_one():
+@pytest.mark.parametrize("axis", [1, 2, 3])
+def test_a_dim_beyond_the_grid_is_one(axis):
     k = Kernel(y=Array(int32))
-    k(memory.STORE, k.params[0], k.tid(2), k(control.DIM, attr=control.Tid(3)))
+    k(memory.STORE, k.params[0], k.tid(axis), k(control.DIM, attr=control.Tid(axis)))
     out = np.zeros(1, np.int32)
     k.run((1,), out)
     assert out[0] == 1
@@ -574,3 +576,19 @@ def test_a_trace_sees_every_statement_and_every_value():
 
     k.run((1,), np.zeros(1, np.int32), trace=trace)
     assert seen == [((0,), 0, 10), ((0,), 1, 11), ((0,), 2, 13)]
+
+
+@wb.kernel
+def taken_in_turn(x: wb.array(dtype=float), total: wb.array(dtype=float), before: wb.array(dtype=float)):
+    i = wb.tid()
+    before[i] = wb.atomic_add(total, i // 3, x[i])
+
+
+def test_lanes_that_change_one_cell_and_read_what_was_there_take_turns():
+    wb.config.backend = "numpy"
+    x = np.arange(1.0, 301.0, dtype=np.float32)
+    total, before = wb.zeros(100), wb.zeros(300)
+    wb.launch(taken_in_turn, 300, inputs=[wb.array(x), total, before])
+    sums = x.reshape(100, 3).cumsum(1)
+    assert total.numpy().tolist() == sums[:, 2].tolist()
+    assert before.numpy().reshape(100, 3).tolist() == np.c_[np.zeros(100), sums[:, :2]].tolist()

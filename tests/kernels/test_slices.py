@@ -42,6 +42,7 @@ def at(x: wb.array(dtype=F), n: int, k: int, y: wb.array(dtype=F)):
 
 
 @pytest.mark.parametrize("k", [3, -4, 4])
+@pytest.mark.host_memory
 def test_an_index_outside_of_a_slice_and_inside_of_its_array_is_found(backend, k):
     wb.config.backend, wb.config.check_bounds = backend, True
     with pytest.raises(wb.LaunchError, match=r"index k lies outside[\s\S]*y\[0\] = s\[k\][\s\S]*\[bounds\]"):

@@ -88,6 +88,7 @@ def recorded(kernel):
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda k: k.key)
+@pytest.mark.host_memory("swap_taken", "compare_and_swap")
 def test_what_does_not_go_through_the_atomic_is_exact(kernel):
     tape, x, y, m = recorded(kernel)
     tape.backward(grads={y: wb.ones(3, dtype=F)})
@@ -97,6 +98,7 @@ def test_what_does_not_go_through_the_atomic_is_exact(kernel):
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda k: k.key)
 @pytest.mark.parametrize("where", range(3))
+@pytest.mark.host_memory("swap_taken", "compare_and_swap")
 def test_a_gradient_through_the_atomic_is_refused_with_its_line(kernel, where):
     tape, x, y, m = recorded(kernel)
     seed = np.zeros(3)
@@ -144,6 +146,7 @@ def test_a_use_of_what_was_swapped_in_is_refused():
         tape.backward(grads={y: wb.ones(3, dtype=F)})
 
 
+@pytest.mark.host_memory
 def test_the_value_that_an_exchange_returns_has_no_derivative():
     @wb.kernel
     def hand(x: wb.array[F], y: wb.array[F], m: wb.array[F]):

@@ -95,6 +95,7 @@ def _checked(monkeypatch):
         (wb.int32, 4),
     ],
 )
+@pytest.mark.host_memory
 def test_no_integer_type_gets_past_the_check(type, number, backend, monkeypatch):
     monkeypatch.setattr(wb.config, "backend", backend)
     guard = wb.zeros(12)
@@ -106,6 +107,7 @@ def test_no_integer_type_gets_past_the_check(type, number, backend, monkeypatch)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("number", [FAR, -FAR, 2**31 - 1])
 @pytest.mark.parametrize("kernel", COMPONENTS, ids=lambda k: k.__name__)
+@pytest.mark.host_memory
 def test_components_and_loops_end_at_the_first_index_outside(kernel, number, backend, monkeypatch):
     monkeypatch.setattr(wb.config, "backend", backend)
     if kernel is long_loop and number < 0:
@@ -262,6 +264,7 @@ def test_a_command_keeps_what_its_launch_said(monkeypatch):
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.host_memory
 def test_a_negative_index_from_data_is_told_as_it_was_given(backend, monkeypatch):
     monkeypatch.setattr(wb.config, "backend", backend)
     x, y = wb.array([1.0, 2.0]), wb.zeros(2)
@@ -272,6 +275,7 @@ def test_a_negative_index_from_data_is_told_as_it_was_given(backend, monkeypatch
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.host_memory
 def test_the_adjoint_of_a_launch_that_has_not_run_tests_its_indices(backend, monkeypatch):
     monkeypatch.setattr(wb.config, "backend", backend)
     x, j, y = wb.ones(2), wb.array([0, 3], dtype=int), wb.zeros(2)
@@ -385,6 +389,7 @@ def test_a_long_chain_of_whole_numbers_is_planned_at_once(backend, monkeypatch):
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.host_memory
 def test_a_remainder_as_in_c_may_be_as_large_as_its_divisor_says(backend, monkeypatch):
     @wb.kernel
     def looked_up(x: wb.array[float], y: wb.array[float]):

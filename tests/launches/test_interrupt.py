@@ -122,10 +122,12 @@ LOOPS = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("loop", LOOPS)
+@pytest.mark.host_memory
 def test_ctrl_c_ends_what_never_ends(backend, loop):
     assert run(backend, LOOPS[loop]).startswith("late")
 
 
+@pytest.mark.host_memory
 def test_ctrl_c_ends_a_loop_and_later_ones_too(backend):
     said = run(backend, "for k in range(2):\n    interrupted(endless, 1000)")
     assert said.count("late") == 2

@@ -325,6 +325,7 @@ def test_only_kernels_are_launched():
             wb.launch(what, dim=1, inputs=[])
 
 
+@pytest.mark.host_memory
 def test_keywords_that_mean_nothing_here_are_taken_and_others_refused():
     x, y = arr(X), empty(3)
     wb.launch(scale, dim=3, inputs=[x, 2.0], outputs=[y], block_dim=128, max_blocks=0, device="cpu", stream=None)
@@ -337,6 +338,7 @@ def test_keywords_that_mean_nothing_here_are_taken_and_others_refused():
         wb.launch(scale, dim=3, inputs=[x, 2.0], outputs=[y], device="nowhere")
 
 
+@pytest.mark.host_memory
 def test_indices_from_data_are_checked_on_request():
     @wb.kernel
     def pick(x: wb.array(dtype=F), index: wb.array(dtype=int), y: wb.array(dtype=F)):

@@ -66,6 +66,7 @@ def given(a, w, p):
 
 
 @pytest.mark.parametrize("which", range(8))
+@pytest.mark.host_memory
 def test_values_and_gradients_for_what_is_given(which):
     which = [bool(which & bit) for bit in (1, 2, 4)]
     a, s, p = given(*which)

@@ -314,6 +314,7 @@ def test_one_memory_under_two_names_with_own_elements_is_no_race():
     np.testing.assert_array_equal(a.grad.numpy(), 2 * X)
 
 
+@pytest.mark.host_memory
 def test_a_store_through_a_zero_stride_is_a_race():
     raw = np.zeros(1)
     y = wb.from_numpy(np.lib.stride_tricks.as_strided(raw, (N,), (0,)), dtype=F)

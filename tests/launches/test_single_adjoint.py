@@ -50,6 +50,7 @@ def test_the_inputs_accumulate_and_the_seed_is_used_up():
     assert dy.numpy().tolist() == [0, 0, 0] and y.numpy().tolist() == [0, 0, 0] and x.numpy().tolist() == X.tolist()
 
 
+@pytest.mark.host_memory
 def test_it_leaves_no_trace_in_what_a_tape_records_of_the_same_kernel():
     @wb.kernel
     def whole(x: wb.array(dtype=F), n: wb.array(dtype=int)):

@@ -322,6 +322,7 @@ def test_a_lambda_is_mapped_with_its_gradient():
     np.testing.assert_allclose(x.grad.numpy(), k * (3 * a**2 * np.sin(a) + a**3 * np.cos(a)), rtol=1e-13)
 
 
+@pytest.mark.host_memory
 def test_the_wrong_adjoint_of_an_alias_takes_tapes_with_launches_of_the_library():
     x, y, loss = wb.array([1.0, 2.0, 3.0], requires_grad=True), wb.zeros(3), wb.zeros(1)
     with wb.Tape() as tape:

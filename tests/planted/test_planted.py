@@ -127,6 +127,7 @@ def test_every_script_is_listed():
 
 
 @pytest.mark.parametrize("name", BUGS)
+@pytest.mark.host_memory("torch", "data_augmented_early")
 def test_a_planted_bug_is_impossible_refused_or_found(name, backend):
     if name.startswith("torch"):
         pytest.importorskip("torch")

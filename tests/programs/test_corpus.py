@@ -135,6 +135,7 @@ EACH = [(p, name) for p in PROGRAMS.values() for name in p.contents if is_float(
 @pytest.mark.sampled
 @pytest.mark.parametrize("backend", WITH_GPU)
 @pytest.mark.parametrize(("program", "F"), CASES, ids=[f"{p}-{F}" for p, F in CASES])
+@pytest.mark.host_memory("a_slot_taken_from_a_counter", "exchange_of_an_own_cell")
 def test_a_gradient_is_the_derivative_of_the_program(program: Program, F, backend: str, monkeypatch):
     wb.config.backend = backend
     if backend == "numpy":

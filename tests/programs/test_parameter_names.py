@@ -105,6 +105,7 @@ def test_the_gradients_are_those_of_differences(names):
 
 
 @RENAMED
+@pytest.mark.host_memory
 def test_the_ledger_has_the_same_rows(names):
     odd, plain = Run(names), Run(PLAIN)
     for one, other in zip(odd.arrays, plain.arrays, strict=True):
@@ -116,6 +117,7 @@ def test_the_ledger_has_the_same_rows(names):
 
 
 @RENAMED
+@pytest.mark.host_memory
 def test_the_microscope_shows_the_same_steps(names):
     there = dict(zip(PLAIN, names, strict=True))
     for thread in range(3):
@@ -130,6 +132,7 @@ def test_the_microscope_shows_the_same_steps(names):
 
 @RENAMED
 @pytest.mark.parametrize("pitfall", [p for p in pitfalls.ALL if p.adjoint is not None], ids=lambda p: p.name)
+@pytest.mark.host_memory
 def test_the_classic_mistakes_make_the_same_wrong_numbers(names, pitfall):
     odd, plain = Run(names), Run(PLAIN)
     wrong = odd.tape.backward(grads=odd.seeds(), pitfall=pitfall)

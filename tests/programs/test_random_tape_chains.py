@@ -12,10 +12,12 @@ pytestmark = pytest.mark.usefixtures("backend")
 
 
 @pytest.mark.parametrize("first", [0, 1_000_000, 2_000_000])
+@pytest.mark.host_memory
 def test_every_gradient_is_exact_or_refused_and_what_stops_is_told(first):
     counts = collections.Counter(outcome(first + k).partition(":")[0] for k in range(40))
     assert counts["exact"] > 15 and counts["refused"] < 20, counts
 
 
+@pytest.mark.host_memory
 def test_a_backward_that_writes_no_gradient_inside_two_tapes():
     assert outcome(700_913) == "exact"

@@ -170,6 +170,7 @@ def test_recorded_programs_have_exact_gradients(keep):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("keep", ["needed", "all"])
+@pytest.mark.host_memory
 def test_programs_with_writes_that_the_tape_cannot_see_are_exact_or_refused(keep):
     refused = 0
     for k in range(1000, 1080):

@@ -93,6 +93,7 @@ def slots_in_a_loop(n: wb.array(dtype=int), x: wb.array(dtype=F), y: wb.array(dt
         y[slot] = x[i] * x[i] * F(j + 1)
 
 
+@pytest.mark.host_memory
 def test_slots_taken_in_a_loop_are_the_same_for_every_thread_of_the_reverse_pass():
     n, x, y = wb.zeros(1, dtype=int), made([1.0, 2.0, 3.0]), made([0.0] * 6)
     with wb.Tape() as tape:
@@ -262,6 +263,7 @@ def one_cell_by_two_indices(x: wb.array(dtype=F), a: wb.array(dtype=F), y: wb.ar
     y[0] = x[0] * x[0]
 
 
+@pytest.mark.host_memory
 def test_in_an_array_that_overlaps_itself_two_indices_may_be_one_cell():
     x = wb.from_numpy(np.lib.stride_tricks.as_strided(np.zeros(1), (3,), (0,)), dtype=F, requires_grad=True)
     a, y = made([2.0, 3.0]), made([0.0])
@@ -290,6 +292,7 @@ def test_float16_in_an_array_of_structs_has_no_room_for_its_gradient_and_is_refu
     assert refusal.value.slug == "struct-float16"
 
 
+@pytest.mark.host_memory
 def test_numbers_that_do_not_lie_at_multiples_of_their_size_get_no_gradient():
     records = np.zeros(3, dtype=np.dtype([("n", "i4"), ("q", "f8")]))
     x, y = wb.from_numpy(records["q"], dtype=F, requires_grad=True), made([0.0] * 3)

@@ -94,6 +94,7 @@ class Gpu:
 
         class ndarray(Remote):
             owner = gpu
+            __module__ = "cupy"
 
         class MemoryPool:
             def malloc(self, n: int) -> Pointer:
@@ -181,6 +182,10 @@ def _host_of(value: Any) -> Any:
     return value.host if isinstance(value, Remote) else value
 
 
+def _index(k: Any) -> Any:
+    return k.host if isinstance(k, Remote) else k
+
+
 def plain(values: np.ndarray) -> np.ndarray:
     if values.dtype.names:
         raise ValueError(f"Unsupported dtype {values.dtype}")
@@ -234,14 +239,18 @@ class Remote(np.lib.mixins.NDArrayOperatorsMixin):
         return self._of(part) if np.may_share_memory(part, self.host) else self.owner.taken(part)
 
     def _part(self, key: Any) -> np.ndarray:
-        key = nested(key, lambda k: k.host if isinstance(k, Remote) else k)
+        key = nested(key, _index)
         return self.host[key if key is ... else (*(key if isinstance(key, tuple) else (key,)), ...)]
+
+    @property
+    def T(self) -> Remote:
+        return self._of(self.host.T)
 
     def view(self, dtype: Any) -> Remote:
         return self._of(self.host.view(dtype))
 
-    def reshape(self, shape: tuple[int, ...]) -> Remote:
-        return self._of(self.host.reshape(shape))
+    def reshape(self, *shape: Any) -> Remote:
+        return self._of(self.host.reshape(*shape))
 
     def get(self) -> np.ndarray:
         assert self.owner.streams[-1].noted is None, "the host waits in a graph"
@@ -252,7 +261,7 @@ class Remote(np.lib.mixins.NDArrayOperatorsMixin):
         return int(self.get())
 
     def __iter__(self):
-        return iter(self.get())
+        return (self[k] for k in range(len(self)))
 
     def any(self) -> bool:
         return bool(self.get().any())
@@ -270,12 +279,14 @@ class Remote(np.lib.mixins.NDArrayOperatorsMixin):
     def __setitem__(self, key: Any, value: Any) -> None:
         if np.ndim(value.host if isinstance(value, Remote) else value) and not isinstance(value, Remote):
             raise ValueError("non-scalar numpy.ndarray cannot be used for fill")
-        to, source = plain(self._part(key)), value.host if isinstance(value, Remote) else value
+        part, source = plain(self._part(key)), value.host if isinstance(value, Remote) else value
+        # what is chosen by lists of indices is a copy
+        to, where = (part, ...) if np.may_share_memory(part, self.host) else (self.host, nested(key, _index))
         keep = weakref.ref(value.data.mem) if isinstance(value, Remote) else None
 
         def work() -> None:
             assert keep is None or keep() is not None, "memory of a graph was let go"
-            to[...] = source
+            to[where] = source
 
         # a GPU keeps nothing alive: the work holds addresses alone
         if isinstance(value, Remote):

@@ -176,6 +176,7 @@ def test_replays_of_random_programs_are_bit_for_bit_what_they_would_do_again():
     ],
     ids=range(11),
 )
+@pytest.mark.host_memory("cuda-6")
 def test_what_a_replay_could_not_repeat_is_refused(what):
     x, y = leaf(1, 2, 3), wb.zeros(3, requires_grad=True)
     with pytest.raises(LaunchError, match=r"capture"), wb.capture():
@@ -235,6 +236,7 @@ def test_a_tape_that_refuses_already_is_told_again_once_it_has_begun_anew():
             tape.backward(grads={z: wb.ones(2)})
 
 
+@pytest.mark.host_memory
 def test_torch_is_told_of_every_replay_that_writes_to_its_memory():
     torch = pytest.importorskip("torch")
     x, t = leaf(1, 2), torch.zeros(2)
@@ -314,6 +316,7 @@ def test_the_same_under_the_names_of_warp():
     assert y.list() == [9, 16]
 
 
+@pytest.mark.host_memory
 def test_a_tensor_of_torch_gets_its_gradient_with_every_replay():
     torch = pytest.importorskip("torch")
     t = torch.tensor([1.0, 2.0], requires_grad=True)
@@ -564,6 +567,7 @@ def test_a_tape_that_read_a_gradient_is_told_when_another_one_publishes_or_zeroe
 
 
 @pytest.mark.parametrize("held", [False, True])
+@pytest.mark.host_memory
 def test_indices_changed_through_numpy_must_not_race_in_a_replay(held):
     x, y = leaf(1, 2, 3), wb.zeros(3, requires_grad=True)
     index = wb.array(np.array([2, 1, 0], np.int32), dtype=int)

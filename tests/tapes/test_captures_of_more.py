@@ -153,6 +153,7 @@ def gradient_in_a_block(x, left):
 
 
 @pytest.mark.parametrize("scope", [wb.capture, wb.ScopedCapture])
+@pytest.mark.host_memory
 def test_a_function_with_its_own_adjoint_is_called_by_each_replay(scope, backend):
     x, y, z, loss = wb.array([1.0, 2.0], requires_grad=True), wb.zeros(2), wb.zeros(2), wb.zeros(1)
     calls = []

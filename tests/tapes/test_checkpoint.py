@@ -228,6 +228,7 @@ def test_a_step_that_writes_what_is_not_its_state():
         run_refused(step)
 
 
+@pytest.mark.host_memory
 def test_a_write_behind_the_back_of_the_loop():
     k = leaf(np.ones(N))
 

@@ -339,6 +339,7 @@ def test_the_pictures_and_the_table_show_a_cut(backend):
     assert looks.count("arrow cut") == 1 and "#1 cut" in str(tape.show())
 
 
+@pytest.mark.host_memory
 def test_pitfalls_leave_a_cut_alone(backend):
     tape, x, y, z, c = cut_between(wb.detach)
     for pitfall in pitfalls.ALL:

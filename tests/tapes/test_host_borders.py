@@ -256,6 +256,17 @@ def outcome(step, **choices) -> str:
 
 @pytest.mark.parametrize("choices", [{}, {"keep": "all"}], ids=["needed", "all"])
 @pytest.mark.parametrize("name", EXPECTED)
+@pytest.mark.host_memory(
+    "raw memory in a loop",
+    "an exact copy inside",
+    "raw memory inside",
+    "all records",
+    "records into raw memory",
+    "a tuple into raw memory",
+    "memory of NumPy",
+    "memory of NumPy, asarray",
+    "DLPack",
+)
 def test_gradients_end_in_silence_only_behind_arithmetic_on_plain_values(name, choices):
     step, expected = EXPECTED[name]
     assert outcome(step, **choices) == expected

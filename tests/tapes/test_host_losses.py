@@ -294,6 +294,9 @@ def refused(kind, step) -> wb.GradientError:
 
 
 @pytest.mark.parametrize("step", LOST, ids=lambda f: f.__name__)
+@pytest.mark.host_memory(
+    "written_raw", "written_raw_later", "written_raw_in_place", "written_by_out", "written_by_copyto"
+)
 def test_what_went_through_numpy_is_refused(kind, step):
     error = refused(kind, step)
     assert error.slug == "host-values" and "wb.detach" in error.instead
@@ -309,6 +312,7 @@ MARKS = "read", "written"
 
 
 @pytest.mark.parametrize("step", [changed_in_place])
+@pytest.mark.host_memory
 def test_what_numpy_changes_behind_a_launch_is_refused(kind, step):
     assert refused(kind, step).slug in ("overwritten", "host-values")
 
@@ -411,6 +415,7 @@ def test_outside_of_a_tape_values_are_plain():
     assert type(h * 2) is np.ndarray and type(v * 2) is np.float32
 
 
+@pytest.mark.host_memory
 def test_values_under_a_tape_look_and_travel_like_plain_ones():
     x = wb.array(X, requires_grad=True)
     with wb.Tape():
@@ -542,6 +547,7 @@ SUPPOSED = [
 
 
 @pytest.mark.parametrize("step", SUPPOSED, ids=lambda f: f.__name__)
+@pytest.mark.host_memory("stripped_raw", "stripped_out")
 def test_numbers_that_equal_what_was_read_are_warned_of(step):
     said, found = suspected(step)
     assert len(said) == 1 and "[host-number]" in str(said[0].message) and "wb.detach" in str(said[0].message)

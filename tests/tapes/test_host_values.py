@@ -240,5 +240,6 @@ EXACT = [
 
 
 @pytest.mark.parametrize("step", EXACT, ids=lambda f: f.__name__)
+@pytest.mark.host_memory("assigned_to_itself", "assigned_view", "assigned_asarray", "array_of_tolist", "array_of_numpy")
 def test_what_the_workbench_can_do_itself_is_exact(kind, step):
     check(kind, step)

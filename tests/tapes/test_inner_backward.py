@@ -217,6 +217,19 @@ def test_an_inner_tape_that_keeps_only_what_it_needs_is_refused_with_the_way_out
     assert error.where.text.strip() == "tape.backward(grads={y: seed(*ONE)})"
 
 
+def test_the_gradient_of_what_the_inner_tape_computed_has_no_second_derivative():
+    x, h, z, y = leaf(), empty(requires_grad=True), empty(), empty()
+    with wb.Tape(keep="all") as tape:
+        with wb.Tape(keep="all") as other:
+            wb.launch(square, 4, [x, h])
+            wb.launch(cube, 4, [h, z])
+        other.backward(grads={z: seed(*ONE)})
+        wb.launch(times, 4, [x, h.grad], [y])
+    error = refusal(tape, y)
+    assert error.slug == "inner-backward" and "h is no leaf of it" in str(error)
+    assert "wb.detach(h.grad)" in str(error)
+
+
 @pytest.mark.parametrize("around", [True, False])
 def test_a_gradient_that_the_tape_has_not_recorded_is_refused(around):
     x, y, z = leaf(), empty(), empty()

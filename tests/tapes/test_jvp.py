@@ -9,6 +9,7 @@ from corpus import Program, load
 import workbench as wb
 from tests.fuzz import kernels as fuzz
 from tests.support.backends import BACKENDS
+from tests.support.squares import ONE, N, empty, leaf, square, times
 from workbench.kernels.interpreter import run
 from workbench.kernels.passes.tangent import tangent
 from workbench.kernels.passes.to_float64 import widen
@@ -146,6 +147,16 @@ def test_what_is_filled_has_no_tangent_and_what_is_accumulated_keeps_its_own():
         wb.launch(total, 2, [x], [y])
     moved = wb.jvp(tape, {x: [1.0, 1.0], y: [7.0, 7.0]})
     np.testing.assert_array_equal(moved[y], [2.0, 0.0])
+
+
+def test_what_the_host_writes_has_no_tangent():
+    x, y, z = leaf(), empty(), empty()
+    with wb.Tape() as tape:
+        wb.launch(square, N, [x, y])
+        y.assign(np.full(N, 3.0))
+        wb.launch(times, N, [x, y, z])
+    found = wb.jvp(tape, {x: ONE})
+    assert found[y].tolist() == [0.0] * N and found[z].tolist() == [3.0] * N
 
 
 def test_a_view_reads_the_tangent_of_its_memory():

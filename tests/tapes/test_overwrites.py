@@ -141,6 +141,7 @@ BEHIND: dict[str, Callable] = {
 
 @pytest.mark.parametrize("other_tape", [False, True])
 @pytest.mark.parametrize("name", BEHIND)
+@pytest.mark.host_memory("numpy()", "one element through numpy()")
 def test_behind_the_tape_an_input_that_is_needed_may_not_change(name, other_tape):
     x, y = leaf(), empty()
     with wb.Tape() as tape:
@@ -200,6 +201,7 @@ def test_a_view_that_was_read_is_protected_from_writes_to_its_parent():
 
 @pytest.mark.parametrize("inside", [True, False])
 @pytest.mark.parametrize("alias", ["flatten", "slice", "pointer", "numpy"])
+@pytest.mark.host_memory("numpy")
 def test_an_alias_made_before_the_read_is_the_same_memory(alias, inside):
     x, y = leaf(X.reshape(2, 2)), empty()
     made = {
@@ -253,6 +255,7 @@ def unrecorded(how: str, h, c) -> None:
 
 
 @pytest.mark.parametrize("how", ["record_tape=False", "inner tape", "numpy()"])
+@pytest.mark.host_memory("numpy()")
 def test_an_intermediate_changed_between_two_events_does_not_carry_a_gradient(how):
     """h = x**2; h = c**2 unseen; y = h**2: the truth is zero, so anything else must be refused."""
     x, c, h, y = leaf(), seed(1, 2, 3, 4), empty(), empty()

@@ -174,6 +174,7 @@ def test_assigning_a_gradient_copies_it():
 
 
 @pytest.mark.parametrize("how", ["fill_", "assign", "grad =", "numpy", "slice"])
+@pytest.mark.host_memory("numpy")
 def test_a_seed_written_into_grad_is_used_once(how):
     tape, x, y = squared(requires_grad=True)
     if how == "fill_":
@@ -481,6 +482,7 @@ def test_integers_of_their_own_are_no_matter():
 
 
 @pytest.mark.parametrize("before", ["zeroed by the tape", "zeroed by the array", "new"])
+@pytest.mark.host_memory
 def test_what_is_written_into_a_gradient_through_numpy_is_added_to(before):
     tape, x, y = squared()
     held = x.grad.numpy()
@@ -500,6 +502,7 @@ def test_what_is_written_into_a_gradient_through_numpy_is_added_to(before):
     np.testing.assert_allclose(grad(x), 2 * X, rtol=1e-15)
 
 
+@pytest.mark.host_memory
 def test_numbers_at_other_strides_than_multiples_of_their_size_get_no_gradient():
     records = np.zeros(3, dtype=np.dtype([("q", "f4"), ("n", "i2")]))  # six bytes each
     records["q"] = 1, 2, 3

@@ -24,6 +24,7 @@ def sines(x: wb.array, y: wb.array, tape: wb.Tape) -> None:
     tape.record_func(pull_back, [x, y])
 
 
+@pytest.mark.host_memory
 def test_record_func_has_live_adjoints_without_requires_grad(backend):
     x, m, z = wb.array([1.0, 2.0, 3.0], requires_grad=True), wb.zeros(3), wb.zeros(3)
     whole, tape = wb.zeros(6), wb.Tape()
@@ -54,6 +55,7 @@ def test_record_func_that_fails_leaves_the_marks_as_they_were():
     assert y.grad is None and not x.grad.numpy().any()
 
 
+@pytest.mark.host_memory
 def test_record_func_takes_arrays_of_whole_numbers(backend):
     n, y, x = wb.array([2, 3]), wb.zeros(2), wb.array([5.0, 7.0], requires_grad=True)
     with wb.Tape() as tape:
@@ -69,6 +71,7 @@ def test_record_func_takes_arrays_of_whole_numbers(backend):
     np.testing.assert_array_equal(x.grad.numpy(), [2, 3])
 
 
+@pytest.mark.host_memory
 def test_record_func_inside_value_and_grad(backend):
     def loss(x):
         y = wb.zeros(3, dtype=x.dtype)

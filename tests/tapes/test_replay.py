@@ -7,6 +7,7 @@ import pytest
 
 import workbench as wb
 from workbench.errors import GradientError
+from workbench.tapes.replay import keep_all
 
 pytestmark = [pytest.mark.filterwarnings("ignore:.*overw:UserWarning"), pytest.mark.usefixtures("backend")]
 
@@ -275,6 +276,7 @@ def test_a_constant_that_changed_after_the_tape_is_refused_or_known():
 # ---- refusals
 
 
+@pytest.mark.host_memory
 def test_a_change_through_raw_memory_is_refused():
     x, c, y = f32(A, requires_grad=True), f32(B), wb.zeros(7)
     with wb.Tape(keep="all") as tape:
@@ -448,3 +450,29 @@ def test_a_write_behind_the_tape_is_no_step_of_it_and_one_in_between_is_refused(
     for ask in (lambda: tape.trust(y, x), lambda: tape.replay({x: x.numpy()})):
         with pytest.raises(wb.GradientError, match=r"changed by 'assign' between two(.|\n)*\[overwritten\]"):
             ask()
+
+
+@pytest.mark.parametrize("wiped", [False, True])
+def test_a_program_that_gives_other_numbers_when_it_runs_again_is_not_looked_at(wiped):
+    """What differs is left in memory, or only in what the tape has kept of memory that it cleared afterwards."""
+    calls = []
+
+    @wb.custom_op
+    def counted(x):
+        calls.append(x)
+        return x * len(calls)
+
+    @counted.vjp
+    def back(x, y, adj):
+        return adj
+
+    x, z = f32([0.7, -1.3, 2.1], requires_grad=True), wb.zeros(3)
+    with wb.Tape() as tape:
+        y = counted(x)
+        wb.launch(square, 3, [y, z])
+        if wiped:
+            y.zero_()
+            z.zero_()
+    with pytest.raises(wb.GradientError, match="holds other numbers when the recorded program runs again") as refused:
+        keep_all(tape)
+    assert refused.value.slug == "replay-differs"

@@ -121,6 +121,7 @@ def test_a_recorded_function_sees_and_changes_the_adjoint_at_its_place():
         np.testing.assert_allclose(x.grad.numpy(), np.array([1, 2, 3, 4]) * 3 * X**5, rtol=1e-14)
 
 
+@pytest.mark.host_memory
 def test_a_recorded_function_carries_a_gradient_past_code_that_the_tape_cannot_see():
     x, h, y = leaf(), wb.zeros(N, dtype=F, requires_grad=True), empty()
 
@@ -256,6 +257,7 @@ def test_backward_inside_the_block_walks_what_is_there_so_far():
     np.testing.assert_allclose(x.grad.numpy(), 3 * X**2, rtol=1e-15)
 
 
+@pytest.mark.host_memory
 def test_a_launch_that_fails_makes_the_tape_refuse():
     x, h, y = leaf(), empty(), empty()
     wb.config.check_bounds = True
@@ -387,6 +389,7 @@ def test_two_targets_of_one_pull_are_told_apart_by_identity(monkeypatch):
     np.testing.assert_array_equal(b.grad.numpy()[:, 0], [3, 8, 8, 8, 8, 8, 5, 0])
 
 
+@pytest.mark.host_memory
 def test_leaves_that_a_recorded_function_only_read_accumulate():
     def twice(only_read):
         x, y = wb.array([2.0, 3.0], requires_grad=True), wb.zeros(2)

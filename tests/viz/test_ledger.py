@@ -185,6 +185,7 @@ def test_a_declared_scalar_gets_a_row_of_every_thread():
     assert [(r.thread, r.value) for r in tape.ledger(p).rows] == [((0,), 1.0), ((1,), 2.0), ((2,), 4.0)]
 
 
+@pytest.mark.host_memory
 def test_extremes_share_and_keep():
     x, top = vector(1, 5, 5), vector(0)
     with wb.Tape() as tape:

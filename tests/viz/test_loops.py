@@ -100,6 +100,26 @@ def inner_loop() -> None:
         wb.launch(move, 2, [X])
 
 
+def relax() -> None:
+    for _ in range(1):
+        wb.launch(probe, 2, [X])
+
+
+def engine(k: int) -> None:
+    wb.launch(move, 2, [X])
+    relax()
+    if k % 3:
+        wb.launch(push, 2, [X])
+    relax()
+    wb.launch(move, 2, [X])
+
+
+def drive() -> None:
+    for k in range(10):
+        wb.launch(push, 2, [X])
+        engine(k)
+
+
 def without_a_text() -> None:
     exec("for k in range(30):\n    one_step()\n    if k % 10 == 0: launch(probe)", globals())
 
@@ -129,6 +149,14 @@ def test_a_step_is_a_turn_of_the_users_loop(program: Callable[[], None], name: s
     assert turns(tape) == (list(loop.turns), len(tape.events), "step") and len(loop.turns) == count
     labels = [[event.label for event in tape.events[a:b]] for a, b in pairwise([*loop.turns, loop.last])]
     assert all(len(set(some)) == len(some) or inside for some in labels), "a turn launches each line once"
+
+
+def test_a_step_is_a_turn_of_the_loop_that_most_is_in_and_ends_where_the_last_one_does() -> None:
+    with wb.Tape() as tape:
+        drive()
+        wb.launch(probe, 2, [X])
+    starts = np.cumsum([0, *(6 if k % 3 else 5 for k in range(10))]).tolist()
+    assert turns(tape) == (starts[:-1], starts[-1], "step") and starts[-1] == len(tape.events) - 1
 
 
 def test_loops_one_after_the_other_are_loops_of_their_own() -> None:

@@ -403,6 +403,7 @@ def test_a_launch_without_gradients_is_shown_on_the_way_down():
     assert value(m, "s") == X[2] * X[2] and all(s.phase == "forward" for s in m.steps) and m.note
 
 
+@pytest.mark.host_memory
 def test_declared_scalars_and_extremes_have_their_share():
     @wb.kernel
     def best(x: wb.array(dtype=F), p: F, top: wb.array(dtype=F)):

@@ -397,7 +397,7 @@ def read_values(a: array) -> np.ndarray:
     return on_host(a.data)
 
 
-def on_device(a: array, values: Any) -> Any:
+def on_device(a: array, values: object) -> Any:
     """Numbers as an array of the array module of the device of `a`."""
     return xp(a.device).asarray(values)
 

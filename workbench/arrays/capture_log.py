@@ -105,7 +105,7 @@ class _Told(threading.local):
 _told = _Told()
 
 
-def follow(script: Any) -> None:
+def follow(script: object) -> None:
     """Tell a script of what this thread launches and writes from now on; None: tell nobody."""
     _told.script = script
 

@@ -125,7 +125,7 @@ def _like(
     return make(src.shape, *args, dtype=dtype, device=device or src.device, requires_grad=wanted, **rest)
 
 
-def empty_like(src: array, device: DeviceLike = None, requires_grad: bool | None = None, **rest: Any) -> array:
+def empty_like(src: array, device: DeviceLike = None, requires_grad: bool | None = None, **rest: object) -> array:
     """`empty` with shape, dtype, device and `requires_grad` of `src`.
 
     >>> wb.empty_like(wb.zeros((2, 5))).shape
@@ -134,7 +134,7 @@ def empty_like(src: array, device: DeviceLike = None, requires_grad: bool | None
     return _like(empty, src, (), device, requires_grad, rest)
 
 
-def zeros_like(src: array, device: DeviceLike = None, requires_grad: bool | None = None, **rest: Any) -> array:
+def zeros_like(src: array, device: DeviceLike = None, requires_grad: bool | None = None, **rest: object) -> array:
     """`zeros` with shape, dtype, device and `requires_grad` of `src`.
 
     >>> wb.zeros_like(wb.array([1.0, 2.0]))
@@ -143,7 +143,7 @@ def zeros_like(src: array, device: DeviceLike = None, requires_grad: bool | None
     return _like(zeros, src, (), device, requires_grad, rest)
 
 
-def ones_like(src: array, device: DeviceLike = None, requires_grad: bool | None = None, **rest: Any) -> array:
+def ones_like(src: array, device: DeviceLike = None, requires_grad: bool | None = None, **rest: object) -> array:
     """`ones` with shape, dtype, device and `requires_grad` of `src`.
 
     >>> wb.ones_like(wb.array([5, 6]))
@@ -153,7 +153,7 @@ def ones_like(src: array, device: DeviceLike = None, requires_grad: bool | None 
 
 
 def full_like(
-    src: array, value: object, device: DeviceLike = None, requires_grad: bool | None = None, **rest: Any
+    src: array, value: object, device: DeviceLike = None, requires_grad: bool | None = None, **rest: object
 ) -> array:
     """`full` with shape, dtype, device and `requires_grad` of `src`.
 

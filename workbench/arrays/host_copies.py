@@ -47,7 +47,7 @@ class HostCopies(Generic[A]):
             return None
         return self.on(found[0], dtype, values.shape[:outer], values.strides[:outer], found[1])
 
-    def cell(self, value: Any) -> A | None:
+    def cell(self, value: object) -> A | None:
         """The array element that a value was read from and still equals; an array of one element itself; else None."""
         tape = recorder()
         if tape is None:
@@ -100,7 +100,7 @@ class HostCopies(Generic[A]):
             return True
         return any(done)
 
-    def _piece(self, part: A, value: Any) -> bool:
+    def _piece(self, part: A, value: object) -> bool:
         part = part if part.ndim else part.reshape((1,))
         if isinstance(value, StridedArray) and value.size == part.size and value.dtype == part.dtype:
             write_array("copy", part, value if value.shape == part.shape else value.reshape(part.shape))
@@ -121,7 +121,7 @@ class HostCopies(Generic[A]):
             write_values(part, on_host(part.data), origin)
         return bool(origin)
 
-    def _parts(self, dst: A, data: Any) -> Iterator[tuple[Any, Any]]:
+    def _parts(self, dst: A, data: object) -> Iterator[tuple[Any, Any]]:
         """(part of `dst`, value) for values in nested lists that may have provenance; part None: shapes do not fit."""
         if isinstance(data, Instance):
             assert isinstance(dst.dtype, Struct)

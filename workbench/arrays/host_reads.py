@@ -93,10 +93,10 @@ class HostValues(np.ndarray):
         """Note that a vector or matrix of the host, which is no `HostValues`, has got this as a part."""
         received(target, sources_of(self))
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key: object) -> Any:
         return carrying(super().__getitem__(stripped(key)), self.sources)
 
-    def __setitem__(self, key: Any, value: object) -> None:
+    def __setitem__(self, key: object, value: object) -> None:
         sources = origin_of(value)
         super().__setitem__(stripped(key), stripped(value))
         part = super().__getitem__(_as_slices(key)) if _is_basic(key) else None
@@ -140,7 +140,7 @@ def _is_basic(key: object) -> bool:
     return all(isinstance(k, (int, np.integer, slice, str, type(...))) for k in keys)
 
 
-def _as_slices(key: Any) -> Any:
+def _as_slices(key: object) -> Any:
     """The key with each integer k as the slice k:k+1, so that indexing always makes an array."""
     keys = key if isinstance(key, tuple) else (key,)
     found = tuple(slice(k, k + 1 or None) if isinstance(k, (int, np.integer)) else k for k in keys)
@@ -148,7 +148,7 @@ def _as_slices(key: Any) -> Any:
 
 
 def _reduction(name: str) -> Callable[..., Any]:
-    def reduced(self: HostValues, *args: object, **choices: Any) -> Any:
+    def reduced(self: HostValues, *args: object, **choices: object) -> Any:
         sources = united((self.sources, sources_of(args)))
         target = choices.get("out")
         choices = {k: stripped(v) for k, v in choices.items()}
@@ -182,7 +182,7 @@ class HostSmall(HostValues, Small):
         made.cell = self.cell
         return made
 
-    def __setitem__(self, key: Any, value: object) -> None:
+    def __setitem__(self, key: object, value: object) -> None:
         super().__setitem__(key, value)
         self.cell = None
         self.sources = united((self.sources, sources_of(value)))
@@ -283,7 +283,7 @@ class HostRecord(np.void):
 
     __copy__ = __deepcopy__ = copy
 
-    def item(self, *place: Any) -> Any:
+    def item(self, *place: object) -> Any:
         return carrying(plain_record(self).item(*place), self.sources)
 
     tolist = item

@@ -39,7 +39,7 @@ def components_error(shape: tuple[int, ...], dtype: ElementType) -> LaunchError:
     return LaunchError(text, slug="components", why=why, instead=f"data.reshape(-1, {', '.join(map(str, inner))})")
 
 
-def converted_values(data: Any, dtype: ElementType | None) -> tuple[np.ndarray, ElementType]:
+def converted_values(data: object, dtype: ElementType | None) -> tuple[np.ndarray, ElementType]:
     """Host values as a NumPy array `(*shape, *components)` of the dtype, and the dtype (inferred where None)."""
     if isinstance(dtype, Struct):
         values = _records(data, dtype)

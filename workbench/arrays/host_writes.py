@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -92,7 +91,7 @@ def write_value(kind: str, dst: StridedArray, value: object, sources: tuple = ()
     host_write(kind, dst, None, values, perform, sources)
 
 
-def write_gradient(mine: StridedArray, value: Any, label: str) -> None:
+def write_gradient(mine: StridedArray, value: object, label: str) -> None:
     """Copy `value` to the gradient of the array `label`. Raises LaunchError [grad-dtype], [grad-shape]."""
     if not isinstance(value, StridedArray):
         text = f"{label}.grad = {type(value).__name__}: a gradient is given as an array"

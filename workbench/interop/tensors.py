@@ -62,7 +62,7 @@ class HostTensor(torch.Tensor):
         """The same memory; the gradient is meant to end here."""
         return _as(HostTensor, _plain(self))
 
-    def __dlpack__(self, *args: Any, **named: Any) -> Any:
+    def __dlpack__(self, *args: object, **named: object) -> Any:
         refuse_leaving(self.sources, "a library that takes it by DLPack", "wb.detach(tensor), if it is meant")
         return _plain(self).__dlpack__(*args, **named)
 
@@ -486,7 +486,7 @@ def _check_place(t: torch.Tensor, span: Span) -> None:
         )
 
 
-def like_tensor(view: Any, t: torch.Tensor) -> torch.Tensor:
+def like_tensor(view: object, t: torch.Tensor) -> torch.Tensor:
     """A copy of a piece of shadow as a tensor like `t`."""
     return tensor_of(view, t.device).reshape(t.shape).to(t.dtype)
 

@@ -74,11 +74,11 @@ class Scalar(Type):
         """Of a composite: the same shape over another scalar. Of a scalar: that scalar."""
         return scalar
 
-    def __call__(self, value: Any = 0):
+    def __call__(self, value: object = 0):
         return carried(self.numpy.type(value), (value,))
 
 
-def carried(made: Any, parts: Sequence[Any]) -> Any:
+def carried(made: object, parts: Sequence[Any]) -> Any:
     """A host value made of `parts`, with what they know of where they came from (numbers read while a tape records)."""
     for part in parts:
         carry = getattr(type(part), "carry_to", None)
@@ -442,7 +442,7 @@ class Small(np.ndarray):
             if (put := getattr(type(part), "put_into", None)) is not None:
                 put(part, self)
 
-    def fill(self, value: Any) -> None:
+    def fill(self, value: object) -> None:
         self[...] = value
 
     def __mul__(self, other: Any) -> Any:
@@ -475,7 +475,7 @@ class Small(np.ndarray):
             return function(*args, **choices)
         return super().__array_function__(function, types, args, choices)
 
-    def __imul__(self, other: Any) -> Any:
+    def __imul__(self, other: object) -> Any:
         return self * other if isinstance(other, Small) else super().__imul__(other)
 
     def _product(self, made: np.ndarray, other: np.ndarray) -> Small:

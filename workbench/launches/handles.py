@@ -27,7 +27,7 @@ class NotBuilt(LookupError):
     """Raised for a grid that a capture reads before it was ever built."""
 
 
-def numbered(thing: Any) -> int:
+def numbered(thing: object) -> int:
     """A new number for `thing`, valid while it lives and never used again."""
     number = next(_numbers)
     _living[number] = thing
@@ -83,7 +83,7 @@ def hold(program: Program, args: Sequence[Any], owner: Owner) -> Owner:
     return owner
 
 
-def rebuilt_in_place(thing: Any, arrays: Iterable[array | None]) -> tuple[array, ...]:
+def rebuilt_in_place(thing: object, arrays: Iterable[array | None]) -> tuple[array, ...]:
     """The arrays that are not empty; from now on `thing` is rebuilt in their memory."""
     _mark(thing, "held", thing)
     return tuple(a for a in arrays if a is not None and a.size)
@@ -97,7 +97,7 @@ def owner_of(memory: memory.Allocation) -> str:
     return ""
 
 
-def _mark(thing: Any, kind: str, owner: object) -> None:
+def _mark(thing: object, kind: str, owner: object) -> None:
     thing.__dict__.setdefault(kind, weakref.WeakSet()).add(owner)
 
 

@@ -47,7 +47,7 @@ def launch(
     adj_inputs: Sequence[Any] = (),
     adj_outputs: Sequence[Any] = (),
     check_bounds: bool | str | None = None,
-    **others: Any,
+    **others: object,
 ) -> Any:
     """Run `kernel` once per cell of the grid `dim` (an int, or a tuple of 1 to 4).
 

@@ -317,7 +317,7 @@ class _Loop:
             self.ready = self._run(k)
             yield self.ready
 
-    def _rerun(self, action: Any) -> None:
+    def _rerun(self, action: object) -> None:
         for _ in self._advance(action):
             pass
 

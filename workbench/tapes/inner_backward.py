@@ -67,10 +67,13 @@ class InnerBackward:
             space[self.gradients[a].allocation].data[...] = 0
 
     def _check(self, event: Event, arrived: Mapping[Allocation, Any]) -> None:
-        name = self.outer.names.called
-        if computed := [x for a, x in self.computed.items() if a in arrived]:
+        name = self.tape.names.called
+        if computed := [x for x in self.tape.arrays.values() if x.allocation in {*self.computed} & {*arrived}]:
+            x = name(computed[0])
             raise self._refused(
-                event, f"{name(computed[0])} is no leaf of it, and its gradient has no second derivative"
+                event,
+                f"{x} is no leaf of it, and its gradient has no second derivative",
+                f"wb.detach({x}.grad), if it is meant as a constant",
             )
         if self._length() != self.length:
             raise self._refused(event, "it recorded further launches since")

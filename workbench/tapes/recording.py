@@ -224,7 +224,7 @@ class Recording:
             if not left_out or then == (len(active), following):
                 return tuple(mask)
 
-    def meets_gradient(self, a: array, place: Any) -> bool:
+    def meets_gradient(self, a: array, place: object) -> bool:
         """Follow memory with a gradient that a tape published, so that a walk which comes to it is refused.
 
         Returns False where nobody published it, or its bytes were written since.
@@ -293,7 +293,7 @@ class Recording:
         kind: str,
         dst: array,
         src: array | None,
-        value: Any,
+        value: object,
         perform: Callable[[], None],
         where: Where | None,
         sources: tuple[HostRead, ...] = (),
@@ -363,7 +363,7 @@ class Recording:
         written: Sequence[array],
         perform: Callable[[], None],
         reason: str,
-        place: Any,
+        place: object,
     ) -> Event:
         """Record a step `perform` without known adjoint that may read `arrays` and writes those in `written`.
 

@@ -205,9 +205,8 @@ class Tape(Recording, metaclass=Listed):
                 instead = "tape.backward(loss)   which calls the function"
                 raise GradientError(text, slug="func-replay", where=event.where, instead=instead)
         with memory.LOCK, memory.unrecorded():
-            space = Workspace()
-            for a, data in (self.last_seeds if seeds is None else seeds).items():
-                space[a] = Shadow(a, start=data)
+            given = self.last_seeds if seeds is None else seeds
+            space = Workspace({a: Shadow(a, start=data) for a, data in given.items()})
             return walk(self, space, observe, before, step=step, only=self.within if seeds is None else None)[0]
 
     def adjoint(self, a: array, at: Event | None = None) -> np.ndarray:
@@ -335,14 +334,12 @@ class Tape(Recording, metaclass=Listed):
         >>> "f[0]: -2 instead of -2.5" in picture.text
         True
         """
-        self._name_other(against)
         return self._ask("show", None, against)
 
     def explore(self, against: object = None, film: object = None) -> Any:
         """The live picture: a widget with a reverse cursor, heat-maps, ledger, microscope. `against` as in `show`.
 
         film   True, points, or a dict of the arguments of `film`: the film above the lanes, on the same cursor."""
-        self._name_other(against)
         return self._ask("explore", None, against, film=film)
 
     def film(self, points: object = None, **choices: object) -> Any:
@@ -373,7 +370,6 @@ class Tape(Recording, metaclass=Listed):
         >>> tape.film(x).values("points").shape  # before each of 10 steps, and behind them; 5 points; 2 components
         (11, 5, 2)
         """
-        self._name_other(choices.get("against"))
         return self._ask("film", points, **choices)
 
     def to_html(self, path: object, against: object = None, **choices: object) -> Any:
@@ -381,7 +377,6 @@ class Tape(Recording, metaclass=Listed):
 
         `against` as in `show`; cells=[(array, index)] and threads=[(launch, thread)] say whose ledgers and
         microscopes are in it."""
-        self._name_other(against)
         return self._ask("to_html", path, against=against, **choices)
 
     def ledger(self, a: array, index: object = (), at: object = None) -> Any:
@@ -432,11 +427,10 @@ class Tape(Recording, metaclass=Listed):
         'the runs part here: dt is 0.5 here, 0.25 there; it writes q[0] = 1 here, 0.75 there, and 2 more numbers.'
         """
         if against is not None:
-            self._name_other(against)
             return self._ask("against", against)
         return self._ask("diagnose", loss, grads)
 
-    def trust(self, loss: array, x: Any = None, executor: Any = None, progress: bool = True) -> Any:
+    def trust(self, loss: array, x: object = None, executor: object = None, progress: bool = True) -> Any:
         """Return how far the gradient of a loss can be followed by moving x (one array or several), as a `Trust`."""
         return self._ask("trust", loss, x, executor, progress)
 
@@ -451,14 +445,11 @@ class Tape(Recording, metaclass=Listed):
     def __deepcopy__(self, memo: dict) -> Tape:
         return ask("duplicate", self)
 
-    def _name_other(self, other: object) -> None:
-        """Note what the program of our caller calls the arrays of another tape."""
-        if isinstance(other, Tape):
-            other.names.note(sys._getframe(2))
-
     def _ask(self, question: str, *args: object, **choices: object) -> Any:
         capture_log.refuse(f"tape.{question}()")
-        self.names.note(sys._getframe(2))
+        for tape in (self, *args, *choices.values()):
+            if isinstance(tape, Tape):
+                tape.names.note(sys._getframe(2))  # as the program of our caller calls the arrays
         self.names.guess()
         return ask(question, self, *args, **choices)
 

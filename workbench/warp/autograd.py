@@ -27,16 +27,16 @@ Found = dict[tuple[int, int], array]
 
 def jacobian(
     function: Kernel | Callable,
-    dim: Any = None,
+    dim: object = None,
     inputs: Sequence[Any] | None = None,
     outputs: Sequence[Any] | None = None,
     input_output_mask: Mask = None,
-    device: Any = None,
+    device: object = None,
     max_blocks: int = 0,
     block_dim: int | None = None,
     max_outputs_per_var: int = -1,
     plot_jacobians: bool = False,
-    metadata: Any = None,
+    metadata: object = None,
     restore_inputs: bool = True,
 ) -> Found:
     """The exact Jacobians of a kernel (with `dim`, `inputs`, `outputs`) or of a function that returns arrays.
@@ -74,17 +74,17 @@ def jacobian(
 
 def jacobian_fd(
     function: Kernel | Callable,
-    dim: Any = None,
+    dim: object = None,
     inputs: Sequence[Any] | None = None,
     outputs: Sequence[Any] | None = None,
     input_output_mask: Mask = None,
-    device: Any = None,
+    device: object = None,
     max_blocks: int = 0,
     block_dim: int | None = None,
     max_inputs_per_var: int = -1,
     eps: float = 1e-4,
     plot_jacobians: bool = False,
-    metadata: Any = None,
+    metadata: object = None,
     restore_inputs: bool = True,
 ) -> Found:
     """`jacobian` by central differences of step `eps`, in the program's own precision: rough in float32.
@@ -260,11 +260,11 @@ def _shown(found: Found, labels: tuple[list[str], list[str]]) -> Found:
     return found
 
 
-def _differentiable(a: Any) -> bool:
+def _differentiable(a: object) -> bool:
     return isinstance(a, array) and is_float(a.dtype)
 
 
-def _copied(a: Any) -> Any:
+def _copied(a: object) -> Any:
     return clone(a, requires_grad=False) if isinstance(a, array) else a
 
 

@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 from test_watch import X, parameters
+from tqdm import tqdm
 
 import workbench as wb
+from workbench import tables
 
 pytestmark = [pytest.mark.needs_warp, pytest.mark.needs_cc]
 
@@ -170,21 +172,28 @@ def test_many_scattered_host_writes_are_one_event_through_which_nothing_flows(k:
     np.testing.assert_allclose(row.exact, 2 * (start + (1 - odd)) + 2 * start * odd)
 
 
-def test_reading_kernels_shows_a_bar_only_once_it_has_taken_long(monkeypatch: Any, capsys: Any) -> None:
-    from workbench.warp.watch import launch_calls
+def test_reading_kernels_shows_a_bar_once_it_has_taken_long_where_somebody_looks(
+    k: Any,  # noqa: F811
+    wp: Any,  # noqa: F811
+    monkeypatch: Any,
+    capsys: Any,
+) -> None:
+    x, y, _ = parameters(wp)
 
-    quick = launch_calls.Progress()
-    with quick.reading("a"):
-        pass
-    assert quick.bar is None and capsys.readouterr().err == ""
-    monkeypatch.setattr(launch_calls, "PATIENCE_S", -1.0)
-    slow = launch_calls.Progress()
-    for name in ("a", "b"):
-        with slow.reading(name):
-            pass
-    assert slow.bar.n == 2
-    slow.close()
-    assert "reading kernels" in capsys.readouterr().err and slow.bar is None
+    def read() -> str:
+        with wb.interop.warp.watch() as seen:
+            wp.launch(k.square, 3, inputs=[x], outputs=[y])
+            wp.launch(k.cubed, 3, inputs=[x], outputs=[y])
+        assert seen.launches.progress.done == 2
+        return capsys.readouterr().err
+
+    monkeypatch.setattr(tables, "_bar_here", lambda: tqdm)
+    assert read() == "", "it took no second"
+    monkeypatch.setattr(tables, "BAR_AFTER_S", -1.0)
+    assert "reading kernels" in read()
+    monkeypatch.undo()
+    monkeypatch.setattr(tables, "BAR_AFTER_S", -1.0)
+    assert read() == "", "there is no terminal"
 
 
 def test_what_a_launch_has_changed_was_not_written_by_the_host(k: Any, wp: Any) -> None:  # noqa: F811

@@ -106,6 +106,17 @@ def test_what_depends_on_an_opaque_event_is_unverified_and_not_drawn(opaque):
     assert "opaque" in seen.show().svg
 
 
+def test_an_opaque_launch_that_no_gradient_comes_to_hides_nothing(k):
+    a, wp = arrays(k.wp), k.wp
+    with wb.interop.warp.watch(keep="all") as seen:
+        with wp.Tape() as tape:
+            wp.launch(k.texture_like, 3, inputs=[a.x, wp.uint64(0)], outputs=[a.y])
+            wp.launch(k.total, 3, inputs=[a.x], outputs=[a.loss])
+        tape.backward(a.loss)
+    (row,) = [line for line in lines(seen.show().text) if line.startswith("#0 texture_like")]
+    assert row.rstrip().endswith("x 1")
+
+
 def test_one_file_holds_the_table_and_both_gradients(wrong, tmp_path):
     seen, _ = wrong
     page = seen.to_html(tmp_path / "seen.html").read_text("utf-8")
@@ -196,3 +207,14 @@ def test_a_second_backward_has_a_picture_of_its_own(k):
     np.testing.assert_allclose(first.here, 3 * now[0] ** 2, rtol=1e-6)
     known = [level for e in figure.trace.events[: first.position] for level in e.adjoint if not level.unknown]
     assert not known  # what Warp's tape has not recorded is not gone through
+
+
+def test_a_copy_of_the_script_is_in_no_block_of_a_package() -> None:
+    from workbench.warp.watch.pictures import by_module
+
+    files = ["engine/solver.py", "engine/solver.py", "script.py", "engine/solver.py", "engine/solver.py"]
+    events: list[Any] = [SimpleNamespace(where=SimpleNamespace(file=file)) for file in files]
+    kernel = SimpleNamespace(func=SimpleNamespace(__module__="engine.solver"))
+    steps: list[Any] = [SimpleNamespace(event=events[n], kernel=kernel) for n in (0, 3)]  # others copy, or fill
+    found = [(block.name, block.first, block.last) for block in by_module(steps, events)]
+    assert found == [("solver", 0, 2), ("solver", 3, 5)]

@@ -24,7 +24,7 @@ from . import cuda_tiles
 from .body import ArrayNames, Body
 from .c import TURNS, filled, head, plain
 from .c_names import composites, type_name, typedef, zero
-from .signature import MAX_RANK, PLAIN, Signature, Variant
+from .signature import PLAIN, Signature, Variant
 from .tiles import has_tiles
 
 TYPES, HALF, CHECKS, STACK, WITHIN, OVER, UPDATE, WARP_SUM, BLOCK_SUM, WORDS = c_texts(
@@ -229,15 +229,9 @@ def word(type: Type) -> int:
 
 def wide_pointers(function: Function, variant: Variant) -> tuple[tuple[int, int], ...]:
     """(byte offset in the argument block, alignment) of each pointer that `Variant.aligned` is about."""
-    at, found = 8 * MAX_RANK, []
-    for p in function.params:
-        if not isinstance(p.type, Array):
-            at += -(-numeric(p).itemsize // 8) * 8
-            continue
-        if p.name in variant.contiguous and word(p.type.dtype):
-            found.append((at, word(p.type.dtype)))
-        at += 8 + 16 * p.type.ndim
-    return tuple(found)
+    found = zip(function.params, Signature(function).offsets, strict=True)
+    arrays = [(at, word(p.type.dtype)) for p, at in found if isinstance(p.type, Array) and p.name in variant.contiguous]
+    return tuple((at, width) for at, width in arrays if width)
 
 
 def _known(index: Value) -> object:

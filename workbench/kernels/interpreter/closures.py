@@ -51,7 +51,7 @@ class ThreadStack:
     def __init__(self, type: Stack):
         self.capacity, self.held = type.capacity, []
 
-    def push(self, thread: tuple[int, ...], value: Any, stmt: ir.Stmt) -> None:
+    def push(self, thread: tuple[int, ...], value: object, stmt: ir.Stmt) -> None:
         if len(self.held) == self.capacity:
             raise RuntimeError(f"internal error: a stack of capacity {self.capacity} overflows ({stmt.where})")
         self.held.append(value)

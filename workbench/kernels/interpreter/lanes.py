@@ -110,7 +110,7 @@ class LaneClosures(LaneBlock):
     def stack(self, type: Stack) -> Any:
         return _Heap(type.dtype, self.undo)
 
-    def failure(self, stmt: ir.Stmt, thread: Any) -> Exception:
+    def failure(self, stmt: ir.Stmt, thread: object) -> Exception:
         """The signal to run the block one by one, which finds whose thread it is, and what ran before it."""
         return LanesDiverge()
 

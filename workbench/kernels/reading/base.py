@@ -34,7 +34,7 @@ Opened = tuple[str, Handle, str]  # the parameter with the number, what it stand
 READERS: dict[int, Callable[..., Any]] = {}  # of builtins with a form of their own, by the id of what is called
 
 
-def reads(*builtins: Meaning, **fixed: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def reads(*builtins: Meaning, **fixed: object) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Decorator: the function reads calls of these builtins; it takes the reader, the call, and what is `fixed`."""
 
     def enter(read: Callable[..., Any]) -> Callable[..., Any]:

@@ -167,8 +167,6 @@ def _range(type: Scalar) -> range:
 
 def is_float_of(type: Scalar, x: float, exactly: bool) -> bool:
     """True if a float type holds `x`: an integer exactly, any other number to rounding, not as infinity or zero."""
-    if type is float32 and not exactly:  # what literals are by themselves
-        return True
     with np.errstate(all="ignore"):
         y = float(type.numpy.type(x))
     return y == x or (not exactly and (x != x or (math.isfinite(y) and y != 0.0)))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -21,11 +22,12 @@ from ...device import on_host
 from ...errors import GradientError, LaunchError
 from ...kernels.types import is_float
 from ...tapes.replay import Runs
+from ...tapes.reverse import Observer
 from ...tapes.seeds import check_seed
 from ...tapes.tape import Tape
 from .film_choice import FilmChoice, refused
 from .loops import turns
-from .snapshot import TapeMoments, full_shape, reduced
+from .snapshot import SeedBytes, TapeMoments, full_shape, reduced
 from .text import clean
 
 MOST = 1 << 25  # bytes of all frames
@@ -121,7 +123,7 @@ class FilmReel:
     ghosts: dict[str, np.ndarray] = field(default_factory=dict)
     parted: tuple[int, str] | None = None
     named: dict[str, FilmTrack] = field(default_factory=dict)  # what functions have asked for
-    _runs: Runs | None = None
+    seeds: SeedBytes = field(default_factory=dict)  # of the adjoints
 
     @property
     def dims(self) -> int:
@@ -168,14 +170,18 @@ class FilmReel:
         return [*found, *(t.note.strip() for t in every if t.note), *self.remarks, *choice.remarks]
 
     @property
+    def falling(self) -> FilmTrack | None:
+        """The track whose adjoints, negated, are the arrows; None if they are values, or none are drawn."""
+        track = self.tracks.get("arrows") or self.tracks.get("points")
+        own = track is not None and track.role == "arrows" and not self.choice.arrows_of
+        return None if self.choice.arrows is None or own or track is None or track.adjoint is None else track
+
+    @property
     def arrows(self) -> np.ndarray | None:
         """(frames, count, components) of the arrows that are drawn: minus an adjoint, or values."""
-        track = self.tracks.get("arrows") or self.tracks.get("points")
-        if track is None or self.choice.arrows is None:
-            return None
-        if track.role == "arrows" and not self.choice.arrows_of:
-            return track.values
-        return None if track.adjoint is None else -track.adjoint
+        if "arrows" in self.tracks and not self.choice.arrows_of:
+            return self.tracks["arrows"].values
+        return None if (track := self.falling) is None else -np.asarray(track.adjoint)
 
     @property
     def colours(self) -> np.ndarray | None:
@@ -184,24 +190,27 @@ class FilmReel:
         found = None if track is None else track.adjoint if self.choice.colour_of else track.values
         return None if found is None else found[..., 0]
 
+    @cached_property
     def runs(self) -> Runs:
         """The recorded program, to run again. Raises what `tape.replay` raises."""
-        self._runs = self._runs or Runs(self.tape)
-        return self._runs
+        return Runs(self.tape)
 
-    def run(self, tracks: Sequence[FilmTrack], end: Callable[[], None] = lambda: None) -> list[np.ndarray]:
-        """The frames of tracks in a run from where `runs()` was restarted, as `values`; `end` is called at its end."""
-        runs, frames = self.runs(), {n: k for k, n in enumerate(self.moments)}
+    @cached_property
+    def at(self) -> dict[int, int]:
+        """The frame of a moment."""
+        return {n: k for k, n in enumerate(self.moments)}
+
+    def run(self, tracks: Sequence[FilmTrack]) -> list[np.ndarray]:
+        """The frames of tracks in a run from where `runs` was restarted, as `values`."""
         asked = [track for track in (*tracks, *self.named.values()) if track.draw is None]
         found = {id(track): np.zeros(track.values.shape, np.float32) for track in asked}
 
         def take(n: int) -> None:
-            if (k := frames.get(n)) is not None:
+            if (k := self.at.get(n)) is not None:
                 for track in asked:
-                    found[id(track)][k] = track.shaped(read_values(runs.of(track.arrays[track.places[k]])))
+                    found[id(track)][k] = track.shaped(read_values(self.runs.of(track.arrays[track.places[k]])))
 
-        runs.run(take)
-        end()
+        self.runs.run(take)
         look = {name: found[id(track)] for name, track in self.named.items()}
         return [self.drawn(track, look.__getitem__) if track.draw else found[id(track)] for track in tracks]
 
@@ -235,11 +244,27 @@ class FilmReel:
             raise refused(f"{track.role} of {track.name} is {need}, as many in each frame, not {list(shapes)[:2]}.")
         return np.stack(frames)
 
-    def derivative(self, track: FilmTrack, k: int, space: Workspace) -> np.ndarray:
-        """The adjoint or tangent, in a walk that is at the moment of frame `k`, of what is drawn there."""
-        a = track.arrays[track.places[k]]
-        known = a.allocation in space
-        return track.shaped(on_host(shadow_view(a, space[a.allocation])) if known else np.zeros(full_shape(a)))
+    def along(self, tracks: Sequence[FilmTrack], walk: Callable[[Observer], Any], end: Workspace) -> list[np.ndarray]:
+        """The adjoints or tangents of tracks at all frames of a walk; `end` has those behind the tape."""
+        at = {self.tape.events[n]: k for n, k in self.at.items() if n < len(self.tape.events)}
+        found = [np.zeros(track.values.shape, np.float32) for track in tracks]
+
+        def take(k: int | None, space: Workspace) -> None:
+            if k is not None:
+                for track, numbers in zip(tracks, found, strict=True):
+                    a = track.arrays[track.places[k]]
+                    if a.allocation in space:
+                        numbers[k] = track.shaped(on_host(shadow_view(a, space[a.allocation])))
+
+        walk(lambda event, space: take(at.get(event), space))
+        take(self.at.get(len(self.tape.events)), end)
+        return found
+
+    def walked(self, tracks: Sequence[FilmTrack], seeds: SeedBytes | None = None) -> list[np.ndarray]:
+        """The adjoints of tracks at all frames, from one walk with these seeds, or those of the last `backward`."""
+        given = self.tape.last_seeds if seeds is None else seeds
+        end = Workspace({a: Shadow(a, start=data) for a, data in given.items()})
+        return self.along(tracks, lambda observe: self.tape.retrace(observe, None, seeds), end)
 
 
 def reel(tape: Tape, choice: FilmChoice, every: int | None = None, most: int = MOST, walked: bool = True) -> FilmReel:
@@ -311,7 +336,7 @@ def _take_values(made: FilmReel, tracks: Sequence[FilmTrack]) -> None:
     if not lacking:
         return
     try:
-        made.runs().restart()
+        made.runs.restart()
         found = made.run(lacking)
         for track, again in zip(lacking, found, strict=True):
             known = np.broadcast_to(track.known, again.shape)
@@ -320,7 +345,7 @@ def _take_values(made: FilmReel, tracks: Sequence[FilmTrack]) -> None:
                 raise GradientError(text, slug="replay-differs")
     except GradientError as error:
         hint = ' wb.Tape(keep="all") keeps it.' * ("[not-kept]" in str(error))
-        made.remarks.append(f"The program could not run again: {_first_line(error)}{hint}")
+        made.remarks.append(f"The program could not run again: {first_line(error)}{hint}")
         for track in lacking:
             missing = sum(not frame.all() for frame in track.known)
             track.note += f" {track.name} was not kept in {missing} of {len(track.known)} frames."
@@ -345,7 +370,8 @@ def _take_kept(track: FilmTrack, made: FilmReel, moments: TapeMoments) -> None:
     track.known = None if mask.all() else mask
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
+    """The first line of an error, for a sentence of a film."""
     return clean(str(error).splitlines()[0])
 
 
@@ -363,30 +389,18 @@ def _take_adjoints(made: FilmReel) -> None:
                 tape.refuse_inactive(a)
             asked += [track] if followed[track.role] and is_float(track.arrays[0].dtype) else []
         except GradientError as error:
-            track.note += f" No adjoint of {track.name}: {_first_line(error)}"
+            track.note += f" No adjoint of {track.name}: {first_line(error)}"
     if not tape.last_seeds:
         made.remarks.append("No adjoints: tape.backward(loss) comes first.")
         return
-    frames = {n: k for k, n in enumerate(made.moments)}
-    at = {event: frames[n] for n, event in enumerate(tape.events) if n in frames}
-    found = {id(track): np.zeros(track.values.shape, np.float32) for track in asked}
-
-    def take(k: int | None, space: Workspace) -> None:
-        if k is not None:
-            for track in asked:
-                found[id(track)][k] = made.derivative(track, k, space)
-
-    seeds = Workspace()
-    for a, seed in tape.last_seeds.items():
-        seeds[a] = Shadow(a, start=seed)
-    take(frames.get(len(tape.events)), seeds)
+    made.seeds = {a: seed.copy() for a, seed in tape.last_seeds.items()}
     try:
-        tape.retrace(lambda event, space: take(at.get(event), space))
+        found = made.walked(asked)
     except GradientError as error:
-        made.remarks.append(f"No adjoints: {_first_line(error)}")
+        made.remarks.append(f"No adjoints: {first_line(error)}")
         return
-    for track in asked:
-        track.adjoint = found[id(track)]
+    for track, adjoint in zip(asked, found, strict=True):
+        track.adjoint = adjoint
 
 
 # ---- scales

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import linecache
+from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -98,34 +99,17 @@ def _list(tokens: Sequence[_Token], parent: int, found: list[Fold]) -> None:
 
 def _scoped(events: Sequence[Event], scopes: Sequence[Scope]) -> list[_Token]:
     """Events as tokens, folded; those in a scope inside the token of that scope."""
-    sites, top = _sites(events), list[_Token]()
-    stack: list[tuple[Scope, list[_Token]]] = []
-    opening = sorted(scopes, key=lambda s: s.first)  # stable: the outer one of two was opened first
-    at = 0
-    for n in range(len(events) + 1):
-        while stack and _end(stack[-1][0], len(events)) <= n:
-            _close(stack, top, len(events))
-        while at < len(opening) and opening[at].first == n:
-            if _end(opening[at], len(events)) > n:
-                stack.append((opening[at], []))
-            at += 1
-        if n < len(events):
-            event, site = events[n], next(sites)
-            token = _Token((event.kind, event.label, site.line), event.label, n, n + 1, site)
-            (stack[-1][1] if stack else top).append(token)
-    return _folded(top)
-
-
-def _end(scope: Scope, count: int) -> int:
-    return count if scope.last is None else scope.last
-
-
-def _close(stack: list[tuple[Scope, list[_Token]]], top: list[_Token], count: int) -> None:
-    scope, inside = stack.pop()
-    site = inside[0].site
-    token = _Token(("scope", scope.name), scope.name, scope.first, _end(scope, count), site, "scope")
-    token.inner = _folded(inside)
-    (stack[-1][1] if stack else top).append(token)
+    tokens = [
+        _Token((event.kind, event.label, site.line), event.label, n, n + 1, site)
+        for n, (event, site) in enumerate(zip(events, _sites(events), strict=True))
+    ]
+    for scope in sorted(scopes, key=lambda one: one.first)[::-1]:  # stable: the inner one of two was opened last
+        last = len(events) if scope.last is None else scope.last
+        a, b = (bisect_left(tokens, n, key=lambda token: token.first) for n in (scope.first, last))
+        if inside := tokens[a:b]:
+            tokens[a:b] = [_Token(("scope", scope.name), scope.name, scope.first, last, inside[0].site, "scope")]
+            tokens[a].inner = _folded(inside)
+    return _folded(tokens)
 
 
 def _sites(events: Iterable[Event]) -> Iterator[_Site]:
@@ -189,13 +173,16 @@ def _folded(tokens: list[_Token]) -> list[_Token]:
             token.site = token.site.out
     if few:
         return _folded(tokens)
-    loop = max(weights, key=lambda one: weights[one])
-    found, at = list[_Token](), 0
+    alike = Counter(count for _, count in weights.values())
+    loop = max(weights, key=lambda one: (weights[one][0], alike[weights[one][1]], weights[one][1]))
+    found, at, first = list[_Token](), 0, places[loop][0]
     for a, b in pairwise([*places[loop], len(tokens)]):
         left = any(token.site.function == loop[:1] for token in tokens[a + 1 : b])  # the function has left the loop
         if left or b == len(tokens):
-            found += _turned(tokens[at : a + 1], loop)
-            at = a + 1
+            usual = {token.key for token in tokens[first:a] if weights[loop][0]}
+            end = next((n for n in range(a + 1, b) if tokens[n].key not in usual), b)  # of the last turn
+            found += _turned(tokens[at:end], loop)
+            at, first = end, b
     return [*found, *_folded(tokens[at:])]
 
 

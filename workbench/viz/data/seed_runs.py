@@ -120,8 +120,7 @@ class Seeds:
         return sum(int(np.prod(full_shape(a))) for a in self.inputs.values())
 
     def name_of(self, k: int) -> str:
-        """`y[2, 1]` for a component by its number."""
-        return _cell(self.output, k, self.shape)
+        return cell_name(self.output, k, self.shape)
 
     def value(self) -> np.ndarray:
         """A copy of the output's contents at the end of the tape. Raises GradientError [overwritten]."""
@@ -267,13 +266,14 @@ class Seeds:
 
     def column_name(self, column: int) -> str:
         name, k = self.place(column)
-        return _cell(name, k, full_shape(self.inputs[name]))
+        return cell_name(name, k, full_shape(self.inputs[name]))
 
 
 # ---- names
 
 
-def _cell(name: str, k: int, shape: tuple[int, ...]) -> str:
+def cell_name(name: str, k: int, shape: tuple[int, ...]) -> str:
+    """`y[2, 1]` for a component of an array of this shape by its number."""
     return f"{name}[{', '.join(str(i) for i in np.unravel_index(k, shape))}]"
 
 

@@ -18,11 +18,12 @@ import numpy as np
 from ...arrays.allocation import Allocation
 from ...arrays.array import array
 from ...arrays.span import Span, byte_entries
-from ...arrays.workspace import Shadow, Workspace, gradient_dtype, shadow_view
+from ...arrays.workspace import Shadow, Workspace, add_seed, gradient_dtype, shadow_view
 from ...device import on_host
 from ...errors import GradientError
 from ...kernels.types import Struct, is_float
 from ...tapes.events import Event, checksum_of
+from ...tapes.seeds import check_seed
 from ...tapes.tape import Tape
 
 Retrace = Callable[..., Workspace]  # of (observe, before), as `Tape.retrace`
@@ -274,17 +275,11 @@ class TapeMoments:
                     made = blank[key]
                 found.setdefault(key, {})[position] = made
 
-        def observe(event: Event, space: Workspace) -> None:
-            if event in places:
-                take(places[event], space)
-
-        space = Workspace()
-        for a in {a.allocation for a, _, _ in wanted if a.allocation in seeds}:
-            space[a] = Shadow(a, start=seeds[a])
-        take(len(self.events), space)
+        started = {a.allocation for a, _, _ in wanted if a.allocation in seeds}
+        take(len(self.events), Workspace({a: Shadow(a, start=seeds[a]) for a in started}))
         try:
             if places:
-                self.retrace(observe, None)
+                self.retrace(lambda event, space: take(places.get(event, -1), space), None)
         except GradientError as error:
             self.refused = error
             raise
@@ -292,6 +287,21 @@ class TapeMoments:
             self.walked[key] = self.walked.pop(key, {}) | pictures
         while len(self.walked) > len(found) + FRAMES:
             self.walked.pop(next(iter(self.walked)))
+
+
+def seed_bytes(
+    tape: Tape, grads: Mapping[Any, Any], minus: Mapping[Any, Any] | None = None, start: SeedBytes | None = None
+) -> dict[Allocation, Any]:
+    """The bytes for `Tape.retrace` of seeds {array: seed}, those of `minus` taken away, on top of the ones in `start`.
+
+    Raises GradientError for a seed that does not fit.
+    """
+    space = Workspace({a: Shadow(a, start=data) for a, data in (start or {}).items()})
+    taken = ((a, array(seed.numpy() * -1, dtype=seed.dtype)) for a, seed in (minus or {}).items())
+    for a, seed in (*grads.items(), *taken):
+        check_seed(tape, a)
+        add_seed(space, a, seed)
+    return {a: shadow.data.copy() for a, shadow in space.items()}
 
 
 def size_of(frame: DrawnSlice) -> int:

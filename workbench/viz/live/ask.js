@@ -4,8 +4,8 @@
 const LOST = 10_000; // milliseconds without a word after which a question that changes nothing is asked once more
 
 /** Who asks: `ask(what, more)` is the answer; `keen` asks for what is wanted now. @param {any} model
- * @param {string} uid @param {(text: string) => void} say */
-export function asker(model, uid, say) {
+ * @param {string} uid @param {(text: string) => void} say @param {number} [lost] 0 where questions take long, and must not be worked out twice */
+export function asker(model, uid, say, lost = LOST) {
   let asked = 0;
   const waiting = new Map();
   const ask = (/** @type {string} */ what, /** @type {any} */ more = {}, /** @type {(busy: string) => void} */ wait = say, lost = 0) => new Promise((done, fail) => {
@@ -38,7 +38,7 @@ export function asker(model, uid, say) {
    * @param {string} what @param {() => any} wanted @param {(answer: any, asked: any) => void} take @param {(error: string) => void} refuse
    * @param {(busy: string) => void} [wait] */
   function keen(what, wanted, take, refuse, wait = say) {
-    let running = false, again = false;
+    let running = false, again;
     return async function go() {
       if (running) { again = true; return; }
       running = true;
@@ -47,7 +47,7 @@ export function asker(model, uid, say) {
         const more = wanted();
         if (!more) break;
         try {
-          take(await ask(what, more, wait, LOST), more);
+          take(await ask(what, more, wait, lost), more);
           say("");
         } catch (error) {
           refuse(/** @type {Error} */ (error).message);

@@ -1,12 +1,11 @@
 // @ts-check
-// The camera of a stage: what of space is seen where on the canvas. Two axes stay flat; three are turnedTo, without perspective.
+// The camera of a stage: what of space is seen where on the canvas. Two axes stay flat; three are turned, without perspective.
 
 const MARGIN = 0.86, STEEP = 1.5;
 
 /** @param {number} dims @param {number[][]} box [least, most] of each axis */
 export function cameraOf(dims, box) {
-  const camera = { dims, wide: 1, tall: 1, zoom: 1, at: [0, 0, 0], yaw: dims === 3 ? 0.6 : 0, pitch: dims === 3 ? 0.4 : 0, box };
-  return camera;
+  return { dims, wide: 1, tall: 1, zoom: 1, at: [0, 0, 0], yaw: dims === 3 ? 0.6 : 0, pitch: dims === 3 ? 0.4 : 0, box };
 }
 
 /** See all of a box. @param {any} camera @param {number[][]} [box] */

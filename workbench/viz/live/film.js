@@ -19,7 +19,7 @@ export default {
     hearLate(model);
     try {
       film(model, el, signal);
-    } catch (error) { // drawing must not takeRun the cell down
+    } catch (error) { // drawing must not take the cell down
       el.append(h("p", { class: "wb-view wb-error" }, `The film could not be drawn: ${error}. The tape and its gradients are not affected.`));
       throw error;
     }

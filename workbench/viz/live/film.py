@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import traitlets
 
-from ...arrays import allocation as memory
 from ...errors import LaunchError
 from ...tables import png
 from ...tapes.tape import Tape
@@ -24,11 +23,11 @@ from ..data.film_against import lay_beside
 from ..data.film_choice import choose
 from ..picture.svg import data_uri, quoted
 from .saved import SIZE, Saved
-from .view import PAGE, cells, module, quiet_memory, reply, style
+from .view import PAGE, cells, module, reply, style
 from .what_if import WhatIf
 from .widget import Widget
 
-STAGE = tuple(f"{name}.js" for name in "film_frames camera film_paint film_bar film_what_if film_stage".split())
+STAGE = ("camera.js", *(f"film_{part}.js" for part in "frames paint bar seed what_if stage".split()))
 FILM = ("elements.js", "ask.js", "late_messages.js", *STAGE, "film.js")
 PLAYED_MOST = 1_500_000  # bytes of a film that a notebook keeps
 PLAYED = """<style>.wb-poster:has(~.wb-played){{display:none}} .wb-played{{width:100%;height:680px;border:0}}</style>
@@ -117,9 +116,7 @@ class Film(Saved, Widget):
         cells.listen()
         self.reel, self.caption, self.moments, self.steps = made, "\n".join(made.caption), made.moments, made.steps
         self.parted = made.parted
-        with memory.LOCK, memory.unrecorded():
-            self.what_if = WhatIf(made)
-        meta, data = packed(made)
+        self.what_if, (meta, data) = WhatIf(made), packed(made)
         start = made.moments[made.poster]
         super().__init__(film_meta={**meta, "what_if": self.what_if.meta}, film_data=data, cursor=start)
         self.on_msg(self._heard)
@@ -129,12 +126,7 @@ class Film(Saved, Widget):
 
     def _heard(self, _: object, content: object, buffers: object) -> None:
         if isinstance(content, dict) and content.get("ask") == "what_if":
-            self.send(*reply(self._answer, content))
-
-    def _answer(self, content: Mapping[str, Any]) -> tuple[Any, list[bytes]]:
-        with quiet_memory():
-            cells.give_way()
-            return self.what_if.answer(content)
+            self.send(*reply(self.what_if.answer, content))
 
     def values(self, layer: str) -> np.ndarray:
         """The values of "points", "field", "colour" or "arrows", float32: a frame along the first axis."""
@@ -142,8 +134,7 @@ class Film(Saved, Widget):
 
     def adjoints(self, layer: str) -> np.ndarray:
         """The adjoints of a layer, as `values`. Raises LaunchError where it has none."""
-        found = self._track(layer).adjoint
-        if found is None:
+        if (found := self._track(layer).adjoint) is None:
             raise LaunchError(f"film: there are no adjoints of {layer!r}.", slug="film-layer", why=self.caption)
         return found.copy()
 

@@ -20,6 +20,12 @@ export function framesOf(meta, view) {
   };
 }
 
+/** A reader of numbers that the kernel answered with: `count` frames of them, or one. @param {DataView} view @param {number} count */
+export function readerOf(view, count) {
+  const of = new Float32Array(view.buffer.slice(view.byteOffset, view.byteOffset + view.byteLength)), size = of.length / count;
+  return (/** @type {number} */ k) => (count > 1 ? of.subarray(k * size, (k + 1) * size) : of);
+}
+
 /** The frame at a moment of the tape: the last one that is not behind it. @param {number[]} moments @param {number} cursor */
 export function frameAt(moments, cursor) {
   let low = 0, high = moments.length;

@@ -46,12 +46,16 @@ export function paintScene(f) {
   const shown = f.run ? f.run(k) : frames.point(k), known = f.run ? null : frames.known?.(k);
   f.places = placesOf(camera, shown, frames.width);
   if (known) known.forEach((/** @type {number} */ sure, /** @type {number} */ i) => { if (!sure) f.places.fill(NaN, 3 * i, 3 * i + 3); });
-  if (f.was) paintWas(f, pen, ink, frames.point(k));
-  else if (frames.beside) paintWas(f, pen, ink, frames.beside(k), 0.65);
+  f.tips = null;
+  if (f.run || frames.beside) {
+    pen.globalAlpha = f.run ? 0.3 : 0.65; // the run as it was, or another one, faint
+    outline(f, pen, (f.run ? frames.point : frames.beside)(k), ink("muted"));
+    pen.globalAlpha = 1;
+  }
   if (frames.mesh) paintMesh(f, pen, ink, f.places);
   if (frames.lines) paintLines(f, pen, ink, f.places);
   paintPoints(f, pen, ink);
-  if (f.ghost) paintGhost(f, pen, ink);
+  if (f.ghost) outline(f, pen, f.ghost(k), ink("hot"), [5, 4]); // what the gradient predicts
   if (frames.arrow && f.phase !== "forward" && !f.run) paintArrows(f, pen, ink, tall);
   paintChosen(f, pen, ink);
 }
@@ -158,6 +162,9 @@ function dot(f, pen, [red, green, blue]) {
   pen.putImageData(image, 0, 0);
 }
 
+/** The pixels of the arrow of the scale. @param {number} many */
+export const reachOf = (many) => (many > 300 ? REACH / 2 : REACH);
+
 /** The scale of the arrows: that of the film, or of this frame. @param {any} f */
 export function scaleOf(f) {
   const { frames } = f, { arrows } = frames.meta;
@@ -166,8 +173,9 @@ export function scaleOf(f) {
 
 /** @param {any} f @param {any} pen @param {any} ink @param {number} tall */
 function paintArrows(f, pen, ink, tall) {
-  const { frames, camera, places } = f, arrow = frames.arrow(f.k), { width, many, turned: sign } = frames, scale = scaleOf(f);
-  const look = ink(frames.meta.arrows.adjoint ? "hot" : "value"), reach = many > 300 ? REACH / 2 : REACH, least = many > ARROWS_MOST ? (f.least[f.k] ??= thresholdOf(arrow, width, many)) : 0;
+  const { frames, camera, places } = f, last = f.k === frames.count - 1, arrow = (last && f.pulled) || frames.arrow(f.k), { width, many, turned: sign } = frames, scale = scaleOf(f);
+  const look = ink(frames.meta.arrows.adjoint ? "hot" : "value"), reach = reachOf(many), least = many > ARROWS_MOST ? (f.least[f.k] ??= thresholdOf(arrow, width, many)) : 0;
+  f.tips = last ? new Float64Array(3 * many).fill(NaN) : null; // what can be pulled
   let shafts = new Path2D(), heads = new Path2D(), inPath = 0;
   const flush = () => { // one path of all would take longer, and one of each too
     pen.stroke(shafts);
@@ -180,9 +188,15 @@ function paintArrows(f, pen, ink, tall) {
     const size = sizeOf(arrow, i, width), x = places[3 * i], y = places[3 * i + 1];
     if (size > least && Number.isFinite(size)) {
       const [r, u] = turnedTo(camera, sign * arrow[i * width], sign * arrow[i * width + 1], width > 2 ? sign * arrow[i * width + 2] : 0);
-      addArrow(shafts, heads, x, y, x + (r / scale) * reach, y - (u / scale) * reach);
+      const x1 = x + (r / scale) * reach, y1 = y - (u / scale) * reach;
+      addArrow(shafts, heads, x, y, x1, y1);
+      if (last && Math.hypot(x1 - x, y1 - y) > HEAD) f.tips.set([x1, y1], 3 * i);
       if (++inPath === BATCH) flush();
-    } else if (!Number.isFinite(size)) drawCross(pen, x, y, ink("bad"), look);
+    } else if (!Number.isFinite(size)) {
+      pen.strokeStyle = ink("bad");
+      pen.stroke(new Path2D(`M${x - 6} ${y - 6}l12 12m0 -12l-12 12`));
+      pen.strokeStyle = look;
+    }
   }
   const { name, adjoint } = frames.meta.arrows, text = `|${adjoint ? `adjoint of ${name}` : name}| = ${short(scale)}`;
   addArrow(shafts, heads, 16, tall - 16, 16 + reach, tall - 16);
@@ -210,34 +224,9 @@ function addArrow(shafts, heads, x, y, x1, y1) {
   heads.closePath();
 }
 
-/** An adjoint that is no number. @param {any} pen @param {number} x @param {number} y @param {string} look @param {string} back */
-function drawCross(pen, x, y, look, back) {
-  pen.strokeStyle = look;
-  pen.beginPath();
-  pen.moveTo(x - 6, y - 6);
-  pen.lineTo(x + 6, y + 6);
-  pen.moveTo(x + 6, y - 6);
-  pen.lineTo(x - 6, y + 6);
-  pen.stroke();
-  pen.strokeStyle = back;
-}
-
-/** The run as it was, or another one, faint, behind the new one. @param {any} f @param {any} pen @param {any} ink @param {Float32Array} points */
-function paintWas(f, pen, ink, points, strong = 0.3) {
-  const at = placesOf(f.camera, points, f.frames.width);
-  pen.globalAlpha = strong;
-  outline(f, pen, at, ink("muted"), []);
-  pen.globalAlpha = 1;
-}
-
-/** What the gradient predicts, dashed. @param {any} f @param {any} pen @param {any} ink */
-function paintGhost(f, pen, ink) {
-  outline(f, pen, placesOf(f.camera, f.ghost(f.k), f.frames.width), ink("hot"), [5, 4]);
-}
-
-/** Lines and points of places, as outlines. @param {any} f @param {any} pen @param {Float64Array} at @param {string} look @param {number[]} dash */
-function outline(f, pen, at, look, dash) {
-  const { lines, mesh, many } = f.frames, pairs = lines ?? edgesOf(mesh);
+/** Lines and points as outlines. @param {any} f @param {any} pen @param {Float32Array} points @param {string} look @param {number[]} dash */
+function outline(f, pen, points, look, dash = []) {
+  const { lines, mesh, many, width } = f.frames, pairs = lines ?? edgesOf(mesh), at = placesOf(f.camera, points, width);
   pen.strokeStyle = look;
   pen.lineWidth = 1.4;
   pen.setLineDash(dash);
@@ -296,12 +285,10 @@ export function paintField(f, panel) {
   pen.strokeStyle = ink("line");
   pen.strokeRect(left, top, size * columns, size * rows);
   rims(pen, ill, columns, left, top, size, ink("bad"));
-  const cell = panel.cell ?? f.cell;
-  if (cell >= 0) {
-    pen.strokeStyle = ink("cursor");
-    pen.lineWidth = 2;
-    pen.strokeRect(left + (cell % columns) * size - 1, top + Math.floor(cell / columns) * size - 1, size + 2, size + 2);
-  }
+  if (f.cell < 0) return;
+  pen.strokeStyle = ink("cursor");
+  pen.lineWidth = 2;
+  pen.strokeRect(left + (f.cell % columns) * size - 1, top + Math.floor(f.cell / columns) * size - 1, size + 2, size + 2);
 }
 
 /** The rim around cells that are no numbers: only where a number is beside. @param {any} pen @param {number[]} ill @param {number} columns @param {number} left @param {number} top @param {number} size @param {string} look */

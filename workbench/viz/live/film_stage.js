@@ -6,21 +6,22 @@ import { button, count, h, short } from "./elements.js";
 import { barOf, drawRuler, playFilm, showTime, stop } from "./film_bar.js";
 import { frameAt, framesOf, indexOf, largestOf } from "./film_frames.js";
 import { paintField, paintScene, scaleOf } from "./film_paint.js";
+import { pullArrow, unpull } from "./film_seed.js";
 import { dragPoint, whatIfOf } from "./film_what_if.js";
 
-const NEAR = 14, TABLE_ROWS = 60; // pixels around the pointer; rows of the table
+const NEAR = 14, PULL = 8, TABLE_ROWS = 60; // pixels around the pointer, and of a key; rows of the table
 
 /** A stage. `pick(index, role)` is told what was picked; `root`: the element whose theme it has.
  * @param {any} model @param {AbortSignal} signal @param {HTMLElement} root @param {(index: number[], role: string) => void} pick */
 export function stageOf(model, signal, root, pick) {
-  const meta = model.get("film_meta"), frames = framesOf(meta, model.get("film_data"));
+  const meta = structuredClone(model.get("film_meta")), frames = framesOf(meta, model.get("film_data"));
   /** @type {any} */ const f = {
-    model, signal, root, pick, meta, frames, k: 0, phase: "both", hover: -1, chosen: -1, cell: -1, own: false, timer: 0, run: null, ghost: null, was: false, least: [],
+    model, signal, root, pick, meta, frames, k: 0, phase: "both", hover: -1, chosen: -1, cell: -1, own: false, timer: 0, run: null, ghost: null, least: [], pulled: null, tips: null, scales: {},
     still: globalThis.matchMedia?.("(prefers-reduced-motion: reduce)").matches ?? false, reversible: Boolean(frames.adjoint || frames.cellAdjoint || meta.colour?.adjoint),
     camera: cameraOf(meta.dims, meta.points?.box ?? []), panels: [],
   };
   f.status = h("p", { class: "wb-status", role: "status", "aria-live": "polite" });
-  Object.assign(f, asker(model, `film${Math.random().toString(36).slice(2, 9)}`, (text) => { if (text) f.status.textContent = text; }));
+  Object.assign(f, asker(model, `film${Math.random().toString(36).slice(2, 9)}`, (text) => { if (text) f.status.textContent = text; }, 0));
   f.paint = () => paintStage(f);
   f.go = (/** @type {number} */ k, save = true) => go(f, k, save);
   f.k = frameAt(meta.moments, model.get("cursor"));
@@ -39,37 +40,43 @@ export function stageOf(model, signal, root, pick) {
 function scenesOf(f) {
   const { meta, frames } = f, found = [], field = meta.field;
   if (frames.point) {
-    f.scene = h("canvas", { class: "wb-scene", tabindex: "0", role: "application", "aria-roledescription": "scene", "aria-label": `${meta.caption[0]}. Arrows left and right step the film, square brackets go from point to point, Enter picks, plus and minus zoom, f shows all.` });
+    f.scene = h("canvas", { class: "wb-scene", tabindex: "0", role: "application", "aria-roledescription": "scene", "aria-label": `${meta.caption[0]}. Arrows left and right step the film, square brackets go from point to point, Enter picks, plus and minus zoom, f shows all. At the last frame Shift and an arrow pull the arrow of the picked point: another seed, which Escape puts back.` });
     f.tip = h("div", { class: "wb-callout", "aria-hidden": "true" });
     f.camera.refit = () => fitCamera(f.camera, meta.points.box);
     const views = [button("−", "zoom out", () => { nearer(f.camera, 0.8); f.paint(); }), button("+", "zoom in", () => { nearer(f.camera, 1.25); f.paint(); }),
       button("fit", "show all of the film", () => { f.camera.refit(); f.paint(); }), button("fit frame", "show all of this frame", () => { fitCamera(f.camera, boxOf(f)); f.camera.box = meta.points.box; f.paint(); })];
     if (frames.arrow) views.push(h("label", { class: "wb-muted" }, h("input", { type: "checkbox", onchange: (/** @type {any} */ ev) => { f.own = ev.target.checked; f.paint(); say(f); } }), "arrows to the scale of this frame"));
-    const { colour } = meta, bar = colour ? [h("div", { class: "wb-colouring" }, `${colour.adjoint ? "adjoint of " : ""}${colour.name}`, scaleBar(colour.most))] : [];
+    const { colour } = meta, bar = colour ? [h("div", { class: "wb-colouring" }, `${colour.adjoint ? "adjoint of " : ""}${colour.name}`, scaleBar(f, "colour", colour))] : [];
     found.push(h("div", { class: "wb-sight" }, f.scene, f.tip, h("div", { class: "wb-views" }, ...views, ...bar)));
     listenToScene(f);
   }
   if (field) {
     for (const kind of ["", ...(frames.cellBeside ? ["other run"] : []), ...(frames.cellAdjoint ? ["adjoint"] : [])]) {
       const adjoint = kind === "adjoint", most = adjoint ? field.most_adjoint : field.most, name = adjoint ? `adjoint of ${field.name}` : kind ? `${field.name} of the ${kind}` : field.name;
-      const canvas = h("canvas", { class: "wb-plane", role: "img", "aria-label": `${name}, ${field.rows} by ${field.columns} cells, colours from ${short(-most)} to ${short(most)}` });
+      const canvas = h("canvas", { class: "wb-plane", role: "img", "aria-label": `${name}, ${field.rows} by ${field.columns} cells` });
       const panel = { canvas, adjoint, beside: kind === "other run", most, name };
       f.panels.push(panel);
-      found.push(h("figure", { class: "wb-sight" }, h("figcaption", { class: adjoint ? "wb-hot" : "" }, name), canvas, scaleBar(most)));
+      found.push(h("figure", { class: "wb-sight" }, h("figcaption", { class: adjoint ? "wb-hot" : "" }, name), canvas, scaleBar(f, adjoint ? "field" : kind, panel)));
       listenToPlane(f, panel);
     }
   }
   return found;
 }
 
-/** What the signed colours mean. @param {number} most */
-const scaleBar = (most) => h("div", { class: "wb-scale", role: "img", "aria-label": `colours from ${short(-most)} to ${short(most)}` }, h("span", {}, short(-most, 2)), h("span", { class: "wb-ramp" }), h("span", {}, short(most, 2)));
+/** What the signed colours mean, up to `of.most`; `f.scales[role]` puts that to another number. @param {any} f @param {string} role @param {any} of */
+function scaleBar(f, role, of) {
+  const low = h("span", {}), high = h("span", {}), bar = h("div", { class: "wb-scale", role: "img" }, low, h("span", { class: "wb-ramp" }), high);
+  f.scales[role] = (/** @type {number} */ most) => {
+    of.most = most;
+    [low.textContent, high.textContent] = [short(-most, 2), short(most, 2)];
+    bar.setAttribute("aria-label", `colours from ${short(-most)} to ${short(most)}`);
+  };
+  f.scales[role](of.most);
+  return bar;
+}
 
 /** @param {any} f */
-function pickedOf(f) {
-  f.picked = h("div", { class: "wb-picked" }, h("strong", {}, "values"), f.pickedText = h("output", { class: "wb-figures", "aria-live": "polite" }, "click a point or a cell"));
-  return f.picked;
-}
+const pickedOf = (f) => h("div", { class: "wb-picked" }, h("strong", {}, "values"), f.pickedText = h("output", { class: "wb-figures", "aria-live": "polite" }, "click a point or a cell"));
 
 /** Draw the frame anew. @param {any} f */
 function paintStage(f) {
@@ -101,6 +108,7 @@ function say(f) {
   }
   const ill = f.panels.length ? frames.cell(k).reduce((/** @type {number} */ sum, /** @type {number} */ v) => sum + Number(!Number.isFinite(v)), 0) : 0;
   if (ill) parts.push(`${count(ill, "cell")} of ${meta.field.name} NaN or infinite`);
+  if (f.seed.note) parts.push(`seed: ${f.seed.note}`);
   if (meta.parted?.[0] === k) parts.push(`here the two runs part: ${meta.parted[1]}`);
   const text = parts.join(". ");
   if (f.status.textContent !== text) f.status.textContent = text;
@@ -150,11 +158,11 @@ function callout(f) {
   f.tip.style.top = `${y + 16 + f.tip.offsetHeight < f.scene.clientHeight ? y + 16 : y - 16 - f.tip.offsetHeight}px`;
 }
 
-/** The nearest point to a place of the canvas. @param {any} f @param {number} x @param {number} y */
-function pointAt(f, x, y) {
+/** The nearest point, or tip of an arrow, to a place of the canvas. @param {any} f @param {number} x @param {number} y */
+function pointAt(f, x, y, at = f.places) {
   let best = -1, least = NEAR ** 2;
-  for (let i = 0; i < f.frames.many; i++) {
-    const away = (f.places[3 * i] - x) ** 2 + (f.places[3 * i + 1] - y) ** 2;
+  for (let i = 0; at && i < f.frames.many; i++) {
+    const away = (at[3 * i] - x) ** 2 + (at[3 * i + 1] - y) ** 2;
     if (away < least) [best, least] = [i, away];
   }
   return best;
@@ -166,18 +174,21 @@ function listenToScene(f) {
   let held = /** @type {any} */ (null);
   scene.addEventListener("pointerdown", (/** @type {any} */ ev) => {
     if (ev.button) return;
-    held = { x: ev.offsetX, y: ev.offsetY, fromX: ev.offsetX, fromY: ev.offsetY, point: pointAt(f, ev.offsetX, ev.offsetY), moved: false };
+    const point = pointAt(f, ev.offsetX, ev.offsetY), arrow = ev.shiftKey ? point : pointAt(f, ev.offsetX, ev.offsetY, f.tips);
+    held = { x: ev.offsetX, y: ev.offsetY, fromX: ev.offsetX, fromY: ev.offsetY, point, arrow, moved: false };
     scene.setPointerCapture?.(ev.pointerId);
   });
   scene.addEventListener("pointermove", (/** @type {any} */ ev) => {
     if (!held) {
       const i = pointAt(f, ev.offsetX, ev.offsetY);
+      scene.style.cursor = pointAt(f, ev.offsetX, ev.offsetY, f.tips) < 0 ? "" : "grab";
       if (i !== f.hover) { f.hover = i; f.paint(); }
       return;
     }
     held.moved ||= Math.hypot(ev.offsetX - held.fromX, ev.offsetY - held.fromY) > 4;
     if (!held.moved) return;
-    if (held.point >= 0 && draggable) dragPoint(f, held.point, ev.offsetX - held.fromX, ev.offsetY - held.fromY);
+    if (held.arrow >= 0) pullArrow(f, held.arrow, ev.offsetX - held.fromX, ev.offsetY - held.fromY, false);
+    else if (held.point >= 0 && draggable) dragPoint(f, held.point, ev.offsetX - held.fromX, ev.offsetY - held.fromY);
     else {
       (camera.dims === 3 && !ev.shiftKey ? orbit : pan)(camera, ev.offsetX - held.x, ev.offsetY - held.y);
       f.paint();
@@ -185,12 +196,14 @@ function listenToScene(f) {
     [held.x, held.y] = [ev.offsetX, ev.offsetY];
   });
   const release = (/** @type {any} */ ev) => {
-    if (held && !held.moved) choosePoint(f, held.point);
+    if (held && !held.moved) choosePoint(f, held.point < 0 ? held.arrow : held.point);
+    else if (held?.arrow >= 0) pullArrow(f, held.arrow, ev.offsetX - held.fromX, ev.offsetY - held.fromY);
     else if (held?.moved && held.point >= 0 && draggable) dragPoint(f, held.point, ev.offsetX - held.fromX, ev.offsetY - held.fromY, true);
     held = null;
   };
   scene.addEventListener("pointerup", release);
-  scene.addEventListener("pointercancel", () => { held = null; });
+  scene.addEventListener("pointercancel", () => { held = f.pulled = null; f.paint(); });
+  scene.addEventListener("dblclick", () => unpull(f));
   scene.addEventListener("pointerleave", () => { f.hover = -1; f.paint(); });
   scene.addEventListener("wheel", (/** @type {WheelEvent} */ ev) => {
     if (!(ev.ctrlKey || ev.metaKey)) return; // the page scrolls
@@ -256,9 +269,12 @@ function fillNumbers(f) {
 /** What a key does on the stage. @param {any} f @param {any} event */
 function typedOnStage(f, event) {
   const { key, target } = event;
-  if (event.ctrlKey || event.metaKey || event.altKey || (target !== f.scene && key !== "p")) return;
+  if (event.ctrlKey || event.metaKey || event.altKey || (target !== f.scene && !["p", "Escape"].includes(key))) return;
   if (target.matches("input[type=text], select")) return;
-  if (key === "ArrowLeft" || key === "ArrowRight") { stop(f); f.go(f.k + (key === "ArrowLeft" ? -1 : 1)); }
+  const pull = event.shiftKey && { ArrowLeft: [-PULL, 0], ArrowRight: [PULL, 0], ArrowUp: [0, -PULL], ArrowDown: [0, PULL] }[/** @type {string} */ (key)];
+  if (pull) pullArrow(f, f.chosen, pull[0], pull[1]);
+  else if (key === "Escape") { if (!unpull(f)) return; } // of the notebook
+  else if (key === "ArrowLeft" || key === "ArrowRight") { stop(f); f.go(f.k + (key === "ArrowLeft" ? -1 : 1)); }
   else if (key === "Home" || key === "End") { stop(f); f.go(key === "Home" ? 0 : f.frames.count - 1); }
   else if (key === "[" || key === "]") choosePoint(f, (f.chosen + (key === "[" ? -1 : 1) + f.frames.many) % f.frames.many, false);
   else if (key === "Enter" && f.chosen >= 0) choosePoint(f, f.chosen);

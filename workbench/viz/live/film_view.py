@@ -7,7 +7,6 @@ from typing import Any
 
 import traitlets
 
-from ...arrays import allocation as memory
 from ...derivatives.pitfalls import Wrong
 from ...diagnose import Finding
 from ...errors import LaunchError
@@ -15,7 +14,7 @@ from ...tapes.tape import Tape
 from ..data.against import Against, compare
 from .against import AgainstView
 from .film import STAGE, film_reel, packed
-from .view import SCRIPTS, View, cells, module, quiet_memory, style
+from .view import SCRIPTS, View, module, quiet_memory, style
 from .what_if import WhatIf
 
 ABOVE = (*SCRIPTS[:-1], *STAGE, "film_above.js", SCRIPTS[-1])
@@ -34,9 +33,7 @@ class FilmView(View):
         given = {} if film is True else film if isinstance(film, Mapping) else {"points": film}
         made = film_reel(tape, given)
         super().__init__(tape, None, findings)
-        with memory.LOCK, memory.unrecorded():
-            self.what_if = WhatIf(made)
-        meta, data = packed(made)
+        self.what_if, (meta, data) = WhatIf(made), packed(made)
         numbers = {role: [self.number_of(t.arrays[k]) for k in t.places] for role, t in made.tracks.items()}
         self.film_data = data
         self.film_meta = {**meta, "arrays": numbers, "what_if": self.what_if.meta}
@@ -46,8 +43,10 @@ class FilmView(View):
         if content["ask"] != "what_if":
             return super().answer(content)
         with quiet_memory():
-            cells.give_way()
-            return self.what_if.answer(content)
+            found = self.what_if.answer(content)
+            if "pulls" in content:
+                self.show_seeds(self.what_if.seeds, found[0]["note"])
+            return found
 
 
 def view_of(tape: Tape, wrong: Wrong | None, against: Against, findings: Sequence[Finding], film: object) -> View:

@@ -2,18 +2,21 @@
 // The what-if of a film: a number of the start is moved, the kernel runs the program again, and the stage shows both.
 import { button, h, s, short } from "./elements.js";
 import { wayOf } from "./camera.js";
+import { readerOf } from "./film_frames.js";
+import { seedOf } from "./film_seed.js";
 
 const CHART_WIDE = 300, CHART_TALL = 130, PAD = 34;
 
 /** @param {any} f */
 export function whatIfOf(f) {
-  const given = f.meta.what_if, w = f.whatIf = /** @type {any} */ ({ changes: [], samples: [], way: 0, at: "", held: null, sending: false });
+  const given = f.meta.what_if, w = f.whatIf = /** @type {any} */ ({ changes: [], samples: [] });
   w.box = h("div", { class: "wb-whatif" }, h("strong", {}, "what if"));
   if (!given || given.refused || !given.inputs.length) {
     const why = given?.refused || (given ? "the tape starts from nothing that could be moved" : "a page without a kernel cannot run the program again; tape.film() in a notebook can");
-    w.box.append(h("p", { class: "wb-muted" }, `Not here: ${why}.`));
+    w.box.append(h("p", { class: "wb-muted" }, `Not here: ${why}.`), seedOf(f));
     return w.box;
   }
+  w.ask = f.keen("what_if", () => w.wanted.changes.length && w.wanted, (/** @type {any} */ found, /** @type {any} */ asked) => takeRun(f, found, asked), (/** @type {string} */ error) => { w.said.textContent = error; });
   w.input = h("select", { "aria-label": "input to change", onchange: () => chooseInput(f) }, ...given.inputs.map((/** @type {any} */ one, /** @type {number} */ k) => h("option", { value: k }, one.name)));
   w.index = h("input", { type: "text", size: 6, value: "0", "aria-label": "index of the number", onchange: () => chooseInput(f) });
   w.slider = h("input", { type: "range", min: -100, max: 100, value: 0, step: 1, "aria-label": "change of the number", oninput: () => slid(f), onchange: () => ask(f, -1) });
@@ -23,7 +26,7 @@ export function whatIfOf(f) {
   const drag = given.points >= 0 && f.frames.point ? "drag a point, or move a number:" : "move a number:";
   w.box.append(h("p", { class: "wb-muted" }, drag), h("div", { class: "wb-choice" }, w.input, w.index, w.slider), w.number, w.chart, w.said,
     h("p", { class: "wb-muted" }, f.frames.point ? "solid: run again · dashed: what the gradient predicts" : "the field is that of the new run"),
-    button("as it was", "show the recorded run again", () => asItWas(f)), w.curve = h("div", { class: "wb-curve" }));
+    button("as it was", "show the recorded run again", () => asItWas(f)), w.curve = h("div", { class: "wb-curve" }), seedOf(f));
   chooseInput(f);
   askCurve(f);
   return w.box;
@@ -59,7 +62,6 @@ function asItWas(f) {
   w.changes = [];
   w.slider.value = "0";
   f.run = f.ghost = null;
-  f.was = false;
   w.number.textContent = w.said.textContent = "";
   drawLoss(w);
   if (f.element) f.paint();
@@ -81,35 +83,18 @@ export function dragPoint(f, i, dx, dy, done = false) {
   ask(f, done ? -1 : f.k);
 }
 
-/** While one question is on its way, only the newest of the others waits. @param {any} f @param {number} frame -1: all */
-async function ask(f, frame) {
+/** @param {any} f @param {number} frame -1: all */
+function ask(f, frame) {
   const w = f.whatIf;
   w.wanted = { changes: w.changes, frame, by: w.by };
-  if (w.sending) return;
-  w.sending = true;
-  while (w.wanted) {
-    const { by, ...asked } = w.wanted;
-    w.wanted = null;
-    try {
-      takeRun(f, await f.ask("what_if", asked), asked, by);
-    } catch (error) {
-      w.said.textContent = /** @type {Error} */ (error).message;
-    }
-  }
-  w.sending = false;
+  w.ask();
 }
 
-/** @param {any} f @param {any} found @param {any} asked @param {number | null} by */
-function takeRun(f, found, asked, by) {
-  const w = f.whatIf, floats = found.buffers.map((/** @type {DataView} */ b) => new Float32Array(b.buffer.slice(b.byteOffset, b.byteOffset + b.byteLength)));
-  if (!w.changes.length) return; // asItWas meanwhile
-  const reader = (/** @type {Float32Array} */ of) => {
-    if (!of) return null;
-    const size = of.length / (asked.frame < 0 ? f.frames.count : 1);
-    return (/** @type {number} */ k) => (asked.frame < 0 ? of.subarray(k * size, (k + 1) * size) : of);
-  };
-  [f.run, f.ghost] = [reader(floats[0]), reader(floats[1])];
-  f.was = true;
+/** @param {any} f @param {any} found @param {any} asked */
+function takeRun(f, found, { frame, by }) {
+  const w = f.whatIf;
+  if (!w.changes.length) return; // as it was meanwhile
+  [f.run, f.ghost = null] = found.buffers.map((/** @type {DataView} */ view) => readerOf(view, frame < 0 ? f.frames.count : 1));
   w.number.textContent = found.moved.map((/** @type {any} */ m) => `${m.name}  ${short(m.from)} → ${short(m.to)}`).join("\n");
   const says = found.predicted === null ? found.note || "no gradient of it is known" : `gradient says ${short(found.predicted, 5)}`;
   w.said.textContent = `loss ${short(found.before, 5)} → ${short(found.loss, 5)} (${says})`;

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -21,16 +21,12 @@ import numpy as np
 import traitlets
 
 from ...arrays import allocation as memory
-from ...arrays.allocation import Allocation
 from ...arrays.array import array
-from ...arrays.workspace import Workspace, add_seed
 from ...derivatives.pitfalls import Wrong
 from ...device import xp
 from ...diagnose import Finding
 from ...errors import GradientError
 from ...tapes.events import Event
-from ...tapes.reverse import Observer
-from ...tapes.seeds import check_seed
 from ...tapes.tape import Tape
 from ..data.columns import Columns
 from ..data.gather import Levels, levels, no_collector, structure
@@ -46,6 +42,7 @@ from ..data.snapshot import (
     is_viewable,
     picture,
     reduced,
+    seed_bytes,
 )
 from ..data.text import clean, clean_lines, json_number
 from ..inspect.cell import cell_of
@@ -297,22 +294,13 @@ class View(Saved, Widget):
         Without seeds: those of the last `backward`. Raises GradientError for a seed that does not fit.
         """
         with memory.LOCK, memory.unrecorded():
-            self._seeds = None if grads is None else self._seed_bytes(grads, minus)
-            self._retrace = None if grads is None else self._walk_again
-            self.moments = None
-            given = self._level_traits()
-        self._give(given, text)
+            self.show_seeds(None if grads is None else seed_bytes(self.tape, grads, minus), text)
 
-    def _seed_bytes(self, grads: Mapping[Any, Any], minus: Mapping[Any, Any] | None) -> dict[Allocation, Any]:
-        space = Workspace()
-        taken = ((a, array(seed.numpy() * -1, dtype=seed.dtype)) for a, seed in (minus or {}).items())
-        for a, seed in (*grads.items(), *taken):
-            check_seed(self.tape, a)
-            add_seed(space, a, seed)
-        return {a: shadow.data.copy() for a, shadow in space.items()}
-
-    def _walk_again(self, observe: Observer, before: Observer | None = None) -> Workspace:
-        return self.tape.retrace(observe, before, self._seeds)
+    def show_seeds(self, seeds: SeedBytes | None, text: str = "") -> None:
+        """Show the reverse pass of these bytes of seeds; of None: of the last `backward`. The caller holds the lock."""
+        self._seeds, self.moments = seeds, None
+        self._retrace = None if seeds is None else partial(self.tape.retrace, seeds=seeds)
+        self._give(self._level_traits(), text)
 
     def _give(self, traits: dict[str, Any], text: str = "") -> None:
         if text and "levels_meta" in traits:

@@ -1,7 +1,8 @@
 """The what-if of a film: the recorded program runs again with a number changed, beside what the gradient predicts.
 
 The new run is that of `tapes.replay`; the prediction of the loss is the gradient of the last seeds, that of the points
-the tangents of `tapes.jvp`. Nothing of the user's changes.
+the tangents of `tapes.jvp`. Or the seed is another one: the adjoints are those of a walk from there. Nothing of the
+user's changes.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...arrays import allocation as memory
 from ...arrays.array import array, read_values
 from ...arrays.workspace import Shadow, Workspace, shadow_view
 from ...device import on_host
@@ -23,10 +25,13 @@ from ...tables import png
 from ...tapes.events import Event
 from ...tapes.jvp import carry_tangents, shadow_of
 from ...tapes.tape import Tape
-from ..data.film import FilmReel, largest
+from ..data.film import FilmReel, first_line, largest
 from ..data.headline import SOON
+from ..data.seed_runs import cell_name
+from ..data.snapshot import SeedBytes, full_shape, seed_bytes
 from ..data.text import clean, json_number
 from ..picture.svg import data_uri
+from .view import cells, quiet_memory
 
 Changes = Sequence[tuple[int, int, float]]  # of (input, flat index, by how much)
 
@@ -41,27 +46,34 @@ class FilmInput(NamedTuple):
 
 
 class WhatIf:
-    """Answers to questions of the page about other inputs. The caller holds the lock."""
+    """Answers to questions of the page about other inputs, and about other seeds."""
 
     def __init__(self, made: FilmReel):
         self.reel, self.inputs, self.refused, self.unknown = made, list[FilmInput](), "", ""
         self.points = -1  # the input that the points start from
+        self.seeds: SeedBytes | None = None  # of the arrows as they were pulled
         self._tangent = lru_cache(16)(self._carried)
         try:
-            self._find()
+            with memory.LOCK, memory.unrecorded():
+                self._find()
         except GradientError as error:
-            self.refused = clean(str(error).splitlines()[0])
+            self.refused = first_line(error)
 
     @property
     def meta(self) -> dict[str, Any]:
         """For the page: the inputs by name and shape, and why a point cannot be dragged."""
         inputs = [{"name": i.name, "shape": list(i.start.shape), "size": largest(i.start) or 1.0} for i in self.inputs]
-        return {"inputs": inputs, "points": self.points, "refused": self.refused}
+        return {"inputs": inputs, "points": self.points, "refused": self.refused, "seed": self._no_seed()}
 
     def _find(self) -> None:
-        tape, runs, points = self.reel.tape, self.reel.runs(), self.reel.tracks.get("points")
+        tape, runs, points = self.reel.tape, self.reel.runs, self.reel.tracks.get("points")
         runs.restart()
-        space = self._gradients(tape)
+        space, self.unknown = None, "tape.backward(loss) comes first"
+        if tape.last_seeds:
+            try:
+                space, self.unknown = tape.retrace(None), ""
+            except GradientError as error:
+                self.unknown = first_line(error)
         root = None if points is None or points.draw else _root(tape, points.arrays[0])
         asked = [a for a in tape.arrays.values() if a.allocation.asked and _root(tape, a) is a]
         for a in asked if root is None else [root, *asked]:
@@ -75,29 +87,32 @@ class WhatIf:
         if root is not None and self.inputs and self.inputs[0].a is root:
             self.points = 0
 
-    def _gradients(self, tape: Tape) -> Workspace | None:
-        """The end of the walk from the last seeds; None, with a reason, where there is none."""
-        self.unknown = "" if tape.last_seeds else "tape.backward(loss) comes first"
-        try:
-            return tape.retrace(lambda *_: None) if tape.last_seeds else None
-        except GradientError as error:
-            self.unknown = clean(str(error).splitlines()[0])
-            return None
-
     def answer(self, asked: Mapping[str, Any]) -> tuple[dict[str, Any], list[bytes]]:
+        """`run_again` with `changes` and `frame`, `pull` with `pulls`, or `curve`. Raises `Busy` instead of waiting."""
+        with quiet_memory():
+            cells.give_way()
+            if "pulls" in asked:
+                return self.pull([(int(n), float(by)) for n, by in asked["pulls"]])
+            if "curve" in asked:
+                return self.curve(bool(asked.get("all"))), []
+            changes = [(int(k), int(n), float(by)) for k, n, by in asked["changes"]]
+            return self.run_again(changes, int(asked.get("frame", -1)))
+
+    def curve(self, however_long: bool) -> dict[str, Any]:
+        """The sentence of `Trust` for the seeded loss, with its picture; `ask` where that takes long."""
+        tape = self.reel.tape
+        long = len(tape.events) > SOON and not however_long
+        found = None if long else trusted(tape, seeded_number(tape))
+        said = {} if found is None else {"said": found.sentence, "picture": data_uri(png(found.plot().figure))}
+        return {"ask": long, **said}
+
+    def run_again(self, changes: Changes, frame: int) -> tuple[dict[str, Any], list[bytes]]:
         """The run with other inputs, and the prediction: plain data, and frames of the points (or field) of both.
 
-        changes   [[input, flat index, by how much]]; frame: the one that is shown, -1 for all.
-        curve     instead: how far the gradient is good, with the picture of `Trust`; `all`: however long that takes.
+        frame   the one that is shown, -1 for all.
         """
         if self.refused:
             raise LaunchError(self.refused, slug="film-what-if")
-        if asked.get("curve"):
-            long = len(self.reel.tape.events) > SOON and not asked.get("all")
-            found = None if long else trusted(self.reel.tape, seeded_number(self.reel.tape))
-            said = {} if found is None else {"said": found.sentence, "picture": data_uri(png(found.plot().figure))}
-            return {"ask": long, **said}, []
-        changes = [(int(k), int(n), float(by)) for k, n, by in asked["changes"]]
         values, loss = self._run(changes)
         slopes = [gradient if gradient is None else gradient.reshape(-1) for *_, gradient in self.inputs]
         known = all(slopes[k] is not None for k, _, _ in changes)
@@ -109,9 +124,40 @@ class WhatIf:
             "note": self.unknown,
             "moved": [self._moved(*change) for change in changes],
         }
-        shown, frame = [values, self._ghost(changes)], int(asked.get("frame", -1))
-        parts = [part if frame < 0 else part[frame] for part in shown if part is not None]
+        parts = [part if frame < 0 else part[frame] for part in (values, self._ghost(changes)) if part is not None]
         return found, [np.ascontiguousarray(part, np.float32).tobytes() for part in parts]
+
+    def _no_seed(self) -> str:
+        """The reason that the arrows of the last frame are no seed; "" if they are."""
+        made, tape, track = self.reel, self.reel.tape, self.reel.falling
+        if track is None:
+            return "the arrows are no adjoints of an array on the stage"
+        if tape.within is not None:
+            return "the adjoints are those of a part of the tape"
+        last = track.arrays[track.places[-1]].span
+        if any(last.overlaps(span) is not False for event in tape.events[made.moments[-1] :] for span in event.writes):
+            return f"{track.name} is written again behind the last frame"
+        return ""
+
+    def pull(self, pulls: Sequence[tuple[int, float]]) -> tuple[dict[str, Any], list[bytes]]:
+        """The adjoints of all frames for another seed: that of the film, and a number more at each of `pulls`.
+
+        pulls   (flat index, number): added to the adjoint, at the last frame, of the array that the arrows are of.
+        """
+        made, track = self.reel, self.reel.falling
+        if (why := self._no_seed()) or track is None:
+            raise LaunchError(f"the seed stays: {why}.", slug="film-what-if")
+        a = track.arrays[track.places[-1]]
+        more, tracks = np.zeros(full_shape(a)), {r: t for r, t in made.tracks.items() if t.adjoint is not None}
+        for n, by in pulls:
+            more.reshape(-1)[n] += by
+        seeds = seed_bytes(made.tape, {a: array(more, dtype=a.dtype)}, start=made.seeds)
+        found = dict(zip(tracks, made.walked(list(tracks.values()), seeds), strict=True))
+        self.seeds = seeds if pulls else None
+        terms = [f"{by:+.3g} {cell_name(track.name, n, more.shape)}" for n, by in pulls if by]
+        note = f"that of the film {' '.join(terms)}" if pulls else ""
+        meta = {"layers": list(found), "most": [largest(part) for part in found.values()], "note": note}
+        return meta, [(-part if role == "arrows" else part).tobytes() for role, part in found.items()]
 
     @cached_property
     def _before(self) -> float:
@@ -123,25 +169,24 @@ class WhatIf:
         given: dict[array, np.ndarray] = {}
         for k, n, by in changes:
             given.setdefault(self.inputs[k].a, self.inputs[k].start.copy()).reshape(-1)[n] += by
-        tracks, losses = self.reel.tracks, list[float]()
-        self.reel.runs().restart(given)
-        (values,) = self.reel.run([tracks.get("points") or tracks["field"]], lambda: losses.append(self._loss_now()))
-        return values, losses[0]
+        self.reel.runs.restart(given)
+        (values,) = self.reel.run([self.reel.tracks.get("points") or self.reel.tracks["field"]])
+        return values, self._loss_now()
 
     def _loss_now(self) -> float:
         """The sum of the seeds times what they are seeds of, in the copies."""
         tape, total = self.reel.tape, 0.0
-        for allocation, seed in tape.last_seeds.items():
+        for allocation, seed in self.reel.seeds.items():
             arrays = [a for a in tape.arrays.values() if a.allocation is allocation and is_float(a.dtype)]
             a = max(arrays, key=lambda one: one.span.nbytes)
             weights = on_host(shadow_view(a, Shadow(allocation, start=seed))).astype(np.float64)
-            total += float((weights * read_values(self.reel.runs().of(a)))[weights != 0].sum())
+            total += float((weights * read_values(self.reel.runs.of(a)))[weights != 0].sum())
         return total
 
     def _moved(self, k: int, n: int, by: float) -> dict[str, Any]:
-        one = self.inputs[k]
-        index, start = [int(i) for i in np.unravel_index(n, one.start.shape)], float(one.start.reshape(-1)[n])
-        return {"name": f"{one.name}{index}", "from": json_number(start), "to": json_number(start + by)}
+        name, _, start, _ = self.inputs[k]
+        was = float(start.reshape(-1)[n])
+        return {"name": cell_name(name, n, start.shape), "from": json_number(was), "to": json_number(was + by)}
 
     def _ghost(self, changes: Changes) -> np.ndarray | None:
         """The points that the derivative predicts; None where it is not known."""
@@ -155,22 +200,13 @@ class WhatIf:
         made, tape, points, a = self.reel, self.reel.tape, self.reel.tracks.get("points"), self.inputs[input].a
         if points is None or points.draw or a.allocation not in tape.active:
             return None
-        space, frames = Workspace(), {moment: k for k, moment in enumerate(made.moments)}
+        space = Workspace()
         direction = shadow_of(a, space)
         direction[np.unravel_index(n, direction.shape)] = 1
-        at = {event: frames[moment] for moment, event in enumerate(tape.events) if moment in frames}
-        found = np.zeros(points.values.shape, np.float64)
-
-        def take(k: int | None, space: Workspace) -> None:
-            if k is not None:
-                found[k] = made.derivative(points, k, space)
-
         try:
-            carry_tangents(tape, space, lambda event, space: take(at.get(event), space))
+            return made.along([points], lambda observe: carry_tangents(tape, space, observe), space)[0]
         except GradientError:
             return None
-        take(frames.get(len(tape.events)), space)
-        return found
 
 
 def _root(tape: Tape, a: array, end: Event | None = None) -> array | None:

@@ -17,7 +17,7 @@ Body: TypeAlias = Callable | Graph | Capture | None
 _open: list[Capture] = []
 
 
-def capture_begin(device: Any = None, stream: object = None, **_: object) -> None:
+def capture_begin(device: object = None, stream: object = None, **_: object) -> None:
     """Begin to record what is launched, until `capture_end`. As in Warp it is not done until `capture_launch`.
 
     `with wb.ScopedCapture() as scope:` is the same with an end that is never forgotten.
@@ -38,7 +38,7 @@ def capture_begin(device: Any = None, stream: object = None, **_: object) -> Non
     _open.append(made)
 
 
-def capture_end(device: Any = None, stream: object = None) -> Graph:
+def capture_end(device: object = None, stream: object = None) -> Graph:
     """The graph of what was launched since `capture_begin`, for `capture_launch`.
 
     Raises LaunchError [capture] where none was begun.

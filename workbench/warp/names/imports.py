@@ -21,7 +21,7 @@ _JAX = {f"{ROOT}.jax_experimental{below}" for below in ("", ".ffi", ".custom_cal
 class HostModules:
     """Import finder and loader of `workbench.x` that is no file: `wb.x` is a module, a set of names, or refused."""
 
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+    def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
         """The import spec of this name, or None."""
         top, first, *below = [*name.split("."), ""]
         if name in _JAX or (top == ROOT and (first in _REFUSED or (first in _ELSEWHERE and below == [""]))):

@@ -21,7 +21,7 @@ def _module(module: object, depth: int) -> Module:
     return get_module(module.__name__ if isinstance(module, ModuleType) else str(module))
 
 
-def set_module_options(options: dict[str, Any], module: Any = None) -> None:
+def set_module_options(options: dict[str, Any], module: object = None) -> None:
     """Note options of Warp for a module (the caller's, if none is named). None changes what its kernels compute.
 
     `enable_backward=False` leaves the adjoint there: it costs nothing until it is asked for.
@@ -38,7 +38,7 @@ def set_module_options(options: dict[str, Any], module: Any = None) -> None:
     _module(module, 2).options.update(options)
 
 
-def get_module_options(module: Any = None) -> dict[str, Any]:
+def get_module_options(module: object = None) -> dict[str, Any]:
     """The options noted for a module (the caller's, if none is named).
 
     >>> wb.get_module_options()["max_unroll"]
@@ -47,7 +47,7 @@ def get_module_options(module: Any = None) -> dict[str, Any]:
     return dict(_module(module, 2).options)
 
 
-def load_module(module: Any = None, device: Any = None, recursive: bool = False, **_: object) -> Module:
+def load_module(module: object = None, device: object = None, recursive: bool = False, **_: object) -> Module:
     """Compile the kernels of a module (the caller's, if none is named) now, several at once, and return it.
 
     Without this each is compiled when first launched. A bar shows where it takes longer than a second. What is compiled

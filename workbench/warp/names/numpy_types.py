@@ -23,7 +23,7 @@ def dtype_from_numpy(numpy_dtype: Any) -> Scalar:
         raise LaunchError(f"{numpy_dtype} is not a dtype of numbers", slug="dtype", instead="np.float32") from None
 
 
-def dtype_to_numpy(warp_dtype: Any) -> Any:
+def dtype_to_numpy(warp_dtype: object) -> Any:
     """The dtype of NumPy of a scalar type, of the components of a vector or matrix, or of the elements of a struct.
 
     >>> wb.dtype_to_numpy(wb.vec3)

@@ -43,10 +43,10 @@ class AdjointSnapshots:
     last: dict[int, np.ndarray]
     changed: frozenset[TwinBuffer] = frozenset()
 
-    def before(self, a: Any) -> np.ndarray:
+    def before(self, a: object) -> np.ndarray:
         return self.first[id(a)]
 
-    def after(self, a: Any) -> np.ndarray:
+    def after(self, a: object) -> np.ndarray:
         return self.last[id(a)]
 
 
@@ -211,7 +211,7 @@ def same(one: Command | None, other: Command) -> bool:
     return all(_alike(a, b) for a, b in zip(one.flat, other.flat, strict=True))
 
 
-def _alike(a: Any, b: Any) -> bool:
+def _alike(a: object, b: object) -> bool:
     if isinstance(a, array) and isinstance(b, array):
         return a.span == b.span and a.dtype is b.dtype
     return isinstance(a, array) is isinstance(b, array) and np.array_equal(np.asarray(a), np.asarray(b), equal_nan=True)

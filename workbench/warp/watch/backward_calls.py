@@ -45,7 +45,7 @@ class Backwards:
         self.recorder.gone_back([a for a in arrays_in(tape.gradients) if a.grad is not None])
         return result
 
-    def with_snapshots(self, theirs: Theirs, tape: Any, loss: Any, grads: Any) -> Any:
+    def with_snapshots(self, theirs: Theirs, tape: object, loss: object, grads: object) -> Any:
         """Run a backward between snapshots of the gradients, and judge it. Returns what Warp's call returns."""
         session = self.session
         session.tape.names.note(caller())
@@ -77,7 +77,7 @@ class Backwards:
         if shown is not None and self.passes[-1] is shown:
             shown.show()
 
-    def reset(self, theirs: Theirs, tape: Any) -> Any:
+    def reset(self, theirs: Theirs, tape: object) -> Any:
         self.session.recorded.pop(tape, None)
         self.session.escaped.pop(tape, None)
         return theirs() if self.session.inside else self.session.quietly(theirs)

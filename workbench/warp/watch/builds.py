@@ -32,11 +32,11 @@ class Builds:
         for name in ("points", "velocities"):
             hooks.put(vars(warp_types.Mesh)[name].fset, partial(self.replaced, name))
 
-    def grid(self, theirs: Theirs, grid: Any, points: Any, radius: float, groups: Any = None) -> Any:
+    def grid(self, theirs: Theirs, grid: object, points: object, radius: float, groups: object = None) -> Any:
         ours = lambda: self.handles.build(grid, points, radius, groups)  # noqa: E731
         return self.event(grid, "build", [points, groups], theirs, ours)
 
-    def made(self, theirs: Theirs, thing: Any, *args: object, **kwargs: object) -> None:
+    def made(self, theirs: Theirs, thing: object, *args: object, **kwargs: object) -> None:
         """Handle a new mesh or BVH: its twin is built from the present contents of its arrays."""
 
         def registered() -> None:
@@ -46,18 +46,18 @@ class Builds:
         ours = lambda: self.handles.make(thing)  # noqa: E731
         self.event(thing, "", [*args, *kwargs.values()], registered, ours)
 
-    def rebuilt(self, theirs: Theirs, tree: Any, constructor: Any = None) -> None:
+    def rebuilt(self, theirs: Theirs, tree: object, constructor: object = None) -> None:
         self.fitted(tree, "rebuild", theirs, lambda twin: twin.rebuild())
 
-    def refitted(self, theirs: Theirs, thing: Any) -> None:
+    def refitted(self, theirs: Theirs, thing: object) -> None:
         self.fitted(thing, "refit", theirs, lambda twin: twin.refit())
 
-    def replaced(self, name: str, theirs: Theirs, mesh: Any, new: Any) -> None:
+    def replaced(self, name: str, theirs: Theirs, mesh: object, new: object) -> None:
         """Handle `mesh.points = new` (a refit) and `mesh.velocities = new`; recorded launches keep the old twin."""
         self.fitted(mesh, name, theirs, lambda _: self.handles.make(mesh), new)
 
     def fitted(
-        self, thing: Any, label: str, theirs: Callable[[], Any], act: Callable[[Any], None], *given: Any
+        self, thing: object, label: str, theirs: Callable[[], Any], act: Callable[[Any], None], *given: object
     ) -> None:
         """Handle a rebuild or refit of a mesh or BVH. Nothing is recorded before its twin, made by a launch, exists."""
         if self.handles.twin(thing) is None and self.recorder.captured is None:
@@ -71,7 +71,7 @@ class Builds:
         self.event(thing, label, [*self.handles.arrays(thing), *given], theirs, ours)
 
     def event(
-        self, thing: Any, label: str, given: list[Any], theirs: Callable[[], Any], ours: Callable[[], None]
+        self, thing: object, label: str, given: list[Any], theirs: Callable[[], Any], ours: Callable[[], None]
     ) -> Any:
         name = type(thing).__name__
         label = f"{name}.{label}" if label else name

@@ -75,12 +75,12 @@ class Captures:
         self.paused[graph], recorder.captured = recorder.captured or [], None
         return graph
 
-    def resume(self, theirs: Theirs, graph: Any, *args: object, **kwargs: object) -> Any:
+    def resume(self, theirs: Theirs, graph: object, *args: object, **kwargs: object) -> Any:
         result = self.session.quietly(theirs)
         self.recorder.captured = self.paused.pop(graph, [])
         return result
 
-    def record_backward(self, theirs: Callable[[], Any], tape: Any, loss: Any, grads: Any) -> Any:
+    def record_backward(self, theirs: Callable[[], Any], tape: object, loss: object, grads: object) -> Any:
         """Record a backward in the open capture, with graph copies of the gradients before and after it."""
         assert self.recorder.captured is not None
         others = list(touched(self.recorder.captured))
@@ -94,7 +94,7 @@ class Captures:
         self.recorder.captured.append(back)
         return result
 
-    def loop(self, theirs: Theirs, condition: Any, while_body: Any, *args: object, **kwargs: object) -> Any:
+    def loop(self, theirs: Theirs, condition: object, while_body: object, *args: object, **kwargs: object) -> Any:
         """Record the body of a captured loop, which runs once here; the trip count is known at the graph's launch."""
         if self.recorder.captured is None:
             return theirs()
@@ -115,7 +115,7 @@ class Captures:
         theirs.func(condition, self.part_of(on_true, yes), self.part_of(on_false, no), *args, **kwargs)
         self.recorder.captured.append(CapturedLoop(condition, [*(yes or [[]]), *no], False))
 
-    def part_of(self, body: Any, parts: list[list[Any]]) -> Any:
+    def part_of(self, body: object, parts: list[list[Any]]) -> Any:
         """`body`, wrapped so that its calls are recorded in a list of their own, appended to `parts`."""
         if not callable(body):
             return body

@@ -148,7 +148,7 @@ class Accuracy:
     difference: float
 
 
-def accuracy(theirs: np.ndarray, exact: np.ndarray, noise: Any, times: float = NOISY) -> Accuracy:
+def accuracy(theirs: np.ndarray, exact: np.ndarray, noise: object, times: float = NOISY) -> Accuracy:
     """Compare two gradients number by number.
 
     `noise`: how far rounding has been seen to move each number, or None; `times` as much is allowed.

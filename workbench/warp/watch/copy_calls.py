@@ -38,7 +38,7 @@ class CopyCalls:
         self,
         theirs: Theirs,
         dest: object,
-        src: Any,
+        src: object,
         dest_offset: int = 0,
         src_offset: int = 0,
         count: int = 0,
@@ -49,14 +49,14 @@ class CopyCalls:
         self.carried(dest, src)
         return result
 
-    def clone(self, theirs: Theirs, src: Any, *args: Any, **kwargs: Any) -> Any:
+    def clone(self, theirs: Theirs, src: object, *args: object, **kwargs: object) -> Any:
         """A clone, of which it is noted if gradients are meant to end there: `requires_grad=False`."""
         made = theirs()
         if kwargs.get("requires_grad", args[1] if len(args) > 1 else None) is False:
             self.session.cuts[made] = None
         return made
 
-    def carried(self, dest: Any, src: Any) -> None:
+    def carried(self, dest: object, src: object) -> None:
         """Note that Warp has copied the gradient as well, where a backward has left one."""
         to, source = getattr(dest, "grad", None), getattr(src, "grad", None)
         if to is None or source is None or to.size != source.size:
@@ -65,32 +65,32 @@ class CopyCalls:
         if earlier is not None and np.any(earlier.gradient):
             self.session.left[to] = replace(earlier, source=earlier.source or self.twins.array(src))
 
-    def our_copy(self, dest: object, src: Any, dest_offset: int = 0, src_offset: int = 0, count: int = 0) -> None:
+    def our_copy(self, dest: object, src: object, dest_offset: int = 0, src_offset: int = 0, count: int = 0) -> None:
         to, source = self.twins.value(dest), self.twins.value(src)
         if to.dtype is not source.dtype:
             source = source.view(to.dtype)
         our_copy(to, source, dest_offset, src_offset, count)
 
-    def viewed(self, theirs: Theirs, a: Any) -> Any:
+    def viewed(self, theirs: Theirs, a: object) -> Any:
         """Note which views of gradients the program has taken: the next backward writes to them."""
         result, session = theirs(), self.session
         if isinstance(result, np.ndarray) and (left := session.left.get(a)) is not None:
             session.views.setdefault(a, []).append((left.number, weakref.ref(result)))
         return result
 
-    def fill(self, theirs: Theirs, a: Any, value: Any) -> Any:
+    def fill(self, theirs: Theirs, a: object, value: object) -> Any:
         return self.moved("fill_", [a], theirs, lambda: self.our_fill(a, value))
 
-    def our_fill(self, a: Any, value: Any) -> None:
+    def our_fill(self, a: object, value: object) -> None:
         twin = self.twins.value(a)
         if isinstance(value, list | tuple | np.ndarray):
             value = twin.dtype(*np.ravel(value).tolist())
         twin.fill_(self.twins.value(value))
 
-    def zero(self, theirs: Theirs, a: Any) -> Any:
+    def zero(self, theirs: Theirs, a: object) -> Any:
         return self.moved("zero_", [a], theirs, lambda: self.twins.value(a).zero_())
 
-    def assign(self, theirs: Theirs, a: Any, src: Any) -> Any:
+    def assign(self, theirs: Theirs, a: object, src: object) -> Any:
         if warp_types.is_array(src):
             return self.moved("assign", [a, src], theirs, lambda: self.our_copy(a, src))
         label = "assign" if self.recorder.captured is None else FROM_HOST
@@ -110,7 +110,7 @@ class CopyCalls:
             return self.session.quietly(theirs)
         return self.recorder.event(kind, label, arrays, theirs, ours)
 
-    def made(self, theirs: Theirs, a: Any, data: Any = None, *_: object, **__: object) -> None:
+    def made(self, theirs: Theirs, a: object, data: object = None, *_: object, **__: object) -> None:
         """Handle a new array: the host data that it copies is its initial contents, not an event."""
         if data is None or warp_types.is_array(data):
             theirs()

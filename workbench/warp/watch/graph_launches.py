@@ -38,7 +38,7 @@ class GraphLaunches:
     def install(self, hooks: Hooks) -> None:
         hooks.put(context.capture_launch, self.launch)
 
-    def launch(self, theirs: Theirs, graph: Any, *_: object, **__: object) -> Any:
+    def launch(self, theirs: Theirs, graph: object, *_: object, **__: object) -> Any:
         calls = self.captures.graphs.get(graph)
         if calls is None:
             return theirs()

@@ -78,7 +78,7 @@ class TwinHandles:
         if thing.id:
             self.living()[thing.id] = thing
 
-    def arrays(self, thing: Any) -> list[Any]:
+    def arrays(self, thing: object) -> list[Any]:
         """The arrays of Warp that a mesh or tree is made of."""
         parts = (_part(thing, name) for name in PARTS[type(thing)])
         return [a for a in parts if a is not None and a.ptr]
@@ -122,7 +122,7 @@ class TwinHandles:
         known = self.made.get(thing.id)
         return known[1] if known is not None and known[0] is thing else None
 
-    def as_copy(self, thing: Any) -> None:
+    def as_copy(self, thing: object) -> None:
         """Check a mesh or BVH whose id stands in an array: there it means a copy from its last fit, without a gradient.
 
         Arrays that want no gradient in Warp's program are taken off the leaves. Raises LookupError if its arrays have
@@ -150,5 +150,5 @@ def _may_hold(value: Any) -> bool:
     return is_numbers or isinstance(value, codegen.StructInstance)
 
 
-def _part(thing: Any, name: str) -> Any:
+def _part(thing: object, name: str) -> Any:
     return getattr(thing, f"_{name}", None) if name in ("points", "velocities") else getattr(thing, name)

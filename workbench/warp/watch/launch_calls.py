@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import inspect
-import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
 from types import FrameType, FunctionType
 from typing import Any
 
@@ -15,6 +13,7 @@ from warp._src import context, types as warp_types, utils as warp_utils
 from ...errors import KernelError
 from ...launches.command import Command
 from ...launches.launch import launch as our_launch
+from ...tables import ProgressBar
 from .adjoint_launches import AdjointLaunch, AdjointSnapshots, Pair
 from .builtin_calls import NATIVE, given_to
 from .hooks import Hooks, Theirs, caller, first_line
@@ -24,38 +23,7 @@ from .rewritten_launches import serialised, without_skips
 from .session import CallSite, Session
 
 IN_CAPTURE = "an adjoint that the program launches itself, in a capture"
-PATIENCE_S = 2.0  # of reading kernels, until a bar shows it
 _NAMES = tuple(inspect.signature(context.launch).parameters)
-
-
-class Progress:
-    """Counts the kernels that a watch reads, some hundred for an engine; shows a bar after PATIENCE_S seconds of it."""
-
-    def __init__(self) -> None:
-        self.seconds, self.count = 0.0, 0
-        self.bar: Any = None
-
-    @contextmanager
-    def reading(self, name: str) -> Iterator[None]:
-        """Context for the reading of one kernel."""
-        began = time.perf_counter()
-        try:
-            yield
-        finally:
-            self.seconds += time.perf_counter() - began
-            self.count += 1
-            if self.bar is not None:
-                self.bar.set_postfix_str(name, refresh=False)
-                self.bar.update()
-            elif self.seconds > PATIENCE_S:
-                from tqdm.auto import tqdm
-
-                self.bar = tqdm(desc="reading kernels", unit=" kernels", initial=self.count, leave=False)
-
-    def close(self) -> None:
-        if self.bar is not None:
-            self.bar.close()
-            self.bar = None
 
 
 class LaunchCalls:
@@ -64,7 +32,7 @@ class LaunchCalls:
     def __init__(self, session: Session, recorder: EventRecorder):
         self.session, self.recorder = session, recorder
         self.twins, self.programs = session.twins, session.programs
-        self.progress = Progress()
+        self.progress = ProgressBar(None, "reading kernels")  # some hundred for an engine
         self.adjoints: list[AdjointLaunch] = []
 
     def install(self, hooks: Hooks) -> None:
@@ -177,11 +145,12 @@ class LaunchCalls:
 
         `given`: the arguments on the twins; empty at the first run, which fills it for those that repeat it.
         """
-        met = id(kernel) in self.programs.met
-        with nullcontext() if met else self.progress.reading(kernel.func.__name__):
-            serialised(without_skips(self.planned(kernel, dims, values, given))).launch(True, place)
+        new = id(kernel) not in self.programs.met and self.progress
+        serialised(without_skips(self.planned(kernel, dims, values, given))).launch(True, place)
+        if new and new.update():
+            new.say(kernel.func.__name__)
 
-    def planned(self, kernel: Any, dims: tuple[int, ...], values: list[Any], given: list[Any]) -> Command:
+    def planned(self, kernel: object, dims: tuple[int, ...], values: list[Any], given: list[Any]) -> Command:
         """Our launch for one of Warp's, not run. Raises what the workbench says of it."""
         ours, dims = self.programs.twin(kernel), _grid(kernel, dims)
         self.twins.handles.prepare(values)

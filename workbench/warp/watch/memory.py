@@ -135,7 +135,7 @@ class Twins:
             region.size = 0
         self.handles.close()
 
-    def behind(self, value: Any) -> tuple[array, ...]:
+    def behind(self, value: object) -> tuple[array, ...]:
         """The twin of a Warp array as a one-element tuple; () without. Used by `names`."""
         found = self.made.get(id(value)) if isinstance(value, warp.array) else None
         return () if found is None or found.ref() is not value else (found.twin,)
@@ -156,7 +156,7 @@ class Twins:
 
     # ---- memory
 
-    def array(self, a: Any) -> array:
+    def array(self, a: object) -> array:
         """The twin of an array of Warp. Raises Untranslated."""
         return self.known(a).twin
 
@@ -185,7 +185,7 @@ class Twins:
         if (found := self.made.get(ref.key)) is not None and found.ref is ref:
             del self.made[ref.key]
 
-    def region(self, a: Any) -> TwinBuffer:
+    def region(self, a: object) -> TwinBuffer:
         """The buffer that an array of Warp lies in. Raises Untranslated where buffers overlap in part."""
         root = root_of(a)
         low, high = hull(a)

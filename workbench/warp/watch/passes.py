@@ -331,7 +331,7 @@ class WarpBackward(Verdicts):
                 inside = True
                 add_seeds(space, self.seeds, scale)
 
-        def step(tape: Any, event: Event, space: Workspace, after: dict) -> None:
+        def step(tape: object, event: Event, space: Workspace, after: dict) -> None:
             if not inside:
                 return
             if event.kind.opaque or id(event) in doubtful:

@@ -53,7 +53,7 @@ class PublishedBackward:
             _put(space, twin, values)
         return space
 
-    def retrace(self, observe: Observer, before: Observer | None = None, step: Any = None) -> Workspace:
+    def retrace(self, observe: Observer, before: Observer | None = None, step: object = None) -> Workspace:
         """Replay the pass backwards; `before` and `observe` see Warp's buffers before and after each event.
 
         `step` is ignored: nothing is computed.
@@ -178,7 +178,7 @@ def picture(backwards: Backwards, question: str, *args: object) -> Any:
             tape.last_seeds, tape.within = before
 
 
-def write_page(backwards: Backwards, path: Any, table: VerdictTable) -> Path:
+def write_page(backwards: Backwards, path: object, table: VerdictTable) -> Path:
     """Write the verdict and the live picture as one file. Returns the path."""
     written = Path(picture(backwards, "to_html", path))
     text = written.read_text("utf-8")
@@ -192,12 +192,14 @@ def write_page(backwards: Backwards, path: Any, table: VerdictTable) -> Path:
 def by_module(steps: list[WarpStep], events: list[Event]) -> Iterator[Scope]:
     """Blocks of consecutive events whose kernels are defined in one module of a package, named after the module.
 
-    Copies and fills belong to the launch before them. Kernels of a script or a notebook have no block.
+    Copies and fills belong to the launch before them if they are called in the same folder. Kernels of a script or a
+    notebook have no block.
     """
     homes = {id(step.event): _home(step.kernel) for step in steps if step.kernel is not None}
-    home, found = "", []
+    home, folder, found = "", Path(), []
     for event in events:
-        home = homes.get(id(event), home)
+        here, folder = folder, Path(event.where.file).parent if event.where else folder
+        home = homes.get(id(event), home if here == folder else "")
         found.append(home)
     first = 0
     for name, run in groupby(found):

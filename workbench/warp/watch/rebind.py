@@ -31,7 +31,7 @@ CACHED = type(functools.cache(abs))  # a function that keeps what it returned
 SMALL = 4096  # bytes of an array of NumPy that may be a constant of a kernel
 
 
-def parts_of(thing: Any) -> tuple[Any, ...]:
+def parts_of(thing: object) -> tuple[Any, ...]:
     """The parts of a function, func, class or container, nested containers flattened: compared by identity."""
     if isinstance(thing, types.FunctionType):
         given = thing.__code__, thing.__defaults__, thing.__kwdefaults__
@@ -51,7 +51,7 @@ def is_same(then: tuple[Any, ...], now: tuple[Any, ...]) -> bool:
     return len(then) == len(now) and all(a is b for a, b in zip(then, now, strict=True))
 
 
-def holds_memory(thing: Any, around: frozenset[int] = frozenset()) -> bool:
+def holds_memory(thing: object, around: frozenset[int] = frozenset()) -> bool:
     """True if an object is or contains one that may own the program's memory: all but code, types and numbers."""
     if isinstance(thing, list | tuple | dict | types.FunctionType):
         if id(thing) in around:
@@ -123,7 +123,7 @@ class Rebinder:
         self.depth = 0
         self.broken: dict[str, Exception] = {}  # funcs, structs and constants that are refused when declared
 
-    def __call__(self, thing: Any) -> Any:
+    def __call__(self, thing: object) -> Any:
         if type(thing) in _NUMBERS:
             return thing
         if id(thing) not in self.made or self.is_refilled(thing):
@@ -133,7 +133,7 @@ class Rebinder:
                 self.made[id(thing)] = self.translated(thing)
         return self.made[id(thing)]
 
-    def is_refilled(self, thing: Any) -> bool:
+    def is_refilled(self, thing: object) -> bool:
         """True if a container's contents have changed since it was translated."""
         return type(thing) in (dict, list) and not is_same(self.parts.get(id(thing), ()), parts_of(thing))
 
@@ -154,7 +154,7 @@ class Rebinder:
         """True if the functions and classes of this module are translated too."""
         return module.startswith(self.packages)
 
-    def translated(self, thing: Any) -> Any:
+    def translated(self, thing: object) -> Any:
         if thing is warp:
             return wb
         if isinstance(thing, types.ModuleType):
@@ -231,7 +231,7 @@ class Rebinder:
             for known in (self.kept, self.made, self.parts):
                 known.pop(key, None)
 
-    def safely(self, name: str, thing: Any) -> Any:
+    def safely(self, name: str, thing: object) -> Any:
         try:
             return self(thing)
         except Exception as error:  # noqa: BLE001  whoever uses it is told
@@ -334,7 +334,7 @@ class Rebinder:
             setattr(made, name, self.member(thing))
         return made
 
-    def member(self, thing: Any) -> Any:
+    def member(self, thing: object) -> Any:
         """The translation of a class attribute: an object of Warp, a function, property, static or class method."""
         if isinstance(thing, property):
             return property(self(thing.fget))
@@ -400,7 +400,7 @@ class Programs(Rebinder):
             raise self.refused[key]
         return self.twins[key][1]
 
-    def failed(self, kernel: Any, failure: Exception) -> None:
+    def failed(self, kernel: object, failure: Exception) -> None:
         """Remember that a kernel cannot be read: it is not tried again during this watch."""
         self.refused[id(kernel)] = failure
 
@@ -440,7 +440,7 @@ def programs() -> Programs:
     return Programs()
 
 
-def has_code(thing: Any) -> bool:
+def has_code(thing: object) -> bool:
     """True for a func, struct or type of Warp, and for functions, which may make such."""
     wraps = property | staticmethod | classmethod | types.FunctionType
     return isinstance(thing, wraps | context.Function | codegen.Struct) or hasattr(thing, "_wp_scalar_type_")
@@ -466,7 +466,7 @@ def ours(path: str) -> Any:
     return found
 
 
-def _meant(kind: Any, fn: types.FunctionType) -> Any:
+def _meant(kind: object, fn: types.FunctionType) -> Any:
     """An annotation, evaluated if it is a string; the string itself if evaluation fails."""
     if isinstance(kind, str):
         with contextlib.suppress(Exception):

@@ -63,7 +63,7 @@ class EventRecorder:
         arrays: Sequence[Any],
         theirs: Callable[[], Any],
         ours: Callable[[], Any] | None = None,
-        kernel: Any = None,
+        kernel: object = None,
         refused: str = "",
         values: Sequence[Any] = (),
     ) -> Any:
@@ -119,7 +119,7 @@ class EventRecorder:
         return step
 
     def step(
-        self, kind: str, label: str, tape: Any, entries: Sequence[Any], kernel: Any = None, reason: str = ""
+        self, kind: str, label: str, tape: object, entries: Sequence[Any], kernel: object = None, reason: str = ""
     ) -> WarpStep:
         """A new step for a call, of which Warp's open tape has recorded these entries."""
         session = self.session
@@ -129,7 +129,7 @@ class EventRecorder:
             session.escaped.setdefault(tape, []).append(step)
         return step
 
-    def note_entries(self, tape: Any, entries: Sequence[Any], step: WarpStep | None) -> None:
+    def note_entries(self, tape: object, entries: Sequence[Any], step: WarpStep | None) -> None:
         """Record which entries of Warp's tape this step has made."""
         if tape is not None:
             self.session.recorded.setdefault(tape, {}).update((id(entry), step) for entry in entries)

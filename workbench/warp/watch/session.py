@@ -99,7 +99,7 @@ class Session:
 
     # ---- names and twins
 
-    def twin_of(self, a: Any) -> array:
+    def twin_of(self, a: object) -> array:
         """Our twin of an array of Warp. Raises GradientError [watch-unknown]."""
         found = self.twins.behind(a)
         if not found or self.twins.made[id(a)].region is None:

@@ -59,7 +59,7 @@ class GradientSnapshots:
 
     # ---- while it runs
 
-    def copy(self, a: Any) -> Any:
+    def copy(self, a: object) -> Any:
         """A snapshot of a Warp array."""
         raise NotImplementedError
 
@@ -91,7 +91,7 @@ class GradientSnapshots:
 
     # ---- afterwards
 
-    def knows(self, a: Any) -> bool:
+    def knows(self, a: object) -> bool:
         return id(a) in self.last or bool(self.refused)
 
     def before(self, a: Any) -> np.ndarray:
@@ -108,7 +108,7 @@ class GradientSnapshots:
         found = self.seeds.get(id(g))
         return np.array(g.numpy()) if found is None else found
 
-    def held(self, a: Any) -> np.ndarray:
+    def held(self, a: object) -> np.ndarray:
         """The contents of an array at the backward."""
         return self.values[id(a)] if id(a) in self.values else self.twins.array(a).data
 
@@ -179,7 +179,7 @@ class ReplayedSnapshots(GradientSnapshots):
         return made
 
 
-def as_now(v: Any) -> Any:
+def as_now(v: object) -> Any:
     """Snapshot of a launch argument: mutable values (structs, vectors) are copied, all others returned as they are."""
     kind = type(v)
     if kind is warp.array or kind is int or kind is float:
@@ -189,7 +189,7 @@ def as_now(v: Any) -> Any:
     return kind.from_buffer_copy(v) if hasattr(kind, "_wp_scalar_type_") else v  # type: ignore[attr-defined]
 
 
-def entry_of(entries: list[Any], before: int, kernel: Any, inputs: Any) -> int | None:
+def entry_of(entries: list[Any], before: int, kernel: object, inputs: object) -> int | None:
     """The index of the last entry before `before` that launches this kernel with these inputs; None if none does."""
     for n in range(before - 1, -1, -1):
         entry = entries[n]

@@ -91,7 +91,7 @@ def _last(function: ast.expr) -> str:
     return ast.unparse(function).rpartition(".")[2]
 
 
-def _called(func: Any, function: ast.FunctionDef) -> list[Any]:
+def _called(func: object, function: ast.FunctionDef) -> list[Any]:
     """The funcs that a function's source names, as far as its globals and closure resolve them."""
     names = _names_of(func)
     used = dict.fromkeys(n.id for n in ast.walk(function) if isinstance(n, ast.Name))

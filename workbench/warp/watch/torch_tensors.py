@@ -12,7 +12,7 @@ def shares_gradient(a: Any) -> bool:
     return tensor is not None and tensor.is_leaf and tensor.grad is not None and tensor.grad.data_ptr() == a.grad.ptr
 
 
-def leaves_behind(a: Any) -> list[Any]:
+def leaves_behind(a: object) -> list[Any]:
     """The leaves of torch from which the tensor behind an array was computed; none behind a leaf."""
     found, seen = [], set()
     waiting = [getattr(getattr(a, "_tensor", None), "grad_fn", None)]

@@ -150,7 +150,7 @@ class Watch:
         self.tape.backward(grads=seeds)
         self.session.seeded = True
 
-    def twin_of(self, a: Any) -> array:
+    def twin_of(self, a: object) -> array:
         """Our twin of an array of Warp. Raises GradientError [watch-unknown]."""
         return self.session.twin_of(a)
 
@@ -178,7 +178,7 @@ class Watch:
         """The same as a live picture, as `tape.explore()`. The tools of `tape` are then about this backward."""
         return picture(self.backwards, "explore")
 
-    def to_html(self, path: Any) -> Path:
+    def to_html(self, path: object) -> Path:
         """Write the verdict and the live picture as one file that needs no network. Returns the path."""
         return write_page(self.backwards, path, self.compare())
 
@@ -208,7 +208,7 @@ class WarpGradients:
     def __init__(self, session: Session):
         self.session = session
 
-    def __getitem__(self, a: Any) -> np.ndarray:
+    def __getitem__(self, a: object) -> np.ndarray:
         if not self.session.seeded:
             text = "gradients before backward(): there is no seed."
             raise GradientError(text, slug="no-seed", instead="seen.backward(grads={y: seed}), then seen.gradients[x]")
