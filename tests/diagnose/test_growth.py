@@ -106,3 +106,44 @@ def test_free_flight_has_no_such_finding():
 @pytest.mark.parametrize(("grows", "explodes"), [(lambda k: 2.0**k, True), (lambda k: (k + 1.0) ** 2.5, False)])
 def test_a_power_of_the_number_of_steps_is_no_exponential(grows, explodes):
     assert Series(grows(np.arange(16)), [1.0] * 16).explodes == explodes
+
+
+# ---- a loss that does not change along its own gradient
+
+
+@wb.kernel
+def tanhs(x: wb.array[float], out: wb.array[float]):
+    z = x[0]
+    for _ in range(8):
+        z = wb.tanh(6.0 * z)
+    out[0] = z
+
+
+@wb.kernel
+def above(x: wb.array[float], floor: float, out: wb.array[float]):
+    d = x[0] - 1.0
+    out[0] = floor + d * d
+
+
+def lone(kernel, start, *numbers):
+    x, loss = leaf(start), wb.zeros(1)
+    with wb.Tape() as tape:
+        wb.launch(kernel, dim=1, inputs=[x, *numbers], outputs=[loss])
+    return tape, x, loss
+
+
+def test_a_loss_that_does_not_change_along_its_own_gradient():
+    tape, x, loss = lone(tanhs, 0.8)
+    for found in (tape.diagnose(loss=loss), tape.backward(loss) or tape.diagnose()):
+        (one,) = found
+        assert (one.slug, one.severity, one.thread) == ("unmoved", "warning", (0,))
+        assert "wb.tanh(6.0 * z)" in one.where.text and "2.5e-30" in one.sentence
+    for step in (0.1, -0.1):
+        assert tape.replay({x: np.float32([0.8 + step])})[loss].numpy()[0] == loss.numpy()[0]
+
+
+@pytest.mark.parametrize("start", [1 + 2**-22, 1 - 2**-20, 1.0001, 1e-9, 0.5])
+def test_near_a_minimum_it_does_change(start):
+    tape, x, loss = lone(above, start, 3.0)
+    tape.backward(loss)
+    assert x.grad.numpy()[0] and not tape.diagnose().problems

@@ -11,8 +11,12 @@ import pytest
 
 import workbench as wb
 from tests.support.backends import BACKENDS
+from tests.support.trust_fresh import FRESH
 from tests.support.trust_programs import CASES, bouncing, integrated, many, spring, staircase
+from workbench.diagnose import trust as trusting
+from workbench.diagnose.loop_turns import _TurnCounter
 from workbench.kernels.passes.decisions import with_decisions
+from workbench.tables import ProgressBar
 from workbench.tapes.private_copies import Launch, flat_program
 
 
@@ -21,12 +25,15 @@ def backend(request, monkeypatch):
     monkeypatch.setattr(wb.config, "backend", request.param)
 
 
+ALL = CASES | FRESH
+
+
 def asked(name: str):
-    case = CASES[name]
+    case = ALL[name]
     return case, wb.trust(case.loss, np.array(case.start, np.float32))
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", ALL)
 def test_kind_line_and_radius(name):
     case, found = asked(name)
     assert found.kind == case.kind, found
@@ -246,3 +253,43 @@ def test_a_descent_may_shorten_its_steps_to_the_radius():
 
 def np_loss(x):
     return CASES["squares"].loss(x)
+
+
+@wb.kernel
+def quivering(x: wb.array[float], out: wb.array[float]):
+    z = x[0]
+    t = 0.0
+    while t < 50.0:
+        z = 3.6 * z * (1.0 - z)
+        t = t + 0.03
+    out[0] = z
+
+
+def searched(loss, start) -> trusting._Search:
+    x = wb.array(np.array(start, np.float32), requires_grad=True)
+    with wb.Tape(keep="all") as tape:
+        out = loss(x)
+    return trusting._Search(tape, out, [x], ProgressBar(60, "trust", False))
+
+
+@pytest.mark.parametrize("name", ["lorenz", "two pendulums, long", "logistic map in one kernel"])
+def test_a_long_loop_is_not_interpreted_and_its_growth_is_that_of_its_turns(name, monkeypatch):
+    spent, trace = [0], _TurnCounter.trace
+
+    def counted(self, thread, stmt, values):
+        spent[0] += self.costs[stmt]
+        trace(self, thread, stmt, values)
+
+    monkeypatch.setattr(_TurnCounter, "trace", counted)
+    search = searched(ALL[name].loss, ALL[name].start)
+    (quick,) = search._growths()
+    assert spent[0] <= 1.1 * trusting.TURNS
+    (slow,) = search._growths(10 * trusting.MANY)
+    assert quick.where == slow.where and abs(math.log(quick.rate) / math.log(slow.rate) - 1) < 0.1
+
+
+def test_the_turns_of_a_while_are_counted_as_far_as_their_precision_goes():
+    """The adjoint of 1,667 turns is 1e135: float32 holds the last five hundred of them."""
+    found = wb.trust(many(quivering, 1), np.array([0.31], np.float32))
+    assert found.kind == "chaos" and "while t < 50.0:" in found.line.text
+    assert abs(math.log(found.growth) / (math.log(found.slope) / 1667) - 1) < 0.2

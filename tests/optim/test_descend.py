@@ -118,6 +118,66 @@ def test_gradients_are_looked_at():
     assert list(found.trusts) == [0, 3] and all(t.kind == "smooth" for t in found.trusts.values())
 
 
+@wb.kernel
+def ledge(x: wb.array[float], out: wb.array[float]):
+    i = wb.tid()
+    rise = 0.0
+    if x[i] < 1.0:
+        rise = 5.0
+    wb.atomic_add(out, 0, x[i] + rise)
+
+
+@wb.kernel
+def doubling(x: wb.array[float], out: wb.array[float]):
+    z = x[0]
+    for _ in range(60):
+        z = 4.0 * z * (1.0 - z)
+    out[0] = z
+
+
+@wb.kernel
+def saturating(x: wb.array[float], out: wb.array[float]):
+    out[0] = wb.tanh(3.0 * wb.tanh(9.0 * x[0]))
+
+
+def one(kernel):
+    def loss(x):
+        out = wb.zeros(1)
+        wb.launch(kernel, 1, [x, out])
+        return out
+
+    return loss
+
+
+def test_steps_end_before_a_jump():
+    """Steps of 0.7 go from 3 to 2.3 to 1.6, and the next would go over the ledge at 1."""
+    x = wb.array([3.0], requires_grad=True)
+    found = wb.descend(one(ledge), x, wb.optim.SGD([x], lr=0.7), rounds=200, trust=1)
+    np.testing.assert_allclose(found.losses[:3], [3.0, 2.3, 1.6], rtol=1e-6)
+    assert found.shortened[0] == 2 and min(found.losses) >= 1 and max(found.losses) < 3.01
+    np.testing.assert_allclose(found.losses[3], 1.6 - found.trusts[2].radius, rtol=1e-6)
+    assert 0.3 < found.trusts[2].radius < 0.6 and found.losses[-1] < 1.0001
+    assert "the loss jumps by 5" in found.stopped and found.trusts[2].line.text.strip() == "if x[i] < 1.0:"
+    x = wb.array([3.0], requires_grad=True)
+    wild = wb.descend(one(ledge), x, wb.optim.SGD([x], lr=0.7), rounds=4)
+    assert wild.losses[3] > 5 and not wild.shortened and not wild.stopped
+    x = wb.array([3.0], requires_grad=True)
+    seldom = wb.descend(one(ledge), x, wb.optim.SGD([x], lr=0.7), rounds=6, trust=3)
+    assert seldom.losses[3] > 5 and list(seldom.trusts) == [0, 3]  # the first look allows steps of 1.9
+
+
+@pytest.mark.parametrize(
+    "kernel, start, kind", [(doubling, 0.3, "chaos"), (saturating, 5.0, "flat")], ids=["chaos", "flat"]
+)
+def test_a_useless_gradient_ends_the_descent_and_the_best_is_kept(kernel, start, kind):
+    x = wb.array([start], requires_grad=True)
+    found = wb.descend(one(kernel), x, rounds=10, lr=0.1, trust=2)
+    assert found.trusts[0].kind == kind and len(found.losses) == 1
+    assert found.stopped == f"the gradient of round 0 is {found.trusts[0].sentence}"
+    assert found.best_round == 0 and x.list() == [np.float32(start)] and found.use_best()[0].list() == x.list()
+    assert len(found.go(1).losses) == 2 and not found.stopped
+
+
 def test_it_draws_and_refuses():
     x = wb.zeros(3, requires_grad=True)
     found = wb.descend(loss_to(wb.array(TARGET)), x, rounds=5)

@@ -6,7 +6,6 @@ import pytest
 
 from tests.fuzz.rows import verdict
 
-
 FAR_FACTORS = 811302  # a decomposition so far behind a slope that its own rule is not read
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from html import unescape
@@ -15,6 +16,7 @@ import workbench as wb
 from tests.support.backends import BACKENDS
 from workbench.errors import LaunchError
 from workbench.viz.data.film import arrow_scale, nice
+from workbench.viz.live import what_if as what_if_module
 from workbench.viz.live.film import packed
 
 STEPS, N, DT = 12, 6, 0.05
@@ -601,6 +603,23 @@ def test_a_film_of_three_axes_and_triangles_is_seen_turned(tmp_path: Path) -> No
     assert np.array_equal(film.values("points")[2], state[2].numpy())
     assert film.save(tmp_path / "solid.png").stat().st_size > 5000
     assert tape.film(state, view="2d").film_meta["dims"] == 2
+
+
+def test_what_if_shows_how_far_the_gradient_is_good(monkeypatch: pytest.MonkeyPatch) -> None:
+    tape, a, _ = springs("numpy", "all")
+    found = tape.trust(a["loss"])
+    asked = {"ask": "what_if", "curve": True, "all": False}
+    answer, blobs = tape.film(a["x"]).what_if.answer(asked)
+    assert answer["said"] == found.sentence and not answer["ask"] and not blobs
+    assert base64.b64decode(answer["picture"].removeprefix("data:image/png;base64,")) == found._repr_png_()
+    view = tape.explore(film={"points": a["x"]})
+    assert view.answer(asked)[0] == answer
+    assert view.answer({"ask": "trust", "id": 1})[0]["rows"][0]["headline"] in found.sentence
+    view.close()
+    monkeypatch.setattr(what_if_module, "SOON", 3)
+    film = tape.film(a["x"])
+    assert film.what_if.answer(asked) == ({"ask": True}, [])
+    assert film.what_if.answer({**asked, "all": True})[0]["said"] == found.sentence
 
 
 def test_what_if_goes_through_a_cut_as_the_program_does() -> None:

@@ -20,6 +20,7 @@ from workbench.viz.data.seed_runs import Seeds
 from workbench.viz.data.text import text_width
 from workbench.viz.live import jacobian_html
 from workbench.viz.live.seed_panel import SeedPanel
+from workbench.viz.picture.svg import quoted
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*overw:UserWarning")
 
@@ -288,6 +289,22 @@ def test_the_slider_answers_what_if(panel):
     panel.reset.click()
     np.testing.assert_allclose(panel.run.row, closed()[0], rtol=1e-6, atol=1e-7)
     assert panel.value.value == -1.0
+
+
+def test_the_curve_of_an_element_is_that_of_trust(panel):
+    assert panel.curve.value == ""
+    panel.follow.value = True
+    panel.wait(60)
+    tape, y = panel.engine.tape, panel.engine.y
+    assert quoted(tape.trust(y[0:1]).sentence) in panel.curve.value and "y[0] along its gradient" in panel.curve.value
+    panel.element.value = 2
+    panel.wait(60)
+    found = tape.trust(y[2:3])
+    assert quoted(found.sentence) in panel.curve.value and found.slope == pytest.approx(np.linalg.norm(closed()[2]))
+    picture = base64.b64decode(re.search(r"base64,([^\"]+)", panel.curve.value)[1])
+    assert imread(io.BytesIO(picture)).shape == imread(io.BytesIO(found._repr_png_())).shape
+    panel.follow.value = False
+    assert panel.curve.value == "" and panel.message == ""
 
 
 def test_the_slider_never_holds_what_json_cannot_say(panel):

@@ -7,7 +7,6 @@ thread per sample: a factor shows as that factor, whatever the kernel does with 
 from __future__ import annotations
 
 import inspect
-import linecache
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,12 +20,12 @@ from ..arrays.workspace import Workspace, is_float_memory
 from ..errors import GradientError, Where
 from ..kernels import ir
 from ..kernels.ops import control
-from ..kernels.ops.memory import LOAD, STORE
 from ..kernels.passes.to_float64 import wide
-from ..kernels.program import Leaf, Program, program as program_of
+from ..kernels.program import Program, program as program_of
 from ..kernels.reading import declare
 from ..kernels.reading.declare import Func
 from ..kernels.reading.elementwise import elementwise
+from ..kernels.reading.source import source
 from ..kernels.types import Array, Composite, Scalar, Type
 from ..tapes.custom_op import CustomOp
 from ..tapes.events import Event
@@ -246,19 +245,9 @@ def _arguments(event: Event, calls: Sequence[ir.Stmt]) -> dict[ir.Stmt, list[tup
     return found
 
 
-def _place(grad: object) -> Where | None:
-    code = getattr(grad, "__code__", None)
-    if code is None:
-        return None
-    lines = range(code.co_firstlineno, code.co_firstlineno + 3)  # decorators come first
-    texts = {n: linecache.getline(code.co_filename, n).rstrip("\n") for n in lines}
-    line = next((n for n, text in texts.items() if text.lstrip().startswith("def ")), code.co_firstlineno)
-    return Where(code.co_filename, line, text=texts[line], function=code.co_name)
-
-
 def _compared(call: ir.Stmt, taken: list[tuple]) -> WrongCall | None:
-    made = in_float64(_alone(call))
-    count = len(call.args)
+    f, count = call.attr.func, len(call.args)
+    made = _elementwise(f, [a.type for a in call.args])
     flat = [
         array(np.array([t[k] for t in taken]).astype(p.type.dtype.numpy), dtype=p.type.dtype)  # type: ignore[attr-defined]
         for k, p in enumerate(made.function.params[:count])
@@ -271,9 +260,8 @@ def _compared(call: ir.Stmt, taken: list[tuple]) -> WrongCall | None:
         return None
     worst = max(off, key=lambda s: abs(s.given - s.expected))
     same = [s for s in samples if s.argument == worst.argument]
-    f = call.attr.func
-    numbers = worst.argument, worst.point, worst.given, worst.expected
-    return WrongCall(f.key, call.where, _place(f.grad) or call.where, *numbers, _ratio(same))
+    numbers, rule = (worst.argument, worst.point, worst.given, worst.expected), source(f.grad)
+    return WrongCall(f.key, call.where, rule.where(rule.tree), *numbers, _ratio(same))
 
 
 def _ratio(samples: list[Sample]) -> float | None:
@@ -283,22 +271,3 @@ def _ratio(samples: list[Sample]) -> float | None:
         return None
     ratios = [given / expected for given, expected in pairs]
     return ratios[0] if np.ptp(ratios) <= RTOL * max(1.0, abs(ratios[0])) else None
-
-
-def _alone(call: ir.Stmt) -> Program:
-    """A program that does this call once per thread."""
-    f = call.attr.func
-    known = list(inspect.signature(f.fn).parameters)
-    names = known if len(known) == len(call.args) else [f"argument {k}" for k in range(len(call.args))]
-    params = [ir.Value(Array(a.type, 1), n) for n, a in zip(names, call.args, strict=True)]
-    params += [ir.Value(Array(o.type, 1), f"result {k}") for k, o in enumerate(call.outs)]
-    builder = ir.Builder(ir.Region(params))
-    with builder.open(), builder.at(call.where):
-        i = builder.emit(control.TID, attr=control.Tid(0))
-        loaded = [builder.emit(LOAD, p, i) for p in params[: len(names)]]
-        made = builder.append(control.CALL, loaded, [o.type for o in call.outs], call.regions, call.attr)
-        for p, value in zip(params[len(names) :], made.outs, strict=True):
-            builder.emit(STORE, p, i, value)
-    function = ir.Function(f.__name__, builder.region, 1, call.where)
-    leaves = tuple(Leaf(p.name, p.type, k, ()) for k, p in enumerate(params))
-    return Program(f.__name__, function, tuple((p.name, p.type) for p in params), leaves)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -38,7 +38,13 @@ def check_op(op: CustomOp, args: Sequence[object], samples: int, raise_exception
             rows = [GradcheckRow(label, None, f"argument {k}"), GradcheckRow(label, None, f"argument {k}, by the jvp")]
             for i in rng.permutation(x.size)[:samples]:
                 index = tuple(map(int, np.unravel_index(i, x.shape)))
-                change = cache(partial(_change, op, given, k, index, seeds, results))  # both rules ask for the same
+
+                @cache  # both rules ask for the same
+                def change(by: float, k: int = k, index: tuple[int, ...] = index) -> float:
+                    values = _copies(given)
+                    values[k][index] += by
+                    return _seeded(seeds, [now - y for now, y in zip(_results(op, values), results, strict=True)])
+
                 step = STEP * max(1.0, abs(float(x[index])))
                 _compare(rows[0], float(g[index]), index, change, step, noise)
                 if op.push is not None:
@@ -53,21 +59,6 @@ def check_op(op: CustomOp, args: Sequence[object], samples: int, raise_exception
         text = f"the rule of {op.__name__} is wrong for {r.input} at {r.worst}: {r.adjoint:.8g}, not {r.measured:.8g}."
         raise GradientError(text, slug="check-rule", why=str(report), instead="the derivative of what it returns")
     return report
-
-
-def _change(
-    op: CustomOp,
-    given: Sequence[Any],
-    k: int,
-    index: tuple[int, ...],
-    seeds: Sequence[Any],
-    before: Sequence[Any],
-    by: float,
-) -> float:
-    """The change of the seeded sum of the results where one number of argument `k` is larger by `by`."""
-    values = _copies(given)
-    values[k][index] += by
-    return _seeded(seeds, [now - y for now, y in zip(_results(op, values), before, strict=True)])
 
 
 def _compare(

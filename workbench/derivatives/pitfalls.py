@@ -118,24 +118,6 @@ def with_kept_outputs(program: Program, active: frozenset[str], groups: Groups) 
     return made
 
 
-# ---- the list
-
-
-__all__ = [
-    "ALL",
-    "Pitfall",
-    "Wrong",
-    "alias",
-    "components",
-    "frozen_loops",
-    "missing_requires_grad",
-    "overwritten",
-    "persistent_seeds",
-    "several_outputs",
-    "struct_field",
-    "values",
-]
-__dir__ = __all__.copy
 Hook = Callable[[Event, Workspace], None]
 
 
@@ -376,3 +358,6 @@ missing_requires_grad = Pitfall(
 )
 
 ALL = tuple(made for made in list(globals().values()) if isinstance(made, Pitfall))
+
+__all__ = ["ALL", "Pitfall", "Wrong", *(made.name for made in ALL)]
+__dir__ = __all__.copy

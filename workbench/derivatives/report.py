@@ -37,6 +37,7 @@ class GradcheckRow:
     fix: str = ""
     note: str = ""  # what its adjoint met where there is no derivative
     kink: str = ""  # the first element that is at a kink
+    left: int = 0  # elements that no comparison of their own was made of, where a direction did not tell
 
     @property
     def verdict(self) -> str:
@@ -74,6 +75,7 @@ class Report:
 
     rows: list[GradcheckRow] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    sampled: str = ""  # what was left out
 
     HEAD = ("launch", "input", "compared", "skipped", "max abs", "max rel", "worst", "adjoint", "differences", "")
 
@@ -95,14 +97,15 @@ class Report:
 
     @property
     def summary(self) -> str:
-        """One line: how many gradients agree with differences, and which is the worst of those that do not."""
+        """One line: how many gradients agree with differences, the worst of the others, and what was left out."""
         agree = sum(r.verdict.startswith("ok") for r in self.rows)
         text = f"{agree} of {len(self.rows)} gradients agree with differences"
         if self.wrong:
             worst = max(self.wrong, key=lambda r: r.max_rel)
-            return f"{text}; {len(self.wrong)} WRONG, the worst in {worst.launch}, input {worst.input}."
-        rest = len(self.rows) - agree
-        return f"{text}; {rest} could not be compared." if rest else f"{text}."
+            text += f"; {len(self.wrong)} WRONG, the worst in {worst.launch}, input {worst.input}"
+        elif rest := len(self.rows) - agree:
+            text += f"; {rest} could not be compared"
+        return f"{text}{self.sampled}."
 
     def __str__(self) -> str:
         return "\n".join([self.summary, *aligned([self.HEAD, *self._cells()]), *self.notes])

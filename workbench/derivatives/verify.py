@@ -13,7 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -27,10 +27,7 @@ from ..errors import GradientError
 from ..kernels import ir
 from ..kernels.program import Kernel
 from ..kernels.types import is_float
-from ..launches.arguments import flatten
-from ..launches.command import Command
-from ..launches.launch import concrete
-from ..launches.plan import grid, plan
+from ..launches.launch import launch
 from ..tables import ProgressBar
 from ..tapes.call_arguments import arrays_in, with_arrays
 from ..tapes.events import Event
@@ -147,7 +144,7 @@ def _disagreement(report: Report) -> GradientError:
     if r.cause:
         text = f"{r.cause}\n{text[0].upper()}{text[1:]}"
     instead = r.fix or "wb.gradcheck(..., full=True), which compares every element, and shows the wrong ones' places"
-    table = Report(report.rows, [n for n in report.notes if n != r.cause])
+    table = replace(report, notes=[n for n in report.notes if n != r.cause])
     return GradientError(text, slug="gradcheck", where=r.where, why=str(table), instead=instead)
 
 
@@ -167,13 +164,8 @@ def _launched(kernel: Kernel, dim: Any, args: Sequence[Any]) -> Tape:
     """A tape of one kernel launch, on copies of its arguments."""
     if dim is None:
         raise TypeError("gradcheck of a kernel takes the launch dimensions: gradcheck(kernel, dim, inputs, outputs)")
-    made, tape = concrete(kernel, tuple(args)).program(), Tape(keep="all")
-    flat = flatten(made, args)
-    twins = CopiedArrays([a for a in flat if isinstance(a, array)], False)
-    flat = [_required(twins.of(a)) if isinstance(a, array) else a for a in flat]
-    with tape:
-        Command(made, plan(made, grid(made.name, dim), flat, None), flat).launch(True)
-    tape.events[-1].place = made.function.where
+    tape, _ = _called(lambda *given: launch(kernel, dim, list(given)), tuple(args))
+    tape.events[-1].place = tape.events[-1].command.program.function.where
     return tape
 
 
@@ -221,14 +213,16 @@ def _check_tape(
     if opaque:
         report.notes.append(f"not checked end to end: {opaque[0].label} is not a program of ours")
     parts = [*launches, *([END] if whole else [])]
-    if executor is None:
-        rows, checked = _rows((tape, results, rules), parts)
-        report.rows += rows
-        if checked < len(launches):
-            report.notes.append(f"{checked} of {len(launches)} launches were checked in {rules.seconds:g} s")
-    else:
-        found = spread(_rows, (tape, results, rules), [[n] for n in parts], executor, "gradcheck")
-        report.rows += [row for rows, _ in found for row in rows]
+    shared = tape, results, rules
+    alone = [[n] for n in parts]
+    found = [_rows(shared, parts)] if executor is None else spread(_rows, shared, alone, executor, "gradcheck")
+    report.rows += [row for rows, _ in found for row in rows]
+    checked, left = sum(n for _, n in found), sum(row.left for row in report.rows)
+    if checked < len(launches):
+        ways = "each element" if rules.full else f"{rules.directions} random directions"
+        report.sampled = f"; {checked} of {len(launches)} launches were checked in {rules.seconds:g} s, along {ways}"
+    if left:
+        report.sampled += f"; {left} elements were looked at in sums only (full=True looks at each)"
 
 
 def _rows(shared: tuple[Tape, list[array] | None, _Rules], parts: list[int]) -> tuple[list[GradcheckRow], int]:
@@ -363,6 +357,7 @@ def _check_input(measure: _Measure, name: str, row: GradcheckRow, rng: np.random
         if _compare(measure, name, row, v, None):
             return
     suspects = _suspects(measure, name)
+    row.left = max(row.left, g.size - len(suspects))
     for index in dict.fromkeys([*(tuple(map(int, b)) for b in bad[:1]), *suspects]):
         one = np.zeros(g.shape)
         one[index] = 1

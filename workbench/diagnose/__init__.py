@@ -20,12 +20,12 @@ from ..tapes.seeds import seeds_of
 from ..tapes.tape import Tape
 from .finding import Finding as Finding, Findings as Findings, folded
 from .finite import FINITE
-from .flow import FLOW
+from .flow import FLOW, unmoved
 from .kinks import Kinks, conventions
 from .loop_turns import Loops
 from .memory_held import Holdings as Holdings
 from .record import RECORD
-from .rule import RuleInput, refused
+from .rule import RuleInput, refused, seeded_number
 from .saturated import Bounds
 from .several_tapes import ACROSS
 from .walk_record import WalkRecord
@@ -59,8 +59,11 @@ def diagnose(tape: Tape, loss: array | None = None, grads: dict[array, array] | 
         seeded = any(s.data.any() for s in seeds.values())
         only = None if given else tape.within
         trail = WalkRecord(tape, seeds, only, (Kinks(), Bounds(), Loops()))
-        case = RuleInput(tape, trail, seeded, lambda: _seeds(tape, loss, grads), only)
+        end = loss if given else seeded_number(tape)
+        case = RuleInput(tape, trail, seeded, lambda: _seeds(tape, loss, grads), only, end)
         found = [f for rule in (*RECORD, *ACROSS, *FINITE, conventions, *FLOW) for f in rule(case)]
+        if all(f.severity == "info" for f in found):  # else the cause is known
+            found += unmoved(case)
     born = {f.where for f in found if f.slug == "adjoint-not-finite"}  # an infinite slope is said once
     found = [f for f in found if f.slug != "convention" or f.where not in born]
     return Findings(folded([*_zero_seed(tape, seeded, given), *found]), len(tape.events), _note(tape, given))

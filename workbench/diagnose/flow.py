@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from ..arrays.allocation import Allocation
+from ..arrays.array import array
 from ..arrays.interval_index import SpanSet
 from ..arrays.span import Span
 from ..derivatives.func_grad_check import WrongCall
+from ..device import on_host
+from ..errors import GradientError, KernelError, LaunchError
 from ..kernels.types import Scalar, Struct
 from ..tapes.events import Event
+from ..tapes.tape import Tape
 from .custom import Disagreement, disagreement, has_rules
 from .cuts import cut_derivatives, dead_end
 from .finding import Finding
@@ -26,6 +32,7 @@ from .walk_record import leaf_accesses, norm_of
 from .walk_step import EventAccess, WalkStep, positions
 from .zero_adjoint import DETACHED, ZeroedAt, first_death
 
+SHORT = 200  # events of a tape that is run sixty times where its gradient seems to be lost
 TRIED = 4  # places where a gradient may have died, until one is sure
 DIGITS = 1e3  # a sum of which fewer than three digits are left
 
@@ -201,6 +208,37 @@ def cancelling(case: RuleInput) -> Iterator[Finding]:
                 )
                 fix = "float64, or a formulation without the large terms"
                 yield Finding("cancel", "warning" if rest else "info", "", None, text, fix, (name,))
+
+
+def trusted(tape: Tape, loss: array | None) -> Any:
+    """The `Trust` of a loss; None where there is no loss, or it cannot be said."""
+    from .trust import trust  # of few pictures and rules
+
+    with suppress(GradientError, KernelError, LaunchError):
+        return None if loss is None else trust(tape, loss, progress=False)
+    return None
+
+
+def unmoved(case: RuleInput) -> Iterator[Finding]:
+    """Finds a loss that does not change along its own gradient: `trust` looks where the slope is below rounding."""
+    final, loss = case.trail.final, case.loss
+    if final is None or loss is None or len(case.tape.events) > SHORT:
+        return
+    leaves = leaf_accesses(case.trail).values()
+    slope = np.linalg.norm([max(norm_of(final, x) for x in found) for found in leaves])
+    size = np.linalg.norm([max(_size(x) for x in found) for found in leaves])
+    if not 0 < slope * max(size, 1.0) < np.finfo(loss.data.dtype).eps * abs(float(on_host(loss.data).ravel()[0])):
+        return
+    found = trusted(case.tape, loss)
+    if found is not None and found.kind == "flat":
+        text, _, fix = found.sentence.partition(": ")[2].partition(" What helps: ")
+        text = f"the loss does not change along its own gradient, of length {found.slope:.2g}: {text}"
+        yield Finding("unmoved", "warning", found.launch or "", found.line, text, fix, thread=found.thread)
+
+
+def _size(x: EventAccess) -> float:
+    assert x.scalar is not None
+    return float(np.linalg.norm(on_host(x.span.view(x.scalar.numpy)).astype(np.float64)))
 
 
 def kinks(case: RuleInput) -> Iterator[Finding]:

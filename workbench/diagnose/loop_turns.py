@@ -294,6 +294,20 @@ def _handed_on(loop: ir.Stmt) -> set[ir.Value]:
     return found
 
 
+def first_count(event: Event) -> tuple[int, Line]:
+    """(how many turns the first `for` that a thread of a launch comes to makes, its line); (0, None) without one."""
+    around, found = dict(_placed(event.command.plan.forward.function)), []
+
+    def trace(thread: Thread, stmt: ir.Stmt, values: run.LiveValues) -> None:
+        loop = around[stmt][0]
+        found.append((len(range(*(int(values[a]) for a in loop.args[:3]))), loop.where))
+        raise Enough
+
+    watched = {s for s, loops in around.items() if loops and loops[0].row is control.FOR}
+    sample(event, None, trace, watched, spread_threads(event.command.plan.form.dims, 1))
+    return found[0] if found else (0, None)
+
+
 # ---- findings
 
 

@@ -33,8 +33,6 @@ from ..tapes.events import Event
 from ..tapes.private_copies import Launch, Rerun, flat_program
 from ..tapes.tape import Tape
 
-Move = Mapping[str, np.ndarray]  # by input what is added to it
-
 
 @dataclass(frozen=True)
 class Decision:
@@ -58,7 +56,7 @@ class LossSample(NamedTuple):
 
 
 class Probe(Rerun):
-    """A tape on copies, run again and again with its inputs moved. `runs` counts.
+    """A tape on copies, run again and again with its inputs moved by a vector, of all their numbers. `runs` counts.
 
     inputs   {name: array of the tape}; `loss`: an array of one element.
     """
@@ -76,19 +74,25 @@ class Probe(Rerun):
         if event.command is not None:
             self.launches[len(self.steps) - 1] = event, self.steps[-1].__self__  # type: ignore[attr-defined]
 
-    def start(self) -> dict[str, np.ndarray]:
-        """{input: its contents when the tape began, in float64}."""
-        return {name: read_values(a).astype(np.float64) for name, a in self.made.inputs.items()}
+    def start(self) -> np.ndarray:
+        """The contents of the inputs when the tape began, in float64."""
+        return np.concatenate([read_values(a).astype(np.float64).ravel() for a in self.made.inputs.values()])
 
-    def value(self, move: Move) -> float:
+    def parts(self, vector: np.ndarray) -> dict[str, np.ndarray]:
+        """{input: its part of a vector, of its shape}."""
+        ends = np.cumsum([a.data.size for a in self.made.inputs.values()])
+        found = zip(self.made.inputs.items(), np.split(vector, ends[:-1]), strict=True)
+        return {name: part.reshape(a.data.shape) for (name, a), part in found}
+
+    def value(self, move: np.ndarray) -> float:
         """The loss with the inputs moved; NaN where the program is refused there."""
         return self._run(self._plain, {}, move).loss
 
-    def look(self, move: Move) -> LossSample:
+    def look(self, move: np.ndarray) -> LossSample:
         """The same, with a checksum of the decisions of each launch; NaN and (-1,) where the program is refused."""
         return self._run(self._recording, self._records, move)
 
-    def _run(self, steps: list[Callable[[], None]], records: Mapping[int, array], move: Move) -> LossSample:
+    def _run(self, steps: list[Callable[[], None]], records: Mapping[int, array], move: np.ndarray) -> LossSample:
         with suppress(WorkbenchError), self._moved(move):
             for step in steps:
                 step()
@@ -96,12 +100,13 @@ class Probe(Rerun):
             return LossSample(float(read_values(self.made.outputs["loss"]).ravel()[0]), sums)
         return LossSample(float("nan"), (-1,))
 
-    def gradient(self) -> dict[str, np.ndarray]:
-        """{input: derivative of the loss by it, in float64}."""
-        with self._moved({}):
-            return self.made.pull_back({"loss": np.ones(self.made.outputs["loss"].data.shape)})[1]
+    def gradient(self) -> np.ndarray:
+        """The derivative of the loss, in float64."""
+        with self._moved():
+            found = self.made.pull_back({"loss": np.ones(self.made.outputs["loss"].data.shape)})[1]
+            return np.concatenate([found[name].ravel() for name in self.made.inputs])
 
-    def first_difference(self, one: Move, other: Move) -> Decision | None:
+    def first_difference(self, one: np.ndarray, other: np.ndarray) -> Decision | None:
         """The first decision, in the order of the program, that differs between two points."""
         known = self.look(one).decisions, self.look(other).decisions
         k = next((k for k, a, b in zip(self._records, *known, strict=False) if a != b), None)
@@ -119,11 +124,11 @@ class Probe(Rerun):
         return Decision(event, number, where, thread, turn)
 
     @contextmanager
-    def _moved(self, move: Move) -> Iterator[None]:
+    def _moved(self, move: np.ndarray | None = None) -> Iterator[None]:
         """Context of one run, with the inputs moved."""
         self.runs += 1
         try:
-            for name, by in move.items():
+            for name, by in {} if move is None else self.parts(move).items():
                 a = self.made.inputs[name]
                 add_into(a.data, on_device(a, by.astype(a.data.dtype)), a.span)
             yield
@@ -168,7 +173,7 @@ class Probe(Rerun):
         """The steps, with `step(k)` for launches; launches in a row become one graph, which runs them."""
         found: list[Callable[[], None]] = []
         launches = [k in self.launches and not self.launches[k][1].declared for k in range(len(self.steps))]
-        with self._moved({}):
+        with self._moved():
             for joins, group in itertools.groupby(range(len(self.steps)), launches.__getitem__):
                 steps = [step(k) if k in self.launches else self.steps[k] for k in group]
                 if joins:
@@ -182,7 +187,7 @@ class Probe(Rerun):
                     found += [functools.partial(one, False) for one in steps]
         return found
 
-    def _at(self, move: Move, k: int) -> tuple[list[Any], np.ndarray]:
+    def _at(self, move: np.ndarray, k: int) -> tuple[list[Any], np.ndarray]:
         """The arguments of a step as it finds them, and its record of decisions, with the inputs moved."""
         with self._moved(move):
             for step in self.steps[:k]:

@@ -14,7 +14,9 @@ from typing import TypeVar
 import numpy as np
 
 from ..arrays.allocation import Allocation
+from ..arrays.array import array
 from ..arrays.workspace import Workspace
+from ..device import on_host
 from ..errors import GradientError, KernelError
 from ..tapes.events import Event
 from ..tapes.rerun import Enough
@@ -29,13 +31,17 @@ Seen = TypeVar("Seen")
 
 @dataclass
 class RuleInput:
-    """The input of a rule; `seeds` makes those of its walk anew, which went through `only` some events."""
+    """The input of a rule; `seeds` makes those of its walk anew, which went through `only` some events.
+
+    `loss`: the array of one element that is seeded, if it is one.
+    """
 
     tape: Tape
     trail: WalkRecord
     seeded: bool
     seeds: Callable[[], Workspace]
     only: Container[Event] | None = None
+    loss: array | None = None
 
     def visit(self, look: Observer) -> None:
         """Walk once more, calling `look` before each event is reversed, until it raises Enough. Memory is restored."""
@@ -67,6 +73,17 @@ def refused(error: Exception, launch: str = "") -> Finding:
     assert isinstance(error, GradientError | KernelError)
     sentence = " ".join(filter(None, (error.what, error.why)))
     return Finding(error.slug, "error", launch, error.where, sentence, error.instead, brief=f"{{at}}: {error.what}")
+
+
+def seeded_number(tape: Tape) -> array | None:
+    """The array of one element that the last backward was seeded by; None if it was seeded by more."""
+    seeded = {a: np.flatnonzero(on_host(data)) for a, data in tape.last_seeds.items() if data.any()}
+    for a in tape.arrays.values():
+        if len(seeded) == 1 and a.data.size == 1 and a.allocation in seeded:
+            low, high = a.allocation.gradient_span(a.span).hull()
+            if low <= seeded[a.allocation].min() and seeded[a.allocation].max() < high:
+                return a
+    return None
 
 
 def any_name(tape: Tape, a: Allocation) -> str:

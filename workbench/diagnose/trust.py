@@ -10,32 +10,34 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..arrays import allocation as memory
-from ..arrays.array import array
-from ..arrays.workspace import is_float_memory
+from ..arrays.array import array, on_device
+from ..arrays.workspace import Workspace, is_float_memory
 from ..derivatives.sweep import spread
 from ..errors import GradientError, Where
 from ..kernels.ir import walk as statements
 from ..kernels.ops.memory import ATOMIC_MAX, ATOMIC_MIN
 from ..tables import ProgressBar, png
-from ..tapes.jvp import check_direction
+from ..tapes.events import Event
+from ..tapes.jvp import carry_tangents, check_direction, shadow_of
 from ..tapes.private_copies import leaves
 from ..tapes.replay import keep_all
 from ..tapes.seeds import check_tape, seeds_of
 from ..tapes.tape import Tape
 from .dead_slopes import DeadSlopes
-from .loop_turns import Loops
-from .probe import Decision, LossSample, Move, Probe
+from .loop_turns import Loops, first_count
+from .probe import Decision, LossSample, Probe
 from .series import lines_reached
-from .walk_record import WalkRecord
-from .walk_step import WalkObserver
+from .walk_record import WalkRecord, norm_of
+from .walk_step import EventAccess, WalkObserver, accesses
 
 MOST = 60  # runs
 HOLDS = 0.1  # relative error up to which the linear prediction holds
@@ -45,10 +47,13 @@ HALVINGS = 2  # of the last part
 JUMPS = 10  # halvings until a jump is known to be one
 KINKS = 5  # halvings until a kink is located
 WORKERS = 4  # parts in which an executor gets the first samples
-TURNS = 1_000_000  # statements that are looked at for growth in loops
+TURNS = 10_000  # statements that are looked at for growth in loops
+MANY = 1_000_000  # in those whose turns cannot be counted
 PART = 0.05  # of the slope: a change by more is a kink; of the predicted change: a jump
 CHAOS = 1e3  # the adjoint grows at least by this, exponentially
 FLAT = 1e-6  # the predicted change over the size of the inputs, relative to what happens there
+BLIND = 1e-5  # a singular value over the largest: a direction that is not seen
+FADES = 1e-4  # what a launch passes on at least of a direction that it sees
 RESIDUALS = 64  # parameters up to which directions that the loss does not see are looked for
 
 REMEDIES = {
@@ -270,16 +275,15 @@ class _Search:
         except GradientError:  # memory seen as floats of several widths
             self.probe = self.own
         self.gradient = g = self.probe.gradient()
-        self.slope = _length(g)
-        self.seen: dict[float, LossSample] = {0.0: self.probe.look({})}
+        self.slope = float(np.linalg.norm(g))
+        self.seen: dict[float, LossSample] = {0.0: self.probe.look(np.zeros(g.size))}
         self.base = self.seen[0.0].loss
         if not math.isfinite(self.slope) or not math.isfinite(self.base):
             what = "gradient" if math.isfinite(self.base) else "loss"
             text = f"the {what} is not finite, so there is no line to follow."
             raise GradientError(text, slug="trust", instead="tape.diagnose(loss=loss), which finds the first NaN")
-        self.reach = _length(self.probe.start()) or 1.0
-        even = 1 / math.sqrt(sum(v.size for v in g.values()))
-        self.way = {n: v / self.slope if self.slope else np.full(v.shape, even) for n, v in g.items()}
+        self.reach = float(np.linalg.norm(self.probe.start())) or 1.0
+        self.way = g / self.slope if self.slope else np.full(g.size, 1 / math.sqrt(g.size))
         eps = 1e-15 if self.probe is not self.own else float(np.finfo(loss.data.dtype).eps)
         self.noise = 64 * eps * abs(self.base) + 1e-300
 
@@ -287,12 +291,9 @@ class _Search:
     def runs(self) -> int:
         return self.probe.runs + (self.own.runs if self.own is not self.probe else 0)
 
-    def move(self, h: float) -> Move:
-        return _scaled(self.way, h)
-
     def sample(self, h: float) -> LossSample:
         if h not in self.seen:
-            self.seen[h] = self.probe.look(self.move(h))
+            self.seen[h] = self.probe.look(h * self.way)
             self.bar.update()
         return self.seen[h]
 
@@ -318,7 +319,7 @@ class _Search:
         radius, beyond, side = self._radius()
         floor = self._noise_floor(radius)
         made = Trust("smooth", radius, self.slope, self.base, self._samples(), floor, 0)
-        for look in (self._decision, self._chaos, self._flat, self._noisy, self._unseen):
+        for look in (self._chaos, self._decision, self._flat, self._noisy, self._unseen):
             if look(made, beyond, side):
                 break
         if made.kind in ("smooth", "kink", "jump"):
@@ -335,7 +336,7 @@ class _Search:
         points = [s * self.reach * 10.0**k for k in SCALES for s in (1, -1)]
         parts = [points[n::WORKERS] for n in range(WORKERS)]
         shared = self.tape, self.end, list(self.inputs.values()), self.probe is not self.own
-        moves = [[self.move(h) for h in part] for part in parts]
+        moves = [[h * self.way for h in part] for part in parts]
         for part, samples in zip(parts, spread(_looked, shared, moves, executor, "trust"), strict=True):
             self.seen |= zip(part, samples, strict=True)
             self.probe.runs += len(part)
@@ -393,7 +394,9 @@ class _Search:
         if not found:
             return False
         made.kind, made.size, low, high = found
-        self._name(made, self.probe.first_difference(self.move(side * low), self.move(side * high)), picks)
+        if made.kind == "kink" and not self.slope and made.radius:  # the far side of what is flat up to there
+            made.kind = "flat"
+        self._name(made, self.probe.first_difference(side * low * self.way, side * high * self.way), picks)
         return made.line is not None or made.launch is not None
 
     def _jump(self, low: float, high: float, side: int) -> tuple[str, float, float, float] | None:
@@ -445,15 +448,14 @@ class _Search:
 
     def _sideways(self, made: Trust) -> None:
         """Look along the input of the largest slope alone, and two random directions, for those that part earlier."""
-        count = sum(v.size for v in self.way.values())
         far = made.radius if 0 < made.radius < math.inf else self.reach
-        if count < 2 or not made.radius or not self.slope:
+        if self.way.size < 2 or not made.radius or not self.slope:
             return
-        for name, way in _directions(self.gradient):
-            slope = sum(float(np.sum(way[n] * g)) for n, g in self.gradient.items())
+        for name, way in self._directions():
+            slope = float(way @ self.gradient)
 
-            def parts(h: float, way: Move = way, slope: float = slope) -> bool:
-                changes = [self.probe.look(_scaled(way, s * h)).loss - self.base - s * h * slope for s in (1, -1)]
+            def parts(h: float, way: np.ndarray = way, slope: float = slope) -> bool:
+                changes = [self.probe.look(s * h * way).loss - self.base - s * h * slope for s in (1, -1)]
                 return not max(map(abs, changes)) <= HOLDS * self.slope * h + self.noise
 
             if self.runs > MOST - 8:
@@ -461,6 +463,17 @@ class _Search:
             h = far / 2  # the same to a factor of two is no news
             while self.runs < MOST - 1 and parts(h):
                 made.others[name] = h = h / 2
+
+    def _directions(self) -> Iterator[tuple[str, np.ndarray]]:
+        """(name, direction of length 1): the entry of the largest slope, and two random directions."""
+        one = np.zeros(self.way.size)
+        one[np.argmax(np.abs(self.gradient))] = 1.0
+        (name,) = (_cell(n, at) for n, v in self.probe.parts(one).items() for at in np.argwhere(v))
+        yield f"{name} alone", one
+        rng = np.random.default_rng(0)
+        for name in ("a random direction", "another random direction"):
+            way = rng.standard_normal(one.size)
+            yield name, way / np.linalg.norm(way)
 
     def _chaos(self, made: Trust, beyond: float, side: int) -> bool:
         """The adjoint grows exponentially, and the slope says more than the loss ever does."""
@@ -480,16 +493,28 @@ class _Search:
         changes = [abs(change) for change in near if math.isfinite(change)]
         return max(*changes, self.noise)
 
-    def _growths(self) -> Iterator[_Growth]:
-        """The repeated launches, and the loops in kernels, through which the adjoint comes back as another one."""
+    def _growths(self, most: int = TURNS) -> Iterator[_Growth]:
+        """The repeated launches, and the loops in kernels, through which the adjoint comes back as another one.
+
+        Loops too long for the interpreter are taken with the whole of their launch.
+        """
         loops = Loops()
-        loops.share = TURNS
+        loops.share = most
         trail = self._walked(loops)
         series = [
             ([s.flowing for s in steps], steps[-1].title, steps[-1].event.where) for steps in lines_reached(trail)
         ]
         for event, seen in loops.seen.items():
-            series += [(np.sqrt(q).tolist(), trail.of[event].title, line) for (line, _), q in seen.adjoints.items()]
+            step = trail.of[event]
+            for (line, _), squares in seen.adjoints.items():  # float32 ends before float64 does
+                series.append((np.sqrt(list(takewhile(math.isfinite, squares))).tolist(), step.title, line))
+            turns, line = (0, None) if seen.adjoints else first_count(event)
+            if turns > 3:
+                gave = math.hypot(*step.gave.values())
+                total = (gave if math.isfinite(gave) else self.slope) / step.flowing
+                yield _Growth(total, total ** (1 / turns), step.title, line)
+            elif not seen.adjoints and most < MANY:  # a `while`: nobody knows how many turns
+                yield from self._growths(MANY)
         for sizes, title, where in series:
             first = 0 if not sizes[0] or not FLAT < sizes[-1] / sizes[0] < CHAOS else int(np.argmin(sizes))
             if (turns := len(sizes) - first - 1) > 3 and sizes[first]:
@@ -523,7 +548,7 @@ class _Search:
         if self.own is self.probe:
             return self.noise
         self.short = 0.5 * min(radius, self.reach) if radius > 0 else self.reach * 1e-3
-        ends = [(self.own.value(self.move(h)), self.f(h) + self.base) for h in (0.0, self.short)]
+        ends = [(self.own.value(h * self.way), self.f(h) + self.base) for h in (0.0, self.short)]
         self.coarse = ends[1][0] - ends[0][0]
         return max(abs(a - b) for a, b in ends)
 
@@ -537,21 +562,50 @@ class _Search:
 
     def _unseen(self, made: Trust, beyond: float, side: int) -> bool:
         """The loss sees fewer combinations of the inputs than it has terms to see them by."""
-        sizes = {n: v.size for n, v in self.way.items()}
-        if not 1 < sum(sizes.values()) <= RESIDUALS:
+        if not 1 < self.way.size <= RESIDUALS:
             return False
-        rows = _terms(self.tape, self.end, [self.inputs[n] for n in sizes])
+        rows = _terms(self.tape, self.end, list(self.inputs.values()))
         if rows is None or rows.shape[0] < rows.shape[1]:
             return False
-        _, sigma, right = np.linalg.svd(rows / (np.linalg.norm(rows, axis=0) + 1e-300))
-        if sigma[-1] > 1e-5 * sigma[0]:
+        columns = np.linalg.norm(rows, axis=0)
+        columns[columns == 0] = 1
+        _, sigma, right = np.linalg.svd(rows / columns)
+        if sigma[-1] > BLIND * sigma[0]:
             return False
-        ends = np.cumsum([0, *sizes.values()])
-        v = right[-1] / (np.linalg.norm(rows, axis=0) + 1e-300)
-        v /= np.linalg.norm(v)
-        made.unseen = {n: v[a:b].reshape(self.way[n].shape) for n, a, b in zip(sizes, ends, ends[1:], strict=False)}
-        made.kind = "ill-posed"
+        v = right[-1] / columns
+        unseen = self.probe.parts(v / np.linalg.norm(v))
+        if self._fades(unseen):
+            return False
+        made.kind, made.unseen = "ill-posed", unseen
         return True
+
+    def _fades(self, way: dict[str, np.ndarray]) -> bool:
+        """True if launch after launch passes a direction on, to what the loss is summed from: it is forgotten, slowly.
+
+        A combination that is not seen ends in one launch.
+        """
+        space, before, came, ends = Workspace(), list[EventAccess](), 0.0, False
+        live = {a.allocation for a in self.inputs.values()}
+        for name, v in way.items():
+            shadow_of(self.inputs[name], space)[...] = on_device(self.inputs[name], v)
+
+        def size(found: list[EventAccess], space: Workspace) -> float:
+            return math.hypot(*(norm_of(space, x) for x in found))
+
+        def look(event: Event, space: Workspace) -> None:
+            nonlocal came, ends
+            written = [x for x in before if x.writes]
+            if came:
+                passed = size(written, space) > FADES * came
+                (live.update if passed else live.difference_update)({x.span.allocation for x in written})
+            before[:] = accesses(self.tape, event)
+            read = [x for x in before if not x.writes and x.span.allocation in live]
+            came = size(read, space)
+            if any(x.writes and x.span.overlaps(self.end.span) is not False for x in before):
+                ends = bool(read)
+
+        carry_tangents(self.tape, space, look)
+        return ends
 
 
 def _inputs(tape: Tape, x: list[array] | None) -> dict[str, array]:
@@ -572,33 +626,12 @@ def _inputs(tape: Tape, x: list[array] | None) -> dict[str, array]:
     return found
 
 
-def _looked(shared: tuple[Tape, array, list[array], bool], moves: list[Move]) -> list[LossSample]:
+def _looked(shared: tuple[Tape, array, list[array], bool], moves: list[np.ndarray]) -> list[LossSample]:
     """The samples of some moves, by a worker."""
     tape, loss, x, widened = shared
     with memory.LOCK, memory.unrecorded(), np.errstate(all="ignore"):
         probe = Probe(tape, _inputs(tape, x), loss, widened)
         return [probe.look(move) for move in moves]
-
-
-def _length(v: Move) -> float:
-    return math.sqrt(sum(float(np.sum(a * a)) for a in v.values()))
-
-
-def _scaled(v: Move, by: float) -> Move:
-    return {n: a * by for n, a in v.items()}
-
-
-def _directions(gradient: Move) -> Iterator[tuple[str, Move]]:
-    """(name, direction of length 1): the entry of the largest slope, and two random directions."""
-    name = max(gradient, key=lambda n: float(np.abs(gradient[n]).max()))
-    at = np.unravel_index(int(np.abs(gradient[name]).argmax()), gradient[name].shape)
-    one = {n: np.zeros(g.shape) for n, g in gradient.items()}
-    one[name][at] = 1.0
-    yield f"{name}[{', '.join(map(str, at))}] alone", one
-    rng = np.random.default_rng(0)
-    for name in ("a random direction", "another random direction"):
-        way = {n: rng.standard_normal(g.shape) for n, g in gradient.items()}
-        yield name, _scaled(way, 1 / _length(way))
 
 
 def _terms(tape: Tape, loss: array, inputs: list[array]) -> np.ndarray | None:
@@ -621,6 +654,10 @@ def _terms(tape: Tape, loss: array, inputs: list[array]) -> np.ndarray | None:
 
 def _combination(unseen: dict[str, np.ndarray]) -> str:
     """A direction as text: its largest components."""
-    parts = [(c, f"{n}[{', '.join(map(str, at))}]") for n, v in unseen.items() for at, c in np.ndenumerate(v)]
+    parts = [(c, _cell(n, at)) for n, v in unseen.items() for at, c in np.ndenumerate(v)]
     parts.sort(key=lambda p: -abs(p[0]))
     return " ".join(f"{c:+.2g} {name}" for c, name in parts[:4] if abs(c) > 0.05)
+
+
+def _cell(name: str, at: Iterable[int]) -> str:
+    return f"{name}[{', '.join(map(str, at))}]"

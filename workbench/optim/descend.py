@@ -19,6 +19,7 @@ from ..tapes.tape import Tape
 from .steps import Adam
 
 PICTURES = 0.1  # seconds between two pictures, at least
+USELESS = ("chaos", "flat", "noise")  # kinds of `Trust` that end a descent; of many minima it finds one
 
 
 class Optimizer(Protocol):
@@ -33,6 +34,7 @@ class Descent:
 
     losses    of each round, before its step; `best`: the lowest, `best_round` its number.
     trusts    {round: `Trust`} of the gradients that were looked at.
+    shortened   the rounds whose step was.
     stopped   why it ended early; empty if it did not.
 
     >>> x = wb.array([2.0], requires_grad=True)
@@ -46,6 +48,8 @@ class Descent:
         self.losses: list[float] = []
         self.best, self.best_round, self.stopped = math.inf, -1, ""
         self.trusts: dict[int, Any] = {}
+        self.shortened: list[int] = []
+        self._longest = math.inf
         self._before = [clone(p, requires_grad=False) for p in self.params]
         self._kept = [clone(p, requires_grad=False) for p in self.params]
 
@@ -61,12 +65,11 @@ class Descent:
 
     def go(self, rounds: int, progress: bool = True) -> Descent:
         """Make as many rounds more, and return this. Ctrl-C stops it, and what was reached is kept."""
-        self.stopped = ""
+        self.stopped, self._longest = "", math.inf
         try:
             for _ in _shown(self, rounds) if progress else range(rounds):
                 if self.every and len(self.losses) % self.every == 0:
-                    tape, loss = self._recorded("all")
-                    self.trusts[len(self.losses)] = tape.trust(loss, self.params)
+                    self._look()
                 value = float(np.ravel(read_values(self._round(self.optimizer)))[0])
                 self.losses.append(value)
                 if not math.isfinite(value):
@@ -76,6 +79,10 @@ class Descent:
                     self.best, self.best_round = value, len(self.losses) - 1
                     for kept, p in zip(self._kept, self._before, strict=True):
                         copy(kept, p)
+                if self._longest < math.inf and not self._shorten():
+                    looked = max(self.trusts)
+                    self.stopped = f"the gradient of round {looked} is {self.trusts[looked].sentence}"
+                    break
         except KeyboardInterrupt:
             self.stopped = f"interrupted in round {len(self.losses)}"
         return self
@@ -85,6 +92,26 @@ class Descent:
         for p, kept in zip(self.params, self._kept, strict=True):
             copy(p, kept)
         return self.params
+
+    def _look(self) -> None:
+        """Look at the gradient, and note how long a step may be until the next look."""
+        tape, loss = self._recorded("all")
+        self.trusts[len(self.losses)] = found = tape.trust(loss, self.params)
+        self._longest = 0.0 if found.kind in USELESS else math.inf
+        if found.kind == "jump" or (found.kind == "kink" and found.radius):  # at a kink itself steps are as good as any
+            self._longest = found.radius
+
+    def _shorten(self) -> bool:
+        """Scale the step just made down to the longest that is allowed. False if nothing is left of it."""
+        starts, ends = ([read_values(a) for a in arrays] for arrays in (self._before, self.params))
+        steps = [np.subtract(end, start, dtype=np.float64) for end, start in zip(ends, starts, strict=True)]
+        length = math.sqrt(sum(float(np.sum(step * step)) for step in steps))
+        if not length > self._longest:
+            return self._longest > 0
+        self.shortened.append(len(self.losses) - 1)
+        for p, start, step in zip(self.params, starts, steps, strict=True):
+            p.assign((start + step * (self._longest / length)).astype(start.dtype))
+        return any(not np.array_equal(read_values(p), start) for p, start in zip(self.params, starts, strict=True))
 
     def _once(self, optimizer: Optimizer) -> array:
         for before, p in zip(self._before, self.params, strict=True):
@@ -173,7 +200,10 @@ def descend(
                do: it is recorded in the second round and replayed from then on).
     params     an array of floats, or a list, with `requires_grad`; they are changed.
     optimizer  with a `step(gradients)`, made with these params; by default `Adam(params, lr)`.
-    trust      every so many rounds the gradient is looked at by `Tape.trust`; 0: never.
+    trust      every so many rounds the gradient is looked at by `Tape.trust`, which may run it sixty times; 0: never.
+               Where a jump or a kink ends the prediction, steps longer than its `radius` are scaled down to that
+               until the next look. Chaos, a flat loss and noise end the descent, and so does a jump so near that no
+               step is left: `stopped` says it in a sentence.
     jit        False runs every round as it stands: for a function that reads values, or calls `record_func`.
     progress   a bar after a second, in a notebook with a picture of the losses.
 

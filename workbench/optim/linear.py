@@ -439,14 +439,8 @@ class _System:
             left = how.derived(self.x, said, turned, near.transposed, self.xp.asarray(seed))
             return -made_of.outer(left, x).reshape(entries.shape), left
 
-        def jvp(
-            entries: np.ndarray,
-            right: np.ndarray,
-            x: np.ndarray,
-            said: np.ndarray,
-            change: np.ndarray,
-            moved: np.ndarray,
-        ) -> tuple[np.ndarray, None]:
+        def jvp(*given: np.ndarray) -> tuple[np.ndarray, None]:
+            entries, _, x, said, change, moved = given
             right = self.xp.asarray(moved) - made_of.products(b, change)(self.xp.asarray(x))
             return how.derived(self.x, said, made_of.products(b, entries), near, right), None
 

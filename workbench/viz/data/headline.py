@@ -17,12 +17,13 @@ import numpy as np
 from ...arrays import allocation as memory
 from ...arrays.array import array
 from ...arrays.workspace import Workspace
-from ...device import on_host
 from ...diagnose import Finding, diagnose
 from ...diagnose.against import TapeRun, against as compared
+from ...diagnose.flow import trusted
 from ...diagnose.glance import glance
+from ...diagnose.rule import seeded_number
 from ...diagnose.walk_step import accesses, shadow_view
-from ...errors import GradientError, KernelError, LaunchError, Where, shown_file
+from ...errors import GradientError, KernelError, Where, shown_file
 from ...kernels import ir
 from ...tapes.events import Event
 from ...tapes.tape import Tape
@@ -32,6 +33,7 @@ from .trace import Trace
 
 AT_ONCE = 2000  # events up to which a static picture waits for all findings
 PATIENT = 10_000  # the same for the live view and its pages
+SOON = 200  # events up to which it is told unasked how far the gradient can be followed
 NO_PROBLEM = "no problem found"
 SIGNS = {"error": "✕", "warning": "▲", "info": "•"}
 ORDINARY = ("overwritten-kept", "unread", "unsettled", "sum-not-mean", "detached")  # infos that most programs have
@@ -138,31 +140,12 @@ def verdict(
 
 
 def followed(tape: Tape) -> Said | None:
-    """The answer of `tape.trust` for the seeded loss, as a finding that leads to what ends the prediction.
-
-    None where the seed is not one number, or where it cannot be said.
-    """
-    if (loss := _seeded_number(tape)) is None:
+    """The `Trust` of the seeded loss as a finding, which leads to what ends the prediction."""
+    if (found := trusted(tape, seeded_number(tape))) is None:
         return None
-    from ...diagnose.trust import trust  # no picture but this needs it
-
-    with suppress(GradientError, KernelError, LaunchError):
-        found = trust(tape, loss, progress=False)
-        text, _, remedy = found.sentence.partition(" What helps: ")
-        made = Finding("trust", "info", found.launch or "", found.line, text, remedy, thread=found.thread, brief=text)
-        return _said(tape, made, None)
-    return None
-
-
-def _seeded_number(tape: Tape) -> array | None:
-    """The array of one element that the last backward was seeded by; None if it was seeded by more."""
-    seeded = {a: np.flatnonzero(on_host(data)) for a, data in tape.last_seeds.items() if data.any()}
-    for a in tape.arrays.values():
-        if len(seeded) == 1 and a.data.size == 1 and a.allocation in seeded:
-            low, high = a.allocation.gradient_span(a.span).hull()
-            if low <= seeded[a.allocation].min() and seeded[a.allocation].max() < high:
-                return a
-    return None
+    text, _, remedy = found.sentence.partition(" What helps: ")
+    made = Finding("trust", "info", found.launch or "", found.line, text, remedy, thread=found.thread, brief=text)
+    return _said(tape, made, None)
 
 
 def adjoint_range(trace: Trace) -> str:

@@ -21,7 +21,7 @@ from ...tapes.tape import Tape
 from ..data.film import FilmReel, FilmTrack, arrow_scale, bounds, largest, reel
 from ..data.film_against import lay_beside
 from ..data.film_choice import choose
-from ..picture.svg import quoted
+from ..picture.svg import data_uri, quoted
 from .saved import SIZE, Saved
 from .view import PAGE, cells, module, reply, style
 from .what_if import WhatIf
@@ -187,8 +187,7 @@ class Film(Saved, Widget):
 
         data = png(film_chart(self.reel, self.reel.poster))
         said, caption = quoted(f"{self.reel.said(self.reel.poster)}: {self.reel.caption[0]}"), quoted(self.caption)
-        source = f"data:image/png;base64,{base64.b64encode(data).decode('ascii')}"
-        image = f'<img alt="{said}" src="{source}" style="max-width:100%">' if len(data) <= most else ""
+        image = f'<img alt="{said}" src="{data_uri(data)}" style="max-width:100%">' if len(data) <= most else ""
         poster = f'<figure class="wb-poster">{image}<figcaption>{caption}</figcaption></figure>'
         page = self.page().replace("&", "&amp;").replace("'", "&#39;")
         return self.caption, poster + (PLAYED.format(page=page) if len(page) <= PLAYED_MOST else "")

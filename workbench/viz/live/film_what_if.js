@@ -26,9 +26,22 @@ export function whatIfOf(f) {
   const drag = given.points >= 0 && f.frames.point ? "drag a point, or move a number:" : "move a number:";
   w.box.append(h("p", { class: "wb-muted" }, drag), h("div", { class: "wb-choice" }, w.input, w.index, w.slider), w.number, w.chart, w.said,
     h("p", { class: "wb-muted" }, f.frames.point ? "solid: run again · dashed: what the gradient predicts" : "the field is that of the new run"),
-    button("as it was", "show the recorded run again", () => asItWas(f)), seedOf(f));
+    button("as it was", "show the recorded run again", () => asItWas(f)), w.curve = h("div", { class: "wb-curve" }), seedOf(f));
   chooseInput(f);
+  askCurve(f);
   return w.box;
+}
+
+/** How far the gradient is good: the loss along it beside the exact slope. @param {any} f @param {boolean} [all] */
+async function askCurve(f, all = false) {
+  try {
+    const { ask: long, said, picture } = await f.ask("what_if", { curve: true, all }, () => {});
+    f.whatIf.curve.replaceChildren(
+      ...(long ? [button("how far is the gradient good?", "run the program along it: tape.trust()", () => askCurve(f, true))] : []),
+      ...(picture ? [h("img", { src: picture, alt: said, title: said })] : []));
+  } catch { // a program that cannot run again: nothing is said
+    f.whatIf.curve.replaceChildren();
+  }
 }
 
 /** @param {any} f */

@@ -6,7 +6,6 @@ variables. Sign is told by colour, in the matrix by a dash and in the bars by di
 
 from __future__ import annotations
 
-import base64
 import io
 import math
 from collections.abc import Callable, Sequence
@@ -22,7 +21,7 @@ from ..data.marks import THEMES, scale_marks
 from ..data.seed_runs import SeedRun, Seeds
 from ..data.snapshot import full_shape
 from ..data.text import fit, text_width
-from ..picture.svg import quoted
+from ..picture.svg import data_uri, quoted
 
 UNKNOWN = (127, 127, 127, 40)
 DASH = 8  # pixels of a cell from which a number below 0 has a dash
@@ -37,7 +36,7 @@ def image(rgba: np.ndarray) -> str:
     """Pixels of shape (height, width, 4) as a PNG in a data URI."""
     data = io.BytesIO()
     imsave(data, rgba, format="png")
-    return "data:image/png;base64," + base64.b64encode(data.getvalue()).decode("ascii")
+    return data_uri(data.getvalue())
 
 
 def cells(rows: dict[int, np.ndarray], count: int, width: int) -> tuple[np.ndarray, np.ndarray]:

@@ -19,11 +19,12 @@ import traitlets
 from ...arrays import allocation
 from ...arrays.array import array, read_values
 from ...kernels.types import Scalar
+from ...tables import png
 from ...tapes.tape import Tape
 from ..data.seed_runs import KINDS, SeedRun, Seeds
 from ..data.snapshot import SIDE, frame_of, picture
 from ..picture.figure import reason
-from ..picture.svg import quoted
+from ..picture.svg import data_uri, quoted
 from . import jacobian_html
 from .saved import SIZE, Saved
 from .view import View, module, style
@@ -103,13 +104,14 @@ class SeedPanel(Saved, widgets.VBox):
         self.unpin = button(description="Unpin", disabled=True)
         self.progress = widgets.IntProgress(0, 0, 1, description="rows")
         self.measure = widgets.Checkbox(False, description="finite differences", indent=False)
+        self.follow = widgets.Checkbox(False, description="how far is it good?", indent=False)
         self.input = widgets.Dropdown(options=list(self.engine.inputs), description="what if", layout=wide)
         self.component = widgets.BoundedIntText(0, min=0, max=0, description="component", layout=wide)
         self.value = widgets.FloatSlider(0.0, description="value", continuous_update=False, readout_format=".4g")
         self.reset = button(description="Reset inputs")
         self.status, self.title = widgets.HTML(), widgets.HTML()
         self.element_says, self.value_says = widgets.HTML(), widgets.HTML()
-        self.matrix, self.row = widgets.HTML(), widgets.HTML()
+        self.matrix, self.row, self.curve = widgets.HTML(), widgets.HTML(), widgets.HTML()
 
     def _arranged(self) -> list[widgets.Widget]:
         def line(*parts: widgets.Widget, align: str = "center") -> widgets.HBox:
@@ -122,10 +124,10 @@ class SeedPanel(Saved, widgets.VBox):
             self.title,
             line(self.output, self.kind),
             left,
-            line(self.next, self.fill, self.stop, self.progress, self.pin, self.unpin, self.measure),
+            line(self.next, self.fill, self.stop, self.progress, self.pin, self.unpin, self.measure, self.follow),
             line(self.input, self.component, self.value, self.value_says, self.reset),
             self.status,
-            line(self.matrix, self.row, align="flex-start"),
+            line(self.matrix, self.row, self.curve, align="flex-start"),
         ]
 
     def _listen(self) -> None:
@@ -138,6 +140,7 @@ class SeedPanel(Saved, widgets.VBox):
         on(self.number, self._seed)
         on(self.picker, self._picked, "picked")
         on(self.measure, self._measured)
+        on(self.follow, self._followed)
         on(self.input, self._slider)
         on(self.component, self._slider)
         on(self.value, self._what_if)
@@ -240,6 +243,7 @@ class SeedPanel(Saved, widgets.VBox):
         if self.measure.value and not self.engine.columns:
             self._measured()
         self._draw()
+        self._followed()
 
     def _next(self) -> None:
         """Seed the next component that has no row yet."""
@@ -328,6 +332,20 @@ class SeedPanel(Saved, widgets.VBox):
                 self.matrix.value = _card("Jacobian", jacobian_html.matrix(engine, run.element))
                 drawn = time.monotonic()
         self._say(f"{len(engine.rows)} of {engine.count} rows" + (": stopped" if self._halt.is_set() else ""))
+
+    def _followed(self) -> None:
+        """Draw, in the background, the loss along the gradient of the element beside its slope, if that is wanted."""
+        self.curve.value = ""
+        if self.follow.value and not self.working:
+            self._start(self._curve)
+
+    def _curve(self) -> None:
+        engine, k = self.engine, self.element.value
+        *rest, last = self._index(k)
+        one = engine.at(engine.y)[(*rest, slice(last, last + 1))]
+        found = engine.tape.trust(one, [engine.at(a) for a in engine.inputs.values()], progress=False)
+        picture = f'<img class="wb-curve" alt="{quoted(found.sentence)}" src="{data_uri(png(found.plot().figure))}">'
+        self.curve.value = _card(f"{engine.name_of(k)} along its gradient", picture)
 
     def _all_differences(self) -> None:
         engine = self.engine

@@ -30,7 +30,7 @@ from ...tapes.events import Event
 from ...tapes.tape import Tape
 from ..data.columns import Columns
 from ..data.gather import Levels, levels, no_collector, structure
-from ..data.headline import NOTHING, PATIENT, Verdict, followed, telling_threads, verdict
+from ..data.headline import NOTHING, PATIENT, SOON, Verdict, followed, telling_threads, verdict
 from ..data.marks import THEMES
 from ..data.snapshot import (
     DrawnSlice,
@@ -57,7 +57,6 @@ PATIENCE = 0.05  # seconds that an answer waits for the lock
 SHORT = 100  # events up to which the still picture waits for the verdict
 AT_ONCE = 2000  # events up to which the adjoint is walked before the page opens
 BUSY = "busy: recording"
-SOON = 200  # events up to which it is told unasked how far the gradient can be followed
 REMEMBERED = ("heat", "ledger", "microscope", "trust")  # answers that are given again to whoever asks the same
 QUESTIONS = (*REMEMBERED, "findings", "levels", "again")  # each is answered by the method of its name
 SCRIPTS = tuple(  # a file imports from those before it

@@ -17,15 +17,20 @@ from ...arrays import allocation as memory
 from ...arrays.array import array, read_values
 from ...arrays.workspace import Shadow, Workspace, shadow_view
 from ...device import on_host
+from ...diagnose.flow import trusted
+from ...diagnose.rule import seeded_number
 from ...errors import GradientError, LaunchError
 from ...kernels.types import Struct, is_float
+from ...tables import png
 from ...tapes.events import Event
 from ...tapes.jvp import carry_tangents, shadow_of
 from ...tapes.tape import Tape
 from ..data.film import FilmReel, first_line, largest
+from ..data.headline import SOON
 from ..data.seed_runs import cell_name
 from ..data.snapshot import SeedBytes, full_shape, seed_bytes
 from ..data.text import clean, json_number
+from ..picture.svg import data_uri
 from .view import cells, quiet_memory
 
 Changes = Sequence[tuple[int, int, float]]  # of (input, flat index, by how much)
@@ -83,13 +88,23 @@ class WhatIf:
             self.points = 0
 
     def answer(self, asked: Mapping[str, Any]) -> tuple[dict[str, Any], list[bytes]]:
-        """`run_again` with `changes` and `frame`, or `pull` with `pulls`. Raises `Busy` where it would have to wait."""
+        """`run_again` with `changes` and `frame`, `pull` with `pulls`, or `curve`. Raises `Busy` instead of waiting."""
         with quiet_memory():
             cells.give_way()
             if "pulls" in asked:
                 return self.pull([(int(n), float(by)) for n, by in asked["pulls"]])
+            if "curve" in asked:
+                return self.curve(bool(asked.get("all"))), []
             changes = [(int(k), int(n), float(by)) for k, n, by in asked["changes"]]
             return self.run_again(changes, int(asked.get("frame", -1)))
+
+    def curve(self, however_long: bool) -> dict[str, Any]:
+        """The sentence of `Trust` for the seeded loss, with its picture; `ask` where that takes long."""
+        tape = self.reel.tape
+        long = len(tape.events) > SOON and not however_long
+        found = None if long else trusted(tape, seeded_number(tape))
+        said = {} if found is None else {"said": found.sentence, "picture": data_uri(png(found.plot().figure))}
+        return {"ask": long, **said}
 
     def run_again(self, changes: Changes, frame: int) -> tuple[dict[str, Any], list[bytes]]:
         """The run with other inputs, and the prediction: plain data, and frames of the points (or field) of both.

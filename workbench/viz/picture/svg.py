@@ -41,9 +41,10 @@ def render(scene: Scene, theme: str = "auto", ids: bool = True) -> str:
     return "\n".join(body)
 
 
-def data_uri(svg: str) -> str:
-    """SVG text as the address of an image."""
-    return "data:image/svg+xml;base64," + base64.b64encode(svg.encode("utf-8")).decode("ascii")
+def data_uri(image: str | bytes) -> str:
+    """SVG text, or the bytes of a PNG, as the address of an image."""
+    kind, data = ("png", image) if isinstance(image, bytes) else ("svg+xml", image.encode("utf-8"))
+    return f"data:image/{kind};base64,{base64.b64encode(data).decode('ascii')}"
 
 
 def style(theme: str) -> str:
