@@ -416,3 +416,31 @@ def test_bits_of_vectors_and_how_many_are_set(backend):
     wb.launch(k, 2, [wb.array(values, dtype=wb.vec3i), y, wb.array([-1, 7], dtype=wb.int64), n])
     want = ((values << np.array([1, 2, 3], np.int32)) | (values & 3)) ^ (~values >> 1)
     assert (y.numpy() == want).all() and n.list() == [64, 3]
+
+
+@wb.func
+def left_by_the_else(v: float):
+    if v > 0.0:
+        a = 2.0 * v
+    else:
+        return -v
+    return a + 1.0
+
+
+@wb.kernel
+def behind_an_else_that_leaves(x: wb.array(dtype=float), y: wb.array(dtype=float)):
+    i = wb.tid()
+    if x[i] > -5.0:
+        s = left_by_the_else(x[i])
+    else:
+        return
+    y[i] = s * s
+
+
+def test_what_stands_behind_an_else_that_leaves_is_of_the_other_arm(backend):
+    x, y = wb.array([1.0, -2.0, -7.0], requires_grad=True), wb.zeros(3)
+    with wb.Tape() as tape:
+        wb.launch(behind_an_else_that_leaves, 3, inputs=[x], outputs=[y])
+    tape.backward(grads={y: wb.ones(3)})
+    assert y.numpy().tolist() == [9.0, 4.0, 0.0]
+    assert x.grad.numpy().tolist() == [12.0, -4.0, 0.0]
