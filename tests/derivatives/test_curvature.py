@@ -7,6 +7,7 @@ import pytest
 
 import workbench as wb
 from tests.support.backends import BACKENDS
+from tests.support.squares import N, ONE, empty, leaf, square, times
 from workbench.tapes.private_copies import InFloat64
 
 
@@ -143,3 +144,16 @@ def test_a_sparse_hessian_whose_indices_depend_on_values():
     with wb.Tape(keep="all") as tape:
         wb.launch(picked, 6, [x, out])
     np.testing.assert_allclose(wb.hessian(tape, out, x, sparse=True).toarray(), wb.hessian(tape, out, x), atol=1e-6)
+
+
+@pytest.mark.parametrize("asked", [lambda t, y, x: wb.hvp(t, y, {x: ONE}), wb.hessian], ids=["hvp", "hessian"])
+def test_memory_that_others_wrote_between_two_launches_has_no_second_derivative(asked):
+    x, y, z = leaf(), empty(), empty()
+    with wb.Tape(keep="all") as tape:
+        wb.launch(square, N, [x, y])
+    y.assign(np.full(N, 5.0))
+    with tape:
+        wb.launch(times, N, [x, y, z])
+    with pytest.raises(wb.GradientError, match="'y' was changed by 'assign' between two events") as refused:
+        asked(tape, z[:1], x)
+    assert refused.value.slug == "overwritten" and refused.value.where.text.strip() == "y.assign(np.full(N, 5.0))"
