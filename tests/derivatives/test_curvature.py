@@ -7,7 +7,7 @@ import pytest
 
 import workbench as wb
 from tests.support.backends import BACKENDS
-from tests.support.squares import N, ONE, empty, leaf, square, times
+from tests.support.squares import ONE, N, empty, leaf, square, times
 from workbench.tapes.private_copies import InFloat64
 
 
