@@ -195,6 +195,22 @@ def test_a_point_under_the_pointer_and_one_that_is_picked_tell_value_and_adjoint
     assert "[4]" in page.inner_text(".wb-picked")
 
 
+def test_a_line_that_is_picked_tells_its_length_its_colour_and_its_ends(show, made):
+    page, film = show("alone"), made["film"]
+    a, b = (np.array(spot(film, 4, i, page)) for i in (3, 4))
+    page.mouse.click(*(a + 0.4 * (b - a)))
+    said = page.inner_text(".wb-picked").splitlines()
+    first = next(k for k, text in enumerate(said) if text.startswith("line 3  length "))
+    x = film.values("points")[4]
+    assert float(said[first].rpartition(" ")[2]) == pytest.approx(np.linalg.norm(x[4] - x[3]), rel=1e-3)
+    assert said[first + 1].startswith("adjoint of ")
+    colour = float(said[first + 1].rpartition(" ")[2].replace("−", "-"))
+    assert colour == pytest.approx(film.reel.colours[4, 3], rel=1e-2)
+    assert "[3]  (" in said[first + 2] and any("[4]  (" in text for text in said[first + 3 :])
+    page.mouse.click(*spot(film, 4, 3, page))
+    assert "line" not in page.inner_text(".wb-picked")
+
+
 def test_nan_is_a_hole_with_a_rim_and_a_cell_tells_its_numbers(show, made):
     page = show("plane")
     assert page.locator(".wb-plane").count() == 2

@@ -254,6 +254,7 @@ function edgesOf(mesh) {
 
 /** A ring around what is picked, a thinner one around what is under the pointer. @param {any} f @param {any} pen @param {any} ink */
 function paintChosen(f, pen, ink) {
+  if (f.line >= 0) outline({ ...f, frames: { ...f.frames, many: 0, lines: f.frames.lines.subarray(2 * f.line, 2 * f.line + 2) } }, pen, (f.run ?? f.frames.point)(f.k), ink("cursor"));
   for (const [i, r, thick] of [[f.chosen, 10, 2], [f.hover, 8, 1]]) {
     if (i < 0 || i >= f.frames.many) continue;
     pen.strokeStyle = ink("cursor");

@@ -16,7 +16,7 @@ const NEAR = 14, PULL = 8, TABLE_ROWS = 60; // pixels around the pointer, and of
 export function stageOf(model, signal, root, pick) {
   const meta = structuredClone(model.get("film_meta")), frames = framesOf(meta, model.get("film_data"));
   /** @type {any} */ const f = {
-    model, signal, root, pick, meta, frames, k: 0, phase: "both", hover: -1, chosen: -1, cell: -1, own: false, timer: 0, run: null, ghost: null, least: [], pulled: null, tips: null, scales: {},
+    model, signal, root, pick, meta, frames, k: 0, phase: "both", hover: -1, chosen: -1, line: -1, cell: -1, own: false, timer: 0, run: null, ghost: null, least: [], pulled: null, tips: null, scales: {},
     still: globalThis.matchMedia?.("(prefers-reduced-motion: reduce)").matches ?? false, reversible: Boolean(frames.adjoint || frames.cellAdjoint || meta.colour?.adjoint),
     camera: cameraOf(meta.dims, meta.points?.box ?? []), panels: [],
   };
@@ -76,7 +76,7 @@ function scaleBar(f, role, of) {
 }
 
 /** @param {any} f */
-const pickedOf = (f) => h("div", { class: "wb-picked" }, h("strong", {}, "values"), f.pickedText = h("output", { class: "wb-figures", "aria-live": "polite" }, "click a point or a cell"));
+const pickedOf = (f) => h("div", { class: "wb-picked" }, h("strong", {}, "values"), f.pickedText = h("output", { class: "wb-figures", "aria-live": "polite" }));
 
 /** Draw the frame anew. @param {any} f */
 function paintStage(f) {
@@ -112,7 +112,7 @@ function say(f) {
   if (meta.parted?.[0] === k) parts.push(`here the two runs part: ${meta.parted[1]}`);
   const text = parts.join(". ");
   if (f.status.textContent !== text) f.status.textContent = text;
-  f.pickedText.textContent = f.chosen >= 0 ? wordsOf(f, f.chosen).join("\n") : f.cell >= 0 ? cellWords(f, f.cell).join("\n") : "click a point or a cell";
+  f.pickedText.textContent = f.chosen >= 0 ? wordsOf(f, f.chosen).join("\n") : f.cell >= 0 ? cellWords(f, f.cell).join("\n") : f.line >= 0 ? lineWords(f, f.line).join("\n") : "click a point, a line or a cell";
 }
 
 /** @param {any} f @returns {number[]} */
@@ -130,8 +130,17 @@ function wordsOf(f, i) {
   if (f.run) return [...found, ...(f.ghost ? [`predicted ${vector(f.ghost(k), i, frames.width)}`] : [])];
   if (frames.adjoint && f.phase !== "forward") found.push(`adjoint ${vector(frames.adjoint(k), i, frames.width)}`);
   if (meta.arrows?.adjoint === false) found.push(`${meta.arrows.name} ${vector(frames.arrow(k), i, frames.width)}`);
-  if (meta.colour?.count === frames.many) found.push(`${meta.colour.adjoint ? "adjoint of " : ""}${meta.colour.name} ${short(frames.colour(k)[i])}`);
-  return found;
+  return [...found, ...colourWords(f, i, frames.many)];
+}
+
+/** What colours one of so many. @param {any} f @param {number} i @param {number} many */
+const colourWords = ({ meta: { colour }, frames, k }, i, many) => colour?.count === many ? [`${colour.adjoint ? "adjoint of " : ""}${colour.name} ${short(frames.colour(k)[i])}`] : [];
+
+/** A line: its length, its colour, its ends. @param {any} f @param {number} n */
+function lineWords(f, n) {
+  const { lines, width, point } = f.frames, [a, b] = lines.subarray(2 * n, 2 * n + 2), at = (f.run ?? point)(f.k);
+  const length = Math.hypot(...at.subarray(a * width, (a + 1) * width).map((/** @type {number} */ v, /** @type {number} */ c) => v - at[b * width + c]));
+  return [`line ${n}  length ${short(length, 4)}`, ...(f.run ? [] : colourWords(f, n, lines.length / 2)), ...wordsOf(f, a), ...wordsOf(f, b)];
 }
 
 /** @param {any} f @param {number} n */
@@ -168,6 +177,18 @@ function pointAt(f, x, y, at = f.places) {
   return best;
 }
 
+/** The nearest line to a place of the canvas. @param {any} f @param {number} x @param {number} y */
+function lineAt({ places: at, frames: { lines } }, x, y) {
+  let best = -1, least = NEAR ** 2 / 4;
+  for (let n = 0; lines && n < lines.length / 2; n++) {
+    const a = 3 * lines[2 * n], b = 3 * lines[2 * n + 1], dx = at[b] - at[a], dy = at[b + 1] - at[a + 1];
+    const along = clamp(((x - at[a]) * dx + (y - at[a + 1]) * dy) / (dx * dx + dy * dy || 1), 0, 1);
+    const away = (at[a] + along * dx - x) ** 2 + (at[a + 1] + along * dy - y) ** 2;
+    if (away < least) [best, least] = [n, away];
+  }
+  return best;
+}
+
 /** Look, pick, drag, pan, turn, zoom. @param {any} f */
 function listenToScene(f) {
   const { scene, camera } = f, draggable = f.meta.what_if?.points >= 0 && !f.meta.what_if.refused;
@@ -196,7 +217,7 @@ function listenToScene(f) {
     [held.x, held.y] = [ev.offsetX, ev.offsetY];
   });
   const release = (/** @type {any} */ ev) => {
-    if (held && !held.moved) choosePoint(f, held.point < 0 ? held.arrow : held.point);
+    if (held && !held.moved) choosePoint(f, held.point < 0 ? held.arrow : held.point, true, lineAt(f, held.x, held.y));
     else if (held?.arrow >= 0) pullArrow(f, held.arrow, ev.offsetX - held.fromX, ev.offsetY - held.fromY);
     else if (held?.moved && held.point >= 0 && draggable) dragPoint(f, held.point, ev.offsetX - held.fromX, ev.offsetY - held.fromY, true);
     held = null;
@@ -222,17 +243,19 @@ function listenToPlane(f, panel) {
   panel.canvas.addEventListener("pointermove", (/** @type {any} */ ev) => { const n = at(ev); panel.canvas.title = n < 0 ? "" : cellWords(f, n).join("\n"); });
   panel.canvas.addEventListener("click", (/** @type {any} */ ev) => {
     f.cell = at(ev);
-    f.chosen = -1;
+    f.chosen = f.line = -1;
     if (f.cell >= 0) f.pick(cellIndex(f, f.cell), "field");
     f.paint();
   });
 }
 
-/** @param {any} f @param {number} i */
-export function choosePoint(f, i, tell = true) {
+/** Choose a point; without one a line. @param {any} f @param {number} i */
+export function choosePoint(f, i, tell = true, line = -1) {
   f.chosen = i;
+  f.line = i < 0 ? line : -1;
   f.cell = -1;
   if (i >= 0 && tell) f.pick([...indexOf(i, shapeOf(f)), 0], "points");
+  else if (f.line >= 0 && f.meta.colour?.count === f.frames.lines.length / 2) f.pick([line], "colour");
   f.paint();
 }
 
