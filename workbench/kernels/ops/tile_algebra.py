@@ -345,7 +345,7 @@ def _transformed(t: np.ndarray, attr: int) -> np.ndarray:
     return np.stack([made.real, made.imag]).astype(t.dtype)
 
 
-def _transform(name: str, doc: str, onto: int | None, cost: int) -> Row:
+def _transform(name: str, onto: int | None, cost: int) -> Row:
     def block(types, type, out, t, attr):
         _, rows, n = type.dims
         read = f"{out}.c" if onto == 0 else f"{out}.c, {t}.c"
@@ -360,13 +360,12 @@ def _transform(name: str, doc: str, onto: int | None, cost: int) -> Row:
         cost=cost,
         adjoint=lambda g, y, t, attr: (made(g, attr=-attr),),
         block=block,
-        doc=doc,
     )
     return made
 
 
-FFT = _transform("fft", "sum over j of t[j] exp(`attr` 2 pi i j k / n), for n a power of 2.", 0, 64)
-DFT = _transform("dft", "The same for any n.", None, 256)
+FFT = _transform("fft", 0, 64)
+DFT = _transform("dft", None, 256)
 
 
 def fourier(tile: Tile) -> Row:
