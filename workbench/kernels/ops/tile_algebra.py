@@ -93,14 +93,12 @@ DIAGONAL = row(
 # ---- triangular systems and factors
 
 
-def _solve_type(name: str) -> Any:
-    def rule(a: Type, y: Type, attr: str) -> Type:
-        found, right = _square(name, a), floats_of(name, y, 2)
-        if right.dims[0] != found.dims[0] or right.scalar != found.scalar:
-            raise refuse(f"`{name}` of {found} takes no {right}", slug="tile-shape", instead="shapes (n, n) and (n, m)")
-        return right
-
-    return rule
+def _solve_type(a: Type, y: Type, attr: str) -> Type:
+    name = "tile_lower_solve"
+    found, right = _square(name, a), floats_of(name, y, 2)
+    if right.dims[0] != found.dims[0] or right.scalar != found.scalar:
+        raise refuse(f"`{name}` of {found} takes no {right}", slug="tile-shape", instead="shapes (n, n) and (n, m)")
+    return right
 
 
 def _solve(a: np.ndarray, y: np.ndarray, attr: str) -> np.ndarray:
@@ -141,7 +139,7 @@ def _tangent_solve(ts, x, a, y, attr):
 
 SOLVE = row(
     "tile_solve",
-    type=_solve_type("tile_lower_solve"),
+    type=_solve_type,
     typed_by_attr=True,
     meaning=_solve,
     onto=1,
