@@ -31,10 +31,6 @@ class DeterministicMode(enum.Enum):
     GPU_TO_GPU = 2
 
 
-def _one_order(value: object) -> bool:
-    return value is not DeterministicMode.NOT_GUARANTEED if isinstance(value, DeterministicMode) else _flag(value)
-
-
 def _backend(value: object) -> str | None:
     if value not in (None, "c", "cuda", "numpy"):
         raise ValueError('takes "c", "cuda", "numpy", or None for the fastest that works')
@@ -69,7 +65,9 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
     "backend": _backend,
     "threads": _threads,
     "cache_dir": _folder,
-    "deterministic": _one_order,
+    "deterministic": lambda v: (
+        v is not DeterministicMode.NOT_GUARANTEED if isinstance(v, DeterministicMode) else _flag(v)
+    ),
     "check_bounds": _bounds,
     **_set_to(_flag, "check_races race_guard all_adjoints remember_launches jit verbose"),
     "full_traceback": _flag,

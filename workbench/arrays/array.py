@@ -376,11 +376,9 @@ class array(Foreign):
         return self if get_device(device) is self.device else clone(self, device, requires_grad)
 
 
-def _fixed(n: int) -> type[array]:
-    return type(f"array{n}d", (array,), {"_fixed_ndim": n, "__doc__": f"`array` with {n} axes."})
-
-
-array1d, array2d, array3d, array4d = (_fixed(n) for n in (1, 2, 3, 4))
+array1d, array2d, array3d, array4d = (
+    type(f"array{n}d", (array,), {"_fixed_ndim": n, "__doc__": f"`array` with {n} axes."}) for n in (1, 2, 3, 4)
+)
 
 
 install(array, array_operators)

@@ -408,11 +408,6 @@ def colour(code: str, language: str) -> str:
     return "".join(parts) + html.escape(code[last:])
 
 
-def _language_of(text: str) -> str:
-    first = re.match(r"\s*(kernel\b|def\b|@)", text)
-    return "c" if first is None else "ir" if first.group(1) == "kernel" else "python"
-
-
 class Listing(str):
     """A program text: a string whose repr is itself, coloured in a notebook.
 
@@ -423,7 +418,8 @@ class Listing(str):
 
     def __new__(cls, text: str, language: str = "") -> Listing:
         made = super().__new__(cls, text)
-        made.language = language or _language_of(text)
+        first = re.match(r"\s*(kernel\b|def\b|@)", text)
+        made.language = language or ("c" if first is None else "ir" if first.group(1) == "kernel" else "python")
         return made
 
     def __repr__(self) -> str:

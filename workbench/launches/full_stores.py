@@ -44,8 +44,10 @@ def _box(access: Access, launch: LaunchForm) -> tuple[tuple[int, int], ...] | No
             return None
         if any(_ends(limit, turn) for turn in access.loops):
             continue
-        cut = next((k for k, line in enumerate(lines) if _cuts(limit, line)), None)
-        begun = next((k for k, line in enumerate(lines) if _begins(limit, line)), None)
+        # A bound from above keeps a leading part of the cells without gaps, one from below a trailing part.
+        falling = {v: -c for v, c in limit.terms.items()}
+        cut = next((k for k, line in enumerate(lines) if line.terms and line.terms == falling), None)
+        begun = next((k for k, line in enumerate(lines) if line.terms and line.terms == limit.terms), None)
         if cut is not None:
             box[cut] = box[cut][0], min(box[cut][1], limit.constant + lines[cut].constant)
         elif begun is not None:
@@ -59,16 +61,6 @@ def _box(access: Access, launch: LaunchForm) -> tuple[tuple[int, int], ...] | No
 def _ends(limit: Line, turn: Any) -> bool:
     """True for a guard that bounds one loop variable from above by a constant: it gives the trip count."""
     return limit.terms.keys() == {turn} and limit.terms[turn] < 0
-
-
-def _cuts(limit: Line, index: Line) -> bool:
-    """True for a guard that bounds the index from above: it keeps a leading part of the cells without gaps."""
-    return bool(index.terms) and limit.terms == {v: -c for v, c in index.terms.items()}
-
-
-def _begins(limit: Line, index: Line) -> bool:
-    """True for a guard that bounds the index from below: it keeps a trailing part of the cells without gaps."""
-    return bool(index.terms) and limit.terms == index.terms
 
 
 def _dense(index: Line, variables: Mapping[Any, tuple[int, int]]) -> bool:

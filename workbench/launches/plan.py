@@ -153,17 +153,12 @@ def grid(kernel: str, dim: Any) -> tuple[int, ...]:
     return dims
 
 
-def _dims(program: Program, dims: tuple[int, ...]) -> tuple[int, ...]:
-    """The grid, flattened to one axis for a kernel that never calls `tid()` and so runs on a grid of any rank."""
-    return dims if program.asks_thread else (math.prod(dims),)
-
-
 def plan(
     program: Program, dims: tuple[int, ...], flat: list[Any], device: Device | None, bounds: bool | str | None = None
 ) -> Plan:
     """The plan for launches of this form: looked up, or made for the first one. `bounds`: see `tests_indices`."""
-    if len(dims) != program.function.rank:
-        dims = _dims(program, dims)
+    if len(dims) != program.function.rank and not program.asks_thread:  # it runs on a grid of any rank
+        dims = (math.prod(dims),)
     positions = program.array_positions
     arrays = [flat[k] for k in positions] if program.takes_numbers else flat
     apart = len({a.allocation for a in arrays}) == len(arrays)

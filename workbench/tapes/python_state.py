@@ -195,7 +195,8 @@ class PythonState:
         slots = [name for base in kind.__mro__ for name in _listed(base.__dict__.get("__slots__"))]
         if (contents := _contents(value)) is not None:
             self._link(label, contents)
-        elif not (slots or holds or package in _CONSTANT or _is_value(kind)):
+        # What is compared by value never changes: dates, decimals, patterns.
+        elif not (slots or holds or package in _CONSTANT or kind.__hash__ not in (None, object.__hash__)):
             text = f"{label}: of {package}.{kind.__name__} nobody can tell whether it has changed."
             raise LaunchError(text, slug="jit", instead=_INSTEAD)
         users = [base for base in kind.__mro__[:-1] if is_users(_package(base))]
@@ -282,11 +283,6 @@ def _contents(value: object) -> Callable[[], Any] | None:
     except TypeError:
         return None
     return functools.partial(bytes, value)  # type: ignore[arg-type]
-
-
-def _is_value(kind: type) -> bool:
-    """True for types whose objects are compared by value, and so never change: dates, decimals, patterns."""
-    return kind.__hash__ not in (None, object.__hash__)
 
 
 def _texts(code: CodeType) -> Iterator[str]:

@@ -101,17 +101,13 @@ def product(a: Affine, b: Affine, limits: tuple[int, int]) -> Affine | None:
     return weighted_sum(parts, limits)
 
 
-def _trips(start: int, stop: int, step: int) -> int:
-    return 0 if step == 0 else max(0, -((start - stop) // step))
-
-
 HOST_FUNCTIONS: dict[Row, Callable[..., int]] = {
     scalar.MUL: lambda a, b: a * b,
     scalar.FLOORDIV: lambda a, b: a // b,
     scalar.PYMOD: lambda a, b: a % b,
     scalar.MIN: min,
     scalar.MAX: max,
-    memory.TRIPS: _trips,
+    memory.TRIPS: lambda start, stop, step: 0 if step == 0 else max(0, -((start - stop) // step)),
 }
 
 # comparison -> (op, factor of the left side, factor of the right side, constant)
@@ -208,28 +204,10 @@ def _union(*parts: Interval) -> Interval:
     return min(p[0] for p in parts), max(p[1] for p in parts)
 
 
-def _floordiv(a: Interval, b: Interval) -> Interval | None:
-    return _corners(lambda x, y: x // y)(a, b) if b[0] > 0 else None
-
-
 def _pymod(a: Interval, b: Interval) -> Interval | None:
     if b[0] <= 0:
         return None
     return a if a[0] >= 0 and a[1] < b[0] else (0, b[1] - 1)
-
-
-def _mod(a: Interval, b: Interval) -> Interval | None:
-    """The remainder with the sign of `a`, as in C."""
-    return None if b[0] <= 0 else (0 if a[0] >= 0 else 1 - b[1], 0 if a[1] <= 0 else b[1] - 1)
-
-
-def _wrap(a: Interval, n: Interval) -> Interval | None:
-    """A negative index counts from the end."""
-    return (min(a[0] + n[0], max(a[0], 0)), max(a[1], n[1] - 1)) if a[0] < 0 else a
-
-
-def _clamp(x: Interval, low: Interval, high: Interval) -> Interval:
-    return min(max(x[0], low[0]), high[0]), min(max(x[1], low[1]), high[1])
 
 
 _RULES: dict[Row, Callable[..., Interval | None]] = {
@@ -238,14 +216,16 @@ _RULES: dict[Row, Callable[..., Interval | None]] = {
     scalar.MUL: _corners(lambda x, y: x * y),
     scalar.MIN: _corners(min),
     scalar.MAX: _corners(max),
-    scalar.CLAMP: _clamp,
-    scalar.FLOORDIV: _floordiv,
+    scalar.CLAMP: lambda x, low, high: (min(max(x[0], low[0]), high[0]), min(max(x[1], low[1]), high[1])),
+    scalar.FLOORDIV: lambda a, b: _corners(lambda x, y: x // y)(a, b) if b[0] > 0 else None,
     scalar.PYMOD: _pymod,
-    scalar.MOD: _mod,
+    # As in C it has the sign of `a`.
+    scalar.MOD: lambda a, b: None if b[0] <= 0 else (0 if a[0] >= 0 else 1 - b[1], 0 if a[1] <= 0 else b[1] - 1),
     scalar.CAST: lambda a: a,
     scalar.WHERE: lambda c, a, b: _union(a, b),
     control.IF: _union,
-    memory.WRAP: _wrap,
+    # A negative index counts from the end.
+    memory.WRAP: lambda a, n: (min(a[0] + n[0], max(a[0], 0)), max(a[1], n[1] - 1)) if a[0] < 0 else a,
 }
 
 

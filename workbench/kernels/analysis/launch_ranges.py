@@ -14,7 +14,7 @@ from .. import ir
 from ..ops import memory
 from ..row import Effect
 from .accesses import Access, accesses_of, component_axes, components_of, decisions
-from .affine import Bounded, Point, Symbol, interval, symbols_in
+from .affine import Point, Symbol, interval, symbols_in
 from .hulls import Hull, exact_in
 from .launch_form import LaunchForm, Line
 
@@ -68,14 +68,12 @@ def inside(function: ir.Function, launch: LaunchForm | None) -> set[ir.Stmt]:
     """The accesses, to arrays and to components, that certainly stay inside; without a launch, all that are affine."""
     proven: dict[ir.Stmt, bool] = {}
     for access in (*accesses_of(function), *components_of(function)):
-        stays = all(map(_affine, access.places)) if launch is None else _stays(access, launch)
+        bounded = all(
+            p.form is not None or (p.row is memory.WRAP and p.args[0].form is not None) for p in access.places
+        )
+        stays = bounded if launch is None else _stays(access, launch)
         proven[access.stmt] = proven.get(access.stmt, True) and stays
     return {stmt for stmt, stays in proven.items() if stays}
-
-
-def _affine(place: Bounded) -> bool:
-    """True for an affine index, counted from the end or not."""
-    return place.form is not None or (place.row is memory.WRAP and place.args[0].form is not None)
 
 
 def _stays(access: Access, launch: LaunchForm) -> bool:

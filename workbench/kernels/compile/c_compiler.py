@@ -215,11 +215,6 @@ def build(text: str, flags: tuple[str, ...] = ()) -> Path:
     return path
 
 
-def _no_room(said: str) -> bool:
-    """True for a compiler that could not write what it made."""
-    return any(word in said for word in ("No space left", "Disk quota", "Read-only file system", "cannot open output"))
-
-
 def _levels(text: str) -> tuple[tuple[tuple[str, ...], float | None], ...]:
     """Attempts as (extra flags, timeout in seconds), tried in order; the last has no timeout."""
     lines = text.count("\n")
@@ -241,7 +236,9 @@ def _compile(text: str, path: Path, flags: tuple[str, ...]) -> None:
                 break
             _log("a kernel of %d lines is compiled without optimisation", text.count("\n"))
         if code:
-            raise OSError(said.strip()[-200:]) if _no_room(said) else refused(text, shlex.join(command), said)
+            full = ("No space left", "Disk quota", "Read-only file system", "cannot open output")
+            unwritten = any(word in said for word in full)
+            raise OSError(said.strip()[-200:]) if unwritten else refused(text, shlex.join(command), said)
         if not made.exists():
             raise refused(text, shlex.join(command), f"it said that all is well, and wrote nothing. {said}")
         write_sealed(path, made.read_bytes())

@@ -54,12 +54,8 @@ class Tid:
 _FREE: dict[str, Any] = {"cheap": True, "cost": 0}
 
 CONST = ir.CONST
-TID = row(
-    "tid", type=lambda attr: int32, typed_by_attr=True, **_FREE, doc="Index of this thread along axis `attr.axis`."
-)
-DIM = row(
-    "dim", type=lambda attr: int32, typed_by_attr=True, **_FREE, doc="Extent of the launch grid along `attr.axis`."
-)
+TID = row("tid", type=lambda attr: int32, typed_by_attr=True, **_FREE)
+DIM = row("dim", type=lambda attr: int32, typed_by_attr=True, **_FREE)
 IF = row("if", type=lambda *t: None, cheap=True)
 FOR = row("for", type=lambda *t: None)
 WHILE = row("while", type=lambda *t: None)

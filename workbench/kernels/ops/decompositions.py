@@ -246,14 +246,7 @@ def _gap(name: str, sign: int) -> Row:
         gap = (_both if sign > 0 else _twist)(wide)
         return plus(first, NEG(itself(MUL(y, gap), w, s)))
 
-    return row(
-        name,
-        type=rule,
-        expand=expand,
-        adjoint=nothing_of_zero(adjoint),
-        tangent=moved_by_some(tangent),
-        doc=_gap.__doc__ or "",
-    )
+    return row(name, type=rule, expand=expand, adjoint=nothing_of_zero(adjoint), tangent=moved_by_some(tangent))
 
 
 APART, TOGETHER = _gap("apart", -1), _gap("together", 1)
@@ -384,7 +377,7 @@ def _tangent_qr(ts, y, m):
 
 
 def _factor_row(
-    name: str, size: int, count: int, adjoint: Callable[..., Any], tangent: Callable[..., Any], doc: str, **how: Any
+    name: str, size: int, count: int, adjoint: Callable[..., Any], tangent: Callable[..., Any], **how: Any
 ) -> Row:
     return row(
         f"{name}_factors",
@@ -392,7 +385,6 @@ def _factor_row(
         adjoint=nothing_of_zero(adjoint),
         tangent=moved_by_some(tangent),
         cost=256,
-        doc=doc,
         singular=_singular(name, adjoint),
         **how,
     )
@@ -423,14 +415,10 @@ def _by_loops(values: Callable[..., list], name: str) -> dict[str, Any]:
     return {"meaning": lambda m: values(list(np.ravel(m)), scalar_of(m.dtype)), "fills": f"wb_{name}"}
 
 
-SVD2 = _factor_row("svd2", 2, 10, _adjoint_svd, _tangent_svd, "U, singular values and V of a mat22.", expand=_svd2)
-SVD3 = _factor_row(
-    "svd3", 3, 21, _adjoint_svd, _tangent_svd, "U, singular values and V of a mat33.", **_by_loops(_svd3, "svd3")
-)
-QR3 = _factor_row("qr3", 3, 18, _adjoint_qr, _tangent_qr, "Q and R of a mat33.", expand=_qr3)
-EIG3 = _factor_row(
-    "eig3", 3, 12, _adjoint_eig, _tangent_eig, "Eigenvectors and eigenvalues of a mat33.", **_by_loops(_eig3, "eig3")
-)
+SVD2 = _factor_row("svd2", 2, 10, _adjoint_svd, _tangent_svd, expand=_svd2)
+SVD3 = _factor_row("svd3", 3, 21, _adjoint_svd, _tangent_svd, **_by_loops(_svd3, "svd3"))
+QR3 = _factor_row("qr3", 3, 18, _adjoint_qr, _tangent_qr, expand=_qr3)
+EIG3 = _factor_row("eig3", 3, 12, _adjoint_eig, _tangent_eig, **_by_loops(_eig3, "eig3"))
 
 
 # ---- what users call

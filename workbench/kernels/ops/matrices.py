@@ -48,15 +48,15 @@ TRANSPOSE = multilinear(
 )
 
 
-def _shape_error(name: str, a: Type, b: Type, instead: str = "") -> TypeError:
-    return refuse(f"`{name}`: the shapes of {a} and {b} do not fit", slug="shape", instead=instead)
+def _shape_error(a: Type, b: Type, instead: str = "") -> TypeError:
+    return refuse(f"`*`: the shapes of {a} and {b} do not fit", slug="shape", instead=instead)
 
 
 def _matvec_type(m: Type, v: Type) -> Type:
     m, v = wants("*", m, Matrix, "a matrix"), wants("*", v, Vector, "a vector")
     scalars_agree("*", m, v)
     if m.cols != v.length:
-        raise _shape_error("*", m, v, "transpose(m) * v" if m.rows == v.length else "")
+        raise _shape_error(m, v, "transpose(m) * v" if m.rows == v.length else "")
     return vector(m.rows, m.scalar)
 
 
@@ -73,7 +73,7 @@ def _matmul_type(a: Type, b: Type) -> Type:
     a, b = wants("*", a, Matrix, "a matrix"), wants("*", b, Matrix, "a matrix")
     scalars_agree("*", a, b)
     if a.cols != b.rows:
-        raise _shape_error("*", a, b)
+        raise _shape_error(a, b)
     return matrix((a.rows, b.cols), a.scalar)
 
 

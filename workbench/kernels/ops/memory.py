@@ -69,7 +69,7 @@ def _shape(array: Type, attr: int) -> Type:
 LOAD = row("load", type=_load, effect=Effect.READS, facts="exact moves cheap")
 STORE = row("store", type=_store, effect=Effect.WRITES, sign="=")
 COMPONENTS = row("components", type=_components, cheap=True, cost=0)
-SHAPE = row("shape", type=_shape, facts="typed_by_attr cheap", cost=0, doc="Extent of an array along axis `attr`.")
+SHAPE = row("shape", type=_shape, facts="typed_by_attr cheap", cost=0)
 ACCUMULATE = row("accumulate", type=_store, effect=Effect.ACCUMULATES, update=ADD, adds=True, sign="+=")
 
 

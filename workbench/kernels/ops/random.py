@@ -32,7 +32,7 @@ def _pcg(state):
     return np.uint32((c >> 22) ^ c)
 
 
-PCG = row("pcg", type=_pcg_type, meaning=_pcg, vectorised=vectorised.pcg, c="wb_pcg({0})", doc="The next random state.")
+PCG = row("pcg", type=_pcg_type, meaning=_pcg, vectorised=vectorised.pcg, c="wb_pcg({0})")
 
 
 def _draws(state, attr):

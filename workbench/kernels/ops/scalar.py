@@ -21,7 +21,7 @@ from ..row import Numeric, Operand, Row, Singular, refuse
 from ..types import Composite, Scalar, Type, bool_, float64, is_float, is_int
 from . import sines, vectorised
 from .c_text import c_abs, c_cast, c_div, c_floordiv, c_lshift, c_pymod, c_rshift, c_small
-from .row import ROWS, diagonal, row, zero
+from .row import DOCS, ROWS, diagonal, row, zero
 
 # ---- type rules
 
@@ -179,7 +179,7 @@ def _all_equal(a, b, types, out):
     return total
 
 
-ALL_EQ = row("all_eq", type=_rule_compare("==", False), expand=_all_equal, doc="Are all components equal.")
+ALL_EQ = row("all_eq", type=_rule_compare("==", False), expand=_all_equal)
 ALL_NE = row(
     "any_ne", type=_rule_compare("!=", False), expand=lambda a, b, types, out: LOGICAL_NOT(_all_equal(a, b, types, out))
 )
@@ -228,15 +228,14 @@ GATE = _of_numbers(
 # ---- arithmetic
 
 
-def _sum(name: str, sign: str, meaning: Callable[..., Any], adjoint: Callable[..., Any], c: str, doc: str) -> Row:
+def _sum(name: str, sign: str, meaning: Callable[..., Any], adjoint: Callable[..., Any], c: str) -> Row:
     facts = "linear exact cheap"
-    return _of_numbers(name, sign=sign, meaning=meaning, c=c_small(c), facts=facts, adjoint=adjoint, doc=doc)
+    return _of_numbers(name, sign=sign, meaning=meaning, c=c_small(c), facts=facts, adjoint=adjoint)
 
 
-_WRAPS = "{}(a: T, b: T) -> T; whole numbers wrap."
-ADD = _sum("add", "+", lambda a, b: a + b, lambda g, y, a, b: (g, g), "{0} + {1}", _WRAPS.format("add"))
-SUB = _sum("sub", "-", lambda a, b: a - b, lambda g, y, a, b: (g, NEG(g)), "{0} - {1}", _WRAPS.format("sub"))
-NEG = _sum("neg", "-", np.negative, lambda g, y, a: (NEG(g),), "-{0}", "neg(a: T) -> T: -a.")
+ADD = _sum("add", "+", lambda a, b: a + b, lambda g, y, a, b: (g, g), "{0} + {1}")
+SUB = _sum("sub", "-", lambda a, b: a - b, lambda g, y, a, b: (g, NEG(g)), "{0} - {1}")
+NEG = _sum("neg", "-", np.negative, lambda g, y, a: (NEG(g),), "-{0}")
 POS = _of_numbers("pos", sign="+", meaning=lambda a: a, c="{0}", adjoint=lambda g, y, a: (g,), facts="linear exact")
 
 
@@ -592,13 +591,7 @@ def _places(a, n):
 
 def _bits(name: str, sign: str, meaning: Callable[..., Any]) -> Row:
     return row(
-        name,
-        sign=sign,
-        type=_rule_bits(sign),
-        elementwise=True,
-        meaning=meaning,
-        c=f"({{T}})({{0}} {sign} {{1}})",
-        doc=f"{name}(a: I, b: I) -> I, I integer or bool, or a vector or matrix of such: a {sign} b.",
+        name, sign=sign, type=_rule_bits(sign), elementwise=True, meaning=meaning, c=f"({{T}})({{0}} {sign} {{1}})"
     )
 
 
@@ -608,13 +601,12 @@ BIT_XOR = _bits("bit_xor", "^", lambda a, b: a ^ b)
 INVERT = row("invert", sign="~", type=_rule_bits("~", bools=False), elementwise=True, meaning=np.invert, c="({T})~{0}")
 
 
-def _shift(name: str, sign: str, c: Callable[..., str], meaning: Callable[..., Any], more: str) -> Row:
-    doc = f"{name}(a: I, n: I) -> I: a {sign} n, where n counts modulo the width of a{more}."
-    return row(name, sign=sign, type=_rule_shift(sign), elementwise=True, c=c, meaning=meaning, doc=doc)
+def _shift(name: str, sign: str, c: Callable[..., str], meaning: Callable[..., Any]) -> Row:
+    return row(name, sign=sign, type=_rule_shift(sign), elementwise=True, c=c, meaning=meaning)
 
 
-LSHIFT = _shift("lshift", "<<", c_lshift, lambda a, n: a << _places(a, n), "")
-RSHIFT = _shift("rshift", ">>", c_rshift, lambda a, n: a >> _places(a, n), "; keeps the sign")
+LSHIFT = _shift("lshift", "<<", c_lshift, lambda a, n: a << _places(a, n))
+RSHIFT = _shift("rshift", ">>", c_rshift, lambda a, n: a >> _places(a, n))
 
 # ---- elementary functions of floats
 
@@ -624,7 +616,6 @@ def _function(
     meaning: Callable[..., Any],
     adjoint: Callable[..., Any] | None = None,
     c: str | Callable[..., str] = "",
-    doc: str = "",
     vectorised: bool | Callable[..., Any] | None = True,
     **facts: Any,
 ) -> Row:
@@ -636,7 +627,7 @@ def _function(
         meaning=meaning,
         adjoint=adjoint,
         c=c or name + "{f}({0})",
-        doc=doc or f"{name}(x: F) -> F.",
+        doc=DOCS.get(name, f"{name}(x: F) -> F."),
         **facts,
     )
 
@@ -686,7 +677,6 @@ ASIN = _function(
     lambda x: np.arcsin(np.clip(x, -1, 1)),
     lambda g, y, x: (_slope_on_the_circle(g, x),),
     _CLAMPED.format(name="asin"),
-    "asin(x: F) -> F: of x clamped to [-1, 1]; derivative 0 outside.",
     singular=_unbounded(_on_the_circle, "asin", "1 or -1", "wb.atan2(y, x), the angle of a point, of both coordinates"),
     **_LIBRARY,
 )
@@ -695,7 +685,6 @@ ACOS = _function(
     lambda x: np.arccos(np.clip(x, -1, 1)),
     lambda g, y, x: (NEG(_slope_on_the_circle(g, x)),),
     _CLAMPED.format(name="acos"),
-    "acos(x: F) -> F: of x clamped to [-1, 1]; derivative 0 outside.",
     singular=_unbounded(_on_the_circle, "acos", "1 or -1", _ANGLE),
     **_LIBRARY,
 )
@@ -704,7 +693,7 @@ SINH = _function("sinh", np.sinh, lambda g, y, x: (TIMES(g, COSH(x)),))
 COSH = _function("cosh", np.cosh, lambda g, y, x: (TIMES(g, SINH(x)),))
 TANH = _function("tanh", np.tanh, _adjoint_tanh)
 EXP = _function("exp", np.exp, lambda g, y, x: (TIMES(g, y),))
-LOG = _function("log", np.log, lambda g, y, x: (OVER(g, x),), doc="log(x: F) -> F: natural logarithm.")
+LOG = _function("log", np.log, lambda g, y, x: (OVER(g, x),))
 LOG2 = _function("log2", np.log2, lambda g, y, x: (OVER(g * (1 / math.log(2.0)), x),))
 LOG10 = _function("log10", np.log10, lambda g, y, x: (OVER(g * (1 / math.log(10.0)), x),))
 LOG1P = _function("log1p", np.log1p, lambda g, y, x: (OVER(g, 1.0 + x),))
@@ -732,13 +721,7 @@ SQRT = _function(
     singular=_unbounded(_at_zero, "sqrt", "0", "wb.sqrt(x + eps); of squares wb.norm_pseudo_huber(v, eps)"),
     **_INSTRUCTION,
 )
-RSQRT = _function(
-    "rsqrt",
-    lambda x: 1 / np.sqrt(x),
-    lambda g, y, x: (OVER(TIMES(g * -0.5, y), x),),
-    "1 / sqrt{f}({0})",
-    "rsqrt(x: F) -> F: 1 / sqrt(x).",
-)
+RSQRT = _function("rsqrt", lambda x: 1 / np.sqrt(x), lambda g, y, x: (OVER(TIMES(g * -0.5, y), x),), "1 / sqrt{f}({0})")
 CBRT = _function(
     "cbrt",
     np.cbrt,
@@ -753,33 +736,26 @@ ERFC = _function(
 )
 
 
-def _times_constant(name: str, factor: float, doc: str) -> Row:
+def _times_constant(name: str, factor: float) -> Row:
     meaning, c = lambda x: x * x.dtype.type(factor), f"{{0}} * ({{T}}){factor!r}"
-    return _function(name, meaning, lambda g, y, x: (g * factor,), c, f"{name}(x: F) -> F: {doc}.")
+    return _function(name, meaning, lambda g, y, x: (g * factor,), c)
 
 
-DEGREES = _times_constant("degrees", 180 / math.pi, "radians to degrees")
-RADIANS = _times_constant("radians", math.pi / 180, "degrees to radians")
+DEGREES = _times_constant("degrees", 180 / math.pi)
+RADIANS = _times_constant("radians", math.pi / 180)
 FLOOR = _function("floor", np.floor, **_INSTRUCTION)
 CEIL = _function("ceil", np.ceil, **_INSTRUCTION)
 TRUNC = _function("trunc", np.trunc, **_INSTRUCTION)
-ROUND = _function(
-    "round",
-    _round,
-    vectorised=vectorised.round,
-    doc="round(x: F) -> F: to the nearest whole number, halves away from zero, as in C.",
-)
+ROUND = _function("round", _round, vectorised=vectorised.round)
 RINT = row(
     "rint", type=rule_floats("rint", composite=True), elementwise=True, meaning=np.rint, c="rint{f}({0})", cost=8
 )
-FRAC = _function(
-    "frac", lambda x: x - np.trunc(x), lambda g, y, x: (g,), "{0} - trunc{f}({0})", "frac(x: F) -> F: x - trunc(x)."
-)
+FRAC = _function("frac", lambda x: x - np.trunc(x), lambda g, y, x: (g,), "{0} - trunc{f}({0})")
 
 
 def _test(name: str, meaning: Callable[..., Any], c: str, every: bool) -> Row:
     """A predicate row of a number; of a composite it holds for `every` component, or for any."""
-    joined, of = (LOGICAL_AND, "every component is") if every else (LOGICAL_OR, "a component is")
+    joined = LOGICAL_AND if every else LOGICAL_OR
 
     def rule(x: Type) -> Type:
         return (rule_floats(name, composite=True)(x), bool_)[1]
@@ -787,15 +763,8 @@ def _test(name: str, meaning: Callable[..., Any], c: str, every: bool) -> Row:
     def expand(parts: list, types: object, out: object) -> Any:
         return reduce(joined, [one(x) for x in parts])
 
-    whole = row(f"{name}_of", type=rule, expand=expand, doc=f"{name} of the components.")
-    one = row(
-        name,
-        type=rule,
-        meaning=meaning,
-        c=c,
-        whole=whole,
-        doc=f"{name}(x: F) -> bool; of a vector, matrix or quaternion: whether {of}.",
-    )
+    whole = row(f"{name}_of", type=rule, expand=expand)
+    one = row(name, type=rule, meaning=meaning, c=c, whole=whole)
     return one
 
 

@@ -67,7 +67,7 @@ _ERFCINV = (
 )
 
 
-def _row(name: str, value: Callable[[float], float], c: str, sign: float, doc: str) -> Any:
+def _row(name: str, value: Callable[[float], float], c: str, sign: float) -> Any:
     return row(
         name,
         type=rule_floats(name),
@@ -75,14 +75,9 @@ def _row(name: str, value: Callable[[float], float], c: str, sign: float, doc: s
         c=c,
         library=True,
         cost=64,
-        doc=doc,
         adjoint=lambda g, y, x: (TIMES(g * (sign * _HALF_ROOT_PI), EXP(y * y)),),
     )
 
 
-ERFINV = _row(
-    "erfinv", erfinv_of, _ERFINV, 1.0, "erfinv(x: F) -> F: y with erf(y) = x; infinite at -1 and 1, NaN outside."
-)
-ERFCINV = _row(
-    "erfcinv", erfcinv_of, _ERFCINV, -1.0, "erfcinv(x: F) -> F: y with erfc(y) = x; infinite at 0 and 2, NaN outside."
-)
+ERFINV = _row("erfinv", erfinv_of, _ERFINV, 1.0)
+ERFCINV = _row("erfcinv", erfcinv_of, _ERFCINV, -1.0)

@@ -93,14 +93,12 @@ DIAGONAL = row(
 # ---- triangular systems and factors
 
 
-def _solve_type(name: str) -> Any:
-    def rule(a: Type, y: Type, attr: str) -> Type:
-        found, right = _square(name, a), floats_of(name, y, 2)
-        if right.dims[0] != found.dims[0] or right.scalar != found.scalar:
-            raise refuse(f"`{name}` of {found} takes no {right}", slug="tile-shape", instead="shapes (n, n) and (n, m)")
-        return right
-
-    return rule
+def _solve_type(a: Type, y: Type, attr: str) -> Type:
+    name = "tile_lower_solve"
+    found, right = _square(name, a), floats_of(name, y, 2)
+    if right.dims[0] != found.dims[0] or right.scalar != found.scalar:
+        raise refuse(f"`{name}` of {found} takes no {right}", slug="tile-shape", instead="shapes (n, n) and (n, m)")
+    return right
 
 
 def _solve(a: np.ndarray, y: np.ndarray, attr: str) -> np.ndarray:
@@ -141,7 +139,7 @@ def _tangent_solve(ts, x, a, y, attr):
 
 SOLVE = row(
     "tile_solve",
-    type=_solve_type("tile_lower_solve"),
+    type=_solve_type,
     typed_by_attr=True,
     meaning=_solve,
     onto=1,
@@ -345,7 +343,7 @@ def _transformed(t: np.ndarray, attr: int) -> np.ndarray:
     return np.stack([made.real, made.imag]).astype(t.dtype)
 
 
-def _transform(name: str, doc: str, onto: int | None, cost: int) -> Row:
+def _transform(name: str, onto: int | None, cost: int) -> Row:
     def block(types, type, out, t, attr):
         _, rows, n = type.dims
         read = f"{out}.c" if onto == 0 else f"{out}.c, {t}.c"
@@ -360,13 +358,12 @@ def _transform(name: str, doc: str, onto: int | None, cost: int) -> Row:
         cost=cost,
         adjoint=lambda g, y, t, attr: (made(g, attr=-attr),),
         block=block,
-        doc=doc,
     )
     return made
 
 
-FFT = _transform("fft", "sum over j of t[j] exp(`attr` 2 pi i j k / n), for n a power of 2.", 0, 64)
-DFT = _transform("dft", "The same for any n.", None, 256)
+FFT = _transform("fft", 0, 64)
+DFT = _transform("dft", None, 256)
 
 
 def fourier(tile: Tile) -> Row:

@@ -60,7 +60,7 @@ def _at(dims: tuple[int, ...], texts: tuple[str, ...]) -> str:
     return linear
 
 
-def _numpy_index(t: np.ndarray, indices: tuple) -> tuple[int, ...]:
+def _numpy_index(indices: tuple) -> tuple[int, ...]:
     return tuple(int(i) for i in indices)
 
 
@@ -103,13 +103,13 @@ def _set_type(t: Type, *rest: Type) -> Type:
 
 def _set(t: np.ndarray, *rest: np.generic) -> np.ndarray:
     made = np.array(t)
-    made[_numpy_index(t, rest[:-1])] = rest[-1]
+    made[_numpy_index(rest[:-1])] = rest[-1]
     return made
 
 
 def _add_at(t: np.ndarray, *rest: np.generic) -> np.ndarray:
     made = np.array(t)
-    made[_numpy_index(t, rest[:-1])] += rest[-1]
+    made[_numpy_index(rest[:-1])] += rest[-1]
     return made
 
 
@@ -121,7 +121,7 @@ def _adjoint_set(g, y, t, *rest):
 GET = row(
     "tile_get",
     type=_get_type,
-    meaning=lambda t, *i: t[_numpy_index(t, i)],
+    meaning=lambda t, *i: t[_numpy_index(i)],
     adjoint=lambda g, y, t, *i: (ADD_AT(zero(t), *i, g), *[None] * len(i)),
     facts="linear exact moves",
     block=lambda types, type, out, t, *i: f"{out} = {t}.c[{_at(types[0].dims, i)}];",
@@ -332,10 +332,6 @@ def _view_type(t: Type, *offsets: Type, attr: Tile) -> Type:
     return attr
 
 
-def _view(t, *offsets, attr):
-    return t[_slices(offsets, attr.dims)]
-
-
 def _assign_type(t: Type, *rest: Type) -> Type:
     made, part = tile_of("tile_assign", t), tile_of("tile_assign", rest[-1])
     _fits(made, part, rest[:-1])
@@ -360,7 +356,7 @@ VIEW = row(
     "tile_view",
     type=_view_type,
     facts="typed_by_attr linear exact moves",
-    meaning=_view,
+    meaning=lambda t, *offsets, attr: t[_slices(offsets, attr.dims)],
     adjoint=lambda g, y, t, *o, attr: (ASSIGN(zero(t), *o, g), *[None] * len(o)),
     block=lambda types, type, out, t, *o, attr: (
         f"WB_TILE(wb_k, {type.size}) {out}.c[wb_k] = {t}.c[{_part_block(types, types[0], type, o)}];"

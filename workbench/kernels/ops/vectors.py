@@ -294,7 +294,7 @@ AT_RUN_TIME = (EXTRACT_AT, INSERT_AT)
 # ---- the smallest and largest component
 
 
-def _arg(name: str, better: Row, which: str) -> Row:
+def _arg(name: str, better: Row) -> Row:
     def expand(v, types=None, out=None):
         best, at = v[0], np.int32(0)
         for k in range(1, len(v)):
@@ -302,11 +302,10 @@ def _arg(name: str, better: Row, which: str) -> Row:
             best, at = WHERE(hit, v[k], best), WHERE(hit, np.int32(k), at)
         return CAST(at, attr=uint32)
 
-    doc = f"{name}(v: vector) -> uint32: place of the first {which} component."
-    return row(name, type=one_type(name, Vector, "a vector", lambda t: uint32), expand=expand, doc=doc)
+    return row(name, type=one_type(name, Vector, "a vector", lambda t: uint32), expand=expand)
 
 
-ARGMIN, ARGMAX = _arg("argmin", LT, "smallest"), _arg("argmax", GT, "largest")
+ARGMIN, ARGMAX = _arg("argmin", LT), _arg("argmax", GT)
 
 
 def _extreme(name: str, better: Row, arg: Row) -> Row:
@@ -317,7 +316,6 @@ def _extreme(name: str, better: Row, arg: Row) -> Row:
         adjoint=lambda g, y, v: (INSERT_AT(zero(v), arg(v), g),),
         tangent=lambda ts, y, v: None if ts[0] is None else EXTRACT_AT(ts[0], arg(v)),
         exact=True,
-        doc=f"{name}(v: vector) -> scalar; at a tie the gradient goes to the first such component.",
     )
 
 

@@ -49,7 +49,7 @@ def decisions(row: Row, args: Sequence[Operand], out: Operand) -> list[Any]:
         elif row is scalar.CLAMP:
             found += [ROWS["lt"](a, b), ROWS["gt"](a, part[2])]
         elif row in _SIGNS:
-            found.append(ROWS["lt"](a, _zero(a)))
+            found.append(ROWS["lt"](a, constant(a.type, 0.0) if isinstance(a, Value) else np.float64(0)))
         elif row in _STEPS:
             found.append(part[-1])
         else:
@@ -64,10 +64,6 @@ def _parts(value: object, many: int) -> list[Any]:
             return [value] * many
         return [ROWS["extract"](value, attr=at) for at in np.ndindex(value.type.shape)]
     return [*value.ravel()] if isinstance(value, np.ndarray) else [value] * many
-
-
-def _zero(like: object) -> Any:
-    return constant(like.type, 0.0) if isinstance(like, Value) else np.float64(0)
 
 
 @named_pass("decisions")

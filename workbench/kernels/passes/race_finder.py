@@ -148,7 +148,9 @@ class _Guard(Replay):
         adder, kind = self.meet_owner(name, cell, number)
         clash = self.other(adder)
         for k, before in enumerate(self.accesses, 1):
-            if root(before.args[0]).name == name and _of_one_kind(before, stmt):
+            # Atomics of one kind come to the same in whatever order threads do them.
+            alike = before.row is stmt.row or (before.row.adds and stmt.row.adds)
+            if alike and root(before.args[0]).name == name:
                 clash = ROWS["logical_and"](clash, ROWS["ne"](kind, constant(int32, k)))
         self.meet(clash, number, adder, kind, cell)
         several = ROWS["where"](self.other(adder), constant(int32, -1), self.me)
@@ -181,8 +183,3 @@ class _Guard(Replay):
             for k, value in enumerate((constant(int32, number), self.me, other, by, *place)):
                 self.builder.emit(mem.STORE, self.found, constant(int32, k), value)
         self.builder.append(c.IF, (clash,), (), (region, Region()))
-
-
-def _of_one_kind(one: Stmt, other: Stmt) -> bool:
-    """True for atomics that come to the same in whatever order threads do them."""
-    return one.row is other.row or (one.row.adds and other.row.adds)

@@ -224,7 +224,9 @@ class _AnySlope(_CarriedSlope):
     def _moves(self, stmt: Stmt) -> bool:
         if stmt.row is mem.LOAD:
             a = root(stmt.args[0])
-            return a.name in self.turns.active if a.companion is None else self.shadows and _is_shadow(stmt)
+            return (
+                a.name in self.turns.active if a.companion is None else self.shadows and a.companion.role is Role.SHADOW
+            )
         return stmt.outs[0] in self.turns.popped or (stmt.row.singular is not None and not stmt.row.singular.refused)
 
     def depends(self, value: Value) -> bool:
@@ -367,9 +369,3 @@ def _sources(value: Value, stmt: Stmt) -> list[Value]:
     if stmt.row is c.IF:
         return [r.results[stmt.outs.index(value)] for r in stmt.regions]
     return [*stmt.args, *(a for r in stmt.regions for s in walk(r) for a in s.args)]
-
-
-def _is_shadow(stmt: Stmt) -> bool:
-    """True for a load of adjoints."""
-    a = root(stmt.args[0]) if stmt.row is mem.LOAD else None
-    return a is not None and a.companion is not None and a.companion.role is Role.SHADOW

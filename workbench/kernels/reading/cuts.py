@@ -164,15 +164,13 @@ def slice_cut(reader: ReaderBase, base: Part, axis: int, node: ast.Slice) -> Sli
         return SlicedAxis(found.start, (Turn(found.step, len(found), len(found)),))
     n = extent(reader, base, axis)
     if isinstance(step, ir.Value) and (reader.facts.lower(step) or 0) < 1:
-        return of_either_sign(reader, lower, upper, step, n, node)
+        return of_either_sign(reader, lower, upper, step, n)
     up = isinstance(step, ir.Value) or step > 0
     start, stop = ends_of(reader, lower, upper, up, n)
     return SlicedAxis(start, (Turn(step, elements(reader, start, stop, step), safe(turn, lower, upper, step)),))
 
 
-def of_either_sign(
-    reader: ReaderBase, lower: Int | None, upper: Int | None, step: ir.Value, n: ir.Value, node: ast.Slice
-) -> SlicedAxis:
+def of_either_sign(reader: ReaderBase, lower: Int | None, upper: Int | None, step: ir.Value, n: ir.Value) -> SlicedAxis:
     claim = Claim("the step of this slice is 0.", "slice", instead="a step that is not 0")
     reader.claim(ops.compare("!=", step, reader.value(0)), claim)
     up, sides = ops.compare(">", step, reader.value(0)), []

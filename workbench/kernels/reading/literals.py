@@ -40,7 +40,8 @@ class LiteralsReader(ReaderBase):
         if isinstance(x, np.generic):
             return constant(scalar_of(x.dtype), x.item())
         if is_literal(x):
-            return constant(default_type(x), self.in_range(x))
+            type = bool_ if isinstance(x, bool) else int32 if isinstance(x, int) else float32
+            return constant(type, self.in_range(x))
         raise self.not_a_value(x)
 
     def in_range(self, x: float) -> float:
@@ -191,7 +192,3 @@ def fold(sign: str, a: float, b: float) -> Any:
     except (ArithmeticError, ValueError, TypeError):
         return None
     return made if isinstance(made, (int, float)) else None
-
-
-def default_type(x: float) -> Scalar:
-    return bool_ if isinstance(x, bool) else int32 if isinstance(x, int) else float32

@@ -123,7 +123,9 @@ class Facts:
         k = s.outs.index(c)
         for side, region in ((True, s.regions[0]), (False, s.regions[1])):
             other = region.results[k]
-            if _is_constant(other, not truth):  # the other side cannot have given this outcome
+            made = other.stmt
+            # The other side cannot have given this outcome.
+            if made is not None and made.row is control.CONST and made.attr is (not truth):
                 self._assume(s.args[0], not side)
                 self._assume(s.regions[1 if side else 0].results[k], truth)
 
@@ -137,10 +139,6 @@ class Facts:
             self.set(v, low + (row is scalar.GT))
         elif row is scalar.NE and exact is not None and self.lower(v) == exact:
             self.set(v, exact + 1)
-
-
-def _is_constant(v: ir.Value, truth: bool) -> bool:
-    return v.stmt is not None and v.stmt.row is control.CONST and v.stmt.attr is truth
 
 
 _EVERY, _FIRST, _SECOND = slice(None), slice(1), slice(1, 2)

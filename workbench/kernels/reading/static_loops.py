@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import builtins
 from collections.abc import Sequence
-from types import BuiltinFunctionType, CodeType
+from types import BuiltinFunctionType
 from typing import Any
 
 import numpy as np
@@ -62,8 +62,9 @@ def evaluated(reader: ReaderBase, expression: ast.expr, node: ast.AST) -> Any:
     """The value of a Python expression while the kernel is read."""
     code = compile(ast.Expression(expression), reader.frame.source.file, "eval")
     around = dict(reader.frame.around)
-    names = {n.id for n in ast.walk(expression) if isinstance(n, ast.Name)} & global_names(code)
-    for name in names & reader.state.names.keys():
+    names = {n.id for n in ast.walk(expression) if isinstance(n, ast.Name)}
+    looked_up = {name for part in codes(code) for name in part.co_names}
+    for name in names & looked_up & reader.state.names.keys():
         found = known_value(reader.state.names[name])
         around.pop(name, None)
         if found is not None:
@@ -84,11 +85,6 @@ def evaluated(reader: ReaderBase, expression: ast.expr, node: ast.AST) -> Any:
     if not all(isinstance(x, FIXED) for x in used) or any(isinstance(n, ast.Attribute) for n in ast.walk(expression)):
         reader.lookups.expression(lambda: eval(code, known | {n: python_names.present(fn, n) for n in outside}), found)
     return found
-
-
-def global_names(code: CodeType) -> set[str]:
-    """The names that a piece of code looks up around it, and of attributes."""
-    return {name for part in codes(code) for name in part.co_names}
 
 
 def known_value(x: Meaning) -> Any:

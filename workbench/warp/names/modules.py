@@ -13,11 +13,11 @@ from ...kernels.modules import Module, get_module, load, loaded_modules
 from ...launches.executable import wait_with_bar
 
 
-def _module(module: object, depth: int) -> Module:
+def _module(module: object) -> Module:
     if isinstance(module, Module):
         return module
     if module is None:
-        return get_module(sys._getframe(depth).f_globals.get("__name__", "__main__"))
+        return get_module(sys._getframe(2).f_globals.get("__name__", "__main__"))
     return get_module(module.__name__ if isinstance(module, ModuleType) else str(module))
 
 
@@ -35,7 +35,7 @@ def set_module_options(options: dict[str, Any], module: object = None) -> None:
     if unknown:
         text = f"there is no module option {min(unknown)!r}"
         raise LaunchError(text, slug="module-option", why=f"Known: {', '.join(MODULE_OPTIONS)}.")
-    _module(module, 2).options.update(options)
+    _module(module).options.update(options)
 
 
 def get_module_options(module: object = None) -> dict[str, Any]:
@@ -44,7 +44,7 @@ def get_module_options(module: object = None) -> dict[str, Any]:
     >>> wb.get_module_options()["max_unroll"]
     16
     """
-    return dict(_module(module, 2).options)
+    return dict(_module(module).options)
 
 
 def load_module(module: object = None, device: object = None, recursive: bool = False, **_: object) -> Module:
@@ -62,7 +62,7 @@ def load_module(module: object = None, device: object = None, recursive: bool = 
     >>> wb.load_module("physics")
     <module physics>
     """
-    found = _module(module, 2)
+    found = _module(module)
     below = [m for m in loaded_modules() if recursive and m.name.startswith(f"{found.name}.")]
     _load([found, *below], device)
     return found
@@ -75,7 +75,7 @@ def force_load(device: Any = None, modules: Any = None, **_: object) -> None:
 
     >>> wb.force_load(modules=["physics"])
     """
-    _load(loaded_modules() if modules is None else [_module(m, 2) for m in modules], device)
+    _load(loaded_modules() if modules is None else [_module(m) for m in modules], device)
 
 
 def _load(modules: list[Module], device: Any) -> None:

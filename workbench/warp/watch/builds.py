@@ -27,7 +27,7 @@ class Builds:
         hooks.put(warp_types.HashGrid.build, self.grid)
         for kind in PARTS:
             hooks.put(kind.__init__, self.made)
-            hooks.put(kind.refit, self.refitted)
+            hooks.put(kind.refit, lambda theirs, thing: self.fitted(thing, "refit", theirs, lambda twin: twin.refit()))
         hooks.put(warp_types.Bvh.rebuild, self.rebuilt)
         for name in ("points", "velocities"):
             hooks.put(vars(warp_types.Mesh)[name].fset, partial(self.replaced, name))
@@ -48,9 +48,6 @@ class Builds:
 
     def rebuilt(self, theirs: Theirs, tree: object, constructor: object = None) -> None:
         self.fitted(tree, "rebuild", theirs, lambda twin: twin.rebuild())
-
-    def refitted(self, theirs: Theirs, thing: object) -> None:
-        self.fitted(thing, "refit", theirs, lambda twin: twin.refit())
 
     def replaced(self, name: str, theirs: Theirs, mesh: object, new: object) -> None:
         """Handle `mesh.points = new` (a refit) and `mesh.velocities = new`; recorded launches keep the old twin."""

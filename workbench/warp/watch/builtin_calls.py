@@ -96,10 +96,6 @@ def _encode(twins: Twins, g: Given) -> None:
     )
 
 
-def _cast(twins: Twins, g: Given) -> None:
-    array_tools.array_cast(twins.array(g["in_array"]), twins.array(g["out_array"]), g["count"])
-
-
 def _row(a: array) -> array:
     return a if a.ndim == 1 else a.flatten()
 
@@ -126,7 +122,9 @@ NATIVE: dict[str, Callable[[Twins, Given], None]] = {
     "radix_sort_pairs": _sort,
     "segmented_sort_pairs": _sort_segments,
     "runlength_encode": _encode,
-    "array_cast": _cast,
+    "array_cast": lambda twins, g: array_tools.array_cast(
+        twins.array(g["in_array"]), twins.array(g["out_array"]), g["count"]
+    ),
 }
 
 

@@ -337,7 +337,8 @@ class WarpBackward(Verdicts):
             if event.kind.opaque or id(event) in doubtful:
                 if holds_adjoint((part for part in floats(event) if meets(part.span, event.writes)), space):
                     self.reached.append(event)
-                    _spoil(event, space)
+                    for part in floats(event):  # NaN in all that it may have read taints the rest of the walk
+                        space[part.allocation].view(part.span, gradient_dtype(part))[...] = np.nan
                 return
             try:
                 act(tape, event, space, after)
@@ -405,9 +406,3 @@ def _numbers(values: np.ndarray) -> np.ndarray:
 
 def _is_host(event: Event) -> bool:
     return event.kind.from_host or event.label == HOST_WRITE
-
-
-def _spoil(event: Event, space: Workspace) -> None:
-    """Set the gradients of all that an opaque event may have read to NaN, which taints the rest of the walk."""
-    for part in floats(event):
-        space[part.allocation].view(part.span, gradient_dtype(part))[...] = np.nan

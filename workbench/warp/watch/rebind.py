@@ -126,16 +126,14 @@ class Rebinder:
     def __call__(self, thing: object) -> Any:
         if type(thing) in _NUMBERS:
             return thing
-        if id(thing) not in self.made or self.is_refilled(thing):
+        refills = type(thing) in (dict, list)  # a container may have been filled anew
+        known = id(thing) in self.made
+        if not known or (refills and not is_same(self.parts.get(id(thing), ()), parts_of(thing))):
             self.kept[id(thing)] = thing
             self.made[id(thing)] = thing  # what refers to itself ends here
             with self.outermost():
                 self.made[id(thing)] = self.translated(thing)
         return self.made[id(thing)]
-
-    def is_refilled(self, thing: object) -> bool:
-        """True if a container's contents have changed since it was translated."""
-        return type(thing) in (dict, list) and not is_same(self.parts.get(id(thing), ()), parts_of(thing))
 
     @contextlib.contextmanager
     def outermost(self) -> Iterator[None]:

@@ -200,7 +200,8 @@ class _SourceReader:
                 if not isinstance(target, ast.Name) or not self.lives_before(target.id, loop):
                     continue
                 if any(_uses(other, target.id) for other in body):
-                    cause = BRANCH if _under_if(loop, node) else DYNAMIC
+                    branches = (n for n in ast.walk(loop) if isinstance(n, ast.If))
+                    cause = BRANCH if any(m is node for n in branches for m in ast.walk(n)) else DYNAMIC
                     yield cause, target.id, node.lineno
 
     def used_behind(self, loop: ast.For | ast.While) -> Iterator[tuple[str, str, int, int]]:
@@ -293,7 +294,3 @@ _LINEAR = ("atomic_add", "atomic_sub", "float", "vec2", "vec3", "vec4")
 
 def _reads(node: ast.AST, name: str) -> bool:
     return any(isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load) for n in ast.walk(node))
-
-
-def _under_if(loop: ast.AST, node: ast.AST) -> bool:
-    return any(isinstance(n, ast.If) and any(m is node for m in ast.walk(n)) for n in ast.walk(loop))

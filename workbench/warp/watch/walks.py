@@ -270,13 +270,10 @@ class GradientWalks:
         """The rounding noise of each number of this gradient, measured by scaled seeds; None if unknown."""
         return self._deviation("scaled", ((reverse, scale) for scale in SCALES[1:]), one)
 
-    def _moved_of(self, one: PublishedGradient) -> np.ndarray | None:
-        """The movement of each number of this gradient when all memory and adjoints are perturbed by a rounding."""
-        return self._deviation("rounded", ((Rounded(seed), 1.0) for seed in range(TRIALS)), one)
-
     def _rounding_of(self, one: PublishedGradient) -> np.ndarray | None:
         """A bound on the rounding error of each number of this gradient, the larger of both measures, or None."""
-        noise, moved = self.noise_of(one), self._moved_of(one)
+        noise = self.noise_of(one)
+        moved = self._deviation("rounded", ((Rounded(seed), 1.0) for seed in range(TRIALS)), one)
         return None if noise is None or moved is None else np.maximum(NOISY * noise, ROUNDED * moved)
 
     def moved_within(self, one: PublishedGradient, event: Event) -> np.ndarray | None:
