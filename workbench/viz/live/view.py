@@ -330,7 +330,8 @@ class View(Saved, Widget):
         with quiet_memory():
             if not self._is_same():
                 raise ValueError("the tape has changed since this view was made: tape.explore() makes a new one")
-            self._enter_devices()
+            for device in {a.device for a in self.arrays if a.device.is_cuda}:  # current per thread
+                xp(device).cuda.Device(device.ordinal).synchronize()
             answer = {ask: getattr(self, f"_{ask}") for ask in QUESTIONS}[content["ask"]]
             found = answer(content)
             if content["ask"] in REMEMBERED or "id" in content:
@@ -357,11 +358,6 @@ class View(Saved, Widget):
         found.hold(self.arrays)
         found.beside = sorted(self.arrays, key=lambda a: not a.allocation.asked)
         return found
-
-    def _enter_devices(self) -> None:
-        """Wait for the GPUs, and set the current device, which each thread has of its own."""
-        for device in {a.device for a in self.arrays if a.device.is_cuda}:
-            xp(device).cuda.Device(device.ordinal).synchronize()
 
     def _heat(self, asked: Mapping[str, Any]) -> tuple[Any, list[bytes]]:
         a = self.arrays[int(asked["array"])]
