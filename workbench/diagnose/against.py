@@ -127,8 +127,7 @@ def _by_name(tape: Tape, other: Tape) -> Iterator[tuple[Allocation, Allocation]]
     for whole in (True, False):
         ours, theirs = _names(tape, whole), _names(other, whole)
         for name, a in theirs.items():
-            b = ours.get(name)
-            if a is not None and b is not None:
+            if a is not None and (b := ours.get(name)) is not None:
                 yield a, b
 
 
@@ -344,9 +343,7 @@ def causes(n: int, m: int, here: TapeRun, there: TapeRun, parting: PartingLine |
     known = {leaf.name: a for leaf, a in two.arguments}
     for leaf, a in one.arguments:
         b = known.get(leaf.name)
-        if b is None:
-            continue
-        if isinstance(a, array) != isinstance(b, array):
+        if b is None or isinstance(a, array) != isinstance(b, array):
             continue
         if not isinstance(a, array):
             if not np.array_equal(a, b):

@@ -104,9 +104,8 @@ def aslinearoperator(A: MatrixLike | None, batch_offsets: object = None, max_bat
                 copy(z, y)
             bsr_mv(A, x, z, alpha, beta, transpose)
 
-        return LinearOperator(
-            A.shape, A.dtype, A.device, sparse, batch_offsets, None, partial(sparse, transpose=True), A
-        )
+        back = partial(sparse, transpose=True)
+        return LinearOperator(A.shape, A.dtype, A.device, sparse, batch_offsets, None, back, A)
     if isinstance(A, array) and A.ndim == 1 and isinstance(A.dtype, Composite):
         A = flat(A)
     if isinstance(A, array) and isinstance(A.dtype, Scalar) and A.ndim in (1, 2):

@@ -313,10 +313,8 @@ class View(Saved, Widget):
     # ---- questions of the page
 
     def _heard(self, _: object, content: object, buffers: object) -> None:
-        del buffers
-        if not isinstance(content, dict) or "ask" not in content:
-            return
-        self.send(*reply(self.answer, content))
+        if isinstance(content, dict) and "ask" in content:
+            self.send(*reply(self.answer, content))
 
     def answer(self, content: Mapping[str, Any]) -> tuple[Any, list[bytes]]:
         """The answer to one question, and its buffers. Raises `Busy`, or the question's own error."""
@@ -385,10 +383,8 @@ class View(Saved, Widget):
         self._walks()
         a, cursor = self.arrays[int(asked["array"])], int(asked["cursor"])
         index = tuple(int(i) for i in asked["element"])
-        if cursor >= len(self._events):
-            found = self._seed_ledger(a, index)
-        else:
-            found = ledger(self.tape, a, index, max(cursor, 0))
+        behind = cursor >= len(self._events)
+        found = self._seed_ledger(a, index) if behind else ledger(self.tape, a, index, max(cursor, 0))
         return self.ledger_answer(a, found, cursor)
 
     def ledger_answer(self, a: array, found: Ledger, cursor: int) -> tuple[Any, list[bytes]]:
