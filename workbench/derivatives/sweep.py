@@ -110,12 +110,9 @@ def _sent(
 
 
 def _lost(error: BaseException) -> bool:
-    """True if the worker was lost, False if the work itself failed."""
-    return isinstance(error, BrokenExecutor | CancelledError) or type(error).__name__ in _LOST or _misread(error)
-
-
-def _misread(error: BaseException) -> bool:
-    """True for an error inside Dask's executor, which may misread the report of a lost worker."""
+    """True if the worker was lost, False if the work itself failed. Dask's executor may misread the report of one."""
+    if isinstance(error, BrokenExecutor | CancelledError) or type(error).__name__ in _LOST:
+        return True
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next

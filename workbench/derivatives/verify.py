@@ -294,13 +294,9 @@ class _Measure:
         if not rules.widened:  # so that seeds are the same numbers in float32
             self.seeds = {n: np.round(u * 64) / 64 for n, u in self.seeds.items()}
         self.size = sum(float(np.sum(np.abs(u * self.values[n]))) for n, u in self.seeds.items())
-        self.gradients = self._adjoint()
-        case.restore()
-
-    def _adjoint(self) -> dict[str, np.ndarray]:
-        tape, found = self.case.pull_back(self.seeds)
+        tape, self.gradients = case.pull_back(self.seeds)
         self.met = "; ".join(dict.fromkeys(f"{s.where}: {s.attr.text}" for s in tape.conventions))
-        return found
+        case.restore()
 
     def loss(self, name: str, move: np.ndarray) -> float:
         """<u, outputs> after `move` is added to an input, minus its value without."""

@@ -66,20 +66,16 @@ def diagnose(tape: Tape, loss: array | None = None, grads: dict[array, array] | 
             found += unmoved(case)
     born = {f.where for f in found if f.slug == "adjoint-not-finite"}  # an infinite slope is said once
     found = [f for f in found if f.slug != "convention" or f.where not in born]
-    return Findings(folded([*_zero_seed(tape, seeded, given), *found]), len(tape.events), _note(tape, given))
+    if not seeded and (given or tape.last_seeds):
+        text = "every seed is zero, and so is every gradient."
+        found.insert(0, Finding("zero-seed", "warning", "", None, text, "a seed of ones"))
+    return Findings(folded(found), len(tape.events), _note(tape, given))
 
 
 def _seeds(tape: Tape, loss: array | None, grads: dict[array, array] | None) -> Workspace:
     if loss is not None or grads is not None:
         return seeds_of(tape, loss, grads)
     return Workspace({a: Shadow(a, start=data) for a, data in tape.last_seeds.items()})
-
-
-def _zero_seed(tape: Tape, seeded: bool, given: bool) -> list[Finding]:
-    if seeded or not (given or tape.last_seeds):
-        return []
-    text = "every seed is zero, and so is every gradient."
-    return [Finding("zero-seed", "warning", "", None, text, "a seed of ones")]
 
 
 def _note(tape: Tape, given: bool) -> str:

@@ -113,7 +113,9 @@ def memories(tape: Tape, other: Tape, pairs: Sequence[Pair]) -> dict[Allocation,
         return {a: a for a in {a.allocation for a in tape.arrays.values()}}
     found: dict[Allocation, Allocation] = {}
     taken: set[Allocation] = set()
-    for theirs, ours in (*_by_name(tape, other), *_as_met(tape, other, pairs)):
+    steps = ((accesses(other, other.events[m]), accesses(tape, tape.events[n])) for n, m in pairs)
+    met = ((b.span.allocation, a.span.allocation) for step in steps for b, a in zip(*step, strict=False))
+    for theirs, ours in (*_by_name(tape, other), *met):
         if theirs not in found and ours not in taken:
             found[theirs] = ours
             taken.add(ours)
@@ -125,8 +127,7 @@ def _by_name(tape: Tape, other: Tape) -> Iterator[tuple[Allocation, Allocation]]
     for whole in (True, False):
         ours, theirs = _names(tape, whole), _names(other, whole)
         for name, a in theirs.items():
-            b = ours.get(name)
-            if a is not None and b is not None:
+            if a is not None and (b := ours.get(name)) is not None:
                 yield a, b
 
 
@@ -139,13 +140,6 @@ def _names(tape: Tape, whole: bool) -> dict[str, Allocation | None]:
         if name:
             found[name] = a.allocation if found.get(name, a.allocation) is a.allocation else None
     return found
-
-
-def _as_met(tape: Tape, other: Tape, pairs: Sequence[Pair]) -> Iterator[tuple[Allocation, Allocation]]:
-    for n, m in pairs:
-        ours, theirs = accesses(tape, tape.events[n]), accesses(other, other.events[m])
-        for one, two in zip(ours, theirs, strict=False):
-            yield two.span.allocation, one.span.allocation
 
 
 @dataclass(frozen=True)
@@ -349,9 +343,7 @@ def causes(n: int, m: int, here: TapeRun, there: TapeRun, parting: PartingLine |
     known = {leaf.name: a for leaf, a in two.arguments}
     for leaf, a in one.arguments:
         b = known.get(leaf.name)
-        if b is None:
-            continue
-        if isinstance(a, array) != isinstance(b, array):
+        if b is None or isinstance(a, array) != isinstance(b, array):
             continue
         if not isinstance(a, array):
             if not np.array_equal(a, b):

@@ -60,15 +60,12 @@ def disagreement(event: Event, space: Workspace) -> Disagreement | WrongCall | N
     call = next(s for s in ir.walk(function.body) if has_rule(s))
     for k in back.shadows:
         a = event.command.places[k]
-        given, expected = _comparable(theirs.shadow(a), ours.shadow(a))
+        both = theirs.shadow(a), ours.shadow(a)
+        fine = np.isfinite(both[0]) & np.isfinite(both[1])
+        given, expected = (found[fine].astype(np.float64) for found in both)
         size = max(np.linalg.norm(given), np.linalg.norm(expected))
         if np.linalg.norm(given - expected) > TOLERANCE * size:
             name = plan.program.leaves[k].name
             norms = float(np.linalg.norm(given)), float(np.linalg.norm(expected))
             return Disagreement(call.attr.func.key, call.where, name, *norms)
     return None
-
-
-def _comparable(given: np.ndarray, expected: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    fine = np.isfinite(given) & np.isfinite(expected)
-    return given[fine].astype(np.float64), expected[fine].astype(np.float64)

@@ -125,7 +125,10 @@ def folded(found: Iterable[Finding]) -> list[Finding]:
     for f in dict.fromkeys(found):
         kinds.setdefault((f.slug, f.severity, f.where, _NUMBER.sub("#", f.sentence), f.fix), []).append(f)
     ends: dict[tuple, list[Finding]] = {}
-    for f in map(_one_of, kinds.values()):
+    for same in kinds.values():
+        arrays = tuple(dict.fromkeys(name for f in same for name in f.arrays))
+        launches = {f.launch: f.count for f in same}
+        f = replace(same[0], arrays=arrays, count=sum(launches.values()))
         rest = _named(f).sub("@", f.sentence) if f.slug in ENDS and len(f.arrays) == 1 else f.sentence
         ends.setdefault((f.slug, f.severity, f.launch, f.where, rest), []).append(f)
     return [_all_of(same) for same in ends.values()]
@@ -142,12 +145,6 @@ def _all_of(same: list[Finding]) -> Finding:
     arrays = tuple(name for f in same for name in f.arrays)
     whole = replace(same[0], arrays=arrays)
     return replace(whole, sentence=_named(whole).sub(lambda _: whole.listed, whole.sentence, 1))
-
-
-def _one_of(same: list[Finding]) -> Finding:
-    arrays = tuple(dict.fromkeys(name for f in same for name in f.arrays))
-    launches = {f.launch: f.count for f in same}
-    return replace(same[0], arrays=arrays, count=sum(launches.values()))
 
 
 def _rank(f: Finding) -> tuple[int, float]:

@@ -98,7 +98,9 @@ class _Births:
         """The values that `value` was computed from; for a loop-carried one, its initial value and its updates."""
         found: list[ir.Value] = []
         passed: set[ir.Value] = set()
-        todo = _direct(value, self.pushes)
+        if (stmt := value.stmt) is None:
+            return []
+        todo = list(self.pushes.get(stmt.args[0], ()) if stmt.row is control.POP else stmt.operands)
         while todo:
             v = todo.pop(0)
             if v not in self.inits:
@@ -107,13 +109,6 @@ class _Births:
                 passed.add(v)
                 todo += self.inits[v]
         return found
-
-
-def _direct(value: ir.Value, pushes: dict[ir.Value, list[ir.Value]]) -> list[ir.Value]:
-    stmt = value.stmt
-    if stmt is None:
-        return []
-    return list(pushes.get(stmt.args[0], ()) if stmt.row is control.POP else stmt.operands)
 
 
 _ARITHMETIC = (scalar.ADD, scalar.SUB, scalar.MUL, scalar.DIV)

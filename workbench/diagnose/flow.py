@@ -147,9 +147,8 @@ def _death(case: RuleInput, step: WalkStep, reads: list[EventAccess], name: str)
 
 
 def _zero_finding(step: WalkStep, death: ZeroedAt, name: str) -> Finding:
-    slug, severity = {"cancelled": ("cancel", "info"), "meant": ("detached", "info")}.get(
-        death.kind, ("died", "warning")
-    )
+    ordinary = {"cancelled": ("cancel", "info"), "meant": ("detached", "info")}
+    slug, severity = ordinary.get(death.kind, ("died", "warning"))
     text = f"the gradient of {name} is zero everywhere: it ends here, because {death.reason}."
     brief = f"the adjoint of {{arrays}} {_DYING.get(slug, 'dies')} {{at}}: {death.reason}"
     return step.finding(slug, severity, text, death.fix, (name,), death.where, brief=brief)

@@ -12,7 +12,6 @@ from collections.abc import Container, Iterator
 import numpy as np
 
 from ..arrays.allocation import Allocation
-from ..arrays.array import array
 from ..arrays.workspace import Shadow, Workspace, gradient_dtype
 from ..device import on_host
 from ..kernels.types import Scalar, Struct, is_float
@@ -49,7 +48,8 @@ def glance(tape: Tape) -> Findings:
 
 def _ends(tape: Tape, reached: Container[Allocation]) -> Iterator[Finding]:
     """Findings on what is left in the end; a gradient is zero by mistake if an adjoint has `reached` the memory."""
-    for a in {x.allocation: x for x in tape.arrays.values() if _numbers(x)}.values():
+    floats = (a for a in tape.arrays.values() if not isinstance(a.dtype, Struct) and is_float(a.dtype) and a.size)
+    for a in {a.allocation: a for a in floats}.values():
         name = tape.names.of(a)
         if not np.isfinite(on_host(a.data)).all():
             yield _end("not-finite", f"{name} holds NaN or infinity in the end.", name)
@@ -63,10 +63,6 @@ def _ends(tape: Tape, reached: Container[Allocation]) -> Iterator[Finding]:
 
 def _end(slug: str, sentence: str, name: str) -> Finding:
     return Finding(slug, "warning", "", None, sentence, FIX, (name,))
-
-
-def _numbers(a: array) -> bool:
-    return not isinstance(a.dtype, Struct) and is_float(a.dtype) and a.size > 0
 
 
 def _seeds(tape: Tape) -> Workspace:

@@ -132,16 +132,13 @@ RERUN = 16  # that run again for one statement
 
 def conventions(case: RuleInput) -> Iterator[Finding]:
     """Finds slopes that are conventions on the way of an adjoint."""
+    launches = [e for e in case.tape.events if e.reverse is not None]
     for claim in list(case.tape.conventions):
-        events = [e for e in case.tape.events if e.reverse is not None and claim in _claims(e)]
+        events = [e for e in launches if claim in claims(ir.walk(e.reverse.executable.function.body))]
         event, thread = _first(case, claim, events)
         step = case.step(event)
         text = f"{claim.attr.text}, and the gradient goes through it."
         yield step.finding("convention", "warning", text, claim.attr.instead, step.written, claim.where, thread)
-
-
-def _claims(event: Event) -> list[ir.Stmt]:
-    return claims(ir.walk(event.reverse.executable.function.body))
 
 
 def _first(case: RuleInput, claim: ir.Stmt, events: list[Event]) -> tuple[Event, int | tuple[int, ...] | None]:

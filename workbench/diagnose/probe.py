@@ -135,13 +135,6 @@ class Probe(Rerun):
         finally:
             self.made.restore()
 
-    def _recorded(self, k: int) -> Program | None:
-        """The program of a step that records its decisions; None for one that is no launch or decides nothing."""
-        if k not in self.launches:
-            return None
-        program = self.launches[k][1].program
-        return program.once(_with_decisions, program)
-
     @functools.cached_property
     def _plain(self) -> list[Callable[[], None]]:
         """The steps, launches in a row joined to graphs."""
@@ -154,7 +147,8 @@ class Probe(Rerun):
 
     def _decide(self, k: int) -> Callable[[bool], None]:
         """The launch of a step, with a record of what it decides in `_records`, if it decides anything."""
-        program, launch = self._recorded(k), self.launches[k][1]
+        launch = self.launches[k][1]
+        program = launch.program.once(_with_decisions, launch.program)
         if program is None:
             return launch.run
         if k not in self._records:

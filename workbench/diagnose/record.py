@@ -14,7 +14,6 @@ from ..errors import GradientError, KernelError
 from ..tables import bytes_text
 from ..tapes.events import Event
 from ..tapes.needed_bytes import START
-from ..tapes.tape import Tape
 from .finding import Finding
 from .rule import RuleInput, refused, title
 from .walk_step import WalkStep
@@ -30,7 +29,8 @@ def aliased(case: RuleInput) -> Iterator[Finding]:
     for step in case.trail.steps:
         command = step.event.command
         for group in command.plan.form.groups if command is not None else ():
-            names = _names(case.tape, step.event, group)
+            pairs = zip(step.event.command.program.leaves, step.event.command.flat, strict=True)
+            names = {f"{p.name}={case.tape.names.of(a)}": a for p, a in pairs if p.name in group}
             written = {id(a.array) for a in step.accesses if a.writes}
             key = step.event.label, step.event.where, tuple(names)
             if key not in seen and written & {id(a) for a in names.values()}:
@@ -66,11 +66,6 @@ def _shared_names(case: RuleInput) -> dict[tuple[str, ...], WalkStep]:
                 if len(names) > 1:
                     found.setdefault(names, step)
     return found
-
-
-def _names(tape: Tape, event: Event, group: frozenset[str]) -> dict:
-    pairs = zip(event.command.program.leaves, event.command.flat, strict=True)
-    return {f"{p.name}={tape.names.of(a)}": a for p, a in pairs if p.name in group}
 
 
 def kept(case: RuleInput) -> Iterator[Finding]:

@@ -140,11 +140,8 @@ def _series(case: RuleInput) -> Iterator[tuple[list[WalkStep], Series]]:
         sizes = np.array([s.flowing for s in steps])
         begin = int(sizes.argmin())
         if len(steps) - begin >= STEPS and sizes[begin] < sizes[-1]:
-            taken = steps[begin:]
-            yield (
-                taken,
-                Series(sizes[begin:], [sum(s.wrote.values()) if s.wrote else None for s in taken], case.trail.every),
-            )
+            states = [sum(s.wrote.values()) if s.wrote else None for s in steps[begin:]]
+            yield steps[begin:], Series(sizes[begin:], states, case.trail.every)
 
 
 FEW_PER_CENT = 0.03

@@ -237,11 +237,8 @@ def _others_used(result: Result, history: History, seeded: set[Allocation]) -> b
 def _fixed_input(step: WalkStep, history: History) -> EventAccess | None:
     """The input that a repeated launch reads each time although nobody writes it: one of two unswapped buffers."""
     out = next(x for x in step.accesses if x.writes)
-    for x in step.accesses:
-        never = x.span.allocation not in history.first_write
-        if not x.writes and never and _alike(x, out):
-            return x
-    return None
+    never = (x for x in step.accesses if not x.writes and x.span.allocation not in history.first_write)
+    return next((x for x in never if _alike(x, out)), None)
 
 
 def _no_swap(step: WalkStep, fixed: EventAccess | None) -> str:

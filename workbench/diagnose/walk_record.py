@@ -71,7 +71,8 @@ class WalkRecord:
         with memory.LOCK, memory.unrecorded(), np.errstate(all="ignore"):
             numbers = {a: _numbers(tape, a, s.data) for a, s in seeds.items()}
             self.seeded = {a: bool(np.isfinite(x).all()) for a, x in numbers.items()}
-            self.ones = {a: n for a, x in numbers.items() if (n := _ones(x)) > 1}
+            given = {a: x[x != 0] for a, x in numbers.items()}
+            self.ones = {a: len(x) for a, x in given.items() if len(x) > 1 and (x == 1).all()}
             if any(e.kind.calls_back for e in tape.events):  # a walk would call what the user recorded
                 return
             if self.steps and self.steps[-1].event is events[-1]:
@@ -209,13 +210,8 @@ class WalkRecord:
                     continue
                 if not self.known(access.span):
                     step.clouded.append(access.name)
-                elif access.scalar is not None and not _all_finite(access):
+                elif (kind := access.scalar) and not np.isfinite(on_host(access.span.view(kind.numpy))).all():
                     step.inherited.append(access.name)
-
-
-def _all_finite(access: EventAccess) -> bool:
-    assert access.scalar is not None
-    return bool(np.isfinite(on_host(access.span.view(access.scalar.numpy))).all())
 
 
 def _cells(access: EventAccess, bad: np.ndarray) -> list[tuple[int, ...]]:
@@ -234,12 +230,6 @@ def _numbers(tape: Tape, a: Allocation, data: XpArray) -> np.ndarray:
     if not isinstance(scalar, Scalar):
         return np.zeros(0)
     return on_host(data).view(np.float32 if scalar.bits == 16 else scalar.numpy)
-
-
-def _ones(numbers: np.ndarray) -> int:
-    """The number of ones in a seed that holds nothing else but zeros; 0 for others."""
-    given = numbers[numbers != 0]
-    return len(given) if (given == 1).all() else 0
 
 
 def _norm(data: np.ndarray) -> float:

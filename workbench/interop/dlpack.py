@@ -82,7 +82,9 @@ def share(
     """An array on the memory of a NumPy or CuPy array, guarded if that is read-only. `sources`: of its values."""
     constant = constant or (isinstance(data, np.ndarray) and not data.flags.writeable)
     if constant and isinstance(data, np.ndarray):
-        data = _writable(data)
+        address = data.__array_interface__["data"][0]  # as writable memory: `Constant` refuses the writes instead
+        owner = AddressedMemory(address, data.shape, data.strides, data.itemsize, data)
+        data = np.asarray(owner).view(data.dtype)
     made = array(data, dtype_of(data.dtype if dtype is None else dtype), copy=False, name=name)
     if constant:
         guard(made, Constant(made.span, whose))
@@ -91,12 +93,6 @@ def share(
     made.requires_grad = made.requires_grad or requires_grad
     arrived(made, sources)
     return made
-
-
-def _writable(data: np.ndarray) -> np.ndarray:
-    """The same memory as a writable NumPy array; `Constant` refuses the writes instead."""
-    address = data.__array_interface__["data"][0]
-    return np.asarray(AddressedMemory(address, data.shape, data.strides, data.itemsize, data)).view(data.dtype)
 
 
 class Constant:

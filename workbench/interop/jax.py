@@ -141,8 +141,7 @@ def device_from_jax(jax_device: Any) -> Device:
     >>> wb.device_from_jax(jax.devices("cpu")[0])
     cpu
     """
-    kind = "cpu" if jax_device.platform == "cpu" else f"cuda:{jax_device.local_hardware_id}"
-    return get_device(kind)
+    return get_device("cpu" if jax_device.platform == "cpu" else f"cuda:{jax_device.local_hardware_id}")
 
 
 def device_to_jax(warp_device: DeviceLike) -> Any:
@@ -428,8 +427,7 @@ class FunctionCall(JaxCall):
         code = self.fn.__code__
         self.where = Where(code.co_filename, code.co_firstlineno, 0)
         resolve(self.fn, {})
-        types = parameters(self.fn)
-        return list(zip(inspect.signature(self.fn).parameters, types, strict=True))
+        return list(zip(inspect.signature(self.fn).parameters, parameters(self.fn), strict=True))
 
     def _run(self, form: Form, arguments: list[Any]) -> None:
         self.fn(*arguments)
@@ -457,9 +455,8 @@ class FunctionCall(JaxCall):
 
 
 def _check_count(call: JaxCall, args: tuple) -> None:
-    names = [name for name, _ in call.params]
     if len(args) != call.split:
-        wanted = ", ".join(names[: call.split])
+        wanted = ", ".join(name for name, _ in call.params[: call.split])
         raise call._refuse(f"{len(args)} arguments for its inputs ({wanted}).", why="The other parameters are outputs.")
 
 
@@ -546,9 +543,7 @@ def jax_callable(
     """
     check_side_effects("jax_callable", has_side_effect)
     if stage_in_argnames is not None:
-        text, why = (
-            "jax_callable(..., stage_in_argnames=...).",
-            "In Warp the other arrays keep the values of the first call.",
-        )
+        text = "jax_callable(..., stage_in_argnames=...)."
+        why = "In Warp the other arrays keep the values of the first call."
         raise LaunchError(text, slug="launch-keyword", why=why, instead="wb.jax_callable(f)")
     return FunctionCall("jax_callable", func, num_outputs, tuple(in_out_argnames or ()), output_dims)

@@ -404,8 +404,7 @@ def straight(t: torch.Tensor, want: Array) -> array:
 def wrappers(t: torch.Tensor) -> Iterator[array]:
     """The arrays that launches have made of this tensor."""
     for ref in list((_straight.get(t) or {}).values()):
-        made = ref()
-        if made is not None:
+        if (made := ref()) is not None:
             yield made
 
 

@@ -414,9 +414,8 @@ def _pulled(
     wanted = tuple(k for k, (t, need) in enumerate(zip(tensors, needs, strict=True)) if need and t.is_floating_point())
     if not seeds or not wanted:
         return [None] * len(tensors)
-    found = dict(
-        zip(wanted, _applied(GradientNode, call, wanted, tuple(seeds), *tensors, *seeds.values()), strict=True)
-    )
+    made = _applied(GradientNode, call, wanted, tuple(seeds), *tensors, *seeds.values())
+    found = dict(zip(wanted, made, strict=True))
     return [found.get(k) for k in range(len(tensors))]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -103,7 +104,8 @@ def aslinearoperator(A: MatrixLike | None, batch_offsets: object = None, max_bat
                 copy(z, y)
             bsr_mv(A, x, z, alpha, beta, transpose)
 
-        return LinearOperator(A.shape, A.dtype, A.device, sparse, batch_offsets, None, _turned(sparse), A)
+        back = partial(sparse, transpose=True)
+        return LinearOperator(A.shape, A.dtype, A.device, sparse, batch_offsets, None, back, A)
     if isinstance(A, array) and A.ndim == 1 and isinstance(A.dtype, Composite):
         A = flat(A)
     if isinstance(A, array) and isinstance(A.dtype, Scalar) and A.ndim in (1, 2):
@@ -113,10 +115,6 @@ def aslinearoperator(A: MatrixLike | None, batch_offsets: object = None, max_bat
         return LinearOperator(shape, A.dtype, A.device, times, batch_offsets, None, back, A)
     got = f"an array of {A.dtype} with {A.ndim} axes" if isinstance(A, array) else type(A).__name__
     raise LaunchError(f"a matrix is dense, a diagonal, sparse or a LinearOperator, not {got}", slug="linear")
-
-
-def _turned(product: Callable) -> Callable:
-    return lambda x, y, z, alpha, beta: product(x, y, z, alpha, beta, True)
 
 
 def _array_product(A: array) -> Callable:
@@ -327,14 +325,15 @@ def preconditioner(A: array | BsrMatrix, ptype: str = "diag") -> LinearOperator 
         _fill(blocks.values, lambda: _inverses(bsr_get_diag(A).numpy()))
         return aslinearoperator(blocks)
 
-    def diagonal() -> np.ndarray:
+    def inverse() -> np.ndarray:
         if isinstance(A, BsrMatrix):
-            found = bsr_get_diag(A).numpy()
-            return np.einsum("nii->ni", found.reshape(-1, *A.block_shape)).reshape(-1)
-        return A.numpy() if A.ndim == 1 else np.diagonal(A.numpy())
+            d = np.einsum("nii->ni", bsr_get_diag(A).numpy().reshape(-1, *A.block_shape)).reshape(-1)
+        else:
+            d = A.numpy() if A.ndim == 1 else np.diagonal(A.numpy())
+        return 1 / np.where(d == 0, 1, np.abs(d) if ptype == "diag_abs" else d)
 
     made = zeros(min(A.shape), scalar_in(A.dtype), A.device)
-    _fill(made, lambda: _inverse(diagonal(), ptype))
+    _fill(made, inverse)
     return aslinearoperator(made)
 
 
@@ -347,10 +346,6 @@ def _fill(made: array, values: Callable[[], np.ndarray]) -> None:
 
     made.allocation.about_to_write(made.span, "preconditioner()")
     capture_log.do(fill)
-
-
-def _inverse(d: np.ndarray, ptype: str) -> np.ndarray:
-    return 1 / np.where(d == 0, 1, np.abs(d) if ptype == "diag_abs" else d)
 
 
 def _inverses(blocks: np.ndarray) -> np.ndarray:

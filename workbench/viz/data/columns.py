@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import namedtuple
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import starmap
@@ -21,7 +21,7 @@ from ...tables import bytes_text
 from .envelope import Scale, ill_blocks, scale_of, state_of
 from .event_kinds import UniqueEvents, Versions, spread, versions_at_once
 from .gather import Levels
-from .lanes import Adjoints, Bar, Lane, VersionBlock, by_lane, cut_memory, lanes_of, pieces, versions_of
+from .lanes import Adjoints, Bar, VersionBlock, by_lane, cut_memory, lanes_of, pieces, versions_of
 from .marks import (
     DRAWING,
     LEGEND,
@@ -150,8 +150,9 @@ class Columns:
             self._event(event, rows)
             if sight is None or n in sight:
                 self._accesses(event, rows)
-        for lane, lo, hi, _ in self.names.ranges:
-            self._spot(self.rows[trace.allocations[lane].id], lo, hi, rows["spots"])
+        for number, lo, hi, _ in self.names.ranges:
+            lane, place = self.rows[trace.allocations[number].id], NameRange("", lo, hi)
+            rows["spots"] += (*pieces(lane.cuts, lo, hi), *touch_place(lane, place), kept_place(lane, place)[1])
         if isinstance(trace.events, UniqueEvents):
             self._spread(trace.events, rows)
             rows["blocks"] = self._versions(versions_at_once(trace.events, self.cuts))
@@ -257,10 +258,6 @@ class Columns:
             found = self.slots[key] = slots_of(self.rows, event)
         return found
 
-    def _spot(self, lane: Lane, lo: int, hi: int, rows: list[float]) -> None:
-        range_ = NameRange("", lo, hi)
-        rows += (*pieces(lane.cuts, lo, hi), *touch_place(lane, range_), kept_place(lane, range_)[1])
-
     def _lanes(self) -> list[dict[str, Any]]:
         return [
             {
@@ -301,7 +298,7 @@ class Columns:
                 rows["arrows"] += (n, source, target, *arrow)
                 sources["arrows"].append((w, r))
         for n, some in enumerate(levels.events):
-            if bits := _ill(some):
+            if bits := BITS["nan"] * any(x.nan for x in some) | BITS["inf"] * any(x.inf for x in some):
                 rows["flags"] += (n, bits)
         for block, ill in ill_blocks(self.order, levels.values).items():
             rows["values"] += (block, *ill)
@@ -358,13 +355,6 @@ def _row(row: PictureRow) -> dict[str, Any]:
         "tall": lane.track_height,
         "sizes": [size and [size.height, [list(one) for one in size.labels], list(size.note)] for size in new],
     }
-
-
-def _ill(levels: Iterable[AdjointLevel]) -> int:
-    bits = 0
-    for level in levels:
-        bits |= BITS["nan"] * level.nan | BITS["inf"] * level.inf
-    return bits
 
 
 def _held(value: float) -> float:

@@ -39,7 +39,8 @@ def excerpt(trace: Trace, ends: int) -> Trace:
     order, tally = sorted(stays), Counter[tuple]()
     for event, number in alike.kinds() if alike else ((event, 1) for n, event in enumerate(middle) if n not in stays):
         tally[event.kind, event_flags(event)] += number
-    between = [_adjoints(() if alike else middle, keys), *(middle[n] for n in order), *_columns(tally)]
+    kinds = [EventColumn("", -1, kind, kind, flags=flags, count=n) for (kind, flags), n in tally.items()]
+    between = [_adjoints(() if alike else middle, keys), *(middle[n] for n in order), *kinds]
     between.append(_versions(alike.lasts() if alike else middle, keys))
     events = [*first, *between, *last]
     shift = len(events) - count
@@ -86,11 +87,6 @@ def _extremes(events: Events, keys: set[str]) -> set[int]:
                     if known_end is None or sign * level.max_abs > known_end[0]:
                         found[*key, end] = sign * level.max_abs, n
     return {n for _, n in found.values()}
-
-
-def _columns(tally: Counter[tuple]) -> list[EventColumn]:
-    """One column for all events of a kind with the same flags."""
-    return [EventColumn("", -1, kind, kind, flags=flags, count=n) for (kind, flags), n in tally.items()]
 
 
 def _adjoints(events: Events, keys: set[str]) -> EventColumn:

@@ -303,9 +303,8 @@ def _refuse_misfits(made: FilmReel) -> None:
         raise refused(f"lines or mesh have the number of a point that is none of {many}.")
     if "colour" in tracks and (count := tracks["colour"].values.shape[1]) not in (many, *map(len, ends)):
         raise refused(f"colour has {count} numbers, for {[many, *map(len, ends)]} points, lines and triangles.")
-    if "arrows" in tracks and (
-        "points" not in tracks or tracks["arrows"].values.shape != tracks["points"].values.shape
-    ):
+    shapes = {role: track.values.shape for role, track in tracks.items()}
+    if "arrows" in tracks and shapes["arrows"] != shapes.get("points"):
         raise refused("arrows need one vector for each point.")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import weakref
 from collections.abc import Container, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -20,7 +19,6 @@ from ...derivatives.pitfalls import Wrong
 from ...device import on_host
 from ...errors import GradientError, KernelError
 from ...kernels import ir
-from ...kernels.program import Program
 from ...kernels.types import Scalar
 from ...tables import ProgressBar
 from ...tapes.events import Event, KeptBytes
@@ -238,7 +236,9 @@ class _Gather:
         if where is None:
             where = self.places[event.place] = str(event.where or "")
         said = f"L{event.id}", n, event.kind.drawn or event.kind.name, event.label, where, self.scopes[n]
-        flags = ["cut"] if _cuts(event) else []
+        program = None if event.command is None else event.command.program
+        cuts = event.kind.cuts if program is None else program.once(_detaches, program.function)
+        flags = ["cut"] if cuts else []  # a gradient is stopped on purpose
         return EventColumn(*said, touches=list(self.touches(event)), kept=kept, flags=flags)
 
     # ---- the walk
@@ -333,17 +333,8 @@ class _Gather:
         )
 
 
-def _cuts(event: Event) -> bool:
-    """True if the event stops a gradient on purpose: a detached array, or a kernel that detaches values."""
-    if event.command is None:
-        return event.kind.cuts
-    program = event.command.program
-    if program not in _cutting:
-        _cutting[program] = any(s.row.cut for s in ir.walk(program.function.body))
-    return _cutting[program]
-
-
-_cutting: weakref.WeakKeyDictionary[Program, bool] = weakref.WeakKeyDictionary()
+def _detaches(function: ir.Function) -> bool:
+    return any(s.row.cut for s in ir.walk(function.body))
 
 
 def scopes(tape: Tape) -> list[str]:

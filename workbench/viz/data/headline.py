@@ -159,7 +159,8 @@ def adjoint_range(trace: Trace) -> str:
 
 
 def _said(tape: Tape, f: Finding, moments: TapeMoments | None) -> Said:
-    n = position_of(f.launch)
+    found = re.match(r"#(\d+)", f.launch)
+    n = int(found[1]) if found else -1  # of the whole tape
     event = tape.events[n] if 0 <= n < len(tape.events) else None
     touched = accesses(tape, event) if event is not None else []
     about = [x for x in touched if x.name in f.arrays] or [x for x in touched if x.writes]
@@ -167,7 +168,7 @@ def _said(tape: Tape, f: Finding, moments: TapeMoments | None) -> Said:
         about += [x for e in tape.events if e.label == event.label for x in accesses(tape, e) if x.writes]
     spans = [x.span for x in about] or (event.writes if event is not None else ())
     lanes = dict.fromkeys(str(span.allocation) for span in spans)
-    known, place = True, _place(tape, n, f)
+    known, place = True, _place(tape, event, f)
     if event is not None and event.command is not None and moments is not None and f.severity != "info":
         used = dict.fromkeys(x.span.allocation for x in touched)
         known = all(moments.status(a, n)[0].all() for a in used)
@@ -213,15 +214,8 @@ def telling_threads(tape: Tape, positions: Iterable[int]) -> dict[int, tuple[int
     return found
 
 
-def position_of(launch: str) -> int:
-    """The position in a finding's launch, 3 for `#3 integrate`; -1 if it is about the whole tape."""
-    found = re.match(r"#(\d+)", launch)
-    return int(found[1]) if found else -1
-
-
-def _place(tape: Tape, n: int, f: Finding) -> Where | None:
+def _place(tape: Tape, event: Event | None, f: Finding) -> Where | None:
     """A finding's place in its kernel: its own statement, else one that writes, or reads, its arrays; None without."""
-    event = tape.events[n] if 0 <= n < len(tape.events) else None
     if event is None or event.command is None:
         return None
     program = event.command.program

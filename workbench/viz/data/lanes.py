@@ -298,7 +298,8 @@ class Adjoints:
         if level.lo > cuts[i] or level.hi < cuts[j]:
             # An event changed a part of a piece: the piece shows the worst of what its parts hold.
             old = [cell.level for _, _, cell in runs(held, i, j) if cell.level is not None]
-            level = _mixed(old, level)
+            joined = join_levels([*old, level]) or level  # an upper bound, of an unknown l2
+            level = replace(joined, lo=level.lo, hi=level.hi, l2=MIXED, contributions=0, unknown=level.unknown)
         self._close(level.allocation, i, j, position)
         held[i:j] = [_Level(None if level.unknown else level, position, given)] * (j - i)
 
@@ -315,9 +316,3 @@ def by_lane(bars: Iterable[Bar]) -> dict[str, list[Bar]]:
     for bar in bars:
         found.setdefault(bar.allocation, []).append(bar)
     return found
-
-
-def _mixed(old: list[AdjointLevel], level: AdjointLevel) -> AdjointLevel:
-    """An upper bound on the level of a piece that changed in parts, with l2 = -1 for "unknown"."""
-    joined = join_levels([*old, level]) or level
-    return replace(joined, lo=level.lo, hi=level.hi, l2=MIXED, contributions=0, unknown=level.unknown)

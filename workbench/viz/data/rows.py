@@ -123,12 +123,8 @@ def _note(track: AllocationTrack, room: float) -> RowNote:
         number = len(track.names)
         said = f"one memory, {NUMBERS[number] if number < len(NUMBERS) else number} names"
         return RowNote("note", fit(said, room, 11), 11.0)
-    return RowNote("faint", fit(memory_text(track), room, 10), 10.0)
-
-
-def memory_text(track: AllocationTrack) -> str:
-    """`float32 (32, 3) · 384 B`."""
-    return " · ".join(part for part in (clean(track.text), bytes_text(track.nbytes, 1000)) if part)
+    said = " · ".join(filter(None, (clean(track.text), bytes_text(track.nbytes, 1000))))  # float32 (32, 3) · 384 B
+    return RowNote("faint", fit(said, room, 10), 10.0)
 
 
 def _family_row(lanes: int, n: int, family: Family) -> PictureRow:

@@ -190,8 +190,12 @@ class TapeMoments:
             data, known, note = self.held.get(a) or present(self.tape, a)
             self.values = a, len(self.events), data.copy(), known.copy(), note
         _, at, data, known, note = self.values
-        for n in self._back(a, cursor, at):
-            _unwind(self.events[n], a, data, known)
+        for event in (self.events[n] for n in self._back(a, cursor, at)):
+            _forget(event, a, known)
+            for span, kept in _restored(event, a):
+                raw = np.ascontiguousarray(on_host(kept)).view(np.uint8)
+                byte_entries(span, data)[...] = raw.reshape(*span.shape, span.itemsize)
+                byte_entries(span, known)[...] = True
         self.values = a, cursor, data, known, note
         return data, known, note
 
@@ -226,15 +230,10 @@ class TapeMoments:
         moment = touching[place] if place < len(touching) else len(self.events)
         key = (id(a), frame)
         if moment not in self.walked.get(key, ()):
-            self.take([(a, frame, self._wanted(touching, moment, frame)), *self._others(a, frame)])
+            half = max(PICTURES // size_of(frame), 8) // 2  # of the moments nearest to this one that there is room for
+            wanted = {*touching[max(place - half, 0) : place + half], moment, len(self.events)}
+            self.take([(a, frame, wanted), *self._others(a, frame)])
         return self.walked[key][moment]
-
-    def _wanted(self, touching: Sequence[int], moment: int, frame: DrawnSlice) -> set[int]:
-        """The moments of which the walk takes snapshots: all, or those nearest to this one within the memory budget."""
-        room = max(PICTURES // size_of(frame), 8)
-        end = len(self.events)
-        at = bisect_left(touching, moment)
-        return {*touching[max(at - room // 2, 0) : at + room // 2], moment, end}
 
     def _others(self, a: array, frame: DrawnSlice) -> list[tuple[array, DrawnSlice, set[int]]]:
         """Other arrays, whole, whose adjoints the same walk has time and room for."""
@@ -322,15 +321,6 @@ def present(tape: Tape, a: Allocation) -> tuple[np.ndarray, np.ndarray, str]:
         if a.exposed and checksum != checksum_of(span):
             byte_entries(span, known)[...] = False
     return data, known, ""
-
-
-def _unwind(event: Event, a: Allocation, data: np.ndarray, known: np.ndarray) -> None:
-    """Step the masks back over an event: bytes that it wrote become unknown, unless the tape kept them."""
-    _forget(event, a, known)
-    for span, kept in _restored(event, a):
-        raw = np.ascontiguousarray(on_host(kept)).view(np.uint8)
-        byte_entries(span, data)[...] = raw.reshape(*span.shape, span.itemsize)
-        byte_entries(span, known)[...] = True
 
 
 def _forget(event: Event, a: Allocation, known: np.ndarray) -> None:

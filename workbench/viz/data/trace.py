@@ -181,7 +181,10 @@ class EventColumn:
         kind = self.kind.rstrip("_")
         if kind not in KINDS:
             raise ValueError(f"an event is one of {tuple(KINDS)}, not {self.kind!r}")
-        arrows = self._all_arrows() if self.arrows is None else self.arrows
+        arrows = self.arrows
+        if arrows is None:
+            read, written = ([n for n, t in enumerate(self.touches) if (t.how == "read") is r] for r in (True, False))
+            arrows = [(w, r) for w in written for r in read]
         put = object.__setattr__
         put(self, "kind", kind)
         put(self, "touches", tuple(self.touches))
@@ -194,11 +197,6 @@ class EventColumn:
     def facts(self) -> kinds.Kind:
         """The kind of event that it draws."""
         return KINDS[self.kind]
-
-    def _all_arrows(self) -> list[tuple[int, int]]:
-        written = [n for n, touch in enumerate(self.touches) if touch.how != "read"]
-        read = [n for n, touch in enumerate(self.touches) if touch.how == "read"]
-        return [(w, r) for w in written for r in read]
 
     @property
     def heading(self) -> str:

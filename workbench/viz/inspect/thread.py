@@ -351,13 +351,11 @@ class ThreadRun:
         again = moment.values[0] if moment.values and stmt.row not in _WRITES else None
         if step.value is NOT_KEPT or (again is not None and self.doubt is not None and again in self.doubt):
             return note
-        if again is not None and (now := held(values[again])) != step.value and not _both_nan(now, step.value):
-            note = f"was {shown(step.value)}, now {shown(now)}" + (f"; {note}" if note else "")
+        if again is not None:
+            now = held(values[again])
+            if not np.array_equal(np.asarray(now, float), np.asarray(step.value, float), equal_nan=True):
+                note = f"was {shown(step.value)}, now {shown(now)}" + (f"; {note}" if note else "")
         return note
-
-
-def _both_nan(a: Number, b: Number) -> bool:
-    return np.array_equal(np.asarray(a, float), np.asarray(b, float), equal_nan=True)
 
 
 def _depth(where: Where | None) -> int:

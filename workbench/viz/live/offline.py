@@ -290,9 +290,8 @@ class _Page:
             page["events"] = [[n, n if view.column_of(n) == k else -1] for k, n in enumerate(events)]
         said = json.dumps(page).encode("utf-8")
         packed = zlib.compress(len(said).to_bytes(4, "little") + said + b"".join(self.blobs), 6)
-        title = quoted(self.view.meta["title"])
         return PAGE.format(
-            title=title,
+            title=quoted(self.view.meta["title"]),
             css=style(*self.view.styles),
             sentence=quoted(self.view.meta["sentence"]),
             data=base64.b64encode(packed).decode("ascii"),

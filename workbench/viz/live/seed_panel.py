@@ -325,8 +325,7 @@ class SeedPanel(Saved, widgets.VBox):
 
     def _all_rows(self) -> None:
         engine, drawn = self.engine, time.monotonic()
-        first = self.element.value
-        for run in engine.walk(first, self._halt.is_set):
+        for run in engine.walk(self.element.value, self._halt.is_set):
             self.progress.value = len(engine.rows)
             if time.monotonic() - drawn > FRAME:
                 self.matrix.value = _card("Jacobian", jacobian_html.matrix(engine, run.element))

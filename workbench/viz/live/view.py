@@ -313,10 +313,8 @@ class View(Saved, Widget):
     # ---- questions of the page
 
     def _heard(self, _: object, content: object, buffers: object) -> None:
-        del buffers
-        if not isinstance(content, dict) or "ask" not in content:
-            return
-        self.send(*reply(self.answer, content))
+        if isinstance(content, dict) and "ask" in content:
+            self.send(*reply(self.answer, content))
 
     def answer(self, content: Mapping[str, Any]) -> tuple[Any, list[bytes]]:
         """The answer to one question, and its buffers. Raises `Busy`, or the question's own error."""
@@ -330,7 +328,8 @@ class View(Saved, Widget):
         with quiet_memory():
             if not self._is_same():
                 raise ValueError("the tape has changed since this view was made: tape.explore() makes a new one")
-            self._enter_devices()
+            for device in {a.device for a in self.arrays if a.device.is_cuda}:  # current per thread
+                xp(device).cuda.Device(device.ordinal).synchronize()
             answer = {ask: getattr(self, f"_{ask}") for ask in QUESTIONS}[content["ask"]]
             found = answer(content)
             if content["ask"] in REMEMBERED or "id" in content:
@@ -358,11 +357,6 @@ class View(Saved, Widget):
         found.beside = sorted(self.arrays, key=lambda a: not a.allocation.asked)
         return found
 
-    def _enter_devices(self) -> None:
-        """Wait for the GPUs, and set the current device, which each thread has of its own."""
-        for device in {a.device for a in self.arrays if a.device.is_cuda}:
-            xp(device).cuda.Device(device.ordinal).synchronize()
-
     def _heat(self, asked: Mapping[str, Any]) -> tuple[Any, list[bytes]]:
         a = self.arrays[int(asked["array"])]
         cursor = min(max(int(asked["cursor"]), 0), len(self._events))
@@ -389,10 +383,8 @@ class View(Saved, Widget):
         self._walks()
         a, cursor = self.arrays[int(asked["array"])], int(asked["cursor"])
         index = tuple(int(i) for i in asked["element"])
-        if cursor >= len(self._events):
-            found = self._seed_ledger(a, index)
-        else:
-            found = ledger(self.tape, a, index, max(cursor, 0))
+        behind = cursor >= len(self._events)
+        found = self._seed_ledger(a, index) if behind else ledger(self.tape, a, index, max(cursor, 0))
         return self.ledger_answer(a, found, cursor)
 
     def ledger_answer(self, a: array, found: Ledger, cursor: int) -> tuple[Any, list[bytes]]:

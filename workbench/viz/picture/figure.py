@@ -7,6 +7,7 @@ a kernel, files need a place. Invariant: showing never raises; a failure to draw
 from __future__ import annotations
 
 import json
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,25 +41,21 @@ class TapeFigure:
         if theme not in THEMES:
             raise ValueError(f"a theme is one of {THEMES}, not {theme!r}")
         self.trace, self.theme, self.against, self.verdict = trace, theme, against, verdict
-        self._svg = ""
-        self._rows: list[Row] | None = None
 
-    @property
+    @cached_property
     def svg(self) -> str:
         """The picture as SVG text. Unlike the notebook display it raises what goes wrong."""
-        if not self._svg:
-            self._svg = self._drawn(MARK_BUDGET)
-        return self._svg
+        return self._drawn(MARK_BUDGET)
 
     @property
     def text(self) -> str:
         """The same facts as an aligned plain-text table."""
-        return self._table(self._event_rows())
+        return self._table(self._event_rows)
 
     @property
     def html(self) -> str:
         """Every finding, the picture as an image, and the table folded behind it."""
-        return self._page(self.svg, html_table(self.trace, rows=self._event_rows(), against=self.against))
+        return self._page(self.svg, html_table(self.trace, rows=self._event_rows, against=self.against))
 
     def within(self, most: int) -> tuple[str, str]:
         """Text and HTML that take at most `most` bytes in a notebook: fewer columns and rows, no ids.
@@ -97,10 +94,9 @@ class TapeFigure:
         findings += "".join(f"<p><strong>{quoted(text)}</strong></p>" for text in self._sentences())
         return _html(svg, sentence(self.trace) + said, tables, findings)
 
+    @cached_property
     def _event_rows(self) -> list[Row]:
-        if self._rows is None:
-            self._rows = event_rows(self.trace, against=self.against)
-        return self._rows
+        return event_rows(self.trace, against=self.against)
 
     def save(self, path: str | Path) -> Path:
         """Write `.svg` or a stand-alone `.html`; another ending is a ValueError. Returns the path."""

@@ -56,8 +56,11 @@ def _points(ax: Axes, reel: FilmReel, k: int, forward: bool) -> None:
         place = np.where(track.known[k], place, np.nan)
     wide = max(high - low for low, high in box) or 1.0
     colours = None if forward and reel.choice.colour_of else reel.colours
-    if "points" in reel.ghosts:
-        _outline(ax, reel, _seen(reel.ghosts["points"][k], reel.dims))
+    if "points" in reel.ghosts:  # the other run, in outline
+        ghost = _seen(reel.ghosts["points"][k], reel.dims)
+        if reel.choice.lines is not None:
+            ax.add_collection(LineCollection(list(ghost[reel.choice.lines]), colors=LIGHT["absent"], linewidths=1))
+        ax.scatter(*ghost.T, s=_size(ghost), facecolors="none", edgecolors=LIGHT["muted"], linewidths=0.8)
     if (mesh := reel.choice.mesh) is not None:
         face = _inks(colours, k, len(mesh), LIGHT["tint"])[0]
         ax.add_collection(PolyCollection(list(place[mesh]), facecolors=face, edgecolors=LIGHT["line"], linewidths=0.5))
@@ -76,13 +79,6 @@ def _points(ax: Axes, reel: FilmReel, k: int, forward: bool) -> None:
     ax.set(xlim=(left - pad, right + pad), ylim=(low - pad, high + pad), aspect="equal")
     if reel.dims == 3:
         ax.set(xticks=(), yticks=())
-
-
-def _outline(ax: Axes, reel: FilmReel, place: np.ndarray) -> None:
-    """The other run, in outline."""
-    if reel.choice.lines is not None:
-        ax.add_collection(LineCollection(list(place[reel.choice.lines]), colors=LIGHT["absent"], linewidths=1))
-    ax.scatter(*place.T, s=_size(place), facecolors="none", edgecolors=LIGHT["muted"], linewidths=0.8)
 
 
 def _size(place: np.ndarray) -> int:

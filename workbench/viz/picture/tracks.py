@@ -275,7 +275,9 @@ class Tracks:
             slot = 1 if one.family else min(row.slot, int((self.window.pitch / 2 - 8) / marks.SLOT))
             key = f"kept-{column.a}-{one.track.id if one.family else n}"
             x = column.x + marks.KEPT_DX - marks.SLOT * slot
-            self.scene.add("path", key, "kept", x, y, path=kept_path(x, y, h))
+            left, right, low = x - 3.2, x + 3.2, y + h  # an arrow down into the tape
+            head = f"M{left:.1f} {low - 3.6:.1f}L{x:.1f} {low:.1f}L{right:.1f} {low - 3.6:.1f}"
+            self.scene.add("path", key, "kept", x, y, path=f"M{x:.1f} {y - h:.1f}V{low:.1f}{head}")
 
     # ---- families and many events, as envelopes
 
@@ -416,9 +418,3 @@ def glyph(scene: Scene, key: str, state: str, x: float, y: float, r: float) -> N
 
 def cross(x: float, y: float, r: float) -> str:
     return f"M{x - r:.1f} {y - r:.1f}l{2 * r:.1f} {2 * r:.1f}m{-2 * r:.1f} 0l{2 * r:.1f} {-2 * r:.1f}"
-
-
-def kept_path(x: float, y: float, h: float) -> str:
-    """The arrow down into the tape."""
-    left, right, low = x - 3.2, x + 3.2, y + h
-    return f"M{x:.1f} {y - h:.1f}V{low:.1f}M{left:.1f} {low - 3.6:.1f}L{x:.1f} {low:.1f}L{right:.1f} {low - 3.6:.1f}"

@@ -45,10 +45,6 @@ class TimeColumn:
         """Its middle: the moment of one event."""
         return (self.x0 + self.x1) / 2
 
-    def place(self, position: float) -> float:
-        """The x of a moment inside many events; with a half: of an event."""
-        return self.x0 + (self.x1 - self.x0) * (position - self.a) / (self.b - self.a)
-
 
 @dataclass(frozen=True, slots=True)
 class TimeWindow:
@@ -88,7 +84,7 @@ class TimeWindow:
         column = self.column(position)
         if column is None:
             return LEFT if position < self.first else self.right
-        return column.place(position + 0.5)
+        return column.x0 + (column.x1 - column.x0) * (position + 0.5 - column.a) / (column.b - column.a)
 
     def stretch(self, e0: int, e1: int) -> tuple[float, float] | None:
         """The ends of what lasts from after event `e0` to before event `e1`; None inside of many events."""
