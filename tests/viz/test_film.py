@@ -16,7 +16,7 @@ import workbench as wb
 from tests.support.backends import BACKENDS
 from workbench.errors import LaunchError
 from workbench.viz.data.film import arrow_scale, nice
-from workbench.viz.live import what_if as what_if_module
+from workbench.viz.live import view as view_module, what_if as what_if_module
 from workbench.viz.live.film import packed
 
 STEPS, N, DT = 12, 6, 0.05
@@ -635,3 +635,14 @@ def test_what_if_goes_through_a_cut_as_the_program_does() -> None:
     moved = np.ones((3, 2), np.float32)
     moved[0, 0] = 1.25
     assert np.array_equal(run.reshape(film.values("points").shape)[-1], tape.replay({x: moved})[x].numpy())
+
+
+def test_above_the_lanes_the_strip_and_the_curve_ask_for_one_trust(monkeypatch):
+    tape, a, _ = springs("numpy", "all")
+    view, asked = tape.explore(film={"points": a["x"]}), []
+    look = view_module.trusted
+    monkeypatch.setattr(view_module, "trusted", lambda *given: asked.append(given) or look(*given))
+    rows, _ = view.answer({"ask": "trust"})
+    curve, _ = view.answer({"ask": "what_if", "curve": True})
+    assert len(asked) == 1 and rows["rows"][0]["sentence"] in curve["said"]
+    view.close()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import workbench as wb
 from tests.support.trust_programs import staircase
+from workbench.diagnose.flow import trusted
+from workbench.diagnose.rule import seeded_number
 from workbench.viz.data.headline import followed
 from workbench.viz.live.view import SOON, View
 
@@ -32,7 +34,7 @@ def stairs(turns: int = 0):
 
 def test_what_ends_it_is_led_to():
     tape, out = stairs(2)
-    said, found = followed(tape), tape.trust(out)
+    said, found = followed(tape, trusted(tape, seeded_number(tape))), tape.trust(out)
     assert said is not None and found.kind == "jump"
     assert said.headline == found.sentence.partition(" What helps")[0] and said.fix in found.sentence
     assert said.position == 2 and said.thread == (0,) and said.place is not None
@@ -44,7 +46,7 @@ def test_a_smooth_one_leads_nowhere():
     with wb.Tape() as tape:
         wb.launch(squares, 2, [x], [out])
     tape.backward(out)
-    said = followed(tape)
+    said = followed(tape, trusted(tape, seeded_number(tape)))
     assert said is not None and said.headline.startswith("exact, and good for steps up to") and said.position == -1
 
 
@@ -52,11 +54,11 @@ def test_nothing_is_said_without_one_seeded_number():
     x, y = wb.ones(2, requires_grad=True), wb.zeros(2)
     with wb.Tape() as tape:
         wb.launch(halve, 2, [x], [y])
-    assert followed(tape) is None
+    assert followed(tape, trusted(tape, seeded_number(tape))) is None
     tape.backward(grads={y: wb.ones(2)})
-    assert followed(tape) is None
+    assert followed(tape, trusted(tape, seeded_number(tape))) is None
     tape.backward(grads={y: wb.array([0.0, 1.0])})
-    assert followed(tape) is None
+    assert followed(tape, trusted(tape, seeded_number(tape))) is None
 
 
 def test_a_long_tape_is_asked_first():

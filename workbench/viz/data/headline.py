@@ -19,9 +19,7 @@ from ...arrays.array import array
 from ...arrays.workspace import Workspace
 from ...diagnose import Finding, diagnose
 from ...diagnose.against import TapeRun, against as compared
-from ...diagnose.flow import trusted
 from ...diagnose.glance import glance
-from ...diagnose.rule import seeded_number
 from ...diagnose.walk_step import accesses, shadow_view
 from ...errors import GradientError, KernelError, Where, shown_file
 from ...kernels import ir
@@ -139,9 +137,9 @@ def verdict(
     return Verdict(rows, clean_lines(found.note), partial)
 
 
-def followed(tape: Tape) -> Said | None:
-    """The `Trust` of the seeded loss as a finding, which leads to what ends the prediction."""
-    if (found := trusted(tape, seeded_number(tape))) is None:
+def followed(tape: Tape, found: Any) -> Said | None:
+    """The `Trust` of the seeded loss, `found`, as a finding, which leads to what ends the prediction."""
+    if found is None:
         return None
     text, _, remedy = found.sentence.partition(" What helps: ")
     made = Finding("trust", "info", found.launch or "", found.line, text, remedy, thread=found.thread, brief=text)

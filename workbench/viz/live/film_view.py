@@ -33,7 +33,7 @@ class FilmView(View):
         given = {} if film is True else film if isinstance(film, Mapping) else {"points": film}
         made = film_reel(tape, given)
         super().__init__(tape, None, findings)
-        self.what_if, (meta, data) = WhatIf(made), packed(made)
+        self.what_if, (meta, data) = WhatIf(made, lambda: self.trust), packed(made)
         numbers = {role: [self.number_of(t.arrays[k]) for k in t.places] for role, t in made.tracks.items()}
         self.film_data = data
         self.film_meta = {**meta, "arrays": numbers, "what_if": self.what_if.meta}

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,8 @@ from ...arrays.array import array
 from ...derivatives.pitfalls import Wrong
 from ...device import xp
 from ...diagnose import Finding
+from ...diagnose.flow import trusted
+from ...diagnose.rule import seeded_number
 from ...errors import GradientError
 from ...tapes.events import Event
 from ...tapes.tape import Tape
@@ -433,9 +435,14 @@ class View(Saved, Widget):
         """Answer `rows` with the one finding of `tape.trust`, or none; `ask` where it takes long."""
         cells.give_way()
         long = len(self._events) > SOON and not asked.get("all")
-        found = None if long or self._retrace is not None else followed(self.tape)
+        found = None if long or self._retrace is not None else followed(self.tape, self.trust)
         rows = [] if found is None else [{**asdict(found), "lanes": self._rows_of(found.lanes), "spreads": False}]
         return {"rows": rows, "ask": long}, []
+
+    @cached_property
+    def trust(self) -> Any:
+        """The `Trust` of the number that the last backward was seeded by; None where it cannot be said."""
+        return trusted(self.tape, seeded_number(self.tape))
 
     def _again(self, asked: Mapping[str, Any]) -> tuple[Any, list[bytes]]:
         """Rerun the program on copies with everything kept: from now on every value at every moment is known."""

@@ -7,7 +7,7 @@ user's changes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
@@ -46,9 +46,10 @@ class FilmInput(NamedTuple):
 
 
 class WhatIf:
-    """Answers to questions of the page about other inputs, and about other seeds."""
+    """Answers to questions of the page about other inputs, and about other seeds. `trust()`: that of the loss."""
 
-    def __init__(self, made: FilmReel):
+    def __init__(self, made: FilmReel, trust: Callable[[], Any] | None = None):
+        self.trust = trust or (lambda: trusted(made.tape, seeded_number(made.tape)))
         self.reel, self.inputs, self.refused, self.unknown = made, list[FilmInput](), "", ""
         self.points = -1  # the input that the points start from
         self.seeds: SeedBytes | None = None  # of the arrows as they were pulled
@@ -100,9 +101,8 @@ class WhatIf:
 
     def curve(self, however_long: bool) -> dict[str, Any]:
         """The sentence of `Trust` for the seeded loss, with its picture; `ask` where that takes long."""
-        tape = self.reel.tape
-        long = len(tape.events) > SOON and not however_long
-        found = None if long else trusted(tape, seeded_number(tape))
+        long = len(self.reel.tape.events) > SOON and not however_long
+        found = None if long else self.trust()
         said = {} if found is None else {"said": found.sentence, "picture": data_uri(png(found.plot().figure))}
         return {"ask": long, **said}
 
