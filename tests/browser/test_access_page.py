@@ -87,7 +87,7 @@ def test_nothing_is_cut_and_axe_finds_nothing(seen, name, size, zoom):
         if name != "wrong":
             page.locator(".wb-found").click()
             page.locator("tr.now").wait_for()
-            eventually(lambda page=page: page.evaluate(CUT), lambda cut: cut == [], 5)
+            eventually(lambda page=page: page.evaluate(CUT), lambda cut: cut == [], 60)
         if (size[0] == 1440) == (zoom == 1.0):
             page.evaluate(rules)
             assert page.evaluate(RULES) == [], scheme
@@ -98,7 +98,7 @@ def test_a_long_tape_on_paper_is_short_and_whole(seen, name):
     page = seen(name, (1280, 900), 1.0, "light")
     page.emulate_media(media="print")
     table = page.locator(".wb-table table")
-    eventually(table.is_visible, bool, 5)
+    eventually(table.is_visible, bool, 60)
     for shown in (".wb-found", ".wb-findings .wb-finding", ".wb-heats figure", ".wb-legend"):
         assert page.locator(shown).first.is_visible(), shown
     assert not page.locator(".wb-ledger").is_visible(), "nothing was chosen, and nobody can choose on paper"

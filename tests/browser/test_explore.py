@@ -42,7 +42,7 @@ class Explored:
         self.page.locator(selector, has_text=text).first.wait_for(timeout=timeout)
 
     def kernel_says(self, expression: str, right: Any) -> None:
-        eventually(lambda: self.kernel.value(expression), lambda found: found == right, 20)
+        eventually(lambda: self.kernel.value(expression), lambda found: found == right, 60)
 
     def do(self, statement: str) -> None:
         """Run a statement in the kernel, in no cell."""
@@ -52,7 +52,7 @@ class Explored:
         self.do("view.launch = -1; view.thread = []; view.array = -1; view.element = []; view.cursor = 0")
         # all of it must have reached the page: what a test chooses before that would be taken back
         shown = "[document.querySelector('.cursortext').textContent, document.querySelector('.wb-dock select').value]"
-        eventually(lambda: self.page.evaluate(shown), lambda found: found == ["reverse 5/5", "-1"], 20)
+        eventually(lambda: self.page.evaluate(shown), lambda found: found == ["reverse 5/5", "-1"], 60)
 
     def tab(self, name: str) -> None:
         self.page.get_by_role("tab", name=name).click()
@@ -114,7 +114,7 @@ def test_a_click_reaches_the_kernel(view):
 
 def test_the_kernel_moves_the_page(view):
     view.do("view.step(3); view.select(x, (7, 0)); view.look_into(2, 7)")
-    eventually(lambda: view.page.locator(".cursortext").text_content(), lambda text: text == "reverse 2/5", 20)
+    eventually(lambda: view.page.locator(".cursortext").text_content(), lambda text: text == "reverse 2/5", 60)
     view.says(".wb-scope .wb-head", "inside #2 forces, thread 7")
     view.tab("ledger")
     view.says(".wb-ledger .wb-head", "positions[7, 0]")
@@ -251,7 +251,7 @@ def test_two_views_of_one_tape_are_independent(lab, browser):
         eventually(lambda: two.kernel.value("view.ready and second.ready"))
         two.do("second.step(2)")
         seen = two.page.locator(".cursortext")
-        eventually(lambda: sorted(seen.all_text_contents()), lambda texts: texts == ["reverse 3/5", "reverse 5/5"], 20)
+        eventually(lambda: sorted(seen.all_text_contents()), lambda texts: texts == ["reverse 3/5", "reverse 5/5"], 60)
 
 
 def test_a_saved_notebook_keeps_a_picture_for_readers_without_widgets(view):

@@ -100,7 +100,7 @@ def test_the_cursor_stands_where_the_finding_is_and_the_values_show_it(page: Pag
 def test_a_map_that_comes_while_another_panel_is_open_has_its_room(page: Page) -> None:
     page.locator(".wb-found").click()
     page.get_by_role("tab", name="values").click()
-    eventually(lambda: page.locator(".wb-heat").first.evaluate("map => map.clientWidth"), lambda wide: wide > 400, 10)
+    eventually(lambda: page.locator(".wb-heat").first.evaluate("map => map.clientWidth"), lambda wide: wide > 400, 60)
 
 
 def test_the_sign_of_a_finding_is_not_hidden_by_the_cursor(browser: Browser, tmp_path_factory: Any) -> None:
@@ -153,7 +153,7 @@ def test_names_much_alike_show_what_they_differ_in_and_are_whole_in_the_tip_and_
         assert name in page.locator(".wb-tip").inner_text()
         chip.click()
         head = page.locator(".wb-panel:not([hidden]) .wb-head")
-        eventually(head.inner_text, lambda text, name=name: name in text, 5)
+        eventually(head.inner_text, lambda text, name=name: name in text, 60)
         head.evaluate("node => getSelection().selectAllChildren(node)")
         assert name in page.evaluate("String(getSelection())"), "what is selected can be copied"
     page.close()

@@ -134,7 +134,7 @@ def played(page: Page, cursor: Callable[[], int] | None, folder: Path) -> None:
     eventually(lambda: page.locator(".wb-time").get_attribute("aria-valuetext") == moment.inner_text())
     here = int(eventually(lambda: moment.get_attribute("data-moment")))
     if cursor is not None:
-        eventually(cursor, lambda n: n == here, 30)
+        eventually(cursor, lambda n: n == here, 60)
     page.locator(".wb-scene").focus()
     page.keyboard.press("]")
     eventually(lambda: "adjoint (" in page.locator(".wb-picked").inner_text())

@@ -197,7 +197,7 @@ def test_playing_walks_the_whole_pass(show):
     page = show("springs", motion="no-preference")
     page.get_by_role("button", name="play").click()
     assert "5/5" not in page.cursor()
-    eventually(page.cursor, lambda text: text == "reverse 5/5", 10)
+    eventually(page.cursor, lambda text: text == "reverse 5/5", 60)
     page.says("button", "play")
 
 
@@ -338,7 +338,7 @@ def test_loops_of_a_thread_have_a_box_for_the_turn(show):
     assert turn.get_attribute("max") == "2"
     turn.fill("2")
     page.press("Enter")
-    eventually(lambda: page.get_by_label("turn of loop 1").input_value(), lambda text: text == "2", 5)
+    eventually(lambda: page.get_by_label("turn of loop 1").input_value(), lambda text: text == "2", 60)
     assert page.count(".wb-scope tr.now") == 1
 
 
@@ -451,7 +451,7 @@ def test_the_wheel_zooms_only_with_a_key_and_dragging_pans(show):
     for _ in range(11):
         page.mouse.wheel(0, -120)
     page.keyboard.up("Control")
-    eventually(lambda: page.count(".event"), lambda count: count < whole, 5)
+    eventually(lambda: page.count(".event"), lambda count: count < whole, 60)
     first = page.page.locator(".event").first.get_attribute("data-a")
     page.mouse.down()
     page.mouse.move(box["x"] + 300, box["y"] + 150, steps=6)
@@ -536,7 +536,7 @@ def test_folds_open_and_close_by_keyboard(show):
     page.press(".")
     assert page.count(".event") > 2
     page.press(",")
-    eventually(lambda: page.count(".event"), lambda count: count == 2, 5)
+    eventually(lambda: page.count(".event"), lambda count: count == 2, 60)
     page.press("+", "-", "f")
     assert page.count(".event") == 2
     page.press(".", "w", "w")

@@ -162,5 +162,5 @@ def test_in_a_real_lab_the_first_screen_says_the_same(lab: JupyterLab, browser: 
         page.screenshot(path=str(artefacts / f"planted-{name}.png"))
         page.locator(".wb-found, .wb-chip").first.click()
         if BUGS[name].thread:
-            eventually(page.locator(".wb-scope .wb-head").inner_text, lambda text: f"#{BUGS[name].launch} " in text, 30)
+            eventually(page.locator(".wb-scope .wb-head").inner_text, lambda text: f"#{BUGS[name].launch} " in text, 60)
         assert in_sight(page.locator(".wb-verdict")) and notebook.ours() == []

@@ -193,6 +193,6 @@ def test_playing_walks_the_steps_inside_a_fold(show: Callable[..., Page]) -> Non
         return len(said)
 
     click(page, "play the reverse pass")
-    eventually(walked, lambda many: many > 8, 20)
+    eventually(walked, lambda many: many > 8, 60)
     moments = [int(text.split()[0]) for text in said if text[0].isdigit()]
     assert max(moments) < 2 * STEPS + 11, "still inside the fold"

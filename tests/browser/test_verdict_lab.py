@@ -104,7 +104,7 @@ def test_the_strip_names_launch_and_line_and_one_click_shows_them(three_views, a
     assert all(words in found.inner_text() for words in (launch, f"line {line}", says, *arrays))
     found.click()
     number = int(launch.split()[0][1:])
-    eventually(lambda: kernel.value(f"{name}[0].launch"), lambda found: found == number, 20)
+    eventually(lambda: kernel.value(f"{name}[0].launch"), lambda found: found == number, 60)
     view.locator(".wb-scope .wb-head", has_text=launch).wait_for()
     view.locator("tr.now").wait_for()
     assert f"line {statement}:" in str(view.locator(".wb-scope input[type=range]").get_attribute("aria-valuetext"))
@@ -112,7 +112,7 @@ def test_the_strip_names_launch_and_line_and_one_click_shows_them(three_views, a
         assert kernel.value(f"{name}[0].thread") == [thread]
     assert view.locator(".event.current").get_attribute("data-a") == str(number)
     for seen in (".event.current", "rect.marked", "tr.now", ".wb-scope .wb-head"):
-        eventually(lambda seen=seen: (seen, view.locator(seen).first.evaluate(SEEN)), lambda found: not found[1], 5)
+        eventually(lambda seen=seen: (seen, view.locator(seen).first.evaluate(SEEN)), lambda found: not found[1], 60)
     page.screenshot(path=str(artefacts / f"lab-{name}-{wide}-{zoom}.png"))
     assert notebook.ours() == []
 
@@ -127,10 +127,10 @@ def test_while_a_long_cell_runs_the_view_says_so_and_answers_by_itself(three_vie
         "bugs.ipynb",
     )
     view = notebook.page.locator(".wb-view").nth(NAMES.index("custom_rule"))
-    eventually(notebook.status, lambda status: status == "busy", 20)
+    eventually(notebook.status, lambda status: status == "busy", 60)
     view.get_by_role("button", name="run again with everything kept").click()
     view.locator(".wb-status", has_text="busy: a cell is running").wait_for(timeout=20_000)
     assert view.get_by_role("button", name="running again").is_disabled()
     view.locator(".wb-verdict", has_text="every value at every moment is known").wait_for(timeout=60_000)
-    eventually(view.locator(".wb-status").inner_text, lambda text: "busy" not in text, 20)
+    eventually(view.locator(".wb-status").inner_text, lambda text: "busy" not in text, 60)
     assert kernel.value("custom_rule[0]._kept is not None") and notebook.ours() == []
